@@ -1,0 +1,48 @@
+#include "comm/mpi_module.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "comm/collectives.h"
+
+namespace motley {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// lib/ beside the program's bin/, also for the tests in bin/tests/.
+Result<fs::path> module_path() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) return fail(ErrorCode::kBrokenInstall, "cannot read /proc/self/exe");
+  const fs::path beside = program.parent_path().parent_path() / "lib" / "motley_mpi.so";
+  for (const fs::path& path :
+       {beside, program.parent_path().parent_path().parent_path() / "lib" / "motley_mpi.so"}) {
+    if (fs::exists(path, error)) return path;
+  }
+  return fail(ErrorCode::kBrokenInstall,
+              "built without MPI: " + beside.string() +
+                  " is missing; install libopenmpi-dev and build again, or run one rank alone");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> open_mpi_communicator(const CommunicatorOptions& options) {
+  MOTLEY_TRY(const fs::path path, module_path());
+  // Never closed: MPI libraries do not survive being unloaded.
+  void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (module == nullptr)
+    return fail(ErrorCode::kBrokenInstall,
+                std::string("the MPI module does not load: ") + dlerror());
+  const auto version = reinterpret_cast<MpiModuleVersion>(dlsym(module, kMpiModuleVersionSymbol));
+  const auto open = reinterpret_cast<MpiModuleOpen>(dlsym(module, kMpiModuleOpenSymbol));
+  if (version == nullptr || open == nullptr || version() != kMpiModuleVersion)
+    return fail(ErrorCode::kBrokenInstall,
+                path.string() + " is of another version of Motley: build it again");
+  MOTLEY_TRY(auto transport, open(options));
+  return communicator_over(std::move(transport));
+}
+
+}  // namespace motley

@@ -1,0 +1,193 @@
+// lib/motley_mpi.so: Transport over MPI's point-to-point messages. Works with any MPI-3 library;
+// needs MPI_THREAD_FUNNELED only, because one thread of a rank communicates.
+
+#include <dlfcn.h>
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "comm/mpi_module.h"
+
+namespace motley {
+namespace {
+
+using Time = std::chrono::steady_clock::time_point;
+using std::chrono::microseconds;
+
+constexpr int kTag = 0;
+/// Large messages travel in pieces: over TCP these reach the link's rate with receives posted
+/// early, in shared memory they cost nothing.
+constexpr size_t kChunkBytes = 256 << 10;
+
+/// How a rank waits without burning a core it may share with the rank it waits for: it yields
+/// while things happen, then sleeps for a fiftieth of the silence so far, at most 200 us.
+class Patience {
+ public:
+  void something_happened() { quiet_since_ = std::chrono::steady_clock::now(); }
+  void pause() {
+    const auto quiet = std::chrono::steady_clock::now() - quiet_since_;
+    if (quiet < microseconds(500)) {
+      sched_yield();
+      return;
+    }
+    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(quiet / 50, microseconds(200)));
+  }
+
+ private:
+  Time quiet_since_ = std::chrono::steady_clock::now();
+};
+
+std::string text_of(int mpi_error) {
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(mpi_error, text, &length);
+  return std::string(text, static_cast<size_t>(length));
+}
+
+class MpiTransport final : public Transport {
+ public:
+  MpiTransport(int rank, int size, const CommunicatorOptions& options)
+      : rank_(rank), size_(size), timeout_(options.timeout.value()) {}
+  MpiTransport(const MpiTransport&) = delete;
+  MpiTransport& operator=(const MpiTransport&) = delete;
+  ~MpiTransport() override {
+    if (abort_status_ != 0) MPI_Abort(MPI_COMM_WORLD, abort_status_);
+    MPI_Finalize();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string description() const override;
+  Result<Unit> exchange(std::span<const Incoming> receives, std::span<const Outgoing> sends,
+                        const std::string& operation) override;
+  void give_up(int exit_status) override {
+    if (abort_status_ == 0) abort_status_ = std::max(1, exit_status);
+  }
+
+ private:
+  Result<Unit> post(std::span<const Incoming> receives, std::span<const Outgoing> sends);
+  Result<Unit> complete(const std::string& operation);
+  std::string pending_peers() const;
+  tl::unexpected<Error> lost(const std::string& what, const std::string& operation) {
+    give_up(exit_code(ErrorCode::kPeerLost));
+    return fail(ErrorCode::kPeerLost, what + " in " + operation);
+  }
+
+  const int rank_;
+  const int size_;
+  const std::chrono::nanoseconds timeout_;
+  int abort_status_ = 0;
+  // The requests of the exchange in progress; kept so that a step allocates nothing.
+  std::vector<MPI_Request> requests_;
+  std::vector<int> peers_;  // of each request
+  std::vector<int> finished_;
+};
+
+std::string MpiTransport::description() const {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string whole(text, static_cast<size_t>(length));
+  return "mpi: " + whole.substr(0, whole.find_first_of(",\n"));
+}
+
+Result<Unit> MpiTransport::exchange(std::span<const Incoming> receives,
+                                    std::span<const Outgoing> sends, const std::string& operation) {
+  requests_.clear();
+  peers_.clear();
+  if (auto posted = post(receives, sends); !posted) return lost(posted.error().message, operation);
+  return complete(operation);
+}
+
+Result<Unit> MpiTransport::post(std::span<const Incoming> receives,
+                                std::span<const Outgoing> sends) {
+  int error = MPI_SUCCESS;
+  const auto each_chunk = [&](int peer, auto bytes, auto&& start) {
+    for (size_t begin = 0; begin < bytes.size() && error == MPI_SUCCESS; begin += kChunkBytes) {
+      const auto chunk = bytes.subspan(begin, std::min(kChunkBytes, bytes.size() - begin));
+      requests_.push_back(MPI_REQUEST_NULL);
+      peers_.push_back(peer);
+      error = start(chunk.data(), static_cast<int>(chunk.size()), peer, &requests_.back());
+    }
+  };
+  for (const Incoming& in : receives) {
+    each_chunk(in.from, in.into, [](std::byte* data, int count, int peer, MPI_Request* request) {
+      return MPI_Irecv(data, count, MPI_BYTE, peer, kTag, MPI_COMM_WORLD, request);
+    });
+  }
+  for (const Outgoing& out : sends) {
+    each_chunk(out.to, out.data,
+               [](const std::byte* data, int count, int peer, MPI_Request* request) {
+                 return MPI_Isend(data, count, MPI_BYTE, peer, kTag, MPI_COMM_WORLD, request);
+               });
+  }
+  if (error != MPI_SUCCESS) return fail(ErrorCode::kPeerLost, text_of(error));
+  return Unit{};
+}
+
+Result<Unit> MpiTransport::complete(const std::string& operation) {
+  finished_.resize(requests_.size());
+  const Time deadline = std::chrono::steady_clock::now() + timeout_;
+  Patience patience;
+  for (size_t open = requests_.size(); open > 0;) {
+    int count = 0;
+    const int error = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+                                   finished_.data(), MPI_STATUSES_IGNORE);
+    if (error != MPI_SUCCESS) return lost(text_of(error) + " with " + pending_peers(), operation);
+    if (count > 0) {
+      open -= static_cast<size_t>(count);
+      patience.something_happened();
+    } else if (std::chrono::steady_clock::now() > deadline) {
+      return lost(pending_peers() + " did not answer", operation);
+    } else {
+      patience.pause();
+    }
+  }
+  return Unit{};
+}
+
+std::string MpiTransport::pending_peers() const {
+  std::set<int> waited_for;
+  for (size_t i = 0; i < requests_.size(); ++i)
+    if (requests_[i] != MPI_REQUEST_NULL) waited_for.insert(peers_[i]);
+  std::string text = waited_for.size() > 1 ? "ranks" : "rank";
+  for (const int peer : waited_for) text += " " + std::to_string(peer);
+  return text;
+}
+
+/// Open MPI's plug-ins find their symbols in libmpi only if it is visible to all, which it is not
+/// when this module was opened with RTLD_LOCAL: promote it, whatever its name.
+void make_mpi_symbols_global() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&MPI_Init_thread), &info) != 0)
+    dlopen(info.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+}
+
+}  // namespace
+}  // namespace motley
+
+extern "C" {
+
+[[gnu::visibility("default")]] int motley_mpi_version() { return motley::kMpiModuleVersion; }
+
+[[gnu::visibility("default")]] motley::Result<std::unique_ptr<motley::Transport>> motley_mpi_open(
+    const motley::CommunicatorOptions& options) {
+  using motley::ErrorCode;
+  motley::make_mpi_symbols_global();
+  int provided = 0;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+    return motley::fail(ErrorCode::kBrokenInstall, "MPI does not start");
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  return std::make_unique<motley::MpiTransport>(rank, size, options);
+}
+}

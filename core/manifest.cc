@@ -1,0 +1,260 @@
+#include "core/manifest.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/json_fields.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxNameLength = 256;
+constexpr size_t kHashDigits = 32;
+/// The last member of a manifest; the hash covers every byte before it.
+constexpr std::string_view kHashMember = "\n \"xxh3_128\": \"";
+constexpr std::string_view kEnd = "\"\n}\n";
+
+void read_fields(JsonFields& from, StoredSlice* stored) {
+  from.read("file", stored->file)
+      .read("offset", stored->offset)
+      .read("bytes", stored->bytes)
+      .read("start", stored->slice.start)
+      .read("extent", stored->slice.extent)
+      .read("block_hashes", stored->block_hashes);
+}
+
+/// Reads an array of objects, each with its read_fields.
+template <class Part>
+void read_each(JsonFields& from, const char* key, std::vector<Part>* parts) {
+  from.each(key, [parts](JsonFields& fields) { read_fields(fields, &parts->emplace_back()); });
+}
+
+auto corrupt(const std::string& what) {
+  return fail(ErrorCode::kCorrupt, "malformed manifest: " + what);
+}
+
+Result<Manifest> read_manifest(const json& from) {
+  Manifest manifest;
+  JsonFields fields(from);
+  fields.read("version", manifest.version)
+      .read("job", manifest.job)
+      .read("step", manifest.step)
+      .read("epoch", manifest.epoch)
+      .read("plan_id", manifest.plan_id)
+      .read("code_version", manifest.code_version)
+      .read("arithmetic_class", manifest.arithmetic_class)
+      .read("seed", manifest.seed)
+      .read("data_hash", manifest.data_hash)
+      .read("next_sample", manifest.next_sample)
+      .read("exact_exponent", manifest.exact_exponent);
+  fields.member("xxh3_128");  // checked over the text
+  read_each(fields, "tensors", &manifest.tensors);
+  read_each(fields, "files", &manifest.files);
+  if (const auto read = fields.done(); !read) return corrupt(read.error().message);
+  return manifest;
+}
+
+bool is_tensor_name(const std::string& name) {
+  constexpr std::string_view kAllowed =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/-";
+  return !name.empty() && name.size() <= kMaxNameLength &&
+         name.find_first_not_of(kAllowed) == std::string::npos;
+}
+
+/// The slices of one file: [offset, end).
+using Ranges = std::vector<std::pair<int64_t, int64_t>>;
+using FileRanges = std::map<std::string, Ranges>;
+
+Result<Unit> check_slice(const StoredSlice& stored, int64_t width, const std::string& tensor,
+                         FileRanges* ranges) {
+  std::vector<int64_t> factors = stored.slice.extent;
+  factors.push_back(width);
+  const auto bytes = checked_product(factors);
+  int64_t end = 0;
+  if (!bytes || *bytes != stored.bytes || __builtin_add_overflow(stored.offset, *bytes, &end))
+    return corrupt(tensor + ": a slice's bytes do not match its extent");
+  if (static_cast<int64_t>(stored.block_hashes.size()) != (*bytes - 1) / kHashBlockBytes + 1)
+    return corrupt(tensor + ": a slice's hashes do not match its bytes");
+  const auto file = ranges->find(stored.file);
+  if (file == ranges->end()) return corrupt(tensor + ": a slice lies in a file that is not listed");
+  file->second.emplace_back(stored.offset, end);
+  return Unit{};
+}
+
+Result<Unit> check_tensor(const StoredTensor& tensor, FileRanges* ranges) {
+  if (!is_tensor_name(tensor.name)) return corrupt("a tensor's name is not one of ours");
+  const int64_t width = element_bytes(tensor.dtype);
+  if (width == 0) return corrupt(tensor.name + ": unknown dtype");
+  std::vector<Slice> slices;
+  for (const StoredSlice& stored : tensor.slices) {
+    MOTLEY_TRY_VOID(check_slice(stored, width, tensor.name, ranges));
+    slices.push_back(stored.slice);
+  }
+  if (const auto tiled = check_tiles(tensor.name, tensor.shape, slices); !tiled)
+    return corrupt(tiled.error().message);
+  return Unit{};
+}
+
+Result<Unit> check_layout(const StoredFile& file, Ranges& slices) {
+  std::sort(slices.begin(), slices.end());
+  int64_t end = file.header_bytes;
+  for (const auto& [offset, slice_end] : slices) {
+    if (offset != end) return corrupt(file.name + ": slices overlap or leave a hole");
+    end = slice_end;
+  }
+  if (end != file.bytes) return corrupt(file.name + ": slices do not fill the file");
+  return Unit{};
+}
+
+Result<Unit> check_manifest(const Manifest& manifest) {
+  if (manifest.version != 1) return corrupt("this program reads version 1");
+  if (manifest.step < 0 || manifest.epoch < Epoch(1) || manifest.next_sample < 0)
+    return corrupt("a negative counter");
+  FileRanges ranges;
+  for (const StoredFile& file : manifest.files) {
+    if (!is_shard_file_name(file.name)) return corrupt("a file's name is not one of a shard");
+    if (!ranges.try_emplace(file.name).second) return corrupt(file.name + ": listed twice");
+    if (file.header_bytes < 0 || file.header_bytes > kMaxShardHeaderBytes)
+      return corrupt(file.name + ": impossible header");
+  }
+  std::set<std::string_view> names;
+  for (const StoredTensor& tensor : manifest.tensors) {
+    MOTLEY_TRY_VOID(check_tensor(tensor, &ranges));
+    if (!names.insert(tensor.name).second) return corrupt(tensor.name + ": listed twice");
+  }
+  for (const StoredFile& file : manifest.files)
+    MOTLEY_TRY_VOID(check_layout(file, ranges.at(file.name)));
+  return Unit{};
+}
+
+}  // namespace
+
+nlohmann::json to_json(const StoredTensor& tensor) {
+  json slices = json::array();
+  for (const StoredSlice& stored : tensor.slices) {
+    slices.push_back({{"file", stored.file},
+                      {"offset", stored.offset},
+                      {"bytes", stored.bytes},
+                      {"start", stored.slice.start},
+                      {"extent", stored.slice.extent},
+                      {"block_hashes", stored.block_hashes}});
+  }
+  return {{"name", tensor.name},
+          {"dtype", tensor.dtype},
+          {"shape", tensor.shape},
+          {"slices", std::move(slices)}};
+}
+
+nlohmann::json to_json(const StoredFile& file) {
+  return {{"name", file.name},
+          {"bytes", file.bytes},
+          {"header_bytes", file.header_bytes},
+          {"header_hash", file.header_hash}};
+}
+
+void read_fields(JsonFields& from, StoredTensor* tensor) {
+  from.read("name", tensor->name).read("dtype", tensor->dtype).read("shape", tensor->shape);
+  read_each(from, "slices", &tensor->slices);
+}
+
+void read_fields(JsonFields& from, StoredFile* file) {
+  from.read("name", file->name)
+      .read("bytes", file->bytes)
+      .read("header_bytes", file->header_bytes)
+      .read("header_hash", file->header_hash);
+}
+
+std::string to_text(const Manifest& manifest) {
+  json to = {{"version", manifest.version},
+             {"job", manifest.job},
+             {"step", manifest.step},
+             {"epoch", manifest.epoch.value()},
+             {"plan_id", manifest.plan_id},
+             {"code_version", manifest.code_version},
+             {"arithmetic_class", manifest.arithmetic_class},
+             {"seed", manifest.seed},
+             {"data_hash", manifest.data_hash},
+             {"next_sample", manifest.next_sample},
+             {"exact_exponent", manifest.exact_exponent},
+             {"tensors", json::array()},
+             {"files", json::array()}};
+  for (const StoredTensor& tensor : manifest.tensors) to["tensors"].push_back(to_json(tensor));
+  for (const StoredFile& file : manifest.files) to["files"].push_back(to_json(file));
+  std::string text = to.dump(1, ' ', false, json::error_handler_t::replace);
+  text.replace(text.size() - 2, 2, ",");  // the end of the object: "\n}"
+  const std::string hash = xxh3_128_hex(text);
+  return text.append(kHashMember).append(hash).append(kEnd);
+}
+
+Result<Manifest> manifest_from_text(const std::string& text) {
+  constexpr size_t kHashedEnd = kHashMember.size() + kHashDigits + kEnd.size();
+  if (text.size() < kHashedEnd || text.size() > static_cast<size_t>(kMaxManifestBytes))
+    return corrupt("impossible size");
+  const std::string_view hashed(text.data(), text.size() - kHashedEnd);
+  const std::string end = std::string(kHashMember) + xxh3_128_hex(hashed) + std::string(kEnd);
+  if (!text.ends_with(end)) return corrupt("its hash does not match");
+  MOTLEY_TRY(const json document, parse_json(text));
+  MOTLEY_TRY(Manifest manifest, read_manifest(document));
+  MOTLEY_TRY_VOID(check_manifest(manifest));
+  return manifest;
+}
+
+int64_t element_bytes(const std::string& dtype) {
+  if (dtype == "F32") return 4;
+  if (dtype == "F64") return 8;
+  return 0;
+}
+
+namespace {
+
+/// Fills with zeros on the left up to `width` digits.
+std::string padded(int64_t number, size_t width) {
+  const std::string digits = std::to_string(number);
+  return std::string(digits.size() < width ? width - digits.size() : 0, '0') + digits;
+}
+
+/// Reads the digits at the start of `text` and removes them; false if there are none or too many.
+bool take_number(std::string_view* text, int64_t* number) {
+  constexpr size_t kMaxDigits = 18;  // no overflow
+  const size_t digits = std::min(text->find_first_not_of("0123456789"), text->size());
+  if (digits == 0 || digits > kMaxDigits) return false;
+  *number = 0;
+  for (const char digit : text->substr(0, digits)) *number = *number * 10 + (digit - '0');
+  text->remove_prefix(digits);
+  return true;
+}
+
+}  // namespace
+
+std::string checkpoint_directory_name(int64_t step, Epoch epoch) {
+  return "step-" + padded(step, 8) + ".e" + std::to_string(epoch.value());
+}
+
+bool parse_checkpoint_directory_name(const std::string& name, CheckpointName* parsed) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return false;
+  std::string_view rest = std::string_view(name).substr(kPrefix.size());
+  int64_t step = 0, epoch = 0;
+  if (!take_number(&rest, &step) || !rest.starts_with(".e")) return false;
+  rest.remove_prefix(2);
+  if (!take_number(&rest, &epoch) || epoch < 1 || epoch > INT32_MAX) return false;
+  *parsed = {step, Epoch(static_cast<int>(epoch))};
+  // One name for each checkpoint: no other padding, nothing after it.
+  return name == checkpoint_directory_name(parsed->step, parsed->epoch);
+}
+
+std::string shard_file_name(Rank rank) { return "s" + padded(rank.value(), 4) + ".safetensors"; }
+
+bool is_shard_file_name(const std::string& name) {
+  if (!name.starts_with('s')) return false;
+  std::string_view rest = std::string_view(name).substr(1);
+  int64_t rank = 0;
+  return take_number(&rest, &rank) && rank <= INT32_MAX &&
+         name == shard_file_name(Rank(static_cast<int>(rank)));
+}
+
+}  // namespace motley

@@ -1,0 +1,121 @@
+#include "core/model.h"
+
+#include <cmath>
+
+#include "core/philox.h"
+
+namespace motley {
+
+namespace {
+
+// Standard deviation of every matrix and embedding at the start (Radford et al. 2019).
+constexpr double kInitialDeviation = 0.02;
+
+/// Appends tensors in canonical order.
+class TensorList {
+ public:
+  void add(std::string name, std::vector<int64_t> shape, std::vector<LayerIndex> layers,
+           Init init) {
+    const bool decay = init == Init::kNormal || init == Init::kResidualNormal;
+    tensors_.push_back({std::move(name), std::move(shape), std::move(layers), init, decay});
+  }
+
+  void add_norm(const std::string& name, int64_t width, LayerIndex layer) {
+    add(name + ".gain", {width}, {layer}, Init::kOnes);
+    add(name + ".bias", {width}, {layer}, Init::kZeros);
+  }
+
+  void add_block(const ModelSpec& model, int number) {
+    const std::string block = "block." + std::to_string(number) + ".";
+    const LayerIndex layer = number + 1;
+    const int64_t width = model.width;
+    const int64_t heads = model.heads;
+    const int64_t head_dim = model.head_dim();
+    add_norm(block + "norm1", width, layer);
+    for (const char* part : {"q", "k", "v"})
+      add(block + "attention." + part + ".weight", {heads, head_dim, width}, {layer},
+          Init::kNormal);
+    for (const char* part : {"q", "k", "v"})
+      add(block + "attention." + part + ".bias", {heads, head_dim}, {layer}, Init::kZeros);
+    add(block + "attention.out.weight", {width, heads, head_dim}, {layer}, Init::kResidualNormal);
+    add(block + "attention.out.bias", {width}, {layer}, Init::kZeros);
+    add_norm(block + "norm2", width, layer);
+    add(block + "mlp.up.weight", {4 * width, width}, {layer}, Init::kNormal);
+    add(block + "mlp.up.bias", {4 * width}, {layer}, Init::kZeros);
+    add(block + "mlp.down.weight", {width, 4 * width}, {layer}, Init::kResidualNormal);
+    add(block + "mlp.down.bias", {width}, {layer}, Init::kZeros);
+  }
+
+  std::vector<LogicalTensor> take() { return std::move(tensors_); }
+
+ private:
+  std::vector<LogicalTensor> tensors_;
+};
+
+Result<Unit> check_range(const char* key, int value, int highest) {
+  if (value >= 1 && value <= highest) return Unit{};
+  return fail(ErrorCode::kInvalidSpec, "model." + std::string(key) + " is " +
+                                           std::to_string(value) + "; it must be 1 to " +
+                                           std::to_string(highest));
+}
+
+}  // namespace
+
+int64_t LogicalTensor::elements() const {
+  int64_t product = 1;
+  for (int64_t extent : shape) product *= extent;
+  return product;
+}
+
+std::vector<LogicalTensor> logical_tensors(const ModelSpec& model) {
+  TensorList list;
+  const LayerIndex head = model.layers + 1;
+  list.add("embed.token.weight", {model.vocab, model.width}, {0, head}, Init::kNormal);
+  list.add("embed.position.weight", {model.context, model.width}, {0}, Init::kNormal);
+  for (int block = 0; block < model.layers; ++block) list.add_block(model, block);
+  list.add_norm("norm", model.width, head);
+  return list.take();
+}
+
+int64_t parameter_count(const ModelSpec& model) {
+  int64_t count = 0;
+  for (const LogicalTensor& tensor : logical_tensors(model)) count += tensor.elements();
+  return count;
+}
+
+Result<Unit> validate(const ModelSpec& model) {
+  if (model.type != "gpt")
+    return fail(ErrorCode::kInvalidSpec, "model.type is '" + model.type + "'; known: gpt");
+  // The limits keep every product of dimensions within 64 bits, far above what anyone trains.
+  MOTLEY_TRY_VOID(check_range("layers", model.layers, 4096));
+  MOTLEY_TRY_VOID(check_range("heads", model.heads, 4096));
+  MOTLEY_TRY_VOID(check_range("width", model.width, 1 << 17));
+  MOTLEY_TRY_VOID(check_range("context", model.context, 1 << 20));
+  MOTLEY_TRY_VOID(check_range("vocab", model.vocab, 1 << 24));
+  if (model.width % model.heads != 0)
+    return fail(ErrorCode::kInvalidSpec, "model.width " + std::to_string(model.width) +
+                                             " is not a multiple of model.heads " +
+                                             std::to_string(model.heads));
+  return Unit{};
+}
+
+float initial_value(const ModelSpec& model, const LogicalTensor& tensor, int tensor_number,
+                    int64_t index, uint64_t seed) {
+  double deviation = kInitialDeviation;
+  switch (tensor.init) {
+    case Init::kZeros:
+      return 0;
+    case Init::kOnes:
+      return 1;
+    case Init::kNormal:
+      break;
+    case Init::kResidualNormal:
+      deviation /= std::sqrt(2.0 * model.layers);
+      break;
+  }
+  const float normal = random_normal(seed, RandomUse::kInit, static_cast<uint32_t>(tensor_number),
+                                     static_cast<uint64_t>(index));
+  return static_cast<float>(deviation * normal);
+}
+
+}  // namespace motley

@@ -1,0 +1,18 @@
+#include "core/module.h"
+
+#include <system_error>
+
+namespace motley {
+
+std::filesystem::path module_path(const std::string& name) {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path bin = program.parent_path();
+  const std::filesystem::path file = std::filesystem::path("lib") / (name + ".so");
+  const std::filesystem::path beside = bin.parent_path() / file;
+  const std::filesystem::path above = bin.parent_path().parent_path() / file;
+  return !std::filesystem::exists(beside, error) && std::filesystem::exists(above, error) ? above
+                                                                                          : beside;
+}
+
+}  // namespace motley

@@ -1,0 +1,14 @@
+#pragma once
+// Modules: the shared libraries in lib/ that hold what a machine may lack (MPI, CUDA), opened at
+// run time.
+
+#include <filesystem>
+#include <string>
+
+namespace motley {
+
+/// Where module `name` of this build is or would be: lib/ beside the bin/ of the running program
+/// (or of bin/tests/). Whether the file exists is for the caller to find out.
+std::filesystem::path module_path(const std::string& name);
+
+}  // namespace motley

@@ -1,0 +1,219 @@
+#include "core/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace motley {
+namespace {
+
+tl::unexpected<Error> invalid(const std::string& what) {
+  return fail(ErrorCode::kInvalidSpec, "plan: " + what);
+}
+
+std::string replica_name(size_t replica) { return "replica " + std::to_string(replica); }
+
+Result<Unit> check_batch(const Plan& plan) {
+  if (plan.global_batch < 1) return invalid("global_batch must be at least 1");
+  if (plan.grain < 1 || plan.grain > plan.global_batch) {
+    return invalid("grain must be between 1 and global_batch");
+  }
+  int64_t grains = 0;
+  for (size_t i = 0; i < plan.replicas.size(); ++i) {
+    const ReplicaPlan& replica = plan.replicas[i];
+    if (replica.grains < 1) return invalid(replica_name(i) + " has no grains");
+    if (replica.micro_batch < 1 || replica.micro_batch % plan.grain != 0) {
+      return invalid(replica_name(i) + ": micro_batch " + std::to_string(replica.micro_batch) +
+                     " is not a multiple of the grain, " + std::to_string(plan.grain));
+    }
+    grains += replica.grains;
+  }
+  if (grains == plan.grain_count()) return Unit{};
+  return invalid("the replicas have " + std::to_string(grains) + " grains; the global batch is " +
+                 std::to_string(plan.grain_count()));
+}
+
+Result<Unit> check_ranks(const Plan& plan) {
+  if (plan.ranks.empty()) return invalid("no ranks");
+  std::set<std::string> devices;
+  for (const RankPlacement& rank : plan.ranks) {
+    if (!devices.insert(rank.device).second) {
+      return invalid("device " + rank.device + " drives two ranks");
+    }
+  }
+  std::set<Rank> used;
+  for (size_t i = 0; i < plan.replicas.size(); ++i) {
+    for (const StagePlan& stage : plan.replicas[i].stages) {
+      for (const Rank rank : stage.ranks) {
+        const std::string name = replica_name(i) + ": rank " + std::to_string(rank.value());
+        if (rank.value() < 0 || rank.value() >= plan.world_size()) {
+          return invalid(name + " does not exist");
+        }
+        if (!used.insert(rank).second) return invalid(name + " is used twice");
+      }
+    }
+  }
+  for (int rank = 0; rank < plan.world_size(); ++rank) {
+    if (!used.contains(Rank(rank))) return invalid("rank " + std::to_string(rank) + " has no work");
+  }
+  return Unit{};
+}
+
+Result<Unit> check_shares(const StagePlan& stage, const std::string& name) {
+  if (stage.ranks.empty()) return invalid(name + " has no ranks");
+  if (stage.shares.size() != stage.ranks.size()) {
+    return invalid(name + " needs one share for each rank");
+  }
+  double sum = 0;
+  for (const double share : stage.shares) {
+    if (!(share > 0)) return invalid(name + ": a share is not positive");
+    sum += share;
+  }
+  if (std::abs(sum - 1) > 1e-9) return invalid(name + ": the shares do not sum to 1");
+  return Unit{};
+}
+
+Result<Unit> check_stages(const Plan& plan, const ModelSpec& model) {
+  if (plan.replicas.empty()) return invalid("no replicas");
+  for (size_t i = 0; i < plan.replicas.size(); ++i) {
+    LayerIndex next = 0;
+    const std::vector<StagePlan>& stages = plan.replicas[i].stages;
+    for (size_t j = 0; j < stages.size(); ++j) {
+      const std::string name = replica_name(i) + ": stage " + std::to_string(j);
+      MOTLEY_TRY_VOID(check_shares(stages[j], name));
+      if (stages[j].first_layer != next) {
+        return invalid(name + " begins at layer " + std::to_string(stages[j].first_layer) +
+                       " where " + std::to_string(next) + " is due");
+      }
+      if (stages[j].last_layer < stages[j].first_layer) return invalid(name + " has no layers");
+      next = stages[j].last_layer + 1;
+    }
+    if (next != layer_count(model)) {
+      return invalid(replica_name(i) + " has " + std::to_string(next) + " of " +
+                     std::to_string(layer_count(model)) + " layers");
+    }
+  }
+  return Unit{};
+}
+
+Result<Unit> check_owners(const Plan& plan, const ModelSpec& model) {
+  std::map<std::string, std::vector<Slice>> slices;
+  for (const Ownership& owner : plan.owners) {
+    if (owner.owner.value() < 0 || owner.owner.value() >= plan.world_size()) {
+      return invalid("the owner of " + owner.tensor + ", rank " +
+                     std::to_string(owner.owner.value()) + ", does not exist");
+    }
+    slices[owner.tensor].push_back(owner.slice);
+  }
+  for (const LogicalTensor& tensor : logical_tensors(model)) {
+    const auto found = slices.find(tensor.name);
+    if (found == slices.end()) return invalid("nobody owns " + tensor.name);
+    MOTLEY_TRY_VOID(check_tiles(tensor.name, tensor.shape, found->second));
+    slices.erase(found);
+  }
+  if (!slices.empty()) {
+    return invalid("the model has no tensor " + slices.begin()->first + ", which has an owner");
+  }
+  return Unit{};
+}
+
+Result<Unit> check_memory(const Plan& plan) {
+  for (const RankPrediction& rank : plan.prediction.ranks) {
+    if (rank.rank.value() < 0 || rank.rank.value() >= plan.world_size()) {
+      return invalid("a prediction is of rank " + std::to_string(rank.rank.value()) +
+                     ", which does not exist");
+    }
+    if (rank.memory > rank.memory_limit) {
+      const RankPlacement& place = plan.ranks[static_cast<size_t>(rank.rank.value())];
+      return invalid(place.device + " needs " + std::to_string(rank.memory.value()) + " bytes of " +
+                     std::to_string(rank.memory_limit.value()));
+    }
+  }
+  return Unit{};
+}
+
+/// What `exact` asks: one arithmetic for every sample, whoever computes it.
+Result<Unit> check_exact(const Plan& plan) {
+  for (size_t i = 0; i < plan.replicas.size(); ++i) {
+    const ReplicaPlan& replica = plan.replicas[i];
+    if (replica.micro_batch != plan.grain) {
+      return invalid(replica_name(i) + ": exact needs micro-batches of one grain");
+    }
+    if (replica.precision != plan.replicas[0].precision) {
+      return invalid(replica_name(i) + ": exact needs one precision");
+    }
+    for (const StagePlan& stage : replica.stages) {
+      if (stage.ranks.size() != 1) {
+        return invalid(replica_name(i) + ": exact excludes tensor parallelism");
+      }
+    }
+  }
+  return Unit{};
+}
+
+}  // namespace
+
+SampleRange samples_of(const Plan& plan, int replica) {
+  int64_t first = 0;
+  for (int i = 0; i < replica; ++i) first += plan.replicas[static_cast<size_t>(i)].grains;
+  const int64_t grains = plan.replicas[static_cast<size_t>(replica)].grains;
+  const int64_t from = std::min<int64_t>(first * plan.grain, plan.global_batch);
+  const int64_t to = std::min<int64_t>((first + grains) * plan.grain, plan.global_batch);
+  return {static_cast<int>(from), static_cast<int>(to - from)};
+}
+
+std::vector<SampleRange> micro_batches_of(const Plan& plan, int replica) {
+  const SampleRange all = samples_of(plan, replica);
+  const int micro_batch = plan.replicas[static_cast<size_t>(replica)].micro_batch;
+  std::vector<SampleRange> ranges;
+  for (int left = all.count; left > 0; left -= micro_batch) {
+    ranges.push_back({all.first + all.count - left, std::min(micro_batch, left)});
+  }
+  return ranges;
+}
+
+Result<Unit> validate(const Plan& plan, const ModelSpec& model) {
+  if (plan.version != 1) return invalid("version must be 1");
+  MOTLEY_TRY_VOID(check_ranks(plan));
+  MOTLEY_TRY_VOID(check_stages(plan, model));
+  MOTLEY_TRY_VOID(check_batch(plan));
+  MOTLEY_TRY_VOID(check_memory(plan));
+  if (plan.numerics == Numerics::kExact) MOTLEY_TRY_VOID(check_exact(plan));
+  return check_owners(plan, model);
+}
+
+std::vector<Ownership> even_ownership(const ModelSpec& model, int ranks) {
+  const std::vector<LogicalTensor> tensors = logical_tensors(model);
+  int64_t total = 0;
+  for (const LogicalTensor& tensor : tensors) total += tensor.elements();
+
+  std::vector<Ownership> owners;
+  int64_t before = 0;  // elements of the tensors so far
+  int rank = 0;
+  for (const LogicalTensor& tensor : tensors) {
+    const int64_t rows = tensor.shape[0];
+    const int64_t row_elements = tensor.elements() / rows;
+    int64_t row = 0;
+    while (row < rows) {
+      // Rank r ends where (r + 1) / ranks of all elements are dealt, rounded to a row.
+      const int64_t boundary = total / ranks * (rank + 1) + total % ranks * (rank + 1) / ranks;
+      const int64_t end =
+          rank + 1 == ranks ? rows
+                            : std::clamp<int64_t>(
+                                  (boundary - before + row_elements / 2) / row_elements, row, rows);
+      if (end > row) {
+        Slice slice = whole(tensor.shape);
+        slice.start[0] = row;
+        slice.extent[0] = end - row;
+        owners.push_back({tensor.name, slice, Rank(rank)});
+        row = end;
+      }
+      if (row < rows) ++rank;
+    }
+    before += tensor.elements();
+  }
+  return owners;
+}
+
+}  // namespace motley

@@ -1,0 +1,139 @@
+#pragma once
+// Who computes what: the one document planner and workers share (core/FORMATS.md, "plan").
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/model.h"
+#include "core/result.h"
+#include "core/slices.h"
+#include "core/spec/job_spec.h"
+
+namespace motley {
+
+/// One MPI rank and the device it drives. Ranks count from 0 in this order.
+struct RankPlacement {
+  std::string device;  ///< DeviceSpec::id
+  std::string host;
+  std::string type;
+};
+
+/// Consecutive layers on one or more ranks. With several ranks, share[i] of heads, MLP columns and
+/// vocabulary belong to ranks[i] (tensor parallelism).
+struct StagePlan {
+  LayerIndex first_layer = 0;
+  LayerIndex last_layer = 0;  ///< inclusive
+  std::vector<Rank> ranks;
+  std::vector<double> shares;
+};
+
+/// A complete copy of the model and the samples it computes.
+struct ReplicaPlan {
+  std::vector<StagePlan> stages;
+  int micro_batch = 0;  ///< samples, whole grains; the last one of a step may be smaller
+  int grains = 0;       ///< of each step; replicas take consecutive runs of grains in their order
+  Precision precision = Precision::kFp32;
+};
+
+/// The rank that commits a slice to checkpoints (and updates it where optimizer state is sharded).
+struct Ownership {
+  std::string tensor;
+  Slice slice;
+  Rank owner;
+};
+
+struct RankPrediction {
+  Rank rank;
+  double compute_seconds = 0;  ///< forward, backward and fixed overhead of a step
+  double wait_seconds = 0;     ///< until the slowest arrives
+  double update_seconds = 0;
+  Bytes memory{0};  ///< counted peak
+  Bytes memory_limit{0};
+  double solo_samples_per_second = 0;  ///< this device alone on the whole batch; summed layer
+                                       ///< speeds where it cannot hold the model
+};
+
+struct Prediction {
+  double step_seconds = 0;
+  double compute_seconds = 0;  ///< of the slowest rank
+  double bubble_seconds = 0;
+  double communication_seconds = 0;  ///< exposed
+  double update_seconds = 0;
+  double uncertainty = 0;  ///< relative, from the profile's residuals and spreads
+  double samples_per_second = 0;
+  double solo_sum_samples_per_second = 0;
+  double integer_bound_efficiency =
+      0;  ///< what a perfect deal of whole grains could reach of the solo sum
+  double cost_per_hour = 0;
+  std::vector<RankPrediction> ranks;
+};
+
+/// One candidate that lost, for --explain.
+struct RejectedPlan {
+  std::string what;
+  std::string why;
+  double step_seconds = 0;  ///< 0: not feasible
+};
+
+struct SearchRecord {
+  std::string space;  ///< the dimensions searched, in words
+  double step_seconds = 0;
+  double lower_bound_step_seconds = 0;
+  double gap = 0;
+  int64_t nodes = 0;
+  std::vector<RejectedPlan> rejected;  ///< best first
+};
+
+struct LeftOut {
+  std::string device;
+  std::string why;
+};
+
+struct Plan {
+  int version = 1;
+  std::string id;       ///< XXH3 of the document without id and search; same input, same id
+  std::string job_key;  ///< of the profile it was made from
+  Numerics numerics = Numerics::kFast;
+  int global_batch = 0;
+  int grain = 0;  ///< samples; the last grain of a step may be short
+  std::vector<RankPlacement> ranks;
+  std::vector<ReplicaPlan> replicas;
+  std::vector<Ownership> owners;
+  std::string reduction =
+      "ordered";  ///< the reduction's form; a tree over islands comes with comm's hierarchy
+  Prediction prediction;
+  SearchRecord search;
+  std::vector<LeftOut> left_out;
+
+  int world_size() const { return static_cast<int>(ranks.size()); }
+  int grain_count() const { return (global_batch + grain - 1) / grain; }
+};
+
+/// The samples [first, first + count) of a step's global batch.
+struct SampleRange {
+  int first = 0;
+  int count = 0;
+};
+/// The samples of replica number `replica`: its grains in order, the last grain of the step perhaps
+/// short.
+SampleRange samples_of(const Plan& plan, int replica);
+/// Its micro-batches: `micro_batch` samples each, the last perhaps fewer (in exact: one grain
+/// each).
+std::vector<SampleRange> micro_batches_of(const Plan& plan, int replica);
+
+/// Everything that must hold of a plan for this model: grains sum to the global batch, stages cover
+/// the layers in order, no empty stage, ranks known and used once, owners tile every tensor, memory
+/// within limits, exact's demands. kInvalidSpec with the reason.
+Result<Unit> validate(const Plan& plan, const ModelSpec& model);
+
+/// Slices of all tensors dealt to the ranks in contiguous runs of about equal bytes, cut between
+/// rows.
+std::vector<Ownership> even_ownership(const ModelSpec& model, int ranks);
+
+nlohmann::json to_json(const Plan& plan);
+Result<Plan> plan_from_json(const nlohmann::json& json);
+std::string plan_id(const Plan& plan);
+
+}  // namespace motley

@@ -1,0 +1,234 @@
+// Plan <-> JSON (core/FORMATS.md, "plan"), and the id made of it.
+
+#include <nlohmann/json.hpp>
+
+#include "core/hash.h"
+#include "core/json_fields.h"
+#include "core/plan.h"
+#include "core/spec/names.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kMostSeconds = 1e12;
+constexpr double kMost = 1e300;
+constexpr int kMostLayers = 1 << 20;
+constexpr int kMostRanks = 1 << 20;
+constexpr int kMostSamples = 1 << 30;  // sums of two stay within an int
+
+json replica_to_json(const ReplicaPlan& replica) {
+  json stages = json::array();
+  for (const StagePlan& stage : replica.stages) {
+    json ranks = json::array();
+    for (const Rank rank : stage.ranks) ranks.push_back(rank.value());
+    stages.push_back({{"first_layer", stage.first_layer},
+                      {"last_layer", stage.last_layer},
+                      {"ranks", ranks},
+                      {"shares", stage.shares}});
+  }
+  return {{"stages", stages},
+          {"micro_batch", replica.micro_batch},
+          {"grains", replica.grains},
+          {"precision", spec_name(replica.precision)}};
+}
+
+json prediction_to_json(const Prediction& prediction) {
+  json ranks = json::array();
+  for (const RankPrediction& rank : prediction.ranks) {
+    ranks.push_back({{"rank", rank.rank.value()},
+                     {"compute_seconds", rank.compute_seconds},
+                     {"wait_seconds", rank.wait_seconds},
+                     {"update_seconds", rank.update_seconds},
+                     {"memory", rank.memory.value()},
+                     {"memory_limit", rank.memory_limit.value()},
+                     {"solo_samples_per_second", rank.solo_samples_per_second}});
+  }
+  return {{"step_seconds", prediction.step_seconds},
+          {"compute_seconds", prediction.compute_seconds},
+          {"bubble_seconds", prediction.bubble_seconds},
+          {"communication_seconds", prediction.communication_seconds},
+          {"update_seconds", prediction.update_seconds},
+          {"uncertainty", prediction.uncertainty},
+          {"samples_per_second", prediction.samples_per_second},
+          {"solo_sum_samples_per_second", prediction.solo_sum_samples_per_second},
+          {"integer_bound_efficiency", prediction.integer_bound_efficiency},
+          {"cost_per_hour", prediction.cost_per_hour},
+          {"ranks", ranks}};
+}
+
+json search_to_json(const SearchRecord& search) {
+  json rejected = json::array();
+  for (const RejectedPlan& plan : search.rejected) {
+    rejected.push_back(
+        {{"what", plan.what}, {"why", plan.why}, {"step_seconds", plan.step_seconds}});
+  }
+  return {{"space", search.space},
+          {"step_seconds", search.step_seconds},
+          {"lower_bound_step_seconds", search.lower_bound_step_seconds},
+          {"gap", search.gap},
+          {"nodes", search.nodes},
+          {"rejected", rejected}};
+}
+
+json owner_to_json(const Ownership& owner) {
+  return {{"tensor", owner.tensor},
+          {"start", owner.slice.start},
+          {"extent", owner.slice.extent},
+          {"rank", owner.owner.value()}};
+}
+
+template <class E>
+void read_enum(JsonFields& fields, const char* key, E& out) {
+  fields.read_word(key, out, from_spec_name<E>);
+}
+
+void read_seconds(JsonFields& fields, const char* key, double& out) {
+  fields.read_between(key, out, 0, kMostSeconds);
+}
+
+void read_stage(JsonFields& fields, StagePlan& stage) {
+  std::vector<int64_t> ranks;
+  fields.read_between("first_layer", stage.first_layer, 0, kMostLayers)
+      .read_between("last_layer", stage.last_layer, 0, kMostLayers)
+      .read("ranks", ranks)
+      .read("shares", stage.shares);
+  for (const int64_t rank : ranks) {
+    if (rank < 0 || rank > kMostRanks) return fields.fault("ranks", "no such rank");
+    stage.ranks.emplace_back(static_cast<int>(rank));
+  }
+}
+
+void read_replica(JsonFields& fields, ReplicaPlan& replica) {
+  fields.each("stages", [&](JsonFields& f) { read_stage(f, replica.stages.emplace_back()); })
+      .read_between("micro_batch", replica.micro_batch, 1, kMostSamples)
+      .read_between("grains", replica.grains, 1, kMostSamples);
+  read_enum(fields, "precision", replica.precision);
+  if (replica.precision == Precision::kAuto) fields.fault("precision", "a plan has decided it");
+}
+
+void read_owner(JsonFields& fields, Ownership& owner) {
+  fields.read("tensor", owner.tensor)
+      .read("start", owner.slice.start)
+      .read("extent", owner.slice.extent)
+      .read("rank", owner.owner);
+}
+
+void read_rank_prediction(JsonFields& fields, RankPrediction& rank) {
+  fields.read("rank", rank.rank);
+  read_seconds(fields, "compute_seconds", rank.compute_seconds);
+  read_seconds(fields, "wait_seconds", rank.wait_seconds);
+  read_seconds(fields, "update_seconds", rank.update_seconds);
+  fields.read_between("memory", rank.memory, 0, INT64_MAX)
+      .read_between("memory_limit", rank.memory_limit, 0, INT64_MAX)
+      .read_between("solo_samples_per_second", rank.solo_samples_per_second, 0, kMost);
+}
+
+void read_prediction(JsonFields& fields, Prediction& prediction) {
+  read_seconds(fields, "step_seconds", prediction.step_seconds);
+  read_seconds(fields, "compute_seconds", prediction.compute_seconds);
+  read_seconds(fields, "bubble_seconds", prediction.bubble_seconds);
+  read_seconds(fields, "communication_seconds", prediction.communication_seconds);
+  read_seconds(fields, "update_seconds", prediction.update_seconds);
+  fields.read_between("uncertainty", prediction.uncertainty, 0, kMost)
+      .read_between("samples_per_second", prediction.samples_per_second, 0, kMost)
+      .read_between("solo_sum_samples_per_second", prediction.solo_sum_samples_per_second, 0, kMost)
+      .read_between("integer_bound_efficiency", prediction.integer_bound_efficiency, 0, kMost)
+      .read_between("cost_per_hour", prediction.cost_per_hour, 0, kMost)
+      .each("ranks",
+            [&](JsonFields& f) { read_rank_prediction(f, prediction.ranks.emplace_back()); });
+}
+
+void read_search(JsonFields& fields, SearchRecord& search) {
+  // `motley plan --json` prints it; a plan itself never holds a wall time.
+  if (fields.has("wall_seconds")) fields.member("wall_seconds");
+  fields.read("space", search.space);
+  read_seconds(fields, "step_seconds", search.step_seconds);
+  read_seconds(fields, "lower_bound_step_seconds", search.lower_bound_step_seconds);
+  fields.read_between("gap", search.gap, 0, kMost)
+      .read_between("nodes", search.nodes, 0, INT64_MAX)
+      .each("rejected", [&](JsonFields& f) {
+        RejectedPlan& plan = search.rejected.emplace_back();
+        f.read("what", plan.what).read("why", plan.why);
+        read_seconds(f, "step_seconds", plan.step_seconds);
+      });
+}
+
+/// What workers act on, and what the planner predicted of it: all that makes a plan this plan.
+json body_to_json(const Plan& plan) {
+  json ranks = json::array();
+  for (const RankPlacement& rank : plan.ranks) {
+    ranks.push_back({{"device", rank.device}, {"host", rank.host}, {"type", rank.type}});
+  }
+  json replicas = json::array();
+  for (const ReplicaPlan& replica : plan.replicas) replicas.push_back(replica_to_json(replica));
+  json owners = json::array();
+  for (const Ownership& owner : plan.owners) owners.push_back(owner_to_json(owner));
+  json left_out = json::array();
+  for (const LeftOut& left : plan.left_out) {
+    left_out.push_back({{"device", left.device}, {"why", left.why}});
+  }
+  return {{"version", plan.version},
+          {"job_key", plan.job_key},
+          {"numerics", spec_name(plan.numerics)},
+          {"global_batch", plan.global_batch},
+          {"grain", plan.grain},
+          {"ranks", ranks},
+          {"replicas", replicas},
+          {"owners", owners},
+          {"reduction", plan.reduction},
+          {"prediction", prediction_to_json(plan.prediction)},
+          {"left_out", left_out}};
+}
+
+}  // namespace
+
+json to_json(const Plan& plan) {
+  json document = body_to_json(plan);
+  document["id"] = plan.id;
+  document["search"] = search_to_json(plan.search);
+  return document;
+}
+
+std::string plan_id(const Plan& plan) { return xxh3_128_hex(body_to_json(plan).dump()); }
+
+Result<Plan> plan_from_json(const json& document) {
+  Plan plan;
+  JsonFields fields(document);
+  fields.read_between("version", plan.version, 1, 1).read("job_key", plan.job_key);
+  read_enum(fields, "numerics", plan.numerics);
+  fields.read_between("global_batch", plan.global_batch, 1, kMostSamples)
+      .read_between("grain", plan.grain, 1, kMostSamples)
+      .each("ranks",
+            [&](JsonFields& f) {
+              RankPlacement& rank = plan.ranks.emplace_back();
+              f.read("device", rank.device).read("host", rank.host).read("type", rank.type);
+            })
+      .each("replicas", [&](JsonFields& f) { read_replica(f, plan.replicas.emplace_back()); })
+      .each("owners", [&](JsonFields& f) { read_owner(f, plan.owners.emplace_back()); })
+      .read("reduction", plan.reduction);
+  if (plan.reduction != "ordered") fields.fault("reduction", "expected \"ordered\"");
+  if (fields.has("prediction")) {
+    fields.object("prediction", [&](JsonFields& f) { read_prediction(f, plan.prediction); });
+  }
+  if (fields.has("search")) {
+    fields.object("search", [&](JsonFields& f) { read_search(f, plan.search); });
+  }
+  if (fields.has("left_out")) {
+    fields.each("left_out", [&](JsonFields& f) {
+      LeftOut& left = plan.left_out.emplace_back();
+      f.read("device", left.device).read("why", left.why);
+    });
+  }
+  fields.read_if("id", plan.id);
+  // Packed with a plan so that one file is enough to train by hand; their readers check them.
+  for (const char* extra : {"fleet", "job"}) {
+    if (fields.has(extra)) fields.member(extra);
+  }
+  MOTLEY_TRY_VOID(fields.done());
+  plan.id = plan_id(plan);  // an edited plan is another plan
+  return plan;
+}
+
+}  // namespace motley

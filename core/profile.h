@@ -1,0 +1,107 @@
+#pragma once
+// What was measured: seconds against micro-batch, memory, links. The planner's only knowledge of
+// the hardware.
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/result.h"
+
+namespace motley {
+
+/// Where figures come from; every table printed says which.
+enum class Evidence { kSimulated, kPaced, kThrottled, kMeasured };
+const char* name_of(Evidence evidence);
+std::optional<Evidence> evidence_from_name(std::string_view name);
+
+struct CurvePoint {
+  int micro_batch = 0;
+  double seconds = 0;  ///< median of forward + backward of one micro-batch
+  double spread = 0;   ///< (max - min) / median over the repetitions
+  int repetitions = 0;
+};
+
+/// seconds ≈ fixed + per_sample · micro_batch, least squares of the relative errors, neither part
+/// negative; residual is the largest relative error of the fit at a point. Between points use
+/// interpolation (seconds_at), not the fit.
+struct CurveFit {
+  double fixed = 0;
+  double per_sample = 0;
+  double residual = 0;
+};
+
+/// Cost of one kind of layer; "model" means all layers in one, the only kind a data-parallel plan
+/// needs.
+struct LayerCurve {
+  std::string layer = "model";
+  std::vector<CurvePoint> points;  ///< rising micro_batch, at least one
+  CurveFit fit;
+
+  /// Piecewise linear between points, through the fit's slope beyond the last, the first point
+  /// scaled by the fit below it.
+  double seconds_at(int micro_batch) const;
+};
+
+/// Bytes the worker's arenas need at one micro-batch size, counted (not measured) by `motley-worker
+/// estimate`.
+struct MemoryPoint {
+  int micro_batch = 0;
+  Bytes fixed{0};  ///< parameters, gradients, optimizer state, checkpoint and communication buffers
+  Bytes activations{0};  ///< arena of the static program
+  Bytes total() const { return fixed + activations; }
+};
+
+struct DeviceProfile {
+  std::string device;  ///< DeviceSpec::id
+  std::string type;
+  std::string
+      identity;  ///< what the cache is keyed by: CPU model or GPU UUID, threads, precision, pace
+  Evidence evidence = Evidence::kMeasured;
+  Bytes memory_limit{0};
+  std::vector<LayerCurve> curves;
+  double step_overhead_seconds = 0;  ///< per step, whatever the number of micro-batches
+  double update_seconds = 0;         ///< clip and optimizer
+  std::vector<MemoryPoint> memory;   ///< every micro-batch size from 1 up to the largest considered
+
+  const LayerCurve* curve(const std::string& layer) const;
+};
+
+/// seconds ≈ latency + bytes / bytes_per_second between two hosts, or within one (both names
+/// equal).
+struct LinkProfile {
+  std::string between[2];
+  double latency_seconds = 0;
+  double bytes_per_second = 0;
+};
+
+/// The reduction of this job's gradients as measured over some ranks.
+struct ReductionPoint {
+  int ranks = 0;
+  std::vector<std::string> hosts;  ///< they were on, each once; empty: of no consequence
+  Bytes bytes{0};
+  double seconds = 0;
+};
+
+struct Profile {
+  int version = 1;
+  std::string code_version;
+  std::string job_key;  ///< hash of model, precision, numerics, optimizer
+  std::vector<DeviceProfile> devices;
+  std::vector<LinkProfile> links;
+  std::vector<ReductionPoint> reductions;
+
+  const DeviceProfile* find(const std::string& device) const;
+};
+
+nlohmann::json to_json(const Profile& profile);
+Result<Profile> profile_from_json(
+    const nlohmann::json& json);  ///< kInvalidSpec with the JSON pointer of the fault
+
+/// Least squares of the points, as LayerCurve::fit describes.
+CurveFit fit_curve(const std::vector<CurvePoint>& points);
+
+}  // namespace motley

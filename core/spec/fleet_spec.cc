@@ -1,0 +1,101 @@
+#include "core/spec/fleet_spec.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace motley {
+namespace {
+
+bool same_letter(char a, char b) {
+  return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+}
+
+bool fits_type(const DeviceSpec& device, const DeviceFilter& filter) {
+  return filter.types.empty() ||
+         std::any_of(filter.types.begin(), filter.types.end(),
+                     [&](const std::string& type) { return type_matches(device.type, type); });
+}
+
+bool demands_memory(const DeviceFilter& filter) { return filter.memory != BytesRange{}; }
+
+/// A device that does not say its memory cannot promise any.
+bool fits_memory(const DeviceSpec& device, const DeviceFilter& filter) {
+  if (!demands_memory(filter)) return true;
+  return device.memory && *device.memory >= filter.memory.low &&
+         *device.memory <= filter.memory.high;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::vector<std::string> types_of(const std::vector<DeviceSpec>& devices) {
+  std::vector<std::string> types;
+  for (const DeviceSpec& device : devices)
+    if (std::find(types.begin(), types.end(), device.type) == types.end())
+      types.push_back(device.type);
+  return types;
+}
+
+std::string range_text(const BytesRange& range) {
+  if (range.low == range.high) return format_bytes(range.low);
+  return (range.low.value() > 0 ? format_bytes(range.low) : "") + ".." +
+         (range.high.value() < INT64_MAX ? format_bytes(range.high) : "");
+}
+
+Result<Unit> check_demands(const FleetSpec& fleet, const std::vector<DeviceSpec>& fit,
+                           const DeviceFilter& filter) {
+  const auto unmet = [&](const std::string& what) {
+    return fail(ErrorCode::kNoDevice, what, {.file = fleet.source});
+  };
+  if (fleet.devices.empty()) return unmet("the fleet has no device");
+  if (std::none_of(fleet.devices.begin(), fleet.devices.end(),
+                   [&](const DeviceSpec& device) { return fits_type(device, filter); }))
+    return unmet("no device of type " + joined(filter.types) + " (the fleet has " +
+                 joined(types_of(fleet.devices)) + ")");
+  if (fit.empty())
+    return unmet("no device of the wanted type says it has " + range_text(filter.memory) +
+                 " of memory (resources.devices.memory)");
+  if (filter.count && static_cast<int>(fit.size()) < filter.count->low)
+    return unmet("the job wants " + std::to_string(filter.count->low) + " devices and " +
+                 std::to_string(fit.size()) + " of the fleet fit it");
+  if (!filter.mix && types_of(fit).size() > 1)
+    return unmet("the job forbids a mix and devices of several types fit it: " +
+                 joined(types_of(fit)) + " (name one in resources.devices.types)");
+  return Unit{};
+}
+
+}  // namespace
+
+bool type_matches(std::string_view type, std::string_view wanted) {
+  if (wanted.empty() || wanted.size() > type.size()) return false;
+  if (!std::equal(wanted.begin(), wanted.end(), type.begin(), same_letter)) return false;
+  return wanted.size() == type.size() || type[wanted.size()] == '-';
+}
+
+std::vector<std::string> FleetSpec::hosts() const {
+  std::vector<std::string> names;
+  for (const DeviceSpec& device : devices)
+    if (std::find(names.begin(), names.end(), device.host) == names.end())
+      names.push_back(device.host);
+  return names;
+}
+
+const DeviceSpec* FleetSpec::find(const std::string& id) const {
+  const auto found = std::find_if(devices.begin(), devices.end(),
+                                  [&](const DeviceSpec& device) { return device.id == id; });
+  return found == devices.end() ? nullptr : &*found;
+}
+
+Result<FleetSpec> admitted(const FleetSpec& fleet, const DeviceFilter& filter) {
+  FleetSpec fit = fleet;
+  std::erase_if(fit.devices, [&](const DeviceSpec& device) {
+    return !fits_type(device, filter) || !fits_memory(device, filter);
+  });
+  MOTLEY_TRY_VOID(check_demands(fleet, fit.devices, filter));
+  return fit;
+}
+
+}  // namespace motley

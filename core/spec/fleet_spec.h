@@ -1,0 +1,72 @@
+#pragma once
+// The devices a job may use, one by one (DESIGN.md §4). No type says how many a node has.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/spec/job_spec.h"
+
+namespace motley {
+
+enum class DeviceKind {
+  kCpu,
+  kCuda,
+  kReference
+};  ///< reference: float64 on the CPU, naive loops; an oracle for tests
+
+/// Emulation of a device nobody has here: real arithmetic, then a wait until the time it would have
+/// taken, overhead (once a section) + FLOPs / (flops · speed · b/(b + half_batch)), b the
+/// micro-batch's samples. Only the worker's pacer reads this: profiler and planner see measured
+/// times.
+struct PaceSpec {
+  double speed = 1;
+  Nanos overhead{0};
+  double half_batch = 0;
+  bool operator==(const PaceSpec&) const = default;
+};
+
+struct DeviceSpec {
+  std::string
+      id;  ///< "host/0": the host and its position in the file; unique, names the device everywhere
+  std::string host;
+  DeviceKind kind = DeviceKind::kCuda;
+  std::string type;             ///< free name, e.g. "A100-40GB"
+  std::string uuid;             ///< CUDA only
+  int threads = 1;              ///< CPU only
+  std::optional<Bytes> memory;  ///< limit given by the file; unset: measured
+  double price_per_hour = 0;
+  std::optional<PaceSpec> paced;
+};
+
+struct LinkSpec {
+  std::string between[2];  ///< hosts
+  double bytes_per_second = 0;
+  Nanos latency{0};
+};
+
+struct FleetSpec {
+  int version = 1;
+  std::string source;
+  PaceClock clock = PaceClock::kSleep;
+  double pace_flops = 0;            ///< FLOP/s that speed 1 means
+  std::vector<DeviceSpec> devices;  ///< in the order of the file, hosts kept together as written
+  std::vector<LinkSpec> links;
+
+  std::vector<std::string> hosts() const;  ///< in order of first appearance
+  const DeviceSpec* find(const std::string& id) const;
+  bool single_host() const { return hosts().size() <= 1; }
+};
+
+/// Whether `wanted` is `type` or whole '-'-separated parts of its beginning, case ignored: "a100"
+/// matches "A100-40GB", not "A1000".
+bool type_matches(std::string_view type, std::string_view wanted);
+
+/// Devices that `filter` admits by type and memory, in fleet order. kNoDevice naming the first
+/// unmet demand. At least count.low come back; the planner keeps to count.high. A device without a
+/// memory entry meets no demand for memory.
+Result<FleetSpec> admitted(const FleetSpec& fleet, const DeviceFilter& filter);
+
+}  // namespace motley

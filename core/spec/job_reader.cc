@@ -1,0 +1,306 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "core/spec/glob.h"
+#include "core/spec/reader.h"
+#include "core/spec/yaml_keys.h"
+
+namespace motley {
+namespace {
+
+// What a key needs beyond its own type is checked by check_job() below; what the whole program
+// relies on, also of a job.json, by first_fault().
+
+constexpr int64_t kMostSteps = 1'000'000'000'000;
+constexpr int64_t kMostSamples = 1 << 24;
+constexpr int64_t kMostDimension = 1 << 20;
+
+/// A job as it stands in the file: what the file says in other words than JobSpec.
+struct TrainDraft : TrainSpec {
+  std::optional<int64_t> tokens;
+};
+struct ResourcesDraft {
+  DeviceFilter devices;
+};
+struct ParallelDraft {};
+struct JobDraft : JobSpec {
+  TrainDraft train_draft;
+  ResourcesDraft resources;
+  ParallelDraft parallel;
+};
+
+const YamlKeys<ModelSpec>& model_keys() {
+  static const YamlKeys<ModelSpec> keys = {
+      word("type", &ModelSpec::type, {"gpt"}),
+      integer("layers", &ModelSpec::layers, {1, 10'000}).required(),
+      integer("heads", &ModelSpec::heads, {1, kMostDimension}).required(),
+      integer("width", &ModelSpec::width, {1, kMostDimension}).required(),
+      integer("context", &ModelSpec::context, {1, kMostDimension}).required(),
+      integer("vocab", &ModelSpec::vocab, {1, 1 << 24}),
+      later<ModelSpec>("preset", "give layers, heads, width and context"),
+  };
+  return keys;
+}
+
+Result<std::vector<std::string>> to_texts(const YamlNode& node) {
+  MOTLEY_TRY(const auto elements, to_list(node, "a text or a list of texts"));
+  std::vector<std::string> texts;
+  for (const YamlNode* element : elements) {
+    MOTLEY_TRY(texts.emplace_back(), to_text(*element));
+  }
+  return texts;
+}
+
+const YamlKeys<DataSpec>& data_keys() {
+  static const YamlKeys<DataSpec> keys = {
+      converted("text", "a list of file patterns", &DataSpec::text, to_texts).required(),
+      word("tokenizer", &DataSpec::tokenizer, {"bytes"}),
+      number("held_out", &DataSpec::held_out, {.low = 0, .high = 0.5}),
+      later<DataSpec>("tokens", "give text files"),
+  };
+  return keys;
+}
+
+/// betas: [beta1, beta2]
+Result<Unit> read_betas(const YamlNode& node, OptimizerSpec& optimizer) {
+  constexpr NumberRange kBeta{.low = 0, .high = 1, .below_high = true};
+  if (node.kind != YamlNode::Kind::kList || node.items.size() != 2)
+    return fail_at(node, "'betas': expected a list of two numbers, such as [0.9, 0.95]");
+  MOTLEY_TRY(optimizer.beta1, to_number(node.items[0], kBeta));
+  MOTLEY_TRY(optimizer.beta2, to_number(node.items[1], kBeta));
+  return Unit{};
+}
+
+const YamlKeys<OptimizerSpec>& optimizer_keys() {
+  static const YamlKeys<OptimizerSpec> keys = {
+      word("type", &OptimizerSpec::type, {"adamw"}),
+      number("lr", &OptimizerSpec::lr, {.low = 0, .high = 1000, .above_low = true}),
+      {"betas", "a list of two numbers", read_betas},
+      number("eps", &OptimizerSpec::eps, {.low = 0, .high = 1, .above_low = true}),
+      number("weight_decay", &OptimizerSpec::weight_decay, {.low = 0, .high = 1000}),
+      number("clip", &OptimizerSpec::clip, {.low = 0, .high = 1e9}),
+  };
+  return keys;
+}
+
+const YamlKeys<ScheduleSpec>& schedule_keys() {
+  static const YamlKeys<ScheduleSpec> keys = {
+      word("type", &ScheduleSpec::type, {"cosine", "constant"}),
+      integer("warmup", &ScheduleSpec::warmup, {0, kMostSteps}),
+      number("min_lr", &ScheduleSpec::min_lr, {.low = 0, .high = 1000}),
+  };
+  return keys;
+}
+
+const YamlKeys<EvalSpec>& eval_keys() {
+  static const YamlKeys<EvalSpec> keys = {
+      integer("every", &EvalSpec::every, {0, kMostSteps}),
+      integer("samples", &EvalSpec::samples, {1, kMostSamples}),
+  };
+  return keys;
+}
+
+Result<Precision> to_precision(const YamlNode& node) {
+  if (node.kind == YamlNode::Kind::kMapping)
+    return fail_at(node, "a precision by device type is not supported yet");
+  if (node.text == "bf16" || node.text == "fp16")
+    return fail_at(node, node.text + " comes with the GPU backend (use auto or fp32)");
+  std::vector<std::string_view> words;
+  for (const Named<Precision>& named : kPrecisionNames) words.push_back(named.name);
+  MOTLEY_TRY(const size_t i, to_word(node, words));
+  return kPrecisionNames[i].value;
+}
+
+const YamlKeys<TrainDraft>& train_keys() {
+  using Draft = TrainDraft;
+  static const YamlKeys<Draft> keys = {
+      integer("global_batch", &Draft::global_batch, {1, kMostSamples}).required(),
+      integer("grain", &Draft::grain, {1, kMostSamples}),
+      count("steps", &Draft::steps, {1, kMostSteps}),
+      count("tokens", &Draft::tokens, {1, INT64_MAX}),
+      section("optimizer", &Draft::optimizer, optimizer_keys),
+      section("schedule", &Draft::schedule, schedule_keys),
+      converted("precision", "auto, fp32 or fp64", &Draft::precision, to_precision),
+      word("numerics", &Draft::numerics),
+      integer("seed", &Draft::seed, {0, INT64_MAX}),
+      section("eval", &Draft::eval, eval_keys),
+      later<Draft>("loss_scale", "it comes with fp16"),
+  };
+  return keys;
+}
+
+/// every: 1000 (steps) or 10m
+Result<Unit> read_every(const YamlNode& node, CheckpointSpec& checkpoint) {
+  const std::string expects = "a number of steps or a duration such as 10m";
+  if (node.kind != YamlNode::Kind::kScalar) return fail_expected(node, expects);
+  const bool steps = node.text.find_first_not_of("+-0123456789") == std::string::npos;
+  if (steps) {
+    MOTLEY_TRY(checkpoint.every_steps, to_integer(node, {0, kMostSteps}));
+    return Unit{};
+  }
+  MOTLEY_TRY(checkpoint.every_time, to_measure(node, expects, parse_duration));
+  if (checkpoint.every_time <= Nanos(0)) return fail_expected(node, "a duration above 0");
+  return Unit{};
+}
+
+bool is_path(std::string_view text) { return text.find('\n') == text.npos && text.size() <= 4096; }
+
+const YamlKeys<CheckpointSpec>& checkpoint_keys() {
+  static const YamlKeys<CheckpointSpec> keys = {
+      {"every", "a number of steps or a duration", read_every},
+      integer("keep", &CheckpointSpec::keep, {1, 100'000}),
+      text("dir", &CheckpointSpec::dir, "a path", is_path).nullable(),
+  };
+  return keys;
+}
+
+const YamlKeys<DeviceFilter>& filter_keys() {
+  static const YamlKeys<DeviceFilter> keys = {
+      measure("count", &DeviceFilter::count, "a count or a range such as 2..8", parse_count_range),
+      converted("types", "a list of device types", &DeviceFilter::types, to_texts),
+      measure("memory", &DeviceFilter::memory, "a size or a range such as 20GB..",
+              parse_bytes_range),
+      flag("mix", &DeviceFilter::mix, "allow", "forbid"),
+  };
+  return keys;
+}
+
+const YamlKeys<ResourcesDraft>& resources_keys() {
+  static const YamlKeys<ResourcesDraft> keys = {
+      section("devices", &ResourcesDraft::devices, filter_keys),
+  };
+  return keys;
+}
+
+const YamlKeys<ParallelDraft>& parallel_keys() {
+  using Draft = ParallelDraft;
+  static const YamlKeys<Draft> keys = {
+      fixed<Draft>("data", {"auto"}),
+      fixed<Draft>("pipeline", {"auto", "1"}),
+      fixed<Draft>("tensor", {"auto", "1"}),
+      fixed<Draft>("recompute", {"auto", "off"}),
+      fixed<Draft>("shard_optimizer", {"auto", "off"}),
+      fixed<Draft>("compress", {"off"}),
+  };
+  return keys;
+}
+
+const YamlKeys<RetrySpec>& retry_keys() {
+  static const YamlKeys<RetrySpec> keys = {
+      integer("max_restarts", &RetrySpec::max_restarts, {0, 1'000'000}),
+      flag("exclude_failed_devices", &RetrySpec::exclude_failed_devices),
+  };
+  return keys;
+}
+
+bool is_job_name(std::string_view text) {
+  return !text.empty() && text.size() <= 64 && text.front() != '.' && is_plain_name(text);
+}
+constexpr const char* kJobName = "up to 64 letters, digits, '.', '_' and '-' without a leading '.'";
+
+/// `pin: {}` pins nothing.
+Result<Unit> read_pin(const YamlNode& node, JobDraft&) {
+  if (node.kind == YamlNode::Kind::kNull || (node.items.empty() && node.text.empty()))
+    return Unit{};
+  return fail_at(node, "'pin' is not supported yet (leave it out)");
+}
+
+const YamlKeys<JobDraft>& job_keys() {
+  using Draft = JobDraft;
+  static const YamlKeys<Draft> keys = [] {
+    YamlKeys<Draft> list = {
+        integer("version", &Draft::version, {1, 1}),
+        text("name", &Draft::name, kJobName, is_job_name),
+        text("fleet", &Draft::fleet_path, "a path", is_path).nullable(),
+        section("model", &Draft::model, model_keys).required(),
+        section("data", &Draft::data, data_keys).required(),
+        section("train", &Draft::train_draft, train_keys).required(),
+        section("checkpoint", &Draft::checkpoint, checkpoint_keys),
+        section("resources", &Draft::resources, resources_keys),
+        section("parallel", &Draft::parallel, parallel_keys),
+        {"pin", "an empty mapping", read_pin},
+        section("retry", &Draft::retry, retry_keys),
+    };
+    for (const char* name : {"run", "workdir", "env", "setup", "queue", "priority", "after",
+                             "array", "any_of", "labels", "max_duration", "preemptible"})
+      list.push_back(later<Draft>(name));
+    return list;
+  }();
+  return keys;
+}
+
+std::string resolved(const std::string& base, const std::string& path) {
+  if (path.empty()) return path;
+  return (std::filesystem::path(base) / path).lexically_normal().string();
+}
+
+/// What the patterns match; an error stands at the pattern.
+Result<Unit> expand_data(const YamlTree& tree, const std::string& base, DataSpec& data) {
+  const YamlNode& node = tree.nearest("data.text");
+  for (size_t i = 0; i < data.text.size(); ++i) {
+    const SourcePlace place = i < node.items.size() ? node.items[i].place() : node.place();
+    Result<std::vector<std::string>> files = expand_glob(base, data.text[i]);
+    if (!files) return fail(files.error().code, files.error().message, place);
+    if (files->empty())
+      return fail(ErrorCode::kNotFound, "'" + one_line(data.text[i]) + "' matches no file", place);
+    data.files.insert(data.files.end(), files->begin(), files->end());
+  }
+  std::sort(data.files.begin(), data.files.end());
+  data.files.erase(std::unique(data.files.begin(), data.files.end()), data.files.end());
+  return Unit{};
+}
+
+/// steps, or tokens divided by those of a step and rounded up.
+Result<Unit> settle_steps(const YamlTree& tree, JobDraft& draft) {
+  const bool has_steps = tree.root.find("train")->find("steps") != nullptr;
+  const std::optional<int64_t>& tokens = draft.train_draft.tokens;
+  if (has_steps && tokens)
+    return fail_at(tree.nearest("train.tokens"), "'steps' and 'tokens' cannot both be given");
+  if (!has_steps && !tokens)
+    return fail_at(tree.nearest("train"), "'steps' is missing (or give 'tokens')");
+  if (tokens) {
+    const int64_t per_step = int64_t{draft.train.global_batch} * draft.model.context;
+    draft.train.steps = *tokens / per_step + (*tokens % per_step != 0 ? 1 : 0);
+  }
+  return Unit{};
+}
+
+Result<JobSpec> finish_job(const YamlTree& tree, const std::string& source, const std::string& base,
+                           JobDraft draft) {
+  draft.source = source;
+  draft.train = draft.train_draft;
+  draft.devices = draft.resources.devices;
+  draft.fleet_path = resolved(base, draft.fleet_path);
+  draft.checkpoint.dir = resolved(base, draft.checkpoint.dir);
+  if (draft.model.vocab == 0) draft.model.vocab = kByteVocabulary;
+  if (draft.name.empty()) draft.name = std::filesystem::path(source).stem().string();
+  if (!is_job_name(draft.name))
+    return fail_at(tree.root, "'name' is missing (" + std::string(kJobName) + ")");
+  MOTLEY_TRY_VOID(settle_steps(tree, draft));
+  if (const std::optional<SpecFault> fault = first_fault(draft))
+    return fail_at(tree.nearest(fault->key), fault->what);
+  MOTLEY_TRY_VOID(expand_data(tree, base, draft.data));
+  return JobSpec(std::move(draft));
+}
+
+}  // namespace
+
+Result<JobSpec> parse_job(std::string_view text, const std::string& source,
+                          const std::string& base_directory,
+                          const std::vector<Override>& overrides) {
+  MOTLEY_TRY(YamlTree tree, parse_yaml(text, source, kJobLimits));
+  for (const Override& override : overrides)
+    MOTLEY_TRY_VOID(override_value(tree, override.path, override.value));
+  JobDraft draft;
+  MOTLEY_TRY_VOID(read_mapping(tree.root, job_keys(), draft));
+  return finish_job(tree, source, base_directory, std::move(draft));
+}
+
+Result<JobSpec> read_job(const std::string& path, const std::vector<Override>& overrides) {
+  MOTLEY_TRY(const std::string text, read_yaml_file(path, kJobLimits.bytes));
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return parse_job(text, path, absolute.parent_path().string(), overrides);
+}
+
+}  // namespace motley

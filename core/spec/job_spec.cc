@@ -1,0 +1,82 @@
+#include "core/spec/job_spec.h"
+
+#include <algorithm>
+
+namespace motley {
+namespace {
+
+/// Pairs a key with whether it is the same in both; the first difference is the answer.
+struct Comparison {
+  const char* key;
+  bool same;
+};
+
+/// The message of validate(model) stands for the whole section.
+std::optional<SpecFault> model_fault(const JobSpec& job) {
+  const Result<Unit> valid = validate(job.model);
+  if (!valid) return SpecFault{"model", valid.error().message};
+  if (job.data.tokenizer == "bytes" && job.model.vocab < kByteVocabulary)
+    return SpecFault{"model.vocab", "'vocab' must be at least 256 for the tokenizer bytes, found " +
+                                        std::to_string(job.model.vocab)};
+  return std::nullopt;
+}
+
+std::optional<SpecFault> train_fault(const TrainSpec& train) {
+  if (train.global_batch < 1)
+    return SpecFault{"train.global_batch", "'global_batch' must be at least 1"};
+  if (train.steps < 1) return SpecFault{"train.steps", "'steps' must be at least 1"};
+  if (train.grain && (*train.grain < 1 || *train.grain > train.global_batch))
+    return SpecFault{"train.grain", "'grain' must be from 1 to global_batch (" +
+                                        std::to_string(train.global_batch) + "), found " +
+                                        std::to_string(*train.grain)};
+  if (train.numerics == Numerics::kExact && !train.grain)
+    return SpecFault{"train.numerics",
+                     "exact numerics need 'grain' in the job: it decides the bits, so no plan may "
+                     "choose it (add train.grain, e.g. " +
+                         std::to_string(std::min(4, train.global_batch)) + ")"};
+  if (train.schedule.min_lr > train.optimizer.lr)
+    return SpecFault{"train.schedule.min_lr", "'min_lr' is above the optimizer's lr"};
+  if (train.eval.samples < 1 || train.eval.every < 0)
+    return SpecFault{"train.eval", "'samples' must be at least 1 and 'every' at least 0"};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<SpecFault> first_fault(const JobSpec& job) {
+  if (auto fault = model_fault(job)) return fault;
+  if (auto fault = train_fault(job.train)) return fault;
+  if (!(job.data.held_out >= 0 && job.data.held_out <= 0.5))
+    return SpecFault{"data.held_out", "'held_out' must be from 0 to 0.5"};
+  if (job.checkpoint.keep < 1) return SpecFault{"checkpoint.keep", "'keep' must be at least 1"};
+  return std::nullopt;
+}
+
+std::string first_incompatible_key(const JobSpec& before, const JobSpec& after) {
+  const ModelSpec &m = before.model, &n = after.model;
+  const DataSpec &d = before.data, &e = after.data;
+  const TrainSpec &t = before.train, &u = after.train;
+  const Comparison comparisons[] = {
+      {"model.type", m.type == n.type},
+      {"model.layers", m.layers == n.layers},
+      {"model.heads", m.heads == n.heads},
+      {"model.width", m.width == n.width},
+      {"model.context", m.context == n.context},
+      {"model.vocab", m.vocab == n.vocab},
+      {"data.text", d.files == e.files},
+      {"data.tokenizer", d.tokenizer == e.tokenizer},
+      {"data.held_out", d.held_out == e.held_out},
+      {"train.global_batch", t.global_batch == u.global_batch},
+      {"train.grain", t.grain == u.grain},
+      {"train.optimizer", t.optimizer == u.optimizer},
+      {"train.schedule", t.schedule == u.schedule},
+      {"train.precision", t.precision == u.precision},
+      {"train.numerics", t.numerics == u.numerics},
+      {"train.seed", t.seed == u.seed},
+  };
+  for (const Comparison& comparison : comparisons)
+    if (!comparison.same) return comparison.key;
+  return {};
+}
+
+}  // namespace motley

@@ -1,0 +1,111 @@
+#pragma once
+// A job as its author wrote it, checked and with defaults filled in (DESIGN.md §4).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/model.h"
+#include "core/units.h"
+
+namespace motley {
+
+enum class Numerics { kFast, kExact };
+enum class Precision {
+  kAuto,
+  kFp32,
+  kFp64
+};  ///< fp64: the reference device. bf16 and fp16 come with the GPU backend
+enum class PaceClock { kSleep, kVirtual };
+
+struct DataSpec {
+  std::vector<std::string> text;   ///< globs as written, relative to the job file
+  std::vector<std::string> files;  ///< what they matched: absolute, sorted, no duplicates
+  std::string tokenizer = "bytes";
+  double held_out = 0.05;  ///< share of the samples kept from training, for evaluation
+};
+
+struct OptimizerSpec {
+  std::string type = "adamw";
+  double lr = 6e-4;
+  double beta1 = 0.9, beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  double clip = 1.0;  ///< global gradient norm; 0: none
+  bool operator==(const OptimizerSpec&) const = default;
+};
+
+struct ScheduleSpec {
+  std::string type = "cosine";  ///< cosine | constant
+  int64_t warmup = 0;           ///< steps
+  double min_lr = 0;
+  bool operator==(const ScheduleSpec&) const = default;
+};
+
+struct EvalSpec {
+  int64_t every = 0;  ///< steps; 0: only at the end
+  int samples = 64;
+};
+
+struct TrainSpec {
+  int global_batch = 0;      ///< samples per step, whatever the fleet
+  std::optional<int> grain;  ///< samples; unset: the planner chooses (required by exact)
+  int64_t steps = 0;
+  OptimizerSpec optimizer;
+  ScheduleSpec schedule;
+  Precision precision = Precision::kAuto;
+  Numerics numerics = Numerics::kFast;
+  uint64_t seed = 1337;
+  EvalSpec eval;
+};
+
+struct CheckpointSpec {
+  int64_t every_steps = 0;  ///< 0: by time or only at the end
+  Nanos every_time{0};
+  int keep = 3;     ///< at least 2 always stay
+  std::string dir;  ///< absolute; empty: in the run's directory
+};
+
+struct DeviceFilter {
+  std::optional<CountRange> count;
+  std::vector<std::string> types;  ///< whole '-'-separated prefixes, case ignored
+  BytesRange memory;
+  bool mix = true;  ///< false: one type only
+};
+
+struct RetrySpec {
+  int max_restarts = 5;
+  bool exclude_failed_devices = true;
+};
+
+struct JobSpec {
+  int version = 1;
+  std::string name;
+  std::string source;      ///< the file it was read from, for messages
+  std::string fleet_path;  ///< absolute; empty: what this machine has
+  ModelSpec model;
+  DataSpec data;
+  TrainSpec train;
+  CheckpointSpec checkpoint;
+  DeviceFilter devices;
+  RetrySpec retry;
+};
+
+/// The tokenizer "bytes" needs this many entries of a vocabulary.
+inline constexpr int kByteVocabulary = 256;
+
+/// A contradiction between keys, or a value nothing can be done with.
+struct SpecFault {
+  std::string key;  ///< "train.grain"
+  std::string what;
+};
+/// What the rest of the program relies on, wherever the job came from: YAML and JSON both end here.
+std::optional<SpecFault> first_fault(const JobSpec& job);
+
+/// The first key under model, data, train (except steps and eval) that differs, e.g.
+/// "train.global_batch"; empty when a run of `before` may be continued with `after`.
+std::string first_incompatible_key(const JobSpec& before, const JobSpec& after);
+
+}  // namespace motley

@@ -1,0 +1,290 @@
+#include "core/spec/json.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/json_fields.h"
+#include "core/spec/names.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+
+template <class T>
+json nullable(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+template <class E>
+void read_enum(JsonFields& fields, const char* key, E& out) {
+  fields.read_word(key, out, from_spec_name<E>);
+}
+
+void expect_version_1(JsonFields& fields, int& version) {
+  fields.read("version", version);
+  if (version != 1) fields.fault("version", "this program reads version 1");
+}
+
+// --- model ---
+
+void read_model(JsonFields& fields, ModelSpec& model) {
+  fields.read("type", model.type)
+      .read("layers", model.layers)
+      .read("heads", model.heads)
+      .read("width", model.width)
+      .read("context", model.context)
+      .read("vocab", model.vocab);
+}
+
+// --- job ---
+
+json data_json(const DataSpec& data) {
+  return {{"text", data.text},
+          {"files", data.files},
+          {"tokenizer", data.tokenizer},
+          {"held_out", data.held_out}};
+}
+
+void read_data(JsonFields& fields, DataSpec& data) {
+  fields.read("text", data.text)
+      .read("files", data.files)
+      .read("tokenizer", data.tokenizer)
+      .read("held_out", data.held_out);
+}
+
+json optimizer_json(const OptimizerSpec& optimizer) {
+  return {{"type", optimizer.type},
+          {"lr", optimizer.lr},
+          {"betas", {optimizer.beta1, optimizer.beta2}},
+          {"eps", optimizer.eps},
+          {"weight_decay", optimizer.weight_decay},
+          {"clip", optimizer.clip}};
+}
+
+void read_optimizer(JsonFields& fields, OptimizerSpec& optimizer) {
+  std::vector<double> betas;
+  fields.read("type", optimizer.type)
+      .read("lr", optimizer.lr)
+      .read("betas", betas)
+      .read("eps", optimizer.eps)
+      .read("weight_decay", optimizer.weight_decay)
+      .read("clip", optimizer.clip);
+  if (betas.size() != 2) return fields.fault("betas", "expected two numbers");
+  optimizer.beta1 = betas[0];
+  optimizer.beta2 = betas[1];
+}
+
+json train_json(const TrainSpec& train) {
+  return {{"global_batch", train.global_batch},
+          {"grain", nullable(train.grain)},
+          {"steps", train.steps},
+          {"optimizer", optimizer_json(train.optimizer)},
+          {"schedule",
+           {{"type", train.schedule.type},
+            {"warmup", train.schedule.warmup},
+            {"min_lr", train.schedule.min_lr}}},
+          {"precision", spec_name(train.precision)},
+          {"numerics", spec_name(train.numerics)},
+          {"seed", train.seed},
+          {"eval", {{"every", train.eval.every}, {"samples", train.eval.samples}}}};
+}
+
+void read_train(JsonFields& fields, TrainSpec& train) {
+  fields.read("global_batch", train.global_batch)
+      .read("grain", train.grain)
+      .read("steps", train.steps)
+      .object("optimizer", [&](JsonFields& f) { read_optimizer(f, train.optimizer); })
+      .object("schedule", [&](JsonFields& f) {
+        f.read("type", train.schedule.type)
+            .read("warmup", train.schedule.warmup)
+            .read("min_lr", train.schedule.min_lr);
+      });
+  read_enum(fields, "precision", train.precision);
+  read_enum(fields, "numerics", train.numerics);
+  fields.read("seed", train.seed).object("eval", [&](JsonFields& f) {
+    f.read("every", train.eval.every).read("samples", train.eval.samples);
+  });
+}
+
+json checkpoint_json(const CheckpointSpec& checkpoint) {
+  return {{"every_steps", checkpoint.every_steps},
+          {"every_ns", checkpoint.every_time.value()},
+          {"keep", checkpoint.keep},
+          {"dir", checkpoint.dir}};
+}
+
+void read_checkpoint(JsonFields& fields, CheckpointSpec& checkpoint) {
+  fields.read("every_steps", checkpoint.every_steps)
+      .read("every_ns", checkpoint.every_time)
+      .read("keep", checkpoint.keep)
+      .read("dir", checkpoint.dir);
+}
+
+json filter_json(const DeviceFilter& filter) {
+  json count = nullptr;
+  if (filter.count) count = {{"low", filter.count->low}, {"high", filter.count->high}};
+  return {{"count", count},
+          {"types", filter.types},
+          {"memory", {{"low", filter.memory.low.value()}, {"high", filter.memory.high.value()}}},
+          {"mix", filter.mix}};
+}
+
+void read_filter(JsonFields& fields, DeviceFilter& filter) {
+  if (!fields.is_null("count"))
+    fields.object("count", [&](JsonFields& f) {
+      CountRange& count = filter.count.emplace();
+      f.read("low", count.low).read("high", count.high);
+    });
+  fields.read("types", filter.types).object("memory", [&](JsonFields& f) {
+    f.read("low", filter.memory.low).read("high", filter.memory.high);
+  });
+  fields.read("mix", filter.mix);
+}
+
+void read_retry(JsonFields& fields, RetrySpec& retry) {
+  fields.read("max_restarts", retry.max_restarts)
+      .read("exclude_failed_devices", retry.exclude_failed_devices);
+}
+
+void read_job(JsonFields& fields, JobSpec& job) {
+  expect_version_1(fields, job.version);
+  fields.read("name", job.name)
+      .read("source", job.source)
+      .read("fleet", job.fleet_path)
+      .object("model", [&](JsonFields& f) { read_model(f, job.model); })
+      .object("data", [&](JsonFields& f) { read_data(f, job.data); })
+      .object("train", [&](JsonFields& f) { read_train(f, job.train); })
+      .object("checkpoint", [&](JsonFields& f) { read_checkpoint(f, job.checkpoint); })
+      .object("devices", [&](JsonFields& f) { read_filter(f, job.devices); })
+      .object("retry", [&](JsonFields& f) { read_retry(f, job.retry); });
+}
+
+// --- fleet ---
+
+json pace_json(const std::optional<PaceSpec>& pace) {
+  if (!pace) return nullptr;
+  return {{"speed", pace->speed},
+          {"overhead_ns", pace->overhead.value()},
+          {"half_batch", pace->half_batch}};
+}
+
+json memory_json(const std::optional<Bytes>& memory) {
+  return memory ? json(memory->value()) : json(nullptr);
+}
+
+void read_device(JsonFields& fields, DeviceSpec& device) {
+  fields.read("id", device.id).read("host", device.host);
+  read_enum(fields, "kind", device.kind);
+  fields.read("type", device.type)
+      .read("uuid", device.uuid)
+      .read("threads", device.threads)
+      .read("memory", device.memory)
+      .read("price_per_hour", device.price_per_hour);
+  if (fields.is_null("paced")) return;
+  fields.object("paced", [&](JsonFields& f) {
+    PaceSpec& pace = device.paced.emplace();
+    f.read("speed", pace.speed)
+        .read("overhead_ns", pace.overhead)
+        .read("half_batch", pace.half_batch);
+  });
+}
+
+json link_json(const LinkSpec& link) {
+  return {{"between", {link.between[0], link.between[1]}},
+          {"bytes_per_second", link.bytes_per_second},
+          {"latency_ns", link.latency.value()}};
+}
+
+void read_link(JsonFields& fields, LinkSpec& link) {
+  std::vector<std::string> hosts;
+  fields.read("between", hosts)
+      .read("bytes_per_second", link.bytes_per_second)
+      .read("latency_ns", link.latency);
+  if (hosts.size() != 2) return fields.fault("between", "expected two hosts");
+  link.between[0] = hosts[0];
+  link.between[1] = hosts[1];
+}
+
+void read_fleet(JsonFields& fields, FleetSpec& fleet) {
+  expect_version_1(fields, fleet.version);
+  fields.read("source", fleet.source);
+  read_enum(fields, "clock", fleet.clock);
+  fields.read("pace_flops", fleet.pace_flops)
+      .each("devices", [&](JsonFields& f) { read_device(f, fleet.devices.emplace_back()); })
+      .each("links", [&](JsonFields& f) { read_link(f, fleet.links.emplace_back()); });
+}
+
+template <class Spec, class Read>
+Result<Spec> read_document(const json& document, Read read) {
+  Spec spec;
+  JsonFields fields(document);
+  read(fields, spec);
+  MOTLEY_TRY_VOID(fields.done());
+  return spec;
+}
+
+}  // namespace
+
+json to_json(const ModelSpec& model) {
+  return {{"type", model.type},   {"layers", model.layers},   {"heads", model.heads},
+          {"width", model.width}, {"context", model.context}, {"vocab", model.vocab}};
+}
+
+json to_json(const JobSpec& job) {
+  return {{"version", job.version},
+          {"name", job.name},
+          {"source", job.source},
+          {"fleet", job.fleet_path},
+          {"model", to_json(job.model)},
+          {"data", data_json(job.data)},
+          {"train", train_json(job.train)},
+          {"checkpoint", checkpoint_json(job.checkpoint)},
+          {"devices", filter_json(job.devices)},
+          {"retry",
+           {{"max_restarts", job.retry.max_restarts},
+            {"exclude_failed_devices", job.retry.exclude_failed_devices}}}};
+}
+
+json to_json(const DeviceSpec& device) {
+  return {{"id", device.id},
+          {"host", device.host},
+          {"kind", spec_name(device.kind)},
+          {"type", device.type},
+          {"uuid", device.uuid},
+          {"threads", device.threads},
+          {"memory", memory_json(device.memory)},
+          {"price_per_hour", device.price_per_hour},
+          {"paced", pace_json(device.paced)}};
+}
+
+json to_json(const FleetSpec& fleet) {
+  json devices = json::array();
+  for (const DeviceSpec& device : fleet.devices) devices.push_back(to_json(device));
+  json links = json::array();
+  for (const LinkSpec& link : fleet.links) links.push_back(link_json(link));
+  return {
+      {"version", fleet.version},       {"source", fleet.source}, {"clock", spec_name(fleet.clock)},
+      {"pace_flops", fleet.pace_flops}, {"devices", devices},     {"links", links}};
+}
+
+Result<ModelSpec> model_from_json(const json& document) {
+  return read_document<ModelSpec>(document, read_model);
+}
+Result<JobSpec> job_from_json(const json& document) {
+  MOTLEY_TRY(JobSpec job, read_document<JobSpec>(document, read_job));
+  if (const std::optional<SpecFault> fault = first_fault(job)) {
+    std::string pointer = "/" + fault->key;
+    std::replace(pointer.begin(), pointer.end(), '.', '/');
+    return fail(ErrorCode::kInvalidSpec, pointer + ": " + fault->what);
+  }
+  return job;
+}
+Result<DeviceSpec> device_from_json(const json& document) {
+  return read_document<DeviceSpec>(document, read_device);
+}
+Result<FleetSpec> fleet_from_json(const json& document) {
+  return read_document<FleetSpec>(document, read_fleet);
+}
+
+}  // namespace motley

@@ -1,0 +1,50 @@
+#pragma once
+// The words of the specs' enumerations: one list each, for YAML, JSON and messages.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/spec/fleet_spec.h"
+#include "core/spec/job_spec.h"
+
+namespace motley {
+
+template <class E>
+struct Named {
+  E value;
+  std::string_view name;
+};
+
+inline constexpr Named<Numerics> kNumericsNames[] = {{Numerics::kFast, "fast"},
+                                                     {Numerics::kExact, "exact"}};
+inline constexpr Named<Precision> kPrecisionNames[] = {
+    {Precision::kAuto, "auto"}, {Precision::kFp32, "fp32"}, {Precision::kFp64, "fp64"}};
+inline constexpr Named<PaceClock> kPaceClockNames[] = {{PaceClock::kSleep, "sleep"},
+                                                       {PaceClock::kVirtual, "virtual"}};
+inline constexpr Named<DeviceKind> kDeviceKindNames[] = {
+    {DeviceKind::kCpu, "cpu"}, {DeviceKind::kCuda, "cuda"}, {DeviceKind::kReference, "reference"}};
+
+constexpr std::span<const Named<Numerics>> names_of(Numerics) { return kNumericsNames; }
+constexpr std::span<const Named<Precision>> names_of(Precision) { return kPrecisionNames; }
+constexpr std::span<const Named<PaceClock>> names_of(PaceClock) { return kPaceClockNames; }
+constexpr std::span<const Named<DeviceKind>> names_of(DeviceKind) { return kDeviceKindNames; }
+
+/// "exact" for Numerics::kExact.
+template <class E>
+std::string spec_name(E value) {
+  for (const Named<E>& named : names_of(value))
+    if (named.value == value) return std::string(named.name);
+  return "?";
+}
+
+/// The inverse; nothing for another word.
+template <class E>
+std::optional<E> from_spec_name(std::string_view name) {
+  for (const Named<E>& named : names_of(E{}))
+    if (named.name == name) return named.value;
+  return std::nullopt;
+}
+
+}  // namespace motley

@@ -1,0 +1,36 @@
+#pragma once
+// YAML -> JobSpec, FleetSpec. The only door for YAML; a target of its own (motley_spec, yaml-cpp
+// inside).
+//
+// Every error is one line "file:line:column: what (hint)". Refused: unknown and duplicate keys,
+// anchors, aliases, tags, several documents, more than 256 KiB or 20,000 nodes for a job (8 MiB and
+// 1,000,000 for a fleet), depth over 32. kNotFound when the file is missing, else kInvalidSpec.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "core/spec/fleet_spec.h"
+#include "core/spec/job_spec.h"
+
+namespace motley {
+
+/// One `--set key.path=value`, applied as if written in the file; place is reported as "--set
+/// key.path".
+struct Override {
+  std::string path;
+  std::string value;
+};
+
+/// Reads and checks a job; expands data globs (kNotFound if one matches nothing) and resolves paths
+/// against the file.
+Result<JobSpec> read_job(const std::string& path, const std::vector<Override>& overrides = {});
+Result<JobSpec> parse_job(std::string_view text, const std::string& source,
+                          const std::string& base_directory,
+                          const std::vector<Override>& overrides = {});
+
+Result<FleetSpec> read_fleet(const std::string& path);
+Result<FleetSpec> parse_fleet(std::string_view text, const std::string& source);
+
+}  // namespace motley

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string_view>
+
+namespace motley {
+
+/// What this build was made from. A part that was not found when it was configured is an empty
+/// string.
+struct BuildVersion {
+  std::string_view version;  ///< of Motley: "0.1.0"
+  std::string_view git;      ///< `git describe`, "-dirty" with local changes, "unknown" without git
+  std::string_view compiler;            ///< "GNU 12.2.0"
+  std::string_view build_type;          ///< CMake's
+  std::string_view cpu_isa;             ///< -march of the CPU kernels
+  std::string_view cuda;                ///< toolkit
+  std::string_view cuda_architectures;  ///< as CMake lists them, separated by spaces
+  std::string_view nccl;
+  std::string_view mpi;  ///< of the standard, as the headers say; the running library may be newer
+};
+
+const BuildVersion& build_version();
+
+}  // namespace motley

@@ -1,0 +1,43 @@
+#pragma once
+// float on this machine's CPU.
+
+#include "kernels/cpu/blas.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/device.h"
+
+namespace motley {
+
+class CpuDevice final : public Device {
+ public:
+  /// kUnsupported when this CPU lacks the instructions the kernels were built for; kBrokenInstall
+  /// without OpenBLAS.
+  static Result<std::unique_ptr<Device>> open(int threads);
+
+  CpuDevice(const Blas& blas, int threads) : blas_(blas), pool_(threads) {}
+
+  DeviceKind kind() const override { return DeviceKind::kCpu; }
+  int element_bytes() const override { return 4; }
+  const OpTable& ops() const override;
+  int threads() const override { return pool_.threads(); }
+  /// "cpu:x86-64-v3:openblas-0.3.21-SkylakeX"
+  std::string arithmetic_class() const override;
+  std::string name() const override;
+
+  Result<DeviceBuffer> allocate(Bytes size) override;
+  Result<Unit> copy_in(void* device, std::span<const std::byte> host) override;
+  Result<Unit> copy_out(std::span<std::byte> host, const void* device) override;
+  Result<Unit> synchronize() override { return Unit{}; }
+  bool host_accessible() const override { return true; }
+  void parallel_for(int64_t count,
+                    const std::function<void(int64_t index, int thread)>& body) override;
+  int64_t allocation_count() const override { return allocations_; }
+
+  const Blas& blas() const { return blas_; }
+
+ private:
+  const Blas& blas_;
+  ThreadPool pool_;
+  int64_t allocations_ = 0;
+};
+
+}  // namespace motley

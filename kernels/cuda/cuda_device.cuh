@@ -1,0 +1,66 @@
+#pragma once
+// float on one NVIDIA GPU: one stream, on which kernels run in the order of the calls.
+
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+
+#include "kernels/device.h"
+
+namespace motley::cuda {
+
+/// What a kernel was launched with and how it went is reported by synchronize(): the first fault
+/// since the last call, with the name of the operation.
+class CudaDevice final : public Device {
+ public:
+  static Result<std::unique_ptr<Device>> open(int ordinal);
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+  ~CudaDevice() override;
+
+  DeviceKind kind() const override { return DeviceKind::kCuda; }
+  int element_bytes() const override { return 4; }
+  const OpTable& ops() const override;
+  int threads() const override { return 1; }
+  /// "cuda:sm_90:cublas-13.0.2"
+  std::string arithmetic_class() const override;
+  std::string name() const override { return properties_.name; }
+
+  Result<DeviceBuffer> allocate(Bytes size) override;
+  Result<Unit> copy_in(void* device, std::span<const std::byte> host) override;
+  Result<Unit> copy_out(std::span<std::byte> host, const void* device) override;
+  Result<Unit> synchronize() override;
+  bool host_accessible() const override { return false; }
+  void parallel_for(int64_t count,
+                    const std::function<void(int64_t index, int thread)>& body) override;
+  int64_t allocation_count() const override { return allocations_; }
+
+  cudaStream_t stream() const { return stream_; }
+  cublasHandle_t cublas() const { return cublas_; }
+  /// Partial sums of square_sum; operations follow each other on the stream, so one is enough.
+  double* partial_sums() const { return partial_sums_; }
+  static constexpr int kPartialSums = 1024;
+
+  /// Remembers the first fault. After every launch: check_launch("name").
+  void check(cudaError_t status, const char* what);
+  void check(cublasStatus_t status, const char* what);
+  void check_launch(const char* what) { check(cudaGetLastError(), what); }
+
+ private:
+  CudaDevice(int ordinal, const cudaDeviceProp& properties)
+      : ordinal_(ordinal), properties_(properties) {}
+  Result<Unit> start();
+  void note_fault(const char* what, const char* reason);
+
+  const int ordinal_;
+  const cudaDeviceProp properties_;
+  cudaStream_t stream_ = nullptr;
+  cublasHandle_t cublas_ = nullptr;
+  void* cublas_workspace_ = nullptr;
+  double* partial_sums_ = nullptr;
+  int64_t allocations_ = 0;
+  std::string fault_;  ///< empty: none since the last synchronize()
+};
+
+inline CudaDevice& cuda_device(Device& device) { return static_cast<CudaDevice&>(device); }
+
+}  // namespace motley::cuda

@@ -1,0 +1,110 @@
+// What lib/motley_cuda.so shows to the program: which GPUs there are, and opening one.
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "kernels/cuda/cuda_device.cuh"
+#include "kernels/cuda_module.h"
+
+namespace motley::cuda {
+namespace {
+
+/// How many GPUs this process may use; why there are none in one line.
+Result<int> gpu_count() {
+  int count = 0;
+  const auto status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return count;
+  cudaGetLastError();
+  if (status == cudaErrorInsufficientDriver)
+    return fail(ErrorCode::kUnsupported,
+                "no GPU: the NVIDIA driver is missing or older than CUDA " +
+                    std::to_string(CUDART_VERSION / 1000) + " needs (try nvidia-smi)");
+  if (status == cudaErrorNoDevice || status == cudaSuccess)
+    return fail(ErrorCode::kUnsupported,
+                "no GPU: the driver shows none (is CUDA_VISIBLE_DEVICES set?)");
+  return fail(ErrorCode::kUnsupported, std::string("no GPU: ") + cudaGetErrorString(status));
+}
+
+/// "GPU-5a1fc1f2-…", as nvidia-smi prints it.
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i) {
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += digits.data();
+  }
+  return text;
+}
+
+/// Memory is asked of the device itself, which starts it: for `devices`, not for a training rank.
+Result<FoundDevice> describe(int ordinal) {
+  cudaDeviceProp properties{};
+  std::array<char, 32> bus_id{};
+  size_t free = 0, total = 0;
+  auto status = cudaGetDeviceProperties(&properties, ordinal);
+  if (status == cudaSuccess) status = cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size(), ordinal);
+  if (status == cudaSuccess) status = cudaSetDevice(ordinal);
+  if (status == cudaSuccess) status = cudaMemGetInfo(&free, &total);
+  if (status != cudaSuccess)
+    return fail(ErrorCode::kUnsupported, "GPU " + std::to_string(ordinal) +
+                                             " does not answer: " + cudaGetErrorString(status));
+  FoundDevice found;
+  found.kind = DeviceKind::kCuda;
+  found.name = properties.name;
+  found.uuid = uuid_text(properties.uuid);
+  found.bus_id = bus_id.data();
+  found.memory = Bytes(static_cast<int64_t>(total));
+  found.free_memory = Bytes(static_cast<int64_t>(free));
+  found.capability = "sm_" + std::to_string(properties.major * 10 + properties.minor);
+  found.cores = properties.multiProcessorCount;
+  return found;
+}
+
+Result<int> ordinal_of(const std::string& uuid, int count) {
+  if (uuid.empty()) return 0;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    cudaDeviceProp properties{};
+    if (cudaGetDeviceProperties(&properties, ordinal) == cudaSuccess &&
+        uuid_text(properties.uuid) == uuid)
+      return ordinal;
+  }
+  return fail(ErrorCode::kNoDevice, "this host shows no GPU " + uuid);
+}
+
+Result<std::unique_ptr<Device>> open(const DeviceSpec& spec) {
+  MOTLEY_TRY(const int count, gpu_count());
+  MOTLEY_TRY(const int ordinal, ordinal_of(spec.uuid, count));
+  return CudaDevice::open(ordinal);
+}
+
+Result<std::vector<FoundDevice>> discover() {
+  MOTLEY_TRY(const int count, gpu_count());
+  std::vector<FoundDevice> devices;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    MOTLEY_TRY(auto device, describe(ordinal));
+    devices.push_back(std::move(device));
+  }
+  std::sort(devices.begin(), devices.end(),
+            [](const auto& a, const auto& b) { return a.bus_id < b.bus_id; });
+  return devices;
+}
+
+}  // namespace
+}  // namespace motley::cuda
+
+extern "C" {
+
+[[gnu::visibility("default")]] int motley_cuda_version() { return motley::kCudaModuleVersion; }
+
+[[gnu::visibility("default")]] motley::Result<std::unique_ptr<motley::Device>> motley_cuda_open(
+    const motley::DeviceSpec& spec) {
+  return motley::cuda::open(spec);
+}
+
+[[gnu::visibility("default")]] motley::Result<std::vector<motley::FoundDevice>>
+motley_cuda_discover() {
+  return motley::cuda::discover();
+}
+}

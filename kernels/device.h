@@ -1,0 +1,89 @@
+#pragma once
+// A device as the engine sees it: memory, operations, one stream. The seam behind which CPU, the
+// float64 reference and CUDA stand.
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/result.h"
+#include "core/spec/fleet_spec.h"
+#include "kernels/op_table.h"
+
+namespace motley {
+
+/// Memory of a device; freed with it. Move-only. 64-byte aligned.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  DeviceBuffer(void* data, Bytes size, std::function<void(void*)> release);
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+  ~DeviceBuffer();
+
+  void* data() const { return data_; }
+  Bytes size() const { return size_; }
+
+ private:
+  void* data_ = nullptr;
+  Bytes size_{0};
+  std::function<void(void*)> release_;
+};
+
+/// One thread drives a device. Allocation is counted; inside a training step there is none.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual DeviceKind kind() const = 0;
+  /// 4 (float) or 8 (double): the type of every floating operand.
+  virtual int element_bytes() const = 0;
+  virtual const OpTable& ops() const = 0;
+  /// Threads a kernel may use (its bits never depend on it).
+  virtual int threads() const = 0;
+  /// Hardware and library, as far as they decide bits: `exact` holds within one class.
+  virtual std::string arithmetic_class() const = 0;
+  /// Human name, e.g. the CPU model.
+  virtual std::string name() const = 0;
+
+  /// kDeviceLost when the device has no such memory left. Contents undefined.
+  virtual Result<DeviceBuffer> allocate(Bytes size) = 0;
+  virtual Result<Unit> copy_in(void* device, std::span<const std::byte> host) = 0;
+  virtual Result<Unit> copy_out(std::span<std::byte> host, const void* device) = 0;
+  /// Waits for everything enqueued; the first fault since the last call.
+  virtual Result<Unit> synchronize() = 0;
+  /// Whether host code may read and write device addresses directly (CPU kinds).
+  virtual bool host_accessible() const = 0;
+
+  /// Calls body(index, thread) for index in [0, count) from up to threads() threads; thread <
+  /// threads(). CPU kinds only; work is cut by shape alone so that bits do not depend on the number
+  /// of threads.
+  virtual void parallel_for(int64_t count,
+                            const std::function<void(int64_t index, int thread)>& body) = 0;
+
+  /// Allocations ever made: a counter for the test that a step makes none.
+  virtual int64_t allocation_count() const = 0;
+};
+
+/// kUnsupported with what is missing when the kind is not built in or its library does not load.
+Result<std::unique_ptr<Device>> open_device(const DeviceSpec& spec);
+
+/// A device found on this machine, for `motley-worker devices`.
+struct FoundDevice {
+  DeviceKind kind = DeviceKind::kCpu;
+  std::string name;
+  std::string uuid;
+  std::string bus_id;
+  Bytes memory{0};
+  Bytes free_memory{0};
+  std::string capability;  ///< "sm_90", or the CPU's instruction set
+  int cores = 0;
+};
+/// CPU first, then GPUs by PCI bus id. `note` says in one line why there is no GPU when there is
+/// none.
+std::vector<FoundDevice> discover_devices(std::string* note);
+
+}  // namespace motley

@@ -1,0 +1,42 @@
+#include "kernels/op_table.h"
+
+#include "kernels/device.h"
+
+namespace motley {
+namespace {
+
+/// Finds the kernel of an operation by the type of its operands.
+struct Runner {
+  Device& device;
+  const OpTable& ops;
+
+  void operator()(const MatmulArgs& args) const { ops.matmul(device, args); }
+  void operator()(const BiasGradientArgs& args) const { ops.bias_gradient(device, args); }
+  void operator()(const EmbeddingForwardArgs& args) const { ops.embedding_forward(device, args); }
+  void operator()(const EmbeddingBackwardArgs& args) const { ops.embedding_backward(device, args); }
+  void operator()(const LayerNormForwardArgs& args) const { ops.layer_norm_forward(device, args); }
+  void operator()(const LayerNormBackwardArgs& args) const {
+    ops.layer_norm_backward(device, args);
+  }
+  void operator()(const AddArgs& args) const { ops.add(device, args); }
+  void operator()(const GeluForwardArgs& args) const { ops.gelu_forward(device, args); }
+  void operator()(const GeluBackwardArgs& args) const { ops.gelu_backward(device, args); }
+  void operator()(const ZeroArgs& args) const { ops.zero(device, args); }
+  void operator()(const AttentionForwardArgs& args) const { ops.attention_forward(device, args); }
+  void operator()(const AttentionBackwardArgs& args) const { ops.attention_backward(device, args); }
+  void operator()(const CrossEntropyArgs& args) const { ops.cross_entropy(device, args); }
+  void operator()(const AccumulateFixedArgs& args) const { ops.accumulate_fixed(device, args); }
+  void operator()(const FromFixedArgs& args) const { ops.from_fixed(device, args); }
+  void operator()(const AdamwArgs& args) const { ops.adamw(device, args); }
+  void operator()(const SquareSumArgs& args) const { ops.square_sum(device, args); }
+};
+
+}  // namespace
+
+void execute(Device& device, const OpCall& call) { std::visit(Runner{device, device.ops()}, call); }
+
+double flops_of(const OpCall& call) {
+  return std::visit([](const auto& args) { return args.flops(); }, call);
+}
+
+}  // namespace motley

@@ -1,0 +1,61 @@
+#pragma once
+#include "kernels/address.h"
+
+namespace motley {
+
+/// Causal multi-head attention. qkv is [samples·context, 3·heads·head_dim]: each row holds q, then
+/// k, then v, each [heads, head_dim]. out is [samples·context, heads·head_dim]. Scores are scaled
+/// by 1/sqrt(head_dim). Saves lse[samples, heads, context], the log-sum-exp of each score row;
+/// probabilities are not stored (recomputed in backward as in Dao et al. 2022). workspace:
+/// attention_workspace_elements() elements of the device's type.
+struct AttentionForwardArgs {
+  Address qkv, out, lse, workspace;
+  int64_t samples = 0, context = 0, heads = 0, head_dim = 0;
+
+  double flops() const {
+    return 4.0 * static_cast<double>(samples * heads * head_dim) * static_cast<double>(context) *
+           static_cast<double>(context);
+  }
+  template <class V>
+  void operands(V&& v) {
+    v.read(qkv);
+    v.write(out);
+    v.write(lse);
+    v.write(workspace);
+  }
+};
+
+/// d_qkv in the layout of qkv.
+struct AttentionBackwardArgs {
+  Address qkv, out, lse, d_out, d_qkv, workspace;
+  int64_t samples = 0, context = 0, heads = 0, head_dim = 0;
+
+  double flops() const {
+    return 10.0 * static_cast<double>(samples * heads * head_dim) * static_cast<double>(context) *
+           static_cast<double>(context);
+  }
+  template <class V>
+  void operands(V&& v) {
+    v.read(qkv);
+    v.read(out);
+    v.read(lse);
+    v.read(d_out);
+    v.write(d_qkv);
+    v.write(workspace);
+  }
+};
+
+/// Rows of the score matrix that are in memory at a time, for each head in work.
+inline constexpr int64_t kAttentionBlock = 64;
+
+/// Elements from one row of a block to the next: whole vectors.
+inline int64_t attention_stride(int64_t context) { return (context + 7) / 8 * 8; }
+
+/// Scratch for either direction: room on each of `threads` threads for a block of scores and one of
+/// their gradients.
+inline int64_t attention_workspace_elements(int64_t context, int64_t /*head_dim*/, int threads) {
+  const int64_t rows = context < kAttentionBlock ? context : kAttentionBlock;
+  return threads * 2 * rows * attention_stride(context);
+}
+
+}  // namespace motley

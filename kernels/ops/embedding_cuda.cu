@@ -1,0 +1,72 @@
+#include "kernels/cuda/cuda_device.cuh"
+#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace motley::cuda {
+namespace {
+
+struct Shape {
+  int64_t rows, context, width;
+};
+
+__global__ void embed(Shape shape, const int32_t* tokens, const float* token_table,
+                      const float* position_table, float* out) {
+  const int64_t i = element_index();
+  if (i >= shape.rows * shape.width) return;
+  const int64_t row = i / shape.width, column = i % shape.width;
+  out[i] = token_table[tokens[row] * shape.width + column] +
+           position_table[row % shape.context * shape.width + column];
+}
+
+/// One thread for each column: rows may share a token, and are added in rising order.
+__global__ void add_to_tokens(Shape shape, const int32_t* tokens, const float* d_out,
+                              float* token_gradient) {
+  const int64_t column = element_index();
+  if (column >= shape.width) return;
+  for (int64_t row = 0; row < shape.rows; ++row)
+    token_gradient[tokens[row] * shape.width + column] += d_out[row * shape.width + column];
+}
+
+/// One thread for each element of the position table.
+__global__ void add_to_positions(Shape shape, const float* d_out, float* position_gradient) {
+  const int64_t i = element_index();
+  if (i >= shape.context * shape.width) return;
+  const int64_t position = i / shape.width, column = i % shape.width;
+  float sum = position_gradient[i];
+  for (int64_t row = position; row < shape.rows; row += shape.context)
+    sum += d_out[row * shape.width + column];
+  position_gradient[i] = sum;
+}
+
+}  // namespace
+
+void embedding_forward(Device& device, const EmbeddingForwardArgs& args) {
+  CudaDevice& gpu = cuda_device(device);
+  const int64_t count = args.rows * args.width;
+  if (count == 0) return;
+  embed<<<blocks_for(count), kBlockThreads, 0, gpu.stream()>>>(
+      {args.rows, args.context, args.width}, args.tokens.as<const int32_t>(),
+      args.token_table.as<const float>(), args.position_table.as<const float>(),
+      args.out.as<float>());
+  gpu.check_launch("embedding");
+}
+
+void embedding_backward(Device& device, const EmbeddingBackwardArgs& args) {
+  CudaDevice& gpu = cuda_device(device);
+  const Shape shape{args.rows, args.context, args.width};
+  if (!args.accumulate) {
+    const auto element = static_cast<int64_t>(sizeof(float));
+    zero(device, {args.token_gradient, args.vocab * args.width * element});
+    zero(device, {args.position_gradient, args.context * args.width * element});
+  }
+  if (args.width == 0) return;
+  add_to_tokens<<<blocks_for(args.width), kBlockThreads, 0, gpu.stream()>>>(
+      shape, args.tokens.as<const int32_t>(), args.d_out.as<const float>(),
+      args.token_gradient.as<float>());
+  gpu.check_launch("token gradient");
+  add_to_positions<<<blocks_for(args.context * args.width), kBlockThreads, 0, gpu.stream()>>>(
+      shape, args.d_out.as<const float>(), args.position_gradient.as<float>());
+  gpu.check_launch("position gradient");
+}
+
+}  // namespace motley::cuda

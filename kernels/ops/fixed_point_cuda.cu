@@ -1,0 +1,47 @@
+#include <cmath>
+
+#include "kernels/cuda/cuda_device.cuh"
+#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace motley::cuda {
+namespace {
+
+__global__ void accumulate(const float* x, int64_t* acc, int64_t* overflow, int64_t count,
+                           double scale) {
+  const int64_t i = element_index();
+  if (i >= count) return;
+  const double scaled = static_cast<double>(x[i]) * scale;
+  if (fabs(scaled) < kFixedLimit)  // false for NaN
+    acc[i] += __double2ll_rn(scaled);
+  else
+    *overflow = 1;  // whoever writes, writes the same
+}
+
+__global__ void convert(const int64_t* acc, float* out, int64_t count, double scale) {
+  const int64_t i = element_index();
+  if (i >= count) return;  // the conversion rounds, the scaling is exact
+  out[i] = static_cast<float>(static_cast<double>(__ll2float_rn(acc[i])) * scale);
+}
+
+}  // namespace
+
+void accumulate_fixed(Device& device, const AccumulateFixedArgs& args) {
+  CudaDevice& gpu = cuda_device(device);
+  if (args.count == 0) return;
+  accumulate<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
+      args.x.as<const float>(), args.acc.as<int64_t>(), args.overflow.as<int64_t>(), args.count,
+      std::ldexp(1.0, *args.exponent));
+  gpu.check_launch("accumulate in fixed point");
+}
+
+void from_fixed(Device& device, const FromFixedArgs& args) {
+  CudaDevice& gpu = cuda_device(device);
+  if (args.count == 0) return;
+  convert<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
+      args.acc.as<const int64_t>(), args.out.as<float>(), args.count,
+      std::ldexp(1.0, -args.exponent));
+  gpu.check_launch("convert from fixed point");
+}
+
+}  // namespace motley::cuda

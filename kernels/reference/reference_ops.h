@@ -1,0 +1,46 @@
+#pragma once
+// The kernels of the reference device (double, naive loops: the oracle of the contract tests).
+
+#include "kernels/op_table.h"
+
+namespace motley::reference {
+
+void matmul(Device& device, const MatmulArgs& args);
+void bias_gradient(Device& device, const BiasGradientArgs& args);
+void embedding_forward(Device& device, const EmbeddingForwardArgs& args);
+void embedding_backward(Device& device, const EmbeddingBackwardArgs& args);
+void layer_norm_forward(Device& device, const LayerNormForwardArgs& args);
+void layer_norm_backward(Device& device, const LayerNormBackwardArgs& args);
+void add(Device& device, const AddArgs& args);
+void gelu_forward(Device& device, const GeluForwardArgs& args);
+void gelu_backward(Device& device, const GeluBackwardArgs& args);
+void zero(Device& device, const ZeroArgs& args);
+void attention_forward(Device& device, const AttentionForwardArgs& args);
+void attention_backward(Device& device, const AttentionBackwardArgs& args);
+void cross_entropy(Device& device, const CrossEntropyArgs& args);
+void accumulate_fixed(Device& device, const AccumulateFixedArgs& args);
+void from_fixed(Device& device, const FromFixedArgs& args);
+void adamw(Device& device, const AdamwArgs& args);
+void square_sum(Device& device, const SquareSumArgs& args);
+
+inline constexpr OpTable kReferenceOps{
+    .matmul = matmul,
+    .bias_gradient = bias_gradient,
+    .embedding_forward = embedding_forward,
+    .embedding_backward = embedding_backward,
+    .layer_norm_forward = layer_norm_forward,
+    .layer_norm_backward = layer_norm_backward,
+    .add = add,
+    .gelu_forward = gelu_forward,
+    .gelu_backward = gelu_backward,
+    .zero = zero,
+    .attention_forward = attention_forward,
+    .attention_backward = attention_backward,
+    .cross_entropy = cross_entropy,
+    .accumulate_fixed = accumulate_fixed,
+    .from_fixed = from_fixed,
+    .adamw = adamw,
+    .square_sum = square_sum,
+};
+
+}  // namespace motley::reference

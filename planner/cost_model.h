@@ -1,0 +1,98 @@
+#pragma once
+// What a step costs: the one set of formulas behind search, prediction and report.
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/plan.h"
+#include "core/profile.h"
+#include "core/result.h"
+#include "core/spec/job_spec.h"
+#include "planner/request.h"
+
+namespace motley {
+
+/// Which micro-batches a job allows on any device.
+struct MicroBatchRule {
+  int grain = 1;
+  bool exact = false;  ///< then only the grain itself
+  double headroom = kMemoryHeadroom;
+};
+
+/// Whole grains found in the device's memory table that fit its limit less headroom; rising.
+/// Empty: the device cannot hold the model.
+std::vector<int> micro_batch_sizes(const DeviceProfile& device, const MicroBatchRule& rule);
+
+/// The device's limit less headroom.
+Bytes usable_memory(const DeviceProfile& device, double headroom);
+
+/// `full` micro-batches and perhaps a smaller one.
+inline double compute_seconds(double overhead, int full, double seconds_full, double seconds_rest) {
+  return overhead + full * seconds_full + seconds_rest;
+}
+
+/// Seconds a device computes for `samples` samples of a step in micro-batches of `micro_batch` (the
+/// last may be smaller). Requires the curve "model".
+double device_seconds(const DeviceProfile& device, int samples, int micro_batch);
+
+struct MicroBatchChoice {
+  int micro_batch = 0;
+  double seconds = 0;
+};
+/// The quickest of `sizes` (at least one) for that many samples; the smallest among equals.
+MicroBatchChoice best_micro_batch(const DeviceProfile& device, int samples,
+                                  const std::vector<int>& sizes);
+
+/// Exposed seconds of reducing the gradients: those of the slowest pair of hosts that take part, a
+/// host paired with itself included. Within a host the measured reductions tell; between hosts the
+/// link, 2·(n-1)·(latency + bytes/n / bandwidth), times what a measured reduction over several
+/// hosts took of the same formula. Numbers of ranks nobody measured are interpolated.
+class ReductionModel {
+ public:
+  /// `profile` outlives it.
+  ReductionModel(const Profile& profile, Bytes gradient_bytes);
+
+  double seconds(int ranks, const std::vector<std::string>& hosts) const;
+  double pair_seconds(int ranks, const std::string& a, const std::string& b) const;
+
+ private:
+  using Points = std::map<int, double>;  ///< seconds by number of ranks
+
+  const LinkProfile* link(const std::string& a, const std::string& b) const;
+  double ring_seconds(int ranks, const LinkProfile& link) const;
+  double slowest_link_seconds(int ranks) const;
+  void calibrate(const ReductionPoint& point);
+
+  const Profile* profile_;
+  Bytes bytes_;
+  std::map<std::pair<std::string, std::string>, const LinkProfile*> links_;  ///< both ways round
+  std::map<std::string, Points> within_;                                     ///< by host
+  Points across_;                                                            ///< over several hosts
+  Points calibration_;  ///< across_ as multiples of the links' formula
+  Points anywhere_;     ///< measured on hosts unknown
+};
+
+/// Bytes reduced in a step: the gradients in fp32, or in exact's 64-bit fixed point.
+Bytes gradient_bytes(const JobSpec& job);
+
+/// Largest micro-batch whose memory fits the device's limit less headroom; 0 when none does.
+int largest_micro_batch(const DeviceProfile& device, double headroom);
+
+/// Samples per second of one device alone on the whole global batch, at its best micro-batch; 0
+/// when it cannot hold the model.
+double solo_samples_per_second(const DeviceProfile& device, int global_batch,
+                               const MicroBatchRule& rule);
+
+/// The rule of a job with this grain; with grain 0 the job's own, or 1 where the planner chooses.
+MicroBatchRule micro_batch_rule(const PlanRequest& request, int grain = 0);
+
+/// The rule of a device alone: no grain but exact's.
+MicroBatchRule solo_rule(const Plan& plan, double headroom = kMemoryHeadroom);
+
+/// Fills plan.prediction from the profile. Requires plan.ranks and plan.replicas of a data-parallel
+/// plan; kInvalidSpec when the profile lacks one of its devices.
+Result<Unit> predict(const PlanRequest& request, Plan* plan);
+
+}  // namespace motley

@@ -1,0 +1,322 @@
+#include "planner/deal.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <queue>
+#include <set>
+#include <utility>
+
+#include "planner/grain_sums.h"
+
+namespace motley {
+namespace {
+
+constexpr int64_t kMostSumBytes = 64 << 20;
+
+/// What a device can compute within a bound.
+struct Able {
+  int device = 0;
+  int most = 0;        ///< grains, all of them whole
+  int most_short = 0;  ///< grains, the short one among them
+};
+
+/// The `n` devices that can take the most together.
+struct Selection {
+  int64_t total = -1;
+  std::vector<Able> devices;
+  int short_device = -1;
+};
+
+const GrainCurve& curve_of(const DealProblem& problem, const Deal& deal, int device) {
+  const GrainTable& table = *problem.devices[static_cast<size_t>(device)];
+  return device == deal.short_device ? table.shorted : table.full;
+}
+
+double seconds_of(const DealProblem& problem, const Deal& deal, int device) {
+  return curve_of(problem, deal, device).seconds(deal.grains[static_cast<size_t>(device)]);
+}
+
+double update_of(const DealProblem& problem, const Deal& deal) {
+  double most = 0;
+  for (size_t i = 0; i < deal.grains.size(); ++i) {
+    if (deal.grains[i] > 0) most = std::max(most, problem.devices[i]->update_seconds);
+  }
+  return most;
+}
+
+/// Sorted by what they can take; nothing fits where fewer than n can take anything.
+Selection select(const DealProblem& problem, std::vector<Able> able, int n) {
+  std::stable_sort(able.begin(), able.end(),
+                   [](const Able& a, const Able& b) { return a.most > b.most; });
+  std::vector<int64_t> sum_of_first(able.size() + 1, 0);
+  size_t positive = 0;
+  for (size_t i = 0; i < able.size(); ++i) {
+    sum_of_first[i + 1] = sum_of_first[i] + able[i].most;
+    if (able[i].most > 0) ++positive;
+  }
+  const auto wanted = static_cast<size_t>(n);
+  Selection selection;
+  if (!problem.has_short) {
+    if (positive < wanted) return selection;
+    selection.total = sum_of_first[wanted];
+    selection.devices.assign(able.begin(), able.begin() + n);
+    return selection;
+  }
+  size_t chosen = able.size();
+  for (size_t i = 0; i < able.size(); ++i) {
+    const bool among = i + 1 < wanted;  // of those that would be taken without it
+    if (able[i].most_short == 0 || positive < (among ? wanted : wanted - 1)) continue;
+    const int64_t others = among ? sum_of_first[wanted] - able[i].most : sum_of_first[wanted - 1];
+    if (others + able[i].most_short <= selection.total) continue;
+    selection.total = others + able[i].most_short;
+    chosen = i;
+  }
+  if (chosen == able.size()) return selection;
+  selection.short_device = able[chosen].device;
+  for (size_t i = 0; i < able.size() && selection.devices.size() + 1 < wanted; ++i) {
+    if (i != chosen) selection.devices.push_back(able[i]);
+  }
+  able[chosen].most = able[chosen].most_short;
+  selection.devices.push_back(able[chosen]);
+  return selection;
+}
+
+/// Deals grain by grain to the device that would be done first, none beyond what it can take.
+Deal fill(const DealProblem& problem, const Selection& selection) {
+  Deal deal;
+  deal.grains.assign(problem.devices.size(), 0);
+  deal.short_device = selection.short_device;
+  using Next = std::pair<double, size_t>;  // seconds with one grain more; position in the fleet
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> queue;
+  std::vector<int> most(problem.devices.size(), 0);
+  const auto offer = [&](size_t device) {
+    const int grains = deal.grains[device] + 1;
+    if (grains > most[device]) return;
+    const GrainCurve& curve = curve_of(problem, deal, static_cast<int>(device));
+    queue.emplace(curve.seconds(grains), device);
+  };
+  int left = problem.grains;
+  for (const Able& able : selection.devices) {
+    const auto device = static_cast<size_t>(able.device);
+    most[device] = able.most;
+    deal.grains[device] = 1;
+    --left;
+    offer(device);
+  }
+  for (; left > 0; --left) {
+    const size_t device = queue.top().second;
+    queue.pop();
+    ++deal.grains[device];
+    offer(device);
+  }
+  return deal;
+}
+
+/// Moves single grains while that makes the later of two devices done earlier.
+void balance(const DealProblem& problem, Deal* deal) {
+  std::vector<int> used;
+  for (size_t i = 0; i < deal->grains.size(); ++i) {
+    if (deal->grains[i] > 0) used.push_back(static_cast<int>(i));
+  }
+  const auto seconds_with = [&](int device, int more) {
+    const int grains = deal->grains[static_cast<size_t>(device)] + more;
+    return grains == 0 ? kNever : curve_of(problem, *deal, device).seconds(grains);
+  };
+  const auto move_one = [&] {
+    for (const int from : used) {
+      for (const int to : used) {
+        if (from == to || deal->grains[static_cast<size_t>(from)] < 2) continue;
+        const double before = std::max(seconds_with(from, 0), seconds_with(to, 0));
+        if (std::max(seconds_with(from, -1), seconds_with(to, 1)) >= before) continue;
+        --deal->grains[static_cast<size_t>(from)];
+        ++deal->grains[static_cast<size_t>(to)];
+        return true;
+      }
+    }
+    return false;
+  };
+  while (move_one()) {
+  }
+}
+
+class DealSearch {
+ public:
+  explicit DealSearch(const DealProblem& problem)
+      : problem_(problem), bounds_(*problem.compute_times) {
+    for (const GrainTable* table : problem.devices) updates_.push_back(table->update_seconds);
+    std::sort(updates_.begin(), updates_.end());
+  }
+
+  DealResult run() {
+    const int most = std::min(
+        {problem_.most_devices, problem_.grains, static_cast<int>(problem_.devices.size())});
+    for (int n = most; n >= problem_.least_devices; --n) search(n);
+    result_.lower_bound = std::min({result_.deal.step_seconds, unresolved_, problem_.cutoff});
+    return std::move(result_);
+  }
+
+ private:
+  /// What n devices could reach at best: the slowest update of n devices is at least the n-th
+  /// least.
+  double least_step(int n, size_t bound) const {
+    return step_seconds(bounds_[bound], problem_.reduction[static_cast<size_t>(n)],
+                        updates_[static_cast<size_t>(n) - 1]);
+  }
+
+  bool improves(double step, int n) const {
+    const Deal& best = result_.deal;
+    if (best.grains.empty()) return step <= problem_.cutoff;
+    return step < best.step_seconds || (step == best.step_seconds && n < best.devices());
+  }
+
+  /// The best selection of n devices with updates up to `update`; `whole`: counting only numbers up
+  /// to which every one is computed within the bound.
+  Selection select_within(int n, double update, size_t bound, bool whole) {
+    ++result_.nodes;
+    const double limit = bounds_[bound];
+    const auto most = [&](const GrainCurve& curve) {
+      return whole ? curve.whole_within(limit) : curve.most_within(limit);
+    };
+    std::vector<Able> able;
+    for (size_t i = 0; i < problem_.devices.size(); ++i) {
+      const GrainTable& table = *problem_.devices[i];
+      if (table.update_seconds > update) continue;
+      const Able one{static_cast<int>(i), most(table.full),
+                     problem_.has_short ? most(table.shorted) : 0};
+      if (one.most > 0 || one.most_short > 0) able.push_back(one);
+    }
+    return select(problem_, std::move(able), n);
+  }
+
+  /// The first of bounds_ from `from` on for which `holds`, which stays true once it is; bounds_'s
+  /// end (or `to`) if none.
+  size_t first_where(size_t from, size_t to, const std::function<bool(size_t)>& holds) const {
+    while (from < to) {
+      const size_t middle = from + (to - from) / 2;
+      if (holds(middle)) {
+        to = middle;
+      } else {
+        from = middle + 1;
+      }
+    }
+    return from;
+  }
+
+  size_t first_holding(int n, double update, size_t from, size_t to) {
+    const auto holds = [&](size_t bound) {
+      return select_within(n, update, bound, false).total >= problem_.grains;
+    };
+    if (from >= to || !holds(to - 1)) return to;
+    return first_where(from, to, holds);
+  }
+
+  /// The first bound that leaves n devices no improvement.
+  size_t first_useless(int n, size_t from) const {
+    return first_where(from, bounds_.size(),
+                       [&](size_t bound) { return !improves(least_step(n, bound), n); });
+  }
+
+  /// All deals of n devices that may improve: with any update first, then with quicker ones only.
+  void search(int n) {
+    double update = updates_.back();
+    size_t bound = 0;
+    while (true) {
+      const size_t end = first_useless(n, bound);
+      bound = first_holding(n, update, bound, end);
+      if (bound == end) return;
+      std::optional<Deal> deal = realise({n, update, bound, end});
+      if (!deal) return;  // nothing with this update improves, hence nothing with a quicker one
+      const double used = update_of(problem_, *deal);
+      deal->step_seconds = deal_seconds(problem_, *deal);
+      if (improves(deal->step_seconds, n)) result_.deal = std::move(*deal);
+      const auto quicker = std::lower_bound(updates_.begin(), updates_.end(), used);
+      if (quicker - updates_.begin() < n) return;
+      update = *(quicker - 1);
+    }
+  }
+
+  /// Deals of n devices with updates up to `update` and compute from bounds_[first] to before
+  /// bounds_[end].
+  struct Range {
+    int n;
+    double update;
+    size_t first, end;
+  };
+
+  /// The deal of a range with the least compute, if there is one.
+  std::optional<Deal> realise(const Range& range) {
+    const auto whole_at = [&](size_t bound) {
+      return select_within(range.n, range.update, bound, true);
+    };
+    const Selection whole = whole_at(range.first);
+    if (whole.total >= problem_.grains) return fill(problem_, whole);
+    if (deal_by_sums_bytes(problem_, range.n) <= kMostSumBytes) return realise_by_sums(range);
+    unresolved_ = std::min(unresolved_, least_step(range.n, range.first));
+    const size_t found = first_where(range.first, range.end, [&](size_t bound) {
+      return whole_at(bound).total >= problem_.grains;
+    });
+    if (found == range.end) return std::nullopt;
+    return fill(problem_, whole_at(found));
+  }
+
+  std::optional<Deal> realise_by_sums(const Range& range) {
+    std::vector<bool> usable;
+    for (const GrainTable* table : problem_.devices) {
+      usable.push_back(table->update_seconds <= range.update);
+    }
+    const auto deal_at = [&](size_t bound) {
+      ++result_.nodes;
+      return deal_by_sums(problem_, usable, range.n, bounds_[bound]);
+    };
+    const size_t found = first_where(range.first, range.end,
+                                     [&](size_t bound) { return deal_at(bound).has_value(); });
+    if (found == range.end) return std::nullopt;
+    std::optional<Deal> deal = deal_at(found);
+    balance(problem_, &*deal);
+    return deal;
+  }
+
+  const DealProblem& problem_;
+  const std::vector<double>& bounds_;  ///< on compute: every time that occurs, rising
+  std::vector<double> updates_;        ///< of the devices, rising
+  double unresolved_ = kNever;
+  DealResult result_;
+};
+
+}  // namespace
+
+int Deal::devices() const {
+  return static_cast<int>(std::count_if(grains.begin(), grains.end(), [](int g) { return g > 0; }));
+}
+
+double deal_seconds(const DealProblem& problem, const Deal& deal) {
+  double compute = 0;
+  for (size_t i = 0; i < deal.grains.size(); ++i) {
+    if (deal.grains[i] == 0) continue;
+    compute = std::max(compute, seconds_of(problem, deal, static_cast<int>(i)));
+  }
+  return step_seconds(compute, problem.reduction[static_cast<size_t>(deal.devices())],
+                      update_of(problem, deal));
+}
+
+std::vector<double> compute_times(const std::vector<const GrainTable*>& tables) {
+  std::vector<double> times;
+  for (const GrainTable* table : std::set<const GrainTable*>(tables.begin(), tables.end())) {
+    for (const GrainCurve* curve : {&table->full, &table->shorted}) {
+      for (const double seconds : curve->all()) {
+        if (seconds < kNever) times.push_back(seconds);
+      }
+    }
+  }
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  return times;
+}
+
+DealResult best_deal(const DealProblem& problem) {
+  if (problem.devices.empty()) return {};
+  return DealSearch(problem).run();
+}
+
+}  // namespace motley

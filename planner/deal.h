@@ -1,0 +1,63 @@
+#pragma once
+// The heart of the first form: dealing whole grains to unlike devices so that the step is shortest.
+//
+// A deal uses n devices, each with at least one grain. With compute seconds c_i(g) from a table,
+//
+//   step = max c_i(g_i) + reduction(n) + max update_i
+//
+// c_i is whatever was measured: it may even fall from g to g + 1. For each n (and each limit on the
+// update) the least bound on c is found by bisection over the values that occur. Whether a bound
+// can be met is first asked of a relaxation, where a device may take any number up to the most it
+// can compute in time; its n most capable devices decide. Where their curves have no holes below
+// the bound, that is the answer; otherwise the sums that can really be dealt are enumerated
+// (planner/grain_sums.h).
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/grain_table.h"
+
+namespace motley {
+
+struct DealProblem {
+  int grains = 0;          ///< of the step
+  bool has_short = false;  ///< one of them is short: some used device takes it
+  std::vector<const GrainTable*> devices;
+  std::vector<double> reduction;  ///< by number of devices, index 0 to devices.size()
+  int least_devices = 1;
+  int most_devices = 0;
+  /// Every compute time the devices' tables hold, rising (compute_times); others do no harm.
+  const std::vector<double>* compute_times = nullptr;
+  double cutoff = kNever;  ///< slower deals are of no interest
+};
+
+std::vector<double> compute_times(const std::vector<const GrainTable*>& tables);
+
+struct Deal {
+  double step_seconds = kNever;  ///< kNever: none
+  std::vector<int> grains;       ///< by device; 0: not used
+  int short_device = -1;         ///< index, when there is a short grain
+
+  int devices() const;
+};
+
+struct DealResult {
+  Deal deal;
+  /// No deal of this problem is quicker, or none is below the cutoff; equals the deal's step unless
+  /// the enumeration was too large.
+  double lower_bound = kNever;
+  int64_t nodes = 0;  ///< bounds tried
+};
+
+/// The step's parts are always added in this order, so that equal plans have equal bits.
+inline double step_seconds(double compute, double reduction, double update) {
+  return compute + reduction + update;
+}
+
+/// Of the quickest deals one with the fewest devices. Equal devices take the bigger share in order.
+DealResult best_deal(const DealProblem& problem);
+
+/// What a deal costs by the formula above, from its tables.
+double deal_seconds(const DealProblem& problem, const Deal& deal);
+
+}  // namespace motley

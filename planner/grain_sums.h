@@ -1,0 +1,20 @@
+#pragma once
+// Which totals can be dealt when devices cannot compute just any number of grains in time.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "planner/deal.h"
+
+namespace motley {
+
+/// `n` of the devices that `usable` marks, each within `limit`, all grains dealt; nothing when
+/// there is no such deal. Enumerates the reachable (devices used, total) pairs, device by device.
+std::optional<Deal> deal_by_sums(const DealProblem& problem, const std::vector<bool>& usable, int n,
+                                 double limit);
+
+/// Bytes deal_by_sums takes for `n` devices used.
+int64_t deal_by_sums_bytes(const DealProblem& problem, int n);
+
+}  // namespace motley

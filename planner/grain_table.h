@@ -1,0 +1,56 @@
+#pragma once
+// One device as the search sees it: the least seconds in which it computes each number of grains.
+
+#include <limits>
+#include <vector>
+
+#include "core/profile.h"
+#include "planner/cost_model.h"
+
+namespace motley {
+
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// Seconds by number of grains, 1 to the step's; not assumed to rise with it. Index 0 is kNever: a
+/// device without grains is not used.
+class GrainCurve {
+ public:
+  GrainCurve() = default;
+  explicit GrainCurve(std::vector<double> seconds);
+
+  double seconds(int grains) const { return seconds_[static_cast<size_t>(grains)]; }
+  const std::vector<double>& all() const { return seconds_; }
+  /// The most grains it computes within `limit`; 0 if none.
+  int most_within(double limit) const;
+  /// The most grains such that it computes every smaller number within `limit` too.
+  int whole_within(double limit) const;
+
+ private:
+  std::vector<double> seconds_;
+  std::vector<double> least_from_;  ///< least_from_[g]: least seconds of g grains or more
+  std::vector<double> most_up_to_;  ///< most_up_to_[g]: most seconds of 1 to g grains
+};
+
+/// A kind of device at one grain. Devices measured alike share one.
+struct GrainTable {
+  GrainCurve full;     ///< of whole grains
+  GrainCurve shorted;  ///< the last of them is the step's short one; empty when there is none
+  double update_seconds = 0;
+};
+
+/// How a step is cut.
+struct StepCut {
+  int global_batch = 0;
+  int grain = 0;
+  int grains() const { return (global_batch + grain - 1) / grain; }
+  int missing() const { return grains() * grain - global_batch; }  ///< samples of the short grain
+  int samples(int device_grains, bool has_short) const {
+    return device_grains * grain - (has_short ? missing() : 0);
+  }
+};
+
+/// `sizes` as from micro_batch_sizes, at least one.
+GrainTable make_grain_table(const DeviceProfile& device, const StepCut& cut,
+                            const std::vector<int>& sizes);
+
+}  // namespace motley

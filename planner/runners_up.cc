@@ -1,0 +1,149 @@
+#include "planner/runners_up.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "core/units.h"
+#include "planner/search.h"
+
+namespace motley {
+namespace {
+
+constexpr size_t kMostRejected = 12;
+
+/// What one more device would do to the step.
+std::string reason_of(const GrainSearch& search, const Deal& chosen, size_t candidate) {
+  if (chosen.devices() >= search.cut().grains()) return "every grain already has a device";
+  std::vector<bool> used;
+  for (const int grains : chosen.grains) used.push_back(grains > 0);
+  used[candidate] = true;
+  const double with = search.run_with_all(used).deal.step_seconds;
+  const std::string now = format_seconds(chosen.step_seconds);
+  if (with == kNever) return "cannot compute in grains of " + std::to_string(search.cut().grain);
+  if (with <= chosen.step_seconds) return "would not shorten the step of " + now;
+  return "would slow the step from " + now + " to " + format_seconds(with);
+}
+
+/// The rank that decides the compute time of a plan, and how many samples it has.
+std::string slowest_rank(const Plan& plan) {
+  const auto& ranks = plan.prediction.ranks;
+  const auto slowest = std::max_element(
+      ranks.begin(), ranks.end(),
+      [](const auto& a, const auto& b) { return a.compute_seconds < b.compute_seconds; });
+  for (size_t i = 0; i < plan.replicas.size(); ++i) {
+    if (plan.replicas[i].stages[0].ranks[0] != slowest->rank) continue;
+    const RankPlacement& place = plan.ranks[static_cast<size_t>(slowest->rank.value())];
+    return place.device + " (" + place.type + ") computes " +
+           format_seconds(slowest->compute_seconds) + " for " +
+           std::to_string(samples_of(plan, static_cast<int>(i)).count) + " samples";
+  }
+  return "";
+}
+
+/// The nearest finer grain and the two nearest coarser ones.
+void add_grains(const std::vector<GrainResult>& grains,
+                const std::function<double(int grain)>& step_with, const Plan& plan,
+                std::vector<RejectedPlan>* rejected) {
+  const auto chosen = std::find_if(grains.begin(), grains.end(), [&](const GrainResult& result) {
+    return result.grain == plan.grain;
+  });
+  if (chosen != grains.begin()) {
+    rejected->push_back({"grain " + std::to_string((chosen - 1)->grain),
+                         "no quicker, and more grains to deal",
+                         std::min((chosen - 1)->step_seconds, step_with((chosen - 1)->grain))});
+  }
+  for (auto coarser = chosen + 1; coarser < std::min(chosen + 3, grains.end()); ++coarser) {
+    const double step = step_with(coarser->grain);
+    const bool possible = step < kNever;
+    rejected->push_back(
+        {"grain " + std::to_string(coarser->grain),
+         possible ? "shares cannot be cut as finely" : "no device fits whole grains",
+         possible ? step : 0});
+  }
+}
+
+void add_equal_split(const PlanRequest& request, const Plan& plan,
+                     std::vector<RejectedPlan>* rejected) {
+  const Result<Plan> equal = plan_equal_split(request);
+  if (!equal || equal->prediction.step_seconds <= plan.prediction.step_seconds) return;
+  rejected->push_back({"equal split over " + std::to_string(equal->world_size()) + " devices",
+                       slowest_rank(*equal), equal->prediction.step_seconds});
+}
+
+void add_quickest_alone(const PlanRequest& request, const Candidates& candidates, const Plan& plan,
+                        std::vector<RejectedPlan>* rejected) {
+  if (plan.world_size() < 2) return;
+  const Candidate* quickest = nullptr;
+  double best = 0;
+  for (const Candidate& candidate : candidates.devices) {
+    const double speed =
+        solo_samples_per_second(*candidate.profile, plan.global_batch, micro_batch_rule(request));
+    if (speed > best) best = speed, quickest = &candidate;
+  }
+  if (quickest == nullptr) return;
+  rejected->push_back({quickest->name() + " alone",
+                       "the others save " +
+                           format_seconds(plan.global_batch / best - plan.prediction.step_seconds) +
+                           " a step",
+                       plan.global_batch / best});
+}
+
+/// The next micro-batch of devices that would have use for more than their memory allows.
+void add_memory_limits(const PlanRequest& request, const Plan& plan,
+                       std::vector<RejectedPlan>* rejected) {
+  const MicroBatchRule rule = micro_batch_rule(request, plan.grain);
+  if (rule.exact) return;
+  for (const ReplicaPlan& replica : plan.replicas) {
+    const RankPlacement& place =
+        plan.ranks[static_cast<size_t>(replica.stages[0].ranks[0].value())];
+    const DeviceProfile& device = *request.profile.find(place.device);
+    if (replica.micro_batch < micro_batch_sizes(device, rule).back()) continue;
+    const Bytes usable = usable_memory(device, rule.headroom);
+    for (const MemoryPoint& point : device.memory) {
+      if (point.micro_batch % plan.grain != 0 || point.total() <= usable) continue;
+      if (point.micro_batch > replica.grains * plan.grain) break;
+      rejected->push_back(
+          {"micro-batch " + std::to_string(point.micro_batch) + " on " + place.device,
+           "needs " + format_bytes(point.total()) + " of " + format_bytes(usable), 0});
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<LeftOut> reasons_left_out(const Candidates& candidates, const GrainSearch& search,
+                                      const Deal& chosen) {
+  std::vector<LeftOut> left_out;
+  const bool count_reached = chosen.devices() >= candidates.most_devices;
+  for (size_t i = 0; i < candidates.devices.size(); ++i) {
+    if (chosen.grains[i] > 0) continue;
+    left_out.push_back(
+        {candidates.devices[i].spec->id,
+         count_reached ? "resources.devices.count allows " + std::to_string(candidates.most_devices)
+                       : reason_of(search, chosen, i)});
+  }
+  return left_out;
+}
+
+std::vector<RejectedPlan> runners_up(const PlanRequest& request, const Candidates& candidates,
+                                     const ReductionTable& reduction,
+                                     const std::vector<GrainResult>& grains, const Plan& plan) {
+  std::vector<RejectedPlan> rejected;
+  const auto step_with = [&](int grain) {
+    return GrainSearch(request, candidates, reduction, grain).run().deal.step_seconds;
+  };
+  add_grains(grains, step_with, plan, &rejected);
+  add_equal_split(request, plan, &rejected);
+  add_quickest_alone(request, candidates, plan, &rejected);
+  add_memory_limits(request, plan, &rejected);
+  std::stable_sort(rejected.begin(), rejected.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.step_seconds == 0, a.step_seconds) <
+           std::pair(b.step_seconds == 0, b.step_seconds);
+  });
+  if (rejected.size() > kMostRejected) rejected.resize(kMostRejected);
+  return rejected;
+}
+
+}  // namespace motley

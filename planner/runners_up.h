@@ -1,0 +1,26 @@
+#pragma once
+// Why the others lost: what --explain prints of plans and devices that were not chosen.
+
+#include <vector>
+
+#include "planner/grain_search.h"
+
+namespace motley {
+
+/// The best step of one grain tried; kNever when it is slower than the plan's.
+struct GrainResult {
+  int grain = 0;
+  double step_seconds = kNever;
+};
+
+/// Reasons for the candidates the plan does not use.
+std::vector<LeftOut> reasons_left_out(const Candidates& candidates, const GrainSearch& search,
+                                      const Deal& chosen);
+
+/// Other grains, the equal split, the quickest device alone, larger micro-batches; best first, the
+/// impossible ones last.
+std::vector<RejectedPlan> runners_up(const PlanRequest& request, const Candidates& candidates,
+                                     const ReductionTable& reduction,
+                                     const std::vector<GrainResult>& grains, const Plan& plan);
+
+}  // namespace motley

@@ -1,0 +1,84 @@
+#include "planner/search.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "planner/candidates.h"
+#include "planner/grain_search.h"
+#include "planner/grains.h"
+#include "planner/runners_up.h"
+
+namespace motley {
+namespace {
+
+bool improves(const Deal& deal, const Deal& best) {
+  if (deal.step_seconds != best.step_seconds) return deal.step_seconds < best.step_seconds;
+  return deal.devices() <= best.devices();  // grains rise: at a tie the larger one
+}
+
+std::string space_of(const std::vector<GrainResult>& tried, size_t candidates) {
+  std::string grains;
+  for (const GrainResult& result : tried) {
+    grains += (grains.empty() ? "" : ", ") + std::to_string(result.grain);
+  }
+  return "data parallel: any of " + std::to_string(candidates) +
+         " devices, any whole grains each, any micro-batch that fits; grain " + grains;
+}
+
+/// The quickest deal over all grains, and how it was found.
+struct Found {
+  Deal deal;
+  std::unique_ptr<GrainSearch> search;  ///< of its grain
+  std::vector<GrainResult> tried;
+  SearchRecord record;
+};
+
+Found search_all_grains(const PlanRequest& request, const Candidates& candidates,
+                        const ReductionTable& reduction) {
+  Found found;
+  double lower_bound = kNever;
+  for (const int grain : candidate_grains(request, candidates)) {
+    auto search = std::make_unique<GrainSearch>(request, candidates, reduction, grain);
+    DealResult result = search->run(found.deal.step_seconds);
+    found.record.nodes += result.nodes;
+    lower_bound = std::min(lower_bound, result.lower_bound);
+    found.tried.push_back({grain, result.deal.step_seconds});
+    if (result.deal.step_seconds == kNever || !improves(result.deal, found.deal)) continue;
+    found.deal = std::move(result.deal);
+    found.search = std::move(search);
+  }
+  found.record.step_seconds = found.deal.step_seconds;
+  found.record.lower_bound_step_seconds = lower_bound;
+  found.record.gap = found.deal.step_seconds / lower_bound - 1;
+  found.record.space = space_of(found.tried, candidates.devices.size());
+  return found;
+}
+
+}  // namespace
+
+Result<Plan> plan_search(const PlanRequest& request) {
+  MOTLEY_TRY(const Candidates candidates, find_candidates(request));
+  const ReductionTable reduction(ReductionModel(request.profile, gradient_bytes(request.job)),
+                                 candidates.devices);
+  Found found = search_all_grains(request, candidates, reduction);
+  if (!found.search) {
+    return fail(ErrorCode::kNoPlan,
+                "the global batch has too few grains for the " +
+                    std::to_string(candidates.least_devices) +
+                    " devices resources.devices.count asks for; a smaller train.grain or a larger "
+                    "train.global_batch would help");
+  }
+  const Deal& best = found.deal;
+  MOTLEY_TRY(Plan plan, assemble(request, candidates,
+                                 {found.search->cut().grain, best.grains, best.short_device}));
+  for (LeftOut& left : reasons_left_out(candidates, *found.search, best)) {
+    plan.left_out.push_back(std::move(left));
+  }
+  plan.search = std::move(found.record);
+  plan.search.rejected = runners_up(request, candidates, reduction, found.tried, plan);
+  plan.id = plan_id(plan);
+  MOTLEY_TRY_VOID(validate(plan, request.job.model));
+  return plan;
+}
+
+}  // namespace motley

@@ -1,0 +1,36 @@
+#pragma once
+// From measured profiles to a plan: who computes how many grains at which micro-batch, who is left
+// out. Pure and deterministic: same request, same bytes. No clock, no file, no thread.
+//
+// The space of the first form is data parallelism: each used device is one replica. Searched are
+// the grain (the job's, or any divisor of the global batch), the devices used, their grains, the
+// micro-batch of each, and, where the last grain of a step is short, who takes it. Minimised is
+//
+//   step = max(compute) + reduction(number of ranks, hosts) + max(update)      over the used
+//   devices
+
+#include <string>
+#include <vector>
+
+#include "core/plan.h"
+#include "core/result.h"
+#include "planner/request.h"
+
+namespace motley {
+
+/// A form of search: the real one and the exhaustive one of small cases stand behind the same
+/// signature. kNoPlan names the device that comes nearest and what it lacks; kInvalidSpec when
+/// exact's demands are not met or the profile lacks a device; kNoDevice when job.devices admits too
+/// few. Among equal steps the fewest devices win, then the largest grain; equal devices take the
+/// bigger shares in fleet order.
+Result<Plan> plan_search(const PlanRequest& request);
+
+/// Every division of grains, micro-batch, grain and subset of devices: an oracle for small cases
+/// (kUnsupported above ~1e8).
+Result<Plan> plan_exhaustive(const PlanRequest& request);
+
+/// What people would do without us: the same number of samples on every device that can hold any,
+/// each with its best micro-batch.
+Result<Plan> plan_equal_split(const PlanRequest& request);
+
+}  // namespace motley

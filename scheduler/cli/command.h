@@ -1,0 +1,45 @@
+#pragma once
+// One command of `motley`: a file <name>_command.cc with a class and its maker, and a row in
+// commands.cc.
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "scheduler/cli/command_line.h"
+
+namespace motley {
+
+class Command {
+ public:
+  virtual ~Command() = default;
+  /// Names its words and options; they are filled in before run().
+  virtual void declare(CommandLine& line) = 0;
+  /// The exit code; an error is printed as one line and gives its own (core/result.h).
+  virtual Result<int> run() = 0;
+};
+
+struct CommandEntry {
+  std::string_view name;
+  std::string_view summary;  ///< one line of `motley --help`; empty: not listed there
+  std::unique_ptr<Command> (*make)();
+};
+
+/// In the order of the help.
+const std::vector<CommandEntry>& commands();
+
+std::unique_ptr<Command> make_completion_command();
+std::unique_ptr<Command> make_devices_command();
+std::unique_ptr<Command> make_doctor_command();
+std::unique_ptr<Command> make_export_command();
+std::unique_ptr<Command> make_plan_command();
+std::unique_ptr<Command> make_profile_command();
+std::unique_ptr<Command> make_profiles_command();
+std::unique_ptr<Command> make_report_command();
+std::unique_ptr<Command> make_resume_command();
+std::unique_ptr<Command> make_run_command();
+std::unique_ptr<Command> make_runner_command();
+std::unique_ptr<Command> make_sample_command();
+
+}  // namespace motley

@@ -1,0 +1,24 @@
+#include "scheduler/cli/command.h"
+
+namespace motley {
+
+const std::vector<CommandEntry>& commands() {
+  static const std::vector<CommandEntry> table = {
+      {"run", "train a job: measure, plan, train, follow; run again to continue", make_run_command},
+      {"resume", "continue a stopped or failed run, perhaps on other devices", make_resume_command},
+      {"plan", "who would compute what, the prediction, and why the others lost",
+       make_plan_command},
+      {"profile", "measure the devices of a job's fleet", make_profile_command},
+      {"profiles", "what has been measured so far", make_profiles_command},
+      {"devices", "the devices of this machine", make_devices_command},
+      {"report", "what a run came to: predicted against actual", make_report_command},
+      {"sample", "text from a run's newest checkpoint", make_sample_command},
+      {"export", "what your own mpirun needs: hostfile, job.json", make_export_command},
+      {"doctor", "what is missing on this machine, with one fix each", make_doctor_command},
+      {"completion", "a completion script for bash, zsh or fish", make_completion_command},
+      {"runner", "", make_runner_command},
+  };
+  return table;
+}
+
+}  // namespace motley

@@ -1,0 +1,47 @@
+#include "scheduler/cli/job_options.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/file_system.h"
+#include "core/spec/reader.h"
+
+namespace motley {
+
+Result<JobSpec> read_job_with(const std::string& path, const std::vector<std::string>& overrides) {
+  std::vector<Override> parsed;
+  for (const std::string& text : overrides) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+      return fail(ErrorCode::kUsage, "--set takes KEY=VALUE, not '" + text + "'");
+    parsed.push_back({text.substr(0, equals), text.substr(equals + 1)});
+  }
+  return read_job(path, parsed);
+}
+
+Result<Plan> read_plan_for(const std::string& path, const JobSpec& job, const FleetSpec& fleet) {
+  MOTLEY_TRY(const std::string text,
+             read_text(real_file_system(), path, Bytes(int64_t{256} << 20)));
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) return fail(ErrorCode::kInvalidSpec, "not JSON", {path, 0, 0});
+  const auto refused = [&](const std::string& why) {
+    return fail(ErrorCode::kInvalidSpec, why, {path, 0, 0});
+  };
+  auto plan = plan_from_json(json);
+  if (!plan) return refused(plan.error().message);
+  const auto valid = validate(*plan, job.model);
+  if (!valid) return refused(valid.error().message);
+  if (plan->global_batch != job.train.global_batch)
+    return refused("the plan is for a global batch of " + std::to_string(plan->global_batch) +
+                   ", the job has " + std::to_string(job.train.global_batch));
+  if (plan->numerics != job.train.numerics)
+    return refused("the plan and the job differ in train.numerics");
+  for (const RankPlacement& rank : plan->ranks) {
+    const DeviceSpec* device = fleet.find(rank.device);
+    if (device == nullptr || device->host != rank.host)
+      return refused("the plan uses device " + rank.device + ", which is not in " +
+                     (fleet.source.empty() ? "the fleet" : fleet.source));
+  }
+  return plan;
+}
+
+}  // namespace motley

@@ -1,0 +1,113 @@
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/clock.h"
+#include "core/file_system.h"
+#include "core/json_fields.h"
+#include "core/spec/json.h"
+#include "core/spec/profile_key.h"
+#include "planner/explain.h"
+#include "planner/search.h"
+#include "scheduler/cli/command.h"
+#include "scheduler/cli/job_options.h"
+#include "scheduler/report/plan_table.h"
+#include "scheduler/run/measure.h"
+
+namespace motley {
+namespace {
+
+/// A profile written by `motley profile --json`, of the same job.
+Result<Profile> read_profile_for(const std::string& path, const JobSpec& job) {
+  MOTLEY_TRY(const std::string text, read_text(real_file_system(), path, Bytes(64 << 20)));
+  const auto refused = [&](const std::string& why) {
+    return fail(ErrorCode::kInvalidSpec, why, {path, 0, 0});
+  };
+  const auto document = parse_json(text);
+  if (!document) return refused(document.error().message);
+  auto profile = profile_from_json(*document);
+  if (!profile) return refused(profile.error().message);
+  if (profile->job_key != profile_job_key(job)) {
+    return refused(
+        "the profile is of another model, precision, numerics or optimizer; measure this job with "
+        "`motley profile`");
+  }
+  return profile;
+}
+
+/// The plan with the job and the devices it uses: enough for `motley-worker train` by hand.
+nlohmann::json packed(const Plan& plan, const JobSpec& job, const FleetSpec& fleet) {
+  FleetSpec used = fleet;
+  used.devices.clear();
+  for (const RankPlacement& rank : plan.ranks) used.devices.push_back(*fleet.find(rank.device));
+  nlohmann::json document = to_json(plan);
+  document["job"] = to_json(job);
+  document["fleet"] = to_json(used);
+  return document;
+}
+
+class PlanCommand final : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    line.positional("JOB", "job file (YAML)", &job_)
+        .option("--fleet", "FILE", "devices to plan for, instead of the job's own fleet", &fleet_)
+        .option("--profile", "FILE",
+                "a profile written by `motley profile --json`, instead of the cache", &profile_)
+        .option("-o,--output", "FILE", "write the plan for `motley run --plan`", &output_)
+        .flag("--explain", "say what else was considered, and why it lost", &explain_)
+        .flag("--json", "the plan as JSON, with the search's wall time", &json_)
+        .option("--set", "KEY=VALUE", "override a value of the job", &set_)
+        .option("--rsh-agent", "PROGRAM", "used instead of ssh to reach other hosts",
+                &measure_.rsh_agent);
+  }
+
+  Result<int> run() override {
+    MOTLEY_TRY(const JobSpec job, read_job_with(job_, set_));
+    MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
+    SignalInbox signals;
+    const auto profile = obtain(job, fleet, signals);
+    if (!profile && profile.error().code == ErrorCode::kStopped) return 128 + signals.last();
+    if (!profile) return fail(profile.error());
+    const Nanos before = steady_clock().now();
+    MOTLEY_TRY(const Plan plan, plan_search({job, fleet, *profile}));
+    const double wall_seconds = seconds_of(steady_clock().now() - before);
+    const nlohmann::json document = packed(plan, job, fleet);
+    if (!output_.empty()) {
+      MOTLEY_TRY_VOID(write_text_durably(real_file_system(), output_, document.dump(2) + "\n"));
+    }
+    print(*profile, plan, document, wall_seconds);
+    return 0;
+  }
+
+ private:
+  Result<Profile> obtain(const JobSpec& job, const FleetSpec& fleet, SignalInbox& signals) const {
+    if (!profile_.empty()) return read_profile_for(profile_, job);
+    MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job.devices));
+    ProgressLine line(steady_clock());
+    return obtain_profile(job, chosen, measure_, signals, line);
+  }
+
+  void print(const Profile& profile, const Plan& plan, nlohmann::json document,
+             double wall_seconds) const {
+    if (json_) {
+      document["search"]["wall_seconds"] = wall_seconds;
+      std::printf("%s\n", document.dump(2).c_str());
+      return;
+    }
+    const Evidence evidence = weakest_evidence(profile, plan);
+    std::printf("%s\n%s", solo_table(solo_speeds(profile, plan), evidence).c_str(),
+                plan_table(plan, evidence).c_str());
+    if (explain_) std::printf("\n%s", explain(plan).c_str());
+    if (!output_.empty()) std::printf("written to %s\n", output_.c_str());
+  }
+
+  MeasureOptions measure_;
+  std::string job_, fleet_, profile_, output_;
+  std::vector<std::string> set_;
+  bool explain_ = false, json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_plan_command() { return std::make_unique<PlanCommand>(); }
+
+}  // namespace motley

@@ -1,0 +1,60 @@
+#include <filesystem>
+
+#include "core/spec/reader.h"
+#include "scheduler/cli/command.h"
+#include "scheduler/run/fork_run.h"
+#include "scheduler/run/measure.h"
+#include "scheduler/run/run_job.h"
+
+namespace motley {
+namespace {
+
+/// `motley resume RUN|JOB`: a failed or stopped run goes on, perhaps on other devices, perhaps from
+/// an earlier step.
+class ResumeCommand final : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    line.positional("RUN", "a run (directory, name or name/n), or the job file it was started from",
+                    &run_)
+        .option("--fleet", "FILE", "continue on these devices instead", &fleet_)
+        .option("--step", "N", "go back to the checkpoint of step N, in a new run", &step_)
+        .flag("--json", "end with one JSON object on stdout; tables go to stderr", &options_.json)
+        .option("--rsh-agent", "PROGRAM", "used instead of ssh to reach other hosts",
+                &options_.rsh_agent);
+  }
+
+  Result<int> run() override {
+    MOTLEY_TRY(RunDirectory found, find());
+    MOTLEY_TRY(options_.job, found.job());
+    if (fleet_.empty()) {
+      MOTLEY_TRY(options_.fleet, found.fleet());
+    } else {
+      MOTLEY_TRY(options_.fleet, read_fleet(fleet_));
+    }
+    if (step_) {
+      MOTLEY_TRY(options_.run, fork_run(found, options_.job, *step_));
+    } else {
+      options_.run = std::move(found);
+    }
+    options_.again = "motley resume " + options_.run->title();
+    return run_job(std::move(options_));
+  }
+
+ private:
+  Result<RunDirectory> find() const {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(run_, error)) return RunDirectory::find(run_);
+    MOTLEY_TRY(const JobSpec job, read_job(run_));
+    return RunDirectory::find(job.name);
+  }
+
+  RunOptions options_;
+  std::string run_, fleet_;
+  std::optional<int64_t> step_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_resume_command() { return std::make_unique<ResumeCommand>(); }
+
+}  // namespace motley

@@ -1,0 +1,59 @@
+#include <nlohmann/json.hpp>
+
+#include "core/file_system.h"
+#include "core/spec/reader.h"
+#include "scheduler/cli/command.h"
+#include "scheduler/cli/job_options.h"
+#include "scheduler/run/measure.h"
+#include "scheduler/run/run_job.h"
+
+namespace motley {
+namespace {
+
+class RunCommand final : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    line.positional("JOB", "job file (YAML)", &job_)
+        .option("--fleet", "FILE", "devices to use, instead of the job's own fleet", &fleet_)
+        .option("--plan", "FILE", "a plan written by `motley plan -o`, instead of a search", &plan_)
+        .option("--set", "KEY=VALUE", "override a value of the job, e.g. train.steps=100", &set_)
+        .flag("--fresh", "start a new run instead of continuing the newest", &options_.fresh)
+        .flag("--json", "end with one JSON object on stdout; tables go to stderr", &options_.json)
+        .flag("--no-compare", "do not try an equal split first", &no_compare_)
+        .option("--rsh-agent", "PROGRAM", "used instead of ssh to reach other hosts",
+                &options_.rsh_agent);
+  }
+
+  Result<int> run() override {
+    MOTLEY_TRY(options_.job, read_job_with(job_, set_));
+    MOTLEY_TRY(options_.fleet, resolve_fleet(fleet_, options_.job));
+    if (!plan_.empty()) {
+      MOTLEY_TRY(options_.plan, read_plan_for(plan_, options_.job, options_.fleet));
+    }
+    options_.compare = !no_compare_;
+    options_.again = again();
+    return run_job(std::move(options_));
+  }
+
+ private:
+  /// The same command without what must not be repeated.
+  std::string again() const {
+    std::string text = "motley run " + job_;
+    if (!fleet_.empty()) text += " --fleet " + fleet_;
+    if (!plan_.empty()) text += " --plan " + plan_;
+    for (const std::string& override_text : set_) text += " --set " + override_text;
+    if (!options_.rsh_agent.empty()) text += " --rsh-agent " + options_.rsh_agent;
+    return text;
+  }
+
+  RunOptions options_;
+  std::string job_, fleet_, plan_;
+  std::vector<std::string> set_;
+  bool no_compare_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_run_command() { return std::make_unique<RunCommand>(); }
+
+}  // namespace motley

@@ -1,0 +1,52 @@
+#include "scheduler/launch/environment.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace motley {
+namespace {
+
+bool names(const std::string& entry, const std::string& name) {
+  return entry.size() > name.size() && entry[name.size()] == '=' &&
+         entry.compare(0, name.size(), name) == 0;
+}
+
+}  // namespace
+
+Environment Environment::inherited() {
+  Environment environment;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
+    environment.entries_.emplace_back(*entry);
+  return environment;
+}
+
+std::string Environment::value(const std::string& name) const {
+  for (const std::string& entry : entries_)
+    if (names(entry, name)) return entry.substr(name.size() + 1);
+  return "";
+}
+
+bool Environment::has(const std::string& name) const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const std::string& entry) { return names(entry, name); });
+}
+
+void Environment::set(const std::string& name, const std::string& value) {
+  std::erase_if(entries_, [&](const std::string& entry) { return names(entry, name); });
+  entries_.push_back(name + "=" + value);
+}
+
+std::string find_program(const std::string& program) {
+  if (program.find('/') != std::string::npos)
+    return ::access(program.c_str(), X_OK) == 0 ? program : "";
+  std::istringstream path(Environment::inherited().value("PATH"));
+  for (std::string folder; std::getline(path, folder, ':');) {
+    const std::string candidate = (folder.empty() ? "." : folder) + "/" + program;
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return "";
+}
+
+}  // namespace motley

@@ -1,0 +1,32 @@
+#pragma once
+// The environment of a process to be started: what this one was given, plus what we set. A variable
+// of the user's is never overridden.
+
+#include <string>
+#include <vector>
+
+namespace motley {
+
+class Environment {
+ public:
+  static Environment inherited();
+
+  /// Empty when unset.
+  std::string value(const std::string& name) const;
+  bool has(const std::string& name) const;
+  void set(const std::string& name, const std::string& value);
+  void set_default(const std::string& name, const std::string& value) {
+    if (!has(name)) set(name, value);
+  }
+  /// "NAME=value" each.
+  const std::vector<std::string>& entries() const { return entries_; }
+
+ private:
+  std::vector<std::string> entries_;
+};
+
+/// Where the shell would find `program`; empty when nowhere. A name with a slash is looked at as it
+/// is.
+std::string find_program(const std::string& program);
+
+}  // namespace motley

@@ -1,0 +1,16 @@
+#pragma once
+// Where motley-worker is. Every host of a fleet has it at the same path.
+
+#include <string>
+
+#include "core/result.h"
+
+namespace motley {
+
+/// The file this process was started from.
+std::string own_program();
+
+/// $MOTLEY_WORKER, or `motley-worker` beside our own program; kBrokenInstall when there is none.
+Result<std::string> worker_program();
+
+}  // namespace motley

@@ -1,0 +1,77 @@
+#include "scheduler/run/equal_split.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/file_system.h"
+#include "planner/search.h"
+#include "scheduler/launch/remote_hosts.h"
+
+namespace motley {
+namespace {
+
+constexpr int64_t kTrialSteps = 8;
+constexpr int kTrialWarmUp = 2;
+constexpr const char* kFile = "equal_split.json";
+
+/// The job cut down to a few steps that leave nothing behind.
+JobSpec trial_job(JobSpec job) {
+  job.train.steps = std::min(job.train.steps, kTrialSteps);
+  job.train.eval = EvalSpec{.every = 0, .samples = 1};
+  job.checkpoint = CheckpointSpec{};
+  return job;
+}
+
+Result<Unit> remember(const RunDirectory& run, std::optional<double> samples_per_second) {
+  const nlohmann::json value =
+      samples_per_second ? nlohmann::json(*samples_per_second) : nlohmann::json(nullptr);
+  return run.write(kFile, nlohmann::json{{"samples_per_second", value}}.dump() + "\n");
+}
+
+}  // namespace
+
+std::optional<double> remembered_equal_split(const RunDirectory& run) {
+  const auto text = run.read(kFile);
+  const auto json = nlohmann::json::parse(text ? *text : "", nullptr, false);
+  if (!json.is_object() || !json.contains("samples_per_second") ||
+      !json["samples_per_second"].is_number())
+    return std::nullopt;
+  return json["samples_per_second"].get<double>();
+}
+
+Result<std::optional<double>> try_equal_split(const EqualSplitRequest& request,
+                                              SignalInbox& signals, ProgressLine& line) {
+  const auto plan = plan_equal_split({request.job, request.fleet, request.profile});
+  if (!plan) {
+    line.note("no equal split is possible: " + plan.error().message);
+    MOTLEY_TRY_VOID(remember(request.run, std::nullopt));
+    return std::optional<double>();
+  }
+  Attempt attempt;
+  attempt.run_dir = request.run.file("equal_split");
+  attempt.job = trial_job(request.job);
+  attempt.fleet = request.fleet;
+  attempt.plan = *plan;
+  attempt.resume_checkpoint = "none";
+  AttemptOptions options;
+  options.directory = attempt.run_dir;
+  options.rsh_agent = request.rsh_agent;
+  options.lock_fd = request.run.lock_fd();
+  options.on_signal = OnSignal::kKill;
+  options.title = "trying an equal split, for comparison: ";
+  FileSystem& fs = real_file_system();
+  MOTLEY_TRY_VOID(fs.remove_all(attempt.run_dir));
+  MOTLEY_TRY(const AttemptRecord record, run_training_attempt(attempt, options, signals, line));
+  if (record.followed.signal != 0)
+    return fail(ErrorCode::kStopped, "interrupted before training began");
+  if (!record.finished()) return fail(record.followed.end.error);
+  MOTLEY_TRY_VOID(fs.remove_all(attempt.run_dir));
+  remove_on(remote_hosts(attempt.plan.ranks), {attempt.run_dir}, request.rsh_agent);
+  const auto seconds = record.statistics.median_step_seconds(kTrialWarmUp);
+  std::optional<double> speed;
+  if (seconds && *seconds > 0) speed = request.job.train.global_batch / *seconds;
+  MOTLEY_TRY_VOID(remember(request.run, speed));
+  return speed;
+}
+
+}  // namespace motley

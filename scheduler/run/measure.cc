@@ -1,0 +1,117 @@
+#include "scheduler/run/measure.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/attempt.h"
+#include "core/debug_env.h"
+#include "core/file_system.h"
+#include "core/reports.h"
+#include "core/spec/json.h"
+#include "core/spec/reader.h"
+#include "scheduler/launch/command.h"
+#include "scheduler/launch/remote_hosts.h"
+#include "scheduler/launch/worker_program.h"
+#include "scheduler/run/follow.h"
+#include "scheduler/run/profile_cache.h"
+
+namespace motley {
+namespace {
+
+/// Listens to a profiling attempt.
+class ProfileListener {
+ public:
+  ProfileListener(size_t devices, ProgressLine& line)
+      : line_(line), title_("measuring " + std::to_string(devices) + " devices") {
+    line_.show(title_, true);
+  }
+
+  void on_line(const RunnerLine& line) {
+    if (line.event == "phase") {
+      const auto phase = phase_report_from_text(line.data);
+      if (phase && !phase->detail.empty()) line_.show(title_ + ": " + phase->detail);
+    } else if (line.event == "profile") {
+      text_ = line.data;
+    }
+  }
+
+  Result<Profile> result() const {
+    const auto json = nlohmann::json::parse(text_, nullptr, false);
+    if (json.is_discarded())
+      return fail(ErrorCode::kInternal, "the worker ended without giving a profile");
+    return profile_from_json(json);
+  }
+
+ private:
+  ProgressLine& line_;
+  std::string title_;
+  std::string text_;
+};
+
+Result<Profile> measure(const JobSpec& job, const FleetSpec& fleet, const MeasureOptions& options,
+                        SignalInbox& signals, ProgressLine& line) {
+  // Left there when it fails, for its logs; replaced by the next.
+  const std::string directory = state_directory() + "/profiling/" + job.name;
+  MOTLEY_TRY_VOID(real_file_system().remove_all(directory));
+  MOTLEY_TRY_VOID(real_file_system().make_directories(directory));
+  const std::vector<RankPlacement> ranks = rank_for_each_device(fleet);
+  ProfileRequest request;
+  request.epoch = Epoch(1);
+  request.job = job;
+  request.fleet = fleet;
+  RunnerClientOptions client;
+  client.program = own_program();
+  client.kind = AssignmentKind::kProfile;
+  client.document = directory + "/request.json";
+  client.rsh_agent = options.rsh_agent;
+  MOTLEY_TRY_VOID(
+      write_text_durably(real_file_system(), client.document, to_json(request).dump() + "\n"));
+  MOTLEY_TRY(const auto runner, RunnerClient::start(client));
+  ProfileListener listener(fleet.devices.size(), line);
+  const Followed followed = follow(
+      *runner, signals, OnSignal::kKill, [&](const RunnerLine& event) { listener.on_line(event); },
+      [](int) {});
+  line.finish();
+  if (followed.signal != 0) return fail(ErrorCode::kStopped, "interrupted while measuring");
+  if (followed.end.outcome != Outcome::kFinished) return fail(followed.end.error);
+  MOTLEY_TRY(Profile profile, listener.result());
+  MOTLEY_TRY_VOID(real_file_system().remove_all(directory));
+  remove_on(remote_hosts(ranks), {directory}, options.rsh_agent);
+  return profile;
+}
+
+}  // namespace
+
+Result<Profile> obtain_profile(const JobSpec& job, const FleetSpec& admitted,
+                               const MeasureOptions& options, SignalInbox& signals,
+                               ProgressLine& line) {
+  MOTLEY_TRY(const std::string worker, worker_program());
+  MOTLEY_TRY(const ProfileCache cache, user_profile_cache(worker));
+  if (!options.refresh)
+    if (auto found = cache.find(job, admitted)) return std::move(*found);
+  MOTLEY_TRY(Profile profile, measure(job, admitted, options, signals, line));
+  MOTLEY_TRY_VOID(cache.store(job, admitted, profile));
+  return profile;
+}
+
+Result<FleetSpec> local_fleet() {
+  MOTLEY_TRY(const std::string worker, worker_program());
+  MOTLEY_TRY(const CommandOutput output,
+             run_command({{worker, "devices", "--json"}, ""}, nanos_of_seconds(60)));
+  if (!output.status.ok())
+    return fail(error_code_of_exit(output.status.status),
+                "cannot list this machine's devices: " + last_line(output.err));
+  const auto json = nlohmann::json::parse(output.out, nullptr, false);
+  if (json.is_discarded())
+    return fail(ErrorCode::kBrokenInstall, worker + " devices --json printed no JSON");
+  MOTLEY_TRY(FleetSpec fleet, fleet_from_json(json));
+  fleet.source = "this machine";
+  return fleet;
+}
+
+Result<FleetSpec> resolve_fleet(const std::string& fleet_option, const JobSpec& job) {
+  if (!fleet_option.empty()) return read_fleet(fleet_option);
+  if (!job.fleet_path.empty()) return read_fleet(job.fleet_path);
+  return local_fleet();
+}
+
+}  // namespace motley

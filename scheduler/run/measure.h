@@ -1,0 +1,32 @@
+#pragma once
+// From devices to their profile: out of the cache, or by launching `motley-worker profile` on the
+// fleet's own hosts, never on another machine.
+
+#include <string>
+
+#include "core/profile.h"
+#include "core/result.h"
+#include "core/spec/fleet_spec.h"
+#include "core/spec/job_spec.h"
+#include "scheduler/run/progress_line.h"
+#include "scheduler/run/signal_inbox.h"
+
+namespace motley {
+
+struct MeasureOptions {
+  std::string rsh_agent;  ///< empty: ssh
+  bool refresh = false;   ///< measure also what the cache has
+};
+
+/// kNoDevice naming a host that does not answer; kStopped when a signal came.
+Result<Profile> obtain_profile(const JobSpec& job, const FleetSpec& admitted,
+                               const MeasureOptions& options, SignalInbox& signals,
+                               ProgressLine& line);
+
+/// The devices of this machine, as `motley-worker devices` finds them.
+Result<FleetSpec> local_fleet();
+
+/// The fleet a command shall use: the file given, else the job's, else this machine.
+Result<FleetSpec> resolve_fleet(const std::string& fleet_option, const JobSpec& job);
+
+}  // namespace motley

@@ -1,0 +1,48 @@
+#pragma once
+// One line on stderr that says where things are: rewritten in place on a terminal, else printed
+// anew now and then.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/clock.h"
+#include "core/ids.h"
+
+namespace motley {
+
+struct Progress {
+  int64_t step = 0;
+  int64_t steps = 0;
+  double loss = 0;
+  double samples_per_second = 0;  ///< 0: not known yet
+  std::optional<double> seconds_left;
+};
+
+/// "step 120/400  30 %  loss 3.2140  82.1 samples/s  1m05s left"
+std::string progress_text(const Progress& progress);
+
+/// Where stderr shows at most one unfinished line.
+class ProgressLine {
+ public:
+  explicit ProgressLine(Clock& clock);
+  ~ProgressLine() { finish(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  /// Shown at most 5 times a second on a terminal, every 10 s elsewhere; `force` shows it now.
+  void show(const std::string& text, bool force = false);
+  /// A message that stays, above whatever is being rewritten.
+  void note(const std::string& text);
+  /// Ends the line being rewritten, so that others may write.
+  void finish();
+
+ private:
+  Clock& clock_;
+  bool terminal_;
+  bool open_ = false;  ///< a line without an end stands there
+  std::string last_;
+  Nanos next_{0};
+};
+
+}  // namespace motley

@@ -1,0 +1,202 @@
+#include "scheduler/run/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/clock.h"
+#include "core/debug_env.h"
+#include "core/file_system.h"
+#include "core/spec/json.h"
+
+namespace motley {
+namespace {
+
+constexpr Bytes kLargestDocument{256 << 20};
+constexpr double kDeadHolderSeconds = 15;  // its runner may need 10 to end everything
+
+std::string runs_of(const std::string& name) { return state_directory() + "/runs/" + name; }
+
+/// The number a directory name spells; 0 for anything else.
+int64_t number_of(const std::string& name) {
+  int64_t number = 0;
+  const char* end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data(), end, number);
+  return parsed.ec == std::errc() && parsed.ptr == end && number > 0 ? number : 0;
+}
+
+/// The largest number among the names of a directory; 0 when there is none.
+int64_t largest_number(const std::string& directory) {
+  const auto names = real_file_system().list(directory);
+  int64_t largest = 0;
+  if (names)
+    for (const std::string& name : *names) largest = std::max(largest, number_of(name));
+  return largest;
+}
+
+Result<nlohmann::json> read_json(const std::string& path) {
+  MOTLEY_TRY(const std::string text, read_text(real_file_system(), path, kLargestDocument));
+  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) return fail(ErrorCode::kCorrupt, path + " is not JSON");
+  return json;
+}
+
+bool is_run(const std::string& path) { return real_file_system().exists(path + "/job.json"); }
+
+/// Of a lock file; 0 when it holds none.
+pid_t holder_of(int fd) {
+  char text[32] = "";
+  const ssize_t size = ::pread(fd, text, sizeof text - 1, 0);
+  if (size <= 0) return 0;
+  return static_cast<pid_t>(number_of(std::string(text, static_cast<size_t>(size))));
+}
+
+bool is_alive(pid_t pid) { return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM); }
+
+}  // namespace
+
+Result<RunDirectory> RunDirectory::create(const JobSpec& job) {
+  FileSystem& fs = real_file_system();
+  const std::string runs = runs_of(job.name);
+  MOTLEY_TRY_VOID(fs.make_directories(runs));
+  const std::string draft = runs + "/.new-" + std::to_string(::getpid());
+  MOTLEY_TRY_VOID(fs.remove_all(draft));
+  MOTLEY_TRY_VOID(fs.make_directories(draft));
+  // Whole or not at all, also when two runs begin at the same time: the loser takes the next
+  // number.
+  MOTLEY_TRY_VOID(write_text_durably(fs, draft + "/job.json", to_json(job).dump(2) + "\n"));
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const std::string path = runs + "/" + std::to_string(largest_number(runs) + 1);
+    if (!fs.rename_new(draft, path)) continue;
+    MOTLEY_TRY_VOID(fs.sync_directory(runs));
+    return RunDirectory(path);
+  }
+  return fail(ErrorCode::kIo, "cannot make a new run in " + runs);
+}
+
+Result<std::optional<RunDirectory>> RunDirectory::newest(const JobSpec& job) {
+  const std::string runs = runs_of(job.name);
+  const int64_t number = largest_number(runs);
+  if (number == 0) return std::optional<RunDirectory>();
+  std::optional<RunDirectory> run = RunDirectory(runs + "/" + std::to_string(number));
+  MOTLEY_TRY(const JobSpec before, run->job());
+  const std::string key = first_incompatible_key(before, job);
+  if (!key.empty())
+    return fail(ErrorCode::kInvalidSpec,
+                key + " has changed since run " + run->title() +
+                    " was started; --fresh starts a new run, another name keeps both",
+                {job.source, 0, 0});
+  return run;
+}
+
+Result<RunDirectory> RunDirectory::find(const std::string& run) {
+  if (run.find('/') != std::string::npos && is_run(run))
+    return RunDirectory(std::filesystem::canonical(run).string());
+  if (is_run(runs_of(run))) return RunDirectory(runs_of(run));  // name/n
+  const int64_t newest = run.find("..") == std::string::npos ? largest_number(runs_of(run)) : 0;
+  if (newest > 0) return RunDirectory(runs_of(run) + "/" + std::to_string(newest));
+  return fail(ErrorCode::kNotFound,
+              "no run '" + run + "' (looked in " + state_directory() + "/runs)");
+}
+
+std::string RunDirectory::title() const {
+  const std::filesystem::path path(path_);
+  return path.parent_path().filename().string() + "/" + path.filename().string();
+}
+
+std::string RunDirectory::checkpoints(const JobSpec& job) const {
+  return job.checkpoint.dir.empty() ? file("checkpoints") : job.checkpoint.dir + "/" + title();
+}
+
+std::string RunDirectory::attempt_directory(Epoch epoch) const {
+  return file("attempts/" + std::to_string(epoch.value()));
+}
+
+Result<Unit> RunDirectory::lock() {
+  const std::string path = file("lock");
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd.valid()) return fail(ErrorCode::kIo, "cannot open " + path + ": " + std::strerror(errno));
+  const Nanos until = steady_clock().now() + nanos_of_seconds(kDeadHolderSeconds);
+  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    const pid_t holder = holder_of(fd.get());
+    if (is_alive(holder) || steady_clock().now() > until)
+      return fail(ErrorCode::kNotPermitted, "run " + title() + " is in use by process " +
+                                                std::to_string(holder) +
+                                                "; wait for it, or end it");
+    steady_clock().sleep_until(steady_clock().now() + nanos_of_seconds(0.05));
+  }
+  const std::string pid = std::to_string(::getpid());
+  if (::ftruncate(fd.get(), 0) != 0 ||
+      ::pwrite(fd.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))
+    return fail(ErrorCode::kIo, "cannot write " + path + ": " + std::strerror(errno));
+  lock_ = std::move(fd);
+  return Unit{};
+}
+
+Result<Epoch> RunDirectory::next_epoch(const JobSpec& job) {
+  FileSystem& fs = real_file_system();
+  int64_t last = largest_number(file("attempts"));
+  for (const CheckpointName& name : committed(job))
+    last = std::max<int64_t>(last, name.epoch.value());
+  const Epoch epoch(static_cast<int>(last) + 1);
+  MOTLEY_TRY_VOID(fs.make_directories(attempt_directory(epoch)));
+  MOTLEY_TRY_VOID(fs.sync_directory(file("attempts")));
+  MOTLEY_TRY_VOID(fs.sync_directory(path_));
+  return epoch;
+}
+
+Result<JobSpec> RunDirectory::job() const {
+  MOTLEY_TRY(const nlohmann::json json, read_json(file("job.json")));
+  return job_from_json(json);
+}
+
+Result<FleetSpec> RunDirectory::fleet() const {
+  MOTLEY_TRY(const nlohmann::json json, read_json(file("fleet.json")));
+  return fleet_from_json(json);
+}
+
+Result<Profile> RunDirectory::profile() const {
+  MOTLEY_TRY(const nlohmann::json json, read_json(file("profile.json")));
+  return profile_from_json(json);
+}
+
+Result<Plan> RunDirectory::plan() const {
+  MOTLEY_TRY(const nlohmann::json json, read_json(file("plan.json")));
+  return plan_from_json(json);
+}
+
+Result<Unit> RunDirectory::write(const std::string& name, const std::string& text) const {
+  return write_text_durably(real_file_system(), file(name), text);
+}
+
+Result<std::string> RunDirectory::read(const std::string& name) const {
+  return read_text(real_file_system(), file(name), kLargestDocument);
+}
+
+std::vector<CheckpointName> RunDirectory::committed(const JobSpec& job) const {
+  FileSystem& fs = real_file_system();
+  std::vector<CheckpointName> found;
+  const std::string directory = checkpoints(job);
+  const auto names = fs.list(directory);
+  if (!names) return found;
+  for (const std::string& name : *names) {
+    CheckpointName parsed;
+    if (parse_checkpoint_directory_name(name, &parsed) &&
+        fs.exists(directory + "/" + name + "/manifest.json"))
+      found.push_back(parsed);
+  }
+  std::sort(found.begin(), found.end(), [](const CheckpointName& a, const CheckpointName& b) {
+    return a.step != b.step ? a.step > b.step : a.epoch > b.epoch;
+  });
+  return found;
+}
+
+}  // namespace motley

@@ -1,0 +1,65 @@
+#pragma once
+// A run's directory: <state>/runs/<name>/<n>/ with job.json fleet.json profile.json plan.json
+// metrics.jsonl report.json loss.svg lock attempts/<epoch>/{attempt,plan}.json and a log for each
+// rank, checkpoints/ (core/FORMATS.md, "run directory").
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/manifest.h"
+#include "core/plan.h"
+#include "core/profile.h"
+#include "core/result.h"
+#include "core/spec/fleet_spec.h"
+#include "core/spec/job_spec.h"
+#include "scheduler/launch/child_process.h"
+
+namespace motley {
+
+class RunDirectory {
+ public:
+  /// The newest run of the job's name; nothing when there is none. kInvalidSpec naming the key when
+  /// it was started with another model, data or train.
+  static Result<std::optional<RunDirectory>> newest(const JobSpec& job);
+  /// A new run, one number higher, with its job.json.
+  static Result<RunDirectory> create(const JobSpec& job);
+  /// By path, by name (newest), or by "name/n". kNotFound otherwise.
+  static Result<RunDirectory> find(const std::string& run);
+
+  const std::string& path() const { return path_; }
+  std::string title() const;  ///< "name/n"
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  /// Where this run's checkpoints are; in a directory of its own within `checkpoint.dir`.
+  std::string checkpoints(const JobSpec& job) const;
+  std::string attempt_directory(Epoch epoch) const;
+
+  /// Holds the run's lock until the object goes; kNotPermitted naming the holder's pid when taken.
+  /// A holder that is dead is waited for: its runner ends within seconds, and lets go.
+  Result<Unit> lock();
+  int lock_fd() const { return lock_.get(); }
+  /// One more than any attempt's or checkpoint's so far; the directory is made and synced before it
+  /// returns.
+  Result<Epoch> next_epoch(const JobSpec& job);
+
+  Result<JobSpec> job() const;
+  Result<FleetSpec> fleet() const;
+  Result<Profile> profile() const;
+  Result<Plan> plan() const;  ///< the one last used
+  /// Durably; a reader sees the old text or the new.
+  Result<Unit> write(const std::string& name, const std::string& text) const;
+  Result<std::string> read(const std::string& name) const;
+
+  /// Committed checkpoints visible from here, newest first.
+  std::vector<CheckpointName> committed(const JobSpec& job) const;
+
+ private:
+  explicit RunDirectory(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;
+  Fd lock_;
+};
+
+}  // namespace motley

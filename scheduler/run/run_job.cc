@@ -1,0 +1,181 @@
+#include "scheduler/run/run_job.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/clock.h"
+#include "core/spec/json.h"
+#include "core/units.h"
+#include "planner/cost_model.h"
+#include "planner/search.h"
+#include "scheduler/launch/command.h"
+#include "scheduler/run/equal_split.h"
+#include "scheduler/run/measure.h"
+#include "scheduler/run/run_output.h"
+#include "scheduler/run/sample.h"
+#include "scheduler/run/summarize.h"
+#include "scheduler/run/training.h"
+
+namespace motley {
+namespace {
+
+class RunSession {
+ public:
+  explicit RunSession(RunOptions options)
+      : options_(std::move(options)), line_(steady_clock()), out_(options_.json) {}
+
+  Result<int> run() {
+    MOTLEY_TRY(admitted_, admitted(options_.fleet, options_.job.devices));
+    MOTLEY_TRY_VOID(open_existing());
+    if (const auto summary = already_finished()) {
+      out_.note("run " + run_->title() + " is finished");
+      return show(*summary, 0);
+    }
+    auto status = work();
+    // Interrupted before there was anything to save.
+    if (!status && status.error().code == ErrorCode::kStopped) {
+      line_.note(status.error().message);
+      return 128 + signals_.last();
+    }
+    return status;
+  }
+
+ private:
+  /// The run to be continued, if there is one: locked before anything of it is looked at.
+  Result<Unit> open_existing() {
+    if (options_.run) {
+      run_ = std::move(options_.run);
+    } else if (!options_.fresh) {
+      MOTLEY_TRY(run_, RunDirectory::newest(options_.job));
+    }
+    if (!run_) return Unit{};
+    MOTLEY_TRY_VOID(run_->lock());
+    before_ = run_->fleet();
+    return Unit{};
+  }
+
+  /// A new run appears only once it is known to have a plan.
+  Result<Unit> begin() {
+    if (!run_) {
+      MOTLEY_TRY(RunDirectory created, RunDirectory::create(options_.job));
+      run_ = std::move(created);
+      MOTLEY_TRY_VOID(run_->lock());
+    }
+    MOTLEY_TRY_VOID(run_->write("job.json", to_json(options_.job).dump(1) + "\n"));
+    MOTLEY_TRY_VOID(run_->write("profile.json", to_json(profile_).dump(1) + "\n"));
+    return run_->write("fleet.json", to_json(options_.fleet).dump(1) + "\n");
+  }
+
+  std::optional<RunSummary> already_finished() const {
+    if (!run_) return std::nullopt;
+    const auto summary = read_summary(*run_);
+    const bool done =
+        summary && summary->state == "finished" && summary->steps >= options_.job.train.steps;
+    return done ? std::optional<RunSummary>(*summary) : std::nullopt;
+  }
+
+  Result<int> work() {
+    MOTLEY_TRY_VOID(obtain_plan());
+    MOTLEY_TRY_VOID(begin());
+    out_.note("run " + run_->title() + " in " + run_->path());
+    out_.solo_speeds(profile_, plan_);
+    out_.plan(profile_, plan_);
+    MOTLEY_TRY(const auto equal_split, compare());
+    MOTLEY_TRY(const TrainingResult training,
+               train({*run_, options_.job, admitted_, profile_, options_.rsh_agent}, plan_,
+                     signals_, line_));
+    return conclude(training, equal_split);
+  }
+
+  /// The plan this run had, while nothing it was made from has changed: then a resumed run has the
+  /// losses of one never stopped, bit for bit. Else a new one.
+  Result<Unit> obtain_plan() {
+    if (!options_.plan && reuse_plan()) return Unit{};
+    MOTLEY_TRY(profile_, obtain_profile(options_.job, admitted_, {options_.rsh_agent, false},
+                                        signals_, line_));
+    if (options_.plan) {
+      plan_ = *options_.plan;  // its prediction may be of another profile
+      MOTLEY_TRY_VOID(predict({options_.job, admitted_, profile_}, &plan_));
+      plan_.id = plan_id(plan_);
+      MOTLEY_TRY_VOID(validate(plan_, options_.job.model));
+    } else {
+      MOTLEY_TRY(plan_, plan_search({options_.job, admitted_, profile_}));
+    }
+    return Unit{};
+  }
+
+  bool reuse_plan() {
+    if (!run_ || !before_ || to_json(*before_) != to_json(options_.fleet)) return false;
+    auto plan = run_->plan();
+    auto profile = run_->profile();
+    if (!plan || !profile || !fits(*plan)) return false;
+    plan_ = std::move(*plan);
+    profile_ = std::move(*profile);
+    return true;
+  }
+
+  bool fits(const Plan& plan) const {
+    return validate(plan, options_.job.model).has_value() &&
+           plan.global_batch == options_.job.train.global_batch &&
+           std::all_of(plan.ranks.begin(), plan.ranks.end(), [&](const RankPlacement& rank) {
+             return admitted_.find(rank.device) != nullptr;
+           });
+  }
+
+  /// Only before the first step of a run: what it is compared with stays the same afterwards.
+  Result<std::optional<double>> compare() {
+    const bool begun = !read_metrics(run_->file("metrics.jsonl")).empty();
+    if (const auto known = remembered_equal_split(*run_); known || begun || !options_.compare)
+      return known;
+    return try_equal_split({*run_, options_.job, admitted_, profile_, options_.rsh_agent}, signals_,
+                           line_);
+  }
+
+  Result<int> conclude(const TrainingResult& training, std::optional<double> equal_split) {
+    const RunSummary summary = summarize(*run_, options_.job, training, equal_split);
+    MOTLEY_TRY_VOID(run_->write("report.json", to_json(summary).dump(1) + "\n"));
+    const Followed& end = training.last->followed;
+    if (training.failure) {
+      out_.json(summary);
+      return fail(*training.failure);
+    }
+    if (training.last->finished()) return show(summary, 0);
+    out_.json(summary);
+    if (training.last->stopped()) {
+      line_.note("stopped after step " + std::to_string(summary.steps) +
+                 " with a checkpoint saved; to continue: " + options_.again);
+      return exit_code(ErrorCode::kStopped);
+    }
+    line_.note("ended by a signal; to continue from the newest checkpoint: " + options_.again);
+    return 128 + end.signal;
+  }
+
+  Result<int> show(const RunSummary& summary, int status) {
+    const auto plan = run_->plan();
+    if (plan) out_.report(summary, *plan);
+    const auto text = sample_text(*run_, {200, "", options_.rsh_agent});
+    if (text)
+      out_.sample(*text);
+    else
+      out_.note("no sample: " + text.error().to_string());
+    MOTLEY_TRY_VOID(out_.losses(*run_));
+    out_.json(summary);
+    return status;
+  }
+
+  RunOptions options_;
+  SignalInbox signals_;
+  ProgressLine line_;
+  RunOutput out_;
+  FleetSpec admitted_;
+  std::optional<RunDirectory> run_;
+  Result<FleetSpec> before_ = fail(ErrorCode::kNotFound, "");  ///< the fleet it last ran on
+  Profile profile_;
+  Plan plan_;
+};
+
+}  // namespace
+
+Result<int> run_job(RunOptions options) { return RunSession(std::move(options)).run(); }
+
+}  // namespace motley

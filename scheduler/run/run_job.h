@@ -1,0 +1,31 @@
+#pragma once
+// `motley run` and `motley resume`: from a job to its report, through as many attempts as it takes.
+
+#include <optional>
+#include <string>
+
+#include "core/plan.h"
+#include "core/result.h"
+#include "core/spec/fleet_spec.h"
+#include "core/spec/job_spec.h"
+#include "scheduler/run/run_directory.h"
+
+namespace motley {
+
+struct RunOptions {
+  JobSpec job;
+  FleetSpec fleet;
+  std::optional<Plan> plan;         ///< given by the user; else searched
+  std::optional<RunDirectory> run;  ///< to be continued; else the newest the job may continue
+  bool fresh = false;
+  bool json = false;      ///< stdout gets the final object only; the rest goes to stderr
+  bool compare = true;    ///< try an equal split first
+  std::string rsh_agent;  ///< empty: ssh
+  std::string again;      ///< what to type to continue, for the message after a stop
+};
+
+/// The exit code of the program: 0 finished, 1 failed, 75 stopped with a checkpoint saved, 128 + n
+/// ended by signal n.
+Result<int> run_job(RunOptions options);
+
+}  // namespace motley

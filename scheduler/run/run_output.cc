@@ -1,0 +1,80 @@
+#include "scheduler/run/run_output.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "scheduler/report/loss_curves.h"
+#include "scheduler/report/plan_table.h"
+#include "scheduler/report/report_text.h"
+#include "scheduler/run/metrics_log.h"
+
+namespace motley {
+namespace {
+
+/// Of the terminal that stdout or stderr is; 80 where it is none.
+int terminal_columns() {
+  winsize size{};
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
+      return std::min<int>(size.ws_col, 120);
+  }
+  return 80;
+}
+
+}  // namespace
+
+RunOutput::RunOutput(bool json) : json_(json) {}
+
+void RunOutput::print(const std::string& text) const {
+  std::FILE* to = json_ ? stderr : stdout;
+  std::fputs(text.c_str(), to);
+  std::fflush(to);
+}
+
+void RunOutput::note(const std::string& text) const { std::fprintf(stderr, "%s\n", text.c_str()); }
+
+void RunOutput::solo_speeds(const Profile& profile, const Plan& plan) const {
+  print(solo_table(motley::solo_speeds(profile, plan), weakest_evidence(profile, plan)) + "\n");
+}
+
+void RunOutput::plan(const Profile& profile, const Plan& plan) const {
+  print(plan_table(plan, weakest_evidence(profile, plan)) + "\n");
+}
+
+void RunOutput::report(const RunSummary& summary, const Plan& plan) const {
+  print("\n" + report_text(summary, plan));
+}
+
+void RunOutput::sample(const std::string& text) const { print("\nsample:\n" + text + "\n"); }
+
+Result<Unit> RunOutput::losses(const RunDirectory& run) const {
+  LossCurves curves;
+  curves.title = run.title();
+  for (const MetricsRow& row : read_metrics(run.file("metrics.jsonl"))) {
+    curves.train.push_back({row.step, row.loss});
+    if (row.eval_loss) curves.held_out.push_back({row.step, *row.eval_loss});
+  }
+  print("\n" + loss_plot(curves, {terminal_columns(), 12, true}));
+  MOTLEY_TRY_VOID(run.write("loss.svg", loss_svg(curves)));
+  print("drawn in " + run.file("loss.svg") + "\n");
+  return Unit{};
+}
+
+void RunOutput::json(const RunSummary& summary) const {
+  if (!json_) return;
+  std::printf("%s\n", to_json(summary).dump().c_str());
+  std::fflush(stdout);
+}
+
+Result<RunSummary> read_summary(const RunDirectory& run) {
+  MOTLEY_TRY(const std::string text, run.read("report.json"));
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) return fail(ErrorCode::kCorrupt, "report.json is not JSON");
+  return run_summary_from_json(json);
+}
+
+}  // namespace motley

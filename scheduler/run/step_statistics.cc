@@ -1,0 +1,58 @@
+#include "scheduler/run/step_statistics.h"
+
+#include <algorithm>
+
+namespace motley {
+
+std::optional<double> median(std::vector<double> values) {
+  if (values.empty()) return std::nullopt;
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+StepStatistics::StepStatistics(const Plan& plan) : ranks_(plan.ranks.size()) {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    ranks_[i].total.rank = static_cast<int>(i);
+    ranks_[i].total.device = plan.ranks[i].device;
+  }
+}
+
+void StepStatistics::add(const StepReport& report) {
+  if (report.rank < 0 || report.rank >= static_cast<int>(ranks_.size())) return;
+  RankSums& rank = ranks_[static_cast<size_t>(report.rank)];
+  ++rank.seen;
+  rank.total.samples += report.samples;
+  rank.total.overruns = report.overruns;
+  rank.total.sections = report.sections;
+  if (report.rank == 0) {
+    steps_.push_back(report);
+    last_step_ = report.step;
+  }
+  if (report.special || rank.seen <= kWarmUpSteps) return;
+  ++rank.counted;
+  rank.total.compute_seconds += report.compute_seconds;
+  rank.total.wait_seconds += report.wait_seconds;
+  rank.total.update_seconds += report.update_seconds;
+}
+
+std::optional<double> StepStatistics::median_step_seconds(int warm_up) const {
+  std::vector<double> ordinary;
+  for (size_t i = static_cast<size_t>(warm_up); i < steps_.size(); ++i)
+    if (!steps_[i].special) ordinary.push_back(steps_[i].step_seconds);
+  return median(std::move(ordinary));
+}
+
+std::vector<RankActual> StepStatistics::ranks() const {
+  std::vector<RankActual> means;
+  for (const RankSums& rank : ranks_) {
+    means.push_back(rank.total);
+    const auto count = static_cast<double>(std::max<int64_t>(1, rank.counted));
+    means.back().compute_seconds /= count;
+    means.back().wait_seconds /= count;
+    means.back().update_seconds /= count;
+  }
+  return means;
+}
+
+}  // namespace motley

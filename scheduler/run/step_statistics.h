@@ -1,0 +1,41 @@
+#pragma once
+// What the steps of one attempt took, rank by rank.
+
+#include <optional>
+#include <vector>
+
+#include "core/plan.h"
+#include "core/wire.h"
+#include "scheduler/report/run_summary.h"
+
+namespace motley {
+
+inline constexpr int kWarmUpSteps = 5;  ///< of each attempt, not counted in medians
+
+/// The middle of the values (the mean of the two middle ones); nothing for none.
+std::optional<double> median(std::vector<double> values);
+
+class StepStatistics {
+ public:
+  explicit StepStatistics(const Plan& plan);
+
+  void add(const StepReport& report);
+  int64_t last_step() const { return last_step_; }  ///< of rank 0; 0 before the first
+
+  /// Rank 0's seconds of a step, without the first `warm_up` ones and those with an evaluation or a
+  /// save.
+  std::optional<double> median_step_seconds(int warm_up) const;
+  std::vector<RankActual> ranks() const;
+
+ private:
+  struct RankSums {
+    RankActual total;
+    int64_t seen = 0;
+    int64_t counted = 0;
+  };
+  std::vector<RankSums> ranks_;
+  std::vector<StepReport> steps_;  ///< of rank 0
+  int64_t last_step_ = 0;
+};
+
+}  // namespace motley

@@ -1,0 +1,165 @@
+#include "scheduler/run/training.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/clock.h"
+#include "core/units.h"
+#include "planner/search.h"
+
+namespace motley {
+namespace {
+
+/// Without this device, or without all of its host where that is what is lost.
+FleetSpec without(FleetSpec fleet, const std::string& device, bool whole_host) {
+  const DeviceSpec* lost = fleet.find(device);
+  const std::string host = lost != nullptr ? lost->host : "";
+  std::erase_if(fleet.devices, [&](const DeviceSpec& each) {
+    return each.id == device || (whole_host && each.host == host);
+  });
+  return fleet;
+}
+
+/// Only the devices a plan uses, in the fleet's order.
+FleetSpec used_by(const Plan& plan, FleetSpec fleet) {
+  std::erase_if(fleet.devices, [&](const DeviceSpec& device) {
+    return std::none_of(plan.ranks.begin(), plan.ranks.end(),
+                        [&](const RankPlacement& rank) { return rank.device == device.id; });
+  });
+  return fleet;
+}
+
+class Training {
+ public:
+  Training(const TrainingRequest& request, const Plan& plan, SignalInbox& signals,
+           ProgressLine& line)
+      : request_(request),
+        fleet_(request.fleet),
+        signals_(signals),
+        line_(line),
+        policy_(request.job.retry, resumed_step()) {
+    result_.plan = plan;
+  }
+
+  Result<TrainingResult> run() {
+    while (true) {
+      MOTLEY_TRY(AttemptRecord record, attempt());
+      if (record.eval_loss) result_.eval_loss = record.eval_loss;
+      result_.last = std::move(record);
+      result_.restarts = policy_.restarts();
+      if (result_.last->finished() || result_.last->stopped() || result_.last->followed.killed)
+        return std::move(result_);
+      MOTLEY_TRY(const bool again, restart_after_failure());
+      if (!again) return std::move(result_);
+    }
+  }
+
+ private:
+  int64_t resumed_step() const {
+    const auto committed = request_.run.committed(request_.job);
+    return committed.empty() ? 0 : committed.front().step;
+  }
+
+  Result<AttemptRecord> attempt() {
+    Attempt attempt;
+    MOTLEY_TRY(attempt.epoch, request_.run.next_epoch(request_.job));
+    attempt.run_dir = request_.run.path();
+    attempt.job = request_.job;
+    attempt.fleet = used_by(result_.plan, fleet_);
+    attempt.plan = result_.plan;
+    attempt.resume_checkpoint = checkpoint_to_resume(request_.run, request_.job);
+    MOTLEY_TRY_VOID(request_.run.write("plan.json", to_json(attempt.plan).dump(1) + "\n"));
+    AttemptOptions options;
+    options.directory = request_.run.attempt_directory(attempt.epoch);
+    options.rsh_agent = request_.rsh_agent;
+    options.lock_fd = request_.run.lock_fd();
+    options.metrics_path = request_.run.file("metrics.jsonl");
+    return run_training_attempt(attempt, options, signals_, line_);
+  }
+
+  /// False when it is given up, or a signal came; then result_ says so.
+  Result<bool> restart_after_failure() {
+    const AttemptEnd& end = result_.last->followed.end;
+    // A host that was never there is the user's to mend, not ours to work around.
+    const bool at_start = policy_.restarts() == 0 && result_.last->statistics.last_step() == 0;
+    if (end.error.code == ErrorCode::kNoDevice && at_start) return fail(end.error);
+    const RetryDecision decision =
+        policy_.after({end.error, blamed_device(end), result_.last->statistics.last_step()});
+    if (!decision.again) return give_up(end.error, decision.why_not);
+    result_.restarts = policy_.restarts();
+    line_.note("attempt failed: " + end.error.to_string());
+    if (!decision.exclude.empty()) {
+      const auto planned = leave_out(decision.exclude, end.error.code == ErrorCode::kNoDevice);
+      if (!planned) return give_up(end.error, planned.error().message);
+    }
+    if (decision.wait > Nanos(0))
+      line_.note("trying again in " + format_seconds(seconds_of(decision.wait)));
+    if (wait(decision.wait)) return true;
+    result_.last->followed.killed = true;
+    return false;
+  }
+
+  bool give_up(Error error, const std::string& why) {
+    if (!why.empty()) error.message += "; " + why;
+    result_.failure = std::move(error);
+    return false;
+  }
+
+  std::string blamed_device(const AttemptEnd& end) const {
+    return end.rank < 0 ? "" : result_.plan.ranks[static_cast<size_t>(end.rank)].device;
+  }
+
+  Result<Unit> leave_out(const std::string& device, bool whole_host) {
+    FleetSpec rest = without(fleet_, device, whole_host);
+    MOTLEY_TRY(result_.plan, plan_search({request_.job, rest, request_.profile}));
+    fleet_ = std::move(rest);
+    line_.note((whole_host ? "the host of device " : "device ") + device +
+               " failed twice running and is left out");
+    return Unit{};
+  }
+
+  /// False when a signal came first.
+  bool wait(Nanos duration) {
+    const Nanos until = steady_clock().now() + duration;
+    while (true) {
+      if (const auto signal = signals_.next()) {
+        result_.last->followed.signal = *signal;
+        return false;
+      }
+      const int timeout = poll_milliseconds(until);
+      if (timeout == 0) return true;
+      pollfd watched{signals_.fd(), POLLIN, 0};
+      ::poll(&watched, 1, timeout);
+    }
+  }
+
+  const TrainingRequest& request_;
+  FleetSpec fleet_;
+  SignalInbox& signals_;
+  ProgressLine& line_;
+  RetryPolicy policy_;
+  TrainingResult result_;
+};
+
+}  // namespace
+
+std::string checkpoint_to_resume(const RunDirectory& run, const JobSpec& job) {
+  const std::vector<CheckpointName> committed = run.committed(job);
+  const std::vector<MetricsRow> rows = read_metrics(run.file("metrics.jsonl"));
+  const int64_t recorded = rows.empty() ? 0 : rows.back().step;
+  const auto found =
+      std::find_if(committed.begin(), committed.end(),
+                   [&](const CheckpointName& name) { return name.step <= recorded; });
+  // The newest goes by that name, so that the worker may fall back when it cannot be read.
+  if (found == committed.end() || found == committed.begin()) return "newest";
+  return checkpoint_directory_name(found->step, found->epoch);
+}
+
+Result<TrainingResult> train(const TrainingRequest& request, const Plan& first_plan,
+                             SignalInbox& signals, ProgressLine& line) {
+  return Training(request, first_plan, signals, line).run();
+}
+
+}  // namespace motley

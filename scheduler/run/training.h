@@ -1,0 +1,42 @@
+#pragma once
+// The attempts of one run: restarted after failures, planned anew when a device is left out.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/plan.h"
+#include "core/profile.h"
+#include "core/result.h"
+#include "scheduler/run/attempt_follower.h"
+#include "scheduler/run/retry_policy.h"
+#include "scheduler/run/run_directory.h"
+
+namespace motley {
+
+struct TrainingRequest {
+  RunDirectory& run;
+  const JobSpec& job;
+  const FleetSpec& fleet;  ///< admitted devices
+  const Profile& profile;
+  std::string rsh_agent;
+};
+
+struct TrainingResult {
+  Plan plan;                          ///< of the last attempt
+  std::optional<AttemptRecord> last;  ///< its record
+  std::optional<double> eval_loss;    ///< the last one of any attempt
+  int restarts = 0;
+  std::optional<Error> failure;  ///< given up
+};
+
+/// Where the next attempt of this run may begin: the newest committed checkpoint whose steps are
+/// all in metrics.jsonl, so that no step is missing from it; "newest" where none is visible from
+/// here.
+std::string checkpoint_to_resume(const RunDirectory& run, const JobSpec& job);
+
+/// Trains until the job is finished, stopped by a signal, or given up.
+Result<TrainingResult> train(const TrainingRequest& request, const Plan& first_plan,
+                             SignalInbox& signals, ProgressLine& line);
+
+}  // namespace motley

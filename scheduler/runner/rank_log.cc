@@ -1,0 +1,66 @@
+#include "scheduler/runner/rank_log.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "scheduler/launch/command.h"
+#include "scheduler/launch/launcher.h"
+#include "scheduler/launch/this_host.h"
+
+namespace motley {
+namespace {
+
+constexpr std::streamoff kTailBytes = 4096;
+constexpr size_t kLongestQuote = 300;
+
+std::string tail_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return "";
+  const std::streamoff size = file.tellg();
+  file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// mpirun frames its messages with dashes and says the most important thing first.
+std::string first_words_of_mpirun(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.find_first_not_of("- \t\r") != std::string::npos) return line;
+  return "";
+}
+
+std::string printable(std::string text) {
+  if (text.size() > kLongestQuote) text = text.substr(0, kLongestQuote) + "…";
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
+  return text;
+}
+
+}  // namespace
+
+Error with_log(const AttemptEnd& end, const std::vector<RankPlacement>& ranks,
+               const std::string& log_directory) {
+  Error error = end.error;
+  std::string path = launch_log_path(log_directory);
+  std::string quote;
+  if (end.rank < 0) {
+    quote = first_words_of_mpirun(tail_of(path));
+  } else {
+    const std::string& host = ranks[static_cast<size_t>(end.rank)].host;
+    path = rank_log_path(log_directory, end.rank);
+    if (is_this_host(host))
+      quote = last_line(tail_of(path));
+    else
+      path = host + ":" + path;
+  }
+  // A rank that said why it ended has written the same to its log.
+  if (!quote.empty() && error.message.find(quote) == std::string::npos)
+    error.message += ": " + printable(quote);
+  error.message += " (log: " + path + ")";
+  return error;
+}
+
+}  // namespace motley

@@ -1,0 +1,257 @@
+#include "scheduler/runner/runner_fsm.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "core/check.h"
+
+namespace motley {
+namespace {
+
+constexpr size_t kRememberedSteps = 128;
+constexpr size_t kStepsToKnow = 8;  // fewer say little about how long a step may take
+
+std::string seconds_text(Nanos duration) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", seconds_of(duration));
+  return text;
+}
+
+}  // namespace
+
+RunnerFsm::RunnerFsm(std::vector<RunnerRank> ranks, RunnerLimits limits, Nanos now)
+    : limits_(limits), now_(now), started_(now), last_tick_(now) {
+  for (RunnerRank& rank : ranks) {
+    RankState state;
+    state.info = std::move(rank);
+    ranks_.push_back(std::move(state));
+  }
+}
+
+std::vector<RunnerAction> RunnerFsm::on(const RunnerEvent& event, Nanos now) {
+  now_ = now;
+  actions_.clear();
+  if (state_ != State::kEnded) std::visit([this](const auto& what) { handle(what); }, event);
+  return std::exchange(actions_, {});
+}
+
+RunnerFsm::RankState& RunnerFsm::alive(int rank) {
+  MOTLEY_CHECK(rank >= 0 && rank < static_cast<int>(ranks_.size()), "rank out of range");
+  RankState& state = ranks_[static_cast<size_t>(rank)];
+  state.heard = now_;
+  return state;
+}
+
+void RunnerFsm::handle(const RankConnected& event) {
+  RankState& rank = alive(event.rank);
+  rank.connected = true;
+  rank.moved = now_;
+  if (stop_requested_) actions_.emplace_back(SendToRank{event.rank, MessageType::kStop});
+}
+
+void RunnerFsm::handle(const RankGone& event) {
+  RankState& rank = alive(event.rank);
+  rank.gone = true;
+  if (!rank.done)
+    blame(Cause::Order::kDied, event.rank, ErrorCode::kRunFailed,
+          title(event.rank) + " died in phase " + rank.phase);
+}
+
+void RunnerFsm::handle(const RankBeat& event) {
+  RankState& rank = alive(event.rank);
+  if (rank.progress != event.progress) rank.moved = now_;
+  rank.progress = event.progress;
+}
+
+void RunnerFsm::handle(const RankPhase& event) {
+  RankState& rank = alive(event.rank);
+  rank.phase = event.phase;
+  rank.moved = now_;
+  // The time until the next step is not a step's.
+  if (event.rank == 0) last_step_ = Nanos(0);
+}
+
+void RunnerFsm::handle(const RankStepped& event) {
+  alive(event.rank).moved = now_;
+  if (event.rank != 0) return;
+  if (last_step_ != Nanos(0)) step_times_.push_back(now_ - last_step_);
+  if (step_times_.size() > kRememberedSteps) step_times_.pop_front();
+  last_step_ = now_;
+}
+
+void RunnerFsm::handle(const RankDone& event) {
+  RankState& rank = alive(event.report.rank);
+  rank.done = event.report;
+  if (event.report.outcome == Outcome::kFailed) {
+    const bool other = event.report.code == ErrorCode::kPeerLost;
+    blame(other ? Cause::Order::kPeerLost : Cause::Order::kOwnWords, event.report.rank,
+          event.report.code, title(event.report.rank) + ": " + event.report.message);
+    return;
+  }
+  if (all_done()) after_all_done();
+}
+
+void RunnerFsm::after_all_done() {
+  if (!launch_ended_) {
+    if (state_ != State::kRunning) return;
+    state_ = State::kLeaving;
+    deadline_ = now_ + limits_.leave;
+    return;
+  }
+  // The launch ended before its ranks' last words reached us; that looked like a failure.
+  const bool only_order = cause_ && cause_->order == Cause::Order::kLaunch;
+  if (only_order && (!launch_error_ || any_stopped())) cause_.reset();
+  kill();
+}
+
+void RunnerFsm::handle(const LaunchEnded& event) {
+  launch_ended_ = true;
+  launch_error_ = event.error;
+  // A stop ends every rank with its own status, which mpirun takes for a failure.
+  if (all_done() && (!event.error || any_stopped())) return kill();
+  const Error error = event.error.value_or(
+      Error{ErrorCode::kRunFailed, "ranks ended without saying that they were done", {}});
+  blame(Cause::Order::kLaunch, -1, error.code, error.message);
+}
+
+void RunnerFsm::handle(const StopRequested&) {
+  stop_requested_ = true;
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    if (ranks_[i].watched())
+      actions_.emplace_back(SendToRank{static_cast<int>(i), MessageType::kStop});
+}
+
+void RunnerFsm::handle(const CheckpointRequested&) {
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    if (ranks_[i].watched())
+      actions_.emplace_back(SendToRank{static_cast<int>(i), MessageType::kCheckpoint});
+}
+
+void RunnerFsm::handle(const KillRequested&) {
+  blame(Cause::Order::kOwnWords, -1, ErrorCode::kRunFailed, "ended on request");
+  kill();
+}
+
+void RunnerFsm::handle(const ParentGone&) {
+  blame(Cause::Order::kOwnWords, -1, ErrorCode::kPeerLost, "the process that asked is gone");
+  kill();
+}
+
+void RunnerFsm::handle(const AllKilled&) {
+  if (state_ != State::kKilling) return;
+  state_ = State::kEnded;
+  actions_.emplace_back(Finish{end()});
+}
+
+void RunnerFsm::handle(const Tick&) {
+  forgive_our_own_sleep();
+  last_tick_ = now_;
+  if (state_ == State::kRunning) {
+    check_connections();
+    check_silence();
+    check_hang();
+  }
+  if ((state_ == State::kFailing || state_ == State::kLeaving) && now_ >= deadline_) kill();
+}
+
+/// On an overloaded machine this process may not run for a while; what the ranks said meanwhile is
+/// still in the sockets. Silence is counted only while we listened.
+void RunnerFsm::forgive_our_own_sleep() {
+  const Nanos gap = now_ - last_tick_;
+  if (gap <= limits_.starved) return;
+  for (RankState& rank : ranks_) {
+    rank.heard = std::min(now_, rank.heard + gap);
+    rank.moved = std::min(now_, rank.moved + gap);
+  }
+}
+
+void RunnerFsm::check_connections() {
+  if (now_ - started_ <= limits_.connect) return;
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    if (!ranks_[i].connected)
+      return blame(Cause::Order::kSilent, static_cast<int>(i), ErrorCode::kRunFailed,
+                   title(static_cast<int>(i)) + " did not report within " +
+                       seconds_text(limits_.connect) + " of the launch");
+}
+
+void RunnerFsm::check_silence() {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const RankState& rank = ranks_[i];
+    const Nanos limit = rank.info.remote ? limits_.silence_remote : limits_.silence_local;
+    if (rank.watched() && now_ - rank.heard > limit)
+      return blame(Cause::Order::kSilent, static_cast<int>(i), ErrorCode::kRunFailed,
+                   title(static_cast<int>(i)) + " has been silent for " +
+                       seconds_text(now_ - rank.heard) + " in phase " + rank.phase);
+  }
+}
+
+/// Ranks that wait for a hanging one stop moving too, a moment later: the one that moved first to a
+/// standstill is to blame.
+void RunnerFsm::check_hang() {
+  const RankState* first = nullptr;
+  for (const RankState& rank : ranks_)
+    if (rank.watched() && now_ - rank.moved > hang_limit(rank) &&
+        (first == nullptr || rank.moved < first->moved))
+      first = &rank;
+  if (first == nullptr) return;
+  const int rank = static_cast<int>(first - ranks_.data());
+  blame(Cause::Order::kSilent, rank, ErrorCode::kRunFailed,
+        title(rank) + " has made no progress for " + seconds_text(now_ - first->moved) +
+            " in phase " + first->phase);
+}
+
+Nanos RunnerFsm::hang_limit(const RankState& rank) const {
+  const bool stepping = rank.phase == "training" || rank.phase == "evaluating";
+  if (!stepping || step_times_.size() < kStepsToKnow) return limits_.hang_unknown;
+  const Nanos longest = *std::max_element(step_times_.begin(), step_times_.end());
+  return std::max(limits_.hang_least, nanos_of_seconds(limits_.hang_steps * seconds_of(longest)));
+}
+
+void RunnerFsm::blame(Cause::Order order, int rank, ErrorCode code, std::string message) {
+  if (state_ == State::kKilling) return;
+  if (!cause_ || order < cause_->order)
+    cause_ = Cause{order, rank, Error{code, std::move(message), {}}};
+  if (state_ == State::kFailing) return;
+  state_ = State::kFailing;
+  deadline_ = now_ + limits_.settle;
+}
+
+void RunnerFsm::kill() {
+  if (state_ == State::kKilling) return;
+  state_ = State::kKilling;
+  actions_.emplace_back(KillAll{});
+}
+
+bool RunnerFsm::all_done() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const RankState& rank) {
+    return rank.done && rank.done->outcome != Outcome::kFailed;
+  });
+}
+
+std::string RunnerFsm::title(int rank) const {
+  return "rank " + std::to_string(rank) + " on " + ranks_[static_cast<size_t>(rank)].info.name;
+}
+
+bool RunnerFsm::any_stopped() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const RankState& rank) {
+    return rank.done && rank.done->outcome == Outcome::kStopped;
+  });
+}
+
+AttemptEnd RunnerFsm::end() const {
+  AttemptEnd result;
+  if (all_done() && any_stopped()) {
+    result.outcome = Outcome::kStopped;
+  } else if (all_done() && launch_ended_ && !cause_) {
+    result.outcome = Outcome::kFinished;
+  } else if (cause_) {
+    result.error = cause_->error;
+    result.rank = cause_->rank;
+  } else {
+    result.error = Error{ErrorCode::kRunFailed, "ranks were done but did not end", {}};
+  }
+  return result;
+}
+
+}  // namespace motley

@@ -1,0 +1,90 @@
+#pragma once
+// Runs operations on any device with operands given as doubles, to compare one device with another.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/device.h"
+
+namespace motley::testing {
+
+using Values = std::vector<double>;
+
+/// Values that a float holds exactly, so that every device computes with the same numbers.
+class Random {
+ public:
+  explicit Random(uint32_t seed) : generator_(seed) {}
+  Values normal(int64_t count, double deviation = 1);
+  std::vector<int32_t> integers(int64_t count, int32_t end);
+
+ private:
+  std::mt19937 generator_;
+};
+
+/// A device and the buffers of one operation.
+class Bench {
+ public:
+  /// Every operand lies `offset` bytes into a buffer of its own.
+  explicit Bench(Device& device, int64_t offset = 0) : device_(device), offset_(offset) {}
+
+  Device& device() { return device_; }
+  Address put(const Values& values);
+  Address put(const std::vector<int32_t>& values);
+  Address put(const std::vector<int64_t>& values);
+  /// Room for `count` elements, filled with NaN: whoever reads it before writing is found out.
+  Address poisoned(int64_t count);
+  Address poisoned_workspace(int64_t context, int64_t head_dim);
+  Address zeros(int64_t bytes);
+
+  void run(const OpCall& call);
+
+  Values get(Address address);
+  std::vector<int64_t> get_int64(Address address);
+  /// Whatever the element type: always double.
+  double get_double(Address address);
+  /// The stored bytes, to compare bits.
+  std::vector<std::byte> bytes(Address address);
+
+ private:
+  Address upload(std::vector<std::byte> bytes);
+  char* start_of(const DeviceBuffer& buffer) const;
+  const DeviceBuffer& buffer_at(Address address) const;
+
+  Device& device_;
+  const int64_t offset_;
+  std::vector<DeviceBuffer> buffers_;
+};
+
+/// The devices every operation is tested on.
+struct DeviceCase {
+  std::string name;
+  DeviceSpec spec;
+};
+std::ostream& operator<<(std::ostream& out, const DeviceCase& device_case);
+std::vector<DeviceCase> device_cases();
+std::unique_ptr<Device> open_case(const DeviceCase& device_case);
+Device& reference_device();
+
+/// Puts operands, runs one or more operations, returns the addresses of what they wrote.
+using Trial = std::function<std::vector<Address>(Bench&)>;
+
+/// Runs the trial on `device` and on the reference; every output must agree within
+/// tolerance · (largest magnitude of that output).
+void expect_as_reference(Device& device, double tolerance, const Trial& trial);
+
+/// The bytes of every output of a trial.
+std::vector<std::vector<std::byte>> bits_of(Device& device, const Trial& trial, int64_t offset = 0);
+
+/// A test on each device.
+class EachDevice : public ::testing::TestWithParam<DeviceCase> {
+ protected:
+  void SetUp() override { device_ = open_case(GetParam()); }
+  std::unique_ptr<Device> device_;
+};
+
+}  // namespace motley::testing

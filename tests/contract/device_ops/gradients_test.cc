@@ -1,0 +1,264 @@
+// The reference device's backward operations against central differences of its forward ones, in
+// float64. Every other device is compared with the reference, so this covers all of them.
+
+#include <cmath>
+
+#include "tests/contract/device_ops/bench.h"
+
+namespace motley::testing {
+namespace {
+
+/// f(inputs) = Σ weights·output, with its claimed gradient with respect to each input.
+struct Differentiable {
+  std::function<double(const std::vector<Values>& inputs)> value;
+  std::function<std::vector<Values>(const std::vector<Values>& inputs)> gradient;
+};
+
+/// Five-point formula; its error is O(h⁴).
+double slope(const Differentiable& function, std::vector<Values>& inputs, double& coordinate) {
+  constexpr double kStep = 1e-3;
+  const double at = coordinate;
+  const auto shifted = [&](double steps) {
+    coordinate = at + steps * kStep;
+    return function.value(inputs);
+  };
+  const double difference = 8 * (shifted(1) - shifted(-1)) - (shifted(2) - shifted(-2));
+  coordinate = at;
+  return difference / (12 * kStep);
+}
+
+void expect_gradient(const Differentiable& function, std::vector<Values> inputs) {
+  constexpr double kTolerance = 1e-7;
+  const std::vector<Values> claimed = function.gradient(inputs);
+  ASSERT_EQ(claimed.size(), inputs.size());
+  for (size_t input = 0; input < inputs.size(); ++input) {
+    ASSERT_EQ(claimed[input].size(), inputs[input].size());
+    double largest = 0;
+    for (const double value : claimed[input]) largest = std::max(largest, std::abs(value));
+    ASSERT_GT(largest, 0);
+    for (size_t i = 0; i < inputs[input].size(); ++i)
+      ASSERT_NEAR(claimed[input][i], slope(function, inputs, inputs[input][i]),
+                  kTolerance * largest)
+          << "input " << input << " element " << i;
+  }
+}
+
+double dot(const Values& a, const Values& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+class Gradients : public ::testing::Test {
+ protected:
+  Device& device_ = reference_device();
+  Random random_{1};
+};
+
+// C = op(A)·op(B) + bias. With G the gradient of C: op(A)'s is G·op(B)ᵀ, op(B)'s op(A)ᵀ·G, the
+// bias's the sum of G's rows; the engine emits exactly these products.
+TEST_F(Gradients, MatmulAndBias) {
+  constexpr int64_t kM = 3, kN = 5, kK = 4;
+  const Values g = random_.normal(kM * kN);
+  for (const bool ta : {false, true}) {
+    for (const bool tb : {false, true}) {
+      Differentiable function;
+      function.value = [&](const std::vector<Values>& in) {
+        Bench bench(device_);
+        const MatmulArgs args{bench.put(in[0]),
+                              bench.put(in[1]),
+                              bench.poisoned(kM * kN),
+                              bench.put(in[2]),
+                              kM,
+                              kN,
+                              kK,
+                              ta,
+                              tb,
+                              false};
+        bench.run(args);
+        return dot(g, bench.get(args.c));
+      };
+      function.gradient = [&](const std::vector<Values>& in) {
+        Bench bench(device_);
+        const Address a = bench.put(in[0]), b = bench.put(in[1]), d_c = bench.put(g);
+        const Address d_a = bench.poisoned(kM * kK), d_b = bench.poisoned(kK * kN);
+        const Address d_bias = bench.poisoned(kN);
+        bench.run(ta ? MatmulArgs{b, d_c, d_a, {}, kK, kM, kN, tb, true}
+                     : MatmulArgs{d_c, b, d_a, {}, kM, kK, kN, false, !tb});
+        bench.run(tb ? MatmulArgs{d_c, a, d_b, {}, kN, kK, kM, true, ta}
+                     : MatmulArgs{a, d_c, d_b, {}, kK, kN, kM, !ta, false});
+        bench.run(BiasGradientArgs{d_c, d_bias, kM, kN});
+        return std::vector<Values>{bench.get(d_a), bench.get(d_b), bench.get(d_bias)};
+      };
+      expect_gradient(function,
+                      {random_.normal(kM * kK), random_.normal(kK * kN), random_.normal(kN)});
+    }
+  }
+}
+
+TEST_F(Gradients, Embedding) {
+  constexpr int64_t kRows = 6, kContext = 3, kWidth = 4, kVocab = 5;
+  const std::vector<int32_t> tokens{0, 4, 2, 2, 1, 2};
+  const Values g = random_.normal(kRows * kWidth);
+  Differentiable function;
+  function.value = [&](const std::vector<Values>& in) {
+    Bench bench(device_);
+    const EmbeddingForwardArgs args{bench.put(tokens),
+                                    bench.put(in[0]),
+                                    bench.put(in[1]),
+                                    bench.poisoned(kRows * kWidth),
+                                    kRows,
+                                    kContext,
+                                    kWidth,
+                                    kVocab};
+    bench.run(args);
+    return dot(g, bench.get(args.out));
+  };
+  function.gradient = [&](const std::vector<Values>&) {
+    Bench bench(device_);
+    const EmbeddingBackwardArgs args{bench.put(tokens),
+                                     bench.put(g),
+                                     bench.poisoned(kVocab * kWidth),
+                                     bench.poisoned(kContext * kWidth),
+                                     kRows,
+                                     kContext,
+                                     kWidth,
+                                     kVocab,
+                                     false};
+    bench.run(args);
+    return std::vector<Values>{bench.get(args.token_gradient), bench.get(args.position_gradient)};
+  };
+  expect_gradient(function, {random_.normal(kVocab * kWidth), random_.normal(kContext * kWidth)});
+}
+
+LayerNormForwardArgs normalise(Bench& bench, const std::vector<Values>& in, int64_t rows,
+                               int64_t width) {
+  const LayerNormForwardArgs args{bench.put(in[0]),
+                                  bench.put(in[1]),
+                                  bench.put(in[2]),
+                                  bench.poisoned(rows * width),
+                                  bench.poisoned(rows),
+                                  bench.poisoned(rows),
+                                  rows,
+                                  width};
+  bench.run(args);
+  return args;
+}
+
+TEST_F(Gradients, LayerNorm) {
+  constexpr int64_t kRows = 3, kWidth = 7;
+  const Values g = random_.normal(kRows * kWidth);
+  Differentiable function;
+  function.value = [&](const std::vector<Values>& in) {
+    Bench bench(device_);
+    return dot(g, bench.get(normalise(bench, in, kRows, kWidth).out));
+  };
+  function.gradient = [&](const std::vector<Values>& in) {
+    Bench bench(device_);
+    const LayerNormForwardArgs forward = normalise(bench, in, kRows, kWidth);
+    const LayerNormBackwardArgs args{forward.x,
+                                     forward.gain,
+                                     forward.mean,
+                                     forward.rstd,
+                                     bench.put(g),
+                                     bench.poisoned(kRows * kWidth),
+                                     bench.poisoned(kWidth),
+                                     bench.poisoned(kWidth),
+                                     kRows,
+                                     kWidth,
+                                     false,
+                                     false};
+    bench.run(args);
+    return std::vector<Values>{bench.get(args.d_x), bench.get(args.gain_gradient),
+                               bench.get(args.bias_gradient)};
+  };
+  expect_gradient(function,
+                  {random_.normal(kRows * kWidth), random_.normal(kWidth), random_.normal(kWidth)});
+}
+
+TEST_F(Gradients, Gelu) {
+  constexpr int64_t kCount = 50;
+  const Values g = random_.normal(kCount);
+  Differentiable function;
+  function.value = [&](const std::vector<Values>& in) {
+    Bench bench(device_);
+    const GeluForwardArgs args{bench.put(in[0]), bench.poisoned(kCount), kCount};
+    bench.run(args);
+    return dot(g, bench.get(args.out));
+  };
+  function.gradient = [&](const std::vector<Values>& in) {
+    Bench bench(device_);
+    const GeluBackwardArgs args{bench.put(in[0]), bench.put(g), bench.poisoned(kCount), kCount};
+    bench.run(args);
+    return std::vector<Values>{bench.get(args.d_x)};
+  };
+  expect_gradient(function, {random_.normal(kCount, 2)});
+}
+
+TEST_F(Gradients, Attention) {
+  constexpr int64_t kSamples = 2, kContext = 5, kHeads = 2, kHeadDim = 3;
+  constexpr int64_t kRows = kSamples * kContext, kWidth = kHeads * kHeadDim;
+  const Values g = random_.normal(kRows * kWidth);
+  const auto attend = [&](Bench& bench, const Values& qkv) {
+    const AttentionForwardArgs args{bench.put(qkv),
+                                    bench.poisoned(kRows * kWidth),
+                                    bench.poisoned(kRows * kHeads),
+                                    bench.poisoned_workspace(kContext, kHeadDim),
+                                    kSamples,
+                                    kContext,
+                                    kHeads,
+                                    kHeadDim};
+    bench.run(args);
+    return args;
+  };
+  Differentiable function;
+  function.value = [&](const std::vector<Values>& in) {
+    Bench bench(device_);
+    return dot(g, bench.get(attend(bench, in[0]).out));
+  };
+  function.gradient = [&](const std::vector<Values>& in) {
+    Bench bench(device_);
+    const AttentionForwardArgs forward = attend(bench, in[0]);
+    const AttentionBackwardArgs args{forward.qkv,
+                                     forward.out,
+                                     forward.lse,
+                                     bench.put(g),
+                                     bench.poisoned(kRows * 3 * kWidth),
+                                     forward.workspace,
+                                     kSamples,
+                                     kContext,
+                                     kHeads,
+                                     kHeadDim};
+    bench.run(args);
+    return std::vector<Values>{bench.get(args.d_qkv)};
+  };
+  expect_gradient(function, {random_.normal(kRows * 3 * kWidth)});
+}
+
+TEST_F(Gradients, CrossEntropy) {
+  constexpr int64_t kRows = 4, kVocab = 6;
+  const std::vector<int32_t> targets{5, 0, 2, 2};
+  const auto run = [&](Bench& bench, const Values& logits) {
+    const CrossEntropyArgs args{bench.put(logits),
+                                bench.put(targets),
+                                bench.poisoned(kRows),
+                                bench.poisoned(kRows * kVocab),
+                                kRows,
+                                kVocab};
+    bench.run(args);
+    return args;
+  };
+  Differentiable function;
+  function.value = [&](const std::vector<Values>& in) {
+    Bench bench(device_);
+    return dot(Values(kRows, 1.0), bench.get(run(bench, in[0]).losses));
+  };
+  function.gradient = [&](const std::vector<Values>& in) {
+    Bench bench(device_);
+    return std::vector<Values>{bench.get(run(bench, in[0]).d_logits)};
+  };
+  expect_gradient(function, {random_.normal(kRows * kVocab)});
+}
+
+}  // namespace
+}  // namespace motley::testing

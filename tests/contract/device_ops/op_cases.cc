@@ -1,0 +1,337 @@
+#include "tests/contract/device_ops/op_cases.h"
+
+namespace motley::testing {
+namespace {
+
+/// "matmul_3_17_5": an operation with numbers.
+std::string label(std::string name, std::initializer_list<int64_t> numbers) {
+  for (const int64_t number : numbers) name += "_" + std::to_string(number);
+  return name;
+}
+
+struct Product {
+  int64_t m, n, k;
+};
+
+void add_matmul(std::vector<OpCase>& cases, const Product& shape, int form) {
+  const bool transpose_a = form & 1, transpose_b = form & 2, accumulate = form & 4, bias = form & 8;
+  const auto name = label("matmul", {shape.m, shape.n, shape.k}) + (transpose_a ? "_TA" : "") +
+                    (transpose_b ? "_TB" : "") + (accumulate ? "_add" : "") + (bias ? "_bias" : "");
+  cases.push_back({name, 2e-6, [=](Bench& bench) {
+                     Random random(1);
+                     const int64_t size = shape.m * shape.n;
+                     const MatmulArgs args{
+                         .a = bench.put(random.normal(shape.m * shape.k)),
+                         .b = bench.put(random.normal(shape.k * shape.n)),
+                         .c = accumulate ? bench.put(random.normal(size)) : bench.poisoned(size),
+                         .bias = bias ? bench.put(random.normal(shape.n)) : Address(),
+                         .m = shape.m,
+                         .n = shape.n,
+                         .k = shape.k,
+                         .transpose_a = transpose_a,
+                         .transpose_b = transpose_b,
+                         .accumulate = accumulate};
+                     bench.run(args);
+                     return std::vector{args.c};
+                   }});
+}
+
+void add_matmuls(std::vector<OpCase>& cases) {
+  constexpr Product kShapes[] = {{1, 1, 1},    {3, 17, 5},     {17, 3, 65},
+                                 {65, 64, 63}, {1, 129, 7},    {300, 1, 33},
+                                 {130, 70, 1}, {257, 513, 40}, {900, 33, 65}};
+  constexpr int kForms = 16;
+  for (const Product& shape : kShapes)
+    for (int form = 0; form < kForms; ++form) add_matmul(cases, shape, form);
+}
+
+void add_bias_gradients(std::vector<OpCase>& cases) {
+  for (const int64_t rows : {1, 3, 32, 33, 65, 200, 257})
+    for (const int64_t n : {1, 3, 17, 65, 130})
+      for (const bool accumulate : {false, true})
+        cases.push_back({label("bias_gradient", {rows, n, accumulate}), 5e-6, [=](Bench& bench) {
+                           Random random(2);
+                           const BiasGradientArgs args{
+                               .in = bench.put(random.normal(rows * n)),
+                               .out = accumulate ? bench.put(random.normal(n)) : bench.poisoned(n),
+                               .rows = rows,
+                               .n = n,
+                               .accumulate = accumulate};
+                           bench.run(args);
+                           return std::vector{args.out};
+                         }});
+}
+
+constexpr int64_t kEmbeddingContext = 5, kEmbeddingVocab = 7;
+constexpr int64_t kEmbeddingRows = 3 * kEmbeddingContext;
+
+std::vector<Address> embedding_forward(Bench& bench, int64_t width) {
+  Random random(3);
+  const EmbeddingForwardArgs args{
+      .tokens = bench.put(random.integers(kEmbeddingRows, kEmbeddingVocab)),
+      .token_table = bench.put(random.normal(kEmbeddingVocab * width)),
+      .position_table = bench.put(random.normal(kEmbeddingContext * width)),
+      .out = bench.poisoned(kEmbeddingRows * width),
+      .rows = kEmbeddingRows,
+      .context = kEmbeddingContext,
+      .width = width,
+      .vocab = kEmbeddingVocab};
+  bench.run(args);
+  return {args.out};
+}
+
+std::vector<Address> embedding_backward(Bench& bench, int64_t width, bool accumulate) {
+  Random random(4);
+  const auto gradient = [&](int64_t rows) {
+    return accumulate ? bench.put(random.normal(rows * width)) : bench.poisoned(rows * width);
+  };
+  const EmbeddingBackwardArgs args{
+      .tokens = bench.put(random.integers(kEmbeddingRows, kEmbeddingVocab)),
+      .d_out = bench.put(random.normal(kEmbeddingRows * width)),
+      .token_gradient = gradient(kEmbeddingVocab),
+      .position_gradient = gradient(kEmbeddingContext),
+      .rows = kEmbeddingRows,
+      .context = kEmbeddingContext,
+      .width = width,
+      .vocab = kEmbeddingVocab,
+      .accumulate = accumulate};
+  bench.run(args);
+  return {args.token_gradient, args.position_gradient};
+}
+
+void add_embeddings(std::vector<OpCase>& cases) {
+  for (const int64_t width : {1, 3, 17, 65, 130, 2000}) {
+    cases.push_back({label("embedding_forward", {width}), 1e-7,
+                     [=](Bench& bench) { return embedding_forward(bench, width); }});
+    for (const bool accumulate : {false, true})
+      cases.push_back({label("embedding_backward", {width, accumulate}), 1e-6,
+                       [=](Bench& bench) { return embedding_backward(bench, width, accumulate); }});
+  }
+}
+
+std::vector<Address> layer_norm_forward(Bench& bench, int64_t rows, int64_t width) {
+  Random random(5);
+  const LayerNormForwardArgs args{.x = bench.put(random.normal(rows * width)),
+                                  .gain = bench.put(random.normal(width)),
+                                  .bias = bench.put(random.normal(width)),
+                                  .out = bench.poisoned(rows * width),
+                                  .mean = bench.poisoned(rows),
+                                  .rstd = bench.poisoned(rows),
+                                  .rows = rows,
+                                  .width = width};
+  bench.run(args);
+  return {args.out, args.mean, args.rstd};
+}
+
+std::vector<Address> layer_norm_backward(Bench& bench, int64_t rows, int64_t width, int form) {
+  Random random(6);
+  const bool add_input = form & 1, add_parameters = form & 2;
+  const auto output = [&](bool add, int64_t count) {
+    return add ? bench.put(random.normal(count)) : bench.poisoned(count);
+  };
+  const LayerNormBackwardArgs args{.x = bench.put(random.normal(rows * width)),
+                                   .gain = bench.put(random.normal(width)),
+                                   .mean = bench.put(random.normal(rows, 0.1)),
+                                   .rstd = bench.put(random.normal(rows)),
+                                   .d_out = bench.put(random.normal(rows * width)),
+                                   .d_x = output(add_input, rows * width),
+                                   .gain_gradient = output(add_parameters, width),
+                                   .bias_gradient = output(add_parameters, width),
+                                   .rows = rows,
+                                   .width = width,
+                                   .accumulate_input = add_input,
+                                   .accumulate_parameters = add_parameters};
+  bench.run(args);
+  return {args.d_x, args.gain_gradient, args.bias_gradient};
+}
+
+void add_layer_norms(std::vector<OpCase>& cases) {
+  for (const int64_t rows : {1, 3, 33, 100}) {
+    for (const int64_t width : {1, 3, 8, 17, 65, 130, 768}) {
+      cases.push_back({label("layer_norm_forward", {rows, width}), 2e-6,
+                       [=](Bench& bench) { return layer_norm_forward(bench, rows, width); }});
+      for (int form = 0; form < 4; ++form)
+        cases.push_back(
+            {label("layer_norm_backward", {rows, width, form}), 5e-6,
+             [=](Bench& bench) { return layer_norm_backward(bench, rows, width, form); }});
+    }
+  }
+}
+
+Values gelu_inputs(Random& random, int64_t count) {
+  Values x = random.normal(count, 3);
+  x[0] = 40;  // saturated on either side
+  if (count > 3) x[3] = -40;
+  return x;
+}
+
+std::vector<Address> add(Bench& bench, int64_t count, bool in_place) {
+  Random random(7);
+  AddArgs args{bench.put(random.normal(count)), bench.put(random.normal(count)), Address(), count};
+  args.out = in_place ? args.a : bench.poisoned(count);
+  bench.run(args);
+  return {args.out};
+}
+
+std::vector<Address> gelu_forward(Bench& bench, int64_t count) {
+  Random random(8);
+  const GeluForwardArgs args{bench.put(gelu_inputs(random, count)), bench.poisoned(count), count};
+  bench.run(args);
+  return {args.out};
+}
+
+std::vector<Address> gelu_backward(Bench& bench, int64_t count, bool in_place) {
+  Random random(9);
+  GeluBackwardArgs args{bench.put(gelu_inputs(random, count)), bench.put(random.normal(count)),
+                        Address(), count};
+  args.d_x = in_place ? args.d_out : bench.poisoned(count);
+  bench.run(args);
+  return {args.d_x};
+}
+
+void add_elementwise(std::vector<OpCase>& cases) {
+  for (const int64_t count : {1, 3, 17, 65, 40001}) {
+    cases.push_back({label("gelu_forward", {count}), 3e-7,
+                     [=](Bench& bench) { return gelu_forward(bench, count); }});
+    for (const bool in_place : {false, true}) {
+      cases.push_back({label("add", {count, in_place}), 1e-7,
+                       [=](Bench& bench) { return add(bench, count, in_place); }});
+      cases.push_back({label("gelu_backward", {count, in_place}), 1e-6,
+                       [=](Bench& bench) { return gelu_backward(bench, count, in_place); }});
+    }
+  }
+}
+
+struct AttentionShape {
+  int64_t samples, context, heads, head_dim;
+  int64_t rows() const { return samples * context; }
+  int64_t width() const { return heads * head_dim; }
+};
+
+AttentionForwardArgs attend(Bench& bench, const AttentionShape& shape) {
+  Random random(10);
+  const AttentionForwardArgs args{
+      .qkv = bench.put(random.normal(shape.rows() * 3 * shape.width())),
+      .out = bench.poisoned(shape.rows() * shape.width()),
+      .lse = bench.poisoned(shape.rows() * shape.heads),
+      .workspace = bench.poisoned_workspace(shape.context, shape.head_dim),
+      .samples = shape.samples,
+      .context = shape.context,
+      .heads = shape.heads,
+      .head_dim = shape.head_dim};
+  bench.run(args);
+  return args;
+}
+
+std::vector<Address> attention_backward(Bench& bench, const AttentionShape& shape) {
+  const AttentionForwardArgs forward = attend(bench, shape);
+  Random random(11);
+  const AttentionBackwardArgs args{
+      .qkv = forward.qkv,
+      .out = forward.out,
+      .lse = forward.lse,
+      .d_out = bench.put(random.normal(shape.rows() * shape.width())),
+      .d_qkv = bench.poisoned(shape.rows() * 3 * shape.width()),
+      .workspace = bench.poisoned_workspace(shape.context, shape.head_dim),
+      .samples = shape.samples,
+      .context = shape.context,
+      .heads = shape.heads,
+      .head_dim = shape.head_dim};
+  bench.run(args);
+  return {args.d_qkv};
+}
+
+void add_attention(std::vector<OpCase>& cases) {
+  constexpr AttentionShape kShapes[] = {{1, 1, 1, 1},   {2, 3, 2, 5},   {1, 17, 3, 8},
+                                        {2, 64, 2, 16}, {1, 65, 1, 17}, {1, 200, 2, 32}};
+  for (const AttentionShape& shape : kShapes) {
+    const auto numbers = {shape.samples, shape.context, shape.heads, shape.head_dim};
+    cases.push_back({label("attention_forward", numbers), 3e-6, [=](Bench& bench) {
+                       const AttentionForwardArgs args = attend(bench, shape);
+                       return std::vector{args.out, args.lse};
+                     }});
+    cases.push_back({label("attention_backward", numbers), 5e-6,
+                     [=](Bench& bench) { return attention_backward(bench, shape); }});
+  }
+}
+
+enum class Gradient { kNone, kApart, kInPlace };
+
+std::vector<Address> cross_entropy(Bench& bench, int64_t rows, int64_t vocab, Gradient gradient) {
+  Random random(12);
+  CrossEntropyArgs args{.logits = bench.put(random.normal(rows * vocab, 4)),
+                        .targets = bench.put(random.integers(rows, static_cast<int32_t>(vocab))),
+                        .losses = bench.poisoned(rows),
+                        .rows = rows,
+                        .vocab = vocab};
+  if (gradient == Gradient::kApart) args.d_logits = bench.poisoned(rows * vocab);
+  if (gradient == Gradient::kInPlace) args.d_logits = args.logits;
+  bench.run(args);
+  if (gradient == Gradient::kNone) return {args.losses};
+  return {args.losses, args.d_logits};
+}
+
+void add_cross_entropy(std::vector<OpCase>& cases) {
+  for (const int64_t vocab : {1, 3, 17, 65, 257, 20000})
+    for (const auto gradient : {Gradient::kNone, Gradient::kApart, Gradient::kInPlace})
+      cases.push_back({label("cross_entropy", {vocab, static_cast<int64_t>(gradient)}), 2e-6,
+                       [=](Bench& bench) { return cross_entropy(bench, 5, vocab, gradient); }});
+}
+
+std::vector<Address> adamw(Bench& bench, int64_t count) {
+  Random random(13);
+  const Values v = random.normal(count);
+  Values squares(v);
+  for (double& value : squares) value = static_cast<float>(value * value);
+  const AdamwArgs args{.parameter = bench.put(random.normal(count)),
+                       .gradient = bench.put(random.normal(count)),
+                       .m = bench.put(random.normal(count)),
+                       .v = bench.put(squares),
+                       .count = count,
+                       .lr = 0.01,
+                       .beta1 = 0.9,
+                       .beta2 = 0.95,
+                       .eps = 1e-8,
+                       .weight_decay = 0.1,
+                       .gradient_scale = 0.125,
+                       .correction1 = 0.19,
+                       .correction2 = 0.0975};
+  bench.run(args);
+  return {args.parameter, args.m, args.v};
+}
+
+std::vector<Address> from_fixed(Bench& bench, int64_t count) {
+  Random random(14);
+  std::vector<int64_t> sums;
+  for (const double value : random.normal(count, 1e15)) sums.push_back(static_cast<int64_t>(value));
+  const FromFixedArgs args{
+      .acc = bench.put(sums), .out = bench.poisoned(count), .count = count, .exponent = 40};
+  bench.run(args);
+  return {args.out};
+}
+
+void add_optimizer(std::vector<OpCase>& cases) {
+  for (const int64_t count : {1, 3, 17, 65, 40001}) {
+    cases.push_back(
+        {label("adamw", {count}), 1e-6, [=](Bench& bench) { return adamw(bench, count); }});
+    cases.push_back({label("from_fixed", {count}), 1e-7,
+                     [=](Bench& bench) { return from_fixed(bench, count); }});
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> op_cases() {
+  std::vector<OpCase> cases;
+  add_matmuls(cases);
+  add_bias_gradients(cases);
+  add_embeddings(cases);
+  add_layer_norms(cases);
+  add_elementwise(cases);
+  add_attention(cases);
+  add_cross_entropy(cases);
+  add_optimizer(cases);
+  return cases;
+}
+
+}  // namespace motley::testing

@@ -1,0 +1,19 @@
+#pragma once
+// Every operation with shapes, forms and the error a float implementation may have.
+
+#include "tests/contract/device_ops/bench.h"
+
+namespace motley::testing {
+
+struct OpCase {
+  std::string name;  ///< letters, digits and underscores
+  /// Allowed difference from float64, relative to the largest magnitude of the output.
+  double tolerance = 0;
+  Trial trial;
+};
+
+/// Outputs start as NaN, so an operand that is read where the contract says "written" is found.
+/// Shapes are odd, and some are large enough for several tasks and tiles.
+std::vector<OpCase> op_cases();
+
+}  // namespace motley::testing

@@ -1,0 +1,210 @@
+// The contract of plan search, and the real search against the exhaustive one.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "planner/search.h"
+#include "tests/support/planning_case.h"
+
+namespace motley {
+namespace {
+
+using testing::LinearDevice;
+using testing::PlanningCase;
+using testing::random_case;
+
+using Search = Result<Plan> (*)(const PlanRequest&);
+
+struct Form {
+  const char* name;
+  Search search;
+};
+
+class PlanSearch : public ::testing::TestWithParam<Form> {
+ protected:
+  Result<Plan> plan(const PlanningCase& problem) const {
+    return GetParam().search(problem.request());
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Forms, PlanSearch,
+                         ::testing::Values(Form{"real", plan_search},
+                                           Form{"exhaustive", plan_exhaustive}),
+                         [](const auto& form) { return std::string(form.param.name); });
+
+TEST_P(PlanSearch, SplitsInProportionToSpeed) {
+  PlanningCase problem(12);
+  problem.add({.fixed = 0, .per_sample = 0.010}).add({.fixed = 0, .per_sample = 0.020});
+  const Result<Plan> found = plan(problem);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_DOUBLE_EQ(found->prediction.step_seconds, 0.080);
+  EXPECT_EQ(samples_of(*found, 0).count, 8);
+  EXPECT_EQ(samples_of(*found, 1).count, 4);
+}
+
+TEST_P(PlanSearch, LeavesOutADeviceThatCostsMoreThanItBrings) {
+  PlanningCase problem(8);
+  problem.add({.per_sample = 0.010}).add({.type = "old", .per_sample = 0.500});
+  const Result<Plan> found = plan(problem);
+  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_EQ(found->world_size(), 1);
+  EXPECT_EQ(found->ranks[0].device, "localhost/0");
+}
+
+TEST_P(PlanSearch, ReductionCanMakeOneDeviceEnough) {
+  PlanningCase problem(8);
+  problem.add({.per_sample = 0.010}).add({.per_sample = 0.010}).add_reduction(2, 0.1);
+  const Result<Plan> found = plan(problem);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->world_size(), 1);
+}
+
+TEST_P(PlanSearch, PlansAreValidAndMicroBatchesFitMemory) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 40; ++i) {
+    const PlanningCase problem = random_case(random, 3);
+    const Result<Plan> found = plan(problem);
+    if (!found) {
+      EXPECT_EQ(found.error().code, ErrorCode::kNoPlan) << found.error().message;
+      continue;
+    }
+    const Result<Unit> valid = validate(*found, problem.job.model);
+    EXPECT_TRUE(valid) << valid.error().message;
+    int samples = 0;
+    for (size_t r = 0; r < found->replicas.size(); ++r) {
+      samples += samples_of(*found, static_cast<int>(r)).count;
+    }
+    EXPECT_EQ(samples, problem.job.train.global_batch);
+  }
+}
+
+TEST_P(PlanSearch, ExactComputesOneGrainAtATime) {
+  PlanningCase problem(16);
+  problem.job.train.numerics = Numerics::kExact;
+  problem.job.train.grain = 2;
+  problem.add({.fixed = 0.05}).add({.fixed = 0.05});
+  const Result<Plan> found = plan(problem);
+  ASSERT_TRUE(found) << found.error().message;
+  for (const ReplicaPlan& replica : found->replicas) EXPECT_EQ(replica.micro_batch, 2);
+}
+
+TEST_P(PlanSearch, ExactWithoutAGrainIsRefused) {
+  PlanningCase problem(16);
+  problem.job.train.numerics = Numerics::kExact;
+  problem.add({});
+  EXPECT_EQ(plan(problem).error().code, ErrorCode::kInvalidSpec);
+}
+
+TEST_P(PlanSearch, NothingFitsNamesTheNearestDevice) {
+  PlanningCase problem(8);
+  problem.add({.type = "tiny"}).add({.type = "small"});
+  problem.profile.devices[0].memory_limit = Bytes(5 << 20);
+  problem.profile.devices[1].memory_limit = Bytes(10 << 20);
+  const Result<Plan> found = plan(problem);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::kNoPlan);
+  EXPECT_THAT(found.error().message,
+              ::testing::HasSubstr("localhost/1 (small), the nearest, needs "));
+  EXPECT_THAT(found.error().message, ::testing::HasSubstr("21 MiB of 9.5 MiB at micro-batch 1"));
+}
+
+TEST_P(PlanSearch, KeepsToTheCountTheJobAllows) {
+  PlanningCase problem(12);
+  for (int i = 0; i < 4; ++i) problem.add({.per_sample = 0.010 + 0.001 * i});
+  problem.job.devices.count = CountRange{2, 2};
+  const Result<Plan> found = plan(problem);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->world_size(), 2);
+}
+
+TEST_P(PlanSearch, TheShortGrainGoesWhereItHelps) {
+  PlanningCase problem(10);  // grains of 4: 4, 4, 2
+  problem.job.train.grain = 4;
+  problem.add({.fixed = 0, .per_sample = 0.020}).add({.fixed = 0, .per_sample = 0.010});
+  const Result<Plan> found = plan(problem);
+  ASSERT_TRUE(found) << found.error().message;
+  // Either 4 : 6 at 80 ms or, with the short grain on the slow one, 2 : 8 at 80 ms.
+  EXPECT_DOUBLE_EQ(found->prediction.step_seconds, 0.080);
+}
+
+TEST_P(PlanSearch, SameRequestSameBytes) {
+  std::mt19937 random(11);
+  const PlanningCase problem = random_case(random, 4);
+  EXPECT_EQ(to_json(*plan(problem)).dump(), to_json(*plan(problem)).dump());
+}
+
+// --- the real search against the oracle ---
+
+std::string describe(const PlanningCase& problem) { return to_json(problem.profile).dump(); }
+
+TEST(PlanSearchAgainstExhaustive, EqualStepOnRandomCases) {
+  std::mt19937 random(20240607);
+  int compared = 0;
+  for (int i = 0; i < 250; ++i) {
+    const PlanningCase problem = random_case(random, 5);
+    const Result<Plan> real = plan_search(problem.request());
+    const Result<Plan> oracle = plan_exhaustive(problem.request());
+    ASSERT_EQ(real.has_value(), oracle.has_value()) << "case " << i;
+    if (!real) continue;
+    ++compared;
+    // Bit for bit: both price with the same formulas.
+    ASSERT_EQ(real->prediction.step_seconds, oracle->prediction.step_seconds)
+        << "case " << i << ": " << describe(problem);
+    ASSERT_EQ(real->search.step_seconds, real->prediction.step_seconds);
+    ASSERT_EQ(real->search.lower_bound_step_seconds, real->search.step_seconds) << "case " << i;
+    ASSERT_EQ(real->search.gap, 0);
+  }
+  EXPECT_GE(compared, 200);
+}
+
+TEST(PlanSearchAgainstExhaustive, AnotherDeviceNeverMakesItSlower) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 200; ++i) {
+    PlanningCase problem = random_case(random, 5);
+    problem.job.devices.count.reset();
+    const Result<Plan> before = plan_search(problem.request());
+    const DeviceSpec& last = problem.fleet.devices.back();
+    problem.add({.host = last.host, .per_sample = 0.004, .largest_micro_batch = 1 + i % 7});
+    const Result<Plan> after = plan_search(problem.request());
+    if (!before) continue;
+    ASSERT_TRUE(after);
+    ASSERT_LE(after->prediction.step_seconds, before->prediction.step_seconds) << "case " << i;
+  }
+}
+
+TEST(PlanSearchAgainstExhaustive, TheOrderOfDevicesChangesNamesOnly) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 100; ++i) {
+    const PlanningCase problem = random_case(random, 5);
+    std::vector<size_t> order(problem.fleet.devices.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::shuffle(order.begin(), order.end(), random);
+    const Result<Plan> one = plan_search(problem.request());
+    const Result<Plan> other = plan_search(problem.permuted(order).request());
+    ASSERT_EQ(one.has_value(), other.has_value());
+    if (!one) continue;
+    ASSERT_EQ(one->prediction.step_seconds, other->prediction.step_seconds) << "case " << i;
+    ASSERT_EQ(one->world_size(), other->world_size()) << "case " << i;
+    ASSERT_EQ(one->grain, other->grain) << "case " << i;
+  }
+}
+
+TEST(PlanSearchAgainstExhaustive, TwiceTheTimesTwiceTheStep) {
+  std::mt19937 random(9);
+  for (int i = 0; i < 100; ++i) {
+    const PlanningCase problem = random_case(random, 5);
+    const Result<Plan> one = plan_search(problem.request());
+    const Result<Plan> other = plan_search(problem.scaled(4).request());
+    ASSERT_EQ(one.has_value(), other.has_value());
+    if (!one) continue;
+    ASSERT_EQ(4 * one->prediction.step_seconds, other->prediction.step_seconds) << "case " << i;
+    ASSERT_EQ(one->replicas.size(), other->replicas.size());
+  }
+}
+
+}  // namespace
+}  // namespace motley

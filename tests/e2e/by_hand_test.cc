@@ -1,0 +1,132 @@
+// `mpirun motley-worker train` typed by hand: real processes, real MPI, no runner.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/clock.h"
+#include "core/file_system.h"
+#include "core/spec/json.h"
+#include "tests/e2e/small_run.h"
+#include "tests/support/paths.h"
+
+namespace motley::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Ended {
+  int status = 0;  ///< as a shell shows it
+  std::string output;
+};
+
+/// Runs a command line to its end; stdout and stderr together.
+Ended shell(const std::string& command) {
+  Ended ended;
+  FILE* pipe = popen(("(" + command + ") 2>&1").c_str(), "r");
+  std::array<char, 4096> bytes;
+  while (const size_t n = fread(bytes.data(), 1, bytes.size(), pipe))
+    ended.output.append(bytes.data(), n);
+  const int status = pclose(pipe);
+  ended.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ended;
+}
+
+class ByHand : public ::testing::Test {
+ protected:
+  /// Three unequal ranks, twelve steps, a checkpoint every four; job.json and plan.json as
+  /// `motley plan -o` writes them.
+  void write_documents(int64_t steps) {
+    const SmallRun run{.grains = {2, 1, 1}, .steps = steps, .save_every = 4};
+    const Attempt attempt = small_attempt(run, scratch_.path());
+    nlohmann::json plan = to_json(attempt.plan);
+    plan["fleet"] = to_json(attempt.fleet);
+    std::ofstream(path("job.json")) << to_json(attempt.job).dump();
+    std::ofstream(path("plan.json")) << plan.dump();
+  }
+  std::string path(const std::string& name) const { return scratch_.path() + "/" + name; }
+  std::string train(const std::string& run_dir, int ranks = 3,
+                    const std::string& variables = "") const {
+    return variables + " mpirun.openmpi --bind-to none -n " + std::to_string(ranks) + " " +
+           (bin_dir() / "motley-worker").string() + " train --job " + path("job.json") +
+           " --plan " + path("plan.json") + " --run-dir " + path(run_dir);
+  }
+  /// Bits of the loss by step; each step once and in order.
+  std::vector<std::string> losses(const std::string& run_dir) const {
+    std::ifstream file(path(run_dir) + "/metrics.jsonl");
+    std::vector<std::string> bits;
+    for (std::string line; std::getline(file, line);) {
+      const auto json = nlohmann::json::parse(line);
+      bits.push_back(json.at("loss_bits"));
+      EXPECT_EQ(json.at("step"), bits.size());
+    }
+    return bits;
+  }
+
+  ScratchDirectory scratch_;
+};
+
+TEST_F(ByHand, AKilledRankEndsTheRunAndTheSameCommandGoesOnBitForBit) {
+  write_documents(12);
+  const Ended whole = shell(train("whole"));
+  ASSERT_EQ(whole.status, 0) << whole.output;
+
+  const Ended killed = shell(train("killed", 3, "MOTLEY_FAILPOINT=kill_at_step_7:1"));
+  EXPECT_NE(killed.status, 0);
+  EXPECT_LT(losses("killed").size(), 7U);
+  const Ended again = shell(train("killed"));
+  ASSERT_EQ(again.status, 0) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("resumed at step 4"));
+  EXPECT_EQ(losses("killed"), losses("whole"));
+  const auto weights = [](const std::string& output) {
+    return output.substr(output.rfind("weights "));
+  };
+  EXPECT_EQ(weights(again.output), weights(whole.output));
+}
+
+TEST_F(ByHand, ASignalToMpirunSavesACheckpointAndTheSameCommandGoesOn) {
+  write_documents(100'000);
+  // Asks as soon as there is something to lose.
+  const std::string until_saved =
+      "until [ -e " + path("run") + "/checkpoints/step-00000004.e1 ]; do sleep 0.02; done";
+  const Ended stopped = shell(train("run") + " & launched=$!; " + until_saved +
+                              "; kill -USR1 $launched; wait $launched");
+  EXPECT_EQ(stopped.status, 75) << stopped.output;
+  EXPECT_THAT(stopped.output, HasSubstr("run again to go on"));
+  const size_t done = losses("run").size();
+  write_documents(static_cast<int64_t>(done) + 3);
+  const Ended again = shell(train("run"));
+  EXPECT_EQ(again.status, 0) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("resumed at step " + std::to_string(done)));
+  EXPECT_EQ(losses("run").size(), done + 3);
+}
+
+TEST_F(ByHand, ALossThatIsNotFiniteEndsTheRunNamingTheStep) {
+  write_documents(12);
+  const Ended ended = shell(train("run", 3, "MOTLEY_FAILPOINT=nan_at_step_3:2"));
+  EXPECT_EQ(ended.status, 1) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("not finite at step 3"));
+}
+
+TEST_F(ByHand, MistakesEndWithOneLineAndTheDocumentedStatus) {
+  write_documents(12);
+  const Ended two = shell(train("run", 2));
+  EXPECT_EQ(two.status, 2) << two.output;
+  EXPECT_THAT(two.output, HasSubstr("the plan is for 3 ranks, started were 2"));
+
+  std::ofstream(path("text"), std::ios::trunc) << "";
+  std::filesystem::remove(path("text"));
+  const Ended no_data = shell(train("run"));
+  EXPECT_EQ(no_data.status, 66) << no_data.output;
+  EXPECT_THAT(no_data.output, HasSubstr(path("text")));
+}
+
+}  // namespace
+}  // namespace motley::testing

@@ -1,0 +1,130 @@
+"""Two hosts with separate file systems and unequal slots: through `motley run`, and by the user's own mpirun."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import netns_hosts  # noqa: E402
+from sandbox import BIN, MOTLEY, WORKER, Sandbox, expect, expect_equal, fail, kill  # noqa: E402
+
+STEPS = 300
+FLEET = """version: 1
+pace: {clock: virtual, flops: 1.0e9}
+nodes:
+  - host: n1
+    slots: 2
+    devices:
+      - {kind: cpu, type: fast, threads: 1, paced: {speed: 1, memory: 1GB}}
+      - {kind: cpu, type: slow, threads: 1, paced: {speed: 0.3333, memory: 1GB}}
+  - host: n2
+    slots: 1
+    devices:
+      - {kind: cpu, type: fast, threads: 1, paced: {speed: 1, memory: 1GB}}
+"""
+
+
+def on(hosts, sandbox, name, *command, code=0, environment=None):
+    """Runs a command on a host, in the sandbox."""
+    result = subprocess.run(hosts.command_on(name, list(command)), cwd=sandbox.home, capture_output=True,
+                            text=True, stdin=subprocess.DEVNULL, timeout=180,
+                            env={**sandbox.environment, **(environment or {})})
+    if result.returncode != code:
+        fail(f"{' '.join(command)} on {name}: exit {result.returncode}, not {code}\n{result.stdout[-2000:]}\n"
+             f"{result.stderr[-3000:]}")
+    return result
+
+
+def start_on(hosts, sandbox, name, *command):
+    return subprocess.Popen(hosts.command_on(name, list(command)), cwd=sandbox.home, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, env=sandbox.environment)
+
+
+def on_count(hosts, sandbox, name, path):
+    """Lines of a file on a host; 0 while there is none."""
+    return int(on(hosts, sandbox, name, "sh", "-c", f"cat {path} 2>/dev/null | wc -l").stdout)
+
+
+def losses_on(hosts, sandbox, name, path):
+    text = on(hosts, sandbox, name, "cat", path).stdout
+    rows = [json.loads(line) for line in text.splitlines()]
+    return {row["step"]: row["loss_bits"] for row in rows if "loss_bits" in row}
+
+
+def through_motley(hosts, sandbox):
+    """Runs, is killed on the other host half-way, restarts by itself from what reached this host, and ends."""
+    arguments = ["run", "job.yaml", "--rsh-agent", str(hosts.agent), "--json"]
+    final = json.loads(on(hosts, sandbox, "n1", MOTLEY, *arguments).stdout)
+    expect_equal(final["steps"], STEPS, "steps")
+    reference = losses_on(hosts, sandbox, "n1", final["run_dir"] + "/metrics.jsonl")
+    elsewhere = on(hosts, sandbox, "n2", "sh", "-c", f"ls {final['run_dir']}/checkpoints 2>/dev/null | grep -c ^step- || true")
+    expect_equal(elsewhere.stdout.strip(), "0", "committed checkpoints on a host that does not commit")
+    again = start_on(hosts, sandbox, "n1", MOTLEY, *arguments, "--fresh")
+    metrics = str(pathlib.Path(final["run_dir"]).with_name("2") / "metrics.jsonl")
+    sandbox.wait_for(lambda: on_count(hosts, sandbox, "n1", metrics) >= 60, "step 60 of the second run")
+    for pid in hosts.processes("n2"):
+        if "motley-worker train" in pathlib.Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "):
+            kill(pid)
+    out, err = again.communicate(timeout=180)
+    expect_equal(again.returncode, 0, f"exit after a kill on the other host\n{err[-2000:]}")
+    expect(json.loads(out)["restarts"] >= 1, "nothing was restarted")
+    expect_equal(losses_on(hosts, sandbox, "n1", metrics), reference,
+                 "losses after a rank on the other host was killed")
+    print("ok: motley run over two hosts")
+
+
+def by_hand(hosts, sandbox):
+    """No motley process: plan, hostfile, mpirun; killed, and resumed by the same command."""
+    on(hosts, sandbox, "n1", MOTLEY, "plan", "job.yaml", "-o", "plan.json", "--rsh-agent", str(hosts.agent))
+    hostfile = on(hosts, sandbox, "n1", MOTLEY, "export", "hostfile", "plan.json").stdout
+    expect_equal(hostfile.split(), ["n1", "slots=2", "n2", "slots=1"], "hostfile")
+    sandbox.write("hosts.txt", hostfile)
+    sandbox.write("job.json", on(hosts, sandbox, "n1", MOTLEY, "export", "job", "job.yaml").stdout)
+    mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
+    run_dir = str(sandbox.home / "state" / "by-hand")
+
+    def train(failpoint=None, code=0):
+        pass_on = ["-x", f"MOTLEY_FAILPOINT={failpoint}"] if failpoint else []
+        result = subprocess.run(
+            hosts.command_on("n1", [mpirun, "--hostfile", "hosts.txt", "--bind-to", "none", "--mca", "plm_rsh_agent",
+                                    str(hosts.agent), "--mca", "btl_tcp_if_include", "10.213.7.0/24", *pass_on,
+                                    WORKER, "train", "--job", str(sandbox.home / "job.json"), "--plan",
+                                    str(sandbox.home / "plan.json"), "--run-dir", run_dir]),
+            cwd=sandbox.home, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=180,
+            env=sandbox.environment)
+        expect((result.returncode == 0) == (code == 0),
+               f"mpirun by hand: exit {result.returncode}\n{result.stdout[-2000:]}\n{result.stderr[-3000:]}")
+
+    train()
+    reference = losses_on(hosts, sandbox, "n1", run_dir + "/metrics.jsonl")
+    expect_equal(sorted(reference), list(range(1, STEPS + 1)), "steps by hand")
+    run_dir += "-killed"
+    train(failpoint="kill_at_step_35:1", code=1)
+    train()
+    expect_equal(losses_on(hosts, sandbox, "n1", run_dir + "/metrics.jsonl"), reference, "losses after a kill by hand")
+    print("ok: mpirun by hand over two hosts")
+
+
+def main():
+    reason = netns_hosts.possible()
+    if reason:
+        os.execvp("bash", ["bash", "tests/support/missing_capability.sh", "netns", reason])
+    sandbox = Sandbox(steps=STEPS, every=20)
+    # /tmp is private to each host: what they share must lie elsewhere.
+    home = pathlib.Path("/var/tmp") / sandbox.home.name
+    shutil.move(sandbox.home, home)
+    sandbox.home = home
+    sandbox.environment["XDG_STATE_HOME"] = str(home / "state")
+    sandbox.environment["XDG_CACHE_HOME"] = str(home / "cache")
+    sandbox.write("fleet.yaml", FLEET)
+    with netns_hosts.Hosts(["n1", "n2"], home, private=[str(home / "state")], shared=[str(BIN.parent)]) as hosts:
+        through_motley(hosts, sandbox)
+        by_hand(hosts, sandbox)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

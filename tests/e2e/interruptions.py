@@ -1,0 +1,94 @@
+"""Whatever is stopped or killed, the same command goes on with bitwise the losses of a run never interrupted, and
+nothing stays behind."""
+
+import os
+import pathlib
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from sandbox import Sandbox, expect, expect_equal, expect_exit, fail, kill  # noqa: E402
+
+STEPS, EVERY, WHEN = 600, 50, 120
+GONE_WITHIN = 2.0
+
+
+def one(processes, word, without=None):
+    """The pid of the first process whose command line has `word`."""
+    for pid, line in sorted(processes.items()):
+        if word in line and (without is None or without not in line):
+            return pid
+    fail(f"no process '{word}' among {processes}")
+
+
+def expect_gone(sandbox, pids, what):
+    deadline = time.monotonic() + GONE_WITHIN
+    while left := {p: line for p, line in sandbox.processes().items() if p in pids}:
+        expect(time.monotonic() < deadline, f"{what}: still there after {GONE_WITHIN} s: {left}")
+        time.sleep(0.02)
+
+
+def finish(sandbox, reference, what):
+    """Runs to the end and compares every step."""
+    result = sandbox.run("run", "job.yaml", "--json")
+    expect_exit(result, 0)
+    losses = sandbox.losses()
+    expect_equal(len(losses), STEPS, f"{what}: steps in metrics.jsonl")
+    different = [step for step, bits in losses.items() if bits != reference[step]]
+    expect(not different, f"{what}: loss differs from step {different[:1]} on")
+    expect_gone(sandbox, set(sandbox.processes()), what)
+    print(f"ok: {what}")
+
+
+def begin(cache):
+    sandbox = Sandbox(steps=STEPS, every=EVERY, cache=cache)
+    process = sandbox.start("run", "job.yaml")
+    sandbox.wait_for(lambda: sandbox.last_step() >= WHEN, f"step {WHEN}", process=process)
+    return sandbox, process
+
+
+def graceful(cache, reference, sent, what):
+    sandbox, process = begin(cache)
+    os.kill(process.pid, sent)
+    expect_equal(process.wait(timeout=30), 75, f"{what}: exit code")
+    expect_gone(sandbox, set(sandbox.processes()), what)
+    expect(sandbox.last_step() < STEPS, f"{what}: it was not stopped")
+    finish(sandbox, reference, what)
+
+
+def killed_part(cache, reference, word, without, what):
+    """A part dies: motley ends that attempt, nothing of it stays, and goes on by itself."""
+    sandbox, process = begin(cache)
+    before = sandbox.processes()
+    kill(one(before, word, without))
+    expect_gone(sandbox, set(before) - {process.pid}, what)
+    expect_equal(process.wait(timeout=60), 0, f"{what}: exit code\n{sandbox.log()[-2000:]}")
+    finish(sandbox, reference, what)
+
+
+def killed_motley(cache, reference):
+    sandbox, process = begin(cache)
+    everything = set(sandbox.processes())
+    kill(process.pid)
+    process.wait()
+    expect_gone(sandbox, everything, "motley killed")
+    finish(sandbox, reference, "motley killed")
+
+
+def main():
+    undisturbed = Sandbox(steps=STEPS, every=EVERY)
+    cache = undisturbed.home / "cache"
+    expect_exit(undisturbed.run("run", "job.yaml", "--json"), 0)
+    reference = undisturbed.losses()
+    expect_equal(len(reference), STEPS, "steps of the undisturbed run")
+    graceful(cache, reference, signal.SIGINT, "Ctrl-C")
+    graceful(cache, reference, signal.SIGTERM, "SIGTERM")
+    killed_part(cache, reference, "motley-worker train", "mpirun", "a rank killed")
+    killed_part(cache, reference, "mpirun", None, "mpirun killed")
+    killed_part(cache, reference, "motley runner", None, "the runner killed")
+    killed_motley(cache, reference)
+
+
+if __name__ == "__main__":
+    main()

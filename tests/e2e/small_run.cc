@@ -1,0 +1,205 @@
+#include "tests/e2e/small_run.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <optional>
+
+namespace motley::testing {
+namespace {
+
+/// Forwards to an account, then to the test's own idea of what happens at a step.
+class RecordingReporter final : public Reporter {
+ public:
+  RecordingReporter(Recorder::Account& account, std::mutex& mutex)
+      : account_(account), mutex_(mutex) {}
+
+  void progress() override {}
+  void phase(const std::string& phase) override { account_.phases.push_back(phase); }
+  Result<Unit> begin_after(int64_t) override { return Unit{}; }
+  void step(const StepReport& report) override {
+    const std::lock_guard lock(mutex_);
+    account_.steps[report.step] = report;
+  }
+  void saved(const SavedReport& report) override { account_.saved.push_back(report); }
+  void evaluated(const EvaluatedReport& report) override { account_.evaluated.push_back(report); }
+
+ private:
+  Recorder::Account& account_;
+  std::mutex& mutex_;
+};
+
+class StepHook final : public Reporter {
+ public:
+  StepHook(Reporter& inner, Communicator& world, ControlWishes& wishes, const AtStep& at_step)
+      : inner_(inner), world_(world), wishes_(wishes), at_step_(at_step) {}
+
+  void progress() override { inner_.progress(); }
+  void phase(const std::string& phase) override { inner_.phase(phase); }
+  Result<Unit> begin_after(int64_t step) override { return inner_.begin_after(step); }
+  void step(const StepReport& report) override {
+    inner_.step(report);
+    if (at_step_ && !at_step_(world_.rank(), report.step, wishes_)) world_.give_up(1);
+  }
+  void saved(const SavedReport& report) override { inner_.saved(report); }
+  void evaluated(const EvaluatedReport& report) override { inner_.evaluated(report); }
+
+ private:
+  Reporter& inner_;
+  Communicator& world_;
+  ControlWishes& wishes_;
+  const AtStep& at_step_;
+};
+
+/// English enough to be learnt: words in a fixed but varied order.
+void write_text(const std::string& path) {
+  const std::vector<std::string> words = {"the ",    "fleet ", "is ",   "mixed, ", "every ",
+                                          "device ", "does ",  "what ", "it ",     "can.\n"};
+  std::ofstream file(path);
+  unsigned state = 7;
+  for (int i = 0; i < 6000; ++i) {
+    state = state * 1664525U + 1013904223U;
+    file << words[(state >> 16) % words.size()];
+  }
+}
+
+JobSpec small_job(const SmallRun& run, const std::string& text) {
+  JobSpec job;
+  job.name = "small";
+  job.model = {.type = "gpt", .layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 256};
+  job.data.files = {text};
+  job.train.global_batch = run.grain * std::accumulate(run.grains.begin(), run.grains.end(), 0);
+  job.train.grain = run.grain;
+  job.train.steps = run.steps;
+  job.train.optimizer.lr = 3e-3;
+  job.train.numerics = run.numerics;
+  job.train.eval = run.eval;
+  job.checkpoint.every_steps = run.save_every;
+  return job;
+}
+
+Plan small_plan(const SmallRun& run, const JobSpec& job) {
+  Plan plan;
+  plan.id = "test";
+  plan.numerics = run.numerics;
+  plan.global_batch = job.train.global_batch;
+  plan.grain = run.grain;
+  for (size_t rank = 0; rank < run.grains.size(); ++rank) {
+    const std::string device = "host/" + std::to_string(rank);
+    plan.ranks.push_back({.device = device, .host = "host", .type = "paced"});
+    ReplicaPlan replica;
+    replica.stages = {{.first_layer = 0,
+                       .last_layer = layer_count(job.model) - 1,
+                       .ranks = {Rank(static_cast<int>(rank))},
+                       .shares = {1.0}}};
+    replica.micro_batch = run.grain * run.micro_batch_grains;
+    replica.grains = run.grains[rank];
+    plan.replicas.push_back(replica);
+  }
+  plan.owners = even_ownership(job.model, plan.world_size());
+  return plan;
+}
+
+}  // namespace
+
+ScratchDirectory::ScratchDirectory() {
+  std::string path = (std::filesystem::temp_directory_path() / "motley-test-XXXXXX").string();
+  if (mkdtemp(path.data()) == nullptr) std::abort();
+  path_ = path;
+}
+
+ScratchDirectory::~ScratchDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+Attempt small_attempt(const SmallRun& run, const std::string& run_dir, Epoch epoch) {
+  std::filesystem::create_directories(run_dir);
+  const std::string text = run_dir + "/text";
+  if (!std::filesystem::exists(text)) write_text(text);
+  Attempt attempt;
+  attempt.epoch = epoch;
+  attempt.run_dir = run_dir;
+  attempt.job = small_job(run, text);
+  attempt.plan = small_plan(run, attempt.job);
+  attempt.fleet.clock = PaceClock::kVirtual;
+  attempt.fleet.pace_flops = 1e9;
+  for (size_t rank = 0; rank < run.grains.size(); ++rank) {
+    DeviceSpec device;
+    device.id = attempt.plan.ranks[rank].device;
+    device.host = "host";
+    device.kind = DeviceKind::kCpu;
+    device.type = "paced";
+    device.memory = Bytes(1 << 30);
+    device.paced = PaceSpec{.speed = run.speeds.empty() ? 1.0 : run.speeds[rank],
+                            .overhead = Nanos(1'000'000),
+                            .half_batch = 0};
+    attempt.fleet.devices.push_back(device);
+  }
+  return attempt;
+}
+
+Reporter& Recorder::of(int rank) {
+  const std::lock_guard lock(mutex_);
+  reporters_.push_back(std::make_unique<RecordingReporter>(accounts_[rank], mutex_));
+  return *reporters_.back();
+}
+
+std::map<int64_t, uint64_t> Recorder::loss_bits() const {
+  std::map<int64_t, uint64_t> bits;
+  for (const auto& [step, report] : account(0).steps) bits[step] = report.loss_bits;
+  return bits;
+}
+
+Result<TrainOutcome> run_small(const Attempt& attempt, Recorder& recorder, const AtStep& at_step,
+                               const FileSystemOf& file_system_of) {
+  std::optional<TrainOutcome> of_root;
+  MOTLEY_TRY_VOID(run_inproc(attempt.plan.world_size(), [&](Communicator& world) -> Result<Unit> {
+    ControlWishes wishes;
+    StepHook reporter(recorder.of(world.rank()), world, wishes, at_step);
+    FileSystem& fs = file_system_of ? file_system_of(world.rank()) : real_file_system();
+    MOTLEY_TRY(const TrainOutcome outcome, train(attempt, world, reporter, wishes, fs));
+    if (world.rank() == 0) of_root = outcome;
+    return Unit{};
+  }));
+  return *of_root;
+}
+
+Result<std::unique_ptr<WritableFile>> RootedFileSystem::create(const std::string& path) {
+  return real_file_system().create(root_ + path);
+}
+Result<std::unique_ptr<ReadableFile>> RootedFileSystem::open(const std::string& path) {
+  return real_file_system().open(root_ + path);
+}
+Result<std::unique_ptr<ReadableFile>> RootedFileSystem::open_within(const std::string& directory,
+                                                                    const std::string& name) {
+  return real_file_system().open_within(root_ + directory, name);
+}
+Result<Unit> RootedFileSystem::make_directories(const std::string& path) {
+  return real_file_system().make_directories(root_ + path);
+}
+Result<Unit> RootedFileSystem::sync_directory(const std::string& path) {
+  return real_file_system().sync_directory(root_ + path);
+}
+Result<Unit> RootedFileSystem::rename_new(const std::string& from, const std::string& to) {
+  return real_file_system().rename_new(root_ + from, root_ + to);
+}
+Result<Unit> RootedFileSystem::rename_over(const std::string& from, const std::string& to) {
+  return real_file_system().rename_over(root_ + from, root_ + to);
+}
+Result<Unit> RootedFileSystem::remove_all(const std::string& path) {
+  return real_file_system().remove_all(root_ + path);
+}
+Result<std::vector<std::string>> RootedFileSystem::list(const std::string& path) {
+  return real_file_system().list(root_ + path);
+}
+bool RootedFileSystem::exists(const std::string& path) {
+  return real_file_system().exists(root_ + path);
+}
+Result<Bytes> RootedFileSystem::free_space(const std::string& path) {
+  return real_file_system().free_space(root_ + path);
+}
+
+}  // namespace motley::testing

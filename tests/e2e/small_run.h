@@ -1,0 +1,96 @@
+#pragma once
+// Trainings small enough for a test: a tiny GPT on this repository's words, on paced devices under
+// the virtual clock, ranks as threads of this process.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/attempt.h"
+#include "worker/train/reporter.h"
+#include "worker/train/trainer.h"
+
+namespace motley::testing {
+
+/// A directory of its own, removed at the end.
+class ScratchDirectory {
+ public:
+  ScratchDirectory();
+  ~ScratchDirectory();
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct SmallRun {
+  std::vector<int> grains = {4};  ///< of each rank; their sum is the global batch over grain
+  int grain = 2;
+  int micro_batch_grains = 1;
+  std::vector<double> speeds = {};  ///< of each rank's device; default: all 1
+  Numerics numerics = Numerics::kFast;
+  int64_t steps = 10;
+  int64_t save_every = 0;
+  EvalSpec eval = {};
+};
+
+/// The attempt of such a run in `run_dir`, with data written beside it.
+Attempt small_attempt(const SmallRun& run, const std::string& run_dir, Epoch epoch = Epoch(1));
+
+/// Keeps what ranks report. Thread-safe.
+class Recorder {
+ public:
+  struct Account {
+    std::map<int64_t, StepReport> steps;
+    std::vector<SavedReport> saved;
+    std::vector<EvaluatedReport> evaluated;
+    std::vector<std::string> phases;
+  };
+  /// A reporter for one rank, which lives as long as this.
+  Reporter& of(int rank);
+  const Account& account(int rank) const { return accounts_.at(rank); }
+  /// Rank 0's losses by step, as bits.
+  std::map<int64_t, uint64_t> loss_bits() const;
+
+ private:
+  std::mutex mutex_;
+  std::map<int, Account> accounts_;
+  std::vector<std::unique_ptr<Reporter>> reporters_;
+};
+
+/// Called on every rank after each step; an error is that rank's death.
+using AtStep = std::function<Result<Unit>(int rank, int64_t step, ControlWishes& wishes)>;
+/// The file system a rank sees; nothing: the real one.
+using FileSystemOf = std::function<FileSystem&(int rank)>;
+
+/// Runs the attempt with its ranks as threads; rank 0's outcome.
+Result<TrainOutcome> run_small(const Attempt& attempt, Recorder& recorder,
+                               const AtStep& at_step = nullptr,
+                               const FileSystemOf& file_system_of = nullptr);
+
+/// Another machine's file system: everything lies beneath `root`.
+class RootedFileSystem final : public FileSystem {
+ public:
+  explicit RootedFileSystem(std::string root) : root_(std::move(root)) {}
+
+  Result<std::unique_ptr<WritableFile>> create(const std::string& path) override;
+  Result<std::unique_ptr<ReadableFile>> open(const std::string& path) override;
+  Result<std::unique_ptr<ReadableFile>> open_within(const std::string& directory,
+                                                    const std::string& name) override;
+  Result<Unit> make_directories(const std::string& path) override;
+  Result<Unit> sync_directory(const std::string& path) override;
+  Result<Unit> rename_new(const std::string& from, const std::string& to) override;
+  Result<Unit> rename_over(const std::string& from, const std::string& to) override;
+  Result<Unit> remove_all(const std::string& path) override;
+  Result<std::vector<std::string>> list(const std::string& path) override;
+  bool exists(const std::string& path) override;
+  Result<Bytes> free_space(const std::string& path) override;
+
+ private:
+  std::string root_;
+};
+
+}  // namespace motley::testing

@@ -1,0 +1,106 @@
+"""One command from a job to a report; run again, extended, sampled, resumed on other devices."""
+
+import json
+import pathlib
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from sandbox import Sandbox, expect, expect_equal, expect_exit  # noqa: E402
+
+FINAL_KEYS = {
+    "run_dir", "state", "steps", "first_loss", "final_loss", "eval_loss", "samples_per_second",
+    "solo_sum_samples_per_second", "efficiency", "integer_bound_efficiency",
+    "equal_split_samples_per_second", "predicted_step_seconds", "actual_step_seconds", "restarts",
+    "weights_xxh3",
+}
+
+
+def final_object(result):
+    expect_exit(result, 0)
+    return json.loads(result.stdout)
+
+
+def check_first_run(sandbox):
+    final = final_object(sandbox.run("run", "job.yaml", "--json"))
+    expect(FINAL_KEYS <= set(final), f"missing in the final object: {FINAL_KEYS - set(final)}")
+    expect_equal(final["steps"], 40, "steps")
+    expect_equal(final["restarts"], 0, "restarts")
+    expect(final["final_loss"] < final["first_loss"] - 0.5, f"nothing was learned: {final}")
+    # The virtual clock is exact: what was predicted is what happened.
+    error = abs(final["predicted_step_seconds"] / final["actual_step_seconds"] - 1)
+    expect(error < 0.01, f"prediction off by {error:.1%}")
+    # 3 : 3 : 1 : 1 divides 16 samples exactly; what is lost is the update, which every device makes for itself.
+    expect(final["efficiency"] > 0.9, f"efficiency {final['efficiency']}")
+    expect(final["integer_bound_efficiency"] >= final["efficiency"] - 0.001, "better than a perfect deal")
+    gain = final["samples_per_second"] / final["equal_split_samples_per_second"]
+    expect(gain > 1.7, f"only {gain:.2f}x the equal split")
+    run = sandbox.run_directory()
+    for name in ("job.json", "fleet.json", "profile.json", "metrics.jsonl", "report.json", "loss.svg"):
+        expect((run / name).stat().st_size > 0, f"{name} is missing or empty")
+    return final
+
+
+def check_again(sandbox, first):
+    again = final_object(sandbox.run("run", "job.yaml", "--json"))
+    expect_equal(again["weights_xxh3"], first["weights_xxh3"], "weights of a finished run run again")
+    sandbox.write_job(steps=60)
+    longer = final_object(sandbox.run("run", "job.yaml", "--json"))
+    expect_equal(longer["steps"], 60, "steps after extending")
+    expect_equal(sorted(sandbox.losses()), list(range(1, 61)), "steps in metrics.jsonl")
+
+
+def check_other_commands(sandbox):
+    sample = sandbox.run("sample", "job", "--bytes", "50")
+    expect_exit(sample, 0)
+    expect(len(sample.stdout) >= 50, "fewer bytes than asked for")
+    report = sandbox.run("report", "job", "--json")
+    expect_exit(report, 0)
+    expect(json.loads(report.stdout)["steps"] == 60, "report of another run")
+    plan = sandbox.run("plan", "job.yaml", "--json")
+    expect_exit(plan, 0)
+    document = json.loads(plan.stdout)
+    expect_equal(document["search"]["gap"], 0, "gap of an exact search")
+    profile = sandbox.run("profile", "job.yaml", "--json")
+    expect_exit(profile, 0)
+    expect_equal(len(json.loads(profile.stdout)["devices"]), 4, "devices profiled")
+
+
+def two_devices(sandbox):
+    """A fleet of one fast and one slow device, beside the sandbox's own."""
+    lines = (sandbox.home / "fleet.yaml").read_text().replace("slots: 4", "slots: 2").splitlines()
+    devices = [line for line in lines if "{kind:" in line]
+    kept = [line for line in lines if "{kind:" not in line] + [devices[0], devices[2]]
+    return sandbox.write("two.yaml", "\n".join(kept) + "\n")
+
+
+def check_exact_on_other_devices(cache):
+    """Exact: the bits depend neither on the devices nor on a stop and a new plan in between."""
+    def sandbox():
+        return Sandbox(steps=400, every=100, numerics="exact", grain=2, cache=cache)
+
+    reference = final_object(sandbox().run("run", "job.yaml", "--json"))["weights_xxh3"]
+    two = sandbox()
+    final = final_object(two.run("run", "job.yaml", "--fleet", two_devices(two), "--json"))
+    expect_equal(final["weights_xxh3"], reference, "exact weights on two devices")
+
+    moved = sandbox()
+    process = moved.start("run", "job.yaml")
+    moved.wait_for(lambda: moved.last_step() >= 120, "step 120", process=process)
+    process.send_signal(signal.SIGTERM)
+    expect_equal(process.wait(timeout=30), 75, "exit code of a stopped run")
+    final = final_object(moved.run("resume", "job", "--fleet", two_devices(moved), "--json"))
+    expect_equal(final["weights_xxh3"], reference, "exact weights after moving to two devices")
+
+
+def main():
+    sandbox = Sandbox(steps=40, every=10)
+    first = check_first_run(sandbox)
+    check_again(sandbox, first)
+    check_other_commands(sandbox)
+    check_exact_on_other_devices(sandbox.home / "cache")
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()

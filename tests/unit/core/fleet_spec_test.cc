@@ -1,0 +1,98 @@
+#include "core/spec/fleet_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace motley {
+namespace {
+
+using ::testing::ElementsAre;
+
+DeviceSpec device(const std::string& host, int index, const std::string& type, int64_t gigabytes) {
+  DeviceSpec spec;
+  spec.id = host + "/" + std::to_string(index);
+  spec.host = host;
+  spec.type = type;
+  if (gigabytes > 0) spec.memory = Bytes(gigabytes * 1'000'000'000);
+  return spec;
+}
+
+FleetSpec mixed_fleet() {
+  FleetSpec fleet;
+  fleet.source = "lab.yaml";
+  fleet.devices = {device("a1", 0, "A100-40GB", 40), device("a1", 1, "A100-80GB", 80),
+                   device("r1", 0, "RTX3090", 24), device("r1", 1, "RTX3090", 0)};
+  return fleet;
+}
+
+std::vector<std::string> ids(const FleetSpec& fleet) {
+  std::vector<std::string> all;
+  for (const DeviceSpec& spec : fleet.devices) all.push_back(spec.id);
+  return all;
+}
+
+TEST(FleetSpec, KnowsItsHostsAndDevices) {
+  const FleetSpec fleet = mixed_fleet();
+  EXPECT_THAT(fleet.hosts(), ElementsAre("a1", "r1"));
+  EXPECT_FALSE(fleet.single_host());
+  ASSERT_NE(fleet.find("r1/0"), nullptr);
+  EXPECT_EQ(fleet.find("r1/0")->type, "RTX3090");
+  EXPECT_EQ(fleet.find("r1/9"), nullptr);
+}
+
+TEST(FleetSpec, TypesMatchByWholeParts) {
+  EXPECT_TRUE(type_matches("A100-40GB", "A100"));
+  EXPECT_TRUE(type_matches("A100-40GB", "a100-40gb"));
+  EXPECT_FALSE(type_matches("A1000", "A100"));
+  EXPECT_FALSE(type_matches("A100", "A100-40GB"));
+  EXPECT_FALSE(type_matches("A100", ""));
+}
+
+DeviceFilter of_types(std::vector<std::string> types) {
+  DeviceFilter filter;
+  filter.types = std::move(types);
+  return filter;
+}
+DeviceFilter with_memory_from(int64_t gigabytes) {
+  DeviceFilter filter;
+  filter.memory.low = Bytes(gigabytes * 1'000'000'000);
+  return filter;
+}
+DeviceFilter unmixed(std::vector<std::string> types) {
+  DeviceFilter filter = of_types(std::move(types));
+  filter.mix = false;
+  return filter;
+}
+DeviceFilter at_least(int count) {
+  DeviceFilter filter;
+  filter.count = CountRange{count, 8};
+  return filter;
+}
+
+TEST(FleetSpec, AdmitsByTypeAndMemory) {
+  const FleetSpec fleet = mixed_fleet();
+  EXPECT_EQ(ids(*admitted(fleet, {})), ids(fleet));
+  EXPECT_THAT(ids(*admitted(fleet, of_types({"a100"}))), ElementsAre("a1/0", "a1/1"));
+  EXPECT_THAT(ids(*admitted(fleet, with_memory_from(30))), ElementsAre("a1/0", "a1/1"));
+  EXPECT_THAT(ids(*admitted(fleet, unmixed({"RTX3090"}))), ElementsAre("r1/0", "r1/1"));
+}
+
+TEST(FleetSpec, NamesTheFirstUnmetDemand) {
+  const auto error_of = [](const DeviceFilter& filter) {
+    const Result<FleetSpec> fleet = admitted(mixed_fleet(), filter);
+    return fleet ? "admitted" : fleet.error().to_string();
+  };
+  EXPECT_EQ(error_of(of_types({"H100"})),
+            "lab.yaml: no device of type H100 (the fleet has A100-40GB, A100-80GB, RTX3090)");
+  EXPECT_EQ(error_of(with_memory_from(90)),
+            "lab.yaml: no device of the wanted type says it has 83.8 GiB.. of memory "
+            "(resources.devices.memory)");
+  EXPECT_EQ(error_of(at_least(5)), "lab.yaml: the job wants 5 devices and 4 of the fleet fit it");
+  EXPECT_EQ(error_of(unmixed({})),
+            "lab.yaml: the job forbids a mix and devices of several types fit it: A100-40GB, "
+            "A100-80GB, RTX3090 (name one in resources.devices.types)");
+  EXPECT_EQ(admitted({}, {}).error().code, ErrorCode::kNoDevice);
+}
+
+}  // namespace
+}  // namespace motley

@@ -1,0 +1,317 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "core/spec/reader.h"
+#include "tests/support/paths.h"
+
+namespace motley {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::string config(const std::string& name) {
+  return (testing::source_dir() / "configs" / name).string();
+}
+
+constexpr const char* kJob = R"(version: 1
+name: test-job
+model: {type: gpt, layers: 2, heads: 2, width: 16, context: 8}
+data: {text: [quickstart.yaml]}
+train:
+  global_batch: 8
+  grain: 2
+  steps: 10
+)";
+
+/// kJob with a part replaced; with an empty part, something added at its end.
+std::string job_with(const std::string& part, const std::string& replacement) {
+  std::string text = kJob;
+  if (part.empty()) return text + replacement;
+  const size_t at = text.find(part);
+  if (at == std::string::npos) ADD_FAILURE() << "not in the job: " << part;
+  return text.replace(at, part.size(), replacement);
+}
+
+Result<JobSpec> read_text(const std::string& text, const std::vector<Override>& overrides = {}) {
+  return parse_job(text, "job.yaml", config("jobs"), overrides);
+}
+
+std::string error_of(const std::string& text, const std::vector<Override>& overrides = {}) {
+  const Result<JobSpec> job = read_text(text, overrides);
+  return job ? "no error" : job.error().to_string();
+}
+
+TEST(JobReader, ReadsTheShippedJobs) {
+  for (const char* name : {"jobs/quickstart.yaml", "jobs/uneven.yaml"}) {
+    const Result<JobSpec> job = read_job(config(name));
+    ASSERT_TRUE(job) << job.error().to_string();
+    EXPECT_GT(job->data.files.size(), 10u);
+    EXPECT_TRUE(std::filesystem::exists(job->fleet_path)) << job->fleet_path;
+    const Result<FleetSpec> fleet = read_fleet(job->fleet_path);
+    ASSERT_TRUE(fleet) << fleet.error().to_string();
+    EXPECT_EQ(fleet->devices.size(), 4u);
+    EXPECT_GE(parameter_count(job->model), 500'000);
+    EXPECT_LE(parameter_count(job->model), 3'000'000);
+  }
+}
+
+TEST(JobReader, FillsInDefaults) {
+  const Result<JobSpec> job = read_text(kJob);
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_EQ(job->model.vocab, 256);
+  EXPECT_EQ(job->source, "job.yaml");
+  EXPECT_EQ(job->fleet_path, "");
+  EXPECT_EQ(job->checkpoint.dir, "");
+  EXPECT_EQ(job->train.seed, 1337u);
+  EXPECT_EQ(job->train.numerics, Numerics::kFast);
+  EXPECT_FALSE(job->devices.count);
+  EXPECT_TRUE(job->devices.mix);
+  EXPECT_THAT(job->data.files, ElementsAre(config("jobs/quickstart.yaml")));
+  EXPECT_EQ(read_text(job_with("name: test-job\n", ""))->name, "job");
+}
+
+TEST(JobReader, ReadsEveryKey) {
+  const Result<JobSpec> job = read_text(R"(version: 1
+name: all.keys_1
+fleet: ../fleets/uneven.yaml
+model: {type: gpt, layers: 2, heads: 4, width: 64, context: 32, vocab: 300}
+data: {text: [uneven.yaml, "*.yaml", uneven.yaml], tokenizer: bytes, held_out: 0.1}
+train:
+  global_batch: 64
+  grain: 4
+  steps: 2k
+  optimizer: {type: adamw, lr: 6.0e-4, betas: [0.8, 0.99], eps: 1e-6, weight_decay: 0, clip: 0}
+  schedule: {type: constant, warmup: 100, min_lr: 6.0e-5}
+  precision: fp32
+  numerics: exact
+  seed: 7
+  eval: {every: 250, samples: 16}
+checkpoint: {every: 10m, keep: 5, dir: ../../out}
+resources:
+  devices: {count: 2..8, types: [A100, RTX3090], memory: 20GB.., mix: forbid}
+parallel: {data: auto, pipeline: 1, tensor: auto, recompute: off, shard_optimizer: auto, compress: off}
+pin: {}
+retry: {max_restarts: 2, exclude_failed_devices: false}
+)");
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_EQ(job->name, "all.keys_1");
+  EXPECT_EQ(job->fleet_path, config("fleets/uneven.yaml"));
+  EXPECT_EQ(job->model, (ModelSpec{"gpt", 2, 4, 64, 32, 300}));
+  EXPECT_THAT(job->data.files,
+              ElementsAre(config("jobs/quickstart.yaml"), config("jobs/uneven.yaml")));
+  EXPECT_DOUBLE_EQ(job->data.held_out, 0.1);
+  EXPECT_EQ(job->train.global_batch, 64);
+  EXPECT_EQ(job->train.grain, 4);
+  EXPECT_EQ(job->train.steps, 2000);
+  EXPECT_EQ(job->train.optimizer, (OptimizerSpec{"adamw", 6e-4, 0.8, 0.99, 1e-6, 0, 0}));
+  EXPECT_EQ(job->train.schedule, (ScheduleSpec{"constant", 100, 6e-5}));
+  EXPECT_EQ(job->train.precision, Precision::kFp32);
+  EXPECT_EQ(job->train.numerics, Numerics::kExact);
+  EXPECT_EQ(job->train.seed, 7u);
+  EXPECT_EQ(job->train.eval.every, 250);
+  EXPECT_EQ(job->train.eval.samples, 16);
+  EXPECT_EQ(job->checkpoint.every_steps, 0);
+  EXPECT_EQ(job->checkpoint.every_time, Nanos(600'000'000'000));
+  EXPECT_EQ(job->checkpoint.keep, 5);
+  EXPECT_EQ(job->checkpoint.dir, (testing::source_dir() / "out").string());
+  EXPECT_EQ(job->devices.count, (CountRange{2, 8}));
+  EXPECT_THAT(job->devices.types, ElementsAre("A100", "RTX3090"));
+  EXPECT_EQ(job->devices.memory, (BytesRange{Bytes(20'000'000'000), Bytes(INT64_MAX)}));
+  EXPECT_FALSE(job->devices.mix);
+  EXPECT_EQ(job->retry.max_restarts, 2);
+  EXPECT_FALSE(job->retry.exclude_failed_devices);
+}
+
+TEST(JobReader, TokensBecomeSteps) {
+  EXPECT_EQ(read_text(job_with("steps: 10", "tokens: 640"))->train.steps, 10);  // 8 x 8 a step
+  EXPECT_EQ(read_text(job_with("steps: 10", "tokens: 641"))->train.steps, 11);
+  EXPECT_EQ(read_text(job_with("steps: 10", "tokens: 10B"))->train.steps, 156'250'000);
+}
+
+struct BadJob {
+  const char* part;
+  const char* replacement;
+  const char* error;
+};
+
+void expect_errors(std::span<const BadJob> cases) {
+  for (const BadJob& bad : cases)
+    EXPECT_EQ(error_of(job_with(bad.part, bad.replacement)), bad.error)
+        << bad.part << " -> " << bad.replacement;
+}
+
+TEST(JobReader, NamesUnknownKeys) {
+  const BadJob cases[] = {
+      {"  global_batch: 8", "  globl_batch: 8",
+       "job.yaml:6:3: unknown key 'globl_batch' (did you mean 'global_batch'?)"},
+      {"", "trian: {}\n", "job.yaml:9:1: unknown key 'trian' (did you mean 'train'?)"},
+      {"heads: 2", "head: 2", "job.yaml:3:31: unknown key 'head' (did you mean 'heads'?)"},
+      {"", "  optimizer: {learning_rate: 1}\n",
+       "job.yaml:9:15: unknown key 'learning_rate' (allowed here: type, lr, betas, eps, "
+       "weight_decay, clip)"},
+      {"", "<<: {a: 1}\n",
+       "job.yaml:9:1: unknown key '<<' (allowed here: version, name, fleet, model, data, train, "
+       "checkpoint, resources, parallel, pin, retry)"},
+      {"", "\"a\\nb\": 1\n",
+       "job.yaml:9:1: unknown key 'a\\nb' (allowed here: version, name, fleet, model, data, train, "
+       "checkpoint, resources, parallel, pin, retry)"},
+  };
+  expect_errors(cases);
+}
+
+TEST(JobReader, SaysWhatWasExpectedAndFound) {
+  const BadJob cases[] = {
+      {"steps: 10", "steps: ten",
+       "job.yaml:8:10: 'steps': expected an integer from 1 to 1000000000000, found 'ten'"},
+      {"steps: 10", "steps: \"10\"",
+       "job.yaml:8:10: 'steps': expected an integer from 1 to 1000000000000, found the text '10'"},
+      {"steps: 10", "steps: [10]",
+       "job.yaml:8:10: 'steps': expected an integer from 1 to 1000000000000, found a list"},
+      {"steps: 10", "steps: {a: 1}",
+       "job.yaml:8:10: 'steps': expected an integer from 1 to 1000000000000, found a mapping"},
+      {"steps: 10", "steps:",
+       "job.yaml:8:3: 'steps': expected an integer from 1 to 1000000000000, found nothing"},
+      {"steps: 10", "steps: 10.5", "job.yaml:8:10: 'steps': '10.5' is not a whole number"},
+      {"global_batch: 8", "global_batch: 8.5",
+       "job.yaml:6:17: 'global_batch': expected an integer from 1 to 16777216, found '8.5'"},
+      {"global_batch: 8", "global_batch: 0x8",
+       "job.yaml:6:17: 'global_batch': expected an integer from 1 to 16777216, found '0x8'"},
+      {"{type: gpt, layers: 2, heads: 2, width: 16, context: 8}", "gpt2",
+       "job.yaml:3:8: expected a mapping of keys, found 'gpt2'"},
+      {"[quickstart.yaml]", "{a: b}",
+       "job.yaml:4:14: 'text': expected a text or a list of texts, found a mapping"},
+      {"[quickstart.yaml]", "[[a]]",
+       "job.yaml:4:15: 'text': expected a text or a list of texts, found a list"},
+      {"[quickstart.yaml]", "[]",
+       "job.yaml:4:14: 'text': expected a text or a list of texts, found a list"},
+      {"type: gpt", "type: bert", "job.yaml:3:15: 'type': expected gpt, found 'bert'"},
+      {"", "  numerics: exakt\n",
+       "job.yaml:9:13: 'numerics': expected fast or exact, found 'exakt' (did you mean 'exact'?)"},
+      {"", "  optimizer: {lr: fast}\n",
+       "job.yaml:9:19: 'lr': expected a number above 0 and at most 1000, found 'fast'"},
+      {"", "  optimizer: {lr: .nan}\n",
+       "job.yaml:9:19: 'lr': expected a number above 0 and at most 1000, found '.nan'"},
+      {"", "  optimizer: {betas: 0.9}\n",
+       "job.yaml:9:22: 'betas': expected a list of two numbers, such as [0.9, 0.95]"},
+      {"", "retry: {exclude_failed_devices: yes}\n",
+       "job.yaml:9:33: 'exclude_failed_devices': expected true or false, found 'yes'"},
+      {"", "checkpoint: {every: [1]}\n",
+       "job.yaml:9:21: expected a number of steps or a duration such as 10m, found a list"},
+  };
+  expect_errors(cases);
+}
+
+TEST(JobReader, ChecksRangesAndUnits) {
+  const BadJob cases[] = {
+      {"global_batch: 8", "global_batch: 0",
+       "job.yaml:6:17: 'global_batch': expected an integer from 1 to 16777216, found '0'"},
+      {"global_batch: 8", "global_batch: -8",
+       "job.yaml:6:17: 'global_batch': expected an integer from 1 to 16777216, found '-8'"},
+      {"global_batch: 8", "global_batch: 99999999999999999999",
+       "job.yaml:6:17: 'global_batch': expected an integer from 1 to 16777216, found "
+       "'99999999999999999999'"},
+      {"steps: 10", "steps: 99999999999999999999",
+       "job.yaml:8:10: 'steps': '99999999999999999999' is too long"},
+      {"version: 1", "version: 2", "job.yaml:1:10: 'version': expected 1, found '2'"},
+      {"", "  optimizer: {lr: 1e999}\n",
+       "job.yaml:9:19: 'lr': expected a number above 0 and at most 1000, found '1e999'"},
+      {"", "  optimizer: {betas: [0.9, 1]}\n",
+       "job.yaml:9:28: expected a number from 0 and below 1, found '1'"},
+      {"", "  seed: -1\n", "job.yaml:9:9: 'seed': expected an integer of at least 0, found '-1'"},
+      {"", "checkpoint: {every: 10 minutes}\n",
+       "job.yaml:9:21: unknown unit 'minutes' in '10 minutes' (write a duration like 10m or "
+       "1.5s)"},
+      {"", "checkpoint: {every: 0s}\n", "job.yaml:9:21: expected a duration above 0, found '0s'"},
+      {"", "resources: {devices: {memory: 20gb..}}\n",
+       "job.yaml:9:31: 'memory': unknown unit 'gb' in '20gb' (did you mean 'GB'?)"},
+      {"", "resources: {devices: {count: 8..2}}\n",
+       "job.yaml:9:30: 'count': '8..2' ends below its beginning"},
+      {"name: test-job", "name: .hidden",
+       "job.yaml:2:7: 'name': expected up to 64 letters, digits, '.', '_' and '-' without a "
+       "leading '.', found '.hidden'"},
+      {"name: test-job", "name: a/b",
+       "job.yaml:2:7: 'name': expected up to 64 letters, digits, '.', '_' and '-' without a "
+       "leading '.', found 'a/b'"},
+  };
+  expect_errors(cases);
+}
+
+TEST(JobReader, ChecksKeysAgainstEachOther) {
+  const BadJob cases[] = {
+      {"grain: 2", "grain: 9",
+       "job.yaml:7:10: 'grain' must be from 1 to global_batch (8), found 9"},
+      {"  grain: 2\n", "  numerics: exact\n",
+       "job.yaml:7:13: exact numerics need 'grain' in the job: it decides the bits, so no plan "
+       "may choose it (add train.grain, e.g. 4)"},
+      {"context: 8}", "context: 8, vocab: 100}",
+       "job.yaml:3:71: 'vocab' must be at least 256 for the tokenizer bytes, found 100"},
+      {"", "  schedule: {min_lr: 0.1}\n", "job.yaml:9:22: 'min_lr' is above the optimizer's lr"},
+      {"", "  tokens: 100\n", "job.yaml:9:11: 'steps' and 'tokens' cannot both be given"},
+      {"  steps: 10\n", "", "job.yaml:6:3: 'steps' is missing (or give 'tokens')"},
+      {"  global_batch: 8\n", "",
+       "job.yaml:6:3: 'global_batch' is missing (an integer from 1 to 16777216)"},
+      {"layers: 2, ", "", "job.yaml:3:8: 'layers' is missing (an integer from 1 to 10000)"},
+      {"data: {text: [quickstart.yaml]}\n", "",
+       "job.yaml:1:1: 'data' is missing (a mapping of keys)"},
+      {"[quickstart.yaml]", "[quickstart.yaml, nothing/*.txt]",
+       "job.yaml:4:32: 'nothing/*.txt' matches no file"},
+  };
+  expect_errors(cases);
+  EXPECT_EQ(read_text(job_with("[quickstart.yaml]", "gone.txt")).error().code,
+            ErrorCode::kNotFound);
+  EXPECT_EQ(read_text(job_with("heads: 2", "heads: 3")).error().place.line, 3);
+}
+
+TEST(JobReader, RefusesWhatComesLaterByName) {
+  const BadJob cases[] = {
+      {"", "queue: night\n", "job.yaml:9:1: 'queue' is not supported yet"},
+      {"", "run: [python, train.py]\n", "job.yaml:9:1: 'run' is not supported yet"},
+      {"", "priority:\n", "job.yaml:9:1: 'priority' is not supported yet"},
+      {"", "  loss_scale: dynamic\n",
+       "job.yaml:9:3: 'loss_scale' is not supported yet (it comes with fp16)"},
+      {"", "  precision: bf16\n",
+       "job.yaml:9:14: 'precision': bf16 comes with the GPU backend (use auto or fp32)"},
+      {"", "  precision: {A100: bf16}\n",
+       "job.yaml:9:14: 'precision': a precision by device type is not supported yet"},
+      {"", "parallel: {tensor: 2}\n",
+       "job.yaml:9:20: 'tensor': '2' is not supported yet (only auto or 1)"},
+      {"", "parallel: {compress: int8}\n",
+       "job.yaml:9:22: 'compress': 'int8' is not supported yet (only off)"},
+      {"", "pin: {grain: 4}\n", "job.yaml:9:6: 'pin' is not supported yet (leave it out)"},
+      {"model: {type: gpt, layers: 2, heads: 2, width: 16, context: 8}",
+       "model: {preset: gpt2-124m}",
+       "job.yaml:3:9: 'preset' is not supported yet (give layers, heads, width and context)"},
+      {"[quickstart.yaml]", "[quickstart.yaml], tokens: train.bin",
+       "job.yaml:4:33: 'tokens' is not supported yet (give text files)"},
+  };
+  expect_errors(cases);
+}
+
+TEST(JobReader, OverridesCountAsWritten) {
+  const Result<JobSpec> job =
+      read_text(kJob, {{"train.steps", "20"}, {"checkpoint.every", "5"}, {"name", "other"}});
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_EQ(job->train.steps, 20);
+  EXPECT_EQ(job->checkpoint.every_steps, 5);
+  EXPECT_EQ(job->name, "other");
+  EXPECT_EQ(error_of(kJob, {{"train.steps", "-1"}}),
+            "--set train.steps: 'steps': expected an integer from 1 to 1000000000000, found '-1'");
+  EXPECT_EQ(error_of(kJob, {{"train.stepz", "1"}}),
+            "--set train.stepz: unknown key 'stepz' (did you mean 'steps'?)");
+  EXPECT_EQ(error_of(kJob, {{"train.grain", "16"}}),
+            "--set train.grain: 'grain' must be from 1 to global_batch (8), found 16");
+}
+
+TEST(JobReader, NamesTheMissingFile) {
+  const Result<JobSpec> job = read_job("nowhere/job.yaml");
+  ASSERT_FALSE(job);
+  EXPECT_EQ(job.error().to_string(), "nowhere/job.yaml: No such file or directory");
+  EXPECT_EQ(exit_code(job.error().code), 66);
+}
+
+}  // namespace
+}  // namespace motley

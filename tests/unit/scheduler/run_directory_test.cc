@@ -1,0 +1,149 @@
+#include "scheduler/run/run_directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "scheduler/run/training.h"
+#include "tests/support/temporary_directory.h"
+
+namespace motley {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RunDirectoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ::setenv("XDG_STATE_HOME", directory_.path().c_str(), 1); }
+
+  static JobSpec job(int64_t steps = 10) {
+    JobSpec spec;
+    spec.name = "tiny";
+    spec.model = {"gpt", 1, 1, 8, 8, 256};
+    spec.train.global_batch = 4;
+    spec.train.steps = steps;
+    return spec;
+  }
+
+  static RunDirectory open(const JobSpec& spec, bool fresh = false) {
+    if (!fresh) {
+      auto newest = RunDirectory::newest(spec);
+      EXPECT_TRUE(newest) << newest.error().to_string();
+      if (*newest) return std::move(**newest);
+    }
+    auto run = RunDirectory::create(spec);
+    EXPECT_TRUE(run) << run.error().to_string();
+    return std::move(*run);
+  }
+
+  static void commit_checkpoint(const RunDirectory& run, int64_t step, int epoch) {
+    const std::string path =
+        run.checkpoints(job()) + "/" + checkpoint_directory_name(step, Epoch(epoch));
+    std::filesystem::create_directories(path);
+    std::ofstream(path + "/manifest.json") << "{}";
+  }
+
+  testing::TemporaryDirectory directory_;
+};
+
+TEST_F(RunDirectoryTest, ContinuesTheNewestRun) {
+  EXPECT_EQ(open(job()).title(), "tiny/1");
+  EXPECT_EQ(open(job()).title(), "tiny/1");
+  EXPECT_EQ(open(job(), true).title(), "tiny/2");
+  EXPECT_EQ(open(job()).title(), "tiny/2");
+}
+
+TEST_F(RunDirectoryTest, NumbersAreComparedAsNumbers) {
+  open(job());
+  std::filesystem::rename(directory_.path() + "/motley/runs/tiny/1",
+                          directory_.path() + "/motley/runs/tiny/10");
+  std::filesystem::create_directory(directory_.path() + "/motley/runs/tiny/9");
+  EXPECT_EQ(open(job(), true).title(), "tiny/11");
+}
+
+TEST_F(RunDirectoryTest, MoreStepsContinueButAnotherModelDoesNot) {
+  open(job(10));
+  EXPECT_EQ(open(job(20)).title(), "tiny/1");
+  JobSpec other = job();
+  other.model.layers = 2;
+  const auto refused = RunDirectory::newest(other);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidSpec);
+  EXPECT_THAT(refused.error().message, HasSubstr("model.layers"));
+  EXPECT_THAT(refused.error().message, HasSubstr("--fresh"));
+}
+
+TEST_F(RunDirectoryTest, IsFoundByNameNumberAndPath) {
+  open(job());
+  const RunDirectory second = open(job(), true);
+  EXPECT_EQ(RunDirectory::find("tiny")->title(), "tiny/2");
+  EXPECT_EQ(RunDirectory::find("tiny/1")->title(), "tiny/1");
+  EXPECT_EQ(RunDirectory::find(second.path())->title(), "tiny/2");
+  const auto missing = RunDirectory::find("other");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(RunDirectoryTest, ASecondHolderIsRefusedAndNamedTheFirst) {
+  RunDirectory first = open(job());
+  ASSERT_TRUE(first.lock());
+  RunDirectory second = open(job());
+  const auto refused = second.lock();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kNotPermitted);
+  EXPECT_THAT(refused.error().message, HasSubstr("process " + std::to_string(::getpid())));
+}
+
+TEST_F(RunDirectoryTest, TheLockGoesWithItsHolder) {
+  {
+    RunDirectory first = open(job());
+    ASSERT_TRUE(first.lock());
+  }
+  RunDirectory second = open(job());
+  EXPECT_TRUE(second.lock());
+}
+
+TEST_F(RunDirectoryTest, EpochsRiseAndAreNeverReused) {
+  RunDirectory run = open(job());
+  EXPECT_EQ(run.next_epoch(job())->value(), 1);
+  EXPECT_EQ(run.next_epoch(job())->value(), 2);
+  EXPECT_TRUE(std::filesystem::is_directory(run.attempt_directory(Epoch(2))));
+  commit_checkpoint(run, 5, 7);  // by an attempt whose directory is gone
+  EXPECT_EQ(run.next_epoch(job())->value(), 8);
+}
+
+TEST_F(RunDirectoryTest, CommittedCheckpointsAreListedNewestFirst) {
+  const RunDirectory run = open(job());
+  commit_checkpoint(run, 5, 1);
+  commit_checkpoint(run, 20, 1);
+  commit_checkpoint(run, 20, 2);
+  std::filesystem::create_directory(run.checkpoints(job()) + "/step-00000030.e2");  // no manifest
+  const auto found = run.committed(job());
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0].epoch, Epoch(2));
+  EXPECT_EQ(found[2].step, 5);
+}
+
+TEST_F(RunDirectoryTest, RunsDoNotShareAChosenCheckpointDirectory) {
+  JobSpec chosen = job();
+  chosen.checkpoint.dir = directory_.path() + "/elsewhere";
+  EXPECT_EQ(open(chosen).checkpoints(chosen), directory_.path() + "/elsewhere/tiny/1");
+}
+
+TEST_F(RunDirectoryTest, ResumesWhereMetricsHaveNoGap) {
+  const RunDirectory run = open(job());
+  EXPECT_EQ(checkpoint_to_resume(run, job()), "newest");
+  commit_checkpoint(run, 5, 1);
+  commit_checkpoint(run, 8, 1);
+  EXPECT_EQ(checkpoint_to_resume(run, job()), "newest");  // nothing recorded at all
+  std::ofstream(run.file("metrics.jsonl")) << "{\"step\":6}\n";
+  EXPECT_EQ(checkpoint_to_resume(run, job()), "step-00000005.e1");
+  std::ofstream(run.file("metrics.jsonl")) << "{\"step\":8}\n";
+  EXPECT_EQ(checkpoint_to_resume(run, job()), "newest");
+}
+
+}  // namespace
+}  // namespace motley

@@ -1,0 +1,280 @@
+// What an engine promises besides correct mathematics.
+
+#include "worker/engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/hash.h"
+#include "tests/unit/worker/engine/engine_fixture.h"
+#include "tests/unit/worker/engine/foreign_device.h"
+
+namespace motley::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::span<const int32_t> samples_of(const std::vector<int32_t>& tokens, const ModelSpec& model,
+                                    int first, int count) {
+  const auto length = static_cast<size_t>(model.context) + 1;
+  return std::span(tokens).subspan(static_cast<size_t>(first) * length,
+                                   static_cast<size_t>(count) * length);
+}
+
+double norm_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+/// |a - b| / |b|.
+double relative_distance(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> difference(a.size());
+  for (size_t i = 0; i < a.size(); ++i) difference[i] = a[i] - b[i];
+  return norm_of(difference) / norm_of(b);
+}
+
+TEST(Engine, AccumulatesMicroBatchesToTheGradientOfTheWholeBatch) {
+  const auto device = device_of(DeviceKind::kCpu, 2);
+  const auto engine = engine_on(*device, options_for(tiny_model(), {8, 3, 2}));
+  randomise_weights<float>(*engine, 3);
+  const auto tokens = random_tokens(tiny_model(), 8, 4);
+  engine->begin_step();
+  ASSERT_TRUE(engine->run_micro_batch(tokens, 8));
+  const std::vector<double> whole = gradient_of(*engine);
+  const LossSums whole_sums = engine->sums();
+
+  engine->begin_step();
+  ASSERT_TRUE(engine->run_micro_batch(samples_of(tokens, tiny_model(), 0, 3), 3));
+  ASSERT_TRUE(engine->run_micro_batch(samples_of(tokens, tiny_model(), 3, 3), 3));
+  ASSERT_TRUE(engine->run_micro_batch(samples_of(tokens, tiny_model(), 6, 2), 2));
+  EXPECT_LT(relative_distance(gradient_of(*engine), whole), 1e-5);
+  EXPECT_NEAR(engine->sums().loss, whole_sums.loss, 1e-5 * whole_sums.loss);
+  EXPECT_EQ(engine->sums().tokens, 8 * 5);
+}
+
+TEST(Engine, AStepAllocatesNothing) {
+  for (const Numerics numerics : {Numerics::kFast, Numerics::kExact}) {
+    const auto device = device_of(DeviceKind::kCpu, 2);
+    const auto engine = engine_on(*device, options_for(tiny_model(), {4, 3}, numerics));
+    const auto tokens = random_tokens(tiny_model(), 4, 4);
+    const int64_t before = device->allocation_count();
+    engine->begin_step();
+    ASSERT_TRUE(engine->run_micro_batch(tokens, 4));
+    ASSERT_TRUE(engine->run_micro_batch(samples_of(tokens, tiny_model(), 0, 3), 3));
+    ASSERT_TRUE(engine->evaluate(tokens, 4));
+    ASSERT_TRUE(engine->gradients());
+    ASSERT_TRUE(engine->gradient_norm(35));
+    ASSERT_TRUE(engine->update(1, 1e-3, 35, 1.0));
+    EXPECT_EQ(device->allocation_count(), before);
+  }
+}
+
+TEST(Engine, MemoryIsWhatWasEstimatedAndAllocated) {
+  for (const Numerics numerics : {Numerics::kFast, Numerics::kExact}) {
+    ModelSpec model = tiny_model();
+    model.vocab = 300;  // logits and embedding gradients of different weight
+    const auto estimate =
+        estimate_memory(options_for(model, {}, numerics), DeviceKind::kReference, 1, 9);
+    ASSERT_EQ(estimate.size(), 9u);
+    for (int samples = 1; samples <= 9; ++samples) {
+      ForeignDevice device;
+      const auto engine = engine_on(device, options_for(model, {samples}, numerics));
+      const MemoryPoint& point = estimate[static_cast<size_t>(samples) - 1];
+      EXPECT_EQ(point.micro_batch, samples);
+      EXPECT_EQ(point.total(), device.allocated());
+      EXPECT_EQ(point.fixed, engine->memory().fixed);
+      EXPECT_EQ(point.activations, engine->memory().activations);
+    }
+  }
+}
+
+/// A smaller last micro-batch shares the arena: the estimate for the largest holds for all.
+TEST(Engine, MemoryGrowsWithTheMicroBatch) {
+  ModelSpec model = tiny_model();
+  for (const Numerics numerics : {Numerics::kFast, Numerics::kExact}) {
+    for (const int vocab : {2, 50, 1000}) {
+      model.vocab = vocab;
+      const auto points =
+          estimate_memory(options_for(model, {}, numerics), DeviceKind::kCpu, 3, 16);
+      for (size_t i = 1; i < points.size(); ++i) {
+        EXPECT_GE(points[i].activations, points[i - 1].activations) << vocab << ", " << i + 1;
+        EXPECT_GT(points[i].total(), points[i - 1].total());
+      }
+    }
+  }
+}
+
+TEST(Engine, RefusesWhatExceedsTheLimit) {
+  const auto device = device_of(DeviceKind::kCpu);
+  EngineOptions options = options_for(tiny_model(), {4});
+  const Bytes needed = engine_on(*device, options)->memory().total();
+  options.memory_limit = needed;
+  EXPECT_TRUE(Engine::create(*device, options, 1));
+  options.memory_limit = Bytes(needed.value() - 1);
+  const int64_t before = device->allocation_count();
+  const auto refused = Engine::create(*device, options, 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kDeviceLost);
+  EXPECT_THAT(refused.error().message, HasSubstr("micro-batch 4 needs"));
+  EXPECT_EQ(device->allocation_count(), before);
+}
+
+TEST(Engine, RefusesAnImpossibleModel) {
+  const auto device = device_of(DeviceKind::kCpu);
+  ModelSpec model = tiny_model();
+  model.width = 16;
+  const auto refused = Engine::create(*device, options_for(model, {1}), 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidSpec);
+}
+
+TEST(Engine, NamesATokenOutsideTheVocabulary) {
+  const auto device = device_of(DeviceKind::kCpu);
+  const auto engine = engine_on(*device, options_for(tiny_model(), {2}));
+  auto tokens = random_tokens(tiny_model(), 2, 1);
+  for (const int32_t bad : {11, -1}) {
+    tokens[7] = bad;
+    const auto refused = engine->run_micro_batch(tokens, 2);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidSpec);
+    EXPECT_THAT(refused.error().message, HasSubstr("token " + std::to_string(bad)));
+  }
+}
+
+TEST(Engine, EvaluatesAnyNumberOfSamplesAndLeavesGradientsAlone) {
+  const auto device = device_of(DeviceKind::kCpu);
+  const auto engine = engine_on(*device, options_for(tiny_model(), {3}));
+  randomise_weights<float>(*engine, 3);
+  const auto tokens = random_tokens(tiny_model(), 7, 4);
+  engine->begin_step();
+  ASSERT_TRUE(engine->run_micro_batch(samples_of(tokens, tiny_model(), 0, 3), 3));
+  const std::vector<double> gradient = gradient_of(*engine);
+  const double loss_of_three = engine->sums().loss;
+  ASSERT_TRUE(engine->evaluate(tokens, 7));
+  EXPECT_EQ(gradient_of(*engine), gradient);
+  EXPECT_EQ(engine->sums().tokens, 10 * 5);
+
+  double one_by_one = loss_of_three;
+  for (int sample = 0; sample < 7; ++sample) {
+    engine->begin_step();
+    ASSERT_TRUE(engine->evaluate(samples_of(tokens, tiny_model(), sample, 1), 1));
+    one_by_one += engine->sums().loss;
+  }
+  engine->begin_step();
+  ASSERT_TRUE(engine->evaluate(tokens, 7));
+  EXPECT_NEAR(loss_of_three + engine->sums().loss, one_by_one, 1e-5 * one_by_one);
+}
+
+TEST(Engine, LogitsGiveTheLoss) {
+  const ModelSpec model = tiny_model();
+  const auto device = device_of(DeviceKind::kCpu);
+  const auto engine = engine_on(*device, options_for(model, {2}));
+  randomise_weights<float>(*engine, 3);
+  const auto tokens = random_tokens(model, 1, 4);
+  const auto logits = engine->logits(std::span(tokens).first(5), 1);
+  ASSERT_TRUE(logits);
+  ASSERT_EQ(logits->size(), 5u * 11);
+  double loss = 0;
+  for (size_t row = 0; row < 5; ++row) {
+    double sum = 0;
+    for (size_t i = 0; i < 11; ++i) sum += std::exp((*logits)[row * 11 + i]);
+    loss += std::log(sum) - (*logits)[row * 11 + static_cast<size_t>(tokens[row + 1])];
+  }
+  engine->begin_step();
+  ASSERT_TRUE(engine->evaluate(tokens, 1));
+  EXPECT_NEAR(engine->sums().loss, loss, 1e-5 * loss);
+}
+
+TEST(Engine, AttentionIsCausal) {
+  const ModelSpec model = tiny_model();
+  const auto device = device_of(DeviceKind::kCpu);
+  const auto engine = engine_on(*device, options_for(model, {1}));
+  randomise_weights<float>(*engine, 3);
+  std::vector<int32_t> inputs = {1, 2, 3, 4, 5};
+  const std::vector<float> before = *engine->logits(inputs, 1);
+  inputs[3] = 9;
+  const std::vector<float> after = *engine->logits(inputs, 1);
+  EXPECT_TRUE(std::equal(before.begin(), before.begin() + 3 * 11, after.begin()));
+  EXPECT_FALSE(std::equal(before.begin() + 3 * 11, before.end(), after.begin() + 3 * 11));
+}
+
+TEST(Engine, StartsFromTheModelsInitialValues) {
+  const ModelSpec model = tiny_model();
+  const auto device = device_of(DeviceKind::kCpu, 2);
+  const auto engine = engine_on(*device, options_for(model, {1}));
+  const auto weights = state_of<float>(*engine, Engine::State::kWeight);
+  int number = 0;
+  for (const FlatTensor& flat : engine->tensors()) {
+    for (int64_t i = 0; i < flat.elements(); ++i)
+      ASSERT_EQ(weights[static_cast<size_t>(flat.offset + i)],
+                initial_value(model, flat.tensor, number, i, 1))
+          << flat.tensor.name;
+    ++number;
+  }
+  EXPECT_EQ(*engine->weights_hash(), xxh3_64_hex(weights.data(), weights.size_bytes()));
+  for (const auto moment : {Engine::State::kAdamM, Engine::State::kAdamV})
+    for (float value : state_of<float>(*engine, moment)) ASSERT_EQ(value, 0.0F);
+}
+
+/// One step by the formulas of the paper, in double.
+TEST(Engine, UpdateIsAdamWOnTheMeanGradient) {
+  ForeignDevice device;
+  EngineOptions options = options_for(tiny_model(), {2});
+  options.optimizer = {
+      .type = "adamw", .beta1 = 0.8, .beta2 = 0.9, .eps = 1e-3, .weight_decay = 0.5};
+  const auto engine = engine_on(device, options);
+  randomise_weights<double>(*engine, 3);
+  const auto start = state_of<double>(*engine, Engine::State::kWeight);
+  const std::vector<double> old(start.begin(), start.end());
+  engine->begin_step();
+  ASSERT_TRUE(engine->run_micro_batch(random_tokens(tiny_model(), 2, 4), 2));
+  const std::vector<double> gradient = gradient_of(*engine);
+  const double norm = *engine->gradient_norm(10);
+  EXPECT_NEAR(norm, norm_of(gradient) / 10, 1e-12 * norm);
+  ASSERT_TRUE(engine->update(3, 0.1, 10, 0.25));
+  const auto updated = state_of<double>(*engine, Engine::State::kWeight);
+  for (const FlatTensor& flat : engine->tensors()) {
+    for (int64_t i = flat.offset; i < flat.offset + flat.elements(); ++i) {
+      const auto at = static_cast<size_t>(i);
+      const double g = gradient[at] * 0.25 / 10;
+      const double m = 0.2 * g / (1 - std::pow(0.8, 3));
+      const double v = 0.1 * g * g / (1 - std::pow(0.9, 3));
+      const double decay = flat.tensor.decay ? 0.5 : 0;
+      const double expected = old[at] - 0.1 * (m / (std::sqrt(v) + 1e-3) + decay * old[at]);
+      ASSERT_NEAR(updated[at], expected, 1e-12) << flat.tensor.name;
+    }
+  }
+}
+
+/// Three steps on memory the host cannot reach, gradients passing through the host as if summed
+/// over ranks.
+TEST(Engine, ForeignMemoryGivesTheSameBits) {
+  for (const Numerics numerics : {Numerics::kFast, Numerics::kExact}) {
+    const EngineOptions options = options_for(tiny_model(), {2}, numerics);
+    ForeignDevice foreign;
+    const auto reference = device_of(DeviceKind::kReference);
+    std::vector<std::string> hashes;
+    for (Device* device : {reference.get(), static_cast<Device*>(&foreign)}) {
+      const auto engine = engine_on(*device, options);
+      randomise_weights<double>(*engine, 3);
+      for (int step = 1; step <= 3; ++step) {
+        engine->begin_step();
+        ASSERT_TRUE(engine->run_micro_batch(random_tokens(tiny_model(), 2, 4), 2));
+        const GradientSpans spans = *engine->gradients();
+        for (double& value : spans.doubles) value *= 2;
+        for (int64_t& value : spans.fixed) value *= 2;
+        const double norm = *engine->gradient_norm(20);
+        ASSERT_TRUE(engine->update(step, 1e-2, 20, 1 / norm));
+        engine->set_exact_exponent(engine->next_exact_exponent(false));
+      }
+      hashes.push_back(*engine->weights_hash());
+    }
+    EXPECT_EQ(hashes[0], hashes[1]);
+  }
+}
+
+}  // namespace
+}  // namespace motley::testing

@@ -1,0 +1,50 @@
+#pragma once
+// A device whose memory host code may not touch, as a GPU's: what an engine must not assume shows
+// on any machine. It computes as the float64 reference does.
+
+#include <cstring>
+
+#include "kernels/device.h"
+#include "kernels/reference/reference_device.h"
+
+namespace motley::testing {
+
+class ForeignDevice final : public Device {
+ public:
+  DeviceKind kind() const override { return DeviceKind::kReference; }
+  int element_bytes() const override { return 8; }
+  const OpTable& ops() const override { return reference_.ops(); }
+  int threads() const override { return 1; }
+  std::string arithmetic_class() const override { return reference_.arithmetic_class(); }
+  std::string name() const override { return "foreign"; }
+
+  /// Fresh memory is full of NaN: whatever is read before it is written shows.
+  Result<DeviceBuffer> allocate(Bytes size) override {
+    allocated_ += size;
+    auto buffer = reference_.allocate(size);
+    if (buffer) std::memset(buffer->data(), 0xFF, static_cast<size_t>(size.value()));
+    return buffer;
+  }
+  Result<Unit> copy_in(void* device, std::span<const std::byte> host) override {
+    return reference_.copy_in(device, host);
+  }
+  Result<Unit> copy_out(std::span<std::byte> host, const void* device) override {
+    return reference_.copy_out(host, device);
+  }
+  Result<Unit> synchronize() override { return Unit{}; }
+  bool host_accessible() const override { return false; }
+  /// Kernels of the reference may call it; the engine may not.
+  void parallel_for(int64_t count,
+                    const std::function<void(int64_t index, int thread)>& body) override {
+    reference_.parallel_for(count, body);
+  }
+  int64_t allocation_count() const override { return reference_.allocation_count(); }
+
+  Bytes allocated() const { return allocated_; }
+
+ private:
+  ReferenceDevice reference_;
+  Bytes allocated_{0};
+};
+
+}  // namespace motley::testing

@@ -1,0 +1,148 @@
+#include "worker/program/program.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "worker/engine/stage.h"
+
+namespace motley {
+namespace {
+
+TEST(ProgramBuilder, ABufferLivesFromItsFirstUseToItsLast) {
+  ProgramBuilder builder(4);
+  const Address input = builder.fixed(Segment::kExchange, Bytes(64), Bytes(400));
+  const Address first = builder.activation(100);
+  const Address second = builder.activation(100);
+  const Address third = builder.activation(100);
+  builder.emit(GeluForwardArgs{.x = input, .out = first, .count = 100});
+  builder.emit(AddArgs{.a = first, .b = first, .out = second, .count = 100});
+  builder.emit(GeluForwardArgs{.x = second, .out = third, .count = 100});
+  const Program program = builder.finish();
+  EXPECT_EQ(program.symbols[1].first_use, 0);
+  EXPECT_EQ(program.symbols[1].last_use, 1);
+  EXPECT_EQ(program.symbols[3].last_use, 2);
+  // The third takes the place of the first, which nobody reads any more.
+  EXPECT_EQ(program.symbols[1].offset, program.symbols[3].offset);
+  EXPECT_EQ(program.arena, Bytes(2 * 448));
+  EXPECT_EQ(program.flops(), 10.0 * 100 + 100 + 10.0 * 100);
+}
+
+TEST(ProgramBuilder, BindingReplacesEverySymbol) {
+  ProgramBuilder builder(8);
+  const Address weight = builder.fixed(Segment::kParameters, Bytes(16), Bytes(16));
+  const Address gradient = builder.fixed(Segment::kGradients, Bytes(8), Bytes(16));
+  const Address activation = builder.activation(2);
+  builder.emit(AddArgs{.a = weight, .b = weight, .out = activation, .count = 2});
+  builder.set_layer(3, true);
+  builder.emit(AddArgs{.a = activation, .b = weight, .out = gradient, .count = 2});
+  const Program program = builder.finish();
+
+  alignas(64) std::array<std::byte, 256> memory{};
+  const SegmentBases bases{memory.data(), memory.data() + 64, nullptr, memory.data() + 128};
+  const std::vector<Instruction> bound = bind(program, bases);
+  const auto& add = std::get<AddArgs>(bound[1].call);
+  EXPECT_EQ(add.a.as<std::byte>(), memory.data() + 128);
+  EXPECT_EQ(add.b.as<std::byte>(), memory.data() + 16);
+  EXPECT_EQ(add.out.as<std::byte>(), memory.data() + 72);
+  EXPECT_EQ(bound[0].layer, 0);
+  EXPECT_EQ(bound[1].layer, 3);
+  EXPECT_TRUE(bound[1].backward);
+  EXPECT_TRUE(std::get<AddArgs>(program.instructions[1].call).a.is_symbol());
+}
+
+TEST(ProgramBuilderDeath, ReadingWhatNothingWroteIsABug) {
+  ProgramBuilder builder(4);
+  const Address never = builder.activation(10);
+  builder.emit(GeluForwardArgs{.x = never, .out = builder.activation(10), .count = 10});
+  EXPECT_DEATH(builder.finish(), "read before anything has written it");
+}
+
+StageSpec stage_spec(Numerics numerics) {
+  StageSpec stage;
+  stage.model.layers = 3;
+  stage.model.heads = 2;
+  stage.model.width = 8;
+  stage.model.context = 4;
+  stage.model.vocab = 16;
+  stage.numerics = numerics;
+  return stage;
+}
+
+TEST(TrainingProgram, RunsLayersUpAndDown) {
+  const StageSpec stage = stage_spec(Numerics::kFast);
+  const Program program =
+      compile_training(stage, ParameterLayout(stage.model), ExchangeLayout(stage, 2), 2);
+  std::vector<std::pair<LayerIndex, bool>> order;
+  for (const Instruction& instruction : program.instructions) {
+    const std::pair<LayerIndex, bool> at{instruction.layer, instruction.backward};
+    if (order.empty() || order.back() != at) order.push_back(at);
+  }
+  const std::vector<std::pair<LayerIndex, bool>> expected = {
+      {0, false}, {1, false}, {2, false}, {3, false}, {4, false},
+      {4, true},  {3, true},  {2, true},  {1, true},  {0, true}};
+  EXPECT_EQ(order, expected);
+}
+
+/// Every element of every gradient is written exactly once, the tied embedding twice.
+TEST(TrainingProgram, ExactQuantisesEachContributionOnItsOwn) {
+  const StageSpec stage = stage_spec(Numerics::kExact);
+  const ParameterLayout parameters(stage.model);
+  const Program program = compile_training(stage, parameters, ExchangeLayout(stage, 2), 2);
+  std::vector<int> contributions(static_cast<size_t>(parameters.elements()));
+  for (const Instruction& instruction : program.instructions) {
+    const auto* add = std::get_if<AccumulateFixedArgs>(&instruction.call);
+    if (add == nullptr) continue;
+    const Symbol& sum = program.symbols[add->acc.symbol_id()];
+    ASSERT_EQ(sum.segment, Segment::kGradients);
+    for (int64_t i = 0; i < add->count; ++i)
+      ++contributions[static_cast<size_t>(sum.offset.value() / 8 + i)];
+  }
+  const ParameterRange tied = parameters.range("embed.token.weight");
+  for (int64_t i = 0; i < parameters.elements(); ++i)
+    EXPECT_EQ(contributions[static_cast<size_t>(i)], i < tied.offset + tied.count ? 2 : 1) << i;
+}
+
+TEST(TrainingProgram, FlopsAreThoseOfTheTextbook) {
+  StageSpec stage = stage_spec(Numerics::kFast);
+  stage.model.width = 128;
+  stage.model.heads = 4;
+  stage.model.context = 64;
+  stage.model.vocab = 256;
+  const ParameterLayout parameters(stage.model);
+  const double flops = compile_training(stage, parameters, ExchangeLayout(stage, 4), 4).flops();
+  // 6 operations a token for each weight of a matrix, and the attention itself.
+  const double tokens = 4 * 64;
+  const double matrices = 3 * 12.0 * 128 * 128 + 256 * 128;
+  const double attention = 3 * 14.0 * tokens * 64 * 128;
+  EXPECT_NEAR(flops, 6 * tokens * matrices + attention, 0.05 * flops);
+}
+
+TEST(TrainingProgram, ForwardAloneSavesNothing) {
+  const StageSpec stage = stage_spec(Numerics::kFast);
+  const ParameterLayout parameters(stage.model);
+  const ExchangeLayout exchange(stage, 2);
+  Address logits;
+  const Program forward = compile_forward(stage, parameters, exchange, 2, &logits);
+  const Program training = compile_training(stage, parameters, exchange, 2);
+  EXPECT_LT(forward.arena.value(), training.arena.value() / 2);
+  EXPECT_EQ(forward.symbols[logits.symbol_id()].last_use,
+            static_cast<int>(forward.instructions.size()) - 1);
+}
+
+TEST(ParameterLayout, PacksTensorsWithoutGaps) {
+  const ModelSpec model = stage_spec(Numerics::kFast).model;
+  const ParameterLayout layout(model);
+  EXPECT_EQ(layout.elements(), parameter_count(model));
+  int64_t end = 0;
+  for (const FlatTensor& flat : layout.tensors()) {
+    EXPECT_EQ(flat.offset, end);
+    end += flat.elements();
+  }
+  const ParameterRange qkv = layout.range("block.1.attention.q.weight", 3);
+  EXPECT_EQ(qkv.count, 3 * 8 * 8);
+  EXPECT_EQ(qkv.offset + qkv.count, layout.range("block.1.attention.q.bias").offset);
+}
+
+}  // namespace
+}  // namespace motley

@@ -1,0 +1,114 @@
+// Under the virtual clock measuring is exact: what comes out must be what the pace says.
+
+#include "worker/profiler/profiler.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "worker/engine/engine.h"
+
+namespace motley {
+namespace {
+
+constexpr double kPaceFlops = 1e9;
+constexpr double kOverhead = 0.002;
+constexpr double kHalfBatch = 0.5;
+
+JobSpec tiny_job() {
+  JobSpec job;
+  job.model = {.type = "gpt", .layers = 1, .heads = 2, .width = 16, .context = 8, .vocab = 64};
+  job.train.global_batch = 12;
+  return job;
+}
+
+FleetSpec fleet_of(const std::vector<double>& speeds) {
+  FleetSpec fleet;
+  fleet.clock = PaceClock::kVirtual;
+  fleet.pace_flops = kPaceFlops;
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    DeviceSpec device;
+    device.id = "h/" + std::to_string(i);
+    device.host = "h";
+    device.kind = DeviceKind::kCpu;
+    device.type = "paced";
+    device.memory = Bytes(1 << 30);
+    device.paced = PaceSpec{
+        .speed = speeds[i], .overhead = nanos_of_seconds(kOverhead), .half_batch = kHalfBatch};
+    fleet.devices.push_back(device);
+  }
+  return fleet;
+}
+
+Profile measure(const JobSpec& job, const FleetSpec& fleet) {
+  std::mutex mutex;
+  std::vector<Profile> profiles;
+  const auto done =
+      run_inproc(static_cast<int>(fleet.devices.size()), [&](Communicator& world) -> Result<Unit> {
+        const DeviceSpec& spec = fleet.devices[static_cast<size_t>(world.rank())];
+        MOTLEY_TRY(const auto device, open_device(spec));
+        Pacer pacer(spec, fleet.clock, fleet.pace_flops);
+        MOTLEY_TRY(Profile profile,
+                   measure_fleet(job, fleet, *device, pacer, world, [](const std::string&) {}));
+        const std::lock_guard lock(mutex);
+        profiles.push_back(std::move(profile));
+        return Unit{};
+      });
+  EXPECT_TRUE(done.has_value()) << (done ? "" : done.error().to_string());
+  return profiles.empty() ? Profile{} : profiles.front();
+}
+
+/// Of one micro-batch, as the program counts them.
+double flops_of(const JobSpec& job, int samples) {
+  DeviceSpec cpu;
+  cpu.kind = DeviceKind::kCpu;
+  auto device = open_device(cpu);
+  EngineOptions options;
+  options.model = job.model;
+  options.micro_batches = {samples};
+  return (*Engine::create(**device, options, 1))->flops(samples);
+}
+
+TEST(Profiler, MeasuresExactlyTheEmulatedTimes) {
+  const JobSpec job = tiny_job();
+  const std::vector<double> speeds = {1.0, 0.25};
+  const Profile profile = measure(job, fleet_of(speeds));
+  ASSERT_EQ(profile.devices.size(), 2U);
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    const DeviceProfile& device = profile.devices[i];
+    EXPECT_EQ(device.evidence, Evidence::kPaced);
+    EXPECT_NEAR(device.step_overhead_seconds, kOverhead, 1e-8);
+    EXPECT_NEAR(device.update_seconds, update_flops(job.model) / (kPaceFlops * speeds[i]), 1e-8);
+    ASSERT_EQ(device.curves.size(), 1U);
+    for (const CurvePoint& point : device.curves[0].points) {
+      const double b = point.micro_batch;
+      EXPECT_NEAR(
+          point.seconds,
+          flops_of(job, point.micro_batch) / (kPaceFlops * speeds[i]) * (b + kHalfBatch) / b, 1e-8)
+          << "micro-batch " << point.micro_batch;
+      EXPECT_LT(point.spread, 1e-6);
+    }
+    EXPECT_EQ(device.curves[0].points.back().micro_batch, 12);
+    EXPECT_EQ(device.memory.size(), 12U);
+  }
+  ASSERT_EQ(profile.reductions.size(), 1U);
+  EXPECT_EQ(profile.reductions[0].seconds, 0);
+}
+
+TEST(Profiler, MeasuresNoMicroBatchThatDoesNotFit) {
+  const JobSpec job = tiny_job();
+  FleetSpec fleet = fleet_of({1.0});
+  EngineOptions options;
+  options.model = job.model;
+  const auto memory = estimate_memory(options, DeviceKind::kCpu, 1, 12);
+  fleet.devices[0].memory = memory[4].total();  // five samples, not six
+  const Profile profile = measure(job, fleet);
+  ASSERT_EQ(profile.devices.size(), 1U);
+  EXPECT_EQ(profile.devices[0].curves[0].points.back().micro_batch, 5);
+
+  fleet.devices[0].memory = Bytes(1000);  // nothing
+  EXPECT_TRUE(measure(job, fleet).devices[0].curves.empty());
+}
+
+}  // namespace
+}  // namespace motley

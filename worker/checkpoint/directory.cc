@@ -1,0 +1,62 @@
+#include "worker/checkpoint/directory.h"
+
+namespace motley {
+namespace {
+
+constexpr std::string_view kTemporary = ".tmp-";
+constexpr std::string_view kTrash = ".trash-";
+
+}  // namespace
+
+std::string temporary_directory_name(std::string_view checkpoint) {
+  return std::string(kTemporary).append(checkpoint);
+}
+
+std::string trash_directory_name(std::string_view checkpoint) {
+  return std::string(kTrash).append(checkpoint);
+}
+
+std::string_view without_prefix(std::string_view name) {
+  for (const std::string_view prefix : {kTemporary, kTrash}) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return name;
+}
+
+Result<Unit> write_file_durably(FileSystem& fs, const std::string& path,
+                                std::span<const std::byte> content) {
+  MOTLEY_TRY(const auto file, fs.create(path));
+  MOTLEY_TRY_VOID(file->append(content));
+  MOTLEY_TRY_VOID(file->sync());
+  return file->close();
+}
+
+Result<Unit> publish(FileSystem& fs, const std::string& checkpoints_dir,
+                     const std::string& checkpoint) {
+  const std::string temporary = checkpoints_dir + "/" + temporary_directory_name(checkpoint);
+  MOTLEY_TRY_VOID(fs.sync_directory(temporary));
+  MOTLEY_TRY_VOID(fs.rename_new(temporary, checkpoints_dir + "/" + checkpoint));
+  return fs.sync_directory(checkpoints_dir);
+}
+
+Result<Manifest> read_manifest(FileSystem& fs, const std::string& directory,
+                               const std::string& checkpoint) {
+  MOTLEY_TRY(const auto file, fs.open_within(directory, kManifestName));
+  if (file->size() > Bytes(kMaxManifestBytes))
+    return fail(ErrorCode::kCorrupt, directory + ": manifest too large");
+  std::string text(static_cast<size_t>(file->size().value()), '\0');
+  MOTLEY_TRY_VOID(file->read_at(0, std::as_writable_bytes(std::span(text))));
+  MOTLEY_TRY(Manifest manifest, manifest_from_text(text));
+  if (checkpoint_directory_name(manifest.step, manifest.epoch) != checkpoint)
+    return fail(ErrorCode::kCorrupt, directory + ": the manifest is of another checkpoint");
+  for (const StoredFile& stored : manifest.files) {
+    MOTLEY_TRY(const auto shard, fs.open_within(directory, stored.name));
+    if (shard->size() != Bytes(stored.bytes))
+      return fail(ErrorCode::kCorrupt, directory + "/" + stored.name + ": has " +
+                                           std::to_string(shard->size().value()) + " of " +
+                                           std::to_string(stored.bytes) + " bytes");
+  }
+  return manifest;
+}
+
+}  // namespace motley

@@ -1,0 +1,35 @@
+#pragma once
+// Names and steps of the commit protocol that saving and importing share.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/file_system.h"
+#include "core/manifest.h"
+#include "core/result.h"
+
+namespace motley {
+
+/// Where a checkpoint is written before it is committed, and where one goes to be removed.
+std::string temporary_directory_name(std::string_view checkpoint);  ///< ".tmp-step-00001200.e7"
+std::string trash_directory_name(std::string_view checkpoint);      ///< ".trash-step-00001200.e7"
+
+/// The name without either prefix.
+std::string_view without_prefix(std::string_view name);
+
+/// Writes, syncs and closes a new file.
+Result<Unit> write_file_durably(FileSystem& fs, const std::string& path,
+                                std::span<const std::byte> content);
+
+/// The commit point: syncs the temporary directory of `checkpoint`, whose files are all durable,
+/// gives it its name and syncs the parent. kIo if that name is taken.
+Result<Unit> publish(FileSystem& fs, const std::string& checkpoints_dir,
+                     const std::string& checkpoint);
+
+/// The manifest in `directory` (a path), which must be that of `checkpoint`, with every file there
+/// and of its size.
+Result<Manifest> read_manifest(FileSystem& fs, const std::string& directory,
+                               const std::string& checkpoint);
+
+}  // namespace motley

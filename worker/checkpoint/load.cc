@@ -1,0 +1,119 @@
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "core/hash.h"
+#include "worker/checkpoint/store.h"
+
+namespace motley {
+namespace {
+
+/// Verified reading of one checkpoint. Holds one block of kHashBlockBytes.
+class BlockReader {
+ public:
+  BlockReader(FileSystem& fs, std::string directory, const Manifest& manifest)
+      : fs_(fs), directory_(std::move(directory)), manifest_(manifest) {}
+
+  /// Block `index` of a slice; valid until the next call. `tensor` is for the message.
+  Result<std::span<const std::byte>> block(const StoredSlice& stored, int64_t index,
+                                           const std::string& tensor) {
+    MOTLEY_TRY(const ReadableFile* const file, open(stored.file));
+    const int64_t begin = index * kHashBlockBytes;
+    const int64_t bytes = std::min(kHashBlockBytes, stored.bytes - begin);
+    MOTLEY_TRY_VOID(read(*file, stored.file, stored.offset + begin, bytes));
+    if (xxh3_128_hex(buffer_.data(), buffer_.size()) !=
+        stored.block_hashes[static_cast<size_t>(index)])
+      return corrupt(stored.file, "block " + std::to_string(index) + " of " + tensor + " at byte " +
+                                      std::to_string(stored.offset + begin) +
+                                      " does not match its checksum");
+    return std::span<const std::byte>(buffer_);
+  }
+
+  int64_t bytes_read() const { return bytes_read_; }
+
+ private:
+  tl::unexpected<Error> corrupt(const std::string& file, const std::string& what) const {
+    return fail(ErrorCode::kCorrupt, directory_ + "/" + file + ": " + what);
+  }
+
+  /// Opens a file once and verifies its header.
+  Result<const ReadableFile*> open(const std::string& name) {
+    const auto [at, fresh] = files_.try_emplace(name);
+    if (!fresh) return at->second.get();
+    const auto stored = std::find_if(manifest_.files.begin(), manifest_.files.end(),
+                                     [&](const StoredFile& file) { return file.name == name; });
+    auto file = fs_.open_within(directory_, name);
+    if (!file) return fail(ErrorCode::kCorrupt, file.error().message);
+    at->second = std::move(*file);
+    if (at->second->size() != Bytes(stored->bytes)) return corrupt(name, "has another size");
+    MOTLEY_TRY_VOID(read(*at->second, name, 0, stored->header_bytes));
+    if (xxh3_128_hex(buffer_.data(), buffer_.size()) != stored->header_hash)
+      return corrupt(name, "its header does not match its checksum");
+    return at->second.get();
+  }
+
+  /// A block the disk cannot give back is as bad as one it gives back wrong.
+  Result<Unit> read(const ReadableFile& file, const std::string& name, int64_t offset,
+                    int64_t bytes) {
+    buffer_.resize(static_cast<size_t>(bytes));
+    if (const auto done = file.read_at(offset, buffer_); !done)
+      return corrupt(name, done.error().message);
+    bytes_read_ += bytes;
+    return Unit{};
+  }
+
+  FileSystem& fs_;
+  std::string directory_;
+  const Manifest& manifest_;
+  std::map<std::string, std::unique_ptr<ReadableFile>> files_;
+  std::vector<std::byte> buffer_;
+  int64_t bytes_read_ = 0;
+};
+
+/// Copies what `stored` and `view` have in common, reading each block of it once.
+Result<Unit> copy_common(BlockReader& reader, const StoredSlice& stored, const StateView& view) {
+  const int64_t width = element_bytes(view.dtype);
+  std::span<const std::byte> block;
+  int64_t block_index = -1;
+  for (const CopyRun& run : copy_runs(stored.slice, view.slice)) {
+    int64_t from = run.from_offset * width;
+    std::byte* to = view.data.data() + run.to_offset * width;
+    for (int64_t left = run.count * width; left > 0;) {
+      if (from / kHashBlockBytes != block_index) {
+        block_index = from / kHashBlockBytes;
+        MOTLEY_TRY(block, reader.block(stored, block_index, view.name));
+      }
+      const int64_t within = from % kHashBlockBytes;
+      const int64_t count = std::min(left, static_cast<int64_t>(block.size()) - within);
+      std::memcpy(to, block.data() + within, static_cast<size_t>(count));
+      from += count;
+      to += count;
+      left -= count;
+    }
+  }
+  return Unit{};
+}
+
+}  // namespace
+
+Result<Unit> load(FileSystem& fs, const std::string& checkpoints_dir,
+                  const FoundCheckpoint& checkpoint, const std::vector<StateView>& views,
+                  int64_t* bytes_read) {
+  std::map<std::string_view, const StoredTensor*> tensors;
+  for (const StoredTensor& tensor : checkpoint.manifest.tensors) tensors[tensor.name] = &tensor;
+  BlockReader reader(fs, checkpoints_dir + "/" + checkpoint.directory, checkpoint.manifest);
+  for (const StateView& view : views) {
+    const auto found = tensors.find(view.name);
+    if (found == tensors.end() || found->second->shape != view.shape ||
+        found->second->dtype != view.dtype)
+      return fail(ErrorCode::kInvalidSpec, "checkpoint " + checkpoint.directory +
+                                               " is of another model: it lacks " + view.name +
+                                               " of the same shape and type");
+    for (const StoredSlice& stored : found->second->slices)
+      MOTLEY_TRY_VOID(copy_common(reader, stored, view));
+  }
+  if (bytes_read) *bytes_read = reader.bytes_read();
+  return Unit{};
+}
+
+}  // namespace motley

@@ -1,0 +1,136 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "comm/launch_env.h"
+#include "core/attempt.h"
+#include "core/debug_env.h"
+#include "core/log.h"
+#include "worker/commands/commands.h"
+#include "worker/train/agreement.h"
+#include "worker/train/console_reporter.h"
+#include "worker/train/link_reporter.h"
+#include "worker/train/manual_attempt.h"
+#include "worker/train/stop_signals.h"
+#include "worker/train/trainer.h"
+#include "worker/train/world.h"
+
+namespace motley {
+namespace {
+
+struct TrainOptions {
+  std::string attempt;
+  ManualAttemptFiles files;
+};
+
+ControlWishes& process_wishes() {  // signal handlers outlive any scope
+  static ControlWishes wishes;
+  return wishes;
+}
+
+DoneReport last_words(const Result<TrainOutcome>& outcome, int rank) {
+  DoneReport done;
+  done.rank = rank;
+  if (!outcome) {
+    done.code = outcome.error().code;
+    done.message = outcome.error().message;
+    return done;
+  }
+  done.outcome = outcome->stopped ? Outcome::kStopped : Outcome::kFinished;
+  if (!outcome->trustworthy()) done.message = untrustworthy_text(*outcome);
+  if (rank == 0) done.weights_xxh3 = outcome->weights_xxh3;
+  return done;
+}
+
+/// Under a runner, which judges the outcome by the reports.
+Result<TrainOutcome> train_for_runner(const Attempt& attempt, Communicator& world) {
+  MOTLEY_TRY(const auto link, join_runner(world, attempt.control, attempt.key_file, attempt.epoch,
+                                          &process_wishes()));
+  LinkReporter reporter(*link, world.rank());
+  const auto outcome = train(attempt, world, reporter, process_wishes());
+  link->send_done(last_words(outcome, world.rank()));
+  return outcome;
+}
+
+Result<TrainOutcome> train_by_hand(const Attempt& attempt, Communicator& world) {
+  stop_on_signals(&process_wishes());
+  if (launch_env()) die_with_parent();
+  ConsoleReporter reporter(attempt, world.rank(), real_file_system());
+  MOTLEY_TRY(const TrainOutcome outcome, train(attempt, world, reporter, process_wishes()));
+  if (!outcome.trustworthy()) return fail(ErrorCode::kRunFailed, untrustworthy_text(outcome));
+  return outcome;
+}
+
+Result<Attempt> read_attempt(Communicator& world, const std::string& path) {
+  MOTLEY_TRY(const std::string text, shared_text(world, path));
+  return attempt_from_json(nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false));
+}
+
+Result<TrainOutcome> run_in(Communicator& world, const TrainOptions& options) {
+  if (!options.attempt.empty()) {
+    MOTLEY_TRY(const Attempt attempt, read_attempt(world, options.attempt));
+    if (!attempt.control.empty()) return train_for_runner(attempt, world);
+    return train_by_hand(attempt, world);
+  }
+  std::unique_ptr<RunLock> lock;
+  Result<Unit> locked = Unit{};
+  if (world.rank() == 0) {
+    auto taken = RunLock::take(options.files.run_dir);
+    if (taken) lock = std::move(*taken);
+    if (!taken) locked = fail(taken.error());
+  }
+  MOTLEY_TRY_VOID(all_succeeded(world, locked));
+  MOTLEY_TRY(const Attempt attempt, manual_attempt(world, real_file_system(), options.files));
+  return train_by_hand(attempt, world);
+}
+
+std::string ending_of(const TrainOutcome& outcome) {
+  const std::string step = std::to_string(outcome.step);
+  if (outcome.stopped)
+    return "stopped after step " + step + " with checkpoint " + outcome.checkpoint +
+           ": run again to go on";
+  return "finished after step " + step + ", weights " + outcome.weights_xxh3;
+}
+
+Result<Unit> run_train(const TrainOptions& options) {
+  MOTLEY_TRY(auto world, open_world());
+  configure_log("rank " + std::to_string(world->rank()),
+                debug_env().verbose ? LogLevel::kDebug : LogLevel::kInfo);
+  const auto outcome = run_in(*world, options);
+  if (!outcome) leave_world(std::move(world), outcome.error());
+  const bool speaks = world->rank() == 0;
+  world.reset();  // all ranks leave together before any of them exits
+  const std::string text = speaks ? ending_of(*outcome) : "";
+  if (outcome->stopped) return fail(ErrorCode::kStopped, text);
+  if (speaks) std::fprintf(stderr, "%s\n", text.c_str());
+  return Unit{};
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, Result<Unit>* outcome) {
+  auto* command = app.add_subcommand(
+      "train", "Trains under mpirun: one attempt of a run, or by hand from a job and a plan");
+  auto options = std::make_shared<TrainOptions>();
+  auto* attempt = command->add_option("--attempt", options->attempt, "attempt.json, from a runner");
+  auto* job = command->add_option("--job", options->files.job,
+                                  "job.json, as `motley plan -o` writes it beside the plan");
+  auto* plan = command->add_option("--plan", options->files.plan, "The plan of `motley plan -o`");
+  auto* run_dir = command->add_option("--run-dir", options->files.run_dir,
+                                      "Where checkpoints and metrics go; a run in it goes on");
+  command
+      ->add_option("--resume", options->files.resume,
+                   "newest (default), none, or the name of a checkpoint")
+      ->excludes(attempt);
+  job->needs(plan)->needs(run_dir)->excludes(attempt);
+  plan->needs(job);
+  run_dir->needs(job);
+  command->callback([=] {
+    if (options->attempt.empty() && options->files.job.empty())
+      throw CLI::ValidationError("train", "give --attempt, or --job, --plan and --run-dir");
+    *outcome = run_train(*options);
+  });
+}
+
+}  // namespace motley

@@ -1,0 +1,40 @@
+#include "worker/engine/shared_memory.h"
+
+namespace motley {
+
+Result<SharedMemory> SharedMemory::allocate(Device& device, Bytes size) {
+  SharedMemory memory;
+  memory.device_ = &device;
+  memory.size_ = size;
+  MOTLEY_TRY(memory.buffer_, device.allocate(size));
+  if (!device.host_accessible()) memory.copy_.resize(static_cast<size_t>(size.value()));
+  return memory;
+}
+
+std::span<std::byte> SharedMemory::host() {
+  if (device_->host_accessible()) return {device(), static_cast<size_t>(size_.value())};
+  return copy_;
+}
+
+Result<std::span<std::byte>> SharedMemory::pull() {
+  MOTLEY_TRY_VOID(device_->synchronize());
+  if (!device_->host_accessible()) MOTLEY_TRY_VOID(device_->copy_out(copy_, device()));
+  return host();
+}
+
+Result<Unit> SharedMemory::push(Bytes offset, Bytes size) {
+  if (device_->host_accessible()) return Unit{};
+  const std::span<std::byte> part =
+      host().subspan(static_cast<size_t>(offset.value()), static_cast<size_t>(size.value()));
+  return device_->copy_in(device() + offset.value(), part);
+}
+
+void host_for(Device& device, int64_t count, const std::function<void(int64_t index)>& body) {
+  if (device.host_accessible()) {
+    device.parallel_for(count, [&](int64_t index, int) { body(index); });
+    return;
+  }
+  for (int64_t index = 0; index < count; ++index) body(index);
+}
+
+}  // namespace motley

@@ -1,0 +1,69 @@
+#pragma once
+// Device memory that host code reads and writes, too.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "kernels/device.h"
+
+namespace motley {
+
+/// A device buffer with a host view. Where host code reaches the device's memory the view is the
+/// memory itself; elsewhere it is a copy that pull() and push() bring up to date.
+class SharedMemory {
+ public:
+  static Result<SharedMemory> allocate(Device& device, Bytes size);
+
+  std::byte* device() const { return static_cast<std::byte*>(buffer_.data()); }
+  /// Waits for the device; afterwards the view shows what it computed.
+  Result<std::span<std::byte>> pull();
+  Result<Unit> push() { return push(Bytes(0), size_); }
+  /// What host code wrote into [offset, offset + size) of the view reaches the device.
+  Result<Unit> push(Bytes offset, Bytes size);
+  /// The view without waiting or copying.
+  std::span<std::byte> host();
+  Bytes size() const { return size_; }
+
+ private:
+  Device* device_ = nullptr;
+  DeviceBuffer buffer_;
+  Bytes size_{0};
+  std::vector<std::byte> copy_;
+};
+
+/// A host view of floats or doubles.
+class Elements {
+ public:
+  Elements(std::span<std::byte> bytes, int element_bytes)
+      : bytes_(bytes), element_bytes_(element_bytes) {}
+
+  double get(int64_t index) const {
+    return element_bytes_ == 8 ? reinterpret_cast<const double*>(bytes_.data())[index]
+                               : double{reinterpret_cast<const float*>(bytes_.data())[index]};
+  }
+  void set(int64_t index, float value) {
+    if (element_bytes_ == 8)
+      reinterpret_cast<double*>(bytes_.data())[index] = value;
+    else
+      reinterpret_cast<float*>(bytes_.data())[index] = value;
+  }
+
+ private:
+  std::span<std::byte> bytes_;
+  int element_bytes_;
+};
+
+/// body(index) for index in [0, count): on the device's threads where those are the host's, else on
+/// the caller's.
+void host_for(Device& device, int64_t count, const std::function<void(int64_t index)>& body);
+
+/// A part of a view as `count` values of T.
+template <class T>
+std::span<T> values(std::span<std::byte> bytes, Bytes offset, int64_t count) {
+  return {reinterpret_cast<T*>(bytes.data() + offset.value()), static_cast<size_t>(count)};
+}
+
+}  // namespace motley

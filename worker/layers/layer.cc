@@ -1,0 +1,32 @@
+#include "worker/layers/layer.h"
+
+namespace motley {
+
+Address LayerEmitter::parameter(ParameterRange range) {
+  const int64_t bytes = builder_.element_bytes();
+  return builder_.fixed(Segment::kParameters, Bytes(range.offset * bytes),
+                        Bytes(range.count * bytes));
+}
+
+GradientTarget LayerEmitter::begin_gradient(ParameterRange range) {
+  if (options_.numerics == Numerics::kExact)
+    return {.range = range, .address = activation(range.count), .accumulate = false};
+  const int64_t bytes = builder_.element_bytes();
+  const Address sum =
+      builder_.fixed(Segment::kGradients, Bytes(range.offset * bytes), Bytes(range.count * bytes));
+  return {.range = range, .address = sum, .accumulate = true};
+}
+
+void LayerEmitter::finish_gradient(const GradientTarget& target) {
+  if (options_.numerics != Numerics::kExact) return;
+  constexpr int64_t bytes = sizeof(int64_t);
+  const Address sum = builder_.fixed(Segment::kGradients, Bytes(target.range.offset * bytes),
+                                     Bytes(target.range.count * bytes));
+  emit(AccumulateFixedArgs{.x = target.address,
+                           .acc = sum,
+                           .overflow = batch_.overflow,
+                           .count = target.range.count,
+                           .exponent = options_.exact_exponent});
+}
+
+}  // namespace motley

@@ -1,0 +1,77 @@
+#pragma once
+// A layer knows its mathematics and emits it as operations, once for all devices. It keeps between
+// forward() and backward() only the addresses of what it saved.
+
+#include "core/model.h"
+#include "core/spec/job_spec.h"
+#include "worker/program/parameters.h"
+#include "worker/program/program.h"
+
+namespace motley {
+
+/// The micro-batch a program computes, and where it exchanges data with the host.
+struct MicroBatch {
+  int64_t samples = 0;
+  int64_t context = 0;
+  Address tokens;    ///< int32 [samples, context]
+  Address targets;   ///< int32 [samples, context]
+  Address losses;    ///< [samples, context], written by the head
+  Address overflow;  ///< int64 flag, exact only
+
+  int64_t rows() const { return samples * context; }
+};
+
+/// Where an operation leaves the gradient of some parameters.
+struct GradientTarget {
+  ParameterRange range;
+  Address address;
+  bool accumulate = false;  ///< whether the operation adds to what is there
+};
+
+/// What layers emit into: a program, with the parameters' places and the way gradients are summed.
+class LayerEmitter {
+ public:
+  struct Options {
+    Numerics numerics = Numerics::kFast;
+    bool training = true;  ///< false: forward only, nothing is saved for a backward pass
+    int threads = 1;       ///< Device::threads, which sizes workspaces
+    const int* exact_exponent = nullptr;  ///< AccumulateFixedArgs::exponent
+  };
+  LayerEmitter(ProgramBuilder& builder, const MicroBatch& batch, const Options& options)
+      : builder_(builder), batch_(batch), options_(options) {}
+
+  const MicroBatch& batch() const { return batch_; }
+  const Options& options() const { return options_; }
+
+  template <class Args>
+  void emit(const Args& args) {
+    builder_.emit(args);
+  }
+  Address activation(int64_t elements) { return builder_.activation(elements); }
+  Address parameter(ParameterRange range);
+
+  /// Fast: the gradient buffer, added to in place. Exact: a buffer of its own, since each
+  /// contribution of a grain is quantised by itself. Call finish_gradient once it is written.
+  GradientTarget begin_gradient(ParameterRange range);
+  void finish_gradient(const GradientTarget& target);
+
+ private:
+  ProgramBuilder& builder_;
+  MicroBatch batch_;
+  Options options_;
+};
+
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  /// Emits the forward pass and returns the output. `input` is not changed, and may be read until
+  /// backward().
+  virtual Address forward(LayerEmitter& emitter, Address input) = 0;
+
+  /// Emits the backward pass: takes the gradient of the output, whose buffer it may reuse, and
+  /// returns that of the input; null where there is none.
+  virtual Address backward(LayerEmitter& emitter, Address d_output) = 0;
+};
+
+}  // namespace motley

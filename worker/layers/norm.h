@@ -1,0 +1,27 @@
+#pragma once
+#include "worker/layers/layer.h"
+
+namespace motley {
+
+/// LayerNorm over the last dimension, at the mouth of a residual branch.
+class Norm {
+ public:
+  /// Tensors `name`.gain and `name`.bias of [width].
+  Norm(const ParameterLayout& layout, const std::string& name, int64_t width);
+
+  Address forward(LayerEmitter& emitter, Address input);
+
+  /// Adds the branch's gradient to `d_input`, which holds that of the other branch.
+  void backward_into(LayerEmitter& emitter, Address d_output, Address d_input);
+  /// There is no other branch: returns the gradient of the input.
+  Address backward(LayerEmitter& emitter, Address d_output);
+
+ private:
+  void emit_backward(LayerEmitter& emitter, Address d_output, Address d_input, bool accumulate);
+
+  ParameterRange gain_, bias_;
+  int64_t width_;
+  Address input_, mean_, rstd_;
+};
+
+}  // namespace motley

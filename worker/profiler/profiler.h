@@ -1,0 +1,42 @@
+#pragma once
+// Measures what the planner may know of a device: seconds against micro-batch, fixed cost of a
+// step, update, memory, links, reduction. Everything is timed on the rank's own clock
+// (worker/train/pacer.h), so a paced device is measured like any other and its parameters stay
+// unknown to the planner.
+
+#include <functional>
+#include <string>
+
+#include "comm/communicator.h"
+#include "core/profile.h"
+#include "core/result.h"
+#include "core/spec/fleet_spec.h"
+#include "core/spec/job_spec.h"
+#include "kernels/device.h"
+#include "worker/train/pacer.h"
+
+namespace motley {
+
+/// How long measuring may take.
+struct ProfilerOptions {
+  double seconds_per_point = 0.6;  ///< repetitions stop here, after at least two
+  /// No larger micro-batch once one repetition takes this long and three points exist.
+  double longest_repetition = 1.0;
+  int most_repetitions = 7;
+};
+
+/// Called with what is being measured, e.g. "micro-batch 8": also a sign of life.
+using ProfilerProgress = std::function<void(const std::string& what)>;
+
+/// Measures this rank's device alone. kNoPlan when not even one sample fits `memory_limit`.
+Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes memory_limit,
+                                     Pacer& pacer, const ProfilerOptions& options,
+                                     const ProfilerProgress& progress);
+
+/// All ranks together, rank r driving fleet.devices[r]: every device at the same time, then links
+/// and the reduction of this job's gradient. The same Profile on every rank.
+Result<Profile> measure_fleet(const JobSpec& job, const FleetSpec& fleet, Device& device,
+                              Pacer& pacer, Communicator& communicator,
+                              const ProfilerProgress& progress);
+
+}  // namespace motley

@@ -1,0 +1,100 @@
+#include "worker/train/console_reporter.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/units.h"
+
+namespace motley {
+namespace {
+
+constexpr Nanos kBetweenProgressLines{2'000'000'000};
+constexpr Bytes kLargestMetrics{1LL << 32};
+
+/// For the reader of the file only: no decision uses it.
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string hex_of(uint64_t bits) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(bits));
+  return text;
+}
+
+/// The complete lines of steps up to `step`.
+std::string lines_up_to(const std::string& text, int64_t step) {
+  std::istringstream lines(text);
+  std::string kept;
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object() || json.value("step", int64_t{0}) > step) break;
+    kept += line + "\n";
+  }
+  return kept;
+}
+
+}  // namespace
+
+ConsoleReporter::ConsoleReporter(const Attempt& attempt, int rank, FileSystem& fs)
+    : attempt_(attempt), speaks_(rank == 0), fs_(fs), path_(attempt.run_dir + "/metrics.jsonl") {}
+
+Result<Unit> ConsoleReporter::begin_after(int64_t step) {
+  if (!speaks_) return Unit{};
+  const auto before = read_text(fs_, path_, kLargestMetrics);
+  MOTLEY_TRY_VOID(write_text_durably(fs_, path_, before ? lines_up_to(*before, step) : ""));
+  metrics_.open(path_, std::ios::app);
+  if (!metrics_) return fail(ErrorCode::kIo, "cannot write " + path_);
+  return Unit{};
+}
+
+void ConsoleReporter::step(const StepReport& report) {
+  if (!speaks_) return;
+  flush();
+  line_ = nlohmann::json{{"step", report.step},
+                         {"time", unix_seconds()},
+                         {"loss", report.loss},
+                         {"loss_bits", hex_of(report.loss_bits)},
+                         {"gradient_norm", report.gradient_norm},
+                         {"learning_rate", report.learning_rate},
+                         {"step_seconds", report.step_seconds},
+                         {"special", report.special},
+                         {"epoch", attempt_.epoch.value()}}
+              .dump();
+  line_.pop_back();  // the closing brace is flush()'s
+  const bool last = report.step == attempt_.job.train.steps;
+  if (last) flush();
+  const Nanos now = steady_clock().now();
+  if (!last && now - last_progress_ < kBetweenProgressLines) return;
+  last_progress_ = now;
+  std::fprintf(stderr, "step %lld/%lld  loss %.4f  %s a step\n",
+               static_cast<long long>(report.step),
+               static_cast<long long>(attempt_.job.train.steps), report.loss,
+               format_seconds(report.step_seconds).c_str());
+}
+
+void ConsoleReporter::flush() {
+  if (line_.empty()) return;
+  metrics_ << line_ << "}\n" << std::flush;
+  line_.clear();
+}
+
+void ConsoleReporter::saved(const SavedReport& report) {
+  flush();
+  std::fprintf(stderr, "saved %s (%s)\n", report.directory.c_str(),
+               format_bytes(report.bytes).c_str());
+}
+
+void ConsoleReporter::evaluated(const EvaluatedReport& report) {
+  if (!line_.empty()) line_ += ",\"eval_loss\":" + nlohmann::json(report.loss).dump();
+  flush();
+  std::fprintf(stderr, "step %lld  evaluation loss %.4f\n", static_cast<long long>(report.step),
+               report.loss);
+}
+
+}  // namespace motley

@@ -1,0 +1,38 @@
+#pragma once
+// Without a runner: rank 0 writes metrics.jsonl of the run (core/FORMATS.md) and, now and then, a
+// line of progress on stderr. The other ranks are silent.
+
+#include <fstream>
+#include <string>
+
+#include "core/attempt.h"
+#include "core/file_system.h"
+#include "core/ids.h"
+#include "worker/train/reporter.h"
+
+namespace motley {
+
+class ConsoleReporter final : public Reporter {
+ public:
+  ConsoleReporter(const Attempt& attempt, int rank, FileSystem& fs);
+
+  void progress() override {}
+  void phase(const std::string&) override {}
+  Result<Unit> begin_after(int64_t step) override;
+  void step(const StepReport& report) override;
+  void saved(const SavedReport& report) override;
+  void evaluated(const EvaluatedReport& report) override;
+
+ private:
+  void flush();
+
+  const Attempt& attempt_;
+  const bool speaks_;
+  FileSystem& fs_;
+  const std::string path_;
+  std::ofstream metrics_;
+  std::string line_;  ///< of the last step, without its end: an evaluation may add to it
+  Nanos last_progress_{0};
+};
+
+}  // namespace motley

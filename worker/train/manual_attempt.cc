@@ -1,0 +1,147 @@
+#include "worker/train/manual_attempt.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/log.h"
+#include "core/manifest.h"
+#include "core/run_layout.h"
+#include "core/spec/json.h"
+#include "worker/train/agreement.h"
+#include "worker/train/world.h"
+
+namespace motley {
+namespace {
+
+constexpr Bytes kLargestDocument{64 << 20};
+
+Result<nlohmann::json> parse(const std::string& text, const std::string& path) {
+  auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return fail(ErrorCode::kInvalidSpec, "not JSON", {path, 0, 0});
+  return json;
+}
+
+/// The error of reading `path` with its place.
+Error in_file(Error error, const std::string& path) {
+  if (error.place.file.empty()) error.place.file = path;
+  return error;
+}
+
+/// A plan file carries the fleet it was made for, so that it suffices on another machine.
+Result<Unit> read_plan_file(Communicator& world, const std::string& path, Attempt* attempt) {
+  MOTLEY_TRY(const std::string text, shared_text(world, path));
+  MOTLEY_TRY(nlohmann::json document, parse(text, path));
+  nlohmann::json fleet;
+  if (document.is_object() && document.contains("fleet")) {
+    fleet = document["fleet"];
+    document.erase("fleet");
+  } else {
+    const std::string beside = std::filesystem::path(path).replace_filename("fleet.json").string();
+    MOTLEY_TRY(const std::string fleet_text, shared_text(world, beside));
+    MOTLEY_TRY(fleet, parse(fleet_text, beside));
+  }
+  if (document.is_object()) document.erase("job");
+  auto plan = plan_from_json(document);
+  if (!plan) return fail(in_file(plan.error(), path));
+  attempt->plan = std::move(*plan);
+  auto devices = fleet_from_json(fleet);
+  if (!devices) return fail(in_file(devices.error(), path));
+  attempt->fleet = std::move(*devices);
+  return Unit{};
+}
+
+int epoch_of_attempt(const std::string& name) {
+  int epoch = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data(), end, epoch);
+  return error == std::errc() && stop == end ? epoch : 0;
+}
+
+/// The largest epoch seen in a run: of attempts, and of checkpoints, whatever became of them.
+int last_epoch(FileSystem& fs, const std::string& run_dir, const std::string& checkpoints) {
+  int last = 0;
+  if (const auto names = fs.list(run_dir + "/attempts"))
+    for (const std::string& name : *names) last = std::max(last, epoch_of_attempt(name));
+  if (const auto names = fs.list(checkpoints)) {
+    for (const std::string& name : *names) {
+      CheckpointName parsed;
+      const size_t begin = name.find("step-");
+      if (begin != std::string::npos &&
+          parse_checkpoint_directory_name(name.substr(begin), &parsed))
+        last = std::max(last, parsed.epoch.value());
+    }
+  }
+  return last;
+}
+
+/// On rank 0: what `motley run` would find in the directory afterwards.
+Result<Unit> prepare_run_directory(FileSystem& fs, Attempt* attempt) {
+  const std::string& run_dir = attempt->run_dir;
+  MOTLEY_TRY_VOID(fs.make_directories(run_dir));
+  const std::string job_path = run_dir + "/job.json";
+  if (fs.exists(job_path)) {
+    MOTLEY_TRY(const std::string text, read_text(fs, job_path, kLargestDocument));
+    MOTLEY_TRY(const nlohmann::json json, parse(text, job_path));
+    MOTLEY_TRY(const JobSpec before, job_from_json(json));
+    const std::string key = first_incompatible_key(before, attempt->job);
+    if (!key.empty())
+      return fail(ErrorCode::kInvalidSpec, key + " has changed since the run in " + run_dir +
+                                               " began: give another --run-dir");
+  }
+  MOTLEY_TRY_VOID(write_text_durably(fs, job_path, to_json(attempt->job).dump(2) + "\n"));
+  const std::string checkpoints = checkpoints_directory(run_dir, attempt->job.checkpoint);
+  attempt->epoch = Epoch(last_epoch(fs, run_dir, checkpoints) + 1);
+  const std::string directory = attempt_directory(run_dir, attempt->epoch);
+  MOTLEY_TRY_VOID(fs.make_directories(directory));
+  MOTLEY_TRY_VOID(fs.sync_directory(run_dir + "/attempts"));
+  return write_text_durably(fs, directory + "/plan.json", to_json(attempt->plan).dump(2) + "\n");
+}
+
+}  // namespace
+
+Result<Attempt> manual_attempt(Communicator& world, FileSystem& fs,
+                               const ManualAttemptFiles& files) {
+  Attempt attempt;
+  MOTLEY_TRY(const std::string text, shared_text(world, files.job));
+  MOTLEY_TRY(const nlohmann::json document, parse(text, files.job));
+  auto job = job_from_json(document);
+  if (!job) return fail(in_file(job.error(), files.job));
+  attempt.job = std::move(*job);
+  MOTLEY_TRY_VOID(read_plan_file(world, files.plan, &attempt));
+  attempt.resume_checkpoint = files.resume;
+  attempt.run_dir = std::filesystem::absolute(files.run_dir).lexically_normal().string();
+  MOTLEY_TRY_VOID(world.broadcast(attempt.run_dir, 0));
+  Result<Unit> prepared = Unit{};
+  if (world.rank() == 0) prepared = prepare_run_directory(fs, &attempt);
+  MOTLEY_TRY_VOID(all_succeeded(world, prepared));
+  std::string epoch = std::to_string(attempt.epoch.value());
+  MOTLEY_TRY_VOID(world.broadcast(epoch, 0));
+  attempt.epoch = Epoch(std::stoi(epoch));
+  return attempt;
+}
+
+Result<std::unique_ptr<RunLock>> RunLock::take(const std::string& run_dir) {
+  MOTLEY_TRY_VOID(real_file_system().make_directories(run_dir));
+  const std::string path = run_dir + "/lock";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return fail(ErrorCode::kIo, "cannot open " + path);
+  std::unique_ptr<RunLock> lock(new RunLock(fd));
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0)
+    return fail(ErrorCode::kNotPermitted,
+                "the run in " + run_dir + " is in use by another process: wait for it, or end it");
+  const std::string pid = std::to_string(::getpid());
+  if (::ftruncate(fd, 0) != 0 ||
+      ::pwrite(fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))
+    return fail(ErrorCode::kIo, "cannot write " + path);
+  return lock;
+}
+
+RunLock::~RunLock() { ::close(fd_); }
+
+}  // namespace motley

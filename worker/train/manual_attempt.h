@@ -1,0 +1,41 @@
+#pragma once
+// An attempt put together from files named on the command line, for `mpirun motley-worker train`
+// typed by hand: there is no runner that would have made one.
+
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+#include "core/attempt.h"
+#include "core/file_system.h"
+#include "core/result.h"
+
+namespace motley {
+
+struct ManualAttemptFiles {
+  std::string job;  ///< job.json
+  std::string
+      plan;  ///< written by `motley plan -o`: with a member "fleet", or fleet.json beside it
+  std::string run_dir;
+  std::string resume = "newest";  ///< newest | none | a checkpoint's name
+};
+
+/// Collective; rank 0's run directory counts. Its epoch is one above all before; job.json and the
+/// attempt's plan are written there as `motley run` does. kInvalidSpec naming the key when the run
+/// was begun with another model, data or train.
+Result<Attempt> manual_attempt(Communicator& world, FileSystem& fs,
+                               const ManualAttemptFiles& files);
+
+/// Holds a run's lock file until destroyed or the process ends. kNotPermitted when another process
+/// holds it.
+class RunLock {
+ public:
+  static Result<std::unique_ptr<RunLock>> take(const std::string& run_dir);
+  ~RunLock();
+
+ private:
+  explicit RunLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+}  // namespace motley

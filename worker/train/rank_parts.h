@@ -1,0 +1,31 @@
+#pragma once
+// Everything a rank computes with, made once before training.
+
+#include <memory>
+
+#include "comm/communicator.h"
+#include "core/attempt.h"
+#include "core/result.h"
+#include "kernels/device.h"
+#include "worker/data/corpus.h"
+#include "worker/engine/engine.h"
+#include "worker/train/pacer.h"
+#include "worker/train/rank_share.h"
+
+namespace motley {
+
+struct RankParts {
+  DeviceSpec spec;
+  RankShare share;
+  std::unique_ptr<Device> device;
+  Corpus corpus;
+  std::unique_ptr<Engine> engine;
+  Pacer pacer;
+};
+
+/// Checks the plan against the job and the world, opens this rank's device, loads the data, builds
+/// the engine. Collective: on all ranks or on none. The attempt's devices and data must be there,
+/// and in one version on all hosts (kBrokenInstall).
+Result<std::unique_ptr<RankParts>> build_rank(const Attempt& attempt, Communicator& world);
+
+}  // namespace motley

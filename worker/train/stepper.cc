@@ -1,0 +1,164 @@
+#include "worker/train/stepper.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/debug_env.h"
+#include "worker/optimizer/schedule.h"
+#include "worker/train/agreement.h"
+
+namespace motley {
+namespace {
+
+/// How often exact may lower its exponent for one step: a gradient that is not finite overflows at
+/// any.
+constexpr int kMostOverflows = 4;
+
+/// Forward alone is a third of forward and backward.
+constexpr double kForwardShare = 1.0 / 3.0;
+
+/// What all ranks sum after computing: exact to the bit, whatever the numerics.
+struct Agreement {
+  int64_t tokens = 0;
+  int64_t loss_fixed = 0;
+  int64_t overflow = 0;
+  int64_t stop = 0;
+  int64_t save = 0;
+  int64_t shards_settled = 0;
+
+  std::span<int64_t> span() { return {&tokens, sizeof(Agreement) / sizeof(int64_t)}; }
+};
+
+}  // namespace
+
+Stepper::Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
+                 std::function<void()> on_progress)
+    : attempt_(attempt), parts_(parts), world_(world), on_progress_(std::move(on_progress)) {
+  const auto sample = static_cast<size_t>(attempt.job.model.context + 1);
+  tokens_.resize(static_cast<size_t>(parts.share.largest()) * sample);
+  parts_.pacer.begin_section();
+}
+
+std::span<int32_t> Stepper::tokens_of(int samples) {
+  const auto sample = static_cast<size_t>(attempt_.job.model.context + 1);
+  return std::span(tokens_).first(static_cast<size_t>(samples) * sample);
+}
+
+Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
+  StepResult result;
+  result.samples = parts_.share.samples();
+  result.update_seconds = update_seconds_;
+  for (int overflows = 0;; ++overflows) {
+    MOTLEY_TRY(const double section, compute(step));
+    result.compute_seconds += section - std::exchange(update_seconds_, 0);
+    const double arrived = parts_.pacer.now();
+    MOTLEY_TRY(const Sums sums, sum_losses(step, wishes, &result));
+    result.loss = sums.loss / static_cast<double>(sums.tokens);
+    if (!std::isfinite(result.loss) || (sums.overflow && overflows == kMostOverflows))
+      return joint_failure(world_, ErrorCode::kRunFailed,
+                           "loss or gradient not finite at step " + std::to_string(step) +
+                               ": lower train.optimizer.lr");
+    if (!sums.overflow) {
+      MOTLEY_TRY_VOID(sum_gradients());
+      MOTLEY_TRY_VOID(meet(arrived, &result));
+      MOTLEY_TRY_VOID(update(step, sums.tokens, &result));
+      return result;
+    }
+    parts_.engine->set_exact_exponent(parts_.engine->next_exact_exponent(true));
+    MOTLEY_TRY_VOID(meet(arrived, &result));
+  }
+}
+
+/// The end of a communication that began for this rank at `arrived`; the next section begins.
+Result<Unit> Stepper::meet(double arrived, StepResult* result) {
+  MOTLEY_TRY_VOID(parts_.pacer.meet(world_));
+  result->ended = parts_.pacer.now();
+  result->wait_seconds += result->ended - arrived;
+  parts_.pacer.begin_section();
+  return Unit{};
+}
+
+/// Ends the section; returns its length.
+Result<double> Stepper::compute(int64_t step) {
+  const int64_t first = (step - 1) * attempt_.plan.global_batch;
+  parts_.engine->begin_step();
+  for (const SampleRange& range : parts_.share.micro_batches) {
+    const auto tokens = tokens_of(range.count);
+    parts_.corpus.train_samples(attempt_.job.train.seed, first + range.first, range.count, tokens);
+    MOTLEY_TRY_VOID(parts_.engine->run_micro_batch(tokens, range.count));
+    parts_.pacer.charge(parts_.engine->flops(range.count), range.count);
+    on_progress_();
+  }
+  return parts_.pacer.end_section();
+}
+
+Result<Stepper::Sums> Stepper::sum_losses(int64_t step, const StepWishes& wishes,
+                                          StepResult* result) {
+  const LossSums mine = parts_.engine->sums();
+  Agreement agreement{.tokens = mine.tokens,
+                      .loss_fixed = mine.loss_fixed,
+                      .overflow = mine.overflow,
+                      .stop = wishes.stop,
+                      .save = wishes.save,
+                      .shards_settled = wishes.shard_settled};
+  double loss = mine.loss;
+  if (failpoint("nan_at_step_" + std::to_string(step), world_.rank())) {
+    loss = std::numeric_limits<double>::quiet_NaN();
+    agreement.overflow = 1;
+  }
+  MOTLEY_TRY_VOID(world_.all_reduce_sum(agreement.span()));
+  MOTLEY_TRY_VOID(world_.all_reduce_sum(std::span(&loss, 1)));
+  result->stop = agreement.stop > 0;
+  result->save = agreement.save > 0;
+  result->all_shards_settled = agreement.shards_settled == world_.size();
+  Sums sums{
+      .loss = loss, .tokens = agreement.tokens, .overflow = exact() && agreement.overflow > 0};
+  if (exact() && std::isfinite(loss))
+    sums.loss = static_cast<double>(agreement.loss_fixed) / kLossScale;
+  return sums;
+}
+
+Result<Unit> Stepper::sum_gradients() {
+  MOTLEY_TRY(const GradientSpans gradients, parts_.engine->gradients());
+  if (!gradients.fixed.empty()) return world_.all_reduce_sum(gradients.fixed);
+  if (!gradients.doubles.empty()) return world_.all_reduce_sum(gradients.doubles);
+  return world_.all_reduce_sum(gradients.floats);
+}
+
+Result<Unit> Stepper::update(int64_t step, int64_t tokens, StepResult* result) {
+  const TrainSpec& train = attempt_.job.train;
+  MOTLEY_TRY(result->gradient_norm, parts_.engine->gradient_norm(tokens));
+  result->learning_rate = learning_rate(train.optimizer, train.schedule, step, train.steps);
+  MOTLEY_TRY_VOID(parts_.engine->update(step, result->learning_rate, tokens,
+                                        clip_factor(train.optimizer.clip, result->gradient_norm)));
+  if (exact()) parts_.engine->set_exact_exponent(parts_.engine->next_exact_exponent(false));
+  parts_.pacer.charge(update_flops(attempt_.job.model), 0);
+  update_seconds_ = parts_.pacer.section_seconds();
+  return Unit{};
+}
+
+Result<double> Stepper::compute_evaluation() {
+  const int largest = parts_.share.largest();
+  const double flops = parts_.engine->flops(largest) * kForwardShare / largest;
+  parts_.engine->begin_step();
+  for (const SampleRange& range : parts_.share.evaluation) {
+    const auto tokens = tokens_of(range.count);
+    parts_.corpus.eval_samples(range.first, range.count, tokens);
+    MOTLEY_TRY_VOID(parts_.engine->evaluate(tokens, range.count));
+    parts_.pacer.charge(flops * range.count, range.count);
+    on_progress_();
+  }
+  return parts_.pacer.end_section();
+}
+
+Result<double> Stepper::evaluate() {
+  MOTLEY_TRY_VOID(compute_evaluation());
+  update_seconds_ = 0;  // it was in the section that just ended
+  StepResult ignored;
+  MOTLEY_TRY(const Sums sums, sum_losses(0, {}, &ignored));
+  MOTLEY_TRY_VOID(meet(parts_.pacer.now(), &ignored));
+  return sums.loss / static_cast<double>(sums.tokens);
+}
+
+}  // namespace motley

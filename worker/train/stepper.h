@@ -1,0 +1,86 @@
+#pragma once
+// One step of training on one rank: its grains forward and backward, then with all ranks the sums,
+// the norm and the update.
+//
+// A paced section reaches from one communication to the next, so it holds the update of one step
+// and the computing of the next; steps are counted from the end of one communication to the end of
+// the next:
+//
+//   section 1                communication | section 2                        communication | ...
+//   compute 1                sum 1         | update 1   compute 2             sum 2         |
+//   `------------- step 1 ---------------´ `--------------- step 2 -----------------------´
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "core/attempt.h"
+#include "core/result.h"
+#include "worker/train/rank_parts.h"
+
+namespace motley {
+
+/// What a rank brings to a step's agreement besides its sums. All ranks learn whether anyone
+/// wishes.
+struct StepWishes {
+  bool stop = false;
+  bool save = false;
+  bool shard_settled = false;  ///< its part of the save in flight is durable, or has failed
+};
+
+struct StepResult {
+  double loss = 0;  ///< mean over the global batch's tokens
+  double gradient_norm = 0;
+  double learning_rate = 0;
+  double ended = 0;  ///< on the pacer's clock: when the sums were complete
+  double compute_seconds = 0;
+  double wait_seconds = 0;    ///< in communication
+  double update_seconds = 0;  ///< of the step before
+  int samples = 0;            ///< computed by this rank
+  bool stop = false;
+  bool save = false;
+  bool all_shards_settled = false;
+};
+
+class Stepper {
+ public:
+  /// Borrows everything; `on_progress` is called after every micro-batch.
+  Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
+          std::function<void()> on_progress);
+
+  /// Collective. Step number `step`, from 1. kRunFailed when the loss or the gradient is not
+  /// finite.
+  Result<StepResult> run(int64_t step, const StepWishes& wishes);
+
+  /// Collective. Mean loss over the held-out samples.
+  Result<double> evaluate();
+
+  /// After the last step: waits until its update would be over.
+  void finish() { parts_.pacer.end_section(); }
+
+ private:
+  struct Sums {
+    double loss = 0;
+    int64_t tokens = 0;
+    bool overflow = false;
+  };
+
+  Result<double> compute(int64_t step);
+  Result<double> compute_evaluation();
+  Result<Sums> sum_losses(int64_t step, const StepWishes& wishes, StepResult* result);
+  Result<Unit> sum_gradients();
+  Result<Unit> meet(double arrived, StepResult* result);
+  Result<Unit> update(int64_t step, int64_t tokens, StepResult* result);
+  std::span<int32_t> tokens_of(int samples);
+  bool exact() const { return attempt_.job.train.numerics == Numerics::kExact; }
+
+  const Attempt& attempt_;
+  RankParts& parts_;
+  Communicator& world_;
+  std::function<void()> on_progress_;
+  std::vector<int32_t> tokens_;  ///< of the largest micro-batch
+  double update_seconds_ = 0;    ///< in the section that is open
+};
+
+}  // namespace motley

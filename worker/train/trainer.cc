@@ -1,0 +1,272 @@
+#include "worker/train/trainer.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/debug_env.h"
+#include "core/log.h"
+#include "core/run_layout.h"
+#include "worker/train/agreement.h"
+#include "worker/train/rank_parts.h"
+#include "worker/train/resume.h"
+#include "worker/train/saver.h"
+#include "worker/train/stepper.h"
+#include "worker/train/storage.h"
+
+namespace motley {
+namespace {
+
+/// Deaths that tests order (HACKING.md).
+void die_if_told(int64_t step, int rank) {
+  const std::string number = std::to_string(step);
+  if (failpoint("kill_at_step_" + number, rank)) std::raise(SIGKILL);
+  while (failpoint("hang_at_step_" + number, rank))
+    steady_clock().sleep_until(Nanos(std::numeric_limits<int64_t>::max()));
+}
+
+uint64_t bits_of(double value) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+class Trainer {
+ public:
+  Trainer(const Attempt& attempt, Communicator& world, Reporter& reporter, ControlWishes& wishes,
+          FileSystem& fs)
+      : attempt_(attempt), world_(world), reporter_(reporter), wishes_(wishes), fs_(fs) {}
+
+  Result<TrainOutcome> run();
+
+ private:
+  Result<Unit> prepare();
+  Result<Unit> one_step();
+  void report(const StepResult& result);
+  Result<Unit> at_boundary(const StepResult& result);
+  bool save_is_due() const;
+  bool evaluation_is_due() const;
+  Result<Unit> evaluate();
+  Result<Unit> finish_save();
+  Result<Unit> save_now();
+  Result<Unit> finish();
+  Result<Unit> count_overruns();
+
+  int64_t steps() const { return attempt_.job.train.steps; }
+  bool is_root() const { return world_.rank() == 0; }
+  StepWishes collect_wishes();
+  void wait_for_shard() {
+    saver_->wait_for_shard([this] { reporter_.progress(); });
+  }
+
+  const Attempt& attempt_;
+  Communicator& world_;
+  Reporter& reporter_;
+  ControlWishes& wishes_;
+  FileSystem& fs_;
+  std::unique_ptr<RankParts> parts_;
+  Storage storage_;
+  std::unique_ptr<Saver> saver_;
+  std::unique_ptr<Stepper> stepper_;
+
+  // The same on all ranks:
+  TrainOutcome outcome_;
+  int64_t saved_step_ = 0;  ///< of the newest checkpoint
+  int64_t evaluated_step_ = -1;
+  bool save_requested_ = false;  ///< waits until the save in flight is over
+  bool disturbed_ = false;       ///< an evaluation or a save falls into the step that begins
+  bool special_ = false;         ///< one fell into the step under way
+
+  double boundary_ = 0;  ///< when the last step ended, on the pacer's clock
+  Nanos last_save_{0};   ///< real time
+};
+
+Result<TrainOutcome> Trainer::run() {
+  reporter_.phase("loading");
+  MOTLEY_TRY_VOID(prepare());
+  reporter_.phase("training");
+  boundary_ = parts_->pacer.now();
+  last_save_ = steady_clock().now();
+  while (outcome_.step < steps() && !outcome_.stopped) MOTLEY_TRY_VOID(one_step());
+  MOTLEY_TRY_VOID(finish());
+  return outcome_;
+}
+
+Result<Unit> Trainer::prepare() {
+  MOTLEY_TRY(parts_, build_rank(attempt_, world_));
+  MOTLEY_TRY(
+      storage_,
+      probe_storage(world_, fs_, checkpoints_directory(attempt_.run_dir, attempt_.job.checkpoint)));
+  MOTLEY_TRY(const ResumePoint point, resume(attempt_, *parts_, world_, storage_, fs_));
+  outcome_.step = saved_step_ = point.step;
+  outcome_.checkpoint = point.directory;
+  auto saver = Saver::create(attempt_, *parts_, world_, storage_, fs_);
+  Result<Unit> ready = Unit{};
+  if (!saver) ready = fail(saver.error());
+  if (saver) ready = reporter_.begin_after(point.step);
+  MOTLEY_TRY_VOID(all_succeeded(world_, ready));
+  saver_ = std::move(*saver);
+  stepper_ = std::make_unique<Stepper>(attempt_, *parts_, world_, [this] { reporter_.progress(); });
+  if (is_root())
+    log_info(point.directory.empty()
+                 ? "training from the beginning"
+                 : "resumed at step " + std::to_string(point.step) + " from " + point.directory);
+  return Unit{};
+}
+
+StepWishes Trainer::collect_wishes() {
+  StepWishes mine;
+  mine.stop = wishes_.stop;
+  mine.save = wishes_.checkpoint.exchange(false);
+  // Under the virtual clock nothing may depend on how long a disk takes.
+  if (parts_->pacer.virtual_clock()) wait_for_shard();
+  mine.shard_settled = saver_->shard_settled();
+  const Nanos every = attempt_.job.checkpoint.every_time;
+  if (is_root() && every > Nanos(0) && steady_clock().now() - last_save_ >= every) mine.save = true;
+  return mine;
+}
+
+Result<Unit> Trainer::one_step() {
+  const int64_t step = outcome_.step + 1;
+  die_if_told(step, world_.rank());
+  special_ = std::exchange(disturbed_, false) || saver_->in_flight();
+  MOTLEY_TRY(const StepResult result, stepper_->run(step, collect_wishes()));
+  outcome_.step = step;
+  outcome_.loss = result.loss;
+  outcome_.stopped = result.stop && step < steps();
+  report(result);
+  return at_boundary(result);
+}
+
+void Trainer::report(const StepResult& result) {
+  StepReport report;
+  report.rank = world_.rank();
+  report.step = outcome_.step;
+  report.step_seconds = result.ended - std::exchange(boundary_, result.ended);
+  report.compute_seconds = result.compute_seconds;
+  report.wait_seconds = result.wait_seconds;
+  report.update_seconds = result.update_seconds;
+  report.samples = result.samples;
+  report.overruns = parts_->pacer.overruns();
+  report.sections = parts_->pacer.sections();
+  report.special = special_;
+  if (is_root()) {
+    report.loss = result.loss;
+    report.loss_bits = bits_of(result.loss);
+    report.gradient_norm = result.gradient_norm;
+    report.learning_rate = result.learning_rate;
+  }
+  reporter_.step(report);
+}
+
+Result<Unit> Trainer::at_boundary(const StepResult& result) {
+  save_requested_ |= result.save;
+  if (saver_->in_flight() && result.all_shards_settled) {
+    disturbed_ = true;
+    MOTLEY_TRY_VOID(finish_save());
+  }
+  if (evaluation_is_due()) {
+    disturbed_ = true;
+    MOTLEY_TRY_VOID(evaluate());
+  }
+  if (!save_is_due()) return Unit{};
+  if (saver_->in_flight()) {  // one that was asked for comes later, any other is left out
+    if (is_root()) log_info("a checkpoint is due but the last one is still being written");
+    return Unit{};
+  }
+  save_requested_ = false;
+  last_save_ = steady_clock().now();
+  return saver_->begin(outcome_.step);
+}
+
+bool Trainer::evaluation_is_due() const {
+  const EvalSpec& eval = attempt_.job.train.eval;
+  return eval.samples > 0 && eval.every > 0 && outcome_.step % eval.every == 0;
+}
+
+/// The last one is finish()'s.
+bool Trainer::save_is_due() const {
+  if (outcome_.stopped || outcome_.step == steps()) return false;
+  const int64_t every = attempt_.job.checkpoint.every_steps;
+  return save_requested_ || (every > 0 && outcome_.step % every == 0);
+}
+
+Result<Unit> Trainer::evaluate() {
+  reporter_.phase("evaluating");
+  MOTLEY_TRY(const double loss, stepper_->evaluate());
+  outcome_.eval_loss = loss;
+  evaluated_step_ = outcome_.step;
+  if (is_root()) reporter_.evaluated({.step = outcome_.step, .loss = loss});
+  reporter_.phase("training");
+  return Unit{};
+}
+
+Result<Unit> Trainer::finish_save() {
+  MOTLEY_TRY(const SaveOutcome saved, saver_->finish());
+  if (saved.committed) {
+    saved_step_ = saved.report.step;
+    outcome_.checkpoint = saved.report.directory;
+    if (is_root()) reporter_.saved(saved.report);
+  } else if (is_root()) {
+    log_warning("checkpoint of step " + std::to_string(saved.report.step) +
+                " not saved, training goes on: " + saved.error);
+  }
+  return Unit{};
+}
+
+Result<Unit> Trainer::save_now() {
+  reporter_.phase("saving");
+  wait_for_shard();
+  if (saver_->in_flight()) MOTLEY_TRY_VOID(finish_save());
+  if (saved_step_ == outcome_.step) return Unit{};
+  MOTLEY_TRY_VOID(saver_->begin(outcome_.step));
+  wait_for_shard();
+  MOTLEY_TRY(const SaveOutcome saved, saver_->finish());
+  if (!saved.committed)
+    return joint_failure(world_, ErrorCode::kIo, "last checkpoint not saved: " + saved.error);
+  saved_step_ = outcome_.step;
+  outcome_.checkpoint = saved.report.directory;
+  if (is_root()) reporter_.saved(saved.report);
+  return Unit{};
+}
+
+Result<Unit> Trainer::finish() {
+  stepper_->finish();
+  MOTLEY_TRY_VOID(save_now());
+  if (outcome_.stopped) return count_overruns();
+  if (attempt_.job.train.eval.samples > 0 && evaluated_step_ != outcome_.step)
+    MOTLEY_TRY_VOID(evaluate());
+  reporter_.phase("finishing");
+  MOTLEY_TRY(outcome_.weights_xxh3, parts_->engine->weights_hash());
+  return count_overruns();
+}
+
+Result<Unit> Trainer::count_overruns() {
+  int64_t counts[2] = {parts_->pacer.sections(), parts_->pacer.overruns()};
+  MOTLEY_TRY_VOID(world_.all_reduce_sum(std::span<int64_t>(counts)));
+  outcome_.sections = counts[0];
+  outcome_.overruns = counts[1];
+  return Unit{};
+}
+
+}  // namespace
+
+Result<TrainOutcome> train(const Attempt& attempt, Communicator& world, Reporter& reporter,
+                           ControlWishes& wishes, FileSystem& fs) {
+  return Trainer(attempt, world, reporter, wishes, fs).run();
+}
+
+std::string untrustworthy_text(const TrainOutcome& outcome) {
+  char share[32];
+  std::snprintf(
+      share, sizeof share, "%.1f %%",
+      100.0 * static_cast<double>(outcome.overruns) / static_cast<double>(outcome.sections));
+  return "rehearsal not trustworthy: in " + std::to_string(outcome.overruns) + " of " +
+         std::to_string(outcome.sections) + " sections (" + share +
+         ") the real work took longer than the device it stands for; lower pace.flops in the fleet";
+}
+
+}  // namespace motley

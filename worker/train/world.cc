@@ -1,0 +1,100 @@
+#include "worker/train/world.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+
+#include "comm/launch_env.h"
+#include "core/clock.h"
+#include "core/file_system.h"
+#include "core/log.h"
+
+namespace motley {
+namespace {
+
+constexpr Bytes kLargestDocument{64 << 20};
+constexpr Nanos kCulpritsHeadStart{1'000'000'000};
+
+/// MemAvailable of /proc/meminfo; 0 when the system does not say.
+Bytes available_memory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string name;
+  int64_t kibibytes = 0;
+  while (meminfo >> name >> kibibytes) {
+    if (name == "MemAvailable:") return Bytes(kibibytes * 1024);
+    meminfo.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return Bytes(0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> open_world() {
+  const auto launched = launch_env();
+  if (!launched || launched->size == 1) return solo_communicator();
+  return open_mpi_communicator();
+}
+
+Result<std::string> shared_text(Communicator& world, const std::string& path) {
+  const auto mine = read_text(real_file_system(), path, kLargestDocument);
+  MOTLEY_TRY(const std::vector<std::string> readable, world.all_gather(mine ? "1" : "0"));
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (readable[static_cast<size_t>(rank)] != "1") continue;
+    std::string text = rank == world.rank() ? *mine : std::string();
+    MOTLEY_TRY_VOID(world.broadcast(text, rank));
+    return text;
+  }
+  return fail(mine.error());
+}
+
+Result<std::unique_ptr<ControlLink>> join_runner(Communicator& world, const std::string& control,
+                                                 const std::string& key_file, Epoch epoch,
+                                                 ControlWishes* wishes) {
+  if (control.empty()) return nullptr;
+  Hello hello;
+  hello.rank = world.rank();
+  hello.host = system_host_name();
+  hello.pid = getpid();
+  if (!key_file.empty()) {
+    MOTLEY_TRY(hello.key, shared_text(world, key_file));
+  }
+  return ControlLink::connect(control, epoch, hello, wishes);
+}
+
+std::string system_host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+Result<std::unique_ptr<Device>> open_device_for(const JobSpec& job, const DeviceSpec& device) {
+  DeviceSpec spec = device;
+  if (job.train.precision == Precision::kFp64 && spec.kind == DeviceKind::kCpu)
+    spec.kind = DeviceKind::kReference;
+  return open_device(spec);
+}
+
+void leave_world(std::unique_ptr<Communicator> world, const Error& error) {
+  const int status = exit_code(error.code);
+  if (error.code != ErrorCode::kPeerLost || world->rank() == 0) {
+    std::fprintf(stderr, "motley-worker: %s\n", one_line(error.to_string()).c_str());
+    std::fflush(stderr);
+  }
+  // Whoever aborts first sets mpirun's status and silences the others: the culprit goes before.
+  if (error.code == ErrorCode::kPeerLost)
+    steady_clock().sleep_until(steady_clock().now() + kCulpritsHeadStart);
+  world->give_up(status);
+  world.reset();  // under MPI this ends all ranks and does not return
+  std::exit(status);
+}
+
+Bytes memory_limit_of(const DeviceSpec& device, int ranks_on_host) {
+  if (device.memory) return *device.memory;
+  return Bytes(available_memory().value() / ranks_on_host);
+}
+
+}  // namespace motley

@@ -1,0 +1,43 @@
+#pragma once
+// What the ranks of one launch share before they know their task.
+
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+#include "core/result.h"
+#include "core/spec/fleet_spec.h"
+#include "core/spec/job_spec.h"
+#include "core/wire.h"
+#include "kernels/device.h"
+#include "worker/train/control_link.h"
+
+namespace motley {
+
+/// The group mpirun or srun started this process in; a group of one when it was started alone.
+Result<std::unique_ptr<Communicator>> open_world();
+
+/// The text of a file as the lowest rank that can read it sees it: hosts need not share a file
+/// system. kNotFound on every rank when none can.
+Result<std::string> shared_text(Communicator& world, const std::string& path);
+
+/// This rank's link to the runner at `control`, its key from `key_file`; null when `control` is
+/// empty.
+Result<std::unique_ptr<ControlLink>> join_runner(Communicator& world, const std::string& control,
+                                                 const std::string& key_file, Epoch epoch,
+                                                 ControlWishes* wishes);
+
+/// The last act of a rank that failed: says why (unless another rank is to blame and says so),
+/// ends the others, exits with the error's code.
+[[noreturn]] void leave_world(std::unique_ptr<Communicator> world, const Error& error);
+
+/// The name of this host as the system gives it.
+std::string system_host_name();
+
+/// The device a rank drives for `job`: a CPU in float64 where the job wants that precision.
+Result<std::unique_ptr<Device>> open_device_for(const JobSpec& job, const DeviceSpec& device);
+
+/// The limit the fleet gives, else this rank's share of the memory available on its host now.
+Bytes memory_limit_of(const DeviceSpec& device, int ranks_on_host);
+
+}  // namespace motley
