@@ -22,9 +22,14 @@ struct Runner {
   void operator()(const GeluForwardArgs& args) const { ops.gelu_forward(device, args); }
   void operator()(const GeluBackwardArgs& args) const { ops.gelu_backward(device, args); }
   void operator()(const ZeroArgs& args) const { ops.zero(device, args); }
+  void operator()(const CopyArgs& args) const { ops.copy(device, args); }
   void operator()(const AttentionForwardArgs& args) const { ops.attention_forward(device, args); }
   void operator()(const AttentionBackwardArgs& args) const { ops.attention_backward(device, args); }
   void operator()(const CrossEntropyArgs& args) const { ops.cross_entropy(device, args); }
+  void operator()(const CrossEntropyPartArgs& args) const { ops.cross_entropy_part(device, args); }
+  void operator()(const CrossEntropyCombineArgs& args) const {
+    ops.cross_entropy_combine(device, args);
+  }
   void operator()(const AccumulateFixedArgs& args) const { ops.accumulate_fixed(device, args); }
   void operator()(const FromFixedArgs& args) const { ops.from_fixed(device, args); }
   void operator()(const AdamwArgs& args) const { ops.adamw(device, args); }

@@ -22,8 +22,9 @@ class Device;
 using OpCall =
     std::variant<MatmulArgs, BiasGradientArgs, EmbeddingForwardArgs, EmbeddingBackwardArgs,
                  LayerNormForwardArgs, LayerNormBackwardArgs, AddArgs, GeluForwardArgs,
-                 GeluBackwardArgs, ZeroArgs, AttentionForwardArgs, AttentionBackwardArgs,
-                 CrossEntropyArgs, AccumulateFixedArgs, FromFixedArgs, AdamwArgs, SquareSumArgs>;
+                 GeluBackwardArgs, ZeroArgs, CopyArgs, AttentionForwardArgs, AttentionBackwardArgs,
+                 CrossEntropyArgs, CrossEntropyPartArgs, CrossEntropyCombineArgs,
+                 AccumulateFixedArgs, FromFixedArgs, AdamwArgs, SquareSumArgs>;
 
 template <class Args>
 using Kernel = void (*)(Device&, const Args&);
@@ -41,9 +42,12 @@ struct OpTable {
   Kernel<GeluForwardArgs> gelu_forward;
   Kernel<GeluBackwardArgs> gelu_backward;
   Kernel<ZeroArgs> zero;
+  Kernel<CopyArgs> copy;
   Kernel<AttentionForwardArgs> attention_forward;
   Kernel<AttentionBackwardArgs> attention_backward;
   Kernel<CrossEntropyArgs> cross_entropy;
+  Kernel<CrossEntropyPartArgs> cross_entropy_part;
+  Kernel<CrossEntropyCombineArgs> cross_entropy_combine;
   Kernel<AccumulateFixedArgs> accumulate_fixed;
   Kernel<FromFixedArgs> from_fixed;
   Kernel<AdamwArgs> adamw;

@@ -15,9 +15,12 @@ void add(Device& device, const AddArgs& args);
 void gelu_forward(Device& device, const GeluForwardArgs& args);
 void gelu_backward(Device& device, const GeluBackwardArgs& args);
 void zero(Device& device, const ZeroArgs& args);
+void copy(Device& device, const CopyArgs& args);
 void attention_forward(Device& device, const AttentionForwardArgs& args);
 void attention_backward(Device& device, const AttentionBackwardArgs& args);
 void cross_entropy(Device& device, const CrossEntropyArgs& args);
+void cross_entropy_part(Device& device, const CrossEntropyPartArgs& args);
+void cross_entropy_combine(Device& device, const CrossEntropyCombineArgs& args);
 void accumulate_fixed(Device& device, const AccumulateFixedArgs& args);
 void from_fixed(Device& device, const FromFixedArgs& args);
 void adamw(Device& device, const AdamwArgs& args);
@@ -34,9 +37,12 @@ inline constexpr OpTable kCpuOps{
     .gelu_forward = gelu_forward,
     .gelu_backward = gelu_backward,
     .zero = zero,
+    .copy = copy,
     .attention_forward = attention_forward,
     .attention_backward = attention_backward,
     .cross_entropy = cross_entropy,
+    .cross_entropy_part = cross_entropy_part,
+    .cross_entropy_combine = cross_entropy_combine,
     .accumulate_fixed = accumulate_fixed,
     .from_fixed = from_fixed,
     .adamw = adamw,

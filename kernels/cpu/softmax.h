@@ -15,12 +15,15 @@ namespace {
   return static_cast<float>(largest + log(sum));
 }
 
+/// Σ exp(x[i] - largest).
+[[maybe_unused]] inline float sum_of_exp(const float* x, int64_t n, float largest) {
+  return sum_lanes(n, [&](int64_t i, int64_t lanes) { return exp(load(x + i, lanes) - largest); });
+}
+
 /// log Σ exp(x[i]) over n >= 1 values.
 [[maybe_unused]] inline float log_sum_exp(const float* x, int64_t n) {
   const float largest = largest_of(x, n);
-  return log_sum(largest, sum_lanes(n, [&](int64_t i, int64_t lanes) {
-                   return exp(load(x + i, lanes) - largest);
-                 }));
+  return log_sum(largest, sum_of_exp(x, n, largest));
 }
 
 /// out[i] = exp(x[i]) / Σ exp(x); returns log Σ exp(x). n >= 1; out may be x.

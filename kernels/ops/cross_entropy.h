@@ -22,4 +22,44 @@ struct CrossEntropyArgs {
   }
 };
 
+/// What one holder of vocabulary columns [first_token, first_token + vocab) knows of a row:
+/// stats[r,:] = (max logits[r,:], Σ exp(logits[r,:] - max), the target's logit or 0 where the
+/// target is not held). Without columns (-inf, 0, 0). The parts of a row are joined by
+/// CrossEntropyCombineArgs: a vocabulary-parallel cross-entropy that exchanges three numbers a row
+/// (the idea of Shoeybi et al. 2019; three numbers at once as in Milakov & Gimelshein 2018).
+struct CrossEntropyPartArgs {
+  Address logits, targets, stats;  ///< [rows, vocab], int32 [rows], [rows, 3]
+  int64_t rows = 0, vocab = 0, first_token = 0;
+
+  double flops() const { return 3.0 * static_cast<double>(rows) * static_cast<double>(vocab); }
+  template <class V>
+  void operands(V&& v) {
+    v.read(logits);
+    v.read(targets);
+    v.write(stats);
+  }
+};
+
+/// With M = max over parts of their maximum, S = Σ over parts of sum·exp(maximum - M), parts in
+/// rising order: losses[r] = M + log S - Σ target logits; when d_logits is not null it becomes
+/// exp(logits[r,:] - M)/S - onehot(targets[r]) for the held columns [first_token, first_token +
+/// vocab), the gradient of the *sum* of losses (d_logits may be logits). The same stats give the
+/// same losses bit by bit wherever they are combined.
+struct CrossEntropyCombineArgs {
+  Address stats;  ///< [parts, rows, 3] of CrossEntropyPartArgs; the parts tile the vocabulary
+  Address logits, targets, losses;
+  Address d_logits = {};  ///< may be null
+  int64_t parts = 0, rows = 0, vocab = 0, first_token = 0;
+
+  double flops() const { return 4.0 * static_cast<double>(rows) * static_cast<double>(vocab); }
+  template <class V>
+  void operands(V&& v) {
+    v.read(stats);
+    v.read(logits);
+    v.read(targets);
+    v.write(losses);
+    v.write(d_logits);
+  }
+};
+
 }  // namespace motley

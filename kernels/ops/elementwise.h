@@ -57,4 +57,17 @@ struct ZeroArgs {
   }
 };
 
+/// out[i] = in[i]; the two do not overlap.
+struct CopyArgs {
+  Address in, out;
+  int64_t count = 0;
+
+  double flops() const { return 0; }
+  template <class V>
+  void operands(V&& v) {
+    v.read(in);
+    v.write(out);
+  }
+};
+
 }  // namespace motley

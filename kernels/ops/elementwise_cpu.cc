@@ -57,4 +57,12 @@ void zero(Device& device, const ZeroArgs& args) {
   });
 }
 
+void copy(Device& device, const CopyArgs& args) {
+  constexpr int64_t kTaskCopies = 1 << 18;
+  parallel_ranges(device, args.count, kTaskCopies, [&](int64_t begin, int64_t end) {
+    std::memcpy(args.out.as<float>() + begin, args.in.as<const float>() + begin,
+                static_cast<size_t>(end - begin) * sizeof(float));
+  });
+}
+
 }  // namespace motley::cpu

@@ -64,4 +64,13 @@ void zero(Device& device, const ZeroArgs& args) {
             "zero");
 }
 
+void copy(Device& device, const CopyArgs& args) {
+  CudaDevice& gpu = cuda_device(device);
+  if (args.count == 0) return;
+  gpu.check(cudaMemcpyAsync(args.out.as<void>(), args.in.as<const void>(),
+                            static_cast<size_t>(args.count) * sizeof(float), cudaMemcpyDefault,
+                            gpu.stream()),
+            "copy");
+}
+
 }  // namespace motley::cuda

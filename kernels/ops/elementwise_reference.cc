@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -38,6 +39,10 @@ void gelu_backward(Device&, const GeluBackwardArgs& args) {
 
 void zero(Device&, const ZeroArgs& args) {
   if (args.bytes > 0) std::memset(args.out.as<void>(), 0, static_cast<size_t>(args.bytes));
+}
+
+void copy(Device&, const CopyArgs& args) {
+  std::copy_n(args.in.as<const double>(), args.count, args.out.as<double>());
 }
 
 }  // namespace motley::reference

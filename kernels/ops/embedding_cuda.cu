@@ -6,16 +6,24 @@ namespace motley::cuda {
 namespace {
 
 struct Shape {
-  int64_t rows, context, width;
+  int64_t rows, context, width, vocab, first_token;
 };
+
+/// Where the token lies in the table; negative when the table does not hold it.
+__device__ int64_t held_row(const Shape& shape, int32_t token) {
+  const int64_t row = token - shape.first_token;
+  return row < shape.vocab ? row : -1;
+}
 
 __global__ void embed(Shape shape, const int32_t* tokens, const float* token_table,
                       const float* position_table, float* out) {
   const int64_t i = element_index();
   if (i >= shape.rows * shape.width) return;
   const int64_t row = i / shape.width, column = i % shape.width;
-  out[i] = token_table[tokens[row] * shape.width + column] +
-           position_table[row % shape.context * shape.width + column];
+  const int64_t held = held_row(shape, tokens[row]);
+  float sum = held < 0 ? 0.0f : token_table[held * shape.width + column];
+  if (position_table != nullptr) sum += position_table[row % shape.context * shape.width + column];
+  out[i] = sum;
 }
 
 /// One thread for each column: rows may share a token, and are added in rising order.
@@ -23,8 +31,10 @@ __global__ void add_to_tokens(Shape shape, const int32_t* tokens, const float* d
                               float* token_gradient) {
   const int64_t column = element_index();
   if (column >= shape.width) return;
-  for (int64_t row = 0; row < shape.rows; ++row)
-    token_gradient[tokens[row] * shape.width + column] += d_out[row * shape.width + column];
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    const int64_t held = held_row(shape, tokens[row]);
+    if (held >= 0) token_gradient[held * shape.width + column] += d_out[row * shape.width + column];
+  }
 }
 
 /// One thread for each element of the position table.
@@ -45,25 +55,27 @@ void embedding_forward(Device& device, const EmbeddingForwardArgs& args) {
   const int64_t count = args.rows * args.width;
   if (count == 0) return;
   embed<<<blocks_for(count), kBlockThreads, 0, gpu.stream()>>>(
-      {args.rows, args.context, args.width}, args.tokens.as<const int32_t>(),
-      args.token_table.as<const float>(), args.position_table.as<const float>(),
-      args.out.as<float>());
+      {args.rows, args.context, args.width, args.vocab, args.first_token},
+      args.tokens.as<const int32_t>(), args.token_table.as<const float>(),
+      args.position_table.as<const float>(), args.out.as<float>());
   gpu.check_launch("embedding");
 }
 
 void embedding_backward(Device& device, const EmbeddingBackwardArgs& args) {
   CudaDevice& gpu = cuda_device(device);
-  const Shape shape{args.rows, args.context, args.width};
+  const Shape shape{args.rows, args.context, args.width, args.vocab, args.first_token};
   if (!args.accumulate) {
     const auto element = static_cast<int64_t>(sizeof(float));
     zero(device, {args.token_gradient, args.vocab * args.width * element});
-    zero(device, {args.position_gradient, args.context * args.width * element});
+    if (!args.position_gradient.null())
+      zero(device, {args.position_gradient, args.context * args.width * element});
   }
   if (args.width == 0) return;
   add_to_tokens<<<blocks_for(args.width), kBlockThreads, 0, gpu.stream()>>>(
       shape, args.tokens.as<const int32_t>(), args.d_out.as<const float>(),
       args.token_gradient.as<float>());
   gpu.check_launch("token gradient");
+  if (args.position_gradient.null()) return;
   add_to_positions<<<blocks_for(args.context * args.width), kBlockThreads, 0, gpu.stream()>>>(
       shape, args.d_out.as<const float>(), args.position_gradient.as<float>());
   gpu.check_launch("position gradient");

@@ -260,5 +260,82 @@ TEST_F(Gradients, CrossEntropy) {
   expect_gradient(function, {random_.normal(kRows * kVocab)});
 }
 
+// A holder of the tokens 2 and 3 of five, without positions.
+TEST_F(Gradients, EmbeddingOfPartOfTheVocabulary) {
+  constexpr int64_t kRows = 6, kContext = 3, kWidth = 4, kVocab = 2, kFirst = 2;
+  const std::vector<int32_t> tokens{0, 4, 2, 2, 3, 1};
+  const Values g = random_.normal(kRows * kWidth);
+  Differentiable function;
+  function.value = [&](const std::vector<Values>& in) {
+    Bench bench(device_);
+    const EmbeddingForwardArgs args{.tokens = bench.put(tokens),
+                                    .token_table = bench.put(in[0]),
+                                    .out = bench.poisoned(kRows * kWidth),
+                                    .rows = kRows,
+                                    .context = kContext,
+                                    .width = kWidth,
+                                    .vocab = kVocab,
+                                    .first_token = kFirst};
+    bench.run(args);
+    return dot(g, bench.get(args.out));
+  };
+  function.gradient = [&](const std::vector<Values>&) {
+    Bench bench(device_);
+    const EmbeddingBackwardArgs args{.tokens = bench.put(tokens),
+                                     .d_out = bench.put(g),
+                                     .token_gradient = bench.poisoned(kVocab * kWidth),
+                                     .rows = kRows,
+                                     .context = kContext,
+                                     .width = kWidth,
+                                     .vocab = kVocab,
+                                     .first_token = kFirst};
+    bench.run(args);
+    return std::vector<Values>{bench.get(args.token_gradient)};
+  };
+  expect_gradient(function, {random_.normal(kVocab * kWidth)});
+}
+
+// Two holders, of two and of four columns; each has the gradient of its own.
+TEST_F(Gradients, CrossEntropyOfParts) {
+  constexpr int64_t kRows = 4, kFirst[] = {0, 2}, kVocab[] = {2, 4};
+  const std::vector<int32_t> targets{5, 0, 2, 1};
+  const auto run = [&](Bench& bench, const std::vector<Values>& in, size_t holder) {
+    Values stats;
+    for (size_t part = 0; part < 2; ++part) {
+      const CrossEntropyPartArgs args{.logits = bench.put(in[part]),
+                                      .targets = bench.put(targets),
+                                      .stats = bench.poisoned(kRows * 3),
+                                      .rows = kRows,
+                                      .vocab = kVocab[part],
+                                      .first_token = kFirst[part]};
+      bench.run(args);
+      const Values of_part = bench.get(args.stats);
+      stats.insert(stats.end(), of_part.begin(), of_part.end());
+    }
+    const CrossEntropyCombineArgs args{.stats = bench.put(stats),
+                                       .logits = bench.put(in[holder]),
+                                       .targets = bench.put(targets),
+                                       .losses = bench.poisoned(kRows),
+                                       .d_logits = bench.poisoned(kRows * kVocab[holder]),
+                                       .parts = 2,
+                                       .rows = kRows,
+                                       .vocab = kVocab[holder],
+                                       .first_token = kFirst[holder]};
+    bench.run(args);
+    return args;
+  };
+  Differentiable function;
+  function.value = [&](const std::vector<Values>& in) {
+    Bench bench(device_);
+    return dot(Values(kRows, 1.0), bench.get(run(bench, in, 0).losses));
+  };
+  function.gradient = [&](const std::vector<Values>& in) {
+    Bench bench(device_);
+    return std::vector<Values>{bench.get(run(bench, in, 0).d_logits),
+                               bench.get(run(bench, in, 1).d_logits)};
+  };
+  expect_gradient(function, {random_.normal(kRows * 2), random_.normal(kRows * 4)});
+}
+
 }  // namespace
 }  // namespace motley::testing

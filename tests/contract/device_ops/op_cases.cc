@@ -1,13 +1,13 @@
 #include "tests/contract/device_ops/op_cases.h"
 
 namespace motley::testing {
-namespace {
 
-/// "matmul_3_17_5": an operation with numbers.
 std::string label(std::string name, std::initializer_list<int64_t> numbers) {
   for (const int64_t number : numbers) name += "_" + std::to_string(number);
   return name;
 }
+
+namespace {
 
 struct Product {
   int64_t m, n, k;
@@ -60,53 +60,6 @@ void add_bias_gradients(std::vector<OpCase>& cases) {
                            bench.run(args);
                            return std::vector{args.out};
                          }});
-}
-
-constexpr int64_t kEmbeddingContext = 5, kEmbeddingVocab = 7;
-constexpr int64_t kEmbeddingRows = 3 * kEmbeddingContext;
-
-std::vector<Address> embedding_forward(Bench& bench, int64_t width) {
-  Random random(3);
-  const EmbeddingForwardArgs args{
-      .tokens = bench.put(random.integers(kEmbeddingRows, kEmbeddingVocab)),
-      .token_table = bench.put(random.normal(kEmbeddingVocab * width)),
-      .position_table = bench.put(random.normal(kEmbeddingContext * width)),
-      .out = bench.poisoned(kEmbeddingRows * width),
-      .rows = kEmbeddingRows,
-      .context = kEmbeddingContext,
-      .width = width,
-      .vocab = kEmbeddingVocab};
-  bench.run(args);
-  return {args.out};
-}
-
-std::vector<Address> embedding_backward(Bench& bench, int64_t width, bool accumulate) {
-  Random random(4);
-  const auto gradient = [&](int64_t rows) {
-    return accumulate ? bench.put(random.normal(rows * width)) : bench.poisoned(rows * width);
-  };
-  const EmbeddingBackwardArgs args{
-      .tokens = bench.put(random.integers(kEmbeddingRows, kEmbeddingVocab)),
-      .d_out = bench.put(random.normal(kEmbeddingRows * width)),
-      .token_gradient = gradient(kEmbeddingVocab),
-      .position_gradient = gradient(kEmbeddingContext),
-      .rows = kEmbeddingRows,
-      .context = kEmbeddingContext,
-      .width = width,
-      .vocab = kEmbeddingVocab,
-      .accumulate = accumulate};
-  bench.run(args);
-  return {args.token_gradient, args.position_gradient};
-}
-
-void add_embeddings(std::vector<OpCase>& cases) {
-  for (const int64_t width : {1, 3, 17, 65, 130, 2000}) {
-    cases.push_back({label("embedding_forward", {width}), 1e-7,
-                     [=](Bench& bench) { return embedding_forward(bench, width); }});
-    for (const bool accumulate : {false, true})
-      cases.push_back({label("embedding_backward", {width, accumulate}), 1e-6,
-                       [=](Bench& bench) { return embedding_backward(bench, width, accumulate); }});
-  }
 }
 
 std::vector<Address> layer_norm_forward(Bench& bench, int64_t rows, int64_t width) {
@@ -189,10 +142,18 @@ std::vector<Address> gelu_backward(Bench& bench, int64_t count, bool in_place) {
   return {args.d_x};
 }
 
+std::vector<Address> copy(Bench& bench, int64_t count) {
+  Random random(15);
+  const CopyArgs args{bench.put(random.normal(count)), bench.poisoned(count), count};
+  bench.run(args);
+  return {args.out};
+}
+
 void add_elementwise(std::vector<OpCase>& cases) {
   for (const int64_t count : {1, 3, 17, 65, 40001}) {
     cases.push_back({label("gelu_forward", {count}), 3e-7,
                      [=](Bench& bench) { return gelu_forward(bench, count); }});
+    cases.push_back({label("copy", {count}), 0, [=](Bench& bench) { return copy(bench, count); }});
     for (const bool in_place : {false, true}) {
       cases.push_back({label("add", {count, in_place}), 1e-7,
                        [=](Bench& bench) { return add(bench, count, in_place); }});
@@ -255,29 +216,6 @@ void add_attention(std::vector<OpCase>& cases) {
   }
 }
 
-enum class Gradient { kNone, kApart, kInPlace };
-
-std::vector<Address> cross_entropy(Bench& bench, int64_t rows, int64_t vocab, Gradient gradient) {
-  Random random(12);
-  CrossEntropyArgs args{.logits = bench.put(random.normal(rows * vocab, 4)),
-                        .targets = bench.put(random.integers(rows, static_cast<int32_t>(vocab))),
-                        .losses = bench.poisoned(rows),
-                        .rows = rows,
-                        .vocab = vocab};
-  if (gradient == Gradient::kApart) args.d_logits = bench.poisoned(rows * vocab);
-  if (gradient == Gradient::kInPlace) args.d_logits = args.logits;
-  bench.run(args);
-  if (gradient == Gradient::kNone) return {args.losses};
-  return {args.losses, args.d_logits};
-}
-
-void add_cross_entropy(std::vector<OpCase>& cases) {
-  for (const int64_t vocab : {1, 3, 17, 65, 257, 20000})
-    for (const auto gradient : {Gradient::kNone, Gradient::kApart, Gradient::kInPlace})
-      cases.push_back({label("cross_entropy", {vocab, static_cast<int64_t>(gradient)}), 2e-6,
-                       [=](Bench& bench) { return cross_entropy(bench, 5, vocab, gradient); }});
-}
-
 std::vector<Address> adamw(Bench& bench, int64_t count) {
   Random random(13);
   const Values v = random.normal(count);
@@ -325,11 +263,10 @@ std::vector<OpCase> op_cases() {
   std::vector<OpCase> cases;
   add_matmuls(cases);
   add_bias_gradients(cases);
-  add_embeddings(cases);
   add_layer_norms(cases);
   add_elementwise(cases);
   add_attention(cases);
-  add_cross_entropy(cases);
+  add_vocabulary_cases(cases);
   add_optimizer(cases);
   return cases;
 }

@@ -16,4 +16,10 @@ struct OpCase {
 /// Shapes are odd, and some are large enough for several tasks and tiles.
 std::vector<OpCase> op_cases();
 
+/// "matmul_3_17_5": an operation with numbers.
+std::string label(std::string name, std::initializer_list<int64_t> numbers);
+
+/// The part of op_cases() whose operands may be cut along the vocabulary.
+void add_vocabulary_cases(std::vector<OpCase>& cases);
+
 }  // namespace motley::testing
