@@ -9,23 +9,57 @@
 namespace motley {
 namespace {
 
-/// The first `size` ranks of another transport, which must outlive it.
-class LeadingRanks final : public Transport {
+/// Some ranks of another transport, which must outlive it, under numbers of their own.
+class SomeRanks final : public Transport {
  public:
-  LeadingRanks(Transport& all, int size) : all_(all), size_(size) {}
+  SomeRanks(Transport& all, const std::vector<int>& ranks)
+      : all_(all), ranks_(ranks), rank_(position_of(all.rank())) {}
 
-  int rank() const override { return all_.rank(); }
-  int size() const override { return size_; }
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(ranks_.size()); }
   std::string description() const override { return all_.description(); }
   Result<Unit> exchange(std::span<const Incoming> receives, std::span<const Outgoing> sends,
                         const std::string& operation) override {
-    return all_.exchange(receives, sends, operation);
+    receives_.clear();
+    sends_.clear();
+    for (const Incoming& in : receives) receives_.push_back(translated(in));
+    for (const Outgoing& out : sends) sends_.push_back(translated(out));
+    return all_.exchange(receives_, sends_, operation);
+  }
+  Result<SendId> post(const Outgoing& message) override { return all_.post(translated(message)); }
+  Result<Unit> complete(SendId send, const std::string& operation) override {
+    return all_.complete(send, operation);
+  }
+  Result<Unit> receive(const Incoming& message, const std::string& operation) override {
+    return all_.receive(translated(message), operation);
   }
   void give_up(int exit_status) override { all_.give_up(exit_status); }
 
  private:
+  /// Checks by the way that the ranks exist and differ.
+  int position_of(int mine) const {
+    std::vector<int> seen(static_cast<size_t>(all_.size()), -1);
+    for (int i = 0; i < size(); ++i) {
+      const int rank = ranks_[static_cast<size_t>(i)];
+      MOTLEY_CHECK(rank >= 0 && rank < all_.size(), "group with rank " + std::to_string(rank));
+      MOTLEY_CHECK_EQ(seen[static_cast<size_t>(rank)], -1);
+      seen[static_cast<size_t>(rank)] = i;
+    }
+    MOTLEY_CHECK(seen[static_cast<size_t>(mine)] >= 0, "a group is made by its members");
+    return seen[static_cast<size_t>(mine)];
+  }
+  Incoming translated(const Incoming& in) const {
+    return {ranks_[static_cast<size_t>(in.from)], in.into};
+  }
+  Outgoing translated(const Outgoing& out) const {
+    return {ranks_[static_cast<size_t>(out.to)], out.data};
+  }
+
   Transport& all_;
-  int size_;
+  const std::vector<int> ranks_;
+  const int rank_;
+  std::vector<Incoming> receives_;
+  std::vector<Outgoing> sends_;
 };
 
 /// Elements [begin, end) of `count` that `rank` of `size` reduces: contiguous, sizes differ by at
@@ -58,6 +92,9 @@ struct Max {
   static int64_t combine(int64_t a, int64_t b) { return std::max(a, b); }
 };
 
+/// Nothing travels for no bytes.
+constexpr SendId kNothingToSend;
+
 class Collectives final : public Communicator {
  public:
   explicit Collectives(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
@@ -84,14 +121,14 @@ class Collectives final : public Communicator {
   Result<Unit> barrier() override;
   Result<Unit> send(std::span<const std::byte> data, int to) override;
   Result<Unit> receive(std::span<std::byte> data, int from) override;
+  Result<SendId> post(std::span<const std::byte> data, int to) override;
+  Result<Unit> complete(SendId send) override { return complete(send, "complete"); }
 
   int64_t bytes_sent() const override { return bytes_sent_; }
   void give_up(int exit_status) override { transport_->give_up(exit_status); }
 
-  std::unique_ptr<Communicator> leading(int ranks) override {
-    MOTLEY_CHECK_LE(ranks, size());
-    MOTLEY_CHECK_LT(rank(), ranks);
-    return communicator_over(std::make_unique<LeadingRanks>(*transport_, ranks));
+  std::unique_ptr<Communicator> group(const std::vector<int>& ranks) override {
+    return communicator_over(std::make_unique<SomeRanks>(*transport_, ranks));
   }
 
  private:
@@ -111,6 +148,12 @@ class Collectives final : public Communicator {
     if (!data.empty()) sends_.push_back({to, data});
   }
   Result<Unit> exchange(const std::string& operation);
+  Result<Unit> complete(SendId send, const std::string& operation);
+  void check_peer(int peer) const {
+    MOTLEY_CHECK(
+        peer != rank() && peer >= 0 && peer < size(),
+        "a message between ranks " + std::to_string(rank()) + " and " + std::to_string(peer));
+  }
 
   std::unique_ptr<Transport> transport_;
   // Kept between calls so that a step allocates nothing.
@@ -229,7 +272,7 @@ Result<std::vector<std::string>> Collectives::all_gather(const std::string& mine
 
 // The root sends the length, then the contents, to each rank.
 Result<Unit> Collectives::broadcast(std::string& data, int root) {
-  const std::string operation = "broadcast from rank " + std::to_string(root);
+  const std::string operation = "broadcast";
   auto length = static_cast<int64_t>(data.size());
   for (int peer = 0; peer < size() && rank() == root; ++peer) {
     if (peer != root) offer(peer, std::as_bytes(std::span(&length, 1)));
@@ -257,16 +300,26 @@ Result<Unit> Collectives::barrier() {
 }
 
 Result<Unit> Collectives::send(std::span<const std::byte> data, int to) {
-  MOTLEY_CHECK(to != rank() && to >= 0 && to < size(), "send to rank " + std::to_string(to));
-  offer(to, data);
-  return exchange("send to rank " + std::to_string(to));
+  MOTLEY_TRY(const SendId begun, post(data, to));
+  return complete(begun, "send");
 }
 
 Result<Unit> Collectives::receive(std::span<std::byte> data, int from) {
-  MOTLEY_CHECK(from != rank() && from >= 0 && from < size(),
-               "receive from rank " + std::to_string(from));
-  expect(from, data);
-  return exchange("receive from rank " + std::to_string(from));
+  check_peer(from);
+  if (data.empty()) return Unit{};
+  return transport_->receive({from, data}, "receive");
+}
+
+Result<SendId> Collectives::post(std::span<const std::byte> data, int to) {
+  check_peer(to);
+  if (data.empty()) return kNothingToSend;
+  bytes_sent_ += static_cast<int64_t>(data.size());
+  return transport_->post({to, data});
+}
+
+Result<Unit> Collectives::complete(SendId send, const std::string& operation) {
+  if (send == kNothingToSend) return Unit{};
+  return transport_->complete(send, operation);
 }
 
 class NoPeers final : public Transport {
@@ -276,10 +329,20 @@ class NoPeers final : public Transport {
   std::string description() const override { return "solo"; }
   Result<Unit> exchange(std::span<const Incoming> receives, std::span<const Outgoing> sends,
                         const std::string&) override {
-    MOTLEY_CHECK(receives.empty() && sends.empty(), "a group of one has nobody to talk to");
+    MOTLEY_CHECK(receives.empty() && sends.empty(), kNobody);
     return Unit{};
   }
+  Result<SendId> post(const Outgoing&) override { return fail(ErrorCode::kInternal, kNobody); }
+  Result<Unit> complete(SendId, const std::string&) override {
+    return fail(ErrorCode::kInternal, kNobody);
+  }
+  Result<Unit> receive(const Incoming&, const std::string&) override {
+    return fail(ErrorCode::kInternal, kNobody);
+  }
   void give_up(int) override {}
+
+ private:
+  static constexpr const char* kNobody = "a group of one has nobody to talk to";
 };
 
 }  // namespace

@@ -6,6 +6,12 @@
 // with the same sizes. Every call blocks until done or until the group's timeout; kPeerLost (naming
 // rank, operation and phase where known) ends the group: destroy it. Sums are taken in rank order,
 // so a repeated run gives the same bits, and all ranks get identical bits.
+//
+// A group and the groups made of it share one connection: between two ranks, collectives match in
+// the order in which both call them, whatever group they go through, and so do messages. A rank
+// may therefore use groups that overlap, and the whole, in turn, if its peers use those they are in
+// too in the same order. Collectives and messages do not get in each other's way. Errors name ranks
+// of the whole.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/transport.h"
 #include "core/ids.h"
 #include "core/result.h"
 
@@ -42,16 +49,27 @@ class Communicator {
   virtual Result<Unit> broadcast(std::string& data, int root) = 0;
   virtual Result<Unit> barrier() = 0;
 
-  /// Point to point, matched by (peer, order). The receiver knows the size.
+  /// Point to point, matched by (peer, order), posted or not. The receiver knows the size.
   virtual Result<Unit> send(std::span<const std::byte> data, int to) = 0;
   virtual Result<Unit> receive(std::span<std::byte> data, int from) = 0;
 
-  /// Bytes this rank has put on the wire: tests hold it against the formula above.
+  /// Begins a send and returns without waiting for the peer; kPeerLost as every call. Any number
+  /// may be open, in any order, beside all other calls. `data` is borrowed and must not change
+  /// until complete(), or until a call ends in kPeerLost or give_up(): then all open sends are off,
+  /// and the communicator may go with them open, which it otherwise may not. The library moves data
+  /// only inside calls: a long silence of this rank may hold up what it has posted.
+  virtual Result<SendId> post(std::span<const std::byte> data, int to) = 0;
+  /// Waits until this send is done, in any order of sends, once for each: ids are small numbers
+  /// used again.
+  virtual Result<Unit> complete(SendId send) = 0;
+
+  /// Bytes this rank has put on the wire through this group, counted where a send begins: tests
+  /// hold it against the formula above.
   virtual int64_t bytes_sent() const = 0;
 
-  /// The group of ranks 0 to ranks-1 of this one; only they call. It must go before this one does,
-  /// and the two are not used at the same time.
-  virtual std::unique_ptr<Communicator> leading(int ranks) = 0;
+  /// The group of these different ranks of this one, in this order: ranks[i] is its rank i. Exactly
+  /// they call, all with the same list. Makes no traffic. It must go before this one does.
+  virtual std::unique_ptr<Communicator> group(const std::vector<int>& ranks) = 0;
 
   /// This rank ends the group because of an error; the first status given counts. The others' calls
   /// end with kPeerLost (inproc), or the destructor ends all ranks, mpirun with `exit_status`

@@ -1,5 +1,6 @@
 // Ranks as threads of one process. A hub holds, for each pair of ranks, the sends that wait to be
-// received; the receiver copies straight from the sender's memory.
+// received, those of exchanges and messages apart; the receiver copies straight from the sender's
+// memory.
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "comm/collectives.h"
+#include "comm/post_pool.h"
 #include "core/check.h"
 
 namespace motley {
@@ -19,21 +21,31 @@ namespace {
 
 /// One send, in the sender's memory until it is done.
 struct Post {
+  int to = 0;
   std::span<const std::byte> data;
   enum class State { kQueued, kCopying, kDone } state = State::kQueued;
 };
+
+/// Two ranks have a queue of each for each direction.
+enum class Lane { kExchange, kMessages };
 
 class Hub {
  public:
   Hub(int ranks, Nanos timeout)
       : size_(ranks),
         timeout_(timeout.value()),
-        queues_(static_cast<size_t>(ranks) * static_cast<size_t>(ranks)),
+        queues_(2 * static_cast<size_t>(ranks) * static_cast<size_t>(ranks)),
         changed_(static_cast<size_t>(ranks)) {}
 
   int size() const { return size_; }
   Result<Unit> exchange(int rank, std::span<const Incoming> receives,
                         std::span<const Outgoing> sends, const std::string& operation);
+  /// `post` stays where it is until complete() or withdraw().
+  Result<Unit> post(int rank, Post& post);
+  Result<Unit> complete(int rank, const Post& post, const std::string& operation);
+  Result<Unit> receive(int rank, const Incoming& in, const std::string& operation);
+  /// When it returns nobody touches the data any more.
+  void withdraw(int rank, Post& post);
   /// Wakes everyone.
   void fail_all(const Error& error);
   std::optional<Error> first_failure();
@@ -42,26 +54,39 @@ class Hub {
   using Lock = std::unique_lock<std::mutex>;
   using Deadline = std::chrono::steady_clock::time_point;
 
-  std::deque<Post*>& queue(int from, int to) {
-    return queues_[static_cast<size_t>(from) * static_cast<size_t>(size_) +
+  Deadline deadline() const { return std::chrono::steady_clock::now() + timeout_; }
+  std::deque<Post*>& queue(Lane lane, int from, int to) {
+    const auto n = static_cast<size_t>(size_);
+    return queues_[(static_cast<size_t>(lane) * n + static_cast<size_t>(from)) * n +
                    static_cast<size_t>(to)];
   }
   std::condition_variable& changed(int rank) { return changed_[static_cast<size_t>(rank)]; }
+  void enqueue(Lane lane, int rank, Post& post);
   template <class Ready>
   Result<Unit> wait(Lock& lock, int rank, int peer, const std::string& operation, Deadline deadline,
                     const Ready& ready);
-  Result<Unit> receive(Lock& lock, int rank, const Incoming& in, const std::string& operation,
-                       Deadline deadline);
-  void withdraw(Lock& lock, int rank, std::span<const Outgoing> sends, std::vector<Post>& posts);
+  Result<Unit> wait_until_done(Lock& lock, int rank, const Post& post, const std::string& operation,
+                               Deadline deadline) {
+    return wait(lock, rank, post.to, operation, deadline,
+                [&] { return post.state == Post::State::kDone; });
+  }
+  Result<Unit> take(Lock& lock, Lane lane, int rank, const Incoming& in,
+                    const std::string& operation, Deadline deadline);
+  void withdraw(Lock& lock, Lane lane, int rank, Post& post);
   void fail_locked(const Error& error);
 
   const int size_;
   const std::chrono::nanoseconds timeout_;
-  std::mutex mutex_;  // guards all below
+  std::mutex mutex_;  // guards all below, and the states of posts
   std::vector<std::deque<Post*>> queues_;
   std::deque<std::condition_variable> changed_;
   std::optional<Error> failure_;
 };
+
+void Hub::enqueue(Lane lane, int rank, Post& post) {
+  queue(lane, rank, post.to).push_back(&post);
+  changed(post.to).notify_one();
+}
 
 template <class Ready>
 Result<Unit> Hub::wait(Lock& lock, int rank, int peer, const std::string& operation,
@@ -77,9 +102,9 @@ Result<Unit> Hub::wait(Lock& lock, int rank, int peer, const std::string& operat
   return fail(ErrorCode::kPeerLost, "lost " + who + " in " + operation + ": " + failure_->message);
 }
 
-Result<Unit> Hub::receive(Lock& lock, int rank, const Incoming& in, const std::string& operation,
-                          Deadline deadline) {
-  std::deque<Post*>& waiting = queue(in.from, rank);
+Result<Unit> Hub::take(Lock& lock, Lane lane, int rank, const Incoming& in,
+                       const std::string& operation, Deadline deadline) {
+  std::deque<Post*>& waiting = queue(lane, in.from, rank);
   MOTLEY_TRY_VOID(wait(lock, rank, in.from, operation, deadline, [&] { return !waiting.empty(); }));
   Post& post = *waiting.front();
   waiting.pop_front();
@@ -95,32 +120,51 @@ Result<Unit> Hub::receive(Lock& lock, int rank, const Incoming& in, const std::s
 
 Result<Unit> Hub::exchange(int rank, std::span<const Incoming> receives,
                            std::span<const Outgoing> sends, const std::string& operation) {
-  const Deadline deadline = std::chrono::steady_clock::now() + timeout_;
+  const Deadline until = deadline();
   std::vector<Post> posts(sends.size());
   Lock lock(mutex_);
   for (size_t i = 0; i < sends.size(); ++i) {
-    posts[i].data = sends[i].data;
-    queue(rank, sends[i].to).push_back(&posts[i]);
-    changed(sends[i].to).notify_one();
+    posts[i] = {.to = sends[i].to, .data = sends[i].data};
+    enqueue(Lane::kExchange, rank, posts[i]);
   }
   Result<Unit> done = Unit{};
   for (size_t i = 0; i < receives.size() && done; ++i)
-    done = receive(lock, rank, receives[i], operation, deadline);
+    done = take(lock, Lane::kExchange, rank, receives[i], operation, until);
   for (size_t i = 0; i < posts.size() && done; ++i)
-    done = wait(lock, rank, sends[i].to, operation, deadline,
-                [&] { return posts[i].state == Post::State::kDone; });
-  if (!done) withdraw(lock, rank, sends, posts);
+    done = wait_until_done(lock, rank, posts[i], operation, until);
+  for (size_t i = 0; i < posts.size() && !done; ++i)
+    withdraw(lock, Lane::kExchange, rank, posts[i]);
   return done;
 }
 
-/// After a failure nobody may touch this rank's memory any more: takes back what is queued and
-/// waits for copies under way.
-void Hub::withdraw(Lock& lock, int rank, std::span<const Outgoing> sends,
-                   std::vector<Post>& posts) {
-  for (size_t i = 0; i < posts.size(); ++i) {
-    std::erase(queue(rank, sends[i].to), &posts[i]);
-    changed(rank).wait(lock, [&] { return posts[i].state != Post::State::kCopying; });
-  }
+Result<Unit> Hub::post(int rank, Post& post) {
+  const Lock lock(mutex_);
+  if (failure_)
+    return fail(ErrorCode::kPeerLost,
+                "lost rank " + std::to_string(post.to) + " in post: " + failure_->message);
+  enqueue(Lane::kMessages, rank, post);
+  return Unit{};
+}
+
+Result<Unit> Hub::complete(int rank, const Post& post, const std::string& operation) {
+  Lock lock(mutex_);
+  return wait_until_done(lock, rank, post, operation, deadline());
+}
+
+Result<Unit> Hub::receive(int rank, const Incoming& in, const std::string& operation) {
+  Lock lock(mutex_);
+  return take(lock, Lane::kMessages, rank, in, operation, deadline());
+}
+
+void Hub::withdraw(int rank, Post& post) {
+  Lock lock(mutex_);
+  withdraw(lock, Lane::kMessages, rank, post);
+}
+
+/// Takes back what is queued and waits for a copy under way.
+void Hub::withdraw(Lock& lock, Lane lane, int rank, Post& post) {
+  std::erase(queue(lane, rank, post.to), &post);
+  changed(rank).wait(lock, [&] { return post.state != Post::State::kCopying; });
 }
 
 /// The first failure stays, but a rank's own cause says more than that one was lost.
@@ -144,21 +188,50 @@ std::optional<Error> Hub::first_failure() {
 class InprocTransport final : public Transport {
  public:
   InprocTransport(Hub& hub, int rank) : hub_(hub), rank_(rank) {}
+  ~InprocTransport() override {
+    MOTLEY_CHECK(posts_.empty() || hub_.first_failure(), "a rank left with open sends");
+    withdraw_posts();
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return hub_.size(); }
   std::string description() const override { return "inproc"; }
   Result<Unit> exchange(std::span<const Incoming> receives, std::span<const Outgoing> sends,
                         const std::string& operation) override {
-    return hub_.exchange(rank_, receives, sends, operation);
+    return or_withdraw(hub_.exchange(rank_, receives, sends, operation));
+  }
+  Result<SendId> post(const Outgoing& message) override {
+    const SendId id = posts_.open();
+    posts_.at(id) = {.to = message.to, .data = message.data};
+    MOTLEY_TRY_VOID(or_withdraw(hub_.post(rank_, posts_.at(id))));
+    return id;
+  }
+  Result<Unit> complete(SendId send, const std::string& operation) override {
+    MOTLEY_TRY_VOID(or_withdraw(hub_.complete(rank_, posts_.at(send), operation)));
+    posts_.close(send);
+    return Unit{};
+  }
+  Result<Unit> receive(const Incoming& message, const std::string& operation) override {
+    return or_withdraw(hub_.receive(rank_, message, operation));
   }
   void give_up(int) override {
     hub_.fail_all({ErrorCode::kPeerLost, "rank " + std::to_string(rank_) + " gave up", {}});
+    withdraw_posts();
   }
 
  private:
+  /// After a failure the memory of open sends is the caller's again.
+  Result<Unit> or_withdraw(Result<Unit> done) {
+    if (!done) withdraw_posts();
+    return done;
+  }
+  void withdraw_posts() {
+    posts_.for_each_open([&](Post& post) { hub_.withdraw(rank_, post); });
+  }
+
   Hub& hub_;
   const int rank_;
+  PostPool<Post> posts_;
 };
 
 }  // namespace

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "comm/mpi_module.h"
+#include "comm/post_pool.h"
+#include "core/check.h"
 
 namespace motley {
 namespace {
@@ -20,7 +22,8 @@ namespace {
 using Time = std::chrono::steady_clock::time_point;
 using std::chrono::microseconds;
 
-constexpr int kTag = 0;
+constexpr int kExchangeTag = 0;
+constexpr int kMessageTag = 1;
 /// Large messages travel in pieces: over TCP these reach the link's rate with receives posted
 /// early, in shared memory they cost nothing.
 constexpr size_t kChunkBytes = 256 << 10;
@@ -50,6 +53,18 @@ std::string text_of(int mpi_error) {
   return std::string(text, static_cast<size_t>(length));
 }
 
+/// What is under way together; kept between uses so that a step allocates nothing.
+struct Requests {
+  std::vector<MPI_Request> handles;
+  std::vector<int> peers;  // of each handle
+
+  void clear() {
+    handles.clear();
+    peers.clear();
+  }
+  std::string pending_peers() const;
+};
+
 class MpiTransport final : public Transport {
  public:
   MpiTransport(int rank, int size, const CommunicatorOptions& options)
@@ -58,6 +73,7 @@ class MpiTransport final : public Transport {
   MpiTransport& operator=(const MpiTransport&) = delete;
   ~MpiTransport() override {
     if (abort_status_ != 0) MPI_Abort(MPI_COMM_WORLD, abort_status_);
+    MOTLEY_CHECK(posts_.empty(), "a rank left with open sends");
     MPI_Finalize();
   }
 
@@ -65,15 +81,28 @@ class MpiTransport final : public Transport {
   int size() const override { return size_; }
   std::string description() const override;
   Result<Unit> exchange(std::span<const Incoming> receives, std::span<const Outgoing> sends,
-                        const std::string& operation) override;
+                        const std::string& operation) override {
+    return transfer(receives, sends, kExchangeTag, operation);
+  }
+  Result<SendId> post(const Outgoing& message) override;
+  Result<Unit> complete(SendId send, const std::string& operation) override {
+    MOTLEY_TRY_VOID(wait_for(posts_.at(send), operation));
+    posts_.close(send);
+    return Unit{};
+  }
+  Result<Unit> receive(const Incoming& message, const std::string& operation) override {
+    return transfer(std::span(&message, 1), {}, kMessageTag, operation);
+  }
   void give_up(int exit_status) override {
     if (abort_status_ == 0) abort_status_ = std::max(1, exit_status);
   }
 
  private:
-  Result<Unit> post(std::span<const Incoming> receives, std::span<const Outgoing> sends);
-  Result<Unit> complete(const std::string& operation);
-  std::string pending_peers() const;
+  Result<Unit> transfer(std::span<const Incoming> receives, std::span<const Outgoing> sends,
+                        int tag, const std::string& operation);
+  static Result<Unit> start(Requests& requests, std::span<const Incoming> receives,
+                            std::span<const Outgoing> sends, int tag);
+  Result<Unit> wait_for(Requests& requests, const std::string& operation);
   tl::unexpected<Error> lost(const std::string& what, const std::string& operation) {
     give_up(exit_code(ErrorCode::kPeerLost));
     return fail(ErrorCode::kPeerLost, what + " in " + operation);
@@ -83,9 +112,8 @@ class MpiTransport final : public Transport {
   const int size_;
   const std::chrono::nanoseconds timeout_;
   int abort_status_ = 0;
-  // The requests of the exchange in progress; kept so that a step allocates nothing.
-  std::vector<MPI_Request> requests_;
-  std::vector<int> peers_;  // of each request
+  Requests transfer_;
+  PostPool<Requests> posts_;
   std::vector<int> finished_;
 };
 
@@ -97,54 +125,65 @@ std::string MpiTransport::description() const {
   return "mpi: " + whole.substr(0, whole.find_first_of(",\n"));
 }
 
-Result<Unit> MpiTransport::exchange(std::span<const Incoming> receives,
-                                    std::span<const Outgoing> sends, const std::string& operation) {
-  requests_.clear();
-  peers_.clear();
-  if (auto posted = post(receives, sends); !posted) return lost(posted.error().message, operation);
-  return complete(operation);
+Result<Unit> MpiTransport::transfer(std::span<const Incoming> receives,
+                                    std::span<const Outgoing> sends, int tag,
+                                    const std::string& operation) {
+  if (const auto started = start(transfer_, receives, sends, tag); !started)
+    return lost(started.error().message, operation);
+  return wait_for(transfer_, operation);
 }
 
-Result<Unit> MpiTransport::post(std::span<const Incoming> receives,
-                                std::span<const Outgoing> sends) {
+Result<SendId> MpiTransport::post(const Outgoing& message) {
+  const SendId id = posts_.open();
+  if (const auto started = start(posts_.at(id), {}, std::span(&message, 1), kMessageTag); !started)
+    return lost(started.error().message, "post");
+  return id;
+}
+
+Result<Unit> MpiTransport::start(Requests& requests, std::span<const Incoming> receives,
+                                 std::span<const Outgoing> sends, int tag) {
+  requests.clear();
   int error = MPI_SUCCESS;
-  const auto each_chunk = [&](int peer, auto bytes, auto&& start) {
+  const auto each_chunk = [&](int peer, auto bytes, auto&& begin_one) {
     for (size_t begin = 0; begin < bytes.size() && error == MPI_SUCCESS; begin += kChunkBytes) {
       const auto chunk = bytes.subspan(begin, std::min(kChunkBytes, bytes.size() - begin));
-      requests_.push_back(MPI_REQUEST_NULL);
-      peers_.push_back(peer);
-      error = start(chunk.data(), static_cast<int>(chunk.size()), peer, &requests_.back());
+      requests.handles.push_back(MPI_REQUEST_NULL);
+      requests.peers.push_back(peer);
+      error =
+          begin_one(chunk.data(), static_cast<int>(chunk.size()), peer, &requests.handles.back());
     }
   };
   for (const Incoming& in : receives) {
-    each_chunk(in.from, in.into, [](std::byte* data, int count, int peer, MPI_Request* request) {
-      return MPI_Irecv(data, count, MPI_BYTE, peer, kTag, MPI_COMM_WORLD, request);
+    each_chunk(in.from, in.into, [tag](std::byte* data, int count, int peer, MPI_Request* request) {
+      return MPI_Irecv(data, count, MPI_BYTE, peer, tag, MPI_COMM_WORLD, request);
     });
   }
   for (const Outgoing& out : sends) {
     each_chunk(out.to, out.data,
-               [](const std::byte* data, int count, int peer, MPI_Request* request) {
-                 return MPI_Isend(data, count, MPI_BYTE, peer, kTag, MPI_COMM_WORLD, request);
+               [tag](const std::byte* data, int count, int peer, MPI_Request* request) {
+                 return MPI_Isend(data, count, MPI_BYTE, peer, tag, MPI_COMM_WORLD, request);
                });
   }
   if (error != MPI_SUCCESS) return fail(ErrorCode::kPeerLost, text_of(error));
   return Unit{};
 }
 
-Result<Unit> MpiTransport::complete(const std::string& operation) {
-  finished_.resize(requests_.size());
+Result<Unit> MpiTransport::wait_for(Requests& requests, const std::string& operation) {
+  std::vector<MPI_Request>& handles = requests.handles;
+  if (finished_.size() < handles.size()) finished_.resize(handles.size());
   const Time deadline = std::chrono::steady_clock::now() + timeout_;
   Patience patience;
-  for (size_t open = requests_.size(); open > 0;) {
+  for (size_t open = handles.size(); open > 0;) {
     int count = 0;
-    const int error = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+    const int error = MPI_Testsome(static_cast<int>(handles.size()), handles.data(), &count,
                                    finished_.data(), MPI_STATUSES_IGNORE);
-    if (error != MPI_SUCCESS) return lost(text_of(error) + " with " + pending_peers(), operation);
+    if (error != MPI_SUCCESS)
+      return lost(text_of(error) + " with " + requests.pending_peers(), operation);
     if (count > 0) {
       open -= static_cast<size_t>(count);
       patience.something_happened();
     } else if (std::chrono::steady_clock::now() > deadline) {
-      return lost(pending_peers() + " did not answer", operation);
+      return lost(requests.pending_peers() + " did not answer", operation);
     } else {
       patience.pause();
     }
@@ -152,10 +191,10 @@ Result<Unit> MpiTransport::complete(const std::string& operation) {
   return Unit{};
 }
 
-std::string MpiTransport::pending_peers() const {
+std::string Requests::pending_peers() const {
   std::set<int> waited_for;
-  for (size_t i = 0; i < requests_.size(); ++i)
-    if (requests_[i] != MPI_REQUEST_NULL) waited_for.insert(peers_[i]);
+  for (size_t i = 0; i < handles.size(); ++i)
+    if (handles[i] != MPI_REQUEST_NULL) waited_for.insert(peers[i]);
   std::string text = waited_for.size() > 1 ? "ranks" : "rank";
   for (const int peer : waited_for) text += " " + std::to_string(peer);
   return text;

@@ -6,9 +6,13 @@
 #include <span>
 #include <string>
 
+#include "core/ids.h"
 #include "core/result.h"
 
 namespace motley {
+
+/// A send that was begun: a small number, used again after it is complete.
+using SendId = Id<struct SendTag>;
 
 struct Incoming {
   int from = 0;
@@ -33,6 +37,14 @@ class Transport {
   /// kPeerLost names the ranks that were waited for and `operation`; the transport is dead then.
   virtual Result<Unit> exchange(std::span<const Incoming> receives, std::span<const Outgoing> sends,
                                 const std::string& operation) = 0;
+
+  /// Messages: what is posted matches the peer's receive() in the order of posting, never an
+  /// exchange(). post() begins a send and does not wait for the peer; any call of the transport
+  /// carries it on; complete() waits for its end. The data is borrowed until then, or until any
+  /// call fails or give_up().
+  virtual Result<SendId> post(const Outgoing& message) = 0;
+  virtual Result<Unit> complete(SendId send, const std::string& operation) = 0;
+  virtual Result<Unit> receive(const Incoming& message, const std::string& operation) = 0;
 
   /// As Communicator::give_up.
   virtual void give_up(int exit_status) = 0;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/ids.h"
+#include "tests/contract/communicator_posts.h"
 
 namespace motley::testing {
 namespace {
@@ -151,18 +151,77 @@ Result<Unit> operations_follow_each_other(Communicator& comm) {
   return Unit{};
 }
 
-Result<Unit> leading_ranks_are_a_group(Communicator& comm) {
-  for (int ranks = 1; ranks <= comm.size(); ++ranks) {
-    if (comm.rank() < ranks) {
-      const auto group = comm.leading(ranks);
-      EXPECT_EQ(group->size(), ranks);
-      EXPECT_EQ(group->rank(), comm.rank());
-      std::vector<double> values = vector_of<double>(comm.rank(), 1001);
-      MOTLEY_TRY_VOID(group->all_reduce_sum(std::span(values)));
-      expect_same_bits(values, serial_sum<double>(ranks, values.size()));
-    }
-    MOTLEY_TRY_VOID(comm.barrier());
+/// Σ over the named ranks in the order of the list.
+std::vector<double> serial_sum(const std::vector<int>& ranks, size_t count) {
+  std::vector<double> sum = vector_of<double>(ranks.front(), count);
+  for (size_t r = 1; r < ranks.size(); ++r)
+    for (size_t i = 0; i < count; ++i) sum[i] += element<double>(ranks[r], i);
+  return sum;
+}
+
+/// Every operation within a group made of `ranks` of the whole.
+Result<Unit> works_as_a_group_of(const std::vector<int>& ranks, int me, Communicator& group) {
+  const int n = static_cast<int>(ranks.size());
+  EXPECT_EQ(group.size(), n);
+  EXPECT_EQ(ranks.at(static_cast<size_t>(group.rank())), me);
+  std::vector<double> values = vector_of<double>(me, 1001);
+  MOTLEY_TRY_VOID(group.all_reduce_sum(std::span(values)));
+  expect_same_bits(values, serial_sum(ranks, values.size()));
+  MOTLEY_TRY(const std::vector<std::string> names, group.all_gather(std::to_string(me)));
+  for (size_t i = 0; i < ranks.size(); ++i) EXPECT_EQ(names.at(i), std::to_string(ranks[i]));
+  std::string last = std::to_string(me);
+  MOTLEY_TRY_VOID(group.broadcast(last, n - 1));
+  EXPECT_EQ(last, std::to_string(ranks.back()));
+  if (n == 1) return Unit{};
+  const std::vector<double> mine = vector_of<double>(me, 50'001);
+  const int left = (group.rank() + n - 1) % n;
+  MOTLEY_TRY(const SendId sent, group.post(std::as_bytes(std::span(mine)), (group.rank() + 1) % n));
+  std::vector<double> arrived(mine.size());
+  MOTLEY_TRY_VOID(group.receive(std::as_writable_bytes(std::span(arrived)), left));
+  expect_same_bits(arrived, vector_of<double>(ranks.at(static_cast<size_t>(left)), mine.size()));
+  return group.complete(sent);
+}
+
+/// Every subset of the first four ranks, rising and falling, all open at once; round robin with the
+/// whole, so that those that overlap alternate.
+std::vector<std::vector<int>> subsets_in_two_orders(int ranks) {
+  std::vector<std::vector<int>> lists;
+  for (unsigned set = 1; set < 1U << std::min(ranks, 4); ++set) {
+    std::vector<int> members;
+    for (int rank = 0; rank < 4; ++rank)
+      if ((set >> rank & 1U) != 0) members.push_back(rank);
+    lists.push_back(members);
+    std::ranges::reverse(members);
+    lists.push_back(members);
   }
+  return lists;
+}
+
+Result<Unit> overlapping_groups_alternate(Communicator& comm) {
+  const std::vector<std::vector<int>> lists = subsets_in_two_orders(comm.size());
+  std::vector<std::unique_ptr<Communicator>> groups;
+  for (const std::vector<int>& list : lists)
+    groups.push_back(std::ranges::count(list, comm.rank()) > 0 ? comm.group(list) : nullptr);
+  for (int round = 0; round < 2; ++round) {
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (groups[i]) MOTLEY_TRY_VOID(works_as_a_group_of(lists[i], comm.rank(), *groups[i]));
+      if (i % 5 == 0) MOTLEY_TRY_VOID(comm.barrier());
+    }
+  }
+  return Unit{};
+}
+
+Result<Unit> groups_are_made_of_groups(Communicator& comm) {
+  std::vector<int> backwards;
+  for (int rank = comm.size() - 1; rank >= 0; --rank) backwards.push_back(rank);
+  const auto reversed = comm.group(backwards);
+  const auto again = reversed->group(backwards);
+  EXPECT_EQ(reversed->rank(), comm.size() - 1 - comm.rank());
+  EXPECT_EQ(again->rank(), comm.rank());
+  std::vector<int64_t> largest = {again->rank(), reversed->rank()};
+  MOTLEY_TRY_VOID(again->all_reduce_max(std::span(largest)));
+  EXPECT_EQ(largest, std::vector<int64_t>(2, comm.size() - 1));
+  EXPECT_EQ(reversed->bytes_sent(), 0);
   return Unit{};
 }
 
@@ -183,7 +242,15 @@ const std::vector<NamedCheck>& communicator_contract() {
       {"MessagesArriveInOrder", messages_arrive_in_order},
       {"WireBytesFollowTheFormula", wire_bytes_follow_the_formula},
       {"OperationsFollowEachOther", operations_follow_each_other},
-      {"LeadingRanksAreAGroup", leading_ranks_are_a_group},
+      {"OverlappingGroupsAlternate", overlapping_groups_alternate},
+      {"GroupsAreMadeOfGroups", groups_are_made_of_groups},
+      {"PostedMessagesArriveInOrder", posted_messages_arrive_in_order},
+      {"PostsOfAnySizeGoAroundARing", posts_of_any_size_go_around_a_ring},
+      {"AllPairsPostAtOnce", all_pairs_post_at_once},
+      {"PostsStayOpenAcrossCollectives", posts_stay_open_across_collectives},
+      {"PostsStayOpenAcrossGroups", posts_stay_open_across_groups},
+      {"IdsOfPostsAreUsedAgain", ids_of_posts_are_used_again},
+      {"PostsCountTheirBytes", posts_count_their_bytes},
   };
   return checks;
 }

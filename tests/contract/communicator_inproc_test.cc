@@ -69,5 +69,62 @@ TEST(InprocFailure, SilenceEndsInPeerLostNamingRankAndOperation) {
   EXPECT_EQ(result.error().message, "rank 1 did not answer in barrier");
 }
 
+/// Rank 1 fails; the others, wherever that meets them, have sends open to it and to each other.
+Result<Unit> post_until_a_peer_is_lost(Communicator& comm) {
+  std::vector<std::byte> data(5000);  // goes before the communicator does
+  if (comm.rank() == 1) {
+    MOTLEY_TRY_VOID(comm.receive(data, 0));
+    return fail(ErrorCode::kDeviceLost, "out of memory");
+  }
+  MOTLEY_TRY(const SendId arrives, comm.post(data, comm.rank() == 0 ? 1 : 0));
+  MOTLEY_TRY_VOID(comm.post(data, 1));
+  MOTLEY_TRY(const SendId stays, comm.post(data, comm.rank() == 0 ? 2 : 1));
+  if (comm.rank() == 0) MOTLEY_TRY_VOID(comm.complete(arrives));
+  return comm.complete(stays);
+}
+
+TEST(InprocFailure, ALostPeerEndsOpenSendsAndFreesTheirMemory) {
+  std::atomic<int> lost = 0;
+  const auto result = run_inproc(3, [&](Communicator& comm) {
+    const auto done = post_until_a_peer_is_lost(comm);
+    if (!done && done.error().code == ErrorCode::kPeerLost) ++lost;
+    EXPECT_TRUE(comm.rank() == 1 || !comm.post(std::vector<std::byte>(1), 1));
+    return done;
+  });
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().message, "out of memory");
+  EXPECT_EQ(lost, 2);
+}
+
+TEST(InprocFailure, WhoGivesUpTakesBackItsOpenSends) {
+  const auto result = run_inproc(2, [](Communicator& comm) -> Result<Unit> {
+    std::vector<std::byte> data(1'000'000);
+    if (comm.rank() == 1) {  // as many as get through, while the other's memory goes
+      Result<Unit> received = Unit{};
+      while (received) received = comm.receive(data, 0);
+      return received;
+    }
+    for (int i = 0; i < 20; ++i) MOTLEY_TRY_VOID(comm.post(data, 1));
+    comm.give_up(1);
+    return Unit{};
+  });
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().message, "rank 0 gave up");
+}
+
+TEST(InprocFailure, ASendNobodyReceivesEndsInPeerLost) {
+  const auto result = run_inproc(2,
+                                 [](Communicator& comm) -> Result<Unit> {
+                                   if (comm.rank() == 1) return Unit{};
+                                   const std::vector<std::byte> data(10);
+                                   MOTLEY_TRY(const SendId id, comm.post(data, 1));
+                                   return comm.complete(id);
+                                 },
+                                 {.timeout = Nanos(20'000'000)});
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().code, ErrorCode::kPeerLost);
+  EXPECT_EQ(result.error().message, "rank 1 did not answer in complete");
+}
+
 }  // namespace
 }  // namespace motley::testing

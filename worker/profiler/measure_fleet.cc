@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "comm/link_probe.h"
 #include "core/check.h"
@@ -64,7 +65,9 @@ Result<std::vector<ReductionPoint>> measure_reductions(const JobSpec& job, const
   for (int ranks = 2; ranks <= world.size(); ranks = ranks < 4 ? ranks + 1 : ranks * 2) {
     ReductionPoint point;
     if (world.rank() < ranks) {
-      const auto group = world.leading(ranks);
+      std::vector<int> first(static_cast<size_t>(ranks));
+      std::iota(first.begin(), first.end(), 0);
+      const auto group = world.group(first);
       MOTLEY_TRY(point, measure_reduction(job, device, *group, pacer));
     }
     points.push_back(point);
