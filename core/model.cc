@@ -14,15 +14,16 @@ constexpr double kInitialDeviation = 0.02;
 /// Appends tensors in canonical order.
 class TensorList {
  public:
-  void add(std::string name, std::vector<int64_t> shape, std::vector<LayerIndex> layers,
-           Init init) {
+  void add(std::string name, std::vector<int64_t> shape, std::vector<LayerIndex> layers, Init init,
+           Split split, int split_dimension = 0) {
     const bool decay = init == Init::kNormal || init == Init::kResidualNormal;
-    tensors_.push_back({std::move(name), std::move(shape), std::move(layers), init, decay});
+    tensors_.push_back({std::move(name), std::move(shape), std::move(layers), init, decay, split,
+                        split_dimension});
   }
 
   void add_norm(const std::string& name, int64_t width, LayerIndex layer) {
-    add(name + ".gain", {width}, {layer}, Init::kOnes);
-    add(name + ".bias", {width}, {layer}, Init::kZeros);
+    add(name + ".gain", {width}, {layer}, Init::kOnes, Split::kNone);
+    add(name + ".bias", {width}, {layer}, Init::kZeros, Split::kNone);
   }
 
   void add_block(const ModelSpec& model, int number) {
@@ -33,17 +34,20 @@ class TensorList {
     const int64_t head_dim = model.head_dim();
     add_norm(block + "norm1", width, layer);
     for (const char* part : {"q", "k", "v"})
-      add(block + "attention." + part + ".weight", {heads, head_dim, width}, {layer},
-          Init::kNormal);
+      add(block + "attention." + part + ".weight", {heads, head_dim, width}, {layer}, Init::kNormal,
+          Split::kHeads);
     for (const char* part : {"q", "k", "v"})
-      add(block + "attention." + part + ".bias", {heads, head_dim}, {layer}, Init::kZeros);
-    add(block + "attention.out.weight", {width, heads, head_dim}, {layer}, Init::kResidualNormal);
-    add(block + "attention.out.bias", {width}, {layer}, Init::kZeros);
+      add(block + "attention." + part + ".bias", {heads, head_dim}, {layer}, Init::kZeros,
+          Split::kHeads);
+    add(block + "attention.out.weight", {width, heads, head_dim}, {layer}, Init::kResidualNormal,
+        Split::kHeads, 1);
+    add(block + "attention.out.bias", {width}, {layer}, Init::kZeros, Split::kFirst);
     add_norm(block + "norm2", width, layer);
-    add(block + "mlp.up.weight", {4 * width, width}, {layer}, Init::kNormal);
-    add(block + "mlp.up.bias", {4 * width}, {layer}, Init::kZeros);
-    add(block + "mlp.down.weight", {width, 4 * width}, {layer}, Init::kResidualNormal);
-    add(block + "mlp.down.bias", {width}, {layer}, Init::kZeros);
+    add(block + "mlp.up.weight", {4 * width, width}, {layer}, Init::kNormal, Split::kColumns);
+    add(block + "mlp.up.bias", {4 * width}, {layer}, Init::kZeros, Split::kColumns);
+    add(block + "mlp.down.weight", {width, 4 * width}, {layer}, Init::kResidualNormal,
+        Split::kColumns, 1);
+    add(block + "mlp.down.bias", {width}, {layer}, Init::kZeros, Split::kFirst);
   }
 
   std::vector<LogicalTensor> take() { return std::move(tensors_); }
@@ -70,8 +74,10 @@ int64_t LogicalTensor::elements() const {
 std::vector<LogicalTensor> logical_tensors(const ModelSpec& model) {
   TensorList list;
   const LayerIndex head = model.layers + 1;
-  list.add("embed.token.weight", {model.vocab, model.width}, {0, head}, Init::kNormal);
-  list.add("embed.position.weight", {model.context, model.width}, {0}, Init::kNormal);
+  list.add("embed.token.weight", {model.vocab, model.width}, {0, head}, Init::kNormal,
+           Split::kVocabulary);
+  list.add("embed.position.weight", {model.context, model.width}, {0}, Init::kNormal,
+           Split::kFirst);
   for (int block = 0; block < model.layers; ++block) list.add_block(model, block);
   list.add_norm("norm", model.width, head);
   return list.take();

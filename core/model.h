@@ -31,6 +31,16 @@ enum class Init {
   kResidualNormal
 };  ///< residual: scaled by 1/sqrt(2·layers)
 
+/// How ranks that share a layer (tensor parallelism, Shoeybi et al. 2019) divide one of its tensors:
+/// whole units of one dimension by their shares (core/holdings.h).
+enum class Split {
+  kNone,       ///< every rank holds all of it and computes the same gradient
+  kFirst,      ///< the first rank alone holds it: what is added once to a sum of the ranks' parts
+  kHeads,      ///< attention heads
+  kColumns,    ///< columns of the MLP
+  kVocabulary  ///< rows of the token embedding
+};
+
 /// A layer in the order of computation: 0 is the embedding, 1..layers the blocks, layers+1 the
 /// final norm and head. Pipeline cuts fall between these.
 using LayerIndex = int;
@@ -44,6 +54,8 @@ struct LogicalTensor {
   std::vector<LayerIndex> layers;  ///< who computes with it; more than one for a tied tensor
   Init init = Init::kZeros;
   bool decay = false;  ///< weight decay applies (matrices and embeddings; not gains or biases)
+  Split split = Split::kNone;
+  int split_dimension = 0;  ///< of shape, where split counts units
 
   int64_t elements() const;
 };

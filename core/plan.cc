@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "core/holdings.h"
+
 namespace motley {
 namespace {
 
@@ -97,6 +99,47 @@ Result<Unit> check_stages(const Plan& plan, const ModelSpec& model) {
   return Unit{};
 }
 
+/// Every rank of a stage computes something of every layer there.
+Result<Unit> check_members(const Plan& plan, const ModelSpec& model) {
+  for (size_t i = 0; i < plan.replicas.size(); ++i) {
+    for (size_t j = 0; j < plan.replicas[i].stages.size(); ++j) {
+      const StagePlan& stage = plan.replicas[i].stages[j];
+      const std::string name = replica_name(i) + ": stage " + std::to_string(j);
+      if (!stage.recompute.empty() &&
+          static_cast<int>(stage.recompute.size()) != stage.layers()) {
+        return invalid(name + " needs one word of recompute for each of its " +
+                       std::to_string(stage.layers()) + " layers");
+      }
+      for (size_t member = 0; member < stage.ranks.size(); ++member) {
+        const MemberShape shape = member_shape(model, stage.shares, static_cast<int>(member));
+        const std::string rank = name + ": rank " + std::to_string(stage.ranks[member].value());
+        if (shape.heads.count < 1) return invalid(rank + " gets no attention head");
+        if (shape.columns.count < 1) return invalid(rank + " gets no column of the MLP");
+        if (shape.vocabulary.count < 1) return invalid(rank + " gets nothing of the vocabulary");
+      }
+    }
+  }
+  return Unit{};
+}
+
+Result<Unit> check_held(const Ownership& owner, const std::vector<Holding>& holdings) {
+  for (const Holding& holding : holdings)
+    if (holding.tensor.name == owner.tensor && contains(holding.slice, owner.slice)) return Unit{};
+  return invalid("rank " + std::to_string(owner.owner.value()) + " owns a slice of " +
+                 owner.tensor + " that it does not hold");
+}
+
+Result<Unit> check_owners_hold(const Plan& plan, const ModelSpec& model) {
+  std::vector<std::vector<Holding>> holdings(plan.ranks.size());
+  for (size_t rank = 0; rank < holdings.size(); ++rank) {
+    const Role role = role_of(plan, Rank(static_cast<int>(rank)));
+    holdings[rank] = holdings_of(model, stage_of(plan, role), role.member);
+  }
+  for (const Ownership& owner : plan.owners)
+    MOTLEY_TRY_VOID(check_held(owner, holdings[static_cast<size_t>(owner.owner.value())]));
+  return Unit{};
+}
+
 Result<Unit> check_owners(const Plan& plan, const ModelSpec& model) {
   std::map<std::string, std::vector<Slice>> slices;
   for (const Ownership& owner : plan.owners) {
@@ -177,43 +220,12 @@ Result<Unit> validate(const Plan& plan, const ModelSpec& model) {
   if (plan.version != 1) return invalid("version must be 1");
   MOTLEY_TRY_VOID(check_ranks(plan));
   MOTLEY_TRY_VOID(check_stages(plan, model));
+  MOTLEY_TRY_VOID(check_members(plan, model));
   MOTLEY_TRY_VOID(check_batch(plan));
   MOTLEY_TRY_VOID(check_memory(plan));
   if (plan.numerics == Numerics::kExact) MOTLEY_TRY_VOID(check_exact(plan));
-  return check_owners(plan, model);
-}
-
-std::vector<Ownership> even_ownership(const ModelSpec& model, int ranks) {
-  const std::vector<LogicalTensor> tensors = logical_tensors(model);
-  int64_t total = 0;
-  for (const LogicalTensor& tensor : tensors) total += tensor.elements();
-
-  std::vector<Ownership> owners;
-  int64_t before = 0;  // elements of the tensors so far
-  int rank = 0;
-  for (const LogicalTensor& tensor : tensors) {
-    const int64_t rows = tensor.shape[0];
-    const int64_t row_elements = tensor.elements() / rows;
-    int64_t row = 0;
-    while (row < rows) {
-      // Rank r ends where (r + 1) / ranks of all elements are dealt, rounded to a row.
-      const int64_t boundary = total / ranks * (rank + 1) + total % ranks * (rank + 1) / ranks;
-      const int64_t end =
-          rank + 1 == ranks ? rows
-                            : std::clamp<int64_t>(
-                                  (boundary - before + row_elements / 2) / row_elements, row, rows);
-      if (end > row) {
-        Slice slice = whole(tensor.shape);
-        slice.start[0] = row;
-        slice.extent[0] = end - row;
-        owners.push_back({tensor.name, slice, Rank(rank)});
-        row = end;
-      }
-      if (row < rows) ++rank;
-    }
-    before += tensor.elements();
-  }
-  return owners;
+  MOTLEY_TRY_VOID(check_owners(plan, model));
+  return check_owners_hold(plan, model);
 }
 
 }  // namespace motley

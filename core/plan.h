@@ -18,7 +18,12 @@ struct RankPlacement {
   std::string device;  ///< DeviceSpec::id
   std::string host;
   std::string type;
+  bool host_optimizer = false;  ///< optimizer state lies in host memory, not on the device
 };
+
+/// What of a block's forward pass is computed again in its backward pass instead of being kept
+/// (Chen et al. 2016). Embedding and head keep nothing worth it.
+enum class Recompute { kNone, kAttention, kMlp, kBlock };
 
 /// Consecutive layers on one or more ranks. With several ranks, share[i] of heads, MLP columns and
 /// vocabulary belong to ranks[i] (tensor parallelism).
@@ -27,6 +32,9 @@ struct StagePlan {
   LayerIndex last_layer = 0;  ///< inclusive
   std::vector<Rank> ranks;
   std::vector<double> shares;
+  std::vector<Recompute> recompute;  ///< one for each layer; empty: none
+
+  int layers() const { return last_layer - first_layer + 1; }
 };
 
 /// A complete copy of the model and the samples it computes.
@@ -101,6 +109,9 @@ struct Plan {
   std::vector<RankPlacement> ranks;
   std::vector<ReplicaPlan> replicas;
   std::vector<Ownership> owners;
+  /// Each slice's optimizer state lies at its owner alone, who updates it and sends the weights to
+  /// the other holders (Rajbhandari et al. 2020). Otherwise every holder keeps and updates its own.
+  bool shard_optimizer = false;
   std::string reduction =
       "ordered";  ///< the reduction's form; a tree over islands comes with comm's hierarchy
   Prediction prediction;
@@ -124,13 +135,15 @@ SampleRange samples_of(const Plan& plan, int replica);
 std::vector<SampleRange> micro_batches_of(const Plan& plan, int replica);
 
 /// Everything that must hold of a plan for this model: grains sum to the global batch, stages cover
-/// the layers in order, no empty stage, ranks known and used once, owners tile every tensor, memory
-/// within limits, exact's demands. kInvalidSpec with the reason.
+/// the layers in order, no empty stage, ranks known and used once, every rank of a stage has heads,
+/// columns and vocabulary, owners hold what they own and tile every tensor, memory within limits,
+/// exact's demands. kInvalidSpec with the reason.
 Result<Unit> validate(const Plan& plan, const ModelSpec& model);
 
-/// Slices of all tensors dealt to the ranks in contiguous runs of about equal bytes, cut between
-/// rows.
-std::vector<Ownership> even_ownership(const ModelSpec& model, int ranks);
+/// Every slice dealt to those who hold it: what the same ranks hold goes to them in contiguous runs
+/// of about equal bytes, cut between rows. Needs ranks and replicas of a plan that is valid but for
+/// its owners.
+std::vector<Ownership> even_ownership(const Plan& plan, const ModelSpec& model);
 
 nlohmann::json to_json(const Plan& plan);
 Result<Plan> plan_from_json(const nlohmann::json& json);

@@ -23,10 +23,13 @@ json replica_to_json(const ReplicaPlan& replica) {
   for (const StagePlan& stage : replica.stages) {
     json ranks = json::array();
     for (const Rank rank : stage.ranks) ranks.push_back(rank.value());
+    json recompute = json::array();
+    for (const Recompute part : stage.recompute) recompute.push_back(spec_name(part));
     stages.push_back({{"first_layer", stage.first_layer},
                       {"last_layer", stage.last_layer},
                       {"ranks", ranks},
-                      {"shares", stage.shares}});
+                      {"shares", stage.shares},
+                      {"recompute", recompute}});
   }
   return {{"stages", stages},
           {"micro_batch", replica.micro_batch},
@@ -94,6 +97,13 @@ void read_stage(JsonFields& fields, StagePlan& stage) {
       .read_between("last_layer", stage.last_layer, 0, kMostLayers)
       .read("ranks", ranks)
       .read("shares", stage.shares);
+  std::vector<std::string> recompute;
+  fields.read_if("recompute", recompute);
+  for (const std::string& word : recompute) {
+    const auto part = from_spec_name<Recompute>(word);
+    if (!part) return fields.fault("recompute", "unknown word '" + word + "'");
+    stage.recompute.push_back(*part);
+  }
   for (const int64_t rank : ranks) {
     if (rank < 0 || rank > kMostRanks) return fields.fault("ranks", "no such rank");
     stage.ranks.emplace_back(static_cast<int>(rank));
@@ -159,7 +169,10 @@ void read_search(JsonFields& fields, SearchRecord& search) {
 json body_to_json(const Plan& plan) {
   json ranks = json::array();
   for (const RankPlacement& rank : plan.ranks) {
-    ranks.push_back({{"device", rank.device}, {"host", rank.host}, {"type", rank.type}});
+    ranks.push_back({{"device", rank.device},
+                     {"host", rank.host},
+                     {"type", rank.type},
+                     {"host_optimizer", rank.host_optimizer}});
   }
   json replicas = json::array();
   for (const ReplicaPlan& replica : plan.replicas) replicas.push_back(replica_to_json(replica));
@@ -177,6 +190,7 @@ json body_to_json(const Plan& plan) {
           {"ranks", ranks},
           {"replicas", replicas},
           {"owners", owners},
+          {"shard_optimizer", plan.shard_optimizer},
           {"reduction", plan.reduction},
           {"prediction", prediction_to_json(plan.prediction)},
           {"left_out", left_out}};
@@ -204,9 +218,11 @@ Result<Plan> plan_from_json(const json& document) {
             [&](JsonFields& f) {
               RankPlacement& rank = plan.ranks.emplace_back();
               f.read("device", rank.device).read("host", rank.host).read("type", rank.type);
+              f.read_if("host_optimizer", rank.host_optimizer);
             })
       .each("replicas", [&](JsonFields& f) { read_replica(f, plan.replicas.emplace_back()); })
       .each("owners", [&](JsonFields& f) { read_owner(f, plan.owners.emplace_back()); })
+      .read_if("shard_optimizer", plan.shard_optimizer)
       .read("reduction", plan.reduction);
   if (plan.reduction != "ordered") fields.fault("reduction", "expected \"ordered\"");
   if (fields.has("prediction")) {

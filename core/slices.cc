@@ -84,8 +84,12 @@ bool intersect(const Slice& a, const Slice& b, Slice* common) {
 }
 
 std::vector<CopyRun> copy_runs(const Slice& from, const Slice& to) {
-  Slice common;
-  if (!intersect(from, to, &common)) return {};
+  return copy_runs(from, to, from);
+}
+
+std::vector<CopyRun> copy_runs(const Slice& from, const Slice& to, const Slice& box) {
+  Slice both, common;
+  if (!intersect(from, to, &both) || !intersect(both, box, &common)) return {};
   const size_t dimensions = common.start.size();
 
   // A run spans the last dimensions as long as both slices hold them from edge to edge.

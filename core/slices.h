@@ -42,6 +42,8 @@ struct CopyRun {
 /// What to copy to bring the common part of two slices of one tensor from one to the other, both
 /// offsets rising; empty when disjoint.
 std::vector<CopyRun> copy_runs(const Slice& from, const Slice& to);
+/// The same for the part of it that lies within `box`.
+std::vector<CopyRun> copy_runs(const Slice& from, const Slice& to, const Slice& box);
 
 /// kInvalidSpec naming the first gap or overlap unless `slices` cover `shape` exactly once. Safe on
 /// numbers nobody has checked; O(n log n) in the number of slices.

@@ -162,7 +162,7 @@ Result<Plan> assemble(const PlanRequest& request, const Candidates& candidates,
     replica.micro_batch =
         best_micro_batch(device, samples, micro_batch_sizes(device, rule)).micro_batch;
   }
-  plan.owners = even_ownership(request.job.model, plan.world_size());
+  plan.owners = even_ownership(plan, request.job.model);
   MOTLEY_TRY_VOID(predict(request, &plan));
   return plan;
 }

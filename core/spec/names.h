@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/plan.h"
 #include "core/spec/fleet_spec.h"
 #include "core/spec/job_spec.h"
 
@@ -25,11 +26,16 @@ inline constexpr Named<PaceClock> kPaceClockNames[] = {{PaceClock::kSleep, "slee
                                                        {PaceClock::kVirtual, "virtual"}};
 inline constexpr Named<DeviceKind> kDeviceKindNames[] = {
     {DeviceKind::kCpu, "cpu"}, {DeviceKind::kCuda, "cuda"}, {DeviceKind::kReference, "reference"}};
+inline constexpr Named<Recompute> kRecomputeNames[] = {{Recompute::kNone, "none"},
+                                                       {Recompute::kAttention, "attention"},
+                                                       {Recompute::kMlp, "mlp"},
+                                                       {Recompute::kBlock, "block"}};
 
 constexpr std::span<const Named<Numerics>> names_of(Numerics) { return kNumericsNames; }
 constexpr std::span<const Named<Precision>> names_of(Precision) { return kPrecisionNames; }
 constexpr std::span<const Named<PaceClock>> names_of(PaceClock) { return kPaceClockNames; }
 constexpr std::span<const Named<DeviceKind>> names_of(DeviceKind) { return kDeviceKindNames; }
+constexpr std::span<const Named<Recompute>> names_of(Recompute) { return kRecomputeNames; }
 
 /// "exact" for Numerics::kExact.
 template <class E>

@@ -59,7 +59,7 @@ class Runner : public ::testing::Test {
       replica.grains = 1;
       attempt.plan.replicas.push_back(replica);
     }
-    attempt.plan.owners = even_ownership(attempt.job.model, ranks);
+    attempt.plan.owners = even_ownership(attempt.plan, attempt.job.model);
     const std::string document = directory_.path() + "/attempt.json";
     std::ofstream(document) << to_json(attempt).dump();
     auto client = RunnerClient::start({.program = (testing::bin_dir() / "motley").string(),

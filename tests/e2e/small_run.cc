@@ -98,7 +98,7 @@ Plan small_plan(const SmallRun& run, const JobSpec& job) {
     replica.grains = run.grains[rank];
     plan.replicas.push_back(replica);
   }
-  plan.owners = even_ownership(job.model, plan.world_size());
+  plan.owners = even_ownership(plan, job.model);
   return plan;
 }
 

@@ -1,17 +1,29 @@
 #pragma once
-// One rank's model: parameters, gradients and optimizer state in flat buffers, and the programs
-// that compute with them. One thread. No allocation after create() inside a step.
+// One rank's part of the model: parameters, gradients and optimizer state in flat buffers, and the
+// programs that compute with them. One thread. No allocation after create() inside a step.
+//
+// A micro-batch passes through in two halves, so that several can be under way in a pipeline; each
+// has a slot from its forward to its backward pass:
+//
+//   put_samples(slot)   [push(kInput)]   forward(slot)    [pull(kOutput)]
+//                       [push(kOutputGradient)]   backward(slot)   [pull(kInputGradient)]
+//
+// with the parts in brackets only where the neighbouring layers are on another rank.
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "core/model.h"
+#include "core/plan.h"
 #include "core/profile.h"
 #include "core/result.h"
 #include "core/spec/job_spec.h"
 #include "kernels/device.h"
+#include "worker/engine/tensor_group.h"
 #include "worker/program/parameters.h"
 
 namespace motley {
@@ -23,6 +35,16 @@ struct EngineOptions {
       micro_batches;  ///< every size that will be run, e.g. {8, 3} when the last one is short
   Bytes memory_limit{INT64_MAX};  ///< kDeviceLost when buffers would exceed it
   OptimizerSpec optimizer;
+
+  // Of a model that is cut:
+  std::optional<StagePlan> stage;  ///< unset: the whole model
+  int member = 0;                  ///< of the ranks that share the stage
+  int in_flight = 1;               ///< slots
+  TensorGroup* group = nullptr;    ///< of these ranks, where they are several; borrowed
+  /// What this rank owns; unset: all it holds. Owned slices are counted in the gradient's norm.
+  std::optional<std::vector<Ownership>> owned;
+  bool shard_optimizer = false;  ///< state and update of owned slices only
+  bool host_optimizer = false;   ///< state lies in host memory
 };
 
 /// The gradient of one step, for the communicator. Exactly one is not empty.
@@ -41,6 +63,17 @@ struct LossSums {
 };
 inline constexpr double kLossScale = 4294967296.0;  ///< 2^32, of LossSums::loss_fixed
 
+struct MicroBatchInput {
+  std::span<const int32_t> tokens;  ///< [samples, context + 1]: inputs and, shifted by one, targets;
+                                    ///< may be empty on a stage without embedding and head
+  int samples = 0;
+  int64_t step = 0;          ///< with first_sample, the key of the samples' random numbers
+  int64_t first_sample = 0;  ///< number within the step's global batch
+};
+
+/// What passes between neighbouring stages: [samples·context, width] elements.
+enum class Boundary { kInput, kOutput, kOutputGradient, kInputGradient };
+
 class Engine {
  public:
   /// Compiles, allocates, initialises parameters from `seed`. kInvalidSpec for an impossible model,
@@ -51,28 +84,38 @@ class Engine {
 
   /// Zeroes gradients and sums.
   virtual void begin_step() = 0;
-  /// Forward and backward of `samples` samples; tokens is [samples, context + 1] (inputs and,
-  /// shifted by one, targets). samples must be one of micro_batches. In exact the caller passes one
-  /// grain at a time. kInvalidSpec for a token outside the vocabulary.
-  virtual Result<Unit> run_micro_batch(std::span<const int32_t> tokens, int samples) = 0;
-  /// Forward only, any number of samples, in pieces of the largest micro-batch of which the last is
-  /// filled up; adds to the sums, leaves gradients alone. In exact the grain must be the largest
-  /// micro-batch on every rank and the caller passes one grain at a time, so that the pieces are
-  /// the same under any plan.
-  virtual Result<Unit> evaluate(std::span<const int32_t> tokens, int samples) = 0;
+  /// kInvalidSpec for a token outside the vocabulary.
+  virtual Result<Unit> put_samples(int slot, const MicroBatchInput& input) = 0;
+  /// Of the micro-batch in `slot`; samples must be one of micro_batches. In exact one grain.
+  virtual Result<Unit> forward(int slot, int samples) = 0;
+  virtual Result<Unit> backward(int slot, int samples) = 0;
+  /// Forward only, of what is in slot 0: at most the largest micro-batch, as which it is computed.
+  /// Adds to the sums, leaves gradients alone. In exact the grain must be the largest micro-batch
+  /// on every rank and the caller passes one grain at a time, so that the pieces are the same under
+  /// any plan.
+  virtual Result<Unit> evaluate(int samples) = 0;
+  /// Host views of what passes between stages. pull() waits for the device; what was put into
+  /// view() reaches it by push().
+  virtual Result<std::span<std::byte>> pull(int slot, Boundary boundary, int samples) = 0;
+  virtual std::span<std::byte> view(int slot, Boundary boundary, int samples) = 0;
+  virtual Result<Unit> push(int slot, Boundary boundary, int samples) = 0;
+
   /// Logits [samples·context, vocab] of inputs [samples, context], for sampling; at most the
-  /// largest micro-batch. Forgets the sums.
+  /// largest micro-batch. Of a whole model. Forgets the sums.
   virtual Result<std::vector<float>> logits(std::span<const int32_t> inputs, int samples) = 0;
-  virtual LossSums sums() const = 0;
+  virtual Result<LossSums> sums() = 0;
 
   /// Local gradients, to be summed over ranks in place before gradient_norm() and update().
   virtual Result<GradientSpans> gradients() = 0;
-  /// The Euclidean norm of the summed gradient divided by `tokens` (global count). Exact: from
-  /// fixed point, the same bits for any slicing; only of a step without overflow. Fast: not finite
-  /// where a gradient is not.
-  virtual Result<double> gradient_norm(int64_t tokens) = 0;
-  /// AdamW on the summed gradient; step counts from 1.
+  /// Collective: the Euclidean norm of the summed gradient, of which each rank has what it owns,
+  /// divided by `tokens` (global count). Exact: from fixed point, the same bits for any slicing;
+  /// only of a step without overflow. Fast: not finite where a gradient is not.
+  virtual Result<double> gradient_norm(int64_t tokens, Communicator& world) = 0;
+  /// AdamW on the summed gradient; step counts from 1. Where state is sharded the weights of slices
+  /// that others own are theirs to send afterwards.
   virtual Result<Unit> update(int64_t step, double lr, int64_t tokens, double clip_factor) = 0;
+  /// Elements update() changes.
+  virtual int64_t updated_elements() const = 0;
 
   /// Exact's fixed-point exponent of the coming step; part of the checkpoint. Set it before
   /// begin_step(). The next one, the same on all ranks: after gradient_norm() of a good step from
@@ -82,25 +125,35 @@ class Engine {
   virtual void set_exact_exponent(int exponent) = 0;
   virtual int next_exact_exponent(bool overflowed) const = 0;
 
-  virtual const std::vector<FlatTensor>& tensors() const = 0;
   enum class State { kWeight, kAdamM, kAdamV };
+  /// What lies where in a state's flat buffer: of weights (and gradients) all this rank holds, of
+  /// the moments what it updates.
+  virtual const std::vector<FlatTensor>& tensors(State which = State::kWeight) const = 0;
   /// Host view of a state's flat buffer (element_bytes each), at one address for the engine's life
   /// and current as of this call. Call state_written() after changing it.
   virtual Result<std::span<std::byte>> state(State which) = 0;
   virtual Result<Unit> state_written(State which) = 0;
   virtual int element_bytes() const = 0;
-  /// Of run_micro_batch(samples): one of micro_batches.
-  virtual double flops(int samples) const = 0;
-  /// What was allocated; micro_batch is the largest.
+  /// Of one forward and backward pass of a micro-batch; `evaluation`: of evaluate().
+  struct Work {
+    double forward = 0;
+    double backward = 0;
+  };
+  virtual Work flops(int samples) const = 0;
+  virtual double evaluation_flops() const = 0;
+  /// What was allocated on the device; micro_batch is the largest.
   virtual MemoryPoint memory() const = 0;
-  /// XXH3-64 over the weights as fp32, in canonical order.
-  virtual Result<std::string> weights_hash() = 0;
 };
 
-/// Work of one norm, clip and AdamW step on the whole model, as the pacer charges it.
-inline double update_flops(const ModelSpec& model) {
-  return 16.0 * static_cast<double>(parameter_count(model));
-}
+/// Of an engine that holds a whole model: one micro-batch forward and backward.
+Result<Unit> run_micro_batch(Engine& engine, const MicroBatchInput& input);
+/// Of an engine that holds a whole model: any number of samples, in pieces of `largest`, its largest
+/// micro-batch.
+Result<Unit> evaluate_all(Engine& engine, std::span<const int32_t> tokens, int samples,
+                          int largest);
+
+/// Work of one norm, clip and AdamW step on so many elements, as the pacer charges it.
+inline double update_flops(int64_t elements) { return 16.0 * static_cast<double>(elements); }
 
 /// Bytes an engine of these options will allocate, for each micro-batch in 1..largest, without
 /// allocating or any hardware. options.micro_batches is not looked at.

@@ -21,6 +21,11 @@ uint64_t absolute(int64_t value) {
   return value < 0 ? ~static_cast<uint64_t>(value) + 1 : static_cast<uint64_t>(value);
 }
 
+/// Bits that values are cut by so that their squares fit.
+int cut_of(uint64_t largest) {
+  return std::max(0, static_cast<int>(std::bit_width(largest)) - kSquaredBits);
+}
+
 /// body(first, last) for chunks of [0, count), merged under a lock: the order is no matter for
 /// integers.
 template <class T, class Body, class Merge>
@@ -57,9 +62,16 @@ uint64_t largest_magnitude(Device& device, std::span<const int64_t> values) {
                                [](uint64_t a, uint64_t b) { return std::max(a, b); });
 }
 
-double magnitude(Device& device, std::span<const int64_t> values, uint64_t largest) {
+Result<uint64_t> largest_of_all(Communicator& world, uint64_t mine) {
+  // A magnitude of 2^63 does not fit a signed integer; it only ever comes from an overflow.
+  auto largest = static_cast<int64_t>(std::min<uint64_t>(mine, INT64_MAX));
+  MOTLEY_TRY_VOID(world.all_reduce_max(std::span(&largest, 1)));
+  return static_cast<uint64_t>(largest);
+}
+
+SquareTotal squares_of(Device& device, std::span<const int64_t> values, uint64_t largest) {
   using Wide = unsigned __int128;
-  const int shift = std::max(0, static_cast<int>(std::bit_width(largest)) - kSquaredBits);
+  const int shift = cut_of(largest);
   const auto sum_of = [&](int64_t first, int64_t last) {
     Wide sum = 0;
     for (int64_t i = first; i < last; ++i) {
@@ -68,9 +80,22 @@ double magnitude(Device& device, std::span<const int64_t> values, uint64_t large
     }
     return sum;
   };
-  const Wide sum =
-      over_chunks<Wide>(device, values.size(), sum_of, [](Wide a, Wide b) { return a + b; });
-  return std::ldexp(std::sqrt(static_cast<double>(sum)), shift);
+  return SquareTotal(
+      over_chunks<Wide>(device, values.size(), sum_of, [](Wide a, Wide b) { return a + b; }));
+}
+
+Result<Unit> SquareTotal::sum_over(Communicator& world) {
+  // In limbs of 32 bits, whose sums over ranks do not overflow.
+  int64_t limbs[4];
+  for (int i = 0; i < 4; ++i) limbs[i] = static_cast<int64_t>(static_cast<uint32_t>(sum_ >> 32 * i));
+  MOTLEY_TRY_VOID(world.all_reduce_sum(std::span<int64_t>(limbs)));
+  sum_ = 0;
+  for (int i = 0; i < 4; ++i) sum_ += static_cast<unsigned __int128>(limbs[i]) << 32 * i;
+  return Unit{};
+}
+
+double SquareTotal::root(uint64_t largest) const {
+  return std::ldexp(std::sqrt(static_cast<double>(sum_)), cut_of(largest));
 }
 
 }  // namespace motley

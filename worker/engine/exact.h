@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "comm/communicator.h"
 #include "kernels/device.h"
 
 namespace motley {
@@ -26,7 +27,27 @@ int lowered_exponent(int exponent);
 /// max |values[i]|.
 uint64_t largest_magnitude(Device& device, std::span<const int64_t> values);
 
-/// sqrt(Σ values[i]²), each value cut to its leading 31 bits below the largest.
-double magnitude(Device& device, std::span<const int64_t> values, uint64_t largest);
+/// The largest of all ranks.
+Result<uint64_t> largest_of_all(Communicator& world, uint64_t mine);
+
+/// Σ values[i]², each value cut to its leading 31 bits below the largest of the whole gradient:
+/// integers, so that neither order nor slicing matters.
+class SquareTotal {
+ public:
+  SquareTotal() = default;
+  explicit SquareTotal(unsigned __int128 sum) : sum_(sum) {}
+  SquareTotal& operator+=(SquareTotal other) {
+    sum_ += other.sum_;
+    return *this;
+  }
+  /// Collective.
+  Result<Unit> sum_over(Communicator& world);
+  /// sqrt of the sum, in units of the values.
+  double root(uint64_t largest) const;
+
+ private:
+  unsigned __int128 sum_ = 0;
+};
+SquareTotal squares_of(Device& device, std::span<const int64_t> values, uint64_t largest);
 
 }  // namespace motley

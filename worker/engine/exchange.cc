@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 namespace motley {
 
 Result<Exchange> Exchange::allocate(Device& device, const StageSpec& stage,
                                     const ExchangeLayout& layout) {
   Exchange exchange(stage, layout);
-  MOTLEY_TRY(exchange.memory_, SharedMemory::allocate(device, layout.size));
+  MOTLEY_TRY(exchange.memory_, SharedMemory::allocate(device, layout.size(stage.in_flight)));
   return exchange;
 }
+
+// --- samples in
 
 Result<Unit> Exchange::check_tokens(std::span<const int32_t> tokens) const {
   for (int32_t token : tokens)
@@ -21,34 +24,79 @@ Result<Unit> Exchange::check_tokens(std::span<const int32_t> tokens) const {
   return Unit{};
 }
 
-Result<Unit> Exchange::put_samples(std::span<const int32_t> tokens, int samples) {
+Result<Unit> Exchange::put_samples(int slot, const MicroBatchInput& input) {
   const int64_t context = stage_.model.context;
-  MOTLEY_CHECK_EQ(tokens.size(), static_cast<size_t>(samples * (context + 1)));
-  MOTLEY_TRY_VOID(check_tokens(tokens));
-  const auto inputs = values<int32_t>(memory_.host(), layout_.tokens, layout_.rows);
-  const auto targets = values<int32_t>(memory_.host(), layout_.targets, layout_.rows);
-  for (int sample = 0; sample < samples; ++sample) {
-    const int32_t* row = tokens.data() + sample * (context + 1);
-    std::copy(row, row + context, inputs.begin() + sample * context);
-    std::copy(row + 1, row + 1 + context, targets.begin() + sample * context);
+  if (stage_.has_embedding() || stage_.has_head()) {
+    MOTLEY_CHECK_EQ(input.tokens.size(), static_cast<size_t>(input.samples * (context + 1)));
+    MOTLEY_TRY_VOID(check_tokens(input.tokens));
   }
-  std::fill(inputs.begin() + samples * context, inputs.end(), 0);
-  std::fill(targets.begin() + samples * context, targets.end(), 0);
-  return memory_.push(layout_.tokens, Bytes(layout_.losses.value() - layout_.tokens.value()));
+  const Bytes base = layout_.slot(slot);
+  const auto position = values<int64_t>(memory_.host(), base + layout_.position, 2);
+  position[0] = input.step;
+  position[1] = input.first_sample;
+  const auto fill = [&](Bytes offset, int64_t shift) {
+    const auto row_major = values<int32_t>(memory_.host(), base + offset, layout_.rows);
+    for (int sample = 0; sample < input.samples; ++sample) {
+      const int32_t* row = input.tokens.data() + sample * (context + 1) + shift;
+      std::copy(row, row + context, row_major.begin() + sample * context);
+    }
+    std::fill(row_major.begin() + input.samples * context, row_major.end(), 0);
+  };
+  if (stage_.has_embedding()) fill(layout_.tokens, 0);
+  if (stage_.has_head()) fill(layout_.targets, 1);
+  return memory_.push(base, Bytes(layout_.losses.value()));
 }
 
+// --- boundaries
+
+Bytes Exchange::place(int slot, Boundary boundary) const {
+  const Bytes base = layout_.slot(slot);
+  switch (boundary) {
+    case Boundary::kInput:
+      return base + layout_.input;
+    case Boundary::kOutput:
+    case Boundary::kOutputGradient:
+      return base + layout_.output;
+    case Boundary::kInputGradient:
+      return base + layout_.d_input;
+  }
+  return base;
+}
+
+Bytes Exchange::boundary_bytes(int samples) const {
+  const int64_t rows = int64_t{samples} * stage_.model.context;
+  return Bytes(rows * stage_.model.width * stage_.element_bytes);
+}
+
+Result<std::span<std::byte>> Exchange::pull(int slot, Boundary boundary, int samples) {
+  return memory_.pull(place(slot, boundary), boundary_bytes(samples));
+}
+
+Result<Unit> Exchange::push(int slot, Boundary boundary, int samples) {
+  return memory_.push(place(slot, boundary), boundary_bytes(samples));
+}
+
+std::span<std::byte> Exchange::view(int slot, Boundary boundary, int samples) {
+  return memory_.host().subspan(static_cast<size_t>(place(slot, boundary).value()),
+                                static_cast<size_t>(boundary_bytes(samples).value()));
+}
+
+// --- losses and flags out
+
 void Exchange::clear(Device& device) {
-  execute(device, ZeroArgs{.out = Address::of(memory_.device() + layout_.overflow.value()),
+  execute(device, ZeroArgs{.out = Address::of(common() + layout_.overflow.value()),
                            .bytes = sizeof(int64_t)});
 }
 
-Result<Unit> Exchange::add_losses(int samples, LossSums* sums) {
-  MOTLEY_TRY(const std::span<std::byte> view, memory_.pull());
-  const bool exact = stage_.numerics == Numerics::kExact;
+Result<Unit> Exchange::add_losses(int slot, int samples, LossSums* sums) {
+  // Ranks that share the head all have the losses; the first speaks for them.
+  if (!stage_.has_head() || stage_.member != 0) return Unit{};
   const int64_t context = stage_.model.context;
-  const Elements losses(view.subspan(static_cast<size_t>(layout_.losses.value())),
-                        stage_.element_bytes);
-  sums->overflow |= values<int64_t>(view, layout_.overflow, 1)[0];
+  const Bytes size(samples * context * stage_.element_bytes);
+  MOTLEY_TRY(const std::span<std::byte> view,
+             memory_.pull(layout_.slot(slot) + layout_.losses, size));
+  const bool exact = stage_.numerics == Numerics::kExact;
+  const Elements losses(view, stage_.element_bytes);
   for (int sample = 0; sample < samples; ++sample) {
     double loss = 0;
     for (int64_t i = 0; i < context; ++i) loss += losses.get(sample * context + i);
@@ -60,16 +108,10 @@ Result<Unit> Exchange::add_losses(int samples, LossSums* sums) {
   return Unit{};
 }
 
-Address Exchange::square_sum(int64_t number) const {
-  return Address::of(memory_.device() + layout_.norms.value() +
-                     number * static_cast<int64_t>(sizeof(double)));
-}
-
-Result<double> Exchange::sum_of_squares(int64_t count) {
-  MOTLEY_TRY(const std::span<std::byte> view, memory_.pull());
-  double sum = 0;
-  for (double square : values<double>(view, layout_.norms, count)) sum += square;
-  return sum;
+Result<int64_t> Exchange::overflow() {
+  MOTLEY_TRY(const std::span<std::byte> view,
+             memory_.pull(layout_.overflow, Bytes(sizeof(int64_t))));
+  return values<int64_t>(view, Bytes(0), 1)[0];
 }
 
 }  // namespace motley

@@ -1,5 +1,6 @@
 #pragma once
-// What host and programs tell each other: tokens and targets in; losses, flags and norms out.
+// What host and programs tell each other: tokens and targets in; losses and flags out; activations
+// and their gradients between neighbouring stages.
 
 #include "worker/engine/engine.h"
 #include "worker/engine/shared_memory.h"
@@ -12,25 +13,34 @@ class Exchange {
   static Result<Exchange> allocate(Device& device, const StageSpec& stage,
                                    const ExchangeLayout& layout);
 
-  std::byte* device() const { return memory_.device(); }
+  std::byte* common() const { return memory_.device(); }
+  std::byte* slot(int number) const { return memory_.device() + layout_.slot(number).value(); }
 
-  /// [samples, context + 1] tokens become inputs and targets; what a program of more samples reads
-  /// beyond them is token 0. kInvalidSpec for a token outside the vocabulary.
-  Result<Unit> put_samples(std::span<const int32_t> tokens, int samples);
+  /// What the stage needs of a micro-batch; a program of more samples reads token 0 beyond them.
+  /// kInvalidSpec for a token outside the vocabulary.
+  Result<Unit> put_samples(int slot, const MicroBatchInput& input);
+
+  /// The first `samples` samples of what goes to or came from a neighbouring stage.
+  Result<std::span<std::byte>> pull(int slot, Boundary boundary, int samples);
+  /// What host code put into a boundary's view reaches the device.
+  Result<Unit> push(int slot, Boundary boundary, int samples);
+  /// The view that push() takes it from.
+  std::span<std::byte> view(int slot, Boundary boundary, int samples);
 
   /// Clears the overflow flag.
   void clear(Device& device);
-  /// Adds the losses of the first `samples` samples of the program that just ran, and its flag.
-  Result<Unit> add_losses(int samples, LossSums* sums);
-
-  /// Where square sum number `number` goes, and their sum in rising order.
-  Address square_sum(int64_t number) const;
-  Result<double> sum_of_squares(int64_t count);
+  /// Adds the losses of the first `samples` samples of the program that just ran in `slot`, if the
+  /// stage has them.
+  Result<Unit> add_losses(int slot, int samples, LossSums* sums);
+  /// The flag since clear().
+  Result<int64_t> overflow();
 
  private:
   explicit Exchange(const StageSpec& stage, const ExchangeLayout& layout)
       : stage_(stage), layout_(layout) {}
   Result<Unit> check_tokens(std::span<const int32_t> tokens) const;
+  Bytes place(int slot, Boundary boundary) const;
+  Bytes boundary_bytes(int samples) const;
 
   StageSpec stage_;
   ExchangeLayout layout_;

@@ -4,23 +4,28 @@
 
 #include "core/profile.h"
 #include "worker/engine/stage.h"
+#include "worker/engine/updater.h"
 
 namespace motley {
 
 struct MemoryPlan {
   MemoryPlan(const StageSpec& stage, const ParameterLayout& parameters,
-             const ExchangeLayout& exchange);
+             const ExchangeLayout& exchange, const Updater::Memory& update);
 
-  Bytes parameters{0};  ///< also of each of the optimizer's two moments
+  Bytes parameters{0};
   Bytes gradients{0};
+  Bytes optimizer{0};
   Bytes exchange{0};
-  Bytes arena{0};  ///< shared by all programs and the update; grows with require_arena()
+  Bytes kept{0};   ///< of one slot: from forward to backward pass
+  Bytes arena{0};  ///< shared by all programs and the update
+  int slots = 1;
 
-  void require_arena(Bytes bytes);
+  void require(const Program& program);
   MemoryPoint point(int micro_batch) const;
 };
 
-/// Elements converted from fixed point at a time during an update: bounds the scratch it needs.
-inline constexpr int64_t kUpdateChunk = 1 << 18;
+/// The stage an engine of these options computes. `exact_exponent` is read when programs run.
+StageSpec stage_spec(const EngineOptions& options, int element_bytes, int threads,
+                     const int* exact_exponent);
 
 }  // namespace motley

@@ -16,10 +16,13 @@ std::span<std::byte> SharedMemory::host() {
   return copy_;
 }
 
-Result<std::span<std::byte>> SharedMemory::pull() {
+Result<std::span<std::byte>> SharedMemory::pull(Bytes offset, Bytes size) {
   MOTLEY_TRY_VOID(device_->synchronize());
-  if (!device_->host_accessible()) MOTLEY_TRY_VOID(device_->copy_out(copy_, device()));
-  return host();
+  const std::span<std::byte> part =
+      host().subspan(static_cast<size_t>(offset.value()), static_cast<size_t>(size.value()));
+  if (!device_->host_accessible())
+    MOTLEY_TRY_VOID(device_->copy_out(part, device() + offset.value()));
+  return part;
 }
 
 Result<Unit> SharedMemory::push(Bytes offset, Bytes size) {

@@ -18,8 +18,10 @@ class SharedMemory {
   static Result<SharedMemory> allocate(Device& device, Bytes size);
 
   std::byte* device() const { return static_cast<std::byte*>(buffer_.data()); }
-  /// Waits for the device; afterwards the view shows what it computed.
-  Result<std::span<std::byte>> pull();
+  /// Waits for the device; afterwards the view shows what it computed. Returns the view.
+  Result<std::span<std::byte>> pull() { return pull(Bytes(0), size_); }
+  /// The same for [offset, offset + size) alone.
+  Result<std::span<std::byte>> pull(Bytes offset, Bytes size);
   Result<Unit> push() { return push(Bytes(0), size_); }
   /// What host code wrote into [offset, offset + size) of the view reaches the device.
   Result<Unit> push(Bytes offset, Bytes size);

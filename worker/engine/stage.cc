@@ -1,6 +1,7 @@
 #include "worker/engine/stage.h"
 
 #include <memory>
+#include <vector>
 
 #include "worker/layers/block.h"
 #include "worker/layers/embedding.h"
@@ -16,45 +17,100 @@ struct StageLayer {
   std::unique_ptr<Layer> layer;
 };
 
-std::vector<StageLayer> make_layers(const ModelSpec& model, const ParameterLayout& parameters) {
-  std::vector<StageLayer> layers;
-  layers.push_back({0, std::make_unique<Embedding>(model, parameters)});
-  for (int block = 0; block < model.layers; ++block)
-    layers.push_back({block + 1, std::make_unique<Block>(model, parameters, block)});
-  layers.push_back({model.layers + 1, std::make_unique<Head>(model, parameters)});
-  return layers;
+std::unique_ptr<Layer> make_layer(const StageSpec& stage, const ParameterLayout& parameters,
+                                  LayerIndex index) {
+  const MemberShape shape = stage.shape();
+  if (index == 0) return std::make_unique<Embedding>(stage.model, shape, parameters);
+  if (index == stage.model.layers + 1)
+    return std::make_unique<Head>(stage.model, shape, parameters);
+  const StagePlan& layers = stage.layers;
+  const Recompute recompute =
+      layers.recompute.empty()
+          ? Recompute::kNone
+          : layers.recompute[static_cast<size_t>(index - layers.first_layer)];
+  return std::make_unique<Block>(stage.model, shape, parameters, index - 1, recompute);
 }
 
-MicroBatch micro_batch(ProgramBuilder& builder, const StageSpec& stage,
-                       const ExchangeLayout& exchange, int samples) {
+/// Builds one program of a stage.
+class StageCompiler {
+ public:
+  StageCompiler(const StageSpec& stage, const ParameterLayout& parameters,
+                const ExchangeLayout& exchange, int samples, bool training)
+      : stage_(stage),
+        exchange_(exchange),
+        builder_(stage.element_bytes),
+        emitter_(builder_, micro_batch(samples), emitter_options(training)) {
+    for (LayerIndex index = stage.layers.first_layer; index <= stage.layers.last_layer; ++index)
+      layers_.push_back({index, make_layer(stage, parameters, index)});
+  }
+
+  Address forward();
+  void backward(Address output);
+  Program finish() { return builder_.finish(stage_.in_flight > 1); }
+
+ private:
+  MicroBatch micro_batch(int samples);
+  LayerEmitter::Options emitter_options(bool training) const;
+  Address in_slot(Bytes offset, int64_t bytes) {
+    return builder_.fixed(Segment::kSlot, offset, Bytes(bytes));
+  }
+  /// What goes to or comes from a neighbouring stage.
+  Address boundary(Bytes offset) {
+    return in_slot(offset, boundary_elements() * stage_.element_bytes);
+  }
+  int64_t boundary_elements() const { return emitter_.batch().rows() * stage_.model.width; }
+  void copy(Address from, Address to) {
+    builder_.emit(CopyArgs{.in = from, .out = to, .count = boundary_elements()});
+  }
+
+  const StageSpec& stage_;
+  const ExchangeLayout& exchange_;
+  ProgramBuilder builder_;
+  LayerEmitter emitter_;
+  std::vector<StageLayer> layers_;
+};
+
+MicroBatch StageCompiler::micro_batch(int samples) {
   MicroBatch batch;
   batch.samples = samples;
-  batch.context = stage.model.context;
-  const auto at = [&](Bytes offset, int64_t bytes) {
-    return builder.fixed(Segment::kExchange, offset, Bytes(bytes));
-  };
-  batch.tokens = at(exchange.tokens, batch.rows() * 4);
-  batch.targets = at(exchange.targets, batch.rows() * 4);
-  batch.losses = at(exchange.losses, batch.rows() * stage.element_bytes);
-  batch.overflow = at(exchange.overflow, sizeof(int64_t));
+  batch.context = stage_.model.context;
+  batch.position = in_slot(exchange_.position, 2 * sizeof(int64_t));
+  if (stage_.has_embedding()) batch.tokens = in_slot(exchange_.tokens, batch.rows() * 4);
+  if (stage_.has_head()) {
+    batch.targets = in_slot(exchange_.targets, batch.rows() * 4);
+    batch.losses = in_slot(exchange_.losses, batch.rows() * stage_.element_bytes);
+  }
+  batch.overflow = builder_.fixed(Segment::kExchange, exchange_.overflow, Bytes(sizeof(int64_t)));
   return batch;
 }
 
-LayerEmitter::Options emitter_options(const StageSpec& stage, bool training) {
-  return {.numerics = stage.numerics,
+LayerEmitter::Options StageCompiler::emitter_options(bool training) const {
+  return {.numerics = stage_.numerics,
           .training = training,
-          .threads = stage.threads,
-          .exact_exponent = stage.exact_exponent};
+          .threads = stage_.threads,
+          .exact_exponent = stage_.exact_exponent,
+          .shape = stage_.shape()};
 }
 
-Address emit_forward(const std::vector<StageLayer>& layers, ProgramBuilder& builder,
-                     LayerEmitter& emitter) {
-  Address activation = emitter.batch().tokens;
-  for (const StageLayer& stage_layer : layers) {
-    builder.set_layer(stage_layer.index, false);
-    activation = stage_layer.layer->forward(emitter, activation);
+Address StageCompiler::forward() {
+  Address activation =
+      stage_.has_embedding() ? emitter_.batch().tokens : boundary(exchange_.input);
+  for (const StageLayer& stage_layer : layers_) {
+    builder_.set_layer(stage_layer.index);
+    activation = stage_layer.layer->forward(emitter_, activation);
   }
+  if (!stage_.has_head()) copy(activation, boundary(exchange_.output));
+  builder_.begin_backward();
   return activation;
+}
+
+void StageCompiler::backward(Address output) {
+  Address gradient = stage_.has_head() ? output : boundary(exchange_.output);
+  for (auto stage_layer = layers_.rbegin(); stage_layer != layers_.rend(); ++stage_layer) {
+    builder_.set_layer(stage_layer->index);
+    gradient = stage_layer->layer->backward(emitter_, gradient);
+  }
+  if (!stage_.has_embedding()) copy(gradient, boundary(exchange_.d_input));
 }
 
 Bytes aligned(Bytes bytes) { return Bytes((bytes.value() + 63) / 64 * 64); }
@@ -63,41 +119,36 @@ Bytes aligned(Bytes bytes) { return Bytes((bytes.value() + 63) / 64 * 64); }
 
 ExchangeLayout::ExchangeLayout(const StageSpec& stage, int largest)
     : rows(static_cast<int64_t>(largest) * stage.model.context) {
-  const auto tensors = static_cast<int64_t>(logical_tensors(stage.model).size());
-  const auto take = [this](int64_t bytes) {
-    const Bytes offset = size;
-    size = aligned(size + Bytes(bytes));
+  const auto take = [](Bytes* end, int64_t bytes) {
+    const Bytes offset = *end;
+    *end = aligned(*end + Bytes(bytes));
     return offset;
   };
-  overflow = take(sizeof(int64_t));
-  norms = take(tensors * static_cast<int64_t>(sizeof(double)));
-  tokens = take(rows * 4);
-  targets = take(rows * 4);
-  losses = take(rows * stage.element_bytes);
+  overflow = take(&common_size, sizeof(int64_t));
+  const int64_t tokens_size = stage.has_embedding() ? rows * 4 : 0;
+  const int64_t targets_size = stage.has_head() ? rows * 4 : 0;
+  const int64_t boundary = rows * stage.model.width * stage.element_bytes;
+  position = take(&slot_size, 2 * sizeof(int64_t));
+  tokens = take(&slot_size, tokens_size);
+  targets = take(&slot_size, targets_size);
+  losses = take(&slot_size, stage.has_head() ? rows * stage.element_bytes : 0);
+  input = take(&slot_size, stage.has_embedding() ? 0 : boundary);
+  output = take(&slot_size, stage.has_head() ? 0 : boundary);
+  d_input = take(&slot_size, stage.has_embedding() ? 0 : boundary);
 }
 
 Program compile_training(const StageSpec& stage, const ParameterLayout& parameters,
                          const ExchangeLayout& exchange, int samples) {
-  const std::vector<StageLayer> layers = make_layers(stage.model, parameters);
-  ProgramBuilder builder(stage.element_bytes);
-  LayerEmitter emitter(builder, micro_batch(builder, stage, exchange, samples),
-                       emitter_options(stage, true));
-  Address gradient = emit_forward(layers, builder, emitter);
-  for (auto stage_layer = layers.rbegin(); stage_layer != layers.rend(); ++stage_layer) {
-    builder.set_layer(stage_layer->index, true);
-    gradient = stage_layer->layer->backward(emitter, gradient);
-  }
-  return builder.finish();
+  StageCompiler compiler(stage, parameters, exchange, samples, true);
+  compiler.backward(compiler.forward());
+  return compiler.finish();
 }
 
 Program compile_forward(const StageSpec& stage, const ParameterLayout& parameters,
-                        const ExchangeLayout& exchange, int samples, Address* logits) {
-  const std::vector<StageLayer> layers = make_layers(stage.model, parameters);
-  ProgramBuilder builder(stage.element_bytes);
-  LayerEmitter emitter(builder, micro_batch(builder, stage, exchange, samples),
-                       emitter_options(stage, false));
-  *logits = emit_forward(layers, builder, emitter);
-  return builder.finish();
+                        const ExchangeLayout& exchange, int samples, Address* output) {
+  StageCompiler compiler(stage, parameters, exchange, samples, false);
+  *output = compiler.forward();
+  return compiler.finish();
 }
 
 }  // namespace motley

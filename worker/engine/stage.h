@@ -1,7 +1,8 @@
 #pragma once
-// The programs of one stage: a range of layers composed for a micro-batch size. Today a stage is
-// the whole model.
+// The programs of one stage: a range of layers, or one rank's share of them, composed for a
+// micro-batch size.
 
+#include "core/holdings.h"
 #include "core/model.h"
 #include "core/spec/job_spec.h"
 #include "worker/program/parameters.h"
@@ -13,30 +14,47 @@ namespace motley {
 struct StageSpec {
   ModelSpec model;
   Numerics numerics = Numerics::kFast;
+  StagePlan layers;   ///< whole_model() for all of them
+  int member = 0;     ///< of the ranks that share them
+  int in_flight = 1;  ///< micro-batches between forward and backward pass at once
   int element_bytes = 4;
   int threads = 1;
   const int* exact_exponent = nullptr;  ///< read when programs run
+
+  bool has_embedding() const { return layers.first_layer == 0; }
+  bool has_head() const { return layers.last_layer + 1 == layer_count(model); }
+  MemberShape shape() const { return member_shape(model, layers.shares, member); }
 };
 
-/// Offsets of the exchange segment, the same for every micro-batch up to `largest` samples.
+/// Offsets in the memory that host and programs share, the same for every micro-batch up to
+/// `largest` samples: a common part, then one slot for each micro-batch in flight.
 struct ExchangeLayout {
   ExchangeLayout(const StageSpec& stage, int largest);
 
-  int64_t rows = 0;   ///< largest · context
-  Bytes overflow{0};  ///< int64 flag
-  Bytes norms{0};     ///< double for each tensor: where gradient norms are summed
-  Bytes tokens{0};    ///< int32 [samples, context]
-  Bytes targets{0};   ///< int32 [samples, context]
-  Bytes losses{0};    ///< [samples, context] elements
-  Bytes size{0};
+  int64_t rows = 0;      ///< largest · context
+  Bytes overflow{0};     ///< int64 flag; in the common part
+  Bytes common_size{0};
+  // In each slot; those that the stage has no use for are empty.
+  Bytes position{0};     ///< int64 [2]: step, first sample
+  Bytes tokens{0};       ///< int32 [samples, context]
+  Bytes targets{0};      ///< int32 [samples, context]
+  Bytes losses{0};       ///< [samples, context] elements
+  Bytes input{0};        ///< [rows, width] elements, from the stage before
+  Bytes output{0};       ///< [rows, width] elements for the next stage, then its gradient
+  Bytes d_input{0};      ///< [rows, width] elements for the stage before
+  Bytes slot_size{0};
+
+  Bytes slot(int number) const { return Bytes(common_size.value() + number * slot_size.value()); }
+  Bytes size(int slots) const { return slot(slots); }
 };
 
 /// Forward and backward of `samples` samples.
 Program compile_training(const StageSpec& stage, const ParameterLayout& parameters,
                          const ExchangeLayout& exchange, int samples);
 
-/// Forward alone, with losses. `logits` becomes their address, valid after the program has run.
+/// Forward alone, with losses. `output` becomes the address of the last layer's output, valid after
+/// the program has run: the logits, where the stage has the head.
 Program compile_forward(const StageSpec& stage, const ParameterLayout& parameters,
-                        const ExchangeLayout& exchange, int samples, Address* logits);
+                        const ExchangeLayout& exchange, int samples, Address* output);
 
 }  // namespace motley

@@ -1,5 +1,7 @@
 #include "worker/layers/block.h"
 
+#include <string>
+
 namespace motley {
 
 namespace {
@@ -8,93 +10,127 @@ std::string name_of(int number, const char* part) {
   return "block." + std::to_string(number) + "." + part;
 }
 
-Linear linear(const ParameterLayout& layout, const std::string& name, int64_t inputs,
-              int64_t outputs) {
-  return {{inputs, outputs}, layout.range(name + ".weight"), layout.range(name + ".bias")};
-}
-
 /// q, k and v lie side by side and are computed as one.
-Linear fused_qkv(const ParameterLayout& layout, int number, int64_t width) {
-  return {{width, 3 * width},
-          layout.range(name_of(number, "attention.q.weight"), 3),
+Linear fused_qkv(const ParameterLayout& layout, int number, Linear::Shape shape) {
+  return {shape, layout.range(name_of(number, "attention.q.weight"), 3),
           layout.range(name_of(number, "attention.q.bias"), 3)};
-}
-
-/// branch += residual; the sum takes the branch's place.
-Address add_residual(LayerEmitter& emitter, Address branch, Address residual, int64_t count) {
-  emitter.emit(AddArgs{.a = branch, .b = residual, .out = branch, .count = count});
-  return branch;
 }
 
 }  // namespace
 
-Block::Block(const ModelSpec& model, const ParameterLayout& layout, int number)
-    : model_(model),
-      norm1_(layout, name_of(number, "norm1"), model.width),
-      norm2_(layout, name_of(number, "norm2"), model.width),
-      qkv_(fused_qkv(layout, number, model.width)),
-      out_(linear(layout, name_of(number, "attention.out"), model.width, model.width)),
-      up_(linear(layout, name_of(number, "mlp.up"), model.width, 4 * model.width)),
-      down_(linear(layout, name_of(number, "mlp.down"), 4 * model.width, model.width)) {}
+Block::Block(const ModelSpec& model, const MemberShape& shape, const ParameterLayout& layout,
+             int number, Recompute recompute)
+    : width_(model.width),
+      head_dim_(model.head_dim()),
+      heads_(shape.heads.count),
+      columns_(shape.columns.count),
+      recompute_(recompute),
+      norm1_(layout, name_of(number, "norm1"), width_),
+      norm2_(layout, name_of(number, "norm2"), width_),
+      qkv_(fused_qkv(layout, number, {width_, 3 * heads_ * head_dim_})),
+      out_({heads_ * head_dim_, width_}, layout, name_of(number, "attention.out")),
+      up_({width_, columns_}, layout, name_of(number, "mlp.up")),
+      down_({columns_, width_}, layout, name_of(number, "mlp.down")) {}
 
 Address Block::forward(LayerEmitter& emitter, Address input) {
-  const int64_t count = emitter.batch().rows() * model_.width;
-  qkv_output_ = qkv_.forward(emitter, norm1_.forward(emitter, input));
-  attended_ = attend(emitter, qkv_output_);
-  const Address middle = add_residual(emitter, out_.forward(emitter, attended_), input, count);
-
-  up_output_ = up_.forward(emitter, norm2_.forward(emitter, middle));
-  const Address activated = emitter.activation(4 * count);
-  emitter.emit(GeluForwardArgs{.x = up_output_, .out = activated, .count = 4 * count});
-  return add_residual(emitter, down_.forward(emitter, activated), middle, count);
+  input_ = input;
+  attend(emitter);
+  add_attention(emitter);
+  widen(emitter);
+  return add_branch(emitter, down_.forward(emitter, activated_), middle_);
 }
 
 Address Block::backward(LayerEmitter& emitter, Address d_output) {
   // d_output is the gradient of each residual sum in turn: a branch adds its part and hands it on.
-  const int64_t count = emitter.batch().rows() * model_.width;
-  const Address d_activated = down_.backward(emitter, d_output);
-  emitter.emit(GeluBackwardArgs{
-      .x = up_output_, .d_out = d_activated, .d_x = d_activated, .count = 4 * count});
-  norm2_.backward_into(emitter, up_.backward(emitter, d_activated), d_output);
-
-  const Address d_qkv = attend_backward(emitter, out_.backward(emitter, d_output));
-  norm1_.backward_into(emitter, qkv_.backward(emitter, d_qkv), d_output);
+  if (recompute_ == Recompute::kBlock) {
+    attend(emitter);
+    add_attention(emitter);
+  }
+  if (recompute_ == Recompute::kBlock || recompute_ == Recompute::kMlp) widen(emitter);
+  mlp_backward(emitter, d_output);
+  if (recompute_ == Recompute::kAttention) attend(emitter);
+  attention_backward(emitter, d_output);
   return d_output;
 }
 
-Address Block::attend(LayerEmitter& emitter, Address qkv) {
-  const MicroBatch& batch = emitter.batch();
-  const Address output = emitter.activation(batch.rows() * model_.width);
-  log_sum_exp_ = emitter.activation(batch.rows() * model_.heads);
-  const int64_t workspace =
-      attention_workspace_elements(batch.context, model_.head_dim(), emitter.options().threads);
-  emitter.emit(AttentionForwardArgs{.qkv = qkv,
-                                    .out = output,
-                                    .lse = log_sum_exp_,
-                                    .workspace = emitter.activation(workspace),
-                                    .samples = batch.samples,
-                                    .context = batch.context,
-                                    .heads = model_.heads,
-                                    .head_dim = model_.head_dim()});
-  return output;
+// --- forward, in the parts that may be computed again
+
+void Block::attend(LayerEmitter& emitter) {
+  normed1_ = norm1_.forward(emitter, input_);
+  qkv_output_ = qkv_.forward(emitter, normed1_);
+  AttentionForwardArgs args = attention_shape(emitter);
+  args.qkv = qkv_output_;
+  args.out = attended_ = emitter.activation(emitter.batch().rows() * heads_ * head_dim_);
+  args.lse = log_sum_exp_ = emitter.activation(emitter.batch().rows() * heads_);
+  emitter.emit(args);
 }
 
-Address Block::attend_backward(LayerEmitter& emitter, Address d_attended) {
+void Block::add_attention(LayerEmitter& emitter) {
+  middle_ = add_branch(emitter, out_.forward(emitter, attended_), input_);
+}
+
+void Block::widen(LayerEmitter& emitter) {
+  const int64_t count = emitter.batch().rows() * columns_;
+  normed2_ = norm2_.forward(emitter, middle_);
+  up_output_ = up_.forward(emitter, normed2_);
+  activated_ = emitter.activation(count);
+  emitter.emit(GeluForwardArgs{.x = up_output_, .out = activated_, .count = count});
+}
+
+/// branch += residual, once the branch is whole; the sum takes the branch's place.
+Address Block::add_branch(LayerEmitter& emitter, Address branch, Address residual) const {
+  const int64_t count = emitter.batch().rows() * width_;
+  emitter.sum_parts(branch, count);
+  emitter.emit(AddArgs{.a = branch, .b = residual, .out = branch, .count = count});
+  return branch;
+}
+
+AttentionForwardArgs Block::attention_shape(LayerEmitter& emitter) const {
   const MicroBatch& batch = emitter.batch();
-  const Address d_qkv = emitter.activation(batch.rows() * 3 * model_.width);
   const int64_t workspace =
-      attention_workspace_elements(batch.context, model_.head_dim(), emitter.options().threads);
+      attention_workspace_elements(batch.context, head_dim_, emitter.options().threads);
+  return {.qkv = {},
+          .out = {},
+          .lse = {},
+          .workspace = emitter.activation(workspace),
+          .samples = batch.samples,
+          .context = batch.context,
+          .heads = heads_,
+          .head_dim = head_dim_};
+}
+
+// --- backward
+
+void Block::mlp_backward(LayerEmitter& emitter, Address d_output) {
+  const MicroBatch& batch = emitter.batch();
+  const Address d_activated = down_.backward(emitter, activated_, d_output);
+  emitter.emit(GeluBackwardArgs{.x = up_output_,
+                                .d_out = d_activated,
+                                .d_x = d_activated,
+                                .count = batch.rows() * columns_});
+  const Address d_normed = up_.backward(emitter, normed2_, d_activated);
+  emitter.sum_parts(d_normed, batch.rows() * width_);
+  norm2_.backward_into(emitter, d_normed, d_output);
+}
+
+void Block::attention_backward(LayerEmitter& emitter, Address d_output) {
+  const MicroBatch& batch = emitter.batch();
+  const Address d_attended = out_.backward(emitter, attended_, d_output);
+  const Address d_qkv = emitter.activation(batch.rows() * 3 * heads_ * head_dim_);
+  const AttentionForwardArgs shape = attention_shape(emitter);
   emitter.emit(AttentionBackwardArgs{.qkv = qkv_output_,
                                      .out = attended_,
                                      .lse = log_sum_exp_,
                                      .d_out = d_attended,
                                      .d_qkv = d_qkv,
-                                     .workspace = emitter.activation(workspace),
-                                     .samples = batch.samples,
-                                     .context = batch.context,
-                                     .heads = model_.heads,
-                                     .head_dim = model_.head_dim()});
-  return d_qkv;
+                                     .workspace = shape.workspace,
+                                     .samples = shape.samples,
+                                     .context = shape.context,
+                                     .heads = shape.heads,
+                                     .head_dim = shape.head_dim});
+  const Address d_normed = qkv_.backward(emitter, normed1_, d_qkv);
+  emitter.sum_parts(d_normed, batch.rows() * width_);
+  norm1_.backward_into(emitter, d_normed, d_output);
 }
 
 }  // namespace motley

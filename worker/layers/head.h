@@ -1,23 +1,30 @@
 #pragma once
+#include "worker/layers/layer.h"
 #include "worker/layers/linear.h"
 #include "worker/layers/norm.h"
 
 namespace motley {
 
 /// Final norm, the head tied to the token embedding, and the loss of each row. Its output are the
-/// logits; when training they become the gradient of the summed loss in place.
+/// logits; when training they become the gradient of the summed loss in place. Ranks that share it
+/// each have the logits of their part of the vocabulary, and all have the losses.
 class Head final : public Layer {
  public:
-  Head(const ModelSpec& model, const ParameterLayout& layout);
+  Head(const ModelSpec& model, const MemberShape& shape, const ParameterLayout& layout);
 
   Address forward(LayerEmitter& emitter, Address input) override;
   /// The loss is the last of the program: d_output is what forward() returned.
   Address backward(LayerEmitter& emitter, Address d_output) override;
 
  private:
-  ModelSpec model_;
+  void emit_losses(LayerEmitter& emitter, Address logits) const;
+  void emit_shared_losses(LayerEmitter& emitter, Address logits) const;
+
+  int64_t width_;
+  UnitRange vocabulary_;  // of this rank
   Norm norm_;
   Linear tied_;
+  Address normed_;
 };
 
 }  // namespace motley

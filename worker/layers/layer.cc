@@ -8,6 +8,10 @@ Address LayerEmitter::parameter(ParameterRange range) {
                         Bytes(range.count * bytes));
 }
 
+void LayerEmitter::sum_parts(Address data, int64_t count) {
+  if (shape().members > 1) builder_.emit(GroupSum{.data = data, .count = count});
+}
+
 GradientTarget LayerEmitter::begin_gradient(ParameterRange range) {
   if (options_.numerics == Numerics::kExact)
     return {.range = range, .address = activation(range.count), .accumulate = false};

@@ -2,7 +2,7 @@
 // A layer knows its mathematics and emits it as operations, once for all devices. It keeps between
 // forward() and backward() only the addresses of what it saved.
 
-#include "core/model.h"
+#include "core/holdings.h"
 #include "core/spec/job_spec.h"
 #include "worker/program/parameters.h"
 #include "worker/program/program.h"
@@ -16,6 +16,7 @@ struct MicroBatch {
   Address tokens;    ///< int32 [samples, context]
   Address targets;   ///< int32 [samples, context]
   Address losses;    ///< [samples, context], written by the head
+  Address position;  ///< int64 [2]: the step and the first sample's number in its global batch
   Address overflow;  ///< int64 flag, exact only
 
   int64_t rows() const { return samples * context; }
@@ -36,6 +37,7 @@ class LayerEmitter {
     bool training = true;  ///< false: forward only, nothing is saved for a backward pass
     int threads = 1;       ///< Device::threads, which sizes workspaces
     const int* exact_exponent = nullptr;  ///< AccumulateFixedArgs::exponent
+    MemberShape shape;                    ///< what of the layers this rank computes
   };
   LayerEmitter(ProgramBuilder& builder, const MicroBatch& batch, const Options& options)
       : builder_(builder), batch_(batch), options_(options) {}
@@ -48,6 +50,13 @@ class LayerEmitter {
     builder_.emit(args);
   }
   Address activation(int64_t elements) { return builder_.activation(elements); }
+  const MemberShape& shape() const { return options_.shape; }
+  /// Where ranks share the layers: `data`, of which each has computed a part, becomes the sum.
+  void sum_parts(Address data, int64_t count);
+  /// `all` gets the `count` elements of `own` of each of them, by member.
+  void gather_parts(Address own, Address all, int64_t count) {
+    builder_.emit(GroupGather{.own = own, .all = all, .count = count});
+  }
   Address parameter(ParameterRange range);
 
   /// Fast: the gradient buffer, added to in place. Exact: a buffer of its own, since each

@@ -2,8 +2,7 @@
 
 namespace motley {
 
-Address Linear::forward(LayerEmitter& emitter, Address input) {
-  input_ = input;
+Address Linear::forward(LayerEmitter& emitter, Address input) const {
   const int64_t rows = emitter.batch().rows();
   const Address output = emitter.activation(rows * shape_.outputs);
   emitter.emit(MatmulArgs{.a = input,
@@ -17,7 +16,7 @@ Address Linear::forward(LayerEmitter& emitter, Address input) {
   return output;
 }
 
-Address Linear::backward(LayerEmitter& emitter, Address d_output) {
+Address Linear::backward(LayerEmitter& emitter, Address input, Address d_output) const {
   const int64_t rows = emitter.batch().rows();
   if (bias_) {
     const GradientTarget bias = emitter.begin_gradient(*bias_);
@@ -30,7 +29,7 @@ Address Linear::backward(LayerEmitter& emitter, Address d_output) {
   }
   const GradientTarget weight = emitter.begin_gradient(weight_);
   emitter.emit(MatmulArgs{.a = d_output,
-                          .b = input_,
+                          .b = input,
                           .c = weight.address,
                           .bias = {},
                           .m = shape_.outputs,

@@ -1,19 +1,16 @@
 #pragma once
-// Where parameters lie: one flat buffer in canonical order, and the same for gradients and
-// optimizer state.
+// Where parameters lie: one flat buffer in canonical order, and the same for gradients.
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "core/model.h"
-#include "core/slices.h"
+#include "core/holdings.h"
 
 namespace motley {
 
-/// Where a logical tensor (or this rank's slice of it) lies in the flat buffers.
-struct FlatTensor {
-  LogicalTensor tensor;
-  Slice slice;         ///< what this rank holds
+/// A holding and where it lies in the flat buffers, row-major.
+struct FlatTensor : Holding {
   int64_t offset = 0;  ///< in elements
 
   int64_t elements() const { return slice.elements(); }
@@ -25,15 +22,21 @@ struct ParameterRange {
   int64_t count = 0;
 };
 
-/// All tensors of a model, packed without gaps: adjacent tensors of one shape can be used as one.
+/// What a rank holds, packed without gaps: adjacent tensors of one shape can be used as one.
 class ParameterLayout {
  public:
+  explicit ParameterLayout(std::vector<Holding> holdings);
+  /// Of a rank that holds all of a model.
   explicit ParameterLayout(const ModelSpec& model);
 
   const std::vector<FlatTensor>& tensors() const { return tensors_; }
   int64_t elements() const { return elements_; }
-  /// `count` tensors from the one named `first` on, which must exist.
+  /// The one named `name`; null when the rank does not hold it.
+  const FlatTensor* find(const std::string& name) const;
+  /// `count` tensors from the one named `first` on, which must be held.
   ParameterRange range(const std::string& first, int count = 1) const;
+  /// Nothing when it is not held.
+  std::optional<ParameterRange> range_if_held(const std::string& name) const;
 
  private:
   std::vector<FlatTensor> tensors_;

@@ -9,7 +9,7 @@ namespace motley {
 namespace {
 
 int64_t aligned(int64_t bytes) {
-  return (bytes + kActivationAlignment - 1) / kActivationAlignment * kActivationAlignment;
+  return (bytes + kSymbolAlignment - 1) / kSymbolAlignment * kSymbolAlignment;
 }
 
 bool alive_together(const Symbol& a, const Symbol& b) {
@@ -37,10 +37,10 @@ int64_t best_gap(const std::vector<const Symbol*>& placed, const Symbol& symbol)
 
 }  // namespace
 
-Bytes place_activations(std::vector<Symbol>& symbols) {
+Bytes place_symbols(std::vector<Symbol>& symbols, Segment segment) {
   std::vector<Symbol*> waiting;
   for (Symbol& symbol : symbols)
-    if (symbol.segment == Segment::kActivations && symbol.first_use >= 0)
+    if (symbol.segment == segment && symbol.first_use >= 0)
       waiting.push_back(&symbol);
   // Equal sizes: the longest-lived first. Stable, so that the arena is the same on every machine.
   std::stable_sort(waiting.begin(), waiting.end(), [](const Symbol* a, const Symbol* b) {

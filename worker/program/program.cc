@@ -46,10 +46,26 @@ std::byte* base_of(Segment segment, const SegmentBases& bases) {
       return bases.gradients;
     case Segment::kExchange:
       return bases.exchange;
+    case Segment::kSlot:
+      return bases.slot;
+    case Segment::kKept:
+      return bases.kept;
     case Segment::kActivations:
       return bases.activations;
   }
   return nullptr;
+}
+
+bool placed(Segment segment) {
+  return segment == Segment::kKept || segment == Segment::kActivations;
+}
+
+template <class Visitor>
+void visit_operands(Work& work, Visitor& visitor) {
+  const auto visit = [&](auto& args) { args.operands(visitor); };
+  if (auto* call = std::get_if<OpCall>(&work)) return std::visit(visit, *call);
+  if (auto* sum = std::get_if<GroupSum>(&work)) return visit(*sum);
+  visit(std::get<GroupGather>(work));
 }
 
 struct BindingVisitor {
@@ -65,7 +81,7 @@ struct BindingVisitor {
 
 double Program::flops() const {
   double sum = 0;
-  for (const Instruction& instruction : instructions) sum += flops_of(instruction.call);
+  for (const Instruction& instruction : instructions) sum += instruction.flops;
   return sum;
 }
 
@@ -75,7 +91,7 @@ Address ProgramBuilder::add(const Symbol& symbol) {
 }
 
 Address ProgramBuilder::fixed(Segment segment, Bytes offset, Bytes size) {
-  MOTLEY_CHECK(segment != Segment::kActivations, "activations have no fixed place");
+  MOTLEY_CHECK(!placed(segment), "symbols of the program have no fixed place");
   Symbol symbol;
   symbol.segment = segment;
   symbol.offset = offset;
@@ -89,20 +105,25 @@ Address ProgramBuilder::activation(int64_t elements) {
   return add(symbol);
 }
 
-Program ProgramBuilder::finish() {
+Program ProgramBuilder::finish(bool keep_apart) {
   for (size_t i = 0; i < program_.instructions.size(); ++i) {
     LivenessVisitor visitor(program_.symbols, static_cast<int>(i));
-    std::visit([&](auto& args) { args.operands(visitor); }, program_.instructions[i].call);
+    visit_operands(program_.instructions[i].work, visitor);
   }
-  program_.arena = place_activations(program_.symbols);
+  const auto backward = static_cast<int>(program_.backward);
+  for (Symbol& symbol : program_.symbols)
+    if (keep_apart && symbol.segment == Segment::kActivations && symbol.first_use < backward &&
+        symbol.last_use >= backward)
+      symbol.segment = Segment::kKept;
+  program_.kept = place_symbols(program_.symbols, Segment::kKept);
+  program_.arena = place_symbols(program_.symbols, Segment::kActivations);
   return std::move(program_);
 }
 
 std::vector<Instruction> bind(const Program& program, const SegmentBases& bases) {
   std::vector<Instruction> bound = program.instructions;
   BindingVisitor visitor{program, bases};
-  for (Instruction& instruction : bound)
-    std::visit([&](auto& args) { args.operands(visitor); }, instruction.call);
+  for (Instruction& instruction : bound) visit_operands(instruction.work, visitor);
   return bound;
 }
 

@@ -11,32 +11,61 @@
 
 namespace motley {
 
-/// Which memory a symbol lies in. Activations are placed by liveness; the others have fixed
-/// offsets.
+/// Which memory a symbol lies in. Those of the program itself are placed by liveness; the others
+/// have fixed offsets.
 enum class Segment {
   kParameters,
   kGradients,
-  kExchange,  ///< what host and program tell each other: tokens, targets, losses, flags
-  kActivations
+  kExchange,    ///< what host and program tell each other, whatever the micro-batch: flags, norms
+  kSlot,        ///< the same for one micro-batch in flight: tokens, losses, what neighbours send
+  kKept,        ///< placed: from forward to backward pass, for one micro-batch in flight
+  kActivations  ///< placed: within one pass
 };
 
 struct Symbol {
   Segment segment = Segment::kActivations;
-  Bytes offset{0};  ///< in its segment; for activations set by ProgramBuilder::finish
+  Bytes offset{0};  ///< in its segment; for placed ones set by ProgramBuilder::finish
   Bytes size{0};
   int first_use = -1, last_use = -1;  ///< indices of instructions, inclusive; -1: never used
 };
 
+/// data[i] = Σ over the ranks that share the stage's layers.
+struct GroupSum {
+  Address data;
+  int64_t count = 0;
+
+  template <class V>
+  void operands(V&& v) {
+    v.update(data);
+  }
+};
+
+/// all[member] = that member's `own`, both of `count` elements a member.
+struct GroupGather {
+  Address own, all;
+  int64_t count = 0;
+
+  template <class V>
+  void operands(V&& v) {
+    v.read(own);
+    v.write(all);
+  }
+};
+
+using Work = std::variant<OpCall, GroupSum, GroupGather>;
+
 struct Instruction {
-  OpCall call;
+  Work work;
   LayerIndex layer = 0;
-  bool backward = false;
+  double flops = 0;
 };
 
 struct Program {
   std::vector<Instruction> instructions;
+  size_t backward = 0;  ///< index of the backward pass's first instruction
   std::vector<Symbol> symbols;
-  Bytes arena{0};  ///< what the activations need
+  Bytes kept{0};   ///< what the segment kKept needs
+  Bytes arena{0};  ///< what kActivations needs
 
   double flops() const;
 };
@@ -46,6 +75,8 @@ struct SegmentBases {
   std::byte* parameters = nullptr;
   std::byte* gradients = nullptr;
   std::byte* exchange = nullptr;
+  std::byte* slot = nullptr;
+  std::byte* kept = nullptr;
   std::byte* activations = nullptr;
 };
 
@@ -62,24 +93,26 @@ class ProgramBuilder {
   Address activation(int64_t elements);
 
   /// What the operations emitted from here on belong to.
-  void set_layer(LayerIndex layer, bool backward) {
-    layer_ = layer;
-    backward_ = backward;
-  }
+  void set_layer(LayerIndex layer) { layer_ = layer; }
+  LayerIndex layer() const { return layer_; }
+  void begin_backward() { program_.backward = program_.instructions.size(); }
   template <class Args>
   void emit(const Args& args) {
-    program_.instructions.push_back({OpCall(args), layer_, backward_});
+    program_.instructions.push_back({OpCall(args), layer_, args.flops()});
   }
+  void emit(const GroupSum& sum) { program_.instructions.push_back({sum, layer_, 0}); }
+  void emit(const GroupGather& gather) { program_.instructions.push_back({gather, layer_, 0}); }
 
-  /// Computes liveness and places the activations (worker/program/placement.h). Ends the builder.
-  Program finish();
+  /// Computes liveness and places the symbols (worker/program/placement.h). Ends the builder. With
+  /// `keep_apart`, what lives from the forward to the backward pass gets a segment of its own, so
+  /// that several micro-batches can be between the two.
+  Program finish(bool keep_apart);
 
  private:
   Address add(const Symbol& symbol);
 
   int element_bytes_;
   LayerIndex layer_ = 0;
-  bool backward_ = false;
   Program program_;
 };
 

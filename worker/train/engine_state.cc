@@ -24,7 +24,7 @@ Result<std::vector<StateView>> state_views(Engine& engine, Engine::State which) 
   MOTLEY_TRY(const std::span<std::byte> flat, engine.state(which));
   const auto element = static_cast<size_t>(engine.element_bytes());
   std::vector<StateView> views;
-  for (const FlatTensor& held : engine.tensors()) {
+  for (const FlatTensor& held : engine.tensors(which)) {
     StateView view;
     view.name = prefix_of(which) + held.tensor.name;
     view.dtype = element == 8 ? "F64" : "F32";

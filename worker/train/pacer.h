@@ -37,6 +37,10 @@ class Pacer {
   /// latest.
   Result<Unit> meet(Communicator& communicator);
 
+  /// Under the virtual clock: this rank's time, and a message from one whose time was `sent`.
+  Nanos logical_time() const { return logical_; }
+  void catch_up(Nanos sent) { logical_ = std::max(logical_, sent); }
+
   bool paced() const { return paced_; }
   bool virtual_clock() const { return clock_ == PaceClock::kVirtual; }
   /// Sections whose real work took longer than the emulated time, and all paced sections. Only

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/holdings.h"
 #include "core/spec/profile_key.h"
 #include "worker/train/agreement.h"
 #include "worker/train/world.h"
@@ -22,33 +23,32 @@ Result<Unit> check_attempt(const Attempt& attempt, int ranks) {
   return Unit{};
 }
 
-Result<std::unique_ptr<RankParts>> build_alone(const Attempt& attempt, int rank) {
-  const auto& placements = attempt.plan.ranks;
-  const RankPlacement& place = placements[static_cast<size_t>(rank)];
+Result<std::unique_ptr<RankParts>> build_alone(const Attempt& attempt, Communicator& world) {
+  const Plan& plan = attempt.plan;
+  const Rank rank(world.rank());
+  const RankPlacement& place = plan.ranks[static_cast<size_t>(rank.value())];
   const DeviceSpec* spec = attempt.fleet.find(place.device);
   if (spec == nullptr)
     return fail(ErrorCode::kNoDevice, "the fleet has no device " + place.device + " of the plan");
   const auto on_host =
-      std::count_if(placements.begin(), placements.end(),
+      std::count_if(plan.ranks.begin(), plan.ranks.end(),
                     [&](const RankPlacement& other) { return other.host == place.host; });
   const TrainSpec& train = attempt.job.train;
-  MOTLEY_TRY(RankShare share, share_of(attempt.plan, Rank(rank), train.eval.samples));
-  MOTLEY_TRY(auto device, open_device_for(attempt.job, *spec));
-  MOTLEY_TRY(Corpus corpus, Corpus::load(attempt.job.data, attempt.job.model.context));
-  EngineOptions options;
-  options.model = attempt.job.model;
-  options.numerics = train.numerics;
-  options.micro_batches = share.sizes;
+  auto parts = std::make_unique<RankParts>(*spec, share_of(plan, rank, train.eval.samples),
+                                           attempt.fleet);
+  MOTLEY_TRY(parts->device, open_device_for(attempt.job, *spec));
+  MOTLEY_TRY(parts->corpus, Corpus::load(attempt.job.data, attempt.job.model.context));
+  const StagePlan& stage = stage_of(plan, role_of(plan, rank));
+  if (stage.ranks.size() > 1) {
+    std::vector<int> ranks;
+    for (const Rank member : stage.ranks) ranks.push_back(member.value());
+    parts->group = std::make_unique<StageGroup>(world.group(ranks), parts->sections);
+  }
+  EngineOptions options = engine_options(attempt.job, plan, rank);
   options.memory_limit = memory_limit_of(*spec, static_cast<int>(on_host));
-  options.optimizer = train.optimizer;
-  MOTLEY_TRY(auto engine, Engine::create(*device, options, train.seed));
-  return std::make_unique<RankParts>(
-      RankParts{.spec = *spec,
-                .share = std::move(share),
-                .device = std::move(device),
-                .corpus = std::move(corpus),
-                .engine = std::move(engine),
-                .pacer = Pacer(*spec, attempt.fleet.clock, attempt.fleet.pace_flops)});
+  options.group = parts->group.get();
+  MOTLEY_TRY(parts->engine, Engine::create(*parts->device, options, train.seed));
+  return parts;
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ Result<std::unique_ptr<RankParts>> build_alone(const Attempt& attempt, int rank)
 Result<std::unique_ptr<RankParts>> build_rank(const Attempt& attempt, Communicator& world) {
   if (const auto checked = check_attempt(attempt, world.size()); !checked)
     return joint_failure(world, checked.error().code, checked.error().message);
-  auto parts = build_alone(attempt, world.rank());
+  auto parts = build_alone(attempt, world);
   Result<Unit> built = Unit{};
   if (!parts) built = fail(parts.error());
   MOTLEY_TRY_VOID(all_succeeded(world, built));

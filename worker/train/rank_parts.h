@@ -11,16 +11,28 @@
 #include "worker/engine/engine.h"
 #include "worker/train/pacer.h"
 #include "worker/train/rank_share.h"
+#include "worker/train/sections.h"
+#include "worker/train/stage_group.h"
 
 namespace motley {
 
 struct RankParts {
   DeviceSpec spec;
   RankShare share;
+  Pacer pacer;
+  Sections sections;  ///< of the pacer
   std::unique_ptr<Device> device;
   Corpus corpus;
+  std::unique_ptr<StageGroup> group;  ///< null where this rank has its stage for itself
   std::unique_ptr<Engine> engine;
-  Pacer pacer;
+
+  RankParts(DeviceSpec device_spec, RankShare rank_share, const FleetSpec& fleet)
+      : spec(std::move(device_spec)),
+        share(std::move(rank_share)),
+        pacer(spec, fleet.clock, fleet.pace_flops),
+        sections(pacer) {}
+  RankParts(const RankParts&) = delete;
+  RankParts& operator=(const RankParts&) = delete;
 };
 
 /// Checks the plan against the job and the world, opens this rank's device, loads the data, builds

@@ -1,23 +1,13 @@
 #include "worker/train/rank_share.h"
 
 #include <algorithm>
+#include <functional>
+
+#include "core/holdings.h"
+#include "core/pipeline.h"
 
 namespace motley {
 namespace {
-
-Result<int> replica_of(const Plan& plan, Rank rank) {
-  for (size_t replica = 0; replica < plan.replicas.size(); ++replica) {
-    const auto& stages = plan.replicas[replica].stages;
-    for (const StagePlan& stage : stages) {
-      if (std::find(stage.ranks.begin(), stage.ranks.end(), rank) == stage.ranks.end()) continue;
-      if (stages.size() == 1 && stage.ranks.size() == 1) return static_cast<int>(replica);
-      return fail(ErrorCode::kUnsupported,
-                  "plan: this version runs replicas of one rank only, replica " +
-                      std::to_string(replica) + " has more");
-    }
-  }
-  return fail(ErrorCode::kInvalidSpec, "plan: no work for rank " + std::to_string(rank.value()));
-}
 
 /// The part of [0, samples), cut into global batches, that falls to the given pieces of one.
 std::vector<SampleRange> deal(const std::vector<SampleRange>& pieces, int global_batch,
@@ -41,10 +31,13 @@ int RankShare::samples() const {
   return samples;
 }
 
-Result<RankShare> share_of(const Plan& plan, Rank rank, int evaluation_samples) {
+RankShare share_of(const Plan& plan, Rank rank, int evaluation_samples) {
+  const Role role = role_of(plan, rank);
   RankShare share;
-  MOTLEY_TRY(share.replica, replica_of(plan, rank));
-  share.micro_batches = micro_batches_of(plan, share.replica);
+  share.micro_batches = micro_batches_of(plan, role.replica);
+  share.in_flight =
+      most_in_flight(static_cast<int>(plan.replicas[static_cast<size_t>(role.replica)].stages.size()),
+                     role.stage, static_cast<int>(share.micro_batches.size()));
   share.evaluation = deal(share.micro_batches, plan.global_batch, evaluation_samples);
   for (const SampleRange& range : share.micro_batches) share.sizes.push_back(range.count);
   // In exact every rank evaluates in whole grains, also one that trains only the short last one.
@@ -52,6 +45,25 @@ Result<RankShare> share_of(const Plan& plan, Rank rank, int evaluation_samples) 
   std::sort(share.sizes.begin(), share.sizes.end(), std::greater<>());
   share.sizes.erase(std::unique(share.sizes.begin(), share.sizes.end()), share.sizes.end());
   return share;
+}
+
+EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank) {
+  const Role role = role_of(plan, rank);
+  const RankShare share = share_of(plan, rank, 0);
+  EngineOptions options;
+  options.model = job.model;
+  options.numerics = plan.numerics;
+  options.micro_batches = share.sizes;
+  options.optimizer = job.train.optimizer;
+  options.stage = stage_of(plan, role);
+  options.member = role.member;
+  options.in_flight = share.in_flight;
+  options.owned.emplace();
+  for (const Ownership& owner : plan.owners)
+    if (owner.owner == rank) options.owned->push_back(owner);
+  options.shard_optimizer = plan.shard_optimizer;
+  options.host_optimizer = plan.ranks[static_cast<size_t>(rank.value())].host_optimizer;
+  return options;
 }
 
 }  // namespace motley

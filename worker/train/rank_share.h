@@ -4,22 +4,26 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "core/spec/job_spec.h"
+#include "worker/engine/engine.h"
 
 namespace motley {
 
 struct RankShare {
-  int replica = 0;
   std::vector<SampleRange> micro_batches;  ///< of a step's global batch, in order
   std::vector<SampleRange> evaluation;     ///< of the held-out samples
   std::vector<int> sizes;  ///< of micro-batches, each once, the largest first: what to compile
+  int in_flight = 1;       ///< micro-batches between forward and backward pass at once
 
   int samples() const;
   int largest() const { return sizes.front(); }
 };
 
-/// The held-out samples are dealt as if they were training batches, so that each rank's share of
-/// both is the same; in exact in single grains. kUnsupported when the rank computes only a part of
-/// the model.
-Result<RankShare> share_of(const Plan& plan, Rank rank, int evaluation_samples);
+/// Of a valid plan. The held-out samples are dealt as if they were training batches, so that each
+/// replica's share of both is the same; in exact in single grains.
+RankShare share_of(const Plan& plan, Rank rank, int evaluation_samples);
+
+/// What `rank` of a valid plan builds; memory_limit and group are for those who run it.
+EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank);
 
 }  // namespace motley

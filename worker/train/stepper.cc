@@ -15,9 +15,6 @@ namespace {
 /// any.
 constexpr int kMostOverflows = 4;
 
-/// Forward alone is a third of forward and backward.
-constexpr double kForwardShare = 1.0 / 3.0;
-
 /// What all ranks sum after computing: exact to the bit, whatever the numerics.
 struct Agreement {
   int64_t tokens = 0;
@@ -34,24 +31,20 @@ struct Agreement {
 
 Stepper::Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
                  std::function<void()> on_progress)
-    : attempt_(attempt), parts_(parts), world_(world), on_progress_(std::move(on_progress)) {
-  const auto sample = static_cast<size_t>(attempt.job.model.context + 1);
-  tokens_.resize(static_cast<size_t>(parts.share.largest()) * sample);
-  parts_.pacer.begin_section();
-}
-
-std::span<int32_t> Stepper::tokens_of(int samples) {
-  const auto sample = static_cast<size_t>(attempt_.job.model.context + 1);
-  return std::span(tokens_).first(static_cast<size_t>(samples) * sample);
-}
+    : attempt_(attempt),
+      parts_(parts),
+      world_(world),
+      pipeline_(attempt, parts, world, std::move(on_progress)),
+      slices_(attempt.plan, attempt.job.model, world) {}
 
 Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   StepResult result;
   result.samples = parts_.share.samples();
   result.update_seconds = update_seconds_;
   for (int overflows = 0;; ++overflows) {
-    MOTLEY_TRY(const double section, compute(step));
-    result.compute_seconds += section - std::exchange(update_seconds_, 0);
+    MOTLEY_TRY_VOID(pipeline_.train(step));
+    parts_.sections.close();
+    result.compute_seconds += parts_.sections.take_worked() - std::exchange(update_seconds_, 0);
     const double arrived = parts_.pacer.now();
     MOTLEY_TRY(const Sums sums, sum_losses(step, wishes, &result));
     result.loss = sums.loss / static_cast<double>(sums.tokens);
@@ -75,27 +68,13 @@ Result<Unit> Stepper::meet(double arrived, StepResult* result) {
   MOTLEY_TRY_VOID(parts_.pacer.meet(world_));
   result->ended = parts_.pacer.now();
   result->wait_seconds += result->ended - arrived;
-  parts_.pacer.begin_section();
+  parts_.sections.open();
   return Unit{};
-}
-
-/// Ends the section; returns its length.
-Result<double> Stepper::compute(int64_t step) {
-  const int64_t first = (step - 1) * attempt_.plan.global_batch;
-  parts_.engine->begin_step();
-  for (const SampleRange& range : parts_.share.micro_batches) {
-    const auto tokens = tokens_of(range.count);
-    parts_.corpus.train_samples(attempt_.job.train.seed, first + range.first, range.count, tokens);
-    MOTLEY_TRY_VOID(parts_.engine->run_micro_batch(tokens, range.count));
-    parts_.pacer.charge(parts_.engine->flops(range.count), range.count);
-    on_progress_();
-  }
-  return parts_.pacer.end_section();
 }
 
 Result<Stepper::Sums> Stepper::sum_losses(int64_t step, const StepWishes& wishes,
                                           StepResult* result) {
-  const LossSums mine = parts_.engine->sums();
+  MOTLEY_TRY(const LossSums mine, parts_.engine->sums());
   Agreement agreement{.tokens = mine.tokens,
                       .loss_fixed = mine.loss_fixed,
                       .overflow = mine.overflow,
@@ -119,41 +98,40 @@ Result<Stepper::Sums> Stepper::sum_losses(int64_t step, const StepWishes& wishes
   return sums;
 }
 
+/// Sharded, each rank needs the sums of what it owns only.
 Result<Unit> Stepper::sum_gradients() {
   MOTLEY_TRY(const GradientSpans gradients, parts_.engine->gradients());
-  if (!gradients.fixed.empty()) return world_.all_reduce_sum(gradients.fixed);
-  if (!gradients.doubles.empty()) return world_.all_reduce_sum(gradients.doubles);
-  return world_.all_reduce_sum(gradients.floats);
+  MOTLEY_TRY_VOID(slices_.reduce(gradients));
+  return attempt_.plan.shard_optimizer ? Result<Unit>(Unit{}) : slices_.distribute(gradients);
 }
 
 Result<Unit> Stepper::update(int64_t step, int64_t tokens, StepResult* result) {
   const TrainSpec& train = attempt_.job.train;
-  MOTLEY_TRY(result->gradient_norm, parts_.engine->gradient_norm(tokens));
+  MOTLEY_TRY(result->gradient_norm, parts_.engine->gradient_norm(tokens, world_));
   result->learning_rate = learning_rate(train.optimizer, train.schedule, step, train.steps);
   MOTLEY_TRY_VOID(parts_.engine->update(step, result->learning_rate, tokens,
                                         clip_factor(train.optimizer.clip, result->gradient_norm)));
   if (exact()) parts_.engine->set_exact_exponent(parts_.engine->next_exact_exponent(false));
-  parts_.pacer.charge(update_flops(attempt_.job.model), 0);
+  parts_.sections.charge(update_flops(parts_.engine->updated_elements()), 0);
   update_seconds_ = parts_.pacer.section_seconds();
+  return attempt_.plan.shard_optimizer ? share_weights() : Result<Unit>(Unit{});
+}
+
+/// What the owners have updated reaches the other holders.
+Result<Unit> Stepper::share_weights() {
+  parts_.sections.close();
+  MOTLEY_TRY(const std::span<std::byte> weights, parts_.engine->state(Engine::State::kWeight));
+  MOTLEY_TRY_VOID(slices_.distribute(weights, parts_.engine->element_bytes()));
+  MOTLEY_TRY_VOID(parts_.engine->state_written(Engine::State::kWeight));
+  MOTLEY_TRY_VOID(parts_.pacer.meet(world_));
+  parts_.sections.open();
   return Unit{};
 }
 
-Result<double> Stepper::compute_evaluation() {
-  const int largest = parts_.share.largest();
-  const double flops = parts_.engine->flops(largest) * kForwardShare / largest;
-  parts_.engine->begin_step();
-  for (const SampleRange& range : parts_.share.evaluation) {
-    const auto tokens = tokens_of(range.count);
-    parts_.corpus.eval_samples(range.first, range.count, tokens);
-    MOTLEY_TRY_VOID(parts_.engine->evaluate(tokens, range.count));
-    parts_.pacer.charge(flops * range.count, range.count);
-    on_progress_();
-  }
-  return parts_.pacer.end_section();
-}
-
 Result<double> Stepper::evaluate() {
-  MOTLEY_TRY_VOID(compute_evaluation());
+  MOTLEY_TRY_VOID(pipeline_.evaluate());
+  parts_.sections.close();
+  parts_.sections.take_worked();
   update_seconds_ = 0;  // it was in the section that just ended
   StepResult ignored;
   MOTLEY_TRY(const Sums sums, sum_losses(0, {}, &ignored));

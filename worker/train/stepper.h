@@ -17,7 +17,9 @@
 #include "comm/communicator.h"
 #include "core/attempt.h"
 #include "core/result.h"
+#include "worker/train/pipeline.h"
 #include "worker/train/rank_parts.h"
+#include "worker/train/slice_exchange.h"
 
 namespace motley {
 
@@ -57,7 +59,7 @@ class Stepper {
   Result<double> evaluate();
 
   /// After the last step: waits until its update would be over.
-  void finish() { parts_.pacer.end_section(); }
+  void finish() { parts_.sections.close(); }
 
  private:
   struct Sums {
@@ -66,20 +68,18 @@ class Stepper {
     bool overflow = false;
   };
 
-  Result<double> compute(int64_t step);
-  Result<double> compute_evaluation();
   Result<Sums> sum_losses(int64_t step, const StepWishes& wishes, StepResult* result);
   Result<Unit> sum_gradients();
   Result<Unit> meet(double arrived, StepResult* result);
   Result<Unit> update(int64_t step, int64_t tokens, StepResult* result);
-  std::span<int32_t> tokens_of(int samples);
+  Result<Unit> share_weights();
   bool exact() const { return attempt_.job.train.numerics == Numerics::kExact; }
 
   const Attempt& attempt_;
   RankParts& parts_;
   Communicator& world_;
-  std::function<void()> on_progress_;
-  std::vector<int32_t> tokens_;  ///< of the largest micro-batch
+  Pipeline pipeline_;
+  SliceExchange slices_;
   double update_seconds_ = 0;    ///< in the section that is open
 };
 

@@ -240,7 +240,8 @@ Result<Unit> Trainer::finish() {
   if (attempt_.job.train.eval.samples > 0 && evaluated_step_ != outcome_.step)
     MOTLEY_TRY_VOID(evaluate());
   reporter_.phase("finishing");
-  MOTLEY_TRY(outcome_.weights_xxh3, parts_->engine->weights_hash());
+  MOTLEY_TRY(outcome_.weights_xxh3,
+             weights_xxh3(*parts_->engine, attempt_.job.model, attempt_.plan.owners, world_));
   return count_overruns();
 }
 

@@ -1,0 +1,61 @@
+#pragma once
+// Who holds what: the slices of each logical tensor that the ranks of a plan compute with. Tensor
+// parallelism, pipeline stages, gradient sums, sharded state and checkpoints all begin here.
+
+#include <cstdint>
+#include <vector>
+
+#include "core/model.h"
+#include "core/plan.h"
+
+namespace motley {
+
+/// The units [first, first + count) of a split dimension.
+struct UnitRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+/// What of a stage falls to one of its ranks. In the width of the residual stream all hold
+/// everything.
+struct MemberShape {
+  int members = 1;
+  int member = 0;
+  UnitRange heads;
+  UnitRange columns;     ///< of the MLP, of 4·width
+  UnitRange vocabulary;  ///< rows of the token embedding, hence logits
+
+  bool first() const { return member == 0; }
+};
+
+/// Contiguous parts by cumulative share, rounded: the parts of all members tile the units. A member
+/// may get none, which validate() refuses.
+MemberShape member_shape(const ModelSpec& model, const std::vector<double>& shares, int member);
+
+/// All layers on one rank.
+StagePlan whole_model(const ModelSpec& model);
+
+/// A slice of a logical tensor in one rank's memory. A rank holds at most one of each tensor: a
+/// tied one is kept once where both its layers are on the rank.
+struct Holding {
+  LogicalTensor tensor;
+  Slice slice;
+  /// Its gradient is a contribution of its own to the sum. Of equal copies within a stage only the
+  /// first counts; the two stages of a tied tensor both do.
+  bool counted = true;
+};
+
+/// In canonical order.
+std::vector<Holding> holdings_of(const ModelSpec& model, const StagePlan& stage, int member);
+
+/// Where a rank stands in a plan.
+struct Role {
+  int replica = 0;
+  int stage = 0;
+  int member = 0;
+};
+/// The rank must have work.
+Role role_of(const Plan& plan, Rank rank);
+const StagePlan& stage_of(const Plan& plan, const Role& role);
+
+}  // namespace motley

@@ -1,0 +1,120 @@
+// even_ownership() of core/plan.h.
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/holdings.h"
+#include "core/plan.h"
+
+namespace motley {
+namespace {
+
+using Holders = std::vector<Rank>;
+
+struct HeldSlice {
+  Slice slice;
+  Rank rank;
+};
+
+/// A box of a tensor that the same ranks hold all of.
+struct Box {
+  size_t tensor = 0;
+  Slice slice;
+
+  int64_t row_elements() const { return slice.elements() / slice.extent[0]; }
+};
+
+std::map<std::string, std::vector<HeldSlice>> holders_of(const Plan& plan, const ModelSpec& model) {
+  std::map<std::string, std::vector<HeldSlice>> held;
+  for (const ReplicaPlan& replica : plan.replicas)
+    for (const StagePlan& stage : replica.stages)
+      for (size_t member = 0; member < stage.ranks.size(); ++member)
+        for (Holding& holding : holdings_of(model, stage, static_cast<int>(member)))
+          held[holding.tensor.name].push_back({std::move(holding.slice), stage.ranks[member]});
+  return held;
+}
+
+/// [0, extent) cut wherever a holder's slice begins or ends.
+std::vector<int64_t> cuts_of(const std::vector<HeldSlice>& held, size_t dimension) {
+  std::set<int64_t> cuts;
+  for (const HeldSlice& each : held) {
+    cuts.insert(each.slice.start[dimension]);
+    cuts.insert(each.slice.start[dimension] + each.slice.extent[dimension]);
+  }
+  return {cuts.begin(), cuts.end()};
+}
+
+/// The boxes between the cuts of all dimensions, in row-major order.
+std::vector<Slice> boxes_of(const std::vector<HeldSlice>& held, size_t dimensions) {
+  std::vector<Slice> boxes = {{}};
+  for (size_t d = 0; d < dimensions; ++d) {
+    const std::vector<int64_t> cuts = cuts_of(held, d);
+    std::vector<Slice> finer;
+    for (const Slice& box : boxes) {
+      for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+        finer.push_back(box);
+        finer.back().start.push_back(cuts[i]);
+        finer.back().extent.push_back(cuts[i + 1] - cuts[i]);
+      }
+    }
+    boxes = std::move(finer);
+  }
+  return boxes;
+}
+
+/// Deals a group's boxes to its holders in contiguous runs: holder h ends where (h + 1) / holders of
+/// all elements are dealt, rounded to a row.
+void deal(const std::vector<Box>& boxes, const Holders& holders,
+          const std::vector<LogicalTensor>& tensors, std::vector<Ownership>* owners) {
+  int64_t total = 0;
+  for (const Box& box : boxes) total += box.slice.elements();
+  const auto count = static_cast<int64_t>(holders.size());
+  int64_t before = 0;  // elements of the boxes so far
+  int64_t holder = 0;
+  for (const Box& box : boxes) {
+    const int64_t rows = box.slice.extent[0];
+    for (int64_t row = 0; row < rows;) {
+      const int64_t boundary =
+          total / count * (holder + 1) + total % count * (holder + 1) / count - before;
+      const int64_t row_elements = box.row_elements();
+      const int64_t end =
+          holder + 1 == count
+              ? rows
+              : std::clamp<int64_t>((boundary + row_elements / 2) / row_elements, row, rows);
+      if (end > row) {
+        Slice slice = box.slice;
+        slice.start[0] += row;
+        slice.extent[0] = end - row;
+        owners->push_back(
+            {tensors[box.tensor].name, slice, holders[static_cast<size_t>(holder)]});
+        row = end;
+      }
+      if (row < rows) ++holder;
+    }
+    before += box.slice.elements();
+  }
+}
+
+}  // namespace
+
+std::vector<Ownership> even_ownership(const Plan& plan, const ModelSpec& model) {
+  const std::vector<LogicalTensor> tensors = logical_tensors(model);
+  const auto held = holders_of(plan, model);
+  std::map<Holders, std::vector<Box>> groups;
+  for (size_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    const std::vector<HeldSlice>& slices = held.at(tensors[tensor].name);
+    for (const Slice& box : boxes_of(slices, tensors[tensor].shape.size())) {
+      Holders holders;
+      for (const HeldSlice& each : slices)
+        if (contains(each.slice, box)) holders.push_back(each.rank);
+      std::sort(holders.begin(), holders.end());
+      groups[holders].push_back({tensor, box});
+    }
+  }
+  std::vector<Ownership> owners;
+  for (const auto& [holders, boxes] : groups) deal(boxes, holders, tensors, &owners);
+  return owners;
+}
+
+}  // namespace motley

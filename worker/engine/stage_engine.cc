@@ -1,0 +1,278 @@
+#include "worker/engine/stage_engine.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace motley {
+
+StageEngine::StageEngine(Device& device, const EngineOptions& options)
+    : device_(device),
+      options_(options),
+      stage_(stage_spec(options, device.element_bytes(), device.threads(), &exponent_)),
+      largest_(*std::max_element(options.micro_batches.begin(), options.micro_batches.end())),
+      parameters_(holdings_of(stage_.model, stage_.layers, stage_.member)),
+      exchange_layout_(stage_, largest_),
+      update_layout_(options, parameters_),
+      plan_(stage_, parameters_, exchange_layout_,
+            Updater::memory(options, update_layout_, stage_.element_bytes)) {}
+
+// --- set-up
+
+Result<Unit> StageEngine::set_up(uint64_t seed) {
+  std::map<int, Program> programs;
+  for (const int samples : options_.micro_batches) {
+    programs[samples] = compile_training(stage_, parameters_, exchange_layout_, samples);
+    plan_.require(programs[samples]);
+  }
+  Address output;
+  const Program evaluation =
+      compile_forward(stage_, parameters_, exchange_layout_, largest_, &output);
+  plan_.require(evaluation);
+  logits_ = evaluation.symbols[output.symbol_id()].offset;
+
+  MOTLEY_TRY_VOID(allocate());
+  for (const auto& [samples, program] : programs)
+    programs_[samples] = bind_to_slots(program, stage_.in_flight);
+  evaluation_ = bind_to_slots(evaluation, 1);
+  return initialise(seed);
+}
+
+Result<Unit> StageEngine::allocate() {
+  const Bytes total = plan_.point(largest_).total();
+  if (total > options_.memory_limit)
+    return fail(ErrorCode::kDeviceLost, "micro-batch " + std::to_string(largest_) + " needs " +
+                                            format_bytes(total) + " on " + device_.name() +
+                                            ", more than its limit of " +
+                                            format_bytes(options_.memory_limit));
+  MOTLEY_TRY(weights_, SharedMemory::allocate(device_, plan_.parameters));
+  MOTLEY_TRY(gradients_, SharedMemory::allocate(device_, plan_.gradients));
+  MOTLEY_TRY(exchange_, Exchange::allocate(device_, stage_, exchange_layout_));
+  MOTLEY_TRY(arena_, device_.allocate(plan_.point(largest_).activations));
+  MOTLEY_TRY(updater_, Updater::create(device_, options_, update_layout_, weights_, gradients_,
+                                       static_cast<std::byte*>(arena_.data())));
+  return Unit{};
+}
+
+StageEngine::BoundProgram StageEngine::bind_to_slots(const Program& program, int slots) const {
+  BoundProgram bound;
+  bound.backward = program.backward;
+  auto* const arena = static_cast<std::byte*>(arena_.data());
+  for (int slot = 0; slot < slots; ++slot)
+    bound.slots.push_back(bind(program, {.parameters = weights_.device(),
+                                         .gradients = gradients_.device(),
+                                         .exchange = exchange_->common(),
+                                         .slot = exchange_->slot(slot),
+                                         .kept = arena + (plan_.arena + plan_.kept * slot).value(),
+                                         .activations = arena}));
+  for (size_t i = 0; i < program.instructions.size(); ++i)
+    (i < program.backward ? bound.work.forward : bound.work.backward) +=
+        program.instructions[i].flops;
+  return bound;
+}
+
+Result<Unit> StageEngine::initialise(uint64_t seed) {
+  const std::vector<LogicalTensor> all = logical_tensors(options_.model);
+  for (const FlatTensor& flat : parameters_.tensors()) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const LogicalTensor& tensor) {
+      return tensor.name == flat.tensor.name;
+    });
+    const auto number = static_cast<int>(found - all.begin());
+    host_for(device_, flat.slice.extent[0],
+             [&](int64_t row) { initialise_row(flat, number, row, seed); });
+  }
+  MOTLEY_TRY_VOID(weights_.push());
+  begin_step();
+  return device_.synchronize();
+}
+
+void StageEngine::initialise_row(const FlatTensor& flat, int tensor_number, int64_t row,
+                                 uint64_t seed) {
+  Elements weights(weights_.host(), stage_.element_bytes);
+  Slice slice = flat.slice;
+  slice.start[0] += row;
+  slice.extent[0] = 1;
+  for (const CopyRun& run : copy_runs(whole(flat.tensor.shape), flat.slice, slice))
+    for (int64_t i = 0; i < run.count; ++i)
+      weights.set(flat.offset + run.to_offset + i,
+                  initial_value(options_.model, flat.tensor, tensor_number, run.from_offset + i,
+                                seed));
+}
+
+// --- running
+
+void StageEngine::begin_step() {
+  execute(device_,
+          ZeroArgs{.out = Address::of(gradients_.device()), .bytes = gradients_.size().value()});
+  exchange_->clear(device_);
+  sums_ = {};
+  gradients_exposed_ = false;
+}
+
+Result<Unit> StageEngine::put_samples(int slot, const MicroBatchInput& input) {
+  MOTLEY_CHECK_LE(input.samples, largest_);
+  return exchange_->put_samples(slot, input);
+}
+
+Result<Unit> StageEngine::forward(int slot, int samples) {
+  const BoundProgram& program = programs_.at(samples);
+  const std::span all(program.slots[static_cast<size_t>(slot)]);
+  MOTLEY_TRY_VOID(run(all.first(program.backward)));
+  return exchange_->add_losses(slot, samples, &sums_);
+}
+
+Result<Unit> StageEngine::backward(int slot, int samples) {
+  const BoundProgram& program = programs_.at(samples);
+  const std::span all(program.slots[static_cast<size_t>(slot)]);
+  return run(all.subspan(program.backward));
+}
+
+Result<Unit> StageEngine::evaluate(int samples) {
+  MOTLEY_TRY_VOID(run(evaluation_.slots[0]));
+  return exchange_->add_losses(0, samples, &sums_);
+}
+
+Result<std::span<std::byte>> StageEngine::pull(int slot, Boundary boundary, int samples) {
+  return exchange_->pull(slot, boundary, samples);
+}
+std::span<std::byte> StageEngine::view(int slot, Boundary boundary, int samples) {
+  return exchange_->view(slot, boundary, samples);
+}
+Result<Unit> StageEngine::push(int slot, Boundary boundary, int samples) {
+  return exchange_->push(slot, boundary, samples);
+}
+
+Result<LossSums> StageEngine::sums() {
+  LossSums sums = sums_;
+  MOTLEY_TRY(const int64_t overflow, exchange_->overflow());
+  sums.overflow |= overflow;
+  return sums;
+}
+
+Result<Unit> StageEngine::run(std::span<const Instruction> instructions) {
+  double flops = 0;
+  for (const Instruction& instruction : instructions) {
+    flops += instruction.flops;
+    if (const auto* call = std::get_if<OpCall>(&instruction.work)) {
+      execute(device_, *call);
+    } else if (const auto* sum = std::get_if<GroupSum>(&instruction.work)) {
+      MOTLEY_TRY_VOID(sum_over_group(*sum, std::exchange(flops, 0)));
+    } else {
+      MOTLEY_TRY_VOID(gather_over_group(std::get<GroupGather>(instruction.work),
+                                        std::exchange(flops, 0)));
+    }
+  }
+  return Unit{};
+}
+
+Result<Unit> StageEngine::sum_over_group(const GroupSum& sum, double flops) {
+  return sum_elements(sum.data.as<std::byte>(), sum.count, flops);
+}
+
+Result<Unit> StageEngine::gather_over_group(const GroupGather& gather, double flops) {
+  // Everybody adds what it has to zeros elsewhere: one collective does for both.
+  const int64_t members = stage_.shape().members;
+  const int64_t bytes = gather.count * stage_.element_bytes;
+  auto* const all = gather.all.as<std::byte>();
+  execute(device_, ZeroArgs{.out = gather.all, .bytes = members * bytes});
+  execute(device_, CopyArgs{.in = gather.own,
+                            .out = Address::of(all + stage_.member * bytes),
+                            .count = gather.count});
+  return sum_elements(all, members * gather.count, flops);
+}
+
+Result<Unit> StageEngine::sum_elements(std::byte* data, int64_t count, double flops) {
+  MOTLEY_CHECK(options_.group != nullptr, "a shared stage without its group");
+  const auto bytes = static_cast<size_t>(count * stage_.element_bytes);
+  MOTLEY_TRY_VOID(device_.synchronize());
+  std::span<std::byte> host(data, bytes);
+  if (!device_.host_accessible()) {
+    if (staging_.size() < bytes) staging_.resize(bytes);
+    host = std::span(staging_).first(bytes);
+    MOTLEY_TRY_VOID(device_.copy_out(host, data));
+  }
+  if (stage_.element_bytes == 8)
+    MOTLEY_TRY_VOID(options_.group->sum(values<double>(host, Bytes(0), count), flops));
+  else
+    MOTLEY_TRY_VOID(options_.group->sum(values<float>(host, Bytes(0), count), flops));
+  return device_.host_accessible() ? Result<Unit>(Unit{}) : device_.copy_in(data, host);
+}
+
+Result<std::vector<float>> StageEngine::logits(std::span<const int32_t> inputs, int samples) {
+  MOTLEY_CHECK(stage_.has_embedding() && stage_.has_head() && stage_.shape().members == 1,
+               "logits of a part of a model");
+  // As samples whose last target is of no interest.
+  const auto context = static_cast<size_t>(options_.model.context);
+  std::vector<int32_t> tokens;
+  for (size_t first = 0; first < inputs.size(); first += context) {
+    const auto sample = inputs.subspan(first, context);
+    tokens.insert(tokens.end(), sample.begin(), sample.end());
+    tokens.push_back(0);
+  }
+  MOTLEY_TRY_VOID(put_samples(0, {.tokens = tokens, .samples = samples}));
+  MOTLEY_TRY_VOID(run(evaluation_.slots[0]));
+  const size_t count = inputs.size() * static_cast<size_t>(options_.model.vocab);
+  std::vector<std::byte> copy(count * static_cast<size_t>(stage_.element_bytes));
+  MOTLEY_TRY_VOID(device_.copy_out(copy, static_cast<std::byte*>(arena_.data()) + logits_.value()));
+  const Elements elements(copy, stage_.element_bytes);
+  std::vector<float> result(count);
+  for (size_t i = 0; i < count; ++i)
+    result[i] = static_cast<float>(elements.get(static_cast<int64_t>(i)));
+  return result;
+}
+
+// --- gradients and the update
+
+Result<GradientSpans> StageEngine::gradients() {
+  MOTLEY_TRY(const std::span<std::byte> view, gradients_.pull());
+  gradients_exposed_ = true;
+  GradientSpans spans;
+  if (exact())
+    spans.fixed = values<int64_t>(view, Bytes(0), parameters_.elements());
+  else if (stage_.element_bytes == 8)
+    spans.doubles = values<double>(view, Bytes(0), parameters_.elements());
+  else
+    spans.floats = values<float>(view, Bytes(0), parameters_.elements());
+  return spans;
+}
+
+Result<Unit> StageEngine::push_gradients() {
+  if (!gradients_exposed_) return Unit{};
+  gradients_exposed_ = false;
+  return gradients_.push();
+}
+
+Result<double> StageEngine::gradient_norm(int64_t tokens, Communicator& world) {
+  MOTLEY_TRY_VOID(push_gradients());
+  MOTLEY_TRY(const double norm, updater_->norm(world, exponent_));
+  return norm / static_cast<double>(tokens);
+}
+
+Result<Unit> StageEngine::update(int64_t step, double lr, int64_t tokens, double clip_factor) {
+  MOTLEY_TRY_VOID(push_gradients());
+  return updater_->update(step, lr, clip_factor / static_cast<double>(tokens), exponent_);
+}
+
+int64_t StageEngine::updated_elements() const { return update_layout_.elements; }
+
+int StageEngine::next_exact_exponent(bool overflowed) const {
+  return overflowed ? lowered_exponent(exponent_)
+                    : next_exponent(exponent_, updater_->largest_gradient());
+}
+
+// --- state
+
+const std::vector<FlatTensor>& StageEngine::tensors(State which) const {
+  return which == State::kWeight ? parameters_.tensors() : update_layout_.tensors;
+}
+
+Result<std::span<std::byte>> StageEngine::state(State which) {
+  if (which == State::kWeight) return weights_.pull();
+  return updater_->state(which == State::kAdamV);
+}
+
+Result<Unit> StageEngine::state_written(State which) {
+  if (which == State::kWeight) return weights_.push();
+  return updater_->state_written(which == State::kAdamV);
+}
+
+}  // namespace motley

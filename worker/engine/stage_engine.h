@@ -1,0 +1,96 @@
+#pragma once
+// The engine: one stage's programs bound to a device's memory.
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "worker/engine/engine.h"
+#include "worker/engine/exact.h"
+#include "worker/engine/exchange.h"
+#include "worker/engine/memory_plan.h"
+#include "worker/engine/updater.h"
+
+namespace motley {
+
+class StageEngine final : public Engine {
+ public:
+  StageEngine(Device& device, const EngineOptions& options);
+  StageEngine(const StageEngine&) = delete;
+  StageEngine& operator=(const StageEngine&) = delete;
+
+  Result<Unit> set_up(uint64_t seed);
+
+  void begin_step() override;
+  Result<Unit> put_samples(int slot, const MicroBatchInput& input) override;
+  Result<Unit> forward(int slot, int samples) override;
+  Result<Unit> backward(int slot, int samples) override;
+  Result<Unit> evaluate(int samples) override;
+  Result<std::span<std::byte>> pull(int slot, Boundary boundary, int samples) override;
+  std::span<std::byte> view(int slot, Boundary boundary, int samples) override;
+  Result<Unit> push(int slot, Boundary boundary, int samples) override;
+  Result<std::vector<float>> logits(std::span<const int32_t> inputs, int samples) override;
+  Result<LossSums> sums() override;
+
+  Result<GradientSpans> gradients() override;
+  Result<double> gradient_norm(int64_t tokens, Communicator& world) override;
+  Result<Unit> update(int64_t step, double lr, int64_t tokens, double clip_factor) override;
+  int64_t updated_elements() const override;
+
+  int exact_exponent() const override { return exponent_; }
+  void set_exact_exponent(int exponent) override { exponent_ = exponent; }
+  int next_exact_exponent(bool overflowed) const override;
+
+  const std::vector<FlatTensor>& tensors(State which) const override;
+  Result<std::span<std::byte>> state(State which) override;
+  Result<Unit> state_written(State which) override;
+  int element_bytes() const override { return stage_.element_bytes; }
+  Work flops(int samples) const override { return programs_.at(samples).work; }
+  double evaluation_flops() const override { return evaluation_.work.forward; }
+  MemoryPoint memory() const override { return plan_.point(largest_); }
+
+ private:
+  /// A program ready to run, once for each slot.
+  struct BoundProgram {
+    std::vector<std::vector<Instruction>> slots;
+    size_t backward = 0;  ///< where the backward pass begins
+    Work work;
+  };
+
+  Result<Unit> allocate();
+  Result<Unit> initialise(uint64_t seed);
+  void initialise_row(const FlatTensor& flat, int tensor_number, int64_t row, uint64_t seed);
+  BoundProgram bind_to_slots(const Program& program, int slots) const;
+
+  Result<Unit> run(std::span<const Instruction> instructions);
+  Result<Unit> sum_over_group(const GroupSum& sum, double flops);
+  Result<Unit> gather_over_group(const GroupGather& gather, double flops);
+  /// The group's sum of `count` elements on the device, through host memory where need be.
+  Result<Unit> sum_elements(std::byte* data, int64_t count, double flops);
+  Result<Unit> push_gradients();
+  bool exact() const { return options_.numerics == Numerics::kExact; }
+
+  Device& device_;
+  EngineOptions options_;
+  int exponent_ = kFirstExactExponent;  // the programs hold its address
+  StageSpec stage_;
+  int largest_;  // micro-batch
+  ParameterLayout parameters_;
+  ExchangeLayout exchange_layout_;
+  UpdateLayout update_layout_;
+  MemoryPlan plan_;
+
+  SharedMemory weights_, gradients_;
+  std::optional<Exchange> exchange_;
+  std::optional<Updater> updater_;
+  DeviceBuffer arena_;  // activations, then what each slot keeps
+  std::map<int, BoundProgram> programs_;  // by micro-batch
+  BoundProgram evaluation_;               // of the largest
+  Bytes logits_{0};                       // their place in the arena after evaluation_
+  std::vector<std::byte> staging_;        // for group sums, where host code cannot reach the device
+
+  LossSums sums_;
+  bool gradients_exposed_ = false;  // the host may have changed its view
+};
+
+}  // namespace motley

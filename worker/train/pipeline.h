@@ -1,0 +1,64 @@
+#pragma once
+// A rank's micro-batches of a step, through its stage: 1F1B with its neighbours (core/pipeline.h).
+// A replica of one stage is a pipeline without neighbours.
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "core/attempt.h"
+#include "core/pipeline.h"
+#include "worker/train/rank_parts.h"
+
+namespace motley {
+
+class Pipeline {
+ public:
+  /// Borrows everything; `on_progress` is called after every micro-batch.
+  Pipeline(const Attempt& attempt, RankParts& parts, Communicator& world,
+           std::function<void()> on_progress);
+
+  /// Forward and backward of this rank's part of step `step`, from 1. Leaves a section open.
+  Result<Unit> train(int64_t step);
+  /// Forward of its part of the held-out samples. Leaves a section open.
+  Result<Unit> evaluate();
+
+ private:
+  /// A message on its way to another rank, and under the virtual clock when it was sent.
+  struct Sent {
+    std::vector<SendId> ids;
+    int64_t stamp = 0;
+  };
+  struct Slot {
+    Sent output, d_input;
+  };
+
+  Result<Unit> put(int slot, int64_t step, const SampleRange& range);
+  Result<Unit> forward(int slot, int64_t step, const SampleRange& range);
+  Result<Unit> backward(int slot, const SampleRange& range);
+  Result<Unit> evaluate_piece(const SampleRange& range);
+  void charge(double flops, int samples);
+
+  Result<Unit> receive(int slot, Boundary boundary, int samples, int from);
+  Result<Unit> send(int slot, Boundary boundary, int samples, const std::vector<int>& to,
+                    Sent* sent);
+  Result<Unit> settle(Sent* sent);
+  Result<Unit> settle_all();
+  bool has_previous() const { return input_from_ >= 0; }
+  bool has_next() const { return gradient_from_ >= 0; }
+  bool virtual_clock() const { return parts_.pacer.virtual_clock(); }
+
+  const Attempt& attempt_;
+  RankParts& parts_;
+  Communicator& world_;
+  std::function<void()> on_progress_;
+  std::vector<PipelineAction> schedule_;
+  // Ranks of the neighbouring stages that this one deals with.
+  int input_from_ = -1, gradient_from_ = -1;  ///< -1: there is no such stage
+  std::vector<int> output_to_, d_input_to_;
+  std::vector<Slot> slots_;
+  std::vector<int32_t> tokens_;  ///< of the largest micro-batch
+};
+
+}  // namespace motley
