@@ -25,4 +25,17 @@ std::string xxh3_128_hex(const void* data, size_t bytes) { return hex(xxh3_128(d
 
 std::string xxh3_64_hex(const void* data, size_t bytes) { return hex(XXH3_64bits(data, bytes)); }
 
+struct Xxh3Stream::State {
+  XXH3_state_t xxh3;
+};
+
+Xxh3Stream::Xxh3Stream() : state_(std::make_unique<State>()) { XXH3_64bits_reset(&state_->xxh3); }
+Xxh3Stream::~Xxh3Stream() = default;
+
+void Xxh3Stream::add(const void* data, size_t bytes) {
+  XXH3_64bits_update(&state_->xxh3, data, bytes);
+}
+
+std::string Xxh3Stream::hex() const { return motley::hex(XXH3_64bits_digest(&state_->xxh3)); }
+
 }  // namespace motley

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,22 @@ std::string hex(const Hash128& hash);              ///< 32 digits, high half fir
 
 std::string xxh3_128_hex(const void* data, size_t bytes);  ///< 32 hex digits, high half first
 std::string xxh3_64_hex(const void* data, size_t bytes);   ///< 16 hex digits
+
+/// xxh3_64_hex() of data that comes in pieces.
+class Xxh3Stream {
+ public:
+  Xxh3Stream();
+  ~Xxh3Stream();
+  Xxh3Stream(const Xxh3Stream&) = delete;
+  Xxh3Stream& operator=(const Xxh3Stream&) = delete;
+
+  void add(const void* data, size_t bytes);
+  std::string hex() const;  ///< of all so far
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 inline std::string xxh3_128_hex(std::string_view text) {
   return xxh3_128_hex(text.data(), text.size());

@@ -62,11 +62,11 @@ class Trainee {
     const double start = seconds_now();
     engine_->begin_step();
     for (int i = 0; i < shape_.grains; ++i)
-      MOTLEY_TRY_VOID(engine_->run_micro_batch(tokens_, shape_.grain));
-    const int64_t tokens = engine_->sums().tokens;
-    MOTLEY_TRY(const double norm, engine_->gradient_norm(tokens));
+      MOTLEY_TRY_VOID(run_micro_batch(*engine_, tokens_, shape_.grain));
+    const int64_t tokens = engine_->sums()->tokens;
+    MOTLEY_TRY(const double norm, engine_->gradient_norm(tokens, *solo_communicator()));
     MOTLEY_TRY_VOID(engine_->update(++step_, 1e-3, tokens, std::min(1.0, 1.0 / norm)));
-    engine_->set_exact_exponent(engine_->next_exact_exponent(engine_->sums().overflow != 0));
+    engine_->set_exact_exponent(engine_->next_exact_exponent(engine_->sums()->overflow != 0));
     return seconds_now() - start;
   }
 

@@ -62,11 +62,11 @@ Result<double> compute(Engine& engine, std::span<const int32_t> tokens, int samp
   const size_t length = tokens.size() / static_cast<size_t>(samples);
   const int first = (samples + 1) / 2;
   engine.begin_step();
-  MOTLEY_TRY_VOID(engine.run_micro_batch(tokens.first(static_cast<size_t>(first) * length), first));
+  MOTLEY_TRY_VOID(run_micro_batch(engine, tokens.first(static_cast<size_t>(first) * length), first));
   if (first < samples)
-    MOTLEY_TRY_VOID(engine.run_micro_batch(tokens.subspan(static_cast<size_t>(first) * length),
+    MOTLEY_TRY_VOID(run_micro_batch(engine, tokens.subspan(static_cast<size_t>(first) * length),
                                            samples - first));
-  return engine.sums().loss / static_cast<double>(engine.sums().tokens);
+  return engine.sums()->loss / static_cast<double>(engine.sums()->tokens);
 }
 
 nlohmann::json description(const Case& test, const Engine& engine,
@@ -112,14 +112,14 @@ Result<Unit> export_case(const Case& test, const std::string& folder) {
     const auto batch = std::span(tokens).subspan(static_cast<size_t>(step - 1) * length, length);
     MOTLEY_TRY(const double loss, compute(*engine, batch, test.samples));
     losses.push_back(loss);
-    const int64_t count = engine->sums().tokens;
+    const int64_t count = engine->sums()->tokens;
     MOTLEY_TRY(const GradientSpans spans, engine->gradients());
     if (step == 1) {
       std::vector<float> mean(spans.floats.begin(), spans.floats.end());
       for (float& value : mean) value /= static_cast<float>(count);
       write<float>(folder + "/gradients.f32", mean);
     }
-    MOTLEY_TRY(const double norm, engine->gradient_norm(count));
+    MOTLEY_TRY(const double norm, engine->gradient_norm(count, *solo_communicator()));
     const double lr = learning_rate(test.optimizer, test.schedule, step, kSteps);
     MOTLEY_TRY_VOID(engine->update(step, lr, count, clip_factor(test.optimizer.clip, norm)));
   }

@@ -17,14 +17,14 @@ Result<std::unique_ptr<Engine>> Engine::create(Device& device, const EngineOptio
   return engine;
 }
 
-Result<Unit> run_micro_batch(Engine& engine, const MicroBatchInput& input) {
-  MOTLEY_TRY_VOID(engine.put_samples(0, input));
-  MOTLEY_TRY_VOID(engine.forward(0, input.samples));
-  return engine.backward(0, input.samples);
+Result<Unit> run_micro_batch(Engine& engine, std::span<const int32_t> tokens, int samples) {
+  MOTLEY_TRY_VOID(engine.put_samples(0, {.tokens = tokens, .samples = samples}));
+  MOTLEY_TRY_VOID(engine.forward(0, samples));
+  return engine.backward(0, samples);
 }
 
-Result<Unit> evaluate_all(Engine& engine, std::span<const int32_t> tokens, int samples,
-                          int largest) {
+Result<Unit> evaluate_all(Engine& engine, std::span<const int32_t> tokens, int samples) {
+  const int largest = engine.memory().micro_batch;
   const size_t length = tokens.size() / static_cast<size_t>(samples);
   for (int first = 0; first < samples; first += largest) {
     const int count = std::min(largest, samples - first);

@@ -134,10 +134,12 @@ class Engine {
   virtual Result<std::span<std::byte>> state(State which) = 0;
   virtual Result<Unit> state_written(State which) = 0;
   virtual int element_bytes() const = 0;
-  /// Of one forward and backward pass of a micro-batch; `evaluation`: of evaluate().
+  /// Operations of one micro-batch.
   struct Work {
     double forward = 0;
     double backward = 0;
+
+    double total() const { return forward + backward; }
   };
   virtual Work flops(int samples) const = 0;
   virtual double evaluation_flops() const = 0;
@@ -146,11 +148,10 @@ class Engine {
 };
 
 /// Of an engine that holds a whole model: one micro-batch forward and backward.
-Result<Unit> run_micro_batch(Engine& engine, const MicroBatchInput& input);
-/// Of an engine that holds a whole model: any number of samples, in pieces of `largest`, its largest
+Result<Unit> run_micro_batch(Engine& engine, std::span<const int32_t> tokens, int samples);
+/// Of an engine that holds a whole model: any number of samples, in pieces of its largest
 /// micro-batch.
-Result<Unit> evaluate_all(Engine& engine, std::span<const int32_t> tokens, int samples,
-                          int largest);
+Result<Unit> evaluate_all(Engine& engine, std::span<const int32_t> tokens, int samples);
 
 /// Work of one norm, clip and AdamW step on so many elements, as the pacer charges it.
 inline double update_flops(int64_t elements) { return 16.0 * static_cast<double>(elements); }

@@ -32,7 +32,7 @@ double median(std::vector<double> values) {
 class SectionTimer {
  public:
   SectionTimer(Engine& engine, Pacer& pacer, const ModelSpec& model, int largest)
-      : engine_(engine), pacer_(pacer), model_(model), context_(model.context) {
+      : engine_(engine), pacer_(pacer), context_(model.context) {
     // Any valid tokens will do: the work does not depend on their values.
     tokens_.resize(static_cast<size_t>(largest) * static_cast<size_t>(context_ + 1));
     for (size_t i = 0; i < tokens_.size(); ++i)
@@ -46,8 +46,8 @@ class SectionTimer {
     pacer_.begin_section();
     const double start = pacer_.now();
     for (int i = 0; i < count; ++i) {
-      MOTLEY_TRY_VOID(engine_.run_micro_batch(std::span(tokens_).first(length), samples));
-      pacer_.charge(engine_.flops(samples), samples);
+      MOTLEY_TRY_VOID(run_micro_batch(engine_, std::span(tokens_).first(length), samples));
+      pacer_.charge(engine_.flops(samples).total(), samples);
     }
     return finish(start);
   }
@@ -57,9 +57,9 @@ class SectionTimer {
   Result<double> update() {
     pacer_.begin_section();
     const double start = pacer_.now();
-    MOTLEY_TRY_VOID(engine_.gradient_norm(1));
+    MOTLEY_TRY_VOID(engine_.gradient_norm(1, *solo_));
     MOTLEY_TRY_VOID(engine_.update(1, 0.0, 1, 1.0));
-    pacer_.charge(update_flops(model_), 0);
+    pacer_.charge(update_flops(engine_.updated_elements()), 0);
     return finish(start);
   }
 
@@ -71,7 +71,7 @@ class SectionTimer {
 
   Engine& engine_;
   Pacer& pacer_;
-  const ModelSpec& model_;
+  const std::unique_ptr<Communicator> solo_ = solo_communicator();
   int context_;
   std::vector<int32_t> tokens_;
 };

@@ -10,6 +10,7 @@
 #include "core/debug_env.h"
 #include "core/log.h"
 #include "core/run_layout.h"
+#include "worker/engine/weights_hash.h"
 #include "worker/train/agreement.h"
 #include "worker/train/rank_parts.h"
 #include "worker/train/resume.h"

@@ -9,6 +9,7 @@
 
 #include "core/philox.h"
 #include "worker/engine/engine.h"
+#include "worker/engine/weights_hash.h"
 
 namespace motley::testing {
 
@@ -75,6 +76,17 @@ void randomise_weights(Engine& engine, uint64_t seed) {
           centre + 0.3F * random_normal(seed, RandomUse::kInit, 9, static_cast<uint64_t>(i));
   }
   ASSERT_TRUE(engine.state_written(Engine::State::kWeight));
+}
+
+/// Of an engine that holds a whole model.
+inline double gradient_norm_of(Engine& engine, int64_t tokens) {
+  return *engine.gradient_norm(tokens, *solo_communicator());
+}
+inline std::string weights_hash_of(Engine& engine, const ModelSpec& model) {
+  std::vector<Ownership> owners;
+  for (const LogicalTensor& tensor : logical_tensors(model))
+    owners.push_back({tensor.name, whole(tensor.shape), Rank(0)});
+  return *weights_xxh3(engine, model, owners, *solo_communicator());
 }
 
 /// The gradient as doubles, whatever the engine keeps.

@@ -42,17 +42,17 @@ TEST(Engine, AccumulatesMicroBatchesToTheGradientOfTheWholeBatch) {
   randomise_weights<float>(*engine, 3);
   const auto tokens = random_tokens(tiny_model(), 8, 4);
   engine->begin_step();
-  ASSERT_TRUE(engine->run_micro_batch(tokens, 8));
+  ASSERT_TRUE(run_micro_batch(*engine, tokens, 8));
   const std::vector<double> whole = gradient_of(*engine);
-  const LossSums whole_sums = engine->sums();
+  const LossSums whole_sums = *engine->sums();
 
   engine->begin_step();
-  ASSERT_TRUE(engine->run_micro_batch(samples_of(tokens, tiny_model(), 0, 3), 3));
-  ASSERT_TRUE(engine->run_micro_batch(samples_of(tokens, tiny_model(), 3, 3), 3));
-  ASSERT_TRUE(engine->run_micro_batch(samples_of(tokens, tiny_model(), 6, 2), 2));
+  ASSERT_TRUE(run_micro_batch(*engine, samples_of(tokens, tiny_model(), 0, 3), 3));
+  ASSERT_TRUE(run_micro_batch(*engine, samples_of(tokens, tiny_model(), 3, 3), 3));
+  ASSERT_TRUE(run_micro_batch(*engine, samples_of(tokens, tiny_model(), 6, 2), 2));
   EXPECT_LT(relative_distance(gradient_of(*engine), whole), 1e-5);
-  EXPECT_NEAR(engine->sums().loss, whole_sums.loss, 1e-5 * whole_sums.loss);
-  EXPECT_EQ(engine->sums().tokens, 8 * 5);
+  EXPECT_NEAR(engine->sums()->loss, whole_sums.loss, 1e-5 * whole_sums.loss);
+  EXPECT_EQ(engine->sums()->tokens, 8 * 5);
 }
 
 TEST(Engine, AStepAllocatesNothing) {
@@ -62,11 +62,11 @@ TEST(Engine, AStepAllocatesNothing) {
     const auto tokens = random_tokens(tiny_model(), 4, 4);
     const int64_t before = device->allocation_count();
     engine->begin_step();
-    ASSERT_TRUE(engine->run_micro_batch(tokens, 4));
-    ASSERT_TRUE(engine->run_micro_batch(samples_of(tokens, tiny_model(), 0, 3), 3));
-    ASSERT_TRUE(engine->evaluate(tokens, 4));
+    ASSERT_TRUE(run_micro_batch(*engine, tokens, 4));
+    ASSERT_TRUE(run_micro_batch(*engine, samples_of(tokens, tiny_model(), 0, 3), 3));
+    ASSERT_TRUE(evaluate_all(*engine, tokens, 4));
     ASSERT_TRUE(engine->gradients());
-    ASSERT_TRUE(engine->gradient_norm(35));
+    ASSERT_TRUE(engine->gradient_norm(35, *solo_communicator()));
     ASSERT_TRUE(engine->update(1, 1e-3, 35, 1.0));
     EXPECT_EQ(device->allocation_count(), before);
   }
@@ -137,7 +137,7 @@ TEST(Engine, NamesATokenOutsideTheVocabulary) {
   auto tokens = random_tokens(tiny_model(), 2, 1);
   for (const int32_t bad : {11, -1}) {
     tokens[7] = bad;
-    const auto refused = engine->run_micro_batch(tokens, 2);
+    const auto refused = run_micro_batch(*engine, tokens, 2);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, ErrorCode::kInvalidSpec);
     EXPECT_THAT(refused.error().message, HasSubstr("token " + std::to_string(bad)));
@@ -150,22 +150,22 @@ TEST(Engine, EvaluatesAnyNumberOfSamplesAndLeavesGradientsAlone) {
   randomise_weights<float>(*engine, 3);
   const auto tokens = random_tokens(tiny_model(), 7, 4);
   engine->begin_step();
-  ASSERT_TRUE(engine->run_micro_batch(samples_of(tokens, tiny_model(), 0, 3), 3));
+  ASSERT_TRUE(run_micro_batch(*engine, samples_of(tokens, tiny_model(), 0, 3), 3));
   const std::vector<double> gradient = gradient_of(*engine);
-  const double loss_of_three = engine->sums().loss;
-  ASSERT_TRUE(engine->evaluate(tokens, 7));
+  const double loss_of_three = engine->sums()->loss;
+  ASSERT_TRUE(evaluate_all(*engine, tokens, 7));
   EXPECT_EQ(gradient_of(*engine), gradient);
-  EXPECT_EQ(engine->sums().tokens, 10 * 5);
+  EXPECT_EQ(engine->sums()->tokens, 10 * 5);
 
   double one_by_one = loss_of_three;
   for (int sample = 0; sample < 7; ++sample) {
     engine->begin_step();
-    ASSERT_TRUE(engine->evaluate(samples_of(tokens, tiny_model(), sample, 1), 1));
-    one_by_one += engine->sums().loss;
+    ASSERT_TRUE(evaluate_all(*engine, samples_of(tokens, tiny_model(), sample, 1), 1));
+    one_by_one += engine->sums()->loss;
   }
   engine->begin_step();
-  ASSERT_TRUE(engine->evaluate(tokens, 7));
-  EXPECT_NEAR(loss_of_three + engine->sums().loss, one_by_one, 1e-5 * one_by_one);
+  ASSERT_TRUE(evaluate_all(*engine, tokens, 7));
+  EXPECT_NEAR(loss_of_three + engine->sums()->loss, one_by_one, 1e-5 * one_by_one);
 }
 
 TEST(Engine, LogitsGiveTheLoss) {
@@ -184,8 +184,8 @@ TEST(Engine, LogitsGiveTheLoss) {
     loss += std::log(sum) - (*logits)[row * 11 + static_cast<size_t>(tokens[row + 1])];
   }
   engine->begin_step();
-  ASSERT_TRUE(engine->evaluate(tokens, 1));
-  EXPECT_NEAR(engine->sums().loss, loss, 1e-5 * loss);
+  ASSERT_TRUE(evaluate_all(*engine, tokens, 1));
+  EXPECT_NEAR(engine->sums()->loss, loss, 1e-5 * loss);
 }
 
 TEST(Engine, AttentionIsCausal) {
@@ -214,7 +214,7 @@ TEST(Engine, StartsFromTheModelsInitialValues) {
           << flat.tensor.name;
     ++number;
   }
-  EXPECT_EQ(*engine->weights_hash(), xxh3_64_hex(weights.data(), weights.size_bytes()));
+  EXPECT_EQ(weights_hash_of(*engine, model), xxh3_64_hex(weights.data(), weights.size_bytes()));
   for (const auto moment : {Engine::State::kAdamM, Engine::State::kAdamV})
     for (float value : state_of<float>(*engine, moment)) ASSERT_EQ(value, 0.0F);
 }
@@ -230,9 +230,9 @@ TEST(Engine, UpdateIsAdamWOnTheMeanGradient) {
   const auto start = state_of<double>(*engine, Engine::State::kWeight);
   const std::vector<double> old(start.begin(), start.end());
   engine->begin_step();
-  ASSERT_TRUE(engine->run_micro_batch(random_tokens(tiny_model(), 2, 4), 2));
+  ASSERT_TRUE(run_micro_batch(*engine, random_tokens(tiny_model(), 2, 4), 2));
   const std::vector<double> gradient = gradient_of(*engine);
-  const double norm = *engine->gradient_norm(10);
+  const double norm = gradient_norm_of(*engine, 10);
   EXPECT_NEAR(norm, norm_of(gradient) / 10, 1e-12 * norm);
   ASSERT_TRUE(engine->update(3, 0.1, 10, 0.25));
   const auto updated = state_of<double>(*engine, Engine::State::kWeight);
@@ -262,15 +262,15 @@ TEST(Engine, ForeignMemoryGivesTheSameBits) {
       randomise_weights<double>(*engine, 3);
       for (int step = 1; step <= 3; ++step) {
         engine->begin_step();
-        ASSERT_TRUE(engine->run_micro_batch(random_tokens(tiny_model(), 2, 4), 2));
+        ASSERT_TRUE(run_micro_batch(*engine, random_tokens(tiny_model(), 2, 4), 2));
         const GradientSpans spans = *engine->gradients();
         for (double& value : spans.doubles) value *= 2;
         for (int64_t& value : spans.fixed) value *= 2;
-        const double norm = *engine->gradient_norm(20);
+        const double norm = gradient_norm_of(*engine, 20);
         ASSERT_TRUE(engine->update(step, 1e-2, 20, 1 / norm));
         engine->set_exact_exponent(engine->next_exact_exponent(false));
       }
-      hashes.push_back(*engine->weights_hash());
+      hashes.push_back(weights_hash_of(*engine, tiny_model()));
     }
     EXPECT_EQ(hashes[0], hashes[1]);
   }

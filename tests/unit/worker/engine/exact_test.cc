@@ -52,8 +52,8 @@ class ExactFleet {
 
   /// The same on every rank, or a failed test.
   std::string weights_hash() {
-    const std::string hash = *engines_[0]->weights_hash();
-    for (const auto& engine : engines_) EXPECT_EQ(*engine->weights_hash(), hash);
+    const std::string hash = weights_hash_of(*engines_[0], model_);
+    for (const auto& engine : engines_) EXPECT_EQ(weights_hash_of(*engine, model_), hash);
     return hash;
   }
   int64_t last_loss() const { return loss_; }
@@ -74,10 +74,10 @@ class ExactFleet {
         const Grain grain = grain_at(number++);
         const auto part = std::span(tokens).subspan(static_cast<size_t>(grain.first) * length,
                                                     static_cast<size_t>(grain.samples) * length);
-        EXPECT_TRUE(engines_[rank]->run_micro_batch(part, grain.samples));
+        EXPECT_TRUE(run_micro_batch(*engines_[rank], part, grain.samples));
       }
-      loss_ += engines_[rank]->sums().loss_fixed;
-      overflow |= engines_[rank]->sums().overflow;
+      loss_ += engines_[rank]->sums()->loss_fixed;
+      overflow |= engines_[rank]->sums()->overflow;
     }
     if (overflow == 0) return sum_over_ranks();
     for (const auto& engine : engines_)
@@ -99,7 +99,7 @@ class ExactFleet {
   void update(int step) {
     const int64_t tokens = int64_t{kGlobalBatch} * model_.context;
     for (const auto& engine : engines_) {
-      const double norm = *engine->gradient_norm(tokens);
+      const double norm = gradient_norm_of(*engine, tokens);
       EXPECT_TRUE(engine->update(step, 1e-2, tokens, clip_factor(1.0, norm)));
       engine->set_exact_exponent(engine->next_exact_exponent(false));
     }
@@ -184,13 +184,13 @@ TEST(Exact, LearnsAsFastDoes) {
     const auto tokens = random_tokens(tiny_model(), kGlobalBatch, 1);
     for (Engine* engine : {fast.get(), exact.get()}) {
       engine->begin_step();
-      ASSERT_TRUE(engine->run_micro_batch(tokens, kGlobalBatch));
-      const double norm = *engine->gradient_norm(engine->sums().tokens);
-      ASSERT_TRUE(engine->update(step, 1e-2, engine->sums().tokens, clip_factor(1.0, norm)));
+      ASSERT_TRUE(run_micro_batch(*engine, tokens, kGlobalBatch));
+      const double norm = gradient_norm_of(*engine, engine->sums()->tokens);
+      ASSERT_TRUE(engine->update(step, 1e-2, engine->sums()->tokens, clip_factor(1.0, norm)));
     }
     exact->set_exact_exponent(exact->next_exact_exponent(false));
-    EXPECT_NEAR(static_cast<double>(exact->sums().loss_fixed) / kLossScale, fast->sums().loss,
-                1e-4 * fast->sums().loss)
+    EXPECT_NEAR(static_cast<double>(exact->sums()->loss_fixed) / kLossScale, fast->sums()->loss,
+                1e-4 * fast->sums()->loss)
         << "step " << step;
   }
 }
@@ -212,10 +212,10 @@ TEST(Exact, AGradientThatIsNotFiniteOverflows) {
   state_of<float>(*engine, Engine::State::kWeight)[0] = std::numeric_limits<float>::quiet_NaN();
   std::vector<int32_t> tokens(6, 0);
   engine->begin_step();
-  ASSERT_TRUE(engine->run_micro_batch(tokens, 1));
-  EXPECT_EQ(engine->sums().overflow, 1);
+  ASSERT_TRUE(run_micro_batch(*engine, tokens, 1));
+  EXPECT_EQ(engine->sums()->overflow, 1);
   engine->begin_step();
-  EXPECT_EQ(engine->sums().overflow, 0);
+  EXPECT_EQ(engine->sums()->overflow, 0);
 }
 
 TEST(ExactExponent, BringsTheLargestGradientToItsTarget) {

@@ -60,17 +60,17 @@ RC_GTEST_PROP(Placement, LiveBuffersNeverOverlap, ()) {
     symbol.first_use = *rc::gen::inRange(-1, 30);
     symbol.last_use = symbol.first_use + (symbol.first_use < 0 ? 0 : *rc::gen::inRange(0, 10));
   }
-  const Bytes arena = place_activations(symbols);
+  const Bytes arena = place_symbols(symbols, Segment::kActivations);
   RC_ASSERT(fault_of(symbols, arena) == "");
   RC_ASSERT(arena.value() >= most_alive(symbols));
 }
 
 TEST(Placement, NothingToPlaceNeedsNoArena) {
   std::vector<Symbol> symbols;
-  EXPECT_EQ(place_activations(symbols), Bytes(0));
+  EXPECT_EQ(place_symbols(symbols, Segment::kActivations), Bytes(0));
   symbols.resize(1);
   symbols[0].size = Bytes(100);  // never used
-  EXPECT_EQ(place_activations(symbols), Bytes(0));
+  EXPECT_EQ(place_symbols(symbols, Segment::kActivations), Bytes(0));
 }
 
 TEST(Placement, ABufferTakesTheSmallestGapThatHoldsIt) {
@@ -84,7 +84,7 @@ TEST(Placement, ABufferTakesTheSmallestGapThatHoldsIt) {
   // The two that end early leave gaps of 320 and 192 bytes between those that stay.
   std::vector<Symbol> symbols = {symbol(512, 0, 9), symbol(320, 0, 1), symbol(256, 0, 9),
                                  symbol(192, 0, 1), symbol(130, 0, 9), symbol(100, 2, 9)};
-  EXPECT_EQ(place_activations(symbols), Bytes(512 + 320 + 256 + 192 + 192));
+  EXPECT_EQ(place_symbols(symbols, Segment::kActivations), Bytes(512 + 320 + 256 + 192 + 192));
   EXPECT_EQ(symbols[5].offset, symbols[3].offset);
 }
 
@@ -99,6 +99,7 @@ TEST_P(ProgramPlacement, ArenaIsWithinATenthOfWhatIsAliveAtOnce) {
     stage.model.width = 64;
     stage.model.context = 32;
     stage.model.vocab = 256;
+    stage.layers = whole_model(stage.model);
     stage.numerics = GetParam();
     const ParameterLayout parameters(stage.model);
     const ExchangeLayout exchange(stage, samples);

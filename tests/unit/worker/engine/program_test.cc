@@ -65,6 +65,7 @@ StageSpec stage_spec(Numerics numerics) {
   stage.model.width = 8;
   stage.model.context = 4;
   stage.model.vocab = 16;
+  stage.layers = whole_model(stage.model);
   stage.numerics = numerics;
   return stage;
 }
@@ -74,8 +75,8 @@ TEST(TrainingProgram, RunsLayersUpAndDown) {
   const Program program =
       compile_training(stage, ParameterLayout(stage.model), ExchangeLayout(stage, 2), 2);
   std::vector<std::pair<LayerIndex, bool>> order;
-  for (const Instruction& instruction : program.instructions) {
-    const std::pair<LayerIndex, bool> at{instruction.layer, instruction.backward};
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const std::pair<LayerIndex, bool> at{program.instructions[i].layer, i >= program.backward};
     if (order.empty() || order.back() != at) order.push_back(at);
   }
   const std::vector<std::pair<LayerIndex, bool>> expected = {
@@ -91,7 +92,7 @@ TEST(TrainingProgram, ExactQuantisesEachContributionOnItsOwn) {
   const Program program = compile_training(stage, parameters, ExchangeLayout(stage, 2), 2);
   std::vector<int> contributions(static_cast<size_t>(parameters.elements()));
   for (const Instruction& instruction : program.instructions) {
-    const auto* add = std::get_if<AccumulateFixedArgs>(&instruction.call);
+    const auto* add = std::get_if<AccumulateFixedArgs>(&std::get<OpCall>(instruction.work));
     if (add == nullptr) continue;
     const Symbol& sum = program.symbols[add->acc.symbol_id()];
     ASSERT_EQ(sum.segment, Segment::kGradients);

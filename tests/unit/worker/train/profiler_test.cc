@@ -78,7 +78,7 @@ TEST(Profiler, MeasuresExactlyTheEmulatedTimes) {
     const DeviceProfile& device = profile.devices[i];
     EXPECT_EQ(device.evidence, Evidence::kPaced);
     EXPECT_NEAR(device.step_overhead_seconds, kOverhead, 1e-8);
-    EXPECT_NEAR(device.update_seconds, update_flops(job.model) / (kPaceFlops * speeds[i]), 1e-8);
+    EXPECT_NEAR(device.update_seconds, update_flops(parameter_count(job.model)) / (kPaceFlops * speeds[i]), 1e-8);
     ASSERT_EQ(device.curves.size(), 1U);
     for (const CurvePoint& point : device.curves[0].points) {
       const double b = point.micro_batch;
