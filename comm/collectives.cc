@@ -124,6 +124,9 @@ class Collectives final : public Communicator {
   Result<SendId> post(std::span<const std::byte> data, int to) override;
   Result<Unit> complete(SendId send) override { return complete(send, "complete"); }
 
+  Result<Unit> exchange(std::span<const Incoming> receives, std::span<const Outgoing> sends,
+                        const std::string& operation) override;
+
   int64_t bytes_sent() const override { return bytes_sent_; }
   void give_up(int exit_status) override { transport_->give_up(exit_status); }
 
@@ -147,7 +150,7 @@ class Collectives final : public Communicator {
   void offer(int to, std::span<const std::byte> data) {
     if (!data.empty()) sends_.push_back({to, data});
   }
-  Result<Unit> exchange(const std::string& operation);
+  Result<Unit> exchange_all(const std::string& operation);
   Result<Unit> complete(SendId send, const std::string& operation);
   void check_peer(int peer) const {
     MOTLEY_CHECK(
@@ -163,9 +166,14 @@ class Collectives final : public Communicator {
   int64_t bytes_sent_ = 0;
 };
 
-Result<Unit> Collectives::exchange(const std::string& operation) {
-  for (const Outgoing& out : sends_) bytes_sent_ += static_cast<int64_t>(out.data.size());
-  auto done = transport_->exchange(receives_, sends_, operation);
+Result<Unit> Collectives::exchange(std::span<const Incoming> receives,
+                                   std::span<const Outgoing> sends, const std::string& operation) {
+  for (const Outgoing& out : sends) bytes_sent_ += static_cast<int64_t>(out.data.size());
+  return transport_->exchange(receives, sends, operation);
+}
+
+Result<Unit> Collectives::exchange_all(const std::string& operation) {
+  auto done = exchange(receives_, sends_, operation);
   receives_.clear();
   sends_.clear();
   return done;
@@ -203,7 +211,7 @@ Result<Unit> Collectives::scatter_pieces(std::span<T> inout, T* arrived,
     const Piece theirs = piece_of(inout.size(), peer, size());
     offer(peer, std::as_bytes(inout.subspan(theirs.begin, theirs.count())));
   }
-  return exchange(operation);
+  return exchange_all(operation);
 }
 
 /// own = x_0 + x_1 + … + x_{n-1}, where x_rank is own and `arrived` holds the others by rank. In
@@ -240,7 +248,7 @@ Result<Unit> Collectives::gather_pieces(std::span<T> inout, const std::string& o
     expect(peer, std::as_writable_bytes(inout.subspan(theirs.begin, theirs.count())));
     offer(peer, std::as_bytes(inout.subspan(own.begin, own.count())));
   }
-  return exchange(operation);
+  return exchange_all(operation);
 }
 
 // Lengths first, then contents: two exchanges, n-1 times the own bytes on the wire.
@@ -253,7 +261,7 @@ Result<std::vector<std::string>> Collectives::all_gather(const std::string& mine
     expect(peer, std::as_writable_bytes(std::span(&lengths[static_cast<size_t>(peer)], 1)));
     offer(peer, std::as_bytes(std::span(&my_length, 1)));
   }
-  MOTLEY_TRY_VOID(exchange(operation));
+  MOTLEY_TRY_VOID(exchange_all(operation));
 
   std::vector<std::string> all(static_cast<size_t>(size()));
   for (int peer = 0; peer < size(); ++peer) {
@@ -266,7 +274,7 @@ Result<std::vector<std::string>> Collectives::all_gather(const std::string& mine
     expect(peer, std::as_writable_bytes(std::span(theirs)));
     offer(peer, std::as_bytes(std::span(mine)));
   }
-  MOTLEY_TRY_VOID(exchange(operation));
+  MOTLEY_TRY_VOID(exchange_all(operation));
   return all;
 }
 
@@ -278,14 +286,14 @@ Result<Unit> Collectives::broadcast(std::string& data, int root) {
     if (peer != root) offer(peer, std::as_bytes(std::span(&length, 1)));
   }
   if (rank() != root) expect(root, std::as_writable_bytes(std::span(&length, 1)));
-  MOTLEY_TRY_VOID(exchange(operation));
+  MOTLEY_TRY_VOID(exchange_all(operation));
 
   data.resize(static_cast<size_t>(length));
   for (int peer = 0; peer < size() && rank() == root; ++peer) {
     if (peer != root) offer(peer, std::as_bytes(std::span(data)));
   }
   if (rank() != root) expect(root, std::as_writable_bytes(std::span(data)));
-  return exchange(operation);
+  return exchange_all(operation);
 }
 
 Result<Unit> Collectives::barrier() {
@@ -296,7 +304,7 @@ Result<Unit> Collectives::barrier() {
     expect(peer, std::span(&tokens[static_cast<size_t>(peer)], 1));
     offer(peer, std::span(&token, 1));
   }
-  return exchange("barrier");
+  return exchange_all("barrier");
 }
 
 Result<Unit> Collectives::send(std::span<const std::byte> data, int to) {

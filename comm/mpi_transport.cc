@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <set>
 #include <thread>
@@ -208,6 +209,16 @@ void make_mpi_symbols_global() {
     dlopen(info.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
 }
 
+/// Open MPI moves a message beyond the eager limit only while its sender is inside a call: one that
+/// was posted would wait until the sender has computed. Our chunks (kChunkBytes) stay below this
+/// limit. Values the user has set are left alone; other MPI libraries know nothing of these.
+void raise_eager_limits() {
+  const char* const settings[][2] = {{"OMPI_MCA_btl_vader_eager_limit", "300000"},
+                                     {"OMPI_MCA_btl_vader_segment_size", "33554432"},
+                                     {"OMPI_MCA_btl_tcp_eager_limit", "300000"}};
+  for (const auto& [name, value] : settings) setenv(name, value, 0);
+}
+
 }  // namespace
 }  // namespace motley
 
@@ -219,6 +230,7 @@ extern "C" {
     const motley::CommunicatorOptions& options) {
   using motley::ErrorCode;
   motley::make_mpi_symbols_global();
+  motley::raise_eager_limits();
   int provided = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
     return motley::fail(ErrorCode::kBrokenInstall, "MPI does not start");

@@ -5,7 +5,7 @@
 namespace motley {
 namespace {
 
-std::string hex(XXH64_hash_t value) {
+std::string digits(XXH64_hash_t value) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text(16, '0');
   for (size_t i = text.size(); i-- > 0; value >>= 4) text[i] = kDigits[value & 15];
@@ -19,11 +19,11 @@ Hash128 xxh3_128(const void* data, size_t bytes) {
   return {hash.high64, hash.low64};
 }
 
-std::string hex(const Hash128& hash) { return hex(hash.high) + hex(hash.low); }
+std::string hex(const Hash128& hash) { return digits(hash.high) + digits(hash.low); }
 
 std::string xxh3_128_hex(const void* data, size_t bytes) { return hex(xxh3_128(data, bytes)); }
 
-std::string xxh3_64_hex(const void* data, size_t bytes) { return hex(XXH3_64bits(data, bytes)); }
+std::string xxh3_64_hex(const void* data, size_t bytes) { return digits(XXH3_64bits(data, bytes)); }
 
 struct Xxh3Stream::State {
   XXH3_state_t xxh3;
@@ -36,6 +36,6 @@ void Xxh3Stream::add(const void* data, size_t bytes) {
   XXH3_64bits_update(&state_->xxh3, data, bytes);
 }
 
-std::string Xxh3Stream::hex() const { return motley::hex(XXH3_64bits_digest(&state_->xxh3)); }
+std::string Xxh3Stream::hex() const { return digits(XXH3_64bits_digest(&state_->xxh3)); }
 
 }  // namespace motley

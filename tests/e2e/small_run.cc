@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <optional>
 
 namespace motley::testing {
@@ -65,16 +64,34 @@ void write_text(const std::string& path) {
   }
 }
 
+/// Replicas of one rank each, unless the run says how they are cut.
+std::vector<SmallReplica> replicas_of(const SmallRun& run) {
+  if (!run.replicas.empty()) return run.replicas;
+  std::vector<SmallReplica> replicas;
+  for (const int grains : run.grains)
+    replicas.push_back({.stages = {{.layers = layer_count(run.model)}},
+                        .grains = grains,
+                        .micro_batch_grains = run.micro_batch_grains});
+  return replicas;
+}
+
+int grains_of(const SmallRun& run) {
+  int grains = 0;
+  for (const SmallReplica& replica : replicas_of(run)) grains += replica.grains;
+  return grains;
+}
+
 JobSpec small_job(const SmallRun& run, const std::string& text) {
   JobSpec job;
   job.name = "small";
-  job.model = {.type = "gpt", .layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 256};
+  job.model = run.model;
   job.data.files = {text};
-  job.train.global_batch = run.grain * std::accumulate(run.grains.begin(), run.grains.end(), 0);
+  job.train.global_batch = run.grain * grains_of(run) - run.samples_missing;
   job.train.grain = run.grain;
   job.train.steps = run.steps;
   job.train.optimizer.lr = 3e-3;
   job.train.numerics = run.numerics;
+  job.train.precision = run.precision;
   job.train.eval = run.eval;
   job.checkpoint.every_steps = run.save_every;
   return job;
@@ -86,16 +103,29 @@ Plan small_plan(const SmallRun& run, const JobSpec& job) {
   plan.numerics = run.numerics;
   plan.global_batch = job.train.global_batch;
   plan.grain = run.grain;
-  for (size_t rank = 0; rank < run.grains.size(); ++rank) {
-    const std::string device = "host/" + std::to_string(rank);
-    plan.ranks.push_back({.device = device, .host = "host", .type = "paced"});
+  plan.shard_optimizer = run.shard_optimizer;
+  for (const SmallReplica& small : replicas_of(run)) {
     ReplicaPlan replica;
-    replica.stages = {{.first_layer = 0,
-                       .last_layer = layer_count(job.model) - 1,
-                       .ranks = {Rank(static_cast<int>(rank))},
-                       .shares = {1.0}}};
-    replica.micro_batch = run.grain * run.micro_batch_grains;
-    replica.grains = run.grains[rank];
+    replica.micro_batch = run.grain * small.micro_batch_grains;
+    replica.grains = small.grains;
+    LayerIndex layer = 0;
+    for (const SmallReplica::Stage& part : small.stages) {
+      StagePlan stage;
+      stage.first_layer = layer;
+      stage.last_layer = layer + part.layers - 1;
+      stage.shares = part.shares;
+      stage.recompute = part.recompute;
+      layer += part.layers;
+      for (size_t i = 0; i < part.shares.size(); ++i) {
+        const int rank = plan.world_size();
+        stage.ranks.emplace_back(rank);
+        plan.ranks.push_back({.device = "host/" + std::to_string(rank),
+                              .host = "host",
+                              .type = "paced",
+                              .host_optimizer = run.host_optimizer});
+      }
+      replica.stages.push_back(stage);
+    }
     plan.replicas.push_back(replica);
   }
   plan.owners = even_ownership(plan, job.model);
@@ -126,7 +156,7 @@ Attempt small_attempt(const SmallRun& run, const std::string& run_dir, Epoch epo
   attempt.plan = small_plan(run, attempt.job);
   attempt.fleet.clock = PaceClock::kVirtual;
   attempt.fleet.pace_flops = 1e9;
-  for (size_t rank = 0; rank < run.grains.size(); ++rank) {
+  for (size_t rank = 0; rank < attempt.plan.ranks.size(); ++rank) {
     DeviceSpec device;
     device.id = attempt.plan.ranks[rank].device;
     device.host = "host";

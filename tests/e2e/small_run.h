@@ -26,12 +26,32 @@ class ScratchDirectory {
   std::string path_;
 };
 
+/// A replica cut by hand: its stages in order, each with as many ranks as shares.
+struct SmallReplica {
+  struct Stage {
+    int layers = 0;  ///< of the model's layers + 2
+    std::vector<double> shares = {1.0};
+    std::vector<Recompute> recompute = {};
+  };
+  std::vector<Stage> stages;
+  int grains = 1;
+  int micro_batch_grains = 1;
+};
+
 struct SmallRun {
   std::vector<int> grains = {4};  ///< of each rank; their sum is the global batch over grain
   int grain = 2;
   int micro_batch_grains = 1;
   std::vector<double> speeds = {};  ///< of each rank's device; default: all 1
   Numerics numerics = Numerics::kFast;
+  Precision precision = Precision::kFp32;
+  ModelSpec model = {
+      .type = "gpt", .layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 256};
+  /// Instead of `grains` and `micro_batch_grains`; ranks count through replicas and stages.
+  std::vector<SmallReplica> replicas = {};
+  int samples_missing = 0;  ///< from the last grain of a step
+  bool shard_optimizer = false;
+  bool host_optimizer = false;
   int64_t steps = 10;
   int64_t save_every = 0;
   EvalSpec eval = {};

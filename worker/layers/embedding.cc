@@ -39,8 +39,8 @@ Address Embedding::backward(LayerEmitter& emitter, Address d_output) {
                                      .context = context_,
                                      .width = width_,
                                      .vocab = vocabulary_.count,
-                                     .first_token = vocabulary_.first,
-                                     .accumulate = token.accumulate});
+                                     .accumulate = token.accumulate,
+                                     .first_token = vocabulary_.first});
   emitter.finish_gradient(token);
   if (position_) emitter.finish_gradient(position);
   return {};

@@ -31,7 +31,7 @@ void Head::emit_losses(LayerEmitter& emitter, Address logits) const {
 void Head::emit_shared_losses(LayerEmitter& emitter, Address logits) const {
   const MicroBatch& batch = emitter.batch();
   const int64_t members = emitter.shape().members;
-  const int64_t stats = batch.rows() * kCrossEntropyStats;
+  const int64_t stats = batch.rows() * 3;
   const Address own = emitter.activation(stats);
   const Address all = emitter.activation(members * stats);
   emitter.emit(CrossEntropyPartArgs{.logits = logits,

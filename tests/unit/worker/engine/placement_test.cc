@@ -30,7 +30,7 @@ std::string fault_of(const std::vector<Symbol>& symbols, Bytes arena) {
   for (const Symbol& a : symbols) {
     if (!placed(a)) continue;
     separate += rounded(a.size);
-    if (a.offset.value() % kActivationAlignment != 0) return "an offset is not aligned";
+    if (a.offset.value() % kSymbolAlignment != 0) return "an offset is not aligned";
     if (a.offset.value() < 0 || a.offset + a.size > arena) return "a buffer leaves the arena";
     for (const Symbol& b : symbols)
       if (&a != &b && placed(b) && overlap_in_time(a, b) && overlap_in_memory(a, b))

@@ -18,7 +18,7 @@ TEST(ProgramBuilder, ABufferLivesFromItsFirstUseToItsLast) {
   builder.emit(GeluForwardArgs{.x = input, .out = first, .count = 100});
   builder.emit(AddArgs{.a = first, .b = first, .out = second, .count = 100});
   builder.emit(GeluForwardArgs{.x = second, .out = third, .count = 100});
-  const Program program = builder.finish();
+  const Program program = builder.finish(false);
   EXPECT_EQ(program.symbols[1].first_use, 0);
   EXPECT_EQ(program.symbols[1].last_use, 1);
   EXPECT_EQ(program.symbols[3].last_use, 2);
@@ -34,28 +34,48 @@ TEST(ProgramBuilder, BindingReplacesEverySymbol) {
   const Address gradient = builder.fixed(Segment::kGradients, Bytes(8), Bytes(16));
   const Address activation = builder.activation(2);
   builder.emit(AddArgs{.a = weight, .b = weight, .out = activation, .count = 2});
-  builder.set_layer(3, true);
+  builder.set_layer(3);
+  builder.begin_backward();
   builder.emit(AddArgs{.a = activation, .b = weight, .out = gradient, .count = 2});
-  const Program program = builder.finish();
+  const Program program = builder.finish(false);
 
   alignas(64) std::array<std::byte, 256> memory{};
-  const SegmentBases bases{memory.data(), memory.data() + 64, nullptr, memory.data() + 128};
+  const SegmentBases bases{.parameters = memory.data(),
+                           .gradients = memory.data() + 64,
+                           .activations = memory.data() + 128};
   const std::vector<Instruction> bound = bind(program, bases);
-  const auto& add = std::get<AddArgs>(bound[1].call);
+  const auto& add = std::get<AddArgs>(std::get<OpCall>(bound[1].work));
   EXPECT_EQ(add.a.as<std::byte>(), memory.data() + 128);
   EXPECT_EQ(add.b.as<std::byte>(), memory.data() + 16);
   EXPECT_EQ(add.out.as<std::byte>(), memory.data() + 72);
   EXPECT_EQ(bound[0].layer, 0);
   EXPECT_EQ(bound[1].layer, 3);
-  EXPECT_TRUE(bound[1].backward);
-  EXPECT_TRUE(std::get<AddArgs>(program.instructions[1].call).a.is_symbol());
+  EXPECT_EQ(program.backward, 1U);
+  EXPECT_TRUE(
+      std::get<AddArgs>(std::get<OpCall>(program.instructions[1].work)).a.is_symbol());
+}
+
+TEST(ProgramBuilder, KeepsApartWhatTheBackwardPassNeeds) {
+  ProgramBuilder builder(4);
+  const Address input = builder.fixed(Segment::kSlot, Bytes(0), Bytes(400));
+  const Address saved = builder.activation(100);
+  const Address passing = builder.activation(100);
+  builder.emit(GeluForwardArgs{.x = input, .out = passing, .count = 100});
+  builder.emit(GeluForwardArgs{.x = passing, .out = saved, .count = 100});
+  builder.begin_backward();
+  builder.emit(GeluForwardArgs{.x = saved, .out = input, .count = 100});
+  const Program program = builder.finish(true);
+  EXPECT_EQ(program.symbols[1].segment, Segment::kKept);
+  EXPECT_EQ(program.symbols[2].segment, Segment::kActivations);
+  EXPECT_EQ(program.kept, Bytes(448));
+  EXPECT_EQ(program.arena, Bytes(448));
 }
 
 TEST(ProgramBuilderDeath, ReadingWhatNothingWroteIsABug) {
   ProgramBuilder builder(4);
   const Address never = builder.activation(10);
   builder.emit(GeluForwardArgs{.x = never, .out = builder.activation(10), .count = 10});
-  EXPECT_DEATH(builder.finish(), "read before anything has written it");
+  EXPECT_DEATH(builder.finish(false), "read before anything has written it");
 }
 
 StageSpec stage_spec(Numerics numerics) {

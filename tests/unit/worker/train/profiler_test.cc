@@ -66,7 +66,7 @@ double flops_of(const JobSpec& job, int samples) {
   EngineOptions options;
   options.model = job.model;
   options.micro_batches = {samples};
-  return (*Engine::create(**device, options, 1))->flops(samples);
+  return (*Engine::create(**device, options, 1))->flops(samples).total();
 }
 
 TEST(Profiler, MeasuresExactlyTheEmulatedTimes) {

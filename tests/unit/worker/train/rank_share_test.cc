@@ -30,13 +30,11 @@ Plan plan_of(const std::vector<int>& grains, int grain, int micro_batch, int glo
 TEST(RankShare, MicroBatchesAreTheReplicasGrainsInOrder) {
   const Plan plan = plan_of({3, 2}, 2, 4, 10);
   const auto first = share_of(plan, Rank(0), 0);
-  ASSERT_TRUE(first.has_value());
-  EXPECT_THAT(first->micro_batches, ElementsAre(Samples(0, 4), Samples(4, 2)));
-  EXPECT_EQ(first->samples(), 6);
-  EXPECT_THAT(first->sizes, ElementsAre(4, 2));
+  EXPECT_THAT(first.micro_batches, ElementsAre(Samples(0, 4), Samples(4, 2)));
+  EXPECT_EQ(first.samples(), 6);
+  EXPECT_THAT(first.sizes, ElementsAre(4, 2));
   const auto second = share_of(plan, Rank(1), 0);
-  ASSERT_TRUE(second.has_value());
-  EXPECT_THAT(second->micro_batches, ElementsAre(Samples(6, 4)));
+  EXPECT_THAT(second.micro_batches, ElementsAre(Samples(6, 4)));
 }
 
 TEST(RankShare, HeldOutSamplesAreDealtLikeTrainingBatchesEachOnce) {
@@ -44,8 +42,7 @@ TEST(RankShare, HeldOutSamplesAreDealtLikeTrainingBatchesEachOnce) {
   std::vector<int> times(23, 0);
   for (const int rank : {0, 1}) {
     const auto share = share_of(plan, Rank(rank), 23);
-    ASSERT_TRUE(share.has_value());
-    for (const SampleRange& range : share->evaluation)
+    for (const SampleRange& range : share.evaluation)
       for (int i = range.first; i < range.first + range.count; ++i)
         ++times.at(static_cast<size_t>(i));
   }
@@ -56,18 +53,21 @@ TEST(RankShare, InExactTheWholeGrainIsCompiledEvenByARankWithOnlyTheShortOne) {
   Plan plan = plan_of({2, 1}, 4, 4, 11);
   plan.numerics = Numerics::kExact;
   const auto share = share_of(plan, Rank(1), 0);
-  ASSERT_TRUE(share.has_value());
-  EXPECT_THAT(share->micro_batches, ElementsAre(Samples(8, 3)));
-  EXPECT_THAT(share->sizes, ElementsAre(4, 3));
-  EXPECT_EQ(share->largest(), 4);
+  EXPECT_THAT(share.micro_batches, ElementsAre(Samples(8, 3)));
+  EXPECT_THAT(share.sizes, ElementsAre(4, 3));
+  EXPECT_EQ(share.largest(), 4);
 }
 
-TEST(RankShare, APartOfAModelIsRefusedForNow) {
-  Plan plan = plan_of({2, 1}, 4, 4, 12);
-  plan.replicas[0].stages.push_back({4, 5, {Rank(2)}, {1.0}});
-  const auto share = share_of(plan, Rank(0), 0);
-  ASSERT_FALSE(share.has_value());
-  EXPECT_EQ(share.error().code, ErrorCode::kUnsupported);
+TEST(RankShare, AStageKeepsAsManyMicroBatchesAsStagesFollow) {
+  Plan plan = plan_of({7}, 4, 4, 28);
+  plan.ranks.resize(3);
+  plan.replicas[0].stages = {
+      {0, 1, {Rank(0)}, {1.0}}, {2, 2, {Rank(1)}, {1.0}}, {3, 3, {Rank(2)}, {1.0}}};
+  for (const auto& [rank, in_flight] : std::map<int, int>{{0, 3}, {1, 2}, {2, 1}}) {
+    const RankShare share = share_of(plan, Rank(rank), 0);
+    EXPECT_EQ(share.in_flight, in_flight);
+    EXPECT_EQ(share.samples(), 28);
+  }
 }
 
 }  // namespace
