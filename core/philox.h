@@ -11,7 +11,8 @@ namespace motley {
 /// Ten rounds of Philox4x32. Host code; the CUDA kernels compute the same bits.
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-/// What a stream of random numbers is for; part of the counter so that uses never overlap.
+/// What a stream of random numbers is for; the low byte of the counter's last word, so that uses
+/// never overlap. Dropout has a counter of its own (kernels/ops/dropout.h).
 enum class RandomUse : uint32_t { kInit = 1, kShuffle = 2, kDropout = 3, kSampling = 4 };
 
 /// The i-th uniform 32-bit number of the stream (seed, use, stream): word i % 4 of block i / 4.

@@ -23,6 +23,7 @@ struct Runner {
   void operator()(const GeluBackwardArgs& args) const { ops.gelu_backward(device, args); }
   void operator()(const ZeroArgs& args) const { ops.zero(device, args); }
   void operator()(const CopyArgs& args) const { ops.copy(device, args); }
+  void operator()(const DropoutArgs& args) const { ops.dropout(device, args); }
   void operator()(const AttentionForwardArgs& args) const { ops.attention_forward(device, args); }
   void operator()(const AttentionBackwardArgs& args) const { ops.attention_backward(device, args); }
   void operator()(const CrossEntropyArgs& args) const { ops.cross_entropy(device, args); }

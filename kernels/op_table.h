@@ -8,6 +8,7 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/bias_gradient.h"
 #include "kernels/ops/cross_entropy.h"
+#include "kernels/ops/dropout.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/fixed_point.h"
@@ -19,12 +20,12 @@ namespace motley {
 class Device;
 
 /// An operation with its operands: what a static program is made of. Its kernel is found by type.
-using OpCall =
-    std::variant<MatmulArgs, BiasGradientArgs, EmbeddingForwardArgs, EmbeddingBackwardArgs,
-                 LayerNormForwardArgs, LayerNormBackwardArgs, AddArgs, GeluForwardArgs,
-                 GeluBackwardArgs, ZeroArgs, CopyArgs, AttentionForwardArgs, AttentionBackwardArgs,
-                 CrossEntropyArgs, CrossEntropyPartArgs, CrossEntropyCombineArgs,
-                 AccumulateFixedArgs, FromFixedArgs, AdamwArgs, SquareSumArgs>;
+using OpCall = std::variant<MatmulArgs, BiasGradientArgs, EmbeddingForwardArgs,
+                            EmbeddingBackwardArgs, LayerNormForwardArgs, LayerNormBackwardArgs,
+                            AddArgs, GeluForwardArgs, GeluBackwardArgs, ZeroArgs, CopyArgs,
+                            DropoutArgs, AttentionForwardArgs, AttentionBackwardArgs,
+                            CrossEntropyArgs, CrossEntropyPartArgs, CrossEntropyCombineArgs,
+                            AccumulateFixedArgs, FromFixedArgs, AdamwArgs, SquareSumArgs>;
 
 template <class Args>
 using Kernel = void (*)(Device&, const Args&);
@@ -43,6 +44,7 @@ struct OpTable {
   Kernel<GeluBackwardArgs> gelu_backward;
   Kernel<ZeroArgs> zero;
   Kernel<CopyArgs> copy;
+  Kernel<DropoutArgs> dropout;
   Kernel<AttentionForwardArgs> attention_forward;
   Kernel<AttentionBackwardArgs> attention_backward;
   Kernel<CrossEntropyArgs> cross_entropy;

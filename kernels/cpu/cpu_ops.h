@@ -16,6 +16,7 @@ void gelu_forward(Device& device, const GeluForwardArgs& args);
 void gelu_backward(Device& device, const GeluBackwardArgs& args);
 void zero(Device& device, const ZeroArgs& args);
 void copy(Device& device, const CopyArgs& args);
+void dropout(Device& device, const DropoutArgs& args);
 void attention_forward(Device& device, const AttentionForwardArgs& args);
 void attention_backward(Device& device, const AttentionBackwardArgs& args);
 void cross_entropy(Device& device, const CrossEntropyArgs& args);
@@ -38,6 +39,7 @@ inline constexpr OpTable kCpuOps{
     .gelu_backward = gelu_backward,
     .zero = zero,
     .copy = copy,
+    .dropout = dropout,
     .attention_forward = attention_forward,
     .attention_backward = attention_backward,
     .cross_entropy = cross_entropy,

@@ -15,6 +15,7 @@ const OpTable kCudaOps{
     .gelu_backward = gelu_backward,
     .zero = zero,
     .copy = copy,
+    .dropout = dropout,
     .attention_forward = attention_forward,
     .attention_backward = attention_backward,
     .cross_entropy = cross_entropy,

@@ -195,6 +195,28 @@ TEST_F(Gradients, Gelu) {
   expect_gradient(function, {random_.normal(kCount, 2)});
 }
 
+TEST_F(Gradients, Dropout) {
+  constexpr int64_t kSamples = 2, kElements = 13;
+  const auto drop = [&](const Values& x) {
+    Bench bench(device_);
+    const DropoutArgs args{.x = bench.put(x),
+                           .out = bench.poisoned(kSamples * kElements),
+                           .position = bench.put(std::vector<int64_t>{3, 4}),
+                           .seed = 5,
+                           .site = 6,
+                           .rate = 0.4,
+                           .samples = kSamples,
+                           .elements_per_sample = kElements};
+    bench.run(args);
+    return bench.get(args.out);
+  };
+  const Values g = random_.normal(kSamples * kElements);
+  Differentiable function;
+  function.value = [&](const std::vector<Values>& in) { return dot(g, drop(in[0])); };
+  function.gradient = [&](const std::vector<Values>&) { return std::vector<Values>{drop(g)}; };
+  expect_gradient(function, {random_.normal(kSamples * kElements)});
+}
+
 TEST_F(Gradients, Attention) {
   constexpr int64_t kSamples = 2, kContext = 5, kHeads = 2, kHeadDim = 3;
   constexpr int64_t kRows = kSamples * kContext, kWidth = kHeads * kHeadDim;

@@ -163,6 +163,32 @@ void add_elementwise(std::vector<OpCase>& cases) {
   }
 }
 
+std::vector<Address> dropout(Bench& bench, int64_t elements, double rate, bool in_place) {
+  constexpr int64_t kSamples = 3;
+  Random random(18);
+  DropoutArgs args{.x = bench.put(random.normal(kSamples * elements)),
+                   .out = Address(),
+                   .position = bench.put(std::vector<int64_t>{12, 34}),
+                   .seed = 56,
+                   .site = 78,
+                   .rate = rate,
+                   .samples = kSamples,
+                   .elements_per_sample = elements};
+  args.out = in_place ? args.x : bench.poisoned(kSamples * elements);
+  bench.run(args);
+  return {args.out};
+}
+
+void add_dropout(std::vector<OpCase>& cases) {
+  for (const int64_t elements : {1, 3, 17, 65, 40001})
+    for (const int64_t percent : {0, 10, 90})
+      for (const bool in_place : {false, true})
+        cases.push_back({label("dropout", {elements, percent, in_place}), 2e-7, [=](Bench& bench) {
+                           return dropout(bench, elements, static_cast<double>(percent) / 100,
+                                          in_place);
+                         }});
+}
+
 struct AttentionShape {
   int64_t samples, context, heads, head_dim;
   int64_t rows() const { return samples * context; }
@@ -265,6 +291,7 @@ std::vector<OpCase> op_cases() {
   add_bias_gradients(cases);
   add_layer_norms(cases);
   add_elementwise(cases);
+  add_dropout(cases);
   add_attention(cases);
   add_vocabulary_cases(cases);
   add_optimizer(cases);

@@ -1,0 +1,44 @@
+#include "kernels/cuda/cuda_device.cuh"
+#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/ops/dropout_draws.h"
+
+namespace motley::cuda {
+namespace {
+
+struct Mask {
+  uint64_t seed, site;
+  uint32_t threshold;
+  float scale;
+};
+
+/// One thread for each block of draws, hence for up to four elements. out may be x.
+__global__ void drop(Mask mask, const int64_t* position, int64_t samples, int64_t elements,
+                     const float* x, float* out) {
+  const int64_t blocks = ceil_div(elements, 4);
+  const int64_t sample = element_index() / blocks, block = element_index() % blocks;
+  if (sample >= samples) return;
+  const DropoutStream stream{mask.seed, mask.site, static_cast<uint64_t>(position[0]),
+                             static_cast<uint64_t>(position[1] + sample)};
+  const auto draws = dropout_draws(stream, static_cast<uint64_t>(block));
+  for (int word = 0; word < 4 && 4 * block + word < elements; ++word) {
+    const int64_t i = sample * elements + 4 * block + word;
+    out[i] = static_cast<uint32_t>(draws.word[word]) >= mask.threshold ? x[i] * mask.scale : 0.0f;
+  }
+}
+
+}  // namespace
+
+void dropout(Device& device, const DropoutArgs& args) {
+  CudaDevice& gpu = cuda_device(device);
+  const Mask mask{args.seed, static_cast<uint64_t>(args.site), args.threshold(),
+                  static_cast<float>(1 / (1 - args.rate))};
+  const int64_t threads = args.samples * ceil_div(args.elements_per_sample, 4);
+  if (threads == 0) return;
+  drop<<<blocks_for(threads), kBlockThreads, 0, gpu.stream()>>>(
+      mask, args.position.as<const int64_t>(), args.samples, args.elements_per_sample,
+      args.x.as<const float>(), args.out.as<float>());
+  gpu.check_launch("dropout");
+}
+
+}  // namespace motley::cuda
