@@ -154,6 +154,13 @@ Result<Unit> check_exact(const Plan& plan) {
 
 }  // namespace
 
+const RankPrediction* Prediction::slowest() const {
+  const auto slowest = std::max_element(
+      ranks.begin(), ranks.end(),
+      [](const auto& a, const auto& b) { return a.section_seconds() < b.section_seconds(); });
+  return slowest == ranks.end() ? nullptr : &*slowest;
+}
+
 SampleRange samples_of(const Plan& plan, int replica) {
   int64_t first = 0;
   for (int i = 0; i < replica; ++i) first += plan.replicas[static_cast<size_t>(i)].grains;

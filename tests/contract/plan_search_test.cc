@@ -63,6 +63,22 @@ TEST_P(PlanSearch, ReductionCanMakeOneDeviceEnough) {
   EXPECT_EQ(found->world_size(), 1);
 }
 
+TEST_P(PlanSearch, UpdatesDoNotWaitForEachOther) {
+  PlanningCase problem(12);
+  problem.add({.fixed = 0, .per_sample = 0.010})
+      .add({.fixed = 0, .per_sample = 0.010, .update = 0.040})
+      .add_reduction(2, 0.005);
+  const Result<Plan> found = plan(problem);
+  ASSERT_TRUE(found) << found.error().message;
+  // 8 : 4, both 80 ms from one reduction to the next.
+  EXPECT_EQ(samples_of(*found, 0).count, 8);
+  EXPECT_DOUBLE_EQ(found->prediction.step_seconds, 0.085);
+  for (const RankPrediction& rank : found->prediction.ranks) {
+    EXPECT_NEAR(rank.section_seconds(), 0.080, 1e-12);
+    EXPECT_NEAR(rank.wait_seconds, 0, 1e-12);
+  }
+}
+
 TEST_P(PlanSearch, PlansAreValidAndMicroBatchesFitMemory) {
   std::mt19937 random(7);
   for (int i = 0; i < 40; ++i) {
