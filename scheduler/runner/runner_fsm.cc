@@ -50,6 +50,12 @@ void RunnerFsm::handle(const RankConnected& event) {
   if (stop_requested_) actions_.emplace_back(SendToRank{event.rank, MessageType::kStop});
 }
 
+/// No reason to end the attempt, as anybody may claim anything; but when it fails and that rank
+/// never got in, the reason why.
+void RunnerFsm::handle(const RankRefused& event) {
+  ranks_[static_cast<size_t>(event.rank)].refused = event.why;
+}
+
 void RunnerFsm::handle(const RankGone& event) {
   RankState& rank = alive(event.rank);
   rank.gone = true;
@@ -239,6 +245,17 @@ bool RunnerFsm::any_stopped() const {
   });
 }
 
+RunnerFsm::Cause RunnerFsm::verdict() const {
+  if (cause_->order < Cause::Order::kRefused) return *cause_;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    if (!ranks_[i].connected && !ranks_[i].refused.empty())
+      return {Cause::Order::kRefused, rank,
+              Error{ErrorCode::kRunFailed, title(rank) + " was refused: " + ranks_[i].refused, {}}};
+  }
+  return *cause_;
+}
+
 AttemptEnd RunnerFsm::end() const {
   AttemptEnd result;
   if (all_done() && any_stopped()) {
@@ -246,8 +263,9 @@ AttemptEnd RunnerFsm::end() const {
   } else if (all_done() && launch_ended_ && !cause_) {
     result.outcome = Outcome::kFinished;
   } else if (cause_) {
-    result.error = cause_->error;
-    result.rank = cause_->rank;
+    const Cause cause = verdict();
+    result.error = cause.error;
+    result.rank = cause.rank;
   } else {
     result.error = Error{ErrorCode::kRunFailed, "ranks were done but did not end", {}};
   }

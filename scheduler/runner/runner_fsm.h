@@ -23,6 +23,10 @@ namespace motley {
 struct RankConnected {
   int rank = 0;
 };
+struct RankRefused {  ///< somebody claimed to be this rank and was turned away
+  int rank = 0;
+  std::string why;
+};
 struct RankGone {  ///< its connection closed
   int rank = 0;
 };
@@ -49,9 +53,9 @@ struct KillRequested {};
 struct ParentGone {};
 struct AllKilled {};  ///< the answer to KillAll
 struct Tick {};       ///< at least every 100 ms
-using RunnerEvent =
-    std::variant<RankConnected, RankGone, RankBeat, RankPhase, RankStepped, RankDone, LaunchEnded,
-                 StopRequested, CheckpointRequested, KillRequested, ParentGone, AllKilled, Tick>;
+using RunnerEvent = std::variant<RankConnected, RankRefused, RankGone, RankBeat, RankPhase,
+                                 RankStepped, RankDone, LaunchEnded, StopRequested,
+                                 CheckpointRequested, KillRequested, ParentGone, AllKilled, Tick>;
 
 /// How an attempt ended.
 struct AttemptEnd {
@@ -102,6 +106,7 @@ class RunnerFsm {
     RunnerRank info;
     bool connected = false;
     bool gone = false;
+    std::string refused;  ///< why somebody with its number was turned away
     std::optional<DoneReport> done;
     std::string phase = "starting";
     int64_t progress = 0;
@@ -113,13 +118,14 @@ class RunnerFsm {
 
   /// A possible reason of the failure; the lowest order names the culprit.
   struct Cause {
-    enum class Order { kOwnWords, kDied, kSilent, kLaunch, kPeerLost };
+    enum class Order { kOwnWords, kSilent, kRefused, kDied, kLaunch, kPeerLost };
     Order order = Order::kPeerLost;
     int rank = -1;
     Error error;
   };
 
   void handle(const RankConnected& event);
+  void handle(const RankRefused& event);
   void handle(const RankGone& event);
   void handle(const RankBeat& event);
   void handle(const RankPhase& event);
@@ -143,6 +149,7 @@ class RunnerFsm {
   void after_all_done();
   bool all_done() const;
   bool any_stopped() const;
+  Cause verdict() const;
   Nanos hang_limit(const RankState& rank) const;
   std::string title(int rank) const;
   AttemptEnd end() const;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/clock.h"
 
 namespace motley {
@@ -181,6 +183,32 @@ TEST(RunnerFsm, AFailedLaunchIsTheCauseWhenNoRankSaysMore) {
   attempt.on(LaunchEnded{kStatus});
   attempt.pass(0.2);
   EXPECT_EQ(attempt.end().error.message, kStatus.message);
+}
+
+TEST(RunnerFsm, ARefusedRankIsTheCauseWhoeverIsNoticedFirst) {
+  std::vector<RunnerEvent> events = {RankGone{0}, RankRefused{1, "wrong key"},
+                                     LaunchEnded{kStatus}};
+  std::vector<size_t> order = {0, 1, 2};
+  do {
+    Attempt attempt(2);
+    attempt.on(RankConnected{0});
+    for (const size_t each : order) attempt.on(events[each]);
+    attempt.pass(0.2);
+    const AttemptEnd end = attempt.end();
+    EXPECT_EQ(end.rank, 1);
+    EXPECT_EQ(end.error.message, "rank 1 on here/1 was refused: wrong key");
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(RunnerFsm, ARefusalAloneEndsNothing) {
+  Attempt attempt(1);
+  attempt.on(RankRefused{0, "wrong key"});
+  attempt.on(RankConnected{0});
+  attempt.pass(1, [&] { attempt.beat(0, true); });
+  EXPECT_EQ(attempt.kills(), 0);
+  attempt.on(RankGone{0});
+  attempt.pass(0.2);
+  EXPECT_EQ(attempt.end().error.message, "rank 0 on here/0 died in phase starting");
 }
 
 TEST(RunnerFsm, SilenceOfTwoSecondsIsALoss) {
