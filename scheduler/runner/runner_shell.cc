@@ -144,7 +144,8 @@ class RunnerShell {
     } else {
       start_listening();
       const auto launched = launch(scratch);
-      if (!launched) fsm_event(LaunchEnded{launched.error()});
+      if (!launched)
+        fsm_event(LaunchEnded{{.error = launched.error(), .first = {}, .crashed = false}});
       context_.run();
       launched_.reset();
       remove_on(hosts_, {scratch.path(), scratch.shared_memory()}, options_.rsh_agent);
@@ -261,9 +262,9 @@ class RunnerShell {
   void wait_for_launch_end() {
     launch_end_.async_wait(asio::posix::descriptor_base::wait_read, [this](error_code error) {
       if (error || !launched_) return;
-      const auto finished = launched_->finished();
-      if (finished && !*finished) return wait_for_launch_end();
-      fsm_event(LaunchEnded{finished ? std::nullopt : std::optional<Error>(finished.error())});
+      const auto end = launched_->end();
+      if (!end) return wait_for_launch_end();
+      fsm_event(LaunchEnded{*end});
     });
   }
 
