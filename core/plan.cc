@@ -75,7 +75,6 @@ Result<Unit> check_shares(const StagePlan& stage, const std::string& name) {
 }
 
 Result<Unit> check_stages(const Plan& plan, const ModelSpec& model) {
-  if (plan.replicas.empty()) return invalid("no replicas");
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     LayerIndex next = 0;
     const std::vector<StagePlan>& stages = plan.replicas[i].stages;
@@ -181,7 +180,6 @@ std::vector<SampleRange> micro_batches_of(const Plan& plan, int replica) {
 }
 
 Result<Unit> validate(const Plan& plan, const ModelSpec& model) {
-  if (plan.version != 1) return invalid("version must be 1");
   MOTLEY_TRY_VOID(check_ranks(plan));
   MOTLEY_TRY_VOID(check_stages(plan, model));
   MOTLEY_TRY_VOID(check_batch(plan));

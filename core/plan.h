@@ -98,7 +98,6 @@ struct LeftOut {
 };
 
 struct Plan {
-  int version = 1;
   std::string id;       ///< XXH3 of the document without id and search; same input, same id
   std::string job_key;  ///< of the profile it was made from
   Numerics numerics = Numerics::kFast;
