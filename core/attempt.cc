@@ -20,12 +20,6 @@ void read_document(JsonFields& fields, const char* key, Spec& out, Read read) {
     fields.fault_within(key, spec.error().message);
 }
 
-void expect_version_1(JsonFields& fields) {
-  int version = 0;
-  fields.read("version", version);
-  if (version != 1) fields.fault("version", "this program reads version 1");
-}
-
 void read_epoch(JsonFields& fields, Epoch& epoch) {
   fields.read("epoch", epoch);
   if (epoch < Epoch(1)) fields.fault("epoch", "epochs count from 1");
@@ -48,7 +42,7 @@ nlohmann::json to_json(const Attempt& attempt) {
 Result<Attempt> attempt_from_json(const nlohmann::json& json) {
   Attempt attempt;
   JsonFields fields(json);
-  expect_version_1(fields);
+  fields.read_version(1);
   read_epoch(fields, attempt.epoch);
   fields.read("run_dir", attempt.run_dir)
       .read("resume_checkpoint", attempt.resume_checkpoint)
@@ -73,7 +67,7 @@ nlohmann::json to_json(const ProfileRequest& request) {
 Result<ProfileRequest> profile_request_from_json(const nlohmann::json& json) {
   ProfileRequest request;
   JsonFields fields(json);
-  expect_version_1(fields);
+  fields.read_version(1);
   read_epoch(fields, request.epoch);
   fields.read("control", request.control).read("key_file", request.key_file);
   read_document(fields, "job", request.job, job_from_json);

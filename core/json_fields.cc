@@ -204,6 +204,15 @@ JsonFields& JsonFields::read_between(const char* key, double& out, double least,
   return *this;
 }
 
+JsonFields& JsonFields::read_version(int known) {
+  int version = known;
+  read("version", version);
+  if (version != known)
+    fault("version", "this program reads version " + std::to_string(known) + ", found " +
+                         std::to_string(version));
+  return *this;
+}
+
 JsonFields& JsonFields::read_maybe_nan(const char* key, double& out) {
   if (!is_null(key)) return read(key, out);
   out = std::numeric_limits<double>::quiet_NaN();

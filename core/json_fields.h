@@ -65,6 +65,8 @@ class JsonFields {
     if (!is_null(key)) read(key, out.emplace());
     return *this;
   }
+  /// The member "version", which must be the one this program knows.
+  JsonFields& read_version(int known);
   /// null: not a number (JSON has none).
   JsonFields& read_maybe_nan(const char* key, double& out);
   /// Keeps `out` when the member is missing.

@@ -77,7 +77,6 @@ Result<Unit> check_shares(const StagePlan& stage, const std::string& name) {
 }
 
 Result<Unit> check_stages(const Plan& plan, const ModelSpec& model) {
-  if (plan.replicas.empty()) return invalid("no replicas");
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     LayerIndex next = 0;
     const std::vector<StagePlan>& stages = plan.replicas[i].stages;
@@ -197,6 +196,13 @@ Result<Unit> check_exact(const Plan& plan) {
 
 }  // namespace
 
+const RankPrediction* Prediction::slowest() const {
+  const auto slowest = std::max_element(
+      ranks.begin(), ranks.end(),
+      [](const auto& a, const auto& b) { return a.section_seconds() < b.section_seconds(); });
+  return slowest == ranks.end() ? nullptr : &*slowest;
+}
+
 SampleRange samples_of(const Plan& plan, int replica) {
   int64_t first = 0;
   for (int i = 0; i < replica; ++i) first += plan.replicas[static_cast<size_t>(i)].grains;
@@ -217,7 +223,6 @@ std::vector<SampleRange> micro_batches_of(const Plan& plan, int replica) {
 }
 
 Result<Unit> validate(const Plan& plan, const ModelSpec& model) {
-  if (plan.version != 1) return invalid("version must be 1");
   MOTLEY_TRY_VOID(check_ranks(plan));
   MOTLEY_TRY_VOID(check_stages(plan, model));
   MOTLEY_TRY_VOID(check_members(plan, model));

@@ -55,17 +55,20 @@ struct Ownership {
 struct RankPrediction {
   Rank rank;
   double compute_seconds = 0;  ///< forward, backward and fixed overhead of a step
+  double update_seconds = 0;   ///< of the step before: ranks meet after computing only
   double wait_seconds = 0;     ///< until the slowest arrives
-  double update_seconds = 0;
-  Bytes memory{0};  ///< counted peak
+  Bytes memory{0};             ///< counted peak
   Bytes memory_limit{0};
   double solo_samples_per_second = 0;  ///< this device alone on the whole batch; summed layer
                                        ///< speeds where it cannot hold the model
+  double section_seconds() const { return compute_seconds + update_seconds; }
 };
 
+/// Bubble and exposed communication apart, the parts of a step are those of the slowest rank; they
+/// sum to it.
 struct Prediction {
   double step_seconds = 0;
-  double compute_seconds = 0;  ///< of the slowest rank
+  double compute_seconds = 0;
   double bubble_seconds = 0;
   double communication_seconds = 0;  ///< exposed
   double update_seconds = 0;
@@ -76,6 +79,9 @@ struct Prediction {
       0;  ///< what a perfect deal of whole grains could reach of the solo sum
   double cost_per_hour = 0;
   std::vector<RankPrediction> ranks;
+
+  /// The rank with the longest section, the first of equals; null where nothing was predicted.
+  const RankPrediction* slowest() const;
 };
 
 /// One candidate that lost, for --explain.
@@ -100,7 +106,6 @@ struct LeftOut {
 };
 
 struct Plan {
-  int version = 1;
   std::string id;       ///< XXH3 of the document without id and search; same input, same id
   std::string job_key;  ///< of the profile it was made from
   Numerics numerics = Numerics::kFast;

@@ -182,7 +182,7 @@ json body_to_json(const Plan& plan) {
   for (const LeftOut& left : plan.left_out) {
     left_out.push_back({{"device", left.device}, {"why", left.why}});
   }
-  return {{"version", plan.version},
+  return {{"version", 1},
           {"job_key", plan.job_key},
           {"numerics", spec_name(plan.numerics)},
           {"global_batch", plan.global_batch},
@@ -210,7 +210,7 @@ std::string plan_id(const Plan& plan) { return xxh3_128_hex(body_to_json(plan).d
 Result<Plan> plan_from_json(const json& document) {
   Plan plan;
   JsonFields fields(document);
-  fields.read_between("version", plan.version, 1, 1).read("job_key", plan.job_key);
+  fields.read_version(1).read("job_key", plan.job_key);
   read_enum(fields, "numerics", plan.numerics);
   fields.read_between("global_batch", plan.global_batch, 1, kMostSamples)
       .read_between("grain", plan.grain, 1, kMostSamples)

@@ -238,7 +238,7 @@ json to_json(const Profile& profile) {
                           {"bytes", point.bytes.value()},
                           {"seconds", point.seconds}});
   }
-  return {{"version", profile.version},
+  return {{"version", 1},
           {"code_version", profile.code_version},
           {"job_key", profile.job_key},
           {"devices", devices},
@@ -249,7 +249,7 @@ json to_json(const Profile& profile) {
 Result<Profile> profile_from_json(const json& document) {
   Profile profile;
   JsonFields fields(document);
-  fields.read_between("version", profile.version, 1, 1)
+  fields.read_version(1)
       .read("code_version", profile.code_version)
       .read("job_key", profile.job_key)
       .each("devices", [&](JsonFields& f) { read_device(f, profile.devices); })

@@ -87,7 +87,6 @@ struct ReductionPoint {
 };
 
 struct Profile {
-  int version = 1;
   std::string code_version;
   std::string job_key;  ///< hash of model, precision, numerics, optimizer
   std::vector<DeviceProfile> devices;

@@ -164,7 +164,7 @@ double solo_samples_per_second(const DeviceProfile& device, int global_batch,
   const std::vector<int> sizes = micro_batch_sizes(device, rule);
   if (sizes.empty()) return 0;
   const double compute = best_micro_batch(device, global_batch, sizes).seconds;
-  return global_batch / (compute + device.update_seconds);
+  return global_batch / section_seconds(compute, device.update_seconds);
 }
 
 MicroBatchRule micro_batch_rule(const PlanRequest& request, int grain) {

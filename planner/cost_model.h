@@ -1,5 +1,11 @@
 #pragma once
 // What a step costs: the one set of formulas behind search, prediction and report.
+//
+// Devices meet once a step, to reduce the gradients. Between two meetings each is on its own: it
+// updates its weights and goes on with the next step's samples, so a late one may catch up
+// (worker/train/stepper.h). Hence
+//
+//   step = max(compute + update) + reduction(number of ranks, hosts)     over the used devices
 
 #include <map>
 #include <string>
@@ -31,6 +37,14 @@ Bytes usable_memory(const DeviceProfile& device, double headroom);
 /// `full` micro-batches and perhaps a smaller one.
 inline double compute_seconds(double overhead, int full, double seconds_full, double seconds_rest) {
   return overhead + full * seconds_full + seconds_rest;
+}
+
+/// What a device does between two reductions.
+inline double section_seconds(double compute, double update) { return compute + update; }
+
+/// Always added in this order, so that equal plans have equal bits.
+inline double step_seconds(double slowest_section, double reduction) {
+  return slowest_section + reduction;
 }
 
 /// Seconds a device computes for `samples` samples of a step in micro-batches of `micro_batch` (the

@@ -37,14 +37,6 @@ double seconds_of(const DealProblem& problem, const Deal& deal, int device) {
   return curve_of(problem, deal, device).seconds(deal.grains[static_cast<size_t>(device)]);
 }
 
-double update_of(const DealProblem& problem, const Deal& deal) {
-  double most = 0;
-  for (size_t i = 0; i < deal.grains.size(); ++i) {
-    if (deal.grains[i] > 0) most = std::max(most, problem.devices[i]->update_seconds);
-  }
-  return most;
-}
-
 /// Sorted by what they can take; nothing fits where fewer than n can take anything.
 Selection select(const DealProblem& problem, std::vector<Able> able, int n) {
   std::stable_sort(able.begin(), able.end(),
@@ -143,10 +135,7 @@ void balance(const DealProblem& problem, Deal* deal) {
 class DealSearch {
  public:
   explicit DealSearch(const DealProblem& problem)
-      : problem_(problem), bounds_(*problem.compute_times) {
-    for (const GrainTable* table : problem.devices) updates_.push_back(table->update_seconds);
-    std::sort(updates_.begin(), updates_.end());
-  }
+      : problem_(problem), bounds_(*problem.section_times) {}
 
   DealResult run() {
     const int most = std::min(
@@ -157,11 +146,8 @@ class DealSearch {
   }
 
  private:
-  /// What n devices could reach at best: the slowest update of n devices is at least the n-th
-  /// least.
-  double least_step(int n, size_t bound) const {
-    return step_seconds(bounds_[bound], problem_.reduction[static_cast<size_t>(n)],
-                        updates_[static_cast<size_t>(n) - 1]);
+  double step_of(int n, size_t bound) const {
+    return step_seconds(bounds_[bound], problem_.reduction[static_cast<size_t>(n)]);
   }
 
   bool improves(double step, int n) const {
@@ -170,9 +156,9 @@ class DealSearch {
     return step < best.step_seconds || (step == best.step_seconds && n < best.devices());
   }
 
-  /// The best selection of n devices with updates up to `update`; `whole`: counting only numbers up
-  /// to which every one is computed within the bound.
-  Selection select_within(int n, double update, size_t bound, bool whole) {
+  /// The best selection of n devices; `whole`: counting only numbers up to which every one is
+  /// computed within the bound.
+  Selection select_within(int n, size_t bound, bool whole) {
     ++result_.nodes;
     const double limit = bounds_[bound];
     const auto most = [&](const GrainCurve& curve) {
@@ -181,7 +167,6 @@ class DealSearch {
     std::vector<Able> able;
     for (size_t i = 0; i < problem_.devices.size(); ++i) {
       const GrainTable& table = *problem_.devices[i];
-      if (table.update_seconds > update) continue;
       const Able one{static_cast<int>(i), most(table.full),
                      problem_.has_short ? most(table.shorted) : 0};
       if (one.most > 0 || one.most_short > 0) able.push_back(one);
@@ -203,56 +188,39 @@ class DealSearch {
     return from;
   }
 
-  size_t first_holding(int n, double update, size_t from, size_t to) {
+  size_t first_holding(int n, size_t to) {
     const auto holds = [&](size_t bound) {
-      return select_within(n, update, bound, false).total >= problem_.grains;
+      return select_within(n, bound, false).total >= problem_.grains;
     };
-    if (from >= to || !holds(to - 1)) return to;
-    return first_where(from, to, holds);
+    if (to == 0 || !holds(to - 1)) return to;
+    return first_where(0, to, holds);
   }
 
-  /// The first bound that leaves n devices no improvement.
-  size_t first_useless(int n, size_t from) const {
-    return first_where(from, bounds_.size(),
-                       [&](size_t bound) { return !improves(least_step(n, bound), n); });
-  }
-
-  /// All deals of n devices that may improve: with any update first, then with quicker ones only.
+  /// The quickest deal of n devices, if it improves.
   void search(int n) {
-    double update = updates_.back();
-    size_t bound = 0;
-    while (true) {
-      const size_t end = first_useless(n, bound);
-      bound = first_holding(n, update, bound, end);
-      if (bound == end) return;
-      std::optional<Deal> deal = realise({n, update, bound, end});
-      if (!deal) return;  // nothing with this update improves, hence nothing with a quicker one
-      const double used = update_of(problem_, *deal);
-      deal->step_seconds = deal_seconds(problem_, *deal);
-      if (improves(deal->step_seconds, n)) result_.deal = std::move(*deal);
-      const auto quicker = std::lower_bound(updates_.begin(), updates_.end(), used);
-      if (quicker - updates_.begin() < n) return;
-      update = *(quicker - 1);
-    }
+    const size_t useless = first_where(
+        0, bounds_.size(), [&](size_t bound) { return !improves(step_of(n, bound), n); });
+    const size_t first = first_holding(n, useless);
+    if (first == useless) return;
+    std::optional<Deal> deal = realise({n, first, useless});
+    if (!deal) return;
+    deal->step_seconds = deal_seconds(problem_, *deal);
+    if (improves(deal->step_seconds, n)) result_.deal = std::move(*deal);
   }
 
-  /// Deals of n devices with updates up to `update` and compute from bounds_[first] to before
-  /// bounds_[end].
+  /// Deals of n devices with sections from bounds_[first] to before bounds_[end].
   struct Range {
     int n;
-    double update;
     size_t first, end;
   };
 
-  /// The deal of a range with the least compute, if there is one.
+  /// The deal of a range with the least bound, if there is one.
   std::optional<Deal> realise(const Range& range) {
-    const auto whole_at = [&](size_t bound) {
-      return select_within(range.n, range.update, bound, true);
-    };
+    const auto whole_at = [&](size_t bound) { return select_within(range.n, bound, true); };
     const Selection whole = whole_at(range.first);
     if (whole.total >= problem_.grains) return fill(problem_, whole);
     if (deal_by_sums_bytes(problem_, range.n) <= kMostSumBytes) return realise_by_sums(range);
-    unresolved_ = std::min(unresolved_, least_step(range.n, range.first));
+    unresolved_ = std::min(unresolved_, step_of(range.n, range.first));
     const size_t found = first_where(range.first, range.end, [&](size_t bound) {
       return whole_at(bound).total >= problem_.grains;
     });
@@ -261,13 +229,9 @@ class DealSearch {
   }
 
   std::optional<Deal> realise_by_sums(const Range& range) {
-    std::vector<bool> usable;
-    for (const GrainTable* table : problem_.devices) {
-      usable.push_back(table->update_seconds <= range.update);
-    }
     const auto deal_at = [&](size_t bound) {
       ++result_.nodes;
-      return deal_by_sums(problem_, usable, range.n, bounds_[bound]);
+      return deal_by_sums(problem_, range.n, bounds_[bound]);
     };
     const size_t found = first_where(range.first, range.end,
                                      [&](size_t bound) { return deal_at(bound).has_value(); });
@@ -278,8 +242,7 @@ class DealSearch {
   }
 
   const DealProblem& problem_;
-  const std::vector<double>& bounds_;  ///< on compute: every time that occurs, rising
-  std::vector<double> updates_;        ///< of the devices, rising
+  const std::vector<double>& bounds_;  ///< on sections: every time that occurs, rising
   double unresolved_ = kNever;
   DealResult result_;
 };
@@ -291,16 +254,15 @@ int Deal::devices() const {
 }
 
 double deal_seconds(const DealProblem& problem, const Deal& deal) {
-  double compute = 0;
+  double section = 0;
   for (size_t i = 0; i < deal.grains.size(); ++i) {
     if (deal.grains[i] == 0) continue;
-    compute = std::max(compute, seconds_of(problem, deal, static_cast<int>(i)));
+    section = std::max(section, seconds_of(problem, deal, static_cast<int>(i)));
   }
-  return step_seconds(compute, problem.reduction[static_cast<size_t>(deal.devices())],
-                      update_of(problem, deal));
+  return step_seconds(section, problem.reduction[static_cast<size_t>(deal.devices())]);
 }
 
-std::vector<double> compute_times(const std::vector<const GrainTable*>& tables) {
+std::vector<double> section_times(const std::vector<const GrainTable*>& tables) {
   std::vector<double> times;
   for (const GrainTable* table : std::set<const GrainTable*>(tables.begin(), tables.end())) {
     for (const GrainCurve* curve : {&table->full, &table->shorted}) {

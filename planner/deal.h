@@ -1,16 +1,16 @@
 #pragma once
 // The heart of the first form: dealing whole grains to unlike devices so that the step is shortest.
 //
-// A deal uses n devices, each with at least one grain. With compute seconds c_i(g) from a table,
+// A deal uses n devices, each with at least one grain. With a section of s_i(g) seconds for g
+// grains, from a table,
 //
-//   step = max c_i(g_i) + reduction(n) + max update_i
+//   step = max s_i(g_i) + reduction(n)
 //
-// c_i is whatever was measured: it may even fall from g to g + 1. For each n (and each limit on the
-// update) the least bound on c is found by bisection over the values that occur. Whether a bound
-// can be met is first asked of a relaxation, where a device may take any number up to the most it
-// can compute in time; its n most capable devices decide. Where their curves have no holes below
-// the bound, that is the answer; otherwise the sums that can really be dealt are enumerated
-// (planner/grain_sums.h).
+// s_i is whatever was measured: it may even fall from g to g + 1. For each n the least bound on s
+// is found by bisection over the values that occur. Whether a bound can be met is first asked of a
+// relaxation, where a device may take any number up to the most it can compute in time; its n most
+// capable devices decide. Where their curves have no holes below the bound, that is the answer;
+// otherwise the sums that can really be dealt are enumerated (planner/grain_sums.h).
 
 #include <cstdint>
 #include <vector>
@@ -26,12 +26,12 @@ struct DealProblem {
   std::vector<double> reduction;  ///< by number of devices, index 0 to devices.size()
   int least_devices = 1;
   int most_devices = 0;
-  /// Every compute time the devices' tables hold, rising (compute_times); others do no harm.
-  const std::vector<double>* compute_times = nullptr;
+  /// Every time the devices' tables hold, rising (section_times); others do no harm.
+  const std::vector<double>* section_times = nullptr;
   double cutoff = kNever;  ///< slower deals are of no interest
 };
 
-std::vector<double> compute_times(const std::vector<const GrainTable*>& tables);
+std::vector<double> section_times(const std::vector<const GrainTable*>& tables);
 
 struct Deal {
   double step_seconds = kNever;  ///< kNever: none
@@ -48,11 +48,6 @@ struct DealResult {
   double lower_bound = kNever;
   int64_t nodes = 0;  ///< bounds tried
 };
-
-/// The step's parts are always added in this order, so that equal plans have equal bits.
-inline double step_seconds(double compute, double reduction, double update) {
-  return compute + reduction + update;
-}
 
 /// Of the quickest deals one with the fewest devices. Equal devices take the bigger share in order.
 DealResult best_deal(const DealProblem& problem);

@@ -32,8 +32,8 @@ class Enumeration {
       for (int g = 1; g <= cut_.grains() && !sizes.empty(); ++g) {
         const auto at = static_cast<size_t>(g);
         const DeviceProfile& device = *candidate.profile;
-        whole_.back()[at] = best_micro_batch(device, cut_.samples(g, false), sizes).seconds;
-        short_.back()[at] = best_micro_batch(device, cut_.samples(g, true), sizes).seconds;
+        whole_.back()[at] = section(device, cut_.samples(g, false), sizes);
+        short_.back()[at] = section(device, cut_.samples(g, true), sizes);
       }
     }
     choice_.grain = grain;
@@ -46,6 +46,10 @@ class Enumeration {
   int64_t divisions() const { return divisions_; }
 
  private:
+  static double section(const DeviceProfile& device, int samples, const std::vector<int>& sizes) {
+    return section_seconds(best_micro_batch(device, samples, sizes).seconds, device.update_seconds);
+  }
+
   void extend(size_t device, int left) {
     if (device == choice_.grains.size()) {
       if (left == 0) score_all();
@@ -70,14 +74,13 @@ class Enumeration {
 
   void score() {
     ++divisions_;
-    double compute = 0, update = 0;
+    double slowest = 0;
     int ranks = 0;
     for (size_t i = 0; i < choice_.grains.size(); ++i) {
       if (choice_.grains[i] == 0) continue;
       const bool has_short = choice_.short_device == static_cast<int>(i);
       const auto at = static_cast<size_t>(choice_.grains[i]);
-      compute = std::max(compute, (has_short ? short_ : whole_)[i][at]);
-      update = std::max(update, candidates_.devices[i].profile->update_seconds);
+      slowest = std::max(slowest, (has_short ? short_ : whole_)[i][at]);
       ++ranks;
     }
     if (ranks < candidates_.least_devices || ranks > candidates_.most_devices) return;
@@ -87,7 +90,7 @@ class Enumeration {
       if (choice_.grains[i] > 0) hosts.insert(candidates_.devices[i].spec->host);
     }
     const double reduction = reduction_.seconds(ranks, {hosts.begin(), hosts.end()});
-    const double step = step_seconds(compute, reduction, update);
+    const double step = step_seconds(slowest, reduction);
     if (step >= best_step_) return;
     best_step_ = step;
     best_ = choice_;
@@ -97,7 +100,7 @@ class Enumeration {
   const Candidates& candidates_;
   StepCut cut_;
   ReductionModel reduction_;
-  std::vector<std::vector<double>> whole_, short_;  ///< seconds by device and grains
+  std::vector<std::vector<double>> whole_, short_;  ///< section by device and grains
   Choice choice_, best_;
   double best_step_ = kNever;
   int64_t divisions_ = 0;

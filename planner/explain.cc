@@ -29,18 +29,15 @@ std::string shares_of(const Plan& plan) {
   return samples.size() > kMostShares ? text + ":..." : text;
 }
 
-/// The step's parts, and whose computing decides it.
+/// The step's parts, and who decides it.
 std::string parts_of(const Plan& plan) {
   const Prediction& prediction = plan.prediction;
-  const auto slowest = std::max_element(
-      prediction.ranks.begin(), prediction.ranks.end(),
-      [](const auto& a, const auto& b) { return a.compute_seconds < b.compute_seconds; });
-  std::string text = "compute " + format_seconds(prediction.compute_seconds);
-  if (slowest != prediction.ranks.end()) {
+  std::string text = "compute " + format_seconds(prediction.compute_seconds) + " + update " +
+                     format_seconds(prediction.update_seconds);
+  if (const RankPrediction* slowest = prediction.slowest()) {
     text += " (" + plan.ranks[static_cast<size_t>(slowest->rank.value())].device + " decides)";
   }
-  return text + " + communication " + format_seconds(prediction.communication_seconds) +
-         " + update " + format_seconds(prediction.update_seconds);
+  return text + " + communication " + format_seconds(prediction.communication_seconds);
 }
 
 Line chosen_line(const Plan& plan) {

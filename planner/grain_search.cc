@@ -91,7 +91,7 @@ GrainSearch::GrainSearch(const PlanRequest& request, const Candidates& candidate
   }
   std::vector<const GrainTable*> tables;
   for (const auto& [key, kind] : kinds) tables.push_back(kind.get());
-  compute_times_ = compute_times(tables);
+  section_times_ = section_times(tables);
 }
 
 DealProblem GrainSearch::problem_over(const std::vector<bool>& candidates,
@@ -107,7 +107,7 @@ DealProblem GrainSearch::problem_over(const std::vector<bool>& candidates,
   problem.reduction.assign(problem.devices.size() + 1, 0);
   problem.least_devices = candidates_.least_devices;
   problem.most_devices = candidates_.most_devices;
-  problem.compute_times = &compute_times_;
+  problem.section_times = &section_times_;
   return problem;
 }
 

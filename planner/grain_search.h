@@ -53,7 +53,7 @@ class GrainSearch {
   const ReductionTable& reduction_;
   StepCut cut_;
   std::vector<std::shared_ptr<const GrainTable>> tables_;  ///< by candidate; null: cannot use grain
-  std::vector<double> compute_times_;
+  std::vector<double> section_times_;
   double cutoff_ = kNever;
   DealResult result_;
 };

@@ -76,8 +76,8 @@ struct Layer {
 
 class SumSearch {
  public:
-  SumSearch(const DealProblem& problem, const std::vector<bool>& usable, int n, double limit)
-      : problem_(problem), usable_(usable), n_(n), limit_(limit) {}
+  SumSearch(const DealProblem& problem, int n, double limit)
+      : problem_(problem), n_(n), limit_(limit) {}
 
   std::optional<Deal> run() {
     layers_.emplace_back(n_, problem_.grains);
@@ -90,15 +90,13 @@ class SumSearch {
  private:
   void extend(size_t device) {
     Layer next = layers_.back();
-    if (usable_[device]) {
-      const GrainTable& table = *problem_.devices[device];
-      Layer& from = layers_.back();
-      for (int used = 0; used < n_; ++used) {
-        unite_dealt(from.at(false, used), table.full, limit_, &next.at(false, used + 1));
-        if (!problem_.has_short) continue;
-        unite_dealt(from.at(true, used), table.full, limit_, &next.at(true, used + 1));
-        unite_dealt(from.at(false, used), table.shorted, limit_, &next.at(true, used + 1));
-      }
+    const GrainTable& table = *problem_.devices[device];
+    Layer& from = layers_.back();
+    for (int used = 0; used < n_; ++used) {
+      unite_dealt(from.at(false, used), table.full, limit_, &next.at(false, used + 1));
+      if (!problem_.has_short) continue;
+      unite_dealt(from.at(true, used), table.full, limit_, &next.at(true, used + 1));
+      unite_dealt(from.at(false, used), table.shorted, limit_, &next.at(true, used + 1));
     }
     layers_.push_back(std::move(next));
   }
@@ -138,7 +136,6 @@ class SumSearch {
   }
 
   const DealProblem& problem_;
-  const std::vector<bool>& usable_;
   int n_;
   double limit_;
   std::vector<Layer> layers_;
@@ -146,9 +143,8 @@ class SumSearch {
 
 }  // namespace
 
-std::optional<Deal> deal_by_sums(const DealProblem& problem, const std::vector<bool>& usable, int n,
-                                 double limit) {
-  return SumSearch(problem, usable, n, limit).run();
+std::optional<Deal> deal_by_sums(const DealProblem& problem, int n, double limit) {
+  return SumSearch(problem, n, limit).run();
 }
 
 int64_t deal_by_sums_bytes(const DealProblem& problem, int n) {

@@ -9,10 +9,9 @@
 
 namespace motley {
 
-/// `n` of the devices that `usable` marks, each within `limit`, all grains dealt; nothing when
-/// there is no such deal. Enumerates the reachable (devices used, total) pairs, device by device.
-std::optional<Deal> deal_by_sums(const DealProblem& problem, const std::vector<bool>& usable, int n,
-                                 double limit);
+/// All grains over `n` devices, each within `limit`; nothing when there is no such deal. Enumerates
+/// the reachable (devices used, total) pairs, device by device.
+std::optional<Deal> deal_by_sums(const DealProblem& problem, int n, double limit);
 
 /// Bytes deal_by_sums takes for `n` devices used.
 int64_t deal_by_sums_bytes(const DealProblem& problem, int n);

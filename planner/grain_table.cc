@@ -34,6 +34,7 @@ GrainCurve make_curve(const DeviceProfile& device, const StepCut& cut,
       least = std::min(least, seconds);
       if (size >= samples) break;
     }
+    least = section_seconds(least, device.update_seconds);
   }
   return GrainCurve(std::move(best));
 }
@@ -66,7 +67,6 @@ GrainTable make_grain_table(const DeviceProfile& device, const StepCut& cut,
   GrainTable table;
   table.full = make_curve(device, cut, sizes, false);
   if (cut.missing() > 0) table.shorted = make_curve(device, cut, sizes, true);
-  table.update_seconds = device.update_seconds;
   return table;
 }
 

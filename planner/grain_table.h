@@ -1,5 +1,5 @@
 #pragma once
-// One device as the search sees it: the least seconds in which it computes each number of grains.
+// One device as the search sees it: its shortest section for each number of grains.
 
 #include <limits>
 #include <vector>
@@ -11,8 +11,8 @@ namespace motley {
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Seconds by number of grains, 1 to the step's; not assumed to rise with it. Index 0 is kNever: a
-/// device without grains is not used.
+/// Seconds of a section, update included, by number of grains, 1 to the step's; not assumed to rise
+/// with it. Index 0 is kNever: a device without grains is not used.
 class GrainCurve {
  public:
   GrainCurve() = default;
@@ -35,7 +35,6 @@ class GrainCurve {
 struct GrainTable {
   GrainCurve full;     ///< of whole grains
   GrainCurve shorted;  ///< the last of them is the step's short one; empty when there is none
-  double update_seconds = 0;
 };
 
 /// How a step is cut.

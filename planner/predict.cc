@@ -65,8 +65,8 @@ double ideal_step_seconds(const PlanRequest& request, const Plan& plan,
   for (const GrainTable& table : tables) problem.devices.push_back(&table);
   problem.reduction.assign(tables.size() + 1, 0);
   problem.most_devices = static_cast<int>(tables.size());
-  const std::vector<double> times = compute_times(problem.devices);
-  problem.compute_times = &times;
+  const std::vector<double> times = section_times(problem.devices);
+  problem.section_times = &times;
   return best_deal(problem).deal.step_seconds;
 }
 
@@ -109,8 +109,6 @@ Result<Unit> predict(const PlanRequest& request, Plan* plan) {
     const DeviceProfile& device = *devices[rank];
     const RankPrediction& own = prediction.ranks[rank] =
         predict_rank(request, *plan, static_cast<int>(i), device);
-    prediction.compute_seconds = std::max(prediction.compute_seconds, own.compute_seconds);
-    prediction.update_seconds = std::max(prediction.update_seconds, own.update_seconds);
     prediction.solo_sum_samples_per_second += own.solo_samples_per_second;
     prediction.uncertainty =
         std::max(prediction.uncertainty,
@@ -118,12 +116,15 @@ Result<Unit> predict(const PlanRequest& request, Plan* plan) {
   }
   const ReductionModel reduction(request.profile, gradient_bytes(request.job));
   prediction.communication_seconds = reduction.seconds(plan->world_size(), hosts_of(*plan));
-  prediction.step_seconds = step_seconds(
-      prediction.compute_seconds, prediction.communication_seconds, prediction.update_seconds);
+  const RankPrediction& slowest = *prediction.slowest();
+  prediction.compute_seconds = slowest.compute_seconds;
+  prediction.update_seconds = slowest.update_seconds;
+  prediction.step_seconds =
+      step_seconds(slowest.section_seconds(), prediction.communication_seconds);
   prediction.samples_per_second = plan->global_batch / prediction.step_seconds;
   prediction.cost_per_hour = price_of(request.fleet, *plan);
   for (RankPrediction& rank : prediction.ranks) {
-    rank.wait_seconds = prediction.compute_seconds - rank.compute_seconds;
+    rank.wait_seconds = slowest.section_seconds() - rank.section_seconds();
   }
   if (prediction.solo_sum_samples_per_second > 0) {
     prediction.integer_bound_efficiency = plan->global_batch /

@@ -25,12 +25,9 @@ std::string reason_of(const GrainSearch& search, const Deal& chosen, size_t cand
   return "would slow the step from " + now + " to " + format_seconds(with);
 }
 
-/// The rank that decides the compute time of a plan, and how many samples it has.
+/// The rank that decides a plan's step, and how many samples it has.
 std::string slowest_rank(const Plan& plan) {
-  const auto& ranks = plan.prediction.ranks;
-  const auto slowest = std::max_element(
-      ranks.begin(), ranks.end(),
-      [](const auto& a, const auto& b) { return a.compute_seconds < b.compute_seconds; });
+  const RankPrediction* slowest = plan.prediction.slowest();
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     if (plan.replicas[i].stages[0].ranks[0] != slowest->rank) continue;
     const RankPlacement& place = plan.ranks[static_cast<size_t>(slowest->rank.value())];

@@ -6,8 +6,7 @@
 // the grain (the job's, or any divisor of the global batch), the devices used, their grains, the
 // micro-batch of each, and, where the last grain of a step is short, who takes it. Minimised is
 //
-//   step = max(compute) + reduction(number of ranks, hosts) + max(update)      over the used
-//   devices
+//   step = max(compute + update) + reduction(number of ranks, hosts)     over the used devices
 
 #include <string>
 #include <vector>

@@ -21,11 +21,6 @@ void read_enum(JsonFields& fields, const char* key, E& out) {
   fields.read_word(key, out, from_spec_name<E>);
 }
 
-void expect_version_1(JsonFields& fields, int& version) {
-  fields.read("version", version);
-  if (version != 1) fields.fault("version", "this program reads version 1");
-}
-
 // --- model ---
 
 void read_model(JsonFields& fields, ModelSpec& model) {
@@ -148,7 +143,7 @@ void read_retry(JsonFields& fields, RetrySpec& retry) {
 }
 
 void read_job(JsonFields& fields, JobSpec& job) {
-  expect_version_1(fields, job.version);
+  fields.read_version(1);
   fields.read("name", job.name)
       .read("source", job.source)
       .read("fleet", job.fleet_path)
@@ -207,7 +202,7 @@ void read_link(JsonFields& fields, LinkSpec& link) {
 }
 
 void read_fleet(JsonFields& fields, FleetSpec& fleet) {
-  expect_version_1(fields, fleet.version);
+  fields.read_version(1);
   fields.read("source", fleet.source);
   read_enum(fields, "clock", fleet.clock);
   fields.read("pace_flops", fleet.pace_flops)

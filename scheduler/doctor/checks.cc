@@ -12,6 +12,7 @@
 #include "core/version.h"
 #include "scheduler/launch/command.h"
 #include "scheduler/launch/launcher.h"
+#include "scheduler/launch/log_file.h"
 #include "scheduler/launch/scratch.h"
 #include "scheduler/launch/worker_program.h"
 
@@ -64,8 +65,9 @@ Result<std::string> launch_two_ranks() {
   MOTLEY_TRY(const auto launched, mpirun_launcher()->launch(request));
   pollfd ended{.fd = launched->exit_fd(), .events = POLLIN, .revents = 0};
   poll(&ended, 1, static_cast<int>(kCommandLimit.value() / 1'000'000));
-  MOTLEY_TRY(const bool finished, launched->finished());
-  if (!finished) return fail(ErrorCode::kBrokenInstall, "no answer within 20 s");
+  const auto end = launched->end();
+  if (!end) return fail(ErrorCode::kBrokenInstall, "no answer within 20 s");
+  if (end->error) return fail(*end->error);
   MOTLEY_TRY(const std::string log,
              read_text(real_file_system(), rank_log_path(scratch.path(), 0), Bytes(1 << 20)));
   const auto version = nlohmann::json::parse(last_line(log), nullptr, false);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdio>
 
 #include "scheduler/launch/launcher.h"
 
@@ -16,16 +15,6 @@ std::string hostfile_text(const std::vector<RankPlacement>& ranks) {
   std::string text;
   for (const auto& [host, count] : slots) text += host + " slots=" + std::to_string(count) + "\n";
   return text;
-}
-
-std::string rank_log_path(const std::string& log_directory, int rank) {
-  char name[32];
-  std::snprintf(name, sizeof name, "/rank-%04d.log", rank);
-  return log_directory + name;
-}
-
-std::string launch_log_path(const std::string& log_directory) {
-  return log_directory + "/launch.log";
 }
 
 }  // namespace motley

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,15 +31,31 @@ struct LaunchRequest {
   std::string rsh_agent;  ///< program used instead of ssh; empty: ssh
 };
 
+/// How a rank ended.
+struct RankExit {
+  int rank = 0;
+  ErrorCode code = ErrorCode::kRunFailed;  ///< that of its exit status
+  std::string how;                         ///< "signal 9 (Killed)", "status 3"
+};
+
+/// How a launch ended.
+struct LaunchEnd {
+  /// None: with status 0. Otherwise names the status or signal; its code is that of the status.
+  std::optional<Error> error;
+  /// The rank that failed first, where the launching program knows: when it ends the others because
+  /// of one, all connections close at once, in any order.
+  std::optional<RankExit> first;
+  bool crashed = false;  ///< the launching program itself was ended by a signal
+};
+
 /// A started set of ranks. Destroying it kills what is left of them.
 class Launched {
  public:
   virtual ~Launched() = default;
   /// Readable when the launch has ended (a pidfd); for poll and Asio.
   virtual int exit_fd() const = 0;
-  /// true: ended with status 0; false: still running; error: ended otherwise, naming status or
-  /// signal, its code that of the exit status. Does not block.
-  virtual Result<bool> finished() = 0;
+  /// None: still running. Does not block.
+  virtual std::optional<LaunchEnd> end() = 0;
   /// Ends every process of this launch, helpers with a session of their own included, and waits
   /// until they are gone (10 s at most).
   virtual void kill_all() = 0;
@@ -58,8 +75,5 @@ std::unique_ptr<Launcher> mpirun_launcher();
 /// The hostfile of a plan, as users know them: "host slots=n" in order of first appearance, unequal
 /// slots allowed. Ranks land in plan order when each host's ranks are neighbours.
 std::string hostfile_text(const std::vector<RankPlacement>& ranks);
-
-std::string rank_log_path(const std::string& log_directory, int rank);
-std::string launch_log_path(const std::string& log_directory);
 
 }  // namespace motley

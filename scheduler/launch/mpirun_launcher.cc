@@ -15,6 +15,8 @@
 #include "scheduler/launch/child_process.h"
 #include "scheduler/launch/environment.h"
 #include "scheduler/launch/launcher.h"
+#include "scheduler/launch/log_file.h"
+#include "scheduler/launch/mpirun_account.h"
 #include "scheduler/launch/process_tree.h"
 #include "scheduler/launch/this_host.h"
 
@@ -109,19 +111,26 @@ Result<std::vector<std::string>> command_line(const std::string& mpirun,
 
 class MpirunLaunched final : public Launched {
  public:
-  MpirunLaunched(ChildProcess child, std::set<pid_t> others)
-      : child_(std::move(child)), others_(std::move(others)) {}
+  MpirunLaunched(ChildProcess child, std::set<pid_t> others, std::string log, int64_t log_begin)
+      : child_(std::move(child)),
+        others_(std::move(others)),
+        log_(std::move(log)),
+        log_begin_(log_begin) {}
   ~MpirunLaunched() override { kill_all(); }
 
   int exit_fd() const override { return child_.exit_fd(); }
 
-  Result<bool> finished() override {
+  std::optional<LaunchEnd> end() override {
     ExitStatus status;
-    if (!child_.ended(&status)) return false;
-    if (status.ok()) return true;
-    const ErrorCode code =
-        status.signal != 0 ? ErrorCode::kRunFailed : error_code_of_exit(status.status);
-    return fail(code, "mpirun ended with " + status.to_string());
+    if (!child_.ended(&status)) return std::nullopt;
+    LaunchEnd end;
+    if (status.ok()) return end;
+    end.crashed = status.signal != 0;
+    end.error = Error{end.crashed ? ErrorCode::kRunFailed : error_code_of_exit(status.status),
+                      "mpirun ended with " + status.to_string(),
+                      {}};
+    end.first = first_failure_in(tail_of(log_, log_begin_));
+    return end;
   }
 
   void kill_all() override {
@@ -140,6 +149,8 @@ class MpirunLaunched final : public Launched {
  private:
   ChildProcess child_;
   std::set<pid_t> others_;  ///< our descendants before the launch
+  std::string log_;         ///< of mpirun
+  int64_t log_begin_;       ///< what lies before is of another launch
 };
 
 class MpirunLauncher final : public Launcher {
@@ -173,7 +184,8 @@ class MpirunLauncher final : public Launcher {
     spawn.die_with_parent = true;
     MOTLEY_TRY(ChildProcess child, ChildProcess::spawn(spawn));
     return std::make_unique<MpirunLaunched>(std::move(child),
-                                            std::set<pid_t>(before.begin(), before.end()));
+                                            std::set<pid_t>(before.begin(), before.end()), log,
+                                            ::lseek(output.get(), 0, SEEK_END));
   }
 };
 

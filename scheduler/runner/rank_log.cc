@@ -1,28 +1,15 @@
 #include "scheduler/runner/rank_log.h"
 
-#include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include "scheduler/launch/command.h"
-#include "scheduler/launch/launcher.h"
+#include "scheduler/launch/log_file.h"
 #include "scheduler/launch/this_host.h"
 
 namespace motley {
 namespace {
 
-constexpr std::streamoff kTailBytes = 4096;
 constexpr size_t kLongestQuote = 300;
-
-std::string tail_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return "";
-  const std::streamoff size = file.tellg();
-  file.seekg(std::max<std::streamoff>(0, size - kTailBytes));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 /// mpirun frames its messages with dashes and says the most important thing first.
 std::string first_words_of_mpirun(const std::string& text) {

@@ -50,12 +50,15 @@ void RunnerFsm::handle(const RankConnected& event) {
   if (stop_requested_) actions_.emplace_back(SendToRank{event.rank, MessageType::kStop});
 }
 
+void RunnerFsm::handle(const RankRefused& event) {
+  ranks_[static_cast<size_t>(event.rank)].refused = event.why;
+}
+
 void RunnerFsm::handle(const RankGone& event) {
   RankState& rank = alive(event.rank);
   rank.gone = true;
-  if (!rank.done)
-    blame(Cause::Order::kDied, event.rank, ErrorCode::kRunFailed,
-          title(event.rank) + " died in phase " + rank.phase);
+  if (!rank.done) blame(Cause::Order::kLost, event.rank, ErrorCode::kRunFailed, died(event.rank));
+  if (state_ == State::kFailing && launch_ && all_gone()) kill();
 }
 
 void RunnerFsm::handle(const RankBeat& event) {
@@ -93,26 +96,27 @@ void RunnerFsm::handle(const RankDone& event) {
 }
 
 void RunnerFsm::after_all_done() {
-  if (!launch_ended_) {
+  if (!launch_) {
     if (state_ != State::kRunning) return;
     state_ = State::kLeaving;
     deadline_ = now_ + limits_.leave;
     return;
   }
   // The launch ended before its ranks' last words reached us; that looked like a failure.
-  const bool only_order = cause_ && cause_->order == Cause::Order::kLaunch;
-  if (only_order && (!launch_error_ || any_stopped())) cause_.reset();
+  const bool only_launch = cause_ && cause_->order == Cause::Order::kLaunch;
+  if (only_launch && (!launch_->error || any_stopped())) cause_.reset();
   kill();
 }
 
 void RunnerFsm::handle(const LaunchEnded& event) {
-  launch_ended_ = true;
-  launch_error_ = event.error;
+  launch_ = event.how;
   // A stop ends every rank with its own status, which mpirun takes for a failure.
-  if (all_done() && (!event.error || any_stopped())) return kill();
-  const Error error = event.error.value_or(
+  if (all_done() && (!launch_->error || any_stopped())) return kill();
+  const Error error = launch_->error.value_or(
       Error{ErrorCode::kRunFailed, "ranks ended without saying that they were done", {}});
-  blame(Cause::Order::kLaunch, -1, error.code, error.message);
+  blame(launch_->crashed ? Cause::Order::kAccount : Cause::Order::kLaunch, -1, error.code,
+        error.message);
+  if (all_gone()) kill();
 }
 
 void RunnerFsm::handle(const StopRequested&) {
@@ -156,7 +160,7 @@ void RunnerFsm::handle(const Tick&) {
 }
 
 /// On an overloaded machine this process may not run for a while; what the ranks said meanwhile is
-/// still in the sockets. Silence is counted only while we listened.
+/// still in the sockets, and mpirun may have waited too. Only the time we listened counts.
 void RunnerFsm::forgive_our_own_sleep() {
   const Nanos gap = now_ - last_tick_;
   if (gap <= limits_.starved) return;
@@ -164,6 +168,7 @@ void RunnerFsm::forgive_our_own_sleep() {
     rank.heard = std::min(now_, rank.heard + gap);
     rank.moved = std::min(now_, rank.moved + gap);
   }
+  deadline_ = deadline_ + gap;
 }
 
 void RunnerFsm::check_connections() {
@@ -212,9 +217,11 @@ void RunnerFsm::blame(Cause::Order order, int rank, ErrorCode code, std::string 
   if (state_ == State::kKilling) return;
   if (!cause_ || order < cause_->order)
     cause_ = Cause{order, rank, Error{code, std::move(message), {}}};
-  if (state_ == State::kFailing) return;
+  if (state_ != State::kFailing) deadline_ = now_ + limits_.account;
   state_ = State::kFailing;
-  deadline_ = now_ + limits_.settle;
+  // Only what may be a consequence of something else is worth waiting for mpirun's account.
+  if (order < Cause::Order::kLost || launch_)
+    deadline_ = std::min(deadline_, now_ + limits_.settle);
 }
 
 void RunnerFsm::kill() {
@@ -233,21 +240,58 @@ std::string RunnerFsm::title(int rank) const {
   return "rank " + std::to_string(rank) + " on " + ranks_[static_cast<size_t>(rank)].info.name;
 }
 
+std::string RunnerFsm::died(int rank) const {
+  return title(rank) + " died in phase " + ranks_[static_cast<size_t>(rank)].phase;
+}
+
+bool RunnerFsm::all_gone() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const RankState& rank) { return rank.gone; });
+}
+
 bool RunnerFsm::any_stopped() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const RankState& rank) {
     return rank.done && rank.done->outcome == Outcome::kStopped;
   });
 }
 
+/// Null where mpirun names nobody, or a rank that only followed: it was told to stop, or says
+/// itself that it lost another.
+const RankExit* RunnerFsm::named_by_launch() const {
+  if (!launch_ || !launch_->first || launch_->first->code == ErrorCode::kStopped) return nullptr;
+  const auto rank = static_cast<size_t>(launch_->first->rank);
+  if (rank >= ranks_.size()) return nullptr;
+  const auto& done = ranks_[rank].done;
+  const bool lost_another =
+      done && done->outcome == Outcome::kFailed && done->code == ErrorCode::kPeerLost;
+  return lost_another ? nullptr : &*launch_->first;
+}
+
+RunnerFsm::Cause RunnerFsm::verdict() const {
+  Cause cause = *cause_;
+  if (cause.order == Cause::Order::kOwnWords) return cause;
+  if (const RankExit* first = named_by_launch())
+    cause = {Cause::Order::kAccount, first->rank,
+             Error{first->code, died(first->rank) + ": " + first->how, {}}};
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    const bool to_blame = cause.order > Cause::Order::kRefused || cause.rank == rank;
+    if (ranks_[i].connected || ranks_[i].refused.empty() || !to_blame) continue;
+    cause = {std::min(cause.order, Cause::Order::kRefused), rank,
+             Error{ErrorCode::kRunFailed, title(rank) + " was refused: " + ranks_[i].refused, {}}};
+  }
+  return cause;
+}
+
 AttemptEnd RunnerFsm::end() const {
   AttemptEnd result;
   if (all_done() && any_stopped()) {
     result.outcome = Outcome::kStopped;
-  } else if (all_done() && launch_ended_ && !cause_) {
+  } else if (all_done() && launch_ && !cause_) {
     result.outcome = Outcome::kFinished;
   } else if (cause_) {
-    result.error = cause_->error;
-    result.rank = cause_->rank;
+    const Cause cause = verdict();
+    result.error = cause.error;
+    result.rank = cause.rank;
   } else {
     result.error = Error{ErrorCode::kRunFailed, "ranks were done but did not end", {}};
   }

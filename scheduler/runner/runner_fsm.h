@@ -4,6 +4,18 @@
 //
 //   launching -> running -> leaving (every rank is done) ----------------> killing -> ended
 //                   \-----> failing (a moment, to learn the true cause) ---/
+//
+// When one rank fails, mpirun ends the others, and their connections close in any order. So the
+// first lost connection only begins the search for the culprit, which waits for mpirun's end (for
+// `account` at most). Whatever the order of events, the blame goes to
+//   1. a rank that said itself why it failed, or whoever asked for the end;
+//   2. the rank that mpirun names as the first to fail, or mpirun, if it crashed;
+//   3. a rank that fell silent or made no progress;
+//   4. a rank that never got in because it was refused;
+//   5. the rank whose connection was lost first;
+//   6. mpirun's status;
+//   7. a rank that lost another one.
+// Of equals, the first. A refusal alone ends nothing, since anybody may claim anything.
 
 #include <deque>
 #include <optional>
@@ -16,12 +28,17 @@
 #include "core/reports.h"
 #include "core/result.h"
 #include "core/wire.h"
+#include "scheduler/launch/launcher.h"
 
 namespace motley {
 
 // Events.
 struct RankConnected {
   int rank = 0;
+};
+struct RankRefused {  ///< somebody claimed to be this rank and was turned away
+  int rank = 0;
+  std::string why;
 };
 struct RankGone {  ///< its connection closed
   int rank = 0;
@@ -41,7 +58,7 @@ struct RankDone {
   DoneReport report;
 };
 struct LaunchEnded {
-  std::optional<Error> error;  ///< none: status 0
+  LaunchEnd how;
 };
 struct StopRequested {};
 struct CheckpointRequested {};
@@ -49,9 +66,9 @@ struct KillRequested {};
 struct ParentGone {};
 struct AllKilled {};  ///< the answer to KillAll
 struct Tick {};       ///< at least every 100 ms
-using RunnerEvent =
-    std::variant<RankConnected, RankGone, RankBeat, RankPhase, RankStepped, RankDone, LaunchEnded,
-                 StopRequested, CheckpointRequested, KillRequested, ParentGone, AllKilled, Tick>;
+using RunnerEvent = std::variant<RankConnected, RankRefused, RankGone, RankBeat, RankPhase,
+                                 RankStepped, RankDone, LaunchEnded, StopRequested,
+                                 CheckpointRequested, KillRequested, ParentGone, AllKilled, Tick>;
 
 /// How an attempt ended.
 struct AttemptEnd {
@@ -83,7 +100,8 @@ struct RunnerLimits {
   Nanos hang_least = nanos_of_seconds(10);     ///< no progress while training, at the least
   double hang_steps = 5;                       ///< and this many times the longest recent step
   Nanos hang_unknown = nanos_of_seconds(120);  ///< outside of training, or before steps are known
-  Nanos settle = nanos_of_seconds(0.1);        ///< from the first sign of failure to the end
+  Nanos account = nanos_of_seconds(5);         ///< from a lost connection to mpirun's end
+  Nanos settle = nanos_of_seconds(0.1);        ///< for last words still on their way
   Nanos leave = nanos_of_seconds(20);          ///< from the last rank's done to mpirun's end
   Nanos starved = nanos_of_seconds(0.5);  ///< a tick later than this says we were not scheduled
 };
@@ -102,6 +120,7 @@ class RunnerFsm {
     RunnerRank info;
     bool connected = false;
     bool gone = false;
+    std::string refused;  ///< why somebody with its number was turned away
     std::optional<DoneReport> done;
     std::string phase = "starting";
     int64_t progress = 0;
@@ -113,13 +132,14 @@ class RunnerFsm {
 
   /// A possible reason of the failure; the lowest order names the culprit.
   struct Cause {
-    enum class Order { kOwnWords, kDied, kSilent, kLaunch, kPeerLost };
+    enum class Order { kOwnWords, kAccount, kSilent, kRefused, kLost, kLaunch, kPeerLost };
     Order order = Order::kPeerLost;
     int rank = -1;
     Error error;
   };
 
   void handle(const RankConnected& event);
+  void handle(const RankRefused& event);
   void handle(const RankGone& event);
   void handle(const RankBeat& event);
   void handle(const RankPhase& event);
@@ -143,8 +163,12 @@ class RunnerFsm {
   void after_all_done();
   bool all_done() const;
   bool any_stopped() const;
+  bool all_gone() const;
+  const RankExit* named_by_launch() const;
+  Cause verdict() const;
   Nanos hang_limit(const RankState& rank) const;
   std::string title(int rank) const;
+  std::string died(int rank) const;
   AttemptEnd end() const;
 
   std::vector<RankState> ranks_;
@@ -155,8 +179,7 @@ class RunnerFsm {
   Nanos last_tick_;
   Nanos deadline_{0};  ///< of kFailing and kLeaving
   bool stop_requested_ = false;
-  bool launch_ended_ = false;
-  std::optional<Error> launch_error_;
+  std::optional<LaunchEnd> launch_;  ///< once it has ended
   std::optional<Cause> cause_;
   std::deque<Nanos> step_times_;  ///< between rank 0's recent steps, on our clock
   Nanos last_step_{0};

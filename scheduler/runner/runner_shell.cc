@@ -144,7 +144,8 @@ class RunnerShell {
     } else {
       start_listening();
       const auto launched = launch(scratch);
-      if (!launched) fsm_event(LaunchEnded{launched.error()});
+      if (!launched)
+        fsm_event(LaunchEnded{{.error = launched.error(), .first = {}, .crashed = false}});
       context_.run();
       launched_.reset();
       remove_on(hosts_, {scratch.path(), scratch.shared_memory()}, options_.rsh_agent);
@@ -261,9 +262,9 @@ class RunnerShell {
   void wait_for_launch_end() {
     launch_end_.async_wait(asio::posix::descriptor_base::wait_read, [this](error_code error) {
       if (error || !launched_) return;
-      const auto finished = launched_->finished();
-      if (finished && !*finished) return wait_for_launch_end();
-      fsm_event(LaunchEnded{finished ? std::nullopt : std::optional<Error>(finished.error())});
+      const auto end = launched_->end();
+      if (!end) return wait_for_launch_end();
+      fsm_event(LaunchEnded{*end});
     });
   }
 
@@ -292,8 +293,8 @@ class RunnerShell {
   }
 
   bool on_message(RankSession& session, const Message& message) {
-    if (message.epoch != assignment_.epoch) return false;
     if (session.rank() < 0) return accept_hello(session, message);
+    if (message.epoch != assignment_.epoch) return false;
     if (!dispatch(session.rank(), message)) return false;
     const std::string event = event_name(message.type);
     if (!event.empty()) writer_.put({event, message.payload});
@@ -304,15 +305,26 @@ class RunnerShell {
     if (message.type != MessageType::kHello) return false;
     auto hello = hello_from_text(message.payload);
     const int ranks = static_cast<int>(assignment_.ranks.size());
-    if (!hello || hello->rank < 0 || hello->rank >= ranks || sessions_.count(hello->rank) != 0 ||
-        !same_secret(hello->key, key_))
+    if (!hello || hello->rank < 0 || hello->rank >= ranks) return false;
+    if (std::string why = reason_to_refuse(message.epoch, *hello); !why.empty()) {
+      fsm_event(RankRefused{hello->rank, std::move(why)});
       return false;
+    }
     session.set_rank(hello->rank);
     sessions_[hello->rank] = session.weak_from_this();
     hello->key.clear();
     writer_.put({"hello", to_json_text(*hello)});
     fsm_event(RankConnected{hello->rank});
     return true;
+  }
+
+  std::string reason_to_refuse(Epoch epoch, const Hello& hello) const {
+    if (epoch != assignment_.epoch)
+      return "it belongs to attempt " + std::to_string(epoch.value()) + ", not " +
+             std::to_string(assignment_.epoch.value());
+    if (!same_secret(hello.key, key_)) return "its key is not this attempt's";
+    if (sessions_.count(hello.rank) != 0) return "it is connected already";
+    return "";
   }
 
   /// False for a payload that makes no sense, or speaks for another rank.

@@ -2,6 +2,7 @@
 
 #include "scheduler/launch/launcher.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <thread>
 
 #include "scheduler/launch/environment.h"
+#include "scheduler/launch/log_file.h"
 #include "scheduler/launch/process_tree.h"
 #include "scheduler/launch/scratch.h"
 #include "scheduler/launch/this_host.h"
@@ -22,6 +24,8 @@
 
 namespace motley {
 namespace {
+
+using ::testing::HasSubstr;
 
 struct LauncherCase {
   std::string name;
@@ -59,10 +63,12 @@ class LauncherContract : public ::testing::TestWithParam<LauncherCase> {
   }
 
   /// Waits on exit_fd, which must become readable exactly when it has ended.
-  static Result<bool> end_of(Launched& launched) {
+  static LaunchEnd end_of(Launched& launched) {
     pollfd watched{launched.exit_fd(), POLLIN, 0};
-    if (::poll(&watched, 1, 30'000) != 1) return false;
-    return launched.finished();
+    EXPECT_EQ(::poll(&watched, 1, 30'000), 1);
+    const auto end = launched.end();
+    EXPECT_TRUE(end) << "still running";
+    return end.value_or(LaunchEnd{});
   }
 
   std::string log(int rank) const {
@@ -83,9 +89,9 @@ class LauncherContract : public ::testing::TestWithParam<LauncherCase> {
 
 TEST_P(LauncherContract, EveryRankRunsWithItsNumberAndItsOwnLog) {
   auto launched = launch(request(3, "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE"));
-  const auto end = end_of(*launched);
-  ASSERT_TRUE(end) << end.error().to_string();
-  EXPECT_TRUE(*end);
+  const LaunchEnd end = end_of(*launched);
+  EXPECT_FALSE(end.error) << end.error->to_string();
+  EXPECT_FALSE(end.first);
   for (int rank = 0; rank < 3; ++rank)
     EXPECT_EQ(log(rank), "rank " + std::to_string(rank) + " of 3\n");
 }
@@ -94,33 +100,46 @@ TEST_P(LauncherContract, PassesTheEnvironmentToEveryRank) {
   LaunchRequest with_variable = request(2, "echo $MOTLEY_TEST_WORD");
   with_variable.environment = {"MOTLEY_TEST_WORD=two words"};
   auto launched = launch(with_variable);
-  ASSERT_TRUE(end_of(*launched));
+  EXPECT_FALSE(end_of(*launched).error);
   EXPECT_EQ(log(0), "two words\n");
   EXPECT_EQ(log(1), "two words\n");
 }
 
 TEST_P(LauncherContract, AFailingRankEndsTheOthersAndGivesItsStatus) {
   auto launched = launch(request(3, "test $OMPI_COMM_WORLD_RANK = 1 && exit 78; exec sleep 1000"));
-  const auto end = end_of(*launched);
-  ASSERT_FALSE(end);
-  EXPECT_EQ(end.error().code, ErrorCode::kBrokenInstall);
-  EXPECT_NE(end.error().message.find("status 78"), std::string::npos) << end.error().message;
+  const LaunchEnd end = end_of(*launched);
+  ASSERT_TRUE(end.error);
+  EXPECT_EQ(end.error->code, ErrorCode::kBrokenInstall);
+  EXPECT_THAT(end.error->message, HasSubstr("status 78"));
+  EXPECT_FALSE(end.crashed);
+  // mpirun may not know it of a rank that fails while others are still being started.
+  EXPECT_EQ(end.first ? end.first->rank : 1, 1);
 }
 
 TEST_P(LauncherContract, AKilledRankIsAFailure) {
   auto launched =
       launch(request(2, "test $OMPI_COMM_WORLD_RANK = 1 && kill -9 $$; exec sleep 1000"));
-  const auto end = end_of(*launched);
-  ASSERT_FALSE(end);
-  EXPECT_EQ(end.error().code, ErrorCode::kRunFailed);
+  const LaunchEnd end = end_of(*launched);
+  ASSERT_TRUE(end.error);
+  EXPECT_EQ(end.error->code, ErrorCode::kRunFailed);
+  EXPECT_EQ(end.first ? end.first->rank : 1, 1);
+}
+
+TEST_P(LauncherContract, TheEndOfTheLaunchingProgramItselfIsNoRanks) {
+  auto launched = launch(request(2, "echo up; exec sleep 1000"));
+  wait_for_logs(2, "up");
+  ::kill(launched->processes().front(), SIGKILL);  // our own child comes first
+  const LaunchEnd end = end_of(*launched);
+  ASSERT_TRUE(end.error);
+  EXPECT_THAT(end.error->message, HasSubstr("signal 9"));
+  EXPECT_TRUE(end.crashed);
+  EXPECT_FALSE(end.first);
 }
 
 TEST_P(LauncherContract, IsNotFinishedWhileRanksRun) {
   auto launched = launch(request(2, "echo up; exec sleep 1000"));
   wait_for_logs(2, "up");
-  const auto end = launched->finished();
-  ASSERT_TRUE(end);
-  EXPECT_FALSE(*end);
+  EXPECT_FALSE(launched->end());
   EXPECT_GE(launched->processes().size(), 3u);
 }
 
@@ -169,9 +188,11 @@ TEST(ScriptedLauncher, EndsAsTold) {
   ASSERT_TRUE(launched);
   pollfd watched{(*launched)->exit_fd(), POLLIN, 0};
   ASSERT_EQ(::poll(&watched, 1, 30'000), 1);
-  const auto end = (*launched)->finished();
-  ASSERT_FALSE(end);
-  EXPECT_NE(end.error().message.find("status 139"), std::string::npos) << end.error().message;
+  const auto end = (*launched)->end();
+  ASSERT_TRUE(end && end->error && end->first);
+  EXPECT_THAT(end->error->message, HasSubstr("status 139"));
+  EXPECT_EQ(end->first->rank, 1);
+  EXPECT_THAT(end->first->how, HasSubstr("signal 11"));
 }
 
 }  // namespace

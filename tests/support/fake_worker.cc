@@ -1,5 +1,5 @@
-// A motley-worker that computes nothing: it speaks to the runner as ranks do, and misbehaves as
-// told. For tests of the runner, without MPI and in milliseconds.
+// A motley-worker that computes nothing: it starts and ends MPI and speaks to the runner as ranks
+// do, and misbehaves as told. For tests of the runner.
 //
 //   fake_worker version --json
 //   fake_worker train --attempt FILE
@@ -23,6 +23,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "comm/communicator.h"
 #include "core/attempt.h"
 #include "core/clock.h"
 #include "core/reports.h"
@@ -54,7 +55,8 @@ int64_t told(const std::string& what, int rank) {
 
 class FakeRank {
  public:
-  FakeRank(Attempt attempt, int rank) : attempt_(std::move(attempt)), rank_(rank) {
+  FakeRank(Attempt attempt, std::unique_ptr<Communicator> world)
+      : attempt_(std::move(attempt)), world_(std::move(world)), rank_(world_->rank()) {
     const std::string ms = variable("MOTLEY_FAKE_STEP_MS");
     if (!ms.empty()) step_seconds_ = std::stod(ms) / 1000;
   }
@@ -152,19 +154,12 @@ class FakeRank {
   int done(Outcome outcome, int status) {
     send(MessageType::kDone,
          to_json_text(DoneReport{rank_, outcome, ErrorCode::kRunFailed, "", "fake"}));
-    meet_the_others();
+    world_.reset();  // waits for the others: mpirun ends everybody once one exits with a status
     return status;
   }
 
-  /// As MPI_Finalize does: mpirun ends everybody once one exits with a status that is not 0.
-  void meet_the_others() const {
-    const std::string door = attempt_.run_dir + "/done-";
-    std::ofstream(door + std::to_string(rank_)).flush();
-    for (int rank = 0; rank < attempt_.plan.world_size(); ++rank)
-      while (::access((door + std::to_string(rank)).c_str(), F_OK) != 0) ::usleep(1000);
-  }
-
   Attempt attempt_;
+  std::unique_ptr<Communicator> world_;
   int rank_;
   double step_seconds_ = 0.002;
   int socket_ = -1;
@@ -187,7 +182,13 @@ int run(const std::vector<std::string>& words) {
     std::cerr << attempt.error().to_string() << std::endl;
     return exit_code(attempt.error().code);
   }
-  return FakeRank(*attempt, std::stoi(variable("OMPI_COMM_WORLD_RANK"))).run();
+  auto world = open_mpi_communicator();
+  if (!world) {
+    std::cerr << world.error().to_string() << std::endl;
+    return exit_code(world.error().code);
+  }
+  // A rank that fails does not take leave of MPI, nor do leaks of MPI's matter.
+  ::_exit(FakeRank(*attempt, std::move(*world)).run());
 }
 
 }  // namespace

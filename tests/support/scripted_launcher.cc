@@ -5,13 +5,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <set>
 #include <utility>
 
 #include "scheduler/launch/child_process.h"
 #include "scheduler/launch/environment.h"
+#include "scheduler/launch/log_file.h"
+#include "scheduler/launch/mpirun_account.h"
 #include "scheduler/launch/process_tree.h"
 
 namespace motley::testing {
@@ -19,16 +23,21 @@ namespace {
 
 class ScriptedLaunched final : public Launched {
  public:
-  ScriptedLaunched(ChildProcess supervisor, std::set<pid_t> others)
-      : supervisor_(std::move(supervisor)), others_(std::move(others)) {}
+  ScriptedLaunched(ChildProcess supervisor, std::set<pid_t> others, std::string log)
+      : supervisor_(std::move(supervisor)), others_(std::move(others)), log_(std::move(log)) {}
   ~ScriptedLaunched() override { kill_all(); }
 
   int exit_fd() const override { return supervisor_.exit_fd(); }
-  Result<bool> finished() override {
+  std::optional<LaunchEnd> end() override {
     ExitStatus status;
-    if (!supervisor_.ended(&status)) return false;
-    if (status.ok()) return true;
-    return fail(error_code_of_exit(status.status), "ranks ended with " + status.to_string());
+    if (!supervisor_.ended(&status)) return std::nullopt;
+    LaunchEnd end;
+    if (status.ok()) return end;
+    end.crashed = status.signal != 0;
+    end.error =
+        Error{error_code_of_exit(status.status), "ranks ended with " + status.to_string(), {}};
+    end.first = first_failure_in(tail_of(log_));
+    return end;
   }
   void kill_all() override {
     ExitStatus status;
@@ -45,6 +54,7 @@ class ScriptedLaunched final : public Launched {
  private:
   ChildProcess supervisor_;
   std::set<pid_t> others_;
+  std::string log_;
 };
 
 [[noreturn]] void act(const ScriptedExit& script) {
@@ -80,12 +90,26 @@ class ScriptedLaunched final : public Launched {
   ::_exit(127);
 }
 
+/// In mpirun's words.
+void give_account(const std::string& log, int rank, int status) {
+  std::ofstream out(log, std::ios::app);
+  if (WIFSIGNALED(status))
+    out << "supervisor noticed that process rank " << rank
+        << " with PID 0 on node here exited on signal " << WTERMSIG(status) << ".\n";
+  else
+    out << "  Process name: [[1,1]," << rank << "]\n  Exit code:    " << WEXITSTATUS(status)
+        << "\n";
+}
+
 /// Waits for all ranks; ends the rest when one fails.
-[[noreturn]] void supervise(const std::vector<pid_t>& ranks) {
+[[noreturn]] void supervise(const std::vector<pid_t>& ranks, const std::string& log) {
   for (size_t left = ranks.size(); left > 0; --left) {
     int status = 0;
-    if (::wait(&status) < 0) break;
+    const pid_t ended = ::wait(&status);
+    if (ended < 0) break;
     if (status == 0) continue;
+    const auto rank = std::find(ranks.begin(), ranks.end(), ended);
+    give_account(log, static_cast<int>(rank - ranks.begin()), status);
     for (const pid_t pid : ranks) ::kill(pid, SIGKILL);
     ::_exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
   }
@@ -106,7 +130,8 @@ class ScriptedLauncher final : public Launcher {
     if (pid == 0) start_ranks(request);
     MOTLEY_TRY(ChildProcess child, ChildProcess::watch(pid));
     return std::make_unique<ScriptedLaunched>(std::move(child),
-                                              std::set<pid_t>(before.begin(), before.end()));
+                                              std::set<pid_t>(before.begin(), before.end()),
+                                              launch_log_path(request.log_directory));
   }
 
  private:
@@ -122,7 +147,7 @@ class ScriptedLauncher final : public Launcher {
       }
       ranks.push_back(pid);
     }
-    supervise(ranks);
+    supervise(ranks, launch_log_path(request.log_directory));
   }
 
   std::vector<ScriptedExit> exits_;

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
 #include "core/clock.h"
 
 namespace motley {
@@ -81,6 +85,38 @@ class Attempt {
 };
 
 const Error kStatus{ErrorCode::kRunFailed, "mpirun ended with status 1", {}};
+const Error kCrash{ErrorCode::kRunFailed, "mpirun ended with signal 9 (Killed)", {}};
+
+LaunchEnded launch_ended() { return {}; }
+LaunchEnded launch_failed() { return {{.error = kStatus, .first = {}, .crashed = false}}; }
+LaunchEnded launch_crashed() { return {{.error = kCrash, .first = {}, .crashed = true}}; }
+LaunchEnded launch_names(int rank, ErrorCode code, const std::string& how) {
+  return {{.error = kStatus, .first = RankExit{rank, code, how}, .crashed = false}};
+}
+LaunchEnded killed(int rank) {
+  return launch_names(rank, ErrorCode::kRunFailed, "signal 9 (Killed)");
+}
+
+using Part = std::function<void(Attempt&)>;
+
+Part event(const RunnerEvent& what) {
+  return [what](Attempt& attempt) { attempt.on(what); };
+}
+
+/// The ends of an attempt of connected ranks to which these parts happen, in each order of them.
+std::vector<AttemptEnd> ends_in_every_order(int ranks, const std::vector<Part>& parts) {
+  std::vector<AttemptEnd> ends;
+  std::vector<size_t> order(parts.size());
+  std::iota(order.begin(), order.end(), 0);
+  do {
+    Attempt attempt(ranks);
+    attempt.all_connect(ranks);
+    for (const size_t part : order) parts[part](attempt);
+    attempt.pass(0.2);
+    ends.push_back(attempt.end());
+  } while (std::next_permutation(order.begin(), order.end()));
+  return ends;
+}
 
 TEST(RunnerFsm, SucceedsWhenEveryRankIsDoneAndTheLaunchEndsWithZero) {
   Attempt attempt(2);
@@ -88,14 +124,14 @@ TEST(RunnerFsm, SucceedsWhenEveryRankIsDoneAndTheLaunchEndsWithZero) {
   attempt.finish(0);
   attempt.finish(1);
   EXPECT_EQ(attempt.kills(), 0);
-  attempt.on(LaunchEnded{});
+  attempt.on(launch_ended());
   EXPECT_EQ(attempt.end().outcome, Outcome::kFinished);
 }
 
 TEST(RunnerFsm, LastWordsMayArriveAfterTheLaunchHasEnded) {
   Attempt attempt(2);
   attempt.all_connect(2);
-  attempt.on(LaunchEnded{});
+  attempt.on(launch_ended());
   attempt.finish(0);
   attempt.finish(1);
   EXPECT_EQ(attempt.end().outcome, Outcome::kFinished);
@@ -105,7 +141,7 @@ TEST(RunnerFsm, AnExitWithoutDoneIsAFailure) {
   Attempt attempt(2);
   attempt.all_connect(2);
   attempt.finish(0);
-  attempt.on(LaunchEnded{});
+  attempt.on(launch_ended());
   attempt.pass(1);
   const AttemptEnd end = attempt.end();
   EXPECT_EQ(end.outcome, Outcome::kFailed);
@@ -116,7 +152,7 @@ TEST(RunnerFsm, DoneWithABadStatusIsAFailure) {
   Attempt attempt(1);
   attempt.all_connect(1);
   attempt.finish(0);
-  attempt.on(LaunchEnded{kStatus});
+  attempt.on(launch_failed());
   attempt.pass(1);
   EXPECT_EQ(attempt.end().error.message, kStatus.message);
 }
@@ -139,48 +175,138 @@ TEST(RunnerFsm, AStopReachesEveryRankAndThoseThatConnectLater) {
   EXPECT_EQ(std::get<SendToRank>(late[0]).rank, 2);
   EXPECT_EQ(std::get<SendToRank>(late[0]).type, MessageType::kStop);
   for (int rank : {0, 1, 2}) attempt.stop(rank);
-  attempt.on(LaunchEnded{Error{ErrorCode::kStopped, "mpirun ended with status 75", {}}});
+  attempt.on(launch_names(0, ErrorCode::kStopped, "status 75"));
   EXPECT_EQ(attempt.end().outcome, Outcome::kStopped);
 }
 
-TEST(RunnerFsm, ADeadRankIsNamedAndTheRestIsKilledAMomentLater) {
+TEST(RunnerFsm, ADeadRankIsNamedByItsLostConnectionWhenMpirunSaysNothing) {
   Attempt attempt(3);
   attempt.all_connect(3);
   attempt.on(RankGone{2});
-  EXPECT_EQ(attempt.kills(), 0);
-  attempt.pass(0.2);
+  attempt.on(RankGone{0});
+  attempt.pass(4.8);
+  EXPECT_EQ(attempt.kills(), 0) << "mpirun was not waited for";
+  attempt.pass(0.5);
   const AttemptEnd end = attempt.end();
   EXPECT_EQ(end.rank, 2);
   EXPECT_EQ(end.error.message, "rank 2 on here/2 died in phase training");
 }
 
-TEST(RunnerFsm, TheCulpritIsBlamedNotThePeersThatLostIt) {
+TEST(RunnerFsm, TheRestIsKilledAMomentAfterMpirunHasEnded) {
   Attempt attempt(3);
   attempt.all_connect(3);
-  attempt.give_up(0, ErrorCode::kPeerLost, "rank 1 is gone");
-  attempt.on(RankGone{1});
-  attempt.on(LaunchEnded{kStatus});
+  attempt.on(RankGone{2});
+  attempt.on(launch_failed());
+  EXPECT_EQ(attempt.kills(), 0);
   attempt.pass(0.2);
-  EXPECT_EQ(attempt.end().rank, 1);
+  EXPECT_EQ(attempt.end().rank, 2);
 }
 
-TEST(RunnerFsm, OwnWordsBeatEverythingElse) {
+TEST(RunnerFsm, NothingIsWaitedForWhenMpirunAndEveryRankAreGone) {
   Attempt attempt(2);
   attempt.all_connect(2);
   attempt.on(RankGone{0});
-  attempt.give_up(1, ErrorCode::kDeviceLost, "out of memory");
+  attempt.on(killed(1));
+  attempt.on(RankGone{1});
+  EXPECT_EQ(attempt.end().rank, 1);
+}
+
+TEST(RunnerFsm, TheRankThatMpirunNamesIsToBlameInWhateverOrderConnectionsClose) {
+  for (const AttemptEnd& end : ends_in_every_order(
+           3, {event(RankGone{0}), event(RankGone{1}), event(RankGone{2}), event(killed(1))})) {
+    EXPECT_EQ(end.rank, 1);
+    EXPECT_EQ(end.error.code, ErrorCode::kRunFailed);
+    EXPECT_EQ(end.error.message, "rank 1 on here/1 died in phase training: signal 9 (Killed)");
+  }
+}
+
+TEST(RunnerFsm, TheStatusOfTheNamedRankIsItsErrorsCode) {
+  Attempt attempt(2);
+  attempt.on(launch_names(1, ErrorCode::kBrokenInstall, "status 78"));
   attempt.pass(0.2);
   const AttemptEnd end = attempt.end();
   EXPECT_EQ(end.rank, 1);
-  EXPECT_EQ(end.error.code, ErrorCode::kDeviceLost);
-  EXPECT_EQ(end.error.message, "rank 1 on here/1: out of memory");
+  EXPECT_EQ(end.error.code, ErrorCode::kBrokenInstall);
+  EXPECT_EQ(end.error.message, "rank 1 on here/1 died in phase starting: status 78");
+}
+
+TEST(RunnerFsm, ACrashedMpirunIsToBlameNotTheRanksThatDiedOfIt) {
+  for (const AttemptEnd& end :
+       ends_in_every_order(2, {event(RankGone{0}), event(RankGone{1}), event(launch_crashed())})) {
+    EXPECT_EQ(end.rank, -1);
+    EXPECT_EQ(end.error.message, kCrash.message);
+  }
+}
+
+TEST(RunnerFsm, TheCulpritIsBlamedNotThePeersThatLostIt) {
+  const Part lost_another = [](Attempt& attempt) {
+    attempt.give_up(0, ErrorCode::kPeerLost, "rank 1 is gone");
+    attempt.on(RankGone{0});
+  };
+  for (const LaunchEnded& launch :
+       {launch_failed(), killed(1), launch_names(0, ErrorCode::kRunFailed, "status 1")})
+    for (const AttemptEnd& end :
+         ends_in_every_order(3, {lost_another, event(RankGone{1}), event(launch)}))
+      EXPECT_EQ(end.rank, 1) << end.error.message;
+}
+
+TEST(RunnerFsm, OwnWordsBeatEverythingElse) {
+  const Part own_words = [](Attempt& attempt) {
+    attempt.give_up(1, ErrorCode::kDeviceLost, "out of memory");
+    attempt.on(RankGone{1});
+  };
+  for (const AttemptEnd& end : ends_in_every_order(
+           3, {own_words, event(RankGone{0}), event(RankGone{2}), event(killed(2))})) {
+    EXPECT_EQ(end.rank, 1);
+    EXPECT_EQ(end.error.code, ErrorCode::kDeviceLost);
+    EXPECT_EQ(end.error.message, "rank 1 on here/1: out of memory");
+  }
+}
+
+TEST(RunnerFsm, AnAccountOfARankThatDoesNotExistIsNone) {
+  Attempt attempt(2);
+  attempt.all_connect(2);
+  attempt.on(RankGone{0});
+  attempt.on(killed(2));
+  attempt.pass(0.2);
+  EXPECT_EQ(attempt.end().rank, 0);
 }
 
 TEST(RunnerFsm, AFailedLaunchIsTheCauseWhenNoRankSaysMore) {
   Attempt attempt(2);
-  attempt.on(LaunchEnded{kStatus});
+  attempt.on(launch_failed());
   attempt.pass(0.2);
   EXPECT_EQ(attempt.end().error.message, kStatus.message);
+}
+
+TEST(RunnerFsm, ARefusedRankIsTheCauseWhoeverIsNoticedFirst) {
+  const std::vector<RunnerEvent> launches = {launch_failed(),
+                                             launch_names(1, ErrorCode::kRunFailed, "status 1")};
+  for (const RunnerEvent& launch : launches) {
+    std::vector<RunnerEvent> events = {RankGone{0}, RankRefused{1, "wrong key"}, launch};
+    std::vector<size_t> order = {0, 1, 2};
+    do {
+      Attempt attempt(2);
+      attempt.on(RankConnected{0});
+      for (const size_t each : order) attempt.on(events[each]);
+      attempt.pass(0.2);
+      const AttemptEnd end = attempt.end();
+      EXPECT_EQ(end.rank, 1);
+      EXPECT_EQ(end.error.message, "rank 1 on here/1 was refused: wrong key");
+    } while (std::next_permutation(order.begin(), order.end()));
+  }
+}
+
+TEST(RunnerFsm, ARefusalAloneEndsNothing) {
+  Attempt attempt(1);
+  attempt.on(RankRefused{0, "wrong key"});
+  attempt.on(RankConnected{0});
+  attempt.pass(1, [&] { attempt.beat(0, true); });
+  EXPECT_EQ(attempt.kills(), 0);
+  attempt.on(RankGone{0});
+  attempt.on(killed(0));
+  EXPECT_EQ(attempt.end().error.message,
+            "rank 0 on here/0 died in phase starting: signal 9 (Killed)");
 }
 
 TEST(RunnerFsm, SilenceOfTwoSecondsIsALoss) {

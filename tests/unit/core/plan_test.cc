@@ -1,0 +1,327 @@
+#include "core/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/json_members.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+
+const ModelSpec kModel{"gpt", 1, 2, 8, 16, 32};  // layers 0 to 2
+
+/// Nine samples in grains of two, the last one short: one device holds the model whole, two hold it
+/// in stages.
+Plan valid_plan() {
+  Plan plan;
+  plan.job_key = "b1946ac92492d2347c6235b4d2611184";
+  plan.global_batch = 9;
+  plan.grain = 2;
+  plan.ranks = {{"a/0", "a", "A100"}, {"b/0", "b", "old card"}, {"b/1", "b", "old card"}};
+  plan.replicas = {{{{0, 2, {Rank(0)}, {1.0}}}, 4, 3, Precision::kFp32},
+                   {{{0, 0, {Rank(1)}, {1.0}}, {1, 2, {Rank(2)}, {1.0}}}, 2, 2, Precision::kFp32}};
+  plan.owners = even_ownership(kModel, 3);
+  plan.prediction = {.step_seconds = 0.5,
+                     .compute_seconds = 0.4,
+                     .bubble_seconds = 0.01,
+                     .communication_seconds = 0.03,
+                     .update_seconds = 0.06,
+                     .uncertainty = 0.02,
+                     .samples_per_second = 18,
+                     .solo_sum_samples_per_second = 20,
+                     .integer_bound_efficiency = 0.95,
+                     .cost_per_hour = 1.5,
+                     .ranks = {{Rank(0), 0.1, 0.05, 0.2, Bytes(100), Bytes(200), 8},
+                               {Rank(1), 0.4, 0.06, 0, Bytes(150), Bytes(200), 6}}};
+  plan.search = {"all", 0.5, 0.5, 0, 39, {{"grain 3", "shares cannot be cut as finely", 0.6}}};
+  plan.left_out = {{"c/0", "memory"}};
+  plan.id = plan_id(plan);
+  return plan;
+}
+
+std::string try_plan(const json& document) {
+  const Result<Plan> plan = plan_from_json(document);
+  return plan ? "" : plan.error().to_string();
+}
+
+// --- the document ---
+
+TEST(PlanJson, ComesBackWhole) {
+  const json document = to_json(valid_plan());
+  const Result<Plan> back = plan_from_json(json::parse(document.dump()));
+  ASSERT_TRUE(back) << back.error().to_string();
+  EXPECT_EQ(to_json(*back), document);
+  EXPECT_EQ(back->id, valid_plan().id);
+  EXPECT_EQ(back->replicas[1].stages[1].ranks, std::vector<Rank>{Rank(2)});
+  EXPECT_EQ(back->owners.back().slice, valid_plan().owners.back().slice);
+  EXPECT_EQ(back->search.rejected.size(), 1U);
+}
+
+TEST(PlanJson, EveryMemberIsNeededAndTyped) {
+  testing::expect_members_are_needed(to_json(valid_plan()), try_plan, {"id"});
+  testing::expect_members_are_typed(to_json(valid_plan()), try_plan);
+}
+
+TEST(PlanJson, WrittenByHandNeedsNoPrediction) {
+  json document = to_json(valid_plan());
+  for (const char* member : {"prediction", "search", "left_out", "id"}) document.erase(member);
+  const Result<Plan> plan = plan_from_json(document);
+  ASSERT_TRUE(plan) << plan.error().to_string();
+  EXPECT_TRUE(validate(*plan, kModel));
+  EXPECT_EQ(plan->prediction.slowest(), nullptr);
+}
+
+TEST(PlanJson, MayCarryJobFleetAndWallTime) {
+  json document = to_json(valid_plan());
+  document["job"] = document["fleet"] = "whatever: their readers check them";
+  document["search"]["wall_seconds"] = 0.1;
+  EXPECT_EQ(try_plan(document), "");
+  EXPECT_EQ(plan_from_json(document)->id, valid_plan().id);
+}
+
+TEST(PlanJson, NamesThePointerOfAFault) {
+  using Pointer = json::json_pointer;
+  const std::tuple<const char*, json, const char*> cases[] = {
+      {"/version", 0, "/version: this program reads version 1, found 0"},
+      {"/version", 2, "/version: this program reads version 1, found 2"},
+      {"/numerics", "exakt", "/numerics: unknown word 'exakt'"},
+      {"/global_batch", 0, "/global_batch: expected 1 to 1073741824, found 0"},
+      {"/global_batch", 1 << 30 | 1, "/global_batch: expected 1 to 1073741824, found 1073741825"},
+      {"/grain", -1, "/grain: expected 1 to 1073741824, found -1"},
+      {"/ranks/1/tpye", "x", "/ranks/1: unknown key 'tpye' (did you mean 'type'?)"},
+      {"/ranks", 3, "/ranks: expected an array, found a number"},
+      {"/replicas/0/grains", 0, "/replicas/0/grains: expected 1 to 1073741824, found 0"},
+      {"/replicas/0/micro_batch", 2.5,
+       "/replicas/0/micro_batch: expected an integer of 32 bits, found 2.5"},
+      {"/replicas/1/precision", "auto", "/replicas/1/precision: a plan has decided it"},
+      {"/replicas/1/precision", "int3", "/replicas/1/precision: unknown word 'int3'"},
+      {"/replicas/1/stages/0/first_layer", -1,
+       "/replicas/1/stages/0/first_layer: expected 0 to 1048576, found -1"},
+      {"/replicas/1/stages/0/ranks/0", -1, "/replicas/1/stages/0/ranks: no such rank"},
+      {"/replicas/1/stages/0/ranks/0", 1 << 21, "/replicas/1/stages/0/ranks: no such rank"},
+      {"/replicas/1/stages/0/shares/0", "all",
+       "/replicas/1/stages/0/shares/0: expected a number, found a string"},
+      {"/owners/0/rank", 1LL << 40,
+       "/owners/0/rank: expected an integer of 32 bits, found 1099511627776"},
+      {"/owners/0/start/0", 0.5, "/owners/0/start/0: expected an integer of 64 bits, found 0.5"},
+      {"/reduction", "tree", "/reduction: expected \"ordered\""},
+      {"/prediction/step_seconds", -1,
+       "/prediction/step_seconds: expected 0.0 to 1000000000000.0, found -1.0"},
+      {"/prediction/ranks/0/memory", -1,
+       "/prediction/ranks/0/memory: expected 0 to 9223372036854775807, found -1"},
+      {"/search/nodes", -1, "/search/nodes: expected 0 to 9223372036854775807, found -1"},
+      {"/search/rejected/0/step_seconds", nullptr,
+       "/search/rejected/0/step_seconds: expected a number, found null"},
+      {"/notes", "", "/: unknown key 'notes'"},
+  };
+  for (const auto& [pointer, value, error] : cases) {
+    json document = to_json(valid_plan());
+    document[Pointer(pointer)] = value;
+    EXPECT_EQ(try_plan(document), error);
+  }
+  EXPECT_EQ(try_plan(json::array()), "/: expected an object, found an array");
+}
+
+// --- the id ---
+
+TEST(PlanId, IsTheSameInEveryBuild) {
+  EXPECT_EQ(plan_id(valid_plan()), "afeb54d8009c56ee2a1531bb9444b31e");
+}
+
+TEST(PlanId, TellsPlansApartAndNotHowTheyWereFound) {
+  const std::string id = plan_id(valid_plan());
+  const auto id_after = [](auto change) {
+    Plan plan = valid_plan();
+    change(plan);
+    return plan_id(plan);
+  };
+  EXPECT_EQ(id_after([](Plan& plan) { plan.id = "other"; }), id);
+  EXPECT_EQ(id_after([](Plan& plan) { plan.search = {}; }), id);
+  EXPECT_NE(id_after([](Plan& plan) { plan.replicas[0].micro_batch = 2; }), id);
+  EXPECT_NE(id_after([](Plan& plan) { plan.owners[0].owner = Rank(1); }), id);
+  EXPECT_NE(id_after([](Plan& plan) { plan.prediction.step_seconds += 1e-15; }), id);
+  EXPECT_NE(id_after([](Plan& plan) { plan.left_out.clear(); }), id);
+}
+
+TEST(PlanId, IsMadeAnewWhenAPlanIsRead) {
+  json document = to_json(valid_plan());
+  document["replicas"][0]["micro_batch"] = 2;
+  const Result<Plan> edited = plan_from_json(document);
+  ASSERT_TRUE(edited) << edited.error().to_string();
+  EXPECT_EQ(edited->id, plan_id(*edited));
+  EXPECT_NE(edited->id, valid_plan().id);
+}
+
+// --- what must hold of a plan ---
+
+struct Invalid {
+  const char* name;
+  std::function<void(Plan&)> spoil;
+  const char* error;  ///< after "plan: "
+};
+
+class InvalidPlan : public ::testing::TestWithParam<Invalid> {};
+
+TEST_P(InvalidPlan, IsRefused) {
+  Plan plan = valid_plan();
+  ASSERT_TRUE(validate(plan, kModel)) << validate(plan, kModel).error().message;
+  GetParam().spoil(plan);
+  const Result<Unit> valid = validate(plan, kModel);
+  ASSERT_FALSE(valid);
+  EXPECT_EQ(valid.error().code, ErrorCode::kInvalidSpec);
+  EXPECT_EQ(valid.error().message, std::string("plan: ") + GetParam().error);
+}
+
+StagePlan& stage(Plan& plan, size_t replica, size_t number) {
+  return plan.replicas[replica].stages[number];
+}
+
+/// Exact's own demands hold; `spoil` then breaks one.
+std::function<void(Plan&)> exact_but(std::function<void(Plan&)> spoil) {
+  return [spoil = std::move(spoil)](Plan& plan) {
+    plan.numerics = Numerics::kExact;
+    plan.replicas[0].micro_batch = plan.grain;
+    ASSERT_TRUE(validate(plan, kModel));
+    spoil(plan);
+  };
+}
+
+const Invalid kInvalid[] = {
+    {"no_batch", [](Plan& p) { p.global_batch = 0; }, "global_batch must be at least 1"},
+    {"no_grain", [](Plan& p) { p.grain = 0; }, "grain must be between 1 and global_batch"},
+    {"grain_beyond_batch", [](Plan& p) { p.grain = 10; },
+     "grain must be between 1 and global_batch"},
+    {"no_grains", [](Plan& p) { p.replicas[1].grains = 0; }, "replica 1 has no grains"},
+    {"broken_grain", [](Plan& p) { p.replicas[0].micro_batch = 3; },
+     "replica 0: micro_batch 3 is not a multiple of the grain, 2"},
+    {"no_micro_batch", [](Plan& p) { p.replicas[0].micro_batch = 0; },
+     "replica 0: micro_batch 0 is not a multiple of the grain, 2"},
+    {"samples_lost", [](Plan& p) { p.replicas[0].grains = 2; },
+     "the replicas have 4 grains; the global batch is 5"},
+    {"samples_twice", [](Plan& p) { p.replicas[0].grains = 1 << 30; },
+     "the replicas have 1073741826 grains; the global batch is 5"},
+    {"no_ranks", [](Plan& p) { p.ranks.clear(); }, "no ranks"},
+    {"device_twice", [](Plan& p) { p.ranks[2].device = "a/0"; }, "device a/0 drives two ranks"},
+    {"no_replicas", [](Plan& p) { p.replicas.clear(); }, "rank 0 has no work"},
+    {"idle_rank",
+     [](Plan& p) {
+       p.ranks.push_back({"d/0", "d", "x"});
+     },
+     "rank 3 has no work"},
+    {"unknown_rank", [](Plan& p) { stage(p, 1, 0).ranks[0] = Rank(3); },
+     "replica 1: rank 3 does not exist"},
+    {"rank_twice", [](Plan& p) { stage(p, 1, 0).ranks[0] = Rank(0); },
+     "replica 1: rank 0 is used twice"},
+    {"stage_without_ranks",
+     [](Plan& p) {
+       p.ranks.pop_back();
+       stage(p, 1, 1).ranks.clear();
+     },
+     "replica 1: stage 1 has no ranks"},
+    {"share_missing", [](Plan& p) { stage(p, 1, 1).shares.clear(); },
+     "replica 1: stage 1 needs one share for each rank"},
+    {"share_not_positive",
+     [](Plan& p) {
+       p.replicas[1].stages = {{0, 2, {Rank(1), Rank(2)}, {1.5, -0.5}}};
+     },
+     "replica 1: stage 0: a share is not positive"},
+    {"shares_do_not_sum", [](Plan& p) { stage(p, 0, 0).shares[0] = 0.9; },
+     "replica 0: stage 0: the shares do not sum to 1"},
+    {"layers_lost", [](Plan& p) { stage(p, 1, 1).first_layer = 2; },
+     "replica 1: stage 1 begins at layer 2 where 1 is due"},
+    {"layers_twice", [](Plan& p) { stage(p, 1, 1).first_layer = 0; },
+     "replica 1: stage 1 begins at layer 0 where 1 is due"},
+    {"empty_stage", [](Plan& p) { stage(p, 1, 1).last_layer = 0; },
+     "replica 1: stage 1 has no layers"},
+    {"too_few_layers", [](Plan& p) { stage(p, 0, 0).last_layer = 1; },
+     "replica 0 has 2 of 3 layers"},
+    {"too_many_layers", [](Plan& p) { stage(p, 0, 0).last_layer = 3; },
+     "replica 0 has 4 of 3 layers"},
+    {"unknown_owner", [](Plan& p) { p.owners[0].owner = Rank(3); },
+     "the owner of embed.token.weight, rank 3, does not exist"},
+    {"nobody_owns", [](Plan& p) { p.owners.pop_back(); }, "nobody owns norm.bias"},
+    {"unknown_tensor",
+     [](Plan& p) {
+       p.owners.push_back({"head", {{0}, {1}}, Rank(0)});
+     },
+     "the model has no tensor head, which has an owner"},
+    {"prediction_of_nobody", [](Plan& p) { p.prediction.ranks[1].rank = Rank(-1); },
+     "a prediction is of rank -1, which does not exist"},
+    {"beyond_memory", [](Plan& p) { p.prediction.ranks[1].memory = Bytes(201); },
+     "b/0 needs 201 bytes of 200"},
+    {"exact_micro_batch", exact_but([](Plan& p) { p.replicas[1].micro_batch = 4; }),
+     "replica 1: exact needs micro-batches of one grain"},
+    {"exact_precisions", exact_but([](Plan& p) { p.replicas[1].precision = Precision::kFp64; }),
+     "replica 1: exact needs one precision"},
+    {"exact_tensor_parallel", exact_but([](Plan& p) {
+       p.replicas[1].stages = {{0, 2, {Rank(1), Rank(2)}, {0.5, 0.5}}};
+     }),
+     "replica 1: exact excludes tensor parallelism"},
+};
+INSTANTIATE_TEST_SUITE_P(Each, InvalidPlan, ::testing::ValuesIn(kInvalid),
+                         [](const auto& invalid) { return std::string(invalid.param.name); });
+
+TEST(PlanValidation, AnElementThatTwoOwnIsRefused) {
+  Plan plan = valid_plan();
+  plan.owners.push_back(plan.owners.front());
+  EXPECT_FALSE(validate(plan, kModel));
+}
+
+// --- who has which samples ---
+
+TEST(PlanSamples, ConsecutiveRunsWithTheShortGrainLast) {
+  const Plan plan = valid_plan();
+  EXPECT_EQ(plan.grain_count(), 5);
+  const auto ranges = [&](int replica) {
+    std::vector<std::pair<int, int>> all;
+    for (const SampleRange& range : micro_batches_of(plan, replica))
+      all.emplace_back(range.first, range.count);
+    return all;
+  };
+  EXPECT_EQ(samples_of(plan, 0).count, 6);
+  EXPECT_THAT(ranges(0), ElementsAre(std::pair(0, 4), std::pair(4, 2)));
+  EXPECT_EQ(samples_of(plan, 1).first, 6);
+  EXPECT_EQ(samples_of(plan, 1).count, 3);
+  EXPECT_THAT(ranges(1), ElementsAre(std::pair(6, 2), std::pair(8, 1)));
+}
+
+TEST(PlanOwnership, EvenRunsTileEveryTensor) {
+  int64_t most_row = 0;
+  for (const LogicalTensor& tensor : logical_tensors(kModel))
+    most_row = std::max(most_row, tensor.elements() / tensor.shape[0]);
+  for (int ranks = 1; ranks <= 7; ++ranks) {
+    std::map<std::string, std::vector<Slice>> slices;
+    std::vector<int64_t> elements(static_cast<size_t>(ranks), 0);
+    Rank before(0);
+    for (const Ownership& owner : even_ownership(kModel, ranks)) {
+      slices[owner.tensor].push_back(owner.slice);
+      EXPECT_GE(owner.owner, before) << "a rank's slices follow each other";
+      before = owner.owner;
+      elements[static_cast<size_t>(owner.owner.value())] += owner.slice.elements();
+    }
+    for (const LogicalTensor& tensor : logical_tensors(kModel))
+      EXPECT_TRUE(check_tiles(tensor.name, tensor.shape, slices[tensor.name])) << tensor.name;
+    for (const int64_t own : elements)
+      EXPECT_NEAR(static_cast<double>(own), static_cast<double>(parameter_count(kModel)) / ranks,
+                  static_cast<double>(most_row));
+  }
+}
+
+TEST(PlanPrediction, TheSlowestIsTheFirstWithTheLongestSection) {
+  Prediction prediction = valid_plan().prediction;
+  EXPECT_EQ(prediction.slowest()->rank, Rank(1));
+  std::swap(prediction.ranks[0].compute_seconds, prediction.ranks[0].wait_seconds);
+  EXPECT_EQ(prediction.slowest()->rank, Rank(1)) << "who waits is not slow";
+  prediction.ranks[0].compute_seconds = prediction.ranks[1].update_seconds;
+  prediction.ranks[0].update_seconds = prediction.ranks[1].compute_seconds;
+  EXPECT_EQ(prediction.slowest()->rank, Rank(0)) << "equal, and the first";
+}
+
+}  // namespace
+}  // namespace motley

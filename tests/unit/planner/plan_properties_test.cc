@@ -1,0 +1,136 @@
+// What holds of the plan of any problem.
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "planner/search.h"
+#include "tests/support/planning_case.h"
+
+namespace motley {
+namespace {
+
+using testing::PlanningCase;
+
+PlanningCase any_case() {
+  std::mt19937 random(*rc::gen::noShrink(rc::gen::arbitrary<uint32_t>()));
+  return testing::random_case(random, 5);
+}
+
+size_t any_device(const PlanningCase& problem) {
+  return *rc::gen::inRange<size_t>(0, problem.profile.devices.size());
+}
+
+/// kNever where there is no plan.
+double step_of(const PlanningCase& problem) {
+  const Result<Plan> plan = plan_search(problem.request());
+  return plan ? plan->prediction.step_seconds : std::numeric_limits<double>::infinity();
+}
+
+RC_GTEST_PROP(PlanProperties, TheDealSumsToTheGlobalBatch, ()) {
+  const PlanningCase problem = any_case();
+  const Result<Plan> plan = plan_search(problem.request());
+  RC_PRE(plan.has_value());
+  int next = 0;
+  for (int i = 0; i < static_cast<int>(plan->replicas.size()); ++i) {
+    for (const SampleRange& range : micro_batches_of(*plan, i)) {
+      RC_ASSERT(range.first == next);
+      RC_ASSERT(range.count > 0);
+      next += range.count;
+    }
+  }
+  RC_ASSERT(next == problem.job.train.global_batch);
+}
+
+RC_GTEST_PROP(PlanProperties, TheBoundOnWholeGrainsIsOne, ()) {
+  const PlanningCase problem = any_case();
+  for (const auto& search : {plan_search, plan_equal_split}) {
+    const Result<Plan> plan = search(problem.request());
+    RC_PRE(plan.has_value());
+    const Prediction& predicted = plan->prediction;
+    RC_ASSERT(predicted.integer_bound_efficiency * predicted.solo_sum_samples_per_second >=
+              predicted.samples_per_second * (1 - 1e-12));
+  }
+}
+
+RC_GTEST_PROP(PlanProperties, AnEqualSplitIsNeverQuicker, ()) {
+  PlanningCase problem = any_case();
+  problem.job.train.grain = problem.job.train.grain.value_or(1);
+  const Result<Plan> equal = plan_equal_split(problem.request());
+  RC_PRE(equal.has_value());
+  RC_ASSERT(step_of(problem) <= equal->prediction.step_seconds);
+}
+
+RC_GTEST_PROP(PlanProperties, MoreMemoryNeverMakesItSlower, ()) {
+  PlanningCase problem = any_case();
+  const double before = step_of(problem);
+  DeviceProfile& device = problem.profile.devices[any_device(problem)];
+  device.memory_limit += Bytes(*rc::gen::inRange(0, 16) << 20);
+  RC_ASSERT(step_of(problem) <= before);
+}
+
+RC_GTEST_PROP(PlanProperties, AFasterDeviceNeverMakesItSlower, ()) {
+  PlanningCase problem = any_case();
+  const double before = step_of(problem);
+  const double factor = 0.01 * *rc::gen::inRange(10, 100);
+  DeviceProfile& device = problem.profile.devices[any_device(problem)];
+  device.step_overhead_seconds *= factor;
+  device.update_seconds *= factor;
+  LayerCurve& curve = device.curves[0];
+  for (CurvePoint& point : curve.points) point.seconds *= factor;
+  curve.fit.fixed *= factor;
+  curve.fit.per_sample *= factor;
+  RC_ASSERT(step_of(problem) <= before);
+}
+
+RC_GTEST_PROP(PlanProperties, AnotherDeviceNeverMakesItSlower, ()) {
+  PlanningCase problem = any_case();
+  problem.job.devices.count.reset();
+  const double before = step_of(problem);
+  const std::string host = problem.fleet.devices.back().host;
+  problem.add({.host = host,
+               .per_sample = 0.001 * *rc::gen::inRange(1, 20),
+               .largest_micro_batch = *rc::gen::inRange(1, 8)});
+  RC_ASSERT(step_of(problem) <= before);
+}
+
+RC_GTEST_PROP(PlanProperties, TheOrderOfDevicesChangesNamesOnly, ()) {
+  const PlanningCase problem = any_case();
+  std::vector<size_t> order(problem.fleet.devices.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::mt19937 random(*rc::gen::arbitrary<uint32_t>());
+  std::shuffle(order.begin(), order.end(), random);
+  const Result<Plan> one = plan_search(problem.request());
+  const Result<Plan> other = plan_search(problem.permuted(order).request());
+  RC_ASSERT(one.has_value() == other.has_value());
+  if (!one) return;
+  RC_ASSERT(one->prediction.step_seconds == other->prediction.step_seconds);
+  RC_ASSERT(one->world_size() == other->world_size());
+  RC_ASSERT(one->grain == other->grain);
+}
+
+RC_GTEST_PROP(PlanProperties, TheOrderInTheProfileChangesNothing, ()) {
+  PlanningCase problem = any_case();
+  const Result<Plan> one = plan_search(problem.request());
+  std::reverse(problem.profile.devices.begin(), problem.profile.devices.end());
+  std::reverse(problem.profile.links.begin(), problem.profile.links.end());
+  const Result<Plan> other = plan_search(problem.request());
+  RC_ASSERT(one.has_value() == other.has_value());
+  if (one) RC_ASSERT(to_json(*one).dump() == to_json(*other).dump());
+}
+
+RC_GTEST_PROP(PlanProperties, FourTimesTheTimesIsFourTimesTheStep, ()) {
+  const PlanningCase problem = any_case();
+  const Result<Plan> one = plan_search(problem.request());
+  const Result<Plan> other = plan_search(problem.scaled(4).request());
+  RC_ASSERT(one.has_value() == other.has_value());
+  if (!one) return;
+  RC_ASSERT(4 * one->prediction.step_seconds == other->prediction.step_seconds);
+  RC_ASSERT(one->replicas.size() == other->replicas.size());
+}
+
+}  // namespace
+}  // namespace motley
