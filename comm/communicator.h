@@ -65,8 +65,8 @@ class Communicator {
 
   /// A collective whose pattern the caller knows: all these transfers at once, as
   /// Transport::exchange performs them; on the wire what is sent.
-  virtual Result<Unit> exchange(std::span<const Incoming> receives,
-                                std::span<const Outgoing> sends, const std::string& operation) = 0;
+  virtual Result<Unit> exchange(std::span<const Incoming> receives, std::span<const Outgoing> sends,
+                                const std::string& operation) = 0;
 
   /// Bytes this rank has put on the wire through this group, counted where a send begins: tests
   /// hold it against the formula above.

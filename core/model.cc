@@ -102,6 +102,8 @@ Result<Unit> validate(const ModelSpec& model) {
     return fail(ErrorCode::kInvalidSpec, "model.width " + std::to_string(model.width) +
                                              " is not a multiple of model.heads " +
                                              std::to_string(model.heads));
+  if (!(model.dropout >= 0 && model.dropout < 1))
+    return fail(ErrorCode::kInvalidSpec, "model.dropout must be at least 0 and below 1");
   return Unit{};
 }
 

@@ -11,7 +11,8 @@ namespace motley {
 
 /// A GPT as trained here: learned token and position embeddings, pre-LayerNorm blocks (multi-head
 /// causal attention, GELU MLP of 4·width), final LayerNorm, head tied to the token embedding
-/// (Radford et al. 2019). No dropout.
+/// (Radford et al. 2019). Dropout where GPT-2 has it on the residual stream: after the embedding
+/// and at the end of each branch (not on attention probabilities).
 struct ModelSpec {
   std::string type = "gpt";
   int layers = 0;
@@ -19,6 +20,7 @@ struct ModelSpec {
   int width = 0;    ///< a multiple of heads
   int context = 0;  ///< tokens per sample
   int vocab = 0;
+  double dropout = 0;  ///< rate while training, below 1
 
   int head_dim() const { return width / heads; }
   bool operator==(const ModelSpec&) const = default;
@@ -31,8 +33,8 @@ enum class Init {
   kResidualNormal
 };  ///< residual: scaled by 1/sqrt(2·layers)
 
-/// How ranks that share a layer (tensor parallelism, Shoeybi et al. 2019) divide one of its tensors:
-/// whole units of one dimension by their shares (core/holdings.h).
+/// How ranks that share a layer (tensor parallelism, Shoeybi et al. 2019) divide one of its
+/// tensors: whole units of one dimension by their shares (core/holdings.h).
 enum class Split {
   kNone,       ///< every rank holds all of it and computes the same gradient
   kFirst,      ///< the first rank alone holds it: what is added once to a sum of the ranks' parts

@@ -63,8 +63,8 @@ std::vector<Slice> boxes_of(const std::vector<HeldSlice>& held, size_t dimension
   return boxes;
 }
 
-/// Deals a group's boxes to its holders in contiguous runs: holder h ends where (h + 1) / holders of
-/// all elements are dealt, rounded to a row.
+/// Deals a group's boxes to its holders in contiguous runs: holder h ends where (h + 1) / holders
+/// of all elements are dealt, rounded to a row.
 void deal(const std::vector<Box>& boxes, const Holders& holders,
           const std::vector<LogicalTensor>& tensors, std::vector<Ownership>* owners) {
   int64_t total = 0;
@@ -86,8 +86,7 @@ void deal(const std::vector<Box>& boxes, const Holders& holders,
         Slice slice = box.slice;
         slice.start[0] += row;
         slice.extent[0] = end - row;
-        owners->push_back(
-            {tensors[box.tensor].name, slice, holders[static_cast<size_t>(holder)]});
+        owners->push_back({tensors[box.tensor].name, slice, holders[static_cast<size_t>(holder)]});
         row = end;
       }
       if (row < rows) ++holder;

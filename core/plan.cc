@@ -104,8 +104,7 @@ Result<Unit> check_members(const Plan& plan, const ModelSpec& model) {
     for (size_t j = 0; j < plan.replicas[i].stages.size(); ++j) {
       const StagePlan& stage = plan.replicas[i].stages[j];
       const std::string name = replica_name(i) + ": stage " + std::to_string(j);
-      if (!stage.recompute.empty() &&
-          static_cast<int>(stage.recompute.size()) != stage.layers()) {
+      if (!stage.recompute.empty() && static_cast<int>(stage.recompute.size()) != stage.layers()) {
         return invalid(name + " needs one word of recompute for each of its " +
                        std::to_string(stage.layers()) + " layers");
       }

@@ -37,6 +37,7 @@ const YamlKeys<ModelSpec>& model_keys() {
       integer("width", &ModelSpec::width, {1, kMostDimension}).required(),
       integer("context", &ModelSpec::context, {1, kMostDimension}).required(),
       integer("vocab", &ModelSpec::vocab, {1, 1 << 24}),
+      number("dropout", &ModelSpec::dropout, {.low = 0, .high = 0.99}),
       later<ModelSpec>("preset", "give layers, heads, width and context"),
   };
   return keys;

@@ -63,6 +63,7 @@ std::string first_incompatible_key(const JobSpec& before, const JobSpec& after) 
       {"model.width", m.width == n.width},
       {"model.context", m.context == n.context},
       {"model.vocab", m.vocab == n.vocab},
+      {"model.dropout", m.dropout == n.dropout},
       {"data.text", d.files == e.files},
       {"data.tokenizer", d.tokenizer == e.tokenizer},
       {"data.held_out", d.held_out == e.held_out},

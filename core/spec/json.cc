@@ -29,7 +29,8 @@ void read_model(JsonFields& fields, ModelSpec& model) {
       .read("heads", model.heads)
       .read("width", model.width)
       .read("context", model.context)
-      .read("vocab", model.vocab);
+      .read("vocab", model.vocab)
+      .read_if("dropout", model.dropout);
 }
 
 // --- job ---
@@ -222,8 +223,9 @@ Result<Spec> read_document(const json& document, Read read) {
 }  // namespace
 
 json to_json(const ModelSpec& model) {
-  return {{"type", model.type},   {"layers", model.layers},   {"heads", model.heads},
-          {"width", model.width}, {"context", model.context}, {"vocab", model.vocab}};
+  return {{"type", model.type},      {"layers", model.layers},   {"heads", model.heads},
+          {"width", model.width},    {"context", model.context}, {"vocab", model.vocab},
+          {"dropout", model.dropout}};
 }
 
 json to_json(const JobSpec& job) {

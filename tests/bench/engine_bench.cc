@@ -54,7 +54,7 @@ class Trainee {
     options.numerics = numerics;
     options.micro_batches = {shape.grain};
     Trainee trainee(shape);
-    MOTLEY_TRY(trainee.engine_, Engine::create(device, options, 1));
+    MOTLEY_TRY(trainee.engine_, Engine::create(device, options));
     return trainee;
   }
 

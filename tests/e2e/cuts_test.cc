@@ -27,7 +27,13 @@ ModelSpec odd_model() {
   return {.type = "gpt", .layers = 3, .heads = 8, .width = 40, .context = 7, .vocab = 259};
 }
 ModelSpec narrow_model() {
-  return {.type = "gpt", .layers = 3, .heads = 3, .width = 9, .context = 5, .vocab = 263};
+  return {.type = "gpt",
+          .layers = 3,
+          .heads = 3,
+          .width = 9,
+          .context = 5,
+          .vocab = 263,
+          .dropout = 0.1};
 }
 
 constexpr int kGrains = 7;
@@ -46,7 +52,8 @@ std::vector<SmallReplica> recomputing(std::vector<SmallReplica> replicas, Recomp
 /// The forms by themselves and together; `wide`: shares for 8 heads, else for 3.
 std::vector<std::pair<std::string, std::vector<SmallReplica>>> forms(bool wide) {
   const std::vector<double> uneven = wide ? std::vector{0.75, 0.25} : std::vector{0.67, 0.33};
-  const std::vector<double> three = wide ? std::vector{0.5, 0.25, 0.25} : std::vector{0.34, 0.33, 0.33};
+  const std::vector<double> three =
+      wide ? std::vector{0.5, 0.25, 0.25} : std::vector{0.34, 0.33, 0.33};
   return {
       {"pipeline-3-2", {{.stages = {{3}, {2}}, .grains = 7}}},
       {"pipeline-1-4", {{.stages = {{1}, {4}}, .grains = 7, .micro_batch_grains = 2}}},
@@ -55,22 +62,26 @@ std::vector<std::pair<std::string, std::vector<SmallReplica>>> forms(bool wide) 
       {"pipeline-of-five", {{.stages = {{1}, {1}, {1}, {1}, {1}}, .grains = 7}}},
       {"more-stages-than-micro-batches",
        {{.stages = {{1}, {2}, {1}, {1}}, .grains = 7, .micro_batch_grains = 4}}},
-      {"accumulation", {{.stages = {{5}}, .grains = 4, .micro_batch_grains = 1},
-                        {.stages = {{5}}, .grains = 3, .micro_batch_grains = 3}}},
+      {"accumulation",
+       {{.stages = {{5}}, .grains = 4, .micro_batch_grains = 1},
+        {.stages = {{5}}, .grains = 3, .micro_batch_grains = 3}}},
       {"unlike-replicas", {{.stages = {{5}}, .grains = 4}, {.stages = {{2}, {3}}, .grains = 3}}},
-      {"two-pipelines", {{.stages = {{1}, {4}}, .grains = 3},
-                         {.stages = {{3}, {1}, {1}}, .grains = 4, .micro_batch_grains = 2}}},
-      {"three-replicas", {{.stages = {{5}}, .grains = 3},
-                          {.stages = {{4}, {1}}, .grains = 2},
-                          {.stages = {{5}}, .grains = 2, .micro_batch_grains = 2}}},
+      {"two-pipelines",
+       {{.stages = {{1}, {4}}, .grains = 3},
+        {.stages = {{3}, {1}, {1}}, .grains = 4, .micro_batch_grains = 2}}},
+      {"three-replicas",
+       {{.stages = {{5}}, .grains = 3},
+        {.stages = {{4}, {1}}, .grains = 2},
+        {.stages = {{5}}, .grains = 2, .micro_batch_grains = 2}}},
       {"tensor-even", {{.stages = {{5, {0.5, 0.5}}}, .grains = 7}}},
       {"tensor-uneven", {{.stages = {{5, uneven}}, .grains = 7, .micro_batch_grains = 2}}},
       {"tensor-three", {{.stages = {{5, three}}, .grains = 7}}},
       {"pipeline-of-tensors", {{.stages = {{2, uneven}, {3, {0.5, 0.5}}}, .grains = 7}}},
       {"wide-then-narrow", {{.stages = {{2, three}, {2}, {1, uneven}}, .grains = 7}}},
-      {"everything", {{.stages = {{2, uneven}, {3}}, .grains = 4, .micro_batch_grains = 2},
-                      {.stages = {{5}}, .grains = 1},
-                      {.stages = {{5, three}}, .grains = 2, .micro_batch_grains = 2}}},
+      {"everything",
+       {{.stages = {{2, uneven}, {3}}, .grains = 4, .micro_batch_grains = 2},
+        {.stages = {{5}}, .grains = 1},
+        {.stages = {{5, three}}, .grains = 2, .micro_batch_grains = 2}}},
   };
 }
 
@@ -129,9 +140,10 @@ class Cuts : public ::testing::Test {
   }
 
   void expect_same_curve(const std::vector<Cut>& cuts, const SmallRun& base, double tolerance) {
-    const auto expected = losses_of(run_of({.name = "alone", .replicas = {alone()}}, base), "alone");
+    const auto expected =
+        losses_of(run_of({.name = "alone", .replicas = {alone()}}, base), "alone");
     ASSERT_EQ(static_cast<int64_t>(expected.size()), base.steps);
-    EXPECT_LT(expected.back(), 0.9 * expected.front()) << "nothing was learnt";
+    EXPECT_LT(expected.back(), 0.95 * expected.front()) << "nothing was learnt";
     for (const Cut& cut : cuts) {
       const auto losses = losses_of(run_of(cut, base), cut.name);
       ASSERT_EQ(losses.size(), expected.size()) << cut.name;
@@ -149,13 +161,15 @@ TEST_F(Cuts, FastFollowsOneRank) {
 }
 
 TEST_F(Cuts, Float64FollowsOneRankClosely) {
-  expect_same_curve(
-      grid(false), {.precision = Precision::kFp64, .model = narrow_model(), .steps = 20}, 1e-10);
+  expect_same_curve(grid(false),
+                    {.precision = Precision::kFp64, .model = narrow_model(), .steps = 30}, 1e-10);
 }
 
 TEST_F(Cuts, ExactGivesTheSameBits) {
+  ModelSpec model = odd_model();
+  model.dropout = 0.1;
   const SmallRun base{.numerics = Numerics::kExact,
-                      .model = odd_model(),
+                      .model = model,
                       .steps = 10,
                       .eval = {.every = 0, .samples = 11}};
   std::string expected;

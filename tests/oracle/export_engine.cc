@@ -62,10 +62,11 @@ Result<double> compute(Engine& engine, std::span<const int32_t> tokens, int samp
   const size_t length = tokens.size() / static_cast<size_t>(samples);
   const int first = (samples + 1) / 2;
   engine.begin_step();
-  MOTLEY_TRY_VOID(run_micro_batch(engine, tokens.first(static_cast<size_t>(first) * length), first));
+  MOTLEY_TRY_VOID(
+      run_micro_batch(engine, tokens.first(static_cast<size_t>(first) * length), first));
   if (first < samples)
     MOTLEY_TRY_VOID(run_micro_batch(engine, tokens.subspan(static_cast<size_t>(first) * length),
-                                           samples - first));
+                                    samples - first));
   return engine.sums()->loss / static_cast<double>(engine.sums()->tokens);
 }
 
@@ -98,7 +99,7 @@ Result<Unit> export_case(const Case& test, const std::string& folder) {
   options.model = test.model;
   options.micro_batches = {(test.samples + 1) / 2, std::max(1, test.samples / 2)};
   options.optimizer = test.optimizer;
-  MOTLEY_TRY(const auto engine, Engine::create(*device, options, kSeed));
+  MOTLEY_TRY(const auto engine, Engine::create(*device, options));
   MOTLEY_TRY(const std::span<std::byte> state, engine->state(Engine::State::kWeight));
   const std::span<float> weights{reinterpret_cast<float*>(state.data()), state.size() / 4};
   randomise(*engine, weights);

@@ -32,7 +32,7 @@ Result<std::unique_ptr<Engine>> load_newest(const JobSpec& job, const std::strin
   options.model = job.model;
   options.optimizer = job.train.optimizer;
   options.micro_batches = {1};
-  MOTLEY_TRY(auto engine, Engine::create(device, options, job.train.seed));
+  MOTLEY_TRY(auto engine, Engine::create(device, options));
   MOTLEY_TRY(const auto views, state_views(*engine, Engine::State::kWeight));
   for (const auto& found : find_checkpoints(real_file_system(), checkpoints, nullptr)) {
     if (!load(real_file_system(), checkpoints, found, views, nullptr)) continue;

@@ -6,14 +6,13 @@
 
 namespace motley {
 
-Result<std::unique_ptr<Engine>> Engine::create(Device& device, const EngineOptions& options,
-                                               uint64_t seed) {
+Result<std::unique_ptr<Engine>> Engine::create(Device& device, const EngineOptions& options) {
   MOTLEY_TRY_VOID(validate(options.model));
   MOTLEY_CHECK(!options.micro_batches.empty(), "an engine without a micro-batch");
   MOTLEY_CHECK(options.owned || !options.shard_optimizer, "sharded state without owners");
   for (int samples : options.micro_batches) MOTLEY_CHECK_LT(0, samples);
   auto engine = std::make_unique<StageEngine>(device, options);
-  MOTLEY_TRY_VOID(engine->set_up(seed));
+  MOTLEY_TRY_VOID(engine->set_up());
   return engine;
 }
 

@@ -35,6 +35,7 @@ struct EngineOptions {
       micro_batches;  ///< every size that will be run, e.g. {8, 3} when the last one is short
   Bytes memory_limit{INT64_MAX};  ///< kDeviceLost when buffers would exceed it
   OptimizerSpec optimizer;
+  uint64_t seed = 1337;  ///< of the initial weights and of dropout's masks
 
   // Of a model that is cut:
   std::optional<StagePlan> stage;  ///< unset: the whole model
@@ -64,8 +65,8 @@ struct LossSums {
 inline constexpr double kLossScale = 4294967296.0;  ///< 2^32, of LossSums::loss_fixed
 
 struct MicroBatchInput {
-  std::span<const int32_t> tokens;  ///< [samples, context + 1]: inputs and, shifted by one, targets;
-                                    ///< may be empty on a stage without embedding and head
+  std::span<const int32_t> tokens;  ///< [samples, context + 1]: inputs and, shifted by one,
+                                    ///< targets; may be empty on a stage without embedding and head
   int samples = 0;
   int64_t step = 0;          ///< with first_sample, the key of the samples' random numbers
   int64_t first_sample = 0;  ///< number within the step's global batch
@@ -76,10 +77,9 @@ enum class Boundary { kInput, kOutput, kOutputGradient, kInputGradient };
 
 class Engine {
  public:
-  /// Compiles, allocates, initialises parameters from `seed`. kInvalidSpec for an impossible model,
+  /// Compiles, allocates, initialises parameters. kInvalidSpec for an impossible model,
   /// kDeviceLost when it does not fit.
-  static Result<std::unique_ptr<Engine>> create(Device& device, const EngineOptions& options,
-                                                uint64_t seed);
+  static Result<std::unique_ptr<Engine>> create(Device& device, const EngineOptions& options);
   virtual ~Engine() = default;
 
   /// Zeroes gradients and sums.

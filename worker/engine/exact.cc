@@ -87,7 +87,8 @@ SquareTotal squares_of(Device& device, std::span<const int64_t> values, uint64_t
 Result<Unit> SquareTotal::sum_over(Communicator& world) {
   // In limbs of 32 bits, whose sums over ranks do not overflow.
   int64_t limbs[4];
-  for (int i = 0; i < 4; ++i) limbs[i] = static_cast<int64_t>(static_cast<uint32_t>(sum_ >> 32 * i));
+  for (int i = 0; i < 4; ++i)
+    limbs[i] = static_cast<int64_t>(static_cast<uint32_t>(sum_ >> 32 * i));
   MOTLEY_TRY_VOID(world.all_reduce_sum(std::span<int64_t>(limbs)));
   sum_ = 0;
   for (int i = 0; i < 4; ++i) sum_ += static_cast<unsigned __int128>(limbs[i]) << 32 * i;

@@ -39,7 +39,8 @@ StageSpec stage_spec(const EngineOptions& options, int element_bytes, int thread
           .in_flight = options.in_flight,
           .element_bytes = element_bytes,
           .threads = threads,
-          .exact_exponent = exact_exponent};
+          .exact_exponent = exact_exponent,
+          .seed = options.seed};
 }
 
 std::vector<MemoryPoint> estimate_memory(const EngineOptions& options, DeviceKind kind, int threads,

@@ -25,9 +25,8 @@ std::unique_ptr<Layer> make_layer(const StageSpec& stage, const ParameterLayout&
     return std::make_unique<Head>(stage.model, shape, parameters);
   const StagePlan& layers = stage.layers;
   const Recompute recompute =
-      layers.recompute.empty()
-          ? Recompute::kNone
-          : layers.recompute[static_cast<size_t>(index - layers.first_layer)];
+      layers.recompute.empty() ? Recompute::kNone
+                               : layers.recompute[static_cast<size_t>(index - layers.first_layer)];
   return std::make_unique<Block>(stage.model, shape, parameters, index - 1, recompute);
 }
 
@@ -89,12 +88,13 @@ LayerEmitter::Options StageCompiler::emitter_options(bool training) const {
           .training = training,
           .threads = stage_.threads,
           .exact_exponent = stage_.exact_exponent,
-          .shape = stage_.shape()};
+          .shape = stage_.shape(),
+          .dropout = training ? stage_.model.dropout : 0,
+          .seed = stage_.seed};
 }
 
 Address StageCompiler::forward() {
-  Address activation =
-      stage_.has_embedding() ? emitter_.batch().tokens : boundary(exchange_.input);
+  Address activation = stage_.has_embedding() ? emitter_.batch().tokens : boundary(exchange_.input);
   for (const StageLayer& stage_layer : layers_) {
     builder_.set_layer(stage_layer.index);
     activation = stage_layer.layer->forward(emitter_, activation);

@@ -20,6 +20,7 @@ struct StageSpec {
   int element_bytes = 4;
   int threads = 1;
   const int* exact_exponent = nullptr;  ///< read when programs run
+  uint64_t seed = 0;                    ///< of dropout's masks
 
   bool has_embedding() const { return layers.first_layer == 0; }
   bool has_head() const { return layers.last_layer + 1 == layer_count(model); }
@@ -31,17 +32,17 @@ struct StageSpec {
 struct ExchangeLayout {
   ExchangeLayout(const StageSpec& stage, int largest);
 
-  int64_t rows = 0;      ///< largest · context
-  Bytes overflow{0};     ///< int64 flag; in the common part
+  int64_t rows = 0;   ///< largest · context
+  Bytes overflow{0};  ///< int64 flag; in the common part
   Bytes common_size{0};
   // In each slot; those that the stage has no use for are empty.
-  Bytes position{0};     ///< int64 [2]: step, first sample
-  Bytes tokens{0};       ///< int32 [samples, context]
-  Bytes targets{0};      ///< int32 [samples, context]
-  Bytes losses{0};       ///< [samples, context] elements
-  Bytes input{0};        ///< [rows, width] elements, from the stage before
-  Bytes output{0};       ///< [rows, width] elements for the next stage, then its gradient
-  Bytes d_input{0};      ///< [rows, width] elements for the stage before
+  Bytes position{0};  ///< int64 [2]: step, first sample
+  Bytes tokens{0};    ///< int32 [samples, context]
+  Bytes targets{0};   ///< int32 [samples, context]
+  Bytes losses{0};    ///< [samples, context] elements
+  Bytes input{0};     ///< [rows, width] elements, from the stage before
+  Bytes output{0};    ///< [rows, width] elements for the next stage, then its gradient
+  Bytes d_input{0};   ///< [rows, width] elements for the stage before
   Bytes slot_size{0};
 
   Bytes slot(int number) const { return Bytes(common_size.value() + number * slot_size.value()); }

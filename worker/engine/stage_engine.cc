@@ -18,7 +18,7 @@ StageEngine::StageEngine(Device& device, const EngineOptions& options)
 
 // --- set-up
 
-Result<Unit> StageEngine::set_up(uint64_t seed) {
+Result<Unit> StageEngine::set_up() {
   std::map<int, Program> programs;
   for (const int samples : options_.micro_batches) {
     programs[samples] = compile_training(stage_, parameters_, exchange_layout_, samples);
@@ -34,7 +34,7 @@ Result<Unit> StageEngine::set_up(uint64_t seed) {
   for (const auto& [samples, program] : programs)
     programs_[samples] = bind_to_slots(program, stage_.in_flight);
   evaluation_ = bind_to_slots(evaluation, 1);
-  return initialise(seed);
+  return initialise();
 }
 
 Result<Unit> StageEngine::allocate() {
@@ -70,7 +70,7 @@ StageEngine::BoundProgram StageEngine::bind_to_slots(const Program& program, int
   return bound;
 }
 
-Result<Unit> StageEngine::initialise(uint64_t seed) {
+Result<Unit> StageEngine::initialise() {
   const std::vector<LogicalTensor> all = logical_tensors(options_.model);
   for (const FlatTensor& flat : parameters_.tensors()) {
     const auto found = std::find_if(all.begin(), all.end(), [&](const LogicalTensor& tensor) {
@@ -78,15 +78,14 @@ Result<Unit> StageEngine::initialise(uint64_t seed) {
     });
     const auto number = static_cast<int>(found - all.begin());
     host_for(device_, flat.slice.extent[0],
-             [&](int64_t row) { initialise_row(flat, number, row, seed); });
+             [&](int64_t row) { initialise_row(flat, number, row); });
   }
   MOTLEY_TRY_VOID(weights_.push());
   begin_step();
   return device_.synchronize();
 }
 
-void StageEngine::initialise_row(const FlatTensor& flat, int tensor_number, int64_t row,
-                                 uint64_t seed) {
+void StageEngine::initialise_row(const FlatTensor& flat, int tensor_number, int64_t row) {
   Elements weights(weights_.host(), stage_.element_bytes);
   Slice slice = flat.slice;
   slice.start[0] += row;
@@ -95,7 +94,7 @@ void StageEngine::initialise_row(const FlatTensor& flat, int tensor_number, int6
     for (int64_t i = 0; i < run.count; ++i)
       weights.set(flat.offset + run.to_offset + i,
                   initial_value(options_.model, flat.tensor, tensor_number, run.from_offset + i,
-                                seed));
+                                options_.seed));
 }
 
 // --- running
@@ -157,8 +156,8 @@ Result<Unit> StageEngine::run(std::span<const Instruction> instructions) {
     } else if (const auto* sum = std::get_if<GroupSum>(&instruction.work)) {
       MOTLEY_TRY_VOID(sum_over_group(*sum, std::exchange(flops, 0)));
     } else {
-      MOTLEY_TRY_VOID(gather_over_group(std::get<GroupGather>(instruction.work),
-                                        std::exchange(flops, 0)));
+      MOTLEY_TRY_VOID(
+          gather_over_group(std::get<GroupGather>(instruction.work), std::exchange(flops, 0)));
     }
   }
   return Unit{};

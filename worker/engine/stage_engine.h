@@ -19,7 +19,7 @@ class StageEngine final : public Engine {
   StageEngine(const StageEngine&) = delete;
   StageEngine& operator=(const StageEngine&) = delete;
 
-  Result<Unit> set_up(uint64_t seed);
+  Result<Unit> set_up();
 
   void begin_step() override;
   Result<Unit> put_samples(int slot, const MicroBatchInput& input) override;
@@ -58,8 +58,8 @@ class StageEngine final : public Engine {
   };
 
   Result<Unit> allocate();
-  Result<Unit> initialise(uint64_t seed);
-  void initialise_row(const FlatTensor& flat, int tensor_number, int64_t row, uint64_t seed);
+  Result<Unit> initialise();
+  void initialise_row(const FlatTensor& flat, int tensor_number, int64_t row);
   BoundProgram bind_to_slots(const Program& program, int slots) const;
 
   Result<Unit> run(std::span<const Instruction> instructions);
@@ -83,7 +83,7 @@ class StageEngine final : public Engine {
   SharedMemory weights_, gradients_;
   std::optional<Exchange> exchange_;
   std::optional<Updater> updater_;
-  DeviceBuffer arena_;  // activations, then what each slot keeps
+  DeviceBuffer arena_;                    // activations, then what each slot keeps
   std::map<int, BoundProgram> programs_;  // by micro-batch
   BoundProgram evaluation_;               // of the largest
   Bytes logits_{0};                       // their place in the arena after evaluation_

@@ -97,11 +97,10 @@ Result<double> Updater::norm(Communicator& world, int exponent) {
 Result<double> Updater::fast_norm(Communicator& world) {
   const int bytes = device_->element_bytes();
   for (size_t i = 0; i < layout_.owned.size(); ++i)
-    execute(*device_,
-            SquareSumArgs{
-                .x = Address::of(gradients_->device() + layout_.owned[i].parameter * bytes),
-                .out = Address::of(squares_.device() + i * sizeof(double)),
-                .count = layout_.owned[i].count});
+    execute(*device_, SquareSumArgs{.x = Address::of(gradients_->device() +
+                                                     layout_.owned[i].parameter * bytes),
+                                    .out = Address::of(squares_.device() + i * sizeof(double)),
+                                    .count = layout_.owned[i].count});
   MOTLEY_TRY(const std::span<std::byte> view, squares_.pull());
   double sum = 0;
   for (const double square :
@@ -162,11 +161,10 @@ Result<Unit> Updater::update_chunk(AdamwArgs args, const UpdateRun& run, int exp
   args.gradient = Address::of(gradients_->device() + run.parameter * bytes);
   if (exact()) {
     args.gradient = Address::of(take());
-    execute(*device_,
-            FromFixedArgs{.acc = Address::of(gradients_->device() + run.parameter * 8),
-                          .out = args.gradient,
-                          .count = run.count,
-                          .exponent = exponent});
+    execute(*device_, FromFixedArgs{.acc = Address::of(gradients_->device() + run.parameter * 8),
+                                    .out = args.gradient,
+                                    .count = run.count,
+                                    .exponent = exponent});
   }
   if (!in_host_) {
     args.m = Address::of(first_.device() + run.state * bytes);
@@ -176,8 +174,10 @@ Result<Unit> Updater::update_chunk(AdamwArgs args, const UpdateRun& run, int exp
   }
   std::byte* moments[2] = {take(), take()};
   const std::span<std::byte> host[2] = {
-      std::span(host_first_).subspan(static_cast<size_t>(run.state * bytes), static_cast<size_t>(size)),
-      std::span(host_second_).subspan(static_cast<size_t>(run.state * bytes), static_cast<size_t>(size))};
+      std::span(host_first_)
+          .subspan(static_cast<size_t>(run.state * bytes), static_cast<size_t>(size)),
+      std::span(host_second_)
+          .subspan(static_cast<size_t>(run.state * bytes), static_cast<size_t>(size))};
   for (int i = 0; i < 2; ++i) MOTLEY_TRY_VOID(device_->copy_in(moments[i], host[i]));
   args.m = Address::of(moments[0]);
   args.v = Address::of(moments[1]);

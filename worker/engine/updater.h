@@ -40,13 +40,11 @@ class Updater {
     Bytes squares{0};
     Bytes scratch{0};
   };
-  static Memory memory(const EngineOptions& options, const UpdateLayout& layout,
-                       int element_bytes);
+  static Memory memory(const EngineOptions& options, const UpdateLayout& layout, int element_bytes);
 
   /// Allocates and zeroes. Borrows `weights` and `gradients`; `scratch` has memory().scratch bytes.
   static Result<Updater> create(Device& device, const EngineOptions& options, UpdateLayout layout,
-                                SharedMemory& weights, SharedMemory& gradients,
-                                std::byte* scratch);
+                                SharedMemory& weights, SharedMemory& gradients, std::byte* scratch);
 
   const UpdateLayout& layout() const { return layout_; }
   /// As Engine::gradient_norm, but not yet divided; exact's gradients have this exponent.
@@ -75,7 +73,7 @@ class Updater {
   SharedMemory* weights_;
   SharedMemory* gradients_;
   std::byte* scratch_;
-  SharedMemory first_, second_;                       // on the device, or
+  SharedMemory first_, second_;                      // on the device, or
   std::vector<std::byte> host_first_, host_second_;  // in host memory
   SharedMemory squares_;
   uint64_t largest_gradient_ = 0;

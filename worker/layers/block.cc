@@ -6,6 +6,9 @@ namespace motley {
 
 namespace {
 
+/// Where dropout lies in a block.
+constexpr int kAfterAttention = 0, kAfterMlp = 1;
+
 std::string name_of(int number, const char* part) {
   return "block." + std::to_string(number) + "." + part;
 }
@@ -37,7 +40,7 @@ Address Block::forward(LayerEmitter& emitter, Address input) {
   attend(emitter);
   add_attention(emitter);
   widen(emitter);
-  return add_branch(emitter, down_.forward(emitter, activated_), middle_);
+  return add_branch(emitter, down_.forward(emitter, activated_), middle_, kAfterMlp);
 }
 
 Address Block::backward(LayerEmitter& emitter, Address d_output) {
@@ -66,7 +69,7 @@ void Block::attend(LayerEmitter& emitter) {
 }
 
 void Block::add_attention(LayerEmitter& emitter) {
-  middle_ = add_branch(emitter, out_.forward(emitter, attended_), input_);
+  middle_ = add_branch(emitter, out_.forward(emitter, attended_), input_, kAfterAttention);
 }
 
 void Block::widen(LayerEmitter& emitter) {
@@ -78,9 +81,11 @@ void Block::widen(LayerEmitter& emitter) {
 }
 
 /// branch += residual, once the branch is whole; the sum takes the branch's place.
-Address Block::add_branch(LayerEmitter& emitter, Address branch, Address residual) const {
+Address Block::add_branch(LayerEmitter& emitter, Address branch, Address residual,
+                          int place) const {
   const int64_t count = emitter.batch().rows() * width_;
   emitter.sum_parts(branch, count);
+  emitter.drop(branch, width_, place);
   emitter.emit(AddArgs{.a = branch, .b = residual, .out = branch, .count = count});
   return branch;
 }
@@ -103,11 +108,10 @@ AttentionForwardArgs Block::attention_shape(LayerEmitter& emitter) const {
 
 void Block::mlp_backward(LayerEmitter& emitter, Address d_output) {
   const MicroBatch& batch = emitter.batch();
-  const Address d_activated = down_.backward(emitter, activated_, d_output);
-  emitter.emit(GeluBackwardArgs{.x = up_output_,
-                                .d_out = d_activated,
-                                .d_x = d_activated,
-                                .count = batch.rows() * columns_});
+  const Address d_activated =
+      down_.backward(emitter, activated_, emitter.drop_gradient(d_output, width_, kAfterMlp));
+  emitter.emit(GeluBackwardArgs{
+      .x = up_output_, .d_out = d_activated, .d_x = d_activated, .count = batch.rows() * columns_});
   const Address d_normed = up_.backward(emitter, normed2_, d_activated);
   emitter.sum_parts(d_normed, batch.rows() * width_);
   norm2_.backward_into(emitter, d_normed, d_output);
@@ -115,7 +119,8 @@ void Block::mlp_backward(LayerEmitter& emitter, Address d_output) {
 
 void Block::attention_backward(LayerEmitter& emitter, Address d_output) {
   const MicroBatch& batch = emitter.batch();
-  const Address d_attended = out_.backward(emitter, attended_, d_output);
+  const Address d_attended =
+      out_.backward(emitter, attended_, emitter.drop_gradient(d_output, width_, kAfterAttention));
   const Address d_qkv = emitter.activation(batch.rows() * 3 * heads_ * head_dim_);
   const AttentionForwardArgs shape = attention_shape(emitter);
   emitter.emit(AttentionBackwardArgs{.qkv = qkv_output_,

@@ -24,7 +24,7 @@ class Block final : public Layer {
   void widen(LayerEmitter& emitter);
   void mlp_backward(LayerEmitter& emitter, Address d_output);
   void attention_backward(LayerEmitter& emitter, Address d_output);
-  Address add_branch(LayerEmitter& emitter, Address branch, Address residual) const;
+  Address add_branch(LayerEmitter& emitter, Address branch, Address residual, int place) const;
   AttentionForwardArgs attention_shape(LayerEmitter& emitter) const;
 
   int64_t width_, head_dim_, heads_, columns_;  // heads and columns: of this rank

@@ -24,6 +24,7 @@ Address Embedding::forward(LayerEmitter& emitter, Address input) {
                            .vocab = vocabulary_.count,
                            .first_token = vocabulary_.first});
   emitter.sum_parts(output, rows * width_);
+  emitter.drop(output, width_, 0);
   return output;
 }
 
@@ -32,7 +33,7 @@ Address Embedding::backward(LayerEmitter& emitter, Address d_output) {
   GradientTarget position;
   if (position_) position = emitter.begin_gradient(*position_);
   emitter.emit(EmbeddingBackwardArgs{.tokens = emitter.batch().tokens,
-                                     .d_out = d_output,
+                                     .d_out = emitter.drop_gradient(d_output, width_, 0),
                                      .token_gradient = token.address,
                                      .position_gradient = position.address,
                                      .rows = emitter.batch().rows(),

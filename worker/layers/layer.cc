@@ -12,6 +12,29 @@ void LayerEmitter::sum_parts(Address data, int64_t count) {
   if (shape().members > 1) builder_.emit(GroupSum{.data = data, .count = count});
 }
 
+void LayerEmitter::drop(Address data, int64_t width, int place) {
+  if (options_.dropout > 0) emit_dropout(data, data, width, place);
+}
+
+Address LayerEmitter::drop_gradient(Address d_data, int64_t width, int place) {
+  if (options_.dropout == 0) return d_data;
+  const Address gradient = activation(batch_.rows() * width);
+  emit_dropout(d_data, gradient, width, place);
+  return gradient;
+}
+
+void LayerEmitter::emit_dropout(Address in, Address out, int64_t width, int place) {
+  constexpr int64_t kPlaces = 4;  // of a layer, at most
+  emit(DropoutArgs{.x = in,
+                   .out = out,
+                   .position = batch_.position,
+                   .seed = options_.seed,
+                   .site = builder_.layer() * kPlaces + place,
+                   .rate = options_.dropout,
+                   .samples = batch_.samples,
+                   .elements_per_sample = batch_.context * width});
+}
+
 GradientTarget LayerEmitter::begin_gradient(ParameterRange range) {
   if (options_.numerics == Numerics::kExact)
     return {.range = range, .address = activation(range.count), .accumulate = false};

@@ -38,6 +38,8 @@ class LayerEmitter {
     int threads = 1;       ///< Device::threads, which sizes workspaces
     const int* exact_exponent = nullptr;  ///< AccumulateFixedArgs::exponent
     MemberShape shape;                    ///< what of the layers this rank computes
+    double dropout = 0;                   ///< rate; 0 unless training
+    uint64_t seed = 0;                    ///< of dropout's masks
   };
   LayerEmitter(ProgramBuilder& builder, const MicroBatch& batch, const Options& options)
       : builder_(builder), batch_(batch), options_(options) {}
@@ -59,12 +61,19 @@ class LayerEmitter {
   }
   Address parameter(ParameterRange range);
 
+  /// Dropout number `place` of the layer being emitted, on [rows, width] elements in place.
+  void drop(Address data, int64_t width, int place);
+  /// The gradient before it of `d_data`, which is left alone: `d_data` itself without dropout.
+  Address drop_gradient(Address d_data, int64_t width, int place);
+
   /// Fast: the gradient buffer, added to in place. Exact: a buffer of its own, since each
   /// contribution of a grain is quantised by itself. Call finish_gradient once it is written.
   GradientTarget begin_gradient(ParameterRange range);
   void finish_gradient(const GradientTarget& target);
 
  private:
+  void emit_dropout(Address in, Address out, int64_t width, int place);
+
   ProgramBuilder& builder_;
   MicroBatch batch_;
   Options options_;

@@ -132,7 +132,7 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
 
   engine_options.micro_batches = candidate_micro_batches(largest);
   engine_options.memory_limit = memory_limit;
-  MOTLEY_TRY(auto engine, Engine::create(device, engine_options, job.train.seed));
+  MOTLEY_TRY(auto engine, Engine::create(device, engine_options));
   SectionTimer timer(*engine, pacer, job.model, largest);
   progress("warm-up");
   MOTLEY_TRY_VOID(timer.micro_batches(1, 1));

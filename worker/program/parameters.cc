@@ -17,9 +17,8 @@ ParameterLayout::ParameterLayout(const ModelSpec& model)
     : ParameterLayout(holdings_of(model, whole_model(model), 0)) {}
 
 const FlatTensor* ParameterLayout::find(const std::string& name) const {
-  const auto found = std::find_if(tensors_.begin(), tensors_.end(), [&](const FlatTensor& flat) {
-    return flat.tensor.name == name;
-  });
+  const auto found = std::find_if(tensors_.begin(), tensors_.end(),
+                                  [&](const FlatTensor& flat) { return flat.tensor.name == name; });
   return found == tensors_.end() ? nullptr : &*found;
 }
 

@@ -40,8 +40,7 @@ int64_t best_gap(const std::vector<const Symbol*>& placed, const Symbol& symbol)
 Bytes place_symbols(std::vector<Symbol>& symbols, Segment segment) {
   std::vector<Symbol*> waiting;
   for (Symbol& symbol : symbols)
-    if (symbol.segment == segment && symbol.first_use >= 0)
-      waiting.push_back(&symbol);
+    if (symbol.segment == segment && symbol.first_use >= 0) waiting.push_back(&symbol);
   // Equal sizes: the longest-lived first. Stable, so that the arena is the same on every machine.
   std::stable_sort(waiting.begin(), waiting.end(), [](const Symbol* a, const Symbol* b) {
     if (a->size != b->size) return a->size > b->size;

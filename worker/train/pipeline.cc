@@ -5,8 +5,8 @@
 namespace motley {
 namespace {
 
-/// Each rank of a stage gets what the other stage sends from one rank of it, in turn; it is whole at
-/// every rank of a stage.
+/// Each rank of a stage gets what the other stage sends from one rank of it, in turn; it is whole
+/// at every rank of a stage.
 int sender_for(const StagePlan& senders, int member) {
   const auto count = static_cast<int>(senders.ranks.size());
   return senders.ranks[static_cast<size_t>(member % count)].value();
@@ -78,8 +78,7 @@ Result<Unit> Pipeline::put(int slot, int64_t step, const SampleRange& range) {
 
 Result<Unit> Pipeline::forward(int slot, int64_t step, const SampleRange& range) {
   MOTLEY_TRY_VOID(put(slot, step, range));
-  if (has_previous())
-    MOTLEY_TRY_VOID(receive(slot, Boundary::kInput, range.count, input_from_));
+  if (has_previous()) MOTLEY_TRY_VOID(receive(slot, Boundary::kInput, range.count, input_from_));
   Sent& sent = slots_[static_cast<size_t>(slot)].output;
   MOTLEY_TRY_VOID(settle(&sent));
   if (parts_.group) parts_.group->set_samples(range.count);

@@ -34,8 +34,8 @@ Result<std::unique_ptr<RankParts>> build_alone(const Attempt& attempt, Communica
       std::count_if(plan.ranks.begin(), plan.ranks.end(),
                     [&](const RankPlacement& other) { return other.host == place.host; });
   const TrainSpec& train = attempt.job.train;
-  auto parts = std::make_unique<RankParts>(*spec, share_of(plan, rank, train.eval.samples),
-                                           attempt.fleet);
+  auto parts =
+      std::make_unique<RankParts>(*spec, share_of(plan, rank, train.eval.samples), attempt.fleet);
   MOTLEY_TRY(parts->device, open_device_for(attempt.job, *spec));
   MOTLEY_TRY(parts->corpus, Corpus::load(attempt.job.data, attempt.job.model.context));
   const StagePlan& stage = stage_of(plan, role_of(plan, rank));
@@ -47,7 +47,7 @@ Result<std::unique_ptr<RankParts>> build_alone(const Attempt& attempt, Communica
   EngineOptions options = engine_options(attempt.job, plan, rank);
   options.memory_limit = memory_limit_of(*spec, static_cast<int>(on_host));
   options.group = parts->group.get();
-  MOTLEY_TRY(parts->engine, Engine::create(*parts->device, options, train.seed));
+  MOTLEY_TRY(parts->engine, Engine::create(*parts->device, options));
   return parts;
 }
 

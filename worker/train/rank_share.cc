@@ -35,9 +35,9 @@ RankShare share_of(const Plan& plan, Rank rank, int evaluation_samples) {
   const Role role = role_of(plan, rank);
   RankShare share;
   share.micro_batches = micro_batches_of(plan, role.replica);
-  share.in_flight =
-      most_in_flight(static_cast<int>(plan.replicas[static_cast<size_t>(role.replica)].stages.size()),
-                     role.stage, static_cast<int>(share.micro_batches.size()));
+  share.in_flight = most_in_flight(
+      static_cast<int>(plan.replicas[static_cast<size_t>(role.replica)].stages.size()), role.stage,
+      static_cast<int>(share.micro_batches.size()));
   share.evaluation = deal(share.micro_batches, plan.global_batch, evaluation_samples);
   for (const SampleRange& range : share.micro_batches) share.sizes.push_back(range.count);
   // In exact every rank evaluates in whole grains, also one that trains only the short last one.
@@ -55,6 +55,7 @@ EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank) {
   options.numerics = plan.numerics;
   options.micro_batches = share.sizes;
   options.optimizer = job.train.optimizer;
+  options.seed = job.train.seed;
   options.stage = stage_of(plan, role);
   options.member = role.member;
   options.in_flight = share.in_flight;

@@ -144,8 +144,7 @@ Result<Unit> SliceExchange::move(std::span<std::byte> flat, int element_bytes,
 
 template <class T>
 Result<Unit> SliceExchange::reduce_all(std::span<T> flat) {
-  for (const Run& run : uncounted_)
-    std::fill_n(flat.begin() + run.offset, run.count, T{});
+  for (const Run& run : uncounted_) std::fill_n(flat.begin() + run.offset, run.count, T{});
   MOTLEY_TRY_VOID(move(bytes_of(flat), sizeof(T), to_owners_, from_contributors_, false,
                        "reduction of gradients"));
   const auto* arrived = reinterpret_cast<const T*>(incoming_.data());

@@ -41,7 +41,8 @@ class SliceExchange {
     int64_t offset = 0;
     int64_t count = 0;
   };
-  /// What passes between this rank and another, as runs of this rank's buffer in an order both know.
+  /// What passes between this rank and another, as runs of this rank's buffer in an order both
+  /// know.
   struct Transfer {
     int peer = 0;
     std::vector<Run> runs;

@@ -80,7 +80,7 @@ class Stepper {
   Communicator& world_;
   Pipeline pipeline_;
   SliceExchange slices_;
-  double update_seconds_ = 0;    ///< in the section that is open
+  double update_seconds_ = 0;  ///< in the section that is open
 };
 
 }  // namespace motley

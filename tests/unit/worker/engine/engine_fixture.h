@@ -30,6 +30,7 @@ inline EngineOptions options_for(const ModelSpec& model, std::vector<int> micro_
   options.model = model;
   options.numerics = numerics;
   options.micro_batches = std::move(micro_batches);
+  options.seed = 1;
   return options;
 }
 
@@ -43,7 +44,7 @@ inline std::unique_ptr<Device> device_of(DeviceKind kind, int threads = 1) {
 }
 
 inline std::unique_ptr<Engine> engine_on(Device& device, const EngineOptions& options) {
-  auto engine = Engine::create(device, options, 1);
+  auto engine = Engine::create(device, options);
   EXPECT_TRUE(engine) << engine.error().to_string();
   return std::move(*engine);
 }

@@ -112,10 +112,10 @@ TEST(Engine, RefusesWhatExceedsTheLimit) {
   EngineOptions options = options_for(tiny_model(), {4});
   const Bytes needed = engine_on(*device, options)->memory().total();
   options.memory_limit = needed;
-  EXPECT_TRUE(Engine::create(*device, options, 1));
+  EXPECT_TRUE(Engine::create(*device, options));
   options.memory_limit = Bytes(needed.value() - 1);
   const int64_t before = device->allocation_count();
-  const auto refused = Engine::create(*device, options, 1);
+  const auto refused = Engine::create(*device, options);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kDeviceLost);
   EXPECT_THAT(refused.error().message, HasSubstr("micro-batch 4 needs"));
@@ -126,7 +126,7 @@ TEST(Engine, RefusesAnImpossibleModel) {
   const auto device = device_of(DeviceKind::kCpu);
   ModelSpec model = tiny_model();
   model.width = 16;
-  const auto refused = Engine::create(*device, options_for(model, {1}), 1);
+  const auto refused = Engine::create(*device, options_for(model, {1}));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidSpec);
 }

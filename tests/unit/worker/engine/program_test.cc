@@ -51,8 +51,7 @@ TEST(ProgramBuilder, BindingReplacesEverySymbol) {
   EXPECT_EQ(bound[0].layer, 0);
   EXPECT_EQ(bound[1].layer, 3);
   EXPECT_EQ(program.backward, 1U);
-  EXPECT_TRUE(
-      std::get<AddArgs>(std::get<OpCall>(program.instructions[1].work)).a.is_symbol());
+  EXPECT_TRUE(std::get<AddArgs>(std::get<OpCall>(program.instructions[1].work)).a.is_symbol());
 }
 
 TEST(ProgramBuilder, KeepsApartWhatTheBackwardPassNeeds) {

@@ -66,7 +66,7 @@ double flops_of(const JobSpec& job, int samples) {
   EngineOptions options;
   options.model = job.model;
   options.micro_batches = {samples};
-  return (*Engine::create(**device, options, 1))->flops(samples).total();
+  return (*Engine::create(**device, options))->flops(samples).total();
 }
 
 TEST(Profiler, MeasuresExactlyTheEmulatedTimes) {
@@ -78,7 +78,8 @@ TEST(Profiler, MeasuresExactlyTheEmulatedTimes) {
     const DeviceProfile& device = profile.devices[i];
     EXPECT_EQ(device.evidence, Evidence::kPaced);
     EXPECT_NEAR(device.step_overhead_seconds, kOverhead, 1e-8);
-    EXPECT_NEAR(device.update_seconds, update_flops(parameter_count(job.model)) / (kPaceFlops * speeds[i]), 1e-8);
+    EXPECT_NEAR(device.update_seconds,
+                update_flops(parameter_count(job.model)) / (kPaceFlops * speeds[i]), 1e-8);
     ASSERT_EQ(device.curves.size(), 1U);
     for (const CurvePoint& point : device.curves[0].points) {
       const double b = point.micro_batch;
