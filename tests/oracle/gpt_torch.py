@@ -26,8 +26,10 @@ LOSS_TOLERANCE = 1e-5
 GRADIENT_TOLERANCE = 1e-4
 CURVE_TOLERANCE = 1e-4
 
-# layers, heads, width, context, vocab, samples
-CASES = ((2, 3, 15, 5, 11, 3), (1, 1, 7, 13, 31, 1), (3, 5, 40, 37, 101, 6), (2, 4, 64, 65, 257, 5))
+# on one rank or on two stages of two ranks; layers, heads, width, context, vocab, samples
+CASES = (("whole", 2, 3, 15, 5, 11, 3), ("whole", 1, 1, 7, 13, 31, 1), ("whole", 3, 5, 40, 37, 101, 6),
+         ("whole", 2, 4, 64, 65, 257, 5), ("cut", 2, 3, 15, 5, 257, 3), ("cut", 3, 5, 40, 37, 259, 6),
+         ("cut", 2, 4, 64, 65, 257, 5))
 
 
 class Attention(nn.Module):
@@ -168,7 +170,7 @@ def main():
     for sizes in CASES:
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([sys.argv[1], *map(str, sizes), folder], check=True)
-            print("layers {} heads {} width {} context {} vocab {} samples {}".format(*sizes))
+            print("{}: layers {} heads {} width {} context {} vocab {} samples {}".format(*sizes))
             good &= check(Case(Path(folder)))
     print("agrees with PyTorch" if good else "DIFFERS from PyTorch")
     return 0 if good else 1
