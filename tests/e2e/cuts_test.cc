@@ -160,6 +160,22 @@ TEST_F(Cuts, FastFollowsOneRank) {
   expect_same_curve(grid(true), {.model = odd_model(), .steps = 100}, 1e-4);
 }
 
+/// The shape others publish figures for, with narrower layers: 24 of them, 2 stages of 2 ranks.
+TEST_F(Cuts, TwentyFourLayersOnTwoStagesOfTwoFollowOneRank) {
+  const ModelSpec model{
+      .type = "gpt", .layers = 24, .heads = 4, .width = 32, .context = 8, .vocab = 256};
+  // The rate of models this deep: at higher ones rounding alone grows beyond the tolerance.
+  const SmallRun base{.model = model, .lr = 3e-4, .steps = 100};
+  SmallReplica whole = alone();
+  whole.stages = {{.layers = 26}};
+  const SmallReplica cut{.stages = {{13, {0.5, 0.5}}, {13, {0.5, 0.5}}}, .grains = kGrains};
+  const auto expected = losses_of(run_of({.name = "alone", .replicas = {whole}}, base), "alone");
+  const auto losses = losses_of(run_of({.name = "cut", .replicas = {cut}}, base), "cut");
+  ASSERT_EQ(losses.size(), expected.size());
+  for (size_t step = 0; step < losses.size(); ++step)
+    ASSERT_NEAR(losses[step], expected[step], 1e-4 * expected[step]) << "step " << step + 1;
+}
+
 TEST_F(Cuts, Float64FollowsOneRankClosely) {
   expect_same_curve(grid(false),
                     {.precision = Precision::kFp64, .model = narrow_model(), .steps = 30}, 1e-10);

@@ -89,7 +89,7 @@ JobSpec small_job(const SmallRun& run, const std::string& text) {
   job.train.global_batch = run.grain * grains_of(run) - run.samples_missing;
   job.train.grain = run.grain;
   job.train.steps = run.steps;
-  job.train.optimizer.lr = 3e-3;
+  job.train.optimizer.lr = run.lr;
   job.train.numerics = run.numerics;
   job.train.precision = run.precision;
   job.train.eval = run.eval;

@@ -49,6 +49,7 @@ struct SmallRun {
       .type = "gpt", .layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 256};
   /// Instead of `grains` and `micro_batch_grains`; ranks count through replicas and stages.
   std::vector<SmallReplica> replicas = {};
+  double lr = 3e-3;
   int samples_missing = 0;  ///< from the last grain of a step
   bool shard_optimizer = false;
   bool host_optimizer = false;

@@ -14,6 +14,22 @@ std::string_view logical_name(const StateView& view) {
   return std::string_view(view.name).substr(view.name.find('/') + 1);
 }
 
+/// The pieces a view's slice is stored in.
+std::vector<Slice> pieces_of(const StateView& view, const Slice& owned) {
+  const auto d = static_cast<size_t>(view.cut_dimension);
+  if (view.piece == 0) return {owned};
+  std::vector<Slice> pieces;
+  const int64_t end = owned.start[d] + owned.extent[d];
+  for (int64_t begin = owned.start[d]; begin < end;) {
+    Slice piece = owned;
+    piece.start[d] = begin;
+    piece.extent[d] = std::min(end, (begin / view.piece + 1) * view.piece) - begin;
+    begin += piece.extent[d];
+    pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
 /// Every owned slice with the views that hold it: a weight and its moments are views of their own.
 Result<std::vector<ShardEntry>> owned_entries(const std::vector<StateView>& views,
                                               const std::vector<Ownership>& owners, Rank rank) {
@@ -24,10 +40,11 @@ Result<std::vector<ShardEntry>> owned_entries(const std::vector<StateView>& view
     for (size_t v = 0; v < views.size(); ++v) {
       if (logical_name(views[v]) != ownership.tensor) continue;
       if (!contains(views[v].slice, ownership.slice)) continue;
-      entries.push_back({.view = v,
-                         .slice = ownership.slice,
-                         .bytes = ownership.slice.elements() * element_bytes(views[v].dtype),
-                         .runs = copy_runs(views[v].slice, ownership.slice)});
+      for (const Slice& piece : pieces_of(views[v], ownership.slice))
+        entries.push_back({.view = v,
+                           .slice = piece,
+                           .bytes = piece.elements() * element_bytes(views[v].dtype),
+                           .runs = copy_runs(views[v].slice, piece)});
     }
     if (entries.size() == before)
       return fail(ErrorCode::kInvalidSpec, "plan: rank " + std::to_string(rank.value()) +

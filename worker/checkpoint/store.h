@@ -32,6 +32,10 @@ struct StateView {
   std::vector<int64_t> shape;  ///< of the logical tensor
   Slice slice;                 ///< what `data` holds
   std::span<std::byte> data;
+  /// Shards store the slice in pieces that begin at multiples of `piece` along `cut_dimension`, so
+  /// that a rank that will hold a part of it reads little else; 0: in one.
+  int cut_dimension = 0;
+  int64_t piece = 0;
 };
 
 /// What every rank tells the committer about its shard.

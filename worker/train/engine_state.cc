@@ -1,5 +1,7 @@
 #include "worker/train/engine_state.h"
 
+#include <algorithm>
+
 namespace motley {
 namespace {
 
@@ -18,6 +20,17 @@ const char* prefix_of(Engine::State which) {
   return "";
 }
 
+/// Tensors that other plans may divide are stored in about kPieces pieces, if these are not tiny.
+int64_t piece_of(const LogicalTensor& tensor) {
+  constexpr int64_t kPieces = 64;
+  constexpr int64_t kLeastElements = 1024;
+  if (tensor.split == Split::kNone || tensor.split == Split::kFirst) return 0;
+  const int64_t units = tensor.shape[static_cast<size_t>(tensor.split_dimension)];
+  const int64_t unit_elements = tensor.elements() / units;
+  return std::max((units + kPieces - 1) / kPieces,
+                  (kLeastElements + unit_elements - 1) / unit_elements);
+}
+
 }  // namespace
 
 Result<std::vector<StateView>> state_views(Engine& engine, Engine::State which) {
@@ -32,6 +45,8 @@ Result<std::vector<StateView>> state_views(Engine& engine, Engine::State which) 
     view.slice = held.slice;
     view.data = flat.subspan(static_cast<size_t>(held.offset) * element,
                              static_cast<size_t>(held.elements()) * element);
+    view.cut_dimension = held.tensor.split_dimension;
+    view.piece = piece_of(held.tensor);
     views.push_back(std::move(view));
   }
   return views;
