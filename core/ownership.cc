@@ -66,7 +66,8 @@ std::vector<Slice> boxes_of(const std::vector<HeldSlice>& held, size_t dimension
 /// Deals a group's boxes to its holders in contiguous runs: holder h ends where (h + 1) / holders
 /// of all elements are dealt, rounded to a row.
 void deal(const std::vector<Box>& boxes, const Holders& holders,
-          const std::vector<LogicalTensor>& tensors, std::vector<Ownership>* owners) {
+          const std::vector<LogicalTensor>& tensors,
+          std::map<size_t, std::vector<Ownership>>* dealt) {
   int64_t total = 0;
   for (const Box& box : boxes) total += box.slice.elements();
   const auto count = static_cast<int64_t>(holders.size());
@@ -86,7 +87,8 @@ void deal(const std::vector<Box>& boxes, const Holders& holders,
         Slice slice = box.slice;
         slice.start[0] += row;
         slice.extent[0] = end - row;
-        owners->push_back({tensors[box.tensor].name, slice, holders[static_cast<size_t>(holder)]});
+        (*dealt)[box.tensor].push_back(
+            {tensors[box.tensor].name, slice, holders[static_cast<size_t>(holder)]});
         row = end;
       }
       if (row < rows) ++holder;
@@ -111,8 +113,10 @@ std::vector<Ownership> even_ownership(const Plan& plan, const ModelSpec& model) 
       groups[holders].push_back({tensor, box});
     }
   }
-  std::vector<Ownership> owners;
-  for (const auto& [holders, boxes] : groups) deal(boxes, holders, tensors, &owners);
+  std::map<size_t, std::vector<Ownership>> dealt;
+  for (const auto& [holders, boxes] : groups) deal(boxes, holders, tensors, &dealt);
+  std::vector<Ownership> owners;  // in canonical order
+  for (auto& [tensor, slices] : dealt) owners.insert(owners.end(), slices.begin(), slices.end());
   return owners;
 }
 

@@ -30,7 +30,7 @@ void read_model(JsonFields& fields, ModelSpec& model) {
       .read("width", model.width)
       .read("context", model.context)
       .read("vocab", model.vocab)
-      .read_if("dropout", model.dropout);
+      .read("dropout", model.dropout);
 }
 
 // --- job ---
