@@ -38,52 +38,91 @@ void SliceExchange::Transfer::add(int64_t offset, int64_t count) {
     runs.push_back({offset, count});
 }
 
-// Every rank finds its transfers by walking the owners in the plan's order, so both ends of each
-// know its runs and their order.
-SliceExchange::SliceExchange(const Plan& plan, const ModelSpec& model, Communicator& world)
-    : world_(world) {
-  const Rank self(world.rank());
+namespace {
+
+/// A run of elements that one rank and the owner of a slice both hold.
+struct SharedRun {
+  Rank holder;
+  Rank owner;
+  int64_t at_holder = 0;  ///< offset in its flat buffer
+  int64_t at_owner = 0;
+  int64_t count = 0;
+  bool counted = false;  ///< the holder's copy
+};
+
+/// Calls body(SharedRun) for all that concern `self`, in the order of the plan's owners: both ends
+/// of a transfer thus know its runs and their order.
+template <class Body>
+void each_shared_run(const Plan& plan, const ModelSpec& model, Rank self, Body body) {
   std::vector<ParameterLayout> layouts;
   for (int rank = 0; rank < plan.world_size(); ++rank)
     layouts.push_back(layout_of(plan, model, Rank(rank)));
-  const auto size = static_cast<size_t>(plan.world_size());
-  std::vector<Transfer> gather(size), scatter(size), to(size), from(size);
-  const auto at = [](Rank rank) { return static_cast<size_t>(rank.value()); };
+  const auto layout = [&](Rank rank) -> const ParameterLayout& {
+    return layouts[static_cast<size_t>(rank.value())];
+  };
   for (const Ownership& owned : plan.owners) {
-    const FlatTensor& home = *layouts[at(owned.owner)].find(owned.tensor);
+    const FlatTensor& home = *layout(owned.owner).find(owned.tensor);
     for (int rank = 0; rank < plan.world_size(); ++rank) {
       const Rank holder(rank);
       if (holder != self && owned.owner != self) continue;
-      const FlatTensor* copy = layouts[at(holder)].find(owned.tensor);
+      const FlatTensor* copy = layout(holder).find(owned.tensor);
       if (copy == nullptr) continue;
-      for (const CopyRun& run : copy_runs(copy->slice, home.slice, owned.slice)) {
-        const int64_t there = copy->offset + run.from_offset;
-        const int64_t here = home.offset + run.to_offset;
-        if (holder == owned.owner) {
-          if (!copy->counted) uncounted_.push_back({there, run.count});
-        } else if (owned.owner == self) {
-          if (copy->counted) gather[at(holder)].add(here, run.count);
-          scatter[at(holder)].add(here, run.count);
-        } else {
-          if (copy->counted) to[at(owned.owner)].add(there, run.count);
-          from[at(owned.owner)].add(there, run.count);
-        }
-      }
+      for (const CopyRun& run : copy_runs(copy->slice, home.slice, owned.slice))
+        body(SharedRun{.holder = holder,
+                       .owner = owned.owner,
+                       .at_holder = copy->offset + run.from_offset,
+                       .at_owner = home.offset + run.to_offset,
+                       .count = run.count,
+                       .counted = copy->counted});
     }
   }
-  int64_t most_out = 0, most_in = 0;
-  const auto keep = [](std::vector<Transfer>& all, std::vector<Transfer>* kept) {
+}
+
+}  // namespace
+
+/// Transfers by peer; an empty one is none.
+class SliceExchange::ByPeer {
+ public:
+  explicit ByPeer(int ranks) : transfers_(static_cast<size_t>(ranks)) {}
+
+  void add(Rank peer, int64_t offset, int64_t count) {
+    transfers_[static_cast<size_t>(peer.value())].add(offset, count);
+  }
+  /// Those that are not empty go to `kept`; returns their elements.
+  int64_t move_to(std::vector<Transfer>* kept) {
     int64_t elements = 0;
-    for (size_t peer = 0; peer < all.size(); ++peer) {
-      if (all[peer].elements == 0) continue;
-      all[peer].peer = static_cast<int>(peer);
-      elements += all[peer].elements;
-      kept->push_back(std::move(all[peer]));
+    for (size_t peer = 0; peer < transfers_.size(); ++peer) {
+      if (transfers_[peer].elements == 0) continue;
+      transfers_[peer].peer = static_cast<int>(peer);
+      elements += transfers_[peer].elements;
+      kept->push_back(std::move(transfers_[peer]));
     }
     return elements;
-  };
-  most_out = std::max(keep(to, &to_owners_), keep(scatter, &to_holders_));
-  most_in = std::max(keep(gather, &from_contributors_), keep(from, &from_owners_));
+  }
+
+ private:
+  std::vector<Transfer> transfers_;
+};
+
+SliceExchange::SliceExchange(const Plan& plan, const ModelSpec& model, Communicator& world)
+    : world_(world) {
+  const Rank self(world.rank());
+  const int ranks = plan.world_size();
+  ByPeer to_owner(ranks), from_contributor(ranks), to_holder(ranks), from_owner(ranks);
+  each_shared_run(plan, model, self, [&](const SharedRun& run) {
+    if (run.holder == run.owner) {
+      if (!run.counted) uncounted_.push_back({run.at_owner, run.count});
+    } else if (run.owner == self) {
+      if (run.counted) from_contributor.add(run.holder, run.at_owner, run.count);
+      to_holder.add(run.holder, run.at_owner, run.count);
+    } else {
+      if (run.counted) to_owner.add(run.owner, run.at_holder, run.count);
+      from_owner.add(run.owner, run.at_holder, run.count);
+    }
+  });
+  const int64_t most_out = std::max(to_owner.move_to(&to_owners_), to_holder.move_to(&to_holders_));
+  const int64_t most_in =
+      std::max(from_contributor.move_to(&from_contributors_), from_owner.move_to(&from_owners_));
   outgoing_.resize(static_cast<size_t>(most_out) * sizeof(int64_t));
   incoming_.resize(static_cast<size_t>(most_in) * sizeof(int64_t));
 }

@@ -50,6 +50,7 @@ class SliceExchange {
 
     void add(int64_t offset, int64_t count);
   };
+  class ByPeer;
 
   template <class T>
   Result<Unit> reduce_all(std::span<T> flat);
