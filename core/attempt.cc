@@ -36,7 +36,8 @@ nlohmann::json to_json(const Attempt& attempt) {
           {"plan", to_json(attempt.plan)},
           {"resume_checkpoint", attempt.resume_checkpoint},
           {"control", attempt.control},
-          {"key_file", attempt.key_file}};
+          {"key_file", attempt.key_file},
+          {"trace", attempt.trace}};
 }
 
 Result<Attempt> attempt_from_json(const nlohmann::json& json) {
@@ -47,7 +48,8 @@ Result<Attempt> attempt_from_json(const nlohmann::json& json) {
   fields.read("run_dir", attempt.run_dir)
       .read("resume_checkpoint", attempt.resume_checkpoint)
       .read("control", attempt.control)
-      .read("key_file", attempt.key_file);
+      .read("key_file", attempt.key_file)
+      .read("trace", attempt.trace);
   read_document(fields, "job", attempt.job, job_from_json);
   read_document(fields, "fleet", attempt.fleet, fleet_from_json);
   read_document(fields, "plan", attempt.plan, plan_from_json);

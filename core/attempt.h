@@ -29,6 +29,7 @@ struct Attempt {
   std::string resume_checkpoint;  ///< directory name; "newest" (default) or "none"
   std::string control;   ///< "unix:/path" or "tcp:host:port" of the runner; empty: nobody listens
   std::string key_file;  ///< secret of this attempt, 0600
+  bool trace = false;    ///< each rank writes trace_path() when it ends
 };
 
 nlohmann::json to_json(const Attempt& attempt);

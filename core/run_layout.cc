@@ -1,5 +1,6 @@
 #include "core/run_layout.h"
 
+#include <cstdio>
 #include <filesystem>
 
 namespace motley {
@@ -13,6 +14,12 @@ std::string checkpoints_directory(const std::string& run_dir, const CheckpointSp
 
 std::string attempt_directory(const std::string& run_dir, Epoch epoch) {
   return run_dir + "/attempts/" + std::to_string(epoch.value());
+}
+
+std::string trace_path(const std::string& attempt_directory, Rank rank) {
+  char name[40];
+  std::snprintf(name, sizeof name, "/trace-rank-%04d.json", rank.value());
+  return attempt_directory + name;
 }
 
 }  // namespace motley

@@ -15,4 +15,7 @@ std::string checkpoints_directory(const std::string& run_dir, const CheckpointSp
 /// "<run>/attempts/<epoch>"
 std::string attempt_directory(const std::string& run_dir, Epoch epoch);
 
+/// "<attempt>/trace-rank-0003.json"
+std::string trace_path(const std::string& attempt_directory, Rank rank);
+
 }  // namespace motley

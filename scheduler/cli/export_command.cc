@@ -7,6 +7,7 @@
 #include "core/spec/reader.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/launch/launcher.h"
+#include "scheduler/run/trace_export.h"
 
 namespace motley {
 namespace {
@@ -23,26 +24,50 @@ Result<std::string> normalised(const std::string& path) {
   return to_json(job).dump(2) + "\n";
 }
 
-/// What somebody needs to start ranks with their own mpirun.
+/// Of what was traced; ranks whose files lie on other hosts are named.
+Result<std::string> trace_of(const std::string& name) {
+  MOTLEY_TRY(const RunDirectory run, RunDirectory::find(name));
+  MOTLEY_TRY(MergedTrace trace, merged_trace(run));
+  if (!trace.missing.empty())
+    std::fprintf(stderr, "without rank %s: no trace in %s here\n", trace.missing.c_str(),
+                 trace.directory.c_str());
+  return std::move(trace.text);
+}
+
+/// What other programs need: to start ranks with their own mpirun, to look at a run.
 class ExportCommand final : public Command {
  public:
   void declare(CommandLine& line) override {
-    line.positional("FORMAT", "hostfile: for mpirun; job: job.json, for motley-worker", &format_)
-        .positional("FILE", "hostfile: a plan written by `motley plan -o`; job: a job file",
-                    &path_);
+    line.positional("FORMAT",
+                    "hostfile: for mpirun; job: job.json, for motley-worker; trace: for Perfetto "
+                    "or chrome://tracing",
+                    &format_)
+        .positional("FROM",
+                    "hostfile: a plan written by `motley plan -o`; job: a job file; trace: a run "
+                    "made with --trace (directory, name or name/n)",
+                    &from_)
+        .option("-o,--output", "FILE", "write there instead of stdout", &output_);
   }
 
   Result<int> run() override {
-    if (format_ != "hostfile" && format_ != "job")
-      return fail(ErrorCode::kUsage, "cannot export '" + format_ + "': known are hostfile, job");
-    MOTLEY_TRY(const std::string text, format_ == "job" ? normalised(path_) : hostfile_of(path_));
-    std::fputs(text.c_str(), stdout);
+    MOTLEY_TRY(const std::string text, exported());
+    if (output_.empty())
+      std::fputs(text.c_str(), stdout);
+    else
+      MOTLEY_TRY_VOID(write_text_durably(real_file_system(), output_, text));
     return 0;
   }
 
  private:
-  std::string format_;
-  std::string path_;
+  Result<std::string> exported() const {
+    if (format_ == "hostfile") return hostfile_of(from_);
+    if (format_ == "job") return normalised(from_);
+    if (format_ == "trace") return trace_of(from_);
+    return fail(ErrorCode::kUsage,
+                "cannot export '" + format_ + "': known are hostfile, job, trace");
+  }
+
+  std::string format_, from_, output_;
 };
 
 }  // namespace

@@ -19,6 +19,10 @@ class RunCommand final : public Command {
         .option("--set", "KEY=VALUE", "override a value of the job, e.g. train.steps=100", &set_)
         .flag("--fresh", "start a new run instead of continuing the newest", &options_.fresh)
         .flag("--json", "end with one JSON object on stdout; tables go to stderr", &options_.json)
+        .flag("--trace",
+              "each rank keeps what its time went on, the last 100,000 events: see "
+              "`motley export trace`",
+              &options_.trace)
         .flag("--no-compare", "do not try an equal split first", &no_compare_)
         .option("--rsh-agent", "PROGRAM", "used instead of ssh to reach other hosts",
                 &options_.rsh_agent);
@@ -42,6 +46,7 @@ class RunCommand final : public Command {
     if (!fleet_.empty()) text += " --fleet " + fleet_;
     if (!plan_.empty()) text += " --plan " + plan_;
     for (const std::string& override_text : set_) text += " --set " + override_text;
+    if (options_.trace) text += " --trace";
     if (!options_.rsh_agent.empty()) text += " --rsh-agent " + options_.rsh_agent;
     return text;
   }

@@ -143,7 +143,7 @@ Result<Unit> RunDirectory::lock() {
 
 Result<Epoch> RunDirectory::next_epoch(const JobSpec& job) {
   FileSystem& fs = real_file_system();
-  int64_t last = largest_number(file("attempts"));
+  int64_t last = last_epoch();
   for (const CheckpointName& name : committed(job))
     last = std::max<int64_t>(last, name.epoch.value());
   const Epoch epoch(static_cast<int>(last) + 1);
@@ -152,6 +152,8 @@ Result<Epoch> RunDirectory::next_epoch(const JobSpec& job) {
   MOTLEY_TRY_VOID(fs.sync_directory(path_));
   return epoch;
 }
+
+int RunDirectory::last_epoch() const { return static_cast<int>(largest_number(file("attempts"))); }
 
 Result<JobSpec> RunDirectory::job() const {
   MOTLEY_TRY(const nlohmann::json json, read_json(file("job.json")));

@@ -43,6 +43,8 @@ class RunDirectory {
   /// One more than any attempt's or checkpoint's so far; the directory is made and synced before it
   /// returns.
   Result<Epoch> next_epoch(const JobSpec& job);
+  /// The largest number among its attempts; 0 without any.
+  int last_epoch() const;
 
   Result<JobSpec> job() const;
   Result<FleetSpec> fleet() const;

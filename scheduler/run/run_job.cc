@@ -82,8 +82,9 @@ class RunSession {
     out_.plan(profile_, plan_);
     MOTLEY_TRY(const auto equal_split, compare());
     MOTLEY_TRY(const TrainingResult training,
-               train({*run_, options_.job, admitted_, profile_, options_.rsh_agent}, plan_,
-                     signals_, line_));
+               train({*run_, options_.job, admitted_, profile_, options_.rsh_agent, options_.trace},
+                     plan_, signals_, line_));
+    if (options_.trace) line_.note("time lines: motley export trace " + run_->title());
     return conclude(training, equal_split);
   }
 

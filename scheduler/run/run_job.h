@@ -20,6 +20,7 @@ struct RunOptions {
   bool fresh = false;
   bool json = false;      ///< stdout gets the final object only; the rest goes to stderr
   bool compare = true;    ///< try an equal split first
+  bool trace = false;     ///< each rank writes one
   std::string rsh_agent;  ///< empty: ssh
   std::string again;      ///< what to type to continue, for the message after a stop
 };

@@ -69,6 +69,7 @@ class Training {
     attempt.job = request_.job;
     attempt.fleet = used_by(result_.plan, fleet_);
     attempt.plan = result_.plan;
+    attempt.trace = request_.trace;
     attempt.resume_checkpoint = checkpoint_to_resume(request_.run, request_.job);
     MOTLEY_TRY_VOID(request_.run.write("plan.json", to_json(attempt.plan).dump(1) + "\n"));
     AttemptOptions options;

@@ -20,6 +20,7 @@ struct TrainingRequest {
   const FleetSpec& fleet;  ///< admitted devices
   const Profile& profile;
   std::string rsh_agent;
+  bool trace = false;
 };
 
 struct TrainingResult {

@@ -4,7 +4,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
+
+#include "core/run_layout.h"
 
 namespace motley::testing {
 namespace {
@@ -195,6 +198,12 @@ Result<TrainOutcome> run_small(const Attempt& attempt, Recorder& recorder, const
     return Unit{};
   }));
   return *of_root;
+}
+
+nlohmann::json trace_of(const Attempt& attempt, int rank) {
+  const std::string directory = attempt_directory(attempt.run_dir, attempt.epoch);
+  std::ifstream file(trace_path(directory, Rank(rank)));
+  return nlohmann::json::parse(file);
 }
 
 Result<std::unique_ptr<WritableFile>> RootedFileSystem::create(const std::string& path) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,9 @@ using FileSystemOf = std::function<FileSystem&(int rank)>;
 Result<TrainOutcome> run_small(const Attempt& attempt, Recorder& recorder,
                                const AtStep& at_step = nullptr,
                                const FileSystemOf& file_system_of = nullptr);
+
+/// What a rank of an attempt with `trace` has written: an array of events.
+nlohmann::json trace_of(const Attempt& attempt, int rank);
 
 /// Another machine's file system: everything lies beneath `root`.
 class RootedFileSystem final : public FileSystem {

@@ -21,6 +21,19 @@ def final_object(result):
     return json.loads(result.stdout)
 
 
+def check_trace(sandbox):
+    missing = sandbox.run("export", "trace", "job")
+    expect_exit(missing, 66)
+    final_object(sandbox.run("run", "job.yaml", "--set", "train.steps=64", "--trace", "--json"))
+    expect_exit(sandbox.run("export", "trace", "job", "-o", "trace.json"), 0)
+    events = json.loads((sandbox.home / "trace.json").read_text())
+    names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    expect_equal([name.split(" on ")[0] for name in names], [f"rank {rank}" for rank in range(4)], "processes")
+    for rank in range(4):
+        steps = [event["name"] for event in events if event["pid"] == rank and event.get("cat") == "step"]
+        expect_equal(steps, [f"step {step}" for step in range(61, 65)], f"steps traced by rank {rank}")
+
+
 def check_first_run(sandbox):
     final = final_object(sandbox.run("run", "job.yaml", "--json"))
     expect(FINAL_KEYS <= set(final), f"missing in the final object: {FINAL_KEYS - set(final)}")
@@ -98,6 +111,7 @@ def main():
     first = check_first_run(sandbox)
     check_again(sandbox, first)
     check_other_commands(sandbox)
+    check_trace(sandbox)
     check_exact_on_other_devices(sandbox.home / "cache")
     print("ok")
 

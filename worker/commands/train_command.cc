@@ -22,6 +22,7 @@ namespace {
 struct TrainOptions {
   std::string attempt;
   ManualAttemptFiles files;
+  bool trace = false;
 };
 
 ControlWishes& process_wishes() {  // signal handlers outlive any scope
@@ -69,7 +70,8 @@ Result<Attempt> read_attempt(Communicator& world, const std::string& path) {
 
 Result<TrainOutcome> run_in(Communicator& world, const TrainOptions& options) {
   if (!options.attempt.empty()) {
-    MOTLEY_TRY(const Attempt attempt, read_attempt(world, options.attempt));
+    MOTLEY_TRY(Attempt attempt, read_attempt(world, options.attempt));
+    attempt.trace |= options.trace;
     if (!attempt.control.empty()) return train_for_runner(attempt, world);
     return train_by_hand(attempt, world);
   }
@@ -81,7 +83,8 @@ Result<TrainOutcome> run_in(Communicator& world, const TrainOptions& options) {
     if (!taken) locked = fail(taken.error());
   }
   MOTLEY_TRY_VOID(all_succeeded(world, locked));
-  MOTLEY_TRY(const Attempt attempt, manual_attempt(world, real_file_system(), options.files));
+  MOTLEY_TRY(Attempt attempt, manual_attempt(world, real_file_system(), options.files));
+  attempt.trace = options.trace;
   return train_by_hand(attempt, world);
 }
 
@@ -123,6 +126,9 @@ void add_train_command(CLI::App& app, Result<Unit>* outcome) {
       ->add_option("--resume", options->files.resume,
                    "newest (default), none, or the name of a checkpoint")
       ->excludes(attempt);
+  command->add_flag("--trace", options->trace,
+                    "Each rank writes what its time went on beside its attempt's plan, the last "
+                    "100,000 events (core/FORMATS.md)");
   job->needs(plan)->needs(run_dir)->excludes(attempt);
   plan->needs(job);
   run_dir->needs(job);

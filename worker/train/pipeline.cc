@@ -50,6 +50,8 @@ Result<Unit> Pipeline::train(int64_t step) {
   for (const PipelineAction& action : schedule_) {
     const SampleRange& range = parts_.share.micro_batches[static_cast<size_t>(action.micro_batch)];
     const int slot = action.micro_batch % parts_.share.in_flight;
+    parts_.sections.work_on(action.backward ? TraceKind::kBackward : TraceKind::kForward,
+                            action.micro_batch);
     if (action.backward)
       MOTLEY_TRY_VOID(backward(slot, range));
     else
@@ -79,12 +81,14 @@ Result<Unit> Pipeline::put(int slot, int64_t step, const SampleRange& range) {
 Result<Unit> Pipeline::forward(int slot, int64_t step, const SampleRange& range) {
   MOTLEY_TRY_VOID(put(slot, step, range));
   if (has_previous()) MOTLEY_TRY_VOID(receive(slot, Boundary::kInput, range.count, input_from_));
-  Sent& sent = slots_[static_cast<size_t>(slot)].output;
-  MOTLEY_TRY_VOID(settle(&sent));
+  // Beside the receiving, so that nothing parts the last stage's forward and backward pass.
+  Slot& sent = slots_[static_cast<size_t>(slot)];
+  MOTLEY_TRY_VOID(settle(&sent.output));
+  MOTLEY_TRY_VOID(settle(&sent.d_input));
   if (parts_.group) parts_.group->set_samples(range.count);
   MOTLEY_TRY_VOID(parts_.engine->forward(slot, range.count));
   charge(parts_.engine->flops(range.count).forward, range.count);
-  return send(slot, Boundary::kOutput, range.count, output_to_, &sent);
+  return send(slot, Boundary::kOutput, range.count, output_to_, &sent.output);
 }
 
 Result<Unit> Pipeline::backward(int slot, const SampleRange& range) {
@@ -92,12 +96,11 @@ Result<Unit> Pipeline::backward(int slot, const SampleRange& range) {
   MOTLEY_TRY_VOID(settle(&slots_[static_cast<size_t>(slot)].output));
   if (has_next())
     MOTLEY_TRY_VOID(receive(slot, Boundary::kOutputGradient, range.count, gradient_from_));
-  Sent& sent = slots_[static_cast<size_t>(slot)].d_input;
-  MOTLEY_TRY_VOID(settle(&sent));
   if (parts_.group) parts_.group->set_samples(range.count);
   MOTLEY_TRY_VOID(parts_.engine->backward(slot, range.count));
   charge(parts_.engine->flops(range.count).backward, range.count);
-  return send(slot, Boundary::kInputGradient, range.count, d_input_to_, &sent);
+  return send(slot, Boundary::kInputGradient, range.count, d_input_to_,
+              &slots_[static_cast<size_t>(slot)].d_input);
 }
 
 /// A program's work, less what its sums over the group have charged.
@@ -110,7 +113,9 @@ void Pipeline::charge(double flops, int samples) {
 
 Result<Unit> Pipeline::evaluate() {
   parts_.engine->begin_step();
+  int piece = 0;
   for (const SampleRange& range : parts_.share.evaluation) {
+    parts_.sections.work_on(TraceKind::kEvaluate, piece++);
     MOTLEY_TRY_VOID(evaluate_piece(range));
     on_progress_();
   }
@@ -139,6 +144,7 @@ Result<Unit> Pipeline::receive(int slot, Boundary boundary, int samples, int fro
   }
   MOTLEY_TRY_VOID(world_.receive(parts_.engine->view(slot, boundary, samples), from));
   MOTLEY_TRY_VOID(parts_.engine->push(slot, boundary, samples));
+  parts_.sections.mark(TraceKind::kReceive);
   parts_.sections.open();
   return Unit{};
 }
@@ -157,6 +163,7 @@ Result<Unit> Pipeline::send(int slot, Boundary boundary, int samples, const std:
     MOTLEY_TRY(const SendId id, world_.post(data, rank));
     sent->ids.push_back(id);
   }
+  parts_.sections.mark(TraceKind::kSend);
   parts_.sections.open();
   return Unit{};
 }
@@ -167,6 +174,7 @@ Result<Unit> Pipeline::settle(Sent* sent) {
   parts_.sections.close();
   for (const SendId id : sent->ids) MOTLEY_TRY_VOID(world_.complete(id));
   sent->ids.clear();
+  parts_.sections.mark(TraceKind::kSendWait);
   parts_.sections.open();
   return Unit{};
 }

@@ -1,30 +1,80 @@
 #pragma once
-// A rank's time line as its pacer tells it: sections of work, cut by communications.
+// A rank's time line as its pacer tells it: sections of work, cut by communications. What they are
+// spent on goes to a trace, where there is one.
 
 #include <utility>
+#include <vector>
 
 #include "worker/train/pacer.h"
+#include "worker/train/trace.h"
 
 namespace motley {
 
 class Sections {
  public:
-  explicit Sections(Pacer& pacer) : pacer_(pacer) { open(); }
+  explicit Sections(Pacer& pacer) : pacer_(pacer) {}
+
+  /// Null: none. Borrowed.
+  void trace_to(Trace* trace) { trace_ = trace; }
+  /// What charge() is for from now on.
+  void work_on(TraceKind kind, int micro_batch = -1) {
+    kind_ = kind;
+    micro_batch_ = micro_batch;
+  }
 
   /// Work for the section under way.
-  void charge(double flops, int samples) { pacer_.charge(flops, samples); }
+  void charge(double flops, int samples) {
+    pacer_.charge(flops, samples);
+    if (trace_) pieces_.push_back({kind_, micro_batch_, pacer_.section_seconds()});
+  }
   /// Before a communication: waits the section out.
-  void close() { worked_ += pacer_.end_section(); }
-  /// After it.
-  void open() { pacer_.begin_section(); }
+  void close() {
+    worked_ += pacer_.end_section();
+    if (trace_) trace_work();
+  }
+  /// Between close() and open(): that is what the time since close() or the last mark() went on.
+  void mark(TraceKind kind) {
+    if (trace_) marked_ = trace_->add(kind, micro_batch_, marked_, pacer_.now());
+  }
+  void end_step() {
+    if (trace_) trace_->end_step(pacer_.now());
+  }
+  /// After a communication, and before the first section.
+  void open() {
+    pacer_.begin_section();
+    if (trace_) opened_ = pacer_.now();
+  }
   /// Seconds of closed sections since the last call.
   double take_worked() { return std::exchange(worked_, 0); }
 
   Pacer& pacer() { return pacer_; }
 
  private:
+  struct Piece {
+    TraceKind kind;
+    int micro_batch;
+    double until;  ///< in seconds since the section was opened
+  };
+
+  /// Pieces one after the other; the last ends when the section does, which an overrun may delay.
+  void trace_work() {
+    marked_ = pacer_.now();
+    double begin = opened_;
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const double end = i + 1 < pieces_.size() ? opened_ + pieces_[i].until : marked_;
+      begin = trace_->add(pieces_[i].kind, pieces_[i].micro_batch, begin, end);
+    }
+    pieces_.clear();
+  }
+
   Pacer& pacer_;
   double worked_ = 0;
+
+  Trace* trace_ = nullptr;
+  TraceKind kind_ = TraceKind::kForward;
+  int micro_batch_ = -1;
+  double opened_ = 0, marked_ = 0;  ///< on the pacer's clock
+  std::vector<Piece> pieces_;       ///< of the section under way
 };
 
 }  // namespace motley

@@ -31,6 +31,7 @@ class StageGroup final : public TensorGroup {
     sections_.close();
     MOTLEY_TRY_VOID(ranks_->all_reduce_sum(data));
     MOTLEY_TRY_VOID(sections_.pacer().meet(*ranks_));
+    sections_.mark(TraceKind::kGroupSum);
     sections_.open();
     return Unit{};
   }

@@ -54,22 +54,21 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
                                ": lower train.optimizer.lr");
     if (!sums.overflow) {
       MOTLEY_TRY_VOID(sum_gradients());
-      MOTLEY_TRY_VOID(meet(arrived, &result));
+      parts_.sections.end_step();
+      leave_communication(arrived, &result);
       MOTLEY_TRY_VOID(update(step, sums.tokens, &result));
       return result;
     }
     parts_.engine->set_exact_exponent(parts_.engine->next_exact_exponent(true));
-    MOTLEY_TRY_VOID(meet(arrived, &result));
+    leave_communication(arrived, &result);
   }
 }
 
 /// The end of a communication that began for this rank at `arrived`; the next section begins.
-Result<Unit> Stepper::meet(double arrived, StepResult* result) {
-  MOTLEY_TRY_VOID(parts_.pacer.meet(world_));
+void Stepper::leave_communication(double arrived, StepResult* result) {
   result->ended = parts_.pacer.now();
   result->wait_seconds += result->ended - arrived;
   parts_.sections.open();
-  return Unit{};
 }
 
 Result<Stepper::Sums> Stepper::sum_losses(int64_t step, const StepWishes& wishes,
@@ -88,6 +87,8 @@ Result<Stepper::Sums> Stepper::sum_losses(int64_t step, const StepWishes& wishes
   }
   MOTLEY_TRY_VOID(world_.all_reduce_sum(agreement.span()));
   MOTLEY_TRY_VOID(world_.all_reduce_sum(std::span(&loss, 1)));
+  MOTLEY_TRY_VOID(parts_.pacer.meet(world_));
+  parts_.sections.mark(TraceKind::kAgreement);
   result->stop = agreement.stop > 0;
   result->save = agreement.save > 0;
   result->all_shards_settled = agreement.shards_settled == world_.size();
@@ -102,11 +103,16 @@ Result<Stepper::Sums> Stepper::sum_losses(int64_t step, const StepWishes& wishes
 Result<Unit> Stepper::sum_gradients() {
   MOTLEY_TRY(const GradientSpans gradients, parts_.engine->gradients());
   MOTLEY_TRY_VOID(slices_.reduce(gradients));
-  return attempt_.plan.shard_optimizer ? Result<Unit>(Unit{}) : slices_.distribute(gradients);
+  parts_.sections.mark(TraceKind::kReduce);
+  if (attempt_.plan.shard_optimizer) return Unit{};
+  MOTLEY_TRY_VOID(slices_.distribute(gradients));
+  parts_.sections.mark(TraceKind::kDistribute);
+  return Unit{};
 }
 
 Result<Unit> Stepper::update(int64_t step, int64_t tokens, StepResult* result) {
   const TrainSpec& train = attempt_.job.train;
+  parts_.sections.work_on(TraceKind::kUpdate);
   MOTLEY_TRY(result->gradient_norm, parts_.engine->gradient_norm(tokens, world_));
   result->learning_rate = learning_rate(train.optimizer, train.schedule, step, train.steps);
   MOTLEY_TRY_VOID(parts_.engine->update(step, result->learning_rate, tokens,
@@ -124,6 +130,7 @@ Result<Unit> Stepper::share_weights() {
   MOTLEY_TRY_VOID(slices_.distribute(weights, parts_.engine->element_bytes()));
   MOTLEY_TRY_VOID(parts_.engine->state_written(Engine::State::kWeight));
   MOTLEY_TRY_VOID(parts_.pacer.meet(world_));
+  parts_.sections.mark(TraceKind::kDistribute);
   parts_.sections.open();
   return Unit{};
 }
@@ -135,7 +142,7 @@ Result<double> Stepper::evaluate() {
   update_seconds_ = 0;  // it was in the section that just ended
   StepResult ignored;
   MOTLEY_TRY(const Sums sums, sum_losses(0, {}, &ignored));
-  MOTLEY_TRY_VOID(meet(parts_.pacer.now(), &ignored));
+  parts_.sections.open();
   return sums.loss / static_cast<double>(sums.tokens);
 }
 

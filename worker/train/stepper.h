@@ -59,7 +59,10 @@ class Stepper {
   Result<double> evaluate();
 
   /// After the last step: waits until its update would be over.
-  void finish() { parts_.sections.close(); }
+  void finish() {
+    parts_.sections.close();
+    parts_.sections.open();
+  }
 
  private:
   struct Sums {
@@ -70,7 +73,7 @@ class Stepper {
 
   Result<Sums> sum_losses(int64_t step, const StepWishes& wishes, StepResult* result);
   Result<Unit> sum_gradients();
-  Result<Unit> meet(double arrived, StepResult* result);
+  void leave_communication(double arrived, StepResult* result);
   Result<Unit> update(int64_t step, int64_t tokens, StepResult* result);
   Result<Unit> share_weights();
   bool exact() const { return attempt_.job.train.numerics == Numerics::kExact; }

@@ -17,6 +17,7 @@
 #include "worker/train/saver.h"
 #include "worker/train/stepper.h"
 #include "worker/train/storage.h"
+#include "worker/train/trace.h"
 
 namespace motley {
 namespace {
@@ -44,7 +45,10 @@ class Trainer {
   Result<TrainOutcome> run();
 
  private:
+  Result<Unit> train_to_the_end();
   Result<Unit> prepare();
+  Result<Unit> begin_trace();
+  void write_trace();
   Result<Unit> one_step();
   void report(const StepResult& result);
   Result<Unit> at_boundary(const StepResult& result);
@@ -72,6 +76,7 @@ class Trainer {
   Storage storage_;
   std::unique_ptr<Saver> saver_;
   std::unique_ptr<Stepper> stepper_;
+  std::optional<Trace> trace_;
 
   // The same on all ranks:
   TrainOutcome outcome_;
@@ -86,14 +91,42 @@ class Trainer {
 };
 
 Result<TrainOutcome> Trainer::run() {
+  const auto ended = train_to_the_end();
+  if (trace_) write_trace();
+  if (!ended) return fail(ended.error());
+  return outcome_;
+}
+
+Result<Unit> Trainer::train_to_the_end() {
   reporter_.phase("loading");
   MOTLEY_TRY_VOID(prepare());
   reporter_.phase("training");
+  if (attempt_.trace) MOTLEY_TRY_VOID(begin_trace());
+  parts_->sections.open();
   boundary_ = parts_->pacer.now();
   last_save_ = steady_clock().now();
   while (outcome_.step < steps() && !outcome_.stopped) MOTLEY_TRY_VOID(one_step());
-  MOTLEY_TRY_VOID(finish());
-  return outcome_;
+  return finish();
+}
+
+/// Together, so that one zero serves all ranks' clocks.
+Result<Unit> Trainer::begin_trace() {
+  trace_.emplace();
+  MOTLEY_TRY_VOID(world_.barrier());
+  trace_->begin(outcome_.step + 1, parts_->pacer.now());
+  parts_->sections.trace_to(&*trace_);
+  return Unit{};
+}
+
+/// Whatever became of the attempt. A trace that cannot be kept is no reason to fail.
+void Trainer::write_trace() {
+  const Rank rank(world_.rank());
+  const std::string directory = attempt_directory(attempt_.run_dir, attempt_.epoch);
+  Result<Unit> written = fs_.make_directories(directory);
+  if (written)
+    written =
+        write_text_durably(fs_, trace_path(directory, rank), trace_->to_json(attempt_.plan, rank));
+  if (!written) log_warning("no trace: " + written.error().to_string());
 }
 
 Result<Unit> Trainer::prepare() {

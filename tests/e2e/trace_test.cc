@@ -1,0 +1,164 @@
+// A trace accounts for a rank's time: nothing twice, nothing but what was reported.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/small_run.h"
+
+namespace motley::testing {
+namespace {
+
+using nlohmann::json;
+
+struct Span {
+  std::string name;
+  std::string category;
+  int64_t step = 0;
+  double begin = 0, end = 0;  ///< microseconds
+};
+
+/// Checks what Chrome asks of every event.
+std::vector<Span> spans_of(const json& trace, int rank) {
+  std::vector<Span> spans;
+  EXPECT_TRUE(trace.is_array());
+  for (const json& event : trace) {
+    EXPECT_EQ(event.at("pid"), rank);
+    EXPECT_EQ(event.at("tid"), 0);
+    if (event.at("ph") == "M") continue;
+    EXPECT_EQ(event.at("ph"), "X");
+    const double begin = event.at("ts"), duration = event.at("dur");
+    EXPECT_GE(duration, 0);
+    spans.push_back(
+        {event.at("name"), event.at("cat"), event.at("args").at("step"), begin, begin + duration});
+  }
+  return spans;
+}
+
+constexpr double kRounding = 0.002;  // microseconds
+
+/// Steps follow each other; all else follows each other within them.
+void expect_nested(const std::vector<Span>& spans) {
+  std::map<int64_t, Span> steps;
+  double last_step = 0, last = 0;
+  for (const Span& span : spans) {
+    double& before = span.category == "step" ? last_step : last;
+    EXPECT_GE(span.begin, before - kRounding) << span.name << " of step " << span.step;
+    before = span.end;
+    if (span.category == "step") steps[span.step] = span;
+  }
+  for (const Span& span : spans) {
+    const auto step = steps.find(span.step);
+    if (step == steps.end()) continue;  // what follows the last one
+    EXPECT_GE(span.begin, step->second.begin - kRounding) << span.name;
+    EXPECT_LE(span.end, step->second.end + kRounding) << span.name;
+  }
+}
+
+/// Seconds of a step in passes and in updates.
+struct Sums {
+  double compute = 0;
+  double update = 0;
+};
+
+std::map<int64_t, Sums> sums_of(const std::vector<Span>& spans) {
+  std::map<int64_t, Sums> sums;
+  for (const Span& span : spans) {
+    const double seconds = (span.end - span.begin) * 1e-6;
+    if (span.name == "update")
+      sums[span.step].update += seconds;
+    else if (span.category == "compute")
+      sums[span.step].compute += seconds;
+  }
+  return sums;
+}
+
+/// Without the numbers of steps and micro-batches.
+std::set<std::string> names_of(const std::vector<Span>& spans) {
+  std::set<std::string> names;
+  for (const Span& span : spans)
+    names.insert(span.name.substr(0, span.name.find_last_not_of(" 0123456789") + 1));
+  return names;
+}
+
+class Traces : public ::testing::Test {
+ protected:
+  void run(const SmallRun& run, PaceClock clock) {
+    attempt_ = small_attempt(run, scratch_.path() + "/run");
+    attempt_.trace = true;
+    attempt_.fleet.clock = clock;
+    const auto outcome = run_small(attempt_, recorder_);
+    ASSERT_TRUE(outcome) << outcome.error().to_string();
+  }
+
+  void expect_accounts(double tolerance) {
+    for (int rank = 0; rank < attempt_.plan.world_size(); ++rank) {
+      SCOPED_TRACE("rank " + std::to_string(rank));
+      const auto spans = spans_of(trace_of(attempt_, rank), rank);
+      expect_nested(spans);
+      auto sums = sums_of(spans);
+      for (const auto& [step, report] : recorder_.account(rank).steps) {
+        EXPECT_NEAR(sums[step].compute, report.compute_seconds, tolerance) << step;
+        EXPECT_NEAR(sums[step].update, report.update_seconds, tolerance) << step;
+      }
+    }
+  }
+
+  ScratchDirectory scratch_;
+  Recorder recorder_;
+  Attempt attempt_;
+};
+
+/// Every form in one plan: a stage shared by two ranks, a pipeline, a whole model.
+SmallRun every_form() {
+  return {.speeds = {1, 0.5, 0.7, 2},
+          .replicas = {{.stages = {{2, {0.5, 0.5}}, {2}}, .grains = 4},
+                       {.stages = {{4}}, .grains = 3, .micro_batch_grains = 2}},
+          .steps = 4};
+}
+
+TEST_F(Traces, AccountForEveryFormUnderTheVirtualClock) {
+  run(every_form(), PaceClock::kVirtual);
+  expect_accounts(1e-7);
+  EXPECT_EQ(
+      names_of(spans_of(trace_of(attempt_, 0), 0)),
+      (std::set<std::string>{"step", "forward", "backward", "evaluate", "update", "receive", "send",
+                             "wait for send", "group sum", "agreement", "reduce", "distribute"}));
+}
+
+TEST_F(Traces, AccountForTimeThatReallyPassed) {
+  SmallRun run_of_few = every_form();
+  run_of_few.shard_optimizer = true;
+  run(run_of_few, PaceClock::kSleep);
+  for (int rank = 0; rank < attempt_.plan.world_size(); ++rank)
+    expect_nested(spans_of(trace_of(attempt_, rank), rank));
+}
+
+TEST_F(Traces, AStoppedAttemptHasOneWithTheNamesOfItsRanks) {
+  SmallRun endless = every_form();
+  endless.steps = 1000;
+  attempt_ = small_attempt(endless, scratch_.path() + "/run");
+  attempt_.trace = true;
+  const auto outcome =
+      run_small(attempt_, recorder_, [](int, int64_t step, ControlWishes& wishes) -> Result<Unit> {
+        if (step == 2) wishes.stop = true;
+        return Unit{};
+      });
+  ASSERT_TRUE(outcome);
+  ASSERT_TRUE(outcome->stopped);
+  const json trace = trace_of(attempt_, 1);
+  EXPECT_EQ(trace[0]["name"], "process_name");
+  EXPECT_EQ(trace[0]["args"]["name"], "rank 1 on host/1 (paced)");
+  EXPECT_EQ(trace[2]["name"], "thread_name");
+  EXPECT_EQ(trace[2]["args"]["name"], "replica 0, stage 0, part 1");
+  std::set<std::string> names;
+  for (const json& event : trace) names.insert(event["name"].get<std::string>());
+  EXPECT_TRUE(names.contains("step 2"));
+}
+
+}  // namespace
+}  // namespace motley::testing
