@@ -136,7 +136,8 @@ class JsonFields {
   std::optional<Error> fault_;
 };
 
-/// A whole text as JSON; kCorrupt with the byte of the fault. Depth is bounded.
+/// A whole text as JSON; kCorrupt with the byte, line and column of the fault (whose place names no
+/// file). Depth is bounded.
 Result<nlohmann::json> parse_json(std::string_view text);
 
 }  // namespace motley

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
+
 namespace motley {
 namespace {
 
@@ -22,9 +24,10 @@ const char* name_of_outcome(Outcome outcome) {
 /// Runs `read` on the parsed object; the library's exceptions end here.
 template <class Report, class Read>
 Result<Report> parse(const char* what, const std::string& text, Read read) {
+  MOTLEY_TRY(const json document, parse_json(text));
   try {
     Report report;
-    read(json::parse(text), &report);
+    read(document, &report);
     return report;
   } catch (const std::exception& error) {
     return fail(ErrorCode::kCorrupt, std::string("malformed ") + what + ": " + error.what());

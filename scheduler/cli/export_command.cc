@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file_system.h"
+#include "core/json_file.h"
 #include "core/plan.h"
 #include "core/spec/json.h"
 #include "core/spec/reader.h"
@@ -13,9 +14,10 @@ namespace motley {
 namespace {
 
 Result<std::string> hostfile_of(const std::string& path) {
-  MOTLEY_TRY(const std::string text, read_text(real_file_system(), path, Bytes(int64_t{64} << 20)));
-  const auto plan = plan_from_json(nlohmann::json::parse(text, nullptr, false));
-  if (!plan) return fail(plan.error().code, path + ": " + plan.error().message);
+  MOTLEY_TRY(const auto document,
+             read_json_file(real_file_system(), path, ErrorCode::kInvalidSpec));
+  const auto plan = plan_from_json(document);
+  if (!plan) return fail(plan.error().code, plan.error().message, {path, 0, 0});
   return hostfile_text(plan->ranks);
 }
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file_system.h"
+#include "core/json_file.h"
 #include "core/spec/reader.h"
 
 namespace motley {
@@ -19,14 +20,12 @@ Result<JobSpec> read_job_with(const std::string& path, const std::vector<std::st
 }
 
 Result<Plan> read_plan_for(const std::string& path, const JobSpec& job, const FleetSpec& fleet) {
-  MOTLEY_TRY(const std::string text,
-             read_text(real_file_system(), path, Bytes(int64_t{256} << 20)));
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) return fail(ErrorCode::kInvalidSpec, "not JSON", {path, 0, 0});
+  MOTLEY_TRY(const auto document,
+             read_json_file(real_file_system(), path, ErrorCode::kInvalidSpec));
   const auto refused = [&](const std::string& why) {
     return fail(ErrorCode::kInvalidSpec, why, {path, 0, 0});
   };
-  auto plan = plan_from_json(json);
+  auto plan = plan_from_json(document);
   if (!plan) return refused(plan.error().message);
   const auto valid = validate(*plan, job.model);
   if (!valid) return refused(valid.error().message);

@@ -3,7 +3,7 @@
 
 #include "core/clock.h"
 #include "core/file_system.h"
-#include "core/json_fields.h"
+#include "core/json_file.h"
 #include "core/spec/json.h"
 #include "core/spec/profile_key.h"
 #include "planner/explain.h"
@@ -18,13 +18,12 @@ namespace {
 
 /// A profile written by `motley profile --json`, of the same job.
 Result<Profile> read_profile_for(const std::string& path, const JobSpec& job) {
-  MOTLEY_TRY(const std::string text, read_text(real_file_system(), path, Bytes(64 << 20)));
+  MOTLEY_TRY(const auto document,
+             read_json_file(real_file_system(), path, ErrorCode::kInvalidSpec));
   const auto refused = [&](const std::string& why) {
     return fail(ErrorCode::kInvalidSpec, why, {path, 0, 0});
   };
-  const auto document = parse_json(text);
-  if (!document) return refused(document.error().message);
-  auto profile = profile_from_json(*document);
+  auto profile = profile_from_json(document);
   if (!profile) return refused(profile.error().message);
   if (profile->job_key != profile_job_key(job)) {
     return refused(

@@ -8,6 +8,8 @@
 
 #include "core/debug_env.h"
 #include "core/file_system.h"
+#include "core/json_fields.h"
+#include "core/json_file.h"
 #include "core/units.h"
 #include "core/version.h"
 #include "scheduler/launch/command.h"
@@ -45,10 +47,7 @@ Result<std::string> output_of(const std::vector<std::string>& command) {
 Result<nlohmann::json> worker_says(const std::string& subcommand) {
   MOTLEY_TRY(const std::string worker, worker_program());
   MOTLEY_TRY(const std::string text, output_of({worker, subcommand, "--json"}));
-  auto document = nlohmann::json::parse(text, nullptr, false);
-  if (document.is_discarded())
-    return fail(ErrorCode::kBrokenInstall, worker + " answers with something that is no JSON");
-  return document;
+  return parse_json_file(text, worker + " " + subcommand, ErrorCode::kBrokenInstall);
 }
 
 /// Two ranks that greet each other through mpirun; what they say of their communicator.
@@ -70,10 +69,10 @@ Result<std::string> launch_two_ranks() {
   if (end->error) return fail(*end->error);
   MOTLEY_TRY(const std::string log,
              read_text(real_file_system(), rank_log_path(scratch.path(), 0), Bytes(1 << 20)));
-  const auto version = nlohmann::json::parse(last_line(log), nullptr, false);
-  if (!version.is_object() || version.value("ranks", "") != "2")
+  const auto version = parse_json(last_line(log));
+  if (!version || !version->is_object() || version->value("ranks", "") != "2")
     return fail(ErrorCode::kBrokenInstall, "the two ranks did not find each other");
-  return version.value("communicator", "");
+  return version->value("communicator", "");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/json_fields.h"
 #include "scheduler/launch/command.h"
 #include "scheduler/launch/this_host.h"
 
@@ -31,9 +32,10 @@ std::string staging_script(const Staging& staging) {
 
 /// What must be equal everywhere, from `motley-worker version --json`.
 std::string version_of(const std::string& text, const char* field) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object() || !json.contains(field) || !json[field].is_string()) return "";
-  return json[field].get<std::string>();
+  const auto document = parse_json(text);
+  if (!document || !document->is_object()) return "";
+  const auto found = document->find(field);
+  return found != document->end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 Result<Unit> compare_versions(const std::string& host, const std::string& own,

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file_system.h"
+#include "core/json_file.h"
 #include "planner/search.h"
 #include "scheduler/launch/remote_hosts.h"
 
@@ -31,12 +32,11 @@ Result<Unit> remember(const RunDirectory& run, std::optional<double> samples_per
 }  // namespace
 
 std::optional<double> remembered_equal_split(const RunDirectory& run) {
-  const auto text = run.read(kFile);
-  const auto json = nlohmann::json::parse(text ? *text : "", nullptr, false);
-  if (!json.is_object() || !json.contains("samples_per_second") ||
-      !json["samples_per_second"].is_number())
-    return std::nullopt;
-  return json["samples_per_second"].get<double>();
+  const auto document = read_json_file(real_file_system(), run.file(kFile), ErrorCode::kCorrupt);
+  if (!document || !document->is_object()) return std::nullopt;
+  const auto speed = document->find("samples_per_second");
+  if (speed == document->end() || !speed->is_number()) return std::nullopt;
+  return speed->get<double>();
 }
 
 Result<std::optional<double>> try_equal_split(const EqualSplitRequest& request,

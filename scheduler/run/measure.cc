@@ -5,6 +5,8 @@
 #include "core/attempt.h"
 #include "core/debug_env.h"
 #include "core/file_system.h"
+#include "core/json_fields.h"
+#include "core/json_file.h"
 #include "core/reports.h"
 #include "core/spec/json.h"
 #include "core/spec/reader.h"
@@ -35,10 +37,10 @@ class ProfileListener {
   }
 
   Result<Profile> result() const {
-    const auto json = nlohmann::json::parse(text_, nullptr, false);
-    if (json.is_discarded())
+    if (text_.empty())
       return fail(ErrorCode::kInternal, "the worker ended without giving a profile");
-    return profile_from_json(json);
+    MOTLEY_TRY(const auto document, parse_json(text_));
+    return profile_from_json(document);
   }
 
  private:
@@ -100,10 +102,9 @@ Result<FleetSpec> local_fleet() {
   if (!output.status.ok())
     return fail(error_code_of_exit(output.status.status),
                 "cannot list this machine's devices: " + last_line(output.err));
-  const auto json = nlohmann::json::parse(output.out, nullptr, false);
-  if (json.is_discarded())
-    return fail(ErrorCode::kBrokenInstall, worker + " devices --json printed no JSON");
-  MOTLEY_TRY(FleetSpec fleet, fleet_from_json(json));
+  MOTLEY_TRY(const auto document,
+             parse_json_file(output.out, worker + " devices", ErrorCode::kBrokenInstall));
+  MOTLEY_TRY(FleetSpec fleet, fleet_from_json(document));
   fleet.source = "this machine";
   return fleet;
 }

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
+
 namespace motley {
 namespace {
 
@@ -34,7 +36,7 @@ double number_of(const json& from, const char* name) {
 }
 
 bool parse_row(const std::string& line, MetricsRow* row) {
-  const json from = json::parse(line, nullptr, false);
+  const json from = parse_json(line).value_or(json());
   if (!from.is_object() || !from.contains("step") || !from["step"].is_number_integer())
     return false;
   row->step = from["step"].get<int64_t>();

@@ -7,6 +7,7 @@
 #include "core/debug_env.h"
 #include "core/file_system.h"
 #include "core/hash.h"
+#include "core/json_file.h"
 #include "core/spec/json.h"
 #include "core/spec/profile_key.h"
 #include "scheduler/launch/this_host.h"
@@ -16,7 +17,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Bytes kLargestEntry{64 << 20};
 constexpr Bytes kLargestWorker{1 << 30};
 
 /// Of the first processor; empty where the system does not say.
@@ -88,10 +88,9 @@ std::optional<Profile> ProfileCache::find(const JobSpec& job, const FleetSpec& f
   const std::string prefix = profile_job_key(job) + "-" + worker_hash_ + "-";
   for (const std::string& name : *names) {
     if (name.rfind(prefix, 0) != 0) continue;
-    const auto text = read_text(fs, directory_ + "/" + name, kLargestEntry);
-    const json entry = json::parse(text ? *text : "", nullptr, false);
-    if (!entry.is_object() || !covers(entry.value("devices", json()), wanted)) continue;
-    auto profile = profile_from_json(entry.value("profile", json()));
+    const auto entry = read_json_file(fs, directory_ + "/" + name, ErrorCode::kCorrupt);
+    if (!entry || !entry->is_object() || !covers(entry->value("devices", json()), wanted)) continue;
+    auto profile = profile_from_json(entry->value("profile", json()));
     if (profile) return only_devices_of(fleet, std::move(*profile));
   }
   return std::nullopt;
@@ -116,11 +115,10 @@ std::vector<ProfileCache::Entry> ProfileCache::entries() const {
   const auto names = fs.list(directory_);
   if (!names) return found;
   for (const std::string& name : *names) {
-    const auto text = read_text(fs, directory_ + "/" + name, kLargestEntry);
-    const json entry = json::parse(text ? *text : "", nullptr, false);
-    if (!entry.is_object()) continue;
-    auto profile = profile_from_json(entry.value("profile", json()));
-    if (profile) found.push_back({name, entry.value("job", ""), std::move(*profile)});
+    const auto entry = read_json_file(fs, directory_ + "/" + name, ErrorCode::kCorrupt);
+    if (!entry || !entry->is_object()) continue;
+    auto profile = profile_from_json(entry->value("profile", json()));
+    if (profile) found.push_back({name, entry->value("job", ""), std::move(*profile)});
   }
   return found;
 }

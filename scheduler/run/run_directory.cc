@@ -15,6 +15,7 @@
 #include "core/clock.h"
 #include "core/debug_env.h"
 #include "core/file_system.h"
+#include "core/json_file.h"
 #include "core/spec/json.h"
 
 namespace motley {
@@ -40,13 +41,6 @@ int64_t largest_number(const std::string& directory) {
   if (names)
     for (const std::string& name : *names) largest = std::max(largest, number_of(name));
   return largest;
-}
-
-Result<nlohmann::json> read_json(const std::string& path) {
-  MOTLEY_TRY(const std::string text, read_text(real_file_system(), path, kLargestDocument));
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) return fail(ErrorCode::kCorrupt, path + " is not JSON");
-  return json;
 }
 
 bool is_run(const std::string& path) { return real_file_system().exists(path + "/job.json"); }
@@ -156,22 +150,26 @@ Result<Epoch> RunDirectory::next_epoch(const JobSpec& job) {
 int RunDirectory::last_epoch() const { return static_cast<int>(largest_number(file("attempts"))); }
 
 Result<JobSpec> RunDirectory::job() const {
-  MOTLEY_TRY(const nlohmann::json json, read_json(file("job.json")));
+  MOTLEY_TRY(const nlohmann::json json,
+             read_json_file(real_file_system(), file("job.json"), ErrorCode::kCorrupt));
   return job_from_json(json);
 }
 
 Result<FleetSpec> RunDirectory::fleet() const {
-  MOTLEY_TRY(const nlohmann::json json, read_json(file("fleet.json")));
+  MOTLEY_TRY(const nlohmann::json json,
+             read_json_file(real_file_system(), file("fleet.json"), ErrorCode::kCorrupt));
   return fleet_from_json(json);
 }
 
 Result<Profile> RunDirectory::profile() const {
-  MOTLEY_TRY(const nlohmann::json json, read_json(file("profile.json")));
+  MOTLEY_TRY(const nlohmann::json json,
+             read_json_file(real_file_system(), file("profile.json"), ErrorCode::kCorrupt));
   return profile_from_json(json);
 }
 
 Result<Plan> RunDirectory::plan() const {
-  MOTLEY_TRY(const nlohmann::json json, read_json(file("plan.json")));
+  MOTLEY_TRY(const nlohmann::json json,
+             read_json_file(real_file_system(), file("plan.json"), ErrorCode::kCorrupt));
   return plan_from_json(json);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "core/json_file.h"
 #include "scheduler/report/loss_curves.h"
 #include "scheduler/report/plan_table.h"
 #include "scheduler/report/report_text.h"
@@ -71,10 +72,9 @@ void RunOutput::json(const RunSummary& summary) const {
 }
 
 Result<RunSummary> read_summary(const RunDirectory& run) {
-  MOTLEY_TRY(const std::string text, run.read("report.json"));
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) return fail(ErrorCode::kCorrupt, "report.json is not JSON");
-  return run_summary_from_json(json);
+  MOTLEY_TRY(const auto document,
+             read_json_file(real_file_system(), run.file("report.json"), ErrorCode::kCorrupt));
+  return run_summary_from_json(document);
 }
 
 }  // namespace motley

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file_system.h"
+#include "core/json_file.h"
 #include "scheduler/report/plan_table.h"
 #include "scheduler/run/metrics_log.h"
 #include "scheduler/run/step_statistics.h"
@@ -13,10 +14,9 @@ namespace motley {
 namespace {
 
 std::string plan_of_attempt(const RunDirectory& run, Epoch epoch) {
-  const auto text = read_text(real_file_system(), run.attempt_directory(epoch) + "/plan.json",
-                              Bytes(int64_t{256} << 20));
-  const auto json = nlohmann::json::parse(text ? *text : "", nullptr, false);
-  return json.is_object() ? json.value("id", "") : "";
+  const auto plan = read_json_file(real_file_system(), run.attempt_directory(epoch) + "/plan.json",
+                                   ErrorCode::kCorrupt);
+  return plan && plan->is_object() ? plan->value("id", "") : "";
 }
 
 /// The median over every attempt with this plan, each without its warm-up: a run that was

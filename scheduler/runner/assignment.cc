@@ -5,21 +5,10 @@
 
 #include "core/attempt.h"
 #include "core/file_system.h"
+#include "core/json_file.h"
 #include "core/spec/json.h"
 
 namespace motley {
-namespace {
-
-constexpr Bytes kLargestDocument{256 << 20};
-
-Result<nlohmann::json> read_json(const std::string& path) {
-  MOTLEY_TRY(const std::string text, read_text(real_file_system(), path, kLargestDocument));
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) return fail(ErrorCode::kInvalidSpec, path + " is not JSON");
-  return json;
-}
-
-}  // namespace
 
 std::string Assignment::log_directory() const {
   return std::filesystem::path(document).parent_path().string();
@@ -39,7 +28,8 @@ std::vector<RankPlacement> rank_for_each_device(const FleetSpec& fleet) {
 }
 
 Result<Assignment> read_assignment(AssignmentKind kind, const std::string& document) {
-  MOTLEY_TRY(const nlohmann::json json, read_json(document));
+  MOTLEY_TRY(const auto json,
+             read_json_file(real_file_system(), document, ErrorCode::kInvalidSpec));
   Assignment assignment;
   assignment.kind = kind;
   assignment.document = std::filesystem::absolute(document).string();

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
+
 namespace motley {
 
 using nlohmann::json;
@@ -13,14 +15,12 @@ constexpr const char* kOutcomes[] = {"finished", "stopped", "failed"};
 }  // namespace
 
 std::string to_text(const RunnerLine& line) {
-  json data = json::parse(line.data, nullptr, false);
-  if (data.is_discarded()) data = nullptr;
-  return json{{"event", line.event}, {"data", std::move(data)}}.dump(
+  return json{{"event", line.event}, {"data", parse_json(line.data).value_or(nullptr)}}.dump(
       -1, ' ', false, json::error_handler_t::replace);
 }
 
 Result<RunnerLine> runner_line_from_text(const std::string& text) {
-  const json line = json::parse(text, nullptr, false);
+  const json line = parse_json(text).value_or(nullptr);
   if (!line.is_object() || !line.contains("event") || !line["event"].is_string() ||
       !line.contains("data"))
     return fail(ErrorCode::kCorrupt, "malformed line from the runner: " + text);
@@ -60,8 +60,8 @@ std::string to_json_text(const AttemptEnd& end) {
 }
 
 Result<AttemptEnd> attempt_end_from_text(const std::string& text) {
+  MOTLEY_TRY(const json from, parse_json(text));
   try {
-    const json from = json::parse(text);
     AttemptEnd end;
     const auto outcome = from.at("outcome").get<std::string>();
     for (int i = 0; i < 3; ++i)

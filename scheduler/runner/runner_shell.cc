@@ -1,37 +1,29 @@
 #include "scheduler/runner/runner_shell.h"
 
-#include <fcntl.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <boost/asio/basic_socket_acceptor.hpp>
-#include <boost/asio/basic_stream_socket.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/streambuf.hpp>
-#include <boost/asio/write.hpp>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
-#include <deque>
+#include <istream>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>  // before Asio of Boost 1.74
 
 #include "core/clock.h"
-#include "core/file_system.h"
 #include "core/reports.h"
 #include "scheduler/launch/environment.h"
 #include "scheduler/launch/remote_hosts.h"
 #include "scheduler/launch/scratch.h"
 #include "scheduler/launch/this_host.h"
+#include "scheduler/runner/attempt_key.h"
+#include "scheduler/runner/line_writer.h"
+#include "scheduler/runner/rank_listener.h"
 #include "scheduler/runner/rank_log.h"
 #include "scheduler/runner/rank_session.h"
 #include "scheduler/runner/runner_fsm.h"
@@ -41,84 +33,10 @@ namespace motley {
 namespace {
 
 namespace asio = boost::asio;
-using asio::ip::tcp;
-using asio::local::stream_protocol;
 using boost::system::error_code;
 
 constexpr auto kTickPeriod = std::chrono::milliseconds(50);
 constexpr size_t kLongestCommand = 64;
-
-/// 256 random bits, as text.
-Result<std::string> new_key() {
-  unsigned char bytes[32];
-  if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    return fail(ErrorCode::kIo, std::string("no random numbers: ") + std::strerror(errno));
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
-
-Result<Unit> write_private(const std::string& path, const std::string& text) {
-  const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid() ||
-      ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    return fail(ErrorCode::kIo, "cannot write " + path + ": " + std::strerror(errno));
-  return Unit{};
-}
-
-/// Takes the same time wherever they differ.
-bool same_secret(const std::string& a, const std::string& b) {
-  unsigned difference = a.size() != b.size();
-  for (size_t i = 0; i < a.size() && i < b.size(); ++i)
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
-  return difference == 0;
-}
-
-/// Lines to the process that started us. Never blocks: whoever reads slowly must not stop us from
-/// watching the ranks.
-class LineWriter {
- public:
-  explicit LineWriter(asio::io_context& context) : out_(context) {
-    error_code error;
-    out_.assign(::dup(STDOUT_FILENO), error);
-    broken_ = static_cast<bool>(error);  // not a pipe, terminal or socket: nobody listens
-  }
-
-  void put(const RunnerLine& line) {
-    if (broken_) return;
-    lines_.push_back(to_text(line) + "\n");
-    if (lines_.size() == 1) write();
-  }
-  bool empty() const { return lines_.empty(); }
-
- private:
-  void write() {
-    asio::async_write(out_, asio::buffer(lines_.front()), [this](error_code error, size_t) {
-      broken_ = static_cast<bool>(error);
-      if (broken_) return lines_.clear();
-      lines_.pop_front();
-      if (!lines_.empty()) write();
-    });
-  }
-
-  asio::posix::stream_descriptor out_;
-  std::deque<std::string> lines_;
-  bool broken_ = false;
-};
-
-/// Accepts connections of either kind and hands their sockets on.
-template <class Protocol>
-void accept_forever(typename Protocol::acceptor& acceptor,
-                    const std::function<void(RankSession::Socket)>& take) {
-  acceptor.async_accept([&acceptor, take](error_code error, typename Protocol::socket socket) {
-    if (error == asio::error::operation_aborted) return;
-    if (!error) take(RankSession::Socket(std::move(socket)));
-    accept_forever<Protocol>(acceptor, take);
-  });
-}
 
 class RunnerShell {
  public:
@@ -127,8 +45,7 @@ class RunnerShell {
         assignment_(std::move(assignment)),
         options_(options),
         hosts_(remote_hosts(assignment_.ranks)),
-        local_acceptor_(context_),
-        tcp_acceptor_(context_),
+        listener_(context_),
         stdin_(context_),
         launch_end_(context_),
         timer_(context_),
@@ -138,7 +55,7 @@ class RunnerShell {
   Result<Unit> run() {
     ::signal(SIGPIPE, SIG_IGN);
     MOTLEY_TRY(Scratch scratch, Scratch::create());
-    MOTLEY_TRY(key_, new_key());
+    MOTLEY_TRY(key_, AttemptKey::generate());
     if (const auto prepared = prepare(scratch); !prepared) {
       report_end({Outcome::kFailed, prepared.error().error, first_rank_on(prepared.error().host)});
     } else {
@@ -178,7 +95,7 @@ class RunnerShell {
       return tl::unexpected<HostError>({"", here.error()});
     Staging staging;
     staging.directories = {assignment_.log_directory(), scratch.path(), scratch.shared_memory()};
-    staging.files = {{assignment_.document, assignment_.text}, {key_file, key_}};
+    staging.files = {{assignment_.document, assignment_.text}, {key_file, key_->text()}};
     if (!assignment_.run_dir.empty())
       staging.files.push_back({assignment_.run_dir + "/job.json", assignment_.job_text});
     staging.worker = options_.worker;
@@ -189,33 +106,15 @@ class RunnerShell {
   }
 
   Result<Unit> prepare_here(const Scratch& scratch, const std::string& key_file) {
-    MOTLEY_TRY_VOID(write_private(key_file, key_));
-    MOTLEY_TRY(const std::string control, listen(scratch));
+    MOTLEY_TRY_VOID(key_->write(key_file));
+    MOTLEY_TRY(const std::string control, hosts_.empty()
+                                              ? listener_.listen_here(scratch.path() + "/control")
+                                              : listener_.listen_for(hosts_.front()));
     return fill_in(&assignment_, control, key_file);
   }
 
-  Result<std::string> listen(const Scratch& scratch) {
-    error_code error;
-    if (hosts_.empty()) {
-      const std::string path = scratch.path() + "/control";
-      const stream_protocol::endpoint endpoint(path);
-      local_acceptor_.open(endpoint.protocol(), error);
-      if (!error) local_acceptor_.bind(endpoint, error);
-      if (!error) local_acceptor_.listen(asio::socket_base::max_listen_connections, error);
-      if (error) return fail(ErrorCode::kIo, "cannot listen on " + path + ": " + error.message());
-      return "unix:" + path;
-    }
-    const tcp::endpoint endpoint(tcp::v4(), 0);
-    tcp_acceptor_.open(endpoint.protocol(), error);
-    if (!error) tcp_acceptor_.bind(endpoint, error);
-    if (!error) tcp_acceptor_.listen(asio::socket_base::max_listen_connections, error);
-    if (error) return fail(ErrorCode::kIo, "cannot listen on TCP: " + error.message());
-    return "tcp:" + own_address_towards(hosts_.front()) + ":" +
-           std::to_string(tcp_acceptor_.local_endpoint().port());
-  }
-
   void start_listening() {
-    const auto take = [this](RankSession::Socket socket) {
+    listener_.start([this](RankSession::Socket socket) {
       std::make_shared<RankSession>(
           std::move(socket),
           [this](RankSession& session, const Message& message) {
@@ -223,9 +122,7 @@ class RunnerShell {
           },
           [this](RankSession& session) { on_closed(session); })
           ->start();
-    };
-    if (local_acceptor_.is_open()) accept_forever<stream_protocol>(local_acceptor_, take);
-    if (tcp_acceptor_.is_open()) accept_forever<tcp>(tcp_acceptor_, take);
+    });
     error_code no_parent;  // then reading fails at once
     stdin_.assign(::dup(STDIN_FILENO), no_parent);
     read_command();
@@ -322,7 +219,7 @@ class RunnerShell {
     if (epoch != assignment_.epoch)
       return "it belongs to attempt " + std::to_string(epoch.value()) + ", not " +
              std::to_string(assignment_.epoch.value());
-    if (!same_secret(hello.key, key_)) return "its key is not this attempt's";
+    if (!key_->matches(hello.key)) return "its key is not this attempt's";
     if (sessions_.count(hello.rank) != 0) return "it is connected already";
     return "";
   }
@@ -401,11 +298,10 @@ class RunnerShell {
   Assignment assignment_;
   const RunnerOptions& options_;
   std::vector<std::string> hosts_;  ///< other than this one
-  std::string key_;
+  std::optional<AttemptKey> key_;
 
   asio::io_context context_;
-  stream_protocol::acceptor local_acceptor_;
-  tcp::acceptor tcp_acceptor_;
+  RankListener listener_;
   asio::posix::stream_descriptor stdin_;
   asio::posix::stream_descriptor launch_end_;
   asio::steady_timer timer_;

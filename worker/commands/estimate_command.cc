@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file_system.h"
+#include "core/json_file.h"
 #include "core/spec/json.h"
 #include "core/units.h"
 #include "worker/commands/commands.h"
@@ -20,8 +21,8 @@ struct EstimateOptions {
 };
 
 Result<Unit> run_estimate(const EstimateOptions& options) {
-  MOTLEY_TRY(const std::string text, read_text(real_file_system(), options.job, Bytes(64 << 20)));
-  const auto document = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  MOTLEY_TRY(const auto document,
+             read_json_file(real_file_system(), options.job, ErrorCode::kInvalidSpec));
   MOTLEY_TRY(const JobSpec job, job_from_json(document));
   EngineOptions engine;
   engine.model = job.model;

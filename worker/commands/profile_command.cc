@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/attempt.h"
+#include "core/json_file.h"
 #include "core/log.h"
 #include "kernels/device.h"
 #include "worker/commands/commands.h"
@@ -16,7 +17,8 @@ namespace {
 
 Result<ProfileRequest> read_request(Communicator& world, const std::string& path) {
   MOTLEY_TRY(const std::string text, shared_text(world, path));
-  return profile_request_from_json(nlohmann::json::parse(text, nullptr, false));
+  MOTLEY_TRY(const auto document, parse_json_file(text, path, ErrorCode::kInvalidSpec));
+  return profile_request_from_json(document);
 }
 
 Result<Profile> measure(ProfileRequest request, Communicator& world, ControlLink* link) {

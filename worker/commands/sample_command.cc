@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "core/json_file.h"
 #include "core/philox.h"
 #include "core/run_layout.h"
 #include "core/spec/json.h"
@@ -88,9 +89,9 @@ Result<Unit> generate(const SampleOptions& options, const ModelSpec& model, Engi
 }
 
 Result<Unit> run_sample(const SampleOptions& options) {
-  MOTLEY_TRY(const std::string text,
-             read_text(real_file_system(), options.run_dir + "/job.json", Bytes(64 << 20)));
-  MOTLEY_TRY(const JobSpec job, job_from_json(nlohmann::json::parse(text, nullptr, false)));
+  MOTLEY_TRY(const auto document, read_json_file(real_file_system(), options.run_dir + "/job.json",
+                                                 ErrorCode::kInvalidSpec));
+  MOTLEY_TRY(const JobSpec job, job_from_json(document));
   DeviceSpec cpu;
   cpu.kind = DeviceKind::kCpu;
   MOTLEY_TRY(const auto device, open_device_for(job, cpu));

@@ -6,6 +6,7 @@
 #include "comm/launch_env.h"
 #include "core/attempt.h"
 #include "core/debug_env.h"
+#include "core/json_file.h"
 #include "core/log.h"
 #include "worker/commands/commands.h"
 #include "worker/train/agreement.h"
@@ -65,7 +66,8 @@ Result<TrainOutcome> train_by_hand(const Attempt& attempt, Communicator& world) 
 
 Result<Attempt> read_attempt(Communicator& world, const std::string& path) {
   MOTLEY_TRY(const std::string text, shared_text(world, path));
-  return attempt_from_json(nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false));
+  MOTLEY_TRY(const auto document, parse_json_file(text, path, ErrorCode::kInvalidSpec));
+  return attempt_from_json(document);
 }
 
 Result<TrainOutcome> run_in(Communicator& world, const TrainOptions& options) {

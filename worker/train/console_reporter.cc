@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/clock.h"
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "core/units.h"
 
@@ -32,7 +33,7 @@ std::string lines_up_to(const std::string& text, int64_t step) {
   std::istringstream lines(text);
   std::string kept;
   for (std::string line; std::getline(lines, line) && !lines.eof();) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
+    const auto json = parse_json(line).value_or(nullptr);
     if (!json.is_object() || json.value("step", int64_t{0}) > step) break;
     kept += line + "\n";
   }

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "core/json_file.h"
 #include "core/log.h"
 #include "core/manifest.h"
 #include "core/run_layout.h"
@@ -19,14 +20,6 @@
 namespace motley {
 namespace {
 
-constexpr Bytes kLargestDocument{64 << 20};
-
-Result<nlohmann::json> parse(const std::string& text, const std::string& path) {
-  auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return fail(ErrorCode::kInvalidSpec, "not JSON", {path, 0, 0});
-  return json;
-}
-
 /// The error of reading `path` with its place.
 Error in_file(Error error, const std::string& path) {
   if (error.place.file.empty()) error.place.file = path;
@@ -36,7 +29,7 @@ Error in_file(Error error, const std::string& path) {
 /// A plan file carries the fleet it was made for, so that it suffices on another machine.
 Result<Unit> read_plan_file(Communicator& world, const std::string& path, Attempt* attempt) {
   MOTLEY_TRY(const std::string text, shared_text(world, path));
-  MOTLEY_TRY(nlohmann::json document, parse(text, path));
+  MOTLEY_TRY(nlohmann::json document, parse_json_file(text, path, ErrorCode::kInvalidSpec));
   nlohmann::json fleet;
   if (document.is_object() && document.contains("fleet")) {
     fleet = document["fleet"];
@@ -44,7 +37,7 @@ Result<Unit> read_plan_file(Communicator& world, const std::string& path, Attemp
   } else {
     const std::string beside = std::filesystem::path(path).replace_filename("fleet.json").string();
     MOTLEY_TRY(const std::string fleet_text, shared_text(world, beside));
-    MOTLEY_TRY(fleet, parse(fleet_text, beside));
+    MOTLEY_TRY(fleet, parse_json_file(fleet_text, beside, ErrorCode::kInvalidSpec));
   }
   if (document.is_object()) document.erase("job");
   auto plan = plan_from_json(document);
@@ -86,9 +79,8 @@ Result<Unit> prepare_run_directory(FileSystem& fs, Attempt* attempt) {
   MOTLEY_TRY_VOID(fs.make_directories(run_dir));
   const std::string job_path = run_dir + "/job.json";
   if (fs.exists(job_path)) {
-    MOTLEY_TRY(const std::string text, read_text(fs, job_path, kLargestDocument));
-    MOTLEY_TRY(const nlohmann::json json, parse(text, job_path));
-    MOTLEY_TRY(const JobSpec before, job_from_json(json));
+    MOTLEY_TRY(const auto document, read_json_file(fs, job_path, ErrorCode::kInvalidSpec));
+    MOTLEY_TRY(const JobSpec before, job_from_json(document));
     const std::string key = first_incompatible_key(before, attempt->job);
     if (!key.empty())
       return fail(ErrorCode::kInvalidSpec, key + " has changed since the run in " + run_dir +
@@ -109,7 +101,8 @@ Result<Attempt> manual_attempt(Communicator& world, FileSystem& fs,
                                const ManualAttemptFiles& files) {
   Attempt attempt;
   MOTLEY_TRY(const std::string text, shared_text(world, files.job));
-  MOTLEY_TRY(const nlohmann::json document, parse(text, files.job));
+  MOTLEY_TRY(const nlohmann::json document,
+             parse_json_file(text, files.job, ErrorCode::kInvalidSpec));
   auto job = job_from_json(document);
   if (!job) return fail(in_file(job.error(), files.job));
   attempt.job = std::move(*job);
