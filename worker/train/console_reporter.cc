@@ -47,6 +47,7 @@ ConsoleReporter::ConsoleReporter(const Attempt& attempt, int rank, FileSystem& f
 Result<Unit> ConsoleReporter::begin_after(int64_t step) {
   if (!speaks_) return Unit{};
   const auto before = read_text(fs_, path_, kLargestMetrics);
+  if (!before && before.error().code != ErrorCode::kNotFound) return fail(before.error());
   MOTLEY_TRY_VOID(write_text_durably(fs_, path_, before ? lines_up_to(*before, step) : ""));
   metrics_.open(path_, std::ios::app);
   if (!metrics_) return fail(ErrorCode::kIo, "cannot write " + path_);

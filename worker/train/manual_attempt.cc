@@ -63,19 +63,24 @@ int epoch_of_attempt(const std::string& name) {
   return error == std::errc() && stop == end ? epoch : 0;
 }
 
+/// The names in a directory; none while nobody made it.
+Result<std::vector<std::string>> names_in(FileSystem& fs, const std::string& directory) {
+  auto names = fs.list(directory);
+  if (!names && names.error().code == ErrorCode::kNotFound) return std::vector<std::string>();
+  return names;
+}
+
 /// The largest epoch seen in a run: of attempts, and of checkpoints, whatever became of them.
-int last_epoch(FileSystem& fs, const std::string& run_dir, const std::string& checkpoints) {
+Result<int> last_epoch(FileSystem& fs, const std::string& run_dir, const std::string& checkpoints) {
   int last = 0;
-  if (const auto names = fs.list(run_dir + "/attempts"))
-    for (const std::string& name : *names) last = std::max(last, epoch_of_attempt(name));
-  if (const auto names = fs.list(checkpoints)) {
-    for (const std::string& name : *names) {
-      CheckpointName parsed;
-      const size_t begin = name.find("step-");
-      if (begin != std::string::npos &&
-          parse_checkpoint_directory_name(name.substr(begin), &parsed))
-        last = std::max(last, parsed.epoch.value());
-    }
+  MOTLEY_TRY(const auto attempts, names_in(fs, run_dir + "/attempts"));
+  for (const std::string& name : attempts) last = std::max(last, epoch_of_attempt(name));
+  MOTLEY_TRY(const auto saves, names_in(fs, checkpoints));
+  for (const std::string& name : saves) {
+    CheckpointName parsed;
+    const size_t begin = name.find("step-");
+    if (begin != std::string::npos && parse_checkpoint_directory_name(name.substr(begin), &parsed))
+      last = std::max(last, parsed.epoch.value());
   }
   return last;
 }
@@ -96,7 +101,8 @@ Result<Unit> prepare_run_directory(FileSystem& fs, Attempt* attempt) {
   }
   MOTLEY_TRY_VOID(write_text_durably(fs, job_path, to_json(attempt->job).dump(2) + "\n"));
   const std::string checkpoints = checkpoints_directory(run_dir, attempt->job.checkpoint);
-  attempt->epoch = Epoch(last_epoch(fs, run_dir, checkpoints) + 1);
+  MOTLEY_TRY(const int last, last_epoch(fs, run_dir, checkpoints));
+  attempt->epoch = Epoch(last + 1);
   const std::string directory = attempt_directory(run_dir, attempt->epoch);
   MOTLEY_TRY_VOID(fs.make_directories(directory));
   MOTLEY_TRY_VOID(fs.sync_directory(run_dir + "/attempts"));
