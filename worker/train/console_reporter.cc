@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/log.h"
@@ -83,6 +84,10 @@ void ConsoleReporter::flush() {
   if (line_.empty()) return;
   metrics_ << line_ << "}\n" << std::flush;
   line_.clear();
+  if (metrics_) return;
+  metrics_.clear();  // there may be room again for the next one
+  if (!std::exchange(metrics_lost_, true))
+    log_warning("cannot write " + path_ + ": steps are missing in it");
 }
 
 void ConsoleReporter::saved(const SavedReport& report) {

@@ -1,9 +1,5 @@
 #include "worker/train/manual_attempt.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -131,23 +127,5 @@ Result<Attempt> manual_attempt(Communicator& world, FileSystem& fs,
   attempt.epoch = Epoch(std::stoi(epoch));
   return attempt;
 }
-
-Result<std::unique_ptr<RunLock>> RunLock::take(const std::string& run_dir) {
-  MOTLEY_TRY_VOID(real_file_system().make_directories(run_dir));
-  const std::string path = run_dir + "/lock";
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return fail(ErrorCode::kIo, "cannot open " + path);
-  std::unique_ptr<RunLock> lock(new RunLock(fd));
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0)
-    return fail(ErrorCode::kNotPermitted,
-                "the run in " + run_dir + " is in use by another process: wait for it, or end it");
-  const std::string pid = std::to_string(::getpid());
-  if (::ftruncate(fd, 0) != 0 ||
-      ::pwrite(fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))
-    return fail(ErrorCode::kIo, "cannot write " + path);
-  return lock;
-}
-
-RunLock::~RunLock() { ::close(fd_); }
 
 }  // namespace motley
