@@ -27,6 +27,11 @@ auto io_error(const std::string& what, const std::string& path, int reason = err
               what + " " + path + ": " + std::generic_category().message(reason));
 }
 
+bool is_directory(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
@@ -191,13 +196,14 @@ class PosixFileSystem final : public FileSystem {
   }
 
   Result<Unit> make_directories(const std::string& path) override {
-    struct stat status {};
-    if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return Unit{};
+    if (is_directory(path)) return Unit{};
     const std::string parent = parent_directory(path);
     if (parent != path) MOTLEY_TRY_VOID(make_directories(parent));
-    // Another rank may have been quicker.
-    if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST)
-      return io_error("cannot make directory", path);
+    if (::mkdir(path.c_str(), 0755) != 0) {
+      const int reason = errno;
+      const bool another_was_quicker = reason == EEXIST && is_directory(path);
+      if (!another_was_quicker) return io_error("cannot make directory", path, reason);
+    }
     return sync_directory(parent);
   }
 
@@ -235,6 +241,8 @@ class PosixFileSystem final : public FileSystem {
     for (std::filesystem::directory_iterator entry(path, reason), end; !reason && entry != end;
          entry.increment(reason))
       names.push_back(entry->path().filename().string());
+    if (reason.value() == ENOTDIR)
+      return fail(ErrorCode::kIo, "cannot list " + path + ": " + reason.message());
     if (reason) return io_error("cannot list", path, reason.value());
     std::sort(names.begin(), names.end());
     return names;

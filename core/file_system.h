@@ -44,7 +44,8 @@ class FileSystem {
   /// and `name` is one path component.
   virtual Result<std::unique_ptr<ReadableFile>> open_within(const std::string& directory,
                                                             const std::string& name) = 0;
-  /// Also its missing parents, durably: the parent of each directory made is synced.
+  /// Also its missing parents, durably: the parent of each directory made is synced. kIo when
+  /// something else has the name.
   virtual Result<Unit> make_directories(const std::string& path) = 0;
   virtual Result<Unit> sync_directory(const std::string& path) = 0;
   /// For directories: renameat2(RENAME_NOREPLACE), kIo if `to` exists.
@@ -52,7 +53,7 @@ class FileSystem {
   virtual Result<Unit> rename_over(const std::string& from, const std::string& to) = 0;
   /// Links are removed, not followed. Nothing there: success.
   virtual Result<Unit> remove_all(const std::string& path) = 0;
-  /// Names (not paths), sorted; kNotFound when there is no such directory.
+  /// Names (not paths), sorted; kNotFound when nothing is there, kIo when it is no directory.
   virtual Result<std::vector<std::string>> list(const std::string& path) = 0;
   virtual bool exists(const std::string& path) = 0;
   virtual Result<Bytes> free_space(const std::string& path) = 0;

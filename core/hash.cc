@@ -29,13 +29,29 @@ struct Xxh3Stream::State {
   XXH3_state_t xxh3;
 };
 
-Xxh3Stream::Xxh3Stream() : state_(std::make_unique<State>()) { XXH3_64bits_reset(&state_->xxh3); }
+Xxh3Stream::Xxh3Stream(Width width) : width_(width), state_(std::make_unique<State>()) {
+  restart();
+}
 Xxh3Stream::~Xxh3Stream() = default;
 
-void Xxh3Stream::add(const void* data, size_t bytes) {
-  XXH3_64bits_update(&state_->xxh3, data, bytes);
+void Xxh3Stream::restart() {
+  if (width_ == Width::k64)
+    XXH3_64bits_reset(&state_->xxh3);
+  else
+    XXH3_128bits_reset(&state_->xxh3);
 }
 
-std::string Xxh3Stream::hex() const { return digits(XXH3_64bits_digest(&state_->xxh3)); }
+void Xxh3Stream::add(const void* data, size_t bytes) {
+  if (width_ == Width::k64)
+    XXH3_64bits_update(&state_->xxh3, data, bytes);
+  else
+    XXH3_128bits_update(&state_->xxh3, data, bytes);
+}
+
+std::string Xxh3Stream::hex() const {
+  if (width_ == Width::k64) return digits(XXH3_64bits_digest(&state_->xxh3));
+  const XXH128_hash_t hash = XXH3_128bits_digest(&state_->xxh3);
+  return motley::hex(Hash128{hash.high64, hash.low64});
+}
 
 }  // namespace motley

@@ -20,19 +20,22 @@ std::string hex(const Hash128& hash);              ///< 32 digits, high half fir
 std::string xxh3_128_hex(const void* data, size_t bytes);  ///< 32 hex digits, high half first
 std::string xxh3_64_hex(const void* data, size_t bytes);   ///< 16 hex digits
 
-/// xxh3_64_hex() of data that comes in pieces.
+/// xxh3_64_hex() or xxh3_128_hex() of data that comes in pieces.
 class Xxh3Stream {
  public:
-  Xxh3Stream();
+  enum class Width { k64, k128 };
+  explicit Xxh3Stream(Width width = Width::k64);
   ~Xxh3Stream();
   Xxh3Stream(const Xxh3Stream&) = delete;
   Xxh3Stream& operator=(const Xxh3Stream&) = delete;
 
   void add(const void* data, size_t bytes);
   std::string hex() const;  ///< of all so far
+  void restart();           ///< as if nothing had been added
 
  private:
   struct State;
+  const Width width_;
   std::unique_ptr<State> state_;
 };
 

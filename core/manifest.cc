@@ -1,6 +1,7 @@
 #include "core/manifest.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -13,6 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxNameLength = 256;
+constexpr int64_t kMaxExponent = 1023;  ///< of a double
 constexpr size_t kHashDigits = 32;
 /// The last member of a manifest; the hash covers every byte before it.
 constexpr std::string_view kHashMember = "\n \"xxh3_128\": \"";
@@ -110,8 +112,24 @@ Result<Unit> check_layout(const StoredFile& file, Ranges& slices) {
   return Unit{};
 }
 
+/// Read before the rest, which a later version may have arranged in another way.
+Result<Unit> check_version(const json& document) {
+  if (!document.is_object() || !document.contains("version")) return Unit{};
+  const json& version = document["version"];
+  if (!version.is_number_integer() || version <= kManifestVersion) return Unit{};
+  const json writer = document.value("code_version", json());
+  return fail(ErrorCode::kUnsupported,
+              "written by " +
+                  (writer.is_string() ? "Motley " + writer.get<std::string>()
+                                      : std::string("a newer Motley")) +
+                  ": this program reads manifests of version " + std::to_string(kManifestVersion) +
+                  ", this is one of version " + version.dump() + "; use the newer program");
+}
+
 Result<Unit> check_manifest(const Manifest& manifest) {
-  if (manifest.version != 1) return corrupt("this program reads version 1");
+  if (manifest.version != kManifestVersion) return corrupt("impossible version");
+  if (std::abs(int64_t{manifest.exact_exponent}) > kMaxExponent)
+    return corrupt("impossible exponent");
   if (manifest.step < 0 || manifest.epoch < Epoch(1) || manifest.next_sample < 0)
     return corrupt("a negative counter");
   FileRanges ranges;
@@ -198,6 +216,7 @@ Result<Manifest> manifest_from_text(const std::string& text) {
   const std::string end = std::string(kHashMember) + xxh3_128_hex(hashed) + std::string(kEnd);
   if (!text.ends_with(end)) return corrupt("its hash does not match");
   MOTLEY_TRY(const json document, parse_json(text));
+  MOTLEY_TRY_VOID(check_version(document));
   MOTLEY_TRY(Manifest manifest, read_manifest(document));
   MOTLEY_TRY_VOID(check_manifest(manifest));
   return manifest;

@@ -46,8 +46,10 @@ struct StoredFile {
   std::string header_hash;   ///< XXH3-128 hex of the bytes before it
 };
 
+inline constexpr int kManifestVersion = 1;
+
 struct Manifest {
-  int version = 1;
+  int version = kManifestVersion;
   std::string job;   ///< its name
   int64_t step = 0;  ///< steps done
   Epoch epoch;
@@ -64,7 +66,8 @@ struct Manifest {
 
 /// The text of manifest.json; its last member is the XXH3-128 of everything before it.
 std::string to_text(const Manifest& manifest);
-/// kCorrupt when the hash, a name pattern, a product, a tiling or a file's layout does not hold.
+/// kCorrupt when the hash, a name pattern, a product, a tiling or a file's layout does not hold;
+/// kUnsupported when it is whole and of a version that this program does not know.
 /// Time and memory are bounded whatever the text says; the manifest returned can be relied on.
 Result<Manifest> manifest_from_text(const std::string& text);
 

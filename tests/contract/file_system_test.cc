@@ -137,6 +137,8 @@ TEST_P(FileSystemContract, MakesListsAndRemovesDirectories) {
   EXPECT_THAT(*fs_.list(root_ + "/a"), ElementsAre(".hidden", "b", "z"));
   EXPECT_TRUE(fs_.sync_directory(root_ + "/a"));
   EXPECT_FALSE(fs_.make_directories(root_ + "/a/z/d")) << "a file is in the way";
+  EXPECT_EQ(code(fs_.make_directories(root_ + "/a/z")), ErrorCode::kIo);
+  EXPECT_EQ(code(ignore_value(fs_.list(root_ + "/a/z"))), ErrorCode::kIo) << "not 'nothing there'";
   ASSERT_TRUE(fs_.remove_all(root_ + "/a"));
   EXPECT_FALSE(fs_.exists(root_ + "/a"));
 }

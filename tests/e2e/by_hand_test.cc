@@ -43,9 +43,10 @@ class ByHand : public ::testing::Test {
  protected:
   /// Three unequal ranks, twelve steps, a checkpoint every four; job.json and plan.json as
   /// `motley plan -o` writes them.
-  void write_documents(int64_t steps) {
+  void write_documents(int64_t steps, const std::string& checkpoints = "") {
     const SmallRun run{.grains = {2, 1, 1}, .steps = steps, .save_every = 4};
-    const Attempt attempt = small_attempt(run, scratch_.path());
+    Attempt attempt = small_attempt(run, scratch_.path());
+    attempt.job.checkpoint.dir = checkpoints;
     nlohmann::json plan = to_json(attempt.plan);
     plan["fleet"] = to_json(attempt.fleet);
     std::ofstream(path("job.json")) << to_json(attempt.job).dump();
@@ -106,6 +107,59 @@ TEST_F(ByHand, ASignalToMpirunSavesACheckpointAndTheSameCommandGoesOn) {
   EXPECT_EQ(again.status, 0) << again.output;
   EXPECT_THAT(again.output, HasSubstr("resumed at step " + std::to_string(done)));
   EXPECT_EQ(losses("run").size(), done + 3);
+}
+
+/// A second run beside one that saves in `checkpoints`; the first is stopped after it.
+Ended beside(const std::string& first, const std::string& checkpoints, const std::string& second) {
+  return shell(first + " >&2 & launched=$!; until [ -e " + checkpoints +
+               "/step-00000004.e1 ]; do sleep 0.02; done; " + second +
+               "; status=$?; kill -USR1 $launched; wait $launched; echo first ended with $?; "
+               "exit $status");
+}
+
+TEST_F(ByHand, TwoRunsDoNotShareADirectory) {
+  write_documents(100'000);
+  const Ended ended = beside(train("run"), path("run/checkpoints"), train("run"));
+  EXPECT_EQ(ended.status, 77) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr(path("run") + " is in use by another run or process"));
+  EXPECT_THAT(ended.output, HasSubstr("first ended with 75"));
+}
+
+TEST_F(ByHand, TwoRunsDoNotShareAPlaceForCheckpoints) {
+  write_documents(100'000, path("chosen"));
+  const Ended ended = beside(train("one/a/run"), path("chosen/a/run"), train("two/a/run"));
+  EXPECT_EQ(ended.status, 77) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr(path("chosen/a/run") + " is in use by another run"));
+  EXPECT_THAT(ended.output, HasSubstr("first ended with 75"));
+}
+
+TEST_F(ByHand, ASampleSaysWhatIsWrongWithTheCheckpoints) {
+  write_documents(5);
+  const std::string sample =
+      (bin_dir() / "motley-worker").string() + " sample --bytes 5 --run-dir " + path("run");
+  const std::string checkpoints = path("run/checkpoints");
+  std::filesystem::create_directories(path("run"));
+  std::filesystem::copy(path("job.json"), path("run/job.json"));
+  Ended ended = shell(sample);
+  EXPECT_EQ(ended.status, 66);
+  EXPECT_THAT(ended.output, HasSubstr("no checkpoint in " + checkpoints + ": train first"));
+  std::ofstream(checkpoints) << "no directory";
+  ended = shell(sample);
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.output, HasSubstr("cannot list " + checkpoints));
+  ended = shell(train("run"));
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.output, HasSubstr(checkpoints));
+  std::filesystem::remove(checkpoints);
+
+  EXPECT_EQ(shell(train("run")).status, 0);
+  EXPECT_EQ(shell(sample).status, 0);
+  for (const char* name : {"step-00000004.e1", "step-00000005.e1"})
+    std::filesystem::resize_file(checkpoints + "/" + name + "/manifest.json", 100);
+  ended = shell(sample);
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.output, HasSubstr("can be loaded; of the newest: checkpoint " + checkpoints +
+                                      "/step-00000005.e1: malformed manifest"));
 }
 
 TEST_F(ByHand, ALossThatIsNotFiniteEndsTheRunNamingTheStep) {

@@ -59,7 +59,7 @@ struct SmallRun {
   EvalSpec eval = {};
 };
 
-/// The attempt of such a run in `run_dir`, with data written beside it.
+/// The attempt of such a run in `run_dir`, with data written beside it unless there is some.
 Attempt small_attempt(const SmallRun& run, const std::string& run_dir, Epoch epoch = Epoch(1));
 
 /// Keeps what ranks report. Thread-safe.

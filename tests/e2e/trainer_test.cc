@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 #include "tests/e2e/small_run.h"
 
@@ -100,162 +99,6 @@ TEST_F(Training, VirtualClockGivesTheStepTimeOfTheSlowestDevice) {
   EXPECT_NEAR(slow.compute_seconds + slow.update_seconds, slow.step_seconds, 1e-9);
 }
 
-/// Twelve steps with a checkpoint every four, to be interrupted.
-class Resuming : public Training, public ::testing::WithParamInterface<Numerics> {
- protected:
-  SmallRun plain() const {
-    return {.grains = {3, 1},
-            .numerics = GetParam(),
-            .steps = 12,
-            .save_every = 4,
-            .eval = {.every = 6, .samples = 5}};
-  }
-  /// What the run comes to when nothing happens.
-  void run_whole() { whole_ = must_run(small_attempt(plain(), directory("whole")), recorder_); }
-  /// Its losses from `step` on.
-  std::map<int64_t, uint64_t> losses_from(int64_t step) const {
-    auto bits = recorder_.loss_bits();
-    bits.erase(bits.begin(), bits.lower_bound(step));
-    return bits;
-  }
-  /// The run, broken off when rank 1 dies after step 10: checkpoints of steps 4 and 8 remain.
-  std::string broken_run() {
-    const std::string run = directory("broken");
-    Recorder recorder;
-    const auto failed = run_small(small_attempt(plain(), run), recorder,
-                                  [](int rank, int64_t step, ControlWishes&) -> Result<Unit> {
-                                    if (rank == 1 && step == 10)
-                                      return fail(ErrorCode::kDeviceLost, "gone");
-                                    return Unit{};
-                                  });
-    EXPECT_FALSE(failed.has_value());
-    return run;
-  }
-
-  TrainOutcome whole_;
-  Recorder recorder_;
-};
-
-TEST_P(Resuming, AfterALostRankLossesAndWeightsAreThoseOfARunNeverInterrupted) {
-  run_whole();
-  Recorder again;
-  const TrainOutcome outcome = must_run(small_attempt(plain(), broken_run(), Epoch(2)), again);
-  EXPECT_EQ(again.loss_bits(), losses_from(9));
-  EXPECT_EQ(outcome.weights_xxh3, whole_.weights_xxh3);
-  EXPECT_EQ(outcome.eval_loss, whole_.eval_loss);
-}
-
-TEST_P(Resuming, AStopSavesAtTheBoundaryAndTheNextAttemptGoesOnFromThere) {
-  run_whole();
-  const std::string run = directory("stopped");
-  Recorder before;
-  const TrainOutcome stopped =
-      must_run(small_attempt(plain(), run), before,
-               [](int rank, int64_t step, ControlWishes& wishes) -> Result<Unit> {
-                 if (rank == 1 && step == 5) wishes.stop = true;
-                 return Unit{};
-               });
-  EXPECT_TRUE(stopped.stopped);
-  EXPECT_EQ(stopped.step, 6);
-  EXPECT_EQ(stopped.checkpoint, "step-00000006.e1");
-  Recorder again;
-  const TrainOutcome outcome = must_run(small_attempt(plain(), run, Epoch(2)), again);
-  EXPECT_FALSE(outcome.stopped);
-  EXPECT_EQ(again.loss_bits(), losses_from(7));
-  EXPECT_EQ(outcome.weights_xxh3, whole_.weights_xxh3);
-}
-
-TEST_P(Resuming, AnotherNumberOfRanksGoesOnFromTheSameState) {
-  run_whole();
-  SmallRun other = plain();
-  other.grains = {1, 1, 2};
-  Recorder again;
-  const TrainOutcome outcome = must_run(small_attempt(other, broken_run(), Epoch(2)), again);
-  ASSERT_EQ(again.account(0).steps.size(), 4U);
-  if (GetParam() == Numerics::kExact) {
-    EXPECT_EQ(again.loss_bits(), losses_from(9));
-    EXPECT_EQ(outcome.weights_xxh3, whole_.weights_xxh3);
-  }
-  for (const auto& [step, report] : again.account(0).steps) {
-    const double wanted = recorder_.account(0).steps.at(step).loss;
-    EXPECT_NEAR(report.loss, wanted, 1e-4 * wanted);
-  }
-}
-
-void flip_a_byte(const std::string& path) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(-100, std::ios::end);
-  const int byte = file.get();
-  file.seekp(-100, std::ios::end);
-  file.put(static_cast<char>(byte ^ 1));
-}
-
-TEST_P(Resuming, ADamagedCheckpointSendsAllRanksToTheOneBefore) {
-  run_whole();
-  const std::string run = broken_run();
-  flip_a_byte(run + "/checkpoints/step-00000008.e1/s0001.safetensors");
-  Recorder again;
-  const TrainOutcome outcome = must_run(small_attempt(plain(), run, Epoch(2)), again);
-  EXPECT_EQ(again.loss_bits(), losses_from(5));
-  EXPECT_EQ(outcome.weights_xxh3, whole_.weights_xxh3);
-}
-
-TEST_P(Resuming, WithoutOneSoundCheckpointTheRunIsNotSilentlyBegunAnew) {
-  const std::string run = broken_run();
-  for (const char* name : {"step-00000004.e1", "step-00000008.e1"})
-    flip_a_byte(run + "/checkpoints/" + name + "/s0000.safetensors");
-  Recorder again;
-  const auto outcome = run_small(small_attempt(plain(), run, Epoch(2)), again);
-  ASSERT_FALSE(outcome.has_value());
-  EXPECT_EQ(outcome.error().code, ErrorCode::kCorrupt);
-}
-
-TEST_P(Resuming, AFinishedRunGoesOnWithMoreSteps) {
-  const std::string run = directory("more");
-  SmallRun shorter = plain();
-  shorter.steps = 4;
-  Recorder first;
-  must_run(small_attempt(shorter, run), first);
-  Recorder again;
-  const TrainOutcome outcome = must_run(small_attempt(plain(), run, Epoch(2)), again);
-  EXPECT_EQ(outcome.step, 12);
-  EXPECT_EQ(again.account(0).steps.begin()->first, 5);
-}
-
-TEST_P(Resuming, HostsWithoutASharedFileSystemSaveAndResumeTogether) {
-  run_whole();
-  // Rank 0 on one host, rank 1 on another: the second keeps nothing of its own.
-  std::filesystem::create_directories(directory("a"));
-  std::filesystem::create_directories(directory("b"));
-  RootedFileSystem first(directory("a"));
-  RootedFileSystem second(directory("b"));
-  const auto apart = [&](int rank) -> FileSystem& { return rank == 0 ? first : second; };
-  const std::string run = directory("run");
-  Recorder before;
-  Result<TrainOutcome> outcome = run_small(
-      small_attempt(plain(), run), before,
-      [](int rank, int64_t step, ControlWishes& wishes) -> Result<Unit> {
-        if (rank == 1 && step == 7) wishes.stop = true;
-        return Unit{};
-      },
-      apart);
-  ASSERT_TRUE(outcome.has_value()) << outcome.error().to_string();
-  const std::string newest = run + "/checkpoints/step-00000008.e1";
-  EXPECT_TRUE(first.exists(newest + "/s0001.safetensors"));
-  EXPECT_FALSE(second.exists(newest));
-
-  Recorder again;
-  outcome = run_small(small_attempt(plain(), run, Epoch(2)), again, nullptr, apart);
-  ASSERT_TRUE(outcome.has_value()) << outcome.error().to_string();
-  EXPECT_EQ(again.loss_bits(), losses_from(9));
-  EXPECT_EQ(outcome->weights_xxh3, whole_.weights_xxh3);
-}
-
-INSTANTIATE_TEST_SUITE_P(Numerics, Resuming, ::testing::Values(Numerics::kFast, Numerics::kExact),
-                         [](const auto& instance) {
-                           return instance.param == Numerics::kFast ? "Fast" : "Exact";
-                         });
-
 TEST_F(Training, ACheckpointIsSavedOnRequestAndTrainingGoesOn) {
   Recorder recorder;
   must_run(small_attempt({.grains = {2, 2}, .steps = 8}, directory("run")), recorder,
@@ -278,17 +121,6 @@ TEST_F(Training, OldCheckpointsAreRemovedDownToTwo) {
   for (const auto& entry : std::filesystem::directory_iterator(directory("run") + "/checkpoints"))
     names.push_back(entry.path().filename());
   EXPECT_THAT(names, ::testing::UnorderedElementsAre("step-00000009.e1", "step-00000012.e1"));
-}
-
-TEST_F(Training, OtherDataIsNotResumedWith) {
-  const SmallRun run{.grains = {2, 2}, .steps = 2};
-  Recorder recorder;
-  must_run(small_attempt(run, directory("run")), recorder);
-  std::ofstream(directory("run") + "/text", std::ios::app) << "one sentence more";
-  const auto outcome = run_small(small_attempt(run, directory("run"), Epoch(2)), recorder);
-  ASSERT_FALSE(outcome.has_value());
-  EXPECT_EQ(outcome.error().code, ErrorCode::kInvalidSpec);
-  EXPECT_THAT(outcome.error().message, HasSubstr("other data"));
 }
 
 TEST_F(Training, APlanOfAnotherWorldIsRefused) {

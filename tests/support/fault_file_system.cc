@@ -349,7 +349,8 @@ Result<std::vector<std::string>> FaultFileSystem::list(const std::string& path) 
   const std::lock_guard lock(mutex_);
   if (fate != Fate::kFine) return io_error("cannot list", path);
   const NodePtr node = find(path);
-  if (!node || !node->is_directory) return missing(path);
+  if (!node) return missing(path);
+  if (!node->is_directory) return fail(ErrorCode::kIo, path + ": not a directory");
   std::vector<std::string> names;
   for (const auto& [name, entry] : node->entries) names.push_back(name);
   return names;

@@ -18,6 +18,9 @@ std::string trash_directory_name(std::string_view checkpoint);      ///< ".trash
 /// The name without either prefix.
 std::string_view without_prefix(std::string_view name);
 
+/// kIo when a checkpoint of so many bytes does not fit there.
+Result<Unit> check_room(FileSystem& fs, const std::string& checkpoints_dir, Bytes checkpoint);
+
 /// Writes, syncs and closes a new file.
 Result<Unit> write_file_durably(FileSystem& fs, const std::string& path,
                                 std::span<const std::byte> content);
@@ -27,8 +30,16 @@ Result<Unit> write_file_durably(FileSystem& fs, const std::string& path,
 Result<Unit> publish(FileSystem& fs, const std::string& checkpoints_dir,
                      const std::string& checkpoint);
 
+/// Removes what is there, which somebody else may be removing too.
+Result<Unit> remove_if_there(FileSystem& fs, const std::string& path);
+
+/// Takes its name away first, so that it is never half there. No error when it is gone.
+Result<Unit> remove_checkpoint(FileSystem& fs, const std::string& checkpoints_dir,
+                               const std::string& checkpoint);
+
 /// The manifest in `directory` (a path), which must be that of `checkpoint`, with every file there
-/// and of its size.
+/// and of its size; else kCorrupt, naming the directory: what the disk cannot give back is as bad
+/// as what it gives back wrong. kUnsupported when it is of a newer version of Motley.
 Result<Manifest> read_manifest(FileSystem& fs, const std::string& directory,
                                const std::string& checkpoint);
 

@@ -31,20 +31,12 @@ bool is_litter(const std::string& name, Epoch live) {
   return name == trash_directory_name(checkpoint) || parsed.epoch < live;
 }
 
-Result<Unit> remove_checkpoint(FileSystem& fs, const std::string& checkpoints_dir,
-                               const std::string& name) {
-  const std::string trash = checkpoints_dir + "/" + trash_directory_name(name);
-  MOTLEY_TRY_VOID(fs.rename_new(checkpoints_dir + "/" + name, trash));
-  MOTLEY_TRY_VOID(fs.sync_directory(checkpoints_dir));
-  return fs.remove_all(trash);
-}
-
 }  // namespace
 
 Result<Unit> retain(FileSystem& fs, const std::string& checkpoints_dir, int keep, Epoch live) {
   MOTLEY_TRY(const auto names, fs.list(checkpoints_dir));
   for (const std::string& name : names) {
-    if (is_litter(name, live)) MOTLEY_TRY_VOID(fs.remove_all(checkpoints_dir + "/" + name));
+    if (is_litter(name, live)) MOTLEY_TRY_VOID(remove_if_there(fs, checkpoints_dir + "/" + name));
   }
   int valid = 0;
   for (const std::string& name : newest_first(names)) {
@@ -57,19 +49,36 @@ Result<Unit> retain(FileSystem& fs, const std::string& checkpoints_dir, int keep
   return Unit{};
 }
 
-std::vector<FoundCheckpoint> find_checkpoints(FileSystem& fs, const std::string& checkpoints_dir,
-                                              std::vector<std::string>* suspects) {
+Result<std::vector<FoundCheckpoint>> find_checkpoints(FileSystem& fs,
+                                                      const std::string& checkpoints_dir,
+                                                      std::vector<std::string>* suspects) {
   std::vector<FoundCheckpoint> found;
   const auto names = fs.list(checkpoints_dir);
-  if (!names) return found;  // nothing was ever saved
+  if (!names && names.error().code == ErrorCode::kNotFound) return found;  // nothing was ever saved
+  if (!names)
+    return fail(ErrorCode::kIo, names.error().message +
+                                    ": make it a directory that can be read; while it may hold "
+                                    "checkpoints nothing is begun anew");
   for (const std::string& name : newest_first(*names)) {
     auto manifest = read_manifest(fs, checkpoints_dir + "/" + name, name);
     if (manifest)
       found.push_back({name, std::move(*manifest)});
+    else if (manifest.error().code == ErrorCode::kUnsupported && found.empty())
+      return fail(manifest.error());
     else if (suspects)
-      suspects->push_back(name);
+      suspects->push_back(manifest.error().message);
   }
   return found;
+}
+
+Result<FoundCheckpoint> open_checkpoint(FileSystem& fs, const std::string& checkpoints_dir,
+                                        const std::string& name) {
+  const std::string path = checkpoints_dir + "/" + name;
+  CheckpointName parsed;
+  if (!parse_checkpoint_directory_name(name, &parsed) || !fs.exists(path))
+    return fail(ErrorCode::kNotFound, "no checkpoint " + name + " in " + checkpoints_dir);
+  MOTLEY_TRY(Manifest manifest, read_manifest(fs, path, name));
+  return FoundCheckpoint{name, std::move(manifest)};
 }
 
 }  // namespace motley

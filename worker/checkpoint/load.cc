@@ -94,7 +94,29 @@ Result<Unit> copy_common(BlockReader& reader, const StoredSlice& stored, const S
   return Unit{};
 }
 
+auto of_another_model(const FoundCheckpoint& checkpoint, const std::string& how) {
+  return fail(ErrorCode::kInvalidSpec,
+              "checkpoint " + checkpoint.directory + " is of another model: " + how);
+}
+
 }  // namespace
+
+Result<Unit> check_model(const FoundCheckpoint& checkpoint, const ModelSpec& model) {
+  constexpr std::string_view kKind = "weight/";
+  std::map<std::string_view, const StoredTensor*> stored;
+  for (const StoredTensor& tensor : checkpoint.manifest.tensors)
+    if (tensor.name.starts_with(kKind))
+      stored[std::string_view(tensor.name).substr(kKind.size())] = &tensor;
+  for (const LogicalTensor& tensor : logical_tensors(model)) {
+    const auto found = stored.find(tensor.name);
+    if (found == stored.end()) return of_another_model(checkpoint, "it lacks " + tensor.name);
+    if (found->second->shape != tensor.shape)
+      return of_another_model(checkpoint, tensor.name + " has another shape in it");
+    stored.erase(found);
+  }
+  if (stored.empty()) return Unit{};
+  return of_another_model(checkpoint, "this one lacks " + std::string(stored.begin()->first));
+}
 
 Result<Unit> load(FileSystem& fs, const std::string& checkpoints_dir,
                   const FoundCheckpoint& checkpoint, const std::vector<StateView>& views,
@@ -106,9 +128,7 @@ Result<Unit> load(FileSystem& fs, const std::string& checkpoints_dir,
     const auto found = tensors.find(view.name);
     if (found == tensors.end() || found->second->shape != view.shape ||
         found->second->dtype != view.dtype)
-      return fail(ErrorCode::kInvalidSpec, "checkpoint " + checkpoint.directory +
-                                               " is of another model: it lacks " + view.name +
-                                               " of the same shape and type");
+      return of_another_model(checkpoint, "it lacks " + view.name + " of the same shape and type");
     for (const StoredSlice& stored : found->second->slices)
       MOTLEY_TRY_VOID(copy_common(reader, stored, view));
   }

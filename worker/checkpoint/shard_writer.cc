@@ -14,9 +14,6 @@
 namespace motley {
 namespace {
 
-/// For headers, the manifest and what the file system itself needs.
-constexpr Bytes kFreeSpaceMargin{16 << 20};
-
 /// The shard file as an image in memory, and the seal of each of its blocks.
 class SealedImage {
  public:
@@ -135,7 +132,7 @@ class ThreadedShardWriter final : public ShardWriter {
 
   Result<Unit> snapshot(int64_t step) override {
     MOTLEY_CHECK(ready(), "a snapshot while the last one is in flight");
-    auto room = check_free_space();
+    auto room = check_room(fs_, checkpoints_dir_, Bytes(image_->layout().checkpoint_bytes));
     if (room) image_->take();
     {
       const std::lock_guard lock(mutex_);
@@ -182,16 +179,6 @@ class ThreadedShardWriter final : public ShardWriter {
       phase_ = Phase::kWritten;
       changed_.notify_all();
     }
-  }
-
-  Result<Unit> check_free_space() const {
-    const Bytes needed = Bytes(image_->layout().checkpoint_bytes) + kFreeSpaceMargin;
-    MOTLEY_TRY(const Bytes available, fs_.free_space(checkpoints_dir_));
-    if (available >= needed) return Unit{};
-    return fail(ErrorCode::kIo, checkpoints_dir_ + ": a checkpoint needs " +
-                                    std::to_string(needed.value()) + " bytes, " +
-                                    std::to_string(available.value()) +
-                                    " are free; make room or set checkpoint.dir");
   }
 
   Result<Unit> write(int64_t step) const {

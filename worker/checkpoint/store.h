@@ -20,6 +20,7 @@
 
 #include "core/file_system.h"
 #include "core/manifest.h"
+#include "core/model.h"
 #include "core/plan.h"
 #include "core/result.h"
 
@@ -94,7 +95,8 @@ Result<Unit> abandon(FileSystem& fs, const std::string& checkpoints_dir, int64_t
 
 /// Removes checkpoints beyond the newest `keep` valid ones (at least 2 always stay), what was left
 /// half removed, and abandoned saves of attempts before `live`: an attempt ends before the next one
-/// begins, so nobody writes them any more. Saves of `live` and later are never touched.
+/// begins, so nobody writes them any more. Saves of `live` and later are never touched. Called by
+/// one rank of each host that keeps files of its own; that two do it in one directory is no harm.
 Result<Unit> retain(FileSystem& fs, const std::string& checkpoints_dir, int keep, Epoch live);
 
 struct FoundCheckpoint {
@@ -102,10 +104,21 @@ struct FoundCheckpoint {
   Manifest manifest;
 };
 /// Committed checkpoints, newest first: by epoch, then step, as an attempt may resume from an older
-/// step. Directories without a valid manifest, or with a file missing or of another size, are
-/// skipped and named in `suspects` (may be null).
-std::vector<FoundCheckpoint> find_checkpoints(FileSystem& fs, const std::string& checkpoints_dir,
-                                              std::vector<std::string>* suspects);
+/// step. None when `checkpoints_dir` does not exist; kIo when it cannot be listed, which is not the
+/// same. Directories without a valid manifest, or with a file missing or of another size, are
+/// skipped; `suspects` (may be null) gets one line for each, why. kUnsupported when the newest is
+/// of a newer version of Motley: going on from an older one would lose it.
+Result<std::vector<FoundCheckpoint>> find_checkpoints(FileSystem& fs,
+                                                      const std::string& checkpoints_dir,
+                                                      std::vector<std::string>* suspects);
+
+/// The checkpoint of that name; kNotFound when there is none, kCorrupt or kUnsupported as above.
+Result<FoundCheckpoint> open_checkpoint(FileSystem& fs, const std::string& checkpoints_dir,
+                                        const std::string& name);
+
+/// Whether its weights are those of `model`, no more and no fewer, of the same shapes; kInvalidSpec
+/// names one that is not. A rank that holds a part of the model sees no difference in the rest.
+Result<Unit> check_model(const FoundCheckpoint& checkpoint, const ModelSpec& model);
 
 /// Fills every view from a checkpoint, verifying the blocks it reads. kCorrupt names the bad file
 /// and block: take the next older checkpoint (views then hold a mixture). kInvalidSpec when the

@@ -8,9 +8,11 @@
 #include "core/debug_env.h"
 #include "core/json_file.h"
 #include "core/log.h"
+#include "core/run_layout.h"
 #include "worker/commands/commands.h"
 #include "worker/train/agreement.h"
 #include "worker/train/console_reporter.h"
+#include "worker/train/directory_lock.h"
 #include "worker/train/link_reporter.h"
 #include "worker/train/manual_attempt.h"
 #include "worker/train/stop_signals.h"
@@ -45,12 +47,37 @@ DoneReport last_words(const Result<TrainOutcome>& outcome, int rank) {
   return done;
 }
 
+/// On rank 0, for as long as the result lives; all ranks fail when somebody else has it.
+Result<std::unique_ptr<DirectoryLock>> take_lock(Communicator& world,
+                                                 const std::string& directory) {
+  std::unique_ptr<DirectoryLock> lock;
+  Result<Unit> locked = Unit{};
+  if (world.rank() == 0) {
+    auto taken = DirectoryLock::take(directory);
+    if (taken) lock = std::move(*taken);
+    if (!taken) locked = fail(taken.error());
+  }
+  MOTLEY_TRY_VOID(all_succeeded(world, locked));
+  return lock;
+}
+
+/// The run's own directory is locked already; the place that a job chose for its checkpoints may be
+/// the choice of another run too.
+Result<TrainOutcome> train_alone(const Attempt& attempt, Communicator& world, Reporter& reporter) {
+  std::unique_ptr<DirectoryLock> lock;
+  const CheckpointSpec& checkpoint = attempt.job.checkpoint;
+  if (!checkpoint.dir.empty()) {
+    MOTLEY_TRY(lock, take_lock(world, checkpoints_directory(attempt.run_dir, checkpoint)));
+  }
+  return train(attempt, world, reporter, process_wishes());
+}
+
 /// Under a runner, which judges the outcome by the reports.
 Result<TrainOutcome> train_for_runner(const Attempt& attempt, Communicator& world) {
   MOTLEY_TRY(const auto link, join_runner(world, attempt.control, attempt.key_file, attempt.epoch,
                                           &process_wishes()));
   LinkReporter reporter(*link, world.rank());
-  const auto outcome = train(attempt, world, reporter, process_wishes());
+  const auto outcome = train_alone(attempt, world, reporter);
   link->send_done(last_words(outcome, world.rank()));
   return outcome;
 }
@@ -59,7 +86,7 @@ Result<TrainOutcome> train_by_hand(const Attempt& attempt, Communicator& world) 
   stop_on_signals(&process_wishes());
   if (launch_env()) die_with_parent();
   ConsoleReporter reporter(attempt, world.rank(), real_file_system());
-  MOTLEY_TRY(const TrainOutcome outcome, train(attempt, world, reporter, process_wishes()));
+  MOTLEY_TRY(const TrainOutcome outcome, train_alone(attempt, world, reporter));
   if (!outcome.trustworthy()) return fail(ErrorCode::kRunFailed, untrustworthy_text(outcome));
   return outcome;
 }
@@ -75,16 +102,10 @@ Result<TrainOutcome> run_in(Communicator& world, const TrainOptions& options) {
     MOTLEY_TRY(Attempt attempt, read_attempt(world, options.attempt));
     attempt.trace |= options.trace;
     if (!attempt.control.empty()) return train_for_runner(attempt, world);
+    MOTLEY_TRY(const auto lock, take_lock(world, attempt.run_dir));
     return train_by_hand(attempt, world);
   }
-  std::unique_ptr<RunLock> lock;
-  Result<Unit> locked = Unit{};
-  if (world.rank() == 0) {
-    auto taken = RunLock::take(options.files.run_dir);
-    if (taken) lock = std::move(*taken);
-    if (!taken) locked = fail(taken.error());
-  }
-  MOTLEY_TRY_VOID(all_succeeded(world, locked));
+  MOTLEY_TRY(const auto lock, take_lock(world, options.files.run_dir));
   MOTLEY_TRY(Attempt attempt, manual_attempt(world, real_file_system(), options.files));
   attempt.trace = options.trace;
   return train_by_hand(attempt, world);

@@ -7,12 +7,9 @@
 #include "core/hash.h"
 #include "worker/checkpoint/store.h"
 #include "worker/checkpoint/transfer.h"
-#include "worker/train/agreement.h"
 
 namespace motley {
 namespace {
-
-constexpr size_t kChunkBytes = 4 << 20;
 
 /// Before each chunk on its way; an empty name ends the copy.
 struct ChunkHeader {
@@ -24,18 +21,18 @@ std::span<const std::byte> bytes_of(const ChunkHeader& header) {
   return std::as_bytes(std::span(&header, 1));
 }
 
-/// What `checkpoint` contains here, as a hash of its manifest; empty when it is not here.
+/// What `checkpoint` contains here, as a hash of its manifest; empty when it is not here, or not
+/// whole.
 std::string content_hash(FileSystem& fs, const std::string& directory,
                          const std::string& checkpoint) {
-  for (const FoundCheckpoint& found : find_checkpoints(fs, directory, nullptr))
-    if (found.directory == checkpoint) return xxh3_128_hex(to_text(found.manifest));
-  return "";
+  const auto found = open_checkpoint(fs, directory, checkpoint);
+  return found ? xxh3_128_hex(to_text(found->manifest)) : "";
 }
 
 Result<Unit> send_copy(Communicator& world, FileSystem& fs, const std::string& directory,
                        const std::string& checkpoint, int to) {
   const auto exported = export_checkpoint(
-      fs, directory, checkpoint, kChunkBytes,
+      fs, directory, checkpoint, kTransferChunkBytes,
       [&](std::string_view file, std::span<const std::byte> chunk) -> Result<Unit> {
         ChunkHeader header;
         if (file.size() >= header.file.size()) return fail(ErrorCode::kCorrupt, "file name");
@@ -60,6 +57,8 @@ Result<Unit> receive_copy(Communicator& world, FileSystem& fs, const std::string
     ChunkHeader header;
     MOTLEY_TRY_VOID(world.receive(std::as_writable_bytes(std::span(&header, 1)), 0));
     if (header.file[0] == '\0') break;
+    if (header.bytes < 0 || header.bytes > static_cast<int64_t>(kTransferChunkBytes))
+      return fail(ErrorCode::kInternal, "a chunk of a checkpoint is larger than agreed");
     chunk.resize(static_cast<size_t>(header.bytes));
     MOTLEY_TRY_VOID(world.receive(chunk, 0));
     if (written) written = (*import)->append(header.file.data(), chunk);
@@ -74,9 +73,11 @@ Result<Unit> copy_checkpoint(Communicator& world, const Storage& storage, FileSy
                              const std::string& directory, const std::string& checkpoint) {
   const std::vector<int> leaders = storage.other_leaders();
   if (leaders.empty()) return Unit{};
-  const bool leads = storage.leader_of(world.rank()) == world.rank();
-  const std::string mine = leads ? content_hash(fs, directory, checkpoint) : "";
+  const std::string mine =
+      storage.leads(world.rank()) ? content_hash(fs, directory, checkpoint) : "";
   MOTLEY_TRY(const std::vector<std::string> contents, world.all_gather(mine));
+  if (contents[0].empty())
+    return fail(ErrorCode::kCorrupt, "checkpoint " + checkpoint + " cannot be read by rank 0");
   Result<Unit> copied = Unit{};
   for (const int leader : leaders) {
     if (contents[static_cast<size_t>(leader)] == contents[0]) continue;
@@ -84,14 +85,10 @@ Result<Unit> copy_checkpoint(Communicator& world, const Storage& storage, FileSy
       const auto sent = send_copy(world, fs, directory, checkpoint, leader);
       if (!sent) copied = sent;
     } else if (world.rank() == leader) {
-      // Something of that name which is not the same: what rank 0 has counts.
-      const std::string path = directory + "/" + checkpoint;
-      if (fs.exists(path)) copied = fs.remove_all(path);
-      const auto received = receive_copy(world, fs, directory, checkpoint);
-      if (copied) copied = received;
+      copied = receive_copy(world, fs, directory, checkpoint);
     }
   }
-  return all_succeeded(world, copied);
+  return copied;
 }
 
 }  // namespace motley

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/json_fields.h"
@@ -48,6 +49,7 @@ ConsoleReporter::ConsoleReporter(const Attempt& attempt, int rank, FileSystem& f
 Result<Unit> ConsoleReporter::begin_after(int64_t step) {
   if (!speaks_) return Unit{};
   const auto before = read_text(fs_, path_, kLargestMetrics);
+  if (!before && before.error().code != ErrorCode::kNotFound) return fail(before.error());
   MOTLEY_TRY_VOID(write_text_durably(fs_, path_, before ? lines_up_to(*before, step) : ""));
   metrics_.open(path_, std::ios::app);
   if (!metrics_) return fail(ErrorCode::kIo, "cannot write " + path_);
@@ -83,6 +85,10 @@ void ConsoleReporter::flush() {
   if (line_.empty()) return;
   metrics_ << line_ << "}\n" << std::flush;
   line_.clear();
+  if (metrics_) return;
+  metrics_.clear();  // there may be room again for the next one
+  if (!std::exchange(metrics_lost_, true))
+    log_warning("cannot write " + path_ + ": steps are missing in it");
 }
 
 void ConsoleReporter::saved(const SavedReport& report) {

@@ -31,7 +31,8 @@ class ConsoleReporter final : public Reporter {
   FileSystem& fs_;
   const std::string path_;
   std::ofstream metrics_;
-  std::string line_;  ///< of the last step, without its end: an evaluation may add to it
+  bool metrics_lost_ = false;  ///< which was said
+  std::string line_;           ///< of the last step, without its end: an evaluation may add to it
   Nanos last_progress_{0};
 };
 

@@ -1,9 +1,5 @@
 #include "worker/train/manual_attempt.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -56,19 +52,24 @@ int epoch_of_attempt(const std::string& name) {
   return error == std::errc() && stop == end ? epoch : 0;
 }
 
+/// The names in a directory; none while nobody made it.
+Result<std::vector<std::string>> names_in(FileSystem& fs, const std::string& directory) {
+  auto names = fs.list(directory);
+  if (!names && names.error().code == ErrorCode::kNotFound) return std::vector<std::string>();
+  return names;
+}
+
 /// The largest epoch seen in a run: of attempts, and of checkpoints, whatever became of them.
-int last_epoch(FileSystem& fs, const std::string& run_dir, const std::string& checkpoints) {
+Result<int> last_epoch(FileSystem& fs, const std::string& run_dir, const std::string& checkpoints) {
   int last = 0;
-  if (const auto names = fs.list(run_dir + "/attempts"))
-    for (const std::string& name : *names) last = std::max(last, epoch_of_attempt(name));
-  if (const auto names = fs.list(checkpoints)) {
-    for (const std::string& name : *names) {
-      CheckpointName parsed;
-      const size_t begin = name.find("step-");
-      if (begin != std::string::npos &&
-          parse_checkpoint_directory_name(name.substr(begin), &parsed))
-        last = std::max(last, parsed.epoch.value());
-    }
+  MOTLEY_TRY(const auto attempts, names_in(fs, run_dir + "/attempts"));
+  for (const std::string& name : attempts) last = std::max(last, epoch_of_attempt(name));
+  MOTLEY_TRY(const auto saves, names_in(fs, checkpoints));
+  for (const std::string& name : saves) {
+    CheckpointName parsed;
+    const size_t begin = name.find("step-");
+    if (begin != std::string::npos && parse_checkpoint_directory_name(name.substr(begin), &parsed))
+      last = std::max(last, parsed.epoch.value());
   }
   return last;
 }
@@ -88,7 +89,8 @@ Result<Unit> prepare_run_directory(FileSystem& fs, Attempt* attempt) {
   }
   MOTLEY_TRY_VOID(write_text_durably(fs, job_path, to_json(attempt->job).dump(2) + "\n"));
   const std::string checkpoints = checkpoints_directory(run_dir, attempt->job.checkpoint);
-  attempt->epoch = Epoch(last_epoch(fs, run_dir, checkpoints) + 1);
+  MOTLEY_TRY(const int last, last_epoch(fs, run_dir, checkpoints));
+  attempt->epoch = Epoch(last + 1);
   const std::string directory = attempt_directory(run_dir, attempt->epoch);
   MOTLEY_TRY_VOID(fs.make_directories(directory));
   MOTLEY_TRY_VOID(fs.sync_directory(run_dir + "/attempts"));
@@ -118,23 +120,5 @@ Result<Attempt> manual_attempt(Communicator& world, FileSystem& fs,
   attempt.epoch = Epoch(std::stoi(epoch));
   return attempt;
 }
-
-Result<std::unique_ptr<RunLock>> RunLock::take(const std::string& run_dir) {
-  MOTLEY_TRY_VOID(real_file_system().make_directories(run_dir));
-  const std::string path = run_dir + "/lock";
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return fail(ErrorCode::kIo, "cannot open " + path);
-  std::unique_ptr<RunLock> lock(new RunLock(fd));
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0)
-    return fail(ErrorCode::kNotPermitted,
-                "the run in " + run_dir + " is in use by another process: wait for it, or end it");
-  const std::string pid = std::to_string(::getpid());
-  if (::ftruncate(fd, 0) != 0 ||
-      ::pwrite(fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))
-    return fail(ErrorCode::kIo, "cannot write " + path);
-  return lock;
-}
-
-RunLock::~RunLock() { ::close(fd_); }
 
 }  // namespace motley

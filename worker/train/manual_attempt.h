@@ -2,7 +2,6 @@
 // An attempt put together from files named on the command line, for `mpirun motley-worker train`
 // typed by hand: there is no runner that would have made one.
 
-#include <memory>
 #include <string>
 
 #include "comm/communicator.h"
@@ -25,17 +24,5 @@ struct ManualAttemptFiles {
 /// was begun with another model, data or train.
 Result<Attempt> manual_attempt(Communicator& world, FileSystem& fs,
                                const ManualAttemptFiles& files);
-
-/// Holds a run's lock file until destroyed or the process ends. kNotPermitted when another process
-/// holds it.
-class RunLock {
- public:
-  static Result<std::unique_ptr<RunLock>> take(const std::string& run_dir);
-  ~RunLock();
-
- private:
-  explicit RunLock(int fd) : fd_(fd) {}
-  int fd_;
-};
 
 }  // namespace motley

@@ -27,9 +27,14 @@ class Resumer {
 
  private:
   Result<Unit> find_candidates();
+  Result<ResumePoint> begin_anew();
   Result<Unit> check_usable(const Manifest& manifest) const;
   Result<Unit> load_mine(const std::string& name, ResumePoint* point);
   Result<bool> all_loaded(const Result<Unit>& mine);
+  bool wants_newest() const {
+    return attempt_.resume_checkpoint.empty() || attempt_.resume_checkpoint == "newest";
+  }
+  std::string nothing_loads() const;
 
   const Attempt& attempt_;
   RankParts& parts_;
@@ -37,41 +42,70 @@ class Resumer {
   const Storage& storage_;
   FileSystem& fs_;
   const std::string directory_;
-  std::vector<FoundCheckpoint> candidates_;  ///< rank 0
+  std::vector<std::string> candidates_;  ///< rank 0: names, newest first
 };
 
 Result<ResumePoint> Resumer::run() {
   if (attempt_.resume_checkpoint == "none") return ResumePoint{};
   MOTLEY_TRY_VOID(all_succeeded(world_, find_candidates()));
   for (size_t next = 0;; ++next) {
-    std::string name = next < candidates_.size() ? candidates_[next].directory : "";
+    std::string name = next < candidates_.size() ? candidates_[next] : "";
     MOTLEY_TRY_VOID(world_.broadcast(name, 0));
-    if (name.empty()) {
-      if (next == 0) return ResumePoint{};
-      return joint_failure(world_, ErrorCode::kCorrupt,
-                           "no checkpoint in " + directory_ +
-                               " can be loaded: begin anew with --fresh or --resume none");
-    }
-    MOTLEY_TRY_VOID(copy_checkpoint(world_, storage_, fs_, directory_, name));
+    if (name.empty() && next == 0) return begin_anew();
+    if (name.empty()) return joint_failure(world_, ErrorCode::kCorrupt, nothing_loads());
     ResumePoint point;
-    MOTLEY_TRY(const bool loaded, all_loaded(load_mine(name, &point)));
+    Result<Unit> mine = copy_checkpoint(world_, storage_, fs_, directory_, name);
+    if (mine) mine = load_mine(name, &point);
+    MOTLEY_TRY(const bool loaded, all_loaded(mine));
     if (loaded) return point;
   }
 }
 
-/// On rank 0: what may be resumed from, newest first.
+/// On rank 0: what may be resumed from, newest first. Something that cannot be read is not nothing.
 Result<Unit> Resumer::find_candidates() {
   if (world_.rank() != 0) return Unit{};
+  if (!wants_newest()) {
+    MOTLEY_TRY_VOID(open_checkpoint(fs_, directory_, attempt_.resume_checkpoint));
+    candidates_ = {attempt_.resume_checkpoint};
+    return Unit{};
+  }
   std::vector<std::string> suspects;
-  candidates_ = find_checkpoints(fs_, directory_, &suspects);
-  for (const std::string& suspect : suspects)
-    log_warning("checkpoint " + suspect + " is not valid: skipped");
-  const std::string& wanted = attempt_.resume_checkpoint;
-  if (wanted.empty() || wanted == "newest") return Unit{};
-  std::erase_if(candidates_,
-                [&](const FoundCheckpoint& found) { return found.directory != wanted; });
-  if (!candidates_.empty()) return Unit{};
-  return fail(ErrorCode::kNotFound, "no checkpoint " + wanted + " in " + directory_);
+  MOTLEY_TRY(const auto found, find_checkpoints(fs_, directory_, &suspects));
+  for (const std::string& suspect : suspects) log_warning(suspect + ": skipped");
+  if (found.empty() && !suspects.empty()) return fail(ErrorCode::kCorrupt, nothing_loads());
+  for (const FoundCheckpoint& each : found) candidates_.push_back(each.directory);
+  return Unit{};
+}
+
+std::string Resumer::nothing_loads() const {
+  if (!wants_newest())
+    return "checkpoint " + attempt_.resume_checkpoint + " in " + directory_ +
+           " cannot be loaded: choose another one";
+  return "no checkpoint in " + directory_ +
+         " can be loaded: begin anew with --fresh or --resume none";
+}
+
+/// Rank 0's host knows of no checkpoint. If another one does, that is a lost disk or another host
+/// in the first place, and no reason to begin anew.
+Result<ResumePoint> Resumer::begin_anew() {
+  std::string newest;
+  Result<Unit> looked = Unit{};
+  if (storage_.leads(world_.rank())) {
+    const auto found = find_checkpoints(fs_, directory_, nullptr);
+    if (!found) looked = fail(found.error());
+    if (found && !found->empty()) newest = found->front().directory;
+  }
+  MOTLEY_TRY_VOID(all_succeeded(world_, looked));
+  MOTLEY_TRY(const std::vector<std::string> all, world_.all_gather(newest));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    const auto& places = attempt_.plan.ranks;
+    return joint_failure(world_, ErrorCode::kNotFound,
+                         "no checkpoint in " + directory_ + " on host " + places[0].host +
+                             ", but host " + places[rank].host + " has " + all[rank] +
+                             " there: copy it to go on, or remove it to begin anew");
+  }
+  return ResumePoint{};
 }
 
 Result<Unit> Resumer::check_usable(const Manifest& manifest) const {
@@ -82,7 +116,8 @@ Result<Unit> Resumer::check_usable(const Manifest& manifest) const {
   };
   if (manifest.data_hash != parts_.corpus.hash()) return differs("other data");
   if (manifest.seed != train.seed) return differs("another train.seed");
-  if (manifest.next_sample != manifest.step * train.global_batch)
+  if (manifest.next_sample % train.global_batch != 0 ||
+      manifest.next_sample / train.global_batch != manifest.step)
     return differs("another train.global_batch");
   const std::string& here = parts_.device->arithmetic_class();
   if (train.numerics == Numerics::kExact && manifest.arithmetic_class != here)
@@ -93,16 +128,14 @@ Result<Unit> Resumer::check_usable(const Manifest& manifest) const {
 }
 
 Result<Unit> Resumer::load_mine(const std::string& name, ResumePoint* point) {
-  const auto found = find_checkpoints(fs_, directory_, nullptr);
-  const auto it = std::find_if(found.begin(), found.end(),
-                               [&](const FoundCheckpoint& each) { return each.directory == name; });
-  if (it == found.end()) return fail(ErrorCode::kCorrupt, "checkpoint " + name + " is not valid");
-  MOTLEY_TRY_VOID(check_usable(it->manifest));
+  MOTLEY_TRY(const FoundCheckpoint found, open_checkpoint(fs_, directory_, name));
+  MOTLEY_TRY_VOID(check_model(found, attempt_.job.model));
+  MOTLEY_TRY_VOID(check_usable(found.manifest));
   MOTLEY_TRY(const auto views, all_state_views(*parts_.engine));
-  MOTLEY_TRY_VOID(load(fs_, directory_, *it, views, nullptr));
+  MOTLEY_TRY_VOID(load(fs_, directory_, found, views, nullptr));
   MOTLEY_TRY_VOID(state_written(*parts_.engine));
-  parts_.engine->set_exact_exponent(it->manifest.exact_exponent);
-  *point = {.step = it->manifest.step, .directory = name};
+  parts_.engine->set_exact_exponent(found.manifest.exact_exponent);
+  *point = {.step = found.manifest.step, .directory = name};
   return Unit{};
 }
 

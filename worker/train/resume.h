@@ -20,7 +20,9 @@ struct ResumePoint {
 
 /// Collective. Fills the engine's state per attempt.resume_checkpoint: a name, "newest" (or empty)
 /// or "none". kInvalidSpec when the checkpoint is of another model, data, seed or batch, or, in
-/// exact, of another arithmetic class; kCorrupt when there are checkpoints but none can be loaded.
+/// exact, of another arithmetic class; kCorrupt when there are checkpoints but none can be loaded;
+/// kIo when rank 0 cannot tell whether there are; kNotFound when there are, but on other hosts
+/// only.
 Result<ResumePoint> resume(const Attempt& attempt, RankParts& parts, Communicator& world,
                            const Storage& storage, FileSystem& fs);
 

@@ -1,5 +1,6 @@
 #include "worker/train/saver.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/clock.h"
@@ -22,6 +23,10 @@ std::string to_text(const SaveOutcome& outcome) {
                          {"bytes", outcome.report.bytes.value()},
                          {"seconds", outcome.report.seconds}})
       .dump();
+}
+
+size_t chunk_of(std::span<const std::byte> rest) {
+  return std::min(kTransferChunkBytes, rest.size());
 }
 
 SaveOutcome outcome_from_text(const std::string& text) {
@@ -78,12 +83,20 @@ Result<SaveOutcome> Saver::finish() {
   MOTLEY_TRY_VOID(bring_shards(&reports));
   std::string text = world_.rank() == 0 ? to_text(commit_all(reports)) : "";
   MOTLEY_TRY_VOID(world_.broadcast(text, 0));
-  if (!storage_.with_root(world_.rank()) && storage_.leader_of(world_.rank()) == world_.rank()) {
-    if (const auto gone = abandon(fs_, directory_, *step_, attempt_.epoch); !gone)
-      log_warning(gone.error().to_string());
-  }
+  const SaveOutcome outcome = outcome_from_text(text);
+  if (storage_.leads(world_.rank())) tidy_up(outcome.committed);
   step_.reset();
-  return outcome_from_text(text);
+  return outcome;
+}
+
+/// On the leader of each island: the shards that went to rank 0, and checkpoints beyond those kept.
+/// Other islands' copies come when a run resumes there.
+void Saver::tidy_up(bool committed) {
+  const int keep = attempt_.job.checkpoint.keep;
+  Result<Unit> tidy = Unit{};
+  if (world_.rank() != 0) tidy = abandon(fs_, directory_, *step_, attempt_.epoch);
+  if (tidy && committed) tidy = retain(fs_, directory_, keep, attempt_.epoch);
+  if (!tidy) log_warning(tidy.error().to_string());
 }
 
 Result<std::vector<ShardReport>> Saver::gather_reports(ShardReport mine) {
@@ -98,18 +111,32 @@ Result<std::vector<ShardReport>> Saver::gather_reports(ShardReport mine) {
 
 /// Every rank knows all reports, hence who sends. What rank 0 cannot write it marks as failed.
 Result<Unit> Saver::bring_shards(std::vector<ShardReport>* reports) {
-  std::vector<std::byte> received;
   for (ShardReport& report : *reports) {
     if (storage_.with_root(report.rank) || !report.ok) continue;
-    if (report.rank == world_.rank()) MOTLEY_TRY_VOID(world_.send(writer_->shard_bytes(), 0));
-    if (world_.rank() != 0) continue;
-    received.resize(static_cast<size_t>(report.file.bytes));
-    MOTLEY_TRY_VOID(world_.receive(received, report.rank));
-    const auto written = write_received_shard(fs_, directory_, report, received);
-    if (written) continue;
-    report.ok = false;
-    report.error = written.error().to_string();
+    if (report.rank == world_.rank()) {
+      for (auto rest = writer_->shard_bytes(); !rest.empty(); rest = rest.subspan(chunk_of(rest)))
+        MOTLEY_TRY_VOID(world_.send(rest.first(chunk_of(rest)), 0));
+    }
+    if (world_.rank() == 0) MOTLEY_TRY_VOID(receive_shard_of(&report));
   }
+  return Unit{};
+}
+
+/// Receives everything that is sent, also when it cannot be written here.
+Result<Unit> Saver::receive_shard_of(ShardReport* report) {
+  auto shard = receive_shard(fs_, directory_, *report);
+  Result<Unit> written = Unit{};
+  if (!shard) written = fail(shard.error());
+  std::vector<std::byte> chunk;
+  for (int64_t left = report->file.bytes; left > 0; left -= static_cast<int64_t>(chunk.size())) {
+    chunk.resize(std::min(kTransferChunkBytes, static_cast<size_t>(left)));
+    MOTLEY_TRY_VOID(world_.receive(chunk, report->rank));
+    if (written) written = (*shard)->append(chunk);
+  }
+  if (written) written = (*shard)->finish();
+  if (written) return Unit{};
+  report->ok = false;
+  report->error = written.error().to_string();
   return Unit{};
 }
 
@@ -125,8 +152,6 @@ SaveOutcome Saver::commit_all(const std::vector<ShardReport>& reports) {
   outcome.report.directory = *directory;
   for (const ShardReport& report : reports) outcome.report.bytes += Bytes(report.file.bytes);
   outcome.report.seconds = seconds_of(steady_clock().now() - begun_);
-  const auto retained = retain(fs_, directory_, attempt_.job.checkpoint.keep, attempt_.epoch);
-  if (!retained) log_warning(retained.error().to_string());
   return outcome;
 }
 

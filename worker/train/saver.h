@@ -54,7 +54,9 @@ class Saver {
         FileSystem& fs);
   Result<std::vector<ShardReport>> gather_reports(ShardReport mine);
   Result<Unit> bring_shards(std::vector<ShardReport>* reports);
+  Result<Unit> receive_shard_of(ShardReport* report);
   SaveOutcome commit_all(const std::vector<ShardReport>& reports);
+  void tidy_up(bool committed);
   Manifest manifest_base() const;
 
   const Attempt& attempt_;

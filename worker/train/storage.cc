@@ -27,7 +27,7 @@ Result<Unit> write_probe(FileSystem& fs, const std::string& directory, const std
 std::vector<int> Storage::other_leaders() const {
   std::vector<int> others;
   for (int rank = 1; rank < static_cast<int>(leaders.size()); ++rank)
-    if (leader_of(rank) == rank) others.push_back(rank);
+    if (leads(rank)) others.push_back(rank);
   return others;
 }
 

@@ -16,6 +16,7 @@ struct Storage {
   std::vector<int> leaders;  ///< of each rank's island, by rank
 
   int leader_of(int rank) const { return leaders[static_cast<size_t>(rank)]; }
+  bool leads(int rank) const { return leader_of(rank) == rank; }
   bool with_root(int rank) const { return leader_of(rank) == 0; }
   /// The leaders of all islands but rank 0's, rising.
   std::vector<int> other_leaders() const;

@@ -87,7 +87,8 @@ TEST_P(HostileManifest, IsRefused) {
 }
 
 const Hostile kHostile[] = {
-    {"version", [](Manifest& m) { m.version = 2; }},
+    {"version", [](Manifest& m) { m.version = 0; }},
+    {"exponent", [](Manifest& m) { m.exact_exponent = INT32_MIN; }},
     {"epoch", [](Manifest& m) { m.epoch = Epoch(0); }},
     {"step", [](Manifest& m) { m.step = -1; }},
     {"path_as_file", [](Manifest& m) { m.files[0].name = "../s0000.safetensors"; }},

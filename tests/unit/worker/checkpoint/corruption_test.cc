@@ -22,7 +22,7 @@ std::string path_of(const std::string& checkpoint, const std::string& file) {
 
 /// As a run resumes: newest first, until one loads. Returns its step.
 int64_t step_resumed(FileSystem& fs) {
-  for (const FoundCheckpoint& found : find_checkpoints(fs, kCheckpoints, nullptr)) {
+  for (const FoundCheckpoint& found : found_in(fs)) {
     const auto holds = holds_its_step(fs, found);
     if (!holds) {
       EXPECT_EQ(holds.error().code, ErrorCode::kCorrupt) << holds.error().to_string();
@@ -48,7 +48,7 @@ class CheckpointCorruption : public ::testing::Test {
 
 TEST_F(CheckpointCorruption, EveryFlippedBitIsFound) {
   Random random(1);
-  for (int flip = 0; flip < 2500; ++flip) {
+  for (int flip = 0; flip < 10'000; ++flip) {
     std::vector<std::byte>& bytes = file(random() % kFiles.size());
     std::byte& byte = bytes[random() % bytes.size()];
     const std::byte before = byte;
@@ -94,7 +94,7 @@ TEST_F(CheckpointCorruption, AMissingFileIsFound) {
 TEST_F(CheckpointCorruption, TheMessageNamesFileAndBlock) {
   std::vector<std::byte>& bytes = file(1);
   bytes.back() ^= std::byte{1};
-  const auto found = find_checkpoints(fs_, kCheckpoints, nullptr);
+  const auto found = found_in(fs_);
   const auto loaded = holds_its_step(fs_, found.at(0));
   ASSERT_FALSE(loaded);
   EXPECT_NE(loaded.error().message.find(kNew + "/s0001.safetensors: block 0 of "),
@@ -103,7 +103,7 @@ TEST_F(CheckpointCorruption, TheMessageNamesFileAndBlock) {
 }
 
 TEST_F(CheckpointCorruption, AnUnreadableBlockIsAsBadAsAWrongOne) {
-  const auto found = find_checkpoints(fs_, kCheckpoints, nullptr);
+  const auto found = found_in(fs_);
   const int before = fs_.operations();
   ASSERT_TRUE(holds_its_step(fs_, found.at(0)));
   const int operations = fs_.operations() - before;

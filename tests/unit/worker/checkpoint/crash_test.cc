@@ -27,17 +27,26 @@ std::unique_ptr<FaultFileSystem> with_two_checkpoints() {
   return fs;
 }
 
-int operations_of_a_save() {
+/// Both ranks see one directory, or the second one's shard is streamed to the first's.
+struct Hosts {
+  const char* name;
+  Result<std::string> (*save)(FileSystem& fs, int64_t step, Epoch epoch);
+};
+constexpr Hosts kHosts[] = {
+    {"OneHost", [](FileSystem& fs, int64_t step, Epoch epoch) { return save(fs, step, epoch); }},
+    {"TwoHosts", save_from_two_hosts}};
+
+int operations_of_a_save(const Hosts& hosts) {
   const auto fs = with_two_checkpoints();
   const int before = fs->operations();
-  EXPECT_TRUE(save(*fs, 30, Epoch(1)));
+  EXPECT_TRUE(hosts.save(*fs, 30, Epoch(1)));
   return fs->operations() - before;
 }
 
 /// What must hold of a disk whatever happened to the save of step 30 that followed 10 and 20.
 void expect_sound(FaultFileSystem& disk, bool committed) {
   std::vector<std::string> suspects;
-  const auto found = find_checkpoints(disk, kCheckpoints, &suspects);
+  const auto found = found_in(disk, &suspects);
   EXPECT_THAT(suspects, IsEmpty()) << "something half-written is visible";
   ASSERT_GE(found.size(), 2u);
   EXPECT_THAT(found[0].manifest.step, AnyOf(20, 30));
@@ -58,13 +67,15 @@ void expect_recovers(FaultFileSystem& disk) {
   EXPECT_THAT(*disk.list(kCheckpoints), Each(StartsWith("step-")));
 }
 
-TEST(CheckpointCrash, AnyPowerCutLeavesTheOldOrTheNew) {
-  const int operations = operations_of_a_save();
+class CheckpointPowerCut : public ::testing::TestWithParam<Hosts> {};
+
+TEST_P(CheckpointPowerCut, AtAnyOperationLeavesTheOldOrTheNew) {
+  const int operations = operations_of_a_save(GetParam());
   ASSERT_GT(operations, 20);
   for (int operation = 0; operation < operations; ++operation) {
     const auto fs = with_two_checkpoints();
     fs->arm(fs->operations() + operation, Fault::kCrash);
-    const bool committed = save(*fs, 30, Epoch(1)).has_value();
+    const bool committed = GetParam().save(*fs, 30, Epoch(1)).has_value();
     for (uint64_t seed = 0; seed < kDiskStates; ++seed) {
       SCOPED_TRACE("operation " + std::to_string(operation) + ", disk " + std::to_string(seed));
       const auto disk = fs->after_power_cut(seed);
@@ -75,28 +86,32 @@ TEST(CheckpointCrash, AnyPowerCutLeavesTheOldOrTheNew) {
   }
 }
 
-TEST(CheckpointCrash, APowerCutAfterTheSaveLosesNothing) {
+TEST_P(CheckpointPowerCut, AfterTheSaveLosesNothing) {
   for (uint64_t seed = 0; seed < kDiskStates; ++seed) {
     const auto fs = with_two_checkpoints();
-    ASSERT_TRUE(save(*fs, 30, Epoch(1)));
+    ASSERT_TRUE(GetParam().save(*fs, 30, Epoch(1)));
     expect_sound(*fs->after_power_cut(seed), true);
   }
 }
 
-class CheckpointFault : public ::testing::TestWithParam<Fault> {};
+INSTANTIATE_TEST_SUITE_P(Each, CheckpointPowerCut, ::testing::ValuesIn(kHosts),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+class CheckpointFault : public ::testing::TestWithParam<std::tuple<Hosts, Fault>> {};
 
 TEST_P(CheckpointFault, OfAnyOperationLeavesTheOldOrTheNew) {
-  const int operations = operations_of_a_save();
+  const auto& [hosts, fault] = GetParam();
+  const int operations = operations_of_a_save(hosts);
   for (int operation = 0; operation < operations; ++operation) {
     SCOPED_TRACE("operation " + std::to_string(operation));
     const auto fs = with_two_checkpoints();
-    fs->arm(fs->operations() + operation, GetParam());
-    const bool committed = save(*fs, 30, Epoch(1)).has_value();
+    fs->arm(fs->operations() + operation, fault);
+    const bool committed = hosts.save(*fs, 30, Epoch(1)).has_value();
     fs->disarm();
     expect_sound(*fs, committed);
     expect_sound(*fs->after_power_cut(0), committed);
     // Training went on: the same attempt saves again.
-    const auto later = save(*fs, 35, Epoch(1));
+    const auto later = hosts.save(*fs, 35, Epoch(1));
     ASSERT_TRUE(later) << later.error().to_string();
     expect_recovers(*fs);
     if (HasFailure()) return;
@@ -104,7 +119,9 @@ TEST_P(CheckpointFault, OfAnyOperationLeavesTheOldOrTheNew) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, CheckpointFault,
-                         ::testing::Values(Fault::kIoError, Fault::kNoSpace, Fault::kShortWrite));
+                         ::testing::Combine(::testing::ValuesIn(kHosts),
+                                            ::testing::Values(Fault::kIoError, Fault::kNoSpace,
+                                                              Fault::kShortWrite)));
 
 TEST(CheckpointCrash, AFailedSaveLeavesNoFiles) {
   const auto fs = with_two_checkpoints();

@@ -109,7 +109,7 @@ TEST(Reshard, AnyTilingReadsWhatAnyOtherWrote) {
     }
     FaultFileSystem fs;
     save(fs, written);
-    const auto found = find_checkpoints(fs, kDirectory, nullptr);
+    const auto found = find_checkpoints(fs, kDirectory, nullptr).value();
     RC_ASSERT(found.size() == 1u);
     for (const std::vector<StateView>& views : read.views) {
       const auto loaded = load(fs, kDirectory, found[0], views, nullptr);
@@ -139,7 +139,7 @@ TEST(Reshard, ReadsLittleMoreThanItNeeds) {
   }
   FaultFileSystem fs;
   save(fs, written);
-  const auto found = find_checkpoints(fs, kDirectory, nullptr);
+  const auto found = find_checkpoints(fs, kDirectory, nullptr).value();
   ASSERT_EQ(found.size(), 1u);
   const auto read = [&](int64_t first_row, int64_t rows) {
     std::vector<float> part(static_cast<size_t>(rows) << 18);

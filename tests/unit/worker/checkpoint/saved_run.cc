@@ -1,5 +1,10 @@
 #include "tests/unit/worker/checkpoint/saved_run.h"
 
+#include <gtest/gtest.h>
+
+#include "tests/support/fault_file_system.h"
+#include "worker/checkpoint/transfer.h"
+
 namespace motley::testing {
 namespace {
 
@@ -45,17 +50,23 @@ std::vector<Ownership> SmallState::owners() {
           {"vector", {{5}, {2}}, Rank(1)}};
 }
 
-Result<std::string> save(FileSystem& fs, int64_t step, Epoch epoch, int keep) {
-  SmallState state;
+namespace {
+
+using WriterPtr = std::unique_ptr<ShardWriter>;
+
+/// One rank's part up to its report.
+Result<WriterPtr> write_shard(FileSystem& fs, SmallState& state, int64_t step, Epoch epoch,
+                              int rank) {
   state.fill(step);
-  std::vector<ShardReport> reports;
-  for (int rank = 0; rank < 2; ++rank) {
-    MOTLEY_TRY(const auto writer, ShardWriter::create(fs, kCheckpoints, epoch, rank, state.views(),
-                                                      SmallState::owners()));
-    (void)writer->snapshot(step);  // the report says how it went
-    writer->wait();
-    reports.push_back(writer->report());
-  }
+  MOTLEY_TRY(auto writer, ShardWriter::create(fs, kCheckpoints, epoch, rank, state.views(),
+                                              SmallState::owners()));
+  (void)writer->snapshot(step);  // the report says how it went
+  writer->wait();
+  return writer;
+}
+
+Result<std::string> commit_and_retain(FileSystem& fs, int64_t step, Epoch epoch, int keep,
+                                      const std::vector<ShardReport>& reports) {
   Manifest base;
   base.job = "small";
   base.step = step;
@@ -63,6 +74,42 @@ Result<std::string> save(FileSystem& fs, int64_t step, Epoch epoch, int keep) {
   auto committed = commit(fs, kCheckpoints, base, reports);
   if (committed) (void)retain(fs, kCheckpoints, keep, epoch);
   return committed;
+}
+
+}  // namespace
+
+Result<std::string> save(FileSystem& fs, int64_t step, Epoch epoch, int keep) {
+  SmallState state;
+  std::vector<ShardReport> reports;
+  for (int rank = 0; rank < 2; ++rank) {
+    MOTLEY_TRY(const auto writer, write_shard(fs, state, step, epoch, rank));
+    reports.push_back(writer->report());
+  }
+  return commit_and_retain(fs, step, epoch, keep, reports);
+}
+
+Result<std::string> save_from_two_hosts(FileSystem& fs, int64_t step, Epoch epoch) {
+  SmallState state;
+  FaultFileSystem distant;
+  MOTLEY_TRY(const auto first, write_shard(fs, state, step, epoch, 0));
+  MOTLEY_TRY(const auto second, write_shard(distant, state, step, epoch, 1));
+  std::vector<ShardReport> reports{first->report(), second->report()};
+  const auto streamed = [&]() -> Result<Unit> {
+    MOTLEY_TRY(const auto shard, receive_shard(fs, kCheckpoints, reports[1]));
+    const auto bytes = second->shard_bytes();
+    MOTLEY_TRY_VOID(shard->append(bytes.first(bytes.size() / 2)));
+    MOTLEY_TRY_VOID(shard->append(bytes.subspan(bytes.size() / 2)));
+    return shard->finish();
+  }();
+  reports[1].ok = streamed.has_value();
+  return commit_and_retain(fs, step, epoch, 2, reports);
+}
+
+std::vector<FoundCheckpoint> found_in(FileSystem& fs, std::vector<std::string>* suspects,
+                                      const std::string& directory) {
+  auto found = find_checkpoints(fs, directory, suspects);
+  EXPECT_TRUE(found) << found.error().to_string();
+  return found ? std::move(*found) : std::vector<FoundCheckpoint>();
 }
 
 Result<bool> holds_its_step(FileSystem& fs, const FoundCheckpoint& checkpoint) {

@@ -32,6 +32,13 @@ class SmallState {
 /// handled as a run does: the save is given up. Returns commit's answer.
 Result<std::string> save(FileSystem& fs, int64_t step, Epoch epoch, int keep = 2);
 
+/// The same with rank 1 on a host that shares nothing: its shard is streamed to `fs`.
+Result<std::string> save_from_two_hosts(FileSystem& fs, int64_t step, Epoch epoch);
+
+/// What find_checkpoints finds there; a failure is the test's.
+std::vector<FoundCheckpoint> found_in(FileSystem& fs, std::vector<std::string>* suspects = nullptr,
+                                      const std::string& directory = kCheckpoints);
+
 /// Loads the checkpoint; true when it holds exactly the state of its step.
 Result<bool> holds_its_step(FileSystem& fs, const FoundCheckpoint& checkpoint);
 

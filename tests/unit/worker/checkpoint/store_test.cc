@@ -22,8 +22,7 @@ std::vector<std::string> names(FileSystem& fs) { return *fs.list(kCheckpoints); 
 
 std::vector<std::string> found_names(FileSystem& fs) {
   std::vector<std::string> directories;
-  for (const auto& found : find_checkpoints(fs, kCheckpoints, nullptr))
-    directories.push_back(found.directory);
+  for (const auto& found : found_in(fs)) directories.push_back(found.directory);
   return directories;
 }
 
@@ -68,7 +67,7 @@ TEST(CheckpointStore, HoldsTheSnapshotWhateverTrainingDoesNext) {
 
   const auto committed = commit(fs, checkpoints, base_of(7), {*report});
   ASSERT_TRUE(committed) << committed.error().to_string();
-  const auto found = find_checkpoints(fs, checkpoints, nullptr);
+  const auto found = found_in(fs, nullptr, checkpoints);
   ASSERT_EQ(found.size(), 1u);
   const auto loaded = load(fs, checkpoints, found[0], {state.view()}, nullptr);
   ASSERT_TRUE(loaded) << loaded.error().to_string();
@@ -167,7 +166,7 @@ TEST(CheckpointStore, ANameIsNeverTakenTwice) {
   FaultFileSystem fs;
   ASSERT_TRUE(save(fs, 10, Epoch(1)));
   ASSERT_FALSE(save(fs, 10, Epoch(1)));
-  const auto found = find_checkpoints(fs, kCheckpoints, nullptr);
+  const auto found = found_in(fs);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(holds_its_step(fs, found[0]), true);
 }
@@ -208,7 +207,7 @@ TEST(CheckpointStore, CommitsOnlyWhatIsComplete) {
 TEST(CheckpointStore, RefusesAnotherModel) {
   FaultFileSystem fs;
   ASSERT_TRUE(save(fs, 10, Epoch(1)));
-  const auto found = find_checkpoints(fs, kCheckpoints, nullptr);
+  const auto found = found_in(fs);
   ASSERT_EQ(found.size(), 1u);
   SmallState state;
   std::vector<StateView> views = state.views();
