@@ -47,6 +47,39 @@ ReductionTable::ReductionTable(const ReductionModel& model,
       }
     }
   }
+  std::vector<int> sizes(count, 0);
+  for (const int host : host_of_) ++sizes[static_cast<size_t>(host)];
+  least_.resize(pairs_.size());
+  for (size_t ranks = 0; ranks < pairs_.size(); ++ranks) {
+    for (int host = 0; host < host_count(); ++host) {
+      least_[ranks].push_back(find_least(static_cast<int>(ranks), host, sizes));
+    }
+  }
+}
+
+/// The other hosts that are nearest, until there are candidates enough: any choice of hosts has one
+/// at least as far.
+double ReductionTable::find_least(int ranks, int host, const std::vector<int>& sizes) const {
+  std::vector<std::pair<double, int>> others;  // seconds at least, if it takes part; candidates
+  for (int other = 0; other < host_count(); ++other) {
+    if (other == host) continue;
+    others.emplace_back(
+        std::max(pair_seconds(ranks, host, other), pair_seconds(ranks, other, other)),
+        sizes[static_cast<size_t>(other)]);
+  }
+  std::sort(others.begin(), others.end());
+  double least = pair_seconds(ranks, host, host);
+  int room = sizes[static_cast<size_t>(host)];
+  for (auto next = others.begin(); room < ranks; ++next) {
+    if (next == others.end()) return kNever;
+    least = std::max(least, next->first);
+    room += next->second;
+  }
+  return least;
+}
+
+double ReductionTable::least_seconds(int ranks, int host) const {
+  return least_[static_cast<size_t>(ranks)][static_cast<size_t>(host)];
 }
 
 double ReductionTable::pair_seconds(int ranks, int a, int b) const {
@@ -66,7 +99,8 @@ double ReductionTable::seconds(int ranks, const std::vector<bool>& hosts) const 
 }
 
 /// Deals that use only some hosts, and of these perhaps a certain pair: a node of the branch and
-/// bound. Its reduction is at least that of the pair, or of its quickest pair.
+/// bound. Its reduction is at least that of the pair, and of the quickest hosts with enough
+/// devices.
 struct GrainSearch::Pool {
   std::vector<bool> hosts;
   std::vector<std::pair<int, int>> floors;  ///< pairs of hosts that are both used
@@ -130,15 +164,14 @@ double GrainSearch::relaxed_reduction(const Pool& pool, int ranks) const {
   if (ranks < 2) return 0;
   double floor = 0;
   for (const auto& [a, b] : pool.floors) {
-    floor = std::max(floor, reduction_.pair_seconds(ranks, a, b));
+    floor = std::max({floor, reduction_.pair_seconds(ranks, a, b),
+                      reduction_.least_seconds(ranks, a), reduction_.least_seconds(ranks, b)});
   }
   if (!pool.floors.empty()) return floor;
   double least = kNever;
-  for (int a = 0; a < reduction_.host_count(); ++a) {
-    for (int b = a; b < reduction_.host_count(); ++b) {
-      if (!pool.hosts[static_cast<size_t>(a)] || !pool.hosts[static_cast<size_t>(b)]) continue;
-      least = std::min(least, reduction_.pair_seconds(ranks, a, b));
-    }
+  for (int host = 0; host < reduction_.host_count(); ++host) {
+    if (!pool.hosts[static_cast<size_t>(host)]) continue;
+    least = std::min(least, reduction_.least_seconds(ranks, host));
   }
   return least;
 }

@@ -22,11 +22,17 @@ class ReductionTable {
   double pair_seconds(int ranks, int a, int b) const;
   /// Over the hosts with a true entry.
   double seconds(int ranks, const std::vector<bool>& hosts) const;
+  /// A bound on seconds(ranks, hosts) whatever the hosts, if they include `host` and have enough
+  /// candidates for the ranks; kNever when no hosts have.
+  double least_seconds(int ranks, int host) const;
 
  private:
+  double find_least(int ranks, int host, const std::vector<int>& sizes) const;
+
   std::vector<std::string> hosts_;
   std::vector<int> host_of_;
   std::vector<std::vector<double>> pairs_;  ///< [ranks][a * host_count + b]
+  std::vector<std::vector<double>> least_;  ///< [ranks][host]
 };
 
 class GrainSearch {

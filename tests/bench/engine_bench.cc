@@ -1,15 +1,12 @@
 // What a training step costs on one CPU thread: fast, and exact beside it with the same
 // micro-batch. Arguments: [--json] [CASE].
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "tests/bench/rows.h"
 #include "worker/engine/engine.h"
 
 namespace motley {
@@ -27,19 +24,6 @@ struct Case {
 constexpr Case kCases[] = {{"quickstart fp32", 4, 4, 128, 64, 256, 4, 8},
                            {"width256 fp32", 4, 8, 256, 128, 256, 4, 4},
                            {"gpt2-124m fp32", 12, 12, 768, 1024, 50257, 1, 1}};
-
-/// CPU time of this thread: what a neighbour's load does not count in.
-double seconds_now() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
 
 /// An engine that trains on the same samples again and again.
 class Trainee {
@@ -59,7 +43,7 @@ class Trainee {
   }
 
   Result<double> seconds_of_step() {
-    const double start = seconds_now();
+    const double start = thread_seconds();
     engine_->begin_step();
     for (int i = 0; i < shape_.grains; ++i)
       MOTLEY_TRY_VOID(run_micro_batch(*engine_, tokens_, shape_.grain));
@@ -67,10 +51,10 @@ class Trainee {
     MOTLEY_TRY(const double norm, engine_->gradient_norm(tokens, *solo_communicator()));
     MOTLEY_TRY_VOID(engine_->update(++step_, 1e-3, tokens, std::min(1.0, 1.0 / norm)));
     engine_->set_exact_exponent(engine_->next_exact_exponent(engine_->sums()->overflow != 0));
-    return seconds_now() - start;
+    return thread_seconds() - start;
   }
 
-  double gflops() const { return engine_->flops(shape_.grain) * shape_.grains * 1e-9; }
+  double gflops() const { return engine_->flops(shape_.grain).total() * shape_.grains * 1e-9; }
 
  private:
   explicit Trainee(const Case& shape) : shape_(shape) {
@@ -110,42 +94,18 @@ Result<Timing> measure(const Case& shape) {
   return Timing{median(fast_seconds), median(exact_seconds), fast.gflops()};
 }
 
-class Report {
- public:
-  explicit Report(bool json) : json_(json) {
-    if (json_) std::printf("[");
-  }
-  ~Report() { std::printf(json_ ? "\n]\n" : ""); }
-
-  void add(const Case& shape, const Timing& timing) {
-    const double ratio = timing.exact / timing.fast;
-    const double tokens = static_cast<double>(shape.grain) * shape.grains * shape.context;
-    if (!json_) {
-      std::printf("%-16s %9.0f tokens/s %7.1f GFLOP/s   exact / fast %.2f (limit %.1f)\n",
-                  shape.name, tokens / timing.fast, timing.gflops / timing.fast, ratio,
-                  kExactLimit);
-      return;
-    }
-    row(shape, "tokens_per_second", "tokens/s", "higher", tokens / timing.fast, "null");
-    row(shape, "exact_over_fast", "ratio", "lower", ratio, std::to_string(kExactLimit).c_str());
-  }
-
- private:
-  void row(const Case& shape, const char* metric, const char* unit, const char* better, double ours,
-           const char* limit) {
-    std::printf(
-        "%s\n{\"bench\": \"engine\", \"case\": \"%s\", \"metric\": \"%s\", \"unit\": \"%s\", "
-        "\"better\": \"%s\", \"ours\": %.6g, \"limit\": %s, \"peers\": {}, \"kind\": "
-        "\"measured\"}",
-        std::exchange(first_, false) ? "" : ",", shape.name, metric, unit, better, ours, limit);
-  }
-
-  bool json_;
-  bool first_ = true;
-};
+void report(const Case& shape, const Timing& timing, bool json, Rows* rows) {
+  const double ratio = timing.exact / timing.fast;
+  const double tokens = static_cast<double>(shape.grain) * shape.grains * shape.context;
+  rows->add({shape.name, "tokens_per_second", "tokens/s", "higher", tokens / timing.fast});
+  rows->add({shape.name, "exact_over_fast", "ratio", "lower", ratio, kExactLimit});
+  if (json) return;
+  std::printf("%-16s %9.0f tokens/s %7.1f GFLOP/s   exact / fast %.2f (limit %.1f)\n", shape.name,
+              tokens / timing.fast, timing.gflops / timing.fast, ratio, kExactLimit);
+}
 
 int run(bool json, const std::string& only) {
-  Report report(json);
+  Rows rows("engine");
   for (const Case& shape : kCases) {
     if (!only.empty() && only != shape.name) continue;
     const auto timing = measure(shape);
@@ -153,8 +113,9 @@ int run(bool json, const std::string& only) {
       std::fprintf(stderr, "%s: %s\n", shape.name, timing.error().to_string().c_str());
       return 1;
     }
-    report.add(shape, *timing);
+    report(shape, *timing, json, &rows);
   }
+  if (json) rows.print();
   return 0;
 }
 
@@ -162,6 +123,6 @@ int run(bool json, const std::string& only) {
 }  // namespace motley
 
 int main(int argc, char** argv) {
-  const bool json = argc > 1 && std::strcmp(argv[1], "--json") == 0;
-  return motley::run(json, argc > (json ? 2 : 1) ? argv[argc - 1] : "");
+  const auto [json, only] = motley::bench_arguments(argc, argv);
+  return motley::run(json, only);
 }

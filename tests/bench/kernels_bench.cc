@@ -1,8 +1,6 @@
 // What each operation of a GPT step costs on one CPU thread, beside cblas_sgemm alone on the same
 // shapes. Arguments: [--json] [MODEL].
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -13,30 +11,24 @@
 
 #include "kernels/cpu/blas.h"
 #include "kernels/device.h"
+#include "tests/bench/rows.h"
 
 namespace motley {
 namespace {
-
-/// CPU time of this thread: what a neighbour's load does not count in.
-double seconds_now() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 /// Seconds each call takes: the best of several rounds of at least 5 ms, taken in turns.
 std::vector<double> seconds_of(const std::vector<std::function<void()>>& calls) {
   constexpr int kRounds = 7;
   constexpr double kRound = 0.005, kEnough = 2;
   std::vector<double> best(calls.size(), 1e9);
-  const double begin = seconds_now();
+  const double begin = thread_seconds();
   for (const auto& call : calls) call();
-  for (int round = 0; round < kRounds && seconds_now() < begin + kEnough; ++round) {
+  for (int round = 0; round < kRounds && thread_seconds() < begin + kEnough; ++round) {
     for (size_t i = 0; i < calls.size(); ++i) {
-      const double start = seconds_now();
+      const double start = thread_seconds();
       double elapsed = 0;
       int times = 0;
-      for (; elapsed < kRound; ++times, elapsed = seconds_now() - start) calls[i]();
+      for (; elapsed < kRound; ++times, elapsed = thread_seconds() - start) calls[i]();
       best[i] = std::min(best[i], elapsed / times);
     }
   }
@@ -185,48 +177,34 @@ void bare_sgemm(const Blas& blas, const MatmulArgs& args) {
 
 class Report {
  public:
-  explicit Report(bool json) : json_(json) {
-    if (json_) std::printf("[");
+  explicit Report(bool json) : json_(json) {}
+  ~Report() {
+    if (json_) rows_.print();
   }
-  ~Report() { std::printf(json_ ? "\n]\n" : ""); }
 
   void op(const ModelShape& model, const Timed& timed, double seconds, double peer_seconds) {
     const double gflops = flops_of(timed.call) / seconds * 1e-9;
     const double peer = peer_seconds > 0 ? flops_of(timed.call) / peer_seconds * 1e-9 : 0;
-    if (!json_) {
-      std::printf("%-11s %-26s %9.1f us %8.1f GFLOP/s", model.name, timed.name.c_str(),
-                  seconds * 1e6, gflops);
-      if (peer > 0) std::printf("   cblas_sgemm %8.1f  (%.0f %%)", peer, 100 * gflops / peer);
-      std::printf("\n");
-      return;
-    }
-    std::printf(
-        "%s\n{\"bench\": \"kernels\", \"case\": \"%s %s\", \"metric\": \"gflops\", "
-        "\"unit\": \"GFLOP/s\", \"better\": \"higher\", \"ours\": %.3f, \"limit\": null, "
-        "\"peers\": {",
-        separator(), model.name, timed.name.c_str(), gflops);
-    if (peer > 0) std::printf("\"cblas_sgemm\": %.3f", peer);
-    std::printf("}, \"kind\": \"measured\"}");
+    Row row{model.name + (" " + timed.name), "gflops", "GFLOP/s", "higher", gflops};
+    if (peer > 0) row.peers["cblas_sgemm"] = peer;
+    rows_.add(row);
+    if (json_) return;
+    std::printf("%-11s %-26s %9.1f us %8.1f GFLOP/s", model.name, timed.name.c_str(), seconds * 1e6,
+                gflops);
+    if (peer > 0) std::printf("   cblas_sgemm %8.1f  (%.0f %%)", peer, 100 * gflops / peer);
+    std::printf("\n");
   }
 
   void gemm_share(const ModelShape& model, double share) {
-    if (!json_) {
-      std::printf("%-11s %-26s %9.1f %% of the micro-batch\n\n", model.name, "GEMM and attention",
-                  100 * share);
-      return;
-    }
-    std::printf(
-        "%s\n{\"bench\": \"kernels\", \"case\": \"%s\", \"metric\": \"gemm_share\", "
-        "\"unit\": \"ratio\", \"better\": \"higher\", \"ours\": %.4f, \"limit\": 1, "
-        "\"peers\": {}, \"kind\": \"measured\"}",
-        separator(), model.name, share);
+    rows_.add({model.name, "gemm_share", "ratio", "higher", share, 1.0});
+    if (json_) return;
+    std::printf("%-11s %-26s %9.1f %% of the micro-batch\n\n", model.name, "GEMM and attention",
+                100 * share);
   }
 
  private:
-  const char* separator() { return std::exchange(first_, false) ? "" : ","; }
-
   bool json_;
-  bool first_ = true;
+  Rows rows_{"kernels"};
 };
 
 void run_model(Device& device, const Blas& blas, const ModelShape& model, Report& report) {
@@ -269,6 +247,6 @@ int run(bool json, const std::string& only) {
 }  // namespace motley
 
 int main(int argc, char** argv) {
-  const bool json = argc > 1 && std::strcmp(argv[1], "--json") == 0;
-  return motley::run(json, argc > (json ? 2 : 1) ? argv[argc - 1] : "");
+  const auto [json, only] = motley::bench_arguments(argc, argv);
+  return motley::run(json, only);
 }

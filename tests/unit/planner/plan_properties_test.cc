@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "planner/grain_search.h"
 #include "planner/search.h"
 #include "tests/support/planning_case.h"
 
@@ -54,6 +55,24 @@ RC_GTEST_PROP(PlanProperties, TheBoundOnWholeGrainsIsOne, ()) {
     RC_ASSERT(predicted.integer_bound_efficiency * predicted.solo_sum_samples_per_second >=
               predicted.samples_per_second * (1 - 1e-12));
   }
+}
+
+RC_GTEST_PROP(PlanProperties, NoHostsReduceQuickerThanTheSearchAssumes, ()) {
+  const PlanningCase problem = any_case();
+  std::vector<Candidate> candidates;
+  for (const DeviceSpec& spec : problem.fleet.devices)
+    candidates.push_back({&spec, problem.profile.find(spec.id)});
+  const ReductionTable table(ReductionModel(problem.profile, gradient_bytes(problem.job)),
+                             candidates);
+  std::vector<bool> hosts;
+  for (int i = 0; i < table.host_count(); ++i) hosts.push_back(*rc::gen::arbitrary<bool>());
+  int room = 0;
+  for (size_t i = 0; i < candidates.size(); ++i)
+    room += hosts[static_cast<size_t>(table.host_of(i))] ? 1 : 0;
+  for (int ranks = 2; ranks <= room; ++ranks)
+    for (int host = 0; host < table.host_count(); ++host)
+      if (hosts[static_cast<size_t>(host)])
+        RC_ASSERT(table.least_seconds(ranks, host) <= table.seconds(ranks, hosts));
 }
 
 RC_GTEST_PROP(PlanProperties, AnEqualSplitIsNeverQuicker, ()) {
