@@ -109,7 +109,7 @@ struct Traffic {
 
 Traffic load_all(const Attempt& attempt, const std::string& from, const State& state) {
   FileSystem& fs = real_file_system();
-  const auto found = find_checkpoints(fs, from, nullptr);
+  const auto found = *find_checkpoints(fs, from, nullptr);
   EXPECT_EQ(found.size(), 1U);
   Traffic traffic;
   for (int rank = 0; rank < attempt.plan.world_size(); ++rank) {

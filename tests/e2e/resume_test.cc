@@ -258,7 +258,8 @@ TEST_F(NotResuming, FromDamagedCheckpointsAloneIsNoBeginningAnew) {
 TEST_F(NotResuming, WithAnotherModel) {
   const std::string run = broken_run();
   for (const auto& change : std::vector<std::function<void(SmallRun&)>>{
-           [](SmallRun& other) { other.model.layers = 1; }, [](SmallRun& other) { other.model.layers = 3; },
+           [](SmallRun& other) { other.model.layers = 1; },
+           [](SmallRun& other) { other.model.layers = 3; },
            [](SmallRun& other) { other.model.width = 16; }}) {
     SmallRun other = plain_;
     change(other);

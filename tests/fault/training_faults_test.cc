@@ -24,7 +24,9 @@ class TrainingFault : public ::testing::TestWithParam<Fault> {
 
   /// An attempt, stopped after `stop_after`.
   Ran run(FaultFileSystem& fs, int epoch, int64_t stop_after = 0) {
-    const SmallRun small{.grains = {2, 1}, .steps = 8, .save_every = 2, .layers = 1, .width = 16};
+    const ModelSpec model{
+        .type = "gpt", .layers = 1, .heads = 2, .width = 16, .context = 16, .vocab = 256};
+    const SmallRun small{.grains = {2, 1}, .model = model, .steps = 8, .save_every = 2};
     Attempt attempt = small_attempt(small, scratch_.path(), Epoch(epoch));
     attempt.job.checkpoint.keep = 2;
     Recorder recorder;
