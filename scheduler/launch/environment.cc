@@ -38,6 +38,15 @@ void Environment::set(const std::string& name, const std::string& value) {
   entries_.push_back(name + "=" + value);
 }
 
+std::vector<std::string> environment_for_ranks(Environment ours) {
+  ours.set_default("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+  std::vector<std::string> passed;
+  for (const std::string& entry : ours.entries())
+    if (entry.rfind("MOTLEY_", 0) == 0 || entry.rfind("CUDA_DEVICE_ORDER=", 0) == 0)
+      passed.push_back(entry);
+  return passed;
+}
+
 std::string find_program(const std::string& program) {
   if (program.find('/') != std::string::npos)
     return ::access(program.c_str(), X_OK) == 0 ? program : "";

@@ -25,6 +25,10 @@ class Environment {
   std::vector<std::string> entries_;
 };
 
+/// What of ours every rank is given, also on other hosts, as "NAME=value": our own variables
+/// (MOTLEY_...), and that devices are numbered as we number them unless the user wants otherwise.
+std::vector<std::string> environment_for_ranks(Environment ours);
+
 /// Where the shell would find `program`; empty when nowhere. A name with a slash is looked at as it
 /// is.
 std::string find_program(const std::string& program);

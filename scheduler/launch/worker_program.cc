@@ -13,11 +13,13 @@ std::string own_program() {
 }
 
 Result<std::string> worker_program() {
-  const std::string& chosen = debug_env().worker_path;
+  return worker_program_beside(own_program(), debug_env().worker_path);
+}
+
+Result<std::string> worker_program_beside(const std::string& own, const std::string& chosen) {
   const std::string path =
-      !chosen.empty()
-          ? chosen
-          : (std::filesystem::path(own_program()).parent_path() / "motley-worker").string();
+      !chosen.empty() ? chosen
+                      : (std::filesystem::path(own).parent_path() / "motley-worker").string();
   if (find_program(path).empty())
     return fail(ErrorCode::kBrokenInstall, "no worker program at " + path +
                                                "; install motley-worker beside motley, or set "

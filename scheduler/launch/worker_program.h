@@ -12,5 +12,7 @@ std::string own_program();
 
 /// $MOTLEY_WORKER, or `motley-worker` beside our own program; kBrokenInstall when there is none.
 Result<std::string> worker_program();
+/// The same for any `chosen` (empty: none) and any program of ours.
+Result<std::string> worker_program_beside(const std::string& own, const std::string& chosen);
 
 }  // namespace motley

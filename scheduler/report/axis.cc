@@ -39,6 +39,12 @@ Axis Axis::exact(double low, double high, int ticks) {
   return {low, high, round_step(high - low, ticks)};
 }
 
+Axis Axis::counted(double low, double high, int ticks) {
+  Axis axis = exact(low, high, ticks);
+  axis.step_ = std::max(1.0, axis.step_);
+  return axis;
+}
+
 double Axis::place(double value) const { return (value - low_) / (high_ - low_); }
 
 std::vector<double> Axis::ticks() const {

@@ -12,6 +12,8 @@ class Axis {
   static Axis rounded(double low, double high, int ticks);
   /// Spans exactly [low, high].
   static Axis exact(double low, double high, int ticks);
+  /// The same for counts: labels are whole numbers.
+  static Axis counted(double low, double high, int ticks);
 
   /// 0 at the low end, 1 at the high end.
   double place(double value) const;

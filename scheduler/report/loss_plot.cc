@@ -84,7 +84,24 @@ int dot_of(double place, int dots) {
   return std::clamp(static_cast<int>(std::lround(place * (dots - 1))), 0, dots - 1);
 }
 
-/// The mean of what falls on each column of dots, joined by vertical runs.
+struct Dot {
+  int x = 0, y = 0;
+};
+
+/// Every column after `from` up to `to`, each joined to the one before by a vertical run.
+void draw_stroke(Dot from, Dot to, Canvas* canvas) {
+  int previous = from.y;
+  for (int x = from.x + 1; x <= to.x; ++x) {
+    const double share = static_cast<double>(x - from.x) / (to.x - from.x);
+    const int y = static_cast<int>(std::lround(from.y + share * (to.y - from.y)));
+    const int step = previous < y ? 1 : -1;
+    for (int i = previous == y ? y : previous + step; i != y; i += step) canvas->dot(x, i);
+    canvas->dot(x, y);
+    previous = y;
+  }
+}
+
+/// The mean of what falls on each column of dots, as one line.
 void draw_line(const std::vector<LossPoint>& points, const Axis& x, const Axis& y, Canvas* canvas) {
   const auto columns = static_cast<size_t>(canvas->dot_columns());
   std::vector<double> sums(columns, 0);
@@ -96,18 +113,16 @@ void draw_line(const std::vector<LossPoint>& points, const Axis& x, const Axis& 
     sums[column] += point.loss;
     ++counts[column];
   }
-  std::optional<int> previous;
+  std::optional<Dot> previous;
   for (size_t column = 0; column < columns; ++column) {
     if (counts[column] == 0) continue;
     const double place = y.place(sums[column] / counts[column]);
-    const int row = dot_of(1 - place, canvas->dot_rows());
-    const int from = previous.value_or(row);
-    const int step = from < row ? 1 : -1;
-    for (int i = from == row ? row : from + step; i != row; i += step) {
-      canvas->dot(static_cast<int>(column), i);
-    }
-    canvas->dot(static_cast<int>(column), row);
-    previous = row;
+    const Dot dot{static_cast<int>(column), dot_of(1 - place, canvas->dot_rows())};
+    if (previous)
+      draw_stroke(*previous, dot, canvas);
+    else
+      canvas->dot(dot.x, dot.y);
+    previous = dot;
   }
 }
 

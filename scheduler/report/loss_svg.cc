@@ -168,13 +168,14 @@ std::string loss_svg(const LossCurves& curves) {
     }
   }
   if (train.empty() && held_out.empty()) first = 0, last = 1, least = 0, most = 1;
-  Picture picture(Axis::exact(std::min(first, 0.0), last, 8), Axis::rounded(least, most, 7));
+  Picture picture(Axis::counted(std::min(first, 0.0), last, 8), Axis::rounded(least, most, 7));
   picture.title(curves.title);
   picture.axes();
   if (!train.empty()) {
     const std::string stroke = std::string("stroke=\"") + kTrainColour + "\" ";
     picture.line(train, stroke + "stroke-opacity=\"0.25\" stroke-width=\"1\"");
     picture.line(smoothed(train), stroke + "stroke-width=\"2\"");
+    if (train.size() == 1) picture.dots(train, kTrainColour);  // a line of one point shows nothing
     const double final_loss = smoothed(train).back().loss;
     picture.legend(kTrainColour, "training, last " + format_fixed(final_loss, 3));
   }

@@ -13,13 +13,17 @@ std::string difference(double predicted, double actual) {
   return (off < 0 ? "" : "+") + format_fixed(off, 1) + " %";
 }
 
+std::string loss_of(double loss) {
+  return std::isfinite(loss) ? format_fixed(loss, 4) : "not finite";
+}
+
 void add_loss(const RunSummary& summary, TextTable* table) {
-  if (std::isfinite(summary.first_loss) && std::isfinite(summary.final_loss)) {
-    table->add_row({"loss", format_fixed(summary.first_loss, 4) + " -> " +
-                                format_fixed(summary.final_loss, 4) + " after " +
-                                std::to_string(summary.steps) + " steps"});
+  if (summary.steps > 0) {
+    table->add_row({"loss", loss_of(summary.first_loss) + " -> " + loss_of(summary.final_loss) +
+                                " after " + std::to_string(summary.steps) +
+                                (summary.steps == 1 ? " step" : " steps")});
   }
-  if (summary.eval_loss) table->add_row({"held-out loss", format_fixed(*summary.eval_loss, 4)});
+  if (summary.eval_loss) table->add_row({"held-out loss", loss_of(*summary.eval_loss)});
 }
 
 void add_speed(const RunSummary& summary, TextTable* table) {

@@ -133,7 +133,7 @@ class RunnerShell {
     LaunchRequest request;
     request.ranks = assignment_.ranks;
     request.command = assignment_.command(options_.worker);
-    request.environment = environment_for_ranks();
+    request.environment = environment_for_ranks(Environment::inherited());
     request.log_directory = assignment_.log_directory();
     request.scratch_directory = scratch.path();
     request.shared_memory_directory = scratch.shared_memory();
@@ -142,18 +142,6 @@ class RunnerShell {
     launch_end_.assign(::dup(launched_->exit_fd()));
     wait_for_launch_end();
     return Unit{};
-  }
-
-  /// Our own debugging variables reach every host; devices are numbered as we number them unless
-  /// the user wants otherwise.
-  static std::vector<std::string> environment_for_ranks() {
-    Environment environment = Environment::inherited();
-    environment.set_default("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-    std::vector<std::string> passed;
-    for (const std::string& entry : environment.entries())
-      if (entry.rfind("MOTLEY_", 0) == 0 || entry.rfind("CUDA_DEVICE_ORDER=", 0) == 0)
-        passed.push_back(entry);
-    return passed;
   }
 
   void wait_for_launch_end() {

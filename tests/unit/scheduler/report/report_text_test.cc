@@ -1,0 +1,81 @@
+#include "scheduler/report/report_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scheduler/report/plan_table.h"
+#include "scheduler/report/table.h"
+#include "tests/support/golden.h"
+#include "tests/unit/scheduler/report/made_up_run.h"
+
+namespace motley {
+namespace {
+
+using testing::expect_golden;
+using testing::made_up_plan;
+using testing::made_up_summary;
+
+TEST(ReportText, OfAFinishedRun) {
+  expect_golden("report/report.txt", report_text(made_up_summary(), made_up_plan()));
+}
+
+TEST(ReportText, OfALossThatIsNoNumber) {
+  RunSummary summary = made_up_summary();
+  summary.state = "failed";
+  summary.final_loss = NAN;
+  summary.eval_loss = INFINITY;
+  summary.weights_xxh3 = "";
+  expect_golden("report/report_nan.txt", report_text(summary, made_up_plan()));
+}
+
+TEST(ReportText, OfASingleStepWithoutATime) {
+  RunSummary summary = made_up_summary();
+  summary.steps = 1;
+  summary.final_loss = summary.first_loss;
+  summary.eval_loss.reset();
+  summary.actual_step_seconds = summary.samples_per_second = summary.efficiency = 0;
+  summary.equal_split_samples_per_second.reset();
+  expect_golden("report/report_single.txt", report_text(summary, made_up_plan()));
+}
+
+TEST(ReportText, OfAResumedRunThatWasStoppedAgain) {
+  RunSummary summary = made_up_summary();
+  summary.state = "stopped";
+  summary.restarts = 2;
+  summary.kind = Evidence::kMeasured;
+  expect_golden("report/report_resumed.txt", report_text(summary, made_up_plan()));
+}
+
+TEST(ReportText, OfARunThatNeverTookAStep) {
+  RunSummary summary;
+  summary.run_dir = "/runs/gpt/1";
+  summary.state = "failed";
+  EXPECT_EQ(report_text(summary, Plan()),
+            "Report (measured): failed\nrun directory: /runs/gpt/1\n");
+}
+
+TEST(PlanTable, OfTwoUnlikeCards) {
+  const std::vector<SoloSpeed> speeds = {
+      {"a1/0", "A100-40GB", 16, 450}, {"r1/0", "RTX3090", 8, 200}, {"r1/1", "GTX1070", 0, 0}};
+  expect_golden("report/plan.txt", solo_table(speeds, Evidence::kMeasured) + "\n" +
+                                       plan_table(made_up_plan(), Evidence::kMeasured));
+}
+
+TEST(TextTable, AlignsByWhatATerminalShows) {
+  TextTable table({{"name", Align::kLeft}, {"\u00b5s", Align::kRight}});
+  table.add_row({"\u00e9t\u00e9", "1"});
+  table.add_row({"winter", "12345"});
+  EXPECT_EQ(table.to_string(),
+            "name       \u00b5s\n"
+            "\u00e9t\u00e9         1\n"
+            "winter  12345\n");
+}
+
+TEST(TextTable, LinesEndWithoutBlanks) {
+  TextTable table({{"a", Align::kLeft}, {"b", Align::kLeft}});
+  table.add_row({"x", ""});
+  EXPECT_EQ(table.to_string(), "a  b\nx\n");
+}
+
+}  // namespace
+}  // namespace motley

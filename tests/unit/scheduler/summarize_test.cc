@@ -1,0 +1,109 @@
+#include "scheduler/run/summarize.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/file_system.h"
+#include "scheduler/run/metrics_log.h"
+#include "tests/support/temporary_directory.h"
+
+namespace motley {
+namespace {
+
+class Summarize : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("XDG_STATE_HOME", directory_.path().c_str(), 1);
+    job_.name = "tiny";
+    job_.model = {"gpt", 1, 1, 8, 8, 256};
+    job_.train.global_batch = 6;
+    auto run = RunDirectory::create(job_);
+    ASSERT_TRUE(run) << run.error().to_string();
+    run_.emplace(std::move(*run));
+  }
+
+  /// An attempt by the plan `plan_id` that does the steps [first, last], each of `seconds` but for
+  /// its first one, which takes a hundred times as long.
+  void attempt(int epoch, const std::string& plan_id, int first, int last, double seconds) {
+    const std::string directory = run_->attempt_directory(Epoch(epoch));
+    std::filesystem::create_directories(directory);
+    ASSERT_TRUE(write_text_durably(real_file_system(), directory + "/plan.json",
+                                   nlohmann::json{{"id", plan_id}}.dump()));
+    MetricsLog log(run_->file("metrics.jsonl"), Epoch(epoch));
+    for (int step = first; step <= last; ++step) {
+      StepReport report;
+      report.step = step;
+      report.loss = 10.0 / step;
+      report.step_seconds = step == first ? seconds * 100 : seconds;
+      ASSERT_TRUE(log.add(report, 0));
+    }
+  }
+
+  RunSummary summary(const std::string& plan_id) const {
+    TrainingResult training;
+    training.plan.id = plan_id;
+    training.plan.prediction.solo_sum_samples_per_second = 4;
+    return summarize(*run_, job_, training, std::nullopt);
+  }
+
+  testing::TemporaryDirectory directory_;
+  JobSpec job_;
+  std::optional<RunDirectory> run_;
+};
+
+TEST_F(Summarize, ARunWithoutAStep) {
+  const RunSummary result = summary("p");
+  EXPECT_EQ(result.state, "failed");
+  EXPECT_EQ(result.steps, 0);
+  EXPECT_EQ(result.actual_step_seconds, 0);
+  EXPECT_EQ(result.efficiency, 0);
+}
+
+TEST_F(Summarize, ASingleStepHasLossesButNoStepTime) {
+  attempt(1, "p", 1, 1, 2);
+  const RunSummary result = summary("p");
+  EXPECT_EQ(result.steps, 1);
+  EXPECT_EQ(result.first_loss, 10);
+  EXPECT_EQ(result.final_loss, 10);
+  EXPECT_EQ(result.actual_step_seconds, 0) << "the first steps only warm up";
+}
+
+TEST_F(Summarize, SpeedIsThatOfOrdinaryStepsAfterTheWarmUp) {
+  attempt(1, "p", 1, 12, 2);
+  const RunSummary result = summary("p");
+  EXPECT_EQ(result.steps, 12);
+  EXPECT_EQ(result.actual_step_seconds, 2);
+  EXPECT_EQ(result.samples_per_second, 3);
+  EXPECT_EQ(result.efficiency, 0.75);
+}
+
+TEST_F(Summarize, AResumedRunCountsEachStepOnceAndTimesOfItsLastPlan) {
+  attempt(1, "before", 1, 30, 1);
+  attempt(2, "after", 21, 40, 2);
+  attempt(3, "after", 41, 50, 4);
+  const RunSummary result = summary("after");
+  EXPECT_EQ(result.steps, 50);
+  EXPECT_EQ(result.first_loss, 10);
+  EXPECT_EQ(result.final_loss, 0.2);
+  EXPECT_EQ(result.actual_step_seconds, 2) << "15 steps of 2 s and 5 of 4 s";
+}
+
+TEST_F(Summarize, ALossThatIsNoNumberStaysNone) {
+  attempt(1, "p", 1, 3, 2);
+  MetricsLog log(run_->file("metrics.jsonl"), Epoch(1));
+  StepReport report;
+  report.step = 4;
+  report.loss = NAN;
+  ASSERT_TRUE(log.add(report, 0));
+  const RunSummary result = summary("p");
+  EXPECT_EQ(result.steps, 4);
+  EXPECT_TRUE(std::isnan(result.final_loss));
+}
+
+}  // namespace
+}  // namespace motley
