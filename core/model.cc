@@ -92,12 +92,11 @@ int64_t parameter_count(const ModelSpec& model) {
 Result<Unit> validate(const ModelSpec& model) {
   if (model.type != "gpt")
     return fail(ErrorCode::kInvalidSpec, "model.type is '" + model.type + "'; known: gpt");
-  // The limits keep every product of dimensions within 64 bits, far above what anyone trains.
-  MOTLEY_TRY_VOID(check_range("layers", model.layers, 4096));
-  MOTLEY_TRY_VOID(check_range("heads", model.heads, 4096));
-  MOTLEY_TRY_VOID(check_range("width", model.width, 1 << 17));
-  MOTLEY_TRY_VOID(check_range("context", model.context, 1 << 20));
-  MOTLEY_TRY_VOID(check_range("vocab", model.vocab, 1 << 24));
+  MOTLEY_TRY_VOID(check_range("layers", model.layers, ModelSpec::kMostLayers));
+  MOTLEY_TRY_VOID(check_range("heads", model.heads, ModelSpec::kMostHeads));
+  MOTLEY_TRY_VOID(check_range("width", model.width, ModelSpec::kMostWidth));
+  MOTLEY_TRY_VOID(check_range("context", model.context, ModelSpec::kMostContext));
+  MOTLEY_TRY_VOID(check_range("vocab", model.vocab, ModelSpec::kMostVocab));
   if (model.width % model.heads != 0)
     return fail(ErrorCode::kInvalidSpec, "model.width " + std::to_string(model.width) +
                                              " is not a multiple of model.heads " +

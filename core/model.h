@@ -22,6 +22,13 @@ struct ModelSpec {
   int vocab = 0;
   double dropout = 0;  ///< rate while training, below 1
 
+  // The limits keep every product of dimensions within 64 bits, far above what anyone trains.
+  static constexpr int kMostLayers = 4096;
+  static constexpr int kMostHeads = 4096;
+  static constexpr int kMostWidth = 1 << 17;
+  static constexpr int kMostContext = 1 << 20;
+  static constexpr int kMostVocab = 1 << 24;
+
   int head_dim() const { return width / heads; }
   bool operator==(const ModelSpec&) const = default;
 };

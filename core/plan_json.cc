@@ -14,9 +14,9 @@ using nlohmann::json;
 
 constexpr double kMostSeconds = 1e12;
 constexpr double kMost = 1e300;
-constexpr int kMostLayers = 1 << 20;
+constexpr int kLastLayer = ModelSpec::kMostLayers + 1;  // embedding and head besides the blocks
 constexpr int kMostRanks = 1 << 20;
-constexpr int kMostSamples = 1 << 30;  // sums of two stay within an int
+constexpr int kMostSamples = TrainSpec::kMostSamples;
 
 json replica_to_json(const ReplicaPlan& replica) {
   json stages = json::array();
@@ -93,8 +93,8 @@ void read_seconds(JsonFields& fields, const char* key, double& out) {
 
 void read_stage(JsonFields& fields, StagePlan& stage) {
   std::vector<int64_t> ranks;
-  fields.read_between("first_layer", stage.first_layer, 0, kMostLayers)
-      .read_between("last_layer", stage.last_layer, 0, kMostLayers)
+  fields.read_between("first_layer", stage.first_layer, 0, kLastLayer)
+      .read_between("last_layer", stage.last_layer, 0, kLastLayer)
       .read("ranks", ranks)
       .read("shares", stage.shares);
   std::vector<std::string> recompute;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/spec/data_windows.h"
 #include "core/spec/glob.h"
 #include "core/spec/reader.h"
 #include "core/spec/yaml_keys.h"
@@ -11,9 +12,8 @@ namespace {
 // What a key needs beyond its own type is checked by check_job() below; what the whole program
 // relies on, also of a job.json, by first_fault().
 
-constexpr int64_t kMostSteps = 1'000'000'000'000;
-constexpr int64_t kMostSamples = 1 << 24;
-constexpr int64_t kMostDimension = 1 << 20;
+constexpr int64_t kMostSteps = TrainSpec::kMostSteps;
+constexpr int64_t kMostSamples = TrainSpec::kMostSamples;
 
 /// A job as it stands in the file: what the file says in other words than JobSpec.
 struct TrainDraft : TrainSpec {
@@ -32,12 +32,12 @@ struct JobDraft : JobSpec {
 const YamlKeys<ModelSpec>& model_keys() {
   static const YamlKeys<ModelSpec> keys = {
       word("type", &ModelSpec::type, {"gpt"}),
-      integer("layers", &ModelSpec::layers, {1, 10'000}).required(),
-      integer("heads", &ModelSpec::heads, {1, kMostDimension}).required(),
-      integer("width", &ModelSpec::width, {1, kMostDimension}).required(),
-      integer("context", &ModelSpec::context, {1, kMostDimension}).required(),
-      integer("vocab", &ModelSpec::vocab, {1, 1 << 24}),
-      number("dropout", &ModelSpec::dropout, {.low = 0, .high = 0.99}),
+      integer("layers", &ModelSpec::layers, {1, ModelSpec::kMostLayers}).required(),
+      integer("heads", &ModelSpec::heads, {1, ModelSpec::kMostHeads}).required(),
+      integer("width", &ModelSpec::width, {1, ModelSpec::kMostWidth}).required(),
+      integer("context", &ModelSpec::context, {1, ModelSpec::kMostContext}).required(),
+      integer("vocab", &ModelSpec::vocab, {1, ModelSpec::kMostVocab}),
+      number("dropout", &ModelSpec::dropout, {.low = 0, .high = 1, .below_high = true}),
       later<ModelSpec>("preset", "give layers, heads, width and context"),
   };
   return keys;
@@ -251,6 +251,31 @@ Result<Unit> expand_data(const YamlTree& tree, const std::string& base, DataSpec
   return Unit{};
 }
 
+/// Known before anything is measured or written: is there enough to train on and to evaluate with?
+Result<Unit> check_data(const YamlTree& tree, JobDraft& draft) {
+  Bytes bytes{0};
+  for (const std::string& path : draft.data.files) {
+    std::error_code error;
+    bytes += Bytes(static_cast<int64_t>(std::filesystem::file_size(path, error)));
+    if (error)
+      return fail(ErrorCode::kNotFound, "data file " + path + ": " + error.message(),
+                  tree.nearest("data.text").place());
+  }
+  const auto windows = cut_windows(draft.data, bytes, draft.model.context);
+  if (!windows) return fail_at(tree.nearest("data.text"), windows.error().message);
+  EvalSpec& eval = draft.train.eval;
+  if (eval.samples <= windows->eval) return Unit{};
+  const YamlNode& place = tree.nearest("train.eval.samples");
+  if (place.text.empty()) {  // the default, which small data lowers
+    eval.samples = static_cast<int>(windows->eval);
+    return Unit{};
+  }
+  return fail_at(place, "'samples': " + std::to_string(eval.samples) +
+                            " are more than the held-out part of the data has (" +
+                            std::to_string(windows->eval) +
+                            "): lower it, name more text or raise data.held_out");
+}
+
 /// steps, or tokens divided by those of a step and rounded up.
 Result<Unit> settle_steps(const YamlTree& tree, JobDraft& draft) {
   const bool has_steps = tree.root.find("train")->find("steps") != nullptr;
@@ -281,6 +306,7 @@ Result<JobSpec> finish_job(const YamlTree& tree, const std::string& source, cons
   if (const std::optional<SpecFault> fault = first_fault(draft))
     return fail_at(tree.nearest(fault->key), fault->what);
   MOTLEY_TRY_VOID(expand_data(tree, base, draft.data));
+  MOTLEY_TRY_VOID(check_data(tree, draft));
   return JobSpec(std::move(draft));
 }
 

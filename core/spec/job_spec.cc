@@ -22,9 +22,12 @@ std::optional<SpecFault> model_fault(const JobSpec& job) {
 }
 
 std::optional<SpecFault> train_fault(const TrainSpec& train) {
-  if (train.global_batch < 1)
-    return SpecFault{"train.global_batch", "'global_batch' must be at least 1"};
-  if (train.steps < 1) return SpecFault{"train.steps", "'steps' must be at least 1"};
+  if (train.global_batch < 1 || train.global_batch > TrainSpec::kMostSamples)
+    return SpecFault{"train.global_batch",
+                     "'global_batch' must be from 1 to " + std::to_string(TrainSpec::kMostSamples)};
+  if (train.steps < 1 || train.steps > TrainSpec::kMostSteps)
+    return SpecFault{"train.steps",
+                     "'steps' must be from 1 to " + std::to_string(TrainSpec::kMostSteps)};
   if (train.grain && (*train.grain < 1 || *train.grain > train.global_batch))
     return SpecFault{"train.grain", "'grain' must be from 1 to global_batch (" +
                                         std::to_string(train.global_batch) + "), found " +

@@ -59,6 +59,9 @@ struct TrainSpec {
   Numerics numerics = Numerics::kFast;
   uint64_t seed = 1337;
   EvalSpec eval;
+
+  static constexpr int64_t kMostSteps = 1'000'000'000'000;
+  static constexpr int kMostSamples = 1 << 24;  ///< of a batch, a grain, an evaluation
 };
 
 struct CheckpointSpec {

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/philox.h"
+#include "core/spec/data_windows.h"
 
 namespace motley {
 
@@ -31,17 +32,10 @@ Result<Corpus> Corpus::load(const DataSpec& data, int context) {
   Corpus corpus;
   corpus.context_ = context;
   for (const std::string& path : data.files) MOTLEY_TRY_VOID(append_file(path, &corpus.bytes_));
-  const int64_t size = static_cast<int64_t>(corpus.bytes_.size());
-  const int64_t windows = size > 0 ? (size - 1) / context : 0;
-  if (windows < 2)
-    return fail(ErrorCode::kInvalidSpec, "data.text holds " + std::to_string(size) +
-                                             " bytes, fewer than the two windows of " +
-                                             std::to_string(context) +
-                                             " tokens that training and evaluation need: name "
-                                             "more text or lower model.context");
-  const auto share = static_cast<int64_t>(static_cast<double>(windows) * data.held_out);
-  corpus.eval_windows_ = std::clamp<int64_t>(share, 1, windows - 1);
-  corpus.train_windows_ = windows - corpus.eval_windows_;
+  const Bytes size(static_cast<int64_t>(corpus.bytes_.size()));
+  MOTLEY_TRY(const DataWindows windows, cut_windows(data, size, context));
+  corpus.eval_windows_ = windows.eval;
+  corpus.train_windows_ = windows.train;
   corpus.hash_ = xxh3_128_hex(corpus.bytes_.data(), corpus.bytes_.size());
   return corpus;
 }

@@ -89,7 +89,7 @@ train:
   precision: fp32
   numerics: exact
   seed: 7
-  eval: {every: 250, samples: 16}
+  eval: {every: 250, samples: 4}
 checkpoint: {every: 10m, keep: 5, dir: ../../out}
 resources:
   devices: {count: 2..8, types: [A100, RTX3090], memory: 20GB.., mix: forbid}
@@ -113,7 +113,7 @@ retry: {max_restarts: 2, exclude_failed_devices: false}
   EXPECT_EQ(job->train.numerics, Numerics::kExact);
   EXPECT_EQ(job->train.seed, 7u);
   EXPECT_EQ(job->train.eval.every, 250);
-  EXPECT_EQ(job->train.eval.samples, 16);
+  EXPECT_EQ(job->train.eval.samples, 4);
   EXPECT_EQ(job->checkpoint.every_steps, 0);
   EXPECT_EQ(job->checkpoint.every_time, Nanos(600'000'000'000));
   EXPECT_EQ(job->checkpoint.keep, 5);
@@ -254,7 +254,7 @@ TEST(JobReader, ChecksKeysAgainstEachOther) {
       {"  steps: 10\n", "", "job.yaml:6:3: 'steps' is missing (or give 'tokens')"},
       {"  global_batch: 8\n", "",
        "job.yaml:6:3: 'global_batch' is missing (an integer from 1 to 16777216)"},
-      {"layers: 2, ", "", "job.yaml:3:8: 'layers' is missing (an integer from 1 to 10000)"},
+      {"layers: 2, ", "", "job.yaml:3:8: 'layers' is missing (an integer from 1 to 4096)"},
       {"data: {text: [quickstart.yaml]}\n", "",
        "job.yaml:1:1: 'data' is missing (a mapping of keys)"},
       {"[quickstart.yaml]", "[quickstart.yaml, nothing/*.txt]",
@@ -264,6 +264,25 @@ TEST(JobReader, ChecksKeysAgainstEachOther) {
   EXPECT_EQ(read_text(job_with("[quickstart.yaml]", "gone.txt")).error().code,
             ErrorCode::kNotFound);
   EXPECT_EQ(read_text(job_with("heads: 2", "heads: 3")).error().place.line, 3);
+}
+
+TEST(JobReader, ChecksThatThereIsEnoughText) {
+  // The file of 725 bytes makes 90 windows of 8, four of them held out.
+  EXPECT_EQ(error_of(job_with("context: 8", "context: 400")),
+            "job.yaml:4:14: data.text holds 725 B, fewer than the two windows of 400 tokens that "
+            "training and evaluation need: name more text or lower model.context");
+  EXPECT_EQ(error_of(job_with("", "  eval: {samples: 5}\n")),
+            "job.yaml:9:19: 'samples': 5 are more than the held-out part of the data has (4): "
+            "lower it, name more text or raise data.held_out");
+  EXPECT_EQ(read_text(job_with("", "  eval: {samples: 4}\n"))->train.eval.samples, 4);
+  EXPECT_EQ(read_text(kJob)->train.eval.samples, 4) << "the default is lowered";
+}
+
+TEST(JobReader, LimitsAreThoseOfTheModel) {
+  EXPECT_EQ(error_of(job_with("layers: 2", "layers: 4097")),
+            "job.yaml:3:28: 'layers': expected an integer from 1 to 4096, found '4097'");
+  EXPECT_EQ(error_of(job_with("width: 16", "width: 131074")),
+            "job.yaml:3:48: 'width': expected an integer from 1 to 131072, found '131074'");
 }
 
 TEST(JobReader, RefusesWhatComesLaterByName) {
