@@ -6,6 +6,8 @@
 #include <set>
 
 #include "core/holdings.h"
+#include "core/spec/profile_key.h"
+#include "core/units.h"
 
 namespace motley {
 namespace {
@@ -167,8 +169,8 @@ Result<Unit> check_memory(const Plan& plan) {
     }
     if (rank.memory > rank.memory_limit) {
       const RankPlacement& place = plan.ranks[static_cast<size_t>(rank.rank.value())];
-      return invalid(place.device + " needs " + std::to_string(rank.memory.value()) + " bytes of " +
-                     std::to_string(rank.memory_limit.value()));
+      return invalid(place.device + " needs " + format_bytes(rank.memory) + " of " +
+                     format_bytes(rank.memory_limit));
     }
   }
   return Unit{};
@@ -230,6 +232,20 @@ Result<Unit> validate(const Plan& plan, const ModelSpec& model) {
   if (plan.numerics == Numerics::kExact) MOTLEY_TRY_VOID(check_exact(plan));
   MOTLEY_TRY_VOID(check_owners(plan, model));
   return check_owners_hold(plan, model);
+}
+
+Result<Unit> validate_for(const Plan& plan, const JobSpec& job) {
+  // Plans written by hand need not name a job; what the key hashes is then checked in part only.
+  if (!plan.job_key.empty() && plan.job_key != profile_job_key(job))
+    return invalid("made for another model, precision, numerics or optimizer than the job's");
+  if (plan.global_batch != job.train.global_batch)
+    return invalid("made for a global batch of " + std::to_string(plan.global_batch) +
+                   ", the job has " + std::to_string(job.train.global_batch));
+  if (plan.numerics != job.train.numerics) return invalid("made for other numerics than the job's");
+  if (job.train.grain && plan.grain != *job.train.grain)
+    return invalid("made for a grain of " + std::to_string(plan.grain) + ", the job has " +
+                   std::to_string(*job.train.grain));
+  return validate(plan, job.model);
 }
 
 }  // namespace motley

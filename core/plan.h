@@ -145,6 +145,10 @@ std::vector<SampleRange> micro_batches_of(const Plan& plan, int replica);
 /// exact's demands. kInvalidSpec with the reason.
 Result<Unit> validate(const Plan& plan, const ModelSpec& model);
 
+/// The same, and that the plan was made for this job: its model, precision, numerics, optimizer,
+/// batch and, where the job gives one, grain. kInvalidSpec with the reason.
+Result<Unit> validate_for(const Plan& plan, const JobSpec& job);
+
 /// Every slice dealt to those who hold it: what the same ranks hold goes to them in contiguous runs
 /// of about equal bytes, cut between rows. Needs ranks and replicas of a plan that is valid but for
 /// its owners.

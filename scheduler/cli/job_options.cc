@@ -27,13 +27,8 @@ Result<Plan> read_plan_for(const std::string& path, const JobSpec& job, const Fl
   };
   auto plan = plan_from_json(document);
   if (!plan) return refused(plan.error().message);
-  const auto valid = validate(*plan, job.model);
+  const auto valid = validate_for(*plan, job);
   if (!valid) return refused(valid.error().message);
-  if (plan->global_batch != job.train.global_batch)
-    return refused("the plan is for a global batch of " + std::to_string(plan->global_batch) +
-                   ", the job has " + std::to_string(job.train.global_batch));
-  if (plan->numerics != job.train.numerics)
-    return refused("the plan and the job differ in train.numerics");
   for (const RankPlacement& rank : plan->ranks) {
     const DeviceSpec* device = fleet.find(rank.device);
     if (device == nullptr || device->host != rank.host)

@@ -33,9 +33,12 @@ Result<Profile> read_profile_for(const std::string& path, const JobSpec& job) {
   return profile;
 }
 
-/// The plan with the job and the devices it uses: enough for `motley-worker train` by hand.
-nlohmann::json packed(const Plan& plan, const JobSpec& job, const FleetSpec& fleet) {
+/// The plan with the job and the devices it uses: enough for `motley-worker train` by hand. Where
+/// the files of either lie is no part of it: the same job is the same document everywhere.
+nlohmann::json packed(const Plan& plan, JobSpec job, const FleetSpec& fleet) {
+  job.source = job.fleet_path = "";
   FleetSpec used = fleet;
+  used.source = "";
   used.devices.clear();
   for (const RankPlacement& rank : plan.ranks) used.devices.push_back(*fleet.find(rank.device));
   nlohmann::json document = to_json(plan);

@@ -11,15 +11,11 @@ namespace motley {
 namespace {
 
 Result<Unit> check_attempt(const Attempt& attempt, int ranks) {
-  MOTLEY_TRY_VOID(validate(attempt.plan, attempt.job.model));
+  MOTLEY_TRY_VOID(validate_for(attempt.plan, attempt.job));
   if (attempt.plan.world_size() != ranks)
     return fail(ErrorCode::kUsage, "the plan is for " + std::to_string(attempt.plan.world_size()) +
                                        " ranks, started were " + std::to_string(ranks) +
                                        ": give mpirun the hostfile of `motley export hostfile`");
-  if (attempt.plan.global_batch != attempt.job.train.global_batch)
-    return fail(ErrorCode::kInvalidSpec, "the plan is for another global_batch than the job");
-  if (attempt.plan.numerics != attempt.job.train.numerics)
-    return fail(ErrorCode::kInvalidSpec, "the plan is for other numerics than the job");
   return Unit{};
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "core/spec/profile_key.h"
 #include "tests/support/json_members.h"
 
 namespace motley {
@@ -63,6 +64,28 @@ TEST(PlanJson, ComesBackWhole) {
   EXPECT_EQ(back->search.rejected.size(), 1U);
 }
 
+TEST(PlanForJob, IsRefusedWithTheReasonByAnother) {
+  JobSpec job;
+  job.model = kModel;
+  job.train.global_batch = 9;
+  Plan plan = valid_plan();
+  plan.job_key = profile_job_key(job);
+  EXPECT_TRUE(validate_for(plan, job));
+  const auto why = [&](const std::function<void(JobSpec&)>& edit) {
+    JobSpec other = job;
+    edit(other);
+    const auto valid = validate_for(plan, other);
+    return valid ? "" : valid.error().message;
+  };
+  EXPECT_EQ(why([](JobSpec& other) { other.model.layers = 2; }),
+            "plan: made for another model, precision, numerics or optimizer than the job's");
+  EXPECT_EQ(why([](JobSpec& other) { other.train.global_batch = 8; }),
+            "plan: made for a global batch of 9, the job has 8");
+  EXPECT_EQ(why([](JobSpec& other) { other.train.grain = 3; }),
+            "plan: made for a grain of 2, the job has 3");
+  EXPECT_EQ(why([](JobSpec& other) { other.source = other.name = "elsewhere"; }), "");
+}
+
 TEST(PlanJson, EveryMemberIsNeededAndTyped) {
   testing::expect_members_are_needed(to_json(valid_plan()), try_plan,
                                      {"id", "host_optimizer", "recompute", "shard_optimizer"});
@@ -92,18 +115,18 @@ TEST(PlanJson, NamesThePointerOfAFault) {
       {"/version", 0, "/version: this program reads version 1, found 0"},
       {"/version", 2, "/version: this program reads version 1, found 2"},
       {"/numerics", "exakt", "/numerics: unknown word 'exakt'"},
-      {"/global_batch", 0, "/global_batch: expected 1 to 1073741824, found 0"},
-      {"/global_batch", 1 << 30 | 1, "/global_batch: expected 1 to 1073741824, found 1073741825"},
-      {"/grain", -1, "/grain: expected 1 to 1073741824, found -1"},
+      {"/global_batch", 0, "/global_batch: expected 1 to 16777216, found 0"},
+      {"/global_batch", 1 << 30 | 1, "/global_batch: expected 1 to 16777216, found 1073741825"},
+      {"/grain", -1, "/grain: expected 1 to 16777216, found -1"},
       {"/ranks/1/tpye", "x", "/ranks/1: unknown key 'tpye' (did you mean 'type'?)"},
       {"/ranks", 3, "/ranks: expected an array, found a number"},
-      {"/replicas/0/grains", 0, "/replicas/0/grains: expected 1 to 1073741824, found 0"},
+      {"/replicas/0/grains", 0, "/replicas/0/grains: expected 1 to 16777216, found 0"},
       {"/replicas/0/micro_batch", 2.5,
        "/replicas/0/micro_batch: expected an integer of 32 bits, found 2.5"},
       {"/replicas/1/precision", "auto", "/replicas/1/precision: a plan has decided it"},
       {"/replicas/1/precision", "int3", "/replicas/1/precision: unknown word 'int3'"},
       {"/replicas/1/stages/0/first_layer", -1,
-       "/replicas/1/stages/0/first_layer: expected 0 to 1048576, found -1"},
+       "/replicas/1/stages/0/first_layer: expected 0 to 4097, found -1"},
       {"/replicas/1/stages/0/ranks/0", -1, "/replicas/1/stages/0/ranks: no such rank"},
       {"/replicas/1/stages/0/ranks/0", 1 << 21, "/replicas/1/stages/0/ranks: no such rank"},
       {"/replicas/1/stages/0/shares/0", "all",
@@ -255,7 +278,7 @@ const Invalid kInvalid[] = {
     {"prediction_of_nobody", [](Plan& p) { p.prediction.ranks[1].rank = Rank(-1); },
      "a prediction is of rank -1, which does not exist"},
     {"beyond_memory", [](Plan& p) { p.prediction.ranks[1].memory = Bytes(201); },
-     "b/0 needs 201 bytes of 200"},
+     "b/0 needs 201 B of 200 B"},
     {"exact_micro_batch", exact_but([](Plan& p) { p.replicas[1].micro_batch = 4; }),
      "replica 1: exact needs micro-batches of one grain"},
     {"exact_precisions", exact_but([](Plan& p) { p.replicas[1].precision = Precision::kFp64; }),
