@@ -42,11 +42,17 @@ std::string to_json_text(const Hello& hello) {
 }
 
 std::string to_json_text(const PhaseReport& report) {
-  return json{{"rank", report.rank}, {"phase", report.phase}, {"detail", report.detail}}.dump();
+  return json{{"rank", report.rank},
+              {"phase", report.phase},
+              {"detail", report.detail},
+              {"step", report.step}}
+      .dump();
 }
 
 std::string to_json_text(const Heartbeat& heartbeat) {
-  return json{{"rank", heartbeat.rank}, {"progress", heartbeat.progress}}.dump();
+  return json{
+      {"rank", heartbeat.rank}, {"progress", heartbeat.progress}, {"waiting", heartbeat.waiting}}
+      .dump();
 }
 
 std::string to_json_text(const SavedReport& report) {
@@ -85,6 +91,7 @@ Result<PhaseReport> phase_report_from_text(const std::string& text) {
     from.at("rank").get_to(to->rank);
     from.at("phase").get_to(to->phase);
     to->detail = from.value("detail", "");
+    to->step = from.value("step", int64_t{0});
   });
 }
 
@@ -92,6 +99,7 @@ Result<Heartbeat> heartbeat_from_text(const std::string& text) {
   return parse<Heartbeat>("heartbeat", text, [](const json& from, Heartbeat* to) {
     from.at("rank").get_to(to->rank);
     from.at("progress").get_to(to->progress);
+    to->waiting = from.value("waiting", false);
   });
 }
 

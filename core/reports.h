@@ -23,12 +23,14 @@ struct PhaseReport {
   int rank = 0;
   std::string phase;  ///< loading | training | evaluating | saving | finishing | measuring
   std::string detail;
+  int64_t step = 0;  ///< steps done when the phase begins
 };
 
 /// kHeartbeat, every 200 ms. `progress` rises with every micro-batch, whatever the phase.
 struct Heartbeat {
   int rank = 0;
   int64_t progress = 0;
+  bool waiting = false;  ///< for other ranks, in a communication
 };
 
 /// kSaved, from rank 0 after the commit.

@@ -5,6 +5,7 @@ namespace motley {
 int exit_code(ErrorCode code) {
   switch (code) {
     case ErrorCode::kRunFailed:
+    case ErrorCode::kDiverged:
     case ErrorCode::kDeviceLost:
     case ErrorCode::kPeerLost:
     case ErrorCode::kCorrupt:
@@ -59,6 +60,8 @@ const char* name_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::kRunFailed:
       return "run_failed";
+    case ErrorCode::kDiverged:
+      return "diverged";
     case ErrorCode::kUsage:
       return "usage";
     case ErrorCode::kInvalidSpec:

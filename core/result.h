@@ -11,7 +11,8 @@ namespace motley {
 /// What went wrong, as far as it decides what the caller does next. exit_code() gives the
 /// documented process exit code.
 enum class ErrorCode {
-  kRunFailed,      ///< the training itself failed (a rank died, loss is not finite)
+  kRunFailed,      ///< the training itself failed (a rank died)
+  kDiverged,       ///< its loss or gradient is not finite: the job's fault, no device's
   kUsage,          ///< command line
   kInvalidSpec,    ///< bad YAML, bad plan, or a resume with changed keys
   kNoPlan,         ///< nothing fits the devices

@@ -26,7 +26,7 @@ enum class MessageType : uint16_t {
   kPhase =
       2,  ///< rank -> runner: {rank, phase}: loading | training | evaluating | saving | finishing
   kStep = 3,         ///< rank -> runner: StepReport
-  kHeartbeat = 4,    ///< rank -> runner, every 200 ms: {rank, progress}
+  kHeartbeat = 4,    ///< rank -> runner, every 200 ms: {rank, progress, waiting}
   kSaved = 5,        ///< rank 0 -> runner: {step, directory, bytes, seconds}
   kEvaluated = 6,    ///< rank 0 -> runner: {step, loss}
   kDone = 7,         ///< rank -> runner: DoneReport; the last frame of a rank

@@ -2,9 +2,9 @@
 
 #include <sstream>
 
-#include "scheduler/launch/command.h"
 #include "scheduler/launch/log_file.h"
 #include "scheduler/launch/this_host.h"
+#include "scheduler/launch/worker_program.h"
 
 namespace motley {
 namespace {
@@ -39,7 +39,7 @@ Error with_log(const AttemptEnd& end, const std::vector<RankPlacement>& ranks,
     const std::string& host = ranks[static_cast<size_t>(end.rank)].host;
     path = rank_log_path(log_directory, end.rank);
     if (is_this_host(host))
-      quote = last_line(tail_of(path));
+      quote = last_words_of_worker(tail_of(path));
     else
       path = host + ":" + path;
   }

@@ -65,6 +65,7 @@ void RunnerFsm::handle(const RankBeat& event) {
   RankState& rank = alive(event.rank);
   if (rank.progress != event.progress) rank.moved = now_;
   rank.progress = event.progress;
+  rank.waiting = event.waiting;
 }
 
 void RunnerFsm::handle(const RankPhase& event) {
@@ -87,6 +88,9 @@ void RunnerFsm::handle(const RankDone& event) {
   RankState& rank = alive(event.report.rank);
   rank.done = event.report;
   if (event.report.outcome == Outcome::kFailed) {
+    // What all ranks computed together went wrong: none of them is to blame.
+    if (event.report.code == ErrorCode::kDiverged)
+      return blame(Cause::Order::kOwnWords, -1, event.report.code, event.report.message);
     const bool other = event.report.code == ErrorCode::kPeerLost;
     blame(other ? Cause::Order::kPeerLost : Cause::Order::kOwnWords, event.report.rank,
           event.report.code, title(event.report.rank) + ": " + event.report.message);
@@ -191,12 +195,15 @@ void RunnerFsm::check_silence() {
   }
 }
 
-/// Ranks that wait for a hanging one stop moving too, a moment later: the one that moved first to a
-/// standstill is to blame.
+/// A rank that waits for others hangs because one of them does: as long as any rank works, only
+/// those that do are judged, however long the rest has stood still. Where all wait, for each other,
+/// it is the one that came to a standstill first.
 void RunnerFsm::check_hang() {
+  const auto works = [](const RankState& rank) { return rank.watched() && !rank.waiting; };
+  const bool any_works = std::any_of(ranks_.begin(), ranks_.end(), works);
   const RankState* first = nullptr;
   for (const RankState& rank : ranks_)
-    if (rank.watched() && now_ - rank.moved > hang_limit(rank) &&
+    if (rank.watched() && (works(rank) || !any_works) && now_ - rank.moved > hang_limit(rank) &&
         (first == nullptr || rank.moved < first->moved))
       first = &rank;
   if (first == nullptr) return;

@@ -46,6 +46,7 @@ struct RankGone {  ///< its connection closed
 struct RankBeat {
   int rank = 0;
   int64_t progress = 0;
+  bool waiting = false;  ///< for other ranks
 };
 struct RankPhase {
   int rank = 0;
@@ -124,8 +125,9 @@ class RunnerFsm {
     std::optional<DoneReport> done;
     std::string phase = "starting";
     int64_t progress = 0;
-    Nanos heard{0};  ///< last sign of life
-    Nanos moved{0};  ///< last change of progress, phase or step
+    bool waiting = false;  ///< for other ranks, when it last beat
+    Nanos heard{0};        ///< last sign of life
+    Nanos moved{0};        ///< last change of progress, phase or step
 
     bool watched() const { return connected && !gone && !done; }
   };

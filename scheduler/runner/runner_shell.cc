@@ -225,7 +225,7 @@ class RunnerShell {
         return true;
       case MessageType::kHeartbeat: {
         const auto beat = heartbeat_from_text(message.payload);
-        if (beat) fsm_event(RankBeat{rank, beat->progress});
+        if (beat) fsm_event(RankBeat{rank, beat->progress, beat->waiting});
         return beat.has_value();
       }
       case MessageType::kDone: {

@@ -1,6 +1,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "comm/watched.h"
 #include "tests/contract/communicator_contract.h"
 
 namespace motley::testing {
@@ -20,6 +21,34 @@ INSTANTIATE_TEST_SUITE_P(Communicator, Inproc,
                            return std::get<1>(instance.param).name +
                                   std::to_string(std::get<0>(instance.param));
                          });
+
+class WatchedInproc : public Inproc {};
+
+TEST_P(WatchedInproc, KeepsTheContract) {
+  const auto& [ranks, named] = GetParam();
+  expect_ok(run_inproc(ranks, [&check = named.check](Communicator& comm) {
+    std::atomic<bool> waiting = false;
+    return check(*watched(comm, waiting));
+  }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Communicator, WatchedInproc,
+                         ::testing::Combine(::testing::Values(1, 3),
+                                            ::testing::ValuesIn(communicator_contract())),
+                         [](const auto& instance) {
+                           return std::get<1>(instance.param).name +
+                                  std::to_string(std::get<0>(instance.param));
+                         });
+
+TEST(Watched, TellsThatItsRankWaitsForAnother) {
+  std::atomic<bool> waiting = false;
+  expect_ok(run_inproc(2, [&](Communicator& comm) -> Result<Unit> {
+    if (comm.rank() == 0) return watched(comm, waiting)->barrier();
+    waiting.wait(false);
+    return comm.barrier();
+  }));
+  EXPECT_FALSE(waiting);
+}
 
 TEST(Solo, KeepsTheContract) {
   for (const NamedCheck& named : communicator_contract())

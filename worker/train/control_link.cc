@@ -136,7 +136,8 @@ void ControlLink::listen() {
     if (ready > 0 && polled[0].revents != 0) receive();
     if (done_) return;
     send(MessageType::kHeartbeat,
-         to_json_text(Heartbeat{.rank = rank_, .progress = progress_.load()}));
+         to_json_text(
+             Heartbeat{.rank = rank_, .progress = progress_.load(), .waiting = waiting_.load()}));
   }
 }
 

@@ -35,6 +35,8 @@ class ControlLink {
   void send(MessageType type, const std::string& payload);
   /// Work went on: the heartbeat's progress counter rises.
   void progress() { progress_.fetch_add(1, std::memory_order_relaxed); }
+  /// What the heartbeat says of waiting: set by whoever waits for other ranks (comm/watched.h).
+  std::atomic<bool>& waiting() { return waiting_; }
   /// The rank's last frame. From here on the runner may close the connection.
   void send_done(const DoneReport& report);
 
@@ -52,6 +54,7 @@ class ControlLink {
   FrameReader reader_;
   std::mutex sending_;
   std::atomic<int64_t> progress_ = 0;
+  std::atomic<bool> waiting_ = false;
   std::atomic<bool> done_ = false;
   std::thread thread_;
 };

@@ -49,7 +49,7 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
     MOTLEY_TRY(const Sums sums, sum_losses(step, wishes, &result));
     result.loss = sums.loss / static_cast<double>(sums.tokens);
     if (!std::isfinite(result.loss) || (sums.overflow && overflows == kMostOverflows))
-      return joint_failure(world_, ErrorCode::kRunFailed,
+      return joint_failure(world_, ErrorCode::kDiverged,
                            "loss or gradient not finite at step " + std::to_string(step) +
                                ": lower train.optimizer.lr");
     if (!sums.overflow) {

@@ -51,7 +51,7 @@ class Stepper {
   Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
           std::function<void()> on_progress);
 
-  /// Collective. Step number `step`, from 1. kRunFailed when the loss or the gradient is not
+  /// Collective. Step number `step`, from 1. kDiverged when the loss or the gradient is not
   /// finite.
   Result<StepResult> run(int64_t step, const StepWishes& wishes);
 

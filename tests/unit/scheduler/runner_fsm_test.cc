@@ -49,7 +49,7 @@ class Attempt {
     pass(seconds, [] {});
   }
 
-  void beat(int rank, bool moving) { on(RankBeat{rank, moving ? ++progress_ : 0}); }
+  void beat(int rank, bool moving) { on(RankBeat{rank, moving ? ++progress_ : 0, false}); }
   void finish(int rank) { done(rank, Outcome::kFinished, ErrorCode::kInternal, ""); }
   void stop(int rank) { done(rank, Outcome::kStopped, ErrorCode::kInternal, ""); }
   void give_up(int rank, ErrorCode code, const std::string& message) {
@@ -362,12 +362,12 @@ TEST(RunnerFsm, BeatsWithoutProgressAreAHangAndTheFirstToStopIsBlamed) {
     attempt.beat(1, false);
   });
   attempt.pass(9, [&] {
-    attempt.on(RankBeat{0, 1});
+    attempt.on(RankBeat{0, 1, false});
     attempt.beat(1, false);
   });
   EXPECT_EQ(attempt.kills(), 0);
   attempt.pass(3, [&] {
-    attempt.on(RankBeat{0, 1});
+    attempt.on(RankBeat{0, 1, false});
     attempt.beat(1, false);
   });
   const AttemptEnd end = attempt.end();
@@ -382,9 +382,9 @@ TEST(RunnerFsm, LongStepsStretchTheLimitOfAHang) {
     attempt.pass(6, [&] { attempt.beat(0, true); });
     attempt.on(RankStepped{0});
   }
-  attempt.pass(25, [&] { attempt.on(RankBeat{0, 7}); });
+  attempt.pass(25, [&] { attempt.on(RankBeat{0, 7, false}); });
   EXPECT_EQ(attempt.kills(), 0);
-  attempt.pass(10, [&] { attempt.on(RankBeat{0, 7}); });
+  attempt.pass(10, [&] { attempt.on(RankBeat{0, 7, false}); });
   EXPECT_EQ(attempt.kills(), 1);
 }
 
@@ -403,6 +403,47 @@ TEST(RunnerFsm, ALostParentEndsEverythingAtOnce) {
   attempt.on(ParentGone{});
   EXPECT_EQ(attempt.kills(), 1);
   EXPECT_EQ(attempt.end().outcome, Outcome::kFailed);
+}
+
+/// Rank 0 came to a standstill first, because it was done first and waits for rank 1.
+TEST(RunnerFsm, ARankThatWaitsForAHangingOneIsNotToBlame) {
+  Attempt attempt(2);
+  attempt.all_connect(2);
+  attempt.on(RankBeat{0, 1, true});
+  attempt.pass(5, [&] {
+    attempt.on(RankBeat{0, 1, true});
+    attempt.beat(1, true);
+  });
+  attempt.pass(200, [&] {
+    attempt.on(RankBeat{0, 1, true});
+    attempt.beat(1, false);
+  });
+  EXPECT_EQ(attempt.end().rank, 1);
+}
+
+TEST(RunnerFsm, WhereAllWaitTheFirstToStandStillIsToBlame) {
+  Attempt attempt(2);
+  attempt.all_connect(2);
+  attempt.pass(1, [&] {
+    attempt.on(RankBeat{0, 2, true});
+    attempt.beat(1, true);
+  });
+  attempt.pass(200, [&] {
+    attempt.on(RankBeat{0, 2, true});
+    attempt.on(RankBeat{1, 3, true});
+  });
+  EXPECT_EQ(attempt.end().rank, 0);
+}
+
+TEST(RunnerFsm, AJobThatDivergedIsNoDevicesFault) {
+  Attempt attempt(2);
+  attempt.all_connect(2);
+  attempt.give_up(0, ErrorCode::kDiverged, "loss or gradient not finite at step 7");
+  attempt.pass(0.2);
+  const AttemptEnd end = attempt.end();
+  EXPECT_EQ(end.rank, -1);
+  EXPECT_EQ(end.error.code, ErrorCode::kDiverged);
+  EXPECT_EQ(end.error.message, "loss or gradient not finite at step 7");
 }
 
 }  // namespace
