@@ -32,6 +32,10 @@ Evidence weakest_evidence(const Profile& profile, const Plan& plan) {
   return weakest;
 }
 
+double waiting_seconds(const Prediction& prediction, const RankPrediction& rank) {
+  return rank.wait_seconds + prediction.communication_seconds;
+}
+
 std::string solo_table(const std::vector<SoloSpeed>& speeds, Evidence evidence) {
   TextTable table({{"device", Align::kLeft},
                    {"type", Align::kLeft},
@@ -71,7 +75,7 @@ std::string device_rows(const Plan& plan) {
       const RankPrediction& predicted = plan.prediction.ranks[rank];
       memory = format_bytes(predicted.memory) + " / " + format_bytes(predicted.memory_limit);
       compute = format_duration(predicted.compute_seconds);
-      wait = format_duration(predicted.wait_seconds);
+      wait = format_duration(waiting_seconds(plan.prediction, predicted));
     }
     table.add_row({plan.ranks[rank].device, plan.ranks[rank].type,
                    std::to_string(replica.micro_batch), std::to_string(replica.grains),

@@ -28,4 +28,8 @@ std::string solo_table(const std::vector<SoloSpeed>& speeds, Evidence evidence);
 /// in one line and the devices left out, one a line.
 std::string plan_table(const Plan& plan, Evidence evidence);
 
+/// What "wait" means in every table, predicted or actual: seconds a step that the rank does not
+/// compute, because others are not there yet or gradients travel.
+double waiting_seconds(const Prediction& prediction, const RankPrediction& rank);
+
 }  // namespace motley

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "scheduler/report/plan_table.h"
 #include "scheduler/report/table.h"
 
 namespace motley {
@@ -26,37 +27,42 @@ void add_loss(const RunSummary& summary, TextTable* table) {
   if (summary.eval_loss) table->add_row({"held-out loss", loss_of(*summary.eval_loss)});
 }
 
+std::string duration_of(std::optional<double> seconds) {
+  return seconds ? format_duration(*seconds) : "-";
+}
+
+void add_step_time(const RunSummary& summary, TextTable* table) {
+  const auto predicted = summary.predicted_step_seconds, actual = summary.actual_step_seconds;
+  if (!predicted && !actual) return;
+  std::string text = "predicted " + duration_of(predicted) + ", actual " + duration_of(actual);
+  if (predicted && actual) text += " (" + difference(*predicted, *actual) + ")";
+  table->add_row({"step time", text});
+}
+
 void add_speed(const RunSummary& summary, TextTable* table) {
-  if (summary.actual_step_seconds <= 0) return;
-  std::string step = "actual " + format_duration(summary.actual_step_seconds);
-  if (summary.predicted_step_seconds > 0) {
-    step = "predicted " + format_duration(summary.predicted_step_seconds) + ", " + step + " (" +
-           difference(summary.predicted_step_seconds, summary.actual_step_seconds) + ")";
-  }
-  table->add_row({"step time", step});
-  table->add_row({"speed", format_fixed(summary.samples_per_second, 1) + " samples/s"});
-  if (summary.solo_sum_samples_per_second > 0) {
-    table->add_row({"efficiency", format_percent(summary.efficiency) +
-                                      " of the sum of solo speeds, " +
-                                      format_fixed(summary.solo_sum_samples_per_second, 1) +
-                                      " samples/s; whole grains allow " +
-                                      format_percent(summary.integer_bound_efficiency)});
+  add_step_time(summary, table);
+  const auto speed = summary.samples_per_second;
+  if (!speed) return;
+  table->add_row({"speed", format_fixed(*speed, 1) + " samples/s"});
+  if (const auto solo_sum = summary.solo_sum_samples_per_second) {
+    std::string text = summary.efficiency ? format_percent(*summary.efficiency) : "-";
+    text += " of the sum of solo speeds, " + format_fixed(*solo_sum, 1) + " samples/s";
+    if (summary.integer_bound_efficiency)
+      text += "; whole grains allow " + format_percent(*summary.integer_bound_efficiency);
+    table->add_row({"efficiency", text});
   }
   if (const auto equal = summary.equal_split_samples_per_second; equal && *equal > 0) {
     table->add_row({"equal split", format_fixed(*equal, 1) + " samples/s: this plan is " +
-                                       format_fixed(summary.samples_per_second / *equal, 2) +
-                                       " times as fast"});
+                                       format_fixed(*speed / *equal, 2) + " times as fast"});
   }
 }
 
 void add_overruns(const RunSummary& summary, TextTable* table) {
-  double overruns = 0, sections = 0;
-  for (const RankActual& rank : summary.ranks) {
-    overruns += static_cast<double>(rank.overruns);
-    sections += static_cast<double>(rank.sections);
-  }
-  if (overruns == 0 || sections == 0) return;
-  table->add_row({"overruns", format_percent(overruns / sections) +
+  const SectionCount& paced = summary.paced;
+  if (paced.overruns == 0 || paced.sections == 0) return;
+  if (!paced.trustworthy()) return table->add_row({"overruns", untrustworthy_text(paced)});
+  const double share = static_cast<double>(paced.overruns) / static_cast<double>(paced.sections);
+  table->add_row({"overruns", format_percent(share) +
                                   " of the paced sections took longer than what they stand for"});
 }
 
@@ -76,20 +82,20 @@ std::string device_table(const RunSummary& summary, const Plan& plan) {
     std::vector<std::string> cells{plan.ranks[rank].device,
                                    plan.ranks[rank].type,
                                    "-",
-                                   format_duration(actual.compute_seconds),
+                                   duration_of(actual.compute_seconds),
                                    "-",
-                                   format_duration(actual.wait_seconds),
+                                   duration_of(actual.wait_seconds),
                                    "-",
                                    "-"};
     if (rank < plan.prediction.ranks.size()) {
       const RankPrediction& predicted = plan.prediction.ranks[rank];
       cells[2] = format_duration(predicted.compute_seconds);
-      // A rank also waits while the gradients travel.
-      cells[4] = format_duration(predicted.wait_seconds + plan.prediction.communication_seconds);
-      cells[7] = format_fixed(predicted.solo_samples_per_second, 1);
+      cells[4] = format_duration(waiting_seconds(plan.prediction, predicted));
+      if (predicted.solo_samples_per_second > 0)
+        cells[7] = format_fixed(predicted.solo_samples_per_second, 1);
     }
-    if (summary.actual_step_seconds > 0) {
-      cells[6] = format_percent(actual.wait_seconds / summary.actual_step_seconds);
+    if (summary.actual_step_seconds && actual.wait_seconds) {
+      cells[6] = format_percent(*actual.wait_seconds / *summary.actual_step_seconds);
     }
     table.add_row(std::move(cells));
   }
@@ -103,7 +109,8 @@ std::string report_text(const RunSummary& summary, const Plan& plan) {
   add_loss(summary, &facts);
   add_speed(summary, &facts);
   add_overruns(summary, &facts);
-  if (summary.restarts > 0) facts.add_row({"restarts", std::to_string(summary.restarts)});
+  if (const int restarts = summary.restarts.value_or(0); restarts > 0)
+    facts.add_row({"restarts", std::to_string(restarts)});
   if (!summary.weights_xxh3.empty()) facts.add_row({"weights", summary.weights_xxh3});
   std::string text = facts.to_string();
   text.erase(0, text.find('\n') + 1);  // the columns need no titles

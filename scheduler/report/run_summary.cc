@@ -8,40 +8,51 @@ namespace {
 
 using nlohmann::json;
 
-json or_null(const std::optional<double>& value) { return value ? json(*value) : json(nullptr); }
+template <class T>
+json or_null(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+json or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
 
-std::optional<double> optional_number(const json& from, const char* name) {
-  const auto found = from.find(name);
-  if (found == from.end() || found->is_null()) return std::nullopt;
-  return found->get<double>();
+template <class T>
+void read_known(const json& from, const char* name, std::optional<T>& to) {
+  if (const json& value = from.at(name); !value.is_null()) to = value.get<T>();
+}
+void read_known(const json& from, const char* name, std::string& to) {
+  if (const json& value = from.at(name); !value.is_null()) value.get_to(to);
 }
 
 /// A loss that is not finite is null in JSON.
 double number_or_nan(const json& from, const char* name) {
-  return optional_number(from, name).value_or(std::numeric_limits<double>::quiet_NaN());
+  std::optional<double> number;
+  read_known(from, name, number);
+  return number.value_or(std::numeric_limits<double>::quiet_NaN());
+}
+
+SectionCount read_paced(const json& from) {
+  return {from.at("sections").get<int64_t>(), from.at("overruns").get<int64_t>()};
 }
 
 json to_json(const RankActual& rank) {
   return {{"rank", rank.rank},
           {"device", rank.device},
-          {"compute_seconds", rank.compute_seconds},
-          {"wait_seconds", rank.wait_seconds},
-          {"update_seconds", rank.update_seconds},
+          {"compute_seconds", or_null(rank.compute_seconds)},
+          {"wait_seconds", or_null(rank.wait_seconds)},
+          {"update_seconds", or_null(rank.update_seconds)},
           {"samples", rank.samples},
-          {"overruns", rank.overruns},
-          {"sections", rank.sections}};
+          {"overruns", rank.paced.overruns},
+          {"sections", rank.paced.sections}};
 }
 
 RankActual rank_from_json(const json& from) {
   RankActual rank;
   from.at("rank").get_to(rank.rank);
   from.at("device").get_to(rank.device);
-  from.at("compute_seconds").get_to(rank.compute_seconds);
-  from.at("wait_seconds").get_to(rank.wait_seconds);
-  from.at("update_seconds").get_to(rank.update_seconds);
+  read_known(from, "compute_seconds", rank.compute_seconds);
+  read_known(from, "wait_seconds", rank.wait_seconds);
+  read_known(from, "update_seconds", rank.update_seconds);
   from.at("samples").get_to(rank.samples);
-  from.at("overruns").get_to(rank.overruns);
-  from.at("sections").get_to(rank.sections);
+  rank.paced = read_paced(from);
   return rank;
 }
 
@@ -52,20 +63,21 @@ RunSummary parse(const json& from) {
   from.at("steps").get_to(summary.steps);
   summary.first_loss = number_or_nan(from, "first_loss");
   summary.final_loss = number_or_nan(from, "final_loss");
-  summary.eval_loss = optional_number(from, "eval_loss");
-  from.at("samples_per_second").get_to(summary.samples_per_second);
-  from.at("solo_sum_samples_per_second").get_to(summary.solo_sum_samples_per_second);
-  from.at("efficiency").get_to(summary.efficiency);
-  from.at("integer_bound_efficiency").get_to(summary.integer_bound_efficiency);
-  summary.equal_split_samples_per_second = optional_number(from, "equal_split_samples_per_second");
-  from.at("predicted_step_seconds").get_to(summary.predicted_step_seconds);
-  from.at("actual_step_seconds").get_to(summary.actual_step_seconds);
-  from.at("restarts").get_to(summary.restarts);
-  from.at("weights_xxh3").get_to(summary.weights_xxh3);
-  from.at("plan_id").get_to(summary.plan_id);
+  read_known(from, "eval_loss", summary.eval_loss);
+  read_known(from, "samples_per_second", summary.samples_per_second);
+  read_known(from, "solo_sum_samples_per_second", summary.solo_sum_samples_per_second);
+  read_known(from, "efficiency", summary.efficiency);
+  read_known(from, "integer_bound_efficiency", summary.integer_bound_efficiency);
+  read_known(from, "equal_split_samples_per_second", summary.equal_split_samples_per_second);
+  read_known(from, "predicted_step_seconds", summary.predicted_step_seconds);
+  read_known(from, "actual_step_seconds", summary.actual_step_seconds);
+  read_known(from, "restarts", summary.restarts);
+  read_known(from, "weights_xxh3", summary.weights_xxh3);
+  read_known(from, "plan_id", summary.plan_id);
   const auto kind = evidence_from_name(from.at("kind").get<std::string>());
   if (!kind) throw std::invalid_argument("unknown kind of evidence");
   summary.kind = *kind;
+  summary.paced = read_paced(from);
   for (const json& rank : from.at("ranks")) summary.ranks.push_back(rank_from_json(rank));
   return summary;
 }
@@ -81,21 +93,23 @@ json to_json(const RunSummary& summary) {
           {"first_loss", summary.first_loss},
           {"final_loss", summary.final_loss},
           {"eval_loss", or_null(summary.eval_loss)},
-          {"samples_per_second", summary.samples_per_second},
-          {"solo_sum_samples_per_second", summary.solo_sum_samples_per_second},
-          {"efficiency", summary.efficiency},
-          {"integer_bound_efficiency", summary.integer_bound_efficiency},
+          {"samples_per_second", or_null(summary.samples_per_second)},
+          {"solo_sum_samples_per_second", or_null(summary.solo_sum_samples_per_second)},
+          {"efficiency", or_null(summary.efficiency)},
+          {"integer_bound_efficiency", or_null(summary.integer_bound_efficiency)},
           {"equal_split_samples_per_second", or_null(summary.equal_split_samples_per_second)},
-          {"predicted_step_seconds", summary.predicted_step_seconds},
-          {"actual_step_seconds", summary.actual_step_seconds},
-          {"restarts", summary.restarts},
-          {"weights_xxh3", summary.weights_xxh3},
-          {"plan_id", summary.plan_id},
+          {"predicted_step_seconds", or_null(summary.predicted_step_seconds)},
+          {"actual_step_seconds", or_null(summary.actual_step_seconds)},
+          {"restarts", or_null(summary.restarts)},
+          {"weights_xxh3", or_null(summary.weights_xxh3)},
+          {"plan_id", or_null(summary.plan_id)},
           {"kind", name_of(summary.kind)},
+          {"overruns", summary.paced.overruns},
+          {"sections", summary.paced.sections},
           {"ranks", std::move(ranks)}};
 }
 
-Result<RunSummary> run_summary_from_json(const json& json) {
+Result<RunSummary> run_summary_from_json(const nlohmann::json& json) {
   try {
     return parse(json);
   } catch (const std::exception& error) {

@@ -3,50 +3,56 @@
 // and of the last line of `motley run --json` (DESIGN.md §6).
 
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/profile.h"
+#include "core/rehearsal.h"
 #include "core/result.h"
 
 namespace motley {
 
-/// What one rank did in the last attempt, per ordinary step (no evaluation, no save).
+/// What one rank did in the last attempt; seconds are means per ordinary step (no evaluation, no
+/// save), empty where there was none.
 struct RankActual {
   int rank = 0;
   std::string device;
-  double compute_seconds = 0;  ///< mean
-  double wait_seconds = 0;     ///< mean, in communication
-  double update_seconds = 0;   ///< mean
-  int64_t samples = 0;         ///< computed in all, of all steps
-  int64_t overruns = 0;        ///< paced sections slower than what they stand for
-  int64_t sections = 0;
+  std::optional<double> compute_seconds;
+  std::optional<double> wait_seconds;  ///< in communication
+  std::optional<double> update_seconds;
+  int64_t samples = 0;  ///< computed in all, of all steps
+  SectionCount paced;
 };
 
+/// What is not known is empty: null in JSON, absent or "-" for people, never a zero.
 struct RunSummary {
   std::string run_dir;
-  std::string state;  ///< "finished" | "stopped" | "failed"
+  std::string state;  ///< "finished" | "stopped" | "failed" | "running" | "interrupted"
   int64_t steps = 0;  ///< done
-  double first_loss = 0;
-  double final_loss = 0;
-  std::optional<double> eval_loss;  ///< the last
-  double samples_per_second = 0;    ///< global_batch / actual_step_seconds
-  double solo_sum_samples_per_second = 0;
-  double efficiency = 0;                ///< samples_per_second / solo sum
-  double integer_bound_efficiency = 0;  ///< what a perfect deal of whole grains could reach
+  double first_loss = std::numeric_limits<double>::quiet_NaN();  ///< not finite: null in JSON
+  double final_loss = std::numeric_limits<double>::quiet_NaN();
+  std::optional<double> eval_loss;           ///< the last
+  std::optional<double> samples_per_second;  ///< global_batch / actual_step_seconds
+  std::optional<double> solo_sum_samples_per_second;
+  std::optional<double> efficiency;  ///< samples_per_second / solo sum; empty also after a
+                                     ///< rehearsal that is not trustworthy
+  std::optional<double> integer_bound_efficiency;  ///< what a perfect deal of whole grains could
+                                                   ///< reach
   std::optional<double> equal_split_samples_per_second;  ///< measured; empty: not tried
-  double predicted_step_seconds = 0;
-  double actual_step_seconds = 0;  ///< median after 5 steps, without evaluations and saves
-  int restarts = 0;
-  std::string weights_xxh3;
-  std::string plan_id;
-  Evidence kind = Evidence::kMeasured;  ///< of the devices: their weakest
+  std::optional<double> predicted_step_seconds;
+  std::optional<double> actual_step_seconds;  ///< median after 5 steps, without evaluations, saves
+  std::optional<int> restarts;                ///< by itself, of the last invocation
+  std::string weights_xxh3;                   ///< empty: not known
+  std::string plan_id;                        ///< empty: not known
+  Evidence kind = Evidence::kMeasured;        ///< of the devices: their weakest
+  SectionCount paced;                         ///< of all attempts
   std::vector<RankActual> ranks;
 };
 
-/// Members named as the fields; empty optionals are null.
+/// Members named as the fields, but `sections` and `overruns` for `paced`.
 nlohmann::json to_json(const RunSummary& summary);
 Result<RunSummary> run_summary_from_json(const nlohmann::json& json);
 

@@ -41,6 +41,7 @@ class AttemptListener {
   }
 
   void on_line(const RunnerLine& line) {
+    if (line.event == "phase") on_phase(line.data);
     if (line.event == "step") on_step(line.data);
     if (line.event == "evaluated") on_evaluated(line.data);
     if (line.event == "saved") on_saved(line.data);
@@ -56,12 +57,24 @@ class AttemptListener {
   AttemptRecord take() { return std::move(record_); }
 
  private:
+  /// Rank 0 knows from which checkpoint training goes on once it trains.
+  void on_phase(const std::string& data) {
+    const auto report = phase_report_from_text(data);
+    if (!report || report->rank != 0 || report->phase != "training" || record_.began_after) return;
+    record_.began_after = report->step;
+    const std::string attempt = " (attempt " + std::to_string(attempt_.epoch.value()) + ")";
+    if (report->step > 0)
+      line_.note("continuing from step " + std::to_string(report->step) + attempt);
+    else if (attempt_.epoch > Epoch(1))
+      line_.note("starting from the beginning" + attempt);
+  }
+
   void on_step(const std::string& data) {
     const auto report = step_report_from_text(data);
     if (!report) return log_warning(report.error().to_string());
     record_.statistics.add(*report);
     if (report->rank != 0) return;
-    if (metrics_) keep(metrics_->add(*report, unix_seconds()));
+    if (metrics_) keep(metrics_->add(*report, unix_seconds(), record_.statistics.paced()));
     show(*report);
   }
 

@@ -29,7 +29,8 @@ struct AttemptRecord {
 
   Followed followed;
   StepStatistics statistics;
-  int64_t saved_step = 0;  ///< of the newest checkpoint it committed; 0: none
+  std::optional<int64_t> began_after;  ///< steps done when training began; empty: it never did
+  int64_t saved_step = 0;              ///< of the newest checkpoint it committed; 0: none
   std::optional<double> eval_loss;
   std::string weights_xxh3;
 

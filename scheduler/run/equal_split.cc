@@ -69,7 +69,10 @@ Result<std::optional<double>> try_equal_split(const EqualSplitRequest& request,
   remove_on(remote_hosts(attempt.plan.ranks), {attempt.run_dir}, request.rsh_agent);
   const auto seconds = record.statistics.median_step_seconds(kTrialWarmUp);
   std::optional<double> speed;
-  if (seconds && *seconds > 0) speed = request.job.train.global_batch / *seconds;
+  if (const SectionCount paced = record.statistics.paced(); !paced.trustworthy())
+    line.note("no equal split to compare with: " + untrustworthy_text(paced));
+  else if (seconds && *seconds > 0)
+    speed = request.job.train.global_batch / *seconds;
   MOTLEY_TRY_VOID(remember(request.run, speed));
   return speed;
 }

@@ -101,7 +101,7 @@ Result<FleetSpec> local_fleet() {
              run_command({{worker, "devices", "--json"}, ""}, nanos_of_seconds(60)));
   if (!output.status.ok())
     return fail(error_code_of_exit(output.status.status),
-                "cannot list this machine's devices: " + last_line(output.err));
+                "cannot list this machine's devices: " + last_words_of_worker(output.err));
   MOTLEY_TRY(const auto document,
              parse_json_file(output.out, worker + " devices", ErrorCode::kBrokenInstall));
   MOTLEY_TRY(FleetSpec fleet, fleet_from_json(document));

@@ -45,6 +45,7 @@ bool parse_row(const std::string& line, MetricsRow* row) {
   row->step_seconds = number_of(from, "step_seconds");
   row->special = from.value("special", false);
   row->epoch = Epoch(from.value("epoch", 0));
+  row->paced = {from.value("sections", int64_t{0}), from.value("overruns", int64_t{0})};
   const double eval_loss = number_of(from, "eval_loss");
   if (!std::isnan(eval_loss)) row->eval_loss = eval_loss;
   return true;
@@ -88,7 +89,8 @@ Result<Unit> MetricsLog::open_before(int64_t step) {
   return Unit{};
 }
 
-Result<Unit> MetricsLog::add(const StepReport& report, double unix_seconds) {
+Result<Unit> MetricsLog::add(const StepReport& report, double unix_seconds,
+                             const SectionCount& paced) {
   if (!file_.valid()) MOTLEY_TRY_VOID(open_before(report.step));
   const std::string line = json{{"step", report.step},
                                 {"time", unix_seconds},
@@ -98,6 +100,8 @@ Result<Unit> MetricsLog::add(const StepReport& report, double unix_seconds) {
                                 {"learning_rate", report.learning_rate},
                                 {"step_seconds", report.step_seconds},
                                 {"special", report.special},
+                                {"sections", paced.sections},
+                                {"overruns", paced.overruns},
                                 {"epoch", epoch_.value()}}
                                .dump() +
                            "\n";

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "core/rehearsal.h"
 #include "core/result.h"
 #include "core/wire.h"
 #include "scheduler/launch/child_process.h"
@@ -22,6 +23,7 @@ struct MetricsRow {
   double step_seconds = 0;
   bool special = false;  ///< an evaluation or a save fell into it
   Epoch epoch;
+  SectionCount paced;  ///< of this attempt up to this step
 };
 
 /// Complete lines in order; an incomplete last one is left out. Empty without a file.
@@ -36,8 +38,9 @@ class MetricsLog {
   /// attempt repeats what came after the checkpoint it resumed.
   MetricsLog(std::string path, Epoch epoch) : path_(std::move(path)), epoch_(epoch) {}
 
-  /// Rank 0's report of a step; `unix_seconds` is when.
-  Result<Unit> add(const StepReport& report, double unix_seconds);
+  /// Rank 0's report of a step; `unix_seconds` is when, `paced` of all ranks in this attempt so
+  /// far.
+  Result<Unit> add(const StepReport& report, double unix_seconds, const SectionCount& paced);
   /// Adds the evaluation's loss to the line of its step, the last one written.
   Result<Unit> add_evaluation(int64_t step, double loss);
 

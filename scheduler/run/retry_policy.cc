@@ -20,6 +20,7 @@ bool is_final(ErrorCode code) {
     case ErrorCode::kBrokenInstall:
       return true;
     case ErrorCode::kRunFailed:
+    case ErrorCode::kDiverged:
     case ErrorCode::kNoDevice:
     case ErrorCode::kDeviceLost:
     case ErrorCode::kPeerLost:
@@ -46,7 +47,8 @@ RetryDecision RetryPolicy::after(const FailedAttempt& failed) {
       decision.why_not = "given up after " + std::to_string(restarts_) + " restarts";
     return decision;
   }
-  if (without_progress_ >= kAttemptsWithoutProgress) {
+  const bool go_back = without_progress_ == kAttemptsWithoutProgress && failed.older_checkpoint;
+  if (without_progress_ >= kAttemptsWithoutProgress && !go_back) {
     decision.why_not =
         "given up after " + std::to_string(without_progress_) + " attempts without progress";
     return decision;
@@ -59,6 +61,7 @@ RetryDecision RetryPolicy::after(const FailedAttempt& failed) {
   }
   ++restarts_;
   decision.again = true;
+  decision.go_back = go_back;
   if (!progressed)
     decision.wait = nanos_of_seconds(std::min(
         kLongestWaitSeconds, static_cast<double>(1 << std::min(without_progress_ - 1, 6))));

@@ -12,15 +12,17 @@ namespace motley {
 
 struct FailedAttempt {
   Error error;
-  std::string device;        ///< to blame; empty: not known
-  int64_t step_reached = 0;  ///< the last step done, 0 if none
+  std::string device;             ///< to blame; empty: not known
+  int64_t step_reached = 0;       ///< the last step done, 0 if none
+  bool older_checkpoint = false;  ///< there is one before that which the attempt began from
 };
 
 struct RetryDecision {
   bool again = false;
-  Nanos wait{0};        ///< before the next attempt
-  std::string exclude;  ///< device to leave out from now on; empty: none
-  std::string why_not;  ///< when not again, beside the error itself; empty: it speaks for itself
+  Nanos wait{0};         ///< before the next attempt
+  bool go_back = false;  ///< to an older checkpoint: the last one leads nowhere
+  std::string exclude;   ///< device to leave out from now on; empty: none
+  std::string why_not;   ///< when not again, beside the error itself; empty: it speaks for itself
 };
 
 class RetryPolicy {

@@ -17,6 +17,7 @@
 #include "core/file_system.h"
 #include "core/json_file.h"
 #include "core/spec/json.h"
+#include "scheduler/run/metrics_log.h"
 
 namespace motley {
 namespace {
@@ -83,7 +84,7 @@ Result<std::optional<RunDirectory>> RunDirectory::newest(const JobSpec& job) {
   std::optional<RunDirectory> run = RunDirectory(runs + "/" + std::to_string(number));
   MOTLEY_TRY(const JobSpec before, run->job());
   const std::string key = first_incompatible_key(before, job);
-  if (!key.empty())
+  if (!key.empty() && !(run->untouched(before) && run->untouched(job)))
     return fail(ErrorCode::kInvalidSpec,
                 key + " has changed since run " + run->title() +
                     " was started; --fresh starts a new run, another name keeps both",
@@ -97,6 +98,9 @@ Result<RunDirectory> RunDirectory::find(const std::string& run) {
   if (is_run(runs_of(run))) return RunDirectory(runs_of(run));  // name/n
   const int64_t newest = run.find("..") == std::string::npos ? largest_number(runs_of(run)) : 0;
   if (newest > 0) return RunDirectory(runs_of(run) + "/" + std::to_string(newest));
+  if (is_run(run)) return RunDirectory(std::filesystem::canonical(run).string());
+  if (real_file_system().exists(run))
+    return fail(ErrorCode::kNotFound, run + " is no run: it has no job.json");
   return fail(ErrorCode::kNotFound,
               "no run '" + run + "' (looked in " + state_directory() + "/runs)");
 }
@@ -135,6 +139,11 @@ Result<Unit> RunDirectory::lock() {
   return Unit{};
 }
 
+bool RunDirectory::in_use() const {
+  const Fd fd(::open(file("lock").c_str(), O_RDONLY | O_CLOEXEC));
+  return fd.valid() && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0;
+}
+
 Result<Epoch> RunDirectory::next_epoch(const JobSpec& job) {
   FileSystem& fs = real_file_system();
   int64_t last = last_epoch();
@@ -148,6 +157,32 @@ Result<Epoch> RunDirectory::next_epoch(const JobSpec& job) {
 }
 
 int RunDirectory::last_epoch() const { return static_cast<int>(largest_number(file("attempts"))); }
+
+bool RunDirectory::untouched(const JobSpec& job) const {
+  return read_metrics(file("metrics.jsonl")).empty() && committed(job).empty();
+}
+
+Result<Unit> RunDirectory::check_continues(const JobSpec& job) const {
+  const std::string path = attempt_directory(Epoch(last_epoch())) + "/attempt.json";
+  const auto document = read_json_file(real_file_system(), path, ErrorCode::kCorrupt);
+  if (!document || !document->is_object() || !document->contains("job") || untouched(job))
+    return Unit{};
+  MOTLEY_TRY(const JobSpec trained, job_from_json((*document)["job"]));
+  const std::string key = first_incompatible_key(trained, job);
+  if (key.empty()) return Unit{};
+  return fail(ErrorCode::kInvalidSpec,
+              key + " is not what run " + title() + " has trained with (" + path +
+                  "): put it back, or start a new run with --fresh",
+              {file("job.json"), 0, 0});
+}
+
+Result<Unit> RunDirectory::begin_again_with(const JobSpec& job) const {
+  const auto before = this->job();
+  if (!untouched(job) || (before && first_incompatible_key(*before, job).empty())) return Unit{};
+  for (const char* name : {"plan.json", "profile.json", "equal_split.json", "report.json"})
+    MOTLEY_TRY_VOID(real_file_system().remove_all(file(name)));
+  return Unit{};
+}
 
 Result<JobSpec> RunDirectory::job() const {
   MOTLEY_TRY(const nlohmann::json json,
@@ -168,8 +203,10 @@ Result<Profile> RunDirectory::profile() const {
 }
 
 Result<Plan> RunDirectory::plan() const {
+  const std::string newest = attempt_directory(Epoch(last_epoch())) + "/plan.json";
+  const std::string path = real_file_system().exists(newest) ? newest : file("plan.json");
   MOTLEY_TRY(const nlohmann::json json,
-             read_json_file(real_file_system(), file("plan.json"), ErrorCode::kCorrupt));
+             read_json_file(real_file_system(), path, ErrorCode::kCorrupt));
   return plan_from_json(json);
 }
 
@@ -194,7 +231,7 @@ std::vector<CheckpointName> RunDirectory::committed(const JobSpec& job) const {
       found.push_back(parsed);
   }
   std::sort(found.begin(), found.end(), [](const CheckpointName& a, const CheckpointName& b) {
-    return a.step != b.step ? a.step > b.step : a.epoch > b.epoch;
+    return a.epoch != b.epoch ? a.epoch > b.epoch : a.step > b.step;
   });
   return found;
 }

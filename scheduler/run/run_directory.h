@@ -22,11 +22,11 @@ namespace motley {
 class RunDirectory {
  public:
   /// The newest run of the job's name; nothing when there is none. kInvalidSpec naming the key when
-  /// it was started with another model, data or train.
+  /// it has trained another model, data or train; one that has not trained yet takes any.
   static Result<std::optional<RunDirectory>> newest(const JobSpec& job);
   /// A new run, one number higher, with its job.json.
   static Result<RunDirectory> create(const JobSpec& job);
-  /// By path, by name (newest), or by "name/n". kNotFound otherwise.
+  /// By name (newest), by "name/n", or by path. kNotFound otherwise.
   static Result<RunDirectory> find(const std::string& run);
 
   const std::string& path() const { return path_; }
@@ -40,16 +40,25 @@ class RunDirectory {
   /// A holder that is dead is waited for: its runner ends within seconds, and lets go.
   Result<Unit> lock();
   int lock_fd() const { return lock_.get(); }
+  bool in_use() const;  ///< somebody holds the lock
   /// One more than any attempt's or checkpoint's so far; the directory is made and synced before it
   /// returns.
   Result<Epoch> next_epoch(const JobSpec& job);
   /// The largest number among its attempts; 0 without any.
   int last_epoch() const;
 
+  /// No step, no checkpoint: nothing would be lost.
+  bool untouched(const JobSpec& job) const;
+  /// kInvalidSpec naming the key when the newest attempt trained another model, data or train than
+  /// `job`, whatever job.json says now.
+  Result<Unit> check_continues(const JobSpec& job) const;
+  /// Removes what was derived from a job that `job` replaces in an untouched run.
+  Result<Unit> begin_again_with(const JobSpec& job) const;
+
   Result<JobSpec> job() const;
   Result<FleetSpec> fleet() const;
   Result<Profile> profile() const;
-  Result<Plan> plan() const;  ///< the one last used
+  Result<Plan> plan() const;  ///< the newest attempt's, whoever started it
   /// Durably; a reader sees the old text or the new.
   Result<Unit> write(const std::string& name, const std::string& text) const;
   Result<std::string> read(const std::string& name) const;

@@ -29,7 +29,7 @@ class RunSession {
     MOTLEY_TRY_VOID(open_existing());
     if (const auto summary = already_finished()) {
       out_.note("run " + run_->title() + " is finished");
-      return show(*summary, 0);
+      return show(*summary);
     }
     auto status = work();
     // Interrupted before there was anything to save.
@@ -50,6 +50,8 @@ class RunSession {
     }
     if (!run_) return Unit{};
     MOTLEY_TRY_VOID(run_->lock());
+    MOTLEY_TRY_VOID(run_->check_continues(options_.job));
+    MOTLEY_TRY_VOID(run_->begin_again_with(options_.job));
     before_ = run_->fleet();
     return Unit{};
   }
@@ -69,9 +71,8 @@ class RunSession {
   std::optional<RunSummary> already_finished() const {
     if (!run_) return std::nullopt;
     const auto summary = read_summary(*run_);
-    const bool done =
-        summary && summary->state == "finished" && summary->steps >= options_.job.train.steps;
-    return done ? std::optional<RunSummary>(*summary) : std::nullopt;
+    const bool over = summary && is_over(*summary, options_.job);
+    return over ? std::optional<RunSummary>(*summary) : std::nullopt;
   }
 
   Result<int> work() {
@@ -116,8 +117,7 @@ class RunSession {
   }
 
   bool fits(const Plan& plan) const {
-    return validate(plan, options_.job.model).has_value() &&
-           plan.global_batch == options_.job.train.global_batch &&
+    return validate_for(plan, options_.job).has_value() &&
            std::all_of(plan.ranks.begin(), plan.ranks.end(), [&](const RankPlacement& rank) {
              return admitted_.find(rank.device) != nullptr;
            });
@@ -140,7 +140,7 @@ class RunSession {
       out_.json(summary);
       return fail(*training.failure);
     }
-    if (training.last->finished()) return show(summary, 0);
+    if (training.last->finished()) return show(summary);
     out_.json(summary);
     if (training.last->stopped()) {
       line_.note("stopped after step " + std::to_string(summary.steps) +
@@ -151,7 +151,8 @@ class RunSession {
     return 128 + end.signal;
   }
 
-  Result<int> show(const RunSummary& summary, int status) {
+  /// Of a run that is over: what it came to, unless that cannot be known.
+  Result<int> show(const RunSummary& summary) {
     const auto plan = run_->plan();
     if (plan) out_.report(summary, *plan);
     const auto text = sample_text(*run_, {200, "", options_.rsh_agent});
@@ -161,7 +162,9 @@ class RunSession {
       out_.note("no sample: " + text.error().to_string());
     MOTLEY_TRY_VOID(out_.losses(*run_));
     out_.json(summary);
-    return status;
+    if (!summary.paced.trustworthy())
+      return fail(ErrorCode::kRunFailed, untrustworthy_text(summary.paced));
+    return 0;
   }
 
   RunOptions options_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/json_file.h"
 #include "scheduler/report/loss_curves.h"
@@ -30,38 +31,39 @@ int terminal_columns() {
 
 RunOutput::RunOutput(bool json) : json_(json) {}
 
-void RunOutput::print(const std::string& text) const {
+void RunOutput::print_block(const std::string& text) {
   std::FILE* to = json_ ? stderr : stdout;
+  if (std::exchange(begun_, true)) std::fputs("\n", to);
   std::fputs(text.c_str(), to);
   std::fflush(to);
 }
 
 void RunOutput::note(const std::string& text) const { std::fprintf(stderr, "%s\n", text.c_str()); }
 
-void RunOutput::solo_speeds(const Profile& profile, const Plan& plan) const {
-  print(solo_table(motley::solo_speeds(profile, plan), weakest_evidence(profile, plan)) + "\n");
+void RunOutput::solo_speeds(const Profile& profile, const Plan& plan) {
+  print_block(solo_table(motley::solo_speeds(profile, plan), weakest_evidence(profile, plan)));
 }
 
-void RunOutput::plan(const Profile& profile, const Plan& plan) const {
-  print(plan_table(plan, weakest_evidence(profile, plan)) + "\n");
+void RunOutput::plan(const Profile& profile, const Plan& plan) {
+  print_block(plan_table(plan, weakest_evidence(profile, plan)));
 }
 
-void RunOutput::report(const RunSummary& summary, const Plan& plan) const {
-  print("\n" + report_text(summary, plan));
+void RunOutput::report(const RunSummary& summary, const Plan& plan) {
+  print_block(report_text(summary, plan));
 }
 
-void RunOutput::sample(const std::string& text) const { print("\nsample:\n" + text + "\n"); }
+void RunOutput::sample(const std::string& text) { print_block("sample:\n" + text); }
 
-Result<Unit> RunOutput::losses(const RunDirectory& run) const {
+Result<Unit> RunOutput::losses(const RunDirectory& run) {
   LossCurves curves;
   curves.title = run.title();
   for (const MetricsRow& row : read_metrics(run.file("metrics.jsonl"))) {
     curves.train.push_back({row.step, row.loss});
     if (row.eval_loss) curves.held_out.push_back({row.step, *row.eval_loss});
   }
-  print("\n" + loss_plot(curves, {terminal_columns(), 12, true}));
   MOTLEY_TRY_VOID(run.write("loss.svg", loss_svg(curves)));
-  print("drawn in " + run.file("loss.svg") + "\n");
+  print_block(loss_plot(curves, {terminal_columns(), 12, true}) + "drawn in " +
+              run.file("loss.svg") + "\n");
   return Unit{};
 }
 

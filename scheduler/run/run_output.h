@@ -18,18 +18,20 @@ class RunOutput {
   explicit RunOutput(bool json);
 
   void note(const std::string& text) const;  ///< one line on stderr
-  void solo_speeds(const Profile& profile, const Plan& plan) const;
-  void plan(const Profile& profile, const Plan& plan) const;
-  void report(const RunSummary& summary, const Plan& plan) const;
-  void sample(const std::string& text) const;
+  void solo_speeds(const Profile& profile, const Plan& plan);
+  void plan(const Profile& profile, const Plan& plan);
+  void report(const RunSummary& summary, const Plan& plan);
+  void sample(const std::string& text);
   /// Plotted for the terminal, and written as loss.svg.
-  Result<Unit> losses(const RunDirectory& run) const;
+  Result<Unit> losses(const RunDirectory& run);
   void json(const RunSummary& summary) const;  ///< nothing unless it was asked for
 
  private:
-  void print(const std::string& text) const;
+  /// Text that ends in a newline; a blank line stands between two.
+  void print_block(const std::string& text);
 
   bool json_;
+  bool begun_ = false;  ///< a block was printed
 };
 
 /// report.json of a run.

@@ -37,7 +37,7 @@ Result<std::string> sample_text(const RunDirectory& run, const SampleRequest& re
   MOTLEY_TRY(const CommandOutput output, run_command({words, ""}, limit));
   if (output.timed_out) return fail(ErrorCode::kRunFailed, "sampling took too long");
   if (!output.status.ok())
-    return fail(error_code_of_exit(output.status.status), last_line(output.err));
+    return fail(error_code_of_exit(output.status.status), last_words_of_worker(output.err));
   return output.out;
 }
 

@@ -23,17 +23,16 @@ void StepStatistics::add(const StepReport& report) {
   RankSums& rank = ranks_[static_cast<size_t>(report.rank)];
   ++rank.seen;
   rank.total.samples += report.samples;
-  rank.total.overruns = report.overruns;
-  rank.total.sections = report.sections;
+  rank.total.paced = {.sections = report.sections, .overruns = report.overruns};
   if (report.rank == 0) {
     steps_.push_back(report);
     last_step_ = report.step;
   }
   if (report.special || rank.seen <= kWarmUpSteps) return;
   ++rank.counted;
-  rank.total.compute_seconds += report.compute_seconds;
-  rank.total.wait_seconds += report.wait_seconds;
-  rank.total.update_seconds += report.update_seconds;
+  rank.compute_seconds += report.compute_seconds;
+  rank.wait_seconds += report.wait_seconds;
+  rank.update_seconds += report.update_seconds;
 }
 
 std::optional<double> StepStatistics::median_step_seconds(int warm_up) const {
@@ -46,13 +45,23 @@ std::optional<double> StepStatistics::median_step_seconds(int warm_up) const {
 std::vector<RankActual> StepStatistics::ranks() const {
   std::vector<RankActual> means;
   for (const RankSums& rank : ranks_) {
-    means.push_back(rank.total);
-    const auto count = static_cast<double>(std::max<int64_t>(1, rank.counted));
-    means.back().compute_seconds /= count;
-    means.back().wait_seconds /= count;
-    means.back().update_seconds /= count;
+    RankActual& mean = means.emplace_back(rank.total);
+    if (rank.counted == 0) continue;
+    const auto count = static_cast<double>(rank.counted);
+    mean.compute_seconds = rank.compute_seconds / count;
+    mean.wait_seconds = rank.wait_seconds / count;
+    mean.update_seconds = rank.update_seconds / count;
   }
   return means;
+}
+
+SectionCount StepStatistics::paced() const {
+  SectionCount sum;
+  for (const RankSums& rank : ranks_) {
+    sum.sections += rank.total.paced.sections;
+    sum.overruns += rank.total.paced.overruns;
+  }
+  return sum;
 }
 
 }  // namespace motley

@@ -26,12 +26,14 @@ class StepStatistics {
   /// save.
   std::optional<double> median_step_seconds(int warm_up) const;
   std::vector<RankActual> ranks() const;
+  SectionCount paced() const;  ///< of all ranks, so far
 
  private:
   struct RankSums {
-    RankActual total;
+    RankActual total;  ///< its means are left to ranks()
     int64_t seen = 0;
     int64_t counted = 0;
+    double compute_seconds = 0, wait_seconds = 0, update_seconds = 0;  ///< of those counted
   };
   std::vector<RankSums> ranks_;
   std::vector<StepReport> steps_;  ///< of rank 0

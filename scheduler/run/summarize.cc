@@ -7,7 +7,9 @@
 #include "core/file_system.h"
 #include "core/json_file.h"
 #include "scheduler/report/plan_table.h"
+#include "scheduler/run/equal_split.h"
 #include "scheduler/run/metrics_log.h"
+#include "scheduler/run/run_output.h"
 #include "scheduler/run/step_statistics.h"
 
 namespace motley {
@@ -29,26 +31,45 @@ std::optional<double> median_of_plan(const RunDirectory& run, const std::vector<
   for (const MetricsRow& row : rows) {
     const int epoch = row.epoch.value();
     if (same_plan.count(epoch) == 0) same_plan[epoch] = plan_of_attempt(run, row.epoch) == plan_id;
-    const bool warm = ++seen[epoch] > kWarmUpSteps;
-    if (same_plan[epoch] && warm && !row.special) seconds.push_back(row.step_seconds);
+    const bool counts = ++seen[epoch] > kWarmUpSteps && !row.special && row.step_seconds > 0;
+    if (same_plan[epoch] && counts) seconds.push_back(row.step_seconds);
   }
   return median(std::move(seconds));
 }
 
-const char* state_of(const TrainingResult& training) {
-  if (training.last && training.last->finished()) return "finished";
-  return training.last && training.last->stopped() ? "stopped" : "failed";
+/// Each attempt's last count that is still on record.
+SectionCount paced_in(const std::vector<MetricsRow>& rows) {
+  std::map<int, SectionCount> attempts;
+  for (const MetricsRow& row : rows) attempts[row.epoch.value()] = row.paced;
+  SectionCount sum;
+  for (const auto& [epoch, paced] : attempts) {
+    sum.sections += paced.sections;
+    sum.overruns += paced.overruns;
+  }
+  return sum;
 }
 
-}  // namespace
+/// The planner leaves at 0 what it does not know.
+std::optional<double> known(double predicted) {
+  return predicted > 0 ? std::optional<double>(predicted) : std::nullopt;
+}
 
-RunSummary summarize(const RunDirectory& run, const JobSpec& job, const TrainingResult& training,
-                     std::optional<double> equal_split) {
-  const Prediction& prediction = training.plan.prediction;
+void add_speed(const JobSpec& job, const Prediction& prediction, RunSummary* summary) {
+  summary->solo_sum_samples_per_second = known(prediction.solo_sum_samples_per_second);
+  summary->integer_bound_efficiency = known(prediction.integer_bound_efficiency);
+  summary->predicted_step_seconds = known(prediction.step_seconds);
+  if (!summary->actual_step_seconds) return;
+  const double speed = job.train.global_batch / *summary->actual_step_seconds;
+  summary->samples_per_second = speed;
+  if (summary->solo_sum_samples_per_second && summary->paced.trustworthy())
+    summary->efficiency = speed / *summary->solo_sum_samples_per_second;
+}
+
+/// What the run's directory tells, whoever trained.
+RunSummary recorded(const RunDirectory& run, const JobSpec& job, const Plan& plan) {
   const std::vector<MetricsRow> rows = read_metrics(run.file("metrics.jsonl"));
   RunSummary summary;
   summary.run_dir = run.path();
-  summary.state = state_of(training);
   if (!rows.empty()) {
     summary.steps = rows.back().step;
     summary.first_loss = rows.front().loss;
@@ -56,26 +77,67 @@ RunSummary summarize(const RunDirectory& run, const JobSpec& job, const Training
   }
   for (const MetricsRow& row : rows)
     if (row.eval_loss) summary.eval_loss = row.eval_loss;
+  summary.paced = paced_in(rows);
+  summary.actual_step_seconds = median_of_plan(run, rows, plan.id);
+  add_speed(job, plan.prediction, &summary);
+  summary.plan_id = plan.id;
+  if (const auto profile = run.profile())
+    summary.kind = weakest_evidence(*profile, plan);
+  else if (summary.paced.sections > 0)
+    summary.kind = Evidence::kPaced;
+  return summary;
+}
+
+const char* state_of(const TrainingResult& training, const SectionCount& paced) {
+  if (training.last && training.last->finished())
+    return paced.trustworthy() ? "finished" : "failed";
+  return training.last && training.last->stopped() ? "stopped" : "failed";
+}
+
+/// Of a run whose end this process has not seen.
+const char* state_on_record(const RunDirectory& run, const JobSpec& job,
+                            const RunSummary& summary) {
+  if (run.in_use()) return "running";
+  const std::vector<CheckpointName> committed = run.committed(job);
+  const bool saved = !committed.empty() && committed.front().step >= job.train.steps;
+  if (summary.steps < job.train.steps || !saved) return "interrupted";
+  return summary.paced.trustworthy() ? "finished" : "failed";
+}
+
+}  // namespace
+
+RunSummary summarize(const RunDirectory& run, const JobSpec& job, const TrainingResult& training,
+                     std::optional<double> equal_split) {
+  RunSummary summary = recorded(run, job, training.plan);
+  summary.state = state_of(training, summary.paced);
   if (training.eval_loss) summary.eval_loss = training.eval_loss;
-  summary.solo_sum_samples_per_second = prediction.solo_sum_samples_per_second;
-  summary.integer_bound_efficiency = prediction.integer_bound_efficiency;
   summary.equal_split_samples_per_second = equal_split;
-  summary.predicted_step_seconds = prediction.step_seconds;
-  summary.actual_step_seconds = median_of_plan(run, rows, training.plan.id).value_or(0);
-  if (summary.actual_step_seconds > 0)
-    summary.samples_per_second = job.train.global_batch / summary.actual_step_seconds;
-  if (summary.solo_sum_samples_per_second > 0)
-    summary.efficiency = summary.samples_per_second / summary.solo_sum_samples_per_second;
   summary.restarts = training.restarts;
-  summary.plan_id = training.plan.id;
-  if (const auto profile = run.profile()) {
-    summary.kind = weakest_evidence(*profile, training.plan);
-  }
   if (training.last) {
     summary.weights_xxh3 = training.last->weights_xxh3;
     summary.ranks = training.last->statistics.ranks();
   }
   return summary;
+}
+
+Result<RunSummary> summary_of(const RunDirectory& run) {
+  const std::vector<MetricsRow> rows = read_metrics(run.file("metrics.jsonl"));
+  const auto reported = read_summary(run);
+  if (reported && (rows.empty() || reported->steps == rows.back().step)) return reported;
+  if (rows.empty())
+    return fail(ErrorCode::kNotFound,
+                "run " + run.title() + " has no report yet: it has not trained a step");
+  MOTLEY_TRY(const JobSpec job, run.job());
+  const auto plan = run.plan();
+  RunSummary summary = recorded(run, job, plan ? *plan : Plan());
+  summary.state = state_on_record(run, job, summary);
+  summary.equal_split_samples_per_second = remembered_equal_split(run);
+  return summary;
+}
+
+bool is_over(const RunSummary& summary, const JobSpec& job) {
+  const bool trained = summary.state == "finished" || !summary.paced.trustworthy();
+  return trained && summary.steps >= job.train.steps;
 }
 
 }  // namespace motley

@@ -10,8 +10,15 @@
 
 namespace motley {
 
-/// What a run came to so far, from its metrics and its last attempt.
+/// What a run came to so far, from its metrics and its last attempt, which this process has seen.
 RunSummary summarize(const RunDirectory& run, const JobSpec& job, const TrainingResult& training,
                      std::optional<double> equal_split);
+
+/// What can be said of any run: its report.json where that is of its last step, else its metrics so
+/// far (it is running, was killed, or trained without `motley`). kNotFound before the first step.
+Result<RunSummary> summary_of(const RunDirectory& run);
+
+/// It has done all steps of the job: nothing is left to train.
+bool is_over(const RunSummary& summary, const JobSpec& job);
 
 }  // namespace motley

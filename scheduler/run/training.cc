@@ -12,6 +12,8 @@
 namespace motley {
 namespace {
 
+constexpr int64_t kAnyStep = std::numeric_limits<int64_t>::max();
+
 /// Without this device, or without all of its host where that is what is lost.
 FleetSpec without(FleetSpec fleet, const std::string& device, bool whole_host) {
   const DeviceSpec* lost = fleet.find(device);
@@ -70,7 +72,7 @@ class Training {
     attempt.fleet = used_by(result_.plan, fleet_);
     attempt.plan = result_.plan;
     attempt.trace = request_.trace;
-    attempt.resume_checkpoint = checkpoint_to_resume(request_.run, request_.job);
+    attempt.resume_checkpoint = checkpoint_to_resume(request_.run, request_.job, latest_);
     MOTLEY_TRY_VOID(request_.run.write("plan.json", to_json(attempt.plan).dump(1) + "\n"));
     AttemptOptions options;
     options.directory = request_.run.attempt_directory(attempt.epoch);
@@ -86,20 +88,35 @@ class Training {
     // A host that was never there is the user's to mend, not ours to work around.
     const bool at_start = policy_.restarts() == 0 && result_.last->statistics.last_step() == 0;
     if (end.error.code == ErrorCode::kNoDevice && at_start) return fail(end.error);
-    const RetryDecision decision =
-        policy_.after({end.error, blamed_device(end), result_.last->statistics.last_step()});
+    const std::optional<int64_t> older = older_checkpoint();
+    const RetryDecision decision = policy_.after(
+        {end.error, blamed_device(end), result_.last->statistics.last_step(), older.has_value()});
     if (!decision.again) return give_up(end.error, decision.why_not);
+    latest_ = decision.go_back ? *older : kAnyStep;
     result_.restarts = policy_.restarts();
     line_.note("attempt failed: " + end.error.to_string());
     if (!decision.exclude.empty()) {
       const auto planned = leave_out(decision.exclude, end.error.code == ErrorCode::kNoDevice);
       if (!planned) return give_up(end.error, planned.error().message);
     }
+    if (decision.go_back)
+      line_.note("going back to the checkpoint of step " + std::to_string(*older));
     if (decision.wait > Nanos(0))
       line_.note("trying again in " + format_seconds(seconds_of(decision.wait)));
     if (wait(decision.wait)) return true;
     result_.last->followed.killed = true;
     return false;
+  }
+
+  /// The step of the newest checkpoint before the one that the last attempt began from.
+  std::optional<int64_t> older_checkpoint() const {
+    const auto committed = request_.run.committed(request_.job);
+    if (committed.empty()) return std::nullopt;
+    const int64_t began = result_.last->began_after.value_or(committed.front().step);
+    std::optional<int64_t> older;
+    for (const CheckpointName& name : committed)
+      if (name.step < began) older = std::max(older.value_or(0), name.step);
+    return older;
   }
 
   bool give_up(Error error, const std::string& why) {
@@ -141,15 +158,16 @@ class Training {
   SignalInbox& signals_;
   ProgressLine& line_;
   RetryPolicy policy_;
+  int64_t latest_ = kAnyStep;  ///< the next attempt begins at a checkpoint of at most this step
   TrainingResult result_;
 };
 
 }  // namespace
 
-std::string checkpoint_to_resume(const RunDirectory& run, const JobSpec& job) {
+std::string checkpoint_to_resume(const RunDirectory& run, const JobSpec& job, int64_t latest) {
   const std::vector<CheckpointName> committed = run.committed(job);
   const std::vector<MetricsRow> rows = read_metrics(run.file("metrics.jsonl"));
-  const int64_t recorded = rows.empty() ? 0 : rows.back().step;
+  const int64_t recorded = std::min(latest, rows.empty() ? 0 : rows.back().step);
   const auto found =
       std::find_if(committed.begin(), committed.end(),
                    [&](const CheckpointName& name) { return name.step <= recorded; });

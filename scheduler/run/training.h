@@ -1,7 +1,8 @@
 #pragma once
 // The attempts of one run: restarted after failures, planned anew when a device is left out.
 
-#include <memory>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -31,10 +32,11 @@ struct TrainingResult {
   std::optional<Error> failure;  ///< given up
 };
 
-/// Where the next attempt of this run may begin: the newest committed checkpoint whose steps are
-/// all in metrics.jsonl, so that no step is missing from it; "newest" where none is visible from
-/// here.
-std::string checkpoint_to_resume(const RunDirectory& run, const JobSpec& job);
+/// Where the next attempt of this run may begin: the newest committed checkpoint of at most
+/// `latest` steps that are all in metrics.jsonl, so that no step is missing from it; "newest" where
+/// none is visible from here.
+std::string checkpoint_to_resume(const RunDirectory& run, const JobSpec& job,
+                                 int64_t latest = std::numeric_limits<int64_t>::max());
 
 /// Trains until the job is finished, stopped by a signal, or given up.
 Result<TrainingResult> train(const TrainingRequest& request, const Plan& first_plan,

@@ -1,11 +1,12 @@
 """A user's mistakes: one clear line, the documented exit code, nothing half-written."""
 
+import json
 import pathlib
 import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import Sandbox, expect, expect_equal  # noqa: E402
+from sandbox import Sandbox, expect, expect_equal, expect_exit  # noqa: E402
 
 
 def edited(old, new, file="job.yaml"):
@@ -16,11 +17,29 @@ def edited(old, new, file="job.yaml"):
     return edit
 
 
+def every_device(old, new):
+    def edit(sandbox):
+        text = (sandbox.home / "fleet.yaml").read_text()
+        assert old in text, f"{old!r} not in fleet.yaml"
+        sandbox.write("fleet.yaml", text.replace(old, new))
+    return edit
+
+
+def plan_of_another_job(sandbox):
+    result = sandbox.run("plan", "job.yaml", "--set", "train.global_batch=8", "-o", "plan.json")
+    expect_equal(result.returncode, 0, result.stderr)
+
+
 def nothing(_):
     pass
 
 
 RUN = ("run", "job.yaml")
+GPU_FLEET = """version: 1
+nodes:
+  - host: localhost
+    devices: [{kind: cuda, type: none, uuid: GPU-00000000-0000-0000-0000-000000000000}]
+"""
 
 # what, how the files change, arguments, exit code, the line on stderr (regular expression)
 CASES = [
@@ -35,8 +54,16 @@ CASES = [
     ("missing data", edited("text.txt", "nothing-*.txt"), RUN, 66, r"nothing-\*\.txt"),
     ("bad override", nothing, (*RUN, "--set", "train.stepz=3"), 65, r"--set train\.stepz: .*did you mean"),
     ("no such device", edited("checkpoint:", "resources: {devices: {types: [A100]}}\ncheckpoint:"), RUN, 69, r"A100"),
-    ("impossible memory", edited("memory: 1GB", "memory: 64KB", "fleet.yaml"), RUN, 65,
-     r"localhost/\d.*(KiB|MiB)"),
+    ("impossible memory", every_device("memory: 1GB", "memory: 64KB"), RUN, 65,
+     r"fleet\.yaml:\d+:\d+: .*localhost/\d.*(KiB|MiB).*\(memory: 64KB\)"),
+    ("no such GPU", lambda sandbox: sandbox.write("fleet.yaml", GPU_FLEET), RUN, 69, r"CUDA|GPU"),
+    ("too little text", lambda sandbox: sandbox.write("text.txt", "to be or not"), RUN, 65,
+     r"job\.yaml:\d+:\d+: data\.text holds 12 B"),
+    ("too little held out", edited("samples: 8", "samples: 8000"), RUN, 65, r"job\.yaml:\d+:\d+: 'samples': 8000"),
+    ("nothing to sample", nothing, ("sample", "job", "--bytes", "0"), 2, r"--bytes"),
+    ("no run in a directory", nothing, ("report", "."), 66, r"no job\.json"),
+    ("plan of another job", plan_of_another_job, (*RUN, "--plan", "plan.json"), 65,
+     r"plan\.json: .*global batch of 8, the job has 16"),
     ("dead host", edited("host: localhost", "host: no-such-host.invalid", "fleet.yaml"), RUN, 69,
      r"no-such-host\.invalid"),
     ("unknown command", nothing, ("trian",), 2, r"unknown command 'trian'"),
@@ -77,11 +104,55 @@ def check_changed_job_and_lock(cache):
     print("ok: lock and changed job")
 
 
+def check_directory_without_training(cache):
+    """What a failed start leaves behind is taken by the corrected job."""
+    sandbox = Sandbox(steps=20, cache=cache)
+    failed = sandbox.run("run", "job.yaml", "--set", "retry.max_restarts=0", "--no-compare",
+                         environment={"MOTLEY_FAILPOINT": "kill_at_step_1"})
+    expect_equal(failed.returncode, 1, f"a run whose ranks die ({failed.stderr.strip()!r})")
+    expect_exit(sandbox.run("run", "job.yaml", "--set", "train.seed=8", "--json"), 0)
+    expect(not sandbox.run_directory(2).exists(), "a second run was made")
+    print("ok: directory without training")
+
+
+def check_edited_job_json(cache):
+    sandbox = Sandbox(steps=20, cache=cache)
+    expect_exit(sandbox.run("run", "job.yaml", "--json"), 0)
+    path = sandbox.run_directory() / "job.json"
+    document = json.loads(path.read_text())
+    document["train"]["seed"] += 1
+    document["train"]["steps"] = 30
+    path.write_text(json.dumps(document))
+    result = sandbox.run("resume", "job")
+    expect_equal(result.returncode, 65, f"an edited job.json ({result.stderr.strip()!r})")
+    expect("train.seed" in result.stderr, f"the key is not named: {result.stderr!r}")
+    print("ok: edited job.json")
+
+
+def check_plan_is_the_same_wherever_the_job_lies(cache):
+    sandbox = Sandbox(cache=cache)
+    text = (sandbox.home / "job.yaml").read_text()
+    text = text.replace("text.txt", str(sandbox.home / "text.txt"))
+    (sandbox.home / "elsewhere").mkdir()
+    plans = []
+    for place in ("job.yaml", "elsewhere/other.yaml"):
+        sandbox.write(place, text.replace("fleet: fleet.yaml", f"fleet: {sandbox.home}/fleet.yaml"))
+        expect_exit(sandbox.run("plan", place, "-o", "plan.json"), 0)
+        document = (sandbox.home / "plan.json").read_text()
+        expect("other.yaml" not in document, "the plan says where the job lies")
+        plans.append(document)
+    expect_equal(plans[0], plans[1], "the plan of the same job elsewhere")
+    print("ok: plan of a job elsewhere")
+
+
 def main():
     cache = Sandbox().home / "cache"
     for case in CASES:
         check(cache, *case)
     check_changed_job_and_lock(cache)
+    check_directory_without_training(cache)
+    check_edited_job_json(cache)
+    check_plan_is_the_same_wherever_the_job_lies(cache)
 
 
 if __name__ == "__main__":

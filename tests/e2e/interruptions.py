@@ -1,8 +1,10 @@
 """Whatever is stopped or killed, the same command goes on with bitwise the losses of a run never interrupted, and
 nothing stays behind."""
 
+import json
 import os
 import pathlib
+import re
 import signal
 import sys
 import time
@@ -29,10 +31,12 @@ def expect_gone(sandbox, pids, what):
         time.sleep(0.02)
 
 
-def finish(sandbox, reference, what):
-    """Runs to the end and compares every step."""
+def finish(sandbox, reference, what, over=False):
+    """Runs to the end, unless it is over, and compares every step."""
     result = sandbox.run("run", "job.yaml", "--json")
     expect_exit(result, 0)
+    expect(over or re.search(r"^continuing from step \d+ \(attempt \d+\)$", result.stderr, re.MULTILINE),
+           f"{what}: not said that it continues: {result.stderr!r}")
     losses = sandbox.losses()
     expect_equal(len(losses), STEPS, f"{what}: steps in metrics.jsonl")
     different = [step for step, bits in losses.items() if bits != reference[step]]
@@ -64,7 +68,8 @@ def killed_part(cache, reference, word, without, what):
     kill(one(before, word, without))
     expect_gone(sandbox, set(before) - {process.pid}, what)
     expect_equal(process.wait(timeout=60), 0, f"{what}: exit code\n{sandbox.log()[-2000:]}")
-    finish(sandbox, reference, what)
+    expect("continuing from step " in sandbox.log(), f"{what}: not said that it continues")
+    finish(sandbox, reference, what, over=True)
 
 
 def killed_motley(cache, reference):
@@ -73,7 +78,23 @@ def killed_motley(cache, reference):
     kill(process.pid)
     process.wait()
     expect_gone(sandbox, everything, "motley killed")
+    report = sandbox.run("report", "job", "--json")
+    expect_exit(report, 0)
+    summary = json.loads(report.stdout)
+    expect_equal((summary["state"], summary["steps"]), ("interrupted", sandbox.last_step()), "report after a kill")
+    expect_exit(sandbox.run("report", "job"), 0)
     finish(sandbox, reference, "motley killed")
+
+
+def diverged(cache):
+    """A loss that is no number is nobody's fault: no device is left out, an older checkpoint is tried, once."""
+    sandbox = Sandbox(steps=40, every=5, cache=cache)
+    result = sandbox.run("run", "job.yaml", "--no-compare", environment={"MOTLEY_FAILPOINT": "nan_at_step_15"})
+    expect_equal(result.returncode, 1, f"exit code of a job that diverges ({result.stderr!r})")
+    expect("left out" not in result.stderr, f"a device was blamed: {result.stderr!r}")
+    expect_equal(result.stderr.count("going back to the checkpoint of step 5\n"), 1, "times it went back")
+    expect("motley: loss or gradient not finite at step 15" in result.stderr, f"cause not named: {result.stderr!r}")
+    print("ok: diverged")
 
 
 def main():
@@ -88,6 +109,7 @@ def main():
     killed_part(cache, reference, "mpirun", None, "mpirun killed")
     killed_part(cache, reference, "motley runner", None, "the runner killed")
     killed_motley(cache, reference)
+    diverged(cache)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ class RecordingReporter final : public Reporter {
       : account_(account), mutex_(mutex) {}
 
   void progress() override {}
-  void phase(const std::string& phase) override { account_.phases.push_back(phase); }
+  void phase(const std::string& phase, int64_t) override { account_.phases.push_back(phase); }
   Result<Unit> begin_after(int64_t) override { return Unit{}; }
   void step(const StepReport& report) override {
     const std::lock_guard lock(mutex_);
@@ -39,7 +39,7 @@ class StepHook final : public Reporter {
       : inner_(inner), world_(world), wishes_(wishes), at_step_(at_step) {}
 
   void progress() override { inner_.progress(); }
-  void phase(const std::string& phase) override { inner_.phase(phase); }
+  void phase(const std::string& phase, int64_t step) override { inner_.phase(phase, step); }
   Result<Unit> begin_after(int64_t step) override { return inner_.begin_after(step); }
   void step(const StepReport& report) override {
     inner_.step(report);

@@ -3,10 +3,11 @@
 import json
 import pathlib
 import signal
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import Sandbox, expect, expect_equal, expect_exit  # noqa: E402
+from sandbox import WORKER, Sandbox, expect, expect_equal, expect_exit  # noqa: E402
 
 FINAL_KEYS = {
     "run_dir", "state", "steps", "first_loss", "final_loss", "eval_loss", "samples_per_second",
@@ -106,13 +107,64 @@ def check_exact_on_other_devices(cache):
     expect_equal(final["weights_xxh3"], reference, "exact weights after moving to two devices")
 
 
+def one_device(sandbox):
+    """A fleet of the first device alone."""
+    lines = (sandbox.home / "fleet.yaml").read_text().replace("slots: 4", "slots: 1").splitlines()
+    devices = [line for line in lines if "{kind:" in line]
+    return sandbox.write("one.yaml", "\n".join([line for line in lines if line not in devices] + devices[:1]) + "\n")
+
+
+def check_report_of_a_run_by_hand(cache):
+    sandbox = Sandbox(steps=20, cache=cache)
+    expect_exit(sandbox.run("plan", "job.yaml", "--fleet", one_device(sandbox), "-o", "plan.json"), 0)
+    expect_exit(sandbox.run("export", "job", "job.yaml", "-o", "job.json"), 0)
+
+    def train(job):
+        return subprocess.run([WORKER, "train", "--job", job, "--plan", "plan.json", "--run-dir", "byhand"],
+                              cwd=sandbox.home, capture_output=True, text=True, timeout=120)
+
+    yaml = train("job.yaml")
+    expect_equal(yaml.returncode, 65, "exit code of a job in YAML")
+    expect("motley export job job.yaml -o job.json" in yaml.stderr, f"no hint: {yaml.stderr!r}")
+    expect_exit(train("job.json"), 0)
+    report = sandbox.run("report", "byhand", "--json")
+    expect_exit(report, 0)
+    summary = json.loads(report.stdout)
+    expect_equal((summary["state"], summary["steps"], summary["kind"]), ("finished", 20, "paced"), "report by hand")
+    expect_equal(summary["equal_split_samples_per_second"], None, "what was never tried")
+    expect_exit(sandbox.run("report", "byhand"), 0)
+
+
+def check_rehearsal_not_trustworthy():
+    """Devices so fast that the real work always takes longer: nothing may be concluded from the run."""
+    sandbox = Sandbox(steps=10)
+    fleet = (sandbox.home / "fleet.yaml").read_text()
+    sandbox.write("fleet.yaml", fleet.replace("clock: virtual, flops: 1.0e9", "clock: sleep, flops: 1.0e16"))
+    for again in range(2):
+        result = sandbox.run("run", "job.yaml", "--json")
+        expect_equal(result.returncode, 1, f"exit code ({result.stderr[-2000:]!r})")
+        expect("motley: rehearsal not trustworthy: in " in result.stderr, f"not said: {result.stderr[-2000:]!r}")
+        final = json.loads(result.stdout)
+        expect_equal((final["state"], final["efficiency"]), ("failed", None), f"state, efficiency ({again})")
+
+
+def check_sample_as_json(sandbox):
+    result = sandbox.run("sample", "job", "--bytes", "50", "--json")
+    expect_exit(result, 0)
+    document = json.loads(result.stdout)
+    expect_equal((document["run"], len(document["text"])), ("job/1", 50), "run and bytes sampled")
+
+
 def main():
     sandbox = Sandbox(steps=40, every=10)
     first = check_first_run(sandbox)
     check_again(sandbox, first)
     check_other_commands(sandbox)
+    check_sample_as_json(sandbox)
     check_trace(sandbox)
     check_exact_on_other_devices(sandbox.home / "cache")
+    check_report_of_a_run_by_hand(sandbox.home / "cache")
+    check_rehearsal_not_trustworthy()
     print("ok")
 
 

@@ -63,7 +63,7 @@ class FakeRank {
 
   int run() {
     if (!connect()) return exit_code(ErrorCode::kPeerLost);
-    send(MessageType::kPhase, to_json_text(PhaseReport{rank_, "training", ""}));
+    send(MessageType::kPhase, to_json_text(PhaseReport{rank_, "training", "", 0}));
     if (told("daemon", rank_) >= 0) leave_a_daemon();
     for (int64_t step = 1; step <= attempt_.job.train.steps; ++step) {
       misbehave(step);

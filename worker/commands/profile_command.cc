@@ -33,12 +33,13 @@ Result<Profile> measure(ProfileRequest request, Communicator& world, ControlLink
   spec.memory = memory_limit_of(spec, static_cast<int>(on_host));
   MOTLEY_TRY(const auto device, open_device_for(request.job, spec));
   Pacer pacer(spec, request.fleet.clock, request.fleet.pace_flops);
-  return measure_fleet(
-      request.job, request.fleet, *device, pacer, world, [&](const std::string& what) {
-        if (link == nullptr) return;
-        link->progress();
-        link->send(MessageType::kPhase, to_json_text(PhaseReport{world.rank(), "measuring", what}));
-      });
+  return measure_fleet(request.job, request.fleet, *device, pacer, world,
+                       [&](const std::string& what) {
+                         if (link == nullptr) return;
+                         link->progress();
+                         link->send(MessageType::kPhase,
+                                    to_json_text(PhaseReport{world.rank(), "measuring", what, 0}));
+                       });
 }
 
 /// Everything between joining the runner and its last word.
@@ -66,7 +67,7 @@ Result<Unit> profile_for_runner(const std::string& path, Communicator& world) {
 
 Result<Unit> run_profile(const std::string& path) {
   MOTLEY_TRY(auto world, open_world());
-  configure_log("rank " + std::to_string(world->rank()), LogLevel::kInfo);
+  configure_log("rank " + std::to_string(world->rank()));
   const auto done = profile_for_runner(path, *world);
   if (!done) leave_world(std::move(world), done.error());
   return Unit{};

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/launch_env.h"
+#include "comm/watched.h"
 #include "core/attempt.h"
-#include "core/debug_env.h"
 #include "core/json_file.h"
 #include "core/log.h"
 #include "core/run_layout.h"
@@ -42,7 +42,6 @@ DoneReport last_words(const Result<TrainOutcome>& outcome, int rank) {
     return done;
   }
   done.outcome = outcome->stopped ? Outcome::kStopped : Outcome::kFinished;
-  if (!outcome->trustworthy()) done.message = untrustworthy_text(*outcome);
   if (rank == 0) done.weights_xxh3 = outcome->weights_xxh3;
   return done;
 }
@@ -77,7 +76,8 @@ Result<TrainOutcome> train_for_runner(const Attempt& attempt, Communicator& worl
   MOTLEY_TRY(const auto link, join_runner(world, attempt.control, attempt.key_file, attempt.epoch,
                                           &process_wishes()));
   LinkReporter reporter(*link, world.rank());
-  const auto outcome = train_alone(attempt, world, reporter);
+  const auto told = watched(world, link->waiting());
+  const auto outcome = train_alone(attempt, *told, reporter);
   link->send_done(last_words(outcome, world.rank()));
   return outcome;
 }
@@ -87,7 +87,8 @@ Result<TrainOutcome> train_by_hand(const Attempt& attempt, Communicator& world) 
   if (launch_env()) die_with_parent();
   ConsoleReporter reporter(attempt, world.rank(), real_file_system());
   MOTLEY_TRY(const TrainOutcome outcome, train_alone(attempt, world, reporter));
-  if (!outcome.trustworthy()) return fail(ErrorCode::kRunFailed, untrustworthy_text(outcome));
+  if (!outcome.paced.trustworthy())
+    return fail(ErrorCode::kRunFailed, untrustworthy_text(outcome.paced));
   return outcome;
 }
 
@@ -121,8 +122,7 @@ std::string ending_of(const TrainOutcome& outcome) {
 
 Result<Unit> run_train(const TrainOptions& options) {
   MOTLEY_TRY(auto world, open_world());
-  configure_log("rank " + std::to_string(world->rank()),
-                debug_env().verbose ? LogLevel::kDebug : LogLevel::kInfo);
+  configure_log("rank " + std::to_string(world->rank()));
   const auto outcome = run_in(*world, options);
   if (!outcome) leave_world(std::move(world), outcome.error());
   const bool speaks = world->rank() == 0;

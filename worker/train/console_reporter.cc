@@ -67,6 +67,8 @@ void ConsoleReporter::step(const StepReport& report) {
                          {"learning_rate", report.learning_rate},
                          {"step_seconds", report.step_seconds},
                          {"special", report.special},
+                         {"sections", report.sections},
+                         {"overruns", report.overruns},
                          {"epoch", attempt_.epoch.value()}}
               .dump();
   line_.pop_back();  // the closing brace is flush()'s

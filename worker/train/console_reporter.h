@@ -17,7 +17,7 @@ class ConsoleReporter final : public Reporter {
   ConsoleReporter(const Attempt& attempt, int rank, FileSystem& fs);
 
   void progress() override {}
-  void phase(const std::string&) override {}
+  void phase(const std::string&, int64_t) override {}
   Result<Unit> begin_after(int64_t step) override;
   void step(const StepReport& report) override;
   void saved(const SavedReport& report) override;

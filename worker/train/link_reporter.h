@@ -12,9 +12,9 @@ class LinkReporter final : public Reporter {
   LinkReporter(ControlLink& link, int rank) : link_(link), rank_(rank) {}
 
   void progress() override { link_.progress(); }
-  void phase(const std::string& phase) override {
+  void phase(const std::string& phase, int64_t step) override {
     link_.progress();
-    link_.send(MessageType::kPhase, to_json_text(PhaseReport{rank_, phase, ""}));
+    link_.send(MessageType::kPhase, to_json_text(PhaseReport{rank_, phase, "", step}));
   }
   Result<Unit> begin_after(int64_t) override { return Unit{}; }  // the runner's side cuts
   void step(const StepReport& report) override {

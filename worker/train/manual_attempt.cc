@@ -45,6 +45,15 @@ Result<Unit> read_plan_file(Communicator& world, const std::string& path, Attemp
   return Unit{};
 }
 
+/// Whoever types mpirun has a job in YAML, which `motley` alone reads.
+Result<nlohmann::json> parse_job_file(const std::string& text, const std::string& path) {
+  auto document = parse_json_file(text, path, ErrorCode::kInvalidSpec);
+  if (document || !(path.ends_with(".yaml") || path.ends_with(".yml"))) return document;
+  document.error().message += "; this is YAML: `motley export job " + path +
+                              " -o job.json` makes the JSON that motley-worker reads";
+  return document;
+}
+
 int epoch_of_attempt(const std::string& name) {
   int epoch = 0;
   const char* end = name.data() + name.size();
@@ -94,6 +103,8 @@ Result<Unit> prepare_run_directory(FileSystem& fs, Attempt* attempt) {
   const std::string directory = attempt_directory(run_dir, attempt->epoch);
   MOTLEY_TRY_VOID(fs.make_directories(directory));
   MOTLEY_TRY_VOID(fs.sync_directory(run_dir + "/attempts"));
+  MOTLEY_TRY_VOID(
+      write_text_durably(fs, directory + "/attempt.json", to_json(*attempt).dump() + "\n"));
   return write_text_durably(fs, directory + "/plan.json", to_json(attempt->plan).dump(2) + "\n");
 }
 
@@ -103,8 +114,7 @@ Result<Attempt> manual_attempt(Communicator& world, FileSystem& fs,
                                const ManualAttemptFiles& files) {
   Attempt attempt;
   MOTLEY_TRY(const std::string text, shared_text(world, files.job));
-  MOTLEY_TRY(const nlohmann::json document,
-             parse_json_file(text, files.job, ErrorCode::kInvalidSpec));
+  MOTLEY_TRY(const nlohmann::json document, parse_job_file(text, files.job));
   auto job = job_from_json(document);
   if (!job) return fail(in_file(job.error(), files.job));
   attempt.job = std::move(*job);

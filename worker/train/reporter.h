@@ -15,7 +15,8 @@ class Reporter {
 
   /// Work went on.
   virtual void progress() = 0;
-  virtual void phase(const std::string& phase) = 0;
+  /// `phase` begins after `step` steps (core/reports.h).
+  virtual void phase(const std::string& phase, int64_t step) = 0;
   /// Training goes on after `step` (0: from the beginning): what was reported later is void.
   virtual Result<Unit> begin_after(int64_t step) = 0;
   virtual void step(const StepReport& report) = 0;

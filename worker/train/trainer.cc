@@ -1,7 +1,6 @@
 #include "worker/train/trainer.h"
 
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -98,9 +97,9 @@ Result<TrainOutcome> Trainer::run() {
 }
 
 Result<Unit> Trainer::train_to_the_end() {
-  reporter_.phase("loading");
+  reporter_.phase("loading", outcome_.step);
   MOTLEY_TRY_VOID(prepare());
-  reporter_.phase("training");
+  reporter_.phase("training", outcome_.step);
   if (attempt_.trace) MOTLEY_TRY_VOID(begin_trace());
   parts_->sections.open();
   boundary_ = parts_->pacer.now();
@@ -229,12 +228,12 @@ bool Trainer::save_is_due() const {
 }
 
 Result<Unit> Trainer::evaluate() {
-  reporter_.phase("evaluating");
+  reporter_.phase("evaluating", outcome_.step);
   MOTLEY_TRY(const double loss, stepper_->evaluate());
   outcome_.eval_loss = loss;
   evaluated_step_ = outcome_.step;
   if (is_root()) reporter_.evaluated({.step = outcome_.step, .loss = loss});
-  reporter_.phase("training");
+  reporter_.phase("training", outcome_.step);
   return Unit{};
 }
 
@@ -252,7 +251,7 @@ Result<Unit> Trainer::finish_save() {
 }
 
 Result<Unit> Trainer::save_now() {
-  reporter_.phase("saving");
+  reporter_.phase("saving", outcome_.step);
   wait_for_shard();
   if (saver_->in_flight()) MOTLEY_TRY_VOID(finish_save());
   if (saved_step_ == outcome_.step) return Unit{};
@@ -273,7 +272,7 @@ Result<Unit> Trainer::finish() {
   if (outcome_.stopped) return count_overruns();
   if (attempt_.job.train.eval.samples > 0 && evaluated_step_ != outcome_.step)
     MOTLEY_TRY_VOID(evaluate());
-  reporter_.phase("finishing");
+  reporter_.phase("finishing", outcome_.step);
   MOTLEY_TRY(outcome_.weights_xxh3,
              weights_xxh3(*parts_->engine, attempt_.job.model, attempt_.plan.owners, world_));
   return count_overruns();
@@ -282,8 +281,7 @@ Result<Unit> Trainer::finish() {
 Result<Unit> Trainer::count_overruns() {
   int64_t counts[2] = {parts_->pacer.sections(), parts_->pacer.overruns()};
   MOTLEY_TRY_VOID(world_.all_reduce_sum(std::span<int64_t>(counts)));
-  outcome_.sections = counts[0];
-  outcome_.overruns = counts[1];
+  outcome_.paced = {.sections = counts[0], .overruns = counts[1]};
   return Unit{};
 }
 
@@ -292,16 +290,6 @@ Result<Unit> Trainer::count_overruns() {
 Result<TrainOutcome> train(const Attempt& attempt, Communicator& world, Reporter& reporter,
                            ControlWishes& wishes, FileSystem& fs) {
   return Trainer(attempt, world, reporter, wishes, fs).run();
-}
-
-std::string untrustworthy_text(const TrainOutcome& outcome) {
-  char share[32];
-  std::snprintf(
-      share, sizeof share, "%.1f %%",
-      100.0 * static_cast<double>(outcome.overruns) / static_cast<double>(outcome.sections));
-  return "rehearsal not trustworthy: in " + std::to_string(outcome.overruns) + " of " +
-         std::to_string(outcome.sections) + " sections (" + share +
-         ") the real work took longer than the device it stands for; lower pace.flops in the fleet";
 }
 
 }  // namespace motley

@@ -7,6 +7,7 @@
 #include "comm/communicator.h"
 #include "core/attempt.h"
 #include "core/file_system.h"
+#include "core/rehearsal.h"
 #include "core/result.h"
 #include "worker/train/control_link.h"
 #include "worker/train/reporter.h"
@@ -21,20 +22,12 @@ struct TrainOutcome {
   std::optional<double> eval_loss;
   std::string checkpoint;    ///< directory of the last one saved or resumed from
   std::string weights_xxh3;  ///< when finished
-  /// Paced sections of this attempt, and those whose real work took longer than the emulated: above
-  /// 1 % the rehearsal says nothing about the devices it stands for.
-  int64_t sections = 0;
-  int64_t overruns = 0;
-
-  bool trustworthy() const { return overruns * 100 <= sections; }
+  SectionCount paced;        ///< of this attempt, all ranks
 };
 
 /// Trains to the job's last step or until `wishes` say stop. Collective over `world`, which must
 /// have the plan's ranks. After an error the world is of no use: give it up.
 Result<TrainOutcome> train(const Attempt& attempt, Communicator& world, Reporter& reporter,
                            ControlWishes& wishes, FileSystem& fs = real_file_system());
-
-/// "rehearsal not trustworthy: …", the line that belongs to an outcome that is not.
-std::string untrustworthy_text(const TrainOutcome& outcome);
 
 }  // namespace motley

@@ -10,6 +10,7 @@
 #include "scheduler/launch/environment.h"
 #include "scheduler/launch/launcher.h"
 #include "scheduler/launch/mpirun_command.h"
+#include "scheduler/launch/remote_hosts.h"
 #include "scheduler/launch/this_host.h"
 #include "scheduler/launch/worker_program.h"
 #include "tests/support/golden.h"
@@ -115,6 +116,17 @@ TEST(EnvironmentForRanks, LeavesTheOrderOfDevicesToTheUser) {
   Environment ours;
   ours.set("CUDA_DEVICE_ORDER", "FASTEST_FIRST");
   EXPECT_THAT(environment_for_ranks(ours), ElementsAre("CUDA_DEVICE_ORDER=FASTEST_FIRST"));
+}
+
+TEST(ShellCommand, QuotesWhatAShellWouldTakeApart) {
+  EXPECT_EQ(shell_command({"motley", "run", "my job.yaml", "--set", "train.steps=20", "it's", ""}),
+            "motley run 'my job.yaml' --set train.steps=20 'it'\\''s' ''");
+}
+
+TEST(LastWordsOfWorker, AreToldWithoutItsName) {
+  EXPECT_EQ(last_words_of_worker("a\nmotley-worker: no checkpoint\n\n"), "no checkpoint");
+  EXPECT_EQ(last_words_of_worker("Killed\n"), "Killed");
+  EXPECT_EQ(last_words_of_worker(""), "");
 }
 
 class WorkerProgram : public ::testing::Test {

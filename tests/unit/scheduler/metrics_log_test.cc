@@ -40,7 +40,7 @@ class MetricsLogTest : public ::testing::Test {
   void write(Epoch epoch, std::initializer_list<int64_t> numbers) const {
     MetricsLog log(path(), epoch);
     for (const int64_t number : numbers)
-      ASSERT_TRUE(log.add(step(number, 1.0 / static_cast<double>(number)), 1000.5));
+      ASSERT_TRUE(log.add(step(number, 1.0 / static_cast<double>(number)), 1000.5, {}));
   }
 
  private:
@@ -80,9 +80,9 @@ TEST_F(MetricsLogTest, ALineCutShortByAKillIsNotRead) {
 
 TEST_F(MetricsLogTest, AnEvaluationJoinsTheLineOfItsStep) {
   MetricsLog log(path(), Epoch(1));
-  ASSERT_TRUE(log.add(step(1, 2.0), 0));
+  ASSERT_TRUE(log.add(step(1, 2.0), 0, {}));
   ASSERT_TRUE(log.add_evaluation(1, 2.5));
-  ASSERT_TRUE(log.add(step(2, 1.0), 0));
+  ASSERT_TRUE(log.add(step(2, 1.0), 0, {}));
   const auto rows = read_metrics(path());
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].eval_loss, 2.5);
@@ -93,14 +93,14 @@ TEST_F(MetricsLogTest, AnEvaluationJoinsTheLineOfItsStep) {
 TEST_F(MetricsLogTest, AnEvaluationOfAnotherStepIsNotRecorded) {
   MetricsLog log(path(), Epoch(1));
   ASSERT_TRUE(log.add_evaluation(1, 2.5));
-  ASSERT_TRUE(log.add(step(2, 1.0), 0));
+  ASSERT_TRUE(log.add(step(2, 1.0), 0, {}));
   ASSERT_TRUE(log.add_evaluation(1, 2.5));
   EXPECT_FALSE(read_metrics(path()).front().eval_loss);
 }
 
 TEST_F(MetricsLogTest, ALossThatIsNotFiniteIsNullButItsBitsAreKept) {
   MetricsLog log(path(), Epoch(1));
-  ASSERT_TRUE(log.add(step(1, std::nan("")), 0));
+  ASSERT_TRUE(log.add(step(1, std::nan("")), 0, {}));
   EXPECT_THAT(text(), ::testing::HasSubstr("\"loss\":null"));
   EXPECT_EQ(read_metrics(path()).front().loss_bits, "7ff8000000000000");
 }

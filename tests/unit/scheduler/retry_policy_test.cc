@@ -7,7 +7,7 @@ namespace {
 
 FailedAttempt failed(int64_t step, const std::string& device = "",
                      ErrorCode code = ErrorCode::kRunFailed) {
-  return {{code, "it failed", {}}, device, step};
+  return {{code, "it failed", {}}, device, step, false};
 }
 
 RetrySpec spec(int max_restarts) {
@@ -31,6 +31,21 @@ TEST(RetryPolicy, WaitsLongerAndLongerWithoutProgressThenGivesUp) {
   const RetryDecision third = policy.after(failed(10));
   EXPECT_FALSE(third.again);
   EXPECT_EQ(third.why_not, "given up after 3 attempts without progress");
+}
+
+TEST(RetryPolicy, ACrashLoopGoesBackToAnOlderCheckpointOnce) {
+  RetryPolicy policy(spec(50), 10);
+  FailedAttempt diverged = failed(10, "", ErrorCode::kDiverged);
+  diverged.older_checkpoint = true;
+  EXPECT_FALSE(policy.after(diverged).go_back);
+  EXPECT_FALSE(policy.after(diverged).go_back);
+  const RetryDecision third = policy.after(diverged);
+  EXPECT_TRUE(third.again);
+  EXPECT_TRUE(third.go_back);
+  EXPECT_EQ(third.wait, nanos_of_seconds(4));
+  const RetryDecision fourth = policy.after(diverged);
+  EXPECT_FALSE(fourth.again);
+  EXPECT_EQ(fourth.why_not, "given up after 4 attempts without progress");
 }
 
 TEST(RetryPolicy, ProgressForgivesEarlierFailures) {

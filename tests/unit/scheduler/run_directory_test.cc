@@ -6,7 +6,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
+#include "core/attempt.h"
+#include "core/file_system.h"
 #include "scheduler/run/training.h"
 #include "tests/support/temporary_directory.h"
 
@@ -66,7 +69,9 @@ TEST_F(RunDirectoryTest, NumbersAreComparedAsNumbers) {
 
 TEST_F(RunDirectoryTest, MoreStepsContinueButAnotherModelDoesNot) {
   open(job(10));
-  EXPECT_EQ(open(job(20)).title(), "tiny/1");
+  const RunDirectory run = open(job(20));
+  EXPECT_EQ(run.title(), "tiny/1");
+  std::ofstream(run.file("metrics.jsonl")) << "{\"step\":1}\n";
   JobSpec other = job();
   other.model.layers = 2;
   const auto refused = RunDirectory::newest(other);
@@ -127,6 +132,52 @@ TEST_F(RunDirectoryTest, CommittedCheckpointsAreListedNewestFirst) {
   EXPECT_EQ(found[2].step, 5);
 }
 
+TEST_F(RunDirectoryTest, TheNewestCheckpointIsOfTheNewestAttempt) {
+  const RunDirectory run = open(job());
+  commit_checkpoint(run, 20, 1);
+  commit_checkpoint(run, 10, 2);  // went back behind what led nowhere
+  EXPECT_EQ(run.committed(job()).front().step, 10);
+}
+
+TEST_F(RunDirectoryTest, ARunThatNeverTrainedTakesAnotherJob) {
+  const RunDirectory run = open(job());
+  ASSERT_TRUE(run.write("equal_split.json", "{}"));
+  JobSpec other = job();
+  other.train.global_batch *= 2;
+  const auto found = RunDirectory::newest(other);
+  ASSERT_TRUE(found) << found.error().to_string();
+  EXPECT_EQ((*found)->path(), run.path());
+  ASSERT_TRUE((*found)->begin_again_with(other));
+  EXPECT_FALSE(std::filesystem::exists(run.file("equal_split.json")));
+  std::ofstream(run.file("metrics.jsonl")) << "{\"step\":1}\n";
+  EXPECT_EQ(RunDirectory::newest(other).error().code, ErrorCode::kInvalidSpec);
+}
+
+TEST_F(RunDirectoryTest, AnEditedJobIsNotWhatTheRunTrainedWith) {
+  RunDirectory run = open(job());
+  Attempt attempt;
+  attempt.job = job();
+  attempt.run_dir = run.path();
+  const std::string directory = run.attempt_directory(*run.next_epoch(job()));
+  ASSERT_TRUE(
+      write_text_durably(real_file_system(), directory + "/attempt.json", to_json(attempt).dump()));
+  std::ofstream(run.file("metrics.jsonl")) << "{\"step\":1}\n";
+  EXPECT_TRUE(run.check_continues(job()));
+  JobSpec edited = job();
+  edited.train.seed += 1;
+  const auto checked = run.check_continues(edited);
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().code, ErrorCode::kInvalidSpec);
+  EXPECT_EQ(checked.error().message.find("train.seed"), 0u) << checked.error().message;
+}
+
+TEST_F(RunDirectoryTest, ADirectoryThatIsNoRunIsSaidToBeNone) {
+  const auto found = RunDirectory::find(directory_.path());
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(found.error().message, directory_.path() + " is no run: it has no job.json");
+}
+
 TEST_F(RunDirectoryTest, RunsDoNotShareAChosenCheckpointDirectory) {
   JobSpec chosen = job();
   chosen.checkpoint.dir = directory_.path() + "/elsewhere";
@@ -143,6 +194,7 @@ TEST_F(RunDirectoryTest, ResumesWhereMetricsHaveNoGap) {
   EXPECT_EQ(checkpoint_to_resume(run, job()), "step-00000005.e1");
   std::ofstream(run.file("metrics.jsonl")) << "{\"step\":8}\n";
   EXPECT_EQ(checkpoint_to_resume(run, job()), "newest");
+  EXPECT_EQ(checkpoint_to_resume(run, job(), 7), "step-00000005.e1");  // told to go back
 }
 
 }  // namespace

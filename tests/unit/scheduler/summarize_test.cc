@@ -22,6 +22,7 @@ class Summarize : public ::testing::Test {
     job_.name = "tiny";
     job_.model = {"gpt", 1, 1, 8, 8, 256};
     job_.train.global_batch = 6;
+    job_.train.steps = 20;
     auto run = RunDirectory::create(job_);
     ASSERT_TRUE(run) << run.error().to_string();
     run_.emplace(std::move(*run));
@@ -29,7 +30,8 @@ class Summarize : public ::testing::Test {
 
   /// An attempt by the plan `plan_id` that does the steps [first, last], each of `seconds` but for
   /// its first one, which takes a hundred times as long.
-  void attempt(int epoch, const std::string& plan_id, int first, int last, double seconds) {
+  void attempt(int epoch, const std::string& plan_id, int first, int last, double seconds,
+               const SectionCount& paced = {}) {
     const std::string directory = run_->attempt_directory(Epoch(epoch));
     std::filesystem::create_directories(directory);
     ASSERT_TRUE(write_text_durably(real_file_system(), directory + "/plan.json",
@@ -40,7 +42,7 @@ class Summarize : public ::testing::Test {
       report.step = step;
       report.loss = 10.0 / step;
       report.step_seconds = step == first ? seconds * 100 : seconds;
-      ASSERT_TRUE(log.add(report, 0));
+      ASSERT_TRUE(log.add(report, 0, paced));
     }
   }
 
@@ -48,6 +50,17 @@ class Summarize : public ::testing::Test {
     TrainingResult training;
     training.plan.id = plan_id;
     training.plan.prediction.solo_sum_samples_per_second = 4;
+    return summarize(*run_, job_, training, std::nullopt);
+  }
+
+  /// The training of `paced` to its last step, step 12.
+  RunSummary finished(const SectionCount& paced) {
+    job_.train.steps = 12;
+    attempt(1, "p", 1, 12, 2, paced);
+    TrainingResult training;
+    training.plan.id = "p";
+    training.plan.prediction.solo_sum_samples_per_second = 4;
+    training.last.emplace(training.plan).followed.end.outcome = Outcome::kFinished;
     return summarize(*run_, job_, training, std::nullopt);
   }
 
@@ -60,8 +73,10 @@ TEST_F(Summarize, ARunWithoutAStep) {
   const RunSummary result = summary("p");
   EXPECT_EQ(result.state, "failed");
   EXPECT_EQ(result.steps, 0);
-  EXPECT_EQ(result.actual_step_seconds, 0);
-  EXPECT_EQ(result.efficiency, 0);
+  EXPECT_TRUE(std::isnan(result.final_loss));
+  EXPECT_FALSE(result.actual_step_seconds);
+  EXPECT_FALSE(result.efficiency);
+  EXPECT_FALSE(result.predicted_step_seconds);
 }
 
 TEST_F(Summarize, ASingleStepHasLossesButNoStepTime) {
@@ -70,7 +85,7 @@ TEST_F(Summarize, ASingleStepHasLossesButNoStepTime) {
   EXPECT_EQ(result.steps, 1);
   EXPECT_EQ(result.first_loss, 10);
   EXPECT_EQ(result.final_loss, 10);
-  EXPECT_EQ(result.actual_step_seconds, 0) << "the first steps only warm up";
+  EXPECT_FALSE(result.actual_step_seconds) << "the first steps only warm up";
 }
 
 TEST_F(Summarize, SpeedIsThatOfOrdinaryStepsAfterTheWarmUp) {
@@ -99,10 +114,62 @@ TEST_F(Summarize, ALossThatIsNoNumberStaysNone) {
   StepReport report;
   report.step = 4;
   report.loss = NAN;
-  ASSERT_TRUE(log.add(report, 0));
+  ASSERT_TRUE(log.add(report, 0, {}));
   const RunSummary result = summary("p");
   EXPECT_EQ(result.steps, 4);
   EXPECT_TRUE(std::isnan(result.final_loss));
+}
+
+TEST_F(Summarize, ARehearsalThatOverranHasFailedAndHasNoEfficiency) {
+  const RunSummary result = finished({1000, 11});
+  EXPECT_EQ(result.state, "failed");
+  EXPECT_EQ(result.actual_step_seconds, 2);
+  EXPECT_FALSE(result.efficiency);
+  EXPECT_TRUE(is_over(result, job_)) << "another attempt would not mend it";
+}
+
+TEST_F(Summarize, ARehearsalThatHardlyOverranIsFinished) {
+  const RunSummary result = finished({1000, 10});
+  EXPECT_EQ(result.state, "finished");
+  EXPECT_EQ(result.efficiency, 0.75);
+}
+
+TEST_F(Summarize, OverrunsOfAllAttemptsCount) {
+  attempt(1, "p", 1, 10, 2, {400, 1});
+  attempt(2, "p", 6, 12, 2, {100, 9});
+  EXPECT_EQ(summary("p").paced.sections, 500);
+  EXPECT_EQ(summary("p").paced.overruns, 10);
+}
+
+TEST_F(Summarize, ARunThatWasKilledIsReportedFromItsMetrics) {
+  attempt(1, "p", 1, 12, 2);
+  const auto result = summary_of(*run_);
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_EQ(result->state, "interrupted");
+  EXPECT_EQ(result->steps, 12);
+  EXPECT_EQ(result->first_loss, 10);
+  EXPECT_FALSE(result->restarts);
+}
+
+TEST_F(Summarize, AReportOfFewerStepsThanWereTrainedSinceIsStale) {
+  attempt(1, "p", 1, 12, 2);
+  ASSERT_TRUE(run_->write("report.json", to_json(summary("p")).dump()));
+  EXPECT_EQ(summary_of(*run_)->state, "failed");
+  attempt(2, "p", 11, 15, 2);
+  EXPECT_EQ(summary_of(*run_)->state, "interrupted");
+  EXPECT_EQ(summary_of(*run_)->steps, 15);
+}
+
+TEST_F(Summarize, ARunThatIsLockedIsRunning) {
+  attempt(1, "p", 1, 3, 2);
+  ASSERT_TRUE(run_->lock());
+  EXPECT_EQ(summary_of(*RunDirectory::find("tiny"))->state, "running");
+}
+
+TEST_F(Summarize, ARunWithoutAStepHasNoReport) {
+  const auto result = summary_of(*run_);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kNotFound);
 }
 
 }  // namespace

@@ -45,15 +45,17 @@ inline RunSummary made_up_summary() {
   summary.actual_step_seconds = 0.11;
   summary.samples_per_second = 64 / 0.11;
   summary.solo_sum_samples_per_second = 650;
-  summary.efficiency = summary.samples_per_second / 650;
+  summary.efficiency = 64 / 0.11 / 650;
   summary.integer_bound_efficiency = 0.985;
   summary.equal_split_samples_per_second = 400;
   summary.predicted_step_seconds = 0.105;
   summary.weights_xxh3 = "00112233445566778899aabbccddeeff";
   summary.plan_id = "1f2e3d4c5b6a7988";
   summary.kind = Evidence::kPaced;
-  summary.ranks = {{0, "a1/0", 0.101, 0.008, 0.001, 8800, 0, 1000},
-                   {1, "r1/0", 0.097, 0.012, 0.001, 4000, 3, 1000}};
+  summary.restarts = 0;
+  summary.paced = {2000, 3};
+  summary.ranks = {{0, "a1/0", 0.101, 0.008, 0.001, 8800, {1000, 0}},
+                   {1, "r1/0", 0.097, 0.012, 0.001, 4000, {1000, 3}}};
   return summary;
 }
 

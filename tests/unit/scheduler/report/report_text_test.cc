@@ -12,6 +12,7 @@ namespace motley {
 namespace {
 
 using testing::expect_golden;
+using ::testing::HasSubstr;
 using testing::made_up_plan;
 using testing::made_up_summary;
 
@@ -33,8 +34,10 @@ TEST(ReportText, OfASingleStepWithoutATime) {
   summary.steps = 1;
   summary.final_loss = summary.first_loss;
   summary.eval_loss.reset();
-  summary.actual_step_seconds = summary.samples_per_second = summary.efficiency = 0;
+  summary.actual_step_seconds = summary.samples_per_second = summary.efficiency = {};
   summary.equal_split_samples_per_second.reset();
+  for (RankActual& rank : summary.ranks)
+    rank.compute_seconds = rank.wait_seconds = rank.update_seconds = {};
   expect_golden("report/report_single.txt", report_text(summary, made_up_plan()));
 }
 
@@ -44,6 +47,25 @@ TEST(ReportText, OfAResumedRunThatWasStoppedAgain) {
   summary.restarts = 2;
   summary.kind = Evidence::kMeasured;
   expect_golden("report/report_resumed.txt", report_text(summary, made_up_plan()));
+}
+
+TEST(ReportText, ARehearsalThatOverranClaimsNoEfficiency) {
+  RunSummary summary = made_up_summary();
+  summary.state = "failed";
+  summary.paced = {2000, 21};
+  summary.efficiency = {};
+  const std::string text = report_text(summary, made_up_plan());
+  EXPECT_THAT(text, HasSubstr("efficiency     - of the sum of solo speeds"));
+  EXPECT_THAT(text, HasSubstr("rehearsal not trustworthy: in 21 of 2000 sections (1.1 %)"));
+}
+
+/// Who reads both sees one meaning of "wait".
+TEST(ReportText, PredictsTheWaitThatThePlanShows) {
+  const Plan plan = made_up_plan();
+  const std::string wait =
+      format_duration(waiting_seconds(plan.prediction, plan.prediction.ranks[0]));
+  EXPECT_THAT(report_text(made_up_summary(), plan), HasSubstr(wait));
+  EXPECT_THAT(plan_table(plan, Evidence::kMeasured), HasSubstr(wait));
 }
 
 TEST(ReportText, OfARunThatNeverTookAStep) {

@@ -46,6 +46,23 @@ TEST(RunSummary, WhatIsNoNumberIsNull) {
   EXPECT_FALSE(again->equal_split_samples_per_second);
 }
 
+TEST(RunSummary, WhatIsNotKnownIsNullAndNeverZero) {
+  RunSummary unknown;
+  unknown.state = "interrupted";
+  unknown.ranks = {{0, "a1/0", {}, {}, {}, 0, {}}};
+  const auto read = nlohmann::json::parse(to_json(unknown).dump());
+  for (const char* name : {"first_loss", "final_loss", "eval_loss", "samples_per_second",
+                           "solo_sum_samples_per_second", "efficiency", "integer_bound_efficiency",
+                           "equal_split_samples_per_second", "predicted_step_seconds",
+                           "actual_step_seconds", "restarts", "weights_xxh3", "plan_id"})
+    EXPECT_TRUE(read[name].is_null()) << name;
+  for (const char* name : {"compute_seconds", "wait_seconds", "update_seconds"})
+    EXPECT_TRUE(read["ranks"][0][name].is_null()) << name;
+  const auto again = run_summary_from_json(read);
+  ASSERT_TRUE(again) << again.error().to_string();
+  EXPECT_EQ(to_json(*again).dump(), to_json(unknown).dump());
+}
+
 TEST(RunSummary, RefusesADocumentThatIsNone) {
   auto wrong_kind = to_json(made_up_summary());
   wrong_kind["kind"] = "guessed";
