@@ -40,16 +40,13 @@ bool parse_int(std::string_view text, int* out) {
 }  // namespace
 
 DebugEnv read_debug_env(const EnvLookup& lookup) {
-  const std::string verbose = value_or_empty(lookup, "MOTLEY_VERBOSE");
   return {.failpoint = value_or_empty(lookup, "MOTLEY_FAILPOINT"),
-          .verbose = !verbose.empty() && verbose != "0",
-          .worker_path = value_or_empty(lookup, "MOTLEY_WORKER"),
-          .no_color = !value_or_empty(lookup, "NO_COLOR").empty()};
+          .worker_path = value_or_empty(lookup, "MOTLEY_WORKER")};
 }
 
 std::vector<EnvSetting> read_debug_env_settings(const EnvLookup& lookup) {
   std::vector<EnvSetting> settings;
-  for (const char* name : {"MOTLEY_FAILPOINT", "MOTLEY_VERBOSE", "MOTLEY_WORKER", "NO_COLOR"}) {
+  for (const char* name : {"MOTLEY_FAILPOINT", "MOTLEY_WORKER"}) {
     const char* value = lookup(name);
     settings.push_back({name, value ? value : "", value ? "environment" : "default"});
   }

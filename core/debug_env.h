@@ -13,10 +13,8 @@ namespace motley {
 struct DebugEnv {
   std::string failpoint;  ///< MOTLEY_FAILPOINT: "name[:rank[:count]]", e.g. "kill_at_step_7:2"; see
                           ///< HACKING.md
-  bool verbose = false;   ///< MOTLEY_VERBOSE=1: debug log lines
   std::string
       worker_path;  ///< MOTLEY_WORKER: the motley-worker to launch instead of the one beside motley
-  bool no_color = false;  ///< NO_COLOR
 };
 
 /// Read once at first use.

@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "core/units.h"
+
 namespace motley {
 namespace {
 
@@ -277,8 +279,8 @@ std::string parent_directory(const std::string& path) {
 Result<std::string> read_text(FileSystem& fs, const std::string& path, Bytes limit) {
   MOTLEY_TRY(const auto file, fs.open(path));
   if (file->size() > limit)
-    return fail(ErrorCode::kInvalidSpec, path + ": larger than " + std::to_string(limit.value()) +
-                                             " bytes, the limit for such a file");
+    return fail(ErrorCode::kInvalidSpec,
+                path + ": larger than " + format_bytes(limit) + ", the limit for such a file");
   std::string text(static_cast<size_t>(file->size().value()), '\0');
   MOTLEY_TRY_VOID(file->read_at(0, std::as_writable_bytes(std::span(text))));
   return text;

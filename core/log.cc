@@ -8,36 +8,21 @@
 namespace motley {
 namespace {
 
-spdlog::level::level_enum spdlog_level(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
-    case LogLevel::kInfo:
-      return spdlog::level::info;
-    case LogLevel::kWarning:
-      return spdlog::level::warn;
-    case LogLevel::kError:
-      return spdlog::level::err;
-  }
-  return spdlog::level::info;
-}
-
-std::shared_ptr<spdlog::logger> make_logger(const std::string& who, LogLevel level) {
+std::shared_ptr<spdlog::logger> make_logger(const std::string& who) {
   auto logger =
       std::make_shared<spdlog::logger>(who, std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern(who.empty() ? "%H:%M:%S.%e %l: %v" : "%H:%M:%S.%e %n %l: %v");
-  logger->set_level(spdlog_level(level));
   logger->flush_on(spdlog::level::debug);
   return logger;
 }
 
 std::shared_ptr<spdlog::logger>& current() {
-  static std::shared_ptr<spdlog::logger> logger = make_logger("", LogLevel::kInfo);
+  static std::shared_ptr<spdlog::logger> logger = make_logger("");
   return logger;
 }
 
-void write(LogLevel level, const std::string& message) {
-  current()->log(spdlog_level(level), "{}", one_line(message));
+void write(spdlog::level::level_enum level, const std::string& message) {
+  current()->log(level, "{}", one_line(message));
 }
 
 }  // namespace
@@ -63,12 +48,9 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
-void configure_log(const std::string& who, LogLevel level) {
-  current() = make_logger(one_line(who), level);
-}
-void log_debug(const std::string& message) { write(LogLevel::kDebug, message); }
-void log_info(const std::string& message) { write(LogLevel::kInfo, message); }
-void log_warning(const std::string& message) { write(LogLevel::kWarning, message); }
-void log_error(const std::string& message) { write(LogLevel::kError, message); }
+void configure_log(const std::string& who) { current() = make_logger(one_line(who)); }
+void log_info(const std::string& message) { write(spdlog::level::info, message); }
+void log_warning(const std::string& message) { write(spdlog::level::warn, message); }
+void log_error(const std::string& message) { write(spdlog::level::err, message); }
 
 }  // namespace motley

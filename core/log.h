@@ -6,12 +6,9 @@
 
 namespace motley {
 
-enum class LogLevel { kDebug, kInfo, kWarning, kError };
-
-/// Prefix every line with `who` (e.g. "rank 2"); below `level` is dropped. Call once, early, before
-/// other threads log. Logging itself is thread-safe.
-void configure_log(const std::string& who, LogLevel level);
-void log_debug(const std::string& message);
+/// Prefix every line with `who` (e.g. "rank 2"). Call once, early, before other threads log.
+/// Logging itself is thread-safe.
+void configure_log(const std::string& who);
 void log_info(const std::string& message);
 void log_warning(const std::string& message);
 void log_error(const std::string& message);

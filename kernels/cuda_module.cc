@@ -44,8 +44,12 @@ const Result<CudaModule>& cuda_module() {
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_cuda_device(const DeviceSpec& spec) {
-  MOTLEY_TRY(const CudaModule module, cuda_module());
-  return module.open(spec);
+  const Result<CudaModule>& module = cuda_module();
+  auto device = module ? module->open(spec) : fail(module.error());
+  // Whatever keeps a GPU from being used: to the job that names it, it is not there.
+  if (!device && device.error().code == ErrorCode::kUnsupported)
+    device.error().code = ErrorCode::kNoDevice;
+  return device;
 }
 
 Result<std::vector<FoundDevice>> discover_cuda_devices() {

@@ -16,8 +16,8 @@ inline constexpr const char* kCudaModuleVersionSymbol = "motley_cuda_version";
 inline constexpr const char* kCudaModuleOpenSymbol = "motley_cuda_open";
 inline constexpr const char* kCudaModuleDiscoverSymbol = "motley_cuda_discover";
 
-/// kUnsupported when the module was not built, does not load, or finds no driver; kNoDevice when no
-/// GPU has the UUID. Without a UUID the first GPU this process sees.
+/// kNoDevice when there is no such GPU, for whatever reason: the module was not built, does not
+/// load, finds no driver, or no GPU has the UUID. Without a UUID the first GPU this process sees.
 Result<std::unique_ptr<Device>> open_cuda_device(const DeviceSpec& spec);
 
 /// By PCI bus id; never an empty list: kUnsupported says in one line why there is none.

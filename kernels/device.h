@@ -68,7 +68,8 @@ class Device {
   virtual int64_t allocation_count() const = 0;
 };
 
-/// kUnsupported with what is missing when the kind is not built in or its library does not load.
+/// kNoDevice with what is missing where there is none of that kind to be used; kUnsupported when
+/// this CPU cannot run what was built.
 Result<std::unique_ptr<Device>> open_device(const DeviceSpec& spec);
 
 /// A device found on this machine, for `motley-worker devices`.

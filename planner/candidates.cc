@@ -59,7 +59,12 @@ Error nothing_fits(const std::vector<Candidate>& unfit, const MicroBatchRule& ru
   } else if (rule.grain > 1) {
     text += " with micro-batches of whole grains of " + std::to_string(rule.grain);
   }
-  return {ErrorCode::kNoPlan, text + "; " + remedy(rule), {}};
+  SourcePlace place;
+  if (nearest != nullptr && !nearest->spec->memory_written.empty()) {
+    text += " (memory: " + nearest->spec->memory_written + ")";
+    place = nearest->spec->memory_place;
+  }
+  return {ErrorCode::kNoPlan, text + "; " + remedy(rule), std::move(place)};
 }
 
 Result<Unit> limit_count(const PlanRequest& request, Candidates* candidates) {

@@ -170,6 +170,16 @@ DeviceSpec finish_device(DeviceDraft draft, const std::string& host, size_t inde
   return device;
 }
 
+/// What the file says of memory, in its own words and place.
+void note_memory(const YamlNode& device, DeviceSpec& spec) {
+  const YamlNode* paced = device.find("paced");
+  const YamlNode* memory = device.find("memory");
+  if (!memory && paced) memory = paced->find("memory");
+  if (!memory) return;
+  spec.memory_written = memory->text;
+  spec.memory_place = memory->place();
+}
+
 Result<Unit> finish_node(const NodeDraft& node, const FleetDraft& draft, const YamlNode& place,
                          FleetSpec& fleet) {
   if (node.slots && static_cast<size_t>(*node.slots) < node.devices.size())
@@ -185,6 +195,7 @@ Result<Unit> finish_node(const NodeDraft& node, const FleetDraft& draft, const Y
     if (!uuid.empty() && !uuids.emplace(uuid, i).second)
       return fail_at(member_or_self(at, "uuid"), "this uuid is listed twice");
     fleet.devices.push_back(finish_device(node.devices[i], node.host, i));
+    note_memory(at, fleet.devices.back());
   }
   return Unit{};
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "core/result.h"
 #include "core/spec/job_spec.h"
 
 namespace motley {
@@ -39,6 +40,10 @@ struct DeviceSpec {
   std::optional<Bytes> memory;  ///< limit given by the file; unset: measured
   double price_per_hour = 0;
   std::optional<PaceSpec> paced;
+
+  // For messages only; not in JSON.
+  std::string memory_written = {};  ///< `memory` in the words of the file it was read from
+  SourcePlace memory_place = {};
 };
 
 struct LinkSpec {

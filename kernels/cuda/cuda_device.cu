@@ -1,4 +1,5 @@
 #include "core/check.h"
+#include "core/units.h"
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
 
@@ -70,9 +71,9 @@ Result<DeviceBuffer> CudaDevice::allocate(Bytes size) {
   cudaGetLastError();  // a refused allocation is no fault of the next launch
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
-  return fail(ErrorCode::kDeviceLost, name() + " has no " + std::to_string(size.value()) +
-                                          " bytes left (" + std::to_string(free) + " of " +
-                                          std::to_string(total) +
+  return fail(ErrorCode::kDeviceLost, name() + " has no " + format_bytes(size) + " left (" +
+                                          format_bytes(Bytes(static_cast<int64_t>(free))) + " of " +
+                                          format_bytes(Bytes(static_cast<int64_t>(total))) +
                                           " free): " + cudaGetErrorString(status));
 }
 

@@ -13,6 +13,8 @@ CLI::Option* named(CLI::Option* option, const std::string& placeholder) {
   return option->type_name(placeholder);
 }
 
+std::string long_name(const CLI::Option* option) { return "--" + option->get_lnames().at(0); }
+
 }  // namespace
 
 CommandLine::CommandLine() : app_(std::make_unique<CLI::App>()) {}
@@ -21,37 +23,42 @@ CommandLine::~CommandLine() = default;
 CommandLine& CommandLine::positional(const std::string& name, const std::string& help,
                                      std::string* value) {
   named(app_->add_option(name, *value, help), "")->required();
-  return *this;
-}
-
-CommandLine& CommandLine::optional_positional(const std::string& name, const std::string& help,
-                                              std::string* value) {
-  named(app_->add_option(name, *value, help), "");
+  last_option_.clear();
+  ++words_;
   return *this;
 }
 
 CommandLine& CommandLine::option(const std::string& names, const std::string& placeholder,
                                  const std::string& help, std::string* value) {
-  named(app_->add_option(names, *value, help), placeholder);
+  last_option_ = long_name(named(app_->add_option(names, *value, help), placeholder));
   return *this;
 }
 
 CommandLine& CommandLine::option(const std::string& names, const std::string& placeholder,
                                  const std::string& help, std::optional<int64_t>* value) {
   const auto assign = [value](const int64_t& number) { *value = number; };
-  named(app_->add_option_function<int64_t>(names, assign, help), placeholder)
-      ->check([](const std::string& text) {
-        const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
-        return digits ? std::string() : "takes a whole number, not '" + text + "'";
-      });
+  CLI::Option* option = named(app_->add_option_function<int64_t>(names, assign, help), placeholder);
+  last_option_ = long_name(option);
+  option->check([](const std::string& text) {
+    const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
+    return digits ? std::string() : "takes a whole number, not '" + text + "'";
+  });
   return *this;
 }
 
 CommandLine& CommandLine::option(const std::string& names, const std::string& placeholder,
                                  const std::string& help, std::vector<std::string>* values) {
-  named(app_->add_option(names, *values, help), placeholder)->allow_extra_args(false);
+  last_option_ = long_name(
+      named(app_->add_option(names, *values, help), placeholder)->allow_extra_args(false));
   return *this;
 }
+
+CommandLine& CommandLine::completes(std::vector<std::string> values) {
+  completions_.push_back({last_option_, last_option_.empty() ? words_ : 0, std::move(values)});
+  return *this;
+}
+
+CommandLine& CommandLine::completes_runs() { return completes({}); }
 
 CommandLine& CommandLine::flag(const std::string& names, const std::string& help, bool* value) {
   app_->add_flag(names, *value, help);

@@ -24,8 +24,6 @@ class CommandLine {
 
   /// A word that must be given, e.g. ("JOB", "job file", &path).
   CommandLine& positional(const std::string& name, const std::string& help, std::string* value);
-  CommandLine& optional_positional(const std::string& name, const std::string& help,
-                                   std::string* value);
   /// `names`: "--fleet" or "-o,--output"; `placeholder` names the value in the help.
   CommandLine& option(const std::string& names, const std::string& placeholder,
                       const std::string& help, std::string* value);
@@ -34,6 +32,9 @@ class CommandLine {
   /// May be given several times.
   CommandLine& option(const std::string& names, const std::string& placeholder,
                       const std::string& help, std::vector<std::string>* values);
+  /// What the word or option declared last may be, for completion.
+  CommandLine& completes(std::vector<std::string> values);
+  CommandLine& completes_runs();  ///< the names of runs
   CommandLine& flag(const std::string& names, const std::string& help, bool* value);
 
   /// kUsage for an unknown option (with the nearest known one), a missing or a superfluous word.
@@ -45,10 +46,21 @@ class CommandLine {
   /// All long options, for completion.
   std::vector<std::string> option_names() const;
 
+  /// What may stand at a place of the command line.
+  struct Completion {
+    std::string option;               ///< "--clock"; empty: a word
+    int position = 0;                 ///< of the word, from 1
+    std::vector<std::string> values;  ///< empty: names of runs
+  };
+  const std::vector<Completion>& completions() const { return completions_; }
+
  private:
   Result<Unit> explain_extras() const;
 
   std::unique_ptr<CLI::App> app_;
+  std::vector<Completion> completions_;
+  std::string last_option_;  ///< declared last; empty: a word
+  int words_ = 0;
 };
 
 }  // namespace motley

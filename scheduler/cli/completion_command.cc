@@ -5,26 +5,49 @@
 namespace motley {
 namespace {
 
-std::string names_of_commands() {
-  std::string names;
-  for (const CommandEntry& entry : commands())
-    if (!entry.summary.empty()) names += (names.empty() ? "" : " ") + std::string(entry.name);
-  return names;
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
 }
 
-std::string options_of(const CommandEntry& entry) {
+std::string names_of_commands() {
+  std::vector<std::string> names;
+  for (const CommandEntry& entry : commands())
+    if (!entry.summary.empty()) names.emplace_back(entry.name);
+  return joined(names);
+}
+
+/// Names of runs, in the words of any POSIX shell.
+constexpr const char* kRuns =
+    "$(ls \"${XDG_STATE_HOME:-$HOME/.local/state}/motley/runs\" 2>/dev/null)";
+
+std::string bash_values(const CommandLine::Completion& completion) {
+  return completion.values.empty() ? "\"" + std::string(kRuns) + "\""
+                                   : "'" + joined(completion.values) + "'";
+}
+
+/// What bash shall offer after this command: options, values of options, words.
+std::string bash_case(const CommandEntry& entry) {
   CommandLine line;
   const auto command = entry.make();
   command->declare(line);
-  std::string names;
-  for (const std::string& name : line.option_names()) names += (names.empty() ? "" : " ") + name;
-  return names;
+  std::string text = "    " + std::string(entry.name) + ")\n";
+  text += "      words='" + joined(line.option_names()) + "'\n";
+  for (const CommandLine::Completion& completion : line.completions()) {
+    const std::string when = completion.option.empty()
+                                 ? "$COMP_CWORD == " + std::to_string(completion.position + 1)
+                                 : "$before == " + completion.option;
+    text += "      [[ " + when + " ]] && values=" + bash_values(completion) + " ;\n";
+  }
+  return text + "      ;;\n";
 }
 
 std::string bash_script() {
   std::string text =
       "_motley() {\n"
-      "  local current=${COMP_WORDS[COMP_CWORD]} words=\n"
+      "  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+      "  local words= values=\n"
       "  if ((COMP_CWORD == 1)); then\n"
       "    COMPREPLY=($(compgen -W '" +
       names_of_commands() +
@@ -33,13 +56,32 @@ std::string bash_script() {
       "  fi\n"
       "  case ${COMP_WORDS[1]} in\n";
   for (const CommandEntry& entry : commands())
-    if (!entry.summary.empty())
-      text += "    " + std::string(entry.name) + ") words='" + options_of(entry) + "' ;;\n";
+    if (!entry.summary.empty()) text += bash_case(entry);
   return text +
          "  esac\n"
-         "  [[ $current == -* ]] && COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
+         "  [[ $current == -* ]] || words=$values\n"
+         "  [[ -n $words ]] && COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
          "}\n"
          "complete -o default -F _motley motley\n";
+}
+
+/// fish knows no positions of words, so the values of all of a command's words are offered.
+std::string fish_values(const CommandEntry& entry) {
+  CommandLine line;
+  const auto command = entry.make();
+  command->declare(line);
+  std::string text;
+  for (const CommandLine::Completion& completion : line.completions()) {
+    const std::string option =
+        completion.option.empty() ? "" : " -x -l " + completion.option.substr(2);
+    const std::string values =
+        completion.values.empty() ? "(ls (set -q XDG_STATE_HOME; and echo $XDG_STATE_HOME; or echo "
+                                    "~/.local/state)/motley/runs 2>/dev/null)"
+                                  : joined(completion.values);
+    text += "complete -c motley -n '__fish_seen_subcommand_from " + std::string(entry.name) + "'" +
+            option + " -a '" + values + "'\n";
+  }
+  return text;
 }
 
 std::string fish_script() {
@@ -47,7 +89,7 @@ std::string fish_script() {
   for (const CommandEntry& entry : commands())
     if (!entry.summary.empty())
       text += "complete -c motley -n __fish_use_subcommand -a " + std::string(entry.name) +
-              " -d \"" + std::string(entry.summary) + "\"\n";
+              " -d \"" + std::string(entry.summary) + "\"\n" + fish_values(entry);
   return text;
 }
 
@@ -55,7 +97,7 @@ std::string fish_script() {
 class CompletionCommand final : public Command {
  public:
   void declare(CommandLine& line) override {
-    line.positional("SHELL", "bash, zsh or fish", &shell_);
+    line.positional("SHELL", "bash, zsh or fish", &shell_).completes({"bash", "zsh", "fish"});
   }
 
   Result<int> run() override {

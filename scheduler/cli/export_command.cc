@@ -44,6 +44,7 @@ class ExportCommand final : public Command {
                     "hostfile: for mpirun; job: job.json, for motley-worker; trace: for Perfetto "
                     "or chrome://tracing",
                     &format_)
+        .completes({"hostfile", "job", "trace"})
         .positional("FROM",
                     "hostfile: a plan written by `motley plan -o`; job: a job file; trace: a run "
                     "made with --trace (directory, name or name/n)",

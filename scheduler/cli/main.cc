@@ -96,7 +96,7 @@ Result<int> dispatch(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   using namespace motley;
-  configure_log("motley", debug_env().verbose ? LogLevel::kDebug : LogLevel::kInfo);
+  configure_log("motley");
   const Result<int> status = dispatch({argv + 1, argv + argc});
   std::cout.flush();
   if (status) return *status;

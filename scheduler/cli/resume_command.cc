@@ -2,6 +2,7 @@
 
 #include "core/spec/reader.h"
 #include "scheduler/cli/command.h"
+#include "scheduler/launch/remote_hosts.h"
 #include "scheduler/run/fork_run.h"
 #include "scheduler/run/measure.h"
 #include "scheduler/run/run_job.h"
@@ -16,6 +17,7 @@ class ResumeCommand final : public Command {
   void declare(CommandLine& line) override {
     line.positional("RUN", "a run (directory, name or name/n), or the job file it was started from",
                     &run_)
+        .completes_runs()
         .option("--fleet", "FILE", "continue on these devices instead", &fleet_)
         .option("--step", "N", "go back to the checkpoint of step N, in a new run", &step_)
         .flag("--json", "end with one JSON object on stdout; tables go to stderr", &options_.json)
@@ -36,7 +38,9 @@ class ResumeCommand final : public Command {
     } else {
       options_.run = std::move(found);
     }
-    options_.again = "motley resume " + options_.run->title();
+    std::vector<std::string> again = {"motley", "resume", step_ ? options_.run->title() : run_};
+    if (!options_.rsh_agent.empty()) again.insert(again.end(), {"--rsh-agent", options_.rsh_agent});
+    options_.again = shell_command(again);
     return run_job(std::move(options_));
   }
 

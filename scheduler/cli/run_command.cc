@@ -4,6 +4,7 @@
 #include "core/spec/reader.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/job_options.h"
+#include "scheduler/launch/remote_hosts.h"
 #include "scheduler/run/measure.h"
 #include "scheduler/run/run_job.h"
 
@@ -42,13 +43,14 @@ class RunCommand final : public Command {
  private:
   /// The same command without what must not be repeated.
   std::string again() const {
-    std::string text = "motley run " + job_;
-    if (!fleet_.empty()) text += " --fleet " + fleet_;
-    if (!plan_.empty()) text += " --plan " + plan_;
-    for (const std::string& override_text : set_) text += " --set " + override_text;
-    if (options_.trace) text += " --trace";
-    if (!options_.rsh_agent.empty()) text += " --rsh-agent " + options_.rsh_agent;
-    return text;
+    std::vector<std::string> words = {"motley", "run", job_};
+    if (!fleet_.empty()) words.insert(words.end(), {"--fleet", fleet_});
+    if (!plan_.empty()) words.insert(words.end(), {"--plan", plan_});
+    for (const std::string& override_text : set_)
+      words.insert(words.end(), {"--set", override_text});
+    if (options_.trace) words.push_back("--trace");
+    if (!options_.rsh_agent.empty()) words.insert(words.end(), {"--rsh-agent", options_.rsh_agent});
+    return shell_command(words);
   }
 
   RunOptions options_;

@@ -8,6 +8,7 @@
 #include "core/json_fields.h"
 #include "scheduler/launch/command.h"
 #include "scheduler/launch/this_host.h"
+#include "scheduler/launch/worker_program.h"
 
 namespace motley {
 namespace {
@@ -54,7 +55,7 @@ Result<Unit> compare_versions(const std::string& host, const std::string& own,
 Result<Unit> check_answer(const std::string& host, const Staging& staging, const std::string& own,
                           const Result<CommandOutput>& answer) {
   if (!answer) return fail(ErrorCode::kBrokenInstall, answer.error().message);
-  const std::string said = last_line(answer->err);
+  const std::string said = last_words_of_worker(answer->err);
   if (answer->timed_out)
     return fail(ErrorCode::kNoDevice, "host " + host + " does not answer within " +
                                           std::to_string(static_cast<int>(kAnswerSeconds)) + " s");
@@ -75,6 +76,17 @@ std::string shell_quoted(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
+}
+
+std::string shell_command(const std::vector<std::string>& words) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
+  std::string command;
+  for (const std::string& word : words) {
+    const bool plain = !word.empty() && word.find_first_not_of(kPlain) == std::string::npos;
+    command += (command.empty() ? "" : " ") + (plain ? word : shell_quoted(word));
+  }
+  return command;
 }
 
 std::vector<std::string> remote_hosts(const std::vector<RankPlacement>& ranks) {

@@ -46,4 +46,7 @@ std::vector<std::string> remote_command(const std::string& rsh_agent, const std:
 /// In single quotes, for a shell.
 std::string shell_quoted(const std::string& text);
 
+/// A command as one would type it: words quoted where a shell would take them for something else.
+std::string shell_command(const std::vector<std::string>& words);
+
 }  // namespace motley

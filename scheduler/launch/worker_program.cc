@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "core/debug_env.h"
+#include "scheduler/launch/command.h"
 #include "scheduler/launch/environment.h"
 
 namespace motley {
@@ -25,6 +26,12 @@ Result<std::string> worker_program_beside(const std::string& own, const std::str
                                                "; install motley-worker beside motley, or set "
                                                "MOTLEY_WORKER");
   return path;
+}
+
+std::string last_words_of_worker(const std::string& text) {
+  constexpr std::string_view kName = "motley-worker: ";
+  const std::string line = last_line(text);
+  return line.starts_with(kName) ? line.substr(kName.size()) : line;
 }
 
 }  // namespace motley

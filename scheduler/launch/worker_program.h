@@ -15,4 +15,7 @@ Result<std::string> worker_program();
 /// The same for any `chosen` (empty: none) and any program of ours.
 Result<std::string> worker_program_beside(const std::string& own, const std::string& chosen);
 
+/// The last line that motley-worker wrote, to be quoted in a message of ours: without its name.
+std::string last_words_of_worker(const std::string& text);
+
 }  // namespace motley

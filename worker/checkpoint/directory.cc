@@ -1,5 +1,7 @@
 #include "worker/checkpoint/directory.h"
 
+#include "core/units.h"
+
 namespace motley {
 namespace {
 
@@ -29,9 +31,8 @@ Result<Unit> check_room(FileSystem& fs, const std::string& checkpoints_dir, Byte
   const Bytes needed = checkpoint + kFreeSpaceMargin;
   MOTLEY_TRY(const Bytes available, fs.free_space(checkpoints_dir));
   if (available >= needed) return Unit{};
-  return fail(ErrorCode::kIo, checkpoints_dir + ": a checkpoint needs " +
-                                  std::to_string(needed.value()) + " bytes, " +
-                                  std::to_string(available.value()) +
+  return fail(ErrorCode::kIo, checkpoints_dir + ": a checkpoint needs " + format_bytes(needed) +
+                                  ", " + format_bytes(available) +
                                   " are free; make room or set checkpoint.dir");
 }
 

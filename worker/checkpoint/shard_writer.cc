@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/units.h"
 #include "worker/checkpoint/directory.h"
 #include "worker/checkpoint/shard_layout.h"
 #include "worker/checkpoint/store.h"
@@ -24,7 +25,7 @@ class SealedImage {
     image->bytes_.reset(new (std::nothrow) std::byte[static_cast<size_t>(layout.bytes)]());
     if (!image->bytes_)
       return fail(ErrorCode::kDeviceLost, "no memory for the snapshot of a checkpoint (" +
-                                              std::to_string(layout.bytes) + " bytes)");
+                                              format_bytes(Bytes(layout.bytes)) + ")");
     std::memcpy(image->bytes_.get(), layout.header.data(), layout.header.size());
     for (const ShardEntry& entry : layout.entries)
       image->seals_.emplace_back(static_cast<size_t>(block_count(entry.bytes)));

@@ -20,23 +20,15 @@ EnvLookup environment(const std::map<std::string, std::string>& values) {
 TEST(DebugEnv, ReadsWhatIsSet) {
   const DebugEnv none = read_debug_env(environment({}));
   EXPECT_EQ(none.failpoint, "");
-  EXPECT_FALSE(none.verbose);
-  EXPECT_FALSE(none.no_color);
-  const DebugEnv some = read_debug_env(environment({{"MOTLEY_FAILPOINT", "x:1"},
-                                                    {"MOTLEY_VERBOSE", "1"},
-                                                    {"MOTLEY_WORKER", "/opt/w"},
-                                                    {"NO_COLOR", "1"}}));
+  const DebugEnv some =
+      read_debug_env(environment({{"MOTLEY_FAILPOINT", "x:1"}, {"MOTLEY_WORKER", "/opt/w"}}));
   EXPECT_EQ(some.failpoint, "x:1");
-  EXPECT_TRUE(some.verbose);
   EXPECT_EQ(some.worker_path, "/opt/w");
-  EXPECT_TRUE(some.no_color);
-  EXPECT_FALSE(read_debug_env(environment({{"MOTLEY_VERBOSE", "0"}})).verbose);
-  EXPECT_FALSE(read_debug_env(environment({{"NO_COLOR", ""}})).no_color);  // as no-color.org says
 }
 
 TEST(DebugEnv, SettingsNameTheirOrigin) {
   const auto settings = read_debug_env_settings(environment({{"MOTLEY_WORKER", "/opt/w"}}));
-  ASSERT_EQ(settings.size(), 4u);
+  ASSERT_EQ(settings.size(), 2u);
   for (const EnvSetting& setting : settings) {
     const bool given = setting.name == "MOTLEY_WORKER";
     EXPECT_EQ(setting.origin, given ? "environment" : "default") << setting.name;
