@@ -127,6 +127,15 @@ def check_report_of_a_run_by_hand(cache):
     expect_equal(yaml.returncode, 65, "exit code of a job in YAML")
     expect("motley export job job.yaml -o job.json" in yaml.stderr, f"no hint: {yaml.stderr!r}")
     expect_exit(train("job.json"), 0)
+    for section, key, value, reason in (("model", "width", 64, "made for another model"),
+                                        ("train", "global_batch", 8, "made for a global batch of 16, the job has 8"),
+                                        ("train", "seed", 1, "train.seed has changed")):
+        document = json.loads((sandbox.home / "job.json").read_text())
+        document[section][key] = value
+        sandbox.write("edited.json", json.dumps(document))
+        refused = train("edited.json")
+        expect_equal(refused.returncode, 65, f"exit code with another {key}")
+        expect(reason in refused.stderr, f"reason not given: {refused.stderr!r}")
     report = sandbox.run("report", "byhand", "--json")
     expect_exit(report, 0)
     summary = json.loads(report.stdout)
@@ -148,6 +157,18 @@ def check_rehearsal_not_trustworthy():
         expect_equal((final["state"], final["efficiency"]), ("failed", None), f"state, efficiency ({again})")
 
 
+def check_blocks(sandbox):
+    """For people: blocks with one blank line between two, none before the first or after the last."""
+    for command in (("run", "job.yaml"), ("report", "job")):
+        result = sandbox.run(*command)
+        expect_exit(result, 0)
+        expect(not result.stdout.startswith("\n"), f"{command} begins with a blank line")
+        expect(not result.stdout.endswith("\n\n"), f"{command} ends with a blank line")
+        expect("\nsample:\n" in result.stdout or command[0] == "report", "no sample")
+        outside = result.stdout.split("sample:\n")[0]
+        expect("\n\n\n" not in outside, f"{command} has a stray blank line: {outside!r}")
+
+
 def check_sample_as_json(sandbox):
     result = sandbox.run("sample", "job", "--bytes", "50", "--json")
     expect_exit(result, 0)
@@ -160,6 +181,7 @@ def main():
     first = check_first_run(sandbox)
     check_again(sandbox, first)
     check_other_commands(sandbox)
+    check_blocks(sandbox)
     check_sample_as_json(sandbox)
     check_trace(sandbox)
     check_exact_on_other_devices(sandbox.home / "cache")
