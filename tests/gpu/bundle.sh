@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/gpu/bundle.sh [DIRECTORY]: packs the check of a GPU into DIRECTORY/gpu-check.tar.xz (default: build), for a machine
-# that has a GPU, CUDA's run-time libraries and Python with torch, and nothing else. There:
+# tests/gpu/bundle.sh [DIRECTORY [CMAKE-OPTION...]]: packs the check of a GPU into DIRECTORY/gpu-check.tar.xz (default:
+# build), for a machine that has a GPU, CUDA's run-time libraries and Python with torch, and nothing else. There:
 #
 #   tar xf gpu-check.tar.xz && bash gpu-check/tests/gpu/run.sh correct
 set -euo pipefail
@@ -10,7 +10,7 @@ readonly limit=$((40 << 20))
 directory=${1:-build}
 
 {
-  cmake --preset cuda -DMOTLEY_TESTS=ON | grep -E '^-- Motley'
+  cmake --preset cuda -DMOTLEY_TESTS=ON "${@:2}" | grep -E '^-- Motley'
   cmake --build --preset cuda --target motley_gpu_check -- --quiet
 } >&2
 
