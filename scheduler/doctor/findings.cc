@@ -41,6 +41,15 @@ std::string fix_of_start(const std::string& error) {
   return says(error, "shared libraries") ? kInstallDependencies : kBuildBoth;
 }
 
+/// The path in "cannot use PATH: why".
+std::string named_in(const std::string& message) {
+  const std::string begin = "cannot use ";
+  const size_t path = message.find(begin);
+  if (path == std::string::npos) return message;
+  const size_t end = message.find(": ", path);
+  return message.substr(path + begin.size(), end - path - begin.size());
+}
+
 std::string fix_of_module(const std::string& error) {
   if (says(error, "built without MPI")) return "apt-get install libopenmpi-dev, then build again";
   if (says(error, "does not load")) return "apt-get install libopenmpi3";
@@ -102,6 +111,9 @@ Finding launch_finding(const LaunchFacts& facts, const WorkerFacts& worker) {
   if (!says(worker.mpi, "MPI v")) return broken(what, worker.mpi, fix_of_module(worker.mpi));
   if (!facts.communicator) {
     const Error& error = facts.communicator.error();
+    if (says(error.message, "; remove it"))
+      return broken(what, error.message,
+                    "remove what stands in the way: " + named_in(error.message));
     if (error.code == ErrorCode::kIo)
       return broken(what, error.message, "set TMPDIR to a directory that you may write");
     return broken(what, error.message, "mend what `mpirun -n 2 hostname` complains of");

@@ -1,6 +1,7 @@
 """`motley doctor` where something is wrong: the right line is broken, with the right fix."""
 
 import json
+import os
 import pathlib
 import sys
 
@@ -65,8 +66,9 @@ def check_directories(sandbox):
     for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
         rows = findings(sandbox, **{variable: file})
         expect_finding(rows, "disk", "BROKEN", file, f"set {variable} to")
-    rows = findings(sandbox, TMPDIR=file)
-    expect_finding(rows, "MPI launch", "BROKEN", file, "set TMPDIR")
+    taken = sandbox.write(f"motley-{os.getuid()}", "not a directory")
+    rows = findings(sandbox, TMPDIR=str(sandbox.home))
+    expect_finding(rows, "MPI launch", "BROKEN", "not a directory", f"remove what stands in the way: {taken}")
 
 
 def main():

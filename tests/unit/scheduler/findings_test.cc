@@ -93,6 +93,10 @@ TEST(Doctor, Launch) {
          Health::kBroken, "cmake --build");
   expect(launch_finding({true, fail(ErrorCode::kIo, "cannot use /tmp")}, healthy()),
          Health::kBroken, "TMPDIR");
+  expect(launch_finding({true, fail(ErrorCode::kIo,
+                                    "cannot use /dev/shm/motley-0: it is another's; remove it")},
+                        healthy()),
+         Health::kBroken, "in the way: /dev/shm/motley-0");
   expect(launch_finding({true, fail(ErrorCode::kBrokenInstall, "no answer")}, healthy()),
          Health::kBroken, "mpirun -n 2");
 }
