@@ -127,8 +127,8 @@ std::string profile_line(const ProfileCache::Entry& entry) {
   std::string devices;
   for (const DeviceProfile& device : entry.profile.devices)
     devices += (devices.empty() ? "" : ", ") + device.device + " (" + device.type + ")";
-  return line("%-24s %s  %s", entry.job.c_str(), entry.profile.code_version.c_str(),
-              devices.c_str());
+  return line("%-24s %s  %s  %s", entry.job.c_str(), date_text(entry.measured_at).c_str(),
+              entry.profile.code_version.c_str(), devices.c_str());
 }
 
 }  // namespace motley
