@@ -14,9 +14,10 @@ constexpr double kDoubtfulSpread = 0.5;
 
 template <class... Values>
 std::string line(const char* format, Values... values) {
-  char text[256];
-  std::snprintf(text, sizeof text, format, values...);
-  return std::string(text) + "\n";
+  std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, format, values...)) + 1, '\0');
+  std::snprintf(text.data(), text.size(), format, values...);
+  text.back() = '\n';
+  return text;
 }
 
 std::string curve_text(const LayerCurve& curve) {
