@@ -423,7 +423,7 @@ TEST_P(TwoHosts, WithoutRoomForACopyNobodyTrains) {
   const Error error =
       refusal(attempt(2), [&](int rank) -> FileSystem& { return rank == 0 ? apart_(0) : full; });
   EXPECT_EQ(error.code, ErrorCode::kIo);
-  EXPECT_THAT(error.message, AllOf(HasSubstr(run_ + "/checkpoints"), HasSubstr("1000 are free")));
+  EXPECT_THAT(error.message, AllOf(HasSubstr(run_ + "/checkpoints"), HasSubstr("1000 B are free")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Numerics, TwoHosts, ::testing::Values(Numerics::kFast, Numerics::kExact),

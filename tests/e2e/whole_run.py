@@ -119,8 +119,8 @@ def check_report_of_a_run_by_hand(cache):
     expect_exit(sandbox.run("plan", "job.yaml", "--fleet", one_device(sandbox), "-o", "plan.json"), 0)
     expect_exit(sandbox.run("export", "job", "job.yaml", "-o", "job.json"), 0)
 
-    def train(job):
-        return subprocess.run([WORKER, "train", "--job", job, "--plan", "plan.json", "--run-dir", "byhand"],
+    def train(job, run_dir="byhand"):
+        return subprocess.run([WORKER, "train", "--job", job, "--plan", "plan.json", "--run-dir", run_dir],
                               cwd=sandbox.home, capture_output=True, text=True, timeout=120)
 
     yaml = train("job.yaml")
@@ -133,7 +133,7 @@ def check_report_of_a_run_by_hand(cache):
         document = json.loads((sandbox.home / "job.json").read_text())
         document[section][key] = value
         sandbox.write("edited.json", json.dumps(document))
-        refused = train("edited.json")
+        refused = train("edited.json", "byhand" if key == "seed" else f"another-{key}")
         expect_equal(refused.returncode, 65, f"exit code with another {key}")
         expect(reason in refused.stderr, f"reason not given: {refused.stderr!r}")
     report = sandbox.run("report", "byhand", "--json")

@@ -119,6 +119,9 @@ Result<Attempt> manual_attempt(Communicator& world, FileSystem& fs,
   if (!job) return fail(in_file(job.error(), files.job));
   attempt.job = std::move(*job);
   MOTLEY_TRY_VOID(read_plan_file(world, files.plan, &attempt));
+  // Before anything is written: a directory begun with the wrong pair would refuse the right one.
+  if (const auto valid = validate_for(attempt.plan, attempt.job); !valid)
+    return joint_failure(world, valid.error().code, valid.error().message);
   attempt.resume_checkpoint = files.resume;
   attempt.run_dir = std::filesystem::absolute(files.run_dir).lexically_normal().string();
   MOTLEY_TRY_VOID(world.broadcast(attempt.run_dir, 0));

@@ -77,7 +77,7 @@ RC_GTEST_PROP(SpecJson, AnyValidTrainSectionComesBack, ()) {
   TrainSpec& train = job.train;
   train.global_batch = *rc::gen::inRange(1, 1 << 20);
   if (*rc::gen::arbitrary<bool>()) train.grain = *rc::gen::inRange(1, train.global_batch + 1);
-  train.steps = *rc::gen::inRange<int64_t>(1, INT64_MAX);
+  train.steps = *rc::gen::inRange<int64_t>(1, TrainSpec::kMostSteps + 1);
   train.seed = *rc::gen::arbitrary<uint64_t>();
   train.optimizer.lr = static_cast<double>(*rc::gen::inRange<int64_t>(1, 1'000'000'007)) / 3e9;
   train.schedule.min_lr = train.optimizer.lr * 0.1;
@@ -109,7 +109,7 @@ TEST(SpecJson, NamesThePointerOfAFault) {
       {"/train/globl_batch", 1, "/train: unknown key 'globl_batch' (did you mean 'global_batch'?)"},
       {"/train/steps", "10", "/train/steps: expected an integer, found a string"},
       {"/train/steps", 1e3, "/train/steps: expected an integer of 64 bits, found 1000.0"},
-      {"/train/steps", 0, "/train/steps: 'steps' must be at least 1"},
+      {"/train/steps", 0, "/train/steps: 'steps' must be from 1 to 1000000000000"},
       {"/train/global_batch", 4294967297,
        "/train/global_batch: expected an integer of 32 bits, found 4294967297"},
       {"/train/seed", -1, "/train/seed: expected an integer of 64 bits, found -1"},

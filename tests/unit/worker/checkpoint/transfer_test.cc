@@ -229,7 +229,7 @@ TEST_F(CheckpointReplication, BeginsOnlyWhereThereIsRoom) {
   const auto done = replicate(to, 1000);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, ErrorCode::kIo);
-  EXPECT_THAT(done.error().message, HasSubstr("1000 are free"));
+  EXPECT_THAT(done.error().message, HasSubstr("1000 B are free"));
   EXPECT_THAT(*to.list(kCheckpoints), ElementsAre());
 }
 
