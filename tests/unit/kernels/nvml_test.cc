@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "kernels/device.h"
 #include "tests/support/temporary_directory.h"
 
 namespace motley {
@@ -84,6 +85,16 @@ TEST_F(NvmlTest, ReportsEachFaultOnce) {
   EXPECT_EQ(xids[0].xid, 79);
   EXPECT_EQ(xids[1].xid, 48);
   EXPECT_THAT(nvml->new_xids(), IsEmpty());
+}
+
+TEST_F(NvmlTest, GpusThatCudaDoesNotShowAreMentioned) {
+  open(R"({"gpus": [{"uuid": "GPU-1"}, {"uuid": "GPU-2"}]})");
+  setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
+  std::string note;
+  discover_devices(&note);
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_THAT(note,
+              ::testing::EndsWith("(the driver shows 2 GPUs, CUDA_VISIBLE_DEVICES leaves 0)"));
 }
 
 TEST_F(NvmlTest, ADriverThatIsNotLoadedIsOneLine) {
