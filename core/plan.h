@@ -142,8 +142,10 @@ std::vector<SampleRange> micro_batches_of(const Plan& plan, int replica);
 /// Everything that must hold of a plan for this model: grains sum to the global batch, stages cover
 /// the layers in order, no empty stage, ranks known and used once, every rank of a stage has heads,
 /// columns and vocabulary, owners hold what they own and tile every tensor, memory within limits,
-/// exact's demands. kInvalidSpec with the reason.
+/// exact's demands. kInvalidSpec with the JSON pointer of the fault and the reason.
 Result<Unit> validate(const Plan& plan, const ModelSpec& model);
+/// All of that but the owners, which may still be missing.
+Result<Unit> validate_cut(const Plan& plan, const ModelSpec& model);
 
 /// Every slice dealt to those who hold it: what the same ranks hold goes to them in contiguous runs
 /// of about equal bytes, cut between rows. Needs ranks and replicas of a plan that is valid but for
@@ -151,6 +153,7 @@ Result<Unit> validate(const Plan& plan, const ModelSpec& model);
 std::vector<Ownership> even_ownership(const Plan& plan, const ModelSpec& model);
 
 nlohmann::json to_json(const Plan& plan);
+/// kInvalidSpec with the JSON pointer of the fault. What complete() fills in may be missing.
 Result<Plan> plan_from_json(const nlohmann::json& json);
 std::string plan_id(const Plan& plan);
 

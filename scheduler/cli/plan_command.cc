@@ -1,16 +1,17 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/clock.h"
 #include "core/file_system.h"
 #include "core/json_file.h"
-#include "core/spec/json.h"
 #include "core/spec/profile_key.h"
 #include "planner/explain.h"
 #include "planner/search.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/job_options.h"
 #include "scheduler/report/plan_table.h"
+#include "scheduler/run/given_plan.h"
 #include "scheduler/run/measure.h"
 
 namespace motley {
@@ -33,17 +34,6 @@ Result<Profile> read_profile_for(const std::string& path, const JobSpec& job) {
   return profile;
 }
 
-/// The plan with the job and the devices it uses: enough for `motley-worker train` by hand.
-nlohmann::json packed(const Plan& plan, const JobSpec& job, const FleetSpec& fleet) {
-  FleetSpec used = fleet;
-  used.devices.clear();
-  for (const RankPlacement& rank : plan.ranks) used.devices.push_back(*fleet.find(rank.device));
-  nlohmann::json document = to_json(plan);
-  document["job"] = to_json(job);
-  document["fleet"] = to_json(used);
-  return document;
-}
-
 class PlanCommand final : public Command {
  public:
   void declare(CommandLine& line) override {
@@ -52,6 +42,8 @@ class PlanCommand final : public Command {
         .option("--profile", "FILE",
                 "a profile written by `motley profile --json`, instead of the cache", &profile_)
         .option("-o,--output", "FILE", "write the plan for `motley run --plan`", &output_)
+        .option("--score", "PLAN", "predict this plan, by hand or by us, instead of searching",
+                &score_)
         .flag("--explain", "say what else was considered, and why it lost", &explain_)
         .flag("--json", "the plan as JSON, with the search's wall time", &json_)
         .option("--set", "KEY=VALUE", "override a value of the job", &set_)
@@ -62,18 +54,23 @@ class PlanCommand final : public Command {
   Result<int> run() override {
     MOTLEY_TRY(const JobSpec job, read_job_with(job_, set_));
     MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
+    std::optional<GivenPlan> given;
+    if (!score_.empty()) {
+      MOTLEY_TRY(given, read_given_plan(score_, job, fleet));
+    }
     SignalInbox signals;
     const auto profile = obtain(job, fleet, signals);
     if (!profile && profile.error().code == ErrorCode::kStopped) return 128 + signals.last();
     if (!profile) return fail(profile.error());
     const Nanos before = steady_clock().now();
-    MOTLEY_TRY(const Plan plan, plan_search({job, fleet, *profile}));
+    MOTLEY_TRY(const Plan plan,
+               given ? price(*given, job, fleet, *profile) : plan_search({job, fleet, *profile}));
     const double wall_seconds = seconds_of(steady_clock().now() - before);
     const nlohmann::json document = packed(plan, job, fleet);
     if (!output_.empty()) {
       MOTLEY_TRY_VOID(write_text_durably(real_file_system(), output_, document.dump(2) + "\n"));
     }
-    print(*profile, plan, document, wall_seconds);
+    print(job, *profile, plan, document, wall_seconds);
     return 0;
   }
 
@@ -85,7 +82,7 @@ class PlanCommand final : public Command {
     return obtain_profile(job, chosen, measure_, signals, line);
   }
 
-  void print(const Profile& profile, const Plan& plan, nlohmann::json document,
+  void print(const JobSpec& job, const Profile& profile, const Plan& plan, nlohmann::json document,
              double wall_seconds) const {
     if (json_) {
       document["search"]["wall_seconds"] = wall_seconds;
@@ -93,14 +90,14 @@ class PlanCommand final : public Command {
       return;
     }
     const Evidence evidence = weakest_evidence(profile, plan);
-    std::printf("%s\n%s", solo_table(solo_speeds(profile, plan), evidence).c_str(),
+    std::printf("%s\n%s", solo_table(solo_speeds(profile, plan, job.model), evidence).c_str(),
                 plan_table(plan, evidence).c_str());
     if (explain_) std::printf("\n%s", explain(plan).c_str());
     if (!output_.empty()) std::printf("written to %s\n", output_.c_str());
   }
 
   MeasureOptions measure_;
-  std::string job_, fleet_, profile_, output_;
+  std::string job_, fleet_, profile_, output_, score_;
   std::vector<std::string> set_;
   bool explain_ = false, json_ = false;
 };

@@ -18,6 +18,7 @@ class ResumeCommand final : public Command {
                     &run_)
         .option("--fleet", "FILE", "continue on these devices instead", &fleet_)
         .option("--step", "N", "go back to the checkpoint of step N, in a new run", &step_)
+        .flag("--trace", "as `motley run --trace`", &options_.trace)
         .flag("--json", "end with one JSON object on stdout; tables go to stderr", &options_.json)
         .option("--rsh-agent", "PROGRAM", "used instead of ssh to reach other hosts",
                 &options_.rsh_agent);
@@ -36,7 +37,7 @@ class ResumeCommand final : public Command {
     } else {
       options_.run = std::move(found);
     }
-    options_.again = "motley resume " + options_.run->title();
+    options_.again = "motley resume " + options_.run->title() + (options_.trace ? " --trace" : "");
     return run_job(std::move(options_));
   }
 

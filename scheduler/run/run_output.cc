@@ -38,8 +38,10 @@ void RunOutput::print(const std::string& text) const {
 
 void RunOutput::note(const std::string& text) const { std::fprintf(stderr, "%s\n", text.c_str()); }
 
-void RunOutput::solo_speeds(const Profile& profile, const Plan& plan) const {
-  print(solo_table(motley::solo_speeds(profile, plan), weakest_evidence(profile, plan)) + "\n");
+void RunOutput::solo_speeds(const Profile& profile, const Plan& plan,
+                            const ModelSpec& model) const {
+  print(solo_table(motley::solo_speeds(profile, plan, model), weakest_evidence(profile, plan)) +
+        "\n");
 }
 
 void RunOutput::plan(const Profile& profile, const Plan& plan) const {

@@ -18,7 +18,7 @@ class RunOutput {
   explicit RunOutput(bool json);
 
   void note(const std::string& text) const;  ///< one line on stderr
-  void solo_speeds(const Profile& profile, const Plan& plan) const;
+  void solo_speeds(const Profile& profile, const Plan& plan, const ModelSpec& model) const;
   void plan(const Profile& profile, const Plan& plan) const;
   void report(const RunSummary& summary, const Plan& plan) const;
   void sample(const std::string& text) const;
