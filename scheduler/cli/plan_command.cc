@@ -44,6 +44,9 @@ class PlanCommand final : public Command {
         .option("-o,--output", "FILE", "write the plan for `motley run --plan`", &output_)
         .option("--score", "PLAN", "predict this plan, by hand or by us, instead of searching",
                 &score_)
+        .flag("--equal-split",
+              "the baseline: the same number of samples for each device that holds the model",
+              &equal_)
         .flag("--explain", "say what else was considered, and why it lost", &explain_)
         .flag("--json", "the plan as JSON, with the search's wall time", &json_)
         .option("--set", "KEY=VALUE", "override a value of the job", &set_)
@@ -63,8 +66,7 @@ class PlanCommand final : public Command {
     if (!profile && profile.error().code == ErrorCode::kStopped) return 128 + signals.last();
     if (!profile) return fail(profile.error());
     const Nanos before = steady_clock().now();
-    MOTLEY_TRY(const Plan plan,
-               given ? price(*given, job, fleet, *profile) : plan_search({job, fleet, *profile}));
+    MOTLEY_TRY(const Plan plan, plan_of({job, fleet, *profile}, given));
     const double wall_seconds = seconds_of(steady_clock().now() - before);
     const nlohmann::json document = packed(plan, job, fleet);
     if (!output_.empty()) {
@@ -75,6 +77,11 @@ class PlanCommand final : public Command {
   }
 
  private:
+  Result<Plan> plan_of(const PlanRequest& request, const std::optional<GivenPlan>& given) const {
+    if (given) return price(*given, request.job, request.fleet, request.profile);
+    return equal_ ? plan_equal_split(request) : plan_search(request);
+  }
+
   Result<Profile> obtain(const JobSpec& job, const FleetSpec& fleet, SignalInbox& signals) const {
     if (!profile_.empty()) return read_profile_for(profile_, job);
     MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job.devices));
@@ -99,7 +106,7 @@ class PlanCommand final : public Command {
   MeasureOptions measure_;
   std::string job_, fleet_, profile_, output_, score_;
   std::vector<std::string> set_;
-  bool explain_ = false, json_ = false;
+  bool equal_ = false, explain_ = false, json_ = false;
 };
 
 }  // namespace

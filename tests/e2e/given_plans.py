@@ -178,11 +178,22 @@ def check_unlike_replicas(cache):
     print(f"unlike replicas: {final['efficiency']:.1%} of the summed speeds")
 
 
+def check_equal_split(sandbox):
+    """The baseline, in the same engine: as many samples for the slow devices as for the fast."""
+    expect_exit(sandbox.run("plan", "job.yaml", "--equal-split", "-o", "equal.json"), 0)
+    equal = json.loads((sandbox.home / "equal.json").read_text())
+    expect_equal([replica["grains"] * equal["grain"] for replica in equal["replicas"]], [4] * 4, "samples by replica")
+    final = final_object(sandbox.run("run", "job.yaml", "--plan", "equal.json", "--fresh", "--json"))
+    ours = final["equal_split_samples_per_second"]
+    expect(abs(final["samples_per_second"] / ours - 1) < 0.01, f"equal split: {final['samples_per_second']}, {ours}")
+
+
 def main():
     sandbox = Sandbox(steps=40, every=20)
     plan = check_runs_as_predicted(sandbox)
     check_score(sandbox, plan)
     check_estimate(sandbox)
+    check_equal_split(sandbox)
     check_refusals(sandbox.home / "cache", json.loads((sandbox.home / "whole.json").read_text()))
     check_memory_and_exact(sandbox.home / "cache")
     check_unlike_replicas(sandbox.home / "cache")
