@@ -163,7 +163,7 @@ Attempt small_attempt(const SmallRun& run, const std::string& run_dir, Epoch epo
     DeviceSpec device;
     device.id = attempt.plan.ranks[rank].device;
     device.host = "host";
-    device.kind = DeviceKind::kCpu;
+    device.kind = run.device;
     device.type = "paced";
     device.memory = Bytes(1 << 30);
     device.paced = PaceSpec{.speed = run.speeds.empty() ? 1.0 : run.speeds[rank],

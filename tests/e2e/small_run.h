@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/attempt.h"
+#include "tests/support/test_device.h"
 #include "worker/train/reporter.h"
 #include "worker/train/trainer.h"
 
@@ -57,6 +58,7 @@ struct SmallRun {
   int64_t steps = 10;
   int64_t save_every = 0;
   EvalSpec eval = {};
+  DeviceKind device = test_device();
 };
 
 /// The attempt of such a run in `run_dir`, with data written beside it unless there is some.

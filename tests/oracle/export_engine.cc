@@ -7,6 +7,7 @@
 
 #include "core/philox.h"
 #include "tests/oracle/oracle_case.h"
+#include "tests/support/test_device.h"
 #include "worker/engine/engine.h"
 #include "worker/optimizer/schedule.h"
 
@@ -46,7 +47,7 @@ void set_weights(Engine& engine, std::span<float> weights) {
 
 Result<OracleResult> compute_whole(const OracleCase& test) {
   DeviceSpec spec;
-  spec.kind = DeviceKind::kCpu;
+  spec.kind = test_device();
   spec.threads = 2;
   MOTLEY_TRY(const auto device, open_device(spec));
   EngineOptions options;
@@ -57,6 +58,7 @@ Result<OracleResult> compute_whole(const OracleCase& test) {
   MOTLEY_TRY(const std::span<std::byte> state, engine->state(Engine::State::kWeight));
   const std::span<float> weights{reinterpret_cast<float*>(state.data()), state.size() / 4};
   set_weights(*engine, weights);
+  MOTLEY_TRY_VOID(engine->state_written(Engine::State::kWeight));
 
   OracleResult result;
   result.weights.assign(weights.begin(), weights.end());

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The engine against PyTorch: same random weights and tokens; loss, gradients, and 20 steps of AdamW.
 
-    gpt_torch.py EXPORT     EXPORT: the program motley_engine_export
+    gpt_torch.py EXPORT...     the command that starts motley_engine_export
 
 The model below is written from the paper's description with torch.nn and differentiated by autograd; it shares no code with
 Motley. PyTorch computes in float64, so that what differs is the engine's rounding; its own float32 is shown beside it.
@@ -169,7 +169,7 @@ def main():
     good = True
     for sizes in CASES:
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([sys.argv[1], *map(str, sizes), folder], check=True)
+            subprocess.run([*sys.argv[1:], *map(str, sizes), folder], check=True)
             print("{}: layers {} heads {} width {} context {} vocab {} samples {}".format(*sizes))
             good &= check(Case(Path(folder)))
     print("agrees with PyTorch" if good else "DIFFERS from PyTorch")

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/check.h"
+#include "tests/support/test_device.h"
 
 namespace motley::testing {
 namespace {
@@ -120,9 +121,10 @@ std::vector<DeviceCase> device_cases() {
     spec.threads = threads;
     return spec;
   };
-  return {{"cpu1", device(DeviceKind::kCpu, 1)},
-          {"cpu3", device(DeviceKind::kCpu, 3)},
-          {"reference", device(DeviceKind::kReference, 1)}};
+  const DeviceCase reference{"reference", device(DeviceKind::kReference, 1)};
+  if (test_device() == DeviceKind::kCuda)
+    return {{"cuda", device(DeviceKind::kCuda, 1)}, reference};
+  return {{"cpu1", device(DeviceKind::kCpu, 1)}, {"cpu3", device(DeviceKind::kCpu, 3)}, reference};
 }
 
 std::unique_ptr<Device> open_case(const DeviceCase& device_case) {

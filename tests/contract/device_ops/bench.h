@@ -60,7 +60,7 @@ class Bench {
   std::vector<DeviceBuffer> buffers_;
 };
 
-/// The devices every operation is tested on.
+/// The devices every operation is tested on, the reference last.
 struct DeviceCase {
   std::string name;
   DeviceSpec spec;
