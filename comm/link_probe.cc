@@ -63,7 +63,10 @@ LinkProfile profile_of(const RoundTrips& trips) {
   LinkProfile figures;
   figures.latency_seconds = trips.small / 2;
   const double transfer = trips.large / 2 - figures.latency_seconds;
-  if (transfer > 0) figures.bytes_per_second = static_cast<double>(kLargeBytes) / transfer;
+  figures.bytes_per_second = LinkProfile::kFree;
+  if (transfer > 0)
+    figures.bytes_per_second =
+        std::min(LinkProfile::kFree, static_cast<double>(kLargeBytes) / transfer);
   return figures;
 }
 

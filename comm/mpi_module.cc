@@ -27,9 +27,12 @@ Result<fs::path> module_path() {
                   " is missing; install libopenmpi-dev and build again, or run one rank alone");
 }
 
-}  // namespace
+struct MpiModule {
+  MpiModuleOpen open = nullptr;
+  MpiModuleLibrary library = nullptr;
+};
 
-Result<std::unique_ptr<Communicator>> open_mpi_communicator(const CommunicatorOptions& options) {
+Result<MpiModule> load() {
   MOTLEY_TRY(const fs::path path, module_path());
   // Never closed: MPI libraries do not survive being unloaded.
   void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -37,12 +40,26 @@ Result<std::unique_ptr<Communicator>> open_mpi_communicator(const CommunicatorOp
     return fail(ErrorCode::kBrokenInstall,
                 std::string("the MPI module does not load: ") + dlerror());
   const auto version = reinterpret_cast<MpiModuleVersion>(dlsym(module, kMpiModuleVersionSymbol));
-  const auto open = reinterpret_cast<MpiModuleOpen>(dlsym(module, kMpiModuleOpenSymbol));
-  if (version == nullptr || open == nullptr || version() != kMpiModuleVersion)
+  const MpiModule found{reinterpret_cast<MpiModuleOpen>(dlsym(module, kMpiModuleOpenSymbol)),
+                        reinterpret_cast<MpiModuleLibrary>(dlsym(module, kMpiModuleLibrarySymbol))};
+  if (version == nullptr || found.open == nullptr || found.library == nullptr ||
+      version() != kMpiModuleVersion)
     return fail(ErrorCode::kBrokenInstall,
                 path.string() + " is of another version of Motley: build it again");
-  MOTLEY_TRY(auto transport, open(options));
+  return found;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> open_mpi_communicator(const CommunicatorOptions& options) {
+  MOTLEY_TRY(const MpiModule module, load());
+  MOTLEY_TRY(auto transport, module.open(options));
   return communicator_over(std::move(transport));
+}
+
+Result<std::string> mpi_library() {
+  MOTLEY_TRY(const MpiModule module, load());
+  return module.library();
 }
 
 }  // namespace motley

@@ -118,13 +118,16 @@ class MpiTransport final : public Transport {
   std::vector<int> finished_;
 };
 
-std::string MpiTransport::description() const {
+/// "Open MPI v4.1.4"; allowed before MPI is started.
+std::string library_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
   MPI_Get_library_version(text, &length);
   const std::string whole(text, static_cast<size_t>(length));
-  return "mpi: " + whole.substr(0, whole.find_first_of(",\n"));
+  return whole.substr(0, whole.find_first_of(",\n"));
 }
+
+std::string MpiTransport::description() const { return "mpi: " + library_version(); }
 
 Result<Unit> MpiTransport::transfer(std::span<const Incoming> receives,
                                     std::span<const Outgoing> sends, int tag,
@@ -225,6 +228,10 @@ void raise_eager_limits() {
 extern "C" {
 
 [[gnu::visibility("default")]] int motley_mpi_version() { return motley::kMpiModuleVersion; }
+
+[[gnu::visibility("default")]] std::string motley_mpi_library() {
+  return motley::library_version();
+}
 
 [[gnu::visibility("default")]] motley::Result<std::unique_ptr<motley::Transport>> motley_mpi_open(
     const motley::CommunicatorOptions& options) {

@@ -3,7 +3,7 @@
 // "attempt"), and the other ways `motley` calls it:
 //
 //   motley-worker version --json     one object: {"version", "git", "mpi", ...}, strings
-//   motley-worker devices --json     the devices of this machine as a fleet (core/spec/json.h)
+//   motley-worker devices --json     the devices of this machine, also as a fleet
 //   motley-worker profile --request FILE      under mpirun; a ProfileRequest, below
 //   motley-worker sample --run-dir DIR --bytes N     text on stdout, newest checkpoint of the run
 //

@@ -146,7 +146,7 @@ void read_link(JsonFields& fields, std::vector<LinkProfile>& links) {
   std::vector<std::string> between;
   fields.read("between", between)
       .read_between("latency_seconds", link.latency_seconds, 0, kMostSeconds)
-      .read_between("bytes_per_second", link.bytes_per_second, 1e-3, 1e18);
+      .read_between("bytes_per_second", link.bytes_per_second, 1e-3, LinkProfile::kFree);
   if (between.size() != 2) return fields.fault("between", "must name two hosts");
   link.between[0] = between[0];
   link.between[1] = between[1];
@@ -284,6 +284,7 @@ json to_json(const Profile& profile) {
   return {{"version", 1},
           {"code_version", profile.code_version},
           {"job_key", profile.job_key},
+          {"job", profile.job},
           {"devices", devices},
           {"links", links},
           {"reductions", reductions}};
@@ -295,6 +296,7 @@ Result<Profile> profile_from_json(const json& document) {
   fields.read_version(1)
       .read("code_version", profile.code_version)
       .read("job_key", profile.job_key)
+      .read("job", profile.job)
       .each("devices", [&](JsonFields& f) { read_device(f, profile.devices); })
       .each("links", [&](JsonFields& f) { read_link(f, profile.links); })
       .each("reductions", [&](JsonFields& f) { read_reduction(f, profile.reductions); });

@@ -68,8 +68,7 @@ struct MemoryPoint {
 struct DeviceProfile {
   std::string device;  ///< DeviceSpec::id
   std::string type;
-  std::string
-      identity;  ///< what the cache is keyed by: CPU model or GPU UUID, threads, precision, pace
+  std::string identity;  ///< device_identity() of core/spec/device_identity.h
   Evidence evidence = Evidence::kMeasured;
   Bytes memory_limit{0};
   std::vector<LayerCurve> curves;
@@ -86,6 +85,9 @@ struct DeviceProfile {
 /// seconds ≈ latency + bytes / bytes_per_second between two hosts, or within one (both names
 /// equal).
 struct LinkProfile {
+  /// bytes_per_second where bytes take no time that could be measured, as on a virtual clock.
+  static constexpr double kFree = 1e18;
+
   std::string between[2];
   double latency_seconds = 0;
   double bytes_per_second = 0;
@@ -101,7 +103,8 @@ struct ReductionPoint {
 
 struct Profile {
   std::string code_version;
-  std::string job_key;  ///< hash of model, precision, numerics, optimizer
+  std::string job_key;  ///< hash of `job`
+  std::string job;      ///< profile_job(): model, precision, numerics, optimizer; empty: unknown
   std::vector<DeviceProfile> devices;
   std::vector<LinkProfile> links;
   std::vector<ReductionPoint> reductions;

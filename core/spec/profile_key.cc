@@ -1,19 +1,33 @@
 #include "core/spec/profile_key.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/hash.h"
 #include "core/spec/json.h"
+#include "core/spec/names.h"
 #include "core/version.h"
 
 namespace motley {
+namespace {
 
-std::string profile_job_key(const JobSpec& job) {
-  const nlohmann::json key = {{"model", to_json(job.model)},
-                              {"precision", static_cast<int>(job.train.precision)},
-                              {"numerics", static_cast<int>(job.train.numerics)},
-                              {"optimizer", job.train.optimizer.type}};
-  return xxh3_128_hex(key.dump());
+/// More than this many entries would make the table of counted memory slow to make and of no use.
+constexpr int kLargestMicroBatch = 1024;
+
+}  // namespace
+
+std::string profile_job(const JobSpec& job) {
+  const nlohmann::json described = {{"model", to_json(job.model)},
+                                    {"precision", spec_name(job.train.precision)},
+                                    {"numerics", spec_name(job.train.numerics)},
+                                    {"optimizer", job.train.optimizer.type}};
+  return described.dump();
+}
+
+std::string profile_job_key(const JobSpec& job) { return xxh3_128_hex(profile_job(job)); }
+
+int largest_profiled_micro_batch(const JobSpec& job) {
+  return std::min(job.train.global_batch, kLargestMicroBatch);
 }
 
 std::string code_version() {

@@ -13,7 +13,9 @@ namespace {
 /// `motley devices`: what the worker sees here, in its own words.
 class DevicesCommand final : public Command {
  public:
-  void declare(CommandLine& line) override { line.flag("--json", "as a fleet, in JSON", &json_); }
+  void declare(CommandLine& line) override {
+    line.flag("--json", "one object: the devices, and this machine as a fleet", &json_);
+  }
 
   Result<int> run() override {
     SpawnRequest spawn;

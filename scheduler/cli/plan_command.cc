@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "core/file_system.h"
 #include "core/json_file.h"
+#include "core/spec/profile_fit.h"
 #include "core/spec/profile_key.h"
 #include "planner/explain.h"
 #include "planner/search.h"
@@ -17,8 +18,10 @@
 namespace motley {
 namespace {
 
-/// A profile written by `motley profile --json`, of the same job.
-Result<Profile> read_profile_for(const std::string& path, const JobSpec& job) {
+/// A profile written by `motley profile --json`, of the same job and devices; of the machines
+/// behind them nothing is asked.
+Result<Profile> read_profile_for(const std::string& path, const JobSpec& job,
+                                 const FleetSpec& fleet) {
   MOTLEY_TRY(const auto document,
              read_json_file(real_file_system(), path, ErrorCode::kInvalidSpec));
   const auto refused = [&](const std::string& why) {
@@ -26,11 +29,8 @@ Result<Profile> read_profile_for(const std::string& path, const JobSpec& job) {
   };
   auto profile = profile_from_json(document);
   if (!profile) return refused(profile.error().message);
-  if (profile->job_key != profile_job_key(job)) {
-    return refused(
-        "the profile is of another model, precision, numerics or optimizer; measure this job with "
-        "`motley profile`");
-  }
+  if (const auto why = misfit(*profile, job, fleet, [](const DeviceSpec&) { return Machine(); }))
+    return refused("the profile does not fit: " + *why + "; `motley profile JOB --json` makes one");
   return profile;
 }
 
@@ -83,9 +83,16 @@ class PlanCommand final : public Command {
   }
 
   Result<Profile> obtain(const JobSpec& job, const FleetSpec& fleet, SignalInbox& signals) const {
-    if (!profile_.empty()) return read_profile_for(profile_, job);
     MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job.devices));
     ProgressLine line(steady_clock());
+    if (!profile_.empty()) {
+      MOTLEY_TRY(Profile profile, read_profile_for(profile_, job, chosen));
+      const int measured = measured_micro_batches(profile);
+      if (measured < largest_profiled_micro_batch(job))
+        line.note(profile_ + " ends at micro-batch " + std::to_string(measured) +
+                  ": no larger one is planned");
+      return profile;
+    }
     return obtain_profile(job, chosen, measure_, signals, line);
   }
 

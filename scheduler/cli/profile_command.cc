@@ -57,6 +57,7 @@ class ProfilesCommand final : public Command {
       if (!json_) std::printf("%s", profile_line(entry).c_str());
       rows.push_back({{"file", entry.file},
                       {"job", entry.job},
+                      {"measured_at", entry.measured_at},
                       {"code_version", entry.profile.code_version},
                       {"devices", entry.profile.devices.size()}});
     }

@@ -4,15 +4,19 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/debug_env.h"
 #include "core/file_system.h"
 #include "core/json_fields.h"
 #include "core/json_file.h"
-#include "core/units.h"
+#include "core/user_directories.h"
 #include "core/version.h"
 #include "scheduler/launch/command.h"
+#include "scheduler/launch/environment.h"
 #include "scheduler/launch/launcher.h"
 #include "scheduler/launch/log_file.h"
 #include "scheduler/launch/scratch.h"
@@ -21,18 +25,9 @@
 namespace motley {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr Nanos kCommandLimit{int64_t{20} * 1'000'000'000};
-constexpr int kOldestCompiler = 12;
-constexpr Bytes kLeastDisk{int64_t{1} << 30};
-constexpr Bytes kLeastSharedMemory{int64_t{64} << 20};
-
-Finding good(const std::string& what, const std::string& detail) {
-  return {what, Health::kGood, detail, ""};
-}
-
-Finding broken(const std::string& what, const std::string& detail, const std::string& fix) {
-  return {what, Health::kBroken, detail, fix};
-}
 
 Result<std::string> output_of(const std::vector<std::string>& command) {
   MOTLEY_TRY(const CommandOutput output, run_command({command, ""}, kCommandLimit));
@@ -44,10 +39,63 @@ Result<std::string> output_of(const std::vector<std::string>& command) {
   return output.out;
 }
 
-Result<nlohmann::json> worker_says(const std::string& subcommand) {
-  MOTLEY_TRY(const std::string worker, worker_program());
-  MOTLEY_TRY(const std::string text, output_of({worker, subcommand, "--json"}));
-  return parse_json_file(text, worker + " " + subcommand, ErrorCode::kBrokenInstall);
+bool exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool in_container() { return exists("/.dockerenv") || exists("/run/.containerenv"); }
+
+CompilerFacts compiler() {
+  CompilerFacts facts;
+  facts.program = find_program("c++");
+  if (facts.program.empty()) facts.program = find_program("g++");
+  if (!facts.program.empty()) facts.version = output_of({facts.program, "--version"});
+  return facts;
+}
+
+Result<nlohmann::json> account_of(const std::string& worker) {
+  MOTLEY_TRY(const std::string text, output_of({worker, "version", "--json"}));
+  MOTLEY_TRY(nlohmann::json version,
+             parse_json_file(text, worker + " version", ErrorCode::kBrokenInstall));
+  if (!version.is_object()) return fail(ErrorCode::kBrokenInstall, "it is another program");
+  return version;
+}
+
+WorkerFacts worker_facts() {
+  WorkerFacts facts;
+  facts.chosen = !debug_env().worker_path.empty();
+  facts.directory = parent_directory(own_program());
+  const auto worker = worker_program();
+  facts.found = worker.has_value();
+  if (!worker) {
+    facts.error = worker.error().message;
+    return facts;
+  }
+  const auto version = account_of(*worker);
+  if (!version) {
+    facts.error = version.error().message;
+    return facts;
+  }
+  const nlohmann::json installation =
+      version->value("installation", nlohmann::json(nlohmann::json::object()));
+  facts.version = version->value("version", "");
+  facts.git = version->value("git", "");
+  facts.cuda = version->value("cuda", "");
+  facts.gpus = version->value("gpus", "none");
+  facts.arithmetic = installation.value("arithmetic", "");
+  facts.mpi = installation.value("mpi", "");
+  return facts;
+}
+
+/// What mpirun printed tells more than its status.
+Error with_its_words(Error error, const std::string& log_directory) {
+  std::istringstream log(tail_of(launch_log_path(log_directory)));
+  std::string told;
+  for (std::string line; std::getline(log, line);)
+    if (line.find_first_not_of("- \t") != std::string::npos) told = line;
+  if (!told.empty()) error.message += ": " + told;
+  return error;
 }
 
 /// Two ranks that greet each other through mpirun; what they say of their communicator.
@@ -66,7 +114,7 @@ Result<std::string> launch_two_ranks() {
   poll(&ended, 1, static_cast<int>(kCommandLimit.value() / 1'000'000));
   const auto end = launched->end();
   if (!end) return fail(ErrorCode::kBrokenInstall, "no answer within 20 s");
-  if (end->error) return fail(*end->error);
+  if (end->error) return fail(with_its_words(*end->error, scratch.path()));
   MOTLEY_TRY(const std::string log,
              read_text(real_file_system(), rank_log_path(scratch.path(), 0), Bytes(1 << 20)));
   const auto version = parse_json(last_line(log));
@@ -75,83 +123,78 @@ Result<std::string> launch_two_ranks() {
   return version->value("communicator", "");
 }
 
+LaunchFacts launch_facts(const WorkerFacts& worker) {
+  LaunchFacts facts;
+  facts.mpirun = !find_program("mpirun.openmpi").empty();
+  if (!facts.mpirun) {
+    const auto version = output_of({"mpirun", "--version"});
+    facts.mpirun = version && version->find("Open MPI") != std::string::npos;
+  }
+  if (facts.mpirun && worker.works()) facts.communicator = launch_two_ranks();
+  return facts;
+}
+
+/// A display or 3D controller of NVIDIA.
+bool is_nvidia_card(const fs::path& device) {
+  std::string vendor, kind;
+  std::ifstream(device / "vendor") >> vendor;
+  std::ifstream(device / "class") >> kind;
+  return vendor == "0x10de" && kind.starts_with("0x03");
+}
+
+GpuFacts gpu_facts() {
+  GpuFacts facts;
+  std::error_code error;
+  for (const fs::directory_entry& device : fs::directory_iterator("/sys/bus/pci/devices", error))
+    facts.card = facts.card || is_nvidia_card(device.path());
+  facts.driver = exists("/sys/module/nvidia") || exists("/proc/driver/nvidia/version");
+  facts.nodes = exists("/dev/nvidiactl");
+  facts.container = in_container();
+  return facts;
+}
+
+DiskFacts disk_facts(const std::string& directory, const std::string& variable, Result<Unit> made) {
+  FileSystem& files = real_file_system();
+  DiskFacts facts{.directory = directory, .variable = variable, .made = std::move(made)};
+  if (!facts.made) return facts;
+  const std::string probe = directory + "/.doctor-" + std::to_string(getpid());
+  facts.wrote = write_text_durably(files, probe, "motley");
+  if (const auto removed = files.remove_all(probe); facts.wrote && !removed)
+    facts.wrote = fail(removed.error());
+  if (const auto room = files.free_space(directory)) facts.room = *room;
+  return facts;
+}
+
+std::vector<DiskFacts> disks() {
+  FileSystem& files = real_file_system();
+  const std::string state = state_directory(), cache = cache_directory();
+  return {disk_facts(state, "XDG_STATE_HOME", make_state_directory(files, state)),
+          disk_facts(cache, "XDG_CACHE_HOME", make_cache_directory(files, cache))};
+}
+
+SharedMemoryFacts shared_memory_facts() {
+  SharedMemoryFacts facts;
+  facts.container = in_container();
+  struct statvfs info {};
+  facts.there = statvfs("/dev/shm", &info) == 0;
+  facts.writable = ::access("/dev/shm", W_OK | X_OK) == 0;
+  const auto block = static_cast<int64_t>(info.f_frsize);
+  facts.size = Bytes(static_cast<int64_t>(info.f_blocks) * block);
+  facts.room = Bytes(static_cast<int64_t>(info.f_bavail) * block);
+  return facts;
+}
+
 }  // namespace
 
-Finding check_compiler() {
-  const char* what = "compiler";
-  const auto version = output_of({"c++", "-dumpfullversion", "-dumpversion"});
-  const std::string fix = "apt-get install g++";
-  if (!version) return {what, Health::kAbsent, "none (needed only to build Motley)", fix};
-  const std::string text = last_line(*version);
-  if (std::atoi(text.c_str()) < kOldestCompiler)
-    return {what, Health::kAbsent, text + ", too old to build Motley (12 is needed)", fix};
-  return good(what, text);
-}
-
-Finding check_worker() {
-  const char* what = "motley-worker";
-  const std::string fix = "build or install motley and motley-worker together, side by side";
-  const auto version = worker_says("version");
-  if (!version) return broken(what, version.error().message, fix);
-  const std::string theirs = version->value("git", "");
-  if (theirs != build_version().git)
-    return broken(what, "of another version (" + theirs + ") than motley", fix);
-  return good(what, version->value("version", "") + " (" + theirs + ")");
-}
-
-Finding check_mpi_launch() {
-  const char* what = "MPI launch";
-  const auto communicator = launch_two_ranks();
-  if (!communicator)
-    return broken(what, communicator.error().message,
-                  "apt-get install openmpi-bin libopenmpi-dev, then build again");
-  return good(what, "2 ranks through mpirun, " + *communicator);
-}
-
-Finding check_gpu() {
-  const char* what = "CUDA and driver";
-  const auto version = worker_says("version");
-  if (!version) return broken(what, version.error().message, "see motley-worker above");
-  const std::string gpus = version->value("gpus", "none");
-  const std::string built = version->value("cuda", "");
-  const std::string detail = gpus + (built.empty() ? "; built without CUDA" : "; CUDA " + built);
-  if (gpus.starts_with("none")) return {what, Health::kAbsent, detail, "none needed: CPUs train"};
-  return good(what, detail);
-}
-
-Finding check_disk() {
-  const char* what = "disk";
-  FileSystem& files = real_file_system();
-  const std::string directory = state_directory();
-  const std::string probe = directory + "/.doctor-" + std::to_string(getpid());
-  auto wrote = files.make_directories(directory);
-  if (wrote) wrote = write_text_durably(files, probe, "motley");
-  if (!wrote)
-    return broken(what, wrote.error().message,
-                  "make " + directory + " writable, or set XDG_STATE_HOME to a place that is");
-  const auto removed = files.remove_all(probe);
-  const auto room = files.free_space(directory);
-  if (!removed || !room) return broken(what, "cannot use " + directory, "check its file system");
-  if (*room < kLeastDisk)
-    return broken(what, "only " + format_bytes(*room) + " free in " + directory,
-                  "free some space, or set XDG_STATE_HOME to a larger disk");
-  return good(what, format_bytes(*room) + " free in " + directory + ", synced writes work");
-}
-
-Finding check_shared_memory() {
-  const char* what = "shared memory";
-  const char* fix = "mount -o remount,size=1G /dev/shm (in a container: --shm-size=1g)";
-  struct statvfs info {};
-  if (statvfs("/dev/shm", &info) != 0) return broken(what, "/dev/shm is missing", fix);
-  const Bytes room(static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize));
-  if (room < kLeastSharedMemory)
-    return broken(what, "only " + format_bytes(room) + " free in /dev/shm", fix);
-  return good(what, format_bytes(room) + " free in /dev/shm");
-}
-
 std::vector<Finding> check_everything() {
-  return {check_compiler(), check_worker(), check_mpi_launch(),
-          check_gpu(),      check_disk(),   check_shared_memory()};
+  const WorkerFacts worker = worker_facts();
+  return {compiler_finding(compiler()),
+          worker_finding(worker, std::string(build_version().git)),
+          kernels_finding(worker),
+          launch_finding(launch_facts(worker), worker),
+          gpu_finding(gpu_facts(), worker),
+          disk_finding(disks()),
+          shared_memory_finding(shared_memory_facts())};
 }
 
 }  // namespace motley

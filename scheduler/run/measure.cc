@@ -1,5 +1,6 @@
 #include "scheduler/run/measure.h"
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "core/attempt.h"
@@ -10,14 +11,21 @@
 #include "core/reports.h"
 #include "core/spec/json.h"
 #include "core/spec/reader.h"
+#include "core/user_directories.h"
 #include "scheduler/launch/command.h"
 #include "scheduler/launch/remote_hosts.h"
 #include "scheduler/launch/worker_program.h"
 #include "scheduler/run/follow.h"
 #include "scheduler/run/profile_cache.h"
+#include "scheduler/run/profile_text.h"
 
 namespace motley {
 namespace {
+
+int64_t seconds_since_1970() {
+  using namespace std::chrono;
+  return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
+}
 
 /// Listens to a profiling attempt.
 class ProfileListener {
@@ -40,7 +48,12 @@ class ProfileListener {
     if (text_.empty())
       return fail(ErrorCode::kInternal, "the worker ended without giving a profile");
     MOTLEY_TRY(const auto document, parse_json(text_));
-    return profile_from_json(document);
+    auto profile = profile_from_json(document);
+    if (!profile)
+      return fail(ErrorCode::kRunFailed, "what was measured is of no use (" +
+                                             profile.error().message +
+                                             "); end what else uses these devices, then run again");
+    return profile;
   }
 
  private:
@@ -53,8 +66,9 @@ Result<Profile> measure(const JobSpec& job, const FleetSpec& fleet, const Measur
                         SignalInbox& signals, ProgressLine& line) {
   // Left there when it fails, for its logs; replaced by the next.
   const std::string directory = state_directory() + "/profiling/" + job.name;
+  MOTLEY_TRY_VOID(make_state_directory(real_file_system(), state_directory()));
   MOTLEY_TRY_VOID(real_file_system().remove_all(directory));
-  MOTLEY_TRY_VOID(real_file_system().make_directories(directory));
+  MOTLEY_TRY_VOID(make_state_directory(real_file_system(), directory));
   const std::vector<RankPlacement> ranks = rank_for_each_device(fleet);
   ProfileRequest request;
   request.epoch = Epoch(1);
@@ -88,10 +102,17 @@ Result<Profile> obtain_profile(const JobSpec& job, const FleetSpec& admitted,
                                ProgressLine& line) {
   MOTLEY_TRY(const std::string worker, worker_program());
   MOTLEY_TRY(const ProfileCache cache, user_profile_cache(worker));
-  if (!options.refresh)
-    if (auto found = cache.find(job, admitted)) return std::move(*found);
+  if (!admitted.links.empty()) line.note(unused_links(admitted));
+  if (!options.refresh) {
+    if (auto found = cache.find(job, admitted)) {
+      line.note(from_the_cache(*found, seconds_since_1970()));
+      return std::move(found->profile);
+    }
+  }
   MOTLEY_TRY(Profile profile, measure(job, admitted, options, signals, line));
-  MOTLEY_TRY_VOID(cache.store(job, admitted, profile));
+  for (const std::string& doubt : doubts(profile)) line.note(doubt);
+  if (options.refresh) MOTLEY_TRY_VOID(cache.forget(job, admitted));
+  MOTLEY_TRY_VOID(cache.store(job, profile, seconds_since_1970()));
   return profile;
 }
 
@@ -104,7 +125,7 @@ Result<FleetSpec> local_fleet() {
                 "cannot list this machine's devices: " + last_line(output.err));
   MOTLEY_TRY(const auto document,
              parse_json_file(output.out, worker + " devices", ErrorCode::kBrokenInstall));
-  MOTLEY_TRY(FleetSpec fleet, fleet_from_json(document));
+  MOTLEY_TRY(FleetSpec fleet, fleet_from_json(document.value("fleet", nlohmann::json())));
   fleet.source = "this machine";
   return fleet;
 }

@@ -1,15 +1,18 @@
 #include "scheduler/run/profile_cache.h"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/debug_env.h"
 #include "core/file_system.h"
 #include "core/hash.h"
+#include "core/json_fields.h"
 #include "core/json_file.h"
-#include "core/spec/json.h"
+#include "core/spec/device_identity.h"
+#include "core/spec/profile_fit.h"
 #include "core/spec/profile_key.h"
+#include "core/user_directories.h"
+#include "scheduler/launch/command.h"
 #include "scheduler/launch/this_host.h"
 
 namespace motley {
@@ -17,36 +20,26 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Bytes kLargestWorker{1 << 30};
+constexpr int kEntryVersion = 2;
+constexpr Nanos kWorkerLimit{int64_t{60} * 1'000'000'000};
 
-/// Of the first processor; empty where the system does not say.
-std::string own_cpu_model() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("model name", 0) == 0) return line;
-  return "";
+/// Of other hosts nothing is known here but what the fleet says.
+Machine known_machine(const DeviceSpec& device) {
+  static const Machine own = this_machine();
+  return is_this_host(device.host) ? own : Machine{};
 }
 
-/// How many devices share a host decides what each of them gets: part of every key.
-json neighbours(const FleetSpec& fleet, const std::string& host) {
-  json kinds = json::array();
-  for (const DeviceSpec& device : fleet.devices)
-    if (device.host == host) kinds.push_back(device.threads);
-  return kinds;
-}
-
-json keys_of(const FleetSpec& fleet) {
-  json keys = json::object();
-  for (const DeviceSpec& device : fleet.devices) keys[device.id] = device_key(fleet, device);
-  return keys;
-}
-
-bool covers(const json& stored, const json& wanted) {
-  return stored.is_object() &&
-         std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& entry) {
-           const auto found = stored.find(entry.key());
-           return found != stored.end() && *found == entry.value();
-         });
+Result<ProfileCache::Entry> read_entry(const std::string& directory, const std::string& name) {
+  ProfileCache::Entry entry;
+  entry.file = name;
+  MOTLEY_TRY(const json document,
+             read_json_file(real_file_system(), directory + "/" + name, ErrorCode::kCorrupt));
+  JsonFields fields(document);
+  fields.read_version(kEntryVersion).read("job", entry.job).read("measured_at", entry.measured_at);
+  const json* profile = fields.member("profile");
+  MOTLEY_TRY_VOID(fields.done());
+  MOTLEY_TRY(entry.profile, profile_from_json(*profile));
+  return entry;
 }
 
 Profile only_devices_of(const FleetSpec& fleet, Profile profile) {
@@ -64,68 +57,91 @@ Profile only_devices_of(const FleetSpec& fleet, Profile profile) {
   return profile;
 }
 
+/// Whether the entry could serve for this device alone.
+bool holds(const Profile& profile, const FleetSpec& fleet, const DeviceSpec& device) {
+  const DeviceProfile* measured = profile.find(device.id);
+  return measured != nullptr &&
+         identity_difference(measured->identity,
+                             device_identity(fleet, device, known_machine(device)))
+             .empty();
+}
+
+/// Of whom the measurements are: part of the entry's name.
+std::string devices_hash(const Profile& profile) {
+  json devices = json::object();
+  for (const DeviceProfile& device : profile.devices) devices[device.device] = device.identity;
+  const std::string text = devices.dump();
+  return xxh3_64_hex(text.data(), text.size());
+}
+
 }  // namespace
 
-std::string device_key(const FleetSpec& fleet, const DeviceSpec& device) {
-  json key = to_json(device);
-  key.erase("price_per_hour");
-  key["clock"] = fleet.clock == PaceClock::kVirtual ? "virtual" : "sleep";
-  key["pace_flops"] = fleet.pace_flops;
-  // A paced device is what its pace says; others share their host with their neighbours.
-  if (!device.paced) {
-    key["neighbours"] = neighbours(fleet, device.host);
-    key["cpu"] = is_this_host(device.host) ? own_cpu_model() : "";
-    key["machine"] = is_this_host(device.host) ? own_host_name() : device.host;
-  }
-  return key.dump();
+std::string ProfileCache::prefix(const JobSpec& job) const {
+  return profile_job_key(job) + "-" + installation_ + "-";
 }
 
-std::optional<Profile> ProfileCache::find(const JobSpec& job, const FleetSpec& fleet) const {
-  FileSystem& fs = real_file_system();
-  const auto names = fs.list(directory_);
-  if (!names) return std::nullopt;
-  const json wanted = keys_of(fleet);
-  const std::string prefix = profile_job_key(job) + "-" + worker_hash_ + "-";
-  for (const std::string& name : *names) {
-    if (name.rfind(prefix, 0) != 0) continue;
-    const auto entry = read_json_file(fs, directory_ + "/" + name, ErrorCode::kCorrupt);
-    if (!entry || !entry->is_object() || !covers(entry->value("devices", json()), wanted)) continue;
-    auto profile = profile_from_json(entry->value("profile", json()));
-    if (profile) return only_devices_of(fleet, std::move(*profile));
-  }
-  return std::nullopt;
+std::vector<ProfileCache::Entry> ProfileCache::entries_of(const JobSpec& job) const {
+  std::vector<Entry> found = entries();
+  const std::string begin = prefix(job);
+  std::erase_if(found, [&](const Entry& entry) { return !entry.file.starts_with(begin); });
+  return found;
 }
 
-Result<Unit> ProfileCache::store(const JobSpec& job, const FleetSpec& fleet,
-                                 const Profile& profile) const {
+std::optional<ProfileCache::Entry> ProfileCache::find(const JobSpec& job,
+                                                      const FleetSpec& fleet) const {
+  std::optional<Entry> best;
+  for (Entry& entry : entries_of(job)) {
+    if (misfit(entry.profile, job, fleet, known_machine)) continue;
+    if (measured_micro_batches(entry.profile) < largest_profiled_micro_batch(job)) continue;
+    if (!best || entry.profile.devices.size() < best->profile.devices.size())
+      best = std::move(entry);
+  }
+  if (best) best->profile = only_devices_of(fleet, std::move(best->profile));
+  return best;
+}
+
+Result<Unit> ProfileCache::store(const JobSpec& job, const Profile& profile, int64_t now) const {
   FileSystem& fs = real_file_system();
-  MOTLEY_TRY_VOID(fs.make_directories(directory_));
-  const json devices = keys_of(fleet);
-  const std::string text = devices.dump();
-  const std::string name = profile_job_key(job) + "-" + worker_hash_ + "-" +
-                           xxh3_64_hex(text.data(), text.size()) + ".json";
-  const json entry = {
-      {"version", 1}, {"job", job.name}, {"devices", devices}, {"profile", to_json(profile)}};
-  return write_text_durably(fs, directory_ + "/" + name, entry.dump(1) + "\n");
+  MOTLEY_TRY_VOID(make_cache_directory(fs, directory_));
+  const json entry = {{"version", kEntryVersion},
+                      {"job", job.name},
+                      {"measured_at", now},
+                      {"profile", to_json(profile)}};
+  const std::string path = directory_ + "/" + prefix(job) + devices_hash(profile) + ".json";
+  return write_text_durably(fs, path, entry.dump(1) + "\n");
+}
+
+Result<Unit> ProfileCache::forget(const JobSpec& job, const FleetSpec& fleet) const {
+  for (const Entry& entry : entries_of(job)) {
+    const bool rival =
+        std::any_of(fleet.devices.begin(), fleet.devices.end(),
+                    [&](const DeviceSpec& device) { return holds(entry.profile, fleet, device); });
+    if (rival) MOTLEY_TRY_VOID(real_file_system().remove_all(directory_ + "/" + entry.file));
+  }
+  return Unit{};
 }
 
 std::vector<ProfileCache::Entry> ProfileCache::entries() const {
-  FileSystem& fs = real_file_system();
   std::vector<Entry> found;
-  const auto names = fs.list(directory_);
+  const auto names = real_file_system().list(directory_);
   if (!names) return found;
-  for (const std::string& name : *names) {
-    const auto entry = read_json_file(fs, directory_ + "/" + name, ErrorCode::kCorrupt);
-    if (!entry || !entry->is_object()) continue;
-    auto profile = profile_from_json(entry->value("profile", json()));
-    if (profile) found.push_back({name, entry->value("job", ""), std::move(*profile)});
-  }
+  for (const std::string& name : *names)
+    if (auto entry = read_entry(directory_, name)) found.push_back(std::move(*entry));
   return found;
 }
 
 Result<ProfileCache> user_profile_cache(const std::string& worker) {
-  MOTLEY_TRY(const std::string program, read_text(real_file_system(), worker, kLargestWorker));
-  return ProfileCache(cache_directory() + "/profiles", xxh3_64_hex(program.data(), program.size()));
+  const std::string directory = cache_directory() + "/profiles";
+  MOTLEY_TRY_VOID(make_cache_directory(real_file_system(), directory));
+  MOTLEY_TRY(const CommandOutput output,
+             run_command({{worker, "version", "--json"}, ""}, kWorkerLimit));
+  if (!output.status.ok())
+    return fail(ErrorCode::kBrokenInstall,
+                worker + " does not start: " + last_line(output.err) + " (see motley doctor)");
+  MOTLEY_TRY(const json version,
+             parse_json_file(output.out, worker + " version", ErrorCode::kBrokenInstall));
+  const std::string installation = version.value("installation", json()).dump();
+  return ProfileCache(directory, xxh3_64_hex(installation.data(), installation.size()));
 }
 
 }  // namespace motley

@@ -1,7 +1,8 @@
 #pragma once
 // Measured profiles, kept until anything they depend on changes: device, its pace, model shape,
-// precision, numerics, the worker's code (core/FORMATS.md, "profile cache").
+// precision, numerics, what is installed (core/FORMATS.md, "profile cache").
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,33 +14,43 @@
 
 namespace motley {
 
-/// What of a device decides its measurements, as text; equal texts may share measurements.
-std::string device_key(const FleetSpec& fleet, const DeviceSpec& device);
-
 class ProfileCache {
  public:
-  /// `directory`: usually cache_directory() + "/profiles". `worker_hash` stands for the code.
-  ProfileCache(std::string directory, std::string worker_hash)
-      : directory_(std::move(directory)), worker_hash_(std::move(worker_hash)) {}
-
-  /// A stored profile of this job that covers every device of the fleet, reduced to those.
-  std::optional<Profile> find(const JobSpec& job, const FleetSpec& fleet) const;
-  Result<Unit> store(const JobSpec& job, const FleetSpec& fleet, const Profile& profile) const;
+  /// `directory`: usually cache_directory() + "/profiles". `installation` stands for the code that
+  /// measures: worker, modules, libraries.
+  ProfileCache(std::string directory, std::string installation)
+      : directory_(std::move(directory)), installation_(std::move(installation)) {}
 
   struct Entry {
     std::string file;
     std::string job;
+    int64_t measured_at = 0;  ///< seconds since 1970
     Profile profile;
   };
+
+  /// What is stored for this job, covers every device of the fleet and every micro-batch that the
+  /// job may use, the profile reduced to those devices; of several the one with the fewest others,
+  /// whose links and reductions are the closest.
+  std::optional<Entry> find(const JobSpec& job, const FleetSpec& fleet) const;
+  /// kNotPermitted when there can be no such directory. `now`: seconds since 1970.
+  Result<Unit> store(const JobSpec& job, const Profile& profile, int64_t now) const;
+  /// Removes what find() could give for any device of the fleet, so that a new measurement has no
+  /// rival.
+  Result<Unit> forget(const JobSpec& job, const FleetSpec& fleet) const;
+
   /// All that is readable, for people to look at; by file name.
   std::vector<Entry> entries() const;
 
  private:
+  std::vector<Entry> entries_of(const JobSpec& job) const;
+  std::string prefix(const JobSpec& job) const;
+
   std::string directory_;
-  std::string worker_hash_;
+  std::string installation_;
 };
 
-/// The cache of this user, for the worker that would be launched now.
+/// The cache of this user, for the worker that would be launched now. kNotPermitted when it cannot
+/// be written, kBrokenInstall when the worker does not start.
 Result<ProfileCache> user_profile_cache(const std::string& worker);
 
 }  // namespace motley

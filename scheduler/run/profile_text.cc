@@ -1,12 +1,17 @@
 #include "scheduler/run/profile_text.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <ctime>
 
 #include "core/spec/names.h"
 #include "core/units.h"
 
 namespace motley {
 namespace {
+
+/// Repetitions of one size that differ by more than this, as a share of their median.
+constexpr double kDoubtfulSpread = 0.5;
 
 template <class... Values>
 std::string line(const char* format, Values... values) {
@@ -38,6 +43,40 @@ std::string layer_text(const LayerCurve& curve) {
               100 * last.forward_seconds / last.seconds, last.micro_batch);
 }
 
+/// Of its points: one disturbed point is of no consequence.
+double usual_spread(const DeviceProfile& device) {
+  std::vector<double> spreads;
+  for (const LayerCurve& curve : device.curves)
+    for (const CurvePoint& point : curve.points) spreads.push_back(point.spread);
+  if (spreads.empty()) return 0;
+  const auto middle = spreads.begin() + static_cast<ptrdiff_t>(spreads.size() / 2);
+  std::nth_element(spreads.begin(), middle, spreads.end());
+  return *middle;
+}
+
+/// "2026-11-21 17:15", local time.
+std::string date_text(int64_t seconds_since_1970) {
+  const std::time_t when = seconds_since_1970;
+  std::tm parts{};
+  char text[32] = "";
+  if (localtime_r(&when, &parts)) std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
+  return text;
+}
+
+/// "3 hours": the largest whole unit.
+std::string age_text(int64_t seconds) {
+  constexpr struct {
+    int64_t seconds;
+    const char* name;
+  } kUnits[] = {{86400, "day"}, {3600, "hour"}, {60, "minute"}};
+  for (const auto& unit : kUnits) {
+    const int64_t count = seconds / unit.seconds;
+    if (count > 0)
+      return std::to_string(count) + " " + unit.name + (count == 1 ? "" : "s") + " ago";
+  }
+  return "less than a minute ago";
+}
+
 std::string device_text(const DeviceProfile& device) {
   std::string text =
       line("%s  %s  (%s)", device.device.c_str(), device.type.c_str(), name_of(device.evidence));
@@ -61,16 +100,40 @@ std::string profile_text(const Profile& profile) {
   std::string text;
   for (const DeviceProfile& device : profile.devices) text += device_text(device) + "\n";
   for (const LinkProfile& link : profile.links)
-    text += link.bytes_per_second > 0
+    text += link.bytes_per_second < LinkProfile::kFree
                 ? line("link %s - %s: latency %s, %s/s", link.between[0].c_str(),
                        link.between[1].c_str(), format_seconds(link.latency_seconds).c_str(),
                        format_bytes(Bytes(static_cast<int64_t>(link.bytes_per_second))).c_str())
-                : line("link %s - %s: takes no time on this clock", link.between[0].c_str(),
-                       link.between[1].c_str());
+                : line("link %s - %s: takes no time that could be measured",
+                       link.between[0].c_str(), link.between[1].c_str());
   for (const ReductionPoint& point : profile.reductions)
     text += line("reduction of %s over %d ranks: %s", format_bytes(point.bytes).c_str(),
                  point.ranks, format_seconds(point.seconds).c_str());
   return text;
+}
+
+std::string from_the_cache(const ProfileCache::Entry& entry, int64_t now) {
+  return "profile from the cache, measured " + date_text(entry.measured_at) + " (" +
+         age_text(now - entry.measured_at) + "); `motley profile JOB --refresh` measures again";
+}
+
+std::vector<std::string> doubts(const Profile& profile) {
+  std::vector<std::string> lines;
+  for (const DeviceProfile& device : profile.devices) {
+    const double spread = usual_spread(device);
+    if (spread < kDoubtfulSpread) continue;
+    std::string text = line(
+        "warning: %s: repeated measurements differ by %.0f %%; end what else "
+        "uses it, then `motley profile JOB --refresh`",
+        device.device.c_str(), 100 * spread);
+    text.pop_back();
+    lines.push_back(std::move(text));
+  }
+  return lines;
+}
+
+std::string unused_links(const FleetSpec& fleet) {
+  return fleet.source + ": links decides nothing yet: plans use latency and bandwidth as measured";
 }
 
 std::string profile_line(const ProfileCache::Entry& entry) {

@@ -17,6 +17,7 @@
 #include "core/file_system.h"
 #include "core/json_file.h"
 #include "core/spec/json.h"
+#include "core/user_directories.h"
 
 namespace motley {
 namespace {
@@ -60,7 +61,7 @@ bool is_alive(pid_t pid) { return pid > 0 && (::kill(pid, 0) == 0 || errno == EP
 Result<RunDirectory> RunDirectory::create(const JobSpec& job) {
   FileSystem& fs = real_file_system();
   const std::string runs = runs_of(job.name);
-  MOTLEY_TRY_VOID(fs.make_directories(runs));
+  MOTLEY_TRY_VOID(make_state_directory(fs, runs));
   const std::string draft = runs + "/.new-" + std::to_string(::getpid());
   MOTLEY_TRY_VOID(fs.remove_all(draft));
   MOTLEY_TRY_VOID(fs.make_directories(draft));

@@ -62,6 +62,45 @@ def check(cache, what, edit, arguments, code, line):
     print(f"ok: {what}: {told[0]}")
 
 
+def check_directories_that_cannot_be(cache):
+    """State and cache in a file, and where nobody may write: named with the variable, nothing measured."""
+    for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        sandbox = Sandbox(cache=cache)
+        for place in (sandbox.write("file", "not a directory"), "/proc/nowhere"):
+            for command in ("run", "profile", "plan"):
+                fresh = Sandbox()  # nothing in its cache: it has to measure, and would write both
+                result = fresh.run(command, "job.yaml", environment={variable: place})
+                what = f"{command} with {variable}={place}"
+                told = result.stderr.strip().splitlines()
+                expect_equal(result.returncode, 77, f"{what}: exit code ({result.stderr.strip()!r})")
+                expect_equal(len(told), 1, f"{what}: lines in {result.stderr!r}")
+                expect(variable in told[0] and place in told[0], f"{what}: {told[0]!r}")
+    print("ok: directories that cannot be: " + told[0])
+
+
+def check_foreign_profile(cache):
+    """A profile of another job or other devices plans nothing."""
+    sandbox = Sandbox(cache=cache)
+    sandbox.write("profile.json", sandbox.run("profile", "job.yaml", "--json").stdout)
+    plan = ("plan", "job.yaml", "--profile", "profile.json")
+    expect_equal(sandbox.run(*plan).returncode, 0, "planning with its own profile")
+
+    def expect_refused(what, line, *options):
+        result = sandbox.run(*plan, *options)
+        expect_equal(result.returncode, 65, f"{what} ({result.stderr!r})")
+        expect(re.search(r"motley: profile\.json: .*" + line, result.stderr), f"{what}: {result.stderr!r}")
+
+    expect_refused("another model", r"model\.width is 32 in the profile, 64 in the job", "--set", "model.width=64")
+    expect_refused("other numerics", r"numerics", "--set", "train.numerics=exact", "--set", "train.grain=2")
+    fleet = (sandbox.home / "fleet.yaml").read_text()
+    sandbox.write("other.yaml", fleet.replace("type: slow", "type: snail"))
+    expect_refused("other devices", r"localhost/2: type is slow in the profile, snail here", "--fleet", "other.yaml")
+    larger = sandbox.run(*plan, "--set", "train.global_batch=32")
+    expect_equal(larger.returncode, 0, "a larger batch")
+    expect("ends at micro-batch 16" in larger.stderr, f"silent about its end: {larger.stderr!r}")
+    print("ok: foreign profiles")
+
+
 def check_changed_job_and_lock(cache):
     sandbox = Sandbox(steps=20000, every=1000, cache=cache)
     process = sandbox.start("run", "job.yaml")
@@ -81,6 +120,8 @@ def main():
     cache = Sandbox().home / "cache"
     for case in CASES:
         check(cache, *case)
+    check_directories_that_cannot_be(cache)
+    check_foreign_profile(cache)
     check_changed_job_and_lock(cache)
 
 

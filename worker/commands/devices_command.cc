@@ -32,19 +32,41 @@ FleetSpec local_fleet(const std::vector<FoundDevice>& found) {
   return fleet;
 }
 
-Result<Unit> run_devices(bool as_json) {
+const char* name_of(DeviceKind kind) { return kind == DeviceKind::kCuda ? "cuda" : "cpu"; }
+
+/// Fleet and list: the one to plan with, the other for people and their scripts.
+nlohmann::json as_json(const std::vector<FoundDevice>& found, const std::string& note) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const FoundDevice& device : found)
+    rows.push_back({{"kind", name_of(device.kind)},
+                    {"name", device.name},
+                    {"uuid", device.uuid},
+                    {"bus_id", device.bus_id},
+                    {"capability", device.capability},
+                    {"cores", device.cores},
+                    {"memory", device.memory.value()},
+                    {"free_memory", device.free_memory.value()}});
+  return {{"fleet", to_json(local_fleet(found))}, {"devices", rows}, {"note", note}};
+}
+
+void print_row(const char* kind, const std::string& name, const std::string& uuid,
+               const std::string& bus_id, const std::string& free, const std::string& memory) {
+  std::printf("%-5s %-44s %-41s %-16s %10s %10s\n", kind, name.c_str(), uuid.c_str(),
+              bus_id.c_str(), free.c_str(), memory.c_str());
+}
+
+Result<Unit> run_devices(bool json) {
   std::string note;
   const std::vector<FoundDevice> found = discover_devices(&note);
-  if (as_json) {
-    std::printf("%s\n", to_json(local_fleet(found)).dump().c_str());
+  if (json) {
+    std::printf("%s\n", as_json(found, note).dump().c_str());
     return Unit{};
   }
+  print_row("kind", "name", "UUID", "bus id", "free", "memory");
   for (const FoundDevice& device : found)
-    std::printf("%-5s %-44s %-40s %-16s %10s free of %s\n",
-                device.kind == DeviceKind::kCuda ? "cuda" : "cpu", device.name.c_str(),
-                device.uuid.empty() ? device.capability.c_str() : device.uuid.c_str(),
-                device.bus_id.c_str(), format_bytes(device.free_memory).c_str(),
-                format_bytes(device.memory).c_str());
+    print_row(name_of(device.kind), device.name, device.uuid.empty() ? "-" : device.uuid,
+              device.bus_id.empty() ? "-" : device.bus_id, format_bytes(device.free_memory),
+              format_bytes(device.memory));
   if (!note.empty()) std::printf("%s\n", note.c_str());
   return Unit{};
 }
@@ -53,9 +75,9 @@ Result<Unit> run_devices(bool as_json) {
 
 void add_devices_command(CLI::App& app, Result<Unit>* outcome) {
   auto* command = app.add_subcommand("devices", "The devices of this machine");
-  auto as_json = std::make_shared<bool>(false);
-  command->add_flag("--json", *as_json, "As a fleet (core/FORMATS.md)");
-  command->callback([=] { *outcome = run_devices(*as_json); });
+  auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "One object (core/FORMATS.md)");
+  command->callback([=] { *outcome = run_devices(*json); });
 }
 
 }  // namespace motley

@@ -21,20 +21,21 @@ Result<ProfileRequest> read_request(Communicator& world, const std::string& path
   return profile_request_from_json(document);
 }
 
-Result<Profile> measure(ProfileRequest request, Communicator& world, ControlLink* link) {
+Result<Profile> measure(const ProfileRequest& request, Communicator& world, ControlLink* link) {
   if (static_cast<size_t>(world.size()) != request.fleet.devices.size())
     return fail(ErrorCode::kUsage, "the fleet has " + std::to_string(request.fleet.devices.size()) +
                                        " devices but " + std::to_string(world.size()) +
                                        " ranks were started");
-  DeviceSpec& spec = request.fleet.devices[static_cast<size_t>(world.rank())];
+  const DeviceSpec& spec = request.fleet.devices[static_cast<size_t>(world.rank())];
   const auto on_host =
       std::count_if(request.fleet.devices.begin(), request.fleet.devices.end(),
                     [&](const DeviceSpec& other) { return other.host == spec.host; });
-  spec.memory = memory_limit_of(spec, static_cast<int>(on_host));
+  const Bytes memory_limit = memory_limit_of(spec, static_cast<int>(on_host));
   MOTLEY_TRY(const auto device, open_device_for(request.job, spec));
   Pacer pacer(spec, request.fleet.clock, request.fleet.pace_flops);
   return measure_fleet(
-      request.job, request.fleet, *device, pacer, world, [&](const std::string& what) {
+      request.job, request.fleet, {*device, memory_limit, pacer}, world,
+      [&](const std::string& what) {
         if (link == nullptr) return;
         link->progress();
         link->send(MessageType::kPhase, to_json_text(PhaseReport{world.rank(), "measuring", what}));

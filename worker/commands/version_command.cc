@@ -1,9 +1,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "comm/launch_env.h"
+#include "comm/mpi_module.h"
+#include "core/file_system.h"
+#include "core/hash.h"
+#include "core/module.h"
 #include "core/version.h"
 #include "kernels/device.h"
 #include "worker/commands/commands.h"
@@ -19,6 +23,46 @@ std::string gpus() {
   for (const FoundDevice& device : discover_devices(&note))
     found += device.kind == DeviceKind::kCuda ? 1 : 0;
   return found > 0 ? std::to_string(found) + " found" : "none: " + note;
+}
+
+constexpr Bytes kLargestModule{int64_t{4} << 30};
+
+/// Of a file's content; empty where it cannot be read.
+std::string hash_of(const std::string& path) {
+  const auto content = read_text(real_file_system(), path, kLargestModule);
+  return content ? xxh3_64_hex(content->data(), content->size()) : "";
+}
+
+std::string cpu_arithmetic() {
+  DeviceSpec cpu;
+  cpu.kind = DeviceKind::kCpu;
+  const auto device = open_device(cpu);
+  return device ? (*device)->arithmetic_class() : device.error().message;
+}
+
+/// Of the NVIDIA driver that is loaded; empty where none is.
+std::string driver_version() {
+  std::ifstream file("/sys/module/nvidia/version");
+  std::string version;
+  std::getline(file, version);
+  return version;
+}
+
+/// All that measurements depend on besides job and device: when any of it changes, the profile
+/// cache measures again.
+nlohmann::json installation() {
+  nlohmann::json gpus = nlohmann::json::array();
+  std::string note;
+  for (const FoundDevice& device : discover_devices(&note))
+    if (device.kind == DeviceKind::kCuda) gpus.push_back(device.name + " " + device.uuid);
+  const auto mpi = mpi_library();
+  return {{"motley-worker", hash_of("/proc/self/exe")},
+          {"motley_mpi", hash_of(module_path("motley_mpi").string())},
+          {"motley_cuda", hash_of(module_path("motley_cuda").string())},
+          {"mpi", mpi ? *mpi : mpi.error().message},
+          {"arithmetic", cpu_arithmetic()},
+          {"driver", driver_version()},
+          {"gpus", gpus}};
 }
 
 Result<Unit> run_version(bool as_json) {
@@ -42,6 +86,7 @@ Result<Unit> run_version(bool as_json) {
                                   {"nccl", build.nccl},
                                   {"mpi", build.mpi},
                                   {"gpus", gpus()},
+                                  {"installation", installation()},
                                   {"communicator", world->description()},
                                   {"ranks", std::to_string(world->size())}};
   std::printf("%s\n", version.dump().c_str());

@@ -2,14 +2,13 @@
 #include <memory>
 #include <set>
 
+#include "core/spec/profile_key.h"
 #include "worker/engine/engine.h"
+#include "worker/profiler/curve.h"
 #include "worker/profiler/profiler.h"
 
 namespace motley {
 namespace {
-
-/// More than this many entries would make the table of counted memory slow to make and of no use.
-constexpr int kLargestMicroBatch = 1024;
 
 /// 1, 2, 3, 4, 6, 8, 12, 16, … up to `largest`, and `largest` itself: dense where curves bend.
 std::vector<int> candidate_micro_batches(int largest) {
@@ -20,12 +19,6 @@ std::vector<int> candidate_micro_batches(int largest) {
   }
   sizes.erase(sizes.upper_bound(largest), sizes.end());
   return {sizes.begin(), sizes.end()};
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 /// Repeats one kind of section on one engine and keeps its time.
@@ -76,39 +69,6 @@ class SectionTimer {
   std::vector<int32_t> tokens_;
 };
 
-template <class Measure>
-Result<CurvePoint> repeat(const ProfilerOptions& options, Measure measure) {
-  std::vector<double> seconds;
-  double total = 0;
-  while (static_cast<int>(seconds.size()) < options.most_repetitions &&
-         (seconds.size() < 2 || total < options.seconds_per_point)) {
-    MOTLEY_TRY(const double once, measure());
-    seconds.push_back(once);
-    total += once;
-  }
-  const auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
-  CurvePoint point;
-  point.seconds = median(seconds);
-  point.spread = point.seconds > 0 ? (*most - *least) / point.seconds : 0;
-  point.repetitions = static_cast<int>(seconds.size());
-  return point;
-}
-
-/// The points of the curve: sections of one micro-batch, the step's fixed cost still in them.
-Result<std::vector<CurvePoint>> measure_points(SectionTimer& timer, const std::vector<int>& sizes,
-                                               const ProfilerOptions& options,
-                                               const ProfilerProgress& progress) {
-  std::vector<CurvePoint> points;
-  for (const int size : sizes) {
-    progress("micro-batch " + std::to_string(size));
-    MOTLEY_TRY(CurvePoint point, repeat(options, [&] { return timer.micro_batches(size, 1); }));
-    point.micro_batch = size;
-    points.push_back(point);
-    if (points.size() >= 3 && point.seconds > options.longest_repetition) break;
-  }
-  return points;
-}
-
 }  // namespace
 
 Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes memory_limit,
@@ -121,7 +81,7 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
   DeviceProfile profile;
   profile.memory_limit = memory_limit;
   profile.memory = estimate_memory(engine_options, device.kind(), device.threads(),
-                                   std::min(job.train.global_batch, kLargestMicroBatch));
+                                   largest_profiled_micro_batch(job));
   int largest = 0;
   for (const MemoryPoint& point : profile.memory)
     if (point.total() <= memory_limit) largest = point.micro_batch;
@@ -138,18 +98,13 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
   progress("warm-up");
   MOTLEY_TRY_VOID(timer.micro_batches(1, 1));
 
-  LayerCurve curve;
-  MOTLEY_TRY(curve.points, measure_points(timer, engine_options.micro_batches, options, progress));
-  // One micro-batch costs fixed + t, two cost fixed + 2 t: the smallest size shows the fixed part
-  // best.
-  const CurvePoint& first = curve.points.front();
-  MOTLEY_TRY(const CurvePoint twice,
-             repeat(options, [&] { return timer.micro_batches(first.micro_batch, 2); }));
-  profile.step_overhead_seconds =
-      std::clamp(2 * first.seconds - twice.seconds, 0.0, 0.95 * first.seconds);
-  for (CurvePoint& point : curve.points) point.seconds -= profile.step_overhead_seconds;
-  curve.fit = fit_curve(curve.points);
-  profile.curves.push_back(curve);
+  MOTLEY_TRY(const MeasuredCurve measured,
+             measure_curve(
+                 engine_options.micro_batches,
+                 [&](int samples, int count) { return timer.micro_batches(samples, count); },
+                 options, progress));
+  profile.step_overhead_seconds = measured.step_overhead_seconds;
+  profile.curves.push_back(measured.curve);
 
   progress("update");
   MOTLEY_TRY(const CurvePoint update, repeat(options, [&] { return timer.update(); }));

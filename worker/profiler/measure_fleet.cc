@@ -3,57 +3,77 @@
 #include <numeric>
 
 #include "comm/link_probe.h"
-#include "core/check.h"
-#include "core/spec/json.h"
+#include "core/holdings.h"
+#include "core/spec/device_identity.h"
 #include "core/spec/profile_key.h"
 #include "worker/profiler/profiler.h"
+#include "worker/train/slice_exchange.h"
 
 namespace motley {
 namespace {
 
 constexpr int kReductionRepetitions = 5;
 
-/// What a device is, for the profile cache: hardware and library, threads, limit, pace.
-std::string device_identity(const DeviceSpec& spec, const Device& device, const FleetSpec& fleet) {
-  nlohmann::json what = to_json(spec);
-  what["name"] = device.name();
-  what["arithmetic"] = device.arithmetic_class();
-  what["pace_flops"] = fleet.pace_flops;
-  what["clock"] = static_cast<int>(fleet.clock);
-  return what.dump();
+/// One replica on each of `ranks` ranks, slices dealt evenly: the plan of a data-parallel job.
+Plan replicas_on(int ranks, const JobSpec& job) {
+  Plan plan;
+  plan.numerics = job.train.numerics;
+  for (int rank = 0; rank < ranks; ++rank) {
+    ReplicaPlan replica;
+    replica.stages = {whole_model(job.model)};
+    replica.stages[0].ranks = {Rank(rank)};
+    plan.ranks.push_back({std::to_string(rank), "", ""});
+    plan.replicas.push_back(replica);
+  }
+  plan.owners = even_ownership(plan, job.model);
+  return plan;
 }
 
-/// Median seconds of summing the job's gradient over all ranks.
-template <class Element>
-Result<double> time_reduction(Communicator& communicator, Pacer& pacer, int64_t elements) {
-  std::vector<Element> gradient(static_cast<size_t>(elements), Element(1));
+/// Memory like that of the gradient an engine sums.
+class GradientBuffer {
+ public:
+  GradientBuffer(const JobSpec& job, const Device& device) {
+    const auto elements = static_cast<size_t>(parameter_count(job.model));
+    if (job.train.numerics == Numerics::kExact)
+      fixed_.resize(elements);
+    else if (device.element_bytes() == sizeof(double))
+      doubles_.resize(elements);
+    else
+      floats_.resize(elements);
+  }
+
+  GradientSpans spans() { return {floats_, doubles_, fixed_}; }
+  Bytes size() const {
+    return Bytes(static_cast<int64_t>(floats_.size() * sizeof(float) +
+                                      doubles_.size() * sizeof(double) +
+                                      fixed_.size() * sizeof(int64_t)));
+  }
+
+ private:
+  std::vector<float> floats_;
+  std::vector<double> doubles_;
+  std::vector<int64_t> fixed_;
+};
+
+/// Median seconds of what a step does to sum the job's gradient over all ranks (SliceExchange).
+Result<ReductionPoint> measure_reduction(const JobSpec& job, const Device& device,
+                                         Communicator& communicator, Pacer& pacer) {
+  SliceExchange slices(replicas_on(communicator.size(), job), job.model, communicator);
+  GradientBuffer gradient(job, device);
   std::vector<double> seconds;
   for (int i = 0; i <= kReductionRepetitions; ++i) {
     MOTLEY_TRY_VOID(communicator.barrier());
     const double start = pacer.now();
-    MOTLEY_TRY_VOID(communicator.all_reduce_sum(std::span<Element>(gradient)));
+    MOTLEY_TRY_VOID(slices.reduce(gradient.spans()));
+    MOTLEY_TRY_VOID(slices.distribute(gradient.spans()));
     MOTLEY_TRY_VOID(pacer.meet(communicator));
     if (i > 0) seconds.push_back(pacer.now() - start);  // the first one warms up
-    std::fill(gradient.begin(), gradient.end(), Element(1));
   }
   std::nth_element(seconds.begin(), seconds.begin() + kReductionRepetitions / 2, seconds.end());
-  return seconds[kReductionRepetitions / 2];
-}
-
-Result<ReductionPoint> measure_reduction(const JobSpec& job, const Device& device,
-                                         Communicator& communicator, Pacer& pacer) {
-  const int64_t elements = parameter_count(job.model);
-  const bool exact = job.train.numerics == Numerics::kExact;
   ReductionPoint point;
   point.ranks = communicator.size();
-  point.bytes = Bytes(elements * (exact ? 8 : device.element_bytes()));
-  if (exact) {
-    MOTLEY_TRY(point.seconds, time_reduction<int64_t>(communicator, pacer, elements));
-  } else if (device.element_bytes() == 8) {
-    MOTLEY_TRY(point.seconds, time_reduction<double>(communicator, pacer, elements));
-  } else {
-    MOTLEY_TRY(point.seconds, time_reduction<float>(communicator, pacer, elements));
-  }
+  point.bytes = gradient.size();
+  point.seconds = seconds[kReductionRepetitions / 2];
   return point;
 }
 
@@ -85,10 +105,9 @@ Result<std::vector<ReductionPoint>> measure_reductions(const JobSpec& job, const
   return points;
 }
 
-/// Links take real time: under the virtual clock there is nothing to measure.
+/// Within hosts and between them; on the virtual clock they turn out to take no time.
 Result<std::vector<LinkProfile>> measure_links(const FleetSpec& fleet, Communicator& communicator,
                                                const Pacer& pacer) {
-  if (pacer.virtual_clock()) return std::vector<LinkProfile>{};
   std::vector<std::string> hosts;
   for (const DeviceSpec& device : fleet.devices) hosts.push_back(device.host);
   return probe_links(communicator, hosts, [&] { return pacer.now(); });
@@ -96,7 +115,7 @@ Result<std::vector<LinkProfile>> measure_links(const FleetSpec& fleet, Communica
 
 /// The profiles of all ranks, by rank; the first error of any rank on every rank.
 Result<std::vector<DeviceProfile>> exchange(const Result<DeviceProfile>& mine,
-                                            Communicator& communicator) {
+                                            const FleetSpec& fleet, Communicator& communicator) {
   nlohmann::json message;
   if (mine) {
     Profile one;
@@ -108,11 +127,11 @@ Result<std::vector<DeviceProfile>> exchange(const Result<DeviceProfile>& mine,
   }
   MOTLEY_TRY(const std::vector<std::string> all, communicator.all_gather(message.dump()));
   std::vector<DeviceProfile> devices;
-  for (const std::string& text : all) {
-    const auto other = nlohmann::json::parse(text);
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const auto other = nlohmann::json::parse(all[rank]);
     if (other.contains("error"))
       return fail(error_code_of_name(other["code"].get<std::string>()),
-                  other["error"].get<std::string>());
+                  "measuring " + fleet.devices[rank].id + ": " + other["error"].get<std::string>());
     MOTLEY_TRY(Profile profile, profile_from_json(other["profile"]));
     devices.push_back(std::move(profile.devices.front()));
   }
@@ -121,29 +140,30 @@ Result<std::vector<DeviceProfile>> exchange(const Result<DeviceProfile>& mine,
 
 }  // namespace
 
-Result<Profile> measure_fleet(const JobSpec& job, const FleetSpec& fleet, Device& device,
-                              Pacer& pacer, Communicator& communicator,
-                              const ProfilerProgress& progress) {
+Result<Profile> measure_fleet(const JobSpec& job, const FleetSpec& fleet, RankDevice own,
+                              Communicator& communicator, const ProfilerProgress& progress) {
   const DeviceSpec& spec = fleet.devices[static_cast<size_t>(communicator.rank())];
-  MOTLEY_CHECK(spec.memory.has_value(), "the caller resolves memory limits first");
-  auto mine = measure_device(job, device, *spec.memory, pacer, ProfilerOptions{}, progress);
+  auto mine =
+      measure_device(job, own.device, own.memory_limit, own.pacer, ProfilerOptions{}, progress);
   if (mine) {
     mine->device = spec.id;
     mine->type = spec.type;
-    mine->identity = device_identity(spec, device, fleet);
+    mine->identity = device_identity(fleet, spec, this_machine());
     mine->evidence = spec.paced ? Evidence::kPaced : Evidence::kMeasured;
   }
   Profile profile;
   profile.code_version = code_version();
   profile.job_key = profile_job_key(job);
-  MOTLEY_TRY(profile.devices, exchange(mine, communicator));
-  MOTLEY_TRY_VOID(pacer.meet(communicator));
+  profile.job = profile_job(job);
+  MOTLEY_TRY(profile.devices, exchange(mine, fleet, communicator));
+  MOTLEY_TRY_VOID(own.pacer.meet(communicator));
   if (communicator.size() == 1) return profile;
 
   progress("links");
-  MOTLEY_TRY(profile.links, measure_links(fleet, communicator, pacer));
+  MOTLEY_TRY(profile.links, measure_links(fleet, communicator, own.pacer));
   progress("reduction");
-  MOTLEY_TRY(profile.reductions, measure_reductions(job, fleet, device, communicator, pacer));
+  MOTLEY_TRY(profile.reductions,
+             measure_reductions(job, fleet, own.device, communicator, own.pacer));
 
   // Every rank timed its own share of the waiting: rank 0's account stands for all.
   std::string text = to_json(profile).dump();

@@ -4,7 +4,9 @@
 #include <memory>
 #include <set>
 
+#include "core/spec/profile_key.h"
 #include "worker/engine/shared_memory.h"
+#include "worker/profiler/curve.h"
 #include "worker/profiler/layer_kinds.h"
 #include "worker/profiler/profiler.h"
 #include "worker/train/sections.h"
@@ -13,12 +15,8 @@
 namespace motley {
 namespace {
 
-constexpr int kLargestMicroBatch = 1024;
-constexpr size_t kLeastPoints = 3;
 /// No pass is taken for less than this part of what was timed with its section's beginning.
 constexpr double kLeastPart = 1e-6;
-/// Of the smallest section, beginning it takes at most this part.
-constexpr double kMostOverhead = 0.95;
 
 /// The ranks that share a layer, of which only one is here: sums cut its sections as they will in
 /// training, but cost nothing.
@@ -51,19 +49,6 @@ class LoneMember final : public TensorGroup {
   int64_t bytes_ = 0;
 };
 
-/// What passes were timed to take, the sections' fixed cost still in them.
-struct Timed {
-  double forward = 0;
-  double backward = 0;
-  double spread = 0;
-  int repetitions = 0;
-};
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-}
-
 /// Repeats the passes of one layer.
 class LayerTimer {
  public:
@@ -73,38 +58,28 @@ class LayerTimer {
     timer->has_input_ = options.stage->first_layer > 0;
     options.group = &timer->group_;
     MOTLEY_TRY(timer->engine_, Engine::create(device, options));
-    MOTLEY_TRY_VOID(timer->passes(options.micro_batches.front(), nullptr, nullptr));  // warms up
+    MOTLEY_TRY_VOID(timer->section(options.micro_batches.front(), 1));  // warms up
+    timer->sums_ = timer->group_.sums();
+    timer->sum_bytes_ = timer->group_.bytes();
     return timer;
   }
 
-  Result<Timed> time(int samples, const ProfilerOptions& options) {
-    std::vector<double> forward, backward, both;
-    double total = 0;
-    while (both.size() < 2 || (total < options.seconds_per_layer_point &&
-                               static_cast<int>(both.size()) < options.most_repetitions)) {
-      double there = 0, back = 0;
-      MOTLEY_TRY_VOID(passes(samples, &there, &back));
-      forward.push_back(there);
-      backward.push_back(back);
-      both.push_back(there + back);
-      total += both.back();
-    }
-    const auto [least, most] = std::minmax_element(both.begin(), both.end());
-    const double middle = median(both);
-    return Timed{.forward = median(forward),
-                 .backward = median(backward),
-                 .spread = middle > 0 ? (*most - *least) / middle : 0,
-                 .repetitions = static_cast<int>(both.size())};
-  }
-
-  /// Both passes in one section.
-  Result<double> time_together(int samples) {
+  /// A section of `count` micro-batches, forward and backward.
+  Result<double> section(int samples, int count) {
     MOTLEY_TRY_VOID(begin(samples));
     const double start = open();
-    MOTLEY_TRY_VOID(engine_->forward(0, samples));
-    MOTLEY_TRY_VOID(charge(engine_->flops(samples).forward, samples));
-    MOTLEY_TRY_VOID(engine_->backward(0, samples));
-    MOTLEY_TRY_VOID(charge(engine_->flops(samples).backward, samples));
+    for (int i = 0; i < count; ++i) {
+      MOTLEY_TRY_VOID(forward(samples));
+      MOTLEY_TRY_VOID(backward(samples));
+    }
+    return close(start);
+  }
+
+  /// A section of a forward pass alone.
+  Result<double> forward_section(int samples) {
+    MOTLEY_TRY_VOID(begin(samples));
+    const double start = open();
+    MOTLEY_TRY_VOID(forward(samples));
     return close(start);
   }
 
@@ -118,7 +93,9 @@ class LayerTimer {
            static_cast<double>(engine_->updated_elements());
   }
 
-  const LoneMember& group() const { return group_; }
+  /// Over the ranks that share the layer, in one micro-batch of the smallest size.
+  int sums() const { return sums_; }
+  int64_t sum_bytes() const { return sum_bytes_; }
 
  private:
   LayerTimer(Device& device, Pacer& pacer, const ModelSpec& model)
@@ -136,6 +113,14 @@ class LayerTimer {
     MOTLEY_TRY_VOID(device_.synchronize());
     sections_.charge(flops - group_.take_charged(), samples);
     return Unit{};
+  }
+  Result<Unit> forward(int samples) {
+    MOTLEY_TRY_VOID(engine_->forward(0, samples));
+    return charge(engine_->flops(samples).forward, samples);
+  }
+  Result<Unit> backward(int samples) {
+    MOTLEY_TRY_VOID(engine_->backward(0, samples));
+    return charge(engine_->flops(samples).backward, samples);
   }
 
   Result<Unit> begin(int samples) {
@@ -155,27 +140,14 @@ class LayerTimer {
     return engine_->push(0, Boundary::kInput, samples);
   }
 
-  Result<Unit> passes(int samples, double* forward, double* backward) {
-    MOTLEY_TRY_VOID(begin(samples));
-    double start = open();
-    MOTLEY_TRY_VOID(engine_->forward(0, samples));
-    MOTLEY_TRY_VOID(charge(engine_->flops(samples).forward, samples));
-    const double there = close(start);
-    start = open();
-    MOTLEY_TRY_VOID(engine_->backward(0, samples));
-    MOTLEY_TRY_VOID(charge(engine_->flops(samples).backward, samples));
-    const double back = close(start);
-    if (forward != nullptr) *forward = there;
-    if (backward != nullptr) *backward = back;
-    return Unit{};
-  }
-
   Device& device_;
   Sections sections_;
   LoneMember group_;
   ModelSpec model_;
   bool has_input_ = false;  ///< from the layer before
   std::unique_ptr<Engine> engine_;
+  int sums_ = 0;
+  int64_t sum_bytes_ = 0;
   const std::unique_ptr<Communicator> solo_ = solo_communicator();
   std::vector<int32_t> tokens_;
 };
@@ -216,31 +188,34 @@ class LayerProfiler {
  public:
   LayerProfiler(const JobSpec& job, Device& device, Pacer& pacer, const ProfilerOptions& options,
                 DeviceProfile* profile)
-      : job_(job), device_(device), pacer_(pacer), options_(options), profile_(profile) {}
+      : job_(job), device_(device), pacer_(pacer), options_(options), profile_(profile) {
+    options_.seconds_per_point = options.seconds_per_layer_point;
+    options_.longest_repetition = options.longest_layer_repetition;
+  }
 
   /// False where not even one sample of it fits.
-  Result<bool> measure(const LayerKind& kind) {
+  Result<bool> measure(const LayerKind& kind, const ProfilerProgress& progress) {
     const bool plain = kind.share == 1 && kind.recompute == Recompute::kNone;
-    const int most = std::min(job_.train.global_batch, kLargestMicroBatch);
+    const int most = largest_profiled_micro_batch(job_);
     EngineOptions engine = layer_engine_options(job_, kind, powers_up_to(most, plain ? 2 : 4));
     std::erase_if(engine.micro_batches, [&](int size) { return !fits(engine, size); });
     if (engine.micro_batches.empty()) return false;
     MOTLEY_TRY(const auto timer, LayerTimer::create(device_, pacer_, engine));
-    if (profile_->curve("block") == nullptr && kind.layer == "block") {
-      MOTLEY_TRY_VOID(measure_step(kind, *timer, engine.micro_batches.front()));
-    }
-    LayerCurve curve;
+    MOTLEY_TRY(MeasuredCurve measured,
+               measure_curve(
+                   engine.micro_batches,
+                   [&](int samples, int count) { return timer->section(samples, count); }, options_,
+                   progress));
+    if (plain && kind.layer == "block") MOTLEY_TRY_VOID(measure_step(kind, *timer, measured));
+    LayerCurve& curve = measured.curve;
     curve.layer = kind.layer;
     curve.share = kind.share;
     curve.recompute = kind.recompute;
-    for (const int size : engine.micro_batches) {
-      MOTLEY_TRY(const Timed timed, timer->time(size, options_));
-      curve.points.push_back(point_of(size, timed));
-      curve.sums = timer->group().sums();
-      curve.sum_bytes_per_sample = static_cast<double>(timer->group().bytes()) / size;
-      const bool long_enough = timed.forward + timed.backward > options_.longest_layer_repetition;
-      if (curve.points.size() >= kLeastPoints && long_enough) break;
-    }
+    for (CurvePoint& point : curve.points)
+      MOTLEY_TRY_VOID(tell_forward(*timer, measured.step_overhead_seconds, &point));
+    curve.sums = timer->sums();
+    curve.sum_bytes_per_sample =
+        static_cast<double>(timer->sum_bytes()) / engine.micro_batches.front();
     curve.fit = fit_curve(curve.points);
     profile_->curves.push_back(std::move(curve));
     return true;
@@ -253,39 +228,44 @@ class LayerProfiler {
            profile_->memory_limit;
   }
 
-  /// What the whole model tells where it fits, and the update with state in host memory.
-  Result<Unit> measure_step(const LayerKind& kind, LayerTimer& timer, int samples) {
-    const int64_t elements = parameter_count(job_.model);
-    if (profile_->curve("model") == nullptr) {
-      MOTLEY_TRY(const Timed apart, timer.time(samples, options_));
-      MOTLEY_TRY(const double together, timer.time_together(samples));
-      profile_->step_overhead_seconds =
-          std::clamp(apart.forward + apart.backward - together, 0.0, kMostOverhead * apart.forward);
-      MOTLEY_TRY(profile_->update_seconds, timer.time_update(elements));
-    }
-    EngineOptions engine = layer_engine_options(job_, kind, {samples});
-    engine.host_optimizer = true;
-    MOTLEY_TRY(const auto in_host, LayerTimer::create(device_, pacer_, engine));
-    MOTLEY_TRY(profile_->host_update_seconds, in_host->time_update(elements));
+  /// The point's forward pass, and both without this device's cost of beginning a section rather
+  /// than `taken_off`, which is the same measured on layers that hardly take longer.
+  Result<Unit> tell_forward(LayerTimer& timer, double taken_off, CurvePoint* point) {
+    MOTLEY_TRY(const CurvePoint forward,
+               repeat(options_, [&] { return timer.forward_section(point->micro_batch); }));
+    point->seconds = without_start(point->seconds + taken_off);
+    point->forward_seconds = std::min(without_start(forward.seconds), point->seconds);
     return Unit{};
   }
 
-  CurvePoint point_of(int samples, const Timed& timed) const {
-    const auto without_start = [&](double seconds) {
-      return std::max(seconds - profile_->step_overhead_seconds, kLeastPart * seconds);
-    };
-    const double forward = without_start(timed.forward);
-    return {.micro_batch = samples,
-            .seconds = forward + without_start(timed.backward),
-            .spread = timed.spread,
-            .repetitions = timed.repetitions,
-            .forward_seconds = forward};
+  /// What the whole model tells where it fits, and the update with state in host memory.
+  Result<Unit> measure_step(const LayerKind& kind, LayerTimer& timer,
+                            const MeasuredCurve& measured) {
+    const int64_t elements = parameter_count(job_.model);
+    if (profile_->curve("model") == nullptr) {
+      profile_->step_overhead_seconds = measured.step_overhead_seconds;
+      MOTLEY_TRY(const CurvePoint update,
+                 repeat(options_, [&] { return timer.time_update(elements); }));
+      profile_->update_seconds = update.seconds;
+    }
+    EngineOptions engine = layer_engine_options(job_, kind, {1});
+    engine.host_optimizer = true;
+    MOTLEY_TRY(const auto in_host, LayerTimer::create(device_, pacer_, engine));
+    MOTLEY_TRY(const CurvePoint update,
+               repeat(options_, [&] { return in_host->time_update(elements); }));
+    profile_->host_update_seconds = update.seconds;
+    return Unit{};
+  }
+
+  /// A section less what beginning one costs on this device.
+  double without_start(double seconds) const {
+    return std::max(seconds - profile_->step_overhead_seconds, kLeastPart * seconds);
   }
 
   const JobSpec& job_;
   Device& device_;
   Pacer& pacer_;
-  const ProfilerOptions& options_;
+  ProfilerOptions options_;
   DeviceProfile* profile_;
 };
 
@@ -299,8 +279,10 @@ Result<Unit> measure_layers(const JobSpec& job, Device& device, Pacer& pacer,
   std::vector<LayerKind> kinds = kinds_to_measure(job.model);
   std::swap(kinds[0], kinds[1]);
   for (const LayerKind& kind : kinds) {
-    progress("layers: " + kind.layer);
-    MOTLEY_TRY(const bool fits, profiler.measure(kind));
+    const ProfilerProgress of_kind = [&](const std::string& what) {
+      progress(kind.layer + ", " + what);
+    };
+    MOTLEY_TRY(const bool fits, profiler.measure(kind, of_kind));
     // A device is of no use for a plan unless each plain layer fits it by itself.
     if (!fits && kind.share == 1 && kind.recompute == Recompute::kNone) {
       std::erase_if(profile->curves,

@@ -19,7 +19,8 @@ namespace motley {
 
 /// How long measuring may take.
 struct ProfilerOptions {
-  double seconds_per_point = 0.6;  ///< repetitions stop here, after at least two
+  double seconds_per_point = 0.6;  ///< repetitions stop here, after the least number of them
+  int least_repetitions = 3;       ///< one that is disturbed does not move the median
   /// No larger micro-batch once one repetition takes this long and three points exist.
   double longest_repetition = 1.0;
   int most_repetitions = 7;
@@ -44,10 +45,16 @@ Result<Unit> measure_layers(const JobSpec& job, Device& device, Pacer& pacer,
                             const ProfilerOptions& options, const ProfilerProgress& progress,
                             DeviceProfile* profile);
 
+/// What a rank drives, borrowed.
+struct RankDevice {
+  Device& device;
+  Bytes memory_limit{0};
+  Pacer& pacer;
+};
+
 /// All ranks together, rank r driving fleet.devices[r]: every device at the same time, then links
-/// and the reduction of this job's gradient. The same Profile on every rank.
-Result<Profile> measure_fleet(const JobSpec& job, const FleetSpec& fleet, Device& device,
-                              Pacer& pacer, Communicator& communicator,
-                              const ProfilerProgress& progress);
+/// and the sum of this job's gradient as a training step forms it. The same Profile on every rank.
+Result<Profile> measure_fleet(const JobSpec& job, const FleetSpec& fleet, RankDevice own,
+                              Communicator& communicator, const ProfilerProgress& progress);
 
 }  // namespace motley

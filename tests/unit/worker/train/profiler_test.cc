@@ -6,6 +6,7 @@
 
 #include <mutex>
 
+#include "core/spec/profile_fit.h"
 #include "worker/engine/engine.h"
 
 namespace motley {
@@ -48,8 +49,8 @@ Profile measure(const JobSpec& job, const FleetSpec& fleet) {
         const DeviceSpec& spec = fleet.devices[static_cast<size_t>(world.rank())];
         MOTLEY_TRY(const auto device, open_device(spec));
         Pacer pacer(spec, fleet.clock, fleet.pace_flops);
-        MOTLEY_TRY(Profile profile,
-                   measure_fleet(job, fleet, *device, pacer, world, [](const std::string&) {}));
+        MOTLEY_TRY(Profile profile, measure_fleet(job, fleet, {*device, *spec.memory, pacer}, world,
+                                                  [](const std::string&) {}));
         const std::lock_guard lock(mutex);
         profiles.push_back(std::move(profile));
         return Unit{};
@@ -94,6 +95,20 @@ TEST(Profiler, MeasuresExactlyTheEmulatedTimes) {
   }
   ASSERT_EQ(profile.reductions.size(), 1U);
   EXPECT_EQ(profile.reductions[0].seconds, 0);
+  ASSERT_EQ(profile.links.size(), 1U);
+  EXPECT_EQ(profile.links[0].between[0], "h");
+  EXPECT_EQ(profile.links[0].between[1], "h");
+  EXPECT_EQ(profile.links[0].latency_seconds, 0);
+  EXPECT_EQ(profile.links[0].bytes_per_second, LinkProfile::kFree);
+}
+
+TEST(Profiler, SaysWhatItIsOf) {
+  const JobSpec job = tiny_job();
+  const FleetSpec fleet = fleet_of({1.0});
+  const Profile profile = measure(job, fleet);
+  EXPECT_EQ(misfit(profile, job, fleet, [](const DeviceSpec&) { return this_machine(); }),
+            std::nullopt);
+  EXPECT_EQ(measured_micro_batches(profile), 12);
 }
 
 TEST(Profiler, MeasuresNoMicroBatchThatDoesNotFit) {

@@ -1,0 +1,106 @@
+// Curves from timings as other programs disturb them.
+
+#include "worker/profiler/curve.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace motley {
+namespace {
+
+constexpr double kFixed = 0.004;
+constexpr double kPerSample = 0.01;
+
+/// A device of 10 ms a sample, and what delays some of its sections.
+class Disturbed {
+ public:
+  /// The section number `call` (from 0) of this size and count takes `times` as long.
+  void delay(int samples, int count, int call, double times) {
+    delays_[{samples, count, call}] = times;
+  }
+
+  Result<double> section(int samples, int count) {
+    const int call = calls_[{samples, count}]++;
+    const auto delay = delays_.find({samples, count, call});
+    const double seconds = kFixed + kPerSample * samples * count;
+    return delay == delays_.end() ? seconds : seconds * delay->second;
+  }
+
+ private:
+  std::map<std::tuple<int, int, int>, double> delays_;
+  std::map<std::pair<int, int>, int> calls_;
+};
+
+MeasuredCurve measured(Disturbed& device) {
+  ProfilerOptions options;
+  options.seconds_per_point = 0;  // the least number of repetitions
+  const auto curve = measure_curve(
+      {1, 2, 3, 4, 6, 8}, [&](int samples, int count) { return device.section(samples, count); },
+      options, [](const std::string&) {});
+  EXPECT_TRUE(curve.has_value()) << (curve ? "" : curve.error().to_string());
+  return curve ? *curve : MeasuredCurve{};
+}
+
+void expect_undisturbed(const MeasuredCurve& measured) {
+  EXPECT_NEAR(measured.step_overhead_seconds, kFixed, 1e-9);
+  ASSERT_EQ(measured.curve.points.size(), 6U);
+  for (const CurvePoint& point : measured.curve.points)
+    EXPECT_NEAR(point.seconds, kPerSample * point.micro_batch, 1e-9) << point.micro_batch;
+  EXPECT_NEAR(measured.curve.fit.per_sample, kPerSample, 1e-9);
+}
+
+TEST(Curve, OneDisturbedRepetitionOfEachPointChangesNothing) {
+  Disturbed device;
+  for (const int size : {1, 2, 3, 4, 6, 8}) device.delay(size, 1, size % 3, 50);
+  device.delay(1, 2, 1, 50);
+  expect_undisturbed(measured(device));
+}
+
+TEST(Curve, APointThatWasDisturbedAllTheTimeIsMeasuredAgain) {
+  Disturbed device;
+  for (int call = 0; call < 3; ++call) device.delay(1, 1, call, 100);
+  expect_undisturbed(measured(device));
+}
+
+TEST(Curve, SeveralDisturbedPointsAreMeasuredAgain) {
+  Disturbed device;
+  for (int call = 0; call < 6; ++call) device.delay(2, 1, call, 7);
+  for (int call = 0; call < 3; ++call) device.delay(3, 1, call, 9);
+  expect_undisturbed(measured(device));
+}
+
+TEST(Curve, WhateverTheNoiseItIsAProfile) {
+  Disturbed device;  // every first timing of one micro-batch is absurd, also when repeated
+  for (int call = 0; call < 100; ++call) device.delay(1, 1, call, 1000);
+  const MeasuredCurve absurd = measured(device);
+  for (const CurvePoint& point : absurd.curve.points) EXPECT_GT(point.seconds, 0);
+
+  Profile profile;
+  profile.devices.emplace_back().device = "a/0";
+  profile.devices[0].curves = {absurd.curve};
+  profile.devices[0].step_overhead_seconds = absurd.step_overhead_seconds;
+  profile.devices[0].memory = {{1, Bytes(1), Bytes(1)}};
+  EXPECT_TRUE(profile_from_json(to_json(profile)).has_value());
+}
+
+TEST(Curve, ACliffThatIsThereStays) {
+  Disturbed device;
+  for (int call = 0; call < 100; ++call) device.delay(3, 1, call, 2);
+  const MeasuredCurve cliff = measured(device);
+  EXPECT_NEAR(cliff.curve.points[2].seconds, 2 * (kFixed + 3 * kPerSample) - kFixed, 1e-9);
+  EXPECT_NEAR(cliff.curve.points[3].seconds, 4 * kPerSample, 1e-9);
+}
+
+TEST(Curve, NoTimeIsAnErrorThatSaysSo) {
+  const auto curve = measure_curve(
+      {1, 2}, [](int, int) -> Result<double> { return 0.0; }, ProfilerOptions{},
+      [](const std::string&) {});
+  ASSERT_FALSE(curve.has_value());
+  EXPECT_EQ(curve.error().code, ErrorCode::kRunFailed);
+  EXPECT_NE(curve.error().message.find("micro-batch of 1 took no time"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace motley
