@@ -15,9 +15,10 @@ constexpr double kDoubtfulSpread = 0.5;
 
 template <class... Values>
 std::string line(const char* format, Values... values) {
-  char text[256];
-  std::snprintf(text, sizeof text, format, values...);
-  return std::string(text) + "\n";
+  std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, format, values...)) + 1, '\0');
+  std::snprintf(text.data(), text.size(), format, values...);
+  text.back() = '\n';
+  return text;
 }
 
 std::string curve_text(const LayerCurve& curve) {
@@ -140,8 +141,8 @@ std::string profile_line(const ProfileCache::Entry& entry) {
   std::string devices;
   for (const DeviceProfile& device : entry.profile.devices)
     devices += (devices.empty() ? "" : ", ") + device.device + " (" + device.type + ")";
-  return line("%-24s %s  %s", entry.job.c_str(), entry.profile.code_version.c_str(),
-              devices.c_str());
+  return line("%-24s %s  %s  %s", entry.job.c_str(), date_text(entry.measured_at).c_str(),
+              entry.profile.code_version.c_str(), devices.c_str());
 }
 
 }  // namespace motley

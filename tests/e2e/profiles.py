@@ -2,10 +2,11 @@
 
 import json
 import pathlib
+import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import Sandbox, expect, expect_equal, expect_exit  # noqa: E402
+from sandbox import BIN, WORKER, Sandbox, expect, expect_equal, expect_exit  # noqa: E402
 
 
 def largest(profile):
@@ -29,6 +30,26 @@ def check_range():
     _, cached = profiled(sandbox, "--refresh")
     expect(not cached, "--refresh measures")
     print("ok: the range of micro-batches")
+
+
+def check_installation():
+    """Another build of a module measures again."""
+    sandbox = Sandbox()
+    worker = sandbox.home / "installed" / "bin" / "motley-worker"
+    module = sandbox.home / "installed" / "lib" / "motley_mpi.so"
+    for copy, original in ((worker, pathlib.Path(WORKER)), (module, BIN.parent / "lib" / "motley_mpi.so")):
+        copy.parent.mkdir(parents=True)
+        shutil.copy(original, copy)
+    _, cached = profiled(sandbox)
+    expect(not cached, "nothing was in the cache")
+    sandbox.environment["MOTLEY_WORKER"] = str(worker)
+    _, cached = profiled(sandbox)
+    expect(cached, "the same program elsewhere measures the same")
+    with open(module, "ab") as file:
+        file.write(b"another build")
+    _, cached = profiled(sandbox)
+    expect(not cached, "another MPI module may communicate differently")
+    print("ok: the installation")
 
 
 def check_links():
@@ -58,6 +79,7 @@ def check_devices():
 
 def main():
     check_range()
+    check_installation()
     check_links()
     check_devices()
 

@@ -155,6 +155,16 @@ TEST_F(ProfileCacheTest, SaysWhenItWasMeasured) {
   EXPECT_THAT(from_the_cache(*found, kNow + 86400), ::testing::HasSubstr("(1 day ago)"));
 }
 
+TEST_F(ProfileCacheTest, IsListedWithDateAndEveryDevice) {
+  ASSERT_TRUE(store(profile(fleet(40))));
+  const auto entries = cache().entries();
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_THAT(
+      profile_line(entries[0]),
+      ::testing::AllOf(::testing::StartsWith("tiny "), ::testing::HasSubstr("2023-11-1"),
+                       ::testing::HasSubstr("a/0 (card)"), ::testing::EndsWith("a/39 (card)\n")));
+}
+
 TEST_F(ProfileCacheTest, DoubtsWhatVariesByHalf) {
   Profile steady = profile(fleet(2));
   EXPECT_TRUE(doubts(steady).empty());

@@ -59,6 +59,49 @@ Profile measure(const JobSpec& job, const FleetSpec& fleet) {
   return profiles.empty() ? Profile{} : profiles.front();
 }
 
+/// What was exchanged, by any group made of the one watched.
+class Watched final : public Communicator {
+ public:
+  Watched(std::unique_ptr<Communicator> owned, std::vector<std::string>* operations)
+      : owned_(std::move(owned)), inner_(*owned_), operations_(operations) {}
+  Watched(Communicator& inner, std::vector<std::string>* operations)
+      : inner_(inner), operations_(operations) {}
+
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  std::string description() const override { return inner_.description(); }
+  Result<Unit> all_reduce_sum(std::span<float> a) override { return inner_.all_reduce_sum(a); }
+  Result<Unit> all_reduce_sum(std::span<double> a) override { return inner_.all_reduce_sum(a); }
+  Result<Unit> all_reduce_sum(std::span<int64_t> a) override { return inner_.all_reduce_sum(a); }
+  Result<Unit> all_reduce_max(std::span<int64_t> a) override { return inner_.all_reduce_max(a); }
+  Result<std::vector<std::string>> all_gather(const std::string& mine) override {
+    return inner_.all_gather(mine);
+  }
+  Result<Unit> broadcast(std::string& a, int root) override { return inner_.broadcast(a, root); }
+  Result<Unit> barrier() override { return inner_.barrier(); }
+  Result<Unit> send(std::span<const std::byte> a, int to) override { return inner_.send(a, to); }
+  Result<Unit> receive(std::span<std::byte> a, int from) override {
+    return inner_.receive(a, from);
+  }
+  Result<SendId> post(std::span<const std::byte> a, int to) override { return inner_.post(a, to); }
+  Result<Unit> complete(SendId send) override { return inner_.complete(send); }
+  Result<Unit> exchange(std::span<const Incoming> receives, std::span<const Outgoing> sends,
+                        const std::string& operation) override {
+    operations_->push_back(operation);
+    return inner_.exchange(receives, sends, operation);
+  }
+  int64_t bytes_sent() const override { return inner_.bytes_sent(); }
+  std::unique_ptr<Communicator> group(const std::vector<int>& ranks) override {
+    return std::make_unique<Watched>(inner_.group(ranks), operations_);
+  }
+  void give_up(int status) override { inner_.give_up(status); }
+
+ private:
+  std::unique_ptr<Communicator> owned_;
+  Communicator& inner_;
+  std::vector<std::string>* operations_;
+};
+
 /// Of one micro-batch, as the program counts them.
 double flops_of(const JobSpec& job, int samples) {
   DeviceSpec cpu;
@@ -100,6 +143,37 @@ TEST(Profiler, MeasuresExactlyTheEmulatedTimes) {
   EXPECT_EQ(profile.links[0].between[1], "h");
   EXPECT_EQ(profile.links[0].latency_seconds, 0);
   EXPECT_EQ(profile.links[0].bytes_per_second, LinkProfile::kFree);
+}
+
+TEST(Profiler, TimesTheSumThatAStepForms) {
+  const JobSpec job = tiny_job();
+  const FleetSpec fleet = fleet_of({1.0, 1.0});
+  std::vector<std::string> operations;  // of rank 0
+  const auto done = run_inproc(2, [&](Communicator& world) -> Result<Unit> {
+    std::vector<std::string> others;
+    Watched watched(world, world.rank() == 0 ? &operations : &others);
+    const DeviceSpec& spec = fleet.devices[0];
+    MOTLEY_TRY(const auto device, open_device(spec));
+    Pacer pacer(spec, fleet.clock, fleet.pace_flops);
+    MOTLEY_TRY_VOID(measure_fleet(job, fleet, {*device, *spec.memory, pacer}, watched,
+                                  [](const std::string&) {}));
+    return Unit{};
+  });
+  ASSERT_TRUE(done.has_value()) << done.error().to_string();
+  ASSERT_GE(operations.size(), 4U);
+  for (size_t i = 0; i < operations.size(); ++i)
+    EXPECT_EQ(operations[i], i % 2 == 0 ? "reduction of gradients" : "distribution of slices");
+}
+
+TEST(Profiler, MeasuresLinksWithinAHostOnTheRealClock) {
+  FleetSpec fleet = fleet_of({1000.0, 1000.0});
+  fleet.clock = PaceClock::kSleep;
+  const Profile profile = measure(tiny_job(), fleet);
+  ASSERT_EQ(profile.links.size(), 1U);
+  EXPECT_GT(profile.links[0].latency_seconds, 0);
+  EXPECT_LE(profile.links[0].bytes_per_second, LinkProfile::kFree);
+  ASSERT_EQ(profile.reductions.size(), 1U);
+  EXPECT_GT(profile.reductions[0].seconds, 0);
 }
 
 TEST(Profiler, SaysWhatItIsOf) {
