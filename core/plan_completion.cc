@@ -1,5 +1,7 @@
 #include "core/plan_completion.h"
 
+#include <set>
+
 #include "core/spec/names.h"
 #include "core/spec/profile_key.h"
 
@@ -38,6 +40,20 @@ Result<Unit> place_ranks(const FleetSpec& fleet, Plan* plan) {
   return Unit{};
 }
 
+/// As a hostfile lists them.
+Result<Unit> check_hosts(const Plan& plan) {
+  std::set<std::string> left;
+  for (size_t i = 0; i < plan.ranks.size(); ++i) {
+    if (i == 0 || plan.ranks[i].host == plan.ranks[i - 1].host) continue;
+    left.insert(plan.ranks[i - 1].host);
+    if (left.contains(plan.ranks[i].host)) {
+      return invalid("/ranks/" + std::to_string(i),
+                     "ranks of a host, here " + plan.ranks[i].host + ", must follow each other");
+    }
+  }
+  return Unit{};
+}
+
 /// What the job asks for; where it leaves it open, what the replica's devices compute in.
 Precision precision_of(const JobSpec& job, const FleetSpec& fleet, const Plan& plan,
                        const ReplicaPlan& replica) {
@@ -57,6 +73,7 @@ Precision precision_of(const JobSpec& job, const FleetSpec& fleet, const Plan& p
 Result<Unit> complete(const JobSpec& job, const FleetSpec& fleet, Plan* plan) {
   MOTLEY_TRY_VOID(check_job(job, *plan));
   MOTLEY_TRY_VOID(place_ranks(fleet, plan));
+  MOTLEY_TRY_VOID(check_hosts(*plan));
   for (ReplicaPlan& replica : plan->replicas) {
     for (StagePlan& stage : replica.stages) {
       const size_t ranks = stage.ranks.size();

@@ -82,10 +82,14 @@ Result<std::vector<const DeviceProfile*>> devices_of(const PlanRequest& request,
   std::vector<const DeviceProfile*> devices;
   for (const RankPlacement& rank : plan.ranks) {
     const DeviceProfile* device = request.profile.find(rank.device);
-    if (device == nullptr || device->curves.empty()) {
+    const std::string name = rank.device + " (" + rank.type + ")";
+    if (device == nullptr)
+      return fail(ErrorCode::kInvalidSpec, "the profile lacks " + name + ", which the plan uses");
+    if (device->curves.empty())
       return fail(ErrorCode::kInvalidSpec,
-                  "the profile lacks " + rank.device + " (" + rank.type + "), which the plan uses");
-    }
+                  name +
+                      " cannot hold each layer of the model by itself: there are no speeds to "
+                      "predict the plan from");
     devices.push_back(device);
   }
   return devices;

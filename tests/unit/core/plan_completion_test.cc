@@ -87,6 +87,9 @@ TEST(PlanCompletion, RefusesWhatDoesNotFitJobAndFleet) {
             "/ranks/1: the plan uses device c/0, which is not in fleet.yaml");
   EXPECT_EQ(error_after("/ranks/1/host", "a"),
             "/ranks/1: the plan uses device b/1, which is not in fleet.yaml");
+  EXPECT_EQ(error_after("/ranks", json::parse(R"([{"device": "b/1"}, {"device": "a/0"},
+                                                  {"device": "b/2"}])")),
+            "/ranks/2: ranks of a host, here b, must follow each other");
   EXPECT_EQ(error_after("/replicas/0/stages/0/last_layer", 2),
             "/replicas/0/stages: they have 3 of 4 layers (embedding, blocks, head)");
   EXPECT_EQ(error_after("/replicas/1/stages/0/ranks/1", 9),
