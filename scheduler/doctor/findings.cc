@@ -50,10 +50,11 @@ std::string named_in(const std::string& message) {
   return message.substr(path + begin.size(), end - path - begin.size());
 }
 
-std::string fix_of_module(const std::string& error) {
-  if (says(error, "built without MPI")) return "apt-get install libopenmpi-dev, then build again";
-  if (says(error, "does not load")) return "apt-get install libopenmpi3";
-  return kBuildBoth;
+/// Empty when it names a library: then the module works, whoever made the library.
+std::string fix_of_module(const std::string& library) {
+  if (says(library, "built without MPI")) return "apt-get install libopenmpi-dev, then build again";
+  if (says(library, "does not load")) return "apt-get install libopenmpi3";
+  return says(library, "another version of Motley") ? kBuildBoth : "";
 }
 
 }  // namespace
@@ -108,7 +109,8 @@ Finding launch_finding(const LaunchFacts& facts, const WorkerFacts& worker) {
   if (!facts.mpirun)
     return broken(what, "Open MPI's mpirun is not in PATH", "apt-get install openmpi-bin");
   if (!worker.works()) return broken(what, "not tried", "see motley-worker above");
-  if (!says(worker.mpi, "MPI v")) return broken(what, worker.mpi, fix_of_module(worker.mpi));
+  const std::string module = fix_of_module(worker.mpi);
+  if (!module.empty()) return broken(what, worker.mpi, module);
   if (!facts.communicator) {
     const Error& error = facts.communicator.error();
     if (says(error.message, "; remove it"))
