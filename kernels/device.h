@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "core/ids.h"
 #include "core/result.h"
 #include "core/spec/fleet_spec.h"
+#include "kernels/nvml.h"
 #include "kernels/op_table.h"
 
 namespace motley {
@@ -81,9 +83,11 @@ struct FoundDevice {
   Bytes free_memory{0};
   std::string capability;  ///< "sm_90", or the CPU's instruction set
   int cores = 0;
+  int cuda_index = -1;              ///< of a GPU, as this process counts
+  std::optional<GpuStatus> status;  ///< of a GPU whose driver tells it
 };
-/// CPU first, then GPUs by PCI bus id. `note` says in one line why there is no GPU when there is
-/// none.
+/// CPU first, then the GPUs that this process may use, by PCI bus id. `note` says in one line why
+/// there is no GPU when there is none.
 std::vector<FoundDevice> discover_devices(std::string* note);
 
 }  // namespace motley

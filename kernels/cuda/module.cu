@@ -59,6 +59,7 @@ Result<FoundDevice> describe(int ordinal) {
   found.free_memory = Bytes(static_cast<int64_t>(free));
   found.capability = "sm_" + std::to_string(properties.major * 10 + properties.minor);
   found.cores = properties.multiProcessorCount;
+  found.cuda_index = ordinal;
   return found;
 }
 
