@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "core/json_place.h"
 #include "core/units.h"
 
 namespace motley {
@@ -83,15 +84,6 @@ template <class Number>
 std::string range_fault(Number found, Number least, Number most) {
   return "expected " + json(least).dump() + " to " + json(most).dump() + ", found " +
          json(found).dump();
-}
-
-/// `byte` counts from 1, as the library does; the end of the text is one more.
-SourcePlace place_of_byte(std::string_view text, size_t byte) {
-  const std::string_view before = text.substr(0, byte > 0 ? byte - 1 : 0);
-  const size_t line_end = before.rfind('\n');
-  const size_t line_begin = line_end == std::string_view::npos ? 0 : line_end + 1;
-  return {"", 1 + static_cast<int>(std::count(before.begin(), before.end(), '\n')),
-          1 + static_cast<int>(before.size() - line_begin)};
 }
 
 }  // namespace
@@ -286,7 +278,7 @@ Result<json> parse_json(std::string_view text) {
     return json::parse(text.begin(), text.end());
   } catch (const json::parse_error& error) {
     return fail(ErrorCode::kCorrupt, "not JSON: broken at byte " + std::to_string(error.byte),
-                place_of_byte(text, error.byte));
+                place_at(text, error.byte > 0 ? error.byte - 1 : 0));
   } catch (const json::exception& error) {  // a number out of range
     return fail(ErrorCode::kCorrupt, "not JSON: a number is out of range");
   }

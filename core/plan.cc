@@ -6,75 +6,90 @@
 #include <set>
 
 #include "core/holdings.h"
+#include "core/spec/names.h"
 #include "core/spec/profile_key.h"
 #include "core/units.h"
 
 namespace motley {
 namespace {
 
-tl::unexpected<Error> invalid(const std::string& what) {
-  return fail(ErrorCode::kInvalidSpec, "plan: " + what);
+/// `where` is the JSON pointer of the fault, as when a document is read.
+tl::unexpected<Error> invalid(const std::string& where, const std::string& what) {
+  return fail(ErrorCode::kInvalidSpec, where + ": " + what);
 }
 
-std::string replica_name(size_t replica) { return "replica " + std::to_string(replica); }
+std::string replica_at(size_t replica) { return "/replicas/" + std::to_string(replica); }
+std::string stage_at(size_t replica, size_t stage) {
+  return replica_at(replica) + "/stages/" + std::to_string(stage);
+}
 
 Result<Unit> check_batch(const Plan& plan) {
-  if (plan.global_batch < 1) return invalid("global_batch must be at least 1");
+  if (plan.global_batch < 1) return invalid("/global_batch", "must be at least 1");
   if (plan.grain < 1 || plan.grain > plan.global_batch) {
-    return invalid("grain must be between 1 and global_batch");
+    return invalid("/grain", "must be between 1 and global_batch");
   }
   int64_t grains = 0;
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     const ReplicaPlan& replica = plan.replicas[i];
-    if (replica.grains < 1) return invalid(replica_name(i) + " has no grains");
+    if (replica.grains < 1) return invalid(replica_at(i) + "/grains", "must be at least 1");
     if (replica.micro_batch < 1 || replica.micro_batch % plan.grain != 0) {
-      return invalid(replica_name(i) + ": micro_batch " + std::to_string(replica.micro_batch) +
-                     " is not a multiple of the grain, " + std::to_string(plan.grain));
+      return invalid(replica_at(i) + "/micro_batch", std::to_string(replica.micro_batch) +
+                                                         " is not a multiple of the grain, " +
+                                                         std::to_string(plan.grain));
     }
     grains += replica.grains;
   }
   if (grains == plan.grain_count()) return Unit{};
-  return invalid("the replicas have " + std::to_string(grains) + " grains; the global batch is " +
-                 std::to_string(plan.grain_count()));
+  return invalid("/replicas", "they have " + std::to_string(grains) +
+                                  " grains; the global batch is " +
+                                  std::to_string(plan.grain_count()));
 }
 
-Result<Unit> check_ranks(const Plan& plan) {
-  if (plan.ranks.empty()) return invalid("no ranks");
+Result<Unit> check_devices(const Plan& plan) {
+  if (plan.ranks.empty()) return invalid("/ranks", "there are none");
   std::set<std::string> devices;
-  for (const RankPlacement& rank : plan.ranks) {
-    if (!devices.insert(rank.device).second) {
-      return invalid("device " + rank.device + " drives two ranks");
+  for (size_t i = 0; i < plan.ranks.size(); ++i) {
+    if (!devices.insert(plan.ranks[i].device).second) {
+      return invalid("/ranks/" + std::to_string(i),
+                     "device " + plan.ranks[i].device + " drives two ranks");
     }
-  }
-  std::set<Rank> used;
-  for (size_t i = 0; i < plan.replicas.size(); ++i) {
-    for (const StagePlan& stage : plan.replicas[i].stages) {
-      for (const Rank rank : stage.ranks) {
-        const std::string name = replica_name(i) + ": rank " + std::to_string(rank.value());
-        if (rank.value() < 0 || rank.value() >= plan.world_size()) {
-          return invalid(name + " does not exist");
-        }
-        if (!used.insert(rank).second) return invalid(name + " is used twice");
-      }
-    }
-  }
-  for (int rank = 0; rank < plan.world_size(); ++rank) {
-    if (!used.contains(Rank(rank))) return invalid("rank " + std::to_string(rank) + " has no work");
   }
   return Unit{};
 }
 
-Result<Unit> check_shares(const StagePlan& stage, const std::string& name) {
-  if (stage.ranks.empty()) return invalid(name + " has no ranks");
+Result<Unit> check_ranks(const Plan& plan) {
+  std::set<Rank> used;
+  for (size_t i = 0; i < plan.replicas.size(); ++i) {
+    for (size_t j = 0; j < plan.replicas[i].stages.size(); ++j) {
+      for (const Rank rank : plan.replicas[i].stages[j].ranks) {
+        const std::string name = "rank " + std::to_string(rank.value());
+        const std::string where = stage_at(i, j) + "/ranks";
+        if (rank.value() < 0 || rank.value() >= plan.world_size()) {
+          return invalid(where, name + " does not exist");
+        }
+        if (!used.insert(rank).second) return invalid(where, name + " is used twice");
+      }
+    }
+  }
+  for (int rank = 0; rank < plan.world_size(); ++rank) {
+    if (used.contains(Rank(rank))) continue;
+    const std::string number = std::to_string(rank);
+    return invalid("/ranks/" + number, "rank " + number + " has no work");
+  }
+  return Unit{};
+}
+
+Result<Unit> check_shares(const StagePlan& stage, const std::string& where) {
+  if (stage.ranks.empty()) return invalid(where, "the stage has no ranks");
   if (stage.shares.size() != stage.ranks.size()) {
-    return invalid(name + " needs one share for each rank");
+    return invalid(where + "/shares", "the stage needs one share for each rank");
   }
   double sum = 0;
   for (const double share : stage.shares) {
-    if (!(share > 0)) return invalid(name + ": a share is not positive");
+    if (!(share > 0)) return invalid(where + "/shares", "a share is not positive");
     sum += share;
   }
-  if (std::abs(sum - 1) > 1e-9) return invalid(name + ": the shares do not sum to 1");
+  if (std::abs(sum - 1) > 1e-9) return invalid(where + "/shares", "they do not sum to 1");
   return Unit{};
 }
 
@@ -83,18 +98,22 @@ Result<Unit> check_stages(const Plan& plan, const ModelSpec& model) {
     LayerIndex next = 0;
     const std::vector<StagePlan>& stages = plan.replicas[i].stages;
     for (size_t j = 0; j < stages.size(); ++j) {
-      const std::string name = replica_name(i) + ": stage " + std::to_string(j);
-      MOTLEY_TRY_VOID(check_shares(stages[j], name));
+      const std::string where = stage_at(i, j);
+      MOTLEY_TRY_VOID(check_shares(stages[j], where));
       if (stages[j].first_layer != next) {
-        return invalid(name + " begins at layer " + std::to_string(stages[j].first_layer) +
-                       " where " + std::to_string(next) + " is due");
+        return invalid(where + "/first_layer", "the stage begins at layer " +
+                                                   std::to_string(stages[j].first_layer) +
+                                                   " where " + std::to_string(next) + " is due");
       }
-      if (stages[j].last_layer < stages[j].first_layer) return invalid(name + " has no layers");
+      if (stages[j].last_layer < stages[j].first_layer) {
+        return invalid(where + "/last_layer", "the stage has no layers");
+      }
       next = stages[j].last_layer + 1;
     }
     if (next != layer_count(model)) {
-      return invalid(replica_name(i) + " has " + std::to_string(next) + " of " +
-                     std::to_string(layer_count(model)) + " layers");
+      return invalid(replica_at(i) + "/stages", "they have " + std::to_string(next) + " of " +
+                                                    std::to_string(layer_count(model)) +
+                                                    " layers (embedding, blocks, head)");
     }
   }
   return Unit{};
@@ -105,28 +124,37 @@ Result<Unit> check_members(const Plan& plan, const ModelSpec& model) {
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     for (size_t j = 0; j < plan.replicas[i].stages.size(); ++j) {
       const StagePlan& stage = plan.replicas[i].stages[j];
-      const std::string name = replica_name(i) + ": stage " + std::to_string(j);
       if (!stage.recompute.empty() && static_cast<int>(stage.recompute.size()) != stage.layers()) {
-        return invalid(name + " needs one word of recompute for each of its " +
-                       std::to_string(stage.layers()) + " layers");
+        return invalid(stage_at(i, j) + "/recompute", "needs one word for each of the " +
+                                                          std::to_string(stage.layers()) +
+                                                          " layers, or none at all");
       }
       for (size_t member = 0; member < stage.ranks.size(); ++member) {
         const MemberShape shape = member_shape(model, stage.shares, static_cast<int>(member));
-        const std::string rank = name + ": rank " + std::to_string(stage.ranks[member].value());
-        if (shape.heads.count < 1) return invalid(rank + " gets no attention head");
-        if (shape.columns.count < 1) return invalid(rank + " gets no column of the MLP");
-        if (shape.vocabulary.count < 1) return invalid(rank + " gets nothing of the vocabulary");
+        const std::string where = stage_at(i, j) + "/shares";
+        const std::string rank = "rank " + std::to_string(stage.ranks[member].value());
+        if (shape.heads.count < 1) return invalid(where, rank + " gets no attention head");
+        if (shape.columns.count < 1) return invalid(where, rank + " gets no column of the MLP");
+        if (shape.vocabulary.count < 1) {
+          return invalid(where, rank + " gets nothing of the vocabulary");
+        }
       }
     }
   }
   return Unit{};
 }
 
-Result<Unit> check_held(const Ownership& owner, const std::vector<Holding>& holdings) {
+std::string owner_at(const Plan& plan, const Ownership& owner) {
+  return "/owners/" + std::to_string(&owner - plan.owners.data());
+}
+
+Result<Unit> check_held(const Plan& plan, const Ownership& owner,
+                        const std::vector<Holding>& holdings) {
   for (const Holding& holding : holdings)
     if (holding.tensor.name == owner.tensor && contains(holding.slice, owner.slice)) return Unit{};
-  return invalid("rank " + std::to_string(owner.owner.value()) + " owns a slice of " +
-                 owner.tensor + " that it does not hold");
+  return invalid(owner_at(plan, owner), "rank " + std::to_string(owner.owner.value()) +
+                                            " owns a slice of " + owner.tensor +
+                                            " that it does not hold");
 }
 
 Result<Unit> check_owners_hold(const Plan& plan, const ModelSpec& model) {
@@ -136,7 +164,7 @@ Result<Unit> check_owners_hold(const Plan& plan, const ModelSpec& model) {
     holdings[rank] = holdings_of(model, stage_of(plan, role), role.member);
   }
   for (const Ownership& owner : plan.owners)
-    MOTLEY_TRY_VOID(check_held(owner, holdings[static_cast<size_t>(owner.owner.value())]));
+    MOTLEY_TRY_VOID(check_held(plan, owner, holdings[static_cast<size_t>(owner.owner.value())]));
   return Unit{};
 }
 
@@ -144,19 +172,23 @@ Result<Unit> check_owners(const Plan& plan, const ModelSpec& model) {
   std::map<std::string, std::vector<Slice>> slices;
   for (const Ownership& owner : plan.owners) {
     if (owner.owner.value() < 0 || owner.owner.value() >= plan.world_size()) {
-      return invalid("the owner of " + owner.tensor + ", rank " +
-                     std::to_string(owner.owner.value()) + ", does not exist");
+      return invalid(owner_at(plan, owner) + "/rank", "the owner of " + owner.tensor + ", rank " +
+                                                          std::to_string(owner.owner.value()) +
+                                                          ", does not exist");
     }
     slices[owner.tensor].push_back(owner.slice);
   }
   for (const LogicalTensor& tensor : logical_tensors(model)) {
     const auto found = slices.find(tensor.name);
-    if (found == slices.end()) return invalid("nobody owns " + tensor.name);
-    MOTLEY_TRY_VOID(check_tiles(tensor.name, tensor.shape, found->second));
+    if (found == slices.end()) return invalid("/owners", "nobody owns " + tensor.name);
+    if (const auto tiled = check_tiles(tensor.name, tensor.shape, found->second); !tiled) {
+      return invalid("/owners", tiled.error().message);
+    }
     slices.erase(found);
   }
   if (!slices.empty()) {
-    return invalid("the model has no tensor " + slices.begin()->first + ", which has an owner");
+    return invalid("/owners",
+                   "the model has no tensor " + slices.begin()->first + ", which has an owner");
   }
   return Unit{};
 }
@@ -164,13 +196,14 @@ Result<Unit> check_owners(const Plan& plan, const ModelSpec& model) {
 Result<Unit> check_memory(const Plan& plan) {
   for (const RankPrediction& rank : plan.prediction.ranks) {
     if (rank.rank.value() < 0 || rank.rank.value() >= plan.world_size()) {
-      return invalid("a prediction is of rank " + std::to_string(rank.rank.value()) +
-                     ", which does not exist");
+      return invalid("/prediction/ranks", "one is of rank " + std::to_string(rank.rank.value()) +
+                                              ", which does not exist");
     }
     if (rank.memory > rank.memory_limit) {
       const RankPlacement& place = plan.ranks[static_cast<size_t>(rank.rank.value())];
-      return invalid(place.device + " needs " + format_bytes(rank.memory) + " of " +
-                     format_bytes(rank.memory_limit));
+      return invalid("/ranks/" + std::to_string(rank.rank.value()),
+                     place.device + " needs " + format_bytes(rank.memory) +
+                         " for its part; its limit is " + format_bytes(rank.memory_limit));
     }
   }
   return Unit{};
@@ -181,15 +214,17 @@ Result<Unit> check_exact(const Plan& plan) {
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     const ReplicaPlan& replica = plan.replicas[i];
     if (replica.micro_batch != plan.grain) {
-      return invalid(replica_name(i) + ": exact needs micro-batches of one grain");
+      return invalid(replica_at(i) + "/micro_batch",
+                     "numerics: exact needs micro-batches of one grain");
     }
     if (replica.precision != plan.replicas[0].precision) {
-      return invalid(replica_name(i) + ": exact needs one precision");
+      return invalid(replica_at(i) + "/precision", "numerics: exact needs one precision");
     }
-    for (const StagePlan& stage : replica.stages) {
-      if (stage.ranks.size() != 1) {
-        return invalid(replica_name(i) + ": exact excludes tensor parallelism");
-      }
+    for (size_t j = 0; j < replica.stages.size(); ++j) {
+      if (replica.stages[j].ranks.size() == 1) continue;
+      return invalid(stage_at(i, j) + "/ranks",
+                     "numerics: exact excludes tensor parallelism, where the bits depend on the "
+                     "shares: give the stage one rank, or train with numerics: fast");
     }
   }
   return Unit{};
@@ -223,28 +258,41 @@ std::vector<SampleRange> micro_batches_of(const Plan& plan, int replica) {
   return ranges;
 }
 
-Result<Unit> validate(const Plan& plan, const ModelSpec& model) {
+Result<Unit> validate_cut(const Plan& plan, const ModelSpec& model) {
+  MOTLEY_TRY_VOID(check_devices(plan));
   MOTLEY_TRY_VOID(check_ranks(plan));
   MOTLEY_TRY_VOID(check_stages(plan, model));
   MOTLEY_TRY_VOID(check_members(plan, model));
   MOTLEY_TRY_VOID(check_batch(plan));
   MOTLEY_TRY_VOID(check_memory(plan));
-  if (plan.numerics == Numerics::kExact) MOTLEY_TRY_VOID(check_exact(plan));
+  return plan.numerics == Numerics::kExact ? check_exact(plan) : Result<Unit>(Unit{});
+}
+
+Result<Unit> validate(const Plan& plan, const ModelSpec& model) {
+  MOTLEY_TRY_VOID(validate_cut(plan, model));
   MOTLEY_TRY_VOID(check_owners(plan, model));
   return check_owners_hold(plan, model);
 }
 
-Result<Unit> validate_for(const Plan& plan, const JobSpec& job) {
-  // Plans written by hand need not name a job; what the key hashes is then checked in part only.
-  if (!plan.job_key.empty() && plan.job_key != profile_job_key(job))
-    return invalid("made for another model, precision, numerics or optimizer than the job's");
+Result<Unit> check_made_for(const Plan& plan, const JobSpec& job) {
   if (plan.global_batch != job.train.global_batch)
-    return invalid("made for a global batch of " + std::to_string(plan.global_batch) +
-                   ", the job has " + std::to_string(job.train.global_batch));
-  if (plan.numerics != job.train.numerics) return invalid("made for other numerics than the job's");
+    return invalid("/global_batch", "the plan is for " + std::to_string(plan.global_batch) +
+                                        " samples a step, the job has train.global_batch " +
+                                        std::to_string(job.train.global_batch));
+  if (plan.numerics != job.train.numerics)
+    return invalid("/numerics", "the plan is for " + spec_name(plan.numerics) +
+                                    ", the job has train.numerics " +
+                                    spec_name(job.train.numerics));
   if (job.train.grain && plan.grain != *job.train.grain)
-    return invalid("made for a grain of " + std::to_string(plan.grain) + ", the job has " +
-                   std::to_string(*job.train.grain));
+    return invalid("/grain", "the plan has grains of " + std::to_string(plan.grain) +
+                                 ", the job has train.grain " + std::to_string(*job.train.grain));
+  if (!plan.job_key.empty() && plan.job_key != profile_job_key(job))
+    return invalid("/job_key", "the plan is for another model, precision or optimizer");
+  return Unit{};
+}
+
+Result<Unit> validate_for(const Plan& plan, const JobSpec& job) {
+  MOTLEY_TRY_VOID(check_made_for(plan, job));
   return validate(plan, job.model);
 }
 

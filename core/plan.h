@@ -142,11 +142,15 @@ std::vector<SampleRange> micro_batches_of(const Plan& plan, int replica);
 /// Everything that must hold of a plan for this model: grains sum to the global batch, stages cover
 /// the layers in order, no empty stage, ranks known and used once, every rank of a stage has heads,
 /// columns and vocabulary, owners hold what they own and tile every tensor, memory within limits,
-/// exact's demands. kInvalidSpec with the reason.
+/// exact's demands. kInvalidSpec with the JSON pointer of the fault and the reason.
 Result<Unit> validate(const Plan& plan, const ModelSpec& model);
+/// All of that but the owners, which may still be missing.
+Result<Unit> validate_cut(const Plan& plan, const ModelSpec& model);
 
-/// The same, and that the plan was made for this job: its model, precision, numerics, optimizer,
-/// batch and, where the job gives one, grain. kInvalidSpec with the reason.
+/// That the plan was made for this job: its batch, numerics, grain where the job gives one and,
+/// where the plan names a job, model, precision and optimizer. kInvalidSpec with the JSON pointer.
+Result<Unit> check_made_for(const Plan& plan, const JobSpec& job);
+/// Both: valid, and for this job.
 Result<Unit> validate_for(const Plan& plan, const JobSpec& job);
 
 /// Every slice dealt to those who hold it: what the same ranks hold goes to them in contiguous runs
@@ -155,6 +159,7 @@ Result<Unit> validate_for(const Plan& plan, const JobSpec& job);
 std::vector<Ownership> even_ownership(const Plan& plan, const ModelSpec& model);
 
 nlohmann::json to_json(const Plan& plan);
+/// kInvalidSpec with the JSON pointer of the fault. What complete() fills in may be missing.
 Result<Plan> plan_from_json(const nlohmann::json& json);
 std::string plan_id(const Plan& plan);
 

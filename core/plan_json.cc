@@ -96,7 +96,7 @@ void read_stage(JsonFields& fields, StagePlan& stage) {
   fields.read_between("first_layer", stage.first_layer, 0, kLastLayer)
       .read_between("last_layer", stage.last_layer, 0, kLastLayer)
       .read("ranks", ranks)
-      .read("shares", stage.shares);
+      .read_if("shares", stage.shares);
   std::vector<std::string> recompute;
   fields.read_if("recompute", recompute);
   for (const std::string& word : recompute) {
@@ -114,6 +114,8 @@ void read_replica(JsonFields& fields, ReplicaPlan& replica) {
   fields.each("stages", [&](JsonFields& f) { read_stage(f, replica.stages.emplace_back()); })
       .read_between("micro_batch", replica.micro_batch, 1, kMostSamples)
       .read_between("grains", replica.grains, 1, kMostSamples);
+  replica.precision = Precision::kAuto;
+  if (!fields.has("precision")) return;
   read_enum(fields, "precision", replica.precision);
   if (replica.precision == Precision::kAuto) fields.fault("precision", "a plan has decided it");
 }
@@ -210,20 +212,24 @@ std::string plan_id(const Plan& plan) { return xxh3_128_hex(body_to_json(plan).d
 Result<Plan> plan_from_json(const json& document) {
   Plan plan;
   JsonFields fields(document);
-  fields.read_version(1).read("job_key", plan.job_key);
+  fields.read_version(1).read_if("job_key", plan.job_key);
   read_enum(fields, "numerics", plan.numerics);
   fields.read_between("global_batch", plan.global_batch, 1, kMostSamples)
       .read_between("grain", plan.grain, 1, kMostSamples)
       .each("ranks",
             [&](JsonFields& f) {
               RankPlacement& rank = plan.ranks.emplace_back();
-              f.read("device", rank.device).read("host", rank.host).read("type", rank.type);
-              f.read_if("host_optimizer", rank.host_optimizer);
+              f.read("device", rank.device)
+                  .read_if("host", rank.host)
+                  .read_if("type", rank.type)
+                  .read_if("host_optimizer", rank.host_optimizer);
             })
       .each("replicas", [&](JsonFields& f) { read_replica(f, plan.replicas.emplace_back()); })
-      .each("owners", [&](JsonFields& f) { read_owner(f, plan.owners.emplace_back()); })
       .read_if("shard_optimizer", plan.shard_optimizer)
-      .read("reduction", plan.reduction);
+      .read_if("reduction", plan.reduction);
+  if (fields.has("owners")) {
+    fields.each("owners", [&](JsonFields& f) { read_owner(f, plan.owners.emplace_back()); });
+  }
   if (plan.reduction != "ordered") fields.fault("reduction", "expected \"ordered\"");
   if (fields.has("prediction")) {
     fields.object("prediction", [&](JsonFields& f) { read_prediction(f, plan.prediction); });

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json_fields.h"
+#include "core/spec/names.h"
 
 namespace motley {
 namespace {
@@ -18,13 +19,21 @@ json curve_to_json(const LayerCurve& curve) {
                       {"seconds", point.seconds},
                       {"spread", point.spread},
                       {"repetitions", point.repetitions}});
+    if (point.forward_seconds > 0) points.back()["forward_seconds"] = point.forward_seconds;
   }
-  return {{"layer", curve.layer},
-          {"points", points},
-          {"fit",
-           {{"fixed", curve.fit.fixed},
-            {"per_sample", curve.fit.per_sample},
-            {"residual", curve.fit.residual}}}};
+  json document = {{"layer", curve.layer},
+                   {"points", points},
+                   {"fit",
+                    {{"fixed", curve.fit.fixed},
+                     {"per_sample", curve.fit.per_sample},
+                     {"residual", curve.fit.residual}}}};
+  if (curve.recompute != Recompute::kNone) document["recompute"] = spec_name(curve.recompute);
+  if (curve.share < 1) {
+    document["share"] = curve.share;
+    document["sums"] = curve.sums;
+    document["sum_bytes_per_sample"] = curve.sum_bytes_per_sample;
+  }
+  return document;
 }
 
 json device_to_json(const DeviceProfile& device) {
@@ -36,15 +45,17 @@ json device_to_json(const DeviceProfile& device) {
                       {"fixed", point.fixed.value()},
                       {"activations", point.activations.value()}});
   }
-  return {{"device", device.device},
-          {"type", device.type},
-          {"identity", device.identity},
-          {"evidence", name_of(device.evidence)},
-          {"memory_limit", device.memory_limit.value()},
-          {"curves", curves},
-          {"step_overhead_seconds", device.step_overhead_seconds},
-          {"update_seconds", device.update_seconds},
-          {"memory", memory}};
+  json document = {{"device", device.device},
+                   {"type", device.type},
+                   {"identity", device.identity},
+                   {"evidence", name_of(device.evidence)},
+                   {"memory_limit", device.memory_limit.value()},
+                   {"curves", curves},
+                   {"step_overhead_seconds", device.step_overhead_seconds},
+                   {"update_seconds", device.update_seconds},
+                   {"memory", memory}};
+  if (device.host_update_seconds > 0) document["host_update_seconds"] = device.host_update_seconds;
+  return document;
 }
 
 constexpr double kMostSeconds = 1e12;
@@ -64,14 +75,28 @@ void read_point(JsonFields& fields, std::vector<CurvePoint>& points) {
   fields.read_between("seconds", point.seconds, kLeastSeconds, kMostSeconds);
   if (fields.has("spread")) fields.read_between("spread", point.spread, 0, kMostSeconds);
   fields.read_if("repetitions", point.repetitions);
+  if (fields.has("forward_seconds")) {
+    fields.read_between("forward_seconds", point.forward_seconds, 0, point.seconds);
+  }
   points.push_back(point);
 }
 
 void read_curve(JsonFields& fields, std::vector<LayerCurve>& curves) {
   LayerCurve curve;
   fields.read("layer", curve.layer);
+  if (fields.has("share")) fields.read_between("share", curve.share, 1e-9, 1);
+  if (fields.has("recompute")) {
+    fields.read_word("recompute", curve.recompute, from_spec_name<Recompute>);
+  }
+  if (fields.has("sums")) fields.read_between("sums", curve.sums, 0, kMostMicroBatch);
+  if (fields.has("sum_bytes_per_sample")) {
+    fields.read_between("sum_bytes_per_sample", curve.sum_bytes_per_sample, 0, 1e18);
+  }
   for (const LayerCurve& other : curves) {
-    if (other.layer == curve.layer) fields.fault("layer", "appears twice");
+    if (other.layer == curve.layer && other.share == curve.share &&
+        other.recompute == curve.recompute) {
+      fields.fault("layer", "appears twice");
+    }
   }
   fields.each("points", [&](JsonFields& f) { read_point(f, curve.points); });
   if (curve.points.empty()) fields.fault("points", "has no point");
@@ -104,8 +129,11 @@ void read_device(JsonFields& fields, std::vector<DeviceProfile>& devices) {
       .read_between("memory_limit", device.memory_limit, 0, kMostBytes)
       .each("curves", [&](JsonFields& f) { read_curve(f, device.curves); })
       .read_between("step_overhead_seconds", device.step_overhead_seconds, 0, kMostSeconds)
-      .read_between("update_seconds", device.update_seconds, 0, kMostSeconds)
-      .each("memory", [&](JsonFields& f) { read_memory(f, device.memory); });
+      .read_between("update_seconds", device.update_seconds, 0, kMostSeconds);
+  if (fields.has("host_update_seconds")) {
+    fields.read_between("host_update_seconds", device.host_update_seconds, 0, kMostSeconds);
+  }
+  fields.each("memory", [&](JsonFields& f) { read_memory(f, device.memory); });
   if (device.memory.empty()) fields.fault("memory", "has no entry");
   for (const DeviceProfile& other : devices) {
     if (other.device == device.device) fields.fault("device", "appears twice");
@@ -179,9 +207,24 @@ double LayerCurve::seconds_at(int micro_batch) const {
   return from.seconds + part * (to.seconds - from.seconds);
 }
 
-const LayerCurve* DeviceProfile::curve(const std::string& layer) const {
+double LayerCurve::forward_seconds_at(int micro_batch) const {
+  const auto part = [](const CurvePoint& point) { return point.forward_seconds / point.seconds; };
+  const auto above =
+      std::upper_bound(points.begin(), points.end(), micro_batch,
+                       [](int size, const CurvePoint& point) { return size < point.micro_batch; });
+  const CurvePoint& from = above == points.begin() ? *above : *(above - 1);
+  const CurvePoint& to = above == points.end() ? from : *above;
+  const int between = to.micro_batch - from.micro_batch;
+  const double way =
+      between > 0 ? static_cast<double>(micro_batch - from.micro_batch) / between : 0;
+  return seconds_at(micro_batch) * (part(from) + way * (part(to) - part(from)));
+}
+
+const LayerCurve* DeviceProfile::curve(const std::string& layer, double share,
+                                       Recompute recompute) const {
   for (const LayerCurve& candidate : curves) {
-    if (candidate.layer == layer) return &candidate;
+    if (candidate.layer == layer && candidate.share == share && candidate.recompute == recompute)
+      return &candidate;
   }
   return nullptr;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "core/plan.h"
 #include "core/result.h"
 
 namespace motley {
@@ -23,6 +24,7 @@ struct CurvePoint {
   double seconds = 0;  ///< median of forward + backward of one micro-batch
   double spread = 0;   ///< (max - min) / median over the repetitions
   int repetitions = 0;
+  double forward_seconds = 0;  ///< of `seconds` the forward pass; 0: not told apart
 };
 
 /// seconds ≈ fixed + per_sample · micro_batch, least squares of the relative errors, neither part
@@ -34,16 +36,24 @@ struct CurveFit {
   double residual = 0;
 };
 
-/// Cost of one kind of layer; "model" means all layers in one, the only kind a data-parallel plan
-/// needs.
+/// Cost of one kind of layer ("embedding", "block", "head") as one rank computes it; "model" means
+/// all layers in one, the only kind a plain data-parallel plan needs.
 struct LayerCurve {
   std::string layer = "model";
+  double share = 1;  ///< below 1: of the heads, columns and rows of a layer shared by several ranks
+  Recompute recompute = Recompute::kNone;
+  /// Of a shared layer: sums over its ranks in a micro-batch, and bytes a sample in all of them.
+  /// Neither takes any time in `points`: that depends on where the ranks are.
+  int sums = 0;
+  double sum_bytes_per_sample = 0;
   std::vector<CurvePoint> points;  ///< rising micro_batch, at least one
   CurveFit fit;
 
   /// Piecewise linear between points, through the fit's slope beyond the last, the first point
   /// scaled by the fit below it.
   double seconds_at(int micro_batch) const;
+  /// Of these the forward pass.
+  double forward_seconds_at(int micro_batch) const;
 };
 
 /// Bytes the worker's arenas need at one micro-batch size, counted (not measured) by `motley-worker
@@ -63,10 +73,13 @@ struct DeviceProfile {
   Bytes memory_limit{0};
   std::vector<LayerCurve> curves;
   double step_overhead_seconds = 0;  ///< per step, whatever the number of micro-batches
-  double update_seconds = 0;         ///< clip and optimizer
+  double update_seconds = 0;         ///< clip and optimizer, of the whole model
+  double host_update_seconds = 0;    ///< the same with its state in host memory; 0: not known
   std::vector<MemoryPoint> memory;   ///< every micro-batch size from 1 up to the largest considered
 
-  const LayerCurve* curve(const std::string& layer) const;
+  /// Null where it was not measured.
+  const LayerCurve* curve(const std::string& layer, double share = 1,
+                          Recompute recompute = Recompute::kNone) const;
 };
 
 /// seconds ≈ latency + bytes / bytes_per_second between two hosts, or within one (both names

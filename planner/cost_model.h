@@ -105,8 +105,9 @@ MicroBatchRule micro_batch_rule(const PlanRequest& request, int grain = 0);
 /// The rule of a device alone: no grain but exact's.
 MicroBatchRule solo_rule(const Plan& plan, double headroom = kMemoryHeadroom);
 
-/// Fills plan.prediction from the profile. Requires plan.ranks and plan.replicas of a data-parallel
-/// plan; kInvalidSpec when the profile lacks one of its devices.
+/// Fills plan.prediction from the profile, of any valid plan. A replica that is cut takes what the
+/// event simulation of its stages says (planner/replica_times.h); replicas meet at the step's end.
+/// kInvalidSpec when the profile lacks one of its devices or a curve that it needs.
 Result<Unit> predict(const PlanRequest& request, Plan* plan);
 
 }  // namespace motley

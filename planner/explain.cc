@@ -37,7 +37,21 @@ std::string parts_of(const Plan& plan) {
   if (const RankPrediction* slowest = prediction.slowest()) {
     text += " (" + plan.ranks[static_cast<size_t>(slowest->rank.value())].device + " decides)";
   }
+  if (prediction.bubble_seconds > 0) {
+    text += " + bubble " + format_seconds(prediction.bubble_seconds);
+  }
   return text + " + communication " + format_seconds(prediction.communication_seconds);
+}
+
+bool is_cut(const Plan& plan) { return plan.replicas.size() != plan.ranks.size(); }
+
+std::string form_of(const Plan& plan) {
+  if (!is_cut(plan)) {
+    return "data parallel " + shares_of(plan) + ", grain " + std::to_string(plan.grain);
+  }
+  const size_t replicas = plan.replicas.size();
+  return std::to_string(plan.world_size()) + " ranks in " + std::to_string(replicas) +
+         (replicas == 1 ? " replica" : " replicas") + ", grain " + std::to_string(plan.grain);
 }
 
 Line chosen_line(const Plan& plan) {
@@ -47,8 +61,7 @@ Line chosen_line(const Plan& plan) {
     why += "; next best " + format_seconds(rejected.step_seconds);
     break;
   }
-  return {"data parallel " + shares_of(plan) + ", grain " + std::to_string(plan.grain), "chosen",
-          why + "; " + parts_of(plan)};
+  return {form_of(plan), "chosen", why + "; " + parts_of(plan)};
 }
 
 std::string aligned(const std::vector<Line>& lines) {
@@ -83,7 +96,8 @@ std::string explain(const Plan& plan) {
     lines.push_back({rejected.what, "rejected", step + rejected.why});
   }
   for (const LeftOut& left : plan.left_out) lines.push_back({left.device, "left out", left.why});
-  return aligned(lines) + search_line(plan.search);
+  const bool searched = plan.search.lower_bound_step_seconds > 0;
+  return aligned(lines) + (searched ? search_line(plan.search) : "");
 }
 
 }  // namespace motley

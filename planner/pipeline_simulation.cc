@@ -41,7 +41,7 @@ class Simulation {
   struct State {
     std::vector<PipelineAction> actions;
     Nanos free{0};
-    std::vector<Nanos> sent[2];  ///< when: forward, backward; by micro-batch, which go in order
+    std::vector<Nanos> sent[2];  ///< arrives when: forward, backward; micro-batches go in order
   };
 
   /// One action of a stage; false when what it needs is not known yet, or it is through.
@@ -61,7 +61,8 @@ class Simulation {
     const StageTimes& times = stages_[stage];
     const Nanos length = (action.backward ? times.backward : times.forward)[number];
     state.free = begin + length;
-    state.sent[action.backward].push_back(state.free);
+    state.sent[action.backward].push_back(
+        state.free + (action.backward ? times.backward_travels : times.forward_travels));
     line.actions.push_back({action, begin, state.free});
     line.busy += length;
     timeline_.end = std::max(timeline_.end, state.free);

@@ -1,8 +1,8 @@
 #pragma once
 // What a pipeline's step takes, event by event: 1F1B (core/pipeline.h; Narayanan et al. 2019,
 // "PipeDream: Generalized Pipeline Parallelism for DNN Training") with each stage beginning what is
-// next on its list as soon as it is free and what it waits for has arrived. Sends cost nobody
-// anything. Whole nanoseconds: the same result everywhere. Pure; meant for planning and for fleets
+// next on its list as soon as it is free and what it waits for has arrived. Sends keep nobody from
+// working. Whole nanoseconds: the same result everywhere. Pure; meant for planning and for fleets
 // nobody has here.
 
 #include <vector>
@@ -19,6 +19,9 @@ struct StageTimes {
   std::vector<Nanos> backward;
   /// When it is free for the step: after the update of the step before.
   Nanos ready{0};
+  /// From the end of a pass until what it sends has arrived at the neighbour.
+  Nanos forward_travels{0};
+  Nanos backward_travels{0};
 };
 
 struct TimedAction {

@@ -1,11 +1,15 @@
-// The prediction of a data-parallel plan, whoever made it.
+// The prediction of a plan, whoever made it.
 
 #include <algorithm>
-#include <map>
+#include <deque>
 #include <set>
 
+#include "core/holdings.h"
 #include "planner/cost_model.h"
 #include "planner/deal.h"
+#include "planner/layer_times.h"
+#include "planner/replica_times.h"
+#include "planner/slice_traffic.h"
 
 namespace motley {
 namespace {
@@ -35,18 +39,22 @@ Bytes memory_at(const DeviceProfile& device, int micro_batch) {
   return device.memory.back().total();
 }
 
-RankPrediction predict_rank(const PlanRequest& request, const Plan& plan, int replica,
-                            const DeviceProfile& device) {
-  const ReplicaPlan& own = plan.replicas[static_cast<size_t>(replica)];
-  RankPrediction rank;
-  rank.rank = own.stages[0].ranks[0];
-  rank.compute_seconds = device_seconds(device, samples_of(plan, replica).count, own.micro_batch);
-  rank.update_seconds = device.update_seconds;
-  rank.memory = memory_at(device, own.micro_batch);
-  rank.memory_limit = device.memory_limit;
-  rank.solo_samples_per_second =
-      solo_samples_per_second(device, plan.global_batch, solo_rule(plan, request.memory_headroom));
-  return rank;
+/// One rank for the whole model, computing nothing twice: what the curve "model" was measured of.
+bool is_plain(const ReplicaPlan& replica) {
+  const StagePlan& first = replica.stages.front();
+  return replica.stages.size() == 1 && first.ranks.size() == 1 &&
+         std::all_of(first.recompute.begin(), first.recompute.end(),
+                     [](Recompute part) { return part == Recompute::kNone; });
+}
+
+/// Replicas of one rank each with all state on its device: what the profile's tables of memory and
+/// reductions were made for.
+bool is_plain(const Plan& plan) {
+  return !plan.shard_optimizer &&
+         std::all_of(plan.replicas.begin(), plan.replicas.end(),
+                     [](const ReplicaPlan& replica) { return is_plain(replica); }) &&
+         std::none_of(plan.ranks.begin(), plan.ranks.end(),
+                      [](const RankPlacement& rank) { return rank.host_optimizer; });
 }
 
 /// The step if communication were free and these devices' whole grains were dealt perfectly.
@@ -70,23 +78,26 @@ double ideal_step_seconds(const PlanRequest& request, const Plan& plan,
   return best_deal(problem).deal.step_seconds;
 }
 
-/// By rank, from the replicas.
 Result<std::vector<const DeviceProfile*>> devices_of(const PlanRequest& request, const Plan& plan) {
   std::vector<const DeviceProfile*> devices;
   for (const RankPlacement& rank : plan.ranks) {
     const DeviceProfile* device = request.profile.find(rank.device);
-    if (device == nullptr || device->curve("model") == nullptr) {
+    const std::string name = rank.device + " (" + rank.type + ")";
+    if (device == nullptr)
+      return fail(ErrorCode::kInvalidSpec, "the profile lacks " + name + ", which the plan uses");
+    if (device->curves.empty())
       return fail(ErrorCode::kInvalidSpec,
-                  "the profile lacks " + rank.device + " (" + rank.type + "), which the plan uses");
-    }
+                  name +
+                      " cannot hold each layer of the model by itself: there are no speeds to "
+                      "predict the plan from");
     devices.push_back(device);
   }
   return devices;
 }
 
-std::vector<std::string> hosts_of(const Plan& plan) {
+std::vector<std::string> hosts_of(const Plan& plan, const std::vector<Rank>& ranks) {
   std::set<std::string> hosts;
-  for (const RankPlacement& rank : plan.ranks) hosts.insert(rank.host);
+  for (const Rank rank : ranks) hosts.insert(plan.ranks[static_cast<size_t>(rank.value())].host);
   return {hosts.begin(), hosts.end()};
 }
 
@@ -98,40 +109,166 @@ double price_of(const FleetSpec& fleet, const Plan& plan) {
   return price;
 }
 
+/// Fills a prediction rank by rank.
+class Predictor {
+ public:
+  Predictor(const PlanRequest& request, const Plan& plan, std::vector<const DeviceProfile*> devices)
+      : request_(request), plan_(plan), devices_(std::move(devices)), plain_(is_plain(plan)) {
+    if (!plain_) traffic_ = slice_traffic(plan, request.job.model);
+  }
+
+  Result<Prediction> run() {
+    prediction_.ranks.resize(plan_.ranks.size());
+    for (size_t rank = 0; rank < devices_.size(); ++rank) MOTLEY_TRY_VOID(begin_rank(rank));
+    find_ready();
+    for (size_t i = 0; i < plan_.replicas.size(); ++i) {
+      MOTLEY_TRY_VOID(is_plain(plan_.replicas[i]) && device_of_plain(i).curve("model") != nullptr
+                          ? add_plain(static_cast<int>(i))
+                          : add_cut(static_cast<int>(i)));
+    }
+    prediction_.communication_seconds = reduction_seconds();
+    sum_up();
+    return std::move(prediction_);
+  }
+
+ private:
+  static size_t index(Rank rank) { return static_cast<size_t>(rank.value()); }
+  Rank plain_rank(size_t replica) const { return plan_.replicas[replica].stages[0].ranks[0]; }
+  const DeviceProfile& device_of_plain(size_t replica) const {
+    return *devices_[index(plain_rank(replica))];
+  }
+
+  /// What does not depend on the others.
+  Result<Unit> begin_rank(size_t rank) {
+    const DeviceProfile& device = *devices_[rank];
+    if (device.curve("model") == nullptr) {
+      MOTLEY_TRY(DeviceProfile stand_in, as_whole(device, request_.job.model));
+      stand_ins_.push_back(std::move(stand_in));
+    }
+    const DeviceProfile& whole = device.curve("model") == nullptr ? stand_ins_.back() : device;
+    RankPrediction& own = prediction_.ranks[rank];
+    own.rank = Rank(static_cast<int>(rank));
+    own.update_seconds = update_seconds(rank);
+    own.memory_limit = device.memory_limit;
+    if (!request_.counted.empty()) own.memory = request_.counted[rank];
+    own.solo_samples_per_second = solo_samples_per_second(
+        whole, plan_.global_batch, solo_rule(plan_, request_.memory_headroom));
+    wholes_.push_back(&whole);
+    return Unit{};
+  }
+
+  double update_seconds(size_t rank) const {
+    const DeviceProfile& device = *devices_[rank];
+    if (plain_) return device.update_seconds;
+    const bool in_host = plan_.ranks[rank].host_optimizer && device.host_update_seconds > 0;
+    const SliceTraffic& slices = traffic_[rank];
+    const auto updated = static_cast<double>(plan_.shard_optimizer ? slices.owned : slices.held);
+    return (in_host ? device.host_update_seconds : device.update_seconds) *
+           (updated / static_cast<double>(parameter_count(request_.job.model)));
+  }
+
+  /// Sharded, ranks are free for a step once all have each other's weights.
+  void find_ready() {
+    double last = 0;
+    for (const RankPrediction& rank : prediction_.ranks) {
+      ready_.push_back(rank.update_seconds);
+      last = std::max(last, rank.update_seconds);
+    }
+    if (plan_.shard_optimizer) ready_.assign(ready_.size(), last);
+  }
+
+  Result<Unit> add_plain(int replica) {
+    const Rank rank = plain_rank(static_cast<size_t>(replica));
+    const DeviceProfile& device = *devices_[index(rank)];
+    const int micro_batch = plan_.replicas[static_cast<size_t>(replica)].micro_batch;
+    RankPrediction& own = prediction_.ranks[index(rank)];
+    own.compute_seconds = device_seconds(device, samples_of(plan_, replica).count, micro_batch);
+    if (request_.counted.empty() && plain_) own.memory = memory_at(device, micro_batch);
+    end_ = std::max(end_, section_seconds(own.compute_seconds, ready_[index(rank)]));
+    be_uncertain(uncertainty_at(*device.curve("model"), micro_batch));
+    return Unit{};
+  }
+
+  Result<Unit> add_cut(int replica) {
+    MOTLEY_TRY(const ReplicaTimes times, replica_times(request_, plan_, replica, ready_));
+    const std::vector<StagePlan>& stages = plan_.replicas[static_cast<size_t>(replica)].stages;
+    for (size_t stage = 0; stage < stages.size(); ++stage) {
+      for (size_t member = 0; member < stages[stage].ranks.size(); ++member) {
+        const size_t rank = index(stages[stage].ranks[member]);
+        prediction_.ranks[rank].compute_seconds = times.compute[stage][member];
+        be_uncertain(uncertainty_of(*devices_[rank], request_.job.model, stages[stage]));
+      }
+    }
+    end_ = std::max(end_, seconds_of(simulate_pipeline(times.stages).end));
+    return Unit{};
+  }
+
+  void be_uncertain(double uncertainty) {
+    prediction_.uncertainty = std::max(prediction_.uncertainty, uncertainty);
+  }
+
+  /// Of the rank with the most to exchange: a reduction of the whole gradient over as many ranks,
+  /// in proportion to the bytes. A plain plan's is what was measured.
+  double reduction_seconds() const {
+    const ReductionModel reduction(request_.profile, gradient_bytes(request_.job));
+    if (plain_) return reduction.seconds(plan_.world_size(), hosts_of(plan_, all_ranks()));
+    const auto whole = static_cast<double>(parameter_count(request_.job.model));
+    double slowest = 0;
+    for (const SliceTraffic& rank : traffic_) {
+      const auto peers = static_cast<int>(rank.peers.size());
+      if (peers < 2) continue;
+      const double part = static_cast<double>(std::max(rank.sent, rank.received)) /
+                          (2.0 * (peers - 1) / peers * whole);
+      slowest = std::max(slowest, part * reduction.seconds(peers, hosts_of(plan_, rank.peers)));
+    }
+    return slowest;
+  }
+
+  std::vector<Rank> all_ranks() const {
+    std::vector<Rank> ranks;
+    for (int rank = 0; rank < plan_.world_size(); ++rank) ranks.emplace_back(rank);
+    return ranks;
+  }
+
+  void sum_up() {
+    const RankPrediction& slowest = *prediction_.slowest();
+    end_ = std::max(end_, slowest.section_seconds());  // simulated time is in whole nanoseconds
+    prediction_.compute_seconds = slowest.compute_seconds;
+    prediction_.update_seconds = slowest.update_seconds;
+    prediction_.bubble_seconds = end_ - slowest.section_seconds();
+    prediction_.step_seconds = step_seconds(end_, prediction_.communication_seconds);
+    prediction_.samples_per_second = plan_.global_batch / prediction_.step_seconds;
+    prediction_.cost_per_hour = price_of(request_.fleet, plan_);
+    for (RankPrediction& rank : prediction_.ranks)
+      rank.wait_seconds = end_ - rank.section_seconds();
+    for (const ReplicaPlan& replica : plan_.replicas)
+      for (const StagePlan& stage : replica.stages)
+        for (const Rank rank : stage.ranks)
+          prediction_.solo_sum_samples_per_second +=
+              prediction_.ranks[index(rank)].solo_samples_per_second;
+    if (prediction_.solo_sum_samples_per_second <= 0) return;
+    prediction_.integer_bound_efficiency = plan_.global_batch /
+                                           ideal_step_seconds(request_, plan_, wholes_) /
+                                           prediction_.solo_sum_samples_per_second;
+  }
+
+  const PlanRequest& request_;
+  const Plan& plan_;
+  std::vector<const DeviceProfile*> devices_;  ///< by rank
+  std::vector<const DeviceProfile*> wholes_;   ///< the same as if each could hold the model
+  std::deque<DeviceProfile> stand_ins_;        ///< of those that cannot
+  bool plain_;
+  std::vector<SliceTraffic> traffic_;  ///< unless plain
+  std::vector<double> ready_;          ///< seconds from the step's begin, by rank
+  Prediction prediction_;
+  double end_ = 0;  ///< when the last replica is through, from the step's begin
+};
+
 }  // namespace
 
 Result<Unit> predict(const PlanRequest& request, Plan* plan) {
-  MOTLEY_TRY(const std::vector<const DeviceProfile*> devices, devices_of(request, *plan));
-  Prediction prediction;
-  prediction.ranks.resize(plan->ranks.size());
-  for (size_t i = 0; i < plan->replicas.size(); ++i) {
-    const auto rank = static_cast<size_t>(plan->replicas[i].stages[0].ranks[0].value());
-    const DeviceProfile& device = *devices[rank];
-    const RankPrediction& own = prediction.ranks[rank] =
-        predict_rank(request, *plan, static_cast<int>(i), device);
-    prediction.solo_sum_samples_per_second += own.solo_samples_per_second;
-    prediction.uncertainty =
-        std::max(prediction.uncertainty,
-                 uncertainty_at(*device.curve("model"), plan->replicas[i].micro_batch));
-  }
-  const ReductionModel reduction(request.profile, gradient_bytes(request.job));
-  prediction.communication_seconds = reduction.seconds(plan->world_size(), hosts_of(*plan));
-  const RankPrediction& slowest = *prediction.slowest();
-  prediction.compute_seconds = slowest.compute_seconds;
-  prediction.update_seconds = slowest.update_seconds;
-  prediction.step_seconds =
-      step_seconds(slowest.section_seconds(), prediction.communication_seconds);
-  prediction.samples_per_second = plan->global_batch / prediction.step_seconds;
-  prediction.cost_per_hour = price_of(request.fleet, *plan);
-  for (RankPrediction& rank : prediction.ranks) {
-    rank.wait_seconds = slowest.section_seconds() - rank.section_seconds();
-  }
-  if (prediction.solo_sum_samples_per_second > 0) {
-    prediction.integer_bound_efficiency = plan->global_batch /
-                                          ideal_step_seconds(request, *plan, devices) /
-                                          prediction.solo_sum_samples_per_second;
-  }
-  plan->prediction = std::move(prediction);
+  MOTLEY_TRY(auto devices, devices_of(request, *plan));
+  MOTLEY_TRY(plan->prediction, Predictor(request, *plan, std::move(devices)).run());
   return Unit{};
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 // What every form of search is asked.
 
+#include <vector>
+
 #include "core/plan.h"
 #include "core/profile.h"
 #include "core/spec/fleet_spec.h"
@@ -17,6 +19,9 @@ struct PlanRequest {
   const FleetSpec& fleet;
   const Profile& profile;  ///< of every admitted device
   double memory_headroom = kMemoryHeadroom;
+  /// For predict() of a plan that is cut: bytes of each rank as `motley-worker estimate` counts
+  /// them. Empty: plain data parallelism is looked up in the profile, any other stays 0.
+  std::vector<Bytes> counted = {};
 };
 
 }  // namespace motley

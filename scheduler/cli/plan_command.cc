@@ -1,10 +1,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/clock.h"
 #include "core/file_system.h"
 #include "core/json_file.h"
-#include "core/spec/json.h"
 #include "core/spec/profile_fit.h"
 #include "core/spec/profile_key.h"
 #include "planner/explain.h"
@@ -12,6 +12,7 @@
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/job_options.h"
 #include "scheduler/report/plan_table.h"
+#include "scheduler/run/given_plan.h"
 #include "scheduler/run/measure.h"
 
 namespace motley {
@@ -33,20 +34,6 @@ Result<Profile> read_profile_for(const std::string& path, const JobSpec& job,
   return profile;
 }
 
-/// The plan with the job and the devices it uses: enough for `motley-worker train` by hand. Where
-/// the files of either lie is no part of it: the same job is the same document everywhere.
-nlohmann::json packed(const Plan& plan, JobSpec job, const FleetSpec& fleet) {
-  job.source = job.fleet_path = "";
-  FleetSpec used = fleet;
-  used.source = "";
-  used.devices.clear();
-  for (const RankPlacement& rank : plan.ranks) used.devices.push_back(*fleet.find(rank.device));
-  nlohmann::json document = to_json(plan);
-  document["job"] = to_json(job);
-  document["fleet"] = to_json(used);
-  return document;
-}
-
 class PlanCommand final : public Command {
  public:
   void declare(CommandLine& line) override {
@@ -55,6 +42,11 @@ class PlanCommand final : public Command {
         .option("--profile", "FILE",
                 "a profile written by `motley profile --json`, instead of the cache", &profile_)
         .option("-o,--output", "FILE", "write the plan for `motley run --plan`", &output_)
+        .option("--score", "PLAN", "predict this plan, by hand or by us, instead of searching",
+                &score_)
+        .flag("--equal-split",
+              "the baseline: the same number of samples for each device that holds the model",
+              &equal_)
         .flag("--explain", "say what else was considered, and why it lost", &explain_)
         .flag("--json", "the plan as JSON, with the search's wall time", &json_)
         .option("--set", "KEY=VALUE", "override a value of the job", &set_)
@@ -65,22 +57,31 @@ class PlanCommand final : public Command {
   Result<int> run() override {
     MOTLEY_TRY(const JobSpec job, read_job_with(job_, set_));
     MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
+    std::optional<GivenPlan> given;
+    if (!score_.empty()) {
+      MOTLEY_TRY(given, read_given_plan(score_, job, fleet));
+    }
     SignalInbox signals;
     const auto profile = obtain(job, fleet, signals);
     if (!profile && profile.error().code == ErrorCode::kStopped) return 128 + signals.last();
     if (!profile) return fail(profile.error());
     const Nanos before = steady_clock().now();
-    MOTLEY_TRY(const Plan plan, plan_search({job, fleet, *profile}));
+    MOTLEY_TRY(const Plan plan, plan_of({job, fleet, *profile}, given));
     const double wall_seconds = seconds_of(steady_clock().now() - before);
     const nlohmann::json document = packed(plan, job, fleet);
     if (!output_.empty()) {
       MOTLEY_TRY_VOID(write_text_durably(real_file_system(), output_, document.dump(2) + "\n"));
     }
-    print(*profile, plan, document, wall_seconds);
+    print(job, *profile, plan, document, wall_seconds);
     return 0;
   }
 
  private:
+  Result<Plan> plan_of(const PlanRequest& request, const std::optional<GivenPlan>& given) const {
+    if (given) return price(*given, request.job, request.fleet, request.profile);
+    return equal_ ? plan_equal_split(request) : plan_search(request);
+  }
+
   Result<Profile> obtain(const JobSpec& job, const FleetSpec& fleet, SignalInbox& signals) const {
     MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job.devices));
     ProgressLine line(steady_clock());
@@ -95,7 +96,7 @@ class PlanCommand final : public Command {
     return obtain_profile(job, chosen, measure_, signals, line);
   }
 
-  void print(const Profile& profile, const Plan& plan, nlohmann::json document,
+  void print(const JobSpec& job, const Profile& profile, const Plan& plan, nlohmann::json document,
              double wall_seconds) const {
     if (json_) {
       document["search"]["wall_seconds"] = wall_seconds;
@@ -103,16 +104,16 @@ class PlanCommand final : public Command {
       return;
     }
     const Evidence evidence = weakest_evidence(profile, plan);
-    std::printf("%s\n%s", solo_table(solo_speeds(profile, plan), evidence).c_str(),
+    std::printf("%s\n%s", solo_table(solo_speeds(profile, plan, job.model), evidence).c_str(),
                 plan_table(plan, evidence).c_str());
     if (explain_) std::printf("\n%s", explain(plan).c_str());
     if (!output_.empty()) std::printf("written to %s\n", output_.c_str());
   }
 
   MeasureOptions measure_;
-  std::string job_, fleet_, profile_, output_;
+  std::string job_, fleet_, profile_, output_, score_;
   std::vector<std::string> set_;
-  bool explain_ = false, json_ = false;
+  bool equal_ = false, explain_ = false, json_ = false;
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ class ResumeCommand final : public Command {
         .completes_runs()
         .option("--fleet", "FILE", "continue on these devices instead", &fleet_)
         .option("--step", "N", "go back to the checkpoint of step N, in a new run", &step_)
+        .flag("--trace", "as `motley run --trace`", &options_.trace)
         .flag("--json", "end with one JSON object on stdout; tables go to stderr", &options_.json)
         .option("--rsh-agent", "PROGRAM", "used instead of ssh to reach other hosts",
                 &options_.rsh_agent);
@@ -39,6 +40,7 @@ class ResumeCommand final : public Command {
       options_.run = std::move(found);
     }
     std::vector<std::string> again = {"motley", "resume", step_ ? options_.run->title() : run_};
+    if (options_.trace) again.push_back("--trace");
     if (!options_.rsh_agent.empty()) again.insert(again.end(), {"--rsh-agent", options_.rsh_agent});
     options_.again = shell_command(again);
     return run_job(std::move(options_));

@@ -16,7 +16,8 @@ class RunCommand final : public Command {
   void declare(CommandLine& line) override {
     line.positional("JOB", "job file (YAML)", &job_)
         .option("--fleet", "FILE", "devices to use, instead of the job's own fleet", &fleet_)
-        .option("--plan", "FILE", "a plan written by `motley plan -o`, instead of a search", &plan_)
+        .option("--plan", "FILE", "any plan, by `motley plan -o` or by hand, instead of a search",
+                &plan_)
         .option("--set", "KEY=VALUE", "override a value of the job, e.g. train.steps=100", &set_)
         .flag("--fresh", "start a new run instead of continuing the newest", &options_.fresh)
         .flag("--json", "end with one JSON object on stdout; tables go to stderr", &options_.json)
@@ -33,7 +34,7 @@ class RunCommand final : public Command {
     MOTLEY_TRY(options_.job, read_job_with(job_, set_));
     MOTLEY_TRY(options_.fleet, resolve_fleet(fleet_, options_.job));
     if (!plan_.empty()) {
-      MOTLEY_TRY(options_.plan, read_plan_for(plan_, options_.job, options_.fleet));
+      MOTLEY_TRY(options_.plan, read_given_plan(plan_, options_.job, options_.fleet));
     }
     options_.compare = !no_compare_;
     options_.again = again();

@@ -2,21 +2,37 @@
 
 #include <algorithm>
 
+#include "core/holdings.h"
 #include "core/units.h"
 #include "planner/cost_model.h"
+#include "planner/layer_times.h"
 #include "scheduler/report/table.h"
 
 namespace motley {
 
-std::vector<SoloSpeed> solo_speeds(const Profile& profile, const Plan& plan) {
+namespace {
+
+bool uses(const Plan& plan, const std::string& device) {
+  return std::any_of(plan.ranks.begin(), plan.ranks.end(),
+                     [&](const RankPlacement& rank) { return rank.device == device; });
+}
+
+}  // namespace
+
+std::vector<SoloSpeed> solo_speeds(const Profile& profile, const Plan& plan,
+                                   const ModelSpec& model) {
   const MicroBatchRule rule = solo_rule(plan);
   std::vector<SoloSpeed> speeds;
   for (const DeviceProfile& device : profile.devices) {
-    SoloSpeed speed{device.device, device.type, 0, 0};
-    const std::vector<int> sizes = micro_batch_sizes(device, rule);
-    if (!sizes.empty() && device.curve("model") != nullptr) {
-      speed.micro_batch = best_micro_batch(device, plan.global_batch, sizes).micro_batch;
-      speed.samples_per_second = solo_samples_per_second(device, plan.global_batch, rule);
+    SoloSpeed speed{.device = device.device, .type = device.type};
+    speed.layers_only = device.curve("model") == nullptr;
+    const auto whole = as_whole(device, model);
+    if (whole && (!speed.layers_only || uses(plan, device.device))) {
+      const std::vector<int> sizes = micro_batch_sizes(*whole, rule);
+      if (!sizes.empty()) {
+        speed.micro_batch = best_micro_batch(*whole, plan.global_batch, sizes).micro_batch;
+        speed.samples_per_second = solo_samples_per_second(*whole, plan.global_batch, rule);
+      }
     }
     speeds.push_back(std::move(speed));
   }
@@ -48,8 +64,8 @@ std::string solo_table(const std::vector<SoloSpeed>& speeds, Evidence evidence) 
       continue;
     }
     sum += speed.samples_per_second;
-    table.add_row({speed.device, speed.type, std::to_string(speed.micro_batch),
-                   format_fixed(speed.samples_per_second, 1)});
+    table.add_row({speed.device, speed.type + (speed.layers_only ? " (layer by layer)" : ""),
+                   std::to_string(speed.micro_batch), format_fixed(speed.samples_per_second, 1)});
   }
   table.add_row({"sum", "", "", format_fixed(sum, 1)});
   return std::string("Solo speeds (") + name_of(evidence) + ")\n" + table.to_string();
@@ -57,29 +73,66 @@ std::string solo_table(const std::vector<SoloSpeed>& speeds, Evidence evidence) 
 
 namespace {
 
-std::string device_rows(const Plan& plan) {
-  TextTable table({{"device", Align::kLeft},
-                   {"type", Align::kLeft},
-                   {"micro-batch", Align::kRight},
-                   {"grains", Align::kRight},
-                   {"share", Align::kRight},
-                   {"memory used / limit", Align::kRight},
-                   {"compute", Align::kRight},
-                   {"wait", Align::kRight}});
-  for (size_t i = 0; i < plan.replicas.size(); ++i) {
-    const ReplicaPlan& replica = plan.replicas[i];
-    const auto rank = static_cast<size_t>(replica.stages[0].ranks[0].value());
-    const double samples = samples_of(plan, static_cast<int>(i)).count;
-    std::string memory = "-", compute = "-", wait = "-";
-    if (rank < plan.prediction.ranks.size()) {
-      const RankPrediction& predicted = plan.prediction.ranks[rank];
-      memory = format_bytes(predicted.memory) + " / " + format_bytes(predicted.memory_limit);
-      compute = format_duration(predicted.compute_seconds);
-      wait = format_duration(waiting_seconds(plan.prediction, predicted));
+/// Whether any rank has less than the whole model to itself.
+bool is_cut(const Plan& plan) {
+  return std::any_of(plan.replicas.begin(), plan.replicas.end(), [](const ReplicaPlan& replica) {
+    return replica.stages.size() > 1 || replica.stages[0].ranks.size() > 1;
+  });
+}
+
+/// "0-6": embedding and the first six blocks.
+std::string layers_of(const StagePlan& stage) {
+  const std::string first = std::to_string(stage.first_layer);
+  return stage.layers() == 1 ? first : first + "-" + std::to_string(stage.last_layer);
+}
+
+/// Where a rank of a cut plan stands: replica and stage, its layers, its part of them.
+void add_place(const Plan& plan, const Role& role, std::vector<std::string>* cells) {
+  const StagePlan& stage = stage_of(plan, role);
+  cells->push_back(std::to_string(role.replica) + "." + std::to_string(role.stage));
+  cells->push_back(layers_of(stage));
+  cells->push_back(format_percent(stage.shares[static_cast<size_t>(role.member)]));
+}
+
+std::vector<std::string> rank_row(const Plan& plan, const Role& role, bool cut) {
+  const ReplicaPlan& replica = plan.replicas[static_cast<size_t>(role.replica)];
+  const Rank number = stage_of(plan, role).ranks[static_cast<size_t>(role.member)];
+  const auto rank = static_cast<size_t>(number.value());
+  std::vector<std::string> cells{plan.ranks[rank].device, plan.ranks[rank].type};
+  if (cut) add_place(plan, role, &cells);
+  const double samples = samples_of(plan, role.replica).count;
+  cells.push_back(std::to_string(replica.micro_batch));
+  cells.push_back(std::to_string(replica.grains));
+  cells.push_back(format_percent(samples / plan.global_batch));
+  if (rank >= plan.prediction.ranks.size()) {
+    cells.insert(cells.end(), {"-", "-", "-"});
+    return cells;
+  }
+  const RankPrediction& predicted = plan.prediction.ranks[rank];
+  cells.push_back(format_bytes(predicted.memory) + " / " + format_bytes(predicted.memory_limit));
+  cells.push_back(format_duration(predicted.compute_seconds));
+  cells.push_back(format_duration(waiting_seconds(plan.prediction, predicted)));
+  return cells;
+}
+
+/// One for each rank, by replica, stage and member.
+std::string rank_rows(const Plan& plan) {
+  const bool cut = is_cut(plan);
+  std::vector<TextTable::Column> columns{{"device", Align::kLeft}, {"type", Align::kLeft}};
+  if (cut) {
+    for (const char* title : {"stage", "layers", "part"}) columns.push_back({title, Align::kRight});
+  }
+  for (const char* title :
+       {"micro-batch", "grains", "share", "memory used / limit", "compute", "wait"})
+    columns.push_back({title, Align::kRight});
+  TextTable table(columns);
+  for (int replica = 0; replica < static_cast<int>(plan.replicas.size()); ++replica) {
+    const auto& stages = plan.replicas[static_cast<size_t>(replica)].stages;
+    for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
+      const auto members = static_cast<int>(stages[static_cast<size_t>(stage)].ranks.size());
+      for (int member = 0; member < members; ++member)
+        table.add_row(rank_row(plan, {replica, stage, member}, cut));
     }
-    table.add_row({plan.ranks[rank].device, plan.ranks[rank].type,
-                   std::to_string(replica.micro_batch), std::to_string(replica.grains),
-                   format_percent(samples / plan.global_batch), memory, compute, wait});
   }
   return table.to_string();
 }
@@ -105,7 +158,7 @@ std::string prediction_line(const Prediction& prediction) {
 std::string plan_table(const Plan& plan, Evidence evidence) {
   std::string text = std::string("Plan (from ") + name_of(evidence) + " profiles): global batch " +
                      std::to_string(plan.global_batch) + " in grains of " +
-                     std::to_string(plan.grain) + "\n" + device_rows(plan) +
+                     std::to_string(plan.grain) + "\n" + rank_rows(plan) +
                      prediction_line(plan.prediction);
   for (const LeftOut& left : plan.left_out) {
     text += "left out: " + left.device + ": " + left.why + "\n";

@@ -14,17 +14,21 @@ struct SoloSpeed {
   std::string device, type;
   int micro_batch = 0;  ///< its best; 0: it cannot hold the model
   double samples_per_second = 0;
+  bool layers_only = false;  ///< summed from its layers: it cannot hold the model alone
 };
 
-/// Of every device in the profile, by the rules of the plan's numerics.
-std::vector<SoloSpeed> solo_speeds(const Profile& profile, const Plan& plan);
+/// Of every device in the profile, by the rules of the plan's numerics. One that cannot hold the
+/// model counts layer by layer if the plan uses it.
+std::vector<SoloSpeed> solo_speeds(const Profile& profile, const Plan& plan,
+                                   const ModelSpec& model);
 
 /// The weakest kind among a plan's devices: a table is called measured only if all of it was.
 Evidence weakest_evidence(const Profile& profile, const Plan& plan);
 
 std::string solo_table(const std::vector<SoloSpeed>& speeds, Evidence evidence);
 
-/// Device, type, micro-batch, grains, share of the batch, memory used / limit; then the prediction
+/// For each rank device, type, micro-batch, grains, share of the batch, memory used / limit; of a
+/// plan that is cut also where it stands: replica.stage, layers, part of them. Then the prediction
 /// in one line and the devices left out, one a line.
 std::string plan_table(const Plan& plan, Evidence evidence);
 

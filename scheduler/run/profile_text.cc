@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "core/spec/names.h"
 #include "core/units.h"
 
 namespace motley {
@@ -30,6 +31,17 @@ std::string curve_text(const LayerCurve& curve) {
   return text + line("  fit: %s + %s a sample, largest residual %.1f %%",
                      format_seconds(curve.fit.fixed).c_str(),
                      format_seconds(curve.fit.per_sample).c_str(), 100 * curve.fit.residual);
+}
+
+/// A layer by itself in one line: there are a dozen kinds.
+std::string layer_text(const LayerCurve& curve) {
+  const CurvePoint& last = curve.points.back();
+  std::string name = curve.layer;
+  if (curve.share < 1) name += ", share " + std::to_string(curve.share).substr(0, 5);
+  if (curve.recompute != Recompute::kNone) name += ", recompute " + spec_name(curve.recompute);
+  return line("  %-28s %s + %s a sample, forward %.0f %%, to micro-batch %d", name.c_str(),
+              format_seconds(curve.fit.fixed).c_str(), format_seconds(curve.fit.per_sample).c_str(),
+              100 * last.forward_seconds / last.seconds, last.micro_batch);
 }
 
 /// Of its points: one disturbed point is of no consequence.
@@ -69,7 +81,8 @@ std::string age_text(int64_t seconds) {
 std::string device_text(const DeviceProfile& device) {
   std::string text =
       line("%s  %s  (%s)", device.device.c_str(), device.type.c_str(), name_of(device.evidence));
-  for (const LayerCurve& curve : device.curves) text += curve_text(curve);
+  for (const LayerCurve& curve : device.curves)
+    text += curve.layer == "model" ? curve_text(curve) : layer_text(curve);
   text += line("  update %s, step overhead %s, memory limit %s",
                format_seconds(device.update_seconds).c_str(),
                format_seconds(device.step_overhead_seconds).c_str(),

@@ -6,7 +6,6 @@
 #include "core/clock.h"
 #include "core/spec/json.h"
 #include "core/units.h"
-#include "planner/cost_model.h"
 #include "planner/search.h"
 #include "scheduler/launch/command.h"
 #include "scheduler/run/equal_split.h"
@@ -79,7 +78,7 @@ class RunSession {
     MOTLEY_TRY_VOID(obtain_plan());
     MOTLEY_TRY_VOID(begin());
     out_.note("run " + run_->title() + " in " + run_->path());
-    out_.solo_speeds(profile_, plan_);
+    out_.solo_speeds(profile_, plan_, options_.job.model);
     out_.plan(profile_, plan_);
     MOTLEY_TRY(const auto equal_split, compare());
     MOTLEY_TRY(const TrainingResult training,
@@ -96,10 +95,7 @@ class RunSession {
     MOTLEY_TRY(profile_, obtain_profile(options_.job, admitted_, {options_.rsh_agent, false},
                                         signals_, line_));
     if (options_.plan) {
-      plan_ = *options_.plan;  // its prediction may be of another profile
-      MOTLEY_TRY_VOID(predict({options_.job, admitted_, profile_}, &plan_));
-      plan_.id = plan_id(plan_);
-      MOTLEY_TRY_VOID(validate(plan_, options_.job.model));
+      MOTLEY_TRY(plan_, price(*options_.plan, options_.job, admitted_, profile_));
     } else {
       MOTLEY_TRY(plan_, plan_search({options_.job, admitted_, profile_}));
     }

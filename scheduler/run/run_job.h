@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "core/plan.h"
 #include "core/result.h"
 #include "core/spec/fleet_spec.h"
 #include "core/spec/job_spec.h"
+#include "scheduler/run/given_plan.h"
 #include "scheduler/run/run_directory.h"
 
 namespace motley {
@@ -15,7 +15,7 @@ namespace motley {
 struct RunOptions {
   JobSpec job;
   FleetSpec fleet;
-  std::optional<Plan> plan;         ///< given by the user; else searched
+  std::optional<GivenPlan> plan;    ///< by the user; else searched
   std::optional<RunDirectory> run;  ///< to be continued; else the newest the job may continue
   bool fresh = false;
   bool json = false;      ///< stdout gets the final object only; the rest goes to stderr

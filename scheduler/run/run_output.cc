@@ -40,8 +40,9 @@ void RunOutput::print_block(const std::string& text) {
 
 void RunOutput::note(const std::string& text) const { std::fprintf(stderr, "%s\n", text.c_str()); }
 
-void RunOutput::solo_speeds(const Profile& profile, const Plan& plan) {
-  print_block(solo_table(motley::solo_speeds(profile, plan), weakest_evidence(profile, plan)));
+void RunOutput::solo_speeds(const Profile& profile, const Plan& plan, const ModelSpec& model) {
+  print_block(
+      solo_table(motley::solo_speeds(profile, plan, model), weakest_evidence(profile, plan)));
 }
 
 void RunOutput::plan(const Profile& profile, const Plan& plan) {

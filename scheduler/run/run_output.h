@@ -18,7 +18,7 @@ class RunOutput {
   explicit RunOutput(bool json);
 
   void note(const std::string& text) const;  ///< one line on stderr
-  void solo_speeds(const Profile& profile, const Plan& plan);
+  void solo_speeds(const Profile& profile, const Plan& plan, const ModelSpec& model);
   void plan(const Profile& profile, const Plan& plan);
   void report(const RunSummary& summary, const Plan& plan);
   void sample(const std::string& text);

@@ -200,6 +200,8 @@ TEST_F(PipelineTime, PacedPlansTakeWhatTheSimulationSays) {
       const StageTimeline& line = timeline.stages[static_cast<size_t>(role.stage)];
       EXPECT_NEAR(report.step_seconds, step_seconds, tolerance);
       EXPECT_NEAR(report.compute_seconds, seconds_of(line.busy), tolerance);
+      EXPECT_NEAR(report.compute_seconds + report.update_seconds + report.wait_seconds,
+                  report.step_seconds, tolerance);
 
       const auto traced = traced_actions(trace_of(attempt, rank), kStep);
       expect_same_actions(traced, line.actions, tolerance, "rank " + std::to_string(rank));

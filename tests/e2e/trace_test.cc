@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -158,6 +159,22 @@ TEST_F(Traces, AStoppedAttemptHasOneWithTheNamesOfItsRanks) {
   std::set<std::string> names;
   for (const json& event : trace) names.insert(event["name"].get<std::string>());
   EXPECT_TRUE(names.contains("step 2"));
+}
+
+TEST_F(Traces, OfHostsThatShareNoStorageAllReachTheFirst) {
+  const std::string roots[] = {scratch_.path() + "/a", scratch_.path() + "/b"};
+  for (const std::string& root : roots) std::filesystem::create_directories(root);
+  RootedFileSystem first(roots[0]), second(roots[1]);
+  attempt_ = small_attempt(every_form(), scratch_.path() + "/run");
+  attempt_.trace = true;
+  const auto outcome = run_small(attempt_, recorder_, nullptr, [&](int rank) -> FileSystem& {
+    return rank < 2 ? first : second;
+  });
+  ASSERT_TRUE(outcome) << outcome.error().to_string();
+  Attempt as_first_sees = attempt_;
+  as_first_sees.run_dir = roots[0] + attempt_.run_dir;
+  for (int rank = 0; rank < attempt_.plan.world_size(); ++rank)
+    EXPECT_FALSE(spans_of(trace_of(as_first_sees, rank), rank).empty()) << "rank " << rank;
 }
 
 }  // namespace

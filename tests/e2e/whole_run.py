@@ -127,8 +127,8 @@ def check_report_of_a_run_by_hand(cache):
     expect_equal(yaml.returncode, 65, "exit code of a job in YAML")
     expect("motley export job job.yaml -o job.json" in yaml.stderr, f"no hint: {yaml.stderr!r}")
     expect_exit(train("job.json"), 0)
-    for section, key, value, reason in (("model", "width", 64, "made for another model"),
-                                        ("train", "global_batch", 8, "made for a global batch of 16, the job has 8"),
+    for section, key, value, reason in (("model", "width", 64, "the plan is for another model"),
+                                        ("train", "global_batch", 8, "the plan is for 16 samples a step, the job has train.global_batch 8"),
                                         ("train", "seed", 1, "train.seed has changed")):
         document = json.loads((sandbox.home / "job.json").read_text())
         document[section][key] = value

@@ -1,64 +1,216 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "core/file_system.h"
 #include "core/json_file.h"
+#include "core/json_place.h"
+#include "core/plan_completion.h"
 #include "core/spec/json.h"
+#include "core/spec/names.h"
 #include "core/units.h"
 #include "worker/commands/commands.h"
 #include "worker/engine/engine.h"
+#include "worker/profiler/layer_kinds.h"
+#include "worker/train/rank_share.h"
 
 namespace motley {
 namespace {
 
 struct EstimateOptions {
-  std::string job;
+  std::string job, plan;
   int threads = 1;
-  int largest = 0;
+  std::vector<std::string> layers = {"embedding", "block", "head"};
+  std::vector<int> micro_batches = {1};
+  std::vector<double> shares = {1};
+  std::vector<std::string> recompute = {"none"};
   bool as_json = false;
 };
 
-Result<Unit> run_estimate(const EstimateOptions& options) {
-  MOTLEY_TRY(const auto document,
-             read_json_file(real_file_system(), options.job, ErrorCode::kInvalidSpec));
-  MOTLEY_TRY(const JobSpec job, job_from_json(document));
-  EngineOptions engine;
-  engine.model = job.model;
-  engine.numerics = job.train.numerics;
-  engine.optimizer = job.train.optimizer;
-  const int largest = options.largest > 0 ? options.largest : job.train.global_batch;
-  const auto kind =
-      job.train.precision == Precision::kFp64 ? DeviceKind::kReference : DeviceKind::kCpu;
-  const auto points = estimate_memory(engine, kind, options.threads, largest);
+DeviceKind kind_of(const JobSpec& job, DeviceKind kind) {
+  return job.train.precision == Precision::kFp64 ? DeviceKind::kReference : kind;
+}
+
+nlohmann::json bytes_to_json(const MemoryEstimate& bytes) {
+  return {{"static_bytes", bytes.fixed.value()},
+          {"saved_bytes", bytes.saved.value()},
+          {"transient_bytes", bytes.transient.value()},
+          {"total_bytes", bytes.total().value()}};
+}
+
+std::string bytes_columns(const MemoryEstimate& bytes) {
+  char text[80];
+  std::snprintf(text, sizeof text, "%12s %12s %12s %12s", format_bytes(bytes.fixed).c_str(),
+                format_bytes(bytes.saved).c_str(), format_bytes(bytes.transient).c_str(),
+                format_bytes(bytes.total()).c_str());
+  return text;
+}
+
+constexpr const char* kBytesTitles = "      static        saved    transient        total";
+
+// --- kinds of layers
+
+/// What one layer needs in a stage; saved bytes are those of one micro-batch in flight.
+Result<MemoryEstimate> estimate_layer(const JobSpec& job, const LayerKind& kind, int samples,
+                                      int threads) {
+  EngineOptions engine = layer_engine_options(job, kind, {samples});
+  engine.in_flight = 2;  // so that what is saved is told apart
+  MemoryEstimate bytes = estimate_engine(engine, kind_of(job, DeviceKind::kCpu), threads);
+  bytes.saved = Bytes(bytes.saved.value() / 2);
+  return bytes;
+}
+
+Result<std::vector<LayerKind>> kinds_of(const EstimateOptions& options, const ModelSpec& model) {
+  std::vector<LayerKind> kinds;
+  for (const std::string& layer : options.layers) {
+    for (const double share : options.shares) {
+      for (const std::string& word : options.recompute) {
+        const auto recompute = from_spec_name<Recompute>(word);
+        if (!recompute) return fail(ErrorCode::kUsage, "unknown word '" + word + "' of recompute");
+        if (layer != "block" && *recompute != Recompute::kNone) continue;
+        const LayerKind kind{layer, share, *recompute};
+        MOTLEY_TRY_VOID(check_layer_kind(kind, model));
+        kinds.push_back(kind);
+      }
+    }
+  }
+  return kinds;
+}
+
+Result<Unit> estimate_layers(const EstimateOptions& options, const JobSpec& job) {
+  MOTLEY_TRY(const std::vector<LayerKind> kinds, kinds_of(options, job.model));
   nlohmann::json rows = nlohmann::json::array();
   if (!options.as_json)
-    std::printf("%11s %12s %12s %12s\n", "micro-batch", "fixed", "activations", "total");
-  for (const MemoryPoint& point : points) {
-    rows.push_back({{"micro_batch", point.micro_batch},
-                    {"fixed_bytes", point.fixed.value()},
-                    {"activation_bytes", point.activations.value()}});
-    if (!options.as_json)
-      std::printf("%11d %12s %12s %12s\n", point.micro_batch, format_bytes(point.fixed).c_str(),
-                  format_bytes(point.activations).c_str(), format_bytes(point.total()).c_str());
+    std::printf("%-10s %6s %-10s %11s %s\n", "layer", "share", "recompute", "micro-batch",
+                kBytesTitles);
+  for (const LayerKind& kind : kinds) {
+    for (const int samples : options.micro_batches) {
+      MOTLEY_TRY(const auto bytes, estimate_layer(job, kind, samples, options.threads));
+      nlohmann::json row = bytes_to_json(bytes);
+      row["layer"] = kind.layer;
+      row["share"] = kind.share;
+      row["recompute"] = spec_name(kind.recompute);
+      row["micro_batch"] = samples;
+      rows.push_back(std::move(row));
+      if (!options.as_json)
+        std::printf("%-10s %6.3g %-10s %11d %s\n", kind.layer.c_str(), kind.share,
+                    spec_name(kind.recompute).c_str(), samples, bytes_columns(bytes).c_str());
+    }
   }
   if (options.as_json) std::printf("%s\n", rows.dump().c_str());
   return Unit{};
 }
 
+// --- ranks of a plan
+
+/// The fleet packed with a plan; without one, the plan's devices as CPUs of that many threads.
+Result<FleetSpec> fleet_with(const nlohmann::json& document, const Plan& plan, int threads) {
+  if (document.contains("fleet")) return fleet_from_json(document["fleet"]);
+  FleetSpec fleet;
+  for (const RankPlacement& rank : plan.ranks) {
+    DeviceSpec device;
+    device.id = rank.device;
+    device.host = rank.host;
+    device.kind = DeviceKind::kCpu;
+    device.threads = threads;
+    fleet.devices.push_back(std::move(device));
+  }
+  return fleet;
+}
+
+/// A plan and what it is for.
+struct PlanToEstimate {
+  JobSpec job;
+  FleetSpec fleet;
+  Plan plan;
+};
+
+Result<JobSpec> read_job_document(const std::string& path) {
+  MOTLEY_TRY(const auto document,
+             read_json_file(real_file_system(), path, ErrorCode::kInvalidSpec));
+  MOTLEY_TRY(JobSpec job, job_from_json(document));
+  MOTLEY_TRY_VOID(validate(job.model));
+  return job;
+}
+
+/// Job and fleet may be packed with the plan.
+Result<PlanToEstimate> parse_plan(const EstimateOptions& options, const std::string& text) {
+  MOTLEY_TRY(const auto document, parse_json_file(text, options.plan, ErrorCode::kInvalidSpec));
+  PlanToEstimate all;
+  MOTLEY_TRY(all.plan, plan_from_json(document));
+  if (!options.job.empty()) {
+    MOTLEY_TRY(all.job, read_job_document(options.job));
+  } else if (document.contains("job")) {
+    MOTLEY_TRY(all.job, job_from_json(document["job"]));
+    MOTLEY_TRY_VOID(validate(all.job.model));
+  } else {
+    return fail(ErrorCode::kUsage, "no job is packed with the plan: give --job");
+  }
+  MOTLEY_TRY(all.fleet, fleet_with(document, all.plan, options.threads));
+  MOTLEY_TRY_VOID(complete(all.job, all.fleet, &all.plan));
+  return all;
+}
+
+Result<std::string> plan_text(const std::string& path) {
+  if (path != "-") return read_text(real_file_system(), path, Bytes(256 << 20));
+  return std::string(std::istreambuf_iterator<char>(std::cin), {});
+}
+
+Result<Unit> estimate_plan(const EstimateOptions& options) {
+  MOTLEY_TRY(const std::string text, plan_text(options.plan));
+  const auto parsed = parse_plan(options, text);
+  if (!parsed) return fail(placed_in(parsed.error(), text, options.plan));
+  const auto& [job, fleet, plan] = *parsed;
+  nlohmann::json rows = nlohmann::json::array();
+  if (!options.as_json) std::printf("%5s %-20s %s\n", "rank", "device", kBytesTitles);
+  for (int rank = 0; rank < plan.world_size(); ++rank) {
+    const std::string& name = plan.ranks[static_cast<size_t>(rank)].device;
+    const DeviceSpec& device = *fleet.find(name);
+    const MemoryEstimate bytes = estimate_engine(engine_options(job, plan, Rank(rank)),
+                                                 kind_of(job, device.kind), device.threads);
+    nlohmann::json row = bytes_to_json(bytes);
+    row["rank"] = rank;
+    row["device"] = name;
+    rows.push_back(std::move(row));
+    if (!options.as_json)
+      std::printf("%5d %-20s %s\n", rank, name.c_str(), bytes_columns(bytes).c_str());
+  }
+  if (options.as_json) std::printf("%s\n", rows.dump().c_str());
+  return Unit{};
+}
+
+Result<Unit> run_estimate(const EstimateOptions& options) {
+  if (!options.plan.empty()) return estimate_plan(options);
+  if (options.job.empty()) return fail(ErrorCode::kUsage, "estimate needs --job or --plan");
+  MOTLEY_TRY(const JobSpec job, read_job_document(options.job));
+  return estimate_layers(options, job);
+}
+
 }  // namespace
 
 void add_estimate_command(CLI::App& app, Result<Unit>* outcome) {
-  auto* command =
-      app.add_subcommand("estimate", "Bytes a rank needs by micro-batch; needs no hardware");
+  auto* command = app.add_subcommand(
+      "estimate",
+      "Bytes that the ranks of a plan need, or layers by kind; counted, without hardware");
   auto options = std::make_shared<EstimateOptions>();
-  command->add_option("--job", options->job, "job.json of a run or written by `motley plan`")
-      ->required();
-  command->add_option("--threads", options->threads, "Threads of the device")
+  command->add_option(
+      "--job", options->job,
+      "job.json of a run or written by `motley plan` (default: packed with the plan)");
+  auto* plan =
+      command->add_option("--plan", options->plan, "Of each rank of this plan; - is stdin");
+  const auto list = [&](const char* name, auto& value, const char* help) {
+    return command->add_option(name, value, help)->delimiter(',')->excludes(plan);
+  };
+  list("--layers", options->layers, "Any of embedding,block,head (default: all)");
+  list("--micro-batches", options->micro_batches, "Samples, e.g. 1,2,4 (default: 1)")
       ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--largest", options->largest, "Largest micro-batch (default: the global batch)")
+  list("--shares", options->shares,
+       "Of a rank that shares its layers, e.g. 0.75,0.25 (default: 1)");
+  list("--recompute", options->recompute, "Of blocks: none,attention,mlp,block (default: none)");
+  command->add_option("--threads", options->threads, "Threads of the device, unless the plan says")
       ->check(CLI::PositiveNumber);
   command->add_flag("--json", options->as_json, "A list of objects");
   command->callback([=] { *outcome = run_estimate(*options); });

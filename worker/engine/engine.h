@@ -143,7 +143,7 @@ class Engine {
   };
   virtual Work flops(int samples) const = 0;
   virtual double evaluation_flops() const = 0;
-  /// What was allocated on the device; micro_batch is the largest.
+  /// What was allocated on the device, counted buffer by buffer; micro_batch is the largest.
   virtual MemoryPoint memory() const = 0;
 };
 
@@ -158,7 +158,18 @@ inline double update_flops(int64_t elements) { return 16.0 * static_cast<double>
 
 /// Bytes an engine of these options will allocate, for each micro-batch in 1..largest, without
 /// allocating or any hardware. options.micro_batches is not looked at.
-std::vector<MemoryPoint> estimate_memory(const EngineOptions& options, DeviceKind kind, int threads,
+std::vector<MemoryPoint> estimate_memory(EngineOptions options, DeviceKind kind, int threads,
                                          int largest);
+
+/// Bytes of an engine by how long they are in use.
+struct MemoryEstimate {
+  Bytes fixed{0};      ///< always: parameters, gradients, optimizer state
+  Bytes saved{0};      ///< from forward to backward pass, of all micro-batches in flight, with what
+                       ///< passes between neighbouring stages
+  Bytes transient{0};  ///< within one pass; with one micro-batch in flight all activations
+  Bytes total() const { return fixed + saved + transient; }
+};
+/// What an engine of these options will allocate, without allocating or any hardware.
+MemoryEstimate estimate_engine(const EngineOptions& options, DeviceKind kind, int threads);
 
 }  // namespace motley

@@ -13,6 +13,7 @@ class Exchange {
   static Result<Exchange> allocate(Device& device, const StageSpec& stage,
                                    const ExchangeLayout& layout);
 
+  Bytes size() const { return memory_.size(); }  ///< of all that is allocated
   std::byte* common() const { return memory_.device(); }
   std::byte* slot(int number) const { return memory_.device() + layout_.slot(number).value(); }
 

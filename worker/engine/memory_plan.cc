@@ -15,7 +15,8 @@ MemoryPlan::MemoryPlan(const StageSpec& stage, const ParameterLayout& layout,
       optimizer(update.state + update.squares),
       exchange(exchange_layout.size(stage.in_flight)),
       arena(update.scratch),
-      slots(stage.in_flight) {}
+      slots(stage.in_flight),
+      slot(exchange_layout.slot_size) {}
 
 void MemoryPlan::require(const Program& program) {
   kept = std::max(kept, program.kept);
@@ -28,6 +29,13 @@ MemoryPoint MemoryPlan::point(int micro_batch) const {
   point.fixed = parameters + gradients + optimizer + exchange;
   point.activations = kept * slots + arena;
   return point;
+}
+
+MemoryEstimate MemoryPlan::estimate() const {
+  const Bytes in_slots = slot * slots;
+  return {.fixed = parameters + gradients + optimizer + (exchange - in_slots),
+          .saved = kept * slots + in_slots,
+          .transient = arena};
 }
 
 StageSpec stage_spec(const EngineOptions& options, int element_bytes, int threads,
@@ -43,21 +51,36 @@ StageSpec stage_spec(const EngineOptions& options, int element_bytes, int thread
           .seed = options.seed};
 }
 
-std::vector<MemoryPoint> estimate_memory(const EngineOptions& options, DeviceKind kind, int threads,
-                                         int largest) {
+namespace {
+
+/// As StageEngine sets itself up.
+MemoryPlan plan_memory(const EngineOptions& options, DeviceKind kind, int threads) {
   const int element_bytes = kind == DeviceKind::kReference ? 8 : 4;
   const StageSpec stage = stage_spec(options, element_bytes, threads, nullptr);
   const ParameterLayout parameters(holdings_of(stage.model, stage.layers, stage.member));
-  const Updater::Memory update =
-      Updater::memory(options, UpdateLayout(options, parameters), element_bytes);
+  const int largest = *std::max_element(options.micro_batches.begin(), options.micro_batches.end());
+  const ExchangeLayout exchange(stage, largest);
+  MemoryPlan plan(stage, parameters, exchange,
+                  Updater::memory(options, UpdateLayout(options, parameters), element_bytes));
+  for (const int samples : options.micro_batches)
+    plan.require(compile_training(stage, parameters, exchange, samples));
+  Address output;
+  plan.require(compile_forward(stage, parameters, exchange, largest, &output));
+  return plan;
+}
+
+}  // namespace
+
+MemoryEstimate estimate_engine(const EngineOptions& options, DeviceKind kind, int threads) {
+  return plan_memory(options, kind, threads).estimate();
+}
+
+std::vector<MemoryPoint> estimate_memory(EngineOptions options, DeviceKind kind, int threads,
+                                         int largest) {
   std::vector<MemoryPoint> points;
   for (int samples = 1; samples <= largest; ++samples) {
-    const ExchangeLayout exchange(stage, samples);
-    MemoryPlan plan(stage, parameters, exchange, update);
-    Address output;
-    plan.require(compile_training(stage, parameters, exchange, samples));
-    plan.require(compile_forward(stage, parameters, exchange, samples, &output));
-    points.push_back(plan.point(samples));
+    options.micro_batches = {samples};
+    points.push_back(plan_memory(options, kind, threads).point(samples));
   }
   return points;
 }

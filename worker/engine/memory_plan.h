@@ -19,9 +19,11 @@ struct MemoryPlan {
   Bytes kept{0};   ///< of one slot: from forward to backward pass
   Bytes arena{0};  ///< shared by all programs and the update
   int slots = 1;
+  Bytes slot{0};  ///< one slot's part of `exchange`
 
   void require(const Program& program);
   MemoryPoint point(int micro_batch) const;
+  MemoryEstimate estimate() const;
 };
 
 /// The stage an engine of these options computes. `exact_exponent` is read when programs run.

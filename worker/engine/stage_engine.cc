@@ -53,6 +53,12 @@ Result<Unit> StageEngine::allocate() {
   return Unit{};
 }
 
+MemoryPoint StageEngine::memory() const {
+  return {.micro_batch = largest_,
+          .fixed = weights_.size() + gradients_.size() + exchange_->size() + updater_->size(),
+          .activations = arena_.size()};
+}
+
 StageEngine::BoundProgram StageEngine::bind_to_slots(const Program& program, int slots) const {
   BoundProgram bound;
   bound.backward = program.backward;

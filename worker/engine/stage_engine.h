@@ -47,7 +47,7 @@ class StageEngine final : public Engine {
   int element_bytes() const override { return stage_.element_bytes; }
   Work flops(int samples) const override { return programs_.at(samples).work; }
   double evaluation_flops() const override { return evaluation_.work.forward; }
-  MemoryPoint memory() const override { return plan_.point(largest_); }
+  MemoryPoint memory() const override;
 
  private:
   /// A program ready to run, once for each slot.

@@ -47,6 +47,8 @@ class Updater {
                                 SharedMemory& weights, SharedMemory& gradients, std::byte* scratch);
 
   const UpdateLayout& layout() const { return layout_; }
+  /// Of what is allocated on the device.
+  Bytes size() const { return first_.size() + second_.size() + squares_.size(); }
   /// As Engine::gradient_norm, but not yet divided; exact's gradients have this exponent.
   Result<double> norm(Communicator& world, int exponent);
   /// Exact: of the last norm(), over all ranks.

@@ -86,7 +86,8 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
   for (const MemoryPoint& point : profile.memory)
     if (point.total() <= memory_limit) largest = point.micro_batch;
   if (largest == 0) {
-    profile.curves = {};  // the planner says which device cannot hold the model, and by how much
+    // The planner says which device cannot hold the model, and by how much.
+    MOTLEY_TRY_VOID(measure_layers(job, device, pacer, options, progress, &profile));
     return profile;
   }
 
@@ -108,6 +109,8 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
   progress("update");
   MOTLEY_TRY(const CurvePoint update, repeat(options, [&] { return timer.update(); }));
   profile.update_seconds = update.seconds;
+  engine.reset();  // its memory is for the layers now
+  MOTLEY_TRY_VOID(measure_layers(job, device, pacer, options, progress, &profile));
   return profile;
 }
 

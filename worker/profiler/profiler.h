@@ -24,6 +24,9 @@ struct ProfilerOptions {
   /// No larger micro-batch once one repetition takes this long and three points exist.
   double longest_repetition = 1.0;
   int most_repetitions = 7;
+  // Of single layers, of which there are several kinds to measure:
+  double seconds_per_layer_point = 0.1;
+  double longest_layer_repetition = 0.25;
 };
 
 /// Called with what is being measured, e.g. "micro-batch 8": also a sign of life.
@@ -33,6 +36,14 @@ using ProfilerProgress = std::function<void(const std::string& what)>;
 Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes memory_limit,
                                      Pacer& pacer, const ProfilerOptions& options,
                                      const ProfilerProgress& progress);
+
+/// Adds the curves of the layers by kind, as far as they fit the memory limit each for itself: of
+/// devices too small for the model these are all there is. Needs memory_limit and, where "model"
+/// has been measured, step_overhead_seconds and update_seconds; finds these itself where it has
+/// not.
+Result<Unit> measure_layers(const JobSpec& job, Device& device, Pacer& pacer,
+                            const ProfilerOptions& options, const ProfilerProgress& progress,
+                            DeviceProfile* profile);
 
 /// What a rank drives, borrowed.
 struct RankDevice {

@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json_file.h"
+#include "core/json_place.h"
 #include "core/log.h"
 #include "core/manifest.h"
+#include "core/plan_completion.h"
 #include "core/run_layout.h"
 #include "core/spec/json.h"
 #include "worker/train/agreement.h"
@@ -37,11 +39,13 @@ Result<Unit> read_plan_file(Communicator& world, const std::string& path, Attemp
   }
   if (document.is_object()) document.erase("job");
   auto plan = plan_from_json(document);
-  if (!plan) return fail(in_file(plan.error(), path));
+  if (!plan) return fail(placed_in(plan.error(), text, path));
   attempt->plan = std::move(*plan);
   auto devices = fleet_from_json(fleet);
   if (!devices) return fail(in_file(devices.error(), path));
   attempt->fleet = std::move(*devices);
+  const auto completed = complete(attempt->job, attempt->fleet, &attempt->plan);
+  if (!completed) return fail(placed_in(completed.error(), text, path));
   return Unit{};
 }
 
@@ -119,9 +123,6 @@ Result<Attempt> manual_attempt(Communicator& world, FileSystem& fs,
   if (!job) return fail(in_file(job.error(), files.job));
   attempt.job = std::move(*job);
   MOTLEY_TRY_VOID(read_plan_file(world, files.plan, &attempt));
-  // Before anything is written: a directory begun with the wrong pair would refuse the right one.
-  if (const auto valid = validate_for(attempt.plan, attempt.job); !valid)
-    return joint_failure(world, valid.error().code, valid.error().message);
   attempt.resume_checkpoint = files.resume;
   attempt.run_dir = std::filesystem::absolute(files.run_dir).lexically_normal().string();
   MOTLEY_TRY_VOID(world.broadcast(attempt.run_dir, 0));

@@ -30,6 +30,7 @@ class Sections {
   /// Before a communication: waits the section out.
   void close() {
     worked_ += pacer_.end_section();
+    closed_ = pacer_.now();
     if (trace_) trace_work();
   }
   /// Between close() and open(): that is what the time since close() or the last mark() went on.
@@ -41,11 +42,14 @@ class Sections {
   }
   /// After a communication, and before the first section.
   void open() {
+    waited_ += closed_ >= 0 ? pacer_.now() - std::exchange(closed_, -1) : 0;
     pacer_.begin_section();
     if (trace_) opened_ = pacer_.now();
   }
   /// Seconds of closed sections since the last call.
   double take_worked() { return std::exchange(worked_, 0); }
+  /// Seconds between them: communicating and waiting.
+  double take_waited() { return std::exchange(waited_, 0); }
 
   Pacer& pacer() { return pacer_; }
 
@@ -69,6 +73,8 @@ class Sections {
 
   Pacer& pacer_;
   double worked_ = 0;
+  double waited_ = 0;
+  double closed_ = -1;  ///< when, on the pacer's clock; negative: one is open
 
   Trace* trace_ = nullptr;
   TraceKind kind_ = TraceKind::kForward;

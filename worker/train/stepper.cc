@@ -45,7 +45,6 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
     MOTLEY_TRY_VOID(pipeline_.train(step));
     parts_.sections.close();
     result.compute_seconds += parts_.sections.take_worked() - std::exchange(update_seconds_, 0);
-    const double arrived = parts_.pacer.now();
     MOTLEY_TRY(const Sums sums, sum_losses(step, wishes, &result));
     result.loss = sums.loss / static_cast<double>(sums.tokens);
     if (!std::isfinite(result.loss) || (sums.overflow && overflows == kMostOverflows))
@@ -55,20 +54,20 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
     if (!sums.overflow) {
       MOTLEY_TRY_VOID(sum_gradients());
       parts_.sections.end_step();
-      leave_communication(arrived, &result);
+      leave_communication(&result);
       MOTLEY_TRY_VOID(update(step, sums.tokens, &result));
       return result;
     }
     parts_.engine->set_exact_exponent(parts_.engine->next_exact_exponent(true));
-    leave_communication(arrived, &result);
+    leave_communication(&result);
   }
 }
 
-/// The end of a communication that began for this rank at `arrived`; the next section begins.
-void Stepper::leave_communication(double arrived, StepResult* result) {
+/// The end of the step's communication; the next section begins.
+void Stepper::leave_communication(StepResult* result) {
   result->ended = parts_.pacer.now();
-  result->wait_seconds += result->ended - arrived;
   parts_.sections.open();
+  result->wait_seconds += parts_.sections.take_waited();
 }
 
 Result<Stepper::Sums> Stepper::sum_losses(int64_t step, const StepWishes& wishes,
@@ -143,6 +142,7 @@ Result<double> Stepper::evaluate() {
   StepResult ignored;
   MOTLEY_TRY(const Sums sums, sum_losses(0, {}, &ignored));
   parts_.sections.open();
+  parts_.sections.take_waited();
   return sums.loss / static_cast<double>(sums.tokens);
 }
 

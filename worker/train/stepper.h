@@ -37,7 +37,7 @@ struct StepResult {
   double learning_rate = 0;
   double ended = 0;  ///< on the pacer's clock: when the sums were complete
   double compute_seconds = 0;
-  double wait_seconds = 0;    ///< in communication
+  double wait_seconds = 0;    ///< in communication, also that of pipeline and tensor parallelism
   double update_seconds = 0;  ///< of the step before
   int samples = 0;            ///< computed by this rank
   bool stop = false;
@@ -73,7 +73,7 @@ class Stepper {
 
   Result<Sums> sum_losses(int64_t step, const StepWishes& wishes, StepResult* result);
   Result<Unit> sum_gradients();
-  void leave_communication(double arrived, StepResult* result);
+  void leave_communication(StepResult* result);
   Result<Unit> update(int64_t step, int64_t tokens, StepResult* result);
   Result<Unit> share_weights();
   bool exact() const { return attempt_.job.train.numerics == Numerics::kExact; }

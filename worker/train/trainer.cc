@@ -16,7 +16,7 @@
 #include "worker/train/saver.h"
 #include "worker/train/stepper.h"
 #include "worker/train/storage.h"
-#include "worker/train/trace.h"
+#include "worker/train/trace_files.h"
 
 namespace motley {
 namespace {
@@ -47,7 +47,7 @@ class Trainer {
   Result<Unit> train_to_the_end();
   Result<Unit> prepare();
   Result<Unit> begin_trace();
-  void write_trace();
+  void keep_trace(bool ended_well);
   Result<Unit> one_step();
   void report(const StepResult& result);
   Result<Unit> at_boundary(const StepResult& result);
@@ -91,7 +91,7 @@ class Trainer {
 
 Result<TrainOutcome> Trainer::run() {
   const auto ended = train_to_the_end();
-  if (trace_) write_trace();
+  if (trace_) keep_trace(ended.has_value());
   if (!ended) return fail(ended.error());
   return outcome_;
 }
@@ -117,19 +117,21 @@ Result<Unit> Trainer::begin_trace() {
   return Unit{};
 }
 
-/// Whatever became of the attempt. A trace that cannot be kept is no reason to fail.
-void Trainer::write_trace() {
-  const Rank rank(world_.rank());
-  const std::string directory = attempt_directory(attempt_.run_dir, attempt_.epoch);
-  Result<Unit> written = fs_.make_directories(directory);
-  if (written)
-    written =
-        write_text_durably(fs_, trace_path(directory, rank), trace_->to_json(attempt_.plan, rank));
-  if (!written) log_warning("no trace: " + written.error().to_string());
+/// Whatever became of the attempt; of one that failed, each on its own host. A trace that cannot be
+/// kept is no reason to fail.
+void Trainer::keep_trace(bool ended_well) {
+  Result<Unit> kept = write_trace(attempt_, Rank(world_.rank()), *trace_, fs_);
+  if (ended_well) {
+    const auto collected = collect_traces(attempt_, world_, storage_, *trace_, fs_);
+    if (kept) kept = collected;
+  }
+  if (!kept) log_warning("no trace: " + kept.error().to_string());
 }
 
 Result<Unit> Trainer::prepare() {
   MOTLEY_TRY(parts_, build_rank(attempt_, world_));
+  log_info("counted memory: " + std::to_string(parts_->engine->memory().total().value()) +
+           " bytes");
   MOTLEY_TRY(
       storage_,
       probe_storage(world_, fs_, checkpoints_directory(attempt_.run_dir, attempt_.job.checkpoint)));

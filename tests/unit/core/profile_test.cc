@@ -30,8 +30,16 @@ Profile sample_profile() {
   device.memory_limit = Bytes(1 << 30);
   device.curves = {straight_curve(0.004, 0.01, {1, 2, 4}), straight_curve(0, 0.1 / 3, {2})};
   device.curves[1].layer = "head";
+  LayerCurve& shared = device.curves.emplace_back(straight_curve(0, 0.01, {1, 4}));
+  shared.layer = "block";
+  shared.share = 0.25;
+  shared.recompute = Recompute::kMlp;
+  shared.sums = 4;
+  shared.sum_bytes_per_sample = 1024;
+  for (CurvePoint& point : shared.points) point.forward_seconds = point.seconds / 4;
   device.step_overhead_seconds = 0.0002;
   device.update_seconds = 0.0009;
+  device.host_update_seconds = 0.0014;
   device.memory = {{1, Bytes(1 << 20), Bytes(1 << 10)}, {3, Bytes(1 << 20), Bytes(3 << 10)}};
   DeviceProfile small = device;  // on which nothing fits
   small.device = "b/0";
@@ -58,6 +66,8 @@ TEST(ProfileJson, ComesBackWhole) {
   EXPECT_EQ(to_json(*back), document);
   EXPECT_EQ(back->devices[0].curve("head")->points[0].seconds, 0.1 / 3 * 2);
   EXPECT_EQ(back->devices[0].curve("block"), nullptr);
+  ASSERT_NE(back->devices[0].curve("block", 0.25, Recompute::kMlp), nullptr);
+  EXPECT_EQ(back->devices[0].curve("block", 0.25, Recompute::kMlp)->sums, 4);
   EXPECT_EQ(back->find("b/0")->evidence, Evidence::kSimulated);
   EXPECT_EQ(back->find("c/0"), nullptr);
 }
@@ -75,9 +85,21 @@ RC_GTEST_PROP(ProfileJson, AnyTimeComesBackWithTheSameBits, ()) {
 }
 
 TEST(ProfileJson, EveryMemberIsNeededAndTyped) {
-  testing::expect_members_are_needed(to_json(sample_profile()), try_profile,
-                                     {"spread", "repetitions", "hosts"});
+  testing::expect_members_are_needed(
+      to_json(sample_profile()), try_profile,
+      {"spread", "repetitions", "hosts", "forward_seconds", "share", "recompute", "sums",
+       "sum_bytes_per_sample", "host_update_seconds"});
   testing::expect_members_are_typed(to_json(sample_profile()), try_profile);
+}
+
+TEST(LayerCurve, TellsTheForwardPassBetweenPoints) {
+  LayerCurve curve = straight_curve(0, 0.01, {2, 4});
+  curve.points[0].forward_seconds = 0.25 * curve.points[0].seconds;
+  curve.points[1].forward_seconds = 0.50 * curve.points[1].seconds;
+  EXPECT_NEAR(curve.forward_seconds_at(1), 0.25 * 0.01, 1e-12);
+  EXPECT_NEAR(curve.forward_seconds_at(2), 0.25 * 0.02, 1e-12);
+  EXPECT_NEAR(curve.forward_seconds_at(3), 0.375 * 0.03, 1e-12);
+  EXPECT_NEAR(curve.forward_seconds_at(8), 0.50 * 0.08, 1e-12);
 }
 
 TEST(ProfileJson, AFitThatIsMissingIsComputed) {

@@ -83,6 +83,22 @@ TEST(PlanTable, OfTwoUnlikeCards) {
                                        plan_table(made_up_plan(), Evidence::kMeasured));
 }
 
+/// The second card's half of the layers goes to a pair that shares them.
+TEST(PlanTable, OfACutPlanHasARowForEachRank) {
+  Plan plan = made_up_plan();
+  plan.ranks.push_back({"r1/1", "r1", "RTX3090"});
+  plan.ranks.push_back({"r1/2", "r1", "GTX1070"});
+  ReplicaPlan& cut = plan.replicas[1];
+  cut.stages = {{0, 2, {Rank(1)}, {1.0}}, {3, 5, {Rank(2), Rank(3)}, {0.75, 0.25}}};
+  plan.prediction.bubble_seconds = 0.01;
+  for (const int rank : {2, 3}) {
+    plan.prediction.ranks.push_back(plan.prediction.ranks[1]);
+    plan.prediction.ranks.back().rank = Rank(rank);
+  }
+  plan.left_out.clear();
+  expect_golden("report/cut_plan.txt", plan_table(plan, Evidence::kPaced));
+}
+
 TEST(TextTable, AlignsByWhatATerminalShows) {
   TextTable table({{"name", Align::kLeft}, {"\u00b5s", Align::kRight}});
   table.add_row({"\u00e9t\u00e9", "1"});

@@ -124,8 +124,8 @@ TEST(Profiler, MeasuresExactlyTheEmulatedTimes) {
     EXPECT_NEAR(device.step_overhead_seconds, kOverhead, 1e-8);
     EXPECT_NEAR(device.update_seconds,
                 update_flops(parameter_count(job.model)) / (kPaceFlops * speeds[i]), 1e-8);
-    ASSERT_EQ(device.curves.size(), 1U);
-    for (const CurvePoint& point : device.curves[0].points) {
+    ASSERT_NE(device.curve("model"), nullptr);
+    for (const CurvePoint& point : device.curve("model")->points) {
       const double b = point.micro_batch;
       EXPECT_NEAR(
           point.seconds,
@@ -133,7 +133,7 @@ TEST(Profiler, MeasuresExactlyTheEmulatedTimes) {
           << "micro-batch " << point.micro_batch;
       EXPECT_LT(point.spread, 1e-6);
     }
-    EXPECT_EQ(device.curves[0].points.back().micro_batch, 12);
+    EXPECT_EQ(device.curve("model")->points.back().micro_batch, 12);
     EXPECT_EQ(device.memory.size(), 12U);
   }
   ASSERT_EQ(profile.reductions.size(), 1U);
@@ -194,10 +194,77 @@ TEST(Profiler, MeasuresNoMicroBatchThatDoesNotFit) {
   fleet.devices[0].memory = memory[4].total();  // five samples, not six
   const Profile profile = measure(job, fleet);
   ASSERT_EQ(profile.devices.size(), 1U);
-  EXPECT_EQ(profile.devices[0].curves[0].points.back().micro_batch, 5);
+  EXPECT_EQ(profile.devices[0].curve("model")->points.back().micro_batch, 5);
 
   fleet.devices[0].memory = Bytes(1000);  // nothing
   EXPECT_TRUE(measure(job, fleet).devices[0].curves.empty());
+}
+
+// --- layers
+
+/// Of all layers one after the other.
+double summed(const DeviceProfile& device, const JobSpec& job, int micro_batch) {
+  return device.curve("embedding")->seconds_at(micro_batch) +
+         job.model.layers * device.curve("block")->seconds_at(micro_batch) +
+         device.curve("head")->seconds_at(micro_batch);
+}
+
+TEST(Profiler, LayersSumToTheModel) {
+  JobSpec job = tiny_job();
+  job.model.layers = 3;
+  const Profile profile = measure(job, fleet_of({0.5}));
+  ASSERT_EQ(profile.devices.size(), 1U);
+  const DeviceProfile& device = profile.devices[0];
+  for (const CurvePoint& point : device.curve("model")->points) {
+    EXPECT_NEAR(summed(device, job, point.micro_batch) / point.seconds, 1, 1e-4)
+        << "micro-batch " << point.micro_batch;
+  }
+  for (const char* layer : {"block", "head"}) {
+    const CurvePoint& point = device.curve(layer)->points.front();
+    EXPECT_GT(point.forward_seconds, 0.25 * point.seconds) << layer;
+    EXPECT_LT(point.forward_seconds, 0.5 * point.seconds) << layer;
+  }
+}
+
+TEST(Profiler, WhatIsComputedAgainTakesLongerAndWhatIsSharedLess) {
+  const Profile profile = measure(tiny_job(), fleet_of({1.0}));
+  ASSERT_EQ(profile.devices.size(), 1U);
+  const DeviceProfile& device = profile.devices[0];
+  const auto seconds = [&](double share, Recompute part) {
+    return device.curve("block", share, part)->seconds_at(4);
+  };
+  const double plain = seconds(1, Recompute::kNone);
+  const double forward = device.curve("block")->forward_seconds_at(4);
+  EXPECT_GT(seconds(1, Recompute::kAttention), plain);
+  EXPECT_GT(seconds(1, Recompute::kMlp), plain);
+  EXPECT_GT(seconds(1, Recompute::kBlock), seconds(1, Recompute::kMlp));
+  EXPECT_LE(seconds(1, Recompute::kBlock), plain + forward * (1 + 1e-6));
+  // Four sums cut a micro-batch of a shared block into as many more sections.
+  const LayerCurve& half = *device.curve("block", 0.5);
+  EXPECT_EQ(half.sums, 4);
+  const double work = half.seconds_at(4) - 4 * device.step_overhead_seconds;
+  EXPECT_NEAR(work / plain, 0.5, 0.03);
+  EXPECT_EQ(half.sum_bytes_per_sample, 4.0 * 8 * 16 * sizeof(float));
+}
+
+TEST(Profiler, ADeviceTooSmallForTheModelIsMeasuredLayerByLayer) {
+  JobSpec job = tiny_job();
+  job.model.layers = 6;
+  FleetSpec fleet = fleet_of({1.0, 0.5});
+  EngineOptions options;
+  options.model = job.model;
+  fleet.devices[1].memory =
+      Bytes(estimate_memory(options, DeviceKind::kCpu, 1, 1)[0].total().value() / 2);
+  const Profile profile = measure(job, fleet);
+  ASSERT_EQ(profile.devices.size(), 2U);
+  const DeviceProfile& big = profile.devices[0];
+  const DeviceProfile& small = profile.devices[1];
+  EXPECT_EQ(small.curve("model"), nullptr);
+  ASSERT_NE(small.curve("block"), nullptr);
+  EXPECT_NEAR(summed(small, job, 2) / summed(big, job, 2), 2, 1e-4);
+  EXPECT_NEAR(small.step_overhead_seconds, kOverhead, 1e-8);
+  EXPECT_NEAR(small.update_seconds / big.update_seconds, 2, 1e-4);
+  EXPECT_NEAR(small.host_update_seconds, small.update_seconds, 1e-8);
 }
 
 }  // namespace

@@ -1,0 +1,80 @@
+#include "core/plan_completion.h"
+
+#include <set>
+
+#include "core/spec/profile_key.h"
+
+namespace motley {
+namespace {
+
+tl::unexpected<Error> invalid(const std::string& where, const std::string& what) {
+  return fail(ErrorCode::kInvalidSpec, where + ": " + what);
+}
+
+Result<Unit> place_ranks(const FleetSpec& fleet, Plan* plan) {
+  for (size_t i = 0; i < plan->ranks.size(); ++i) {
+    RankPlacement& rank = plan->ranks[i];
+    const DeviceSpec* device = fleet.find(rank.device);
+    if (device != nullptr && rank.host.empty()) rank.host = device->host;
+    if (device != nullptr && rank.type.empty()) rank.type = device->type;
+    if (device != nullptr && device->host == rank.host) continue;
+    return invalid("/ranks/" + std::to_string(i),
+                   "the plan uses device " + rank.device + ", which is not in " +
+                       (fleet.source.empty() ? "the fleet" : fleet.source));
+  }
+  return Unit{};
+}
+
+/// As a hostfile lists them.
+Result<Unit> check_hosts(const Plan& plan) {
+  std::set<std::string> left;
+  for (size_t i = 0; i < plan.ranks.size(); ++i) {
+    if (i == 0 || plan.ranks[i].host == plan.ranks[i - 1].host) continue;
+    left.insert(plan.ranks[i - 1].host);
+    if (left.contains(plan.ranks[i].host)) {
+      return invalid("/ranks/" + std::to_string(i),
+                     "ranks of a host, here " + plan.ranks[i].host + ", must follow each other");
+    }
+  }
+  return Unit{};
+}
+
+/// What the job asks for; where it leaves it open, what the replica's devices compute in.
+Precision precision_of(const JobSpec& job, const FleetSpec& fleet, const Plan& plan,
+                       const ReplicaPlan& replica) {
+  if (job.train.precision != Precision::kAuto) return job.train.precision;
+  for (const StagePlan& stage : replica.stages) {
+    for (const Rank rank : stage.ranks) {
+      if (rank.value() < 0 || rank.value() >= plan.world_size()) continue;  // refused later
+      const std::string& device = plan.ranks[static_cast<size_t>(rank.value())].device;
+      if (fleet.find(device)->kind == DeviceKind::kReference) return Precision::kFp64;
+    }
+  }
+  return Precision::kFp32;
+}
+
+}  // namespace
+
+Result<Unit> complete(const JobSpec& job, const FleetSpec& fleet, Plan* plan) {
+  MOTLEY_TRY_VOID(check_made_for(*plan, job));
+  MOTLEY_TRY_VOID(place_ranks(fleet, plan));
+  MOTLEY_TRY_VOID(check_hosts(*plan));
+  for (ReplicaPlan& replica : plan->replicas) {
+    for (StagePlan& stage : replica.stages) {
+      const size_t ranks = stage.ranks.size();
+      if (stage.shares.empty()) stage.shares.assign(ranks, 1.0 / static_cast<double>(ranks));
+    }
+    if (replica.precision == Precision::kAuto)
+      replica.precision = precision_of(job, fleet, *plan, replica);
+  }
+  if (plan->job_key.empty()) plan->job_key = profile_job_key(job);
+  if (plan->owners.empty()) {
+    MOTLEY_TRY_VOID(validate_cut(*plan, job.model));
+    plan->owners = even_ownership(*plan, job.model);
+  }
+  MOTLEY_TRY_VOID(validate(*plan, job.model));
+  plan->id = plan_id(*plan);
+  return Unit{};
+}
+
+}  // namespace motley

@@ -1,0 +1,24 @@
+#pragma once
+// A step of one replica, however it is cut: its stages' times for the event simulation
+// (planner/pipeline_simulation.h).
+
+#include <vector>
+
+#include "core/plan.h"
+#include "planner/pipeline_simulation.h"
+#include "planner/request.h"
+
+namespace motley {
+
+struct ReplicaTimes {
+  std::vector<StageTimes> stages;
+  /// Seconds that each rank computes in a step, by stage and member.
+  std::vector<std::vector<double>> compute;
+};
+
+/// `ready` says, by rank, when in seconds from the step's begin it is free for it. kInvalidSpec
+/// when the profile lacks a device or a curve.
+Result<ReplicaTimes> replica_times(const PlanRequest& request, const Plan& plan, int replica,
+                                   const std::vector<double>& ready);
+
+}  // namespace motley

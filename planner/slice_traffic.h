@@ -1,0 +1,23 @@
+#pragma once
+// What ranks tell each other of gradients and weights at the end of a step, however each replica is
+// cut.
+
+#include <vector>
+
+#include "core/plan.h"
+
+namespace motley {
+
+/// Of one rank.
+struct SliceTraffic {
+  std::vector<Rank> peers;  ///< whom it exchanges slices with, rising, itself included
+  int64_t sent = 0;         ///< elements: gradients to owners, then results to holders
+  int64_t received = 0;
+  int64_t held = 0;  ///< elements of all it holds
+  int64_t owned = 0;
+};
+
+/// Of every rank of a valid plan.
+std::vector<SliceTraffic> slice_traffic(const Plan& plan, const ModelSpec& model);
+
+}  // namespace motley

@@ -1,0 +1,112 @@
+#include "scheduler/run/given_plan.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "core/file_system.h"
+#include "core/json_fields.h"
+#include "core/json_file.h"
+#include "core/json_place.h"
+#include "core/plan_completion.h"
+#include "core/spec/json.h"
+#include "planner/cost_model.h"
+#include "scheduler/launch/command.h"
+#include "scheduler/launch/worker_program.h"
+
+namespace motley {
+namespace {
+
+constexpr Bytes kLargestPlan{256 << 20};
+constexpr double kCountingSeconds = 120;
+
+Result<Bytes> bytes_of_row(const nlohmann::json& row) {
+  if (row.is_object() && row.contains("total_bytes") && row["total_bytes"].is_number_integer())
+    return Bytes(row["total_bytes"].get<int64_t>());
+  return fail(ErrorCode::kBrokenInstall, "motley-worker estimate says nothing of total_bytes");
+}
+
+/// What the worker's engines would allocate for each rank.
+Result<std::vector<Bytes>> count_memory(const Plan& plan, const JobSpec& job,
+                                        const FleetSpec& fleet) {
+  MOTLEY_TRY(const std::string worker, worker_program());
+  MOTLEY_TRY(const CommandOutput output, run_command({{worker, "estimate", "--plan", "-", "--json"},
+                                                      packed(plan, job, fleet).dump()},
+                                                     nanos_of_seconds(kCountingSeconds)));
+  if (!output.status.ok())
+    return fail(error_code_of_exit(output.status.status),
+                "cannot count the memory of the plan: " + last_words_of_worker(output.err));
+  MOTLEY_TRY(const auto rows,
+             parse_json_file(output.out, worker + " estimate", ErrorCode::kBrokenInstall));
+  std::vector<Bytes> counted;
+  for (const auto& row : rows) {
+    MOTLEY_TRY(const Bytes bytes, bytes_of_row(row));
+    counted.push_back(bytes);
+  }
+  if (counted.size() == plan.ranks.size()) return counted;
+  return fail(ErrorCode::kBrokenInstall, "motley-worker estimate counted other ranks");
+}
+
+/// What is known before anything is measured.
+Result<Unit> check_given_limits(const GivenPlan& given, const JobSpec& job,
+                                const FleetSpec& fleet) {
+  Plan plan = given.plan;
+  for (size_t i = 0; i < plan.ranks.size(); ++i) {
+    RankPrediction& rank = plan.prediction.ranks.emplace_back();
+    rank.rank = Rank(static_cast<int>(i));
+    rank.memory = given.counted[i];
+    rank.memory_limit = fleet.find(plan.ranks[i].device)->memory.value_or(Bytes(INT64_MAX));
+  }
+  return validate_cut(plan, job.model);
+}
+
+}  // namespace
+
+Result<GivenPlan> read_given_plan(const std::string& path, const JobSpec& job,
+                                  const FleetSpec& fleet) {
+  GivenPlan given;
+  given.path = path;
+  MOTLEY_TRY(given.text, read_text(real_file_system(), path, kLargestPlan));
+  MOTLEY_TRY(const auto document, parse_json_file(given.text, path, ErrorCode::kInvalidSpec));
+  const auto refused = [&](const Error& error) { return fail(placed_in(error, given.text, path)); };
+  auto plan = plan_from_json(document);
+  if (!plan) return refused(plan.error());
+  given.plan = std::move(*plan);
+  given.plan.prediction = {};  // it may be of another profile
+  if (const auto done = complete(job, fleet, &given.plan); !done) return refused(done.error());
+  MOTLEY_TRY(given.counted, count_memory(given.plan, job, fleet));
+  if (const auto fits = check_given_limits(given, job, fleet); !fits) return refused(fits.error());
+  return given;
+}
+
+Result<Plan> price(const GivenPlan& given, const JobSpec& job, const FleetSpec& fleet,
+                   const Profile& profile) {
+  Plan plan = given.plan;
+  const auto refused = [&](const Error& error) {
+    return fail(placed_in(error, given.text, given.path));
+  };
+  PlanRequest request{job, fleet, profile};
+  request.counted = given.counted;
+  if (const auto predicted = predict(request, &plan); !predicted) return refused(predicted.error());
+  plan.job_key = profile.job_key;
+  plan.search = {};
+  plan.search.space = "given: no search";
+  plan.search.step_seconds = plan.prediction.step_seconds;
+  plan.left_out.clear();
+  plan.id = plan_id(plan);
+  if (const auto valid = validate(plan, job.model); !valid) return refused(valid.error());
+  return plan;
+}
+
+nlohmann::json packed(const Plan& plan, JobSpec job, const FleetSpec& fleet) {
+  job.source = job.fleet_path = "";
+  FleetSpec used = fleet;
+  used.source = "";
+  used.devices.clear();
+  for (const RankPlacement& rank : plan.ranks) used.devices.push_back(*fleet.find(rank.device));
+  nlohmann::json document = to_json(plan);
+  document["job"] = to_json(job);
+  document["fleet"] = to_json(used);
+  return document;
+}
+
+}  // namespace motley

@@ -1,0 +1,204 @@
+"""Plans by hand: any valid one is priced and run, a wrong one refused where it is wrong."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from sandbox import WORKER, Sandbox, expect, expect_equal, expect_exit  # noqa: E402
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+
+def stage(first, last, ranks, **more):
+    return {"first_layer": first, "last_layer": last, "ranks": ranks, **more}
+
+
+def written(sandbox, plan, name="plan.json"):
+    return sandbox.write(name, json.dumps(plan, indent=1))
+
+
+def by_hand():
+    """Two unlike replicas of a model with layers 0 to 3: two stages, and two ranks that share all."""
+    return {
+        "version": 1, "numerics": "fast", "global_batch": 16, "grain": 1,
+        "ranks": [{"device": f"localhost/{i}"} for i in range(4)],
+        "replicas": [
+            {"stages": [stage(0, 1, [0], recompute=["none", "block"]), stage(2, 3, [1])],
+             "micro_batch": 1, "grains": 12},
+            {"stages": [stage(0, 3, [2, 3])], "micro_batch": 2, "grains": 4},
+        ],
+        "shard_optimizer": True,
+    }
+
+
+def final_object(result):
+    expect_exit(result, 0)
+    return json.loads(result.stdout)
+
+
+def check_runs_as_predicted(sandbox):
+    final = final_object(sandbox.run("run", "job.yaml", "--plan", written(sandbox, by_hand()), "--json"))
+    error = abs(final["predicted_step_seconds"] / final["actual_step_seconds"] - 1)
+    expect(error < 0.05, f"prediction off by {error:.1%}")
+    expect(final["final_loss"] < final["first_loss"] - 0.5, f"nothing was learned: {final}")
+    run = sandbox.run_directory()
+    plan = json.loads((run / "plan.json").read_text())
+    for rank in plan["prediction"]["ranks"]:
+        log = (run / "attempts" / "1" / f"rank-{rank['rank']:04}.log").read_text()
+        counted = int(re.search(r"counted memory: (\d+) bytes", log).group(1))
+        expect_equal(counted, rank["memory"], f"bytes of rank {rank['rank']}")
+    report = sandbox.run("report", "job")
+    expect_exit(report, 0)
+    for device in range(4):
+        expect(f"localhost/{device}" in report.stdout, f"no row for device {device}:\n{report.stdout}")
+    return plan
+
+
+def check_score(sandbox, plan):
+    scored = sandbox.run("plan", "job.yaml", "--score", "plan.json", "-o", "whole.json", "--explain")
+    expect_exit(scored, 0)
+    rows = [line.split() for line in scored.stdout.splitlines()
+            if line.startswith("localhost/") and "/" in line[10:]]
+    expect_equal([row[2:5] for row in rows[-4:]],
+                 [["0.0", "0-1", "100.0"], ["0.1", "2-3", "100.0"], ["1.0", "0-3", "50.0"], ["1.0", "0-3", "50.0"]],
+                 f"places in\n{scored.stdout}")
+    whole = json.loads((sandbox.home / "whole.json").read_text())
+    expect_equal(whole["id"], plan["id"], "id of the plan that was written and of the one that ran")
+    again = sandbox.run("plan", "job.yaml", "--score", "whole.json", "--json")
+    expect_exit(again, 0)
+    expect_equal(json.loads(again.stdout)["id"], plan["id"], "id of the completed plan, scored again")
+
+
+def check_estimate(sandbox):
+    rows = subprocess.run([WORKER, "estimate", "--plan", str(sandbox.home / "whole.json"), "--json"],
+                          capture_output=True, text=True, check=True).stdout
+    whole = json.loads((sandbox.home / "whole.json").read_text())
+    expect_equal([row["total_bytes"] for row in json.loads(rows)],
+                 [rank["memory"] for rank in whole["prediction"]["ranks"]], "bytes by rank")
+    job = sandbox.write("job.json", json.dumps(whole["job"]))
+    rows = json.loads(subprocess.run(
+        [WORKER, "estimate", "--job", job, "--layers", "block,head", "--micro-batches", "1,4", "--shares", "1,0.5",
+         "--recompute", "none,block", "--json"], capture_output=True, text=True, check=True).stdout)
+    expect_equal(len(rows), 2 * 2 * 2 + 2 * 2, "rows of layers")
+
+    def row(**what):
+        return next(row for row in rows if all(row[key] == value for key, value in what.items()))
+    kept = row(layer="block", micro_batch=4, share=1, recompute="none")
+    again = row(layer="block", micro_batch=4, share=1, recompute="block")
+    half = row(layer="block", micro_batch=4, share=0.5, recompute="none")
+    expect(again["saved_bytes"] < kept["saved_bytes"], "recomputing saves nothing")
+    expect(half["static_bytes"] < kept["static_bytes"], "half a block has as many parameters")
+
+
+def without(plan, *path):
+    """The plan without one of its members."""
+    inner = plan
+    for key in path[:-1]:
+        inner = inner[key]
+    del inner[path[-1]]
+    return plan
+
+
+def with_value(plan, value, *path):
+    inner = plan
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return plan
+
+
+def twice_owned(whole):
+    whole["owners"].append(whole["owners"][0])
+    return whole
+
+
+def check_refusals(cache, whole):
+    """Each with its place, before a run exists or anything is measured."""
+    def hand(value, *path):
+        return with_value(by_hand(), value, *path)
+
+    cases = [
+        ("lost layer", hand(3, "replicas", 0, "stages", 1, "first_layer"), "first_layer", "begins at layer 3 where 2"),
+        ("empty stage", hand(1, "replicas", 0, "stages", 1, "last_layer"), "last_layer", "no layers"),
+        ("overlapping owners", twice_owned(json.loads(json.dumps(whole))), "owners", "two slices cover"),
+        ("unknown rank", hand([9], "replicas", 0, "stages", 1, "ranks"), "ranks", "rank 9 does not exist"),
+        ("shares", hand([0.5, 0.4], "replicas", 1, "stages", 0, "shares"), "shares", "do not sum to 1"),
+        ("no head", hand([0.9, 0.1], "replicas", 1, "stages", 0, "shares"), "shares", "gets no attention head"),
+        ("grains", hand(5, "replicas", 1, "grains"), "replicas", "17 grains; the global batch is 16"),
+        ("unknown device", hand("elsewhere/0", "ranks", 1, "device"), "ranks", "elsewhere/0, which is not in"),
+        ("missing", without(by_hand(), "replicas", 1, "micro_batch"), "replicas", "'micro_batch' is missing"),
+        ("mistyped", hand("one", "grain"), "grain", "expected an integer"),
+    ]
+    for what, plan, member, reason in cases:
+        sandbox = Sandbox(cache=sandbox_cache(cache))
+        refused(sandbox, what, plan, member, reason)
+
+
+def sandbox_cache(cache):
+    return cache.parent / "no-cache"
+
+
+def refused(sandbox, what, plan, member, reason, *arguments):
+    text = json.dumps(plan, indent=1)
+    sandbox.write("bad.json", text)
+    result = sandbox.run("run", "job.yaml", "--plan", "bad.json", *arguments)
+    expect_equal(result.returncode, 65, f"{what}: exit code ({result.stderr.strip()!r})")
+    told = re.search(r"^motley: bad\.json:(\d+):(\d+): (.*)$", result.stderr, re.MULTILINE)
+    expect(told, f"{what}: no place in {result.stderr!r}")
+    expect(re.search(reason, told.group(3)), f"{what}: {told.group(3)!r} does not say {reason!r}")
+    line = text.splitlines()[int(told.group(1)) - 1]
+    expect(f"/{member}" in told.group(3) and (f'"{member}"' in line or line.strip()[0] in "{["),
+           f"{what}: {told.group(3)!r} points to {line!r}")
+    expect(not (sandbox.home / "state" / "motley" / "runs").exists(), f"{what}: a run was begun")
+    expect(not pathlib.Path(sandbox.environment["XDG_CACHE_HOME"]).exists(), f"{what}: something was measured")
+
+
+def check_memory_and_exact(cache):
+    small = Sandbox(cache=sandbox_cache(cache))
+    fleet = (small.home / "fleet.yaml").read_text()
+    small.write("fleet.yaml", fleet.replace("memory: 1GB", "memory: 100KB", 1))
+    refused(small, "memory", by_hand(), "ranks", r"localhost/0 needs \S+ [KM]iB for its part; its limit is 97\.7 KiB")
+    exact = Sandbox(numerics="exact", grain=1, cache=sandbox_cache(cache))
+    plan = with_value(with_value(by_hand(), "exact", "numerics"), 1, "replicas", 1, "micro_batch")
+    refused(exact, "exact", plan, "ranks", "excludes tensor parallelism")
+
+
+def check_unlike_replicas(cache):
+    sandbox = Sandbox(cache=cache)
+    result = sandbox.run("run", str(SOURCE / "configs/jobs/unlike.yaml"), "--plan",
+                         str(SOURCE / "configs/plans/unlike.json"), "--set", "train.steps=8", "--no-compare", "--json",
+                         timeout=300)
+    final = final_object(result)
+    expect(0.90 <= final["efficiency"] <= 1, f"efficiency {final['efficiency']}")
+    error = abs(final["predicted_step_seconds"] / final["actual_step_seconds"] - 1)
+    expect(error < 0.05, f"prediction off by {error:.1%}")
+    print(f"unlike replicas: {final['efficiency']:.1%} of the summed speeds")
+
+
+def check_equal_split(sandbox):
+    """The baseline, in the same engine: as many samples for the slow devices as for the fast."""
+    expect_exit(sandbox.run("plan", "job.yaml", "--equal-split", "-o", "equal.json"), 0)
+    equal = json.loads((sandbox.home / "equal.json").read_text())
+    expect_equal([replica["grains"] * equal["grain"] for replica in equal["replicas"]], [4] * 4, "samples by replica")
+    final = final_object(sandbox.run("run", "job.yaml", "--plan", "equal.json", "--fresh", "--json"))
+    ours = final["equal_split_samples_per_second"]
+    expect(abs(final["samples_per_second"] / ours - 1) < 0.01, f"equal split: {final['samples_per_second']}, {ours}")
+
+
+def main():
+    sandbox = Sandbox(steps=40, every=20)
+    plan = check_runs_as_predicted(sandbox)
+    check_score(sandbox, plan)
+    check_estimate(sandbox)
+    check_equal_split(sandbox)
+    check_refusals(sandbox.home / "cache", json.loads((sandbox.home / "whole.json").read_text()))
+    check_memory_and_exact(sandbox.home / "cache")
+    check_unlike_replicas(sandbox.home / "cache")
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()

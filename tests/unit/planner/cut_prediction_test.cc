@@ -1,0 +1,170 @@
+// Predictions of plans that are cut, from made-up layer curves: each part by hand.
+
+#include <gtest/gtest.h>
+
+#include "core/plan_completion.h"
+#include "planner/cost_model.h"
+#include "planner/layer_times.h"
+#include "planner/slice_traffic.h"
+#include "tests/support/planning_case.h"
+
+namespace motley {
+namespace {
+
+using testing::PlanningCase;
+
+/// A layer that takes this much a sample, a quarter of it forward.
+LayerCurve layer_curve(const std::string& layer, double per_sample, double share = 1,
+                       Recompute recompute = Recompute::kNone) {
+  LayerCurve curve;
+  curve.layer = layer;
+  curve.share = share;
+  curve.recompute = recompute;
+  for (const int size : {1, 2, 4, 8})
+    curve.points.push_back({size, per_sample * size, 0.01, 5, 0.25 * per_sample * size});
+  curve.fit = fit_curve(curve.points);
+  return curve;
+}
+
+/// Devices whose layers are known, of which none holds the model: embedding 1 ms, each of two
+/// blocks 4 ms, head 2 ms a sample.
+PlanningCase cut_case(int devices) {
+  PlanningCase problem(8);
+  problem.job.model = {"gpt", 2, 4, 8, 16, 32};
+  for (int i = 0; i < devices; ++i) {
+    problem.add({.step_overhead = 0.0001, .update = 0.001});
+    DeviceProfile& device = problem.profile.devices.back();
+    device.curves = {layer_curve("embedding", 0.001), layer_curve("block", 0.004),
+                     layer_curve("head", 0.002)};
+    for (const auto& [layer, seconds] :
+         {std::pair("embedding", 0.001), std::pair("block", 0.004), std::pair("head", 0.002)})
+      for (const double share : {0.25, 0.75})
+        device.curves.push_back(layer_curve(layer, seconds * share, share));
+    LayerCurve again = layer_curve("block", 0.005, 1, Recompute::kBlock);
+    for (CurvePoint& point : again.points) point.forward_seconds = 0.001 * point.micro_batch;
+    device.curves.push_back(again);
+  }
+  return problem;
+}
+
+Plan plan_of(const PlanningCase& problem, std::vector<ReplicaPlan> replicas, bool sharded = false) {
+  Plan plan;
+  plan.global_batch = problem.job.train.global_batch;
+  plan.grain = 1;
+  for (const DeviceSpec& device : problem.fleet.devices)
+    plan.ranks.push_back({device.id, device.host, device.type});
+  plan.replicas = std::move(replicas);
+  plan.shard_optimizer = sharded;
+  const auto completed = complete(problem.job, problem.fleet, &plan);
+  EXPECT_TRUE(completed) << completed.error().to_string();
+  const auto predicted = predict(problem.request(), &plan);
+  EXPECT_TRUE(predicted) << predicted.error().to_string();
+  return plan;
+}
+
+StagePlan stage(LayerIndex first, LayerIndex last, std::vector<int> ranks,
+                std::vector<double> shares = {1.0}) {
+  StagePlan stage;
+  stage.first_layer = first;
+  stage.last_layer = last;
+  for (const int rank : ranks) stage.ranks.emplace_back(rank);
+  stage.shares = std::move(shares);
+  return stage;
+}
+
+TEST(CutPrediction, OfAPipelineIsItsSimulation) {
+  const PlanningCase problem = cut_case(2);
+  const Plan plan = plan_of(problem, {{{stage(0, 1, {0}), stage(2, 3, {1})}, 1, 8}});
+  const Prediction& predicted = plan.prediction;
+  // 5 ms and 6 ms of work a micro-batch. Sections begin with the first stage's first two forward
+  // passes and all its backward passes, and with the last stage's forward passes.
+  EXPECT_NEAR(predicted.ranks[0].compute_seconds, 8 * 0.005 + (2 + 8) * 0.0001, 1e-9);
+  EXPECT_NEAR(predicted.ranks[1].compute_seconds, 8 * 0.006 + 8 * 0.0001, 1e-9);
+  EXPECT_EQ(predicted.slowest()->rank, Rank(1));
+  // The first forward pass comes before anything of the last stage, a backward pass after.
+  EXPECT_GT(predicted.bubble_seconds, 0.004);
+  EXPECT_LT(predicted.bubble_seconds, 0.007);
+  EXPECT_NEAR(predicted.step_seconds,
+              predicted.compute_seconds + predicted.update_seconds + predicted.bubble_seconds,
+              1e-12);
+  for (const RankPrediction& rank : predicted.ranks)
+    EXPECT_NEAR(rank.compute_seconds + rank.update_seconds + rank.wait_seconds,
+                predicted.step_seconds - predicted.communication_seconds, 1e-9);
+}
+
+TEST(CutPrediction, SoloSpeedOfWhoCannotHoldTheModelIsSummedOverLayers) {
+  const PlanningCase problem = cut_case(2);
+  const Plan plan = plan_of(problem, {{{stage(0, 1, {0}), stage(2, 3, {1})}, 1, 8}});
+  EXPECT_NEAR(plan.prediction.ranks[0].solo_samples_per_second, 8 / (8 * 0.011 + 0.0001 + 0.001),
+              1e-6);
+}
+
+TEST(CutPrediction, RanksThatShareAStageWaitForTheSlower) {
+  const PlanningCase problem = cut_case(2);
+  const Plan plan = plan_of(problem, {{{stage(0, 3, {0, 1}, {0.25, 0.75})}, 2, 8}});
+  EXPECT_NEAR(plan.prediction.ranks[0].compute_seconds, 0.25 * 8 * 0.011 + 0.0001, 1e-6);
+  EXPECT_NEAR(plan.prediction.ranks[1].compute_seconds, 0.75 * 8 * 0.011 + 0.0001, 1e-6);
+  EXPECT_NEAR(plan.prediction.ranks[0].wait_seconds, 0.5 * 8 * 0.011, 0.001);
+  EXPECT_LT(plan.prediction.ranks[0].update_seconds, plan.prediction.ranks[1].update_seconds);
+}
+
+TEST(CutPrediction, RecomputingCostsAForwardPass) {
+  const PlanningCase problem = cut_case(1);
+  StagePlan whole = stage(0, 3, {0});
+  const double kept = plan_of(problem, {{{whole}, 1, 8}}).prediction.compute_seconds;
+  whole.recompute.assign(4, Recompute::kBlock);
+  const double again = plan_of(problem, {{{whole}, 1, 8}}).prediction.compute_seconds;
+  EXPECT_NEAR(again - kept, 8 * 2 * 0.001, 1e-9);
+}
+
+TEST(CutPrediction, ShardedStateIsUpdatedInPartsByAllTogether) {
+  const PlanningCase problem = cut_case(2);
+  const std::vector<ReplicaPlan> replicas{{{stage(0, 3, {0})}, 1, 4}, {{stage(0, 3, {1})}, 1, 4}};
+  const Plan whole = plan_of(problem, replicas);
+  const Plan sharded = plan_of(problem, replicas, true);
+  EXPECT_DOUBLE_EQ(whole.prediction.update_seconds, 0.001);
+  EXPECT_NEAR(sharded.prediction.update_seconds, 0.0005, 0.00005);
+}
+
+TEST(CutPrediction, OfALayerNobodyMeasuredIsRefused) {
+  PlanningCase problem = cut_case(1);
+  StagePlan whole = stage(0, 3, {0});
+  whole.recompute.assign(4, Recompute::kAttention);
+  Plan plan = plan_of(problem, {{{stage(0, 3, {0})}, 1, 8}});
+  plan.replicas[0].stages[0] = whole;
+  const auto predicted = predict(problem.request(), &plan);
+  ASSERT_FALSE(predicted);
+  EXPECT_EQ(predicted.error().message,
+            "the profile of localhost/0 (card) has no curve of a block with recompute attention, "
+            "which the plan needs; measure it with `motley profile`");
+}
+
+TEST(SliceTraffic, OfEqualReplicasIsThatOfARing) {
+  PlanningCase problem = cut_case(4);
+  std::vector<ReplicaPlan> replicas;
+  for (int rank = 0; rank < 4; ++rank) replicas.push_back({{stage(0, 3, {rank})}, 1, 2});
+  const Plan plan = plan_of(problem, replicas);
+  const auto elements = static_cast<double>(parameter_count(problem.job.model));
+  for (const SliceTraffic& rank : slice_traffic(plan, problem.job.model)) {
+    EXPECT_EQ(rank.peers.size(), 4U);
+    EXPECT_EQ(static_cast<double>(rank.held), elements);
+    EXPECT_NEAR(static_cast<double>(rank.sent) / (2.0 * 3 / 4 * elements), 1, 0.2);
+  }
+}
+
+TEST(SliceTraffic, StagesShareNothingButTiedTensors) {
+  PlanningCase problem = cut_case(3);
+  const Plan plan =
+      plan_of(problem, {{{stage(0, 0, {0}), stage(1, 2, {1}), stage(3, 3, {2})}, 1, 8}});
+  const auto traffic = slice_traffic(plan, problem.job.model);
+  EXPECT_EQ(traffic[0].peers, (std::vector<Rank>{Rank(0), Rank(2)}));
+  EXPECT_EQ(traffic[1].peers, std::vector<Rank>{Rank(1)});
+  EXPECT_EQ(traffic[1].sent, 0);
+  // The token embedding: half of its gradient there, the other half back, and the same of results.
+  const int64_t tied = 32 * 8;
+  EXPECT_EQ(traffic[0].sent, tied);
+  EXPECT_EQ(traffic[0].received, tied);
+}
+
+}  // namespace
+}  // namespace motley

@@ -1,0 +1,49 @@
+#include "worker/profiler/layer_kinds.h"
+
+#include "core/holdings.h"
+
+namespace motley {
+namespace {
+
+LayerIndex index_of(const LayerKind& kind, const ModelSpec& model) {
+  if (kind.layer == "embedding") return 0;
+  return kind.layer == "block" ? 1 : model.layers + 1;
+}
+
+std::vector<double> shares_of(const LayerKind& kind) {
+  if (kind.share < 1) return {kind.share, 1 - kind.share};
+  return {1.0};
+}
+
+}  // namespace
+
+Result<Unit> check_layer_kind(const LayerKind& kind, const ModelSpec& model) {
+  if (kind.layer != "embedding" && kind.layer != "block" && kind.layer != "head")
+    return fail(ErrorCode::kInvalidSpec,
+                "unknown kind of layer '" + kind.layer + "'; there are embedding, block and head");
+  if (!(kind.share > 0 && kind.share <= 1))
+    return fail(ErrorCode::kInvalidSpec, "a share must be above 0 and at most 1");
+  const MemberShape shape = member_shape(model, shares_of(kind), 0);
+  if (shape.heads.count < 1 || shape.columns.count < 1 || shape.vocabulary.count < 1)
+    return fail(ErrorCode::kInvalidSpec, "a share of " + std::to_string(kind.share) +
+                                             " gets no attention head, or nothing else");
+  return Unit{};
+}
+
+EngineOptions layer_engine_options(const JobSpec& job, const LayerKind& kind,
+                                   std::vector<int> micro_batches) {
+  EngineOptions options;
+  options.model = job.model;
+  options.numerics = job.train.numerics;
+  options.optimizer = job.train.optimizer;
+  options.seed = job.train.seed;
+  options.micro_batches = std::move(micro_batches);
+  StagePlan& stage = options.stage.emplace();
+  stage.first_layer = stage.last_layer = index_of(kind, job.model);
+  stage.shares = shares_of(kind);
+  for (size_t i = 0; i < stage.shares.size(); ++i) stage.ranks.emplace_back(static_cast<int>(i));
+  stage.recompute = {kind.recompute};
+  return options;
+}
+
+}  // namespace motley

@@ -1,0 +1,296 @@
+// Curves of single layers: what stages of a plan that is cut are predicted from.
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "core/spec/profile_key.h"
+#include "worker/engine/shared_memory.h"
+#include "worker/profiler/curve.h"
+#include "worker/profiler/layer_kinds.h"
+#include "worker/profiler/profiler.h"
+#include "worker/train/sections.h"
+#include "worker/train/stage_group.h"
+
+namespace motley {
+namespace {
+
+/// No pass is taken for less than this part of what was timed with its section's beginning.
+constexpr double kLeastPart = 1e-6;
+
+/// The ranks that share a layer, of which only one is here: sums cut its sections as they will in
+/// training, but cost nothing.
+class LoneMember final : public TensorGroup {
+ public:
+  explicit LoneMember(Sections& sections) : group_(solo_communicator(), sections) {}
+
+  void begin(int samples) {
+    group_.set_samples(samples);
+    sums_ = 0;
+    bytes_ = 0;
+  }
+  double take_charged() { return group_.take_charged(); }
+  int sums() const { return sums_; }  ///< since begin()
+  int64_t bytes() const { return bytes_; }
+
+  Result<Unit> sum(std::span<float> data, double flops) override { return count(data, flops); }
+  Result<Unit> sum(std::span<double> data, double flops) override { return count(data, flops); }
+
+ private:
+  template <class T>
+  Result<Unit> count(std::span<T> data, double flops) {
+    ++sums_;
+    bytes_ += static_cast<int64_t>(data.size_bytes());
+    return group_.sum(data, flops);
+  }
+
+  StageGroup group_;
+  int sums_ = 0;
+  int64_t bytes_ = 0;
+};
+
+/// Repeats the passes of one layer.
+class LayerTimer {
+ public:
+  static Result<std::unique_ptr<LayerTimer>> create(Device& device, Pacer& pacer,
+                                                    EngineOptions options) {
+    auto timer = std::unique_ptr<LayerTimer>(new LayerTimer(device, pacer, options.model));
+    timer->has_input_ = options.stage->first_layer > 0;
+    options.group = &timer->group_;
+    MOTLEY_TRY(timer->engine_, Engine::create(device, options));
+    MOTLEY_TRY_VOID(timer->section(options.micro_batches.front(), 1));  // warms up
+    timer->sums_ = timer->group_.sums();
+    timer->sum_bytes_ = timer->group_.bytes();
+    return timer;
+  }
+
+  /// A section of `count` micro-batches, forward and backward.
+  Result<double> section(int samples, int count) {
+    MOTLEY_TRY_VOID(begin(samples));
+    const double start = open();
+    for (int i = 0; i < count; ++i) {
+      MOTLEY_TRY_VOID(forward(samples));
+      MOTLEY_TRY_VOID(backward(samples));
+    }
+    return close(start);
+  }
+
+  /// A section of a forward pass alone.
+  Result<double> forward_section(int samples) {
+    MOTLEY_TRY_VOID(begin(samples));
+    const double start = open();
+    MOTLEY_TRY_VOID(forward(samples));
+    return close(start);
+  }
+
+  /// Of an update scaled to so many elements. A learning rate of 0 leaves the weights alone.
+  Result<double> time_update(int64_t elements) {
+    const double start = open();
+    MOTLEY_TRY_VOID(engine_->gradient_norm(1, *solo_));
+    MOTLEY_TRY_VOID(engine_->update(1, 0.0, 1, 1.0));
+    sections_.charge(update_flops(engine_->updated_elements()), 0);
+    return close(start) * static_cast<double>(elements) /
+           static_cast<double>(engine_->updated_elements());
+  }
+
+  /// Over the ranks that share the layer, in one micro-batch of the smallest size.
+  int sums() const { return sums_; }
+  int64_t sum_bytes() const { return sum_bytes_; }
+
+ private:
+  LayerTimer(Device& device, Pacer& pacer, const ModelSpec& model)
+      : device_(device), sections_(pacer), group_(sections_), model_(model) {}
+
+  double open() {
+    sections_.open();
+    return sections_.pacer().now();
+  }
+  double close(double start) {
+    sections_.close();
+    return sections_.pacer().now() - start;
+  }
+  Result<Unit> charge(double flops, int samples) {
+    MOTLEY_TRY_VOID(device_.synchronize());
+    sections_.charge(flops - group_.take_charged(), samples);
+    return Unit{};
+  }
+  Result<Unit> forward(int samples) {
+    MOTLEY_TRY_VOID(engine_->forward(0, samples));
+    return charge(engine_->flops(samples).forward, samples);
+  }
+  Result<Unit> backward(int samples) {
+    MOTLEY_TRY_VOID(engine_->backward(0, samples));
+    return charge(engine_->flops(samples).backward, samples);
+  }
+
+  Result<Unit> begin(int samples) {
+    // Any valid tokens will do: the work does not depend on their values.
+    tokens_.assign(static_cast<size_t>(samples) * static_cast<size_t>(model_.context + 1), 0);
+    engine_->begin_step();
+    group_.begin(samples);
+    MOTLEY_TRY_VOID(engine_->put_samples(0, {.tokens = tokens_, .samples = samples}));
+    return has_input_ ? put_input(samples) : Result<Unit>(Unit{});
+  }
+
+  /// Numbers of the size of activations: what happens to lie there could be slower to compute with.
+  Result<Unit> put_input(int samples) {
+    Elements input(engine_->view(0, Boundary::kInput, samples), engine_->element_bytes());
+    const int64_t count = int64_t{samples} * model_.context * model_.width;
+    for (int64_t i = 0; i < count; ++i) input.set(i, 0.02F * static_cast<float>(i % 101) - 1);
+    return engine_->push(0, Boundary::kInput, samples);
+  }
+
+  Device& device_;
+  Sections sections_;
+  LoneMember group_;
+  ModelSpec model_;
+  bool has_input_ = false;  ///< from the layer before
+  std::unique_ptr<Engine> engine_;
+  int sums_ = 0;
+  int64_t sum_bytes_ = 0;
+  const std::unique_ptr<Communicator> solo_ = solo_communicator();
+  std::vector<int32_t> tokens_;
+};
+
+/// Shares that let a straight line through two points tell the others: about a quarter of the
+/// heads, and the rest.
+std::vector<double> shares_to_measure(const ModelSpec& model) {
+  if (model.heads < 2) return {};
+  const int few = std::max(1, model.heads / 4);
+  std::set<double> shares;
+  for (const int heads : {few, model.heads - few})
+    shares.insert(static_cast<double>(heads) / model.heads);
+  return {shares.begin(), shares.end()};
+}
+
+std::vector<LayerKind> kinds_to_measure(const ModelSpec& model) {
+  std::vector<LayerKind> kinds;
+  for (const char* layer : {"embedding", "block", "head"}) kinds.push_back({.layer = layer});
+  for (const Recompute part : {Recompute::kAttention, Recompute::kMlp, Recompute::kBlock})
+    kinds.push_back({.layer = "block", .recompute = part});
+  for (const double share : shares_to_measure(model))
+    for (const char* layer : {"embedding", "block", "head"}) {
+      const LayerKind kind{.layer = layer, .share = share};
+      if (check_layer_kind(kind, model)) kinds.push_back(kind);
+    }
+  return kinds;
+}
+
+/// Powers of `base` up to `largest`, and `largest` itself.
+std::vector<int> powers_up_to(int largest, int base) {
+  std::vector<int> sizes;
+  for (int size = 1; size < largest; size *= base) sizes.push_back(size);
+  sizes.push_back(largest);
+  return sizes;
+}
+
+class LayerProfiler {
+ public:
+  LayerProfiler(const JobSpec& job, Device& device, Pacer& pacer, const ProfilerOptions& options,
+                DeviceProfile* profile)
+      : job_(job), device_(device), pacer_(pacer), options_(options), profile_(profile) {
+    options_.seconds_per_point = options.seconds_per_layer_point;
+    options_.longest_repetition = options.longest_layer_repetition;
+  }
+
+  /// False where not even one sample of it fits.
+  Result<bool> measure(const LayerKind& kind, const ProfilerProgress& progress) {
+    const bool plain = kind.share == 1 && kind.recompute == Recompute::kNone;
+    const int most = largest_profiled_micro_batch(job_);
+    EngineOptions engine = layer_engine_options(job_, kind, powers_up_to(most, plain ? 2 : 4));
+    std::erase_if(engine.micro_batches, [&](int size) { return !fits(engine, size); });
+    if (engine.micro_batches.empty()) return false;
+    MOTLEY_TRY(const auto timer, LayerTimer::create(device_, pacer_, engine));
+    MOTLEY_TRY(MeasuredCurve measured,
+               measure_curve(
+                   engine.micro_batches,
+                   [&](int samples, int count) { return timer->section(samples, count); }, options_,
+                   progress));
+    if (plain && kind.layer == "block") MOTLEY_TRY_VOID(measure_step(kind, *timer, measured));
+    LayerCurve& curve = measured.curve;
+    curve.layer = kind.layer;
+    curve.share = kind.share;
+    curve.recompute = kind.recompute;
+    for (CurvePoint& point : curve.points)
+      MOTLEY_TRY_VOID(tell_forward(*timer, measured.step_overhead_seconds, &point));
+    curve.sums = timer->sums();
+    curve.sum_bytes_per_sample =
+        static_cast<double>(timer->sum_bytes()) / engine.micro_batches.front();
+    curve.fit = fit_curve(curve.points);
+    profile_->curves.push_back(std::move(curve));
+    return true;
+  }
+
+ private:
+  bool fits(EngineOptions engine, int samples) const {
+    engine.micro_batches = {samples};
+    return estimate_engine(engine, device_.kind(), device_.threads()).total() <=
+           profile_->memory_limit;
+  }
+
+  /// The point's forward pass, and both without this device's cost of beginning a section rather
+  /// than `taken_off`, which is the same measured on layers that hardly take longer.
+  Result<Unit> tell_forward(LayerTimer& timer, double taken_off, CurvePoint* point) {
+    MOTLEY_TRY(const CurvePoint forward,
+               repeat(options_, [&] { return timer.forward_section(point->micro_batch); }));
+    point->seconds = without_start(point->seconds + taken_off);
+    point->forward_seconds = std::min(without_start(forward.seconds), point->seconds);
+    return Unit{};
+  }
+
+  /// What the whole model tells where it fits, and the update with state in host memory.
+  Result<Unit> measure_step(const LayerKind& kind, LayerTimer& timer,
+                            const MeasuredCurve& measured) {
+    const int64_t elements = parameter_count(job_.model);
+    if (profile_->curve("model") == nullptr) {
+      profile_->step_overhead_seconds = measured.step_overhead_seconds;
+      MOTLEY_TRY(const CurvePoint update,
+                 repeat(options_, [&] { return timer.time_update(elements); }));
+      profile_->update_seconds = update.seconds;
+    }
+    EngineOptions engine = layer_engine_options(job_, kind, {1});
+    engine.host_optimizer = true;
+    MOTLEY_TRY(const auto in_host, LayerTimer::create(device_, pacer_, engine));
+    MOTLEY_TRY(const CurvePoint update,
+               repeat(options_, [&] { return in_host->time_update(elements); }));
+    profile_->host_update_seconds = update.seconds;
+    return Unit{};
+  }
+
+  /// A section less what beginning one costs on this device.
+  double without_start(double seconds) const {
+    return std::max(seconds - profile_->step_overhead_seconds, kLeastPart * seconds);
+  }
+
+  const JobSpec& job_;
+  Device& device_;
+  Pacer& pacer_;
+  ProfilerOptions options_;
+  DeviceProfile* profile_;
+};
+
+}  // namespace
+
+Result<Unit> measure_layers(const JobSpec& job, Device& device, Pacer& pacer,
+                            const ProfilerOptions& options, const ProfilerProgress& progress,
+                            DeviceProfile* profile) {
+  LayerProfiler profiler(job, device, pacer, options, profile);
+  // The block first: it tells what a device too small for the model pays for each section.
+  std::vector<LayerKind> kinds = kinds_to_measure(job.model);
+  std::swap(kinds[0], kinds[1]);
+  for (const LayerKind& kind : kinds) {
+    const ProfilerProgress of_kind = [&](const std::string& what) {
+      progress(kind.layer + ", " + what);
+    };
+    MOTLEY_TRY(const bool fits, profiler.measure(kind, of_kind));
+    // A device is of no use for a plan unless each plain layer fits it by itself.
+    if (!fits && kind.share == 1 && kind.recompute == Recompute::kNone) {
+      std::erase_if(profile->curves,
+                    [](const LayerCurve& curve) { return curve.layer != "model"; });
+      return Unit{};
+    }
+  }
+  return Unit{};
+}
+
+}  // namespace motley
