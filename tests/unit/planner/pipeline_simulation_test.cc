@@ -97,5 +97,22 @@ RC_GTEST_PROP(PipelineSimulation, NothingBeginsBeforeItCanNorLater, ()) {
   }
 }
 
+TEST(PipelineSimulation, WhatIsSentTravelsWhileItsSenderGoesOn) {
+  std::vector<StageTimes> stages(2);
+  for (StageTimes& times : stages) {
+    times.forward = {Nanos(10), Nanos(10)};
+    times.backward = {Nanos(20), Nanos(20)};
+  }
+  stages[0].forward_travels = Nanos(5);
+  stages[1].backward_travels = Nanos(7);
+  const PipelineTimeline timeline = simulate_pipeline(stages);
+  const std::vector<TimedAction>& first = timeline.stages[0].actions;
+  const std::vector<TimedAction>& last = timeline.stages[1].actions;
+  EXPECT_EQ(first[1].begin, Nanos(10)) << "the second forward pass waits for no transfer";
+  EXPECT_EQ(last[0].begin, Nanos(15));
+  EXPECT_EQ(first[2].begin, Nanos(15 + 10 + 20 + 7)) << "the first backward pass";
+  EXPECT_EQ(timeline.end, Nanos(15 + 2 * 30 + 7 + 20));
+}
+
 }  // namespace
 }  // namespace motley
