@@ -63,7 +63,7 @@ CASES = [
     ("nothing to sample", nothing, ("sample", "job", "--bytes", "0"), 2, r"--bytes"),
     ("no run in a directory", nothing, ("report", "."), 66, r"no job\.json"),
     ("plan of another job", plan_of_another_job, (*RUN, "--plan", "plan.json"), 65,
-     r"plan\.json: .*the plan is for 8 samples a step, the job has train\.global_batch 16"),
+     r"plan\.json:\d+:\d+: .*the plan is for 8 samples a step, the job has train\.global_batch 16"),
     ("dead host", edited("host: localhost", "host: no-such-host.invalid", "fleet.yaml"), RUN, 69,
      r"no-such-host\.invalid"),
     ("unknown command", nothing, ("trian",), 2, r"unknown command 'trian'"),
