@@ -91,6 +91,7 @@ void ConsoleReporter::note_lost_metrics() {
 }
 
 void ConsoleReporter::saved(const SavedReport& report) {
+  if (!report.error.empty()) return log_warning(not_saved_text(report));
   std::fprintf(stderr, "saved %s (%s)\n", report.directory.c_str(),
                format_bytes(report.bytes).c_str());
 }
