@@ -8,6 +8,7 @@
 #include "core/units.h"
 #include "planner/search.h"
 #include "scheduler/launch/command.h"
+#include "scheduler/launch/remote_hosts.h"
 #include "scheduler/run/data_record.h"
 #include "scheduler/run/equal_split.h"
 #include "scheduler/run/measure.h"

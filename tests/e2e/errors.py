@@ -146,13 +146,14 @@ def check_changed_job_and_lock(cache):
 def check_changed_data(cache):
     sandbox = Sandbox(steps=20, cache=cache)
     expect_exit(sandbox.run("run", "job.yaml", "--json"), 0)
+    attempts = sorted((sandbox.run_directory() / "attempts").iterdir())
     text = (sandbox.home / "text.txt").read_text()
     sandbox.write("text.txt", "X" + text[1:])
     changed = sandbox.run("run", "job.yaml", "--set", "train.steps=30")
     expect_equal(changed.returncode, 65, f"other data ({changed.stderr.strip()!r})")
     expect("data.text has changed since run job/1" in changed.stderr and "text.txt" in changed.stderr,
            f"key and file are not named: {changed.stderr!r}")
-    expect(not (sandbox.run_directory() / "attempts/2").exists(), "ranks were launched")
+    expect_equal(sorted((sandbox.run_directory() / "attempts").iterdir()), attempts, "attempts: ranks were launched")
     sandbox.write("text.txt", text)
     expect_exit(sandbox.run("run", "job.yaml", "--set", "train.steps=30", "--json"), 0)
     print("ok: changed data")
