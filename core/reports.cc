@@ -36,6 +36,11 @@ Result<Report> parse(const char* what, const std::string& text, Read read) {
 
 }  // namespace
 
+std::string not_saved_text(const SavedReport& report) {
+  return "checkpoint of step " + std::to_string(report.step) +
+         " not saved, training goes on: " + report.error;
+}
+
 std::string to_json_text(const Hello& hello) {
   return json{{"rank", hello.rank}, {"host", hello.host}, {"pid", hello.pid}, {"key", hello.key}}
       .dump();
@@ -57,10 +62,11 @@ std::string to_json_text(const Heartbeat& heartbeat) {
 
 std::string to_json_text(const SavedReport& report) {
   return json{{"step", report.step},
+              {"error", report.error},
               {"directory", report.directory},
               {"bytes", report.bytes.value()},
               {"seconds", report.seconds}}
-      .dump();
+      .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 std::string to_json_text(const EvaluatedReport& report) {
@@ -106,6 +112,7 @@ Result<Heartbeat> heartbeat_from_text(const std::string& text) {
 Result<SavedReport> saved_report_from_text(const std::string& text) {
   return parse<SavedReport>("save report", text, [](const json& from, SavedReport* to) {
     from.at("step").get_to(to->step);
+    to->error = from.value("error", "");
     from.at("directory").get_to(to->directory);
     to->bytes = Bytes(from.at("bytes").get<int64_t>());
     from.at("seconds").get_to(to->seconds);

@@ -33,9 +33,10 @@ struct Heartbeat {
   bool waiting = false;  ///< for other ranks, in a communication
 };
 
-/// kSaved, from rank 0 after the commit.
+/// kSaved, from rank 0 after the commit, or when there is none.
 struct SavedReport {
   int64_t step = 0;
+  std::string error;      ///< why nothing was saved; empty: it was
   std::string directory;  ///< its name within the checkpoints directory
   Bytes bytes{0};
   double seconds = 0;  ///< from the step boundary to the commit
@@ -62,6 +63,9 @@ struct DoneReport {
   std::string message;                     ///< one line
   std::string weights_xxh3;                ///< rank 0, finished
 };
+
+/// What to tell people of a save that failed.
+std::string not_saved_text(const SavedReport& report);
 
 std::string to_json_text(const Hello& hello);
 std::string to_json_text(const PhaseReport& report);

@@ -87,7 +87,11 @@ class AttemptListener {
 
   void on_saved(const std::string& data) {
     const auto report = saved_report_from_text(data);
-    if (report) record_.saved_step = report->step;
+    if (!report) return;
+    if (report->error.empty())
+      record_.saved_step = report->step;
+    else
+      line_.note("warning: " + not_saved_text(*report));
   }
 
   void on_done(const std::string& data) {

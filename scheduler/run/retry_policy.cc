@@ -18,13 +18,13 @@ bool is_final(ErrorCode code) {
     case ErrorCode::kUnsupported:
     case ErrorCode::kNotPermitted:
     case ErrorCode::kBrokenInstall:
+    case ErrorCode::kCorrupt:
       return true;
     case ErrorCode::kRunFailed:
     case ErrorCode::kDiverged:
     case ErrorCode::kNoDevice:
     case ErrorCode::kDeviceLost:
     case ErrorCode::kPeerLost:
-    case ErrorCode::kCorrupt:
     case ErrorCode::kIo:
     case ErrorCode::kInternal:
     case ErrorCode::kStopped:
@@ -38,6 +38,8 @@ bool is_final(ErrorCode code) {
 RetryDecision RetryPolicy::after(const FailedAttempt& failed) {
   RetryDecision decision;
   if (is_final(failed.error.code)) return decision;
+  // A full disk, most likely: the steps would be trained again only to end in the same way.
+  if (failed.all_steps_done && failed.error.code == ErrorCode::kIo) return decision;
   const bool progressed = failed.step_reached > best_step_;
   best_step_ = std::max(best_step_, failed.step_reached);
   without_progress_ = progressed ? 0 : without_progress_ + 1;

@@ -14,6 +14,7 @@ struct FailedAttempt {
   Error error;
   std::string device;             ///< to blame; empty: not known
   int64_t step_reached = 0;       ///< the last step done, 0 if none
+  bool all_steps_done = false;    ///< only what follows the last step failed
   bool older_checkpoint = false;  ///< there is one before that which the attempt began from
 };
 

@@ -53,6 +53,10 @@ class Training {
       result_.restarts = policy_.restarts();
       if (result_.last->finished() || result_.last->stopped() || result_.last->followed.killed)
         return std::move(result_);
+      if (result_.last->followed.signal != 0) {
+        give_up(result_.last->followed.end.error, "it was asked to stop and is not tried again");
+        return std::move(result_);
+      }
       MOTLEY_TRY(const bool again, restart_after_failure());
       if (!again) return std::move(result_);
     }
@@ -89,8 +93,13 @@ class Training {
     const bool at_start = policy_.restarts() == 0 && result_.last->statistics.last_step() == 0;
     if (end.error.code == ErrorCode::kNoDevice && at_start) return fail(end.error);
     const std::optional<int64_t> older = older_checkpoint();
-    const RetryDecision decision = policy_.after(
-        {end.error, blamed_device(end), result_.last->statistics.last_step(), older.has_value()});
+    const int64_t done = result_.last->statistics.last_step();
+    const RetryDecision decision =
+        policy_.after({.error = end.error,
+                       .device = blamed_device(end),
+                       .step_reached = done,
+                       .all_steps_done = done == request_.job.train.steps,
+                       .older_checkpoint = older.has_value()});
     if (!decision.again) return give_up(end.error, decision.why_not);
     latest_ = decision.go_back ? *older : kAnyStep;
     result_.restarts = policy_.restarts();
@@ -125,8 +134,13 @@ class Training {
     return false;
   }
 
+  /// The device that may be at fault: not where a rank only met a full disk or the like.
   std::string blamed_device(const AttemptEnd& end) const {
-    return end.rank < 0 ? "" : result_.plan.ranks[static_cast<size_t>(end.rank)].device;
+    const ErrorCode code = end.error.code;
+    const bool devices_fault = code == ErrorCode::kRunFailed || code == ErrorCode::kDeviceLost ||
+                               code == ErrorCode::kNoDevice || code == ErrorCode::kInternal;
+    if (end.rank < 0 || !devices_fault) return "";
+    return result_.plan.ranks[static_cast<size_t>(end.rank)].device;
   }
 
   Result<Unit> leave_out(const std::string& device, bool whole_host) {

@@ -10,12 +10,17 @@ namespace motley {
 namespace {
 
 constexpr size_t kRememberedSteps = 128;
-constexpr size_t kStepsToKnow = 8;  // fewer say little about how long a step may take
+constexpr size_t kStepsToKnow = 2;  // the first one may be longer than any other
 
 std::string seconds_text(Nanos duration) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f s", seconds_of(duration));
   return text;
+}
+
+/// What all ranks computed or share went wrong: none of them is to blame.
+bool of_all_ranks(ErrorCode code) {
+  return code == ErrorCode::kDiverged || code == ErrorCode::kCorrupt;
 }
 
 }  // namespace
@@ -88,8 +93,7 @@ void RunnerFsm::handle(const RankDone& event) {
   RankState& rank = alive(event.report.rank);
   rank.done = event.report;
   if (event.report.outcome == Outcome::kFailed) {
-    // What all ranks computed together went wrong: none of them is to blame.
-    if (event.report.code == ErrorCode::kDiverged)
+    if (of_all_ranks(event.report.code))
       return blame(Cause::Order::kOwnWords, -1, event.report.code, event.report.message);
     const bool other = event.report.code == ErrorCode::kPeerLost;
     blame(other ? Cause::Order::kPeerLost : Cause::Order::kOwnWords, event.report.rank,

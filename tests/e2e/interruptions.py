@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -97,6 +98,39 @@ def diverged(cache):
     print("ok: diverged")
 
 
+def stopped_while_hanging(cache):
+    """Who asks for the end gets it, also when the ranks fail over it: no attempt follows."""
+    sandbox = Sandbox(steps=400, every=10, cache=cache)
+    process = sandbox.start("run", "job.yaml", "--no-compare", environment={"MOTLEY_FAILPOINT": "hang_at_step_30:2"})
+    sandbox.wait_for(lambda: sandbox.last_step() >= 29, "step 29", process=process)
+    os.kill(process.pid, signal.SIGTERM)
+    expect_equal(process.wait(timeout=60), 1, f"exit code of a stop that failed\n{sandbox.log()[-2000:]}")
+    expect("(attempt 2)" not in sandbox.log(), "training went on although it was asked to stop")
+    expect("it was asked to stop and is not tried again" in sandbox.log(), f"not said: {sandbox.log()[-500:]!r}")
+    expect_gone(sandbox, set(sandbox.processes()), "stopped while hanging")
+    print("ok: stopped while hanging")
+
+
+def full_disk(cache):
+    """No room for checkpoints: that is said at the first, training goes on to its end, and nothing is trained twice."""
+    if os.geteuid() != 0:
+        expect("root" not in os.environ.get("MOTLEY_REQUIRE", "").split(","), "root is required")
+        print("skipped without root: a full disk")
+        return
+    sandbox = Sandbox(steps=40, every=10, cache=cache)
+    (sandbox.home / "small").mkdir()
+    sandbox.write("job.yaml", (sandbox.home / "job.yaml").read_text().replace("keep: 3", "keep: 3, dir: small"))
+    mounted = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=1000k none small && exec "$@"', "sh"]
+    run = subprocess.run([*mounted, *sandbox.command("run", "job.yaml", "--no-compare", "--json")], cwd=sandbox.home,
+                         env=sandbox.environment, capture_output=True, text=True, timeout=120)
+    expect_equal(run.returncode, 1, f"exit code ({run.stderr!r})")
+    expect_equal(run.stderr.count("warning: checkpoint of step 10 not saved, training goes on"), 1, "warnings")
+    expect("last checkpoint not saved" in run.stderr, f"cause not named: {run.stderr!r}")
+    expect("attempt 2" not in run.stderr and "left out" not in run.stderr, f"tried again: {run.stderr!r}")
+    expect_equal(sandbox.last_step(), 40, "steps trained")
+    print("ok: full disk")
+
+
 def main():
     undisturbed = Sandbox(steps=STEPS, every=EVERY)
     cache = undisturbed.home / "cache"
@@ -110,6 +144,8 @@ def main():
     killed_part(cache, reference, "motley runner", None, "the runner killed")
     killed_motley(cache, reference)
     diverged(cache)
+    stopped_while_hanging(cache)
+    full_disk(cache)
 
 
 if __name__ == "__main__":

@@ -95,6 +95,7 @@ void ConsoleReporter::flush() {
 
 void ConsoleReporter::saved(const SavedReport& report) {
   flush();
+  if (!report.error.empty()) return log_warning(not_saved_text(report));
   std::fprintf(stderr, "saved %s (%s)\n", report.directory.c_str(),
                format_bytes(report.bytes).c_str());
 }

@@ -82,7 +82,7 @@ std::string Resumer::nothing_loads() const {
     return "checkpoint " + attempt_.resume_checkpoint + " in " + directory_ +
            " cannot be loaded: choose another one";
   return "no checkpoint in " + directory_ +
-         " can be loaded: begin anew with --fresh or --resume none";
+         " can be loaded: begin anew with --fresh (by hand: --resume none)";
 }
 
 /// Rank 0's host knows of no checkpoint. If another one does, that is a lost disk or another host

@@ -246,8 +246,9 @@ Result<Unit> Trainer::finish_save() {
     outcome_.checkpoint = saved.report.directory;
     if (is_root()) reporter_.saved(saved.report);
   } else if (is_root()) {
-    log_warning("checkpoint of step " + std::to_string(saved.report.step) +
-                " not saved, training goes on: " + saved.error);
+    SavedReport report = saved.report;
+    report.error = saved.error;
+    reporter_.saved(report);
   }
   return Unit{};
 }

@@ -7,7 +7,7 @@ namespace {
 
 FailedAttempt failed(int64_t step, const std::string& device = "",
                      ErrorCode code = ErrorCode::kRunFailed) {
-  return {{code, "it failed", {}}, device, step, false};
+  return {.error = {code, "it failed", {}}, .device = device, .step_reached = step};
 }
 
 RetrySpec spec(int max_restarts) {
@@ -46,6 +46,18 @@ TEST(RetryPolicy, ACrashLoopGoesBackToAnOlderCheckpointOnce) {
   const RetryDecision fourth = policy.after(diverged);
   EXPECT_FALSE(fourth.again);
   EXPECT_EQ(fourth.why_not, "given up after 4 attempts without progress");
+}
+
+TEST(RetryPolicy, TrainsNothingAgainForACheckpointThatFoundNoRoom) {
+  RetryPolicy policy(spec(50), 0);
+  FailedAttempt full = failed(40, "", ErrorCode::kIo);
+  EXPECT_TRUE(policy.after(full).again);
+  full.all_steps_done = true;
+  EXPECT_FALSE(policy.after(full).again);
+}
+
+TEST(RetryPolicy, CheckpointsThatCannotBeReadAreNoReasonToTryAgain) {
+  EXPECT_FALSE(RetryPolicy(spec(50), 0).after(failed(40, "", ErrorCode::kCorrupt)).again);
 }
 
 TEST(RetryPolicy, ProgressForgivesEarlierFailures) {

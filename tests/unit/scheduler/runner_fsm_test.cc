@@ -435,15 +435,17 @@ TEST(RunnerFsm, WhereAllWaitTheFirstToStandStillIsToBlame) {
   EXPECT_EQ(attempt.end().rank, 0);
 }
 
-TEST(RunnerFsm, AJobThatDivergedIsNoDevicesFault) {
-  Attempt attempt(2);
-  attempt.all_connect(2);
-  attempt.give_up(0, ErrorCode::kDiverged, "loss or gradient not finite at step 7");
-  attempt.pass(0.2);
-  const AttemptEnd end = attempt.end();
-  EXPECT_EQ(end.rank, -1);
-  EXPECT_EQ(end.error.code, ErrorCode::kDiverged);
-  EXPECT_EQ(end.error.message, "loss or gradient not finite at step 7");
+TEST(RunnerFsm, WhatAllRanksFoundTogetherIsNoDevicesFault) {
+  for (const ErrorCode code : {ErrorCode::kDiverged, ErrorCode::kCorrupt}) {
+    Attempt attempt(2);
+    attempt.all_connect(2);
+    attempt.give_up(0, code, "loss or gradient not finite at step 7");
+    attempt.pass(0.2);
+    const AttemptEnd end = attempt.end();
+    EXPECT_EQ(end.rank, -1);
+    EXPECT_EQ(end.error.code, code);
+    EXPECT_EQ(end.error.message, "loss or gradient not finite at step 7");
+  }
 }
 
 }  // namespace
