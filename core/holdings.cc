@@ -58,6 +58,12 @@ MemberShape member_shape(const ModelSpec& model, const std::vector<double>& shar
   return shape;
 }
 
+const char* lack_of(const MemberShape& shape) {
+  if (shape.heads.count < 1) return "no attention head";
+  if (shape.columns.count < 1) return "no column of the MLP";
+  return shape.vocabulary.count < 1 ? "nothing of the vocabulary" : nullptr;
+}
+
 StagePlan whole_model(const ModelSpec& model) {
   StagePlan stage;
   stage.last_layer = layer_count(model) - 1;

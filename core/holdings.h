@@ -32,6 +32,9 @@ struct MemberShape {
 /// may get none, which validate() refuses.
 MemberShape member_shape(const ModelSpec& model, const std::vector<double>& shares, int member);
 
+/// What a member would be without, in words; null where it has something of everything.
+const char* lack_of(const MemberShape& shape);
+
 /// All layers on one rank.
 StagePlan whole_model(const ModelSpec& model);
 

@@ -95,13 +95,12 @@ JsonFields::JsonFields(const json& value, std::string pointer) : pointer_(std::m
     fault(nullptr, expected("an object", value));
 }
 
-bool JsonFields::has(const char* key) const { return json_ && json_->contains(key); }
-
-bool JsonFields::is_null(const char* key) {
-  if (!has(key) || !(*json_)[key].is_null()) return false;
+bool JsonFields::has(const char* key) {
   known_.emplace_back(key);
-  return true;
+  return json_ && json_->contains(key);
 }
+
+bool JsonFields::is_null(const char* key) { return has(key) && (*json_)[key].is_null(); }
 
 const json* JsonFields::member(const char* key) {
   known_.emplace_back(key);
@@ -109,6 +108,7 @@ const json* JsonFields::member(const char* key) {
   const auto found = json_->find(key);
   if (found != json_->end()) return &*found;
   fault(nullptr, "'" + std::string(key) + "' is missing");
+  missing_ = key;
   return nullptr;
 }
 
@@ -138,15 +138,17 @@ size_t JsonFields::array_size(const char* key, const json& array) {
 const json& JsonFields::element(const json& array, size_t index) { return array[index]; }
 
 Result<Unit> JsonFields::done() {
-  if (fault_) return fail(*fault_);
+  if (fault_ && missing_.empty()) return fail(*fault_);
   for (const auto& [key, value] : json_->items()) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
     const std::string near = did_you_mean(key, known_.data(), known_.size());
+    if (fault_ && near != missing_) continue;
+    fault_.reset();
     fault(nullptr,
           "unknown key '" + key + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)"));
     return fail(*fault_);
   }
-  return Unit{};
+  return fault_ ? Result<Unit>(fail(*fault_)) : Unit{};
 }
 
 JsonFields& JsonFields::read(const char* key, bool& out) {

@@ -105,8 +105,9 @@ class JsonFields {
     return *this;
   }
 
-  bool has(const char* key) const;
-  /// Present and null; the member then counts as known.
+  /// Whether it is there; either way the member then counts as known.
+  bool has(const char* key);
+  /// Present and null.
   bool is_null(const char* key);
   /// The member for reading by other means, marked as known; null (and a fault) when missing.
   const nlohmann::json* member(const char* key);
@@ -115,7 +116,8 @@ class JsonFields {
   /// The same for a member read as a document of its own: `what` begins with its pointer.
   void fault_within(const char* key, const std::string& what);
 
-  /// The first fault, or a complaint about a member that nobody asked for.
+  /// The first fault, or a complaint about a member that nobody asked for: of two, where a missing
+  /// one is spelt wrongly, the one that says so.
   Result<Unit> done();
 
  private:
@@ -134,6 +136,7 @@ class JsonFields {
   std::string pointer_;
   std::vector<std::string_view> known_;
   std::optional<Error> fault_;
+  std::string_view missing_;  ///< the member whose absence is the fault
 };
 
 /// A whole text as JSON; kCorrupt with the byte, line and column of the fault (whose place names no

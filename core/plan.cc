@@ -94,9 +94,11 @@ Result<Unit> check_shares(const StagePlan& stage, const std::string& where) {
 }
 
 Result<Unit> check_stages(const Plan& plan, const ModelSpec& model) {
+  if (plan.replicas.empty()) return invalid("/replicas", "there are none");
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     LayerIndex next = 0;
     const std::vector<StagePlan>& stages = plan.replicas[i].stages;
+    if (stages.empty()) return invalid(replica_at(i) + "/stages", "the replica has no stages");
     for (size_t j = 0; j < stages.size(); ++j) {
       const std::string where = stage_at(i, j);
       MOTLEY_TRY_VOID(check_shares(stages[j], where));
@@ -133,11 +135,7 @@ Result<Unit> check_members(const Plan& plan, const ModelSpec& model) {
         const MemberShape shape = member_shape(model, stage.shares, static_cast<int>(member));
         const std::string where = stage_at(i, j) + "/shares";
         const std::string rank = "rank " + std::to_string(stage.ranks[member].value());
-        if (shape.heads.count < 1) return invalid(where, rank + " gets no attention head");
-        if (shape.columns.count < 1) return invalid(where, rank + " gets no column of the MLP");
-        if (shape.vocabulary.count < 1) {
-          return invalid(where, rank + " gets nothing of the vocabulary");
-        }
+        if (const char* lack = lack_of(shape)) return invalid(where, rank + " gets " + lack);
       }
     }
   }
@@ -260,8 +258,8 @@ std::vector<SampleRange> micro_batches_of(const Plan& plan, int replica) {
 
 Result<Unit> validate_cut(const Plan& plan, const ModelSpec& model) {
   MOTLEY_TRY_VOID(check_devices(plan));
-  MOTLEY_TRY_VOID(check_ranks(plan));
   MOTLEY_TRY_VOID(check_stages(plan, model));
+  MOTLEY_TRY_VOID(check_ranks(plan));
   MOTLEY_TRY_VOID(check_members(plan, model));
   MOTLEY_TRY_VOID(check_batch(plan));
   MOTLEY_TRY_VOID(check_memory(plan));

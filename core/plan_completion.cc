@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "core/spec/names.h"
 #include "core/spec/profile_key.h"
 
 namespace motley {
@@ -39,18 +40,25 @@ Result<Unit> check_hosts(const Plan& plan) {
   return Unit{};
 }
 
-/// What the job asks for; where it leaves it open, what the replica's devices compute in.
-Precision precision_of(const JobSpec& job, const FleetSpec& fleet, const Plan& plan,
-                       const ReplicaPlan& replica) {
-  if (job.train.precision != Precision::kAuto) return job.train.precision;
-  for (const StagePlan& stage : replica.stages) {
-    for (const Rank rank : stage.ranks) {
-      if (rank.value() < 0 || rank.value() >= plan.world_size()) continue;  // refused later
-      const std::string& device = plan.ranks[static_cast<size_t>(rank.value())].device;
-      if (fleet.find(device)->kind == DeviceKind::kReference) return Precision::kFp64;
+/// Every replica's precision is what its devices compute in.
+Result<Unit> set_precisions(const JobSpec& job, const FleetSpec& fleet, Plan* plan) {
+  for (size_t i = 0; i < plan->replicas.size(); ++i) {
+    ReplicaPlan& replica = plan->replicas[i];
+    for (const StagePlan& stage : replica.stages) {
+      for (const Rank rank : stage.ranks) {
+        if (rank.value() < 0 || rank.value() >= plan->world_size()) continue;  // refused later
+        const std::string& device = plan->ranks[static_cast<size_t>(rank.value())].device;
+        const Precision computed = precision_computed(job, fleet.find(device)->kind);
+        if (replica.precision == Precision::kAuto) replica.precision = computed;
+        if (replica.precision == computed) continue;
+        return invalid("/replicas/" + std::to_string(i) + "/precision",
+                       "the replica is to compute in " + spec_name(replica.precision) +
+                           "; its device " + device + " computes this job in " +
+                           spec_name(computed));
+      }
     }
   }
-  return Precision::kFp32;
+  return Unit{};
 }
 
 }  // namespace
@@ -64,9 +72,8 @@ Result<Unit> complete(const JobSpec& job, const FleetSpec& fleet, Plan* plan) {
       const size_t ranks = stage.ranks.size();
       if (stage.shares.empty()) stage.shares.assign(ranks, 1.0 / static_cast<double>(ranks));
     }
-    if (replica.precision == Precision::kAuto)
-      replica.precision = precision_of(job, fleet, *plan, replica);
   }
+  MOTLEY_TRY_VOID(set_precisions(job, fleet, plan));
   if (plan->job_key.empty()) plan->job_key = profile_job_key(job);
   if (plan->owners.empty()) {
     MOTLEY_TRY_VOID(validate_cut(*plan, job.model));

@@ -229,6 +229,7 @@ Result<Plan> plan_from_json(const json& document) {
       .read_if("reduction", plan.reduction);
   if (fields.has("owners")) {
     fields.each("owners", [&](JsonFields& f) { read_owner(f, plan.owners.emplace_back()); });
+    if (plan.owners.empty()) fields.fault("owners", "there are none; without the key, even ones");
   }
   if (plan.reduction != "ordered") fields.fault("reduction", "expected \"ordered\"");
   if (fields.has("prediction")) {

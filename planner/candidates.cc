@@ -84,11 +84,7 @@ ReplicaPlan replica_of(const PlanRequest& request, const Candidate& candidate, R
   ReplicaPlan replica;
   replica.stages.push_back({0, layer_count(request.job.model) - 1, {rank}, {1.0}});
   replica.grains = grains;
-  replica.precision = request.job.train.precision;
-  if (replica.precision == Precision::kAuto) {
-    replica.precision =
-        candidate.spec->kind == DeviceKind::kReference ? Precision::kFp64 : Precision::kFp32;
-  }
+  replica.precision = precision_computed(request.job, candidate.spec->kind);
   return replica;
 }
 

@@ -90,6 +90,9 @@ def check_estimate(sandbox):
     again = row(layer="block", micro_batch=4, share=1, recompute="block")
     half = row(layer="block", micro_batch=4, share=0.5, recompute="none")
     expect(again["saved_bytes"] < kept["saved_bytes"], "recomputing saves nothing")
+    refusal = subprocess.run([WORKER, "estimate", "--job", job, "--shares", "0.1"], capture_output=True, text=True)
+    expect_equal(refusal.returncode, 65, f"exit code ({refusal.stderr.strip()!r})")
+    expect("a share of 0.1 gets no attention head" in refusal.stderr, f"a share too small: {refusal.stderr!r}")
     expect(half["static_bytes"] < kept["static_bytes"], "half a block has as many parameters")
 
 
@@ -123,6 +126,10 @@ def check_refusals(cache, whole):
     cases = [
         ("lost layer", hand(3, "replicas", 0, "stages", 1, "first_layer"), "first_layer", "begins at layer 3 where 2"),
         ("empty stage", hand(1, "replicas", 0, "stages", 1, "last_layer"), "last_layer", "no layers"),
+        ("no stages", hand([], "replicas", 0, "stages"), "stages", "the replica has no stages"),
+        ("no replicas", hand([], "replicas"), "replicas", "there are none"),
+        ("no owners", hand([], "owners"), "owners", "there are none"),
+        ("precision", hand("fp64", "replicas", 0, "precision"), "precision", "localhost/0 computes this job in fp32"),
         ("overlapping owners", twice_owned(json.loads(json.dumps(whole))), "owners", "two slices cover"),
         ("unknown rank", hand([9], "replicas", 0, "stages", 1, "ranks"), "ranks", "rank 9 does not exist"),
         ("shares", hand([0.5, 0.4], "replicas", 1, "stages", 0, "shares"), "shares", "do not sum to 1"),

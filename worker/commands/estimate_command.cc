@@ -30,10 +30,6 @@ struct EstimateOptions {
   bool as_json = false;
 };
 
-DeviceKind kind_of(const JobSpec& job, DeviceKind kind) {
-  return job.train.precision == Precision::kFp64 ? DeviceKind::kReference : kind;
-}
-
 nlohmann::json bytes_to_json(const MemoryEstimate& bytes) {
   return {{"static_bytes", bytes.fixed.value()},
           {"saved_bytes", bytes.saved.value()},
@@ -58,7 +54,7 @@ Result<MemoryEstimate> estimate_layer(const JobSpec& job, const LayerKind& kind,
                                       int threads) {
   EngineOptions engine = layer_engine_options(job, kind, {samples});
   engine.in_flight = 2;  // so that what is saved is told apart
-  MemoryEstimate bytes = estimate_engine(engine, kind_of(job, DeviceKind::kCpu), threads);
+  MemoryEstimate bytes = estimate_engine(engine, kind_driven(job, DeviceKind::kCpu), threads);
   bytes.saved = Bytes(bytes.saved.value() / 2);
   return bytes;
 }
@@ -170,7 +166,7 @@ Result<Unit> estimate_plan(const EstimateOptions& options) {
     const std::string& name = plan.ranks[static_cast<size_t>(rank)].device;
     const DeviceSpec& device = *fleet.find(name);
     const MemoryEstimate bytes = estimate_engine(engine_options(job, plan, Rank(rank)),
-                                                 kind_of(job, device.kind), device.threads);
+                                                 kind_driven(job, device.kind), device.threads);
     nlohmann::json row = bytes_to_json(bytes);
     row["rank"] = rank;
     row["device"] = name;

@@ -1,5 +1,7 @@
 #include "worker/profiler/layer_kinds.h"
 
+#include <sstream>
+
 #include "core/holdings.h"
 
 namespace motley {
@@ -23,11 +25,11 @@ Result<Unit> check_layer_kind(const LayerKind& kind, const ModelSpec& model) {
                 "unknown kind of layer '" + kind.layer + "'; there are embedding, block and head");
   if (!(kind.share > 0 && kind.share <= 1))
     return fail(ErrorCode::kInvalidSpec, "a share must be above 0 and at most 1");
-  const MemberShape shape = member_shape(model, shares_of(kind), 0);
-  if (shape.heads.count < 1 || shape.columns.count < 1 || shape.vocabulary.count < 1)
-    return fail(ErrorCode::kInvalidSpec, "a share of " + std::to_string(kind.share) +
-                                             " gets no attention head, or nothing else");
-  return Unit{};
+  const char* lack = lack_of(member_shape(model, shares_of(kind), 0));
+  if (lack == nullptr) return Unit{};
+  std::ostringstream share;
+  share << kind.share;
+  return fail(ErrorCode::kInvalidSpec, "a share of " + share.str() + " gets " + lack);
 }
 
 EngineOptions layer_engine_options(const JobSpec& job, const LayerKind& kind,

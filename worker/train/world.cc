@@ -73,8 +73,7 @@ std::string system_host_name() {
 
 Result<std::unique_ptr<Device>> open_device_for(const JobSpec& job, const DeviceSpec& device) {
   DeviceSpec spec = device;
-  if (job.train.precision == Precision::kFp64 && spec.kind == DeviceKind::kCpu)
-    spec.kind = DeviceKind::kReference;
+  spec.kind = kind_driven(job, device.kind);
   return open_device(spec);
 }
 

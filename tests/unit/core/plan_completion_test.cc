@@ -72,6 +72,27 @@ TEST(PlanCompletion, LeavesWhatWasGiven) {
   EXPECT_EQ(again->owners.size(), plan->owners.size());
 }
 
+TEST(PlanCompletion, RefusesAPrecisionInWhichTheDevicesDoNotCompute) {
+  json document = by_hand();
+  document["replicas"][1]["precision"] = "fp64";
+  auto plan = completed(document);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().message,
+            "/replicas/1/precision: the replica is to compute in fp64; its device b/1 computes "
+            "this job in fp32");
+  JobSpec precise = job();
+  precise.train.precision = Precision::kFp64;
+  plan = completed(document, precise);
+  ASSERT_TRUE(plan) << plan.error().to_string();
+  EXPECT_EQ(plan->replicas[0].precision, Precision::kFp64);
+  document["replicas"][0]["precision"] = "fp32";
+  plan = completed(document, precise);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().message,
+            "/replicas/0/precision: the replica is to compute in fp32; its device a/0 computes "
+            "this job in fp64");
+}
+
 TEST(PlanCompletion, RefusesWhatDoesNotFitJobAndFleet) {
   const auto error_after = [](const char* pointer, const json& value) {
     json document = by_hand();

@@ -136,6 +136,9 @@ TEST(PlanJson, NamesThePointerOfAFault) {
       {"/owners/0/rank", 1LL << 40,
        "/owners/0/rank: expected an integer of 32 bits, found 1099511627776"},
       {"/owners/0/start/0", 0.5, "/owners/0/start/0: expected an integer of 64 bits, found 0.5"},
+      {"/owners", json::array(), "/owners: there are none; without the key, even ones"},
+      {"/replicas/1/stages/0/share", 1,
+       "/replicas/1/stages/0: unknown key 'share' (did you mean 'shares'?)"},
       {"/reduction", "tree", "/reduction: expected \"ordered\""},
       {"/prediction/step_seconds", -1,
        "/prediction/step_seconds: expected 0.0 to 1000000000000.0, found -1.0"},
@@ -152,6 +155,22 @@ TEST(PlanJson, NamesThePointerOfAFault) {
     EXPECT_EQ(try_plan(document), error);
   }
   EXPECT_EQ(try_plan(json::array()), "/: expected an object, found an array");
+}
+
+TEST(PlanJson, NamesTheSlipRatherThanTheMemberThatItLeavesMissing) {
+  for (const auto& [key, slip] : {std::pair("last_layer", "last_layr"), std::pair("ranks", "rnaks"),
+                                  std::pair("shares", "share")}) {
+    json document = to_json(valid_plan());
+    json& stage = document["replicas"][1]["stages"][0];
+    stage[slip] = stage[key];
+    stage.erase(key);
+    EXPECT_EQ(try_plan(document), std::string("/replicas/1/stages/0: unknown key '") + slip +
+                                      "' (did you mean '" + key + "'?)");
+  }
+  json document = to_json(valid_plan());
+  document["replicas"][0].erase("grains");
+  document["replicas"][0]["notes"] = "";
+  EXPECT_EQ(try_plan(document), "/replicas/0: 'grains' is missing");
 }
 
 // --- the id ---
@@ -236,7 +255,11 @@ const Invalid kInvalid[] = {
     {"no_ranks", [](Plan& p) { p.ranks.clear(); }, "/ranks: there are none"},
     {"device_twice", [](Plan& p) { p.ranks[2].device = "a/0"; },
      "/ranks/2: device a/0 drives two ranks"},
-    {"no_replicas", [](Plan& p) { p.replicas.clear(); }, "/ranks/0: rank 0 has no work"},
+    {"no_replicas", [](Plan& p) { p.replicas.clear(); }, "/replicas: there are none"},
+    {"no_stages", [](Plan& p) { p.replicas[1].stages.clear(); },
+     "/replicas/1/stages: the replica has no stages"},
+    {"idle_rank_without_stage_ranks", [](Plan& p) { stage(p, 0, 0).ranks.clear(); },
+     "/replicas/0/stages/0: the stage has no ranks"},
     {"idle_rank",
      [](Plan& p) {
        p.ranks.push_back({"d/0", "d", "x"});
