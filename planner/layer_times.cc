@@ -21,7 +21,8 @@ std::string kind_of(LayerIndex layer, const ModelSpec& model) {
 Error not_measured(const DeviceProfile& device, const std::string& what) {
   return {ErrorCode::kInvalidSpec,
           "the profile of " + device.device + " (" + device.type + ") has no curve of " + what +
-              ", which the plan needs; measure it with `motley profile`",
+              ", which the plan needs: it was not measured (see `motley profile --refresh`), or is "
+              "too large for the device",
           {}};
 }
 
@@ -41,19 +42,27 @@ std::vector<const LayerCurve*> shared_curves(const DeviceProfile& device, const 
   return curves;
 }
 
+PassSeconds scaled(const PassSeconds& seconds, double factor) {
+  return {seconds.forward * factor, seconds.backward * factor};
+}
+
 /// On the straight line through the outermost measured shares; through the whole layer where there
-/// is only one.
+/// is only one, and through nothing where the whole was too large to be measured. Then a whole
+/// layer lies on the line of its shares, too.
 Result<PassSeconds> at_share(const DeviceProfile& device, const std::string& kind, double share,
                              int micro_batch) {
   const LayerCurve* whole = device.curve(kind);
-  if (whole == nullptr) return fail(not_measured(device, "the layer '" + kind + "'"));
-  if (share == 1) return at(*whole, micro_batch);
+  if (share == 1 && whole != nullptr) return at(*whole, micro_batch);
   const std::vector<const LayerCurve*> shared = shared_curves(device, kind);
-  if (shared.empty()) return fail(not_measured(device, "a shared layer '" + kind + "'"));
+  if (shared.empty())
+    return fail(not_measured(
+        device, share == 1 ? "the layer '" + kind + "'" : "a shared layer '" + kind + "'"));
   const LayerCurve& low = *shared.front();
-  const LayerCurve& high = shared.size() > 1 ? *shared.back() : *whole;
-  const double way = (share - low.share) / (high.share - low.share);
-  const PassSeconds from = at(low, micro_batch), to = at(high, micro_batch);
+  const PassSeconds from = at(low, micro_batch);
+  const LayerCurve* high = shared.size() > 1 ? shared.back() : whole;
+  if (high == nullptr) return scaled(from, share / low.share);
+  const double way = (share - low.share) / (high->share - low.share);
+  const PassSeconds to = at(*high, micro_batch);
   return PassSeconds{std::max(0.0, from.forward + way * (to.forward - from.forward)),
                      std::max(0.0, from.backward + way * (to.backward - from.backward))};
 }
@@ -86,23 +95,40 @@ Recompute recompute_of(const StagePlan& stage, LayerIndex layer, const ModelSpec
   return stage.recompute[static_cast<size_t>(layer - stage.first_layer)];
 }
 
-/// What computing a part of a block again adds to its backward pass.
+/// The block that computes a part again, of the largest share measured; null where none was.
+const LayerCurve* recomputing_curve(const DeviceProfile& device, Recompute part) {
+  const LayerCurve* largest = nullptr;
+  for (const LayerCurve& curve : device.curves)
+    if (curve.layer == "block" && curve.recompute == part &&
+        (largest == nullptr || curve.share > largest->share))
+      largest = &curve;
+  return largest;
+}
+
+/// Computing a shared block again sums its attention again, which begins another section.
+double section_begun_again(const DeviceProfile& device, Recompute part, bool shared) {
+  return part == Recompute::kBlock && shared ? device.step_overhead_seconds : 0;
+}
+
+/// What computing a part of a whole block again adds to its backward pass.
 Result<double> recompute_seconds(const DeviceProfile& device, Recompute part, int micro_batch) {
   if (part == Recompute::kNone) return 0.0;
-  const LayerCurve* with = device.curve("block", 1, part);
-  const LayerCurve* without = device.curve("block");
-  if (with == nullptr || without == nullptr)
+  const LayerCurve* with = recomputing_curve(device, part);
+  if (with == nullptr)
     return fail(not_measured(device, "a block with recompute " + spec_name(part)));
-  return std::max(0.0, at(*with, micro_batch).backward - at(*without, micro_batch).backward);
+  MOTLEY_TRY(const PassSeconds without, at_share(device, "block", with->share, micro_batch));
+  const double added = at(*with, micro_batch).backward - without.backward -
+                       section_begun_again(device, part, with->share < 1);
+  return std::max(0.0, added) / with->share;
 }
 
 /// Of all layers, one after the other; 0 where one was not measured.
 double summed_seconds(const DeviceProfile& device, const ModelSpec& model, int micro_batch) {
   double sum = 0;
   for (const char* kind : kKinds) {
-    const LayerCurve* curve = device.curve(kind);
-    if (curve == nullptr) return 0;
-    sum += curve->seconds_at(micro_batch) * (std::string(kind) == "block" ? model.layers : 1);
+    const auto layer = at_share(device, kind, 1, micro_batch);
+    if (!layer) return 0;
+    sum += (layer->forward + layer->backward) * (std::string(kind) == "block" ? model.layers : 1);
   }
   return sum;
 }
@@ -127,12 +153,9 @@ Result<PassSeconds> pass_seconds(const DeviceProfile& device, const ModelSpec& m
     MOTLEY_TRY(const double extra, recompute_seconds(device, again, micro_batch));
     sum.forward += own.forward;
     sum.backward += own.backward + extra * parts.of(again);
-    // Computing a shared block again sums its attention again, which begins another section.
-    if (again == Recompute::kBlock && stage.ranks.size() > 1)
-      sum.backward += device.step_overhead_seconds;
+    sum.backward += section_begun_again(device, again, stage.ranks.size() > 1);
   }
-  const double scale = among_others(device, model, micro_batch);
-  return PassSeconds{sum.forward * scale, sum.backward * scale};
+  return scaled(sum, among_others(device, model, micro_batch));
 }
 
 GroupSums group_sums(const DeviceProfile& device, const ModelSpec& model, const StagePlan& stage,
@@ -152,8 +175,9 @@ Result<DeviceProfile> as_whole(const DeviceProfile& device, const ModelSpec& mod
   if (device.curve("model") != nullptr) return device;
   LayerCurve summed;
   int largest = 0;
-  if (const LayerCurve* block = device.curve("block")) {
-    for (const CurvePoint& point : block->points) {
+  for (const LayerCurve& block : device.curves) {
+    if (block.layer != "block" || largest > 0) continue;  // any will do for the sizes
+    for (const CurvePoint& point : block.points) {
       const double seconds = summed_seconds(device, model, point.micro_batch);
       if (seconds <= 0) break;
       summed.points.push_back({.micro_batch = point.micro_batch,

@@ -28,7 +28,8 @@ GroupSums group_sums(const DeviceProfile& device, const ModelSpec& model, const 
                      int micro_batch);
 
 /// The device as if it could hold the model alone: itself where it can, else with its summed layer
-/// speeds at any micro-batch up to the largest measured. kInvalidSpec when neither was measured.
+/// speeds at any micro-batch up to the largest measured, shares standing for layers too large to be
+/// measured whole. kInvalidSpec when neither was measured.
 Result<DeviceProfile> as_whole(const DeviceProfile& device, const ModelSpec& model);
 
 /// How far a time of this stage may be off, relatively: the largest spread of its layers' curves.

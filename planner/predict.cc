@@ -1,7 +1,6 @@
 // The prediction of a plan, whoever made it.
 
 #include <algorithm>
-#include <deque>
 #include <set>
 
 #include "core/holdings.h"
@@ -59,13 +58,12 @@ bool is_plain(const Plan& plan) {
 
 /// The step if communication were free and these devices' whole grains were dealt perfectly.
 double ideal_step_seconds(const PlanRequest& request, const Plan& plan,
-                          const std::vector<const DeviceProfile*>& devices) {
+                          const std::vector<DeviceProfile>& devices) {
   const StepCut cut{plan.global_batch, plan.grain};
   std::vector<GrainTable> tables;
-  for (const DeviceProfile* device : devices) {
-    const std::vector<int> sizes =
-        micro_batch_sizes(*device, micro_batch_rule(request, plan.grain));
-    if (!sizes.empty()) tables.push_back(make_grain_table(*device, cut, sizes));
+  for (const DeviceProfile& device : devices) {
+    const std::vector<int> sizes = micro_batch_sizes(device, micro_batch_rule(request, plan.grain));
+    if (!sizes.empty()) tables.push_back(make_grain_table(device, cut, sizes));
   }
   DealProblem problem;
   problem.grains = cut.grains();
@@ -85,11 +83,6 @@ Result<std::vector<const DeviceProfile*>> devices_of(const PlanRequest& request,
     const std::string name = rank.device + " (" + rank.type + ")";
     if (device == nullptr)
       return fail(ErrorCode::kInvalidSpec, "the profile lacks " + name + ", which the plan uses");
-    if (device->curves.empty())
-      return fail(ErrorCode::kInvalidSpec,
-                  name +
-                      " cannot hold each layer of the model by itself: there are no speeds to "
-                      "predict the plan from");
     devices.push_back(device);
   }
   return devices;
@@ -119,7 +112,7 @@ class Predictor {
 
   Result<Prediction> run() {
     prediction_.ranks.resize(plan_.ranks.size());
-    for (size_t rank = 0; rank < devices_.size(); ++rank) MOTLEY_TRY_VOID(begin_rank(rank));
+    for (size_t rank = 0; rank < devices_.size(); ++rank) begin_rank(rank);
     find_ready();
     for (size_t i = 0; i < plan_.replicas.size(); ++i) {
       MOTLEY_TRY_VOID(is_plain(plan_.replicas[i]) && device_of_plain(i).curve("model") != nullptr
@@ -139,22 +132,18 @@ class Predictor {
   }
 
   /// What does not depend on the others.
-  Result<Unit> begin_rank(size_t rank) {
+  void begin_rank(size_t rank) {
     const DeviceProfile& device = *devices_[rank];
-    if (device.curve("model") == nullptr) {
-      MOTLEY_TRY(DeviceProfile stand_in, as_whole(device, request_.job.model));
-      stand_ins_.push_back(std::move(stand_in));
-    }
-    const DeviceProfile& whole = device.curve("model") == nullptr ? stand_ins_.back() : device;
     RankPrediction& own = prediction_.ranks[rank];
     own.rank = Rank(static_cast<int>(rank));
     own.update_seconds = update_seconds(rank);
     own.memory_limit = device.memory_limit;
     if (!request_.counted.empty()) own.memory = request_.counted[rank];
+    auto whole = as_whole(device, request_.job.model);
+    if (!whole) return;  // what it could do alone is not known
     own.solo_samples_per_second = solo_samples_per_second(
-        whole, plan_.global_batch, solo_rule(plan_, request_.memory_headroom));
-    wholes_.push_back(&whole);
-    return Unit{};
+        *whole, plan_.global_batch, solo_rule(plan_, request_.memory_headroom));
+    wholes_.push_back(std::move(*whole));
   }
 
   double update_seconds(size_t rank) const {
@@ -241,6 +230,7 @@ class Predictor {
     prediction_.cost_per_hour = price_of(request_.fleet, plan_);
     for (RankPrediction& rank : prediction_.ranks)
       rank.wait_seconds = end_ - rank.section_seconds();
+    if (wholes_.size() < devices_.size()) return;  // there is no sum of all
     for (const ReplicaPlan& replica : plan_.replicas)
       for (const StagePlan& stage : replica.stages)
         for (const Rank rank : stage.ranks)
@@ -255,8 +245,7 @@ class Predictor {
   const PlanRequest& request_;
   const Plan& plan_;
   std::vector<const DeviceProfile*> devices_;  ///< by rank
-  std::vector<const DeviceProfile*> wholes_;   ///< the same as if each could hold the model
-  std::deque<DeviceProfile> stand_ins_;        ///< of those that cannot
+  std::vector<DeviceProfile> wholes_;  ///< those as if each could hold the model, where known
   bool plain_;
   std::vector<SliceTraffic> traffic_;  ///< unless plain
   std::vector<double> ready_;          ///< seconds from the step's begin, by rank

@@ -14,6 +14,7 @@ class ReplicaTimer {
   ReplicaTimer(const PlanRequest& request, const Plan& plan, int replica)
       : request_(request),
         plan_(plan),
+        number_(replica),
         replica_(plan.replicas[static_cast<size_t>(replica)]),
         micro_batches_(micro_batches_of(plan, replica)) {}
 
@@ -38,6 +39,13 @@ class ReplicaTimer {
     return *request_.profile.find(place_of(rank).device);
   }
 
+  /// With the JSON pointer of the stage.
+  Error at_stage(size_t number, Error error) const {
+    error.message = "/replicas/" + std::to_string(number_) + "/stages/" + std::to_string(number) +
+                    ": " + error.message;
+    return error;
+  }
+
   Result<Unit> add_stage(size_t number, StageTimes* times, std::vector<double>* compute) {
     const StagePlan& stage = replica_.stages[number];
     for (size_t i = 0; i < micro_batches_.size(); ++i) {
@@ -45,12 +53,13 @@ class ReplicaTimer {
       PassSeconds slowest;  // ranks that share a stage wait for each other in every layer
       for (size_t member = 0; member < stage.ranks.size(); ++member) {
         const DeviceProfile& device = device_of(stage.ranks[member]);
-        MOTLEY_TRY(PassSeconds own, pass_seconds(device, request_.job.model, stage,
-                                                 static_cast<int>(member), samples));
-        add_section_starts(device, number, static_cast<int>(i), &own);
-        (*compute)[member] += own.forward + own.backward;
-        slowest.forward = std::max(slowest.forward, own.forward);
-        slowest.backward = std::max(slowest.backward, own.backward);
+        auto own =
+            pass_seconds(device, request_.job.model, stage, static_cast<int>(member), samples);
+        if (!own) return fail(at_stage(number, own.error()));
+        add_section_starts(device, number, static_cast<int>(i), &*own);
+        (*compute)[member] += own->forward + own->backward;
+        slowest.forward = std::max(slowest.forward, own->forward);
+        slowest.backward = std::max(slowest.backward, own->backward);
       }
       const double half_of_sums = sum_seconds(stage, samples) / 2;
       times->forward.push_back(nanos_of_seconds(slowest.forward + half_of_sums));
@@ -112,6 +121,7 @@ class ReplicaTimer {
 
   const PlanRequest& request_;
   const Plan& plan_;
+  int number_;  ///< of the replica
   const ReplicaPlan& replica_;
   std::vector<SampleRange> micro_batches_;
 };

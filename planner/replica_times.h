@@ -17,7 +17,7 @@ struct ReplicaTimes {
 };
 
 /// `ready` says, by rank, when in seconds from the step's begin it is free for it. kInvalidSpec
-/// when the profile lacks a device or a curve.
+/// with the JSON pointer of the stage when the profile lacks a curve.
 Result<ReplicaTimes> replica_times(const PlanRequest& request, const Plan& plan, int replica,
                                    const std::vector<double>& ready);
 

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/file_system.h"
@@ -7,6 +8,7 @@
 #include "core/spec/json.h"
 #include "core/spec/reader.h"
 #include "scheduler/cli/command.h"
+#include "scheduler/cli/job_options.h"
 #include "scheduler/launch/launcher.h"
 #include "scheduler/run/trace_export.h"
 
@@ -21,8 +23,14 @@ Result<std::string> hostfile_of(const std::string& path) {
   return hostfile_text(plan->ranks);
 }
 
-Result<std::string> normalised(const std::string& path) {
-  MOTLEY_TRY(const JobSpec job, read_job(path));
+/// `fleet`: takes the place of the job's own, once it is known to be one; empty: none given.
+Result<std::string> normalised(const std::string& path, const std::vector<std::string>& set,
+                               const std::string& fleet) {
+  MOTLEY_TRY(JobSpec job, read_job_with(path, set));
+  if (!fleet.empty()) {
+    MOTLEY_TRY_VOID(read_fleet(fleet));
+    job.fleet_path = std::filesystem::absolute(fleet).lexically_normal().string();
+  }
   return to_json(job).dump(2) + "\n";
 }
 
@@ -49,7 +57,9 @@ class ExportCommand final : public Command {
                     "hostfile: a plan written by `motley plan -o`; job: a job file; trace: a run "
                     "made with --trace (directory, name or name/n)",
                     &from_)
-        .option("-o,--output", "FILE", "write there instead of stdout", &output_);
+        .option("-o,--output", "FILE", "write there instead of stdout", &output_)
+        .option("--set", "KEY=VALUE", "job: override a value of it", &set_)
+        .option("--fleet", "FILE", "job: devices to use, instead of the job's own fleet", &fleet_);
   }
 
   Result<int> run() override {
@@ -63,14 +73,17 @@ class ExportCommand final : public Command {
 
  private:
   Result<std::string> exported() const {
+    if (format_ != "job" && !(set_.empty() && fleet_.empty()))
+      return fail(ErrorCode::kUsage, "--set and --fleet are for `motley export job`");
     if (format_ == "hostfile") return hostfile_of(from_);
-    if (format_ == "job") return normalised(from_);
+    if (format_ == "job") return normalised(from_, set_, fleet_);
     if (format_ == "trace") return trace_of(from_);
     return fail(ErrorCode::kUsage,
                 "cannot export '" + format_ + "': known are hostfile, job, trace");
   }
 
-  std::string format_, from_, output_;
+  std::string format_, from_, output_, fleet_;
+  std::vector<std::string> set_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "core/debug_env.h"
 #include "core/log.h"
@@ -37,6 +38,28 @@ std::string version_text() {
          or_none(build.cuda) + ", architectures " + or_none(build.cuda_architectures) + ", NCCL " +
          or_none(build.nccl) + ", MPI " + or_none(build.mpi) + ", CPU " + or_none(build.cpu_isa) +
          "\n";
+}
+
+std::string version_json() {
+  const BuildVersion& build = build_version();
+  return nlohmann::json{{"version", build.version},
+                        {"git", build.git},
+                        {"compiler", build.compiler},
+                        {"build_type", build.build_type},
+                        {"cpu_isa", build.cpu_isa},
+                        {"cuda", build.cuda},
+                        {"cuda_architectures", build.cuda_architectures},
+                        {"nccl", build.nccl},
+                        {"mpi", build.mpi}}
+             .dump() +
+         "\n";
+}
+
+/// `--version`, alone or with --json.
+Result<std::string> version_for(const std::vector<std::string>& options) {
+  if (options.empty()) return version_text();
+  if (options.size() == 1 && options.front() == "--json") return version_json();
+  return fail(ErrorCode::kUsage, "--version takes --json, not '" + options.front() + "'");
 }
 
 std::string config_text() {
@@ -80,9 +103,10 @@ Result<int> dispatch(const std::vector<std::string>& arguments) {
   const std::string& first = arguments.front();
   if (first == "-h" || first == "--help" || first == "help")
     std::cout << general_help();
-  else if (first == "--version")
-    std::cout << version_text();
-  else if (first == "--print-config")
+  else if (first == "--version") {
+    MOTLEY_TRY(const std::string text, version_for({arguments.begin() + 1, arguments.end()}));
+    std::cout << text;
+  } else if (first == "--print-config")
     std::cout << config_text();
   else if (first[0] == '-')
     return fail(ErrorCode::kUsage, "unknown option '" + first + "'; motley --help lists all");

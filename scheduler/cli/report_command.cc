@@ -1,4 +1,5 @@
 #include "scheduler/cli/command.h"
+#include "scheduler/launch/remote_hosts.h"
 #include "scheduler/run/run_output.h"
 #include "scheduler/run/summarize.h"
 
@@ -24,6 +25,8 @@ class ReportCommand final : public Command {
     const auto plan = run.plan();
     out.report(summary, plan ? *plan : Plan());
     MOTLEY_TRY_VOID(out.losses(run));
+    if (summary.state == "interrupted" && run.fleet())  // one by hand has its own mpirun line
+      out.note("to continue: " + shell_command({"motley", "resume", run.title()}));
     return 0;
   }
 

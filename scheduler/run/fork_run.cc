@@ -47,7 +47,8 @@ Result<RunDirectory> fork_run(const RunDirectory& from, const JobSpec& job, int6
   const std::string name = checkpoint_directory_name(found->step, found->epoch);
   MOTLEY_TRY_VOID(copy_checkpoint(from.checkpoints(job) + "/" + name, run.checkpoints(job), name));
   MOTLEY_TRY_VOID(run.write("metrics.jsonl", metrics_until(from.file("metrics.jsonl"), step)));
-  for (const char* file : {"fleet.json", "profile.json", "plan.json", "equal_split.json"})
+  for (const char* file :
+       {"data.json", "fleet.json", "profile.json", "plan.json", "equal_split.json"})
     if (const auto text = from.read(file)) MOTLEY_TRY_VOID(run.write(file, *text));
   return run;
 }

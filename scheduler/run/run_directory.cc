@@ -192,6 +192,10 @@ Result<JobSpec> RunDirectory::job() const {
 }
 
 Result<FleetSpec> RunDirectory::fleet() const {
+  if (!real_file_system().exists(file("fleet.json")))
+    return fail(ErrorCode::kNotFound,
+                "run " + title() +
+                    " was started by hand: continue with the same mpirun line, or give --fleet");
   MOTLEY_TRY(const nlohmann::json json,
              read_json_file(real_file_system(), file("fleet.json"), ErrorCode::kCorrupt));
   return fleet_from_json(json);

@@ -56,7 +56,7 @@ class RunDirectory {
   Result<Unit> begin_again_with(const JobSpec& job) const;
 
   Result<JobSpec> job() const;
-  Result<FleetSpec> fleet() const;
+  Result<FleetSpec> fleet() const;  ///< kNotFound for a run by hand, which keeps none
   Result<Profile> profile() const;
   Result<Plan> plan() const;  ///< the newest attempt's, whoever started it
   /// Durably; a reader sees the old text or the new.

@@ -8,6 +8,8 @@
 #include "core/units.h"
 #include "planner/search.h"
 #include "scheduler/launch/command.h"
+#include "scheduler/launch/remote_hosts.h"
+#include "scheduler/run/data_record.h"
 #include "scheduler/run/equal_split.h"
 #include "scheduler/run/measure.h"
 #include "scheduler/run/run_output.h"
@@ -63,6 +65,7 @@ class RunSession {
       MOTLEY_TRY_VOID(run_->lock());
     }
     MOTLEY_TRY_VOID(run_->write("job.json", to_json(options_.job).dump(1) + "\n"));
+    MOTLEY_TRY_VOID(run_->write("data.json", to_json(data_).dump(1) + "\n"));
     MOTLEY_TRY_VOID(run_->write("profile.json", to_json(profile_).dump(1) + "\n"));
     return run_->write("fleet.json", to_json(options_.fleet).dump(1) + "\n");
   }
@@ -75,6 +78,8 @@ class RunSession {
   }
 
   Result<int> work() {
+    MOTLEY_TRY(data_, record_of_data(options_.job.data));
+    if (run_) MOTLEY_TRY_VOID(check_data(*run_, options_.job, data_));
     MOTLEY_TRY_VOID(obtain_plan());
     MOTLEY_TRY_VOID(begin());
     out_.note("run " + run_->title() + " in " + run_->path());
@@ -140,11 +145,20 @@ class RunSession {
     out_.json(summary);
     if (training.last->stopped()) {
       line_.note("stopped after step " + std::to_string(summary.steps) +
-                 " with a checkpoint saved; to continue: " + options_.again);
+                 " with a checkpoint saved; to continue: " + again());
       return exit_code(ErrorCode::kStopped);
     }
-    line_.note("ended by a signal; to continue from the newest checkpoint: " + options_.again);
+    line_.note(run_->committed(options_.job).empty()
+                   ? "ended by a signal, nothing saved yet; to begin anew: " + again()
+                   : "ended by a signal; to continue from the newest checkpoint: " + again());
     return 128 + end.signal;
+  }
+
+  /// What the user typed continues the newest run of the name, which may no longer be this one.
+  std::string again() const {
+    const auto newest = RunDirectory::find(options_.job.name);
+    if (!newest || newest->title() == run_->title()) return options_.again;
+    return "motley resume " + shell_command({run_->title()});
   }
 
   /// Of a run that is over: what it came to, unless that cannot be known.
@@ -168,6 +182,7 @@ class RunSession {
   ProgressLine line_;
   RunOutput out_;
   FleetSpec admitted_;
+  DataRecord data_;
   std::optional<RunDirectory> run_;
   Result<FleetSpec> before_ = fail(ErrorCode::kNotFound, "");  ///< the fleet it last ran on
   Profile profile_;

@@ -9,8 +9,9 @@
 
 namespace motley {
 
-/// The end's error with the last line its rank wrote (or, where no rank is to blame, the first that
-/// mpirun wrote) and where to read more. Logs of other hosts are named, not read.
+/// The end's error with the last line its rank wrote, unless that tells of nothing wrong (or, where
+/// no rank is to blame and nobody said why, the first that mpirun wrote), and where to read more.
+/// Logs of other hosts are named, not read.
 Error with_log(const AttemptEnd& end, const std::vector<RankPlacement>& ranks,
                const std::string& log_directory);
 

@@ -303,6 +303,7 @@ AttemptEnd RunnerFsm::end() const {
     const Cause cause = verdict();
     result.error = cause.error;
     result.rank = cause.rank;
+    result.in_own_words = cause.order == Cause::Order::kOwnWords;
   } else {
     result.error = Error{ErrorCode::kRunFailed, "ranks were done but did not end", {}};
   }

@@ -74,8 +74,9 @@ using RunnerEvent = std::variant<RankConnected, RankRefused, RankGone, RankBeat,
 /// How an attempt ended.
 struct AttemptEnd {
   Outcome outcome = Outcome::kFailed;
-  Error error;    ///< of a failure
-  int rank = -1;  ///< the rank to blame, where one is known
+  Error error;                ///< of a failure
+  int rank = -1;              ///< the rank to blame, where one is known
+  bool in_own_words = false;  ///< the error is what a rank, or whoever asked for the end, said
 };
 
 // Actions.

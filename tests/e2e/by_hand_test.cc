@@ -162,6 +162,22 @@ TEST_F(ByHand, ASampleSaysWhatIsWrongWithTheCheckpoints) {
                                       "/step-00000005.e1: malformed manifest"));
 }
 
+TEST_F(ByHand, TheEvaluationAfterTheLastStepIsKept) {
+  write_documents(8);
+  auto job = nlohmann::json::parse(std::ifstream(path("job.json")));
+  job["train"]["eval"]["every"] = 4;
+  std::ofstream(path("job.json")) << job.dump();
+  const Ended ended = shell(train("run"));
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  std::ifstream file(path("run/metrics.jsonl"));
+  std::vector<int> evaluated;
+  for (std::string line; std::getline(file, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (json.contains("eval_loss")) evaluated.push_back(json.at("step"));
+  }
+  EXPECT_THAT(evaluated, ::testing::ElementsAre(4, 8));
+}
+
 TEST_F(ByHand, ALossThatIsNotFiniteEndsTheRunNamingTheStep) {
   write_documents(12);
   const Ended ended = shell(train("run", 3, "MOTLEY_FAILPOINT=nan_at_step_3:2"));
@@ -174,6 +190,7 @@ TEST_F(ByHand, MistakesEndWithOneLineAndTheDocumentedStatus) {
   const Ended two = shell(train("run", 2));
   EXPECT_EQ(two.status, 2) << two.output;
   EXPECT_THAT(two.output, HasSubstr("the plan is for 3 ranks, started were 2"));
+  EXPECT_FALSE(std::filesystem::exists(path("run"))) << "written before it was refused";
 
   std::ofstream(path("text"), std::ios::trunc) << "";
   std::filesystem::remove(path("text"));

@@ -143,6 +143,39 @@ def check_changed_job_and_lock(cache):
     print("ok: lock and changed job")
 
 
+def check_changed_data(cache):
+    sandbox = Sandbox(steps=20, cache=cache)
+    expect_exit(sandbox.run("run", "job.yaml", "--json"), 0)
+    attempts = sorted((sandbox.run_directory() / "attempts").iterdir())
+    text = (sandbox.home / "text.txt").read_text()
+    sandbox.write("text.txt", "X" + text[1:])
+    changed = sandbox.run("run", "job.yaml", "--set", "train.steps=30")
+    expect_equal(changed.returncode, 65, f"other data ({changed.stderr.strip()!r})")
+    expect("data.text has changed since run job/1" in changed.stderr and "text.txt" in changed.stderr,
+           f"key and file are not named: {changed.stderr!r}")
+    expect_equal(sorted((sandbox.run_directory() / "attempts").iterdir()), attempts, "attempts: ranks were launched")
+    sandbox.write("text.txt", text)
+    expect_exit(sandbox.run("run", "job.yaml", "--set", "train.steps=30", "--json"), 0)
+    print("ok: changed data")
+
+
+def check_run_by_hand(cache):
+    sandbox = Sandbox(cache=cache)
+    (sandbox.home / "hand").mkdir()
+    sandbox.write("other.yaml", (sandbox.home / "fleet.yaml").read_text())
+    exported = sandbox.run("export", "job", "job.yaml", "--set", "train.steps=7", "--fleet", "other.yaml",
+                           "-o", "hand/job.json")
+    expect_exit(exported, 0)
+    text = (sandbox.home / "hand/job.json").read_text()
+    expect_equal(json.loads(text)["train"]["steps"], 7, "steps as overridden")
+    expect("other.yaml" in text and "fleet.yaml" not in text, f"the fleet is not the one given: {text}")
+    result = sandbox.run("resume", "./hand")
+    expect_equal(result.returncode, 66, f"a run by hand ({result.stderr.strip()!r})")
+    expect("was started by hand: continue with the same mpirun line, or give --fleet" in result.stderr,
+           f"not said what to do: {result.stderr!r}")
+    print("ok: a run by hand")
+
+
 def check_directory_without_training(cache):
     """What a failed start leaves behind is taken by the corrected job."""
     sandbox = Sandbox(steps=20, cache=cache)
@@ -191,6 +224,8 @@ def main():
     check_directories_that_cannot_be(cache)
     check_foreign_profile(cache)
     check_changed_job_and_lock(cache)
+    check_changed_data(cache)
+    check_run_by_hand(cache)
     check_directory_without_training(cache)
     check_edited_job_json(cache)
     check_plan_is_the_same_wherever_the_job_lies(cache)

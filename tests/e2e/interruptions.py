@@ -83,8 +83,23 @@ def killed_motley(cache, reference):
     expect_exit(report, 0)
     summary = json.loads(report.stdout)
     expect_equal((summary["state"], summary["steps"]), ("interrupted", sandbox.last_step()), "report after a kill")
-    expect_exit(sandbox.run("report", "job"), 0)
+    told = sandbox.run("report", "job")
+    expect_exit(told, 0)
+    expect("to continue: motley resume job/1" in told.stderr, f"not said how to continue: {told.stderr!r}")
     finish(sandbox, reference, "motley killed")
+
+
+def ended_before_anything_was_saved(cache):
+    sandbox = Sandbox(steps=STEPS, every=STEPS, cache=cache)
+    process = sandbox.start("run", "job.yaml", "--no-compare", environment={"MOTLEY_FAILPOINT": "hang_at_step_4"})
+    sandbox.wait_for(lambda: sandbox.last_step() >= 2, "step 2", process=process)
+    os.kill(process.pid, signal.SIGINT)
+    sandbox.wait_for(lambda: "Ctrl-C: end now" in sandbox.log(), "the word of the first Ctrl-C", process=process)
+    os.kill(process.pid, signal.SIGINT)
+    expect_equal(process.wait(timeout=30), 130, "Ctrl-C twice: exit code")
+    expect("ended by a signal, nothing saved yet; to begin anew: motley run job.yaml" in sandbox.log(),
+           f"not said that nothing is saved: {sandbox.log()[-500:]!r}")
+    print("ok: ended before anything was saved")
 
 
 def diverged(cache):
@@ -143,6 +158,7 @@ def main():
     killed_part(cache, reference, "mpirun", None, "mpirun killed")
     killed_part(cache, reference, "motley runner", None, "the runner killed")
     killed_motley(cache, reference)
+    ended_before_anything_was_saved(cache)
     diverged(cache)
     stopped_while_hanging(cache)
     full_disk(cache)

@@ -166,6 +166,51 @@ TEST_F(PredictionTest, OfAnyPlanIsWhatItsStepTakes) {
   }
 }
 
+// --- plans that just fit
+
+/// Limits are what the plan needs, to the byte.
+void leave_no_memory(Attempt* attempt) {
+  for (int rank = 0; rank < attempt->plan.world_size(); ++rank)
+    attempt->fleet.devices[static_cast<size_t>(rank)].memory =
+        estimate_engine(engine_options(attempt->job, attempt->plan, Rank(rank)), DeviceKind::kCpu,
+                        1)
+            .total();
+}
+
+Attempt large_vocabulary(const Case& plan, const std::string& directory) {
+  Attempt attempt = attempt_of(plan, directory);
+  attempt.job.model.vocab = 4001;
+  attempt.plan.owners = even_ownership(attempt.plan, attempt.job.model);
+  leave_no_memory(&attempt);
+  return attempt;
+}
+
+TEST_F(PredictionTest, OfPlansThatJustFitThoughTheirLayersDoNotFitEachDevice) {
+  const std::vector<Case> plans = {
+      {"two blocks for the small", {{.stages = {{3}, {2}, {3}}, .grains = 4}}},
+      {"vocabulary over two", {{.stages = {{8, {0.5, 0.5}}}, .grains = 4}}},
+      {"vocabulary over two, unevenly", {{.stages = {{8, {0.625, 0.375}}}, .grains = 4}}},
+      {"recomputing over two",
+       {{.stages = {{8, {0.5, 0.5}, all_of(8, Recompute::kBlock)}}, .grains = 4}}},
+      {"state in host memory", {{.stages = {{1}, {6}, {1}}, .grains = 4}}, {}, false, true},
+      {"sharded state",
+       {{.stages = {{4}, {4}}, .grains = 2}, {.stages = {{4}, {4}}, .grains = 2}},
+       {},
+       true},
+  };
+  for (const Case& plan : plans) {
+    SCOPED_TRACE(plan.name);
+    Attempt attempt = large_vocabulary(plan, scratch_.path() + "/" + plan.name);
+    predict_from(measured(attempt.job, attempt.fleet), &attempt);
+    const auto reports = third_step(attempt);
+    ASSERT_FALSE(reports.empty());
+    const double predicted = attempt.plan.prediction.step_seconds;
+    std::printf("%-32s predicted %.4f s, took %.4f s\n", plan.name.c_str(), predicted,
+                reports[0].step_seconds);
+    EXPECT_NEAR(predicted / reports[0].step_seconds, 1, 0.05);
+  }
+}
+
 // --- unlike replicas
 
 /// Twelve blocks; a device of speed 1 beside two of a quarter of it.

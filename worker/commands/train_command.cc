@@ -106,8 +106,9 @@ Result<TrainOutcome> run_in(Communicator& world, const TrainOptions& options) {
     MOTLEY_TRY(const auto lock, take_lock(world, attempt.run_dir));
     return train_by_hand(attempt, world);
   }
-  MOTLEY_TRY(const auto lock, take_lock(world, options.files.run_dir));
-  MOTLEY_TRY(Attempt attempt, manual_attempt(world, real_file_system(), options.files));
+  MOTLEY_TRY(Attempt attempt, read_manual_attempt(world, options.files));
+  MOTLEY_TRY(const auto lock, take_lock(world, attempt.run_dir));
+  MOTLEY_TRY_VOID(begin_manual_attempt(world, real_file_system(), &attempt));
   attempt.trace = options.trace;
   return train_by_hand(attempt, world);
 }

@@ -152,30 +152,6 @@ class LayerTimer {
   std::vector<int32_t> tokens_;
 };
 
-/// Shares that let a straight line through two points tell the others: about a quarter of the
-/// heads, and the rest.
-std::vector<double> shares_to_measure(const ModelSpec& model) {
-  if (model.heads < 2) return {};
-  const int few = std::max(1, model.heads / 4);
-  std::set<double> shares;
-  for (const int heads : {few, model.heads - few})
-    shares.insert(static_cast<double>(heads) / model.heads);
-  return {shares.begin(), shares.end()};
-}
-
-std::vector<LayerKind> kinds_to_measure(const ModelSpec& model) {
-  std::vector<LayerKind> kinds;
-  for (const char* layer : {"embedding", "block", "head"}) kinds.push_back({.layer = layer});
-  for (const Recompute part : {Recompute::kAttention, Recompute::kMlp, Recompute::kBlock})
-    kinds.push_back({.layer = "block", .recompute = part});
-  for (const double share : shares_to_measure(model))
-    for (const char* layer : {"embedding", "block", "head"}) {
-      const LayerKind kind{.layer = layer, .share = share};
-      if (check_layer_kind(kind, model)) kinds.push_back(kind);
-    }
-  return kinds;
-}
-
 /// Powers of `base` up to `largest`, and `largest` itself.
 std::vector<int> powers_up_to(int largest, int base) {
   std::vector<int> sizes;
@@ -193,20 +169,30 @@ class LayerProfiler {
     options_.longest_repetition = options.longest_layer_repetition;
   }
 
-  /// False where not even one sample of it fits.
-  Result<bool> measure(const LayerKind& kind, const ProfilerProgress& progress) {
+  /// All that fit, whole and shared. The block first: it tells best what beginning a section costs.
+  std::vector<LayerKind> kinds_that_fit() const {
+    std::vector<LayerKind> kinds;
+    for (const char* layer : {"block", "embedding", "head"}) {
+      if (layer_fits({.layer = layer})) kinds.push_back({.layer = layer});
+      for (const double share : shares_to_measure(layer))
+        kinds.push_back({.layer = layer, .share = share});
+    }
+    add_recomputing(&kinds);
+    return kinds;
+  }
+
+  Result<Unit> measure(const LayerKind& kind, const ProfilerProgress& progress) {
     const bool plain = kind.share == 1 && kind.recompute == Recompute::kNone;
     const int most = largest_profiled_micro_batch(job_);
-    EngineOptions engine = layer_engine_options(job_, kind, powers_up_to(most, plain ? 2 : 4));
-    std::erase_if(engine.micro_batches, [&](int size) { return !fits(engine, size); });
-    if (engine.micro_batches.empty()) return false;
+    EngineOptions engine = pass_options(kind, powers_up_to(most, plain ? 2 : 4));
+    std::erase_if(engine.micro_batches, [&](int size) { return !layer_fits(kind, size); });
     MOTLEY_TRY(const auto timer, LayerTimer::create(device_, pacer_, engine));
     MOTLEY_TRY(MeasuredCurve measured,
                measure_curve(
                    engine.micro_batches,
                    [&](int samples, int count) { return timer->section(samples, count); }, options_,
                    progress));
-    if (plain && kind.layer == "block") MOTLEY_TRY_VOID(measure_step(kind, *timer, measured));
+    if (profile_->curves.empty()) profile_->step_overhead_seconds = measured.step_overhead_seconds;
     LayerCurve& curve = measured.curve;
     curve.layer = kind.layer;
     curve.share = kind.share;
@@ -218,14 +204,90 @@ class LayerProfiler {
         static_cast<double>(timer->sum_bytes()) / engine.micro_batches.front();
     curve.fit = fit_curve(curve.points);
     profile_->curves.push_back(std::move(curve));
-    return true;
+    return Unit{};
+  }
+
+  /// Of all the model's elements, from the first of `kinds` that fits together with its state; with
+  /// the state on the device only where the whole model has not told it.
+  Result<Unit> measure_updates(const std::vector<LayerKind>& kinds) {
+    MOTLEY_TRY(profile_->host_update_seconds, update_seconds(kinds, true));
+    if (profile_->curve("model") != nullptr) return Unit{};
+    MOTLEY_TRY(profile_->update_seconds, update_seconds(kinds, false));
+    // No state fits beside any layer: then it lies in host memory.
+    if (profile_->update_seconds == 0) profile_->update_seconds = profile_->host_update_seconds;
+    return Unit{};
   }
 
  private:
-  bool fits(EngineOptions engine, int samples) const {
-    engine.micro_batches = {samples};
+  /// A layer without its optimizer's state, which no pass needs: in a plan it may be the host's or
+  /// other ranks'.
+  EngineOptions pass_options(const LayerKind& kind, std::vector<int> micro_batches) const {
+    EngineOptions engine = layer_engine_options(job_, kind, std::move(micro_batches));
+    engine.shard_optimizer = true;
+    engine.owned.emplace();
+    return engine;
+  }
+
+  bool fits(const EngineOptions& engine) const {
     return estimate_engine(engine, device_.kind(), device_.threads()).total() <=
            profile_->memory_limit;
+  }
+  bool layer_fits(const LayerKind& kind, int samples = 1) const {
+    return check_layer_kind(kind, job_.model) && fits(pass_options(kind, {samples}));
+  }
+
+  /// Those that let a straight line through two points tell the others: about a quarter of the
+  /// heads, and the rest; smaller where these do not fit. None where nothing can be shared.
+  std::vector<double> shares_to_measure(const std::string& layer) const {
+    const int heads = job_.model.heads;
+    const int few = std::max(1, heads / 4);
+    const auto most_that_fit = [&](int most) {
+      while (most > 0 && !layer_fits({layer, share_of_heads(most)})) --most;
+      return most;
+    };
+    const int more = most_that_fit(heads - few);
+    const int less = most_that_fit(std::min(few, more - 1));
+    std::vector<double> shares;
+    if (less > 0) shares.push_back(share_of_heads(less));
+    if (more > 0) shares.push_back(share_of_heads(more));
+    if (shares.size() == 2 || layer == "block" || layer_fits({.layer = layer})) return shares;
+    // Of the vocabulary a rank may have less than goes with one head.
+    if (const double half = share_of_heads(1) / 2; layer_fits({layer, half}))
+      shares.insert(shares.begin(), half);
+    return shares;
+  }
+
+  double share_of_heads(int heads) const {
+    return static_cast<double>(heads) / static_cast<double>(job_.model.heads);
+  }
+
+  /// Of the whole block; where that does not fit, of the largest share among `kinds` of which it
+  /// does.
+  void add_recomputing(std::vector<LayerKind>* kinds) const {
+    std::set<double> shares = {1.0};
+    for (const LayerKind& kind : *kinds)
+      if (kind.layer == "block") shares.insert(kind.share);
+    for (const Recompute part : {Recompute::kAttention, Recompute::kMlp, Recompute::kBlock}) {
+      const auto largest = std::find_if(shares.rbegin(), shares.rend(), [&](double share) {
+        return layer_fits({"block", share, part});
+      });
+      if (largest != shares.rend()) kinds->push_back({"block", *largest, part});
+    }
+  }
+
+  /// 0 where none fits.
+  Result<double> update_seconds(const std::vector<LayerKind>& kinds, bool in_host) {
+    for (const LayerKind& kind : kinds) {
+      EngineOptions engine = layer_engine_options(job_, kind, {1});
+      engine.host_optimizer = in_host;
+      if (!fits(engine)) continue;
+      MOTLEY_TRY(const auto timer, LayerTimer::create(device_, pacer_, engine));
+      const int64_t elements = parameter_count(job_.model);
+      MOTLEY_TRY(const CurvePoint update,
+                 repeat(options_, [&] { return timer->time_update(elements); }));
+      return update.seconds;
+    }
+    return 0.0;
   }
 
   /// The point's forward pass, and both without this device's cost of beginning a section rather
@@ -235,25 +297,6 @@ class LayerProfiler {
                repeat(options_, [&] { return timer.forward_section(point->micro_batch); }));
     point->seconds = without_start(point->seconds + taken_off);
     point->forward_seconds = std::min(without_start(forward.seconds), point->seconds);
-    return Unit{};
-  }
-
-  /// What the whole model tells where it fits, and the update with state in host memory.
-  Result<Unit> measure_step(const LayerKind& kind, LayerTimer& timer,
-                            const MeasuredCurve& measured) {
-    const int64_t elements = parameter_count(job_.model);
-    if (profile_->curve("model") == nullptr) {
-      profile_->step_overhead_seconds = measured.step_overhead_seconds;
-      MOTLEY_TRY(const CurvePoint update,
-                 repeat(options_, [&] { return timer.time_update(elements); }));
-      profile_->update_seconds = update.seconds;
-    }
-    EngineOptions engine = layer_engine_options(job_, kind, {1});
-    engine.host_optimizer = true;
-    MOTLEY_TRY(const auto in_host, LayerTimer::create(device_, pacer_, engine));
-    MOTLEY_TRY(const CurvePoint update,
-               repeat(options_, [&] { return in_host->time_update(elements); }));
-    profile_->host_update_seconds = update.seconds;
     return Unit{};
   }
 
@@ -275,22 +318,11 @@ Result<Unit> measure_layers(const JobSpec& job, Device& device, Pacer& pacer,
                             const ProfilerOptions& options, const ProfilerProgress& progress,
                             DeviceProfile* profile) {
   LayerProfiler profiler(job, device, pacer, options, profile);
-  // The block first: it tells what a device too small for the model pays for each section.
-  std::vector<LayerKind> kinds = kinds_to_measure(job.model);
-  std::swap(kinds[0], kinds[1]);
-  for (const LayerKind& kind : kinds) {
-    const ProfilerProgress of_kind = [&](const std::string& what) {
-      progress(kind.layer + ", " + what);
-    };
-    MOTLEY_TRY(const bool fits, profiler.measure(kind, of_kind));
-    // A device is of no use for a plan unless each plain layer fits it by itself.
-    if (!fits && kind.share == 1 && kind.recompute == Recompute::kNone) {
-      std::erase_if(profile->curves,
-                    [](const LayerCurve& curve) { return curve.layer != "model"; });
-      return Unit{};
-    }
-  }
-  return Unit{};
+  const std::vector<LayerKind> kinds = profiler.kinds_that_fit();
+  for (const LayerKind& kind : kinds)
+    MOTLEY_TRY_VOID(profiler.measure(
+        kind, [&](const std::string& what) { progress(kind.layer + ", " + what); }));
+  return profiler.measure_updates(kinds);
 }
 
 }  // namespace motley

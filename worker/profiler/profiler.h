@@ -37,10 +37,10 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
                                      Pacer& pacer, const ProfilerOptions& options,
                                      const ProfilerProgress& progress);
 
-/// Adds the curves of the layers by kind, as far as they fit the memory limit each for itself: of
-/// devices too small for the model these are all there is. Needs memory_limit and, where "model"
-/// has been measured, step_overhead_seconds and update_seconds; finds these itself where it has
-/// not.
+/// Adds the curves of the layers by kind, whole and shared, of all that fit the memory limit each
+/// for itself and without optimizer state: of devices too small for the model these are all there
+/// is. Needs memory_limit and, where "model" has been measured, step_overhead_seconds and
+/// update_seconds; finds these itself where it has not.
 Result<Unit> measure_layers(const JobSpec& job, Device& device, Pacer& pacer,
                             const ProfilerOptions& options, const ProfilerProgress& progress,
                             DeviceProfile* profile);

@@ -51,29 +51,28 @@ Result<Unit> ConsoleReporter::begin_after(int64_t step) {
   const auto before = read_text(fs_, path_, kLargestMetrics);
   if (!before && before.error().code != ErrorCode::kNotFound) return fail(before.error());
   MOTLEY_TRY_VOID(write_text_durably(fs_, path_, before ? lines_up_to(*before, step) : ""));
-  metrics_.open(path_, std::ios::app);
+  metrics_.open(path_, std::ios::in | std::ios::out | std::ios::ate);
   if (!metrics_) return fail(ErrorCode::kIo, "cannot write " + path_);
   return Unit{};
 }
 
 void ConsoleReporter::step(const StepReport& report) {
   if (!speaks_) return;
-  flush();
-  line_ = nlohmann::json{{"step", report.step},
-                         {"time", unix_seconds()},
-                         {"loss", report.loss},
-                         {"loss_bits", hex_of(report.loss_bits)},
-                         {"gradient_norm", report.gradient_norm},
-                         {"learning_rate", report.learning_rate},
-                         {"step_seconds", report.step_seconds},
-                         {"special", report.special},
-                         {"sections", report.sections},
-                         {"overruns", report.overruns},
-                         {"epoch", attempt_.epoch.value()}}
-              .dump();
-  line_.pop_back();  // the closing brace is flush()'s
+  nlohmann::json line{{"step", report.step},
+                      {"time", unix_seconds()},
+                      {"loss", report.loss},
+                      {"loss_bits", hex_of(report.loss_bits)},
+                      {"gradient_norm", report.gradient_norm},
+                      {"learning_rate", report.learning_rate},
+                      {"step_seconds", report.step_seconds},
+                      {"special", report.special},
+                      {"sections", report.sections},
+                      {"overruns", report.overruns},
+                      {"epoch", attempt_.epoch.value()}};
+  metrics_ << line.dump() << '\n' << std::flush;
+  last_step_ = report.step;
+  note_lost_metrics();
   const bool last = report.step == attempt_.job.train.steps;
-  if (last) flush();
   const Nanos now = steady_clock().now();
   if (!last && now - last_progress_ < kBetweenProgressLines) return;
   last_progress_ = now;
@@ -83,26 +82,26 @@ void ConsoleReporter::step(const StepReport& report) {
                format_seconds(report.step_seconds).c_str());
 }
 
-void ConsoleReporter::flush() {
-  if (line_.empty()) return;
-  metrics_ << line_ << "}\n" << std::flush;
-  line_.clear();
+void ConsoleReporter::note_lost_metrics() {
   if (metrics_) return;
   metrics_.clear();  // there may be room again for the next one
+  last_step_ = -1;
   if (!std::exchange(metrics_lost_, true))
     log_warning("cannot write " + path_ + ": steps are missing in it");
 }
 
 void ConsoleReporter::saved(const SavedReport& report) {
-  flush();
   if (!report.error.empty()) return log_warning(not_saved_text(report));
   std::fprintf(stderr, "saved %s (%s)\n", report.directory.c_str(),
                format_bytes(report.bytes).c_str());
 }
 
 void ConsoleReporter::evaluated(const EvaluatedReport& report) {
-  if (!line_.empty()) line_ += ",\"eval_loss\":" + nlohmann::json(report.loss).dump();
-  flush();
+  if (report.step == last_step_) {
+    metrics_.seekp(-2, std::ios::end);  // in front of "}\n": the step's line goes on
+    metrics_ << ",\"eval_loss\":" << nlohmann::json(report.loss).dump() << "}\n" << std::flush;
+    note_lost_metrics();
+  }
   std::fprintf(stderr, "step %lld  evaluation loss %.4f\n", static_cast<long long>(report.step),
                report.loss);
 }

@@ -24,15 +24,15 @@ class ConsoleReporter final : public Reporter {
   void evaluated(const EvaluatedReport& report) override;
 
  private:
-  void flush();
+  void note_lost_metrics();
 
   const Attempt& attempt_;
   const bool speaks_;
   FileSystem& fs_;
   const std::string path_;
-  std::ofstream metrics_;
+  std::fstream metrics_;
   bool metrics_lost_ = false;  ///< which was said
-  std::string line_;           ///< of the last step, without its end: an evaluation may add to it
+  int64_t last_step_ = -1;     ///< of the last line: an evaluation of it may be added there
   Nanos last_progress_{0};
 };
 

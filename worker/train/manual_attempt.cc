@@ -13,6 +13,7 @@
 #include "core/run_layout.h"
 #include "core/spec/json.h"
 #include "worker/train/agreement.h"
+#include "worker/train/rank_parts.h"
 #include "worker/train/world.h"
 
 namespace motley {
@@ -114,8 +115,7 @@ Result<Unit> prepare_run_directory(FileSystem& fs, Attempt* attempt) {
 
 }  // namespace
 
-Result<Attempt> manual_attempt(Communicator& world, FileSystem& fs,
-                               const ManualAttemptFiles& files) {
+Result<Attempt> read_manual_attempt(Communicator& world, const ManualAttemptFiles& files) {
   Attempt attempt;
   MOTLEY_TRY(const std::string text, shared_text(world, files.job));
   MOTLEY_TRY(const nlohmann::json document, parse_job_file(text, files.job));
@@ -123,16 +123,22 @@ Result<Attempt> manual_attempt(Communicator& world, FileSystem& fs,
   if (!job) return fail(in_file(job.error(), files.job));
   attempt.job = std::move(*job);
   MOTLEY_TRY_VOID(read_plan_file(world, files.plan, &attempt));
+  if (const auto checked = check_world(attempt.plan, world.size()); !checked)
+    return joint_failure(world, checked.error().code, checked.error().message);
   attempt.resume_checkpoint = files.resume;
   attempt.run_dir = std::filesystem::absolute(files.run_dir).lexically_normal().string();
   MOTLEY_TRY_VOID(world.broadcast(attempt.run_dir, 0));
-  Result<Unit> prepared = Unit{};
-  if (world.rank() == 0) prepared = prepare_run_directory(fs, &attempt);
-  MOTLEY_TRY_VOID(all_succeeded(world, prepared));
-  std::string epoch = std::to_string(attempt.epoch.value());
-  MOTLEY_TRY_VOID(world.broadcast(epoch, 0));
-  attempt.epoch = Epoch(std::stoi(epoch));
   return attempt;
+}
+
+Result<Unit> begin_manual_attempt(Communicator& world, FileSystem& fs, Attempt* attempt) {
+  Result<Unit> prepared = Unit{};
+  if (world.rank() == 0) prepared = prepare_run_directory(fs, attempt);
+  MOTLEY_TRY_VOID(all_succeeded(world, prepared));
+  std::string epoch = std::to_string(attempt->epoch.value());
+  MOTLEY_TRY_VOID(world.broadcast(epoch, 0));
+  attempt->epoch = Epoch(std::stoi(epoch));
+  return Unit{};
 }
 
 }  // namespace motley

@@ -19,10 +19,13 @@ struct ManualAttemptFiles {
   std::string resume = "newest";  ///< newest | none | a checkpoint's name
 };
 
-/// Collective; rank 0's run directory counts. Its epoch is one above all before; job.json and the
-/// attempt's plan are written there as `motley run` does. kInvalidSpec naming the key when the run
-/// was begun with another model, data or train.
-Result<Attempt> manual_attempt(Communicator& world, FileSystem& fs,
-                               const ManualAttemptFiles& files);
+/// Collective; rank 0's run directory counts. Writes nothing. kInvalidSpec with the place of what
+/// is wrong in the job or the plan, kUsage when the plan is for another number of ranks.
+Result<Attempt> read_manual_attempt(Communicator& world, const ManualAttemptFiles& files);
+
+/// Collective, by whoever holds the lock of the run directory. The epoch becomes one above all
+/// before; job.json and the attempt's plan are written there as `motley run` does. kInvalidSpec
+/// naming the key when the run was begun with another model, data or train.
+Result<Unit> begin_manual_attempt(Communicator& world, FileSystem& fs, Attempt* attempt);
 
 }  // namespace motley

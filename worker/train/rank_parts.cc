@@ -12,11 +12,7 @@ namespace {
 
 Result<Unit> check_attempt(const Attempt& attempt, int ranks) {
   MOTLEY_TRY_VOID(validate_for(attempt.plan, attempt.job));
-  if (attempt.plan.world_size() != ranks)
-    return fail(ErrorCode::kUsage, "the plan is for " + std::to_string(attempt.plan.world_size()) +
-                                       " ranks, started were " + std::to_string(ranks) +
-                                       ": give mpirun the hostfile of `motley export hostfile`");
-  return Unit{};
+  return check_world(attempt.plan, ranks);
 }
 
 Result<std::unique_ptr<RankParts>> build_alone(const Attempt& attempt, Communicator& world) {
@@ -48,6 +44,13 @@ Result<std::unique_ptr<RankParts>> build_alone(const Attempt& attempt, Communica
 }
 
 }  // namespace
+
+Result<Unit> check_world(const Plan& plan, int ranks) {
+  if (plan.world_size() == ranks) return Unit{};
+  return fail(ErrorCode::kUsage, "the plan is for " + std::to_string(plan.world_size()) +
+                                     " ranks, started were " + std::to_string(ranks) +
+                                     ": give mpirun the hostfile of `motley export hostfile`");
+}
 
 Result<std::unique_ptr<RankParts>> build_rank(const Attempt& attempt, Communicator& world) {
   if (const auto checked = check_attempt(attempt, world.size()); !checked)

@@ -35,6 +35,9 @@ struct RankParts {
   RankParts& operator=(const RankParts&) = delete;
 };
 
+/// kUsage when the plan is not for that many ranks.
+Result<Unit> check_world(const Plan& plan, int ranks);
+
 /// Checks the plan against the job and the world, opens this rank's device, loads the data, builds
 /// the engine. Collective: on all ranks or on none. The attempt's devices and data must be there,
 /// and in one version on all hosts (kBrokenInstall).

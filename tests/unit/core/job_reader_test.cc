@@ -46,14 +46,14 @@ std::string error_of(const std::string& text, const std::vector<Override>& overr
 }
 
 TEST(JobReader, ReadsTheShippedJobs) {
-  for (const char* name : {"jobs/quickstart.yaml", "jobs/uneven.yaml"}) {
+  for (const char* name : {"jobs/quickstart.yaml", "jobs/uneven.yaml", "jobs/unlike.yaml"}) {
     const Result<JobSpec> job = read_job(config(name));
     ASSERT_TRUE(job) << job.error().to_string();
     EXPECT_GT(job->data.files.size(), 10u);
     EXPECT_TRUE(std::filesystem::exists(job->fleet_path)) << job->fleet_path;
     const Result<FleetSpec> fleet = read_fleet(job->fleet_path);
     ASSERT_TRUE(fleet) << fleet.error().to_string();
-    EXPECT_EQ(fleet->devices.size(), 4u);
+    EXPECT_GE(fleet->devices.size(), 3u);
     EXPECT_GE(parameter_count(job->model), 500'000);
     EXPECT_LE(parameter_count(job->model), 3'000'000);
   }
@@ -79,7 +79,7 @@ TEST(JobReader, ReadsEveryKey) {
 name: all.keys_1
 fleet: ../fleets/uneven.yaml
 model: {type: gpt, layers: 2, heads: 4, width: 64, context: 32, vocab: 300}
-data: {text: [uneven.yaml, "*.yaml", uneven.yaml], tokenizer: bytes, held_out: 0.1}
+data: {text: [uneven.yaml, "quick*.yaml", "une*.yaml"], tokenizer: bytes, held_out: 0.1}
 train:
   global_batch: 64
   grain: 4

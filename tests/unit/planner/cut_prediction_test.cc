@@ -135,8 +135,9 @@ TEST(CutPrediction, OfALayerNobodyMeasuredIsRefused) {
   const auto predicted = predict(problem.request(), &plan);
   ASSERT_FALSE(predicted);
   EXPECT_EQ(predicted.error().message,
-            "the profile of localhost/0 (card) has no curve of a block with recompute attention, "
-            "which the plan needs; measure it with `motley profile`");
+            "/replicas/0/stages/0: the profile of localhost/0 (card) has no curve of a block with "
+            "recompute attention, which the plan needs: it was not measured (see `motley profile "
+            "--refresh`), or is too large for the device");
 }
 
 TEST(SliceTraffic, OfEqualReplicasIsThatOfARing) {
