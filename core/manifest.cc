@@ -71,29 +71,30 @@ bool is_tensor_name(const std::string& name) {
 using Ranges = std::vector<std::pair<int64_t, int64_t>>;
 using FileRanges = std::map<std::string, Ranges>;
 
-Result<Unit> check_slice(const StoredSlice& stored, int64_t width, const std::string& tensor,
+Result<Unit> check_slice(const StoredSlice& stored, const StoredTensor& tensor,
                          FileRanges* ranges) {
   std::vector<int64_t> factors = stored.slice.extent;
-  factors.push_back(width);
+  factors.push_back(element_bytes(tensor.dtype));
   const auto bytes = checked_product(factors);
   int64_t end = 0;
   if (!bytes || *bytes != stored.bytes || __builtin_add_overflow(stored.offset, *bytes, &end))
-    return corrupt(tensor + ": a slice's bytes do not match its extent");
-  if (static_cast<int64_t>(stored.block_hashes.size()) != (*bytes - 1) / kHashBlockBytes + 1)
-    return corrupt(tensor + ": a slice's hashes do not match its bytes");
+    return corrupt(tensor.name + ": a slice's bytes do not match its extent");
+  if (static_cast<int64_t>(stored.block_hashes.size()) !=
+      block_count(*bytes, hash_block_bytes(tensor.shape, tensor.dtype)))
+    return corrupt(tensor.name + ": a slice's hashes do not match its bytes");
   const auto file = ranges->find(stored.file);
-  if (file == ranges->end()) return corrupt(tensor + ": a slice lies in a file that is not listed");
+  if (file == ranges->end())
+    return corrupt(tensor.name + ": a slice lies in a file that is not listed");
   file->second.emplace_back(stored.offset, end);
   return Unit{};
 }
 
 Result<Unit> check_tensor(const StoredTensor& tensor, FileRanges* ranges) {
   if (!is_tensor_name(tensor.name)) return corrupt("a tensor's name is not one of ours");
-  const int64_t width = element_bytes(tensor.dtype);
-  if (width == 0) return corrupt(tensor.name + ": unknown dtype");
+  if (element_bytes(tensor.dtype) == 0) return corrupt(tensor.name + ": unknown dtype");
   std::vector<Slice> slices;
   for (const StoredSlice& stored : tensor.slices) {
-    MOTLEY_TRY_VOID(check_slice(stored, width, tensor.name, ranges));
+    MOTLEY_TRY_VOID(check_slice(stored, tensor, ranges));
     slices.push_back(stored.slice);
   }
   if (const auto tiled = check_tiles(tensor.name, tensor.shape, slices); !tiled)
@@ -220,6 +221,15 @@ Result<Manifest> manifest_from_text(const std::string& text) {
   MOTLEY_TRY(Manifest manifest, read_manifest(document));
   MOTLEY_TRY_VOID(check_manifest(manifest));
   return manifest;
+}
+
+int64_t hash_block_bytes(const std::vector<int64_t>& shape, const std::string& dtype) {
+  constexpr int64_t kBlocks = 512, kUnit = 512;
+  std::vector<int64_t> factors = shape;
+  factors.push_back(element_bytes(dtype));
+  const auto bytes = checked_product(factors);
+  if (!bytes) return kMaxHashBlockBytes;
+  return std::min(((*bytes - 1) / (kBlocks * kUnit) + 1) * kUnit, kMaxHashBlockBytes);
 }
 
 int64_t element_bytes(const std::string& dtype) {

@@ -15,7 +15,7 @@ namespace motley {
 
 class JsonFields;
 
-inline constexpr int64_t kHashBlockBytes = 4 << 20;
+inline constexpr int64_t kMaxHashBlockBytes = 4 << 20;
 inline constexpr int64_t kMaxManifestBytes = 64 << 20;
 inline constexpr int64_t kMaxShardHeaderBytes = 100'000'000;  ///< what safetensors allows
 inline constexpr const char* kManifestName = "manifest.json";
@@ -27,7 +27,7 @@ struct StoredSlice {
   int64_t bytes = 0;
   Slice slice;
   std::vector<std::string>
-      block_hashes;  ///< XXH3-128 hex of each kHashBlockBytes block of this slice
+      block_hashes;  ///< XXH3-128 hex of each block of this slice, of hash_block_bytes()
 };
 
 /// Names of state tensors: the logical name prefixed "weight/", "adam_m/", "adam_v/".
@@ -80,9 +80,13 @@ void read_fields(JsonFields& from, StoredFile* file);
 
 /// Bytes of an element of a safetensors type; 0 for one that no state has.
 int64_t element_bytes(const std::string& dtype);
-/// Blocks of kHashBlockBytes, the last perhaps shorter.
-constexpr int64_t block_count(int64_t bytes) {
-  return (bytes + kHashBlockBytes - 1) / kHashBlockBytes;
+/// Bytes that have a hash of their own in each slice of a tensor: multiples of 512, 1/512 of the
+/// tensor, so that a reader of a small part of it reads little else, and no more than
+/// kMaxHashBlockBytes, which is also what a shape that nobody can have gets.
+int64_t hash_block_bytes(const std::vector<int64_t>& shape, const std::string& dtype);
+/// Blocks of that size in a slice, the last perhaps shorter.
+constexpr int64_t block_count(int64_t bytes, int64_t block_bytes) {
+  return (bytes - 1) / block_bytes + 1;
 }
 
 std::string checkpoint_directory_name(int64_t step, Epoch epoch);  ///< "step-00001200.e7"

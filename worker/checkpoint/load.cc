@@ -8,23 +8,24 @@
 namespace motley {
 namespace {
 
-/// Verified reading of one checkpoint. Holds one block of kHashBlockBytes.
+/// Verified reading of one checkpoint. Holds one block.
 class BlockReader {
  public:
   BlockReader(FileSystem& fs, std::string directory, const Manifest& manifest)
       : fs_(fs), directory_(std::move(directory)), manifest_(manifest) {}
 
-  /// Block `index` of a slice; valid until the next call. `tensor` is for the message.
-  Result<std::span<const std::byte>> block(const StoredSlice& stored, int64_t index,
-                                           const std::string& tensor) {
+  /// Block `index` of a slice of `tensor`; valid until the next call.
+  Result<std::span<const std::byte>> block(const StoredTensor& tensor, const StoredSlice& stored,
+                                           int64_t index) {
     MOTLEY_TRY(const ReadableFile* const file, open(stored.file));
-    const int64_t begin = index * kHashBlockBytes;
-    const int64_t bytes = std::min(kHashBlockBytes, stored.bytes - begin);
+    const int64_t block_bytes = hash_block_bytes(tensor.shape, tensor.dtype);
+    const int64_t begin = index * block_bytes;
+    const int64_t bytes = std::min(block_bytes, stored.bytes - begin);
     MOTLEY_TRY_VOID(read(*file, stored.file, stored.offset + begin, bytes));
     if (xxh3_128_hex(buffer_.data(), buffer_.size()) !=
         stored.block_hashes[static_cast<size_t>(index)])
-      return corrupt(stored.file, "block " + std::to_string(index) + " of " + tensor + " at byte " +
-                                      std::to_string(stored.offset + begin) +
+      return corrupt(stored.file, "block " + std::to_string(index) + " of " + tensor.name +
+                                      " at byte " + std::to_string(stored.offset + begin) +
                                       " does not match its checksum");
     return std::span<const std::byte>(buffer_);
   }
@@ -70,20 +71,23 @@ class BlockReader {
   int64_t bytes_read_ = 0;
 };
 
-/// Copies what `stored` and `view` have in common, reading each block of it once.
-Result<Unit> copy_common(BlockReader& reader, const StoredSlice& stored, const StateView& view) {
+/// Copies what `stored`, a slice of `tensor`, and `view` have in common, reading each block of it
+/// once.
+Result<Unit> copy_common(BlockReader& reader, const StoredTensor& tensor, const StoredSlice& stored,
+                         const StateView& view) {
   const int64_t width = element_bytes(view.dtype);
+  const int64_t block_bytes = hash_block_bytes(tensor.shape, tensor.dtype);
   std::span<const std::byte> block;
   int64_t block_index = -1;
   for (const CopyRun& run : copy_runs(stored.slice, view.slice)) {
     int64_t from = run.from_offset * width;
     std::byte* to = view.data.data() + run.to_offset * width;
     for (int64_t left = run.count * width; left > 0;) {
-      if (from / kHashBlockBytes != block_index) {
-        block_index = from / kHashBlockBytes;
-        MOTLEY_TRY(block, reader.block(stored, block_index, view.name));
+      if (from / block_bytes != block_index) {
+        block_index = from / block_bytes;
+        MOTLEY_TRY(block, reader.block(tensor, stored, block_index));
       }
-      const int64_t within = from % kHashBlockBytes;
+      const int64_t within = from % block_bytes;
       const int64_t count = std::min(left, static_cast<int64_t>(block.size()) - within);
       std::memcpy(to, block.data() + within, static_cast<size_t>(count));
       from += count;
@@ -130,7 +134,7 @@ Result<Unit> load(FileSystem& fs, const std::string& checkpoints_dir,
         found->second->dtype != view.dtype)
       return of_another_model(checkpoint, "it lacks " + view.name + " of the same shape and type");
     for (const StoredSlice& stored : found->second->slices)
-      MOTLEY_TRY_VOID(copy_common(reader, stored, view));
+      MOTLEY_TRY_VOID(copy_common(reader, *found->second, stored, view));
   }
   if (bytes_read) *bytes_read = reader.bytes_read();
   return Unit{};

@@ -44,6 +44,7 @@ Result<std::vector<ShardEntry>> owned_entries(const std::vector<StateView>& view
         entries.push_back({.view = v,
                            .slice = piece,
                            .bytes = piece.elements() * element_bytes(views[v].dtype),
+                           .block_bytes = hash_block_bytes(views[v].shape, views[v].dtype),
                            .runs = copy_runs(views[v].slice, piece)});
     }
     if (entries.size() == before)

@@ -16,6 +16,7 @@ struct ShardEntry {
   Slice slice;
   int64_t offset = 0;  ///< in the file
   int64_t bytes = 0;
+  int64_t block_bytes = 0;    ///< what is hashed at a time
   std::vector<CopyRun> runs;  ///< from the view to the entry
 };
 

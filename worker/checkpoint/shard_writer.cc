@@ -28,7 +28,7 @@ class SealedImage {
                                               format_bytes(Bytes(layout.bytes)) + ")");
     std::memcpy(image->bytes_.get(), layout.header.data(), layout.header.size());
     for (const ShardEntry& entry : layout.entries)
-      image->seals_.emplace_back(static_cast<size_t>(block_count(entry.bytes)));
+      image->seals_.emplace_back(static_cast<size_t>(block_count(entry.bytes, entry.block_bytes)));
     image->views_ = std::move(views);
     image->layout_ = std::move(layout);
     return image;
@@ -45,10 +45,10 @@ class SealedImage {
     for (size_t e = 0; e < seals_.size(); ++e) {
       const ShardEntry& entry = layout_.entries[e];
       for (size_t b = 0; b < seals_[e].size(); ++b) {
-        const auto begin = static_cast<int64_t>(b) * kHashBlockBytes;
+        const int64_t begin = static_cast<int64_t>(b) * entry.block_bytes;
         const auto block =
             bytes().subspan(static_cast<size_t>(entry.offset + begin),
-                            static_cast<size_t>(std::min(kHashBlockBytes, entry.bytes - begin)));
+                            static_cast<size_t>(std::min(entry.block_bytes, entry.bytes - begin)));
         if (xxh3_128(block.data(), block.size()) != seals_[e][b])
           return fail(ErrorCode::kCorrupt,
                       views_[entry.view].name + ": memory changed between snapshot and write");
@@ -87,15 +87,15 @@ class SealedImage {
     for (const CopyRun& run : entry.runs) {
       const std::byte* from = view.data.data() + run.from_offset * width;
       for (int64_t left = run.count * width; left > 0;) {
-        const int64_t block = copied / kHashBlockBytes * kHashBlockBytes;
-        const int64_t block_end = std::min(block + kHashBlockBytes, entry.bytes);
+        const int64_t block = copied / entry.block_bytes * entry.block_bytes;
+        const int64_t block_end = std::min(block + entry.block_bytes, entry.bytes);
         const int64_t count = std::min(left, block_end - copied);
         std::memcpy(to + copied, from, static_cast<size_t>(count));
         copied += count;
         from += count;
         left -= count;
         if (copied == block_end)
-          (*seals)[static_cast<size_t>(block / kHashBlockBytes)] =
+          (*seals)[static_cast<size_t>(block / entry.block_bytes)] =
               xxh3_128(to + block, static_cast<size_t>(block_end - block));
       }
     }

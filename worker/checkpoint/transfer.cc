@@ -33,15 +33,17 @@ Result<std::vector<SealedFile::Block>> SealedFile::blocks_of(
     const StoredFile& file, const std::vector<StoredTensor>& tensors) {
   std::vector<Block> blocks{{0, file.header_bytes, file.header_hash}};
   for (const StoredTensor& tensor : tensors) {
+    const int64_t block_bytes = hash_block_bytes(tensor.shape, tensor.dtype);
     for (const StoredSlice& slice : tensor.slices) {
       if (slice.file != file.name) continue;
       const bool fits = slice.offset >= 0 && slice.bytes > 0 && slice.offset <= file.bytes &&
                         slice.bytes <= file.bytes - slice.offset;
-      if (!fits || static_cast<int64_t>(slice.block_hashes.size()) != block_count(slice.bytes))
+      if (!fits ||
+          static_cast<int64_t>(slice.block_hashes.size()) != block_count(slice.bytes, block_bytes))
         return fail(ErrorCode::kCorrupt, file.name + ": a slice does not fit");
       int64_t begin = slice.offset;
       for (const std::string& hash : slice.block_hashes) {
-        const int64_t end = std::min(begin + kHashBlockBytes, slice.offset + slice.bytes);
+        const int64_t end = std::min(begin + block_bytes, slice.offset + slice.bytes);
         blocks.push_back({begin, end, hash});
         begin = end;
       }

@@ -20,11 +20,13 @@ const char* prefix_of(Engine::State which) {
   return "";
 }
 
-/// Tensors that other plans may divide are stored in about kPieces pieces, if these are not tiny.
+/// Tensors that other plans may divide across their rows are stored in about kPieces pieces, if
+/// these are not tiny. Of others a part is whole rows, and little else is read by blocks.
 int64_t piece_of(const LogicalTensor& tensor) {
-  constexpr int64_t kPieces = 64;
-  constexpr int64_t kLeastElements = 1024;
-  if (tensor.split == Split::kNone || tensor.split == Split::kFirst) return 0;
+  constexpr int64_t kPieces = 48;
+  constexpr int64_t kLeastElements = 4096;
+  if (tensor.split == Split::kNone || tensor.split == Split::kFirst || tensor.split_dimension == 0)
+    return 0;
   const int64_t units = tensor.shape[static_cast<size_t>(tensor.split_dimension)];
   const int64_t unit_elements = tensor.elements() / units;
   return std::max((units + kPieces - 1) / kPieces,

@@ -16,8 +16,9 @@ const std::string kHash(32, 'a');
 
 StoredSlice stored(const std::string& file, int64_t offset, Slice slice) {
   const int64_t bytes = slice.elements() * 4;
-  return {file, offset, bytes, std::move(slice),
-          std::vector<std::string>(static_cast<size_t>(block_count(bytes)), kHash)};
+  return {
+      file, offset, bytes, std::move(slice),
+      std::vector<std::string>(static_cast<size_t>(block_count(bytes, kMaxHashBlockBytes)), kHash)};
 }
 
 /// Two files, two tensors, one of them in two slices.

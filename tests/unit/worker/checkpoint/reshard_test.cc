@@ -124,7 +124,7 @@ TEST(Reshard, AnyTilingReadsWhatAnyOtherWrote) {
 }
 
 TEST(Reshard, ReadsLittleMoreThanItNeeds) {
-  // 24 MiB in rows of 1 MiB, written by two ranks, read by eight: 3 MiB each, in blocks of 4.
+  // 24 MiB in rows of 1 MiB, written by two ranks, read by eight: 3 MiB each, in blocks of 48 KiB.
   const std::vector<int64_t> shape{24, 1 << 18};
   std::vector<float> state(24 << 18);
   std::iota(state.begin(), state.end(), 0.0f);
@@ -154,9 +154,10 @@ TEST(Reshard, ReadsLittleMoreThanItNeeds) {
     return static_cast<double>(bytes_read) / (1 << 20);
   };
   EXPECT_NEAR(read(0, 24), 24, 0.01);  // everything, once
-  EXPECT_NEAR(read(4, 8), 8, 0.01);    // whole blocks
-  EXPECT_NEAR(read(5, 1), 4, 0.01);    // a part of one block: the block
-  EXPECT_NEAR(read(11, 2), 8, 0.01);   // a part of two files
+  constexpr double kBlock = 48.0 / 1024;
+  EXPECT_NEAR(read(4, 8), 171 * kBlock, 0.01);  // to the end of a file
+  EXPECT_NEAR(read(5, 1), 22 * kBlock, 0.01);   // a part of two blocks: the blocks
+  EXPECT_NEAR(read(11, 2), 44 * kBlock, 0.01);  // a part of two files
 }
 
 }  // namespace

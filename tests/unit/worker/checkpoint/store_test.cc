@@ -26,9 +26,9 @@ std::vector<std::string> found_names(FileSystem& fs) {
   return directories;
 }
 
-/// One rank that owns a tensor of three hash blocks and a half.
+/// One rank that owns a tensor of three and a half of the largest hash blocks.
 struct LargeState {
-  std::vector<float> values = std::vector<float>(7 * kHashBlockBytes / 8);
+  std::vector<float> values = std::vector<float>(7 * kMaxHashBlockBytes / 8);
   std::vector<int64_t> shape{static_cast<int64_t>(values.size())};
 
   LargeState() { std::iota(values.begin(), values.end(), 1.0f); }

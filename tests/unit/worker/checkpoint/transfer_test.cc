@@ -103,7 +103,7 @@ TEST(CheckpointTransfer, AShardThatArrivesInAnotherFormIsNoticed) {
 
 TEST(CheckpointTransfer, ChunksNeedNotBeBlocks) {
   FaultFileSystem from, to;
-  std::vector<float> values(3 * kHashBlockBytes / 8);
+  std::vector<float> values(3 * kMaxHashBlockBytes / 8);
   std::iota(values.begin(), values.end(), 1.0f);
   const std::vector<int64_t> shape{static_cast<int64_t>(values.size())};
   const auto writer = *ShardWriter::create(
