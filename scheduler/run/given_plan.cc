@@ -18,6 +18,7 @@ namespace {
 
 constexpr Bytes kLargestPlan{256 << 20};
 constexpr double kCountingSeconds = 120;
+constexpr const char* kNoSearch = "given: no search";
 
 Result<Bytes> bytes_of_row(const nlohmann::json& row) {
   if (row.is_object() && row.contains("total_bytes") && row["total_bytes"].is_number_integer())
@@ -61,6 +62,8 @@ Result<Unit> check_given_limits(const GivenPlan& given, const JobSpec& job,
 
 }  // namespace
 
+bool is_given(const Plan& plan) { return plan.search.space == kNoSearch; }
+
 Result<GivenPlan> read_given_plan(const std::string& path, const JobSpec& job,
                                   const FleetSpec& fleet) {
   GivenPlan given;
@@ -89,7 +92,7 @@ Result<Plan> price(const GivenPlan& given, const JobSpec& job, const FleetSpec& 
   if (const auto predicted = predict(request, &plan); !predicted) return refused(predicted.error());
   plan.job_key = profile.job_key;
   plan.search = {};
-  plan.search.space = "given: no search";
+  plan.search.space = kNoSearch;
   plan.search.step_seconds = plan.prediction.step_seconds;
   plan.left_out.clear();
   plan.id = plan_id(plan);

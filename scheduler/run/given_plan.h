@@ -14,6 +14,9 @@
 
 namespace motley {
 
+/// Whether a plan comes from the user, in this run or in the one it continues.
+bool is_given(const Plan& plan);
+
 struct GivenPlan {
   Plan plan;  ///< valid for job and fleet
   std::string path;

@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/units.h"
 #include "planner/search.h"
+#include "scheduler/run/given_plan.h"
 
 namespace motley {
 namespace {
@@ -144,11 +145,23 @@ class Training {
   }
 
   Result<Unit> leave_out(const std::string& device, bool whole_host) {
+    const std::string lost = (whole_host ? "the host of device " : "device ") + device;
+    const bool given = is_given(result_.plan);
     FleetSpec rest = without(fleet_, device, whole_host);
-    MOTLEY_TRY(result_.plan, plan_search({request_.job, rest, request_.profile}));
+    auto planned = plan_search({request_.job, rest, request_.profile});
+    if (!planned && given)
+      return fail(planned.error().code,
+                  lost +
+                      " failed twice running, the given plan needs it, and a search finds no "
+                      "other (" +
+                      planned.error().message + "); write a plan without " + lost +
+                      " and run again");
+    if (!planned) return fail(planned.error());
+    result_.plan = std::move(*planned);
     fleet_ = std::move(rest);
-    line_.note((whole_host ? "the host of device " : "device ") + device +
-               " failed twice running and is left out");
+    line_.note(
+        lost + " failed twice running and is left out" +
+        (given ? "; the given plan needs it and no longer applies: the search's replaces it" : ""));
     return Unit{};
   }
 

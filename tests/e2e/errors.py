@@ -56,6 +56,8 @@ CASES = [
     ("no such device", edited("checkpoint:", "resources: {devices: {types: [A100]}}\ncheckpoint:"), RUN, 69, r"A100"),
     ("impossible memory", every_device("memory: 1GB", "memory: 64KB"), RUN, 65,
      r"fleet\.yaml:\d+:\d+: .*localhost/\d.*(KiB|MiB).*\(memory: 64KB\)"),
+    ("two precisions", edited("{kind: cpu, type: slow", "{kind: reference, type: slow", "fleet.yaml"), RUN, 65,
+     r"localhost/0 \(kind cpu\) computes in fp32, localhost/2 \(kind reference\) computes in fp64: .*types"),
     ("no such GPU", lambda sandbox: sandbox.write("fleet.yaml", GPU_FLEET), RUN, 69, r"CUDA|GPU"),
     ("too little text", lambda sandbox: sandbox.write("text.txt", "to be or not"), RUN, 65,
      r"job\.yaml:\d+:\d+: data\.text holds 12 B"),

@@ -146,6 +146,36 @@ def full_disk(cache):
     print("ok: full disk")
 
 
+def halves():
+    """A plan by hand: a pipeline of two devices out of four."""
+    stages = [{"first_layer": 0, "last_layer": 1, "ranks": [0]}, {"first_layer": 2, "last_layer": 3, "ranks": [1]}]
+    return {"version": 1, "numerics": "fast", "global_batch": 16, "grain": 1,
+            "ranks": [{"device": "localhost/0"}, {"device": "localhost/1"}],
+            "replicas": [{"stages": stages, "micro_batch": 1, "grains": 16}], "shard_optimizer": False}
+
+
+def given_plan_lost(cache):
+    """A device of a plan by hand fails twice: said that another plan replaces it, or that there is none."""
+    sandbox = Sandbox(steps=10, every=5, cache=cache)
+    sandbox.write("plan.json", json.dumps(halves()))
+
+    def killed():
+        return sandbox.run("run", "job.yaml", "--plan", "plan.json", "--no-compare", "--set", "retry.max_restarts=2",
+                           environment={"MOTLEY_FAILPOINT": "kill_at_step_1:1"})
+    replaced = killed()
+    expect("device localhost/1 failed twice running and is left out; the given plan needs it and no longer applies" in
+           replaced.stderr, f"not said: {replaced.stderr!r}")
+    scored = sandbox.run("plan", "job.yaml", "--score", "plan.json", "--json")
+    expect_exit(scored, 0)
+    most = max(rank["memory"] for rank in json.loads(scored.stdout)["prediction"]["ranks"])
+    fleet = (sandbox.home / "fleet.yaml").read_text()
+    sandbox.write("fleet.yaml", fleet.replace("memory: 1GB", f"memory: {most // 1000 + 1}KB"))
+    given_up = killed()
+    expect_equal(given_up.returncode, 1, f"exit code without another plan ({given_up.stderr!r})")
+    expect("write a plan without device localhost/1 and run again" in given_up.stderr, f"no way out: {given_up.stderr!r}")
+    print("ok: a device of a given plan lost")
+
+
 def main():
     undisturbed = Sandbox(steps=STEPS, every=EVERY)
     cache = undisturbed.home / "cache"
@@ -162,6 +192,7 @@ def main():
     diverged(cache)
     stopped_while_hanging(cache)
     full_disk(cache)
+    given_plan_lost(cache)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/holdings.h"
+#include "core/spec/one_precision.h"
 #include "core/spec/profile_key.h"
 #include "worker/train/agreement.h"
 #include "worker/train/world.h"
@@ -12,6 +13,7 @@ namespace {
 
 Result<Unit> check_attempt(const Attempt& attempt, int ranks) {
   MOTLEY_TRY_VOID(validate_for(attempt.plan, attempt.job));
+  MOTLEY_TRY_VOID(check_one_precision(attempt.fleet, attempt.job));
   return check_world(attempt.plan, ranks);
 }
 
