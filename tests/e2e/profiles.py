@@ -37,9 +37,11 @@ def check_installation():
     sandbox = Sandbox()
     worker = sandbox.home / "installed" / "bin" / "motley-worker"
     module = sandbox.home / "installed" / "lib" / "motley_mpi.so"
-    for copy, original in ((worker, pathlib.Path(WORKER)), (module, BIN.parent / "lib" / "motley_mpi.so")):
-        copy.parent.mkdir(parents=True)
-        shutil.copy(original, copy)
+    worker.parent.mkdir(parents=True)
+    module.parent.mkdir()
+    shutil.copy(WORKER, worker)
+    for original in (BIN.parent / "lib").glob("*.so"):
+        shutil.copy(original, module.parent)
     _, cached = profiled(sandbox)
     expect(not cached, "nothing was in the cache")
     sandbox.environment["MOTLEY_WORKER"] = str(worker)

@@ -25,7 +25,9 @@ class RecordingReporter final : public Reporter {
     const std::lock_guard lock(mutex_);
     account_.steps[report.step] = report;
   }
-  void saved(const SavedReport& report) override { account_.saved.push_back(report); }
+  void saved(const SavedReport& report) override {
+    if (report.error.empty()) account_.saved.push_back(report);
+  }
   void evaluated(const EvaluatedReport& report) override { account_.evaluated.push_back(report); }
 
  private:

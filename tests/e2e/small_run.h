@@ -69,7 +69,7 @@ class Recorder {
  public:
   struct Account {
     std::map<int64_t, StepReport> steps;
-    std::vector<SavedReport> saved;
+    std::vector<SavedReport> saved;  ///< what was committed
     std::vector<EvaluatedReport> evaluated;
     std::vector<std::string> phases;
   };
