@@ -57,8 +57,9 @@ struct RankPrediction {
   double compute_seconds = 0;  ///< forward, backward and fixed overhead of a step
   double update_seconds = 0;   ///< of the step before: ranks meet after computing only
   double wait_seconds = 0;     ///< until the slowest arrives
-  Bytes memory{0};             ///< counted peak
+  Bytes memory{0};             ///< counted peak, of what memory_limit is for
   Bytes memory_limit{0};
+  Bytes host_memory{0};                ///< counted, besides; of a CPU it is part of `memory`
   double solo_samples_per_second = 0;  ///< this device alone on the whole batch; summed layer
                                        ///< speeds where it cannot hold the model
   double section_seconds() const { return compute_seconds + update_seconds; }

@@ -48,7 +48,12 @@ Result<Unit> set_precisions(const JobSpec& job, const FleetSpec& fleet, Plan* pl
       for (const Rank rank : stage.ranks) {
         if (rank.value() < 0 || rank.value() >= plan->world_size()) continue;  // refused later
         const std::string& device = plan->ranks[static_cast<size_t>(rank.value())].device;
-        const Precision computed = precision_computed(job, fleet.find(device)->kind);
+        const DeviceKind kind = fleet.find(device)->kind;
+        if (lacks_precision(job, kind))
+          return invalid("/ranks/" + std::to_string(rank.value()),
+                         "device " + device + " (kind " + spec_name(kind) +
+                             ") lacks train.precision " + spec_name(job.train.precision));
+        const Precision computed = precision_computed(job, kind);
         if (replica.precision == Precision::kAuto) replica.precision = computed;
         if (replica.precision == computed) continue;
         return invalid("/replicas/" + std::to_string(i) + "/precision",

@@ -46,6 +46,7 @@ json prediction_to_json(const Prediction& prediction) {
                      {"update_seconds", rank.update_seconds},
                      {"memory", rank.memory.value()},
                      {"memory_limit", rank.memory_limit.value()},
+                     {"host_memory", rank.host_memory.value()},
                      {"solo_samples_per_second", rank.solo_samples_per_second}});
   }
   return {{"step_seconds", prediction.step_seconds},
@@ -135,6 +136,7 @@ void read_rank_prediction(JsonFields& fields, RankPrediction& rank) {
   fields.read_between("memory", rank.memory, 0, INT64_MAX)
       .read_between("memory_limit", rank.memory_limit, 0, INT64_MAX)
       .read_between("solo_samples_per_second", rank.solo_samples_per_second, 0, kMost);
+  if (fields.has("host_memory")) fields.read_between("host_memory", rank.host_memory, 0, INT64_MAX);
 }
 
 void read_prediction(JsonFields& fields, Prediction& prediction) {

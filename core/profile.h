@@ -56,11 +56,11 @@ struct LayerCurve {
   double forward_seconds_at(int micro_batch) const;
 };
 
-/// Bytes the worker's arenas need at one micro-batch size, counted (not measured) by `motley-worker
-/// estimate`.
+/// Bytes an engine that holds the whole model needs on its device at one micro-batch size, counted
+/// (not measured) by the worker. What ranks of a plan hold besides is core/rank_memory.h's.
 struct MemoryPoint {
   int micro_batch = 0;
-  Bytes fixed{0};  ///< parameters, gradients, optimizer state, checkpoint and communication buffers
+  Bytes fixed{0};        ///< parameters, gradients, optimizer state, samples and losses
   Bytes activations{0};  ///< arena of the static program
   Bytes total() const { return fixed + activations; }
 };

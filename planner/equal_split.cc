@@ -2,11 +2,12 @@
 
 #include "planner/candidates.h"
 #include "planner/grain_table.h"
+#include "planner/plain_memory.h"
 #include "planner/search.h"
 
 namespace motley {
 
-Result<Plan> plan_equal_split(const PlanRequest& request) {
+Result<Plan> equal_split_within_tables(const PlanRequest& request) {
   MOTLEY_TRY(const Candidates candidates, find_candidates(request));
   Choice choice;
   choice.grain = request.job.train.grain.value_or(1);
@@ -24,6 +25,10 @@ Result<Plan> plan_equal_split(const PlanRequest& request) {
   plan.search.step_seconds = plan.prediction.step_seconds;
   plan.id = plan_id(plan);
   return plan;
+}
+
+Result<Plan> plan_equal_split(const PlanRequest& request) {
+  return best_over_ranks(request, equal_split_within_tables);
 }
 
 }  // namespace motley

@@ -8,6 +8,7 @@
 #include "planner/candidates.h"
 #include "planner/deal.h"
 #include "planner/grains.h"
+#include "planner/plain_memory.h"
 #include "planner/search.h"
 
 namespace motley {
@@ -113,9 +114,7 @@ double division_count(int grains, int devices) {
   return count;
 }
 
-}  // namespace
-
-Result<Plan> plan_exhaustive(const PlanRequest& request) {
+Result<Plan> exhaust_within_tables(const PlanRequest& request) {
   MOTLEY_TRY(const Candidates candidates, find_candidates(request));
   const std::vector<int> grains = candidate_grains(request, candidates);
   double divisions = 0;
@@ -147,6 +146,12 @@ Result<Plan> plan_exhaustive(const PlanRequest& request) {
   plan.search = record;
   plan.id = plan_id(plan);
   return plan;
+}
+
+}  // namespace
+
+Result<Plan> plan_exhaustive(const PlanRequest& request) {
+  return best_over_ranks(request, exhaust_within_tables);
 }
 
 }  // namespace motley

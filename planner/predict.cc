@@ -7,6 +7,7 @@
 #include "planner/cost_model.h"
 #include "planner/deal.h"
 #include "planner/layer_times.h"
+#include "planner/plain_memory.h"
 #include "planner/replica_times.h"
 #include "planner/slice_traffic.h"
 
@@ -138,12 +139,17 @@ class Predictor {
     own.rank = Rank(static_cast<int>(rank));
     own.update_seconds = update_seconds(rank);
     own.memory_limit = device.memory_limit;
-    if (!request_.counted.empty()) own.memory = request_.counted[rank];
+    if (!request_.counted.empty()) set_memory(request_.counted[rank], &own);
     auto whole = as_whole(device, request_.job.model);
     if (!whole) return;  // what it could do alone is not known
     own.solo_samples_per_second = solo_samples_per_second(
         *whole, plan_.global_batch, solo_rule(plan_, request_.memory_headroom));
     wholes_.push_back(std::move(*whole));
+  }
+
+  static void set_memory(const RankMemory& counted, RankPrediction* own) {
+    own->memory = counted.total;
+    own->host_memory = counted.host;
   }
 
   double update_seconds(size_t rank) const {
@@ -172,7 +178,8 @@ class Predictor {
     const int micro_batch = plan_.replicas[static_cast<size_t>(replica)].micro_batch;
     RankPrediction& own = prediction_.ranks[index(rank)];
     own.compute_seconds = device_seconds(device, samples_of(plan_, replica).count, micro_batch);
-    if (request_.counted.empty() && plain_) own.memory = memory_at(device, micro_batch);
+    if (request_.counted.empty() && plain_)
+      set_memory(plain_memory(request_, plan_, rank, memory_at(device, micro_batch)), &own);
     end_ = std::max(end_, section_seconds(own.compute_seconds, ready_[index(rank)]));
     be_uncertain(uncertainty_at(*device.curve("model"), micro_batch));
     return Unit{};

@@ -13,15 +13,22 @@ namespace motley {
 /// Share of each memory limit left free unless told otherwise.
 inline constexpr double kMemoryHeadroom = 0.05;
 
+/// What one rank of a plan needs, as `motley-worker estimate` counts it.
+struct RankMemory {
+  Bytes total{0};  ///< of the memory its device's limit is for
+  Bytes host{0};   ///< in host memory besides
+};
+
 struct PlanRequest {
   const JobSpec& job;
   /// All devices, or those admitted only: what job.devices does not admit is left out and said so.
   const FleetSpec& fleet;
   const Profile& profile;  ///< of every admitted device
   double memory_headroom = kMemoryHeadroom;
-  /// For predict() of a plan that is cut: bytes of each rank as `motley-worker estimate` counts
-  /// them. Empty: plain data parallelism is looked up in the profile, any other stays 0.
-  std::vector<Bytes> counted = {};
+  bool tables_of_ranks = false;  ///< memory tables are of all that a rank needs, not of its engine
+  /// For predict() of a plan that is cut, by rank. Empty: plain data parallelism is looked up in
+  /// the profile, any other stays 0.
+  std::vector<RankMemory> counted = {};
 };
 
 }  // namespace motley

@@ -62,7 +62,7 @@ void add_grains(const std::vector<GrainResult>& grains,
 
 void add_equal_split(const PlanRequest& request, const Plan& plan,
                      std::vector<RejectedPlan>* rejected) {
-  const Result<Plan> equal = plan_equal_split(request);
+  const Result<Plan> equal = equal_split_within_tables(request);
   if (!equal || equal->prediction.step_seconds <= plan.prediction.step_seconds) return;
   rejected->push_back({"equal split over " + std::to_string(equal->world_size()) + " devices",
                        slowest_rank(*equal), equal->prediction.step_seconds});

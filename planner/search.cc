@@ -6,6 +6,7 @@
 #include "planner/candidates.h"
 #include "planner/grain_search.h"
 #include "planner/grains.h"
+#include "planner/plain_memory.h"
 #include "planner/runners_up.h"
 
 namespace motley {
@@ -54,9 +55,8 @@ Found search_all_grains(const PlanRequest& request, const Candidates& candidates
   return found;
 }
 
-}  // namespace
-
-Result<Plan> plan_search(const PlanRequest& request) {
+/// Memory tables are taken for all that a rank needs.
+Result<Plan> search_within_tables(const PlanRequest& request) {
   MOTLEY_TRY(const Candidates candidates, find_candidates(request));
   const ReductionTable reduction(ReductionModel(request.profile, gradient_bytes(request.job)),
                                  candidates.devices);
@@ -79,6 +79,12 @@ Result<Plan> plan_search(const PlanRequest& request) {
   plan.id = plan_id(plan);
   MOTLEY_TRY_VOID(validate(plan, request.job.model));
   return plan;
+}
+
+}  // namespace
+
+Result<Plan> plan_search(const PlanRequest& request) {
+  return best_over_ranks(request, search_within_tables);
 }
 
 }  // namespace motley

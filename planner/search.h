@@ -31,5 +31,7 @@ Result<Plan> plan_exhaustive(const PlanRequest& request);
 /// What people would do without us: the same number of samples on every device that can hold any,
 /// each with its best micro-batch.
 Result<Plan> plan_equal_split(const PlanRequest& request);
+/// The same where memory tables are taken for all that a rank needs, not its engine alone.
+Result<Plan> equal_split_within_tables(const PlanRequest& request);
 
 }  // namespace motley

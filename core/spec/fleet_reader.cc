@@ -195,6 +195,7 @@ Result<Unit> finish_node(const NodeDraft& node, const FleetDraft& draft, const Y
     if (!uuid.empty() && !uuids.emplace(uuid, i).second)
       return fail_at(member_or_self(at, "uuid"), "this uuid is listed twice");
     fleet.devices.push_back(finish_device(node.devices[i], node.host, i));
+    fleet.devices.back().place = member_or_self(at, "kind").place();
     note_memory(at, fleet.devices.back());
   }
   return Unit{};

@@ -44,6 +44,7 @@ struct DeviceSpec {
   // For messages only; not in JSON.
   std::string memory_written = {};  ///< `memory` in the words of the file it was read from
   SourcePlace memory_place = {};
+  SourcePlace place = {};  ///< of its kind, or else of the device
 };
 
 struct LinkSpec {
@@ -69,6 +70,8 @@ struct FleetSpec {
 DeviceKind kind_driven(const JobSpec& job, DeviceKind kind);
 /// What the device computes in when it is driven for the job; never kAuto.
 Precision precision_computed(const JobSpec& job, DeviceKind kind);
+/// Whether the job asks for a precision that such a device has not.
+bool lacks_precision(const JobSpec& job, DeviceKind kind);
 
 /// Whether `wanted` is `type` or whole '-'-separated parts of its beginning, case ignored: "a100"
 /// matches "A100-40GB", not "A1000".

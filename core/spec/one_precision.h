@@ -7,7 +7,8 @@
 
 namespace motley {
 
-/// kInvalidSpec naming two devices of which one, driven for this job, computes in fp64 and the
+/// kInvalidSpec, at its place in the fleet's file, naming a device that does not compute in the
+/// precision the job asks for, or two of which one, driven for this job, computes in fp64 and the
 /// other does not.
 Result<Unit> check_one_precision(const FleetSpec& fleet, const JobSpec& job);
 

@@ -20,15 +20,15 @@ constexpr Bytes kLargestPlan{256 << 20};
 constexpr double kCountingSeconds = 120;
 constexpr const char* kNoSearch = "given: no search";
 
-Result<Bytes> bytes_of_row(const nlohmann::json& row) {
-  if (row.is_object() && row.contains("total_bytes") && row["total_bytes"].is_number_integer())
-    return Bytes(row["total_bytes"].get<int64_t>());
-  return fail(ErrorCode::kBrokenInstall, "motley-worker estimate says nothing of total_bytes");
+Result<Bytes> bytes_of_row(const nlohmann::json& row, const std::string& member) {
+  if (row.is_object() && row.contains(member) && row[member].is_number_integer())
+    return Bytes(row[member].get<int64_t>());
+  return fail(ErrorCode::kBrokenInstall, "motley-worker estimate says nothing of " + member);
 }
 
-/// What the worker's engines would allocate for each rank.
-Result<std::vector<Bytes>> count_memory(const Plan& plan, const JobSpec& job,
-                                        const FleetSpec& fleet) {
+/// What each rank would allocate.
+Result<std::vector<RankMemory>> count_memory(const Plan& plan, const JobSpec& job,
+                                             const FleetSpec& fleet) {
   MOTLEY_TRY(const std::string worker, worker_program());
   MOTLEY_TRY(const CommandOutput output, run_command({{worker, "estimate", "--plan", "-", "--json"},
                                                       packed(plan, job, fleet).dump()},
@@ -38,10 +38,11 @@ Result<std::vector<Bytes>> count_memory(const Plan& plan, const JobSpec& job,
                 "cannot count the memory of the plan: " + last_words_of_worker(output.err));
   MOTLEY_TRY(const auto rows,
              parse_json_file(output.out, worker + " estimate", ErrorCode::kBrokenInstall));
-  std::vector<Bytes> counted;
+  std::vector<RankMemory> counted;
   for (const auto& row : rows) {
-    MOTLEY_TRY(const Bytes bytes, bytes_of_row(row));
-    counted.push_back(bytes);
+    RankMemory& rank = counted.emplace_back();
+    MOTLEY_TRY(rank.total, bytes_of_row(row, "total_bytes"));
+    MOTLEY_TRY(rank.host, bytes_of_row(row, "host_total_bytes"));
   }
   if (counted.size() == plan.ranks.size()) return counted;
   return fail(ErrorCode::kBrokenInstall, "motley-worker estimate counted other ranks");
@@ -54,7 +55,7 @@ Result<Unit> check_given_limits(const GivenPlan& given, const JobSpec& job,
   for (size_t i = 0; i < plan.ranks.size(); ++i) {
     RankPrediction& rank = plan.prediction.ranks.emplace_back();
     rank.rank = Rank(static_cast<int>(i));
-    rank.memory = given.counted[i];
+    rank.memory = given.counted[i].total;
     rank.memory_limit = fleet.find(plan.ranks[i].device)->memory.value_or(Bytes(INT64_MAX));
   }
   return validate_cut(plan, job.model);

@@ -11,6 +11,7 @@
 #include "core/result.h"
 #include "core/spec/fleet_spec.h"
 #include "core/spec/job_spec.h"
+#include "planner/request.h"
 
 namespace motley {
 
@@ -20,8 +21,8 @@ bool is_given(const Plan& plan);
 struct GivenPlan {
   Plan plan;  ///< valid for job and fleet
   std::string path;
-  std::string text;            ///< of the file: errors point into it
-  std::vector<Bytes> counted;  ///< by rank, as `motley-worker estimate` counts them
+  std::string text;                 ///< of the file: errors point into it
+  std::vector<RankMemory> counted;  ///< by rank
 };
 
 /// Reads and completes (core/plan_completion.h) the plan in `path` and counts what its ranks need.

@@ -112,6 +112,52 @@ TEST_P(PlanSearch, ExactWithoutAGrainIsRefused) {
   EXPECT_EQ(plan(problem).error().code, ErrorCode::kInvalidSpec);
 }
 
+/// A model of four million parameters: the snapshot of a checkpoint is 48 MB, of each of two ranks
+/// half, and what these exchange at a time 4 MB.
+PlanningCase with_snapshots() {
+  PlanningCase problem(8);
+  problem.job.model = {"gpt", 1, 2, 512, 16, 1500};
+  problem.add({.per_sample = 0.010}).add({.per_sample = 0.010}).add_reduction(2, 0.1);
+  for (DeviceProfile& device : problem.profile.devices) device.memory_limit = Bytes(60 << 20);
+  return problem;
+}
+
+TEST_P(PlanSearch, SnapshotsAndMessagesCountAgainstTheMemoryOfCpus) {
+  PlanningCase problem = with_snapshots();
+  const Result<Plan> found = plan(problem);
+  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_EQ(found->world_size(), 2) << "one would be quicker, but has no room for the snapshot";
+  for (const RankPrediction& rank : found->prediction.ranks) {
+    EXPECT_GT(rank.memory, Bytes(45 << 20));
+    EXPECT_LE(rank.memory, Bytes(57 << 20));
+    EXPECT_EQ(rank.host_memory, Bytes(0));
+  }
+  for (DeviceProfile& device : problem.profile.devices) device.memory_limit = Bytes(80 << 20);
+  EXPECT_EQ(plan(problem)->world_size(), 1);
+  for (DeviceProfile& device : problem.profile.devices) device.memory_limit = Bytes(45 << 20);
+  EXPECT_EQ(plan(problem).error().code, ErrorCode::kNoPlan);
+}
+
+TEST_P(PlanSearch, SnapshotsAndMessagesDoNotCountAgainstTheMemoryOfGpus) {
+  PlanningCase problem = with_snapshots();
+  for (DeviceSpec& device : problem.fleet.devices) device.kind = DeviceKind::kCuda;
+  const Result<Plan> found = plan(problem);
+  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_EQ(found->world_size(), 1);
+  EXPECT_LT(found->prediction.ranks[0].memory, Bytes(30 << 20));
+  EXPECT_EQ(found->prediction.ranks[0].host_memory,
+            Bytes(3 * 4 * parameter_count(problem.job.model)));
+}
+
+TEST_P(PlanSearch, AGpuDoesNotComputeInFloat64) {
+  PlanningCase problem(8);
+  problem.add({});
+  problem.job.train.precision = Precision::kFp64;
+  EXPECT_TRUE(plan(problem));
+  problem.fleet.devices[0].kind = DeviceKind::kCuda;
+  EXPECT_EQ(plan(problem).error().code, ErrorCode::kInvalidSpec);
+}
+
 TEST_P(PlanSearch, NothingFitsNamesTheNearestDevice) {
   PlanningCase problem(8);
   problem.add({.type = "tiny"}).add({.type = "small"});

@@ -10,11 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "core/spec/names.h"
 #include "kernels/device.h"
 #include "planner/cost_model.h"
+#include "planner/search.h"
 #include "tests/e2e/small_run.h"
 #include "worker/profiler/profiler.h"
-#include "worker/train/rank_share.h"
+#include "worker/train/rank_memory.h"
 
 namespace motley::testing {
 namespace {
@@ -113,13 +115,14 @@ Profile measured(const JobSpec& job, const FleetSpec& fleet) {
   return of_root;
 }
 
+Bytes needed(const Attempt& attempt, int rank) {
+  return estimate_rank(attempt.job, attempt.plan, Rank(rank), DeviceKind::kCpu, 1).total();
+}
+
 void predict_from(const Profile& profile, Attempt* attempt) {
   PlanRequest request{attempt->job, attempt->fleet, profile};
   for (int rank = 0; rank < attempt->plan.world_size(); ++rank)
-    request.counted.push_back(
-        estimate_engine(engine_options(attempt->job, attempt->plan, Rank(rank)), DeviceKind::kCpu,
-                        1)
-            .total());
+    request.counted.push_back({.total = needed(*attempt, rank)});
   const auto predicted = predict(request, &attempt->plan);
   ASSERT_TRUE(predicted) << predicted.error().to_string();
   const auto valid = validate(attempt->plan, attempt->job.model);
@@ -166,15 +169,32 @@ TEST_F(PredictionTest, OfAnyPlanIsWhatItsStepTakes) {
   }
 }
 
+TEST_F(PredictionTest, OfMemoryOfASearchedPlanIsWhatItsRanksCount) {
+  for (const Numerics numerics : {Numerics::kFast, Numerics::kExact}) {
+    for (const int devices : {1, 2, 4}) {
+      SCOPED_TRACE(std::to_string(devices) + " devices");
+      const std::vector<SmallReplica> all(static_cast<size_t>(devices),
+                                          {.stages = {{8}}, .grains = 3});
+      Attempt attempt =
+          attempt_of({.name = "", .replicas = all, .numerics = numerics},
+                     scratch_.path() + "/" + std::to_string(devices) + spec_name(numerics));
+      const Profile profile = measured(attempt.job, attempt.fleet);
+      const auto plan = plan_search({attempt.job, attempt.fleet, profile});
+      ASSERT_TRUE(plan) << plan.error().to_string();
+      attempt.plan = *plan;
+      EXPECT_EQ(plan->world_size(), devices);
+      for (const RankPrediction& rank : plan->prediction.ranks)
+        EXPECT_EQ(rank.memory, needed(attempt, rank.rank.value()));
+    }
+  }
+}
+
 // --- plans that just fit
 
 /// Limits are what the plan needs, to the byte.
 void leave_no_memory(Attempt* attempt) {
   for (int rank = 0; rank < attempt->plan.world_size(); ++rank)
-    attempt->fleet.devices[static_cast<size_t>(rank)].memory =
-        estimate_engine(engine_options(attempt->job, attempt->plan, Rank(rank)), DeviceKind::kCpu,
-                        1)
-            .total();
+    attempt->fleet.devices[static_cast<size_t>(rank)].memory = needed(*attempt, rank);
 }
 
 Attempt large_vocabulary(const Case& plan, const std::string& directory) {

@@ -65,7 +65,8 @@ Result<Unit> start_from_oracle_weights(Engine& engine, WholeBuffers& whole) {
 Result<Unit> first_gradient(const Attempt& attempt, RankParts& parts, Communicator& world,
                             WholeBuffers& whole) {
   Pipeline pipeline(attempt, parts, world, [] {});
-  SliceExchange slices(attempt.plan, attempt.job.model, world);
+  MemoryAccount account;
+  SliceExchange slices(attempt.plan, attempt.job.model, world, sizeof(double), account);
   MOTLEY_TRY_VOID(pipeline.train(1));
   MOTLEY_TRY(const GradientSpans spans, parts.engine->gradients());
   MOTLEY_TRY_VOID(slices.reduce(spans));

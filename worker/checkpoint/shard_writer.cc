@@ -157,6 +157,10 @@ class ThreadedShardWriter final : public ShardWriter {
     return std::move(report_);
   }
 
+  Bytes snapshot_bytes() const override {
+    const ShardLayout& layout = image_->layout();
+    return Bytes(layout.bytes - static_cast<int64_t>(layout.header.size()));
+  }
   std::span<const std::byte> shard_bytes() const override { return image_->bytes(); }
 
  private:

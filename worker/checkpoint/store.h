@@ -76,6 +76,8 @@ class ShardWriter {
   virtual bool written() const = 0;
   virtual void wait() = 0;           ///< until written(); returns at once when nothing is in flight
   virtual ShardReport report() = 0;  ///< once per snapshot; makes the writer ready again
+  /// What it keeps of memory for the state itself, all the time.
+  virtual Bytes snapshot_bytes() const = 0;
   /// The file's whole content, for a committer on a host that does not see this rank's directory
   /// (transfer.h); from written() until the next snapshot.
   virtual std::span<const std::byte> shard_bytes() const = 0;

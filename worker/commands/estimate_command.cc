@@ -15,7 +15,7 @@
 #include "worker/commands/commands.h"
 #include "worker/engine/engine.h"
 #include "worker/profiler/layer_kinds.h"
-#include "worker/train/rank_share.h"
+#include "worker/train/rank_memory.h"
 
 namespace motley {
 namespace {
@@ -34,18 +34,28 @@ nlohmann::json bytes_to_json(const MemoryEstimate& bytes) {
   return {{"static_bytes", bytes.fixed.value()},
           {"saved_bytes", bytes.saved.value()},
           {"transient_bytes", bytes.transient.value()},
-          {"total_bytes", bytes.total().value()}};
+          {"exchange_bytes", bytes.exchange.value()},
+          {"snapshot_bytes", bytes.snapshot.value()},
+          {"host_bytes", bytes.host.value()},
+          {"total_bytes", bytes.total().value()},
+          {"host_total_bytes", bytes.host_total().value()}};
 }
 
 std::string bytes_columns(const MemoryEstimate& bytes) {
-  char text[80];
-  std::snprintf(text, sizeof text, "%12s %12s %12s %12s", format_bytes(bytes.fixed).c_str(),
-                format_bytes(bytes.saved).c_str(), format_bytes(bytes.transient).c_str(),
-                format_bytes(bytes.total()).c_str());
+  std::string text;
+  for (const Bytes part : {bytes.fixed, bytes.saved, bytes.transient, bytes.exchange,
+                           bytes.snapshot, bytes.host, bytes.total(), bytes.host_total()}) {
+    char column[24];
+    std::snprintf(column, sizeof column, " %11s", format_bytes(part).c_str());
+    text += column;
+  }
   return text;
 }
 
-constexpr const char* kBytesTitles = "      static        saved    transient        total";
+/// The last two: what the device's limit is for, and what the host needs besides.
+constexpr const char* kBytesTitles =
+    "      static       saved   transient    exchange    snapshot        host       total"
+    "  host total";
 
 // --- kinds of layers
 
@@ -165,8 +175,8 @@ Result<Unit> estimate_plan(const EstimateOptions& options) {
   for (int rank = 0; rank < plan.world_size(); ++rank) {
     const std::string& name = plan.ranks[static_cast<size_t>(rank)].device;
     const DeviceSpec& device = *fleet.find(name);
-    const MemoryEstimate bytes = estimate_engine(engine_options(job, plan, Rank(rank)),
-                                                 kind_driven(job, device.kind), device.threads);
+    const MemoryEstimate bytes =
+        estimate_rank(job, plan, Rank(rank), kind_driven(job, device.kind), device.threads);
     nlohmann::json row = bytes_to_json(bytes);
     row["rank"] = rank;
     row["device"] = name;

@@ -23,6 +23,7 @@
 #include "core/result.h"
 #include "core/spec/job_spec.h"
 #include "kernels/device.h"
+#include "worker/engine/memory_account.h"
 #include "worker/engine/tensor_group.h"
 #include "worker/program/parameters.h"
 
@@ -33,7 +34,8 @@ struct EngineOptions {
   Numerics numerics = Numerics::kFast;
   std::vector<int>
       micro_batches;  ///< every size that will be run, e.g. {8, 3} when the last one is short
-  Bytes memory_limit{INT64_MAX};  ///< kDeviceLost when buffers would exceed it
+  Bytes memory_limit{INT64_MAX};     ///< kDeviceLost when buffers would exceed it
+  MemoryAccount* account = nullptr;  ///< of all buffers; borrowed; null: nobody keeps one
   OptimizerSpec optimizer;
   uint64_t seed = 1337;  ///< of the initial weights and of dropout's masks
 
@@ -143,7 +145,8 @@ class Engine {
   };
   virtual Work flops(int samples) const = 0;
   virtual double evaluation_flops() const = 0;
-  /// What was allocated on the device, counted buffer by buffer; micro_batch is the largest.
+  /// What was allocated on the device, counted buffer by buffer; micro_batch is the largest. The
+  /// account also knows what lies in host memory.
   virtual MemoryPoint memory() const = 0;
 };
 
@@ -161,14 +164,27 @@ inline double update_flops(int64_t elements) { return 16.0 * static_cast<double>
 std::vector<MemoryPoint> estimate_memory(EngineOptions options, DeviceKind kind, int threads,
                                          int largest);
 
-/// Bytes of an engine by how long they are in use.
+/// Bytes of a rank by what they are for. On the device by how long they are in use:
 struct MemoryEstimate {
   Bytes fixed{0};      ///< always: parameters, gradients, optimizer state
   Bytes saved{0};      ///< from forward to backward pass, of all micro-batches in flight, with what
                        ///< passes between neighbouring stages
   Bytes transient{0};  ///< within one pass; with one micro-batch in flight all activations
-  Bytes total() const { return fixed + saved + transient; }
+  // In host memory; the first two are not the engine's (worker/train/rank_memory.h):
+  Bytes exchange{0};       ///< slices on their way to and from other ranks
+  Bytes snapshot{0};       ///< the copy of the state that a checkpoint is written from
+  Bytes host{0};           ///< optimizer state kept there; of a GPU's memory the host's views
+  bool one_memory = true;  ///< the device is a CPU: its memory is the host's
+
+  Bytes on_device() const { return fixed + saved + transient; }
+  Bytes in_host() const { return exchange + snapshot + host; }
+  /// What the device's limit is for.
+  Bytes total() const { return one_memory ? on_device() + in_host() : on_device(); }
+  /// What the host needs besides.
+  Bytes host_total() const { return one_memory ? Bytes(0) : in_host(); }
 };
+/// Of a floating element on a device of this kind.
+int element_bytes_of(DeviceKind kind);
 /// What an engine of these options will allocate, without allocating or any hardware.
 MemoryEstimate estimate_engine(const EngineOptions& options, DeviceKind kind, int threads);
 

@@ -7,9 +7,10 @@
 namespace motley {
 
 Result<Exchange> Exchange::allocate(Device& device, const StageSpec& stage,
-                                    const ExchangeLayout& layout) {
+                                    const ExchangeLayout& layout, MemoryAccount& account) {
   Exchange exchange(stage, layout);
-  MOTLEY_TRY(exchange.memory_, SharedMemory::allocate(device, layout.size(stage.in_flight)));
+  MOTLEY_TRY(exchange.memory_,
+             SharedMemory::allocate(device, layout.size(stage.in_flight), account));
   return exchange;
 }
 

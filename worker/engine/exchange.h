@@ -11,7 +11,7 @@ namespace motley {
 class Exchange {
  public:
   static Result<Exchange> allocate(Device& device, const StageSpec& stage,
-                                   const ExchangeLayout& layout);
+                                   const ExchangeLayout& layout, MemoryAccount& account);
 
   Bytes size() const { return memory_.size(); }  ///< of all that is allocated
   std::byte* common() const { return memory_.device(); }

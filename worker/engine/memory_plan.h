@@ -9,17 +9,23 @@
 namespace motley {
 
 struct MemoryPlan {
+  /// `one_memory`: host code reaches what is on the device; else it has views of its own.
   MemoryPlan(const StageSpec& stage, const ParameterLayout& parameters,
-             const ExchangeLayout& exchange, const Updater::Memory& update);
+             const ExchangeLayout& exchange, const Updater::Memory& update, bool one_memory);
 
   Bytes parameters{0};
   Bytes gradients{0};
   Bytes optimizer{0};
   Bytes exchange{0};
+  Bytes host_state{0};
   Bytes kept{0};   ///< of one slot: from forward to backward pass
   Bytes arena{0};  ///< shared by all programs and the update
   int slots = 1;
-  Bytes slot{0};  ///< one slot's part of `exchange`
+  Bytes slot{0};     ///< one slot's part of `exchange`
+  Bytes staging{0};  ///< of the largest sum over the ranks of the stage
+  bool one_memory = true;
+  int element_bytes = 4;
+  int members = 1;  ///< of the ranks that share the stage
 
   void require(const Program& program);
   MemoryPoint point(int micro_batch) const;

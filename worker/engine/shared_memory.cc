@@ -2,18 +2,19 @@
 
 namespace motley {
 
-Result<SharedMemory> SharedMemory::allocate(Device& device, Bytes size) {
+Result<SharedMemory> SharedMemory::allocate(Device& device, Bytes size, MemoryAccount& account) {
   SharedMemory memory;
   memory.device_ = &device;
   memory.size_ = size;
   MOTLEY_TRY(memory.buffer_, device.allocate(size));
-  if (!device.host_accessible()) memory.copy_.resize(static_cast<size_t>(size.value()));
+  memory.charge_ = MemoryCharge(account, MemoryUse::kDevice, size);
+  if (!device.host_accessible()) memory.copy_ = CountedMemory(account, MemoryUse::kHost, size);
   return memory;
 }
 
 std::span<std::byte> SharedMemory::host() {
   if (device_->host_accessible()) return {device(), static_cast<size_t>(size_.value())};
-  return copy_;
+  return copy_.bytes();
 }
 
 Result<std::span<std::byte>> SharedMemory::pull(Bytes offset, Bytes size) {

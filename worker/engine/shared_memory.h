@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "worker/engine/memory_account.h"
 
 namespace motley {
 
@@ -15,7 +16,8 @@ namespace motley {
 /// memory itself; elsewhere it is a copy that pull() and push() bring up to date.
 class SharedMemory {
  public:
-  static Result<SharedMemory> allocate(Device& device, Bytes size);
+  /// On `account`, which outlives it.
+  static Result<SharedMemory> allocate(Device& device, Bytes size, MemoryAccount& account);
 
   std::byte* device() const { return static_cast<std::byte*>(buffer_.data()); }
   /// Waits for the device; afterwards the view shows what it computed. Returns the view.
@@ -31,9 +33,10 @@ class SharedMemory {
 
  private:
   Device* device_ = nullptr;
+  MemoryCharge charge_;
   DeviceBuffer buffer_;
   Bytes size_{0};
-  std::vector<std::byte> copy_;
+  CountedMemory copy_;
 };
 
 /// A host view of floats or doubles.

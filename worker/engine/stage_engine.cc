@@ -14,7 +14,10 @@ StageEngine::StageEngine(Device& device, const EngineOptions& options)
       exchange_layout_(stage_, largest_),
       update_layout_(options, parameters_),
       plan_(stage_, parameters_, exchange_layout_,
-            Updater::memory(options, update_layout_, stage_.element_bytes)) {}
+            Updater::memory(options, update_layout_, stage_.element_bytes),
+            device.host_accessible()) {
+  if (options_.account == nullptr) options_.account = &own_account_;
+}
 
 // --- set-up
 
@@ -38,16 +41,19 @@ Result<Unit> StageEngine::set_up() {
 }
 
 Result<Unit> StageEngine::allocate() {
-  const Bytes total = plan_.point(largest_).total();
+  const Bytes total = plan_.estimate().total();
   if (total > options_.memory_limit)
     return fail(ErrorCode::kDeviceLost, "micro-batch " + std::to_string(largest_) + " needs " +
                                             format_bytes(total) + " on " + device_.name() +
                                             ", more than its limit of " +
                                             format_bytes(options_.memory_limit));
-  MOTLEY_TRY(weights_, SharedMemory::allocate(device_, plan_.parameters));
-  MOTLEY_TRY(gradients_, SharedMemory::allocate(device_, plan_.gradients));
-  MOTLEY_TRY(exchange_, Exchange::allocate(device_, stage_, exchange_layout_));
+  MemoryAccount& account = *options_.account;
+  MOTLEY_TRY(weights_, SharedMemory::allocate(device_, plan_.parameters, account));
+  MOTLEY_TRY(gradients_, SharedMemory::allocate(device_, plan_.gradients, account));
+  MOTLEY_TRY(exchange_, Exchange::allocate(device_, stage_, exchange_layout_, account));
   MOTLEY_TRY(arena_, device_.allocate(plan_.point(largest_).activations));
+  arena_charge_ = MemoryCharge(account, MemoryUse::kDevice, arena_.size());
+  if (!plan_.one_memory) staging_ = CountedMemory(account, MemoryUse::kHost, plan_.staging);
   MOTLEY_TRY(updater_, Updater::create(device_, options_, update_layout_, weights_, gradients_,
                                        static_cast<std::byte*>(arena_.data())));
   return Unit{};
@@ -191,8 +197,7 @@ Result<Unit> StageEngine::sum_elements(std::byte* data, int64_t count, double fl
   MOTLEY_TRY_VOID(device_.synchronize());
   std::span<std::byte> host(data, bytes);
   if (!device_.host_accessible()) {
-    if (staging_.size() < bytes) staging_.resize(bytes);
-    host = std::span(staging_).first(bytes);
+    host = staging_.bytes().first(bytes);
     MOTLEY_TRY_VOID(device_.copy_out(host, data));
   }
   if (stage_.element_bytes == 8)

@@ -80,14 +80,16 @@ class StageEngine final : public Engine {
   UpdateLayout update_layout_;
   MemoryPlan plan_;
 
+  MemoryAccount own_account_;  // where nobody else keeps one
   SharedMemory weights_, gradients_;
   std::optional<Exchange> exchange_;
   std::optional<Updater> updater_;
+  MemoryCharge arena_charge_;
   DeviceBuffer arena_;                    // activations, then what each slot keeps
   std::map<int, BoundProgram> programs_;  // by micro-batch
   BoundProgram evaluation_;               // of the largest
   Bytes logits_{0};                       // their place in the arena after evaluation_
-  std::vector<std::byte> staging_;        // for group sums, where host code cannot reach the device
+  CountedMemory staging_;                 // for group sums, where host code cannot reach the device
 
   LossSums sums_;
   bool gradients_exposed_ = false;  // the host may have changed its view

@@ -47,7 +47,8 @@ void UpdateLayout::add(const FlatTensor& held, const Slice& slice, bool keep) {
 Updater::Memory Updater::memory(const EngineOptions& options, const UpdateLayout& layout,
                                 int element_bytes) {
   Memory memory;
-  if (!options.host_optimizer) memory.state = Bytes(2 * layout.elements * element_bytes);
+  (options.host_optimizer ? memory.host_state : memory.state) =
+      Bytes(2 * layout.elements * element_bytes);
   memory.squares = Bytes(static_cast<int64_t>(layout.owned.size() * sizeof(double)));
   int64_t longest = 0;
   for (const UpdateRun& run : layout.updated) longest = std::max(longest, run.count);
@@ -72,16 +73,16 @@ Result<Updater> Updater::create(Device& device, const EngineOptions& options, Up
                                 SharedMemory& weights, SharedMemory& gradients,
                                 std::byte* scratch) {
   const Memory needed = memory(options, layout, device.element_bytes());
+  MemoryAccount& account = *options.account;
   Updater updater(device, options, std::move(layout), weights, gradients, scratch);
-  MOTLEY_TRY(updater.squares_, SharedMemory::allocate(device, needed.squares));
+  MOTLEY_TRY(updater.squares_, SharedMemory::allocate(device, needed.squares, account));
   if (updater.in_host_) {
-    const int64_t bytes = updater.layout_.elements * device.element_bytes();
-    updater.host_first_.resize(static_cast<size_t>(bytes));
-    updater.host_second_.resize(static_cast<size_t>(bytes));
+    for (CountedMemory* moment : {&updater.host_first_, &updater.host_second_})
+      *moment = CountedMemory(account, MemoryUse::kHost, Bytes(needed.host_state.value() / 2));
     return updater;
   }
   for (SharedMemory* moment : {&updater.first_, &updater.second_}) {
-    MOTLEY_TRY(*moment, SharedMemory::allocate(device, Bytes(needed.state.value() / 2)));
+    MOTLEY_TRY(*moment, SharedMemory::allocate(device, Bytes(needed.state.value() / 2), account));
     execute(device,
             ZeroArgs{.out = Address::of(moment->device()), .bytes = moment->size().value()});
   }
@@ -174,10 +175,10 @@ Result<Unit> Updater::update_chunk(AdamwArgs args, const UpdateRun& run, int exp
   }
   std::byte* moments[2] = {take(), take()};
   const std::span<std::byte> host[2] = {
-      std::span(host_first_)
-          .subspan(static_cast<size_t>(run.state * bytes), static_cast<size_t>(size)),
-      std::span(host_second_)
-          .subspan(static_cast<size_t>(run.state * bytes), static_cast<size_t>(size))};
+      host_first_.bytes().subspan(static_cast<size_t>(run.state * bytes),
+                                  static_cast<size_t>(size)),
+      host_second_.bytes().subspan(static_cast<size_t>(run.state * bytes),
+                                   static_cast<size_t>(size))};
   for (int i = 0; i < 2; ++i) MOTLEY_TRY_VOID(device_->copy_in(moments[i], host[i]));
   args.m = Address::of(moments[0]);
   args.v = Address::of(moments[1]);
@@ -190,7 +191,7 @@ Result<Unit> Updater::update_chunk(AdamwArgs args, const UpdateRun& run, int exp
 // --- state
 
 Result<std::span<std::byte>> Updater::state(bool second) {
-  if (in_host_) return std::span(second ? host_second_ : host_first_);
+  if (in_host_) return (second ? host_second_ : host_first_).bytes();
   return (second ? second_ : first_).pull();
 }
 

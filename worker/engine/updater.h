@@ -34,15 +34,17 @@ inline constexpr int64_t kUpdateChunk = 1 << 18;
 
 class Updater {
  public:
-  /// What the update needs of the device: state, sums of squares, scratch in the arena.
+  /// What the update needs: state, sums of squares, scratch in the arena.
   struct Memory {
-    Bytes state{0};  ///< of both moments; 0 where they lie in host memory
+    Bytes state{0};       ///< of both moments, where they lie on the device
+    Bytes host_state{0};  ///< and where in host memory
     Bytes squares{0};
     Bytes scratch{0};
   };
   static Memory memory(const EngineOptions& options, const UpdateLayout& layout, int element_bytes);
 
-  /// Allocates and zeroes. Borrows `weights` and `gradients`; `scratch` has memory().scratch bytes.
+  /// Allocates on options.account, which must be there, and zeroes. Borrows `weights` and
+  /// `gradients`; `scratch` has memory().scratch bytes.
   static Result<Updater> create(Device& device, const EngineOptions& options, UpdateLayout layout,
                                 SharedMemory& weights, SharedMemory& gradients, std::byte* scratch);
 
@@ -75,8 +77,8 @@ class Updater {
   SharedMemory* weights_;
   SharedMemory* gradients_;
   std::byte* scratch_;
-  SharedMemory first_, second_;                      // on the device, or
-  std::vector<std::byte> host_first_, host_second_;  // in host memory
+  SharedMemory first_, second_;             // on the device, or
+  CountedMemory host_first_, host_second_;  // in host memory
   SharedMemory squares_;
   uint64_t largest_gradient_ = 0;
 };

@@ -45,6 +45,21 @@ class SliceGather {
   std::vector<float> slice_;
 };
 
+/// A tensor in blocks of whole rows, of about 4 MB as fp32.
+std::vector<Slice> blocks_of_rows(const LogicalTensor& tensor) {
+  constexpr int64_t kElements = 1 << 20;
+  const int64_t rows = tensor.shape[0];
+  const int64_t most = std::max<int64_t>(1, kElements / (tensor.elements() / rows));
+  std::vector<Slice> blocks;
+  for (int64_t row = 0; row < rows; row += most) {
+    Slice block = whole(tensor.shape);
+    block.start[0] = row;
+    block.extent[0] = std::min(most, rows - row);
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
 }  // namespace
 
 Result<std::string> weights_xxh3(Engine& engine, const ModelSpec& model,
@@ -54,17 +69,21 @@ Result<std::string> weights_xxh3(Engine& engine, const ModelSpec& model,
   MOTLEY_TRY(const std::span<std::byte> weights, engine.state(Engine::State::kWeight));
   SliceGather gather(engine, weights, world);
   Xxh3Stream hash;
-  std::vector<float> tensor;
+  std::vector<float> values;
   for (const LogicalTensor& logical : logical_tensors(model)) {
-    if (world.rank() == 0) tensor.resize(static_cast<size_t>(logical.elements()));
     const auto [first, last] = owners_of.equal_range(logical.name);
-    for (auto owned = first; owned != last; ++owned) {
-      MOTLEY_TRY(const std::span<const float> slice, gather.bring(*owned->second));
-      if (world.rank() != 0) continue;
-      for (const CopyRun& run : copy_runs(owned->second->slice, whole(logical.shape)))
-        std::copy_n(slice.begin() + run.from_offset, run.count, tensor.begin() + run.to_offset);
+    for (const Slice& rows : blocks_of_rows(logical)) {
+      if (world.rank() == 0) values.resize(static_cast<size_t>(rows.elements()));
+      for (auto owned = first; owned != last; ++owned) {
+        Ownership part = *owned->second;
+        if (!intersect(owned->second->slice, rows, &part.slice)) continue;
+        MOTLEY_TRY(const std::span<const float> slice, gather.bring(part));
+        if (world.rank() != 0) continue;
+        for (const CopyRun& run : copy_runs(part.slice, rows))
+          std::copy_n(slice.begin() + run.from_offset, run.count, values.begin() + run.to_offset);
+      }
+      if (world.rank() == 0) hash.add(values.data(), values.size() * sizeof(float));
     }
-    if (world.rank() == 0) hash.add(tensor.data(), tensor.size() * sizeof(float));
   }
   std::string text = hash.hex();
   MOTLEY_TRY_VOID(world.broadcast(text, 0));

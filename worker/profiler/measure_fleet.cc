@@ -4,6 +4,7 @@
 
 #include "comm/link_probe.h"
 #include "core/holdings.h"
+#include "core/rank_memory.h"
 #include "core/spec/device_identity.h"
 #include "core/spec/one_precision.h"
 #include "core/spec/profile_key.h"
@@ -59,7 +60,9 @@ class GradientBuffer {
 /// Median seconds of what a step does to sum the job's gradient over all ranks (SliceExchange).
 Result<ReductionPoint> measure_reduction(const JobSpec& job, const Device& device,
                                          Communicator& communicator, Pacer& pacer) {
-  SliceExchange slices(replicas_on(communicator.size(), job), job.model, communicator);
+  MemoryAccount account;
+  SliceExchange slices(replicas_on(communicator.size(), job), job.model, communicator,
+                       gradient_element_bytes(job.train.numerics, device.element_bytes()), account);
   GradientBuffer gradient(job, device);
   std::vector<double> seconds;
   for (int i = 0; i <= kReductionRepetitions; ++i) {

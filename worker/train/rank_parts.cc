@@ -5,7 +5,9 @@
 #include "core/holdings.h"
 #include "core/spec/one_precision.h"
 #include "core/spec/profile_key.h"
+#include "core/units.h"
 #include "worker/train/agreement.h"
+#include "worker/train/rank_memory.h"
 #include "worker/train/world.h"
 
 namespace motley {
@@ -15,6 +17,17 @@ Result<Unit> check_attempt(const Attempt& attempt, int ranks) {
   MOTLEY_TRY_VOID(validate_for(attempt.plan, attempt.job));
   MOTLEY_TRY_VOID(check_one_precision(attempt.fleet, attempt.job));
   return check_world(attempt.plan, ranks);
+}
+
+Result<Unit> check_memory(const Attempt& attempt, Rank rank, const RankParts& parts, Bytes limit) {
+  const Device& device = *parts.device;
+  const MemoryEstimate needed =
+      estimate_rank(attempt.job, attempt.plan, rank, device.kind(), device.threads());
+  if (needed.total() <= limit) return Unit{};
+  return fail(ErrorCode::kDeviceLost, parts.spec.id + " needs " + format_bytes(needed.total()) +
+                                          " for its part, more than its limit of " +
+                                          format_bytes(limit) +
+                                          ": plan a smaller micro-batch or part for it");
 }
 
 Result<std::unique_ptr<RankParts>> build_alone(const Attempt& attempt, Communicator& world) {
@@ -39,7 +52,9 @@ Result<std::unique_ptr<RankParts>> build_alone(const Attempt& attempt, Communica
     parts->group = std::make_unique<StageGroup>(world.group(ranks), parts->sections);
   }
   EngineOptions options = engine_options(attempt.job, plan, rank);
-  options.memory_limit = memory_limit_of(*spec, static_cast<int>(on_host));
+  MOTLEY_TRY_VOID(
+      check_memory(attempt, rank, *parts, memory_limit_of(*spec, static_cast<int>(on_host))));
+  options.account = &parts->memory;
   options.group = parts->group.get();
   MOTLEY_TRY(parts->engine, Engine::create(*parts->device, options));
   return parts;

@@ -20,7 +20,8 @@ struct RankParts {
   DeviceSpec spec;
   RankShare share;
   Pacer pacer;
-  Sections sections;  ///< of the pacer
+  Sections sections;     ///< of the pacer
+  MemoryAccount memory;  ///< of the buffers of this rank
   std::unique_ptr<Device> device;
   Corpus corpus;
   std::unique_ptr<StageGroup> group;  ///< null where this rank has its stage for itself
@@ -31,6 +32,11 @@ struct RankParts {
         share(std::move(rank_share)),
         pacer(spec, fleet.clock, fleet.pace_flops),
         sections(pacer) {}
+  /// Held so far at most, of the memory that the device's limit is for.
+  Bytes counted_memory() const {
+    return device->host_accessible() ? memory.peak() : memory.peak_of(MemoryUse::kDevice);
+  }
+
   RankParts(const RankParts&) = delete;
   RankParts& operator=(const RankParts&) = delete;
 };

@@ -59,6 +59,8 @@ Result<std::unique_ptr<Saver>> Saver::create(const Attempt& attempt, RankParts& 
   MOTLEY_TRY(auto views, all_state_views(*parts.engine));
   MOTLEY_TRY(saver->writer_, ShardWriter::create(fs, saver->directory_, attempt.epoch, world.rank(),
                                                  std::move(views), attempt.plan.owners));
+  saver->snapshot_ =
+      MemoryCharge(parts.memory, MemoryUse::kSnapshot, saver->writer_->snapshot_bytes());
   return saver;
 }
 

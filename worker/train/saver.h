@@ -66,6 +66,7 @@ class Saver {
   FileSystem& fs_;
   const std::string directory_;
   std::unique_ptr<ShardWriter> writer_;
+  MemoryCharge snapshot_;        ///< what the writer holds
   std::optional<int64_t> step_;  ///< of the save in flight
   int exact_exponent_ = 0;       ///< at its boundary
   Nanos begun_{0};

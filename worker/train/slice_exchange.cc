@@ -2,17 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
-#include "core/holdings.h"
-#include "worker/program/parameters.h"
+#include "core/rank_memory.h"
 
 namespace motley {
 namespace {
-
-ParameterLayout layout_of(const Plan& plan, const ModelSpec& model, Rank rank) {
-  const Role role = role_of(plan, rank);
-  return ParameterLayout(holdings_of(model, stage_of(plan, role), role.member));
-}
 
 /// Fixed-point sums may wrap; an overflow is found and repeated by those who use them.
 template <class T>
@@ -28,173 +23,121 @@ std::span<std::byte> bytes_of(std::span<T> values) {
   return std::as_writable_bytes(values);
 }
 
-}  // namespace
-
-void SliceExchange::Transfer::add(int64_t offset, int64_t count) {
-  elements += count;
-  if (!runs.empty() && runs.back().offset + runs.back().count == offset)
-    runs.back().count += count;
-  else
-    runs.push_back({offset, count});
-}
-
-namespace {
-
-/// A run of elements that one rank and the owner of a slice both hold.
-struct SharedRun {
-  Rank holder;
-  Rank owner;
-  int64_t at_holder = 0;  ///< offset in its flat buffer
-  int64_t at_owner = 0;
-  int64_t count = 0;
-  bool counted = false;  ///< the holder's copy
-};
-
-/// Calls body(SharedRun) for all that concern `self`, in the order of the plan's owners: both ends
-/// of a transfer thus know its runs and their order.
+/// Calls body(offset, count) for what of a transfer is in `range`.
 template <class Body>
-void each_shared_run(const Plan& plan, const ModelSpec& model, Rank self, Body body) {
-  std::vector<ParameterLayout> layouts;
-  for (int rank = 0; rank < plan.world_size(); ++rank)
-    layouts.push_back(layout_of(plan, model, Rank(rank)));
-  const auto layout = [&](Rank rank) -> const ParameterLayout& {
-    return layouts[static_cast<size_t>(rank.value())];
-  };
-  for (const Ownership& owned : plan.owners) {
-    const FlatTensor& home = *layout(owned.owner).find(owned.tensor);
-    for (int rank = 0; rank < plan.world_size(); ++rank) {
-      const Rank holder(rank);
-      if (holder != self && owned.owner != self) continue;
-      const FlatTensor* copy = layout(holder).find(owned.tensor);
-      if (copy == nullptr) continue;
-      for (const CopyRun& run : copy_runs(copy->slice, home.slice, owned.slice))
-        body(SharedRun{.holder = holder,
-                       .owner = owned.owner,
-                       .at_holder = copy->offset + run.from_offset,
-                       .at_owner = home.offset + run.to_offset,
-                       .count = run.count,
-                       .counted = copy->counted});
-    }
+void each_run(const SliceTransfer& transfer, SliceRange range, Body body) {
+  auto run = std::partition_point(
+      transfer.runs.begin(), transfer.runs.end(),
+      [&](const SliceRun& other) { return other.at + other.count <= range.begin; });
+  for (; run != transfer.runs.end() && run->at < range.end; ++run) {
+    const int64_t begin = std::max(run->at, range.begin);
+    body(run->offset + (begin - run->at), std::min(run->at + run->count, range.end) - begin);
   }
+}
+
+/// A range of a transfer: how many elements, and where, if they lie side by side.
+struct Message {
+  int64_t elements = 0;
+  std::optional<int64_t> offset;
+};
+Message message_of(const SliceTransfer& transfer, SliceRange range) {
+  Message message;
+  each_run(transfer, range, [&](int64_t offset, int64_t count) {
+    message.offset = message.elements == 0 ? std::optional(offset) : std::nullopt;
+    message.elements += count;
+  });
+  return message;
+}
+
+/// Beyond the last number in any of these.
+int64_t end_of(const std::vector<SliceTransfer>& transfers) {
+  int64_t end = 0;
+  for (const SliceTransfer& transfer : transfers)
+    end = std::max(end, transfer.runs.back().at + transfer.runs.back().count);
+  return end;
 }
 
 }  // namespace
 
-/// Transfers by peer; an empty one is none.
-class SliceExchange::ByPeer {
- public:
-  explicit ByPeer(int ranks) : transfers_(static_cast<size_t>(ranks)) {}
-
-  void add(Rank peer, int64_t offset, int64_t count) {
-    transfers_[static_cast<size_t>(peer.value())].add(offset, count);
-  }
-  /// Those that are not empty go to `kept`; returns their elements.
-  int64_t move_to(std::vector<Transfer>* kept) {
-    int64_t elements = 0;
-    for (size_t peer = 0; peer < transfers_.size(); ++peer) {
-      if (transfers_[peer].elements == 0) continue;
-      transfers_[peer].peer = static_cast<int>(peer);
-      elements += transfers_[peer].elements;
-      kept->push_back(std::move(transfers_[peer]));
-    }
-    return elements;
-  }
-
- private:
-  std::vector<Transfer> transfers_;
-};
-
-SliceExchange::SliceExchange(const Plan& plan, const ModelSpec& model, Communicator& world)
-    : world_(world) {
-  const Rank self(world.rank());
-  const int ranks = plan.world_size();
-  ByPeer to_owner(ranks), from_contributor(ranks), to_holder(ranks), from_owner(ranks);
-  each_shared_run(plan, model, self, [&](const SharedRun& run) {
-    if (run.holder == run.owner) {
-      if (!run.counted) uncounted_.push_back({run.at_owner, run.count});
-    } else if (run.owner == self) {
-      if (run.counted) from_contributor.add(run.holder, run.at_owner, run.count);
-      to_holder.add(run.holder, run.at_owner, run.count);
-    } else {
-      if (run.counted) to_owner.add(run.owner, run.at_holder, run.count);
-      from_owner.add(run.owner, run.at_holder, run.count);
-    }
-  });
-  const int64_t most_out = std::max(to_owner.move_to(&to_owners_), to_holder.move_to(&to_holders_));
-  const int64_t most_in =
-      std::max(from_contributor.move_to(&from_contributors_), from_owner.move_to(&from_owners_));
-  outgoing_.resize(static_cast<size_t>(most_out) * sizeof(int64_t));
-  incoming_.resize(static_cast<size_t>(most_in) * sizeof(int64_t));
+SliceExchange::SliceExchange(const Plan& plan, const ModelSpec& model, Communicator& world,
+                             int widest, MemoryAccount& account)
+    : world_(world),
+      transfers_(plan, model, Rank(world.rank())),
+      message_(exchange_message_bytes(plan.world_size())),
+      outgoing_(account, MemoryUse::kExchange, transfers_.outgoing_bytes(message_, widest)),
+      incoming_(account, MemoryUse::kExchange, transfers_.incoming_bytes(message_, widest)) {
+  sends_.reserve(static_cast<size_t>(plan.world_size()));
+  receives_.reserve(static_cast<size_t>(plan.world_size()));
 }
 
-void SliceExchange::pack(std::span<const std::byte> flat, int element_bytes,
-                         const Transfer& transfer, std::byte* to) const {
-  for (const Run& run : transfer.runs) {
-    const auto bytes = static_cast<size_t>(run.count * element_bytes);
-    std::memcpy(to, flat.data() + run.offset * element_bytes, bytes);
-    to += bytes;
-  }
-}
-
-void SliceExchange::unpack(std::span<std::byte> flat, int element_bytes, const Transfer& transfer,
-                           const std::byte* from) const {
-  for (const Run& run : transfer.runs) {
-    const auto bytes = static_cast<size_t>(run.count * element_bytes);
-    std::memcpy(flat.data() + run.offset * element_bytes, from, bytes);
-    from += bytes;
-  }
-}
-
-/// One exchange with all peers. A single run travels from where it lies, several are packed first.
-/// `in_place`: what arrives replaces this rank's runs; else it stays in incoming_, by peer.
-Result<Unit> SliceExchange::move(std::span<std::byte> flat, int element_bytes,
-                                 const std::vector<Transfer>& outgoing,
-                                 const std::vector<Transfer>& incoming, bool in_place,
-                                 const std::string& operation) {
+/// This round's part of each transfer. What lies side by side travels from there, the rest is
+/// packed first.
+void SliceExchange::offer(const Flat& flat, const std::vector<SliceTransfer>& transfers,
+                          SliceRange round) {
   sends_.clear();
-  receives_.clear();
-  const auto size_of = [&](const Transfer& transfer) {
-    return static_cast<size_t>(transfer.elements * element_bytes);
-  };
-  const auto lies_at = [&](const Transfer& transfer) {
-    return flat.data() + transfer.runs[0].offset * element_bytes;
-  };
   std::byte* free = outgoing_.data();
-  for (const Transfer& transfer : outgoing) {
-    const bool packed = transfer.runs.size() > 1;
-    if (packed) pack(flat, element_bytes, transfer, free);
-    const std::byte* from = packed ? free : lies_at(transfer);
-    sends_.push_back({transfer.peer, std::span(from, size_of(transfer))});
-    if (packed) free += size_of(transfer);
+  for (const SliceTransfer& transfer : transfers) {
+    const Message message = message_of(transfer, round);
+    if (message.elements == 0) continue;
+    const auto size = static_cast<size_t>(message.elements * flat.element_bytes);
+    sends_.push_back(
+        {transfer.peer, std::span(message.offset ? flat.at(*message.offset) : free, size)});
+    if (message.offset) continue;
+    each_run(transfer, round, [&](int64_t offset, int64_t count) {
+      const auto bytes = static_cast<size_t>(count * flat.element_bytes);
+      std::memcpy(free, flat.at(offset), bytes);
+      free += bytes;
+    });
   }
-  free = incoming_.data();
-  for (const Transfer& transfer : incoming) {
-    const bool direct = in_place && transfer.runs.size() == 1;
-    std::byte* into = direct ? lies_at(transfer) : free;
-    receives_.push_back({transfer.peer, std::span(into, size_of(transfer))});
-    if (!direct) free += size_of(transfer);
+}
+
+void SliceExchange::expect(const Flat& flat, const std::vector<SliceTransfer>& transfers,
+                           SliceRange round, bool in_place) {
+  receives_.clear();
+  std::byte* free = incoming_.data();
+  for (const SliceTransfer& transfer : transfers) {
+    const Message message = message_of(transfer, round);
+    if (message.elements == 0) continue;
+    const auto size = static_cast<size_t>(message.elements * flat.element_bytes);
+    const bool direct = in_place && message.offset;
+    receives_.push_back({transfer.peer, std::span(direct ? flat.at(*message.offset) : free, size)});
+    if (!direct) free += size;
   }
-  MOTLEY_TRY_VOID(world_.exchange(receives_, sends_, operation));
-  for (size_t i = 0; i < incoming.size() && in_place; ++i)
-    if (incoming[i].runs.size() > 1)
-      unpack(flat, element_bytes, incoming[i], receives_[i].into.data());
+}
+
+/// `in_place`: what arrives belongs where this rank's runs are, and is received there where they
+/// lie side by side. `arrived` is told of each message, in the order of peers within a round.
+Result<Unit> SliceExchange::move(const Flat& flat, const std::vector<SliceTransfer>& outgoing,
+                                 const std::vector<SliceTransfer>& incoming, bool in_place,
+                                 const Arrived& arrived, const std::string& operation) {
+  const int64_t most = message_.value() / flat.element_bytes;
+  const int64_t end = std::max(end_of(outgoing), end_of(incoming));
+  for (SliceRange round{0, most}; round.begin < end; round = {round.end, round.end + most}) {
+    offer(flat, outgoing, round);
+    expect(flat, incoming, round, in_place);
+    MOTLEY_TRY_VOID(world_.exchange(receives_, sends_, operation));
+    auto received = receives_.begin();
+    for (const SliceTransfer& transfer : incoming)
+      if (message_of(transfer, round).elements > 0)
+        arrived(transfer, round, (received++)->into.data());
+  }
   return Unit{};
 }
 
 template <class T>
 Result<Unit> SliceExchange::reduce_all(std::span<T> flat) {
-  for (const Run& run : uncounted_) std::fill_n(flat.begin() + run.offset, run.count, T{});
-  MOTLEY_TRY_VOID(move(bytes_of(flat), sizeof(T), to_owners_, from_contributors_, false,
-                       "reduction of gradients"));
-  const auto* arrived = reinterpret_cast<const T*>(incoming_.data());
-  for (const Transfer& transfer : from_contributors_) {
-    for (const Run& run : transfer.runs) {
-      T* sum = flat.data() + run.offset;
-      for (int64_t i = 0; i < run.count; ++i) sum[i] = added(sum[i], arrived[i]);
-      arrived += run.count;
-    }
-  }
-  return Unit{};
+  for (const SliceRun& run : transfers_.uncounted)
+    std::fill_n(flat.begin() + run.offset, run.count, T{});
+  const auto add = [&](const SliceTransfer& transfer, SliceRange range, const std::byte* data) {
+    const auto* term = reinterpret_cast<const T*>(data);
+    each_run(transfer, range, [&](int64_t offset, int64_t count) {
+      T* sum = flat.data() + offset;
+      for (int64_t i = 0; i < count; ++i) sum[i] = added(sum[i], term[i]);
+      term += count;
+    });
+  };
+  return move({bytes_of(flat), sizeof(T)}, transfers_.to_owners, transfers_.from_contributors,
+              false, add, "reduction of gradients");
 }
 
 Result<Unit> SliceExchange::reduce(const GradientSpans& gradients) {
@@ -209,8 +152,18 @@ Result<Unit> SliceExchange::distribute(const GradientSpans& gradients) {
   return distribute(bytes_of(gradients.floats), sizeof(float));
 }
 
-Result<Unit> SliceExchange::distribute(std::span<std::byte> flat, int element_bytes) {
-  return move(flat, element_bytes, to_holders_, from_owners_, true, "distribution of slices");
+Result<Unit> SliceExchange::distribute(std::span<std::byte> bytes, int element_bytes) {
+  const Flat flat{bytes, element_bytes};
+  const auto unpack = [&](const SliceTransfer& transfer, SliceRange range, const std::byte* data) {
+    if (message_of(transfer, range).offset) return;  // it lies there already
+    each_run(transfer, range, [&](int64_t offset, int64_t count) {
+      const auto size = static_cast<size_t>(count * element_bytes);
+      std::memcpy(flat.at(offset), data, size);
+      data += size;
+    });
+  };
+  return move(flat, transfers_.to_holders, transfers_.from_owners, true, unpack,
+              "distribution of slices");
 }
 
 }  // namespace motley

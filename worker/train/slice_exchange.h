@@ -8,9 +8,16 @@
 // reduce then distribute is an all-reduce over whoever holds a slice; with the update of owned
 // slices in between it is a reduce-scatter and an all-gather (sharded optimizer state). Of n
 // replicas with even owners each rank sends and receives 2·(n-1)/n of what it holds.
+//
+// Both go in rounds, in each of which a pair of ranks exchanges one message at most
+// (core/rank_memory.h): no rank holds more than that of the others' copies at a time. A round is a
+// range of each owner's elements, so that all copies of an element arrive in the same one. A rank
+// waits in a round for nobody who is not in the same or a later one: rounds cannot lock up, however
+// many each rank takes part in.
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,14 +25,18 @@
 #include "comm/communicator.h"
 #include "core/plan.h"
 #include "worker/engine/engine.h"
+#include "worker/engine/memory_account.h"
+#include "worker/train/slice_transfers.h"
 
 namespace motley {
 
 class SliceExchange {
  public:
-  /// For this rank of a valid plan. `world` has the plan's ranks and outlives this. Finds all
-  /// transfers and allocates what they need.
-  SliceExchange(const Plan& plan, const ModelSpec& model, Communicator& world);
+  /// For this rank of a valid plan. `world` has the plan's ranks; it and `account` outlive this.
+  /// Finds all transfers and allocates what they need; of what is exchanged no element has more
+  /// than `widest` bytes.
+  SliceExchange(const Plan& plan, const ModelSpec& model, Communicator& world, int widest,
+                MemoryAccount& account);
 
   /// Collective. Afterwards owned slices hold the sum over all counted copies, in the order own,
   /// then rising rank; the rest is undefined until distribute().
@@ -36,37 +47,27 @@ class SliceExchange {
   Result<Unit> distribute(std::span<std::byte> flat, int element_bytes);
 
  private:
-  /// A run of elements of the flat buffers.
-  struct Run {
-    int64_t offset = 0;
-    int64_t count = 0;
-  };
-  /// What passes between this rank and another, as runs of this rank's buffer in an order both
-  /// know.
-  struct Transfer {
-    int peer = 0;
-    std::vector<Run> runs;
-    int64_t elements = 0;
+  struct Flat {
+    std::span<std::byte> bytes;
+    int element_bytes;
 
-    void add(int64_t offset, int64_t count);
+    std::byte* at(int64_t element) const { return bytes.data() + element * element_bytes; }
   };
-  class ByPeer;
+  using Arrived = std::function<void(const SliceTransfer&, SliceRange, const std::byte* data)>;
 
   template <class T>
   Result<Unit> reduce_all(std::span<T> flat);
-  Result<Unit> move(std::span<std::byte> flat, int element_bytes,
-                    const std::vector<Transfer>& outgoing, const std::vector<Transfer>& incoming,
-                    bool in_place, const std::string& operation);
-  void pack(std::span<const std::byte> flat, int element_bytes, const Transfer& transfer,
-            std::byte* to) const;
-  void unpack(std::span<std::byte> flat, int element_bytes, const Transfer& transfer,
-              const std::byte* from) const;
+  Result<Unit> move(const Flat& flat, const std::vector<SliceTransfer>& outgoing,
+                    const std::vector<SliceTransfer>& incoming, bool in_place,
+                    const Arrived& arrived, const std::string& operation);
+  void offer(const Flat& flat, const std::vector<SliceTransfer>& transfers, SliceRange round);
+  void expect(const Flat& flat, const std::vector<SliceTransfer>& transfers, SliceRange round,
+              bool in_place);
 
   Communicator& world_;
-  std::vector<Transfer> to_owners_, from_contributors_;  // reduce
-  std::vector<Transfer> to_holders_, from_owners_;       // distribute
-  std::vector<Run> uncounted_;                           // owned, but copies of what another counts
-  std::vector<std::byte> outgoing_, incoming_;
+  const SliceTransfers transfers_;
+  const Bytes message_;
+  CountedMemory outgoing_, incoming_;
   std::vector<Incoming> receives_;
   std::vector<Outgoing> sends_;
 };

@@ -1,9 +1,11 @@
 #pragma once
 // The ranks that share a stage's layers: sums in the middle of a program, between paced sections.
 
+#include <algorithm>
 #include <memory>
 
 #include "comm/communicator.h"
+#include "core/rank_memory.h"
 #include "worker/engine/tensor_group.h"
 #include "worker/train/sections.h"
 
@@ -29,7 +31,10 @@ class StageGroup final : public TensorGroup {
     sections_.charge(flops, samples_);
     charged_ += flops;
     sections_.close();
-    MOTLEY_TRY_VOID(ranks_->all_reduce_sum(data));
+    // In pieces: what the sum of one needs for itself does not grow with the model.
+    constexpr size_t kPiece = kMostExchangeBytes.value() / sizeof(T);
+    for (auto rest = data; !rest.empty(); rest = rest.subspan(std::min(kPiece, rest.size())))
+      MOTLEY_TRY_VOID(ranks_->all_reduce_sum(rest.first(std::min(kPiece, rest.size()))));
     MOTLEY_TRY_VOID(sections_.pacer().meet(*ranks_));
     sections_.mark(TraceKind::kGroupSum);
     sections_.open();

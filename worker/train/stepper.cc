@@ -7,6 +7,7 @@
 #include "core/debug_env.h"
 #include "worker/optimizer/schedule.h"
 #include "worker/train/agreement.h"
+#include "worker/train/rank_memory.h"
 
 namespace motley {
 namespace {
@@ -35,7 +36,8 @@ Stepper::Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
       parts_(parts),
       world_(world),
       pipeline_(attempt, parts, world, std::move(on_progress)),
-      slices_(attempt.plan, attempt.job.model, world) {}
+      slices_(attempt.plan, attempt.job.model, world,
+              widest_exchanged(attempt.job, parts.engine->element_bytes()), parts.memory) {}
 
 Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   StepResult result;

@@ -130,8 +130,6 @@ void Trainer::keep_trace(bool ended_well) {
 
 Result<Unit> Trainer::prepare() {
   MOTLEY_TRY(parts_, build_rank(attempt_, world_));
-  log_info("counted memory: " + std::to_string(parts_->engine->memory().total().value()) +
-           " bytes");
   MOTLEY_TRY(
       storage_,
       probe_storage(world_, fs_, checkpoints_directory(attempt_.run_dir, attempt_.job.checkpoint)));
@@ -145,6 +143,7 @@ Result<Unit> Trainer::prepare() {
   MOTLEY_TRY_VOID(all_succeeded(world_, ready));
   saver_ = std::move(*saver);
   stepper_ = std::make_unique<Stepper>(attempt_, *parts_, world_, [this] { reporter_.progress(); });
+  log_info("counted memory: " + std::to_string(parts_->counted_memory().value()) + " bytes");
   if (is_root())
     log_info(point.directory.empty()
                  ? "training from the beginning"

@@ -1,0 +1,118 @@
+#include "planner/plain_memory.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "core/model.h"
+#include "core/rank_memory.h"
+#include "planner/cost_model.h"
+
+namespace motley {
+namespace {
+
+/// Exchange and snapshot of one of so many ranks.
+Bytes beside_engine(const JobSpec& job, DeviceKind kind, int ranks, int64_t owned) {
+  const int element_bytes = precision_computed(job, kind) == Precision::kFp64 ? 8 : 4;
+  const int widest = gradient_element_bytes(job.train.numerics, element_bytes);
+  return snapshot_bytes(owned, element_bytes) + plain_exchange_bytes(ranks, owned, widest);
+}
+
+/// The profile with what each of `ranks` ranks needs in all. A GPU's limit is not for host memory.
+Profile with_tables_for(const PlanRequest& request, int ranks) {
+  Profile profile = request.profile;
+  const int64_t owned = (parameter_count(request.job.model) + ranks - 1) / ranks;
+  for (DeviceProfile& device : profile.devices) {
+    const DeviceSpec* spec = request.fleet.find(device.device);
+    if (spec == nullptr || spec->kind == DeviceKind::kCuda) continue;
+    const Bytes more = beside_engine(request.job, spec->kind, ranks, owned);
+    for (MemoryPoint& point : device.memory) point.fixed += more;
+  }
+  return profile;
+}
+
+/// How many micro-batch sizes fit each device.
+std::vector<size_t> sizes_that_fit(const Profile& profile, double headroom) {
+  std::vector<size_t> sizes;
+  for (const DeviceProfile& device : profile.devices)
+    sizes.push_back(micro_batch_sizes(device, {1, false, headroom}).size());
+  return sizes;
+}
+
+/// `low`, and what of 1, 2, 3, 4, 6, 8, 12, … lies between it and `high`.
+std::vector<int> numbers_of_ranks(int low, int high) {
+  std::vector<int> numbers = {low};
+  for (int power = 1; power <= high; power *= 2)
+    for (const int number : {power, power + power / 2})
+      if (number > numbers.back() && number <= high) numbers.push_back(number);
+  return numbers;
+}
+
+/// The quickest of several plans, with one account of how all were found.
+class BestPlan {
+ public:
+  void consider(Result<Plan> found) {
+    if (found) {
+      nodes_ += found->search.nodes;
+      bound_ = std::min(bound_, found->search.lower_bound_step_seconds);
+    }
+    const bool better =
+        found && best_ && (!*best_ || found->search.step_seconds < (*best_)->search.step_seconds);
+    if (!best_ || better) best_ = std::move(found);
+  }
+
+  /// Of at least one.
+  Result<Plan> take() {
+    if (!*best_) return std::move(*best_);
+    SearchRecord& search = (*best_)->search;
+    search.nodes = nodes_;
+    search.lower_bound_step_seconds = bound_;
+    if (bound_ > 0) search.gap = search.step_seconds / bound_ - 1;
+    return std::move(*best_);
+  }
+
+ private:
+  std::optional<Result<Plan>> best_;
+  double bound_ = std::numeric_limits<double>::infinity();
+  int64_t nodes_ = 0;
+};
+
+}  // namespace
+
+RankMemory plain_memory(const PlanRequest& request, const Plan& plan, Rank rank, Bytes engine) {
+  int64_t owned = 0;
+  for (const Ownership& owner : plan.owners)
+    if (owner.owner == rank) owned += owner.slice.elements();
+  if (request.tables_of_ranks) return {.total = engine};
+  const DeviceSpec* spec = request.fleet.find(plan.ranks[static_cast<size_t>(rank.value())].device);
+  const DeviceKind kind = spec == nullptr ? DeviceKind::kCpu : spec->kind;
+  const Bytes more = beside_engine(request.job, kind, plan.world_size(), owned);
+  if (kind == DeviceKind::kCuda) return {.total = engine, .host = more};
+  return {.total = engine + more};
+}
+
+Result<Plan> best_over_ranks(const PlanRequest& request,
+                             const std::function<Result<Plan>(const PlanRequest&)>& search) {
+  MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job.devices));
+  const auto devices = static_cast<int>(fleet.devices.size());
+  CountRange wanted = request.job.devices.count.value_or(CountRange{});
+  wanted.low = std::max(wanted.low, 1);
+  BestPlan best;
+  std::vector<size_t> tried;
+  for (const int least : numbers_of_ranks(wanted.low, std::min(wanted.high, devices))) {
+    const Profile profile = with_tables_for(request, least);
+    std::vector<size_t> sizes = sizes_that_fit(profile, request.memory_headroom);
+    if (sizes == tried) continue;  // it would find no more than before
+    tried = std::move(sizes);
+    JobSpec job = request.job;
+    if (least > wanted.low) job.devices.count = CountRange{least, wanted.high};
+    best.consider(search({job, request.fleet, profile, request.memory_headroom, true}));
+  }
+  MOTLEY_TRY(Plan plan, best.take());
+  MOTLEY_TRY_VOID(predict(request, &plan));  // with what this number of ranks needs
+  plan.id = plan_id(plan);
+  return plan;
+}
+
+}  // namespace motley

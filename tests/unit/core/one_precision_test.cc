@@ -1,0 +1,60 @@
+#include "core/spec/one_precision.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/spec/reader.h"
+
+namespace motley {
+namespace {
+
+constexpr const char* kMixed =
+    "version: 1\n"
+    "nodes:\n"
+    "  - host: a1\n"
+    "    devices:\n"
+    "      - {type: card, kind: cpu}\n"
+    "      - {type: A100}\n"
+    "      - {type: RTX3090, kind: cuda}\n";
+
+FleetSpec devices_of(std::vector<size_t> numbers) {
+  const FleetSpec all = *parse_fleet(kMixed, "fleet.yaml");
+  FleetSpec some = all;
+  some.devices.clear();
+  for (const size_t number : numbers) some.devices.push_back(all.devices[number]);
+  return some;
+}
+
+std::string refusal(const FleetSpec& fleet, Precision precision) {
+  JobSpec job;
+  job.source = "job.yaml";
+  job.train.precision = precision;
+  const Result<Unit> checked = check_one_precision(fleet, job);
+  if (checked) return "";
+  EXPECT_EQ(checked.error().code, ErrorCode::kInvalidSpec);
+  return checked.error().to_string();
+}
+
+TEST(OnePrecision, AnyFleetComputesInFp32) {
+  for (const Precision precision : {Precision::kAuto, Precision::kFp32})
+    EXPECT_EQ(refusal(devices_of({0, 1, 2}), precision), "");
+  EXPECT_EQ(refusal(devices_of({0}), Precision::kFp64), "");
+}
+
+TEST(OnePrecision, AGpuAskedForFp64IsRefusedWhereItIsWritten) {
+  EXPECT_THAT(refusal(devices_of({2}), Precision::kFp64),
+              ::testing::AllOf(::testing::StartsWith("fleet.yaml:7:"),
+                               ::testing::HasSubstr("a1/2 (kind cuda) computes in fp32"),
+                               ::testing::HasSubstr("train.precision is fp64")));
+  EXPECT_THAT(refusal(devices_of({0, 1}), Precision::kFp64),
+              ::testing::StartsWith("fleet.yaml:6:"));
+}
+
+TEST(OnePrecision, OfDevicesThatNobodyWroteTheJobIsThePlace) {
+  FleetSpec found = devices_of({1});
+  found.devices[0].place = {};
+  EXPECT_THAT(refusal(found, Precision::kFp64), ::testing::StartsWith("job.yaml"));
+}
+
+}  // namespace
+}  // namespace motley

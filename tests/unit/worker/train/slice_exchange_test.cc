@@ -1,0 +1,178 @@
+// Slices longer than a message, however the replicas are cut: the sums are those of adding up all
+// counted copies in the documented order, to the bit.
+
+#include "worker/train/slice_exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+
+#include "core/holdings.h"
+#include "core/rank_memory.h"
+#include "worker/program/parameters.h"
+
+namespace motley {
+namespace {
+
+/// A replica's stages: how many layers, and the shares of the ranks of each.
+struct Cut {
+  int layers = 0;
+  std::vector<double> shares = {1.0};
+};
+using Replicas = std::vector<std::vector<Cut>>;
+
+ModelSpec model() {
+  return {.type = "gpt", .layers = 1, .heads = 4, .width = 256, .context = 8, .vocab = 6001};
+}
+
+Plan plan_of(const Replicas& replicas) {
+  Plan plan;
+  for (const std::vector<Cut>& cuts : replicas) {
+    ReplicaPlan& replica = plan.replicas.emplace_back();
+    LayerIndex layer = 0;
+    for (const Cut& cut : cuts) {
+      StagePlan& stage = replica.stages.emplace_back();
+      stage.first_layer = layer;
+      stage.last_layer = (layer += cut.layers) - 1;
+      stage.shares = cut.shares;
+      for (size_t i = 0; i < cut.shares.size(); ++i) {
+        stage.ranks.emplace_back(plan.world_size());
+        plan.ranks.push_back({std::to_string(plan.world_size()), "", ""});
+      }
+    }
+  }
+  plan.owners = even_ownership(plan, model());
+  return plan;
+}
+
+/// Some number of a rank's own; sums of several depend on their order.
+float term(int rank, int64_t tensor, int64_t index) {
+  uint64_t state = static_cast<uint64_t>(rank + 1) * 0x9E3779B97F4A7C15ULL +
+                   static_cast<uint64_t>(tensor) * 0xBF58476D1CE4E5B9ULL +
+                   static_cast<uint64_t>(index) * 0x94D049BB133111EBULL;
+  state ^= state >> 31;
+  state *= 0xD6E8FEB86659FD93ULL;
+  return static_cast<float>(state >> 40) / 4096.0F - 2048.0F;
+}
+template <class T>
+T term_as(int rank, int64_t tensor, int64_t index) {
+  return static_cast<T>(term(rank, tensor, index));
+}
+
+/// What a rank holds, by where it lies in the logical tensors.
+class Held {
+ public:
+  Held(const Plan& plan, int rank) : layout_(holdings(plan, rank)) {}
+
+  int64_t elements() const { return layout_.elements(); }
+  /// body(flat tensor, its number in the model, offset in the buffer, index in the tensor)
+  template <class Body>
+  void each(Body body) const {
+    const auto tensors = logical_tensors(model());
+    for (size_t number = 0; number < tensors.size(); ++number) {
+      const FlatTensor* flat = layout_.find(tensors[number].name);
+      if (flat == nullptr) continue;
+      for (const CopyRun& run : copy_runs(flat->slice, whole(tensors[number].shape)))
+        for (int64_t i = 0; i < run.count; ++i)
+          body(*flat, static_cast<int64_t>(number), flat->offset + run.from_offset + i,
+               run.to_offset + i);
+    }
+  }
+
+ private:
+  static std::vector<Holding> holdings(const Plan& plan, int rank) {
+    const Role role = role_of(plan, Rank(rank));
+    return holdings_of(model(), stage_of(plan, role), role.member);
+  }
+  ParameterLayout layout_;
+};
+
+/// The owner of every element, by tensor.
+std::vector<std::vector<int>> owners_of(const Plan& plan) {
+  const auto tensors = logical_tensors(model());
+  std::vector<std::vector<int>> owners;
+  for (const LogicalTensor& tensor : tensors) {
+    owners.emplace_back(static_cast<size_t>(tensor.elements()), -1);
+    for (const Ownership& owned : plan.owners) {
+      if (owned.tensor != tensor.name) continue;
+      for (const CopyRun& run : copy_runs(owned.slice, whole(tensor.shape)))
+        std::fill_n(owners.back().begin() + run.to_offset, run.count, owned.owner.value());
+    }
+  }
+  return owners;
+}
+
+/// Own, then rising rank; only counted copies.
+template <class T>
+std::vector<std::vector<T>> expected_sums(const Plan& plan) {
+  const auto owners = owners_of(plan);
+  std::vector<std::vector<T>> sums;
+  for (const auto& tensor : owners) sums.emplace_back(tensor.size(), T{});
+  for (const bool own : {true, false}) {
+    for (int rank = 0; rank < plan.world_size(); ++rank) {
+      Held(plan, rank).each([&](const FlatTensor& flat, int64_t tensor, int64_t, int64_t index) {
+        const auto t = static_cast<size_t>(tensor);
+        const auto i = static_cast<size_t>(index);
+        if (flat.counted && (owners[t][i] == rank) == own)
+          sums[t][i] += term_as<T>(rank, tensor, index);
+      });
+    }
+  }
+  return sums;
+}
+
+GradientSpans spans_of(std::vector<float>& buffer) { return {buffer, {}, {}}; }
+GradientSpans spans_of(std::vector<int64_t>& buffer) { return {{}, {}, buffer}; }
+
+template <class T>
+void expect_sums(const Replicas& replicas) {
+  const Plan plan = plan_of(replicas);
+  const auto expected = expected_sums<T>(plan);
+  const auto done = run_inproc(plan.world_size(), [&](Communicator& world) -> Result<Unit> {
+    const Held held(plan, world.rank());
+    std::vector<T> buffer(static_cast<size_t>(held.elements()));
+    held.each([&](const FlatTensor&, int64_t tensor, int64_t offset, int64_t index) {
+      buffer[static_cast<size_t>(offset)] = term_as<T>(world.rank(), tensor, index);
+    });
+    MemoryAccount account;
+    SliceExchange slices(plan, model(), world, sizeof(T), account);
+    MOTLEY_TRY_VOID(slices.reduce(spans_of(buffer)));
+    MOTLEY_TRY_VOID(slices.distribute(spans_of(buffer)));
+    int64_t wrong = 0;
+    held.each([&](const FlatTensor&, int64_t tensor, int64_t offset, int64_t index) {
+      const T& sum = expected[static_cast<size_t>(tensor)][static_cast<size_t>(index)];
+      wrong += std::memcmp(&sum, &buffer[static_cast<size_t>(offset)], sizeof(T)) != 0 ? 1 : 0;
+    });
+    EXPECT_EQ(wrong, 0) << "of rank " << world.rank();
+    const Bytes needed = slice_exchange_bytes(plan, model(), Rank(world.rank()), sizeof(T));
+    EXPECT_EQ(account.held(MemoryUse::kExchange), needed);
+    EXPECT_LE(needed, kMostExchangeBytes * 2) << "though slices are longer than that";
+    return Unit{};
+  });
+  EXPECT_TRUE(done) << done.error().to_string();
+}
+
+TEST(SliceExchange, OfLikeReplicas) {
+  expect_sums<float>({{{3}}, {{3}}});
+  expect_sums<float>({{{3}}, {{3}}, {{3}}, {{3}}});
+  expect_sums<int64_t>({{{3}}, {{3}}, {{3}}});
+}
+
+TEST(SliceExchange, OfUnlikeReplicas) {
+  const Replicas replicas = {{{3}}, {{1}, {2}}, {{2, {0.75, 0.25}}, {1, {0.5, 0.5}}}};
+  expect_sums<float>(replicas);
+  expect_sums<int64_t>(replicas);
+}
+
+TEST(SliceExchange, OfOneReplicaWhoseRanksShareALayer) { expect_sums<float>({{{3, {0.5, 0.5}}}}); }
+
+TEST(SliceExchange, NoRankHoldsMoreThanItOwnsOrALimitOfOthersCopies) {
+  for (const int ranks : {1, 2, 4, 64, 1024}) {
+    EXPECT_LE(plain_exchange_bytes(ranks, int64_t{1} << 30, 4), kMostExchangeBytes);
+    EXPECT_LE(plain_exchange_bytes(ranks, 100, 4), Bytes(400 * (ranks - 1)));
+  }
+}
+
+}  // namespace
+}  // namespace motley

@@ -1,0 +1,19 @@
+#pragma once
+// All that a rank of a plan holds of memory that grows with the model (core/rank_memory.h).
+
+#include "core/plan.h"
+#include "core/spec/fleet_spec.h"
+#include "core/spec/job_spec.h"
+#include "worker/engine/engine.h"
+
+namespace motley {
+
+/// What `rank` of a valid plan will count on its account, without allocating or any hardware.
+/// `kind` is the one its device is driven as (kind_driven), with that many threads.
+MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank, DeviceKind kind,
+                             int threads);
+
+/// Of elements the rank's device computes with, the widest that ranks exchange.
+int widest_exchanged(const JobSpec& job, int element_bytes);
+
+}  // namespace motley
