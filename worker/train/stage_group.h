@@ -31,11 +31,11 @@ class StageGroup final : public TensorGroup {
     sections_.charge(flops, samples_);
     charged_ += flops;
     sections_.close();
+    MOTLEY_TRY_VOID(sections_.meet(TraceKind::kGroupSum, *ranks_));
     // In pieces: what the sum of one needs for itself does not grow with the model.
     constexpr size_t kPiece = kMostExchangeBytes.value() / sizeof(T);
     for (auto rest = data; !rest.empty(); rest = rest.subspan(std::min(kPiece, rest.size())))
       MOTLEY_TRY_VOID(ranks_->all_reduce_sum(rest.first(std::min(kPiece, rest.size()))));
-    MOTLEY_TRY_VOID(sections_.pacer().meet(*ranks_));
     sections_.mark(TraceKind::kGroupSum);
     sections_.open();
     return Unit{};
