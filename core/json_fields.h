@@ -18,6 +18,9 @@
 
 namespace motley {
 
+/// No duration in a document is longer.
+inline constexpr double kMostSeconds = 1e12;
+
 class JsonFields {
  public:
   /// `json` must outlive this. `pointer` is where it stands in its document: "" for the root.

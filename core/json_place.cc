@@ -99,6 +99,10 @@ SourcePlace place_at(std::string_view text, size_t offset) {
           1 + static_cast<int>(before.size() - line_begin)};
 }
 
+tl::unexpected<Error> invalid_at(const std::string& pointer, const std::string& what) {
+  return fail(ErrorCode::kInvalidSpec, pointer + ": " + what);
+}
+
 Error placed_in(Error error, std::string_view text, const std::string& path) {
   if (!error.place.file.empty()) return error;
   const size_t end = error.message.find(": ");

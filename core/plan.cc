@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/holdings.h"
+#include "core/json_place.h"
 #include "core/spec/names.h"
 #include "core/spec/profile_key.h"
 #include "core/units.h"
@@ -13,45 +14,40 @@
 namespace motley {
 namespace {
 
-/// `where` is the JSON pointer of the fault, as when a document is read.
-tl::unexpected<Error> invalid(const std::string& where, const std::string& what) {
-  return fail(ErrorCode::kInvalidSpec, where + ": " + what);
-}
-
 std::string replica_at(size_t replica) { return "/replicas/" + std::to_string(replica); }
 std::string stage_at(size_t replica, size_t stage) {
   return replica_at(replica) + "/stages/" + std::to_string(stage);
 }
 
 Result<Unit> check_batch(const Plan& plan) {
-  if (plan.global_batch < 1) return invalid("/global_batch", "must be at least 1");
+  if (plan.global_batch < 1) return invalid_at("/global_batch", "must be at least 1");
   if (plan.grain < 1 || plan.grain > plan.global_batch) {
-    return invalid("/grain", "must be between 1 and global_batch");
+    return invalid_at("/grain", "must be between 1 and global_batch");
   }
   int64_t grains = 0;
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     const ReplicaPlan& replica = plan.replicas[i];
-    if (replica.grains < 1) return invalid(replica_at(i) + "/grains", "must be at least 1");
+    if (replica.grains < 1) return invalid_at(replica_at(i) + "/grains", "must be at least 1");
     if (replica.micro_batch < 1 || replica.micro_batch % plan.grain != 0) {
-      return invalid(replica_at(i) + "/micro_batch", std::to_string(replica.micro_batch) +
-                                                         " is not a multiple of the grain, " +
-                                                         std::to_string(plan.grain));
+      return invalid_at(replica_at(i) + "/micro_batch", std::to_string(replica.micro_batch) +
+                                                            " is not a multiple of the grain, " +
+                                                            std::to_string(plan.grain));
     }
     grains += replica.grains;
   }
   if (grains == plan.grain_count()) return Unit{};
-  return invalid("/replicas", "they have " + std::to_string(grains) +
-                                  " grains; the global batch is " +
-                                  std::to_string(plan.grain_count()));
+  return invalid_at("/replicas", "they have " + std::to_string(grains) +
+                                     " grains; the global batch is " +
+                                     std::to_string(plan.grain_count()));
 }
 
 Result<Unit> check_devices(const Plan& plan) {
-  if (plan.ranks.empty()) return invalid("/ranks", "there are none");
+  if (plan.ranks.empty()) return invalid_at("/ranks", "there are none");
   std::set<std::string> devices;
   for (size_t i = 0; i < plan.ranks.size(); ++i) {
     if (!devices.insert(plan.ranks[i].device).second) {
-      return invalid("/ranks/" + std::to_string(i),
-                     "device " + plan.ranks[i].device + " drives two ranks");
+      return invalid_at("/ranks/" + std::to_string(i),
+                        "device " + plan.ranks[i].device + " drives two ranks");
     }
   }
   return Unit{};
@@ -65,57 +61,57 @@ Result<Unit> check_ranks(const Plan& plan) {
         const std::string name = "rank " + std::to_string(rank.value());
         const std::string where = stage_at(i, j) + "/ranks";
         if (rank.value() < 0 || rank.value() >= plan.world_size()) {
-          return invalid(where, name + " does not exist");
+          return invalid_at(where, name + " does not exist");
         }
-        if (!used.insert(rank).second) return invalid(where, name + " is used twice");
+        if (!used.insert(rank).second) return invalid_at(where, name + " is used twice");
       }
     }
   }
   for (int rank = 0; rank < plan.world_size(); ++rank) {
     if (used.contains(Rank(rank))) continue;
     const std::string number = std::to_string(rank);
-    return invalid("/ranks/" + number, "rank " + number + " has no work");
+    return invalid_at("/ranks/" + number, "rank " + number + " has no work");
   }
   return Unit{};
 }
 
 Result<Unit> check_shares(const StagePlan& stage, const std::string& where) {
-  if (stage.ranks.empty()) return invalid(where, "the stage has no ranks");
+  if (stage.ranks.empty()) return invalid_at(where, "the stage has no ranks");
   if (stage.shares.size() != stage.ranks.size()) {
-    return invalid(where + "/shares", "the stage needs one share for each rank");
+    return invalid_at(where + "/shares", "the stage needs one share for each rank");
   }
   double sum = 0;
   for (const double share : stage.shares) {
-    if (!(share > 0)) return invalid(where + "/shares", "a share is not positive");
+    if (!(share > 0)) return invalid_at(where + "/shares", "a share is not positive");
     sum += share;
   }
-  if (std::abs(sum - 1) > 1e-9) return invalid(where + "/shares", "they do not sum to 1");
+  if (std::abs(sum - 1) > 1e-9) return invalid_at(where + "/shares", "they do not sum to 1");
   return Unit{};
 }
 
 Result<Unit> check_stages(const Plan& plan, const ModelSpec& model) {
-  if (plan.replicas.empty()) return invalid("/replicas", "there are none");
+  if (plan.replicas.empty()) return invalid_at("/replicas", "there are none");
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     LayerIndex next = 0;
     const std::vector<StagePlan>& stages = plan.replicas[i].stages;
-    if (stages.empty()) return invalid(replica_at(i) + "/stages", "the replica has no stages");
+    if (stages.empty()) return invalid_at(replica_at(i) + "/stages", "the replica has no stages");
     for (size_t j = 0; j < stages.size(); ++j) {
       const std::string where = stage_at(i, j);
       MOTLEY_TRY_VOID(check_shares(stages[j], where));
       if (stages[j].first_layer != next) {
-        return invalid(where + "/first_layer", "the stage begins at layer " +
-                                                   std::to_string(stages[j].first_layer) +
-                                                   " where " + std::to_string(next) + " is due");
+        return invalid_at(where + "/first_layer", "the stage begins at layer " +
+                                                      std::to_string(stages[j].first_layer) +
+                                                      " where " + std::to_string(next) + " is due");
       }
       if (stages[j].last_layer < stages[j].first_layer) {
-        return invalid(where + "/last_layer", "the stage has no layers");
+        return invalid_at(where + "/last_layer", "the stage has no layers");
       }
       next = stages[j].last_layer + 1;
     }
     if (next != layer_count(model)) {
-      return invalid(replica_at(i) + "/stages", "they have " + std::to_string(next) + " of " +
-                                                    std::to_string(layer_count(model)) +
-                                                    " layers (embedding, blocks, head)");
+      return invalid_at(replica_at(i) + "/stages", "they have " + std::to_string(next) + " of " +
+                                                       std::to_string(layer_count(model)) +
+                                                       " layers (embedding, blocks, head)");
     }
   }
   return Unit{};
@@ -127,15 +123,15 @@ Result<Unit> check_members(const Plan& plan, const ModelSpec& model) {
     for (size_t j = 0; j < plan.replicas[i].stages.size(); ++j) {
       const StagePlan& stage = plan.replicas[i].stages[j];
       if (!stage.recompute.empty() && static_cast<int>(stage.recompute.size()) != stage.layers()) {
-        return invalid(stage_at(i, j) + "/recompute", "needs one word for each of the " +
-                                                          std::to_string(stage.layers()) +
-                                                          " layers, or none at all");
+        return invalid_at(stage_at(i, j) + "/recompute", "needs one word for each of the " +
+                                                             std::to_string(stage.layers()) +
+                                                             " layers, or none at all");
       }
       for (size_t member = 0; member < stage.ranks.size(); ++member) {
         const MemberShape shape = member_shape(model, stage.shares, static_cast<int>(member));
         const std::string where = stage_at(i, j) + "/shares";
         const std::string rank = "rank " + std::to_string(stage.ranks[member].value());
-        if (const char* lack = lack_of(shape)) return invalid(where, rank + " gets " + lack);
+        if (const char* lack = lack_of(shape)) return invalid_at(where, rank + " gets " + lack);
       }
     }
   }
@@ -150,9 +146,9 @@ Result<Unit> check_held(const Plan& plan, const Ownership& owner,
                         const std::vector<Holding>& holdings) {
   for (const Holding& holding : holdings)
     if (holding.tensor.name == owner.tensor && contains(holding.slice, owner.slice)) return Unit{};
-  return invalid(owner_at(plan, owner), "rank " + std::to_string(owner.owner.value()) +
-                                            " owns a slice of " + owner.tensor +
-                                            " that it does not hold");
+  return invalid_at(owner_at(plan, owner), "rank " + std::to_string(owner.owner.value()) +
+                                               " owns a slice of " + owner.tensor +
+                                               " that it does not hold");
 }
 
 Result<Unit> check_owners_hold(const Plan& plan, const ModelSpec& model) {
@@ -170,23 +166,23 @@ Result<Unit> check_owners(const Plan& plan, const ModelSpec& model) {
   std::map<std::string, std::vector<Slice>> slices;
   for (const Ownership& owner : plan.owners) {
     if (owner.owner.value() < 0 || owner.owner.value() >= plan.world_size()) {
-      return invalid(owner_at(plan, owner) + "/rank", "the owner of " + owner.tensor + ", rank " +
-                                                          std::to_string(owner.owner.value()) +
-                                                          ", does not exist");
+      return invalid_at(owner_at(plan, owner) + "/rank",
+                        "the owner of " + owner.tensor + ", rank " +
+                            std::to_string(owner.owner.value()) + ", does not exist");
     }
     slices[owner.tensor].push_back(owner.slice);
   }
   for (const LogicalTensor& tensor : logical_tensors(model)) {
     const auto found = slices.find(tensor.name);
-    if (found == slices.end()) return invalid("/owners", "nobody owns " + tensor.name);
+    if (found == slices.end()) return invalid_at("/owners", "nobody owns " + tensor.name);
     if (const auto tiled = check_tiles(tensor.name, tensor.shape, found->second); !tiled) {
-      return invalid("/owners", tiled.error().message);
+      return invalid_at("/owners", tiled.error().message);
     }
     slices.erase(found);
   }
   if (!slices.empty()) {
-    return invalid("/owners",
-                   "the model has no tensor " + slices.begin()->first + ", which has an owner");
+    return invalid_at("/owners",
+                      "the model has no tensor " + slices.begin()->first + ", which has an owner");
   }
   return Unit{};
 }
@@ -194,14 +190,14 @@ Result<Unit> check_owners(const Plan& plan, const ModelSpec& model) {
 Result<Unit> check_memory(const Plan& plan) {
   for (const RankPrediction& rank : plan.prediction.ranks) {
     if (rank.rank.value() < 0 || rank.rank.value() >= plan.world_size()) {
-      return invalid("/prediction/ranks", "one is of rank " + std::to_string(rank.rank.value()) +
-                                              ", which does not exist");
+      return invalid_at("/prediction/ranks", "one is of rank " + std::to_string(rank.rank.value()) +
+                                                 ", which does not exist");
     }
     if (rank.memory > rank.memory_limit) {
       const RankPlacement& place = plan.ranks[static_cast<size_t>(rank.rank.value())];
-      return invalid("/ranks/" + std::to_string(rank.rank.value()),
-                     place.device + " needs " + format_bytes(rank.memory) +
-                         " for its part; its limit is " + format_bytes(rank.memory_limit));
+      return invalid_at("/ranks/" + std::to_string(rank.rank.value()),
+                        place.device + " needs " + format_bytes(rank.memory) +
+                            " for its part; its limit is " + format_bytes(rank.memory_limit));
     }
   }
   return Unit{};
@@ -212,17 +208,17 @@ Result<Unit> check_exact(const Plan& plan) {
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     const ReplicaPlan& replica = plan.replicas[i];
     if (replica.micro_batch != plan.grain) {
-      return invalid(replica_at(i) + "/micro_batch",
-                     "numerics: exact needs micro-batches of one grain");
+      return invalid_at(replica_at(i) + "/micro_batch",
+                        "numerics: exact needs micro-batches of one grain");
     }
     if (replica.precision != plan.replicas[0].precision) {
-      return invalid(replica_at(i) + "/precision", "numerics: exact needs one precision");
+      return invalid_at(replica_at(i) + "/precision", "numerics: exact needs one precision");
     }
     for (size_t j = 0; j < replica.stages.size(); ++j) {
       if (replica.stages[j].ranks.size() == 1) continue;
-      return invalid(stage_at(i, j) + "/ranks",
-                     "numerics: exact excludes tensor parallelism, where the bits depend on the "
-                     "shares: give the stage one rank, or train with numerics: fast");
+      return invalid_at(stage_at(i, j) + "/ranks",
+                        "numerics: exact excludes tensor parallelism, where the bits depend on the "
+                        "shares: give the stage one rank, or train with numerics: fast");
     }
   }
   return Unit{};
@@ -274,18 +270,19 @@ Result<Unit> validate(const Plan& plan, const ModelSpec& model) {
 
 Result<Unit> check_made_for(const Plan& plan, const JobSpec& job) {
   if (plan.global_batch != job.train.global_batch)
-    return invalid("/global_batch", "the plan is for " + std::to_string(plan.global_batch) +
-                                        " samples a step, the job has train.global_batch " +
-                                        std::to_string(job.train.global_batch));
+    return invalid_at("/global_batch", "the plan is for " + std::to_string(plan.global_batch) +
+                                           " samples a step, the job has train.global_batch " +
+                                           std::to_string(job.train.global_batch));
   if (plan.numerics != job.train.numerics)
-    return invalid("/numerics", "the plan is for " + spec_name(plan.numerics) +
-                                    ", the job has train.numerics " +
-                                    spec_name(job.train.numerics));
+    return invalid_at("/numerics", "the plan is for " + spec_name(plan.numerics) +
+                                       ", the job has train.numerics " +
+                                       spec_name(job.train.numerics));
   if (job.train.grain && plan.grain != *job.train.grain)
-    return invalid("/grain", "the plan has grains of " + std::to_string(plan.grain) +
-                                 ", the job has train.grain " + std::to_string(*job.train.grain));
+    return invalid_at("/grain", "the plan has grains of " + std::to_string(plan.grain) +
+                                    ", the job has train.grain " +
+                                    std::to_string(*job.train.grain));
   if (!plan.job_key.empty() && plan.job_key != profile_job_key(job))
-    return invalid("/job_key", "the plan is for another model, precision or optimizer");
+    return invalid_at("/job_key", "the plan is for another model, precision or optimizer");
   return Unit{};
 }
 

@@ -2,15 +2,12 @@
 
 #include <set>
 
+#include "core/json_place.h"
 #include "core/spec/names.h"
 #include "core/spec/profile_key.h"
 
 namespace motley {
 namespace {
-
-tl::unexpected<Error> invalid(const std::string& where, const std::string& what) {
-  return fail(ErrorCode::kInvalidSpec, where + ": " + what);
-}
 
 Result<Unit> place_ranks(const FleetSpec& fleet, Plan* plan) {
   for (size_t i = 0; i < plan->ranks.size(); ++i) {
@@ -19,9 +16,9 @@ Result<Unit> place_ranks(const FleetSpec& fleet, Plan* plan) {
     if (device != nullptr && rank.host.empty()) rank.host = device->host;
     if (device != nullptr && rank.type.empty()) rank.type = device->type;
     if (device != nullptr && device->host == rank.host) continue;
-    return invalid("/ranks/" + std::to_string(i),
-                   "the plan uses device " + rank.device + ", which is not in " +
-                       (fleet.source.empty() ? "the fleet" : fleet.source));
+    return invalid_at("/ranks/" + std::to_string(i),
+                      "the plan uses device " + rank.device + ", which is not in " +
+                          (fleet.source.empty() ? "the fleet" : fleet.source));
   }
   return Unit{};
 }
@@ -33,8 +30,8 @@ Result<Unit> check_hosts(const Plan& plan) {
     if (i == 0 || plan.ranks[i].host == plan.ranks[i - 1].host) continue;
     left.insert(plan.ranks[i - 1].host);
     if (left.contains(plan.ranks[i].host)) {
-      return invalid("/ranks/" + std::to_string(i),
-                     "ranks of a host, here " + plan.ranks[i].host + ", must follow each other");
+      return invalid_at("/ranks/" + std::to_string(i),
+                        "ranks of a host, here " + plan.ranks[i].host + ", must follow each other");
     }
   }
   return Unit{};
@@ -56,10 +53,10 @@ Result<Unit> set_precisions(const JobSpec& job, const FleetSpec& fleet, Plan* pl
         const Precision computed = precision_computed(job, kind);
         if (replica.precision == Precision::kAuto) replica.precision = computed;
         if (replica.precision == computed) continue;
-        return invalid("/replicas/" + std::to_string(i) + "/precision",
-                       "the replica is to compute in " + spec_name(replica.precision) +
-                           "; its device " + device + " computes this job in " +
-                           spec_name(computed));
+        return invalid_at("/replicas/" + std::to_string(i) + "/precision",
+                          "the replica is to compute in " + spec_name(replica.precision) +
+                              "; its device " + device + " computes this job in " +
+                              spec_name(computed));
       }
     }
   }

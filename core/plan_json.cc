@@ -12,7 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMostSeconds = 1e12;
 constexpr double kMost = 1e300;
 constexpr int kLastLayer = ModelSpec::kMostLayers + 1;  // embedding and head besides the blocks
 constexpr int kMostRanks = 1 << 20;
@@ -83,11 +82,6 @@ json owner_to_json(const Ownership& owner) {
           {"rank", owner.owner.value()}};
 }
 
-template <class E>
-void read_enum(JsonFields& fields, const char* key, E& out) {
-  fields.read_word(key, out, from_spec_name<E>);
-}
-
 void read_seconds(JsonFields& fields, const char* key, double& out) {
   fields.read_between(key, out, 0, kMostSeconds);
 }
@@ -117,7 +111,7 @@ void read_replica(JsonFields& fields, ReplicaPlan& replica) {
       .read_between("grains", replica.grains, 1, kMostSamples);
   replica.precision = Precision::kAuto;
   if (!fields.has("precision")) return;
-  read_enum(fields, "precision", replica.precision);
+  fields.read_word("precision", replica.precision, from_spec_name<Precision>);
   if (replica.precision == Precision::kAuto) fields.fault("precision", "a plan has decided it");
 }
 
@@ -215,7 +209,7 @@ Result<Plan> plan_from_json(const json& document) {
   Plan plan;
   JsonFields fields(document);
   fields.read_version(1).read_if("job_key", plan.job_key);
-  read_enum(fields, "numerics", plan.numerics);
+  fields.read_word("numerics", plan.numerics, from_spec_name<Numerics>);
   fields.read_between("global_batch", plan.global_batch, 1, kMostSamples)
       .read_between("grain", plan.grain, 1, kMostSamples)
       .each("ranks",

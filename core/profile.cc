@@ -58,7 +58,6 @@ json device_to_json(const DeviceProfile& device) {
   return document;
 }
 
-constexpr double kMostSeconds = 1e12;
 constexpr double kLeastSeconds = 1e-12;
 constexpr int64_t kMostBytes = INT64_MAX / 4;  // sums of two stay within 64 bits
 constexpr int kMostMicroBatch = 1 << 30;

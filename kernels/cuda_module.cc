@@ -14,7 +14,7 @@ struct CudaModule {
   CudaModuleDiscover discover = nullptr;
 };
 
-Result<CudaModule> load() {
+Result<CudaModule> load_module() {
   const std::filesystem::path path = module_path("motley_cuda");
   std::error_code error;
   if (!std::filesystem::exists(path, error))
@@ -37,7 +37,7 @@ Result<CudaModule> load() {
 }
 
 const Result<CudaModule>& cuda_module() {
-  static const Result<CudaModule> module = load();
+  static const Result<CudaModule> module = load_module();
   return module;
 }
 

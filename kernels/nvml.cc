@@ -7,7 +7,7 @@
 namespace motley {
 namespace {
 
-constexpr const char* kLibrary = "libnvidia-ml.so.1";
+constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 constexpr int kSuccess = 0;
 constexpr unsigned kTextLength = 96;  // NVML's longest: names, UUIDs of MIG devices
 constexpr unsigned kSmClock = 1;
@@ -178,13 +178,13 @@ GpuStatus Nvml::Api::status(Handle device) const {
 }
 
 Result<std::unique_ptr<Nvml>> Nvml::open() {
-  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(kNvmlLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     return fail(ErrorCode::kUnsupported,
-                std::string("no NVIDIA driver: ") + kLibrary + " is not on this machine");
+                std::string("no NVIDIA driver: ") + kNvmlLibrary + " is not on this machine");
   auto api = std::make_unique<Api>(library);
   if (!api->complete() || !api->init())
-    return fail(ErrorCode::kUnsupported, std::string(kLibrary) +
+    return fail(ErrorCode::kUnsupported, std::string(kNvmlLibrary) +
                                              " does not start (try nvidia-smi): the driver is not "
                                              "loaded, or is another version than its library");
   std::unique_ptr<Nvml> nvml(new Nvml(std::move(api)));

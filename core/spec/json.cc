@@ -16,11 +16,6 @@ json nullable(const std::optional<T>& value) {
   return value ? json(*value) : json(nullptr);
 }
 
-template <class E>
-void read_enum(JsonFields& fields, const char* key, E& out) {
-  fields.read_word(key, out, from_spec_name<E>);
-}
-
 // --- model ---
 
 void read_model(JsonFields& fields, ModelSpec& model) {
@@ -96,8 +91,8 @@ void read_train(JsonFields& fields, TrainSpec& train) {
             .read("warmup", train.schedule.warmup)
             .read("min_lr", train.schedule.min_lr);
       });
-  read_enum(fields, "precision", train.precision);
-  read_enum(fields, "numerics", train.numerics);
+  fields.read_word("precision", train.precision, from_spec_name<Precision>);
+  fields.read_word("numerics", train.numerics, from_spec_name<Numerics>);
   fields.read("seed", train.seed).object("eval", [&](JsonFields& f) {
     f.read("every", train.eval.every).read("samples", train.eval.samples);
   });
@@ -171,7 +166,7 @@ json memory_json(const std::optional<Bytes>& memory) {
 
 void read_device(JsonFields& fields, DeviceSpec& device) {
   fields.read("id", device.id).read("host", device.host);
-  read_enum(fields, "kind", device.kind);
+  fields.read_word("kind", device.kind, from_spec_name<DeviceKind>);
   fields.read("type", device.type)
       .read("uuid", device.uuid)
       .read("threads", device.threads)
@@ -205,7 +200,7 @@ void read_link(JsonFields& fields, LinkSpec& link) {
 void read_fleet(JsonFields& fields, FleetSpec& fleet) {
   fields.read_version(1);
   fields.read("source", fleet.source);
-  read_enum(fields, "clock", fleet.clock);
+  fields.read_word("clock", fleet.clock, from_spec_name<PaceClock>);
   fields.read("pace_flops", fleet.pace_flops)
       .each("devices", [&](JsonFields& f) { read_device(f, fleet.devices.emplace_back()); })
       .each("links", [&](JsonFields& f) { read_link(f, fleet.links.emplace_back()); });

@@ -14,7 +14,7 @@ namespace motley {
 namespace {
 
 constexpr Nanos kDyingHolder{2'000'000'000};
-constexpr Nanos kPollInterval{50'000'000};
+constexpr Nanos kLockPollInterval{50'000'000};
 
 auto lock_error(const std::string& what, const std::string& path) {
   return fail(ErrorCode::kIo, what + " " + path + ": " + std::strerror(errno));
@@ -35,7 +35,7 @@ Result<std::unique_ptr<DirectoryLock>> DirectoryLock::take(const std::string& di
       return fail(ErrorCode::kNotPermitted, directory +
                                                 " is in use by another run or process: wait for "
                                                 "it, end it, or choose another directory");
-    steady_clock().sleep_until(steady_clock().now() + kPollInterval);
+    steady_clock().sleep_until(steady_clock().now() + kLockPollInterval);
   }
   const std::string pid = std::to_string(::getpid());
   if (::ftruncate(fd, 0) != 0 ||

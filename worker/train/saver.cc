@@ -13,7 +13,7 @@
 namespace motley {
 namespace {
 
-constexpr Nanos kPollInterval{5'000'000};
+constexpr Nanos kShardPollInterval{5'000'000};
 
 std::string to_text(const SaveOutcome& outcome) {
   return nlohmann::json({{"committed", outcome.committed},
@@ -76,7 +76,7 @@ Result<Unit> Saver::begin(int64_t step) {
 void Saver::wait_for_shard(const std::function<void()>& on_progress) const {
   while (in_flight() && !shard_settled()) {
     on_progress();
-    steady_clock().sleep_until(steady_clock().now() + kPollInterval);
+    steady_clock().sleep_until(steady_clock().now() + kShardPollInterval);
   }
 }
 

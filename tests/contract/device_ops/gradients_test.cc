@@ -196,37 +196,37 @@ TEST_F(Gradients, Gelu) {
 }
 
 TEST_F(Gradients, Dropout) {
-  constexpr int64_t kSamples = 2, kElements = 13;
+  constexpr int64_t kBatch = 2, kSize = 13;
   const auto drop = [&](const Values& x) {
     Bench bench(device_);
     const DropoutArgs args{.x = bench.put(x),
-                           .out = bench.poisoned(kSamples * kElements),
+                           .out = bench.poisoned(kBatch * kSize),
                            .position = bench.put(std::vector<int64_t>{3, 4}),
                            .seed = 5,
                            .site = 6,
                            .rate = 0.4,
-                           .samples = kSamples,
-                           .elements_per_sample = kElements};
+                           .samples = kBatch,
+                           .elements_per_sample = kSize};
     bench.run(args);
     return bench.get(args.out);
   };
-  const Values g = random_.normal(kSamples * kElements);
+  const Values g = random_.normal(kBatch * kSize);
   Differentiable function;
   function.value = [&](const std::vector<Values>& in) { return dot(g, drop(in[0])); };
   function.gradient = [&](const std::vector<Values>&) { return std::vector<Values>{drop(g)}; };
-  expect_gradient(function, {random_.normal(kSamples * kElements)});
+  expect_gradient(function, {random_.normal(kBatch * kSize)});
 }
 
 TEST_F(Gradients, Attention) {
-  constexpr int64_t kSamples = 2, kContext = 5, kHeads = 2, kHeadDim = 3;
-  constexpr int64_t kRows = kSamples * kContext, kWidth = kHeads * kHeadDim;
+  constexpr int64_t kBatch = 2, kContext = 5, kHeads = 2, kHeadDim = 3;
+  constexpr int64_t kRows = kBatch * kContext, kWidth = kHeads * kHeadDim;
   const Values g = random_.normal(kRows * kWidth);
   const auto attend = [&](Bench& bench, const Values& qkv) {
     const AttentionForwardArgs args{bench.put(qkv),
                                     bench.poisoned(kRows * kWidth),
                                     bench.poisoned(kRows * kHeads),
                                     bench.poisoned_workspace(kContext, kHeadDim),
-                                    kSamples,
+                                    kBatch,
                                     kContext,
                                     kHeads,
                                     kHeadDim};
@@ -247,7 +247,7 @@ TEST_F(Gradients, Attention) {
                                      bench.put(g),
                                      bench.poisoned(kRows * 3 * kWidth),
                                      forward.workspace,
-                                     kSamples,
+                                     kBatch,
                                      kContext,
                                      kHeads,
                                      kHeadDim};

@@ -40,7 +40,7 @@ Result<JobSpec> read_text(const std::string& text, const std::vector<Override>& 
   return parse_job(text, "job.yaml", config("jobs"), overrides);
 }
 
-std::string error_of(const std::string& text, const std::vector<Override>& overrides = {}) {
+std::string job_error_of(const std::string& text, const std::vector<Override>& overrides = {}) {
   const Result<JobSpec> job = read_text(text, overrides);
   return job ? "no error" : job.error().to_string();
 }
@@ -140,7 +140,7 @@ struct BadJob {
 
 void expect_errors(std::span<const BadJob> cases) {
   for (const BadJob& bad : cases)
-    EXPECT_EQ(error_of(job_with(bad.part, bad.replacement)), bad.error)
+    EXPECT_EQ(job_error_of(job_with(bad.part, bad.replacement)), bad.error)
         << bad.part << " -> " << bad.replacement;
 }
 
@@ -268,10 +268,10 @@ TEST(JobReader, ChecksKeysAgainstEachOther) {
 
 TEST(JobReader, ChecksThatThereIsEnoughText) {
   // The file of 725 bytes makes 90 windows of 8, four of them held out.
-  EXPECT_EQ(error_of(job_with("context: 8", "context: 400")),
+  EXPECT_EQ(job_error_of(job_with("context: 8", "context: 400")),
             "job.yaml:4:14: data.text holds 725 B, fewer than the two windows of 400 tokens that "
             "training and evaluation need: name more text or lower model.context");
-  EXPECT_EQ(error_of(job_with("", "  eval: {samples: 5}\n")),
+  EXPECT_EQ(job_error_of(job_with("", "  eval: {samples: 5}\n")),
             "job.yaml:9:19: 'samples': 5 are more than the held-out part of the data has (4): "
             "lower it, name more text or raise data.held_out");
   EXPECT_EQ(read_text(job_with("", "  eval: {samples: 4}\n"))->train.eval.samples, 4);
@@ -279,9 +279,9 @@ TEST(JobReader, ChecksThatThereIsEnoughText) {
 }
 
 TEST(JobReader, LimitsAreThoseOfTheModel) {
-  EXPECT_EQ(error_of(job_with("layers: 2", "layers: 4097")),
+  EXPECT_EQ(job_error_of(job_with("layers: 2", "layers: 4097")),
             "job.yaml:3:28: 'layers': expected an integer from 1 to 4096, found '4097'");
-  EXPECT_EQ(error_of(job_with("width: 16", "width: 131074")),
+  EXPECT_EQ(job_error_of(job_with("width: 16", "width: 131074")),
             "job.yaml:3:48: 'width': expected an integer from 1 to 131072, found '131074'");
 }
 
@@ -317,11 +317,11 @@ TEST(JobReader, OverridesCountAsWritten) {
   EXPECT_EQ(job->train.steps, 20);
   EXPECT_EQ(job->checkpoint.every_steps, 5);
   EXPECT_EQ(job->name, "other");
-  EXPECT_EQ(error_of(kJob, {{"train.steps", "-1"}}),
+  EXPECT_EQ(job_error_of(kJob, {{"train.steps", "-1"}}),
             "--set train.steps: 'steps': expected an integer from 1 to 1000000000000, found '-1'");
-  EXPECT_EQ(error_of(kJob, {{"train.stepz", "1"}}),
+  EXPECT_EQ(job_error_of(kJob, {{"train.stepz", "1"}}),
             "--set train.stepz: unknown key 'stepz' (did you mean 'steps'?)");
-  EXPECT_EQ(error_of(kJob, {{"train.grain", "16"}}),
+  EXPECT_EQ(job_error_of(kJob, {{"train.grain", "16"}}),
             "--set train.grain: 'grain' must be from 1 to global_batch (8), found 16");
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr YamlLimits kSmall{1000, 20, 4};
 
-std::string error_of(const std::string& text, const YamlLimits& limits = kJobLimits) {
+std::string parse_error_of(const std::string& text, const YamlLimits& limits = kJobLimits) {
   const Result<YamlTree> tree = parse_yaml(text, "f.yaml", limits);
   return tree ? "no error" : tree.error().to_string();
 }
@@ -80,7 +80,7 @@ TEST(YamlTree, RefusesWhatSpecsDoNotNeed) {
        "f.yaml:3:5: not valid YAML: illegal map value"},
       {"reserved character", "a: @b\n", "f.yaml:1:4: not valid YAML: unknown token"},
   };
-  for (const BadText& bad : cases) EXPECT_EQ(error_of(bad.text), bad.error) << bad.name;
+  for (const BadText& bad : cases) EXPECT_EQ(parse_error_of(bad.text), bad.error) << bad.name;
 }
 
 TEST(YamlTree, NeverExpandsAliases) {
@@ -90,28 +90,28 @@ TEST(YamlTree, NeverExpandsAliases) {
     laughs += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + before + ", " + before +
               "]\n";
   }
-  EXPECT_EQ(error_of(laughs),
+  EXPECT_EQ(parse_error_of(laughs),
             "f.yaml:1:5: anchors are not allowed (write the value again where it is needed)");
-  EXPECT_EQ(error_of("a: &a [*a]\n"),
+  EXPECT_EQ(parse_error_of("a: &a [*a]\n"),
             "f.yaml:1:4: anchors are not allowed (write the value again where it is needed)");
 }
 
 TEST(YamlTree, KeepsItsLimits) {
-  EXPECT_EQ(error_of("a: [[[1]]]", kSmall), "no error");
-  EXPECT_EQ(error_of("a: [[[[1]]]]", kSmall), "f.yaml:1:7: nested deeper than 4 levels");
+  EXPECT_EQ(parse_error_of("a: [[[1]]]", kSmall), "no error");
+  EXPECT_EQ(parse_error_of("a: [[[[1]]]]", kSmall), "f.yaml:1:7: nested deeper than 4 levels");
   std::string entries = "a:\n";
   for (int i = 0; i < 17; ++i) entries += "- 1\n";
-  EXPECT_EQ(error_of(entries, kSmall), "no error");
-  EXPECT_EQ(error_of(entries + "- 1\n", kSmall), "f.yaml:19:3: more than 20 nodes");
-  EXPECT_EQ(error_of("a: " + std::string(997, 'x'), kSmall), "no error");
-  EXPECT_EQ(error_of("a: " + std::string(998, 'x'), kSmall), "f.yaml: larger than 1000 B");
+  EXPECT_EQ(parse_error_of(entries, kSmall), "no error");
+  EXPECT_EQ(parse_error_of(entries + "- 1\n", kSmall), "f.yaml:19:3: more than 20 nodes");
+  EXPECT_EQ(parse_error_of("a: " + std::string(997, 'x'), kSmall), "no error");
+  EXPECT_EQ(parse_error_of("a: " + std::string(998, 'x'), kSmall), "f.yaml: larger than 1000 B");
 }
 
 // Or yaml-cpp would hold gigabytes of tokens for a fleet of eight million brackets.
 TEST(YamlTree, CountsMarksBeforeAnythingIsParsed) {
-  EXPECT_EQ(error_of(std::string(21, '['), kSmall),
+  EXPECT_EQ(parse_error_of(std::string(21, '['), kSmall),
             "f.yaml: more than 20 brackets, commas and colons");
-  EXPECT_EQ(error_of(std::string(20'001, '{')),
+  EXPECT_EQ(parse_error_of(std::string(20'001, '{')),
             "f.yaml: more than 20000 brackets, commas and colons");
 }
 
@@ -119,11 +119,11 @@ TEST(YamlTree, DeepNestingEndsAtTheLimitNotInTheStack) {
   for (const char* piece : {"[", "{a: ", "{", "- ", "? ", "[[{"}) {
     std::string text;
     while (text.size() < 10'000) text += piece;
-    EXPECT_NE(error_of(text), "no error") << piece;
+    EXPECT_NE(parse_error_of(text), "no error") << piece;
   }
   std::string block = "a:\n";
   for (int i = 1; i < 40; ++i) block += std::string(static_cast<size_t>(i), ' ') + "a:\n";
-  EXPECT_EQ(error_of(block), "f.yaml:33:33: nested deeper than 32 levels");
+  EXPECT_EQ(parse_error_of(block), "f.yaml:33:33: nested deeper than 32 levels");
 }
 
 TEST(YamlTree, KnowsWhereEverythingStands) {
@@ -189,7 +189,7 @@ TEST(YamlTree, FilesAreReadUpToTheLimit) {
 
 RC_GTEST_PROP(YamlTree, AnyTextIsReadOrRefused, ()) {
   const auto letters = rc::gen::elementOf(std::string("ab1 \n\t:-?,[]{}#&*!|>'\"%@`~.\\\xc3\xa4"));
-  error_of(*rc::gen::container<std::string>(letters));
+  parse_error_of(*rc::gen::container<std::string>(letters));
 }
 
 }  // namespace
