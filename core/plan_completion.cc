@@ -47,9 +47,9 @@ Result<Unit> set_precisions(const JobSpec& job, const FleetSpec& fleet, Plan* pl
         const std::string& device = plan->ranks[static_cast<size_t>(rank.value())].device;
         const DeviceKind kind = fleet.find(device)->kind;
         if (lacks_precision(job, kind))
-          return invalid("/ranks/" + std::to_string(rank.value()),
-                         "device " + device + " (kind " + spec_name(kind) +
-                             ") lacks train.precision " + spec_name(job.train.precision));
+          return invalid_at("/ranks/" + std::to_string(rank.value()),
+                            "device " + device + " (kind " + spec_name(kind) +
+                                ") lacks train.precision " + spec_name(job.train.precision));
         const Precision computed = precision_computed(job, kind);
         if (replica.precision == Precision::kAuto) replica.precision = computed;
         if (replica.precision == computed) continue;

@@ -38,8 +38,8 @@ Plan valid_plan() {
                      .solo_sum_samples_per_second = 20,
                      .integer_bound_efficiency = 0.95,
                      .cost_per_hour = 1.5,
-                     .ranks = {{Rank(0), 0.1, 0.05, 0.2, Bytes(100), Bytes(200), 8},
-                               {Rank(1), 0.4, 0.06, 0, Bytes(150), Bytes(200), 6}}};
+                     .ranks = {{Rank(0), 0.1, 0.05, 0.2, Bytes(100), Bytes(200), Bytes(30), 8},
+                               {Rank(1), 0.4, 0.06, 0, Bytes(150), Bytes(200), Bytes(0), 6}}};
   plan.search = {"all", 0.5, 0.5, 0, 39, {{"grain 3", "shares cannot be cut as finely", 0.6}}};
   plan.left_out = {{"c/0", "memory"}};
   plan.id = plan_id(plan);
