@@ -71,7 +71,7 @@ class ByHand : public ::testing::Test {
     return bits;
   }
 
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
 };
 
 TEST_F(ByHand, AKilledRankEndsTheRunAndTheSameCommandGoesOnBitForBit) {

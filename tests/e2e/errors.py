@@ -6,7 +6,7 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import Sandbox, expect, expect_equal, expect_exit  # noqa: E402
+from sandbox import Sandbox, expect, expect_equal, expect_exit, run_test  # noqa: E402
 
 
 def edited(old, new, file="job.yaml"):
@@ -234,4 +234,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_test(main)

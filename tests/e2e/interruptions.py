@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import Sandbox, expect, expect_equal, expect_exit, fail, kill  # noqa: E402
+from sandbox import Sandbox, expect, expect_equal, expect_exit, fail, kill, run_test  # noqa: E402
 
 STEPS, EVERY, WHEN = 600, 50, 120
 GONE_WITHIN = 2.0
@@ -196,4 +196,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_test(main)

@@ -81,7 +81,7 @@ Result<std::vector<Bytes>> allocated(const Attempt& attempt) {
 
 class PlanMemory : public ::testing::Test {
  protected:
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
 };
 
 TEST_F(PlanMemory, IsWhatTheRanksAllocate) {

@@ -6,14 +6,12 @@
 
 #include <cstdio>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
-#include "kernels/device.h"
 #include "planner/cost_model.h"
 #include "tests/e2e/small_run.h"
-#include "worker/profiler/profiler.h"
+#include "tests/support/measured_fleet.h"
 #include "worker/train/rank_share.h"
 
 namespace motley::testing {
@@ -94,25 +92,6 @@ Attempt attempt_of(const Case& plan, const std::string& directory) {
   return attempt;
 }
 
-/// All devices of a fleet, each as a thread.
-Profile measured(const JobSpec& job, const FleetSpec& fleet) {
-  std::mutex mutex;
-  Profile of_root;
-  const auto done =
-      run_inproc(static_cast<int>(fleet.devices.size()), [&](Communicator& world) -> Result<Unit> {
-        const DeviceSpec& spec = fleet.devices[static_cast<size_t>(world.rank())];
-        MOTLEY_TRY(const auto device, open_device(spec));
-        Pacer pacer(spec, fleet.clock, fleet.pace_flops);
-        MOTLEY_TRY(Profile profile, measure_fleet(job, fleet, {*device, *spec.memory, pacer}, world,
-                                                  [](const std::string&) {}));
-        const std::lock_guard lock(mutex);
-        if (world.rank() == 0) of_root = std::move(profile);
-        return Unit{};
-      });
-  EXPECT_TRUE(done.has_value()) << (done ? "" : done.error().to_string());
-  return of_root;
-}
-
 void predict_from(const Profile& profile, Attempt* attempt) {
   PlanRequest request{attempt->job, attempt->fleet, profile};
   for (int rank = 0; rank < attempt->plan.world_size(); ++rank)
@@ -139,14 +118,14 @@ class PredictionTest : public ::testing::Test {
     return reports;
   }
 
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
 };
 
 TEST_F(PredictionTest, OfAnyPlanIsWhatItsStepTakes) {
   for (const Case& plan : cases()) {
     SCOPED_TRACE(plan.name);
     Attempt attempt = attempt_of(plan, scratch_.path() + "/" + plan.name);
-    const Profile profile = measured(attempt.job, attempt.fleet);
+    const Profile profile = measured_by_threads(attempt.job, attempt.fleet);
     predict_from(profile, &attempt);
     const Prediction& predicted = attempt.plan.prediction;
     const auto reports = third_step(attempt);
@@ -201,7 +180,7 @@ TEST_F(PredictionTest, OfPlansThatJustFitThoughTheirLayersDoNotFitEachDevice) {
   for (const Case& plan : plans) {
     SCOPED_TRACE(plan.name);
     Attempt attempt = large_vocabulary(plan, scratch_.path() + "/" + plan.name);
-    predict_from(measured(attempt.job, attempt.fleet), &attempt);
+    predict_from(measured_by_threads(attempt.job, attempt.fleet), &attempt);
     const auto reports = third_step(attempt);
     ASSERT_FALSE(reports.empty());
     const double predicted = attempt.plan.prediction.step_seconds;
@@ -239,7 +218,7 @@ void expect_little_lost(Attempt attempt, const std::vector<bool>& holds_model,
   const Bytes whole = whole_model_bytes(attempt.job);
   for (size_t rank = 0; rank < holds_model.size(); ++rank)
     if (!holds_model[rank]) attempt.fleet.devices[rank].memory = Bytes(whole.value() * 9 / 10);
-  const Profile profile = measured(attempt.job, attempt.fleet);
+  const Profile profile = measured_by_threads(attempt.job, attempt.fleet);
   for (size_t rank = 0; rank < holds_model.size(); ++rank) {
     const DeviceProfile& device = profile.devices[rank];
     EXPECT_EQ(device.curve("model") != nullptr, holds_model[rank]);

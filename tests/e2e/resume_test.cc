@@ -74,7 +74,7 @@ class Interrupted : public ::testing::Test {
   Attempt again_in(const std::string& run) { return small_attempt(plain_, run, Epoch(2)); }
 
   SmallRun plain_;
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
   TrainOutcome whole_;
   Recorder recorder_;
 };

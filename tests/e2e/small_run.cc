@@ -1,7 +1,5 @@
 #include "tests/e2e/small_run.h"
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -139,15 +137,8 @@ Plan small_plan(const SmallRun& run, const JobSpec& job) {
 
 }  // namespace
 
-ScratchDirectory::ScratchDirectory() {
-  std::string path = (std::filesystem::temp_directory_path() / "motley-test-XXXXXX").string();
-  if (mkdtemp(path.data()) == nullptr) std::abort();
-  path_ = path;
-}
-
-ScratchDirectory::~ScratchDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+ModelSpec tiny_gpt() {
+  return {.type = "gpt", .layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 256};
 }
 
 Attempt small_attempt(const SmallRun& run, const std::string& run_dir, Epoch epoch) {

@@ -109,7 +109,7 @@ class Traces : public ::testing::Test {
     }
   }
 
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
   Recorder recorder_;
   Attempt attempt_;
 };

@@ -66,7 +66,7 @@ class TrainingFault : public ::testing::TestWithParam<Fault> {
     for (const auto& [step, bits] : last.losses) EXPECT_EQ(bits, whole_.losses.at(step)) << step;
   }
 
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
   Ran whole_;
 };
 
