@@ -153,8 +153,8 @@ def check_changed_data(cache):
     sandbox.write("text.txt", "X" + text[1:])
     changed = sandbox.run("run", "job.yaml", "--set", "train.steps=30")
     expect_equal(changed.returncode, 65, f"other data ({changed.stderr.strip()!r})")
-    expect("data.text has changed since run job/1" in changed.stderr and "text.txt" in changed.stderr,
-           f"key and file are not named: {changed.stderr!r}")
+    expect(re.search(r"job\.yaml:5:15: data\.text has changed since run job/1.*text\.txt", changed.stderr),
+           f"place, key and file are not named: {changed.stderr!r}")
     expect_equal(sorted((sandbox.run_directory() / "attempts").iterdir()), attempts, "attempts: ranks were launched")
     sandbox.write("text.txt", text)
     expect_exit(sandbox.run("run", "job.yaml", "--set", "train.steps=30", "--json"), 0)
