@@ -26,6 +26,7 @@ class RecordingReporter final : public Reporter {
   void saved(const SavedReport& report) override {
     if (report.error.empty()) account_.saved.push_back(report);
   }
+  void skipped(const SkippedReport& report) override { account_.skipped.push_back(report); }
   void evaluated(const EvaluatedReport& report) override { account_.evaluated.push_back(report); }
 
  private:
@@ -46,6 +47,7 @@ class StepHook final : public Reporter {
     if (at_step_ && !at_step_(world_.rank(), report.step, wishes_)) world_.give_up(1);
   }
   void saved(const SavedReport& report) override { inner_.saved(report); }
+  void skipped(const SkippedReport& report) override { inner_.skipped(report); }
   void evaluated(const EvaluatedReport& report) override { inner_.evaluated(report); }
 
  private:

@@ -61,6 +61,7 @@ class Recorder {
   struct Account {
     std::map<int64_t, StepReport> steps;
     std::vector<SavedReport> saved;  ///< what was committed
+    std::vector<SkippedReport> skipped;
     std::vector<EvaluatedReport> evaluated;
     std::vector<std::string> phases;
   };

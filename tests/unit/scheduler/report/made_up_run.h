@@ -59,6 +59,11 @@ inline RunSummary made_up_summary() {
   return summary;
 }
 
+inline SetAside made_up_damage() {
+  return {40, ".suspect-step-00000040.e1",
+          "s0001.safetensors: block 0 of weight/norm.gain does not match its checksum"};
+}
+
 /// `steps` steps of a falling loss, with an evaluation every tenth.
 inline LossCurves made_up_losses(int steps) {
   LossCurves curves;
