@@ -1,13 +1,14 @@
 #include <algorithm>
 
 #include "planner/candidates.h"
+#include "planner/equal_pipelines.h"
 #include "planner/grain_table.h"
 #include "planner/search.h"
 
 namespace motley {
+namespace {
 
-Result<Plan> plan_equal_split(const PlanRequest& request) {
-  MOTLEY_TRY(const Candidates candidates, find_candidates(request));
+Result<Plan> equal_replicas(const PlanRequest& request, const Candidates& candidates) {
   Choice choice;
   choice.grain = request.job.train.grain.value_or(1);
   const int grains = StepCut{request.job.train.global_batch, choice.grain}.grains();
@@ -19,11 +20,34 @@ Result<Plan> plan_equal_split(const PlanRequest& request) {
   if (StepCut{request.job.train.global_batch, choice.grain}.missing() > 0) {
     choice.short_device = devices - 1;
   }
-  MOTLEY_TRY(Plan plan, assemble(request, candidates, choice));
-  plan.search.space = "equal split: no search";
-  plan.search.step_seconds = plan.prediction.step_seconds;
-  plan.id = plan_id(plan);
+  return assemble(request, candidates, choice);
+}
+
+Result<Plan> recorded(Result<Plan> plan, const char* form) {
+  if (!plan) return plan;
+  plan->search.space = std::string("equal split: ") + form;
+  plan->search.step_seconds = plan->prediction.step_seconds;
+  plan->id = plan_id(*plan);
   return plan;
+}
+
+}  // namespace
+
+Result<Plan> plan_equal_split(const PlanRequest& request, const CountMemory& count) {
+  const auto candidates = find_candidates(request);
+  if (candidates) return recorded(equal_replicas(request, *candidates), kEqualReplicas);
+  if (candidates.error().code != ErrorCode::kNoPlan || !count) return fail(candidates.error());
+  auto plan = plan_equal_pipelines(request, count);
+  if (plan || plan.error().code != ErrorCode::kNoPlan)
+    return recorded(std::move(plan), kEqualPipelines);
+  Error error = candidates.error();
+  error.message += "; " + plan.error().message;
+  return fail(error);
+}
+
+std::string equal_split_form(const Plan& plan) {
+  const bool cut = plan.replicas.front().stages.size() > 1;
+  return cut ? kEqualPipelines : kEqualReplicas;
 }
 
 }  // namespace motley

@@ -8,6 +8,7 @@
 //
 //   step = max(compute + update) + reduction(number of ranks, hosts)     over the used devices
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,21 @@ Result<Plan> plan_search(const PlanRequest& request);
 /// (kUnsupported above ~1e8).
 Result<Plan> plan_exhaustive(const PlanRequest& request);
 
-/// What people would do without us: the same number of samples on every device that can hold any,
-/// each with its best micro-batch.
-Result<Plan> plan_equal_split(const PlanRequest& request);
+/// Bytes that each rank of a plan would need, in the order of ranks.
+using CountMemory = std::function<Result<std::vector<Bytes>>(const Plan& plan)>;
+
+/// Forms of the equal split, as search.space ("equal split: " before it) and reports name them.
+inline constexpr const char* kEqualReplicas =
+    "plain data parallel, synchronous reduction at the end";
+inline constexpr const char* kEqualPipelines = "pipeline of equal stages";
+
+/// What people would do without us, the baseline: the same number of samples on every device that
+/// holds the model, each with its best micro-batch, gradients reduced at the step's end. Where none
+/// holds it and memory can be counted, equal pipelines of equal stages
+/// (planner/equal_pipelines.h). kNoPlan where neither is possible.
+Result<Plan> plan_equal_split(const PlanRequest& request, const CountMemory& count = nullptr);
+
+/// Which of the two forms an equal split has.
+std::string equal_split_form(const Plan& plan);
 
 }  // namespace motley

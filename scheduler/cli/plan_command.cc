@@ -12,6 +12,7 @@
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/job_options.h"
 #include "scheduler/report/plan_table.h"
+#include "scheduler/run/equal_split.h"
 #include "scheduler/run/given_plan.h"
 #include "scheduler/run/measure.h"
 
@@ -44,9 +45,11 @@ class PlanCommand final : public Command {
         .option("-o,--output", "FILE", "write the plan for `motley run --plan`", &output_)
         .option("--score", "PLAN", "predict this plan, by hand or by us, instead of searching",
                 &score_)
-        .flag("--equal-split",
-              "the baseline: the same number of samples for each device that holds the model",
-              &equal_)
+        .flag(
+            "--equal-split",
+            "the baseline: plain data parallel, as many samples for each device that holds the "
+            "model, synchronous reduction at the end; where none does, a pipeline of equal stages",
+            &equal_)
         .flag("--explain", "say what else was considered, and why it lost", &explain_)
         .flag("--json", "the plan as JSON, with the search's wall time", &json_)
         .option("--set", "KEY=VALUE", "override a value of the job", &set_)
@@ -79,7 +82,7 @@ class PlanCommand final : public Command {
  private:
   Result<Plan> plan_of(const PlanRequest& request, const std::optional<GivenPlan>& given) const {
     if (given) return price(*given, request.job, request.fleet, request.profile);
-    return equal_ ? plan_equal_split(request) : plan_search(request);
+    return equal_ ? equal_split_plan(request) : plan_search(request);
   }
 
   Result<Profile> obtain(const JobSpec& job, const FleetSpec& fleet, SignalInbox& signals) const {
@@ -104,6 +107,7 @@ class PlanCommand final : public Command {
       return;
     }
     const Evidence evidence = weakest_evidence(profile, plan);
+    if (equal_) std::printf("%s\n\n", plan.search.space.c_str());
     std::printf("%s\n%s", solo_table(solo_speeds(profile, plan, job.model), evidence).c_str(),
                 plan_table(plan, evidence).c_str());
     if (explain_) std::printf("\n%s", explain(plan).c_str());

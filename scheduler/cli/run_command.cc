@@ -25,7 +25,8 @@ class RunCommand final : public Command {
               "each rank keeps what its time went on, the last 100,000 events: see "
               "`motley export trace`",
               &options_.trace)
-        .flag("--no-compare", "do not try an equal split first", &no_compare_)
+        .flag("--no-compare", "do not try the equal split of `motley plan --equal-split` first",
+              &no_compare_)
         .option("--rsh-agent", "PROGRAM", "used instead of ssh to reach other hosts",
                 &options_.rsh_agent);
   }

@@ -51,9 +51,11 @@ void add_speed(const RunSummary& summary, TextTable* table) {
       text += "; whole grains allow " + format_percent(*summary.integer_bound_efficiency);
     table->add_row({"efficiency", text});
   }
-  if (const auto equal = summary.equal_split_samples_per_second; equal && *equal > 0) {
-    table->add_row({"equal split", format_fixed(*equal, 1) + " samples/s: this plan is " +
-                                       format_fixed(*speed / *equal, 2) + " times as fast"});
+  if (const auto& equal = summary.equal_split; equal && equal->samples_per_second > 0) {
+    const double times = *speed / equal->samples_per_second;
+    table->add_row({"equal split", format_fixed(equal->samples_per_second, 1) + " samples/s (" +
+                                       equal->form + "): this plan is " + format_fixed(times, 2) +
+                                       " times as fast"});
   }
 }
 

@@ -65,7 +65,9 @@ RunSummary parse(const json& from) {
   read_known(from, "solo_sum_samples_per_second", summary.solo_sum_samples_per_second);
   read_known(from, "efficiency", summary.efficiency);
   read_known(from, "integer_bound_efficiency", summary.integer_bound_efficiency);
-  read_known(from, "equal_split_samples_per_second", summary.equal_split_samples_per_second);
+  if (!from.at("equal_split_form").is_null())
+    summary.equal_split = EqualSplit{from["equal_split_form"].get<std::string>(),
+                                     from.at("equal_split_samples_per_second").get<double>()};
   read_known(from, "predicted_step_seconds", summary.predicted_step_seconds);
   read_known(from, "actual_step_seconds", summary.actual_step_seconds);
   read_known(from, "restarts", summary.restarts);
@@ -88,6 +90,7 @@ json to_json(const RunSummary& summary) {
   for (const RankActual& rank : summary.ranks) ranks.push_back(motley::to_json(rank));
   json set_aside = json::array();
   for (const SetAside& each : summary.set_aside) set_aside.push_back(to_json(each));
+  const std::optional<EqualSplit>& equal = summary.equal_split;
   return {{"run_dir", summary.run_dir},
           {"state", summary.state},
           {"steps", summary.steps},
@@ -98,7 +101,8 @@ json to_json(const RunSummary& summary) {
           {"solo_sum_samples_per_second", or_null(summary.solo_sum_samples_per_second)},
           {"efficiency", or_null(summary.efficiency)},
           {"integer_bound_efficiency", or_null(summary.integer_bound_efficiency)},
-          {"equal_split_samples_per_second", or_null(summary.equal_split_samples_per_second)},
+          {"equal_split_samples_per_second", equal ? json(equal->samples_per_second) : json()},
+          {"equal_split_form", equal ? json(equal->form) : json()},
           {"predicted_step_seconds", or_null(summary.predicted_step_seconds)},
           {"actual_step_seconds", or_null(summary.actual_step_seconds)},
           {"restarts", or_null(summary.restarts)},

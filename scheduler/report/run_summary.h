@@ -17,6 +17,12 @@
 
 namespace motley {
 
+/// The baseline: what the same devices did where each got the same.
+struct EqualSplit {
+  std::string form;  ///< "plain data parallel, …" or "pipeline of …": planner/search.h
+  double samples_per_second = 0;
+};
+
 /// What is not known is empty: null in JSON, absent or "-" for people, never a zero.
 struct RunSummary {
   std::string run_dir;
@@ -31,7 +37,7 @@ struct RunSummary {
                                      ///< rehearsal that is not trustworthy
   std::optional<double> integer_bound_efficiency;  ///< what a perfect deal of whole grains could
                                                    ///< reach
-  std::optional<double> equal_split_samples_per_second;  ///< measured; empty: not tried
+  std::optional<EqualSplit> equal_split;           ///< measured; empty: not tried
   std::optional<double> predicted_step_seconds;
   std::optional<double> actual_step_seconds;  ///< median after 5 steps, without evaluations, saves
   std::optional<int> restarts;                ///< by itself, of the last invocation
@@ -43,7 +49,8 @@ struct RunSummary {
   std::vector<SetAside> set_aside;            ///< checkpoints that were found damaged
 };
 
-/// Members named as the fields, but `sections` and `overruns` for `paced`.
+/// Members named as the fields, but `sections` and `overruns` for `paced`,
+/// `equal_split_samples_per_second` and `equal_split_form` for `equal_split`.
 nlohmann::json to_json(const RunSummary& summary);
 Result<RunSummary> run_summary_from_json(const nlohmann::json& json);
 

@@ -7,6 +7,7 @@
 #include "core/json_file.h"
 #include "planner/search.h"
 #include "scheduler/launch/remote_hosts.h"
+#include "scheduler/run/given_plan.h"
 
 namespace motley {
 namespace {
@@ -23,29 +24,35 @@ JobSpec trial_job(JobSpec job) {
   return job;
 }
 
-Result<Unit> remember(const RunDirectory& run, std::optional<double> samples_per_second) {
-  const nlohmann::json value =
-      samples_per_second ? nlohmann::json(*samples_per_second) : nlohmann::json(nullptr);
-  return run.write(kFile, nlohmann::json{{"samples_per_second", value}}.dump() + "\n");
+Result<Unit> remember(const RunDirectory& run, const std::optional<EqualSplit>& found) {
+  nlohmann::json document = {{"form", nullptr}, {"samples_per_second", nullptr}};
+  if (found) document = {{"form", found->form}, {"samples_per_second", found->samples_per_second}};
+  return run.write(kFile, document.dump() + "\n");
 }
 
 }  // namespace
 
-std::optional<double> remembered_equal_split(const RunDirectory& run) {
-  const auto document = read_json_file(real_file_system(), run.file(kFile), ErrorCode::kCorrupt);
-  if (!document || !document->is_object()) return std::nullopt;
-  const auto speed = document->find("samples_per_second");
-  if (speed == document->end() || !speed->is_number()) return std::nullopt;
-  return speed->get<double>();
+Result<Plan> equal_split_plan(const PlanRequest& request) {
+  return plan_equal_split(
+      request, [&](const Plan& plan) { return count_memory(plan, request.job, request.fleet); });
 }
 
-Result<std::optional<double>> try_equal_split(const EqualSplitRequest& request,
-                                              SignalInbox& signals, ProgressLine& line) {
-  const auto plan = plan_equal_split({request.job, request.fleet, request.profile});
+std::optional<EqualSplit> remembered_equal_split(const RunDirectory& run) {
+  const auto document = read_json_file(real_file_system(), run.file(kFile), ErrorCode::kCorrupt);
+  if (!document || !document->is_object()) return std::nullopt;
+  const auto form = document->find("form"), speed = document->find("samples_per_second");
+  if (form == document->end() || !form->is_string()) return std::nullopt;
+  if (speed == document->end() || !speed->is_number()) return std::nullopt;
+  return EqualSplit{form->get<std::string>(), speed->get<double>()};
+}
+
+Result<std::optional<EqualSplit>> try_equal_split(const EqualSplitRequest& request,
+                                                  SignalInbox& signals, ProgressLine& line) {
+  const auto plan = equal_split_plan({request.job, request.fleet, request.profile});
   if (!plan) {
     line.note("no equal split is possible: " + plan.error().message);
     MOTLEY_TRY_VOID(remember(request.run, std::nullopt));
-    return std::optional<double>();
+    return std::optional<EqualSplit>();
   }
   Attempt attempt;
   attempt.run_dir = request.run.file("equal_split");
@@ -68,13 +75,13 @@ Result<std::optional<double>> try_equal_split(const EqualSplitRequest& request,
   MOTLEY_TRY_VOID(fs.remove_all(attempt.run_dir));
   remove_on(remote_hosts(attempt.plan.ranks), {attempt.run_dir}, request.rsh_agent);
   const auto seconds = record.statistics.median_step_seconds(kTrialWarmUp);
-  std::optional<double> speed;
+  std::optional<EqualSplit> found;
   if (const SectionCount paced = record.statistics.paced(); !paced.trustworthy())
     line.note("no equal split to compare with: " + untrustworthy_text(paced));
   else if (seconds && *seconds > 0)
-    speed = request.job.train.global_batch / *seconds;
-  MOTLEY_TRY_VOID(remember(request.run, speed));
-  return speed;
+    found = EqualSplit{equal_split_form(*plan), request.job.train.global_batch / *seconds};
+  MOTLEY_TRY_VOID(remember(request.run, found));
+  return found;
 }
 
 }  // namespace motley

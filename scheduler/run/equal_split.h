@@ -1,15 +1,20 @@
 #pragma once
-// What the same devices do when each gets the same number of samples: tried briefly, so that the
-// report compares with something measured.
+// What the same devices do when each gets the same number of samples, or where none holds the model
+// alone as many layers: tried briefly, so that the report compares with something measured.
 
 #include <optional>
 
 #include "core/profile.h"
 #include "core/result.h"
+#include "planner/request.h"
+#include "scheduler/report/run_summary.h"
 #include "scheduler/run/attempt_follower.h"
 #include "scheduler/run/run_directory.h"
 
 namespace motley {
+
+/// planner/search.h, with memory counted by `motley-worker estimate`.
+Result<Plan> equal_split_plan(const PlanRequest& request);
 
 struct EqualSplitRequest {
   const RunDirectory& run;
@@ -19,12 +24,12 @@ struct EqualSplitRequest {
   std::string rsh_agent;
 };
 
-/// Samples per second of a few steps in a directory of their own, remembered in the run; nothing
-/// where no equal split is possible. kStopped when a signal came.
-Result<std::optional<double>> try_equal_split(const EqualSplitRequest& request,
-                                              SignalInbox& signals, ProgressLine& line);
+/// A few steps in a directory of their own, remembered in the run; nothing where no equal split is
+/// possible. kStopped when a signal came.
+Result<std::optional<EqualSplit>> try_equal_split(const EqualSplitRequest& request,
+                                                  SignalInbox& signals, ProgressLine& line);
 
 /// What an earlier try of this run found.
-std::optional<double> remembered_equal_split(const RunDirectory& run);
+std::optional<EqualSplit> remembered_equal_split(const RunDirectory& run);
 
 }  // namespace motley

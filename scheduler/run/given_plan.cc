@@ -26,7 +26,21 @@ Result<Bytes> bytes_of_row(const nlohmann::json& row) {
   return fail(ErrorCode::kBrokenInstall, "motley-worker estimate says nothing of total_bytes");
 }
 
-/// What the worker's engines would allocate for each rank.
+/// What is known before anything is measured.
+Result<Unit> check_given_limits(const GivenPlan& given, const JobSpec& job,
+                                const FleetSpec& fleet) {
+  Plan plan = given.plan;
+  for (size_t i = 0; i < plan.ranks.size(); ++i) {
+    RankPrediction& rank = plan.prediction.ranks.emplace_back();
+    rank.rank = Rank(static_cast<int>(i));
+    rank.memory = given.counted[i];
+    rank.memory_limit = fleet.find(plan.ranks[i].device)->memory.value_or(Bytes(INT64_MAX));
+  }
+  return validate_cut(plan, job.model);
+}
+
+}  // namespace
+
 Result<std::vector<Bytes>> count_memory(const Plan& plan, const JobSpec& job,
                                         const FleetSpec& fleet) {
   MOTLEY_TRY(const std::string worker, worker_program());
@@ -46,21 +60,6 @@ Result<std::vector<Bytes>> count_memory(const Plan& plan, const JobSpec& job,
   if (counted.size() == plan.ranks.size()) return counted;
   return fail(ErrorCode::kBrokenInstall, "motley-worker estimate counted other ranks");
 }
-
-/// What is known before anything is measured.
-Result<Unit> check_given_limits(const GivenPlan& given, const JobSpec& job,
-                                const FleetSpec& fleet) {
-  Plan plan = given.plan;
-  for (size_t i = 0; i < plan.ranks.size(); ++i) {
-    RankPrediction& rank = plan.prediction.ranks.emplace_back();
-    rank.rank = Rank(static_cast<int>(i));
-    rank.memory = given.counted[i];
-    rank.memory_limit = fleet.find(plan.ranks[i].device)->memory.value_or(Bytes(INT64_MAX));
-  }
-  return validate_cut(plan, job.model);
-}
-
-}  // namespace
 
 bool is_given(const Plan& plan) { return plan.search.space == kNoSearch; }
 

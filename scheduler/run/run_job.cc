@@ -125,7 +125,7 @@ class RunSession {
   }
 
   /// Only before the first step of a run: what it is compared with stays the same afterwards.
-  Result<std::optional<double>> compare() {
+  Result<std::optional<EqualSplit>> compare() {
     const bool begun = !read_metrics(run_->file("metrics.jsonl")).empty();
     if (const auto known = remembered_equal_split(*run_); known || begun || !options_.compare)
       return known;
@@ -133,7 +133,8 @@ class RunSession {
                            line_);
   }
 
-  Result<int> conclude(const TrainingResult& training, std::optional<double> equal_split) {
+  Result<int> conclude(const TrainingResult& training,
+                       const std::optional<EqualSplit>& equal_split) {
     const RunSummary summary = summarize(*run_, options_.job, training, equal_split);
     MOTLEY_TRY_VOID(run_->write("report.json", to_json(summary).dump(1) + "\n"));
     const Followed& end = training.last->followed;

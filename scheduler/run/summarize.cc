@@ -120,11 +120,11 @@ const char* state_on_record(const RunDirectory& run, const JobSpec& job,
 }  // namespace
 
 RunSummary summarize(const RunDirectory& run, const JobSpec& job, const TrainingResult& training,
-                     std::optional<double> equal_split) {
+                     const std::optional<EqualSplit>& equal_split) {
   RunSummary summary = recorded(run, job, training.plan);
   summary.state = state_of(training, summary.paced);
   if (training.eval_loss) summary.eval_loss = training.eval_loss;
-  summary.equal_split_samples_per_second = equal_split;
+  summary.equal_split = equal_split;
   summary.restarts = training.restarts;
   return summary;
 }
@@ -140,7 +140,7 @@ Result<RunSummary> summary_of(const RunDirectory& run) {
   const auto plan = run.plan();
   RunSummary summary = recorded(run, job, plan ? *plan : Plan());
   summary.state = state_on_record(run, job, summary);
-  summary.equal_split_samples_per_second = remembered_equal_split(run);
+  summary.equal_split = remembered_equal_split(run);
   return summary;
 }
 

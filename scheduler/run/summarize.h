@@ -12,7 +12,7 @@ namespace motley {
 
 /// What a run came to so far, from its metrics and its last attempt, which this process has seen.
 RunSummary summarize(const RunDirectory& run, const JobSpec& job, const TrainingResult& training,
-                     std::optional<double> equal_split);
+                     const std::optional<EqualSplit>& equal_split);
 
 /// What can be said of any run: its report.json where that is of its last step, else its metrics so
 /// far (it is running, was killed, or trained without `motley`). kNotFound before the first step.

@@ -51,7 +51,13 @@ class ByHand : public ::testing::Test {
   /// Three unequal ranks, twelve steps, a checkpoint every four; job.json and plan.json as
   /// `motley plan -o` writes them.
   void write_documents(int64_t steps, const std::string& checkpoints = "") {
-    const SmallRun run{.grains = {2, 1, 1}, .steps = steps, .save_every = 4};
+    SmallRun run;
+    run.grains = {2, 1, 1};
+    run.steps = steps;
+    run.save_every = 4;
+    write_documents(run, checkpoints);
+  }
+  void write_documents(const SmallRun& run, const std::string& checkpoints = "") {
     Attempt attempt = small_attempt(run, scratch_.path());
     attempt.job.checkpoint.dir = checkpoints;
     nlohmann::json plan = to_json(attempt.plan);
@@ -181,6 +187,25 @@ TEST_F(ByHand, ASampleSaysWhatIsWrongWithTheCheckpoints) {
   EXPECT_EQ(ended.status, 1);
   EXPECT_THAT(ended.output, HasSubstr("can be loaded; of the newest: checkpoint " + checkpoints +
                                       "/step-00000005.e1: malformed manifest"));
+}
+
+/// MPI keeps what is sent in memory of its own up to the eager limit; beyond it a send is a
+/// rendezvous, which ends only with its receive. Here all activations and gradients are.
+TEST_F(ByHand, PipelinesNeedNoMemoryOfMpiForWhatTheySend) {
+  SmallRun pipelines;
+  pipelines.replicas = {{.stages = {{1}, {2}, {1}}, .grains = 5},
+                        {.stages = {{3}, {1}}, .grains = 3, .micro_batch_grains = 2}};
+  pipelines.steps = 6;
+  write_documents(pipelines);
+  const Ended kept = shell(train("kept", 5));
+  ASSERT_EQ(kept.status, 0) << kept.output;
+  const Ended met =
+      shell(train("met", 5,
+                  "OMPI_MCA_btl_vader_eager_limit=256 OMPI_MCA_btl_tcp_eager_limit=256 "
+                  "OMPI_MCA_btl_self_eager_limit=256"));
+  ASSERT_EQ(met.status, 0) << met.output;
+  EXPECT_EQ(losses("met"), losses("kept"));
+  EXPECT_EQ(losses("met").size(), 6U);
 }
 
 TEST_F(ByHand, TheEvaluationAfterTheLastStepIsKept) {

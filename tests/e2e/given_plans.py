@@ -191,8 +191,35 @@ def check_equal_split(sandbox):
     equal = json.loads((sandbox.home / "equal.json").read_text())
     expect_equal([replica["grains"] * equal["grain"] for replica in equal["replicas"]], [4] * 4, "samples by replica")
     final = final_object(sandbox.run("run", "job.yaml", "--plan", "equal.json", "--fresh", "--json"))
+    expect_equal(final["equal_split_form"], "plain data parallel, synchronous reduction at the end", "form")
     ours = final["equal_split_samples_per_second"]
     expect(abs(final["samples_per_second"] / ours - 1) < 0.01, f"equal split: {final['samples_per_second']}, {ours}")
+
+
+def check_equal_pipelines(cache):
+    """The baseline where no device holds the model: as many layers for each of a pipeline, as many samples for each."""
+    sandbox = Sandbox(cache=cache)
+    fleet = (sandbox.home / "fleet.yaml").read_text()
+    sandbox.write("fleet.yaml", fleet.replace("memory: 1GB", "memory: 600KB"))
+    expect_exit(sandbox.run("plan", "job.yaml"), 65)
+    result = sandbox.run("plan", "job.yaml", "--equal-split", "-o", "equal.json")
+    expect_exit(result, 0)
+    expect(result.stdout.startswith("equal split: pipeline of equal stages\n"), f"not named:\n{result.stdout}")
+    equal = json.loads((sandbox.home / "equal.json").read_text())
+    expect_equal(equal["search"]["space"], "equal split: pipeline of equal stages", "space")
+    expect_equal([[stage["last_layer"] for stage in replica["stages"]] for replica in equal["replicas"]],
+                 [[1, 3], [1, 3]], "last layers")
+    expect_equal([replica["grains"] for replica in equal["replicas"]], [8, 8], "grains")
+    # Three quarters of the samples for the two fast devices.
+    better = with_value(with_value(equal, 12, "replicas", 0, "grains"), 4, "replicas", 1, "grains")
+    for member in ("job", "fleet", "prediction", "search", "id"):
+        del better[member]
+    final = final_object(sandbox.run("run", "job.yaml", "--plan", written(sandbox, better, "better.json"), "--json"))
+    expect_equal(final["equal_split_form"], "pipeline of equal stages", "form")
+    gain = final["samples_per_second"] / final["equal_split_samples_per_second"]
+    expect(1.4 < gain < 2, f"{gain:.2f}x the equal split")
+    report = sandbox.run("report", "job").stdout
+    expect(f"(pipeline of equal stages): this plan is {gain:.2f} times as fast" in report, f"not told:\n{report}")
 
 
 def main():
@@ -204,6 +231,7 @@ def main():
     check_refusals(sandbox.home / "cache", json.loads((sandbox.home / "whole.json").read_text()))
     check_memory_and_exact(sandbox.home / "cache")
     check_unlike_replicas(sandbox.home / "cache")
+    check_equal_pipelines(sandbox.home / "cache")
     print("ok")
 
 

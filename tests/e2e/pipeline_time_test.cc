@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -208,6 +209,45 @@ TEST_F(PipelineTime, PacedPlansTakeWhatTheSimulationSays) {
       EXPECT_EQ(most_open(traced), share_of(attempt.plan, Rank(rank), 0).in_flight);
     }
   }
+}
+
+/// Begin and end of what a rank did in a step, by name.
+std::map<std::string, std::pair<double, double>> spans_of(const nlohmann::json& trace,
+                                                          int64_t step) {
+  std::map<std::string, std::pair<double, double>> spans;
+  for (const auto& event : trace) {
+    if (event["ph"] != "X" || event["args"]["step"] != step) continue;
+    const double begin = event["ts"], duration = event["dur"];
+    spans[event["name"]] = {begin, begin + duration};
+  }
+  return spans;
+}
+
+/// In real time: the second stage is still busy with micro-batch 0 when the first has sent it the
+/// next one, which therefore stays on its way; the first computes micro-batch 2 meanwhile.
+TEST_F(PipelineTime, AStageComputesWhileWhatItSentIsOnItsWay) {
+  PacedPlan plan{.name = "overlap",
+                 .replicas = {{.stages = {{2}, {3}, {3}}, .grains = 4}},
+                 .speeds = {1, 0.4, 0.4}};
+  Attempt attempt = attempt_of(plan, scratch_.path() + "/run");
+  attempt.fleet.clock = PaceClock::kSleep;
+  attempt.fleet.pace_flops = 1e8;
+  Recorder recorder;
+  ASSERT_TRUE(run_small(attempt, recorder));
+  double waited_for_sends = 0, computed = 0;
+  int64_t overlapping = 0;
+  for (int64_t step = 1; step <= attempt.job.train.steps; ++step) {
+    const auto first = spans_of(trace_of(attempt, 0), step);
+    const auto second = spans_of(trace_of(attempt, 1), step);
+    const auto [begin, end] = first.at("forward 2");
+    overlapping += first.at("send 1").second <= begin && end < second.at("receive 1").second;
+    for (const auto& [name, span] : first) {
+      if (name.starts_with("wait for send")) waited_for_sends += span.second - span.first;
+      if (name.starts_with("forward")) computed += span.second - span.first;
+    }
+  }
+  EXPECT_GE(overlapping, attempt.job.train.steps - 1) << "once something else may come between";
+  EXPECT_LT(waited_for_sends, computed / 10);
 }
 
 TEST_F(PipelineTime, TheBubbleOfEqualStagesIsTheTextbooks) {

@@ -60,10 +60,12 @@ void expect_nested(const std::vector<Span>& spans) {
   }
 }
 
-/// Seconds of a step in passes and in updates.
+/// Seconds of a step in passes and in updates, for others and with them.
 struct Sums {
   double compute = 0;
   double update = 0;
+  double wait = 0;
+  double communication = 0;
 };
 
 std::map<int64_t, Sums> sums_of(const std::vector<Span>& spans) {
@@ -74,16 +76,31 @@ std::map<int64_t, Sums> sums_of(const std::vector<Span>& spans) {
       sums[span.step].update += seconds;
     else if (span.category == "compute")
       sums[span.step].compute += seconds;
+    else if (span.category == "wait")
+      sums[span.step].wait += seconds;
+    else if (span.category == "communication")
+      sums[span.step].communication += seconds;
   }
   return sums;
 }
 
-/// Without the numbers of steps and micro-batches.
+/// Without the number of the step or micro-batch.
+std::string name_of(const Span& span) {
+  return span.name.substr(0, span.name.find_last_not_of(" 0123456789") + 1);
+}
+
 std::set<std::string> names_of(const std::vector<Span>& spans) {
   std::set<std::string> names;
-  for (const Span& span : spans)
-    names.insert(span.name.substr(0, span.name.find_last_not_of(" 0123456789") + 1));
+  for (const Span& span : spans) names.insert(name_of(span));
   return names;
+}
+
+/// Seconds of everything called so.
+double seconds_in(const std::vector<Span>& spans, const std::string& name) {
+  double seconds = 0;
+  for (const Span& span : spans)
+    if (name_of(span) == name) seconds += (span.end - span.begin) * 1e-6;
+  return seconds;
 }
 
 class Traces : public ::testing::Test {
@@ -105,8 +122,22 @@ class Traces : public ::testing::Test {
       for (const auto& [step, report] : recorder_.account(rank).steps) {
         EXPECT_NEAR(sums[step].compute, report.compute_seconds, tolerance) << step;
         EXPECT_NEAR(sums[step].update, report.update_seconds, tolerance) << step;
+        EXPECT_NEAR(sums[step].wait, report.wait_seconds, tolerance) << step;
+        EXPECT_EQ(sums[step].communication, 0) << "what travels takes no logical time";
       }
     }
+  }
+
+  /// What a rank reports as waiting is in the trace, but for the moments between two events.
+  void expect_all_waiting_seen(int rank) {
+    double reported = 0, seen = 0;
+    auto sums = sums_of(spans_of(trace_of(attempt_, rank), rank));
+    for (const auto& [step, report] : recorder_.account(rank).steps) {
+      EXPECT_LE(sums[step].wait, report.wait_seconds + 1e-6) << "rank " << rank << ", " << step;
+      reported += report.wait_seconds;
+      seen += sums[step].wait + sums[step].communication;
+    }
+    EXPECT_NEAR(seen / reported, 1, 0.1) << "rank " << rank;
   }
 
   TemporaryDirectory scratch_;
@@ -128,15 +159,49 @@ TEST_F(Traces, AccountForEveryFormUnderTheVirtualClock) {
   EXPECT_EQ(
       names_of(spans_of(trace_of(attempt_, 0), 0)),
       (std::set<std::string>{"step", "forward", "backward", "evaluate", "update", "receive", "send",
-                             "wait for send", "group sum", "agreement", "reduce", "distribute"}));
+                             "group sum", "agreement", "reduce", "distribute", "wait for receive",
+                             "wait for send", "wait for group sum", "wait for agreement",
+                             "wait for reduce", "wait for distribute"}));
 }
 
 TEST_F(Traces, AccountForTimeThatReallyPassed) {
   SmallRun run_of_few = every_form();
   run_of_few.shard_optimizer = true;
   run(run_of_few, PaceClock::kSleep);
-  for (int rank = 0; rank < attempt_.plan.world_size(); ++rank)
+  for (int rank = 0; rank < attempt_.plan.world_size(); ++rank) {
     expect_nested(spans_of(trace_of(attempt_, rank), rank));
+    expect_all_waiting_seen(rank);
+  }
+}
+
+/// A rank at a twentieth of the others' speed, in each place where ranks meet.
+TEST_F(Traces, ASlowRankMakesTheOthersWaitNotCommunicate) {
+  SmallRun of_replicas, of_stages, of_parts;
+  of_replicas.steps = of_stages.steps = of_parts.steps = 4;
+  of_replicas.grains = {1, 1, 1};
+  of_replicas.speeds = {1, 0.05, 1};
+  of_stages.replicas = {{.stages = {{2}, {2}}, .grains = 3}};
+  of_stages.speeds = {0.05, 1};
+  of_parts.replicas = {{.stages = {{4, {0.5, 0.5}}}}};
+  of_parts.speeds = {1, 0.05};
+  struct Case {
+    SmallRun run;
+    int slow, waits;
+    std::string what;
+  };
+  for (const auto& [slow_run, slow, waits, what] :
+       {Case{of_replicas, 1, 2, "agreement"}, Case{of_stages, 0, 1, "receive"},
+        Case{of_parts, 1, 0, "group sum"}}) {
+    SCOPED_TRACE(what);
+    run(slow_run, PaceClock::kSleep);
+    const auto of_slow = spans_of(trace_of(attempt_, slow), slow);
+    const auto of_waiting = spans_of(trace_of(attempt_, waits), waits);
+    const double waited = seconds_in(of_waiting, "wait for " + what);
+    EXPECT_GT(waited, seconds_in(of_waiting, "step") / 2);
+    EXPECT_LT(seconds_in(of_waiting, what), waited / 10);
+    EXPECT_LT(seconds_in(of_slow, "wait for " + what), waited / 4);
+    std::filesystem::remove_all(attempt_.run_dir);
+  }
 }
 
 TEST_F(Traces, AStoppedAttemptHasOneWithTheNamesOfItsRanks) {

@@ -33,7 +33,7 @@ class Pacer {
   /// Waits out the section; returns its seconds. An section without a charge takes no time.
   double end_section();
 
-  /// Where ranks meet (after a collective): under the virtual clock everybody's time becomes the
+  /// Where ranks meet (beside a collective): under the virtual clock everybody's time becomes the
   /// latest.
   Result<Unit> meet(Communicator& communicator);
 

@@ -137,10 +137,11 @@ Result<Unit> Pipeline::evaluate_piece(const SampleRange& range) {
 
 Result<Unit> Pipeline::receive(int slot, Boundary boundary, int samples, int from) {
   parts_.sections.close();
-  if (virtual_clock()) {
+  if (announced()) {
     int64_t stamp = 0;
     MOTLEY_TRY_VOID(world_.receive(std::as_writable_bytes(std::span(&stamp, 1)), from));
     parts_.pacer.catch_up(Nanos(stamp));
+    parts_.sections.mark_wait(TraceKind::kReceive);
   }
   MOTLEY_TRY_VOID(world_.receive(parts_.engine->view(slot, boundary, samples), from));
   MOTLEY_TRY_VOID(parts_.engine->push(slot, boundary, samples));
@@ -156,7 +157,7 @@ Result<Unit> Pipeline::send(int slot, Boundary boundary, int samples, const std:
   MOTLEY_TRY(const std::span<std::byte> data, parts_.engine->pull(slot, boundary, samples));
   sent->stamp = parts_.pacer.logical_time().value();
   for (const int rank : to) {
-    if (virtual_clock()) {
+    if (announced()) {
       MOTLEY_TRY(const SendId id, world_.post(std::as_bytes(std::span(&sent->stamp, 1)), rank));
       sent->ids.push_back(id);
     }
@@ -174,7 +175,7 @@ Result<Unit> Pipeline::settle(Sent* sent) {
   parts_.sections.close();
   for (const SendId id : sent->ids) MOTLEY_TRY_VOID(world_.complete(id));
   sent->ids.clear();
-  parts_.sections.mark(TraceKind::kSendWait);
+  parts_.sections.mark_wait(TraceKind::kSend);
   parts_.sections.open();
   return Unit{};
 }

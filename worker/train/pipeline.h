@@ -25,7 +25,7 @@ class Pipeline {
   Result<Unit> evaluate();
 
  private:
-  /// A message on its way to another rank, and under the virtual clock when it was sent.
+  /// A message on its way to other ranks, and before it, where it is announced, when it was sent.
   struct Sent {
     std::vector<SendId> ids;
     int64_t stamp = 0;
@@ -47,7 +47,9 @@ class Pipeline {
   Result<Unit> settle_all();
   bool has_previous() const { return input_from_ >= 0; }
   bool has_next() const { return gradient_from_ >= 0; }
-  bool virtual_clock() const { return parts_.pacer.virtual_clock(); }
+  /// A stamp travels ahead of every message: under the virtual clock it says when that was sent,
+  /// and in a trace waiting ends where it arrives.
+  bool announced() const { return attempt_.trace || parts_.pacer.virtual_clock(); }
 
   const Attempt& attempt_;
   RankParts& parts_;

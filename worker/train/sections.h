@@ -33,9 +33,19 @@ class Sections {
     closed_ = pacer_.now();
     if (trace_) trace_work();
   }
-  /// Between close() and open(): that is what the time since close() or the last mark() went on.
-  void mark(TraceKind kind) {
-    if (trace_) marked_ = trace_->add(kind, micro_batch_, marked_, pacer_.now());
+  /// Between close() and open(): that is what the time since close(), or since the last of these
+  /// calls, went on.
+  void mark(TraceKind kind) { mark(kind, false); }
+  void mark_wait(TraceKind kind) { mark(kind, true); }
+  /// Between close() and open(), where a collective of `ranks` begins: waits for the last of them
+  /// where somebody wants to know, a logical clock or a trace. Otherwise the collective waits.
+  Result<Unit> meet(TraceKind kind, Communicator& ranks) {
+    if (pacer_.virtual_clock())
+      MOTLEY_TRY_VOID(pacer_.meet(ranks));
+    else if (trace_)
+      MOTLEY_TRY_VOID(ranks.barrier());
+    mark_wait(kind);
+    return Unit{};
   }
   void end_step() {
     if (trace_) trace_->end_step(pacer_.now());
@@ -60,6 +70,9 @@ class Sections {
     double until;  ///< in seconds since the section was opened
   };
 
+  void mark(TraceKind kind, bool waiting) {
+    if (trace_) marked_ = trace_->add(kind, micro_batch_, marked_, pacer_.now(), waiting);
+  }
   /// Pieces one after the other; the last ends when the section does, which an overrun may delay.
   void trace_work() {
     marked_ = pacer_.now();

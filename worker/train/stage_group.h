@@ -29,8 +29,8 @@ class StageGroup final : public TensorGroup {
     sections_.charge(flops, samples_);
     charged_ += flops;
     sections_.close();
+    MOTLEY_TRY_VOID(sections_.meet(TraceKind::kGroupSum, *ranks_));
     MOTLEY_TRY_VOID(ranks_->all_reduce_sum(data));
-    MOTLEY_TRY_VOID(sections_.pacer().meet(*ranks_));
     sections_.mark(TraceKind::kGroupSum);
     sections_.open();
     return Unit{};

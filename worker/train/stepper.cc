@@ -43,9 +43,10 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   result.update_seconds = update_seconds_;
   for (int overflows = 0;; ++overflows) {
     MOTLEY_TRY_VOID(pipeline_.train(step));
+    MOTLEY_TRY(const LossSums mine, parts_.engine->sums());  // the device is through
     parts_.sections.close();
     result.compute_seconds += parts_.sections.take_worked() - std::exchange(update_seconds_, 0);
-    MOTLEY_TRY(const Sums sums, sum_losses(step, wishes, &result));
+    MOTLEY_TRY(const Sums sums, sum_losses(mine, step, wishes, &result));
     result.loss = sums.loss / static_cast<double>(sums.tokens);
     if (!std::isfinite(result.loss) || (sums.overflow && overflows == kMostOverflows))
       return joint_failure(world_, ErrorCode::kDiverged,
@@ -70,9 +71,8 @@ void Stepper::leave_communication(StepResult* result) {
   result->wait_seconds += parts_.sections.take_waited();
 }
 
-Result<Stepper::Sums> Stepper::sum_losses(int64_t step, const StepWishes& wishes,
-                                          StepResult* result) {
-  MOTLEY_TRY(const LossSums mine, parts_.engine->sums());
+Result<Stepper::Sums> Stepper::sum_losses(const LossSums& mine, int64_t step,
+                                          const StepWishes& wishes, StepResult* result) {
   Agreement agreement{.tokens = mine.tokens,
                       .loss_fixed = mine.loss_fixed,
                       .overflow = mine.overflow,
@@ -84,9 +84,9 @@ Result<Stepper::Sums> Stepper::sum_losses(int64_t step, const StepWishes& wishes
     loss = std::numeric_limits<double>::quiet_NaN();
     agreement.overflow = 1;
   }
+  MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kAgreement, world_));
   MOTLEY_TRY_VOID(world_.all_reduce_sum(agreement.span()));
   MOTLEY_TRY_VOID(world_.all_reduce_sum(std::span(&loss, 1)));
-  MOTLEY_TRY_VOID(parts_.pacer.meet(world_));
   parts_.sections.mark(TraceKind::kAgreement);
   result->stop = agreement.stop > 0;
   result->save = agreement.save > 0;
@@ -100,10 +100,12 @@ Result<Stepper::Sums> Stepper::sum_losses(int64_t step, const StepWishes& wishes
 
 /// Sharded, each rank needs the sums of what it owns only.
 Result<Unit> Stepper::sum_gradients() {
+  MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kReduce, world_));
   MOTLEY_TRY(const GradientSpans gradients, parts_.engine->gradients());
   MOTLEY_TRY_VOID(slices_.reduce(gradients));
   parts_.sections.mark(TraceKind::kReduce);
   if (attempt_.plan.shard_optimizer) return Unit{};
+  MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kDistribute, world_));
   MOTLEY_TRY_VOID(slices_.distribute(gradients));
   parts_.sections.mark(TraceKind::kDistribute);
   return Unit{};
@@ -125,10 +127,10 @@ Result<Unit> Stepper::update(int64_t step, int64_t tokens, StepResult* result) {
 /// What the owners have updated reaches the other holders.
 Result<Unit> Stepper::share_weights() {
   parts_.sections.close();
+  MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kDistribute, world_));
   MOTLEY_TRY(const std::span<std::byte> weights, parts_.engine->state(Engine::State::kWeight));
   MOTLEY_TRY_VOID(slices_.distribute(weights, parts_.engine->element_bytes()));
   MOTLEY_TRY_VOID(parts_.engine->state_written(Engine::State::kWeight));
-  MOTLEY_TRY_VOID(parts_.pacer.meet(world_));
   parts_.sections.mark(TraceKind::kDistribute);
   parts_.sections.open();
   return Unit{};
@@ -136,11 +138,12 @@ Result<Unit> Stepper::share_weights() {
 
 Result<double> Stepper::evaluate() {
   MOTLEY_TRY_VOID(pipeline_.evaluate());
+  MOTLEY_TRY(const LossSums mine, parts_.engine->sums());
   parts_.sections.close();
   parts_.sections.take_worked();
   update_seconds_ = 0;  // it was in the section that just ended
   StepResult ignored;
-  MOTLEY_TRY(const Sums sums, sum_losses(0, {}, &ignored));
+  MOTLEY_TRY(const Sums sums, sum_losses(mine, 0, {}, &ignored));
   parts_.sections.open();
   parts_.sections.take_waited();
   return sums.loss / static_cast<double>(sums.tokens);

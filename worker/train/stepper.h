@@ -71,7 +71,8 @@ class Stepper {
     bool overflow = false;
   };
 
-  Result<Sums> sum_losses(int64_t step, const StepWishes& wishes, StepResult* result);
+  Result<Sums> sum_losses(const LossSums& mine, int64_t step, const StepWishes& wishes,
+                          StepResult* result);
   Result<Unit> sum_gradients();
   void leave_communication(StepResult* result);
   Result<Unit> update(int64_t step, int64_t tokens, StepResult* result);

@@ -17,19 +17,17 @@ struct KindWords {
   bool of_micro_batch;
 };
 
-/// By TraceKind. Who receives or sums with others waits for them: only a clock of their own would
-/// tell the two apart.
+/// By TraceKind.
 constexpr KindWords kKinds[] = {
     {"step", "step", false},
     {"forward", "compute", true},
     {"backward", "compute", true},
     {"evaluate", "compute", true},
     {"update", "compute", false},
-    {"receive", "communication,wait", true},
+    {"receive", "communication", true},
     {"send", "communication", true},
-    {"wait for send", "communication,wait", true},
-    {"group sum", "communication,wait", true},
-    {"agreement", "communication,wait", false},
+    {"group sum", "communication", true},
+    {"agreement", "communication", false},
     {"reduce", "communication", false},
     {"distribute", "communication", false},
 };
@@ -49,7 +47,7 @@ std::string microseconds(Nanos time) {
 
 std::string line_of(const Trace::Event& event, int rank, int stage) {
   const KindWords& words = kKinds[static_cast<size_t>(event.kind)];
-  std::string name = words.name;
+  std::string name = event.waiting ? std::string("wait for ") + words.name : words.name;
   std::string arguments = R"("step":)" + std::to_string(event.step);
   if (event.kind == TraceKind::kStep) name += " " + std::to_string(event.step);
   if (words.of_micro_batch) {
@@ -57,7 +55,8 @@ std::string line_of(const Trace::Event& event, int rank, int stage) {
     arguments += R"(,"micro_batch":)" + std::to_string(event.micro_batch) + R"(,"stage":)" +
                  std::to_string(stage);
   }
-  return R"({"name":")" + name + R"(","cat":")" + words.category + R"(","ph":"X","ts":)" +
+  const char* category = event.waiting ? "wait" : words.category;
+  return R"({"name":")" + name + R"(","cat":")" + category + R"(","ph":"X","ts":)" +
          microseconds(event.begin) + R"(,"dur":)" + microseconds(event.end - event.begin) +
          R"(,"pid":)" + std::to_string(rank) + R"(,"tid":0,"args":{)" + arguments + "}}";
 }
@@ -74,9 +73,10 @@ void Trace::end_step(double now) {
   ++step_;
 }
 
-double Trace::add(TraceKind kind, int micro_batch, double begin, double end) {
+double Trace::add(TraceKind kind, int micro_batch, double begin, double end, bool waiting) {
   const Nanos from = nanos_of_seconds(begin - origin_);
   const Event event{.kind = kind,
+                    .waiting = waiting,
                     .micro_batch = micro_batch,
                     .step = step_,
                     .begin = from,

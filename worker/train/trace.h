@@ -18,11 +18,11 @@ enum class TraceKind : uint8_t {
   kBackward,
   kEvaluate,
   kUpdate,
-  kReceive,     ///< from a neighbouring stage, waiting for it included
-  kSend,        ///< handing it over
-  kSendWait,    ///< until what was sent may be written over
+  // Each of these after what it waited for, an event of its own:
+  kReceive,     ///< from a neighbouring stage; waiting: until that has it
+  kSend,        ///< handing it over; waiting: until what was sent may be written over
   kGroupSum,    ///< over the ranks that share a stage
-  kAgreement,   ///< sum of the losses; ends when the slowest rank has arrived
+  kAgreement,   ///< sum of the losses
   kReduce,      ///< gradients to their owners
   kDistribute,  ///< from the owners to all holders: gradients, or weights
 };
@@ -39,12 +39,14 @@ class Trace {
   /// begins.
   void begin(int64_t step, double now);
   /// From `begin` to `end`, seconds on the rank's clock; returns where the next one may begin.
-  double add(TraceKind kind, int micro_batch, double begin, double end);
+  /// `waiting`: for other ranks, before what is named.
+  double add(TraceKind kind, int micro_batch, double begin, double end, bool waiting = false);
   /// The next step begins.
   void end_step(double now);
 
   struct Event {
     TraceKind kind = TraceKind::kStep;
+    bool waiting = false;
     int micro_batch = -1;
     int64_t step = 0;
     Nanos begin{0};

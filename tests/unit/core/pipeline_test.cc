@@ -47,8 +47,10 @@ RC_GTEST_PROP(OneForwardOneBackward, AsManyAreInFlightAsForetold, ()) {
   }
 }
 
-/// Stages that work through their lists, each as far as what has reached it allows. Sends do not
-/// wait.
+/// Stages that work through their lists, each as far as the others allow. A send ends only when its
+/// receiver has it (a rendezvous), and what it sends lies in a slot, of which a stage has as many
+/// as it keeps micro-batches: before a pass the sends it would write over must have ended. What is
+/// awaited is received first. (tests/sim/pipeline_order_test.cc does this with the worker's code.)
 class Stages {
  public:
   explicit Stages(const Shape& shape) : shape_(shape), done_(static_cast<size_t>(shape.stages)) {
@@ -56,16 +58,22 @@ class Stages {
       lists_.push_back(one_forward_one_backward(shape.stages, stage, shape.micro_batches));
   }
 
-  /// One action of a stage; false when it waits or is through.
+  /// Receives what the next action of a stage needs, or does it; false when it can neither, or is
+  /// through.
   bool advance(int stage) {
     size_t& next = done_[static_cast<size_t>(stage)];
     const auto& list = lists_[static_cast<size_t>(stage)];
     if (next == list.size()) return false;
     const PipelineAction action = list[next];
-    const int from = stage + (action.backward ? 1 : -1);
-    const bool has_sender = from >= 0 && from < shape_.stages;
-    if (has_sender && !arrived_.contains({from, action.backward, action.micro_batch})) return false;
-    arrived_.insert({stage, action.backward, action.micro_batch});
+    const Message wanted = {stage + (action.backward ? 1 : -1), action.backward,
+                            action.micro_batch};
+    if (exists(wanted) && !received_.contains(wanted)) {
+      if (!posted_.contains(wanted)) return false;
+      received_.insert(wanted);
+      return true;
+    }
+    if (!slot_is_free(stage, action)) return false;
+    posted_.insert({stage, action.backward, action.micro_batch});
     ++next;
     return true;
   }
@@ -77,10 +85,29 @@ class Stages {
   }
 
  private:
+  /// Sent by a stage, with or against the layers, of a micro-batch.
+  using Message = std::tuple<int, bool, int>;
+
+  bool exists(const Message& message) const {
+    const auto& [sender, backward, micro_batch] = message;
+    const int receiver = sender + (backward ? -1 : 1);
+    return std::min(sender, receiver) >= 0 && std::max(sender, receiver) < shape_.stages;
+  }
+  bool has_ended(const Message& message) const {
+    return !exists(message) || received_.contains(message);
+  }
+  /// Of what the slot's last user sent nothing is open. A gradient arrives where the output was.
+  bool slot_is_free(int stage, const PipelineAction& action) const {
+    if (action.backward) return has_ended({stage, false, action.micro_batch});
+    const int before =
+        action.micro_batch - most_in_flight(shape_.stages, stage, shape_.micro_batches);
+    return before < 0 || (has_ended({stage, false, before}) && has_ended({stage, true, before}));
+  }
+
   Shape shape_;
   std::vector<std::vector<PipelineAction>> lists_;
   std::vector<size_t> done_;
-  std::set<std::tuple<int, bool, int>> arrived_;  ///< sent by a stage
+  std::set<Message> posted_, received_;
 };
 
 /// Whoever is quicker: stages move in any order, each as far as any.

@@ -48,8 +48,9 @@ RC_GTEST_PROP(PlanProperties, TheDealSumsToTheGlobalBatch, ()) {
 
 RC_GTEST_PROP(PlanProperties, TheBoundOnWholeGrainsIsOne, ()) {
   const PlanningCase problem = any_case();
-  for (const auto& search : {plan_search, plan_equal_split}) {
-    const Result<Plan> plan = search(problem.request());
+  for (const bool searched : {true, false}) {
+    const Result<Plan> plan =
+        searched ? plan_search(problem.request()) : plan_equal_split(problem.request());
     RC_PRE(plan.has_value());
     const Prediction& predicted = plan->prediction;
     RC_ASSERT(predicted.integer_bound_efficiency * predicted.solo_sum_samples_per_second >=

@@ -35,7 +35,7 @@ TEST(ReportText, OfASingleStepWithoutATime) {
   summary.final_loss = summary.first_loss;
   summary.eval_loss.reset();
   summary.actual_step_seconds = summary.samples_per_second = summary.efficiency = {};
-  summary.equal_split_samples_per_second.reset();
+  summary.equal_split.reset();
   for (RankActual& rank : summary.ranks)
     rank.compute_seconds = rank.wait_seconds = rank.update_seconds = {};
   expect_golden("report/report_single.txt", report_text(summary, made_up_plan()));

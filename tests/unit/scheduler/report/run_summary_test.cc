@@ -37,7 +37,7 @@ TEST(RunSummary, WhatIsNoNumberIsNull) {
   RunSummary summary = made_up_summary();
   summary.final_loss = NAN;
   summary.eval_loss = NAN;
-  summary.equal_split_samples_per_second.reset();
+  summary.equal_split.reset();
   const auto read = nlohmann::json::parse(to_json(summary).dump());
   EXPECT_TRUE(read["final_loss"].is_null());
   EXPECT_TRUE(read["eval_loss"].is_null());
@@ -46,7 +46,7 @@ TEST(RunSummary, WhatIsNoNumberIsNull) {
   ASSERT_TRUE(again) << again.error().to_string();
   EXPECT_TRUE(std::isnan(again->final_loss));
   EXPECT_FALSE(again->eval_loss);
-  EXPECT_FALSE(again->equal_split_samples_per_second);
+  EXPECT_FALSE(again->equal_split);
 }
 
 TEST(RunSummary, WhatIsNotKnownIsNullAndNeverZero) {
@@ -54,10 +54,11 @@ TEST(RunSummary, WhatIsNotKnownIsNullAndNeverZero) {
   unknown.state = "interrupted";
   unknown.ranks = {{0, "a1/0", {}, {}, {}, 0, {}}};
   const auto read = nlohmann::json::parse(to_json(unknown).dump());
-  for (const char* name : {"first_loss", "final_loss", "eval_loss", "samples_per_second",
-                           "solo_sum_samples_per_second", "efficiency", "integer_bound_efficiency",
-                           "equal_split_samples_per_second", "predicted_step_seconds",
-                           "actual_step_seconds", "restarts", "weights_xxh3", "plan_id"})
+  for (const char* name :
+       {"first_loss", "final_loss", "eval_loss", "samples_per_second",
+        "solo_sum_samples_per_second", "efficiency", "integer_bound_efficiency",
+        "equal_split_samples_per_second", "equal_split_form", "predicted_step_seconds",
+        "actual_step_seconds", "restarts", "weights_xxh3", "plan_id"})
     EXPECT_TRUE(read[name].is_null()) << name;
   for (const char* name : {"compute_seconds", "wait_seconds", "update_seconds"})
     EXPECT_TRUE(read["ranks"][0][name].is_null()) << name;

@@ -39,19 +39,23 @@ TEST(Trace, WritesWhatChromeReads) {
   Trace trace;
   trace.begin(7, 2.0);
   trace.add(TraceKind::kBackward, 3, 2.000001, 2.000003500);
+  trace.add(TraceKind::kReceive, 4, 2.0000035, 2.0000035, true);
   trace.add(TraceKind::kAgreement, 3, 2.0000035, 2.000004);
   trace.end_step(2.000004);
   trace.add(TraceKind::kUpdate, -1, 2.000004, 2.000004);
   const auto json = nlohmann::json::parse(trace.to_json(plan_of_one(), Rank(0)));
-  ASSERT_EQ(json.size(), 7U);
+  ASSERT_EQ(json.size(), 8U);
   EXPECT_EQ(json[0]["args"]["name"], "rank 0 on a1/0 (slow \"card\")");
   EXPECT_EQ(json[3], nlohmann::json::parse(R"({"name": "backward 3", "cat": "compute", "ph": "X",
     "ts": 1.0, "dur": 2.5, "pid": 0, "tid": 0, "args": {"step": 7, "micro_batch": 3, "stage": 0}})"));
-  EXPECT_EQ(json[4], nlohmann::json::parse(R"({"name": "agreement", "cat": "communication,wait",
+  EXPECT_EQ(json[4], nlohmann::json::parse(R"({"name": "wait for receive 4", "cat": "wait",
+    "ph": "X", "ts": 3.5, "dur": 0.0, "pid": 0, "tid": 0,
+    "args": {"step": 7, "micro_batch": 4, "stage": 0}})"));
+  EXPECT_EQ(json[5], nlohmann::json::parse(R"({"name": "agreement", "cat": "communication",
     "ph": "X", "ts": 3.5, "dur": 0.5, "pid": 0, "tid": 0, "args": {"step": 7}})"));
-  EXPECT_EQ(json[5]["name"], "step 7");
-  EXPECT_EQ(json[5]["dur"], 4.0);
-  EXPECT_EQ(json[6]["args"]["step"], 8);
+  EXPECT_EQ(json[6]["name"], "step 7");
+  EXPECT_EQ(json[6]["dur"], 4.0);
+  EXPECT_EQ(json[7]["args"]["step"], 8);
 }
 
 }  // namespace
