@@ -49,20 +49,23 @@ class TrainingFault : public ::testing::TestWithParam<Fault> {
   void expect_same(const Ran& result) {
     for (const auto& [step, bits] : result.losses) EXPECT_EQ(bits, whole_.losses.at(step)) << step;
     ASSERT_FALSE(result.losses.empty() && result.outcome);
-    if (!result.losses.empty())
+    if (!result.losses.empty()) {
       EXPECT_GT(result.losses.begin()->first, 1) << "begun anew over what was there";
-    if (result.outcome)
+    }
+    if (result.outcome) {
       EXPECT_EQ(result.outcome->weights_xxh3, whole_.outcome->weights_xxh3);
-    else
+    } else {
       EXPECT_THAT(result.outcome.error().message, HasSubstr(scratch_.path()));
+    }
   }
   /// Without faults the next attempt ends the run.
   void expect_recovers(FaultFileSystem& fs, int64_t saved) {
     const Ran last = run(fs, 3);
     ASSERT_TRUE(last.outcome) << last.outcome.error().to_string();
     EXPECT_EQ(last.outcome->weights_xxh3, whole_.outcome->weights_xxh3);
-    if (!last.losses.empty())
+    if (!last.losses.empty()) {
       EXPECT_GT(last.losses.begin()->first, saved) << "a confirmed checkpoint is lost";
+    }
     for (const auto& [step, bits] : last.losses) EXPECT_EQ(bits, whole_.losses.at(step)) << step;
   }
 
