@@ -231,7 +231,7 @@ TEST_F(PipelineTime, AStageComputesWhileWhatItSentIsOnItsWay) {
                  .speeds = {1, 0.4, 0.4}};
   Attempt attempt = attempt_of(plan, scratch_.path() + "/run");
   attempt.fleet.clock = PaceClock::kSleep;
-  attempt.fleet.pace_flops = 1e8;
+  attempt.fleet.pace_flops = 2.5e8;
   Recorder recorder;
   ASSERT_TRUE(run_small(attempt, recorder));
   double waited_for_sends = 0, computed = 0;

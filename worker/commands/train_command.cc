@@ -144,11 +144,11 @@ Result<Unit> run_train(const TrainOptions& options) {
   configure_log("rank " + std::to_string(world->rank()));
   const auto outcome = run_in(*world, options);
   if (!outcome) leave_world(std::move(world), outcome.error());
-  const bool speaks = world->rank() == 0;
+  // While all are here: mpirun ends the others with the first that exits with another status than
+  // 0.
+  if (world->rank() == 0) std::fprintf(stderr, "%s\n", ending_of(*outcome).c_str());
   world.reset();  // all ranks leave together before any of them exits
-  const std::string text = speaks ? ending_of(*outcome) : "";
-  if (outcome->stopped) return fail(ErrorCode::kStopped, text);
-  if (speaks) std::fprintf(stderr, "%s\n", text.c_str());
+  if (outcome->stopped) return fail(ErrorCode::kStopped, "");
   return Unit{};
 }
 
