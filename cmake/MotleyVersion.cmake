@@ -26,5 +26,6 @@ add_custom_target(motley_version_source
           -P "${PROJECT_SOURCE_DIR}/cmake/write_version.cmake"
   BYPRODUCTS "${motley_version_source}" COMMENT "" VERBATIM)
 
-motley_library(NAME motley_version SOURCES "${motley_version_source}" HEADERS core/version.h)
+motley_library(NAME motley_version SOURCES "${motley_version_source}" HEADERS core/version.h
+               PUBLIC nlohmann_json::nlohmann_json)
 add_dependencies(motley_version motley_version_source)

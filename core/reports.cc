@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json_fields.h"
+#include "core/log.h"
 
 namespace motley {
 namespace {
@@ -41,6 +42,17 @@ std::string not_saved_text(const SavedReport& report) {
          " not saved, training goes on: " + report.error;
 }
 
+std::string skipped_text(const SkippedReport& report) {
+  const std::string checkpoint =
+      (report.host.empty() ? "checkpoint" : "the copy on host " + report.host + " of checkpoint") +
+      (" of step " + std::to_string(report.step));
+  const std::string why = " (" + one_line(report.why) + "): ";
+  if (!report.damaged) return checkpoint + " cannot be read" + why + "skipped";
+  if (report.set_aside.empty())
+    return checkpoint + " is damaged" + why + "skipped; it could not be set aside";
+  return checkpoint + " is damaged" + why + "set aside as " + report.set_aside;
+}
+
 std::string to_json_text(const Hello& hello) {
   return json{{"rank", hello.rank}, {"host", hello.host}, {"pid", hello.pid}, {"key", hello.key}}
       .dump();
@@ -66,6 +78,13 @@ std::string to_json_text(const SavedReport& report) {
               {"directory", report.directory},
               {"bytes", report.bytes.value()},
               {"seconds", report.seconds}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string to_json_text(const SkippedReport& report) {
+  return json{{"step", report.step}, {"directory", report.directory},
+              {"host", report.host}, {"damaged", report.damaged},
+              {"why", report.why},   {"set_aside", report.set_aside}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -116,6 +135,17 @@ Result<SavedReport> saved_report_from_text(const std::string& text) {
     from.at("directory").get_to(to->directory);
     to->bytes = Bytes(from.at("bytes").get<int64_t>());
     from.at("seconds").get_to(to->seconds);
+  });
+}
+
+Result<SkippedReport> skipped_report_from_text(const std::string& text) {
+  return parse<SkippedReport>("skip report", text, [](const json& from, SkippedReport* to) {
+    from.at("step").get_to(to->step);
+    from.at("directory").get_to(to->directory);
+    to->host = from.value("host", "");
+    from.at("damaged").get_to(to->damaged);
+    from.at("why").get_to(to->why);
+    to->set_aside = from.value("set_aside", "");
   });
 }
 

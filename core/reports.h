@@ -42,6 +42,16 @@ struct SavedReport {
   double seconds = 0;  ///< from the step boundary to the commit
 };
 
+/// kSkipped, from rank 0: a committed checkpoint that cannot be loaded.
+struct SkippedReport {
+  int64_t step = 0;
+  std::string directory;  ///< its name within the checkpoints directory
+  std::string host;       ///< of a damaged copy, which is fetched again; empty: the run's own
+  bool damaged = false;   ///< its content is wrong; else it could not be read, which may pass
+  std::string why;
+  std::string set_aside;  ///< the name it has got; empty: it has kept its own
+};
+
 /// kEvaluated, from rank 0.
 struct EvaluatedReport {
   int64_t step = 0;
@@ -66,11 +76,14 @@ struct DoneReport {
 
 /// What to tell people of a save that failed.
 std::string not_saved_text(const SavedReport& report);
+/// What to tell people of a checkpoint that was skipped.
+std::string skipped_text(const SkippedReport& report);
 
 std::string to_json_text(const Hello& hello);
 std::string to_json_text(const PhaseReport& report);
 std::string to_json_text(const Heartbeat& heartbeat);
 std::string to_json_text(const SavedReport& report);
+std::string to_json_text(const SkippedReport& report);
 std::string to_json_text(const EvaluatedReport& report);
 std::string to_json_text(const DoneReport& report);
 
@@ -78,6 +91,7 @@ Result<Hello> hello_from_text(const std::string& text);
 Result<PhaseReport> phase_report_from_text(const std::string& text);
 Result<Heartbeat> heartbeat_from_text(const std::string& text);
 Result<SavedReport> saved_report_from_text(const std::string& text);
+Result<SkippedReport> skipped_report_from_text(const std::string& text);
 Result<EvaluatedReport> evaluated_report_from_text(const std::string& text);
 Result<DoneReport> done_report_from_text(const std::string& text);
 

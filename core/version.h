@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
 namespace motley {
@@ -19,5 +20,8 @@ struct BuildVersion {
 };
 
 const BuildVersion& build_version();
+
+/// Members named as the fields.
+nlohmann::json to_json(const BuildVersion& build);
 
 }  // namespace motley

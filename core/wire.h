@@ -31,6 +31,7 @@ enum class MessageType : uint16_t {
   kEvaluated = 6,    ///< rank 0 -> runner: {step, loss}
   kDone = 7,         ///< rank -> runner: DoneReport; the last frame of a rank
   kProfile = 8,      ///< rank 0 -> runner: a Profile as JSON, the result of a ProfileRequest
+  kSkipped = 9,      ///< rank 0 -> runner: SkippedReport
   kStop = 16,        ///< runner -> rank: save at the next step boundary and exit 75
   kCheckpoint = 17,  ///< runner -> rank: save at the next step boundary
 };

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "core/spec/data_windows.h"
 #include "core/spec/glob.h"
@@ -235,19 +236,22 @@ std::string resolved(const std::string& base, const std::string& path) {
   return (std::filesystem::path(base) / path).lexically_normal().string();
 }
 
-/// What the patterns match; an error stands at the pattern.
+/// What the patterns match, in the order of the paths; an error stands at the pattern.
 Result<Unit> expand_data(const YamlTree& tree, const std::string& base, DataSpec& data) {
   const YamlNode& node = tree.nearest("data.text");
+  std::map<std::string, SourcePlace> found;
   for (size_t i = 0; i < data.text.size(); ++i) {
     const SourcePlace place = i < node.items.size() ? node.items[i].place() : node.place();
     Result<std::vector<std::string>> files = expand_glob(base, data.text[i]);
     if (!files) return fail(files.error().code, files.error().message, place);
     if (files->empty())
       return fail(ErrorCode::kNotFound, "'" + one_line(data.text[i]) + "' matches no file", place);
-    data.files.insert(data.files.end(), files->begin(), files->end());
+    for (const std::string& file : *files) found.try_emplace(file, place);
   }
-  std::sort(data.files.begin(), data.files.end());
-  data.files.erase(std::unique(data.files.begin(), data.files.end()), data.files.end());
+  for (auto& [file, place] : found) {
+    data.files.push_back(file);
+    data.file_places.push_back(std::move(place));
+  }
   return Unit{};
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/ids.h"
 #include "core/model.h"
+#include "core/result.h"
 #include "core/units.h"
 
 namespace motley {
@@ -25,6 +26,9 @@ struct DataSpec {
   std::vector<std::string> files;  ///< what they matched: absolute, sorted, no duplicates
   std::string tokenizer = "bytes";
   double held_out = 0.05;  ///< share of the samples kept from training, for evaluation
+
+  // For messages only; not in JSON.
+  std::vector<SourcePlace> file_places = {};  ///< of the pattern that matched each file
 };
 
 struct OptimizerSpec {

@@ -40,25 +40,11 @@ std::string version_text() {
          "\n";
 }
 
-std::string version_json() {
-  const BuildVersion& build = build_version();
-  return nlohmann::json{{"version", build.version},
-                        {"git", build.git},
-                        {"compiler", build.compiler},
-                        {"build_type", build.build_type},
-                        {"cpu_isa", build.cpu_isa},
-                        {"cuda", build.cuda},
-                        {"cuda_architectures", build.cuda_architectures},
-                        {"nccl", build.nccl},
-                        {"mpi", build.mpi}}
-             .dump() +
-         "\n";
-}
-
 /// `--version`, alone or with --json.
 Result<std::string> version_for(const std::vector<std::string>& options) {
   if (options.empty()) return version_text();
-  if (options.size() == 1 && options.front() == "--json") return version_json();
+  if (options.size() == 1 && options.front() == "--json")
+    return to_json(build_version()).dump() + "\n";
   return fail(ErrorCode::kUsage, "--version takes --json, not '" + options.front() + "'");
 }
 

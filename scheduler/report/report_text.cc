@@ -68,6 +68,12 @@ void add_overruns(const RunSummary& summary, TextTable* table) {
                                   " of the paced sections took longer than what they stand for"});
 }
 
+std::string set_aside_text(const SetAside& checkpoint) {
+  const std::string why = checkpoint.why.empty() ? "" : " (" + checkpoint.why + ")";
+  return "checkpoint of step " + std::to_string(checkpoint.step) + ", damaged" + why + ": " +
+         checkpoint.directory;
+}
+
 /// Seconds a step, next to what was predicted of them.
 std::string device_table(const RunSummary& summary, const Plan& plan) {
   TextTable table({{"device", Align::kLeft},
@@ -113,6 +119,7 @@ std::string report_text(const RunSummary& summary, const Plan& plan) {
   add_overruns(summary, &facts);
   if (const int restarts = summary.restarts.value_or(0); restarts > 0)
     facts.add_row({"restarts", std::to_string(restarts)});
+  for (const SetAside& each : summary.set_aside) facts.add_row({"set aside", set_aside_text(each)});
   if (!summary.weights_xxh3.empty()) facts.add_row({"weights", summary.weights_xxh3});
   std::string text = facts.to_string();
   text.erase(0, text.find('\n') + 1);  // the columns need no titles

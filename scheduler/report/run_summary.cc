@@ -33,27 +33,24 @@ SectionCount read_paced(const json& from) {
   return {from.at("sections").get<int64_t>(), from.at("overruns").get<int64_t>()};
 }
 
-json to_json(const RankActual& rank) {
-  return {{"rank", rank.rank},
-          {"device", rank.device},
-          {"compute_seconds", or_null(rank.compute_seconds)},
-          {"wait_seconds", or_null(rank.wait_seconds)},
-          {"update_seconds", or_null(rank.update_seconds)},
-          {"samples", rank.samples},
-          {"overruns", rank.paced.overruns},
-          {"sections", rank.paced.sections}};
+RankActual rank_from_json(const json& from) {
+  auto rank = rank_actual_from_json(from);
+  if (!rank) throw std::invalid_argument(rank.error().message);
+  return std::move(*rank);
 }
 
-RankActual rank_from_json(const json& from) {
-  RankActual rank;
-  from.at("rank").get_to(rank.rank);
-  from.at("device").get_to(rank.device);
-  read_known(from, "compute_seconds", rank.compute_seconds);
-  read_known(from, "wait_seconds", rank.wait_seconds);
-  read_known(from, "update_seconds", rank.update_seconds);
-  from.at("samples").get_to(rank.samples);
-  rank.paced = read_paced(from);
-  return rank;
+json to_json(const SetAside& checkpoint) {
+  return {{"step", checkpoint.step},
+          {"directory", checkpoint.directory},
+          {"why", or_null(checkpoint.why)}};
+}
+
+SetAside set_aside_from_json(const json& from) {
+  SetAside checkpoint;
+  from.at("step").get_to(checkpoint.step);
+  from.at("directory").get_to(checkpoint.directory);
+  read_known(from, "why", checkpoint.why);
+  return checkpoint;
 }
 
 RunSummary parse(const json& from) {
@@ -81,6 +78,8 @@ RunSummary parse(const json& from) {
   summary.kind = *kind;
   summary.paced = read_paced(from);
   for (const json& rank : from.at("ranks")) summary.ranks.push_back(rank_from_json(rank));
+  for (const json& each : from.value("set_aside", json::array()))
+    summary.set_aside.push_back(set_aside_from_json(each));
   return summary;
 }
 
@@ -88,7 +87,9 @@ RunSummary parse(const json& from) {
 
 json to_json(const RunSummary& summary) {
   json ranks = json::array();
-  for (const RankActual& rank : summary.ranks) ranks.push_back(to_json(rank));
+  for (const RankActual& rank : summary.ranks) ranks.push_back(motley::to_json(rank));
+  json set_aside = json::array();
+  for (const SetAside& each : summary.set_aside) set_aside.push_back(to_json(each));
   const std::optional<EqualSplit>& equal = summary.equal_split;
   return {{"run_dir", summary.run_dir},
           {"state", summary.state},
@@ -110,7 +111,8 @@ json to_json(const RunSummary& summary) {
           {"kind", name_of(summary.kind)},
           {"overruns", summary.paced.overruns},
           {"sections", summary.paced.sections},
-          {"ranks", std::move(ranks)}};
+          {"ranks", std::move(ranks)},
+          {"set_aside", std::move(set_aside)}};
 }
 
 Result<RunSummary> run_summary_from_json(const nlohmann::json& json) {

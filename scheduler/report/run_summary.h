@@ -9,23 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "core/attempt_result.h"
 #include "core/profile.h"
 #include "core/rehearsal.h"
 #include "core/result.h"
+#include "core/set_aside.h"
 
 namespace motley {
-
-/// What one rank did in the last attempt; seconds are means per ordinary step (no evaluation, no
-/// save), empty where there was none.
-struct RankActual {
-  int rank = 0;
-  std::string device;
-  std::optional<double> compute_seconds;
-  std::optional<double> wait_seconds;  ///< in communication
-  std::optional<double> update_seconds;
-  int64_t samples = 0;  ///< computed in all, of all steps
-  SectionCount paced;
-};
 
 /// The baseline: what the same devices did where each got the same.
 struct EqualSplit {
@@ -55,7 +45,8 @@ struct RunSummary {
   std::string plan_id;                        ///< empty: not known
   Evidence kind = Evidence::kMeasured;        ///< of the devices: their weakest
   SectionCount paced;                         ///< of all attempts
-  std::vector<RankActual> ranks;
+  std::vector<RankActual> ranks;              ///< in the last attempt
+  std::vector<SetAside> set_aside;            ///< checkpoints that were found damaged
 };
 
 /// Members named as the fields, but `sections` and `overruns` for `paced`,

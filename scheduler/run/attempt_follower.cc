@@ -45,6 +45,7 @@ class AttemptListener {
     if (line.event == "step") on_step(line.data);
     if (line.event == "evaluated") on_evaluated(line.data);
     if (line.event == "saved") on_saved(line.data);
+    if (line.event == "skipped") on_skipped(line.data);
     if (line.event == "done") on_done(line.data);
   }
 
@@ -92,6 +93,10 @@ class AttemptListener {
       record_.saved_step = report->step;
     else
       line_.note("warning: " + not_saved_text(*report));
+  }
+
+  void on_skipped(const std::string& data) {
+    if (const auto report = skipped_report_from_text(data)) line_.note(skipped_text(*report));
   }
 
   void on_done(const std::string& data) {

@@ -7,11 +7,11 @@
 #include "core/attempt.h"
 #include "core/clock.h"
 #include "core/result.h"
+#include "core/step_statistics.h"
 #include "scheduler/run/follow.h"
 #include "scheduler/run/metrics_log.h"
 #include "scheduler/run/progress_line.h"
 #include "scheduler/run/signal_inbox.h"
-#include "scheduler/run/step_statistics.h"
 
 namespace motley {
 

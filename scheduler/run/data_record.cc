@@ -41,6 +41,12 @@ Result<DataRecord> record_from_json(const nlohmann::json& json) {
   return record;
 }
 
+/// Where the job names its data file number `i`; a job read back from a run no longer knows.
+SourcePlace place_of(const JobSpec& job, size_t i) {
+  const auto& places = job.data.file_places;
+  return i < places.size() ? places[i] : SourcePlace{job.source, 0, 0};
+}
+
 }  // namespace
 
 Result<DataRecord> record_of_data(const DataSpec& data) {
@@ -72,7 +78,7 @@ Result<Unit> check_data(const RunDirectory& run, const JobSpec& job, const DataR
     return fail(ErrorCode::kInvalidSpec,
                 "data.text has changed since run " + run.title() + " was started: " + differs.path +
                     " is another; put it back, --fresh starts a new run, another name keeps both",
-                {job.source, 0, 0});
+                place_of(job, i));
   }
   return Unit{};
 }

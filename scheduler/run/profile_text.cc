@@ -134,7 +134,9 @@ std::vector<std::string> doubts(const Profile& profile) {
 }
 
 std::string unused_links(const FleetSpec& fleet) {
-  return fleet.source + ": links decides nothing yet: plans use latency and bandwidth as measured";
+  return fleet.source +
+         ": links decides nothing yet: plans use latency and bandwidth as measured here, and paced "
+         "devices communicate at that speed";
 }
 
 std::string profile_line(const ProfileCache::Entry& entry) {

@@ -4,13 +4,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/attempt_result.h"
 #include "core/file_system.h"
 #include "core/json_file.h"
+#include "core/step_statistics.h"
 #include "scheduler/report/plan_table.h"
 #include "scheduler/run/equal_split.h"
 #include "scheduler/run/metrics_log.h"
 #include "scheduler/run/run_output.h"
-#include "scheduler/run/step_statistics.h"
 
 namespace motley {
 namespace {
@@ -65,6 +66,15 @@ void add_speed(const JobSpec& job, const Prediction& prediction, RunSummary* sum
     summary->efficiency = speed / *summary->solo_sum_samples_per_second;
 }
 
+/// What its end has left, whoever saw it.
+void add_last_attempt(const RunDirectory& run, RunSummary* summary) {
+  auto last =
+      read_attempt_result(real_file_system(), run.attempt_directory(Epoch(run.last_epoch())));
+  if (!last) return;
+  summary->weights_xxh3 = std::move(last->weights_xxh3);
+  summary->ranks = std::move(last->ranks);
+}
+
 /// What the run's directory tells, whoever trained.
 RunSummary recorded(const RunDirectory& run, const JobSpec& job, const Plan& plan) {
   const std::vector<MetricsRow> rows = read_metrics(run.file("metrics.jsonl"));
@@ -85,6 +95,9 @@ RunSummary recorded(const RunDirectory& run, const JobSpec& job, const Plan& pla
     summary.kind = weakest_evidence(*profile, plan);
   else if (summary.paced.sections > 0)
     summary.kind = Evidence::kPaced;
+  add_last_attempt(run, &summary);
+  summary.set_aside =
+      set_aside_in(real_file_system(), run.checkpoints(job)).value_or(std::vector<SetAside>());
   return summary;
 }
 
@@ -113,10 +126,6 @@ RunSummary summarize(const RunDirectory& run, const JobSpec& job, const Training
   if (training.eval_loss) summary.eval_loss = training.eval_loss;
   summary.equal_split = equal_split;
   summary.restarts = training.restarts;
-  if (training.last) {
-    summary.weights_xxh3 = training.last->weights_xxh3;
-    summary.ranks = training.last->statistics.ranks();
-  }
   return summary;
 }
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/attempt_result.h"
 #include "core/clock.h"
+#include "core/file_system.h"
 #include "core/units.h"
 #include "planner/search.h"
 #include "scheduler/run/given_plan.h"
@@ -84,7 +86,16 @@ class Training {
     options.rsh_agent = request_.rsh_agent;
     options.lock_fd = request_.run.lock_fd();
     options.metrics_path = request_.run.file("metrics.jsonl");
-    return run_training_attempt(attempt, options, signals_, line_);
+    MOTLEY_TRY(AttemptRecord record, run_training_attempt(attempt, options, signals_, line_));
+    keep_result(options.directory, record);
+    return record;
+  }
+
+  /// For the report, which does without where the disk is full.
+  void keep_result(const std::string& attempt_directory, const AttemptRecord& record) {
+    const AttemptResult result{record.statistics.ranks(), record.weights_xxh3};
+    const auto kept = write_attempt_result(real_file_system(), attempt_directory, result);
+    if (!kept) line_.note("warning: " + kept.error().to_string());
   }
 
   /// False when it is given up, or a signal came; then result_ says so.

@@ -43,6 +43,8 @@ const char* event_name(MessageType type) {
       return "done";
     case MessageType::kProfile:
       return "profile";
+    case MessageType::kSkipped:
+      return "skipped";
     case MessageType::kHeartbeat:
     case MessageType::kStop:
     case MessageType::kCheckpoint:

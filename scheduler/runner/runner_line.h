@@ -1,9 +1,9 @@
 #pragma once
 // What a runner tells the process that started it: one JSON object a line on its stdout,
-// {"event": NAME, "data": {...}}. NAME is hello, phase, step, saved, evaluated, done or profile
-// with the payload of the frame of that name (core/reports.h; a hello without its key), or last,
-// once, "ended" with an AttemptEnd. Commands go the other way on its stdin, one word a line: stop,
-// checkpoint, kill. An end of file there ends the attempt.
+// {"event": NAME, "data": {...}}. NAME is hello, phase, step, saved, skipped, evaluated, done or
+// profile with the payload of the frame of that name (core/reports.h; a hello without its key), or
+// last, once, "ended" with an AttemptEnd. Commands go the other way on its stdin, one word a line:
+// stop, checkpoint, kill. An end of file there ends the attempt.
 
 #include <string>
 

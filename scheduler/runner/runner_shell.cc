@@ -235,6 +235,7 @@ class RunnerShell {
         return true;
       }
       case MessageType::kSaved:
+      case MessageType::kSkipped:
       case MessageType::kEvaluated:
       case MessageType::kProfile:
         return true;

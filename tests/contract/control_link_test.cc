@@ -14,10 +14,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <filesystem>
 #include <optional>
 
 #include "core/clock.h"
+#include "tests/support/temporary_directory.h"
 
 namespace motley {
 namespace {
@@ -37,8 +37,6 @@ class TinyRunner {
   ~TinyRunner() {
     hang_up();
     close(listening_);
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
   }
   const std::string& address() const { return address_; }
 
@@ -46,6 +44,7 @@ class TinyRunner {
     ASSERT_TRUE(readable(listening_));
     rank_ = accept(listening_, nullptr, nullptr);
     ASSERT_GE(rank_, 0);
+    directory_.reset();  // also where the process then ends without a farewell
   }
   /// The next frame of `type`, others left out; nothing when the rank hung up or was silent too
   /// long.
@@ -76,13 +75,12 @@ class TinyRunner {
     return poll(&polled, 1, kPatienceMs) == 1;
   }
   void listen_unix() {
-    std::string path = (std::filesystem::temp_directory_path() / "motley-link-XXXXXX").string();
-    directory_ = mkdtemp(path.data());
+    const std::string path = directory_.emplace().path() + "/s";
     sockaddr_un name{};
     name.sun_family = AF_UNIX;
-    std::strncpy(name.sun_path, (directory_ + "/s").c_str(), sizeof name.sun_path - 1);
+    std::strncpy(name.sun_path, path.c_str(), sizeof name.sun_path - 1);
     listening_ = socket(AF_UNIX, SOCK_STREAM, 0);
-    address_ = "unix:" + directory_ + "/s";
+    address_ = "unix:" + path;
     EXPECT_EQ(bind(listening_, reinterpret_cast<sockaddr*>(&name), sizeof name), 0);
     EXPECT_EQ(listen(listening_, 1), 0);
   }
@@ -98,7 +96,7 @@ class TinyRunner {
     address_ = "tcp:127.0.0.1:" + std::to_string(ntohs(name.sin_port));
   }
 
-  std::string directory_ = "/nonexistent";
+  std::optional<testing::TemporaryDirectory> directory_;  ///< until somebody has connected
   std::string address_;
   int listening_ = -1;
   int rank_ = -1;

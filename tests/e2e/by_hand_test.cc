@@ -11,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/attempt_result.h"
 #include "core/clock.h"
 #include "core/file_system.h"
 #include "core/spec/json.h"
@@ -37,6 +38,12 @@ Ended shell(const std::string& command) {
   const int status = pclose(pipe);
   ended.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return ended;
+}
+
+/// Waits for a checkpoint of the process $launched, any: the first is soon removed.
+std::string until_saved_in(const std::string& checkpoints) {
+  return "until ls -d " + checkpoints +
+         "/step-* >/dev/null 2>&1 || ! kill -0 $launched; do sleep 0.02; done";
 }
 
 class ByHand : public ::testing::Test {
@@ -77,7 +84,7 @@ class ByHand : public ::testing::Test {
     return bits;
   }
 
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
 };
 
 TEST_F(ByHand, AKilledRankEndsTheRunAndTheSameCommandGoesOnBitForBit) {
@@ -98,13 +105,28 @@ TEST_F(ByHand, AKilledRankEndsTheRunAndTheSameCommandGoesOnBitForBit) {
   EXPECT_EQ(weights(again.output), weights(whole.output));
 }
 
+TEST_F(ByHand, EveryRanksTimesAndTheWeightsAreKeptForTheReport) {
+  write_documents(12);
+  const Ended ended = shell(train("run"));
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  const auto result = read_attempt_result(real_file_system(), path("run/attempts/1"));
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_THAT(ended.output, HasSubstr("weights " + result->weights_xxh3));
+  std::vector<int64_t> samples;
+  for (const RankActual& rank : result->ranks) {
+    EXPECT_EQ(rank.device, "host/" + std::to_string(rank.rank));
+    EXPECT_TRUE(rank.compute_seconds && rank.wait_seconds && rank.update_seconds);
+    samples.push_back(rank.samples);
+  }
+  EXPECT_THAT(samples, ::testing::ElementsAre(12 * 4, 12 * 2, 12 * 2));
+}
+
 TEST_F(ByHand, ASignalToMpirunSavesACheckpointAndTheSameCommandGoesOn) {
   write_documents(100'000);
   // Asks as soon as there is something to lose.
-  const std::string until_saved =
-      "until [ -e " + path("run") + "/checkpoints/step-00000004.e1 ]; do sleep 0.02; done";
-  const Ended stopped = shell(train("run") + " & launched=$!; " + until_saved +
-                              "; kill -USR1 $launched; wait $launched");
+  const Ended stopped =
+      shell(train("run") + " & launched=$!; " + until_saved_in(path("run/checkpoints")) +
+            "; kill -USR1 $launched; wait $launched");
   EXPECT_EQ(stopped.status, 75) << stopped.output;
   EXPECT_THAT(stopped.output, HasSubstr("run again to go on"));
   const size_t done = losses("run").size();
@@ -117,8 +139,7 @@ TEST_F(ByHand, ASignalToMpirunSavesACheckpointAndTheSameCommandGoesOn) {
 
 /// A second run beside one that saves in `checkpoints`; the first is stopped after it.
 Ended beside(const std::string& first, const std::string& checkpoints, const std::string& second) {
-  return shell(first + " >&2 & launched=$!; until [ -e " + checkpoints +
-               "/step-00000004.e1 ]; do sleep 0.02; done; " + second +
+  return shell(first + " >&2 & launched=$!; " + until_saved_in(checkpoints) + "; " + second +
                "; status=$?; kill -USR1 $launched; wait $launched; echo first ended with $?; "
                "exit $status");
 }

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import Sandbox, expect, expect_equal, expect_exit  # noqa: E402
+from sandbox import Sandbox, expect, expect_equal, expect_exit, run_test  # noqa: E402
 
 # words typed so far, the last one incomplete: what is offered
 CASES = [
@@ -41,4 +41,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_test(main)

@@ -277,7 +277,7 @@ class Cuts : public ::testing::Test {
     }
   }
 
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
 };
 
 TEST_F(Cuts, FastFollowsOneRank) { expect_same_curve(grid(true), odd_shapes(), steps(100), 1e-4); }

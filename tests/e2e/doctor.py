@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import Sandbox, expect, expect_equal  # noqa: E402
+from sandbox import Sandbox, expect, expect_equal, run_test  # noqa: E402
 
 
 def findings(sandbox, **environment):
@@ -77,4 +77,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_test(main)

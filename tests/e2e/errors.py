@@ -6,7 +6,7 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import Sandbox, expect, expect_equal, expect_exit  # noqa: E402
+from sandbox import Sandbox, expect, expect_equal, expect_exit, run_test  # noqa: E402
 
 
 def edited(old, new, file="job.yaml"):
@@ -153,8 +153,8 @@ def check_changed_data(cache):
     sandbox.write("text.txt", "X" + text[1:])
     changed = sandbox.run("run", "job.yaml", "--set", "train.steps=30")
     expect_equal(changed.returncode, 65, f"other data ({changed.stderr.strip()!r})")
-    expect("data.text has changed since run job/1" in changed.stderr and "text.txt" in changed.stderr,
-           f"key and file are not named: {changed.stderr!r}")
+    expect(re.search(r"job\.yaml:5:15: data\.text has changed since run job/1.*text\.txt", changed.stderr),
+           f"place, key and file are not named: {changed.stderr!r}")
     expect_equal(sorted((sandbox.run_directory() / "attempts").iterdir()), attempts, "attempts: ranks were launched")
     sandbox.write("text.txt", text)
     expect_exit(sandbox.run("run", "job.yaml", "--set", "train.steps=30", "--json"), 0)
@@ -234,4 +234,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_test(main)

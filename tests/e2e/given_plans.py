@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import WORKER, Sandbox, expect, expect_equal, expect_exit  # noqa: E402
+from sandbox import WORKER, Sandbox, expect, expect_equal, expect_exit, run_test  # noqa: E402
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
@@ -236,4 +236,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_test(main)

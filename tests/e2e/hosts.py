@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import netns_hosts  # noqa: E402
-from sandbox import BIN, MOTLEY, WORKER, Sandbox, expect, expect_equal, fail, kill  # noqa: E402
+from sandbox import BIN, MOTLEY, WORKER, Sandbox, expect, expect_equal, fail, kill, run_test  # noqa: E402
 
 STEPS = 300
 FLEET = """version: 1
@@ -65,8 +65,8 @@ def through_motley(hosts, sandbox):
     again = start_on(hosts, sandbox, "n1", MOTLEY, *arguments, "--fresh")
     metrics = str(pathlib.Path(final["run_dir"]).with_name("2") / "metrics.jsonl")
     sandbox.wait_for(lambda: on_count(hosts, sandbox, "n1", metrics) >= 60, "step 60 of the second run")
-    for pid in hosts.processes("n2"):
-        if "motley-worker train" in pathlib.Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "):
+    for pid, line in hosts.processes("n2").items():
+        if "motley-worker train" in line:
             kill(pid)
     out, err = again.communicate(timeout=180)
     expect_equal(again.returncode, 0, f"exit after a kill on the other host\n{err[-2000:]}")
@@ -123,8 +123,7 @@ def main():
     with netns_hosts.Hosts(["n1", "n2"], home, private=[str(home / "state")], shared=[str(BIN.parent)]) as hosts:
         through_motley(hosts, sandbox)
         by_hand(hosts, sandbox)
-    shutil.rmtree(home, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_test(main)

@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import Sandbox, expect, expect_equal, expect_exit, fail, kill  # noqa: E402
+from sandbox import Sandbox, expect, expect_equal, expect_exit, fail, kill, run_test  # noqa: E402
 
 STEPS, EVERY, WHEN = 600, 50, 120
 GONE_WITHIN = 2.0
@@ -102,6 +102,31 @@ def ended_before_anything_was_saved(cache):
     print("ok: ended before anything was saved")
 
 
+def damaged_checkpoint(cache):
+    """It is said which step was skipped and why; what is damaged is kept under another name and shown in the report."""
+    sandbox = Sandbox(steps=40, every=10, cache=cache)
+    expect_exit(sandbox.run("run", "job.yaml", "--no-compare", "--json"), 0)
+    checkpoints = sandbox.run_directory() / "checkpoints"
+    shard = checkpoints / "step-00000040.e1" / "s0001.safetensors"
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    result = sandbox.run("run", "job.yaml", "--set", "train.steps=50", "--json")
+    expect_exit(result, 0)
+    told = re.search(r"^checkpoint of step 40 is damaged \((s0001\.safetensors: block .*)\): set aside as (.*)\n"
+                     r"continuing from step 30 \(attempt 2\)$", result.stderr, re.MULTILINE)
+    expect(told, f"not said what was skipped and why: {result.stderr!r}")
+    why, name = told.groups()
+    expect_equal(name, ".suspect-step-00000040.e1", "new name")
+    expect((checkpoints / name / "manifest.json").exists() and not shard.exists(), "it is not where it is said to be")
+    damage = [{"step": 40, "directory": name, "why": why}]
+    expect_equal(json.loads(result.stdout)["set_aside"], damage, "set aside, at the end")
+    expect_equal(json.loads(sandbox.run("report", "job", "--json").stdout)["set_aside"], damage, "in the report")
+    expect(why in sandbox.run("report", "job").stdout, "the report for people says nothing of it")
+    expect_equal(list(sandbox.losses()), list(range(1, 51)), "steps in metrics.jsonl")
+    print("ok: a damaged checkpoint")
+
+
 def diverged(cache):
     """A loss that is no number is nobody's fault: no device is left out, an older checkpoint is tried, once."""
     sandbox = Sandbox(steps=40, every=5, cache=cache)
@@ -189,6 +214,7 @@ def main():
     killed_part(cache, reference, "motley runner", None, "the runner killed")
     killed_motley(cache, reference)
     ended_before_anything_was_saved(cache)
+    damaged_checkpoint(cache)
     diverged(cache)
     stopped_while_hanging(cache)
     full_disk(cache)
@@ -196,4 +222,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_test(main)

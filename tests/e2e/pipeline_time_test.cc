@@ -179,7 +179,7 @@ int most_open(const std::vector<TimedAction>& actions) {
 
 class PipelineTime : public ::testing::Test {
  protected:
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
 };
 
 TEST_F(PipelineTime, PacedPlansTakeWhatTheSimulationSays) {

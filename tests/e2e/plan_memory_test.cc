@@ -149,7 +149,7 @@ constexpr double kMostGrowth = 1.05;
 
 class PlanMemory : public ::testing::Test {
  protected:
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
 };
 
 TEST_F(PlanMemory, IsWhatTheRanksAllocate) {

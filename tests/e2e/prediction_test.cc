@@ -6,16 +6,14 @@
 
 #include <cstdio>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/spec/names.h"
-#include "kernels/device.h"
 #include "planner/cost_model.h"
 #include "planner/search.h"
 #include "tests/e2e/small_run.h"
-#include "worker/profiler/profiler.h"
+#include "tests/support/measured_fleet.h"
 #include "worker/train/rank_memory.h"
 
 namespace motley::testing {
@@ -96,25 +94,6 @@ Attempt attempt_of(const Case& plan, const std::string& directory) {
   return attempt;
 }
 
-/// All devices of a fleet, each as a thread.
-Profile measured(const JobSpec& job, const FleetSpec& fleet) {
-  std::mutex mutex;
-  Profile of_root;
-  const auto done =
-      run_inproc(static_cast<int>(fleet.devices.size()), [&](Communicator& world) -> Result<Unit> {
-        const DeviceSpec& spec = fleet.devices[static_cast<size_t>(world.rank())];
-        MOTLEY_TRY(const auto device, open_device(spec));
-        Pacer pacer(spec, fleet.clock, fleet.pace_flops);
-        MOTLEY_TRY(Profile profile, measure_fleet(job, fleet, {*device, *spec.memory, pacer}, world,
-                                                  [](const std::string&) {}));
-        const std::lock_guard lock(mutex);
-        if (world.rank() == 0) of_root = std::move(profile);
-        return Unit{};
-      });
-  EXPECT_TRUE(done.has_value()) << (done ? "" : done.error().to_string());
-  return of_root;
-}
-
 Bytes needed(const Attempt& attempt, int rank) {
   return estimate_rank(attempt.job, attempt.plan, Rank(rank), DeviceKind::kCpu, 1).total();
 }
@@ -142,14 +121,14 @@ class PredictionTest : public ::testing::Test {
     return reports;
   }
 
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
 };
 
 TEST_F(PredictionTest, OfAnyPlanIsWhatItsStepTakes) {
   for (const Case& plan : cases()) {
     SCOPED_TRACE(plan.name);
     Attempt attempt = attempt_of(plan, scratch_.path() + "/" + plan.name);
-    const Profile profile = measured(attempt.job, attempt.fleet);
+    const Profile profile = measured_by_threads(attempt.job, attempt.fleet);
     predict_from(profile, &attempt);
     const Prediction& predicted = attempt.plan.prediction;
     const auto reports = third_step(attempt);
@@ -221,7 +200,7 @@ TEST_F(PredictionTest, OfPlansThatJustFitThoughTheirLayersDoNotFitEachDevice) {
   for (const Case& plan : plans) {
     SCOPED_TRACE(plan.name);
     Attempt attempt = large_vocabulary(plan, scratch_.path() + "/" + plan.name);
-    predict_from(measured(attempt.job, attempt.fleet), &attempt);
+    predict_from(measured_by_threads(attempt.job, attempt.fleet), &attempt);
     const auto reports = third_step(attempt);
     ASSERT_FALSE(reports.empty());
     const double predicted = attempt.plan.prediction.step_seconds;
@@ -259,7 +238,7 @@ void expect_little_lost(Attempt attempt, const std::vector<bool>& holds_model,
   const Bytes whole = whole_model_bytes(attempt.job);
   for (size_t rank = 0; rank < holds_model.size(); ++rank)
     if (!holds_model[rank]) attempt.fleet.devices[rank].memory = Bytes(whole.value() * 9 / 10);
-  const Profile profile = measured(attempt.job, attempt.fleet);
+  const Profile profile = measured_by_threads(attempt.job, attempt.fleet);
   for (size_t rank = 0; rank < holds_model.size(); ++rank) {
     const DeviceProfile& device = profile.devices[rank];
     EXPECT_EQ(device.curve("model") != nullptr, holds_model[rank]);

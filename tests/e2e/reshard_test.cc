@@ -146,7 +146,7 @@ void load_all(const Attempt& attempt, const std::string& from, const State& stat
 }
 
 void hand_on_between_every_pair(const std::vector<SmallRun>& all) {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   for (size_t from = 0; from < all.size(); ++from) {
     const std::string directory = scratch.path() + "/" + std::to_string(from);
     const Attempt attempt = small_attempt(all[from], directory);

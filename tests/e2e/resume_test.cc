@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/set_aside.h"
 #include "tests/e2e/small_run.h"
 #include "tests/support/fault_file_system.h"
 #include "worker/checkpoint/store.h"
@@ -15,8 +16,10 @@ namespace motley::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 /// Twelve steps with a checkpoint every four, to be interrupted.
 class Interrupted : public ::testing::Test {
@@ -74,7 +77,7 @@ class Interrupted : public ::testing::Test {
   Attempt again_in(const std::string& run) { return small_attempt(plain_, run, Epoch(2)); }
 
   SmallRun plain_;
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
   TrainOutcome whole_;
   Recorder recorder_;
 };
@@ -145,14 +148,58 @@ void flip_a_byte(const std::string& path) {
   file.put(static_cast<char>(byte ^ 1));
 }
 
-TEST_P(Resuming, ADamagedCheckpointSendsAllRanksToTheOneBefore) {
+TEST_P(Resuming, ADamagedCheckpointIsSetAsideAndAllRanksTakeTheOneBefore) {
   run_whole();
   const std::string run = broken_run();
-  flip_a_byte(run + "/checkpoints/step-00000008.e1/s0001.safetensors");
+  const std::string checkpoints = run + "/checkpoints";
+  flip_a_byte(checkpoints + "/step-00000008.e1/s0001.safetensors");
   Recorder again;
-  const TrainOutcome outcome = must_run(small_attempt(plain_, run, Epoch(2)), again);
+  const TrainOutcome outcome = must_run(again_in(run), again);
   EXPECT_EQ(again.loss_bits(), losses_from(5));
   EXPECT_EQ(outcome.weights_xxh3, whole_.weights_xxh3);
+  ASSERT_THAT(again.account(0).skipped, SizeIs(1));
+  EXPECT_THAT(skipped_text(again.account(0).skipped[0]),
+              AllOf(StartsWith("checkpoint of step 8 is damaged (s0001.safetensors: block "),
+                    EndsWith("checksum): set aside as .suspect-step-00000008.e1")));
+  EXPECT_FALSE(std::filesystem::exists(checkpoints + "/step-00000008.e1"));
+  const auto aside = *set_aside_in(real_file_system(), checkpoints);
+  ASSERT_THAT(aside, SizeIs(1));
+  EXPECT_EQ(aside[0].step, 8);
+  EXPECT_EQ(aside[0].why, again.account(0).skipped[0].why);
+}
+
+/// Gives one file back no longer; everything else as it is.
+class FailingDisk final : public RootedFileSystem {
+ public:
+  explicit FailingDisk(std::string file) : RootedFileSystem(""), file_(std::move(file)) {}
+
+  Result<std::unique_ptr<ReadableFile>> open_within(const std::string& directory,
+                                                    const std::string& name) override {
+    if (directory + "/" + name == file_) return fail(ErrorCode::kIo, "cannot read " + file_);
+    return RootedFileSystem::open_within(directory, name);
+  }
+
+ private:
+  const std::string file_;
+};
+
+TEST_P(Resuming, ACheckpointThatOneRankCannotReadIsPassedOverAndKeepsItsName) {
+  run_whole();
+  const std::string run = broken_run();
+  for (const int blind : {0, 1}) {
+    SCOPED_TRACE(blind);
+    const std::string copy = directory(std::to_string(blind));
+    std::filesystem::copy(run, copy, std::filesystem::copy_options::recursive);
+    FailingDisk disk(copy + "/checkpoints/step-00000008.e1/s0001.safetensors");
+    Recorder again;
+    must_run(again_in(copy), again, nullptr,
+             [&](int rank) -> FileSystem& { return rank == blind ? disk : real_file_system(); });
+    EXPECT_EQ(again.loss_bits(), losses_from(5));
+    ASSERT_THAT(again.account(0).skipped, SizeIs(1));
+    EXPECT_EQ(skipped_text(again.account(0).skipped[0]),
+              "checkpoint of step 8 cannot be read (cannot read s0001.safetensors): skipped");
+    EXPECT_TRUE(std::filesystem::exists(copy + "/checkpoints/step-00000008.e1"));
+  }
 }
 
 TEST_P(Resuming, AFinishedRunGoesOnWithMoreSteps) {
@@ -252,6 +299,8 @@ TEST_F(NotResuming, FromDamagedCheckpointsAloneIsNoBeginningAnew) {
     const Error error = refusal(again_in(run));
     EXPECT_EQ(error.code, ErrorCode::kCorrupt);
     EXPECT_THAT(error.message, AllOf(HasSubstr(run + "/checkpoints"), HasSubstr("--fresh")));
+    EXPECT_THAT(*set_aside_in(real_file_system(), run + "/checkpoints"), SizeIs(2));
+    EXPECT_EQ(refusal(again_in(run)).code, ErrorCode::kCorrupt) << "nor when it is tried again";
   }
 }
 
@@ -267,6 +316,7 @@ TEST_F(NotResuming, WithAnotherModel) {
     EXPECT_EQ(error.code, ErrorCode::kInvalidSpec);
     EXPECT_THAT(error.message, HasSubstr("checkpoint step-00000008.e1 is of another model: "));
   }
+  EXPECT_THAT(*set_aside_in(real_file_system(), run + "/checkpoints"), SizeIs(0));
 }
 
 TEST_F(NotResuming, WithOtherDataOrAnotherWayOfLearning) {
@@ -311,6 +361,7 @@ TEST_F(NotResuming, FromAnotherThanTheOneNamed) {
   Error error = refusal(named);
   EXPECT_EQ(error.code, ErrorCode::kCorrupt);
   EXPECT_THAT(error.message, HasSubstr("step-00000008.e1"));
+  EXPECT_THAT(*set_aside_in(real_file_system(), run + "/checkpoints"), SizeIs(1));
   named.resume_checkpoint = "step-00000006.e1";
   error = refusal(named);
   EXPECT_EQ(error.code, ErrorCode::kNotFound);
@@ -394,6 +445,23 @@ TEST_P(TwoHosts, ADamagedBlockSendsBothToTheCheckpointBefore) {
   const TrainOutcome outcome = must_run(attempt(2), again, nullptr, apart_);
   EXPECT_EQ(again.loss_bits(), losses_from(5));
   EXPECT_EQ(outcome.weights_xxh3, whole_.weights_xxh3);
+  EXPECT_THAT(*set_aside_in(first_, run_ + "/checkpoints"), SizeIs(1));
+  EXPECT_THAT(*set_aside_in(second_, run_ + "/checkpoints"), SizeIs(0));
+}
+
+TEST_P(TwoHosts, ADamagedCopyIsSetAsideThereAndFetchedAgain) {
+  run_whole();
+  break_off(attempt(1), apart_);
+  break_off(attempt(2), apart_);
+  flip_a_byte(directory("b") + run_ + "/checkpoints/step-00000008.e1/s0001.safetensors");
+  Recorder again;
+  must_run(attempt(3), again, nullptr, apart_);
+  EXPECT_EQ(again.loss_bits(), losses_from(9));
+  EXPECT_THAT(*set_aside_in(first_, run_ + "/checkpoints"), SizeIs(0));
+  EXPECT_THAT(*set_aside_in(second_, run_ + "/checkpoints"), SizeIs(1));
+  ASSERT_THAT(again.account(0).skipped, SizeIs(1));
+  EXPECT_THAT(skipped_text(again.account(0).skipped[0]),
+              StartsWith("the copy on host host of checkpoint of step 8 is damaged ("));
 }
 
 TEST_P(TwoHosts, TheSecondMayLoseItsDisk) {

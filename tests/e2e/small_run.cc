@@ -1,7 +1,5 @@
 #include "tests/e2e/small_run.h"
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -28,6 +26,7 @@ class RecordingReporter final : public Reporter {
   void saved(const SavedReport& report) override {
     if (report.error.empty()) account_.saved.push_back(report);
   }
+  void skipped(const SkippedReport& report) override { account_.skipped.push_back(report); }
   void evaluated(const EvaluatedReport& report) override { account_.evaluated.push_back(report); }
 
  private:
@@ -48,6 +47,7 @@ class StepHook final : public Reporter {
     if (at_step_ && !at_step_(world_.rank(), report.step, wishes_)) world_.give_up(1);
   }
   void saved(const SavedReport& report) override { inner_.saved(report); }
+  void skipped(const SkippedReport& report) override { inner_.skipped(report); }
   void evaluated(const EvaluatedReport& report) override { inner_.evaluated(report); }
 
  private:
@@ -139,15 +139,8 @@ Plan small_plan(const SmallRun& run, const JobSpec& job) {
 
 }  // namespace
 
-ScratchDirectory::ScratchDirectory() {
-  std::string path = (std::filesystem::temp_directory_path() / "motley-test-XXXXXX").string();
-  if (mkdtemp(path.data()) == nullptr) std::abort();
-  path_ = path;
-}
-
-ScratchDirectory::~ScratchDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+ModelSpec tiny_gpt() {
+  return {.type = "gpt", .layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 256};
 }
 
 Attempt small_attempt(const SmallRun& run, const std::string& run_dir, Epoch epoch) {

@@ -11,22 +11,12 @@
 #include <vector>
 
 #include "core/attempt.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/support/test_device.h"
 #include "worker/train/reporter.h"
 #include "worker/train/trainer.h"
 
 namespace motley::testing {
-
-/// A directory of its own, removed at the end.
-class ScratchDirectory {
- public:
-  ScratchDirectory();
-  ~ScratchDirectory();
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// A replica cut by hand: its stages in order, each with as many ranks as shares.
 struct SmallReplica {
@@ -40,6 +30,8 @@ struct SmallReplica {
   int micro_batch_grains = 1;
 };
 
+ModelSpec tiny_gpt();
+
 struct SmallRun {
   std::vector<int> grains = {4};  ///< of each rank; their sum is the global batch over grain
   int grain = 2;
@@ -47,8 +39,7 @@ struct SmallRun {
   std::vector<double> speeds = {};  ///< of each rank's device; default: all 1
   Numerics numerics = Numerics::kFast;
   Precision precision = Precision::kFp32;
-  ModelSpec model = {
-      .type = "gpt", .layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 256};
+  ModelSpec model = tiny_gpt();
   /// Instead of `grains` and `micro_batch_grains`; ranks count through replicas and stages.
   std::vector<SmallReplica> replicas = {};
   double lr = 3e-3;
@@ -70,6 +61,7 @@ class Recorder {
   struct Account {
     std::map<int64_t, StepReport> steps;
     std::vector<SavedReport> saved;  ///< what was committed
+    std::vector<SkippedReport> skipped;
     std::vector<EvaluatedReport> evaluated;
     std::vector<std::string> phases;
   };
@@ -99,7 +91,7 @@ Result<TrainOutcome> run_small(const Attempt& attempt, Recorder& recorder,
 nlohmann::json trace_of(const Attempt& attempt, int rank);
 
 /// Another machine's file system: everything lies beneath `root`.
-class RootedFileSystem final : public FileSystem {
+class RootedFileSystem : public FileSystem {
  public:
   explicit RootedFileSystem(std::string root) : root_(std::move(root)) {}
 

@@ -140,7 +140,7 @@ class Traces : public ::testing::Test {
     EXPECT_NEAR(seen / reported, 1, 0.1) << "rank " << rank;
   }
 
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
   Recorder recorder_;
   Attempt attempt_;
 };

@@ -27,7 +27,7 @@ class Training : public ::testing::Test {
     return outcome.value_or(TrainOutcome{});
   }
 
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
 };
 
 std::string name_of_deal(const std::vector<int>& grains) {

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import WORKER, Sandbox, expect, expect_equal, expect_exit  # noqa: E402
+from sandbox import WORKER, Sandbox, expect, expect_equal, expect_exit, run_test  # noqa: E402
 
 FINAL_KEYS = {
     "run_dir", "state", "steps", "first_loss", "final_loss", "eval_loss", "samples_per_second",
@@ -126,7 +126,8 @@ def check_report_of_a_run_by_hand(cache):
     yaml = train("job.yaml")
     expect_equal(yaml.returncode, 65, "exit code of a job in YAML")
     expect("motley export job job.yaml -o job.json" in yaml.stderr, f"no hint: {yaml.stderr!r}")
-    expect_exit(train("job.json"), 0)
+    trained = train("job.json")
+    expect_exit(trained, 0)
     for section, key, value, reason in (("model", "width", 64, "the plan is for another model"),
                                         ("train", "global_batch", 8, "the plan is for 16 samples a step, the job has train.global_batch 8"),
                                         ("train", "seed", 1, "train.seed has changed")):
@@ -141,7 +142,11 @@ def check_report_of_a_run_by_hand(cache):
     summary = json.loads(report.stdout)
     expect_equal((summary["state"], summary["steps"], summary["kind"]), ("finished", 20, "paced"), "report by hand")
     expect_equal(summary["equal_split_samples_per_second"], None, "what was never tried")
-    expect_exit(sandbox.run("report", "byhand"), 0)
+    expect(summary["weights_xxh3"] in trained.stderr, f"weights {summary['weights_xxh3']}, not {trained.stderr!r}")
+    expect_equal([(rank["device"], rank["samples"]) for rank in summary["ranks"]], [("localhost/0", 20 * 16)], "ranks")
+    told = sandbox.run("report", "byhand")
+    expect_exit(told, 0)
+    expect("\nlocalhost/0 " in told.stdout, f"no row for its device: {told.stdout}")
 
 
 def check_rehearsal_not_trustworthy():
@@ -191,4 +196,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_test(main)

@@ -52,10 +52,11 @@ class TrainingFault : public ::testing::TestWithParam<Fault> {
     if (!result.losses.empty()) {
       EXPECT_GT(result.losses.begin()->first, 1) << "begun anew over what was there";
     }
-    if (result.outcome)
+    if (result.outcome) {
       EXPECT_EQ(result.outcome->weights_xxh3, whole_.outcome->weights_xxh3);
-    else
+    } else {
       EXPECT_THAT(result.outcome.error().message, HasSubstr(scratch_.path()));
+    }
   }
   /// Without faults the next attempt ends the run.
   void expect_recovers(FaultFileSystem& fs, int64_t saved) {
@@ -68,7 +69,7 @@ class TrainingFault : public ::testing::TestWithParam<Fault> {
     for (const auto& [step, bits] : last.losses) EXPECT_EQ(bits, whole_.losses.at(step)) << step;
   }
 
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
   Ran whole_;
 };
 

@@ -20,7 +20,7 @@ std::vector<double> losses_on(DeviceKind device) {
       .lr = 1e-3,
       .steps = 200,
       .device = device};
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   Recorder recorder;
   const auto outcome = run_small(small_attempt(run, scratch.path()), recorder);
   EXPECT_TRUE(outcome) << outcome.error().to_string();

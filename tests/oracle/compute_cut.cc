@@ -100,7 +100,7 @@ Result<Unit> train_rank(const Attempt& attempt, Communicator& world, WholeBuffer
 }  // namespace
 
 Result<OracleResult> compute_cut(const OracleCase& test) {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   Attempt attempt = small_attempt(run_of(test), scratch.path());
   attempt.job.train.optimizer = test.optimizer;
   attempt.job.train.schedule = test.schedule;

@@ -223,7 +223,7 @@ class PipelineOrder : public ::testing::Test {
     EXPECT_TRUE(ended) << ended.error().to_string();
   }
 
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
   Corpus corpus_;
 };
 

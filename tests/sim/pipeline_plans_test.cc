@@ -18,8 +18,8 @@
 namespace motley::testing {
 namespace {
 
-constexpr uint32_t kFixedSeeds = 24;
-constexpr int kNewSeeds = 4;
+constexpr uint32_t kFixedPlans = 24;
+constexpr int kNewPlans = 4;
 
 class RandomPlan {
  public:
@@ -110,16 +110,16 @@ class PipelinePlans : public ::testing::Test {
       EXPECT_NEAR(cut.account(0).steps.at(step).loss, report.loss, 1e-4 * report.loss) << step;
   }
 
-  ScratchDirectory scratch_;
+  TemporaryDirectory scratch_;
 };
 
 TEST_F(PipelinePlans, TrainAsOneRankDoes) {
-  for (uint32_t seed = 1; seed <= kFixedSeeds; ++seed) expect_to_train(seed);
+  for (uint32_t seed = 1; seed <= kFixedPlans; ++seed) expect_to_train(seed);
 }
 
 TEST_F(PipelinePlans, AlsoWithNewSeeds) {
   std::random_device source;
-  for (int i = 0; i < kNewSeeds; ++i) {
+  for (int i = 0; i < kNewPlans; ++i) {
     const uint32_t seed = source();
     std::printf("seed %u\n", seed);
     expect_to_train(seed);

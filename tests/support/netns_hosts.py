@@ -88,14 +88,14 @@ class Hosts:
                 'cd "$0" && exec "$@"', str(self.directory), *command]
 
     def processes(self, name):
-        """Pids of everything on that host, its holder left out."""
+        """{pid: command line} of everything on that host, its holder left out."""
         holder = self.holders[name].pid
         here = os.readlink(f"/proc/{holder}/ns/net")
-        found = []
+        found = {}
         for entry in os.listdir("/proc"):
             try:
                 if entry.isdigit() and int(entry) != holder and os.readlink(f"/proc/{entry}/ns/net") == here:
-                    found.append(int(entry))
+                    found[int(entry)] = pathlib.Path(f"/proc/{entry}/cmdline").read_text().replace("\0", " ")
             except OSError:
                 pass  # it ended while we looked
         return found

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,8 +52,11 @@ def sample_text(size=20000):
 class Sandbox:
     """A directory with a job and a fleet; processes started in it can be told by their environment."""
 
+    made = []  # all of this process, for run_test
+
     def __init__(self, steps=40, every=10, numerics="fast", grain=None, cache=None, name="job"):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="motley-e2e-"))
+        Sandbox.made.append(self)
         self.name = name
         self.environment = dict(os.environ)
         self.environment["XDG_STATE_HOME"] = str(self.home / "state")
@@ -137,6 +141,17 @@ class Sandbox:
             if time.monotonic() > deadline:
                 fail(f"waited {seconds} s in vain for: {what}\n{self.log()[-3000:]}")
             time.sleep(0.02)
+
+
+def run_test(main):
+    """Runs a test. Its sandboxes go when it has passed; else they stay to be looked at, and it is said where."""
+    try:
+        main()
+    except BaseException:
+        print("kept: " + " ".join(str(sandbox.home) for sandbox in Sandbox.made), file=sys.stderr)
+        raise
+    for sandbox in Sandbox.made:
+        shutil.rmtree(sandbox.home, ignore_errors=True)
 
 
 def fail(message):

@@ -14,7 +14,10 @@ class TemporaryDirectory {
     if (mkdtemp(path_.data()) == nullptr) std::abort();
   }
   TemporaryDirectory(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
   const std::string& path() const { return path_; }
 
  private:

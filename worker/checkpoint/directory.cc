@@ -92,14 +92,18 @@ Result<Manifest> try_manifest(FileSystem& fs, const std::string& directory,
 
 }  // namespace
 
+ErrorCode judged(const Error& error) {
+  const bool content = error.code == ErrorCode::kCorrupt || error.code == ErrorCode::kNotFound;
+  return content ? ErrorCode::kCorrupt : ErrorCode::kIo;
+}
+
 Result<Manifest> read_manifest(FileSystem& fs, const std::string& directory,
                                const std::string& checkpoint) {
   auto manifest = try_manifest(fs, directory, checkpoint);
   if (manifest) return manifest;
   const Error& error = manifest.error();
   const bool newer = error.code == ErrorCode::kUnsupported;
-  return fail(newer ? error.code : ErrorCode::kCorrupt,
-              "checkpoint " + directory + ": " + error.message);
+  return fail(newer ? error.code : judged(error), "checkpoint " + directory + ": " + error.message);
 }
 
 }  // namespace motley

@@ -37,9 +37,13 @@ Result<Unit> remove_if_there(FileSystem& fs, const std::string& path);
 Result<Unit> remove_checkpoint(FileSystem& fs, const std::string& checkpoints_dir,
                                const std::string& checkpoint);
 
+/// What a failed reading says of a checkpoint: kCorrupt where it lacks the file, or its content is
+/// wrong; kIo where the system does not give it back, which may be the reader's own trouble.
+ErrorCode judged(const Error& error);
+
 /// The manifest in `directory` (a path), which must be that of `checkpoint`, with every file there
-/// and of its size; else kCorrupt, naming the directory: what the disk cannot give back is as bad
-/// as what it gives back wrong. kUnsupported when it is of a newer version of Motley.
+/// and of its size; else kCorrupt or kIo (`judged`), naming the directory. kUnsupported when it is
+/// of a newer version of Motley.
 Result<Manifest> read_manifest(FileSystem& fs, const std::string& directory,
                                const std::string& checkpoint);
 

@@ -51,7 +51,7 @@ Result<Unit> retain(FileSystem& fs, const std::string& checkpoints_dir, int keep
 
 Result<std::vector<FoundCheckpoint>> find_checkpoints(FileSystem& fs,
                                                       const std::string& checkpoints_dir,
-                                                      std::vector<std::string>* suspects) {
+                                                      std::vector<SuspectCheckpoint>* suspects) {
   std::vector<FoundCheckpoint> found;
   const auto names = fs.list(checkpoints_dir);
   if (!names && names.error().code == ErrorCode::kNotFound) return found;  // nothing was ever saved
@@ -66,7 +66,7 @@ Result<std::vector<FoundCheckpoint>> find_checkpoints(FileSystem& fs,
     else if (manifest.error().code == ErrorCode::kUnsupported && found.empty())
       return fail(manifest.error());
     else if (suspects)
-      suspects->push_back(manifest.error().message);
+      suspects->push_back({name, manifest.error()});
   }
   return found;
 }

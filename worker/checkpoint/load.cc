@@ -3,6 +3,7 @@
 #include <map>
 
 #include "core/hash.h"
+#include "worker/checkpoint/directory.h"
 #include "worker/checkpoint/store.h"
 
 namespace motley {
@@ -44,7 +45,7 @@ class BlockReader {
     const auto stored = std::find_if(manifest_.files.begin(), manifest_.files.end(),
                                      [&](const StoredFile& file) { return file.name == name; });
     auto file = fs_.open_within(directory_, name);
-    if (!file) return fail(ErrorCode::kCorrupt, file.error().message);
+    if (!file) return fail(judged(file.error()), file.error().message);
     at->second = std::move(*file);
     if (at->second->size() != Bytes(stored->bytes)) return corrupt(name, "has another size");
     MOTLEY_TRY_VOID(read(*at->second, name, 0, stored->header_bytes));
@@ -53,12 +54,11 @@ class BlockReader {
     return at->second.get();
   }
 
-  /// A block the disk cannot give back is as bad as one it gives back wrong.
   Result<Unit> read(const ReadableFile& file, const std::string& name, int64_t offset,
                     int64_t bytes) {
     buffer_.resize(static_cast<size_t>(bytes));
     if (const auto done = file.read_at(offset, buffer_); !done)
-      return corrupt(name, done.error().message);
+      return fail(judged(done.error()), directory_ + "/" + name + ": " + done.error().message);
     bytes_read_ += bytes;
     return Unit{};
   }

@@ -105,16 +105,27 @@ struct FoundCheckpoint {
   std::string directory;  ///< name within checkpoints_dir
   Manifest manifest;
 };
+/// Whether an error of opening or loading makes a checkpoint a suspect, so that an older one is
+/// taken: kCorrupt, or kIo, which may pass.
+inline bool is_suspect(const Error& error) {
+  return error.code == ErrorCode::kCorrupt || error.code == ErrorCode::kIo;
+}
+
+struct SuspectCheckpoint {
+  std::string directory;  ///< name within checkpoints_dir
+  Error error;            ///< names its path
+};
 /// Committed checkpoints, newest first: by epoch, then step, as an attempt may resume from an older
 /// step. None when `checkpoints_dir` does not exist; kIo when it cannot be listed, which is not the
 /// same. Directories without a valid manifest, or with a file missing or of another size, are
-/// skipped; `suspects` (may be null) gets one line for each, why. kUnsupported when the newest is
-/// of a newer version of Motley: going on from an older one would lose it.
+/// skipped; `suspects` (may be null) gets each. kUnsupported when the newest is of a newer version
+/// of Motley: going on from an older one would lose it.
 Result<std::vector<FoundCheckpoint>> find_checkpoints(FileSystem& fs,
                                                       const std::string& checkpoints_dir,
-                                                      std::vector<std::string>* suspects);
+                                                      std::vector<SuspectCheckpoint>* suspects);
 
-/// The checkpoint of that name; kNotFound when there is none, kCorrupt or kUnsupported as above.
+/// The checkpoint of that name; kNotFound when there is none, kCorrupt, kIo or kUnsupported as
+/// above.
 Result<FoundCheckpoint> open_checkpoint(FileSystem& fs, const std::string& checkpoints_dir,
                                         const std::string& name);
 
@@ -123,8 +134,9 @@ Result<FoundCheckpoint> open_checkpoint(FileSystem& fs, const std::string& check
 Result<Unit> check_model(const FoundCheckpoint& checkpoint, const ModelSpec& model);
 
 /// Fills every view from a checkpoint, verifying the blocks it reads. kCorrupt names the bad file
-/// and block: take the next older checkpoint (views then hold a mixture). kInvalidSpec when the
-/// checkpoint is of another model. bytes_read (may be null) counts what was read.
+/// and block, kIo a file that the disk does not give back: take the next older checkpoint (views
+/// then hold a mixture). kInvalidSpec when the checkpoint is of another model. bytes_read (may be
+/// null) counts what was read.
 Result<Unit> load(FileSystem& fs, const std::string& checkpoints_dir,
                   const FoundCheckpoint& checkpoint, const std::vector<StateView>& views,
                   int64_t* bytes_read);

@@ -109,12 +109,12 @@ Result<Unit> export_checkpoint(FileSystem& fs, const std::string& checkpoints_di
   std::vector<std::byte> chunk;
   for (const std::string& name : files_in_order(manifest)) {
     const auto file = fs.open_within(path, name);
-    if (!file) return fail(ErrorCode::kCorrupt, file.error().message);
+    if (!file) return fail(judged(file.error()), file.error().message);
     const int64_t size = (*file)->size().value();
     for (int64_t offset = 0; offset < size; offset += static_cast<int64_t>(chunk.size())) {
       chunk.resize(std::min(chunk_bytes, static_cast<size_t>(size - offset)));
       if (const auto read = (*file)->read_at(offset, chunk); !read)
-        return fail(ErrorCode::kCorrupt, read.error().message);
+        return fail(judged(read.error()), read.error().message);
       MOTLEY_TRY_VOID(sink(name, chunk));
     }
   }

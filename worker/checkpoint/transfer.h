@@ -64,7 +64,8 @@ using ChunkSink =
     std::function<Result<Unit>(std::string_view file, std::span<const std::byte> chunk)>;
 
 /// Reads a committed checkpoint in chunks of at most `chunk_bytes`, the manifest first. Stops at
-/// the sink's first error; kCorrupt when the checkpoint cannot be read.
+/// the sink's first error; kCorrupt or kIo when the checkpoint cannot be read (`judged`,
+/// directory.h).
 Result<Unit> export_checkpoint(FileSystem& fs, const std::string& checkpoints_dir,
                                const std::string& directory, size_t chunk_bytes,
                                const ChunkSink& sink);

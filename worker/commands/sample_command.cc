@@ -35,13 +35,13 @@ Result<std::unique_ptr<Engine>> load_newest(const JobSpec& job, const std::strin
   options.micro_batches = {1};
   MOTLEY_TRY(auto engine, Engine::create(device, options));
   MOTLEY_TRY(const auto views, state_views(*engine, Engine::State::kWeight));
-  std::vector<std::string> unusable;
+  std::vector<SuspectCheckpoint> unusable;
   MOTLEY_TRY(const auto all, find_checkpoints(real_file_system(), checkpoints, &unusable));
   for (const FoundCheckpoint& found : all) {
     MOTLEY_TRY_VOID(check_model(found, job.model));
     const auto loaded = load(real_file_system(), checkpoints, found, views, nullptr);
-    if (!loaded && loaded.error().code != ErrorCode::kCorrupt) return fail(loaded.error());
-    if (!loaded) unusable.push_back(loaded.error().message);
+    if (!loaded && !is_suspect(loaded.error())) return fail(loaded.error());
+    if (!loaded) unusable.push_back({found.directory, loaded.error()});
     if (!loaded) continue;
     MOTLEY_TRY_VOID(engine->state_written(Engine::State::kWeight));
     return engine;
@@ -49,7 +49,8 @@ Result<std::unique_ptr<Engine>> load_newest(const JobSpec& job, const std::strin
   if (unusable.empty())
     return fail(ErrorCode::kNotFound, "no checkpoint in " + checkpoints + ": train first");
   return fail(ErrorCode::kCorrupt,
-              "no checkpoint in " + checkpoints + " can be loaded; of the newest: " + unusable[0]);
+              "no checkpoint in " + checkpoints +
+                  " can be loaded; of the newest: " + unusable[0].error.message);
 }
 
 /// Draws from softmax(logits / temperature); temperature 0 takes the most likely.

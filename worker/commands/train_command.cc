@@ -6,6 +6,7 @@
 #include "comm/launch_env.h"
 #include "comm/watched.h"
 #include "core/attempt.h"
+#include "core/attempt_result.h"
 #include "core/json_file.h"
 #include "core/log.h"
 #include "core/run_layout.h"
@@ -82,11 +83,28 @@ Result<TrainOutcome> train_for_runner(const Attempt& attempt, Communicator& worl
   return outcome;
 }
 
+/// What a runner's side would have heard. Collective; a report that lacks it is no reason to fail.
+Result<Unit> keep_result(const Attempt& attempt, Communicator& world, const RankActual& mine,
+                         const TrainOutcome& outcome) {
+  MOTLEY_TRY(const std::vector<std::string> all, world.all_gather(to_json(mine).dump()));
+  if (world.rank() != 0) return Unit{};
+  AttemptResult result{.ranks = {}, .weights_xxh3 = outcome.weights_xxh3};
+  for (const std::string& text : all) {
+    MOTLEY_TRY(RankActual rank, rank_actual_from_json(nlohmann::json::parse(text)));
+    result.ranks.push_back(std::move(rank));
+  }
+  const std::string directory = attempt_directory(attempt.run_dir, attempt.epoch);
+  const auto kept = write_attempt_result(real_file_system(), directory, result);
+  if (!kept) log_warning(kept.error().to_string());
+  return Unit{};
+}
+
 Result<TrainOutcome> train_by_hand(const Attempt& attempt, Communicator& world) {
   stop_on_signals(&process_wishes());
   if (launch_env()) die_with_parent();
   ConsoleReporter reporter(attempt, world.rank(), real_file_system());
   MOTLEY_TRY(const TrainOutcome outcome, train_alone(attempt, world, reporter));
+  MOTLEY_TRY_VOID(keep_result(attempt, world, reporter.actual(), outcome));
   if (!outcome.paced.trustworthy())
     return fail(ErrorCode::kRunFailed, untrustworthy_text(outcome.paced));
   return outcome;

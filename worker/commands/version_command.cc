@@ -76,19 +76,11 @@ Result<Unit> run_version(bool as_json) {
                 std::string(build.git).c_str(), std::string(build.compiler).c_str());
     return Unit{};
   }
-  const nlohmann::json version = {{"version", build.version},
-                                  {"git", build.git},
-                                  {"compiler", build.compiler},
-                                  {"build_type", build.build_type},
-                                  {"cpu_isa", build.cpu_isa},
-                                  {"cuda", build.cuda},
-                                  {"cuda_architectures", build.cuda_architectures},
-                                  {"nccl", build.nccl},
-                                  {"mpi", build.mpi},
-                                  {"gpus", gpus()},
-                                  {"installation", installation()},
-                                  {"communicator", world->description()},
-                                  {"ranks", std::to_string(world->size())}};
+  nlohmann::json version = to_json(build);
+  version["gpus"] = gpus();
+  version["installation"] = installation();
+  version["communicator"] = world->description();
+  version["ranks"] = std::to_string(world->size());
   std::printf("%s\n", version.dump().c_str());
   return Unit{};
 }

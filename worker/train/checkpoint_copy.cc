@@ -21,12 +21,12 @@ std::span<const std::byte> bytes_of(const ChunkHeader& header) {
   return std::as_bytes(std::span(&header, 1));
 }
 
-/// What `checkpoint` contains here, as a hash of its manifest; empty when it is not here, or not
+/// What `checkpoint` contains here, as a hash of its manifest; an error when it is not here, or not
 /// whole.
-std::string content_hash(FileSystem& fs, const std::string& directory,
-                         const std::string& checkpoint) {
-  const auto found = open_checkpoint(fs, directory, checkpoint);
-  return found ? xxh3_128_hex(to_text(found->manifest)) : "";
+Result<std::string> content_hash(FileSystem& fs, const std::string& directory,
+                                 const std::string& checkpoint) {
+  MOTLEY_TRY(const auto found, open_checkpoint(fs, directory, checkpoint));
+  return xxh3_128_hex(to_text(found.manifest));
 }
 
 Result<Unit> send_copy(Communicator& world, FileSystem& fs, const std::string& directory,
@@ -73,11 +73,12 @@ Result<Unit> copy_checkpoint(Communicator& world, const Storage& storage, FileSy
                              const std::string& directory, const std::string& checkpoint) {
   const std::vector<int> leaders = storage.other_leaders();
   if (leaders.empty()) return Unit{};
-  const std::string mine =
-      storage.leads(world.rank()) ? content_hash(fs, directory, checkpoint) : "";
-  MOTLEY_TRY(const std::vector<std::string> contents, world.all_gather(mine));
+  Result<std::string> mine = "";
+  if (storage.leads(world.rank())) mine = content_hash(fs, directory, checkpoint);
+  MOTLEY_TRY(const std::vector<std::string> contents, world.all_gather(mine.value_or("")));
+  if (!mine && world.rank() == 0) return fail(mine.error());
   if (contents[0].empty())
-    return fail(ErrorCode::kCorrupt, "checkpoint " + checkpoint + " cannot be read by rank 0");
+    return fail(ErrorCode::kPeerLost, "checkpoint " + checkpoint + " cannot be read by rank 0");
   Result<Unit> copied = Unit{};
   for (const int leader : leaders) {
     if (contents[static_cast<size_t>(leader)] == contents[0]) continue;

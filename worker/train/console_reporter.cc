@@ -44,7 +44,12 @@ std::string lines_up_to(const std::string& text, int64_t step) {
 }  // namespace
 
 ConsoleReporter::ConsoleReporter(const Attempt& attempt, int rank, FileSystem& fs)
-    : attempt_(attempt), speaks_(rank == 0), fs_(fs), path_(attempt.run_dir + "/metrics.jsonl") {}
+    : attempt_(attempt),
+      rank_(rank),
+      speaks_(rank == 0),
+      fs_(fs),
+      path_(attempt.run_dir + "/metrics.jsonl"),
+      statistics_(attempt.plan) {}
 
 Result<Unit> ConsoleReporter::begin_after(int64_t step) {
   if (!speaks_) return Unit{};
@@ -57,6 +62,7 @@ Result<Unit> ConsoleReporter::begin_after(int64_t step) {
 }
 
 void ConsoleReporter::step(const StepReport& report) {
+  statistics_.add(report);
   if (!speaks_) return;
   nlohmann::json line{{"step", report.step},
                       {"time", unix_seconds()},
@@ -95,6 +101,8 @@ void ConsoleReporter::saved(const SavedReport& report) {
   std::fprintf(stderr, "saved %s (%s)\n", report.directory.c_str(),
                format_bytes(report.bytes).c_str());
 }
+
+void ConsoleReporter::skipped(const SkippedReport& report) { log_warning(skipped_text(report)); }
 
 void ConsoleReporter::evaluated(const EvaluatedReport& report) {
   if (report.step == last_step_) {

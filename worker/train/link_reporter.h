@@ -23,6 +23,9 @@ class LinkReporter final : public Reporter {
   void saved(const SavedReport& report) override {
     link_.send(MessageType::kSaved, to_json_text(report));
   }
+  void skipped(const SkippedReport& report) override {
+    link_.send(MessageType::kSkipped, to_json_text(report));
+  }
   void evaluated(const EvaluatedReport& report) override {
     link_.send(MessageType::kEvaluated, to_json_text(report));
   }

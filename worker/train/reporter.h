@@ -21,6 +21,7 @@ class Reporter {
   virtual Result<Unit> begin_after(int64_t step) = 0;
   virtual void step(const StepReport& report) = 0;
   virtual void saved(const SavedReport& report) = 0;          ///< rank 0
+  virtual void skipped(const SkippedReport& report) = 0;      ///< rank 0
   virtual void evaluated(const EvaluatedReport& report) = 0;  ///< rank 0
 };
 

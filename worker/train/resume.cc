@@ -4,22 +4,43 @@
 
 #include "core/log.h"
 #include "core/run_layout.h"
+#include "core/set_aside.h"
 #include "worker/checkpoint/store.h"
 #include "worker/train/agreement.h"
 #include "worker/train/checkpoint_copy.h"
 #include "worker/train/engine_state.h"
+#include "worker/train/load_verdict.h"
 
 namespace motley {
 namespace {
 
+enum class Tried { kLoaded, kCopiesDamaged, kInVain };
+
+/// What is wrong with a checkpoint, for a reader who knows which one is meant.
+std::string within(const std::string& checkpoint_path, std::string why) {
+  for (const std::string& known : {"checkpoint " + checkpoint_path + ": ", checkpoint_path + "/"})
+    for (size_t at = why.find(known); at != std::string::npos; at = why.find(known))
+      why.erase(at, known.size());
+  return why;
+}
+
+SkippedReport report_on(const std::string& checkpoint) {
+  SkippedReport report;
+  CheckpointName parsed;
+  if (parse_checkpoint_directory_name(checkpoint, &parsed)) report.step = parsed.step;
+  report.directory = checkpoint;
+  return report;
+}
+
 class Resumer {
  public:
   Resumer(const Attempt& attempt, RankParts& parts, Communicator& world, const Storage& storage,
-          FileSystem& fs)
+          Reporter& reporter, FileSystem& fs)
       : attempt_(attempt),
         parts_(parts),
         world_(world),
         storage_(storage),
+        reporter_(reporter),
         fs_(fs),
         directory_(checkpoints_directory(attempt.run_dir, attempt.job.checkpoint)) {}
 
@@ -30,7 +51,13 @@ class Resumer {
   Result<ResumePoint> begin_anew();
   Result<Unit> check_usable(const Manifest& manifest) const;
   Result<Unit> load_mine(const std::string& name, ResumePoint* point);
-  Result<bool> all_loaded(const Result<Unit>& mine);
+  Result<Tried> try_to_load(const std::string& name, ResumePoint* point);
+  Result<Tried> set_aside_together(const std::string& name,
+                                   const std::vector<LoadVerdict>& verdicts);
+  std::string set_aside_here(const std::string& name, const std::string& why);
+  void tell_of(const std::string& name, const std::vector<LoadVerdict>& verdicts,
+               const std::vector<std::string>& set_aside);
+  void skip(const std::string& name, const Error& error);
   bool wants_newest() const {
     return attempt_.resume_checkpoint.empty() || attempt_.resume_checkpoint == "newest";
   }
@@ -40,6 +67,7 @@ class Resumer {
   RankParts& parts_;
   Communicator& world_;
   const Storage& storage_;
+  Reporter& reporter_;
   FileSystem& fs_;
   const std::string directory_;
   std::vector<std::string> candidates_;  ///< rank 0: names, newest first
@@ -48,16 +76,18 @@ class Resumer {
 Result<ResumePoint> Resumer::run() {
   if (attempt_.resume_checkpoint == "none") return ResumePoint{};
   MOTLEY_TRY_VOID(all_succeeded(world_, find_candidates()));
-  for (size_t next = 0;; ++next) {
+  bool fetched_again = false;
+  for (size_t next = 0;;) {
     std::string name = next < candidates_.size() ? candidates_[next] : "";
     MOTLEY_TRY_VOID(world_.broadcast(name, 0));
     if (name.empty() && next == 0) return begin_anew();
     if (name.empty()) return joint_failure(world_, ErrorCode::kCorrupt, nothing_loads());
     ResumePoint point;
-    Result<Unit> mine = copy_checkpoint(world_, storage_, fs_, directory_, name);
-    if (mine) mine = load_mine(name, &point);
-    MOTLEY_TRY(const bool loaded, all_loaded(mine));
-    if (loaded) return point;
+    MOTLEY_TRY(const Tried tried, try_to_load(name, &point));
+    if (tried == Tried::kLoaded) return point;
+    // Where only copies were damaged, new ones may do: once.
+    fetched_again = tried == Tried::kCopiesDamaged && !fetched_again;
+    if (!fetched_again) ++next;
   }
 }
 
@@ -65,14 +95,19 @@ Result<ResumePoint> Resumer::run() {
 Result<Unit> Resumer::find_candidates() {
   if (world_.rank() != 0) return Unit{};
   if (!wants_newest()) {
-    MOTLEY_TRY_VOID(open_checkpoint(fs_, directory_, attempt_.resume_checkpoint));
+    const auto opened = open_checkpoint(fs_, directory_, attempt_.resume_checkpoint);
+    if (!opened && is_suspect(opened.error())) skip(attempt_.resume_checkpoint, opened.error());
+    if (!opened) return fail(opened.error());
     candidates_ = {attempt_.resume_checkpoint};
     return Unit{};
   }
-  std::vector<std::string> suspects;
+  std::vector<SuspectCheckpoint> suspects;
   MOTLEY_TRY(const auto found, find_checkpoints(fs_, directory_, &suspects));
-  for (const std::string& suspect : suspects) log_warning(suspect + ": skipped");
-  if (found.empty() && !suspects.empty()) return fail(ErrorCode::kCorrupt, nothing_loads());
+  for (const SuspectCheckpoint& suspect : suspects) skip(suspect.directory, suspect.error);
+  if (found.empty()) {
+    MOTLEY_TRY(const auto aside, set_aside_in(fs_, directory_));
+    if (!suspects.empty() || !aside.empty()) return fail(ErrorCode::kCorrupt, nothing_loads());
+  }
   for (const FoundCheckpoint& each : found) candidates_.push_back(each.directory);
   return Unit{};
 }
@@ -139,23 +174,66 @@ Result<Unit> Resumer::load_mine(const std::string& name, ResumePoint* point) {
   return Unit{};
 }
 
-/// False when some rank found the checkpoint corrupt: then all try an older one.
-Result<bool> Resumer::all_loaded(const Result<Unit>& mine) {
-  const bool corrupt = !mine && mine.error().code == ErrorCode::kCorrupt;
-  if (corrupt) log_warning(mine.error().to_string() + ": trying an older checkpoint");
-  int64_t ranks_with_corruption = corrupt ? 1 : 0;
-  MOTLEY_TRY_VOID(world_.all_reduce_sum(std::span(&ranks_with_corruption, 1)));
-  Result<Unit> rest = Unit{};
-  if (!corrupt) rest = mine;
-  MOTLEY_TRY_VOID(all_succeeded(world_, rest));
-  return ranks_with_corruption == 0;
+Result<Tried> Resumer::try_to_load(const std::string& name, ResumePoint* point) {
+  const Result<Unit> copied = copy_checkpoint(world_, storage_, fs_, directory_, name);
+  const Result<Unit> loaded = copied ? load_mine(name, point) : copied;
+  MOTLEY_TRY(std::vector<LoadVerdict> verdicts, load_verdicts(world_, storage_, copied, loaded));
+  if (all_loaded(verdicts)) return Tried::kLoaded;
+  for (LoadVerdict& verdict : verdicts)
+    verdict.why = within(directory_ + "/" + name, std::move(verdict.why));
+  return set_aside_together(name, verdicts);
+}
+
+/// The leader of each island renames what some rank there has found damaged, now that all know.
+Result<Tried> Resumer::set_aside_together(const std::string& name,
+                                          const std::vector<LoadVerdict>& verdicts) {
+  const auto damaged = damaged_copies(verdicts);
+  const auto mine = damaged.find(world_.rank());
+  const std::string renamed = mine == damaged.end() ? "" : set_aside_here(name, mine->second);
+  MOTLEY_TRY(const std::vector<std::string> all_renamed, world_.all_gather(renamed));
+  if (world_.rank() == 0) tell_of(name, verdicts, all_renamed);
+  const bool copies_only = damaged.count(0) == 0 && why_unreadable(verdicts).empty();
+  return copies_only ? Tried::kCopiesDamaged : Tried::kInVain;
+}
+
+/// The new name; empty when it has kept its own.
+std::string Resumer::set_aside_here(const std::string& name, const std::string& why) {
+  const auto renamed = set_aside(fs_, directory_, name, why);
+  if (!renamed) log_warning(renamed.error().to_string());
+  return renamed.value_or("");
+}
+
+void Resumer::tell_of(const std::string& name, const std::vector<LoadVerdict>& verdicts,
+                      const std::vector<std::string>& set_aside) {
+  SkippedReport report = report_on(name);
+  const auto damaged = damaged_copies(verdicts);
+  for (const auto& [leader, why] : damaged) {
+    const auto island = static_cast<size_t>(leader);
+    report.host = leader == 0 ? "" : attempt_.plan.ranks[island].host;
+    report.damaged = true;
+    report.why = why;
+    report.set_aside = set_aside[island];
+    reporter_.skipped(report);
+  }
+  if (!damaged.empty()) return;
+  report.why = why_unreadable(verdicts);
+  reporter_.skipped(report);
+}
+
+/// On rank 0, which alone looks for candidates.
+void Resumer::skip(const std::string& name, const Error& error) {
+  SkippedReport report = report_on(name);
+  report.damaged = error.code == ErrorCode::kCorrupt;
+  report.why = within(directory_ + "/" + name, error.message);
+  if (report.damaged) report.set_aside = set_aside_here(name, report.why);
+  reporter_.skipped(report);
 }
 
 }  // namespace
 
 Result<ResumePoint> resume(const Attempt& attempt, RankParts& parts, Communicator& world,
-                           const Storage& storage, FileSystem& fs) {
-  return Resumer(attempt, parts, world, storage, fs).run();
+                           const Storage& storage, Reporter& reporter, FileSystem& fs) {
+  return Resumer(attempt, parts, world, storage, reporter, fs).run();
 }
 
 }  // namespace motley

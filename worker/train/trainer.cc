@@ -133,7 +133,7 @@ Result<Unit> Trainer::prepare() {
   MOTLEY_TRY(
       storage_,
       probe_storage(world_, fs_, checkpoints_directory(attempt_.run_dir, attempt_.job.checkpoint)));
-  MOTLEY_TRY(const ResumePoint point, resume(attempt_, *parts_, world_, storage_, fs_));
+  MOTLEY_TRY(const ResumePoint point, resume(attempt_, *parts_, world_, storage_, reporter_, fs_));
   outcome_.step = saved_step_ = point.step;
   outcome_.checkpoint = point.directory;
   auto saver = Saver::create(attempt_, *parts_, world_, storage_, fs_);

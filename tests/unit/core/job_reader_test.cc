@@ -103,6 +103,9 @@ retry: {max_restarts: 2, exclude_failed_devices: false}
   EXPECT_EQ(job->model, (ModelSpec{"gpt", 2, 4, 64, 32, 300}));
   EXPECT_THAT(job->data.files,
               ElementsAre(config("jobs/quickstart.yaml"), config("jobs/uneven.yaml")));
+  ASSERT_EQ(job->data.file_places.size(), 2u);
+  EXPECT_EQ(job->data.file_places[0].line, job->data.file_places[1].line);
+  EXPECT_GT(job->data.file_places[0].column, job->data.file_places[1].column);
   EXPECT_DOUBLE_EQ(job->data.held_out, 0.1);
   EXPECT_EQ(job->train.global_batch, 64);
   EXPECT_EQ(job->train.grain, 4);

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/reports.h"
+
 namespace motley {
 namespace {
 
@@ -140,6 +142,25 @@ TEST(StepReport, ADivergedLossArrivesAsWhatItWas) {
   ASSERT_TRUE(back) << back.error().to_string();
   EXPECT_TRUE(std::isinf(back->loss));
   EXPECT_TRUE(std::isnan(back->gradient_norm));
+}
+
+TEST(SkippedReport, ComesBackAndTellsPeopleWhatBecameOfTheCheckpoint) {
+  SkippedReport report;
+  report.step = 40;
+  report.directory = "step-00000040.e1";
+  report.damaged = true;
+  report.why = "s0001.safetensors: has\nanother size";
+  report.set_aside = ".suspect-step-00000040.e1";
+  const Result<SkippedReport> back = skipped_report_from_text(to_json_text(report));
+  ASSERT_TRUE(back) << back.error().to_string();
+  EXPECT_EQ(to_json_text(*back), to_json_text(report));
+  EXPECT_EQ(
+      skipped_text(*back),
+      "checkpoint of step 40 is damaged (s0001.safetensors: has\\nanother size): set aside as "
+      ".suspect-step-00000040.e1");
+  report.damaged = false;
+  EXPECT_EQ(skipped_text(report).substr(0, 38), "checkpoint of step 40 cannot be read (");
+  EXPECT_FALSE(skipped_report_from_text(R"({"step": 40})"));
 }
 
 TEST(StepReport, RefusesWhatIsNoReport) {

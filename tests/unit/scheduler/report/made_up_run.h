@@ -28,8 +28,8 @@ inline Plan made_up_plan() {
   plan.prediction.solo_sum_samples_per_second = 650;
   plan.prediction.integer_bound_efficiency = 0.985;
   plan.prediction.ranks = {
-      {Rank(0), 0.1, 0.001, 0, Bytes(int64_t{6} << 30), Bytes(int64_t{36} << 30), 450},
-      {Rank(1), 0.095, 0.001, 0.005, Bytes(int64_t{5} << 30), Bytes(int64_t{22} << 30), 200}};
+      {Rank(0), 0.1, 0.001, 0, Bytes(int64_t{6} << 30), Bytes(int64_t{36} << 30), Bytes(0), 450},
+      {Rank(1), 0.095, 0.001, 0.005, Bytes(int64_t{5} << 30), Bytes(int64_t{22} << 30), Bytes(0), 200}};
   plan.left_out = {{"r1/1", "too little memory: 3.0 GiB of 4.1 GiB"}};
   return plan;
 }
@@ -57,6 +57,11 @@ inline RunSummary made_up_summary() {
   summary.ranks = {{0, "a1/0", 0.101, 0.008, 0.001, 8800, {1000, 0}},
                    {1, "r1/0", 0.097, 0.012, 0.001, 4000, {1000, 3}}};
   return summary;
+}
+
+inline SetAside made_up_damage() {
+  return {40, ".suspect-step-00000040.e1",
+          "s0001.safetensors: block 0 of weight/norm.gain does not match its checksum"};
 }
 
 /// `steps` steps of a falling loss, with an evaluation every tenth.

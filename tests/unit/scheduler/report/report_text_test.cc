@@ -46,6 +46,7 @@ TEST(ReportText, OfAResumedRunThatWasStoppedAgain) {
   summary.state = "stopped";
   summary.restarts = 2;
   summary.kind = Evidence::kMeasured;
+  summary.set_aside = {testing::made_up_damage()};
   expect_golden("report/report_resumed.txt", report_text(summary, made_up_plan()));
 }
 

@@ -16,7 +16,9 @@ using ::testing::HasSubstr;
 using testing::made_up_summary;
 
 TEST(RunSummary, IsTheDocumentOfARun) {
-  expect_golden("report/report.json", to_json(made_up_summary()).dump(1) + "\n");
+  RunSummary summary = made_up_summary();
+  summary.set_aside = {testing::made_up_damage()};
+  expect_golden("report/report.json", to_json(summary).dump(1) + "\n");
 }
 
 TEST(RunSummary, SurvivesBeingWritten) {
@@ -24,6 +26,7 @@ TEST(RunSummary, SurvivesBeingWritten) {
        {Evidence::kSimulated, Evidence::kPaced, Evidence::kThrottled, Evidence::kMeasured}) {
     RunSummary summary = made_up_summary();
     summary.kind = kind;
+    summary.set_aside = {testing::made_up_damage()};
     const auto again = run_summary_from_json(to_json(summary));
     ASSERT_TRUE(again) << again.error().to_string();
     EXPECT_EQ(to_json(*again), to_json(summary));

@@ -45,7 +45,7 @@ int operations_of_a_save(const Hosts& hosts) {
 
 /// What must hold of a disk whatever happened to the save of step 30 that followed 10 and 20.
 void expect_sound(FaultFileSystem& disk, bool committed) {
-  std::vector<std::string> suspects;
+  std::vector<SuspectCheckpoint> suspects;
   const auto found = found_in(disk, &suspects);
   EXPECT_THAT(suspects, IsEmpty()) << "something half-written is visible";
   ASSERT_GE(found.size(), 2u);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "core/set_aside.h"
 #include "tests/support/fault_file_system.h"
 #include "tests/support/require.h"
 #include "tests/support/temporary_directory.h"
@@ -55,11 +56,14 @@ TEST(FindCheckpoints, NoFaultMakesACheckpointVanish) {
     for (int operation = 0; operation < operations; ++operation) {
       const auto disk = fs.copy();
       disk->arm(operation, fault);
-      std::vector<std::string> suspects;
+      std::vector<SuspectCheckpoint> suspects;
       const auto found = find_checkpoints(*disk, kCheckpoints, &suspects);
       if (found) {
         EXPECT_EQ(found->size() + suspects.size(), 2u) << "operation " << operation;
-        for (const std::string& suspect : suspects) EXPECT_THAT(suspect, HasSubstr(kCheckpoints));
+        for (const SuspectCheckpoint& suspect : suspects) {
+          EXPECT_EQ(suspect.error.code, ErrorCode::kIo) << "not damaged";
+          EXPECT_THAT(suspect.error.message, HasSubstr(kCheckpoints));
+        }
       } else {
         EXPECT_EQ(found.error().code, ErrorCode::kIo);
         EXPECT_THAT(found.error().message, HasSubstr(kCheckpoints));
@@ -105,12 +109,17 @@ TEST(FindCheckpoints, SuspectsAreNamedWithTheReason) {
   ASSERT_TRUE(save(fs, 20, Epoch(1)));
   fs.content(path_of("step-00000020.e1", "s0001.safetensors")).pop_back();
   fs.content(path_of("step-00000010.e1", "manifest.json"))[5] ^= std::byte{1};
-  std::vector<std::string> suspects;
+  std::vector<SuspectCheckpoint> suspects;
   EXPECT_THAT(found_in(fs, &suspects), IsEmpty());
-  EXPECT_THAT(suspects, ElementsAre(AllOf(HasSubstr(kCheckpoints + "/step-00000020.e1: "),
-                                          HasSubstr("s0001.safetensors has ")),
-                                    AllOf(HasSubstr(kCheckpoints + "/step-00000010.e1: "),
-                                          HasSubstr("its hash does not match"))));
+  std::vector<std::string> reasons;
+  for (const SuspectCheckpoint& suspect : suspects) {
+    EXPECT_EQ(suspect.error.code, ErrorCode::kCorrupt);
+    reasons.push_back(suspect.error.message);
+  }
+  EXPECT_THAT(reasons, ElementsAre(AllOf(HasSubstr(kCheckpoints + "/step-00000020.e1: "),
+                                         HasSubstr("s0001.safetensors has ")),
+                                   AllOf(HasSubstr(kCheckpoints + "/step-00000010.e1: "),
+                                         HasSubstr("its hash does not match"))));
 }
 
 /// As a later version of Motley would have written it.
@@ -151,6 +160,21 @@ TEST(FindCheckpoints, OpensOneByItsName) {
   EXPECT_EQ(opened->manifest.step, 10);
   for (const char* other : {"step-00000011.e1", "../checkpoints/step-00000010.e1", "newer", ""})
     EXPECT_EQ(open_checkpoint(fs, kCheckpoints, other).error().code, ErrorCode::kNotFound) << other;
+}
+
+TEST(Retain, WhatIsSetAsideIsNeitherFoundNorCountedNorRemoved) {
+  FaultFileSystem fs;
+  for (const int64_t step : {10, 20, 30}) ASSERT_TRUE(save(fs, step, Epoch(1), 9));
+  EXPECT_EQ(*set_aside(fs, kCheckpoints, "step-00000030.e1", "a block is wrong"),
+            ".suspect-step-00000030.e1");
+  ASSERT_TRUE(retain(fs, kCheckpoints, 2, Epoch(5)));
+  EXPECT_THAT(*fs.list(kCheckpoints),
+              ElementsAre(".suspect-step-00000030.e1", "step-00000010.e1", "step-00000020.e1"));
+  EXPECT_EQ(found_in(fs).size(), 2u);
+  const auto aside = *set_aside_in(fs, kCheckpoints);
+  ASSERT_EQ(aside.size(), 1u);
+  EXPECT_EQ(aside[0].step, 30);
+  EXPECT_EQ(aside[0].why, "a block is wrong");
 }
 
 TEST(Retain, TwoAtOnceInOneDirectoryRemoveTheSame) {

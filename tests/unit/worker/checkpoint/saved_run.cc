@@ -105,7 +105,7 @@ Result<std::string> save_from_two_hosts(FileSystem& fs, int64_t step, Epoch epoc
   return commit_and_retain(fs, step, epoch, 2, reports);
 }
 
-std::vector<FoundCheckpoint> found_in(FileSystem& fs, std::vector<std::string>* suspects,
+std::vector<FoundCheckpoint> found_in(FileSystem& fs, std::vector<SuspectCheckpoint>* suspects,
                                       const std::string& directory) {
   auto found = find_checkpoints(fs, directory, suspects);
   EXPECT_TRUE(found) << found.error().to_string();

@@ -36,7 +36,8 @@ Result<std::string> save(FileSystem& fs, int64_t step, Epoch epoch, int keep = 2
 Result<std::string> save_from_two_hosts(FileSystem& fs, int64_t step, Epoch epoch);
 
 /// What find_checkpoints finds there; a failure is the test's.
-std::vector<FoundCheckpoint> found_in(FileSystem& fs, std::vector<std::string>* suspects = nullptr,
+std::vector<FoundCheckpoint> found_in(FileSystem& fs,
+                                      std::vector<SuspectCheckpoint>* suspects = nullptr,
                                       const std::string& directory = kCheckpoints);
 
 /// Loads the checkpoint; true when it holds exactly the state of its step.

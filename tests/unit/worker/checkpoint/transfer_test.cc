@@ -158,7 +158,7 @@ TEST_F(CheckpointReplication, IsVisibleOnlyWhenWhole) {
     const bool done = replicate(to, 1000).has_value();
     for (uint64_t seed = 0; seed < 8; ++seed) {
       const auto disk = to.after_power_cut(seed);
-      std::vector<std::string> suspects;
+      std::vector<SuspectCheckpoint> suspects;
       const auto found = found_in(*disk, &suspects);
       EXPECT_TRUE(suspects.empty());
       EXPECT_TRUE(!done || found.size() == 1u);
@@ -243,7 +243,7 @@ TEST_F(CheckpointReplication, WhatCannotBeReadIsNotSent) {
     from_.arm(from_.operations() + operation, Fault::kIoError);
     const auto done = replicate(to, 1000);
     ASSERT_FALSE(done);
-    EXPECT_EQ(done.error().code, ErrorCode::kCorrupt) << "the next older one is to be taken";
+    EXPECT_EQ(done.error().code, ErrorCode::kIo) << "that may pass: it is not damaged";
   }
 }
 

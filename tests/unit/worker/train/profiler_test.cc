@@ -4,13 +4,15 @@
 
 #include <gtest/gtest.h>
 
-#include <mutex>
-
 #include "core/spec/profile_fit.h"
+#include "kernels/device.h"
+#include "tests/support/measured_fleet.h"
 #include "worker/engine/engine.h"
 
 namespace motley {
 namespace {
+
+using testing::measured_by_threads;
 
 constexpr double kPaceFlops = 1e9;
 constexpr double kOverhead = 0.002;
@@ -39,24 +41,6 @@ FleetSpec fleet_of(const std::vector<double>& speeds) {
     fleet.devices.push_back(device);
   }
   return fleet;
-}
-
-Profile measure(const JobSpec& job, const FleetSpec& fleet) {
-  std::mutex mutex;
-  std::vector<Profile> profiles;
-  const auto done =
-      run_inproc(static_cast<int>(fleet.devices.size()), [&](Communicator& world) -> Result<Unit> {
-        const DeviceSpec& spec = fleet.devices[static_cast<size_t>(world.rank())];
-        MOTLEY_TRY(const auto device, open_device(spec));
-        Pacer pacer(spec, fleet.clock, fleet.pace_flops);
-        MOTLEY_TRY(Profile profile, measure_fleet(job, fleet, {*device, *spec.memory, pacer}, world,
-                                                  [](const std::string&) {}));
-        const std::lock_guard lock(mutex);
-        profiles.push_back(std::move(profile));
-        return Unit{};
-      });
-  EXPECT_TRUE(done.has_value()) << (done ? "" : done.error().to_string());
-  return profiles.empty() ? Profile{} : profiles.front();
 }
 
 /// What was exchanged, by any group made of the one watched.
@@ -116,7 +100,7 @@ double flops_of(const JobSpec& job, int samples) {
 TEST(Profiler, MeasuresExactlyTheEmulatedTimes) {
   const JobSpec job = tiny_job();
   const std::vector<double> speeds = {1.0, 0.25};
-  const Profile profile = measure(job, fleet_of(speeds));
+  const Profile profile = measured_by_threads(job, fleet_of(speeds));
   ASSERT_EQ(profile.devices.size(), 2U);
   for (size_t i = 0; i < speeds.size(); ++i) {
     const DeviceProfile& device = profile.devices[i];
@@ -168,7 +152,7 @@ TEST(Profiler, TimesTheSumThatAStepForms) {
 TEST(Profiler, MeasuresLinksWithinAHostOnTheRealClock) {
   FleetSpec fleet = fleet_of({1000.0, 1000.0});
   fleet.clock = PaceClock::kSleep;
-  const Profile profile = measure(tiny_job(), fleet);
+  const Profile profile = measured_by_threads(tiny_job(), fleet);
   ASSERT_EQ(profile.links.size(), 1U);
   EXPECT_GT(profile.links[0].latency_seconds, 0);
   EXPECT_LE(profile.links[0].bytes_per_second, LinkProfile::kFree);
@@ -179,7 +163,7 @@ TEST(Profiler, MeasuresLinksWithinAHostOnTheRealClock) {
 TEST(Profiler, SaysWhatItIsOf) {
   const JobSpec job = tiny_job();
   const FleetSpec fleet = fleet_of({1.0});
-  const Profile profile = measure(job, fleet);
+  const Profile profile = measured_by_threads(job, fleet);
   EXPECT_EQ(misfit(profile, job, fleet, [](const DeviceSpec&) { return this_machine(); }),
             std::nullopt);
   EXPECT_EQ(measured_micro_batches(profile), 12);
@@ -192,12 +176,12 @@ TEST(Profiler, MeasuresNoMicroBatchThatDoesNotFit) {
   options.model = job.model;
   const auto memory = estimate_memory(options, DeviceKind::kCpu, 1, 12);
   fleet.devices[0].memory = memory[4].total();  // five samples, not six
-  const Profile profile = measure(job, fleet);
+  const Profile profile = measured_by_threads(job, fleet);
   ASSERT_EQ(profile.devices.size(), 1U);
   EXPECT_EQ(profile.devices[0].curve("model")->points.back().micro_batch, 5);
 
   fleet.devices[0].memory = Bytes(1000);  // nothing
-  EXPECT_TRUE(measure(job, fleet).devices[0].curves.empty());
+  EXPECT_TRUE(measured_by_threads(job, fleet).devices[0].curves.empty());
 }
 
 // --- layers
@@ -212,7 +196,7 @@ double summed(const DeviceProfile& device, const JobSpec& job, int micro_batch) 
 TEST(Profiler, LayersSumToTheModel) {
   JobSpec job = tiny_job();
   job.model.layers = 3;
-  const Profile profile = measure(job, fleet_of({0.5}));
+  const Profile profile = measured_by_threads(job, fleet_of({0.5}));
   ASSERT_EQ(profile.devices.size(), 1U);
   const DeviceProfile& device = profile.devices[0];
   for (const CurvePoint& point : device.curve("model")->points) {
@@ -227,7 +211,7 @@ TEST(Profiler, LayersSumToTheModel) {
 }
 
 TEST(Profiler, WhatIsComputedAgainTakesLongerAndWhatIsSharedLess) {
-  const Profile profile = measure(tiny_job(), fleet_of({1.0}));
+  const Profile profile = measured_by_threads(tiny_job(), fleet_of({1.0}));
   ASSERT_EQ(profile.devices.size(), 1U);
   const DeviceProfile& device = profile.devices[0];
   const auto seconds = [&](double share, Recompute part) {
@@ -255,7 +239,7 @@ TEST(Profiler, ADeviceTooSmallForTheModelIsMeasuredLayerByLayer) {
   options.model = job.model;
   fleet.devices[1].memory =
       Bytes(estimate_memory(options, DeviceKind::kCpu, 1, 1)[0].total().value() / 2);
-  const Profile profile = measure(job, fleet);
+  const Profile profile = measured_by_threads(job, fleet);
   ASSERT_EQ(profile.devices.size(), 2U);
   const DeviceProfile& big = profile.devices[0];
   const DeviceProfile& small = profile.devices[1];

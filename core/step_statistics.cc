@@ -1,4 +1,4 @@
-#include "scheduler/run/step_statistics.h"
+#include "core/step_statistics.h"
 
 #include <algorithm>
 

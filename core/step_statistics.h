@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
+#include "core/attempt_result.h"
 #include "core/plan.h"
 #include "core/wire.h"
-#include "scheduler/report/run_summary.h"
 
 namespace motley {
 
