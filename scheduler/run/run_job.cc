@@ -26,7 +26,7 @@ class RunSession {
       : options_(std::move(options)), line_(steady_clock()), out_(options_.json) {}
 
   Result<int> run() {
-    MOTLEY_TRY(admitted_, admitted(options_.fleet, options_.job.devices));
+    MOTLEY_TRY(admitted_, admitted(options_.fleet, options_.job));
     MOTLEY_TRY_VOID(open_existing());
     if (const auto summary = already_finished()) {
       out_.note("run " + run_->title() + " is finished");
