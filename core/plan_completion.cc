@@ -65,6 +65,18 @@ Result<Unit> set_precisions(const JobSpec& job, const FleetSpec& fleet, Plan* pl
 
 }  // namespace
 
+std::string how_to_complete(const std::string& path) {
+  return "this plan is not whole; `motley plan JOB --score " + path + " -o WHOLE` completes it";
+}
+
+Result<Unit> check_hosts_named(const Plan& plan, const std::string& path) {
+  for (size_t i = 0; i < plan.ranks.size(); ++i)
+    if (plan.ranks[i].host.empty())
+      return invalid("/ranks/" + std::to_string(i),
+                     "device " + plan.ranks[i].device + " has no host: " + how_to_complete(path));
+  return Unit{};
+}
+
 Result<Unit> complete(const JobSpec& job, const FleetSpec& fleet, Plan* plan) {
   MOTLEY_TRY_VOID(check_made_for(*plan, job));
   MOTLEY_TRY_VOID(place_ranks(fleet, plan));

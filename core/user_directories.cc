@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/utf8.h"
+
 namespace motley {
 namespace {
 
@@ -13,6 +15,7 @@ Result<Unit> make(FileSystem& fs, const std::string& path, const std::string& va
     return fail(ErrorCode::kNotPermitted,
                 why + "; set " + variable + " to a directory that you may write");
   };
+  if (!is_utf8(path)) return refused("the path " + path + " is not UTF-8");
   const auto made = fs.make_directories(path);
   if (!made) return refused(made.error().message);
   if (::access(path.c_str(), W_OK | X_OK) != 0)

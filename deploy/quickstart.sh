@@ -36,5 +36,7 @@ else
   logged build/build.log cmake --build --preset release --target motley_programs
 fi
 
-say "Training: build/release/bin/motley run configs/jobs/quickstart.yaml"
-exec build/release/bin/motley run configs/jobs/quickstart.yaml "$@"
+# What it trains on are the files of this clone, so its runs are this clone's own.
+export XDG_STATE_HOME=$PWD/build/state
+say "Training: build/release/bin/motley run configs/jobs/quickstart.yaml (its runs are kept in XDG_STATE_HOME=$XDG_STATE_HOME; run this again to continue)"
+exec build/release/bin/motley run configs/jobs/quickstart.yaml --fresh-if-changed "$@"

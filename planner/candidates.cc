@@ -103,7 +103,7 @@ std::string memory_lack(const DeviceProfile& device, const MicroBatchRule& rule)
 
 Result<Candidates> find_candidates(const PlanRequest& request) {
   MOTLEY_TRY_VOID(check_request(request));
-  MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job.devices));
+  MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job));
   MOTLEY_TRY_VOID(check_one_precision(fleet, request.job));
   const MicroBatchRule rule = micro_batch_rule(request);
   Candidates candidates;

@@ -138,7 +138,7 @@ class EqualPipelines {
 }  // namespace
 
 Result<Plan> plan_equal_pipelines(const PlanRequest& request, const CountMemory& count) {
-  MOTLEY_TRY(const FleetSpec chosen, admitted(request.fleet, request.job.devices));
+  MOTLEY_TRY(const FleetSpec chosen, admitted(request.fleet, request.job));
   return EqualPipelines(request, admitted_devices(request, chosen), count).run();
 }
 

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "core/log.h"
+#include "core/output.h"
 #include "worker/commands/commands.h"
 
 int main(int argc, char** argv) {
@@ -15,12 +16,19 @@ int main(int argc, char** argv) {
   motley::add_devices_command(app, &outcome);
   motley::add_sample_command(app, &outcome);
   motley::add_version_command(app, &outcome);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : motley::exit_code(motley::ErrorCode::kUsage);
-  }
-  if (outcome) return 0;
+  const auto parse = [&]() -> motley::Result<int> {
+    try {
+      app.parse(argc, argv);
+      return 0;
+    } catch (const CLI::ParseError& error) {
+      return app.exit(error) == 0 ? 0 : motley::exit_code(motley::ErrorCode::kUsage);
+    }
+  };
+  const motley::Result<int> parsed = motley::without_exceptions(parse);
+  if (!parsed) outcome = motley::fail(parsed.error());
+  if (const auto written = motley::flush_output(); outcome && !written)
+    outcome = motley::fail(written.error());
+  if (outcome) return *parsed;
   // Of several ranks that end alike, one has the words.
   if (!outcome.error().message.empty())
     std::fprintf(stderr, "motley-worker: %s\n",

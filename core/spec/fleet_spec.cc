@@ -46,24 +46,28 @@ std::string range_text(const BytesRange& range) {
 }
 
 Result<Unit> check_demands(const FleetSpec& fleet, const std::vector<DeviceSpec>& fit,
-                           const DeviceFilter& filter) {
-  const auto unmet = [&](const std::string& what) {
-    return fail(ErrorCode::kNoDevice, what, {.file = fleet.source});
+                           const JobSpec& job) {
+  const DeviceFilter& filter = job.devices;
+  const std::string source = fleet.source.empty() ? "the fleet" : fleet.source;
+  const auto unmet = [&](const char* key, const std::string& what) {
+    return fail(ErrorCode::kNoDevice, what, place_of(job, "resources.devices." + std::string(key)));
   };
-  if (fleet.devices.empty()) return unmet("the fleet has no device");
+  if (fleet.devices.empty())
+    return fail(ErrorCode::kNoDevice, "the fleet has no device", {.file = fleet.source});
   if (std::none_of(fleet.devices.begin(), fleet.devices.end(),
                    [&](const DeviceSpec& device) { return fits_type(device, filter); }))
-    return unmet("no device of type " + joined(filter.types) + " (the fleet has " +
-                 joined(types_of(fleet.devices)) + ")");
+    return unmet("types", "no device of type " + joined(filter.types) + " (" + source + " has " +
+                              joined(types_of(fleet.devices)) + ")");
   if (fit.empty())
-    return unmet("no device of the wanted type says it has " + range_text(filter.memory) +
-                 " of memory (resources.devices.memory)");
+    return unmet("memory", "no device of the wanted type in " + source + " says it has " +
+                               range_text(filter.memory) + " of memory");
   if (filter.count && static_cast<int>(fit.size()) < filter.count->low)
-    return unmet("the job wants " + std::to_string(filter.count->low) + " devices and " +
-                 std::to_string(fit.size()) + " of the fleet fit it");
+    return unmet("count", "the job wants " + std::to_string(filter.count->low) + " devices and " +
+                              std::to_string(fit.size()) + " of " + source + " fit it");
   if (!filter.mix && types_of(fit).size() > 1)
-    return unmet("the job forbids a mix and devices of several types fit it: " +
-                 joined(types_of(fit)) + " (name one in resources.devices.types)");
+    return unmet("mix", "the job forbids a mix and devices of several types in " + source +
+                            " fit it: " + joined(types_of(fit)) +
+                            " (name one in resources.devices.types)");
   return Unit{};
 }
 
@@ -103,12 +107,12 @@ const DeviceSpec* FleetSpec::find(const std::string& id) const {
   return found == devices.end() ? nullptr : &*found;
 }
 
-Result<FleetSpec> admitted(const FleetSpec& fleet, const DeviceFilter& filter) {
+Result<FleetSpec> admitted(const FleetSpec& fleet, const JobSpec& job) {
   FleetSpec fit = fleet;
   std::erase_if(fit.devices, [&](const DeviceSpec& device) {
-    return !fits_type(device, filter) || !fits_memory(device, filter);
+    return !fits_type(device, job.devices) || !fits_memory(device, job.devices);
   });
-  MOTLEY_TRY_VOID(check_demands(fleet, fit.devices, filter));
+  MOTLEY_TRY_VOID(check_demands(fleet, fit.devices, job));
   return fit;
 }
 

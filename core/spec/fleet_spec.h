@@ -77,9 +77,9 @@ bool lacks_precision(const JobSpec& job, DeviceKind kind);
 /// matches "A100-40GB", not "A1000".
 bool type_matches(std::string_view type, std::string_view wanted);
 
-/// Devices that `filter` admits by type and memory, in fleet order. kNoDevice naming the first
-/// unmet demand. At least count.low come back; the planner keeps to count.high. A device without a
-/// memory entry meets no demand for memory.
-Result<FleetSpec> admitted(const FleetSpec& fleet, const DeviceFilter& filter);
+/// Devices that the job admits by type and memory, in fleet order. kNoDevice naming the first unmet
+/// demand, at the job's words. At least count.low come back; the planner keeps to count.high. A
+/// device without a memory entry meets no demand for memory.
+Result<FleetSpec> admitted(const FleetSpec& fleet, const JobSpec& job);
 
 }  // namespace motley

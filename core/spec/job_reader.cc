@@ -6,6 +6,7 @@
 #include "core/spec/glob.h"
 #include "core/spec/reader.h"
 #include "core/spec/yaml_keys.h"
+#include "core/utf8.h"
 
 namespace motley {
 namespace {
@@ -236,6 +237,15 @@ std::string resolved(const std::string& base, const std::string& path) {
   return (std::filesystem::path(base) / path).lexically_normal().string();
 }
 
+/// A run names its files in JSON, which holds text only.
+Result<Unit> check_names(const std::vector<std::string>& files, const SourcePlace& place) {
+  const auto odd = std::find_if_not(files.begin(), files.end(),
+                                    [](const std::string& file) { return is_utf8(file); });
+  if (odd == files.end()) return Unit{};
+  return fail(ErrorCode::kInvalidSpec,
+              "a file's path is not UTF-8, so no JSON can name it (rename it): " + *odd, place);
+}
+
 /// What the patterns match, in the order of the paths; an error stands at the pattern.
 Result<Unit> expand_data(const YamlTree& tree, const std::string& base, DataSpec& data) {
   const YamlNode& node = tree.nearest("data.text");
@@ -246,6 +256,7 @@ Result<Unit> expand_data(const YamlTree& tree, const std::string& base, DataSpec
     if (!files) return fail(files.error().code, files.error().message, place);
     if (files->empty())
       return fail(ErrorCode::kNotFound, "'" + one_line(data.text[i]) + "' matches no file", place);
+    MOTLEY_TRY_VOID(check_names(*files, place));
     for (const std::string& file : *files) found.try_emplace(file, place);
   }
   for (auto& [file, place] : found) {
@@ -295,9 +306,17 @@ Result<Unit> settle_steps(const YamlTree& tree, JobDraft& draft) {
   return Unit{};
 }
 
+/// Of every value below `node`, whose own key is `path`.
+void note_places(const YamlNode& node, const std::string& path, JobSpec& job) {
+  if (!path.empty()) job.places[path] = node.place();
+  for (size_t i = 0; i < node.member_count(); ++i)
+    note_places(node.value(i), (path.empty() ? "" : path + ".") + node.key(i).text, job);
+}
+
 Result<JobSpec> finish_job(const YamlTree& tree, const std::string& source, const std::string& base,
                            JobDraft draft) {
   draft.source = source;
+  note_places(tree.root, "", draft);
   draft.train = draft.train_draft;
   draft.devices = draft.resources.devices;
   draft.fleet_path = resolved(base, draft.fleet_path);

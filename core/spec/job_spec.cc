@@ -55,10 +55,20 @@ std::optional<SpecFault> first_fault(const JobSpec& job) {
   return std::nullopt;
 }
 
+SourcePlace place_of(const JobSpec& job, std::string_view key) {
+  while (!key.empty()) {
+    if (const auto found = job.places.find(key); found != job.places.end()) return found->second;
+    const size_t dot = key.rfind('.');
+    key = key.substr(0, dot == std::string_view::npos ? 0 : dot);
+  }
+  return {job.source, 0, 0};
+}
+
 std::string first_incompatible_key(const JobSpec& before, const JobSpec& after) {
   const ModelSpec &m = before.model, &n = after.model;
   const DataSpec &d = before.data, &e = after.data;
   const TrainSpec &t = before.train, &u = after.train;
+  const OptimizerSpec &o = t.optimizer, &p = u.optimizer;
   const Comparison comparisons[] = {
       {"model.type", m.type == n.type},
       {"model.layers", m.layers == n.layers},
@@ -72,8 +82,15 @@ std::string first_incompatible_key(const JobSpec& before, const JobSpec& after) 
       {"data.held_out", d.held_out == e.held_out},
       {"train.global_batch", t.global_batch == u.global_batch},
       {"train.grain", t.grain == u.grain},
-      {"train.optimizer", t.optimizer == u.optimizer},
-      {"train.schedule", t.schedule == u.schedule},
+      {"train.optimizer.type", o.type == p.type},
+      {"train.optimizer.lr", o.lr == p.lr},
+      {"train.optimizer.betas", o.beta1 == p.beta1 && o.beta2 == p.beta2},
+      {"train.optimizer.eps", o.eps == p.eps},
+      {"train.optimizer.weight_decay", o.weight_decay == p.weight_decay},
+      {"train.optimizer.clip", o.clip == p.clip},
+      {"train.schedule.type", t.schedule.type == u.schedule.type},
+      {"train.schedule.warmup", t.schedule.warmup == u.schedule.warmup},
+      {"train.schedule.min_lr", t.schedule.min_lr == u.schedule.min_lr},
       {"train.precision", t.precision == u.precision},
       {"train.numerics", t.numerics == u.numerics},
       {"train.seed", t.seed == u.seed},

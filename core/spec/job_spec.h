@@ -2,8 +2,11 @@
 // A job as its author wrote it, checked and with defaults filled in (DESIGN.md §4).
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/ids.h"
@@ -98,7 +101,14 @@ struct JobSpec {
   CheckpointSpec checkpoint;
   DeviceFilter devices;
   RetrySpec retry;
+
+  // For messages only; not in JSON.
+  std::map<std::string, SourcePlace, std::less<>> places = {};  ///< of values: "train.grain"
 };
+
+/// Where the job says `key`, else what is nearest above it; without a line when it was not read
+/// from YAML.
+SourcePlace place_of(const JobSpec& job, std::string_view key);
 
 /// The tokenizer "bytes" needs this many entries of a vocabulary.
 inline constexpr int kByteVocabulary = 256;
@@ -112,7 +122,7 @@ struct SpecFault {
 std::optional<SpecFault> first_fault(const JobSpec& job);
 
 /// The first key under model, data, train (except steps and eval) that differs, e.g.
-/// "train.global_batch"; empty when a run of `before` may be continued with `after`.
+/// "train.optimizer.lr"; empty when a run of `before` may be continued with `after`.
 std::string first_incompatible_key(const JobSpec& before, const JobSpec& after);
 
 }  // namespace motley

@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/spec/yaml_tree.h"
 #include "core/units.h"
+#include "core/utf8.h"
 
 namespace motley {
 namespace {
@@ -186,18 +187,9 @@ class TreeBuilder final : public YAML::EventHandler {
 /// Bytes of the UTF-8 character at the front of `text`; 0 when it is none, or one that no text
 /// needs (controls).
 size_t character_bytes(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80)
-    return first >= 0x20 ? (first != 0x7f) : first == '\n' || first == '\t' || first == '\r';
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  const bool overlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
-  const bool surrogate = first == 0xed && byte(1) >= 0xa0;
-  const bool beyond = first == 0xf4 && byte(1) >= 0x90;
-  return overlong || surrogate || beyond ? 0 : length;
+  const char c = text.front();
+  const bool control = (c >= 0 && c < 0x20 && c != '\n' && c != '\t' && c != '\r') || c == 0x7f;
+  return control ? 0 : utf8_character_bytes(text);
 }
 
 /// What yaml-cpp would take without a word: bytes that are no text, and tabs that look like spaces.

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "core/units.h"
+#include "core/utf8.h"
 
 namespace motley {
 namespace {
@@ -93,6 +94,10 @@ Result<Unit> override_value(YamlTree& tree, const std::string& path, const std::
 
 Result<std::string> read_yaml_file(const std::string& path, size_t limit) {
   std::error_code ignored;
+  if (!is_utf8(std::filesystem::absolute(path, ignored).string()))
+    return fail(ErrorCode::kInvalidSpec,
+                "its path is not UTF-8, so no JSON can name it (rename the file or its directory)",
+                {.file = path});
   if (std::filesystem::is_directory(path, ignored))
     return fail(ErrorCode::kNotFound, "is a directory, not a YAML file", {.file = path});
   std::ifstream file(path, std::ios::binary);

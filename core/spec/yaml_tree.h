@@ -63,7 +63,8 @@ Result<YamlTree> parse_yaml(std::string_view text, const std::string& source,
 /// replacing what was there. Its place is "--set train.steps". kUsage when there is no such place.
 Result<Unit> override_value(YamlTree& tree, const std::string& path, const std::string& value);
 
-/// The text of a file of at most `limit` bytes. kNotFound, or kInvalidSpec when it is larger.
+/// The text of a file of at most `limit` bytes. kNotFound, or kInvalidSpec when it is larger or its
+/// path is not UTF-8.
 Result<std::string> read_yaml_file(const std::string& path, size_t limit);
 
 }  // namespace motley

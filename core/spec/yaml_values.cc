@@ -43,9 +43,9 @@ std::string found_text(const YamlNode& node) {
     case YamlNode::Kind::kNull:
       return "nothing";
     case YamlNode::Kind::kList:
-      return "a list";
+      return node.items.empty() ? "an empty list" : "a list";
     case YamlNode::Kind::kMapping:
-      return "a mapping";
+      return node.items.empty() ? "an empty mapping" : "a mapping";
     case YamlNode::Kind::kScalar:
       break;
   }

@@ -12,7 +12,7 @@
 
 namespace motley {
 
-/// "'abc'", "nothing", "a list", "a mapping": what stands there, for messages.
+/// "'abc'", "nothing", "a list", "an empty mapping": what stands there, for messages.
 std::string found_text(const YamlNode& node);
 
 /// "expected an integer from 1 to 8, found 'x'", at the value.

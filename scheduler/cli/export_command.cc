@@ -4,22 +4,28 @@
 
 #include "core/file_system.h"
 #include "core/json_file.h"
-#include "core/plan.h"
+#include "core/json_place.h"
+#include "core/plan_completion.h"
 #include "core/spec/json.h"
 #include "core/spec/reader.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/job_options.h"
+#include "scheduler/cli/output_file.h"
 #include "scheduler/launch/launcher.h"
 #include "scheduler/run/trace_export.h"
 
 namespace motley {
 namespace {
 
+constexpr Bytes kLargestPlan{256 << 20};
+
 Result<std::string> hostfile_of(const std::string& path) {
-  MOTLEY_TRY(const auto document,
-             read_json_file(real_file_system(), path, ErrorCode::kInvalidSpec));
+  MOTLEY_TRY(const std::string text, read_text(real_file_system(), path, kLargestPlan));
+  MOTLEY_TRY(const auto document, parse_json_file(text, path, ErrorCode::kInvalidSpec));
   const auto plan = plan_from_json(document);
-  if (!plan) return fail(plan.error().code, plan.error().message, {path, 0, 0});
+  if (!plan) return fail(placed_in(plan.error(), text, path));
+  if (const auto hosts = check_hosts_named(*plan, path); !hosts)
+    return fail(placed_in(hosts.error(), text, path));
   return hostfile_text(plan->ranks);
 }
 
@@ -67,7 +73,7 @@ class ExportCommand final : public Command {
     if (output_.empty())
       std::fputs(text.c_str(), stdout);
     else
-      MOTLEY_TRY_VOID(write_text_durably(real_file_system(), output_, text));
+      MOTLEY_TRY_VOID(write_output_file(output_, text));
     return 0;
   }
 

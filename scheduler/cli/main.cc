@@ -6,6 +6,7 @@
 
 #include "core/debug_env.h"
 #include "core/log.h"
+#include "core/output.h"
 #include "core/units.h"
 #include "core/version.h"
 #include "scheduler/cli/command.h"
@@ -107,8 +108,9 @@ Result<int> dispatch(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   using namespace motley;
   configure_log("motley");
-  const Result<int> status = dispatch({argv + 1, argv + argc});
-  std::cout.flush();
+  Result<int> status = without_exceptions([&] { return dispatch({argv + 1, argv + argc}); });
+  const Result<Unit> written = flush_output();
+  if (status && !written) status = fail(written.error());
   if (status) return *status;
   std::cerr << "motley: " << status.error().to_string() << "\n";
   return exit_code(status.error().code);

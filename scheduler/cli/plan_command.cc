@@ -11,6 +11,7 @@
 #include "planner/search.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/job_options.h"
+#include "scheduler/cli/output_file.h"
 #include "scheduler/report/plan_table.h"
 #include "scheduler/run/equal_split.h"
 #include "scheduler/run/given_plan.h"
@@ -73,7 +74,7 @@ class PlanCommand final : public Command {
     const double wall_seconds = seconds_of(steady_clock().now() - before);
     const nlohmann::json document = packed(plan, job, fleet);
     if (!output_.empty()) {
-      MOTLEY_TRY_VOID(write_text_durably(real_file_system(), output_, document.dump(2) + "\n"));
+      MOTLEY_TRY_VOID(write_output_file(output_, document.dump(2) + "\n"));
     }
     print(job, *profile, plan, document, wall_seconds);
     return 0;
@@ -86,7 +87,7 @@ class PlanCommand final : public Command {
   }
 
   Result<Profile> obtain(const JobSpec& job, const FleetSpec& fleet, SignalInbox& signals) const {
-    MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job.devices));
+    MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
     ProgressLine line(steady_clock());
     if (!profile_.empty()) {
       MOTLEY_TRY(Profile profile, read_profile_for(profile_, job, chosen));

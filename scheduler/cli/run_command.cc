@@ -20,6 +20,10 @@ class RunCommand final : public Command {
                 &plan_)
         .option("--set", "KEY=VALUE", "override a value of the job, e.g. train.steps=100", &set_)
         .flag("--fresh", "start a new run instead of continuing the newest", &options_.fresh)
+        .flag("--fresh-if-changed",
+              "start a new run when the newest was begun with another job or other data, instead "
+              "of refusing",
+              &options_.fresh_if_changed)
         .flag("--json", "end with one JSON object on stdout; tables go to stderr", &options_.json)
         .flag("--trace",
               "each rank keeps what its time went on, the last 100,000 events: see "

@@ -8,8 +8,9 @@
 namespace motley {
 
 /// A new run of the same job that begins at an earlier run's checkpoint of `step`: its metrics up
-/// to there and a copy of the checkpoint. The earlier run stays as it is. kNotFound naming the
-/// steps there are.
+/// to there and a copy of the checkpoint, durable and compared with its checksums. The earlier run
+/// stays as it is; the new one is there when it is whole. kNotFound naming the steps there are,
+/// kCorrupt naming the shard that is damaged.
 Result<RunDirectory> fork_run(const RunDirectory& from, const JobSpec& job, int64_t step);
 
 }  // namespace motley

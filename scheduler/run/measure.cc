@@ -1,6 +1,12 @@
 #include "scheduler/run/measure.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "core/attempt.h"
@@ -23,6 +29,8 @@
 namespace motley {
 namespace {
 
+constexpr int kLookAgainMilliseconds = 50;
+
 int64_t seconds_since_1970() {
   using namespace std::chrono;
   return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
@@ -32,7 +40,7 @@ int64_t seconds_since_1970() {
 class ProfileListener {
  public:
   ProfileListener(size_t devices, ProgressLine& line)
-      : line_(line), title_("measuring " + std::to_string(devices) + " devices") {
+      : line_(line), title_(measuring_text(devices)) {
     line_.show(title_, true);
   }
 
@@ -63,11 +71,32 @@ class ProfileListener {
   std::string text_;
 };
 
+/// The lock of all that measures jobs of a name: their files are in the same place, and each would
+/// disturb what the other measures. Kept by the runner too, as its ranks may outlive us.
+Result<Fd> take_turn(const std::string& name, SignalInbox& signals, ProgressLine& line) {
+  const std::string directory = state_directory() + "/profiling";
+  MOTLEY_TRY_VOID(make_state_directory(real_file_system(), state_directory()));
+  MOTLEY_TRY_VOID(make_state_directory(real_file_system(), directory));
+  const std::string path = directory + "/." + name;
+  Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock.valid())
+    return fail(ErrorCode::kIo, "cannot open " + path + ": " + std::strerror(errno));
+  for (bool told = false; ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0; told = true) {
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      return fail(ErrorCode::kIo, "cannot lock " + path + ": " + std::strerror(errno));
+    if (!told) line.note("waiting for another motley that measures a job named " + name);
+    pollfd watched{signals.fd(), POLLIN, 0};
+    ::poll(&watched, 1, kLookAgainMilliseconds);
+    if (signals.next()) return fail(ErrorCode::kStopped, "interrupted before measuring");
+  }
+  return lock;
+}
+
+/// In its turn.
 Result<Profile> measure(const JobSpec& job, const FleetSpec& fleet, const MeasureOptions& options,
-                        SignalInbox& signals, ProgressLine& line) {
+                        const Fd& turn, SignalInbox& signals, ProgressLine& line) {
   // Left there when it fails, for its logs; replaced by the next.
   const std::string directory = state_directory() + "/profiling/" + job.name;
-  MOTLEY_TRY_VOID(make_state_directory(real_file_system(), state_directory()));
   MOTLEY_TRY_VOID(real_file_system().remove_all(directory));
   MOTLEY_TRY_VOID(make_state_directory(real_file_system(), directory));
   const std::vector<RankPlacement> ranks = rank_for_each_device(fleet);
@@ -80,6 +109,7 @@ Result<Profile> measure(const JobSpec& job, const FleetSpec& fleet, const Measur
   client.kind = AssignmentKind::kProfile;
   client.document = directory + "/request.json";
   client.rsh_agent = options.rsh_agent;
+  client.lock_fd = turn.get();
   MOTLEY_TRY_VOID(
       write_text_durably(real_file_system(), client.document, to_json(request).dump() + "\n"));
   MOTLEY_TRY(const auto runner, RunnerClient::start(client));
@@ -105,13 +135,16 @@ Result<Profile> obtain_profile(const JobSpec& job, const FleetSpec& admitted,
   MOTLEY_TRY(const std::string worker, worker_program());
   MOTLEY_TRY(const ProfileCache cache, user_profile_cache(worker));
   if (!admitted.links.empty()) line.note(unused_links(admitted));
-  if (!options.refresh) {
-    if (auto found = cache.find(job, admitted)) {
-      line.note(from_the_cache(*found, seconds_since_1970()));
-      return std::move(found->profile);
-    }
-  }
-  MOTLEY_TRY(Profile profile, measure(job, admitted, options, signals, line));
+  const auto known = [&]() -> std::optional<Profile> {
+    auto found = options.refresh ? std::nullopt : cache.find(job, admitted);
+    if (!found) return std::nullopt;
+    line.note(from_the_cache(*found, seconds_since_1970()));
+    return std::move(found->profile);
+  };
+  if (auto profile = known()) return std::move(*profile);
+  MOTLEY_TRY(const Fd turn, take_turn(job.name, signals, line));
+  if (auto profile = known()) return std::move(*profile);  // measured by the one we waited for
+  MOTLEY_TRY(Profile profile, measure(job, admitted, options, turn, signals, line));
   for (const std::string& doubt : doubts(profile)) line.note(doubt);
   if (options.refresh) MOTLEY_TRY_VOID(cache.forget(job, admitted));
   MOTLEY_TRY_VOID(cache.store(job, profile, seconds_since_1970()));
@@ -134,8 +167,12 @@ Result<FleetSpec> local_fleet() {
 
 Result<FleetSpec> resolve_fleet(const std::string& fleet_option, const JobSpec& job) {
   if (!fleet_option.empty()) return read_fleet(fleet_option);
-  if (!job.fleet_path.empty()) return read_fleet(job.fleet_path);
-  return local_fleet();
+  if (job.fleet_path.empty()) return local_fleet();
+  auto fleet = read_fleet(job.fleet_path);
+  if (!fleet && fleet.error().code == ErrorCode::kNotFound)
+    return fail(ErrorCode::kNotFound, "'fleet': " + fleet.error().to_string(),
+                place_of(job, "fleet"));
+  return fleet;
 }
 
 }  // namespace motley

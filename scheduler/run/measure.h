@@ -18,7 +18,8 @@ struct MeasureOptions {
   bool refresh = false;   ///< measure also what the cache has
 };
 
-/// kNoDevice naming a host that does not answer; kStopped when a signal came.
+/// Waits while another process measures a job of this name. kNoDevice naming a host that does not
+/// answer; kStopped when a signal came.
 Result<Profile> obtain_profile(const JobSpec& job, const FleetSpec& admitted,
                                const MeasureOptions& options, SignalInbox& signals,
                                ProgressLine& line);
@@ -26,7 +27,8 @@ Result<Profile> obtain_profile(const JobSpec& job, const FleetSpec& admitted,
 /// The devices of this machine, as `motley-worker devices` finds them.
 Result<FleetSpec> local_fleet();
 
-/// The fleet a command shall use: the file given, else the job's, else this machine.
+/// The fleet a command shall use: the file given, else the job's, else this machine. kNotFound at
+/// the place of the job that names a missing one.
 Result<FleetSpec> resolve_fleet(const std::string& fleet_option, const JobSpec& job);
 
 }  // namespace motley

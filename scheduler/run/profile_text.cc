@@ -133,6 +133,10 @@ std::vector<std::string> doubts(const Profile& profile) {
   return lines;
 }
 
+std::string measuring_text(size_t devices) {
+  return "measuring " + std::to_string(devices) + (devices == 1 ? " device" : " devices");
+}
+
 std::string unused_links(const FleetSpec& fleet) {
   return fleet.source +
          ": links decides nothing yet: plans use latency and bandwidth as measured here, and paced "

@@ -1,6 +1,7 @@
 #pragma once
 // Profiles as people read them.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ std::string profile_line(const ProfileCache::Entry& entry);
 
 /// That a profile was not measured now but when, and what would measure it; without a line's end.
 std::string from_the_cache(const ProfileCache::Entry& entry, int64_t now);
+
+/// "measuring 4 devices"
+std::string measuring_text(size_t devices);
 
 /// For each device whose repetitions differ so much that something else must have used it, a line
 /// that says so and what to do.

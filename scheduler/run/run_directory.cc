@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -16,9 +15,11 @@
 #include "core/debug_env.h"
 #include "core/file_system.h"
 #include "core/json_file.h"
+#include "core/json_place.h"
 #include "core/spec/json.h"
 #include "core/user_directories.h"
 #include "scheduler/run/metrics_log.h"
+#include "scheduler/run/process_directory.h"
 
 namespace motley {
 namespace {
@@ -55,27 +56,96 @@ pid_t holder_of(int fd) {
   return static_cast<pid_t>(number_of(std::string(text, static_cast<size_t>(size))));
 }
 
-bool is_alive(pid_t pid) { return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM); }
+/// A run before it has its number: a directory beside the others and, where the job keeps its
+/// checkpoints elsewhere, another there. Both go unless published.
+class DraftRun {
+ public:
+  explicit DraftRun(const JobSpec& job)
+      : runs_(runs_of(job.name)),
+        saves_(job.checkpoint.dir.empty() ? "" : job.checkpoint.dir + "/" + job.name) {
+    const std::string name = draft_name();
+    draft_.path = runs_ + "/" + name;
+    draft_.checkpoints = saves_.empty() ? draft_.path + "/checkpoints" : saves_ + "/" + name;
+  }
+  ~DraftRun() { (void)remove(); }
+  DraftRun(const DraftRun&) = delete;
+
+  const RunDirectory::Draft& draft() const { return draft_; }
+
+  Result<Unit> begin() {
+    MOTLEY_TRY_VOID(make_state_directory(fs_, runs_));
+    sweep_drafts(runs_);
+    if (!saves_.empty()) sweep_drafts(saves_);
+    MOTLEY_TRY_VOID(remove());
+    return fs_.make_directories(draft_.path);
+  }
+
+  /// Checkpoints first: a run that is there has them. Of two that begin at the same time the loser
+  /// takes the next number.
+  Result<std::string> publish() {
+    for (int attempt = 0; attempt < 100; ++attempt) {
+      const int64_t last =
+          std::max(largest_number(runs_), saves_.empty() ? 0 : largest_number(saves_));
+      const std::string number = std::to_string(last + 1);
+      if (!saves_.empty() && fs_.exists(draft_.checkpoints)) {
+        if (!fs_.rename_new(draft_.checkpoints, saves_ + "/" + number)) continue;
+        MOTLEY_TRY_VOID(fs_.sync_directory(saves_));
+        draft_.checkpoints = saves_ + "/" + number;
+      }
+      if (!fs_.rename_new(draft_.path, runs_ + "/" + number)) continue;
+      draft_ = {};
+      MOTLEY_TRY_VOID(fs_.sync_directory(runs_));
+      return runs_ + "/" + number;
+    }
+    return fail(ErrorCode::kIo, "cannot make a new run in " + runs_);
+  }
+
+ private:
+  Result<Unit> remove() {
+    if (draft_.path.empty()) return Unit{};
+    MOTLEY_TRY_VOID(fs_.remove_all(draft_.checkpoints));
+    return fs_.remove_all(draft_.path);
+  }
+
+  FileSystem& fs_ = real_file_system();
+  std::string runs_;
+  std::string saves_;  ///< of all runs of the job; empty: each in its run
+  RunDirectory::Draft draft_;
+};
+
+/// What `from_json` makes of a document of a run; its errors name the file and the line.
+template <class T>
+Result<T> read_document(const std::string& path, Result<T> (*from_json)(const nlohmann::json&)) {
+  MOTLEY_TRY(const std::string text, read_text(real_file_system(), path, kLargestDocument));
+  MOTLEY_TRY(const nlohmann::json json, parse_json_file(text, path, ErrorCode::kCorrupt));
+  Result<T> read = from_json(json);
+  if (!read) return fail(placed_in(std::move(read).error(), text, path));
+  return read;
+}
+
+/// Where `job` has `key`: in the YAML it was read from, else in the run's job.json.
+SourcePlace place_in_run(const RunDirectory& run, const JobSpec& job, const std::string& key) {
+  if (!job.places.empty()) return place_of(job, key);
+  std::string pointer = "/" + key;
+  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  SourcePlace place;
+  const auto text = run.read("job.json");
+  if (text && nlohmann::json::accept(*text)) place = place_in_json(*text, pointer);
+  place.file = run.file("job.json");
+  return place;
+}
 
 }  // namespace
 
-Result<RunDirectory> RunDirectory::create(const JobSpec& job) {
-  FileSystem& fs = real_file_system();
-  const std::string runs = runs_of(job.name);
-  MOTLEY_TRY_VOID(make_state_directory(fs, runs));
-  const std::string draft = runs + "/.new-" + std::to_string(::getpid());
-  MOTLEY_TRY_VOID(fs.remove_all(draft));
-  MOTLEY_TRY_VOID(fs.make_directories(draft));
-  // Whole or not at all, also when two runs begin at the same time: the loser takes the next
-  // number.
-  MOTLEY_TRY_VOID(write_text_durably(fs, draft + "/job.json", to_json(job).dump(2) + "\n"));
-  for (int attempt = 0; attempt < 100; ++attempt) {
-    const std::string path = runs + "/" + std::to_string(largest_number(runs) + 1);
-    if (!fs.rename_new(draft, path)) continue;
-    MOTLEY_TRY_VOID(fs.sync_directory(runs));
-    return RunDirectory(path);
-  }
-  return fail(ErrorCode::kIo, "cannot make a new run in " + runs);
+Result<RunDirectory> RunDirectory::create(const JobSpec& job,
+                                          const std::function<Result<Unit>(const Draft&)>& fill) {
+  DraftRun run(job);
+  MOTLEY_TRY_VOID(run.begin());
+  const std::string job_path = run.draft().path + "/job.json";
+  MOTLEY_TRY_VOID(write_text_durably(real_file_system(), job_path, to_json(job).dump(2) + "\n"));
+  if (fill) MOTLEY_TRY_VOID(fill(run.draft()));
+  MOTLEY_TRY(std::string path, run.publish());
+  return RunDirectory(std::move(path));
 }
 
 Result<std::optional<RunDirectory>> RunDirectory::newest(const JobSpec& job) {
@@ -89,7 +159,7 @@ Result<std::optional<RunDirectory>> RunDirectory::newest(const JobSpec& job) {
     return fail(ErrorCode::kInvalidSpec,
                 key + " has changed since run " + run->title() +
                     " was started; --fresh starts a new run, another name keeps both",
-                {job.source, 0, 0});
+                place_of(job, key));
   return run;
 }
 
@@ -174,7 +244,7 @@ Result<Unit> RunDirectory::check_continues(const JobSpec& job) const {
   return fail(ErrorCode::kInvalidSpec,
               key + " is not what run " + title() + " has trained with (" + path +
                   "): put it back, or start a new run with --fresh",
-              {file("job.json"), 0, 0});
+              place_in_run(*this, job, key));
 }
 
 Result<Unit> RunDirectory::begin_again_with(const JobSpec& job) const {
@@ -185,34 +255,24 @@ Result<Unit> RunDirectory::begin_again_with(const JobSpec& job) const {
   return Unit{};
 }
 
-Result<JobSpec> RunDirectory::job() const {
-  MOTLEY_TRY(const nlohmann::json json,
-             read_json_file(real_file_system(), file("job.json"), ErrorCode::kCorrupt));
-  return job_from_json(json);
-}
+Result<JobSpec> RunDirectory::job() const { return read_document(file("job.json"), job_from_json); }
 
 Result<FleetSpec> RunDirectory::fleet() const {
   if (!real_file_system().exists(file("fleet.json")))
     return fail(ErrorCode::kNotFound,
                 "run " + title() +
                     " was started by hand: continue with the same mpirun line, or give --fleet");
-  MOTLEY_TRY(const nlohmann::json json,
-             read_json_file(real_file_system(), file("fleet.json"), ErrorCode::kCorrupt));
-  return fleet_from_json(json);
+  return read_document(file("fleet.json"), fleet_from_json);
 }
 
 Result<Profile> RunDirectory::profile() const {
-  MOTLEY_TRY(const nlohmann::json json,
-             read_json_file(real_file_system(), file("profile.json"), ErrorCode::kCorrupt));
-  return profile_from_json(json);
+  return read_document(file("profile.json"), profile_from_json);
 }
 
 Result<Plan> RunDirectory::plan() const {
   const std::string newest = attempt_directory(Epoch(last_epoch())) + "/plan.json";
   const std::string path = real_file_system().exists(newest) ? newest : file("plan.json");
-  MOTLEY_TRY(const nlohmann::json json,
-             read_json_file(real_file_system(), path, ErrorCode::kCorrupt));
-  return plan_from_json(json);
+  return read_document(path, plan_from_json);
 }
 
 Result<Unit> RunDirectory::write(const std::string& name, const std::string& text) const {

@@ -4,6 +4,7 @@
 // rank, checkpoints/ (core/FORMATS.md, "run directory").
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,8 +25,16 @@ class RunDirectory {
   /// The newest run of the job's name; nothing when there is none. kInvalidSpec naming the key when
   /// it has trained another model, data or train; one that has not trained yet takes any.
   static Result<std::optional<RunDirectory>> newest(const JobSpec& job);
-  /// A new run, one number higher, with its job.json.
-  static Result<RunDirectory> create(const JobSpec& job);
+  /// Where a run that is being made will be found once it is whole.
+  struct Draft {
+    std::string path;
+    std::string checkpoints;
+  };
+  /// A new run, one number higher than any there is or that has checkpoints, with its job.json and
+  /// whatever `fill` puts into the draft. It appears when all of that is done; an error leaves
+  /// nothing.
+  static Result<RunDirectory> create(const JobSpec& job,
+                                     const std::function<Result<Unit>(const Draft&)>& fill = {});
   /// By name (newest), by "name/n", or by path. kNotFound otherwise.
   static Result<RunDirectory> find(const std::string& run);
 

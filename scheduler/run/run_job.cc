@@ -26,10 +26,11 @@ class RunSession {
       : options_(std::move(options)), line_(steady_clock()), out_(options_.json) {}
 
   Result<int> run() {
-    MOTLEY_TRY(admitted_, admitted(options_.fleet, options_.job.devices));
+    MOTLEY_TRY(admitted_, admitted(options_.fleet, options_.job));
     MOTLEY_TRY_VOID(open_existing());
     if (const auto summary = already_finished()) {
       out_.note("run " + run_->title() + " is finished");
+      if (const auto changed = what_changed(*run_); !changed.empty()) out_.note(changed);
       return show(*summary);
     }
     auto status = work();
@@ -47,7 +48,7 @@ class RunSession {
     if (options_.run) {
       run_ = std::move(options_.run);
     } else if (!options_.fresh) {
-      MOTLEY_TRY(run_, RunDirectory::newest(options_.job));
+      MOTLEY_TRY_VOID(open_newest());
     }
     if (!run_) return Unit{};
     MOTLEY_TRY_VOID(run_->lock());
@@ -55,6 +56,27 @@ class RunSession {
     MOTLEY_TRY_VOID(run_->begin_again_with(options_.job));
     before_ = run_->fleet();
     return Unit{};
+  }
+
+  Result<Unit> open_newest() {
+    auto newest = RunDirectory::newest(options_.job);
+    const bool other_job = !newest && newest.error().code == ErrorCode::kInvalidSpec;
+    if (!newest && !(other_job && options_.fresh_if_changed)) return fail(newest.error());
+    if (newest) run_ = std::move(*newest);
+    if (!options_.fresh_if_changed) return Unit{};
+    if (!other_job && (!run_ || what_changed(*run_).empty())) return Unit{};
+    out_.note("the job or its data have changed since the newest run: starting another");
+    run_.reset();
+    return Unit{};
+  }
+
+  /// A line about the data of a run that are no longer what it was trained on; empty when they are,
+  /// or nobody can tell.
+  std::string what_changed(const RunDirectory& run) const {
+    const auto now = record_of_data(options_.job.data);
+    if (!now) return "the data have changed since: " + now.error().to_string();
+    const auto same = check_data(run, options_.job, *now);
+    return same ? "" : "the data have changed since: " + same.error().to_string();
   }
 
   /// A new run appears only once it is known to have a plan.

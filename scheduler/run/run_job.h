@@ -18,11 +18,12 @@ struct RunOptions {
   std::optional<GivenPlan> plan;    ///< by the user; else searched
   std::optional<RunDirectory> run;  ///< to be continued; else the newest the job may continue
   bool fresh = false;
-  bool json = false;      ///< stdout gets the final object only; the rest goes to stderr
-  bool compare = true;    ///< try an equal split first
-  bool trace = false;     ///< each rank writes one
-  std::string rsh_agent;  ///< empty: ssh
-  std::string again;      ///< what to type to continue, for the message after a stop
+  bool fresh_if_changed = false;  ///< where the newest run was begun with another job or other data
+  bool json = false;              ///< stdout gets the final object only; the rest goes to stderr
+  bool compare = true;            ///< try an equal split first
+  bool trace = false;             ///< each rank writes one
+  std::string rsh_agent;          ///< empty: ssh
+  std::string again;              ///< what to type to continue, for the message after a stop
 };
 
 /// The exit code of the program: 0 finished, 1 failed, 75 stopped with a checkpoint saved, 128 + n

@@ -9,6 +9,7 @@
 #include "core/attempt_result.h"
 #include "core/json_file.h"
 #include "core/log.h"
+#include "core/output.h"
 #include "core/run_layout.h"
 #include "worker/commands/commands.h"
 #include "worker/train/agreement.h"
@@ -142,7 +143,7 @@ std::string ending_of(const TrainOutcome& outcome) {
 Result<Unit> run_train(const TrainOptions& options) {
   MOTLEY_TRY(auto world, open_world());
   configure_log("rank " + std::to_string(world->rank()));
-  const auto outcome = run_in(*world, options);
+  const auto outcome = without_exceptions([&] { return run_in(*world, options); });
   if (!outcome) leave_world(std::move(world), outcome.error());
   // While all are here: mpirun ends the others with the first that exits with another status than
   // 0.

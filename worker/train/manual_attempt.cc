@@ -35,8 +35,12 @@ Result<Unit> read_plan_file(Communicator& world, const std::string& path, Attemp
     document.erase("fleet");
   } else {
     const std::string beside = std::filesystem::path(path).replace_filename("fleet.json").string();
-    MOTLEY_TRY(const std::string fleet_text, shared_text(world, beside));
-    MOTLEY_TRY(fleet, parse_json_file(fleet_text, beside, ErrorCode::kInvalidSpec));
+    const auto fleet_text = shared_text(world, beside);
+    if (!fleet_text && fleet_text.error().code == ErrorCode::kNotFound)
+      return fail(ErrorCode::kInvalidSpec, "there is no fleet in it: " + how_to_complete(path),
+                  {path, 0, 0});
+    if (!fleet_text) return fail(fleet_text.error());
+    MOTLEY_TRY(fleet, parse_json_file(*fleet_text, beside, ErrorCode::kInvalidSpec));
   }
   if (document.is_object()) document.erase("job");
   auto plan = plan_from_json(document);

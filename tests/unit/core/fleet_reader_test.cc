@@ -61,7 +61,7 @@ links: [{between: [a1, r1.lab], bandwidth: 1.2GB/s, latency: 60us}]
 TEST(FleetReader, SaysWhatIsWrongAndWhere) {
   const std::string one = "nodes:\n  - host: a1\n    devices:\n      - {kind: cpu}\n";
   const std::pair<std::string, const char*> cases[] = {
-      {"nodes: []\n", "fleet.yaml:1:8: expected a list of nodes, found a list"},
+      {"nodes: []\n", "fleet.yaml:1:8: expected a list of nodes, found an empty list"},
       {"version: 1\n", "fleet.yaml:1:1: 'nodes' is missing (a list)"},
       {"nodes: {host: a1}\n", "fleet.yaml:1:8: expected a list of nodes, found a mapping"},
       {"nodes:\n  - devices: [{kind: cpu}]\n",

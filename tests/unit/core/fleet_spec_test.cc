@@ -48,25 +48,26 @@ TEST(FleetSpec, TypesMatchByWholeParts) {
   EXPECT_FALSE(type_matches("A100", ""));
 }
 
-DeviceFilter of_types(std::vector<std::string> types) {
-  DeviceFilter filter;
-  filter.types = std::move(types);
-  return filter;
+JobSpec of_types(std::vector<std::string> types) {
+  JobSpec job;
+  job.source = "job.yaml";
+  job.devices.types = std::move(types);
+  return job;
 }
-DeviceFilter with_memory_from(int64_t gigabytes) {
-  DeviceFilter filter;
-  filter.memory.low = Bytes(gigabytes * 1'000'000'000);
-  return filter;
+JobSpec with_memory_from(int64_t gigabytes) {
+  JobSpec job = of_types({});
+  job.devices.memory.low = Bytes(gigabytes * 1'000'000'000);
+  return job;
 }
-DeviceFilter unmixed(std::vector<std::string> types) {
-  DeviceFilter filter = of_types(std::move(types));
-  filter.mix = false;
-  return filter;
+JobSpec unmixed(std::vector<std::string> types) {
+  JobSpec job = of_types(std::move(types));
+  job.devices.mix = false;
+  return job;
 }
-DeviceFilter at_least(int count) {
-  DeviceFilter filter;
-  filter.count = CountRange{count, 8};
-  return filter;
+JobSpec at_least(int count) {
+  JobSpec job = of_types({});
+  job.devices.count = CountRange{count, 8};
+  return job;
 }
 
 TEST(FleetSpec, AdmitsByTypeAndMemory) {
@@ -77,20 +78,24 @@ TEST(FleetSpec, AdmitsByTypeAndMemory) {
   EXPECT_THAT(ids(*admitted(fleet, unmixed({"RTX3090"}))), ElementsAre("r1/0", "r1/1"));
 }
 
-TEST(FleetSpec, NamesTheFirstUnmetDemand) {
-  const auto error_of = [](const DeviceFilter& filter) {
-    const Result<FleetSpec> fleet = admitted(mixed_fleet(), filter);
+TEST(FleetSpec, NamesTheFirstUnmetDemandWhereTheJobMakesIt) {
+  const auto error_of = [](JobSpec job) {
+    int line = 1;
+    for (const char* key : {"count", "types", "memory", "mix"})
+      job.places["resources.devices." + std::string(key)] = {"job.yaml", line++, 9};
+    const Result<FleetSpec> fleet = admitted(mixed_fleet(), job);
     return fleet ? "admitted" : fleet.error().to_string();
   };
+  EXPECT_EQ(error_of(at_least(5)),
+            "job.yaml:1:9: the job wants 5 devices and 4 of lab.yaml fit it");
   EXPECT_EQ(error_of(of_types({"H100"})),
-            "lab.yaml: no device of type H100 (the fleet has A100-40GB, A100-80GB, RTX3090)");
-  EXPECT_EQ(error_of(with_memory_from(90)),
-            "lab.yaml: no device of the wanted type says it has 83.8 GiB.. of memory "
-            "(resources.devices.memory)");
-  EXPECT_EQ(error_of(at_least(5)), "lab.yaml: the job wants 5 devices and 4 of the fleet fit it");
+            "job.yaml:2:9: no device of type H100 (lab.yaml has A100-40GB, A100-80GB, RTX3090)");
+  EXPECT_EQ(
+      error_of(with_memory_from(90)),
+      "job.yaml:3:9: no device of the wanted type in lab.yaml says it has 83.8 GiB.. of memory");
   EXPECT_EQ(error_of(unmixed({})),
-            "lab.yaml: the job forbids a mix and devices of several types fit it: A100-40GB, "
-            "A100-80GB, RTX3090 (name one in resources.devices.types)");
+            "job.yaml:4:9: the job forbids a mix and devices of several types in lab.yaml fit it: "
+            "A100-40GB, A100-80GB, RTX3090 (name one in resources.devices.types)");
   EXPECT_EQ(admitted({}, {}).error().code, ErrorCode::kNoDevice);
 }
 

@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <span>
 #include <string>
 
 #include "core/spec/reader.h"
 #include "tests/support/paths.h"
+#include "tests/support/temporary_directory.h"
 
 namespace motley {
 namespace {
@@ -190,7 +192,7 @@ TEST(JobReader, SaysWhatWasExpectedAndFound) {
       {"[quickstart.yaml]", "[[a]]",
        "job.yaml:4:15: 'text': expected a text or a list of texts, found a list"},
       {"[quickstart.yaml]", "[]",
-       "job.yaml:4:14: 'text': expected a text or a list of texts, found a list"},
+       "job.yaml:4:14: 'text': expected a text or a list of texts, found an empty list"},
       {"type: gpt", "type: bert", "job.yaml:3:15: 'type': expected gpt, found 'bert'"},
       {"", "  numerics: exakt\n",
        "job.yaml:9:13: 'numerics': expected fast or exact, found 'exakt' (did you mean 'exact'?)"},
@@ -326,6 +328,42 @@ TEST(JobReader, OverridesCountAsWritten) {
             "--set train.stepz: unknown key 'stepz' (did you mean 'steps'?)");
   EXPECT_EQ(job_error_of(kJob, {{"train.grain", "16"}}),
             "--set train.grain: 'grain' must be from 1 to global_batch (8), found 16");
+}
+
+TEST(JobReader, KnowsWhereEachValueStands) {
+  const Result<JobSpec> job =
+      read_text(job_with("", "  optimizer: {lr: 0.1}\n"), {{"train.steps", "20"}});
+  ASSERT_TRUE(job) << job.error().to_string();
+  const auto place = [&](const char* key) {
+    return Error{{}, "x", place_of(*job, key)}.to_string();
+  };
+  EXPECT_EQ(place("model.width"), "job.yaml:3:48: x");
+  EXPECT_EQ(place("train.optimizer.lr"), "job.yaml:9:19: x");
+  EXPECT_EQ(place("train.optimizer.betas"), "job.yaml:9:14: x") << "what is nearest above it";
+  EXPECT_EQ(place("train.steps"), "--set train.steps: x");
+  EXPECT_EQ(place("resources.devices.count"), "job.yaml: x");
+}
+
+TEST(JobReader, RefusesPathsThatJsonCannotName) {
+  const testing::TemporaryDirectory directory;
+  const std::string odd = directory.path() + "/caf\xe9.txt";
+  std::ofstream(directory.path() + "/a.txt") << "x";
+  std::ofstream(odd) << "x";
+  const auto of_data =
+      parse_job(job_with("quickstart.yaml", "a.txt, '*.txt'"), "job.yaml", directory.path());
+  ASSERT_FALSE(of_data);
+  EXPECT_EQ(
+      of_data.error().to_string(),
+      "job.yaml:4:22: a file's path is not UTF-8, so no JSON can name it (rename it): " + odd);
+  EXPECT_EQ(exit_code(of_data.error().code), 65);
+  for (const auto& read : {read_job(odd).map([](const JobSpec&) { return Unit{}; }),
+                           read_fleet(odd).map([](const FleetSpec&) { return Unit{}; })}) {
+    ASSERT_FALSE(read);
+    EXPECT_EQ(
+        read.error().to_string(),
+        odd + ": its path is not UTF-8, so no JSON can name it (rename the file or its directory)");
+    EXPECT_EQ(exit_code(read.error().code), 65);
+  }
 }
 
 TEST(JobReader, NamesTheMissingFile) {

@@ -48,6 +48,18 @@ Result<Plan> completed(const json& document, const JobSpec& job = motley::job())
   return plan;
 }
 
+TEST(PlanCompletion, APlanWithoutHostsIsSaidToBeNotWhole) {
+  const auto plan = plan_from_json(by_hand());
+  ASSERT_TRUE(plan);
+  const auto named = check_hosts_named(*plan, "hand.json");
+  ASSERT_FALSE(named);
+  EXPECT_EQ(named.error().code, ErrorCode::kInvalidSpec);
+  EXPECT_EQ(named.error().message,
+            "/ranks/0: device a/0 has no host: this plan is not whole; `motley plan JOB --score "
+            "hand.json -o WHOLE` completes it");
+  EXPECT_TRUE(check_hosts_named(*completed(by_hand()), "hand.json"));
+}
+
 TEST(PlanCompletion, FillsInAllThatIsLeftOut) {
   const auto plan = completed(by_hand());
   ASSERT_TRUE(plan) << plan.error().to_string();

@@ -142,7 +142,11 @@ TEST(SpecJson, NamesTheKeyThatForbidsContinuing) {
   EXPECT_EQ(key_after([](JobSpec& job) { job.fleet_path = "/other.yaml"; }), "");
   EXPECT_EQ(key_after([](JobSpec& job) { job.train.global_batch = 64; }), "train.global_batch");
   EXPECT_EQ(key_after([](JobSpec& job) { job.train.grain = 2; }), "train.grain");
-  EXPECT_EQ(key_after([](JobSpec& job) { job.train.optimizer.lr = 1; }), "train.optimizer");
+  EXPECT_EQ(key_after([](JobSpec& job) { job.train.optimizer.lr = 1; }), "train.optimizer.lr");
+  EXPECT_EQ(key_after([](JobSpec& job) { job.train.optimizer.beta2 = 0; }),
+            "train.optimizer.betas");
+  EXPECT_EQ(key_after([](JobSpec& job) { job.train.schedule.warmup = 1; }),
+            "train.schedule.warmup");
   EXPECT_EQ(key_after([](JobSpec& job) { job.train.seed = 1; }), "train.seed");
   EXPECT_EQ(key_after([](JobSpec& job) { job.model.width = 256; }), "model.width");
   EXPECT_EQ(key_after([](JobSpec& job) { job.data.files.pop_back(); }), "data.text");

@@ -10,6 +10,7 @@
 
 #include "core/attempt.h"
 #include "core/file_system.h"
+#include "scheduler/run/process_directory.h"
 #include "scheduler/run/training.h"
 #include "tests/support/temporary_directory.h"
 
@@ -79,6 +80,67 @@ TEST_F(RunDirectoryTest, MoreStepsContinueButAnotherModelDoesNot) {
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidSpec);
   EXPECT_THAT(refused.error().message, HasSubstr("model.layers"));
   EXPECT_THAT(refused.error().message, HasSubstr("--fresh"));
+}
+
+TEST_F(RunDirectoryTest, AChangedKeyIsToldWhereTheJobHasIt) {
+  std::ofstream(open(job()).file("metrics.jsonl")) << "{\"step\":1}\n";
+  JobSpec other = job();
+  other.train.optimizer.lr = 1;
+  other.places["train.optimizer.lr"] = {"job.yaml", 7, 20};
+  const auto refused = RunDirectory::newest(other);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().to_string(),
+              HasSubstr("job.yaml:7:20: train.optimizer.lr has changed since run tiny/1"));
+}
+
+TEST_F(RunDirectoryTest, ADocumentOfAnotherShapeIsNamed) {
+  const RunDirectory run = open(job());
+  ASSERT_TRUE(run.write("job.json", "[]"));
+  EXPECT_EQ(run.job().error().to_string(),
+            run.file("job.json") + ":1:1: /: expected an object, found an array");
+}
+
+TEST_F(RunDirectoryTest, ARunThatCannotBeFilledIsNotMade) {
+  const RunDirectory first = open(job());
+  const auto made = RunDirectory::create(job(), [](const RunDirectory::Draft& draft) {
+    std::ofstream(draft.path + "/half") << "x";
+    return fail(ErrorCode::kIo, "disk full");
+  });
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().message, "disk full");
+  EXPECT_THAT(*real_file_system().list(directory_.path() + "/motley/runs/tiny"),
+              ::testing::ElementsAre("1"));
+  EXPECT_EQ(RunDirectory::find("tiny")->path(), first.path());
+}
+
+TEST_F(RunDirectoryTest, WhatAKilledProcessLeftOfARunIsSwept) {
+  const RunDirectory first = open(job());
+  const std::string runs = directory_.path() + "/motley/runs/tiny";
+  const std::string own = draft_name();
+  const std::string of_this_host = own.substr(0, own.rfind('-') + 1);
+  constexpr const char* kNobody = "4194305";  // above the largest pid Linux gives
+  for (const std::string& name :
+       {of_this_host + kNobody, of_this_host + "1", std::string(".new-another-host-") + kNobody})
+    std::filesystem::create_directories(runs + "/" + name);
+  open(job(), true);
+  EXPECT_THAT(*real_file_system().list(runs),
+              ::testing::UnorderedElementsAre("1", "2", of_this_host + "1",
+                                              std::string(".new-another-host-") + kNobody));
+}
+
+TEST_F(RunDirectoryTest, ANumberUnderWhichAnotherHasSavedIsNotTaken) {
+  JobSpec chosen = job();
+  chosen.checkpoint.dir = directory_.path() + "/elsewhere";
+  std::filesystem::create_directories(chosen.checkpoint.dir + "/tiny/4");
+  EXPECT_EQ(open(chosen).title(), "tiny/5");
+}
+
+TEST_F(RunDirectoryTest, AStateDirectoryThatJsonCannotNameIsRefused) {
+  ::setenv("XDG_STATE_HOME", (directory_.path() + "/caf\xe9").c_str(), 1);
+  const auto made = RunDirectory::create(job());
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, ErrorCode::kNotPermitted);
+  EXPECT_THAT(made.error().message, HasSubstr("XDG_STATE_HOME"));
 }
 
 TEST_F(RunDirectoryTest, IsFoundByNameNumberAndPath) {
@@ -169,6 +231,8 @@ TEST_F(RunDirectoryTest, AnEditedJobIsNotWhatTheRunTrainedWith) {
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().code, ErrorCode::kInvalidSpec);
   EXPECT_EQ(checked.error().message.find("train.seed"), 0u) << checked.error().message;
+  EXPECT_EQ(checked.error().place.file, run.file("job.json"));
+  EXPECT_GT(checked.error().place.line, 1);
 }
 
 TEST_F(RunDirectoryTest, ADirectoryThatIsNoRunIsSaidToBeNone) {
