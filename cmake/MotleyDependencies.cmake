@@ -53,7 +53,10 @@ include(MotleyCuda)
 
 set(MOTLEY_HAVE_MPI OFF)
 if(NOT MOTLEY_MPI STREQUAL OFF)
+  set(MPI_DETERMINE_LIBRARY_VERSION ON)
   find_package(MPI QUIET COMPONENTS CXX)
+  # Found by running a program, and only the first time.
+  set(MPI_CXX_LIBRARY_VERSION_STRING "${MPI_CXX_LIBRARY_VERSION_STRING}" CACHE INTERNAL "what MPI_Get_library_version says")
   if(MPI_CXX_FOUND)
     set(MOTLEY_HAVE_MPI ON)
   elseif(MOTLEY_MPI STREQUAL ON)

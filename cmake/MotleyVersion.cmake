@@ -14,6 +14,9 @@ if(MOTLEY_HAVE_NCCL)
 endif()
 if(MOTLEY_HAVE_MPI)
   set(MOTLEY_MPI_VERSION "standard ${MPI_CXX_VERSION}")
+  if(MPI_CXX_LIBRARY_VERSION_STRING)
+    string(REGEX REPLACE "[,\r\n].*" "" MOTLEY_MPI_VERSION "${MPI_CXX_LIBRARY_VERSION_STRING}")
+  endif()
 endif()
 
 # Two steps: what the configuration knows is filled in here, @MOTLEY_GIT@ at every build.

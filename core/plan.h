@@ -95,7 +95,7 @@ struct RejectedPlan {
 struct SearchRecord {
   std::string space;  ///< the dimensions searched, in words
   double step_seconds = 0;
-  double lower_bound_step_seconds = 0;
+  double lower_bound_step_seconds = 0;  ///< 0: none is known, and no gap; null in JSON
   double gap = 0;
   int64_t nodes = 0;
   std::vector<RejectedPlan> rejected;  ///< best first

@@ -67,10 +67,11 @@ json search_to_json(const SearchRecord& search) {
     rejected.push_back(
         {{"what", plan.what}, {"why", plan.why}, {"step_seconds", plan.step_seconds}});
   }
+  const bool bounded = search.lower_bound_step_seconds > 0;
   return {{"space", search.space},
           {"step_seconds", search.step_seconds},
-          {"lower_bound_step_seconds", search.lower_bound_step_seconds},
-          {"gap", search.gap},
+          {"lower_bound_step_seconds", bounded ? json(search.lower_bound_step_seconds) : json()},
+          {"gap", bounded ? json(search.gap) : json()},
           {"nodes", search.nodes},
           {"rejected", rejected}};
 }
@@ -153,14 +154,14 @@ void read_search(JsonFields& fields, SearchRecord& search) {
   if (fields.has("wall_seconds")) fields.member("wall_seconds");
   fields.read("space", search.space);
   read_seconds(fields, "step_seconds", search.step_seconds);
-  read_seconds(fields, "lower_bound_step_seconds", search.lower_bound_step_seconds);
-  fields.read_between("gap", search.gap, 0, kMost)
-      .read_between("nodes", search.nodes, 0, INT64_MAX)
-      .each("rejected", [&](JsonFields& f) {
-        RejectedPlan& plan = search.rejected.emplace_back();
-        f.read("what", plan.what).read("why", plan.why);
-        read_seconds(f, "step_seconds", plan.step_seconds);
-      });
+  if (!fields.is_null("lower_bound_step_seconds"))
+    read_seconds(fields, "lower_bound_step_seconds", search.lower_bound_step_seconds);
+  if (!fields.is_null("gap")) fields.read_between("gap", search.gap, 0, kMost);
+  fields.read_between("nodes", search.nodes, 0, INT64_MAX).each("rejected", [&](JsonFields& f) {
+    RejectedPlan& plan = search.rejected.emplace_back();
+    f.read("what", plan.what).read("why", plan.why);
+    read_seconds(f, "step_seconds", plan.step_seconds);
+  });
 }
 
 /// What workers act on, and what the planner predicted of it: all that makes a plan this plan.

@@ -16,7 +16,7 @@ struct BuildVersion {
   std::string_view cuda;                ///< toolkit
   std::string_view cuda_architectures;  ///< as CMake lists them, separated by spaces
   std::string_view nccl;
-  std::string_view mpi;  ///< of the standard, as the headers say; the running library may be newer
+  std::string_view mpi;  ///< library: "Open MPI v4.1.4"; "standard 3.1" where it could not be asked
 };
 
 const BuildVersion& build_version();

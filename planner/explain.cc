@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/units.h"
+#include "planner/runners_up.h"
 
 namespace motley {
 namespace {
@@ -57,7 +58,8 @@ std::string form_of(const Plan& plan) {
 Line chosen_line(const Plan& plan) {
   std::string why = format_seconds(plan.prediction.step_seconds) + "/step";
   for (const RejectedPlan& rejected : plan.search.rejected) {
-    if (rejected.step_seconds <= plan.prediction.step_seconds) continue;
+    const double chosen = plan.prediction.step_seconds;
+    if (rejected.step_seconds <= chosen || equally_quick(rejected.step_seconds, chosen)) continue;
     why += "; next best " + format_seconds(rejected.step_seconds);
     break;
   }

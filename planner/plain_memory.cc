@@ -94,7 +94,7 @@ RankMemory plain_memory(const PlanRequest& request, const Plan& plan, Rank rank,
 
 Result<Plan> best_over_ranks(const PlanRequest& request,
                              const std::function<Result<Plan>(const PlanRequest&)>& search) {
-  MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job.devices));
+  MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job));
   const auto devices = static_cast<int>(fleet.devices.size());
   CountRange wanted = request.job.devices.count.value_or(CountRange{});
   wanted.low = std::max(wanted.low, 1);

@@ -1,6 +1,7 @@
 #include "planner/runners_up.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -11,6 +12,7 @@ namespace motley {
 namespace {
 
 constexpr size_t kMostRejected = 12;
+constexpr double kRounding = 1e-6;  ///< of a step
 
 /// What one more device would do to the step.
 std::string reason_of(const GrainSearch& search, const Deal& chosen, size_t candidate) {
@@ -21,7 +23,8 @@ std::string reason_of(const GrainSearch& search, const Deal& chosen, size_t cand
   const double with = search.run_with_all(used).deal.step_seconds;
   const std::string now = format_seconds(chosen.step_seconds);
   if (with == kNever) return "cannot compute in grains of " + std::to_string(search.cut().grain);
-  if (with <= chosen.step_seconds) return "would not shorten the step of " + now;
+  if (with <= chosen.step_seconds || equally_quick(with, chosen.step_seconds))
+    return "would not shorten the step of " + now;
   return "would slow the step from " + now + " to " + format_seconds(with);
 }
 
@@ -38,6 +41,21 @@ std::string slowest_rank(const Plan& plan) {
   return "";
 }
 
+/// Whether a coarser grain could deal the plan's own shares.
+bool cuts_same_shares(const Plan& plan, int grain) {
+  for (size_t i = 0; i < plan.replicas.size(); ++i)
+    if (samples_of(plan, static_cast<int>(i)).count % grain != 0) return false;
+  return true;
+}
+
+/// What is wrong with a coarser grain whose step takes `step` seconds.
+std::string fault_of_coarser(const Plan& plan, int grain, double step) {
+  if (step == kNever) return "no device fits whole grains";
+  if (equally_quick(step, plan.prediction.step_seconds)) return "equally quick";
+  return cuts_same_shares(plan, grain) ? "micro-batches cannot be cut as finely"
+                                       : "shares cannot be cut as finely";
+}
+
 /// The nearest finer grain and the two nearest coarser ones.
 void add_grains(const std::vector<GrainResult>& grains,
                 const std::function<double(int grain)>& step_with, const Plan& plan,
@@ -46,17 +64,16 @@ void add_grains(const std::vector<GrainResult>& grains,
     return result.grain == plan.grain;
   });
   if (chosen != grains.begin()) {
-    rejected->push_back({"grain " + std::to_string((chosen - 1)->grain),
-                         "no quicker, and more grains to deal",
-                         std::min((chosen - 1)->step_seconds, step_with((chosen - 1)->grain))});
+    const double step = std::min((chosen - 1)->step_seconds, step_with((chosen - 1)->grain));
+    const bool equal = equally_quick(step, plan.prediction.step_seconds);
+    rejected->push_back(
+        {"grain " + std::to_string((chosen - 1)->grain),
+         std::string(equal ? "equally quick" : "no quicker") + ", and more grains to deal", step});
   }
   for (auto coarser = chosen + 1; coarser < std::min(chosen + 3, grains.end()); ++coarser) {
     const double step = step_with(coarser->grain);
-    const bool possible = step < kNever;
-    rejected->push_back(
-        {"grain " + std::to_string(coarser->grain),
-         possible ? "shares cannot be cut as finely" : "no device fits whole grains",
-         possible ? step : 0});
+    rejected->push_back({"grain " + std::to_string(coarser->grain),
+                         fault_of_coarser(plan, coarser->grain, step), step < kNever ? step : 0});
   }
 }
 
@@ -109,6 +126,11 @@ void add_memory_limits(const PlanRequest& request, const Plan& plan,
 }
 
 }  // namespace
+
+bool equally_quick(double step_seconds, double other_step_seconds) {
+  return std::abs(step_seconds - other_step_seconds) <=
+         kRounding * std::min(step_seconds, other_step_seconds);
+}
 
 std::vector<LeftOut> reasons_left_out(const Candidates& candidates, const GrainSearch& search,
                                       const Deal& chosen) {

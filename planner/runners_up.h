@@ -7,6 +7,10 @@
 
 namespace motley {
 
+/// Whether two steps differ by no more than rounding does: whole nanoseconds, sums in another
+/// order.
+bool equally_quick(double step_seconds, double other_step_seconds);
+
 /// The best step of one grain tried; kNever when it is slower than the plan's.
 struct GrainResult {
   int grain = 0;

@@ -1,17 +1,16 @@
-#include <filesystem>
-
 #include "core/spec/reader.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/launch/remote_hosts.h"
 #include "scheduler/run/fork_run.h"
 #include "scheduler/run/measure.h"
+#include "scheduler/run/resumed.h"
 #include "scheduler/run/run_job.h"
 
 namespace motley {
 namespace {
 
 /// `motley resume RUN|JOB`: a failed or stopped run goes on, perhaps on other devices, perhaps from
-/// an earlier step.
+/// an earlier step; given a job file, as that says now.
 class ResumeCommand final : public Command {
  public:
   void declare(CommandLine& line) override {
@@ -27,17 +26,17 @@ class ResumeCommand final : public Command {
   }
 
   Result<int> run() override {
-    MOTLEY_TRY(RunDirectory found, find());
-    MOTLEY_TRY(options_.job, found.job());
+    MOTLEY_TRY(Resumed found, find_resumed(run_));
+    options_.job = std::move(found.job);
     if (fleet_.empty()) {
-      MOTLEY_TRY(options_.fleet, found.fleet());
+      MOTLEY_TRY(options_.fleet, found.run.fleet());
     } else {
       MOTLEY_TRY(options_.fleet, read_fleet(fleet_));
     }
     if (step_) {
-      MOTLEY_TRY(options_.run, fork_run(found, options_.job, *step_));
+      MOTLEY_TRY(options_.run, fork_run(found.run, options_.job, *step_));
     } else {
-      options_.run = std::move(found);
+      options_.run = std::move(found.run);
     }
     std::vector<std::string> again = {"motley", "resume", step_ ? options_.run->title() : run_};
     if (options_.trace) again.push_back("--trace");
@@ -47,13 +46,6 @@ class ResumeCommand final : public Command {
   }
 
  private:
-  Result<RunDirectory> find() const {
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(run_, error)) return RunDirectory::find(run_);
-    MOTLEY_TRY(const JobSpec job, read_job(run_));
-    return RunDirectory::find(job.name);
-  }
-
   RunOptions options_;
   std::string run_, fleet_;
   std::optional<int64_t> step_;

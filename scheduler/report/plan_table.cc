@@ -26,8 +26,9 @@ std::vector<SoloSpeed> solo_speeds(const Profile& profile, const Plan& plan,
   for (const DeviceProfile& device : profile.devices) {
     SoloSpeed speed{.device = device.device, .type = device.type};
     speed.layers_only = device.curve("model") == nullptr;
+    speed.used = uses(plan, device.device);
     const auto whole = as_whole(device, model);
-    if (whole && (!speed.layers_only || uses(plan, device.device))) {
+    if (whole && (!speed.layers_only || speed.used)) {
       const std::vector<int> sizes = micro_batch_sizes(*whole, rule);
       if (!sizes.empty()) {
         speed.micro_batch = best_micro_batch(*whole, plan.global_batch, sizes).micro_batch;
@@ -52,22 +53,44 @@ double waiting_seconds(const Prediction& prediction, const RankPrediction& rank)
   return rank.wait_seconds + prediction.communication_seconds;
 }
 
+namespace {
+
+/// "slow-card (layer by layer, left out)".
+std::string solo_type(const SoloSpeed& speed) {
+  std::string notes = speed.layers_only && speed.micro_batch > 0 ? "layer by layer" : "";
+  if (!speed.used) notes += (notes.empty() ? "" : ", ") + std::string("left out");
+  return speed.type + (notes.empty() ? "" : " (" + notes + ")");
+}
+
+/// Of the devices used, which a plan's efficiency refers to; unknown when one of them has no speed.
+std::vector<std::string> solo_sum(const std::vector<SoloSpeed>& speeds) {
+  double sum = 0;
+  size_t used = 0;
+  bool known = true;
+  for (const SoloSpeed& speed : speeds) {
+    if (!speed.used) continue;
+    ++used;
+    sum += speed.samples_per_second;
+    known = known && speed.micro_batch > 0;
+  }
+  const bool all = used == speeds.size();
+  return {all ? "sum" : "sum of the " + std::to_string(used) + " used", "", "",
+          known ? format_fixed(sum, 1) : "-"};
+}
+
+}  // namespace
+
 std::string solo_table(const std::vector<SoloSpeed>& speeds, Evidence evidence) {
   TextTable table({{"device", Align::kLeft},
                    {"type", Align::kLeft},
                    {"micro-batch", Align::kRight},
                    {"samples/s", Align::kRight}});
-  double sum = 0;
   for (const SoloSpeed& speed : speeds) {
-    if (speed.micro_batch == 0) {
-      table.add_row({speed.device, speed.type, "-", "cannot hold the model"});
-      continue;
-    }
-    sum += speed.samples_per_second;
-    table.add_row({speed.device, speed.type + (speed.layers_only ? " (layer by layer)" : ""),
-                   std::to_string(speed.micro_batch), format_fixed(speed.samples_per_second, 1)});
+    const bool holds = speed.micro_batch > 0;
+    table.add_row({speed.device, solo_type(speed), holds ? std::to_string(speed.micro_batch) : "-",
+                   holds ? format_fixed(speed.samples_per_second, 1) : "cannot hold the model"});
   }
-  table.add_row({"sum", "", "", format_fixed(sum, 1)});
+  table.add_row(solo_sum(speeds));
   return std::string("Solo speeds (") + name_of(evidence) + ")\n" + table.to_string();
 }
 

@@ -15,6 +15,7 @@ struct SoloSpeed {
   int micro_batch = 0;  ///< its best; 0: it cannot hold the model
   double samples_per_second = 0;
   bool layers_only = false;  ///< summed from its layers: it cannot hold the model alone
+  bool used = true;          ///< by the plan: the sum is of these
 };
 
 /// Of every device in the profile, by the rules of the plan's numerics. One that cannot hold the
@@ -25,6 +26,7 @@ std::vector<SoloSpeed> solo_speeds(const Profile& profile, const Plan& plan,
 /// The weakest kind among a plan's devices: a table is called measured only if all of it was.
 Evidence weakest_evidence(const Profile& profile, const Plan& plan);
 
+/// One a line, then the sum of those the plan uses, to which its efficiency refers.
 std::string solo_table(const std::vector<SoloSpeed>& speeds, Evidence evidence);
 
 /// For each rank device, type, micro-batch, grains, share of the batch, memory used / limit; of a

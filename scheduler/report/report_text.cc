@@ -45,17 +45,19 @@ void add_speed(const RunSummary& summary, TextTable* table) {
   if (!speed) return;
   table->add_row({"speed", format_fixed(*speed, 1) + " samples/s"});
   if (const auto solo_sum = summary.solo_sum_samples_per_second) {
-    std::string text = summary.efficiency ? format_percent(*summary.efficiency) : "-";
-    text += " of the sum of solo speeds, " + format_fixed(*solo_sum, 1) + " samples/s";
+    const std::string share = summary.efficiency ? format_percent(*summary.efficiency) : "-";
+    table->add_row({"efficiency", share + " of the sum of solo speeds, " +
+                                      format_fixed(*solo_sum, 1) + " samples/s"});
     if (summary.integer_bound_efficiency)
-      text += "; whole grains allow " + format_percent(*summary.integer_bound_efficiency);
-    table->add_row({"efficiency", text});
+      table->add_row(
+          {"", "whole grains allow " + format_percent(*summary.integer_bound_efficiency)});
   }
   if (const auto& equal = summary.equal_split; equal && equal->samples_per_second > 0) {
     const double times = *speed / equal->samples_per_second;
-    table->add_row({"equal split", format_fixed(equal->samples_per_second, 1) + " samples/s (" +
-                                       equal->form + "): this plan is " + format_fixed(times, 2) +
+    table->add_row({"equal split", format_fixed(equal->samples_per_second, 1) +
+                                       " samples/s: this plan is " + format_fixed(times, 2) +
                                        " times as fast"});
+    table->add_row({"", equal->form});
   }
 }
 
@@ -65,7 +67,7 @@ void add_overruns(const RunSummary& summary, TextTable* table) {
   if (!paced.trustworthy()) return table->add_row({"overruns", untrustworthy_text(paced)});
   const double share = static_cast<double>(paced.overruns) / static_cast<double>(paced.sections);
   table->add_row({"overruns", format_percent(share) +
-                                  " of the paced sections took longer than what they stand for"});
+                                  " of the paced sections took longer than they stand for"});
 }
 
 std::string set_aside_text(const SetAside& checkpoint) {
@@ -78,12 +80,12 @@ std::string set_aside_text(const SetAside& checkpoint) {
 std::string device_table(const RunSummary& summary, const Plan& plan) {
   TextTable table({{"device", Align::kLeft},
                    {"type", Align::kLeft},
-                   {"compute: predicted", Align::kRight},
+                   {"compute", Align::kRight},
                    {"actual", Align::kRight},
-                   {"wait: predicted", Align::kRight},
+                   {"wait", Align::kRight},
                    {"actual", Align::kRight},
-                   {"of the step", Align::kRight},
-                   {"solo samples/s", Align::kRight}});
+                   {"of step", Align::kRight},
+                   {"solo/s", Align::kRight}});
   for (const RankActual& actual : summary.ranks) {
     const auto rank = static_cast<size_t>(actual.rank);
     if (rank >= plan.ranks.size()) continue;
@@ -107,7 +109,8 @@ std::string device_table(const RunSummary& summary, const Plan& plan) {
     }
     table.add_row(std::move(cells));
   }
-  return table.to_string();
+  return "Each device: predicted and actual compute and wait of a step, samples/s alone\n" +
+         table.to_string();
 }
 
 }  // namespace

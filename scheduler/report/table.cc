@@ -29,6 +29,15 @@ size_t display_width(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
+std::string cut_to_width(const std::string& text, size_t columns) {
+  size_t shown = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool begins = (text[i] & 0xC0) != 0x80;
+    if (begins && shown++ == columns) return text.substr(0, i);
+  }
+  return text;
+}
+
 std::string format_fixed(double value, int decimals) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", decimals, value);

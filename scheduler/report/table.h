@@ -29,6 +29,9 @@ class TextTable {
 /// Columns a terminal shows of a UTF-8 text: its code points.
 size_t display_width(const std::string& text);
 
+/// As much of a UTF-8 text as fits `columns`.
+std::string cut_to_width(const std::string& text, size_t columns);
+
 std::string format_fixed(double value, int decimals);  ///< "12.34"
 /// As format_seconds of core, but what rounding leaves of nothing is "0 s".
 std::string format_duration(double seconds);

@@ -3,6 +3,7 @@
 // anew now and then.
 
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
 
@@ -25,12 +26,14 @@ std::string progress_text(const Progress& progress);
 /// Where stderr shows at most one unfinished line.
 class ProgressLine {
  public:
-  explicit ProgressLine(Clock& clock);
+  /// Writes to `to`, which is borrowed: stderr but in tests.
+  explicit ProgressLine(Clock& clock, std::FILE* to = stderr);
   ~ProgressLine() { finish(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// Shown at most 5 times a second on a terminal, every 10 s elsewhere; `force` shows it now.
+  /// Shown at most 5 times a second on a terminal, as much of it as one line holds; every 10 s
+  /// elsewhere; `force` shows it now.
   void show(const std::string& text, bool force = false);
   /// A message that stays, above whatever is being rewritten.
   void note(const std::string& text);
@@ -38,7 +41,10 @@ class ProgressLine {
   void finish();
 
  private:
+  void rewrite(const std::string& text);
+
   Clock& clock_;
+  std::FILE* to_;
   bool terminal_;
   bool open_ = false;  ///< a line without an end stands there
   std::string last_;

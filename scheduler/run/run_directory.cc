@@ -211,6 +211,7 @@ Result<Unit> RunDirectory::lock() {
 }
 
 bool RunDirectory::in_use() const {
+  if (lock_.valid()) return false;
   const Fd fd(::open(file("lock").c_str(), O_RDONLY | O_CLOEXEC));
   return fd.valid() && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0;
 }

@@ -49,7 +49,7 @@ class RunDirectory {
   /// A holder that is dead is waited for: its runner ends within seconds, and lets go.
   Result<Unit> lock();
   int lock_fd() const { return lock_.get(); }
-  bool in_use() const;  ///< somebody holds the lock
+  bool in_use() const;  ///< somebody else holds the lock
   /// One more than any attempt's or checkpoint's so far; the directory is made and synced before it
   /// returns.
   Result<Epoch> next_epoch(const JobSpec& job);

@@ -28,7 +28,7 @@ class RunSession {
   Result<int> run() {
     MOTLEY_TRY(admitted_, admitted(options_.fleet, options_.job));
     MOTLEY_TRY_VOID(open_existing());
-    if (const auto summary = already_finished()) {
+    if (const auto summary = run_ ? summary_if_over(*run_, options_.job) : std::nullopt) {
       out_.note("run " + run_->title() + " is finished");
       if (const auto changed = what_changed(*run_); !changed.empty()) out_.note(changed);
       return show(*summary);
@@ -90,13 +90,6 @@ class RunSession {
     MOTLEY_TRY_VOID(run_->write("data.json", to_json(data_).dump(1) + "\n"));
     MOTLEY_TRY_VOID(run_->write("profile.json", to_json(profile_).dump(1) + "\n"));
     return run_->write("fleet.json", to_json(options_.fleet).dump(1) + "\n");
-  }
-
-  std::optional<RunSummary> already_finished() const {
-    if (!run_) return std::nullopt;
-    const auto summary = read_summary(*run_);
-    const bool over = summary && is_over(*summary, options_.job);
-    return over ? std::optional<RunSummary>(*summary) : std::nullopt;
   }
 
   Result<int> work() {

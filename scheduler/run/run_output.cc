@@ -1,6 +1,5 @@
 #include "scheduler/run/run_output.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,16 +12,16 @@
 #include "scheduler/report/plan_table.h"
 #include "scheduler/report/report_text.h"
 #include "scheduler/run/metrics_log.h"
+#include "scheduler/run/terminal.h"
 
 namespace motley {
 namespace {
 
 /// Of the terminal that stdout or stderr is; 80 where it is none.
-int terminal_columns() {
-  winsize size{};
+int plot_columns() {
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-    if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
-      return std::min<int>(size.ws_col, 120);
+    const int columns = terminal_columns(fd).value_or(0);
+    if (columns >= 20) return std::min(columns, 120);
   }
   return 80;
 }
@@ -63,8 +62,8 @@ Result<Unit> RunOutput::losses(const RunDirectory& run) {
     if (row.eval_loss) curves.held_out.push_back({row.step, *row.eval_loss});
   }
   MOTLEY_TRY_VOID(run.write("loss.svg", loss_svg(curves)));
-  print_block(loss_plot(curves, {terminal_columns(), 12, true}) + "drawn in " +
-              run.file("loss.svg") + "\n");
+  print_block(loss_plot(curves, {plot_columns(), 12, true}) + "drawn in " + run.file("loss.svg") +
+              "\n");
   return Unit{};
 }
 

@@ -145,8 +145,15 @@ Result<RunSummary> summary_of(const RunDirectory& run) {
 }
 
 bool is_over(const RunSummary& summary, const JobSpec& job) {
-  const bool trained = summary.state == "finished" || !summary.paced.trustworthy();
+  const bool trained =
+      summary.state == "finished" || (summary.state == "failed" && !summary.paced.trustworthy());
   return trained && summary.steps >= job.train.steps;
+}
+
+std::optional<RunSummary> summary_if_over(const RunDirectory& run, const JobSpec& job) {
+  const auto summary = summary_of(run);
+  if (!summary || !is_over(*summary, job)) return std::nullopt;
+  return *summary;
 }
 
 }  // namespace motley

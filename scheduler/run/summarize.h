@@ -21,4 +21,8 @@ Result<RunSummary> summary_of(const RunDirectory& run);
 /// It has done all steps of the job: nothing is left to train.
 bool is_over(const RunSummary& summary, const JobSpec& job);
 
+/// What a run that is over came to, whoever trained it; nothing while there are steps left. Of a
+/// run by hand that is its metrics: it has no report.
+std::optional<RunSummary> summary_if_over(const RunDirectory& run, const JobSpec& job);
+
 }  // namespace motley

@@ -38,6 +38,8 @@ def check_healthy(sandbox):
     for what in ("motley-worker", "CPU kernels", "MPI launch", "disk"):
         expect_finding(rows, what, "good", "", "")
         expect_equal(rows[what]["fix"], "", f"a fix for what is good: {rows[what]}")
+    built = json.loads(sandbox.run("--version", "--json").stdout)["mpi"]
+    expect(built in rows["MPI launch"]["detail"], f"--version says {built!r}, the doctor {rows['MPI launch']}")
 
 
 def check_path(sandbox):

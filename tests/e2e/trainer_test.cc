@@ -123,6 +123,38 @@ TEST_F(Training, OldCheckpointsAreRemovedDownToTwo) {
   EXPECT_THAT(names, ::testing::UnorderedElementsAre("step-00000009.e1", "step-00000012.e1"));
 }
 
+/// A rate that no single-precision weight survives, of which neither loss nor gradient of the only
+/// step tells.
+TEST_F(Training, AStateThatIsNotFiniteEndsTheRunUnsaved) {
+  const SmallRun run{.grains = {2, 2}, .lr = 1e39, .steps = 1, .save_every = 1};
+  Attempt attempt = small_attempt(run, directory("run"));
+  attempt.job.train.schedule.warmup = 1;
+  Recorder recorder;
+  const auto outcome = run_small(attempt, recorder);
+  ASSERT_FALSE(outcome.has_value());
+  EXPECT_EQ(outcome.error().code, ErrorCode::kDiverged) << outcome.error().to_string();
+  EXPECT_THAT(outcome.error().message, HasSubstr("is not finite: lower train.optimizer.lr"));
+  EXPECT_TRUE(recorder.account(0).saved.empty());
+  EXPECT_TRUE(std::filesystem::is_empty(directory("run") + "/checkpoints"));
+}
+
+/// Weights so large that single precision holds the loss but not its gradient.
+TEST_F(Training, AGradientThatIsNotFiniteEndsTheRunBeforeItIsUsed) {
+  const SmallRun run{.grains = {2, 2}, .lr = 1e10, .steps = 50, .save_every = 1};
+  Attempt attempt = small_attempt(run, directory("run"));
+  attempt.job.train.schedule = {.type = "constant", .warmup = 0, .min_lr = 0};
+  attempt.job.train.optimizer.clip = 0;
+  Recorder recorder;
+  const auto outcome = run_small(attempt, recorder);
+  ASSERT_FALSE(outcome.has_value());
+  EXPECT_EQ(outcome.error().code, ErrorCode::kDiverged) << outcome.error().to_string();
+  EXPECT_THAT(outcome.error().message, HasSubstr("loss or gradient not finite at step"));
+  for (const auto& [step, report] : recorder.account(0).steps) {
+    EXPECT_TRUE(std::isfinite(report.loss)) << step;
+    EXPECT_TRUE(std::isfinite(report.gradient_norm)) << step;
+  }
+}
+
 TEST_F(Training, APlanOfAnotherWorldIsRefused) {
   Attempt attempt = small_attempt({.grains = {2, 2}}, directory("run"));
   attempt.fleet.devices.pop_back();

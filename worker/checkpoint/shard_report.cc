@@ -10,8 +10,8 @@ std::string to_text(const ShardReport& report) {
   for (const StoredTensor& tensor : report.tensors) tensors.push_back(to_json(tensor));
   return nlohmann::json{{"epoch", report.epoch.value()}, {"rank", report.rank},
                         {"step", report.step},           {"ok", report.ok},
-                        {"error", report.error},         {"file", to_json(report.file)},
-                        {"tensors", std::move(tensors)}}
+                        {"finite", report.finite},       {"error", report.error},
+                        {"file", to_json(report.file)},  {"tensors", std::move(tensors)}}
       // An error may quote a path, which need not be UTF-8.
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -24,6 +24,7 @@ Result<ShardReport> shard_report_from_text(const std::string& text) {
       .read("rank", report.rank)
       .read("step", report.step)
       .read("ok", report.ok)
+      .read("finite", report.finite)
       .read("error", report.error)
       .object("file", [&](JsonFields& from) { read_fields(from, &report.file); })
       .each("tensors",

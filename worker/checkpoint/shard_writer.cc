@@ -15,6 +15,23 @@
 namespace motley {
 namespace {
 
+/// Of values all bits of whose exponent are set: infinite, or not a number.
+template <class Bits>
+bool all_finite(std::span<const std::byte> bytes, Bits exponent) {
+  unsigned found = 0;
+  for (size_t at = 0; at < bytes.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + at, sizeof bits);
+    found |= static_cast<unsigned>((bits & exponent) == exponent);
+  }
+  return found == 0;
+}
+
+bool all_finite(std::span<const std::byte> bytes, const std::string& dtype) {
+  return dtype == "F64" ? all_finite<uint64_t>(bytes, 0x7ff0000000000000)
+                        : all_finite<uint32_t>(bytes, 0x7f800000);
+}
+
 /// The shard file as an image in memory, and the seal of each of its blocks.
 class SealedImage {
  public:
@@ -34,9 +51,14 @@ class SealedImage {
     return image;
   }
 
-  /// Copies the state, hashing each block while it is in the cache.
-  void take() {
-    for (size_t e = 0; e < seals_.size(); ++e) copy_entry(layout_.entries[e], &seals_[e]);
+  /// Copies the state, hashing each block and looking at its values while it is in the cache.
+  /// kDiverged naming the first tensor with one that is not finite.
+  Result<Unit> take() {
+    for (size_t e = 0; e < seals_.size(); ++e) {
+      if (!copy_entry(layout_.entries[e], &seals_[e]))
+        return fail(ErrorCode::kDiverged, views_[layout_.entries[e].view].name + " is not finite");
+    }
+    return Unit{};
   }
 
   /// Appends the image to `file`, after comparing each block with its seal.
@@ -79,11 +101,13 @@ class SealedImage {
   const ShardLayout& layout() const { return layout_; }
 
  private:
-  void copy_entry(const ShardEntry& entry, std::vector<Hash128>* seals) {
+  /// Whether all values are finite.
+  bool copy_entry(const ShardEntry& entry, std::vector<Hash128>* seals) {
     const StateView& view = views_[entry.view];
     const int64_t width = element_bytes(view.dtype);
     std::byte* const to = bytes_.get() + entry.offset;
     int64_t copied = 0;
+    bool finite = true;
     for (const CopyRun& run : entry.runs) {
       const std::byte* from = view.data.data() + run.from_offset * width;
       for (int64_t left = run.count * width; left > 0;) {
@@ -94,12 +118,15 @@ class SealedImage {
         copied += count;
         from += count;
         left -= count;
-        if (copied == block_end)
-          (*seals)[static_cast<size_t>(block / entry.block_bytes)] =
-              xxh3_128(to + block, static_cast<size_t>(block_end - block));
+        if (copied != block_end) continue;
+        const std::span<const std::byte> whole(to + block, static_cast<size_t>(block_end - block));
+        (*seals)[static_cast<size_t>(block / entry.block_bytes)] =
+            xxh3_128(whole.data(), whole.size());
+        finite = finite && all_finite(whole, view.dtype);
       }
     }
     MOTLEY_CHECK_EQ(copied, entry.bytes);
+    return finite;
   }
 
   std::vector<StateView> views_;
@@ -133,16 +160,16 @@ class ThreadedShardWriter final : public ShardWriter {
 
   Result<Unit> snapshot(int64_t step) override {
     MOTLEY_CHECK(ready(), "a snapshot while the last one is in flight");
-    auto room = check_room(fs_, checkpoints_dir_, Bytes(image_->layout().checkpoint_bytes));
-    if (room) image_->take();
+    auto taken = check_room(fs_, checkpoints_dir_, Bytes(image_->layout().checkpoint_bytes));
+    if (taken) taken = image_->take();
     {
       const std::lock_guard lock(mutex_);
       step_ = step;
-      phase_ = room ? Phase::kWriting : Phase::kWritten;
-      if (!room) report_ = report_of(step, room);
+      phase_ = taken ? Phase::kWriting : Phase::kWritten;
+      if (!taken) report_ = report_of(step, taken);
     }
     changed_.notify_all();
-    return room;
+    return taken;
   }
 
   void wait() override {
@@ -203,6 +230,7 @@ class ThreadedShardWriter final : public ShardWriter {
     report.step = step;
     report.ok = durable.has_value();
     if (!durable) {
+      report.finite = durable.error().code != ErrorCode::kDiverged;
       report.error = durable.error().message;
       return report;
     }

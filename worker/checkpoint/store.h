@@ -45,6 +45,7 @@ struct ShardReport {
   int rank = 0;
   int64_t step = 0;
   bool ok = false;
+  bool finite = true;  ///< false, then not ok either: the state holds values that no training mends
   std::string error;
   StoredFile file;
   std::vector<StoredTensor> tensors;  ///< each with the slices in this file
@@ -69,8 +70,8 @@ class ShardWriter {
   /// False when the last save is still being written (the caller counts a skip).
   virtual bool ready() const = 0;
   /// At a step boundary, when ready(). Allocates nothing. A step is saved once an epoch. kIo when
-  /// there is not enough free space for the whole checkpoint: nothing is copied or written, and
-  /// report() says so at once.
+  /// there is not enough free space for the whole checkpoint, kDiverged when the state holds a
+  /// value that is not finite: nothing is written, and report() says so at once.
   virtual Result<Unit> snapshot(int64_t step) = 0;
   /// True once the shard of the current snapshot is durable or has failed; then report() is due.
   virtual bool written() const = 0;

@@ -106,7 +106,8 @@ Result<TrainOutcome> train_by_hand(const Attempt& attempt, Communicator& world) 
   ConsoleReporter reporter(attempt, world.rank(), real_file_system());
   MOTLEY_TRY(const TrainOutcome outcome, train_alone(attempt, world, reporter));
   MOTLEY_TRY_VOID(keep_result(attempt, world, reporter.actual(), outcome));
-  if (!outcome.paced.trustworthy())
+  // Of a run that goes on later nothing is concluded yet.
+  if (!outcome.stopped && !outcome.paced.trustworthy())
     return fail(ErrorCode::kRunFailed, untrustworthy_text(outcome.paced));
   return outcome;
 }
@@ -161,7 +162,7 @@ void add_train_command(CLI::App& app, Result<Unit>* outcome) {
   auto options = std::make_shared<TrainOptions>();
   auto* attempt = command->add_option("--attempt", options->attempt, "attempt.json, from a runner");
   auto* job = command->add_option("--job", options->files.job,
-                                  "job.json, as `motley plan -o` writes it beside the plan");
+                                  "job.json, as `motley export job` writes it");
   auto* plan = command->add_option("--plan", options->files.plan, "The plan of `motley plan -o`");
   auto* run_dir = command->add_option("--run-dir", options->files.run_dir,
                                       "Where checkpoints and metrics go; a run in it goes on");

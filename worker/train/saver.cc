@@ -8,6 +8,7 @@
 #include "core/run_layout.h"
 #include "core/spec/profile_key.h"
 #include "worker/checkpoint/transfer.h"
+#include "worker/train/agreement.h"
 #include "worker/train/engine_state.h"
 
 namespace motley {
@@ -88,6 +89,11 @@ Result<SaveOutcome> Saver::finish() {
   const SaveOutcome outcome = outcome_from_text(text);
   if (storage_.leads(world_.rank())) tidy_up(outcome.committed);
   step_.reset();
+  const bool finite = std::all_of(reports.begin(), reports.end(),
+                                  [](const ShardReport& report) { return report.finite; });
+  if (!finite)
+    return joint_failure(world_, ErrorCode::kDiverged,
+                         outcome.error + ": lower train.optimizer.lr");
   return outcome;
 }
 

@@ -51,9 +51,7 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
     MOTLEY_TRY(const Sums sums, sum_losses(mine, step, wishes, &result));
     result.loss = sums.loss / static_cast<double>(sums.tokens);
     if (!std::isfinite(result.loss) || (sums.overflow && overflows == kMostOverflows))
-      return joint_failure(world_, ErrorCode::kDiverged,
-                           "loss or gradient not finite at step " + std::to_string(step) +
-                               ": lower train.optimizer.lr");
+      return diverged_at(step);
     if (!sums.overflow) {
       MOTLEY_TRY_VOID(sum_gradients());
       parts_.sections.end_step();
@@ -64,6 +62,12 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
     parts_.engine->set_exact_exponent(parts_.engine->next_exact_exponent(true));
     leave_communication(&result);
   }
+}
+
+tl::unexpected<Error> Stepper::diverged_at(int64_t step) {
+  return joint_failure(
+      world_, ErrorCode::kDiverged,
+      "loss or gradient not finite at step " + std::to_string(step) + ": lower train.optimizer.lr");
 }
 
 /// The end of the step's communication; the next section begins.
@@ -117,6 +121,8 @@ Result<Unit> Stepper::update(int64_t step, int64_t tokens, StepResult* result) {
   const TrainSpec& train = attempt_.job.train;
   parts_.sections.work_on(TraceKind::kUpdate);
   MOTLEY_TRY(result->gradient_norm, parts_.engine->gradient_norm(tokens, world_));
+  // The norm is of all ranks' gradients: all see it.
+  if (!std::isfinite(result->gradient_norm)) return diverged_at(step);
   result->learning_rate = learning_rate(train.optimizer, train.schedule, step, train.steps);
   MOTLEY_TRY_VOID(parts_.engine->update(step, result->learning_rate, tokens,
                                         clip_factor(train.optimizer.clip, result->gradient_norm)));

@@ -386,5 +386,18 @@ TEST(PlanPrediction, TheSlowestIsTheFirstWithTheLongestSection) {
   EXPECT_EQ(prediction.slowest()->rank, Rank(0)) << "equal, and the first";
 }
 
+TEST(PlanJson, ABoundThatNobodyLookedForIsNull) {
+  SearchRecord scored{"given: no search", 0.5, 0, 0, 0, {}};
+  Plan plan = valid_plan();
+  plan.search = scored;
+  const nlohmann::json document = to_json(plan);
+  EXPECT_TRUE(document["search"]["lower_bound_step_seconds"].is_null());
+  EXPECT_TRUE(document["search"]["gap"].is_null());
+  const auto back = plan_from_json(document);
+  ASSERT_TRUE(back) << back.error().to_string();
+  EXPECT_EQ(back->search.lower_bound_step_seconds, 0);
+  EXPECT_EQ(to_json(*back), document);
+}
+
 }  // namespace
 }  // namespace motley

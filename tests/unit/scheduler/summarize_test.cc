@@ -166,6 +166,24 @@ TEST_F(Summarize, ARunThatIsLockedIsRunning) {
   EXPECT_EQ(summary_of(*RunDirectory::find("tiny"))->state, "running");
 }
 
+/// As the worker leaves it: without a report.
+TEST_F(Summarize, ARunByHandIsOverWhenItsLastStepIsSaved) {
+  attempt(1, "p", 1, 20, 2);
+  ASSERT_TRUE(run_->lock());
+  EXPECT_FALSE(summary_if_over(*run_, job_)) << "the last checkpoint is missing";
+  const std::string saved = run_->checkpoints(job_) + "/" + checkpoint_directory_name(20, Epoch(1));
+  std::filesystem::create_directories(saved);
+  ASSERT_TRUE(write_text_durably(real_file_system(), saved + "/manifest.json", "{}"));
+  const auto over = summary_if_over(*run_, job_);
+  ASSERT_TRUE(over);
+  EXPECT_EQ(over->state, "finished");
+  EXPECT_EQ(over->steps, 20);
+  EXPECT_EQ(over->actual_step_seconds, 2);
+  EXPECT_FALSE(std::filesystem::exists(run_->file("report.json")));
+  job_.train.steps = 30;
+  EXPECT_FALSE(summary_if_over(*run_, job_)) << "there are steps left";
+}
+
 TEST_F(Summarize, ARunWithoutAStepHasNoReport) {
   const auto result = summary_of(*run_);
   ASSERT_FALSE(result);

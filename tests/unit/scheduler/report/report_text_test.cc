@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "scheduler/report/plan_table.h"
 #include "scheduler/report/table.h"
 #include "tests/support/golden.h"
@@ -11,6 +13,7 @@
 namespace motley {
 namespace {
 
+using ::testing::AllOf;
 using testing::expect_golden;
 using ::testing::HasSubstr;
 using testing::made_up_plan;
@@ -84,6 +87,30 @@ TEST(PlanTable, OfTwoUnlikeCards) {
                                        plan_table(made_up_plan(), Evidence::kMeasured));
 }
 
+/// Its samples/s are what the plan's efficiency refers to.
+TEST(PlanTable, SumsTheSoloSpeedsOfTheDevicesUsed) {
+  std::vector<SoloSpeed> speeds = {
+      {"a1/0", "A100-40GB", 16, 450}, {"r1/0", "RTX3090", 8, 200}, {"r1/1", "GTX1070", 4, 50}};
+  EXPECT_THAT(solo_table(speeds, Evidence::kMeasured),
+              AllOf(HasSubstr("\nsum  "), HasSubstr(" 700.0\n")));
+  speeds[2].used = false;
+  const std::string text = solo_table(speeds, Evidence::kMeasured);
+  EXPECT_THAT(text, HasSubstr("GTX1070 (left out)"));
+  EXPECT_THAT(text, HasSubstr("\nsum of the 2 used"));
+  EXPECT_THAT(text, HasSubstr(" 650.0\n"));
+  speeds[1].micro_batch = 0;
+  EXPECT_THAT(solo_table(speeds, Evidence::kMeasured), HasSubstr(" -\n"));
+}
+
+TEST(ReportText, FitsATerminal) {
+  Plan plan = made_up_plan();
+  for (RankPlacement& rank : plan.ranks) rank.device = "localhost/0", rank.type = "middling-card";
+  RunSummary summary = made_up_summary();
+  for (RankActual& rank : summary.ranks) rank.compute_seconds = rank.wait_seconds = 0.00105;
+  std::istringstream lines(report_text(summary, plan));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 80u) << line;
+}
+
 /// The second card's half of the layers goes to a pair that shares them.
 TEST(PlanTable, OfACutPlanHasARowForEachRank) {
   Plan plan = made_up_plan();
@@ -108,6 +135,14 @@ TEST(TextTable, AlignsByWhatATerminalShows) {
             "name       \u00b5s\n"
             "\u00e9t\u00e9         1\n"
             "winter  12345\n");
+}
+
+TEST(TextTable, ATextIsCutBetweenCharacters) {
+  EXPECT_EQ(cut_to_width("winter", 6), "winter");
+  EXPECT_EQ(cut_to_width("winter", 5), "winte");
+  EXPECT_EQ(cut_to_width("\u00e9t\u00e9", 2), "\u00e9t");
+  EXPECT_EQ(cut_to_width("\u00e9t\u00e9", 3), "\u00e9t\u00e9");
+  EXPECT_EQ(cut_to_width("", 3), "");
 }
 
 TEST(TextTable, LinesEndWithoutBlanks) {

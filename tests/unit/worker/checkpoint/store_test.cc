@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <future>
+#include <limits>
 #include <numeric>
 
 #include "tests/support/fault_file_system.h"
@@ -94,6 +96,29 @@ TEST(CheckpointStore, MemoryThatChangesBetweenSnapshotAndWriteIsNoticed) {
   EXPECT_THAT(report.error, HasSubstr("memory changed"));
   EXPECT_FALSE(commit(fs, kCheckpoints, base_of(7), {report}));
   EXPECT_THAT(names(fs), ElementsAre());
+}
+
+TEST(CheckpointStore, AStateThatIsNotFiniteIsNotSaved) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    FaultFileSystem fs;
+    LargeState state;
+    const auto writer = state.writer(fs, kCheckpoints);
+    ASSERT_TRUE(writer);
+    state.values.back() = bad;
+    const auto taken = (*writer)->snapshot(7);
+    ASSERT_FALSE(taken);
+    EXPECT_EQ(taken.error().code, ErrorCode::kDiverged);
+    ASSERT_TRUE((*writer)->written());
+    const auto report = shard_report_from_text(to_text((*writer)->report()));
+    ASSERT_TRUE(report) << report.error().to_string();
+    EXPECT_FALSE(report->ok);
+    EXPECT_FALSE(report->finite);
+    EXPECT_THAT(report->error, HasSubstr("weight/large is not finite"));
+    EXPECT_FALSE(commit(fs, kCheckpoints, base_of(7), {*report}));
+    EXPECT_THAT(names(fs), ElementsAre());
+    state.values.back() = std::numeric_limits<float>::max();
+    EXPECT_TRUE((*writer)->snapshot(8)) << "nothing is wrong with the largest";
+  }
 }
 
 TEST(CheckpointStore, DestroyingAWriterFinishesTheShard) {
