@@ -10,7 +10,7 @@ namespace motley {
 namespace {
 
 constexpr Bytes kLargestManifest{int64_t{1} << 30};
-constexpr int64_t kPiece = 4 << 20;
+constexpr int64_t kCopyPiece = 4 << 20;
 
 std::string steps_text(const std::vector<CheckpointName>& committed) {
   std::string text;
@@ -24,8 +24,8 @@ Result<Unit> copy_shard(const std::string& from, const std::string& to, const st
   MOTLEY_TRY(const auto source, fs.open_within(from, name));
   MOTLEY_TRY(const auto copy, fs.create(to + "/" + name));
   std::vector<std::byte> piece;
-  for (int64_t done = 0; done < source->size().value(); done += kPiece) {
-    piece.resize(static_cast<size_t>(std::min(kPiece, source->size().value() - done)));
+  for (int64_t done = 0; done < source->size().value(); done += kCopyPiece) {
+    piece.resize(static_cast<size_t>(std::min(kCopyPiece, source->size().value() - done)));
     MOTLEY_TRY_VOID(source->read_at(done, piece));
     MOTLEY_TRY_VOID(copy->append(piece));
   }

@@ -117,8 +117,8 @@ class DraftRun {
 template <class T>
 Result<T> read_document(const std::string& path, Result<T> (*from_json)(const nlohmann::json&)) {
   MOTLEY_TRY(const std::string text, read_text(real_file_system(), path, kLargestDocument));
-  MOTLEY_TRY(const nlohmann::json json, parse_json_file(text, path, ErrorCode::kCorrupt));
-  Result<T> read = from_json(json);
+  MOTLEY_TRY(const nlohmann::json document, parse_json_file(text, path, ErrorCode::kCorrupt));
+  Result<T> read = from_json(document);
   if (!read) return fail(placed_in(std::move(read).error(), text, path));
   return read;
 }

@@ -56,9 +56,9 @@ class ForkRun : public ::testing::TestWithParam<const char*> {
   /// Of everything that is made for runs of the job.
   std::vector<std::string> made() const {
     std::vector<std::string> names = *real_file_system().list(runs());
-    if (!job_.checkpoint.dir.empty())
-      for (const std::string& name : *real_file_system().list(job_.checkpoint.dir + "/forky"))
-        names.push_back("saves/" + name);
+    if (job_.checkpoint.dir.empty()) return names;
+    const auto saves = *real_file_system().list(job_.checkpoint.dir + "/forky");
+    for (const std::string& name : saves) names.push_back("saves/" + name);
     return names;
   }
   std::string runs() const { return directory_.path() + "/motley/runs/forky"; }
