@@ -157,7 +157,7 @@ TEST_F(PredictionTest, OfMemoryOfASearchedPlanIsWhatItsRanksCount) {
       Attempt attempt =
           attempt_of({.name = "", .replicas = all, .numerics = numerics},
                      scratch_.path() + "/" + std::to_string(devices) + spec_name(numerics));
-      const Profile profile = measured(attempt.job, attempt.fleet);
+      const Profile profile = measured_by_threads(attempt.job, attempt.fleet);
       const auto plan = plan_search({attempt.job, attempt.fleet, profile});
       ASSERT_TRUE(plan) << plan.error().to_string();
       attempt.plan = *plan;

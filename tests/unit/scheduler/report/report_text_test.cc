@@ -81,8 +81,9 @@ TEST(ReportText, OfARunThatNeverTookAStep) {
 }
 
 TEST(PlanTable, OfTwoUnlikeCards) {
-  const std::vector<SoloSpeed> speeds = {
-      {"a1/0", "A100-40GB", 16, 450}, {"r1/0", "RTX3090", 8, 200}, {"r1/1", "GTX1070", 0, 0}};
+  const std::vector<SoloSpeed> speeds = {{"a1/0", "A100-40GB", 16, 450},
+                                         {"r1/0", "RTX3090", 8, 200},
+                                         {"r1/1", "GTX1070", 0, 0, false, false}};
   expect_golden("report/plan.txt", solo_table(speeds, Evidence::kMeasured) + "\n" +
                                        plan_table(made_up_plan(), Evidence::kMeasured));
 }
