@@ -72,8 +72,9 @@ std::string how_to_complete(const std::string& path) {
 Result<Unit> check_hosts_named(const Plan& plan, const std::string& path) {
   for (size_t i = 0; i < plan.ranks.size(); ++i)
     if (plan.ranks[i].host.empty())
-      return invalid_at("/ranks/" + std::to_string(i),
-                     "device " + plan.ranks[i].device + " has no host: " + how_to_complete(path));
+      return invalid_at(
+          "/ranks/" + std::to_string(i),
+          "device " + plan.ranks[i].device + " has no host: " + how_to_complete(path));
   return Unit{};
 }
 

@@ -162,8 +162,12 @@ TEST_F(PredictionTest, OfMemoryOfASearchedPlanIsWhatItsRanksCount) {
       ASSERT_TRUE(plan) << plan.error().to_string();
       attempt.plan = *plan;
       EXPECT_EQ(plan->world_size(), devices);
-      for (const RankPrediction& rank : plan->prediction.ranks)
-        EXPECT_EQ(rank.memory, needed(attempt, rank.rank.value()));
+      for (const RankPrediction& rank : plan->prediction.ranks) {
+        // From a table, so not to the byte; never too little.
+        const auto bytes = static_cast<double>(needed(attempt, rank.rank.value()).value());
+        EXPECT_GE(static_cast<double>(rank.memory.value()), bytes);
+        EXPECT_LE(static_cast<double>(rank.memory.value()), 1.05 * bytes);
+      }
     }
   }
 }

@@ -68,7 +68,7 @@ TEST(FleetReader, SaysWhatIsWrongAndWhere) {
        "fleet.yaml:2:5: 'host' is missing (a host name of letters, digits, '.', '_' and '-')"},
       {"nodes:\n  - host: a1\n", "fleet.yaml:2:5: 'devices' is missing (a list)"},
       {"nodes:\n  - host: a1\n    devices: []\n",
-       "fleet.yaml:3:14: expected a list of devices, found a list"},
+       "fleet.yaml:3:14: expected a list of devices, found an empty list"},
       {"nodes:\n  - host: a1\n    devices: [a100]\n",
        "fleet.yaml:3:15: expected a mapping of keys, found 'a100'"},
       {"nodes:\n  - host: a1\n    gpus: 4\n",

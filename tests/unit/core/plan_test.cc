@@ -90,7 +90,7 @@ TEST(PlanJson, EveryMemberIsNeededAndTyped) {
   testing::expect_members_are_needed(
       to_json(valid_plan()), try_plan,
       {"id", "host_optimizer", "recompute", "shard_optimizer", "job_key", "host", "type", "shares",
-       "precision", "owners", "reduction"});
+       "precision", "owners", "reduction", "host_memory"});
   testing::expect_members_are_typed(to_json(valid_plan()), try_plan);
 }
 
@@ -176,7 +176,7 @@ TEST(PlanJson, NamesTheSlipRatherThanTheMemberThatItLeavesMissing) {
 // --- the id ---
 
 TEST(PlanId, IsTheSameInEveryBuild) {
-  EXPECT_EQ(plan_id(valid_plan()), "3f79106fd21a5aadf3f558a7d6537df3");
+  EXPECT_EQ(plan_id(valid_plan()), "522f8da26dffb783cc0c9cc1a9d3e18c");
 }
 
 TEST(PlanId, TellsPlansApartAndNotHowTheyWereFound) {

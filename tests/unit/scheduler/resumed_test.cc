@@ -18,7 +18,7 @@ class ResumedTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ::setenv("XDG_STATE_HOME", directory_.path().c_str(), 1);
-    std::ofstream(directory_.path() + "/text.txt") << "some text";
+    std::ofstream(directory_.path() + "/text.txt") << std::string(400, 'a');
   }
 
   /// A job file that says so.

@@ -11,6 +11,7 @@
 #include "core/file_system.h"
 #include "scheduler/run/metrics_log.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/scheduler/report/made_up_run.h"
 
 namespace motley {
 namespace {
@@ -168,7 +169,12 @@ TEST_F(Summarize, ARunThatIsLockedIsRunning) {
 
 /// As the worker leaves it: without a report.
 TEST_F(Summarize, ARunByHandIsOverWhenItsLastStepIsSaved) {
-  attempt(1, "p", 1, 20, 2);
+  Plan plan = testing::made_up_plan();
+  plan.owners = even_ownership(plan, {"gpt", 4, 2, 8, 8, 256});
+  plan.id = plan_id(plan);
+  attempt(1, plan.id, 1, 20, 2);
+  ASSERT_TRUE(write_text_durably(
+      real_file_system(), run_->attempt_directory(Epoch(1)) + "/plan.json", to_json(plan).dump()));
   ASSERT_TRUE(run_->lock());
   EXPECT_FALSE(summary_if_over(*run_, job_)) << "the last checkpoint is missing";
   const std::string saved = run_->checkpoints(job_) + "/" + checkpoint_directory_name(20, Epoch(1));

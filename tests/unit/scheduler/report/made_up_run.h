@@ -29,7 +29,8 @@ inline Plan made_up_plan() {
   plan.prediction.integer_bound_efficiency = 0.985;
   plan.prediction.ranks = {
       {Rank(0), 0.1, 0.001, 0, Bytes(int64_t{6} << 30), Bytes(int64_t{36} << 30), Bytes(0), 450},
-      {Rank(1), 0.095, 0.001, 0.005, Bytes(int64_t{5} << 30), Bytes(int64_t{22} << 30), Bytes(0), 200}};
+      {Rank(1), 0.095, 0.001, 0.005, Bytes(int64_t{5} << 30), Bytes(int64_t{22} << 30), Bytes(0),
+       200}};
   plan.left_out = {{"r1/1", "too little memory: 3.0 GiB of 4.1 GiB"}};
   return plan;
 }
