@@ -133,11 +133,14 @@ double summed_seconds(const DeviceProfile& device, const ModelSpec& model, int m
   return sum;
 }
 
-/// How much longer (or less long) layers take among others than by themselves.
+/// How much longer (or less long) layers take among others than by themselves: up to the largest
+/// micro-batch of which the device holds the whole model, and beyond it as there.
 double among_others(const DeviceProfile& device, const ModelSpec& model, int micro_batch) {
   const LayerCurve* whole = device.curve("model");
-  const double sum = summed_seconds(device, model, micro_batch);
-  return whole != nullptr && sum > 0 ? whole->seconds_at(micro_batch) / sum : 1;
+  if (whole == nullptr) return 1;
+  const int known = std::min(micro_batch, whole->points.back().micro_batch);
+  const double sum = summed_seconds(device, model, known);
+  return sum > 0 ? whole->seconds_at(known) / sum : 1;
 }
 
 }  // namespace

@@ -230,22 +230,27 @@ Attempt unlike_attempt(const std::vector<SmallReplica>& replicas, const std::vec
   return attempt;
 }
 
-Bytes whole_model_bytes(const JobSpec& job) {
-  EngineOptions whole;
-  whole.model = job.model;
-  return estimate_memory(whole, DeviceKind::kCpu, 1, 1).front().total();
+/// Of one rank that has all of it, with all that it holds besides its engine.
+Bytes whole_model_bytes(const Attempt& attempt) {
+  Plan alone = attempt.plan;
+  alone.ranks.resize(1);
+  alone.replicas = {{.stages = {{0, attempt.job.model.layers + 1, {Rank(0)}, {1.0}}},
+                     .micro_batch = 1,
+                     .grains = alone.global_batch}};
+  alone.owners = even_ownership(alone, attempt.job.model);
+  return estimate_rank(attempt.job, alone, Rank(0), DeviceKind::kCpu, 1).total();
 }
 
 /// Runs it on devices that each hold the model alone, or lack a tenth for that.
 void expect_little_lost(Attempt attempt, const std::vector<bool>& holds_model,
                         const std::function<std::vector<StepReport>(const Attempt&)>& third_step) {
-  const Bytes whole = whole_model_bytes(attempt.job);
+  const Bytes whole = whole_model_bytes(attempt);
   for (size_t rank = 0; rank < holds_model.size(); ++rank)
     if (!holds_model[rank]) attempt.fleet.devices[rank].memory = Bytes(whole.value() * 9 / 10);
   const Profile profile = measured_by_threads(attempt.job, attempt.fleet);
   for (size_t rank = 0; rank < holds_model.size(); ++rank) {
     const DeviceProfile& device = profile.devices[rank];
-    EXPECT_EQ(device.curve("model") != nullptr, holds_model[rank]);
+    EXPECT_EQ(whole <= device.memory_limit, holds_model[rank]);
     EXPECT_NE(device.curve("block"), nullptr);
   }
   predict_from(profile, &attempt);
