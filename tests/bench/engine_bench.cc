@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/step_statistics.h"
 #include "tests/bench/rows.h"
 #include "worker/engine/engine.h"
 
@@ -91,7 +92,7 @@ Result<Timing> measure(const Case& shape) {
     exact_seconds.push_back(of_exact);
     total += of_fast + of_exact;
   }
-  return Timing{median(fast_seconds), median(exact_seconds), fast.gflops()};
+  return Timing{*median(fast_seconds), *median(exact_seconds), fast.gflops()};
 }
 
 void report(const Case& shape, const Timing& timing, bool json, Rows* rows) {

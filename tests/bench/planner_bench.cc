@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/step_statistics.h"
 #include "planner/search.h"
 #include "tests/bench/rows.h"
 #include "tests/support/planning_case.h"
@@ -82,11 +83,11 @@ int run(bool json, const std::string& only) {
       search = plan->search;
       used = plan->world_size();
     }
-    rows.add({name, "plan_seconds", "s", "lower", median(seconds)});
+    rows.add({name, "plan_seconds", "s", "lower", *median(seconds)});
     rows.add({name, "gap", "ratio", "lower", search.gap, 0.0});
     if (json) continue;
     std::printf("%-16s %9.4f s   gap %.1e   %lld nodes   %d of %d devices used, step %.4f s\n",
-                name.c_str(), median(seconds), search.gap, static_cast<long long>(search.nodes),
+                name.c_str(), *median(seconds), search.gap, static_cast<long long>(search.nodes),
                 used, devices, search.step_seconds);
     std::fflush(stdout);
   }

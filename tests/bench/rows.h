@@ -12,9 +12,6 @@ namespace motley {
 /// CPU time of this thread: what a neighbour's load does not count in.
 double thread_seconds();
 
-/// The upper one of two middle values.
-double median(std::vector<double> values);
-
 /// [--json] [CASE]: whether JSON is wanted, and the only case, or "".
 std::pair<bool, std::string> bench_arguments(int argc, char** argv);
 
