@@ -4,6 +4,7 @@
 
 #include "core/json_fields.h"
 #include "core/json_file.h"
+#include "core/or_null.h"
 
 namespace motley {
 namespace {
@@ -12,11 +13,6 @@ using nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr const char* kName = "/result.json";
-
-template <class T>
-json or_null(const std::optional<T>& value) {
-  return value ? json(*value) : json(nullptr);
-}
 
 void read_fields(JsonFields& from, RankActual* rank) {
   from.read("rank", rank->rank)

@@ -1,15 +1,8 @@
 #include "core/step_statistics.h"
 
-#include <algorithm>
+#include "core/median.h"
 
 namespace motley {
-
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 StepStatistics::StepStatistics(const Plan& plan) : ranks_(plan.ranks.size()) {
   for (size_t i = 0; i < ranks_.size(); ++i) {

@@ -12,9 +12,6 @@ namespace motley {
 
 inline constexpr int kWarmUpSteps = 5;  ///< of each attempt, not counted in medians
 
-/// The middle of the values (the mean of the two middle ones); nothing for none.
-std::optional<double> median(std::vector<double> values);
-
 class StepStatistics {
  public:
   explicit StepStatistics(const Plan& plan);

@@ -4,17 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json_fields.h"
+#include "core/or_null.h"
 #include "core/spec/names.h"
 
 namespace motley {
 namespace {
 
 using nlohmann::json;
-
-template <class T>
-json nullable(const std::optional<T>& value) {
-  return value ? json(*value) : json(nullptr);
-}
 
 // --- model ---
 
@@ -68,7 +64,7 @@ void read_optimizer(JsonFields& fields, OptimizerSpec& optimizer) {
 
 json train_json(const TrainSpec& train) {
   return {{"global_batch", train.global_batch},
-          {"grain", nullable(train.grain)},
+          {"grain", or_null(train.grain)},
           {"steps", train.steps},
           {"optimizer", optimizer_json(train.optimizer)},
           {"schedule",

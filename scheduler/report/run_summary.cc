@@ -3,15 +3,13 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "core/or_null.h"
+
 namespace motley {
 namespace {
 
 using nlohmann::json;
 
-template <class T>
-json or_null(const std::optional<T>& value) {
-  return value ? json(*value) : json(nullptr);
-}
 json or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
 
 template <class T>

@@ -7,6 +7,7 @@
 #include "core/attempt_result.h"
 #include "core/file_system.h"
 #include "core/json_file.h"
+#include "core/median.h"
 #include "core/step_statistics.h"
 #include "scheduler/report/plan_table.h"
 #include "scheduler/run/equal_split.h"

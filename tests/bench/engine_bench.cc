@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/step_statistics.h"
+#include "core/median.h"
 #include "tests/bench/rows.h"
 #include "worker/engine/engine.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/step_statistics.h"
+#include "core/median.h"
 #include "planner/search.h"
 #include "tests/bench/rows.h"
 #include "tests/support/planning_case.h"

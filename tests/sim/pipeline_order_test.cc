@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <random>
 #include <string>
@@ -16,6 +15,7 @@
 #include "core/holdings.h"
 #include "tests/e2e/small_run.h"
 #include "tests/support/checked_posts.h"
+#include "tests/support/new_seeds.h"
 #include "worker/train/pipeline.h"
 
 namespace motley::testing {
@@ -232,12 +232,7 @@ TEST_F(PipelineOrder, NeitherWaitsForEverNorOverwritesWhatIsOnItsWay) {
 }
 
 TEST_F(PipelineOrder, AlsoWithNewSeeds) {
-  std::random_device source;
-  for (int i = 0; i < kNewSeeds; ++i) {
-    const uint32_t seed = source();
-    std::printf("seed %u\n", seed);
-    expect_to_end(seed);
-  }
+  for_new_seeds(kNewSeeds, [&](uint32_t seed) { expect_to_end(seed); });
 }
 
 /// Why sends are posted: two neighbours would wait for each other to receive.

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -13,6 +12,7 @@
 
 #include "tests/e2e/small_run.h"
 #include "tests/support/checked_posts.h"
+#include "tests/support/new_seeds.h"
 #include "worker/train/rank_share.h"
 
 namespace motley::testing {
@@ -118,12 +118,7 @@ TEST_F(PipelinePlans, TrainAsOneRankDoes) {
 }
 
 TEST_F(PipelinePlans, AlsoWithNewSeeds) {
-  std::random_device source;
-  for (int i = 0; i < kNewPlans; ++i) {
-    const uint32_t seed = source();
-    std::printf("seed %u\n", seed);
-    expect_to_train(seed);
-  }
+  for_new_seeds(kNewPlans, [&](uint32_t seed) { expect_to_train(seed); });
 }
 
 }  // namespace

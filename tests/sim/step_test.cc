@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <random>
 
 #include "planner/cost_model.h"
 #include "planner/search.h"
+#include "tests/support/new_seeds.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {
@@ -144,14 +144,7 @@ TEST(StepSimulation, PlansHoldWhatTheyPredict) {
   for (uint32_t seed = 1; seed <= kFixedSeeds; ++seed) expect_plan_to_hold(seed);
 }
 
-TEST(StepSimulation, AlsoWithNewSeeds) {
-  std::random_device source;
-  for (int i = 0; i < kNewSeeds; ++i) {
-    const uint32_t seed = source();
-    std::printf("seed %u\n", seed);
-    expect_plan_to_hold(seed);
-  }
-}
+TEST(StepSimulation, AlsoWithNewSeeds) { for_new_seeds(kNewSeeds, expect_plan_to_hold); }
 
 }  // namespace
 }  // namespace motley

@@ -5,6 +5,7 @@
 #include <optional>
 #include <sstream>
 
+#include "core/or_null.h"
 #include "core/spec/json.h"
 #include "core/units.h"
 #include "kernels/device.h"
@@ -35,15 +36,6 @@ FleetSpec local_fleet(const std::vector<FoundDevice>& found) {
 }
 
 const char* name_of(DeviceKind kind) { return kind == DeviceKind::kCuda ? "cuda" : "cpu"; }
-
-nlohmann::json or_null(int cuda_index) {
-  return cuda_index < 0 ? nlohmann::json() : nlohmann::json(cuda_index);
-}
-
-template <class T>
-nlohmann::json or_null(const std::optional<T>& value) {
-  return value ? nlohmann::json(*value) : nlohmann::json();
-}
 
 nlohmann::json status_json(const std::optional<GpuStatus>& status) {
   if (!status) return nullptr;
@@ -96,7 +88,8 @@ nlohmann::json as_json(const std::vector<FoundDevice>& found, const std::string&
                     {"cores", device.cores},
                     {"memory", device.memory.value()},
                     {"free_memory", device.free_memory.value()},
-                    {"cuda_index", or_null(device.cuda_index)},
+                    {"cuda_index",
+                     device.cuda_index < 0 ? nlohmann::json() : nlohmann::json(device.cuda_index)},
                     {"status", status_json(device.status)}});
   return {{"fleet", to_json(local_fleet(found))}, {"devices", rows}, {"note", note}};
 }

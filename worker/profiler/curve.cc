@@ -4,6 +4,8 @@
 #include <set>
 #include <string>
 
+#include "core/median.h"
+
 namespace motley {
 namespace {
 
@@ -12,12 +14,6 @@ constexpr double kTolerance = 0.05;
 constexpr int kMostRounds = 4;
 /// What the step's fixed cost may be of the quickest point: something must remain for its samples.
 constexpr double kMostOverhead = 0.95;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 bool enough(const ProfilerOptions& options, size_t repetitions, double seconds) {
   const auto count = static_cast<int>(repetitions);
@@ -55,7 +51,7 @@ class CurveMeasurement {
       fixed.push_back(2 * once - twice);
       total += once + twice;
     }
-    return median(fixed);
+    return *median(std::move(fixed));
   }
 
  private:
@@ -104,7 +100,7 @@ Result<CurvePoint> repeat(const ProfilerOptions& options,
   }
   const auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
   CurvePoint point;
-  point.seconds = median(seconds);
+  point.seconds = *median(seconds);
   point.spread = point.seconds > 0 ? (*most - *least) / point.seconds : 0;
   point.repetitions = static_cast<int>(seconds.size());
   return point;

@@ -1,0 +1,14 @@
+#pragma once
+// What is not known, in JSON: null.
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace motley {
+
+template <class T>
+nlohmann::json or_null(const std::optional<T>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
+}
+
+}  // namespace motley
