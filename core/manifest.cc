@@ -53,6 +53,11 @@ Result<Manifest> read_manifest(const json& from) {
       .read("data_hash", manifest.data_hash)
       .read("next_sample", manifest.next_sample)
       .read("exact_exponent", manifest.exact_exponent);
+  if (fields.has("loss_scale"))
+    fields.object("loss_scale", [&](JsonFields& scale) {
+      scale.read("exponent", manifest.loss_scale.exponent)
+          .read_between("kept_steps", manifest.loss_scale.kept_steps, 0, INT32_MAX);
+    });
   fields.member("xxh3_128");  // checked over the text
   read_each(fields, "tensors", &manifest.tensors);
   read_each(fields, "files", &manifest.files);
@@ -129,7 +134,8 @@ Result<Unit> check_version(const json& document) {
 
 Result<Unit> check_manifest(const Manifest& manifest) {
   if (manifest.version != kManifestVersion) return corrupt("impossible version");
-  if (std::abs(int64_t{manifest.exact_exponent}) > kMaxExponent)
+  if (std::abs(int64_t{manifest.exact_exponent}) > kMaxExponent ||
+      std::abs(int64_t{manifest.loss_scale.exponent}) > kMaxExponent)
     return corrupt("impossible exponent");
   if (manifest.step < 0 || manifest.epoch < Epoch(1) || manifest.next_sample < 0)
     return corrupt("a negative counter");
@@ -199,6 +205,9 @@ std::string to_text(const Manifest& manifest) {
              {"data_hash", manifest.data_hash},
              {"next_sample", manifest.next_sample},
              {"exact_exponent", manifest.exact_exponent},
+             {"loss_scale",
+              {{"exponent", manifest.loss_scale.exponent},
+               {"kept_steps", manifest.loss_scale.kept_steps}}},
              {"tensors", json::array()},
              {"files", json::array()}};
   for (const StoredTensor& tensor : manifest.tensors) to["tensors"].push_back(to_json(tensor));

@@ -48,6 +48,13 @@ struct StoredFile {
 
 inline constexpr int kManifestVersion = 1;
 
+/// Of fp16; worker/optimizer/loss_scale.h.
+struct LossScaleState {
+  int exponent = 0;
+  int kept_steps = 0;  ///< since it last changed or an overflow
+  bool operator==(const LossScaleState&) const = default;
+};
+
 struct Manifest {
   int version = kManifestVersion;
   std::string job;   ///< its name
@@ -60,6 +67,7 @@ struct Manifest {
   std::string data_hash;
   int64_t next_sample = 0;  ///< global index
   int exact_exponent = 0;   ///< scale of exact's fixed point at the next step
+  LossScaleState loss_scale;
   std::vector<StoredTensor> tensors;
   std::vector<StoredFile> files;
 };

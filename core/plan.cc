@@ -211,10 +211,9 @@ Result<Unit> check_exact(const Plan& plan) {
       return invalid_at(replica_at(i) + "/micro_batch",
                         "numerics: exact needs micro-batches of one grain");
     }
-    if (replica.precision != plan.replicas[0].precision) {
-      return invalid_at(replica_at(i) + "/precision", "numerics: exact needs one precision");
-    }
     for (size_t j = 0; j < replica.stages.size(); ++j) {
+      if (replica.stages[j].precision != plan.replicas[0].stages[0].precision)
+        return invalid_at(stage_at(i, j) + "/precision", "numerics: exact needs one precision");
       if (replica.stages[j].ranks.size() == 1) continue;
       return invalid_at(stage_at(i, j) + "/ranks",
                         "numerics: exact excludes tensor parallelism, where the bits depend on the "

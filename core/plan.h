@@ -33,6 +33,7 @@ struct StagePlan {
   std::vector<Rank> ranks;
   std::vector<double> shares;
   std::vector<Recompute> recompute = {};  ///< one for each layer; empty: none
+  Precision precision = Precision::kFp32;  ///< its ranks compute in
 
   int layers() const { return last_layer - first_layer + 1; }
 };
@@ -42,7 +43,6 @@ struct ReplicaPlan {
   std::vector<StagePlan> stages;
   int micro_batch = 0;  ///< samples, whole grains; the last one of a step may be smaller
   int grains = 0;       ///< of each step; replicas take consecutive runs of grains in their order
-  Precision precision = Precision::kFp32;
 };
 
 /// The rank that commits a slice to checkpoints (and updates it where optimizer state is sharded).

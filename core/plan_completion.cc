@@ -4,6 +4,7 @@
 
 #include "core/json_place.h"
 #include "core/spec/names.h"
+#include "core/spec/precisions.h"
 #include "core/spec/profile_key.h"
 
 namespace motley {
@@ -37,29 +38,36 @@ Result<Unit> check_hosts(const Plan& plan) {
   return Unit{};
 }
 
-/// Every replica's precision is what its devices compute in.
-Result<Unit> set_precisions(const JobSpec& job, const FleetSpec& fleet, Plan* plan) {
-  for (size_t i = 0; i < plan->replicas.size(); ++i) {
-    ReplicaPlan& replica = plan->replicas[i];
-    for (const StagePlan& stage : replica.stages) {
-      for (const Rank rank : stage.ranks) {
-        if (rank.value() < 0 || rank.value() >= plan->world_size()) continue;  // refused later
-        const std::string& device = plan->ranks[static_cast<size_t>(rank.value())].device;
-        const DeviceKind kind = fleet.find(device)->kind;
-        if (lacks_precision(job, kind))
-          return invalid_at("/ranks/" + std::to_string(rank.value()),
-                            "device " + device + " (kind " + spec_name(kind) +
-                                ") lacks train.precision " + spec_name(job.train.precision));
-        const Precision computed = precision_computed(job, kind);
-        if (replica.precision == Precision::kAuto) replica.precision = computed;
-        if (replica.precision == computed) continue;
-        return invalid_at("/replicas/" + std::to_string(i) + "/precision",
-                          "the replica is to compute in " + spec_name(replica.precision) +
-                              "; its device " + device + " computes this job in " +
-                              spec_name(computed));
-      }
-    }
+/// The stage's precision is what its devices compute in; `at` is its JSON pointer.
+Result<Unit> set_precision(const JobSpec& job, const FleetSpec& fleet, const Plan& plan,
+                           const std::string& at, StagePlan* stage) {
+  for (const Rank rank : stage->ranks) {
+    if (rank.value() < 0 || rank.value() >= plan.world_size()) continue;  // refused later
+    const DeviceSpec& device =
+        *fleet.find(plan.ranks[static_cast<size_t>(rank.value())].device);
+    if (lacks_precision(job, device))
+      return invalid_at("/ranks/" + std::to_string(rank.value()),
+                        "device " + device.id + " (kind " + spec_name(device.kind) +
+                            ") lacks train.precision " +
+                            spec_name(precision_wanted(job, device.type)));
+    const Precision computed = precision_computed(job, device);
+    if (stage->precision == Precision::kAuto) stage->precision = computed;
+    if (stage->precision == computed) continue;
+    return invalid_at(at + "/precision", "the stage is to compute in " +
+                                             spec_name(stage->precision) + "; its device " +
+                                             device.id + " computes this job in " +
+                                             spec_name(computed));
   }
+  return Unit{};
+}
+
+Result<Unit> set_precisions(const JobSpec& job, const FleetSpec& fleet, Plan* plan) {
+  for (size_t i = 0; i < plan->replicas.size(); ++i)
+    for (size_t j = 0; j < plan->replicas[i].stages.size(); ++j)
+      MOTLEY_TRY_VOID(set_precision(
+          job, fleet, *plan,
+          "/replicas/" + std::to_string(i) + "/stages/" + std::to_string(j),
+          &plan->replicas[i].stages[j]));
   return Unit{};
 }
 

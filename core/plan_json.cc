@@ -28,12 +28,12 @@ json replica_to_json(const ReplicaPlan& replica) {
                       {"last_layer", stage.last_layer},
                       {"ranks", ranks},
                       {"shares", stage.shares},
-                      {"recompute", recompute}});
+                      {"recompute", recompute},
+                      {"precision", spec_name(stage.precision)}});
   }
   return {{"stages", stages},
           {"micro_batch", replica.micro_batch},
-          {"grains", replica.grains},
-          {"precision", spec_name(replica.precision)}};
+          {"grains", replica.grains}};
 }
 
 json prediction_to_json(const Prediction& prediction) {
@@ -87,7 +87,15 @@ void read_seconds(JsonFields& fields, const char* key, double& out) {
   fields.read_between(key, out, 0, kMostSeconds);
 }
 
+void read_precision(JsonFields& fields, StagePlan& stage) {
+  stage.precision = Precision::kAuto;
+  if (!fields.has("precision")) return;
+  fields.read_word("precision", stage.precision, from_spec_name<Precision>);
+  if (stage.precision == Precision::kAuto) fields.fault("precision", "a plan has decided it");
+}
+
 void read_stage(JsonFields& fields, StagePlan& stage) {
+  read_precision(fields, stage);
   std::vector<int64_t> ranks;
   fields.read_between("first_layer", stage.first_layer, 0, kLastLayer)
       .read_between("last_layer", stage.last_layer, 0, kLastLayer)
@@ -110,10 +118,6 @@ void read_replica(JsonFields& fields, ReplicaPlan& replica) {
   fields.each("stages", [&](JsonFields& f) { read_stage(f, replica.stages.emplace_back()); })
       .read_between("micro_batch", replica.micro_batch, 1, kMostSamples)
       .read_between("grains", replica.grains, 1, kMostSamples);
-  replica.precision = Precision::kAuto;
-  if (!fields.has("precision")) return;
-  fields.read_word("precision", replica.precision, from_spec_name<Precision>);
-  if (replica.precision == Precision::kAuto) fields.fault("precision", "a plan has decided it");
 }
 
 void read_owner(JsonFields& fields, Ownership& owner) {

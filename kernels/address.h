@@ -18,6 +18,7 @@ class Address {
     return Address((static_cast<uintptr_t>(id) << 1) | 1);
   }
 
+  friend constexpr bool operator==(Address, Address) = default;
   constexpr bool null() const { return raw_ == 0; }
   constexpr bool is_symbol() const { return (raw_ & 1) != 0; }
   constexpr uint32_t symbol_id() const { return static_cast<uint32_t>(raw_ >> 1); }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "core/precision.h"
 #include "core/result.h"
 #include "core/spec/fleet_spec.h"
 #include "kernels/nvml.h"
@@ -41,8 +42,10 @@ class Device {
   virtual ~Device() = default;
 
   virtual DeviceKind kind() const = 0;
-  /// 4 (float) or 8 (double): the type of every floating operand.
-  virtual int element_bytes() const = 0;
+  /// What it computes in; never kAuto.
+  virtual Precision precision() const = 0;
+  /// Of operands in full precision: 4 (float) or 8 (double).
+  int element_bytes() const { return full_bytes(precision()); }
   virtual const OpTable& ops() const = 0;
   /// Threads a kernel may use (its bits never depend on it).
   virtual int threads() const = 0;
@@ -53,6 +56,8 @@ class Device {
 
   /// kDeviceLost when the device has no such memory left. Contents undefined.
   virtual Result<DeviceBuffer> allocate(Bytes size) = 0;
+  /// Memory for the operations themselves (widened_bytes): once it is reserved they allocate none.
+  virtual Result<Unit> reserve_scratch(Bytes /*size*/) { return Unit{}; }
   virtual Result<Unit> copy_in(void* device, std::span<const std::byte> host) = 0;
   virtual Result<Unit> copy_out(std::span<std::byte> host, const void* device) = 0;
   /// Waits for everything enqueued; the first fault since the last call.
@@ -71,8 +76,10 @@ class Device {
 };
 
 /// kNoDevice with what is missing where there is none of that kind to be used; kUnsupported when
-/// this CPU cannot run what was built.
-Result<std::unique_ptr<Device>> open_device(const DeviceSpec& spec);
+/// this CPU cannot run what was built, or the device does not compute in `precision`. kAuto: what it
+/// is best at.
+Result<std::unique_ptr<Device>> open_device(const DeviceSpec& spec,
+                                            Precision precision = Precision::kAuto);
 
 /// A device found on this machine, for `motley-worker devices`.
 struct FoundDevice {

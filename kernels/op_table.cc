@@ -1,5 +1,6 @@
 #include "kernels/op_table.h"
 
+#include "kernels/cpu/widening.h"
 #include "kernels/device.h"
 
 namespace motley {
@@ -23,6 +24,8 @@ struct Runner {
   void operator()(const GeluBackwardArgs& args) const { ops.gelu_backward(device, args); }
   void operator()(const ZeroArgs& args) const { ops.zero(device, args); }
   void operator()(const CopyArgs& args) const { ops.copy(device, args); }
+  void operator()(const RoundArgs& args) const { ops.round(device, args); }
+  void operator()(const ScaleArgs& args) const { ops.scale(device, args); }
   void operator()(const DropoutArgs& args) const { ops.dropout(device, args); }
   void operator()(const AttentionForwardArgs& args) const { ops.attention_forward(device, args); }
   void operator()(const AttentionBackwardArgs& args) const { ops.attention_backward(device, args); }
@@ -40,6 +43,16 @@ struct Runner {
 }  // namespace
 
 void execute(Device& device, const OpCall& call) { std::visit(Runner{device, device.ops()}, call); }
+
+Bytes widened_bytes(const OpCall& call) {
+  return std::visit(
+      [](auto args) {
+        Widening widening(nullptr);
+        args.operands(widening);
+        return Bytes(widening.bytes());
+      },
+      call);
+}
 
 double flops_of(const OpCall& call) {
   return std::visit([](const auto& args) { return args.flops(); }, call);

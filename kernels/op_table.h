@@ -4,6 +4,7 @@
 
 #include <variant>
 
+#include "core/ids.h"
 #include "kernels/ops/adamw.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/bias_gradient.h"
@@ -23,15 +24,16 @@ class Device;
 using OpCall = std::variant<MatmulArgs, BiasGradientArgs, EmbeddingForwardArgs,
                             EmbeddingBackwardArgs, LayerNormForwardArgs, LayerNormBackwardArgs,
                             AddArgs, GeluForwardArgs, GeluBackwardArgs, ZeroArgs, CopyArgs,
-                            DropoutArgs, AttentionForwardArgs, AttentionBackwardArgs,
-                            CrossEntropyArgs, CrossEntropyPartArgs, CrossEntropyCombineArgs,
-                            AccumulateFixedArgs, FromFixedArgs, AdamwArgs, SquareSumArgs>;
+                            RoundArgs, ScaleArgs, DropoutArgs, AttentionForwardArgs,
+                            AttentionBackwardArgs, CrossEntropyArgs, CrossEntropyPartArgs,
+                            CrossEntropyCombineArgs, AccumulateFixedArgs, FromFixedArgs, AdamwArgs,
+                            SquareSumArgs>;
 
 template <class Args>
 using Kernel = void (*)(Device&, const Args&);
 
-/// Kernels enqueue on the device's stream and report faults through Device::synchronize. Element
-/// type: Device::element_bytes.
+/// Kernels enqueue on the device's stream and report faults through Device::synchronize. They sum in
+/// full precision and round what they store once; kernels/operand.h has the types of operands.
 struct OpTable {
   Kernel<MatmulArgs> matmul;
   Kernel<BiasGradientArgs> bias_gradient;
@@ -44,6 +46,8 @@ struct OpTable {
   Kernel<GeluBackwardArgs> gelu_backward;
   Kernel<ZeroArgs> zero;
   Kernel<CopyArgs> copy;
+  Kernel<RoundArgs> round;
+  Kernel<ScaleArgs> scale;
   Kernel<DropoutArgs> dropout;
   Kernel<AttentionForwardArgs> attention_forward;
   Kernel<AttentionBackwardArgs> attention_backward;
@@ -60,5 +64,8 @@ struct OpTable {
 void execute(Device& device, const OpCall& call);
 
 double flops_of(const OpCall& call);
+
+/// What a CPU that computes in reduced precision needs to hold the operands of `call` in full.
+Bytes widened_bytes(const OpCall& call);
 
 }  // namespace motley

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/spec/one_precision.h"
+#include "core/spec/precisions.h"
 #include "core/units.h"
 
 namespace motley {
@@ -83,9 +83,10 @@ Result<Unit> limit_count(const PlanRequest& request, Candidates* candidates) {
 ReplicaPlan replica_of(const PlanRequest& request, const Candidate& candidate, Rank rank,
                        int grains) {
   ReplicaPlan replica;
-  replica.stages.push_back({0, layer_count(request.job.model) - 1, {rank}, {1.0}});
+  StagePlan& whole =
+      replica.stages.emplace_back(StagePlan{0, layer_count(request.job.model) - 1, {rank}, {1.0}});
+  whole.precision = precision_computed(request.job, *candidate.spec);
   replica.grains = grains;
-  replica.precision = precision_computed(request.job, candidate.spec->kind);
   return replica;
 }
 
@@ -104,7 +105,7 @@ std::string memory_lack(const DeviceProfile& device, const MicroBatchRule& rule)
 Result<Candidates> find_candidates(const PlanRequest& request) {
   MOTLEY_TRY_VOID(check_request(request));
   MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job));
-  MOTLEY_TRY_VOID(check_one_precision(fleet, request.job));
+  MOTLEY_TRY_VOID(check_precisions(fleet, request.job));
   const MicroBatchRule rule = micro_batch_rule(request);
   Candidates candidates;
   std::vector<Candidate> unfit;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/spec/precisions.h"
 #include "planner/cost_model.h"
 
 namespace motley {
@@ -95,7 +96,9 @@ class EqualPipelines {
       replica.stages = equal_stages(request_.job.model, stages, i * stages);
       replica.micro_batch = micro_batch;
       replica.grains = part_of(grains_, pipelines, i);
-      replica.precision = precision_computed(request_.job, devices_.front()->kind);
+      for (size_t stage = 0; stage < replica.stages.size(); ++stage)
+        replica.stages[stage].precision = precision_computed(
+            request_.job, *devices_[static_cast<size_t>(i * stages) + stage]);
       plan.replicas.push_back(std::move(replica));
     }
     plan.owners = even_ownership(plan, request_.job.model);

@@ -7,14 +7,15 @@
 
 #include "core/model.h"
 #include "core/rank_memory.h"
+#include "core/spec/precisions.h"
 #include "planner/cost_model.h"
 
 namespace motley {
 namespace {
 
 /// Exchange and snapshot of one of so many ranks.
-Bytes beside_engine(const JobSpec& job, DeviceKind kind, int ranks, int64_t owned) {
-  const int element_bytes = precision_computed(job, kind) == Precision::kFp64 ? 8 : 4;
+Bytes beside_engine(const JobSpec& job, const DeviceSpec& device, int ranks, int64_t owned) {
+  const int element_bytes = full_bytes(precision_computed(job, device));
   const int widest = gradient_element_bytes(job.train.numerics, element_bytes);
   return snapshot_bytes(owned, element_bytes) + plain_exchange_bytes(ranks, owned, widest);
 }
@@ -26,7 +27,7 @@ Profile with_tables_for(const PlanRequest& request, int ranks) {
   for (DeviceProfile& device : profile.devices) {
     const DeviceSpec* spec = request.fleet.find(device.device);
     if (spec == nullptr || spec->kind == DeviceKind::kCuda) continue;
-    const Bytes more = beside_engine(request.job, spec->kind, ranks, owned);
+    const Bytes more = beside_engine(request.job, *spec, ranks, owned);
     for (MemoryPoint& point : device.memory) point.fixed += more;
   }
   return profile;
@@ -86,9 +87,9 @@ RankMemory plain_memory(const PlanRequest& request, const Plan& plan, Rank rank,
     if (owner.owner == rank) owned += owner.slice.elements();
   if (request.tables_of_ranks) return {.total = engine};
   const DeviceSpec* spec = request.fleet.find(plan.ranks[static_cast<size_t>(rank.value())].device);
-  const DeviceKind kind = spec == nullptr ? DeviceKind::kCpu : spec->kind;
-  const Bytes more = beside_engine(request.job, kind, plan.world_size(), owned);
-  if (kind == DeviceKind::kCuda) return {.total = engine, .host = more};
+  MOTLEY_CHECK(spec != nullptr, "a plan with a device that is not in the fleet");
+  const Bytes more = beside_engine(request.job, *spec, plan.world_size(), owned);
+  if (spec->kind == DeviceKind::kCuda) return {.total = engine, .host = more};
   return {.total = engine + more};
 }
 

@@ -73,20 +73,6 @@ Result<Unit> check_demands(const FleetSpec& fleet, const std::vector<DeviceSpec>
 
 }  // namespace
 
-DeviceKind kind_driven(const JobSpec& job, DeviceKind kind) {
-  const bool float64 = job.train.precision == Precision::kFp64 && kind == DeviceKind::kCpu;
-  return float64 ? DeviceKind::kReference : kind;
-}
-
-Precision precision_computed(const JobSpec& job, DeviceKind kind) {
-  return kind_driven(job, kind) == DeviceKind::kReference ? Precision::kFp64 : Precision::kFp32;
-}
-
-bool lacks_precision(const JobSpec& job, DeviceKind kind) {
-  return job.train.precision == Precision::kFp64 &&
-         precision_computed(job, kind) != Precision::kFp64;
-}
-
 bool type_matches(std::string_view type, std::string_view wanted) {
   if (wanted.empty() || wanted.size() > type.size()) return false;
   if (!std::equal(wanted.begin(), wanted.end(), type.begin(), same_letter)) return false;

@@ -66,13 +66,6 @@ struct FleetSpec {
   bool single_host() const { return hosts().size() <= 1; }
 };
 
-/// The kind as which a job drives a device: a CPU computes in float64 where the job wants that.
-DeviceKind kind_driven(const JobSpec& job, DeviceKind kind);
-/// What the device computes in when it is driven for the job; never kAuto.
-Precision precision_computed(const JobSpec& job, DeviceKind kind);
-/// Whether the job asks for a precision that such a device has not.
-bool lacks_precision(const JobSpec& job, DeviceKind kind);
-
 /// Whether `wanted` is `type` or whole '-'-separated parts of its beginning, case ignored: "a100"
 /// matches "A100-40GB", not "A1000".
 bool type_matches(std::string_view type, std::string_view wanted);

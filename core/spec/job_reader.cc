@@ -104,14 +104,32 @@ const YamlKeys<EvalSpec>& eval_keys() {
 }
 
 Result<Precision> to_precision(const YamlNode& node) {
-  if (node.kind == YamlNode::Kind::kMapping)
-    return fail_at(node, "a precision by device type is not supported yet");
-  if (node.text == "bf16" || node.text == "fp16")
-    return fail_at(node, node.text + " comes with the GPU backend (use auto or fp32)");
   std::vector<std::string_view> words;
   for (const Named<Precision>& named : kPrecisionNames) words.push_back(named.name);
   MOTLEY_TRY(const size_t i, to_word(node, words));
   return kPrecisionNames[i].value;
+}
+
+/// A word, or one for each type of device.
+YamlKey<TrainDraft> precision_key() {
+  const auto read = [](const YamlNode& node, TrainDraft& train) -> Result<Unit> {
+    if (node.kind != YamlNode::Kind::kMapping) {
+      MOTLEY_TRY(train.precision, to_precision(node));
+      return Unit{};
+    }
+    for (size_t i = 0; i < node.member_count(); ++i) {
+      MOTLEY_TRY(const Precision precision, to_precision(node.value(i)));
+      train.precision_by_type[node.key(i).text] = precision;
+    }
+    return Unit{};
+  };
+  return {"precision", "auto, fp32, bf16, fp16, fp64, or a mapping of device types to these", read};
+}
+
+Result<std::optional<int64_t>> to_loss_scale(const YamlNode& node) {
+  if (node.kind == YamlNode::Kind::kScalar && node.text == "dynamic") return std::nullopt;
+  MOTLEY_TRY(const int64_t scale, to_integer(node, {1, TrainSpec::kMostLossScale}));
+  return scale;
 }
 
 const YamlKeys<TrainDraft>& train_keys() {
@@ -123,11 +141,11 @@ const YamlKeys<TrainDraft>& train_keys() {
       count("tokens", &Draft::tokens, {1, INT64_MAX}),
       section("optimizer", &Draft::optimizer, optimizer_keys),
       section("schedule", &Draft::schedule, schedule_keys),
-      converted("precision", "auto, fp32 or fp64", &Draft::precision, to_precision),
+      precision_key(),
+      converted("loss_scale", "dynamic, or a power of two", &Draft::loss_scale, to_loss_scale),
       word("numerics", &Draft::numerics),
       integer("seed", &Draft::seed, {0, INT64_MAX}),
       section("eval", &Draft::eval, eval_keys),
-      later<Draft>("loss_scale", "it comes with fp16"),
   };
   return keys;
 }

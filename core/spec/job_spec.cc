@@ -21,6 +21,34 @@ std::optional<SpecFault> model_fault(const JobSpec& job) {
   return std::nullopt;
 }
 
+bool may_use_fp16(const TrainSpec& train) {
+  const auto& by_type = train.precision_by_type;
+  return train.precision == Precision::kFp16 ||
+         std::any_of(by_type.begin(), by_type.end(),
+                     [](const auto& entry) { return entry.second == Precision::kFp16; });
+}
+
+std::optional<SpecFault> precision_fault(const TrainSpec& train) {
+  if (!train.precision_by_type.empty() && train.numerics == Numerics::kExact)
+    return SpecFault{"train.precision",
+                     "exact numerics need one precision on all devices, not one by type"};
+  for (const auto& [type, precision] : train.precision_by_type)
+    if (precision == Precision::kFp64)
+      return SpecFault{"train.precision",
+                       "fp64 of some devices only ('" + type + "'): all need it, or none"};
+  if (!train.loss_scale) return std::nullopt;
+  const int64_t scale = *train.loss_scale;
+  if (scale < 1 || scale > TrainSpec::kMostLossScale || (scale & (scale - 1)) != 0)
+    return SpecFault{"train.loss_scale",
+                     "'loss_scale' must be 'dynamic' or a power of two up to " +
+                         std::to_string(TrainSpec::kMostLossScale) + ", found " +
+                         std::to_string(scale)};
+  if (!may_use_fp16(train))
+    return SpecFault{"train.loss_scale",
+                     "'loss_scale' is of no use: train.precision has no fp16"};
+  return std::nullopt;
+}
+
 std::optional<SpecFault> train_fault(const TrainSpec& train) {
   if (train.global_batch < 1 || train.global_batch > TrainSpec::kMostSamples)
     return SpecFault{"train.global_batch",
@@ -37,6 +65,7 @@ std::optional<SpecFault> train_fault(const TrainSpec& train) {
                      "exact numerics need 'grain' in the job: it decides the bits, so no plan may "
                      "choose it (add train.grain, e.g. " +
                          std::to_string(std::min(4, train.global_batch)) + ")"};
+  if (auto fault = precision_fault(train)) return fault;
   if (train.schedule.min_lr > train.optimizer.lr)
     return SpecFault{"train.schedule.min_lr", "'min_lr' is above the optimizer's lr"};
   if (train.eval.samples < 1 || train.eval.every < 0)
@@ -91,7 +120,9 @@ std::string first_incompatible_key(const JobSpec& before, const JobSpec& after) 
       {"train.schedule.type", t.schedule.type == u.schedule.type},
       {"train.schedule.warmup", t.schedule.warmup == u.schedule.warmup},
       {"train.schedule.min_lr", t.schedule.min_lr == u.schedule.min_lr},
-      {"train.precision", t.precision == u.precision},
+      {"train.precision",
+       t.precision == u.precision && t.precision_by_type == u.precision_by_type},
+      {"train.loss_scale", t.loss_scale == u.loss_scale},
       {"train.numerics", t.numerics == u.numerics},
       {"train.seed", t.seed == u.seed},
   };

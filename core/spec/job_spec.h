@@ -11,17 +11,13 @@
 
 #include "core/ids.h"
 #include "core/model.h"
+#include "core/precision.h"
 #include "core/result.h"
 #include "core/units.h"
 
 namespace motley {
 
 enum class Numerics { kFast, kExact };
-enum class Precision {
-  kAuto,
-  kFp32,
-  kFp64
-};  ///< fp64: the reference device. bf16 and fp16 come with the GPU backend
 enum class PaceClock { kSleep, kVirtual };
 
 struct DataSpec {
@@ -63,12 +59,15 @@ struct TrainSpec {
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
   Precision precision = Precision::kAuto;
+  std::map<std::string, Precision> precision_by_type;  ///< of devices whose type_matches() the key
+  std::optional<int64_t> loss_scale;  ///< of fp16, a power of two; unset: found while training
   Numerics numerics = Numerics::kFast;
   uint64_t seed = 1337;
   EvalSpec eval;
 
   static constexpr int64_t kMostSteps = 1'000'000'000'000;
   static constexpr int kMostSamples = 1 << 24;  ///< of a batch, a grain, an evaluation
+  static constexpr int64_t kMostLossScale = 1 << 15;  ///< fp16 ends at 65504
 };
 
 struct CheckpointSpec {

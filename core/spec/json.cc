@@ -62,6 +62,18 @@ void read_optimizer(JsonFields& fields, OptimizerSpec& optimizer) {
   optimizer.beta2 = betas[1];
 }
 
+void read_precision(JsonFields& fields, TrainSpec& train) {
+  const json* written = fields.member("precision");
+  if (written == nullptr || !written->is_object())
+    return void(fields.read_word("precision", train.precision, from_spec_name<Precision>));
+  for (const auto& [type, word] : written->items()) {
+    const auto precision =
+        word.is_string() ? from_spec_name<Precision>(word.get<std::string>()) : std::nullopt;
+    if (!precision) return fields.fault("precision", "no precision for '" + type + "'");
+    train.precision_by_type[type] = *precision;
+  }
+}
+
 json train_json(const TrainSpec& train) {
   return {{"global_batch", train.global_batch},
           {"grain", or_null(train.grain)},
@@ -71,7 +83,8 @@ json train_json(const TrainSpec& train) {
            {{"type", train.schedule.type},
             {"warmup", train.schedule.warmup},
             {"min_lr", train.schedule.min_lr}}},
-          {"precision", spec_name(train.precision)},
+          {"precision", precision_json(train)},
+          {"loss_scale", or_null(train.loss_scale)},
           {"numerics", spec_name(train.numerics)},
           {"seed", train.seed},
           {"eval", {{"every", train.eval.every}, {"samples", train.eval.samples}}}};
@@ -87,7 +100,8 @@ void read_train(JsonFields& fields, TrainSpec& train) {
             .read("warmup", train.schedule.warmup)
             .read("min_lr", train.schedule.min_lr);
       });
-  fields.read_word("precision", train.precision, from_spec_name<Precision>);
+  read_precision(fields, train);
+  if (fields.has("loss_scale")) fields.read("loss_scale", train.loss_scale);
   fields.read_word("numerics", train.numerics, from_spec_name<Numerics>);
   fields.read("seed", train.seed).object("eval", [&](JsonFields& f) {
     f.read("every", train.eval.every).read("samples", train.eval.samples);
@@ -212,6 +226,14 @@ Result<Spec> read_document(const json& document, Read read) {
 }
 
 }  // namespace
+
+json precision_json(const TrainSpec& train) {
+  if (train.precision_by_type.empty()) return spec_name(train.precision);
+  json by_type = json::object();
+  for (const auto& [type, precision] : train.precision_by_type)
+    by_type[type] = spec_name(precision);
+  return by_type;
+}
 
 json to_json(const ModelSpec& model) {
   return {{"type", model.type},      {"layers", model.layers},   {"heads", model.heads},

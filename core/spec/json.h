@@ -21,4 +21,7 @@ Result<FleetSpec> fleet_from_json(const nlohmann::json& json);
 Result<ModelSpec> model_from_json(const nlohmann::json& json);
 Result<DeviceSpec> device_from_json(const nlohmann::json& json);
 
+/// Of train.precision: a word, or one for each type of device.
+nlohmann::json precision_json(const TrainSpec& train);
+
 }  // namespace motley

@@ -18,7 +18,7 @@ constexpr int kLargestMicroBatch = 1024;
 
 std::string profile_job(const JobSpec& job) {
   const nlohmann::json described = {{"model", to_json(job.model)},
-                                    {"precision", spec_name(job.train.precision)},
+                                    {"precision", precision_json(job.train)},
                                     {"numerics", spec_name(job.train.numerics)},
                                     {"optimizer", job.train.optimizer.type}};
   return described.dump();

@@ -2,13 +2,15 @@
 
 #include <cstring>
 
+#include "core/spec/names.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/instruction_set.h"
+#include "kernels/cpu/reduced_ops.h"
 #include "kernels/host_memory.h"
 
 namespace motley {
 
-Result<std::unique_ptr<Device>> CpuDevice::open(int threads) {
+Result<std::unique_ptr<Device>> CpuDevice::open(int threads, Precision precision) {
   if (!cpu_runs_kernels())
     return fail(ErrorCode::kUnsupported,
                 "the CPU kernels were built for " + kernel_instruction_set() +
@@ -16,13 +18,17 @@ Result<std::unique_ptr<Device>> CpuDevice::open(int threads) {
                     ") lacks; rebuild with -DMOTLEY_CPU_ISA=" + cpu_instruction_set());
   if (threads < 1) return fail(ErrorCode::kInvalidSpec, "a CPU device needs at least one thread");
   MOTLEY_TRY(const Blas* blas, open_blas());
-  return std::make_unique<CpuDevice>(*blas, threads);
+  return std::make_unique<CpuDevice>(*blas, threads,
+                                     is_reduced(precision) ? precision : Precision::kFp32);
 }
 
-const OpTable& CpuDevice::ops() const { return cpu::kCpuOps; }
+const OpTable& CpuDevice::ops() const {
+  return is_reduced(precision_) ? cpu::reduced_ops(precision_) : cpu::kCpuOps;
+}
 
 std::string CpuDevice::arithmetic_class() const {
-  return "cpu:" + kernel_instruction_set() + ":openblas-" + blas_.version + "-" + blas_.core;
+  return "cpu:" + kernel_instruction_set() + ":openblas-" + blas_.version + "-" + blas_.core +
+         (is_reduced(precision_) ? ":" + spec_name(precision_) : "");
 }
 
 std::string CpuDevice::name() const { return host_cpu_name(); }
@@ -30,6 +36,18 @@ std::string CpuDevice::name() const { return host_cpu_name(); }
 Result<DeviceBuffer> CpuDevice::allocate(Bytes size) {
   ++allocations_;
   return allocate_host_memory(size);
+}
+
+Result<Unit> CpuDevice::reserve_scratch(Bytes size) {
+  if (size <= scratch_.size()) return Unit{};
+  MOTLEY_TRY(scratch_, allocate(size));
+  return Unit{};
+}
+
+std::byte* CpuDevice::scratch(Bytes size) {
+  const Result<Unit> reserved = reserve_scratch(size);
+  MOTLEY_CHECK(reserved.has_value(), "no memory for an operation's scratch");
+  return static_cast<std::byte*>(scratch_.data());
 }
 
 Result<Unit> CpuDevice::copy_in(void* device, std::span<const std::byte> host) {

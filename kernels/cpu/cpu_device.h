@@ -1,5 +1,6 @@
 #pragma once
-// float on this machine's CPU.
+// This machine's CPU, in float; or, to stand for devices that do, storing activations in reduced
+// precision.
 
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/thread_pool.h"
@@ -11,12 +12,13 @@ class CpuDevice final : public Device {
  public:
   /// kUnsupported when this CPU lacks the instructions the kernels were built for; kBrokenInstall
   /// without OpenBLAS.
-  static Result<std::unique_ptr<Device>> open(int threads);
+  static Result<std::unique_ptr<Device>> open(int threads, Precision precision);
 
-  CpuDevice(const Blas& blas, int threads) : blas_(blas), pool_(threads) {}
+  CpuDevice(const Blas& blas, int threads, Precision precision)
+      : blas_(blas), pool_(threads), precision_(precision) {}
 
   DeviceKind kind() const override { return DeviceKind::kCpu; }
-  int element_bytes() const override { return 4; }
+  Precision precision() const override { return precision_; }
   const OpTable& ops() const override;
   int threads() const override { return pool_.threads(); }
   /// "cpu:x86-64-v3:openblas-0.3.21-SkylakeX"
@@ -24,6 +26,7 @@ class CpuDevice final : public Device {
   std::string name() const override;
 
   Result<DeviceBuffer> allocate(Bytes size) override;
+  Result<Unit> reserve_scratch(Bytes size) override;
   Result<Unit> copy_in(void* device, std::span<const std::byte> host) override;
   Result<Unit> copy_out(std::span<std::byte> host, const void* device) override;
   Result<Unit> synchronize() override { return Unit{}; }
@@ -33,10 +36,14 @@ class CpuDevice final : public Device {
   int64_t allocation_count() const override { return allocations_; }
 
   const Blas& blas() const { return blas_; }
+  /// At least `size` bytes, valid until the next call.
+  std::byte* scratch(Bytes size);
 
  private:
   const Blas& blas_;
   ThreadPool pool_;
+  const Precision precision_;
+  DeviceBuffer scratch_;
   int64_t allocations_ = 0;
 };
 

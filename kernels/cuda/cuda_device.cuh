@@ -18,7 +18,7 @@ class CudaDevice final : public Device {
   ~CudaDevice() override;
 
   DeviceKind kind() const override { return DeviceKind::kCuda; }
-  int element_bytes() const override { return 4; }
+  Precision precision() const override { return Precision::kFp32; }
   const OpTable& ops() const override;
   int threads() const override { return 1; }
   /// "cuda:sm_90:cublas-13.0.2"

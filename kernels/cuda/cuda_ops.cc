@@ -15,6 +15,8 @@ const OpTable kCudaOps{
     .gelu_backward = gelu_backward,
     .zero = zero,
     .copy = copy,
+    .round = round,
+    .scale = scale,
     .dropout = dropout,
     .attention_forward = attention_forward,
     .attention_backward = attention_backward,

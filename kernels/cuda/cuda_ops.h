@@ -16,6 +16,8 @@ void gelu_forward(Device& device, const GeluForwardArgs& args);
 void gelu_backward(Device& device, const GeluBackwardArgs& args);
 void zero(Device& device, const ZeroArgs& args);
 void copy(Device& device, const CopyArgs& args);
+void round(Device& device, const RoundArgs& args);
+void scale(Device& device, const ScaleArgs& args);
 void dropout(Device& device, const DropoutArgs& args);
 void attention_forward(Device& device, const AttentionForwardArgs& args);
 void attention_backward(Device& device, const AttentionBackwardArgs& args);

@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/address.h"
+#include "kernels/operand.h"
 
 namespace motley {
 
@@ -17,10 +17,10 @@ struct AdamwArgs {
   double flops() const { return 14.0 * static_cast<double>(count); }
   template <class V>
   void operands(V&& visitor) {
-    visitor.update(parameter);
-    visitor.read(gradient);
-    visitor.update(m);
-    visitor.update(v);
+    visitor.update(full(parameter, count));
+    visitor.read(full(gradient, count));
+    visitor.update(full(m, count));
+    visitor.update(full(v, count));
   }
 };
 
@@ -35,8 +35,8 @@ struct SquareSumArgs {
   double flops() const { return 2.0 * static_cast<double>(count); }
   template <class V>
   void operands(V&& v) {
-    v.read(x);
-    v.write(out);
+    v.read(full(x, count));
+    v.write(raw(out, sizeof(double)));
   }
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/address.h"
+#include "kernels/operand.h"
 
 namespace motley {
 
@@ -7,21 +7,22 @@ namespace motley {
 /// k, then v, each [heads, head_dim]. out is [samples·context, heads·head_dim]. Scores are scaled
 /// by 1/sqrt(head_dim). Saves lse[samples, heads, context], the log-sum-exp of each score row;
 /// probabilities are not stored (recomputed in backward as in Dao et al. 2022). workspace:
-/// attention_workspace_elements() elements of the device's type.
+/// attention_workspace_elements() elements in full precision.
 struct AttentionForwardArgs {
   Address qkv, out, lse, workspace;
   int64_t samples = 0, context = 0, heads = 0, head_dim = 0;
 
+  int64_t elements() const { return samples * context * heads * head_dim; }
   double flops() const {
     return 4.0 * static_cast<double>(samples * heads * head_dim) * static_cast<double>(context) *
            static_cast<double>(context);
   }
   template <class V>
   void operands(V&& v) {
-    v.read(qkv);
-    v.write(out);
-    v.write(lse);
-    v.write(workspace);
+    v.read(reduced(qkv, 3 * elements()));
+    v.write(reduced(out, elements()));
+    v.write(full(lse, samples * heads * context));
+    v.write(raw(workspace, 0));  // as large as the caller has made it
   }
 };
 
@@ -30,18 +31,19 @@ struct AttentionBackwardArgs {
   Address qkv, out, lse, d_out, d_qkv, workspace;
   int64_t samples = 0, context = 0, heads = 0, head_dim = 0;
 
+  int64_t elements() const { return samples * context * heads * head_dim; }
   double flops() const {
     return 10.0 * static_cast<double>(samples * heads * head_dim) * static_cast<double>(context) *
            static_cast<double>(context);
   }
   template <class V>
   void operands(V&& v) {
-    v.read(qkv);
-    v.read(out);
-    v.read(lse);
-    v.read(d_out);
-    v.write(d_qkv);
-    v.write(workspace);
+    v.read(reduced(qkv, 3 * elements()));
+    v.read(reduced(out, elements()));
+    v.read(full(lse, samples * heads * context));
+    v.read(reduced(d_out, elements()));
+    v.write(reduced(d_qkv, 3 * elements()));
+    v.write(raw(workspace, 0));
   }
 };
 

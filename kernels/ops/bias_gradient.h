@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/address.h"
+#include "kernels/operand.h"
 
 namespace motley {
 
@@ -13,11 +13,11 @@ struct BiasGradientArgs {
   double flops() const { return static_cast<double>(rows) * static_cast<double>(n); }
   template <class V>
   void operands(V&& v) {
-    v.read(in);
+    v.read(reduced(in, rows * n));
     if (accumulate)
-      v.update(out);
+      v.update(full(out, n));
     else
-      v.write(out);
+      v.write(full(out, n));
   }
 };
 

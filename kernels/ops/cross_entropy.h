@@ -1,24 +1,25 @@
 #pragma once
-#include "kernels/address.h"
+#include "kernels/operand.h"
 
 namespace motley {
 
 /// Softmax cross-entropy over rows of logits [rows, vocab] against int32 targets[rows]:
 /// losses[r] = log Σ exp(logits[r,:]) - logits[r, targets[r]]; when d_logits is not null it becomes
-/// softmax(logits[r,:]) - onehot(targets[r]), the gradient of the *sum* of losses (d_logits may be
-/// logits).
+/// (softmax(logits[r,:]) - onehot(targets[r]))·scale, the gradient of scale times the *sum* of
+/// losses (d_logits may be logits).
 struct CrossEntropyArgs {
   Address logits, targets, losses;
   Address d_logits = {};  ///< may be null
   int64_t rows = 0, vocab = 0;
+  const double* scale = nullptr;  ///< host; read when the op runs; null: 1
 
   double flops() const { return 6.0 * static_cast<double>(rows) * static_cast<double>(vocab); }
   template <class V>
   void operands(V&& v) {
-    v.read(logits);
-    v.read(targets);
-    v.write(losses);
-    v.write(d_logits);
+    v.read(reduced(logits, rows * vocab));
+    v.read(raw(targets, rows * 4));
+    v.write(full(losses, rows));
+    v.write(reduced(d_logits, rows * vocab));
   }
 };
 
@@ -34,31 +35,32 @@ struct CrossEntropyPartArgs {
   double flops() const { return 3.0 * static_cast<double>(rows) * static_cast<double>(vocab); }
   template <class V>
   void operands(V&& v) {
-    v.read(logits);
-    v.read(targets);
-    v.write(stats);
+    v.read(reduced(logits, rows * vocab));
+    v.read(raw(targets, rows * 4));
+    v.write(full(stats, rows * 3));
   }
 };
 
 /// With M = max over parts of their maximum, S = Σ over parts of sum·exp(maximum - M), parts in
 /// rising order: losses[r] = M + log S - Σ target logits; when d_logits is not null it becomes
-/// exp(logits[r,:] - M)/S - onehot(targets[r]) for the held columns [first_token, first_token +
-/// vocab), the gradient of the *sum* of losses (d_logits may be logits). The same stats give the
-/// same losses bit by bit wherever they are combined.
+/// (exp(logits[r,:] - M)/S - onehot(targets[r]))·scale for the held columns [first_token,
+/// first_token + vocab), the gradient of scale times the *sum* of losses (d_logits may be logits).
+/// The same stats give the same losses bit by bit wherever they are combined.
 struct CrossEntropyCombineArgs {
   Address stats;  ///< [parts, rows, 3] of CrossEntropyPartArgs; the parts tile the vocabulary
   Address logits, targets, losses;
   Address d_logits = {};  ///< may be null
   int64_t parts = 0, rows = 0, vocab = 0, first_token = 0;
+  const double* scale = nullptr;  ///< host; read when the op runs; null: 1
 
   double flops() const { return 4.0 * static_cast<double>(rows) * static_cast<double>(vocab); }
   template <class V>
   void operands(V&& v) {
-    v.read(stats);
-    v.read(logits);
-    v.read(targets);
-    v.write(losses);
-    v.write(d_logits);
+    v.read(full(stats, parts * rows * 3));
+    v.read(reduced(logits, rows * vocab));
+    v.read(raw(targets, rows * 4));
+    v.write(full(losses, rows));
+    v.write(reduced(d_logits, rows * vocab));
   }
 };
 

@@ -23,6 +23,14 @@ RowStats join(const float* stats, int64_t parts, int64_t stride) {
   return row;
 }
 
+/// The gradient of a row, which is scale times what it holds less 1 where the target is.
+void finish_gradient(float* row, int64_t vocab, int64_t target, const double* scale) {
+  if (target >= 0 && target < vocab) row[target] -= 1;
+  if (scale == nullptr) return;
+  const auto factor = static_cast<float>(*scale);
+  for (int64_t i = 0; i < vocab; ++i) row[i] *= factor;
+}
+
 void softmax_of_part(const float* logits, const RowStats& row, int64_t vocab, float* out) {
   const float scale = 1 / row.sum;
   for_lanes(vocab, [&](int64_t i, int64_t lanes) {
@@ -45,7 +53,7 @@ void cross_entropy(Device& device, const CrossEntropyArgs& args) {
       } else {
         auto* d_logits = args.d_logits.as<float>() + row * args.vocab;
         loss = softmax(logits, args.vocab, d_logits) - target_logit;
-        d_logits[target] -= 1;
+        finish_gradient(d_logits, args.vocab, target, args.scale);
       }
     }
   });
@@ -76,8 +84,7 @@ void cross_entropy_combine(Device& device, const CrossEntropyCombineArgs& args) 
       auto* d_logits = args.d_logits.as<float>() + row * args.vocab;
       softmax_of_part(args.logits.as<const float>() + row * args.vocab, joined, args.vocab,
                       d_logits);
-      const int64_t target = targets[row] - args.first_token;
-      if (target >= 0 && target < args.vocab) d_logits[target] -= 1;
+      finish_gradient(d_logits, args.vocab, targets[row] - args.first_token, args.scale);
     }
   });
 }

@@ -17,7 +17,7 @@ __device__ float2 largest_and_sum(const float* logits, int64_t vocab) {
 
 /// One block for each row. d_logits may be null or logits.
 __global__ void loss_of_row(const float* all_logits, const int32_t* targets, float* losses,
-                            float* d_logits, int64_t vocab) {
+                            float* d_logits, int64_t vocab, float scale) {
   const int64_t row = blockIdx.x;
   const float* logits = all_logits + row * vocab;
   const int64_t target = targets[row];
@@ -26,7 +26,8 @@ __global__ void loss_of_row(const float* all_logits, const int32_t* targets, flo
   if (d_logits == nullptr) return;
   __syncthreads();  // the target's logit was read before it is overwritten
   for (int64_t i = threadIdx.x; i < vocab; i += blockDim.x)
-    d_logits[row * vocab + i] = expf(logits[i] - largest) / sum - (i == target ? 1.0f : 0.0f);
+    d_logits[row * vocab + i] =
+        scale * (expf(logits[i] - largest) / sum - (i == target ? 1.0f : 0.0f));
 }
 
 /// One block for each row.
@@ -44,7 +45,10 @@ __global__ void stats_of_row(const float* all_logits, const int32_t* targets, fl
 
 struct PartShape {
   int64_t parts, rows, vocab, first_token;
+  float scale;
 };
+
+float scale_of(const double* scale) { return scale == nullptr ? 1 : static_cast<float>(*scale); }
 
 /// One block for each row, each of whose threads joins the few parts. d_logits may be null or
 /// logits.
@@ -64,7 +68,8 @@ __global__ void loss_of_parts(PartShape shape, const float* stats, const float* 
   const int64_t target = targets[row] - shape.first_token;
   for (int64_t i = threadIdx.x; i < shape.vocab; i += blockDim.x)
     d_logits[row * shape.vocab + i] =
-        expf(logits[row * shape.vocab + i] - largest) / sum - (i == target ? 1.0f : 0.0f);
+        shape.scale *
+        (expf(logits[row * shape.vocab + i] - largest) / sum - (i == target ? 1.0f : 0.0f));
 }
 
 }  // namespace
@@ -74,7 +79,7 @@ void cross_entropy(Device& device, const CrossEntropyArgs& args) {
   if (args.rows == 0) return;
   loss_of_row<<<static_cast<unsigned>(args.rows), kBlockThreads, 0, gpu.stream()>>>(
       args.logits.as<const float>(), args.targets.as<const int32_t>(), args.losses.as<float>(),
-      args.d_logits.as<float>(), args.vocab);
+      args.d_logits.as<float>(), args.vocab, scale_of(args.scale));
   gpu.check_launch("cross entropy");
 }
 
@@ -91,7 +96,7 @@ void cross_entropy_combine(Device& device, const CrossEntropyCombineArgs& args) 
   CudaDevice& gpu = cuda_device(device);
   if (args.rows == 0) return;
   loss_of_parts<<<static_cast<unsigned>(args.rows), kBlockThreads, 0, gpu.stream()>>>(
-      {args.parts, args.rows, args.vocab, args.first_token}, args.stats.as<const float>(),
+      {args.parts, args.rows, args.vocab, args.first_token, scale_of(args.scale)}, args.stats.as<const float>(),
       args.logits.as<const float>(), args.targets.as<const int32_t>(), args.losses.as<float>(),
       args.d_logits.as<float>());
   gpu.check_launch("cross entropy over parts");

@@ -7,6 +7,7 @@
 namespace motley::reference {
 
 void cross_entropy(Device&, const CrossEntropyArgs& args) {
+  const double scale = args.scale == nullptr ? 1 : *args.scale;
   const auto* targets = args.targets.as<const int32_t>();
   for (int64_t row = 0; row < args.rows; ++row) {
     const auto* logits = args.logits.as<const double>() + row * args.vocab;
@@ -18,7 +19,7 @@ void cross_entropy(Device&, const CrossEntropyArgs& args) {
     if (args.d_logits.null()) continue;
     auto* d_logits = args.d_logits.as<double>() + row * args.vocab;
     for (int64_t i = 0; i < args.vocab; ++i)
-      d_logits[i] = std::exp(logits[i] - lse) - (i == targets[row] ? 1 : 0);
+      d_logits[i] = scale * (std::exp(logits[i] - lse) - (i == targets[row] ? 1 : 0));
   }
 }
 
@@ -37,6 +38,7 @@ void cross_entropy_part(Device&, const CrossEntropyPartArgs& args) {
 }
 
 void cross_entropy_combine(Device&, const CrossEntropyCombineArgs& args) {
+  const double scale = args.scale == nullptr ? 1 : *args.scale;
   const auto* targets = args.targets.as<const int32_t>();
   for (int64_t row = 0; row < args.rows; ++row) {
     const auto* stats = args.stats.as<const double>() + row * 3;
@@ -53,7 +55,8 @@ void cross_entropy_combine(Device&, const CrossEntropyCombineArgs& args) {
     const auto* logits = args.logits.as<const double>() + row * args.vocab;
     auto* d_logits = args.d_logits.as<double>() + row * args.vocab;
     for (int64_t i = 0; i < args.vocab; ++i)
-      d_logits[i] = std::exp(logits[i] - lse) - (args.first_token + i == targets[row] ? 1 : 0);
+      d_logits[i] =
+          scale * (std::exp(logits[i] - lse) - (args.first_token + i == targets[row] ? 1 : 0));
   }
 }
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/address.h"
+#include "kernels/operand.h"
 
 namespace motley {
 
@@ -34,9 +34,9 @@ struct DropoutArgs {
   }
   template <class V>
   void operands(V&& v) {
-    v.read(x);
-    v.read(position);
-    v.write(out);
+    v.read(reduced(x, samples * elements_per_sample));
+    v.read(raw(position, 2 * sizeof(int64_t)));
+    v.write(reduced(out, samples * elements_per_sample));
   }
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/address.h"
+#include "kernels/operand.h"
 
 namespace motley {
 
@@ -11,9 +11,9 @@ struct AddArgs {
   double flops() const { return static_cast<double>(count); }
   template <class V>
   void operands(V&& v) {
-    v.read(a);
-    v.read(b);
-    v.write(out);
+    v.read(reduced(a, count));
+    v.read(reduced(b, count));
+    v.write(reduced(out, count));
   }
 };
 
@@ -26,8 +26,8 @@ struct GeluForwardArgs {
   double flops() const { return 10.0 * static_cast<double>(count); }
   template <class V>
   void operands(V&& v) {
-    v.read(x);
-    v.write(out);
+    v.read(reduced(x, count));
+    v.write(reduced(out, count));
   }
 };
 
@@ -39,9 +39,9 @@ struct GeluBackwardArgs {
   double flops() const { return 16.0 * static_cast<double>(count); }
   template <class V>
   void operands(V&& v) {
-    v.read(x);
-    v.read(d_out);
-    v.write(d_x);
+    v.read(reduced(x, count));
+    v.read(reduced(d_out, count));
+    v.write(reduced(d_x, count));
   }
 };
 
@@ -53,20 +53,47 @@ struct ZeroArgs {
   double flops() const { return 0; }
   template <class V>
   void operands(V&& v) {
-    v.write(out);
+    v.write(raw(out, bytes));
   }
 };
 
-/// out[i] = in[i]; the two do not overlap.
+/// Copies `bytes` bytes; `in` and `out` do not overlap.
 struct CopyArgs {
+  Address in, out;
+  int64_t bytes = 0;
+
+  double flops() const { return 0; }
+  template <class V>
+  void operands(V&& v) {
+    v.read(raw(in, bytes));
+    v.write(raw(out, bytes));
+  }
+};
+
+/// out[i] = in[i], rounded to the precision the device computes in.
+struct RoundArgs {
   Address in, out;
   int64_t count = 0;
 
   double flops() const { return 0; }
   template <class V>
   void operands(V&& v) {
-    v.read(in);
-    v.write(out);
+    v.read(full(in, count));
+    v.write(reduced(out, count));
+  }
+};
+
+/// x[i] *= factor, a power of two; *overflow (int64) becomes 1 where a product is not finite.
+struct ScaleArgs {
+  Address x, overflow;
+  int64_t count = 0;
+  double factor = 1;
+
+  double flops() const { return static_cast<double>(count); }
+  template <class V>
+  void operands(V&& v) {
+    v.update(full(x, count));
+    v.update(raw(overflow, sizeof(int64_t)));
   }
 };
 

@@ -1,3 +1,6 @@
+#include <atomic>
+#include <cmath>
+
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/float_math.h"
 #include "kernels/cpu/parallel.h"
@@ -9,6 +12,8 @@ namespace {
 // (1 + tanh u)/2 = σ(2u).
 constexpr float kTwiceSqrt2OverPi = 1.5957691216f;
 constexpr float kCubic = 0.044715f;
+
+constexpr int64_t kTaskBytes = 1 << 20;
 
 Float8 exp_of_minus_2u(Float8 x) { return exp(-kTwiceSqrt2OverPi * (x + kCubic * x * x * x)); }
 
@@ -51,17 +56,33 @@ void gelu_backward(Device& device, const GeluBackwardArgs& args) {
 }
 
 void zero(Device& device, const ZeroArgs& args) {
-  constexpr int64_t kTaskBytes = 1 << 20;
   parallel_ranges(device, args.bytes, kTaskBytes, [&](int64_t begin, int64_t end) {
     std::memset(args.out.as<char>() + begin, 0, static_cast<size_t>(end - begin));
   });
 }
 
 void copy(Device& device, const CopyArgs& args) {
-  constexpr int64_t kTaskCopies = 1 << 18;
-  parallel_ranges(device, args.count, kTaskCopies, [&](int64_t begin, int64_t end) {
-    std::memcpy(args.out.as<float>() + begin, args.in.as<const float>() + begin,
-                static_cast<size_t>(end - begin) * sizeof(float));
+  parallel_ranges(device, args.bytes, kTaskBytes, [&](int64_t begin, int64_t end) {
+    std::memcpy(args.out.as<char>() + begin, args.in.as<const char>() + begin,
+                static_cast<size_t>(end - begin));
+  });
+}
+
+void round(Device& device, const RoundArgs& args) {
+  copy(device, {.in = args.in, .out = args.out, .bytes = args.count * int64_t{sizeof(float)}});
+}
+
+void scale(Device& device, const ScaleArgs& args) {
+  const auto factor = static_cast<float>(args.factor);
+  auto* overflow = args.overflow.as<int64_t>();
+  parallel_ranges(device, args.count, kTaskElements, [&](int64_t begin, int64_t end) {
+    auto* x = args.x.as<float>();
+    int64_t not_finite = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      x[i] *= factor;
+      not_finite += std::abs(x[i]) < __builtin_inff() ? 0 : 1;
+    }
+    if (not_finite > 0) std::atomic_ref(*overflow).store(1, std::memory_order_relaxed);
   });
 }
 

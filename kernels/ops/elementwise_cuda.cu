@@ -31,6 +31,13 @@ __global__ void gelu_gradient(const float* x, const float* d_out, float* d_x, in
   d_x[i] = d_out[i] * (sigmoid + x[i] * sigmoid * (1 - sigmoid) * slope);
 }
 
+__global__ void scale_elements(float* x, int64_t* overflow, int64_t count, float factor) {
+  const int64_t i = element_index();
+  if (i >= count) return;
+  x[i] *= factor;
+  if (!isfinite(x[i])) *overflow = 1;  // whoever writes, writes the same
+}
+
 }  // namespace
 
 void add(Device& device, const AddArgs& args) {
@@ -66,11 +73,22 @@ void zero(Device& device, const ZeroArgs& args) {
 
 void copy(Device& device, const CopyArgs& args) {
   CudaDevice& gpu = cuda_device(device);
-  if (args.count == 0) return;
+  if (args.bytes == 0) return;
   gpu.check(cudaMemcpyAsync(args.out.as<void>(), args.in.as<const void>(),
-                            static_cast<size_t>(args.count) * sizeof(float), cudaMemcpyDefault,
-                            gpu.stream()),
+                            static_cast<size_t>(args.bytes), cudaMemcpyDefault, gpu.stream()),
             "copy");
+}
+
+void round(Device& device, const RoundArgs& args) {
+  copy(device, {.in = args.in, .out = args.out, .bytes = args.count * int64_t{sizeof(float)}});
+}
+
+void scale(Device& device, const ScaleArgs& args) {
+  CudaDevice& gpu = cuda_device(device);
+  if (args.count == 0) return;
+  scale_elements<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
+      args.x.as<float>(), args.overflow.as<int64_t>(), args.count, static_cast<float>(args.factor));
+  gpu.check_launch("scale");
 }
 
 }  // namespace motley::cuda

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 
 #include "kernels/reference/reference_ops.h"
@@ -42,7 +43,19 @@ void zero(Device&, const ZeroArgs& args) {
 }
 
 void copy(Device&, const CopyArgs& args) {
+  std::copy_n(args.in.as<const std::byte>(), args.bytes, args.out.as<std::byte>());
+}
+
+void round(Device&, const RoundArgs& args) {
   std::copy_n(args.in.as<const double>(), args.count, args.out.as<double>());
+}
+
+void scale(Device&, const ScaleArgs& args) {
+  auto* x = args.x.as<double>();
+  for (int64_t i = 0; i < args.count; ++i) {
+    x[i] *= args.factor;
+    if (!std::isfinite(x[i])) *args.overflow.as<int64_t>() = 1;
+  }
 }
 
 }  // namespace motley::reference

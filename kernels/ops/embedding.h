@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/address.h"
+#include "kernels/operand.h"
 
 namespace motley {
 
@@ -17,10 +17,10 @@ struct EmbeddingForwardArgs {
   double flops() const { return static_cast<double>(rows) * static_cast<double>(width); }
   template <class V>
   void operands(V&& v) {
-    v.read(tokens);
-    v.read(token_table);
-    v.read(position_table);
-    v.write(out);
+    v.read(raw(tokens, rows * 4));
+    v.read(reduced(token_table, vocab * width));
+    v.read(reduced(position_table, context * width));
+    v.write(reduced(out, rows * width));
   }
 };
 
@@ -37,14 +37,14 @@ struct EmbeddingBackwardArgs {
   double flops() const { return 2.0 * static_cast<double>(rows) * static_cast<double>(width); }
   template <class V>
   void operands(V&& v) {
-    v.read(tokens);
-    v.read(d_out);
+    v.read(raw(tokens, rows * 4));
+    v.read(reduced(d_out, rows * width));
     if (accumulate) {
-      v.update(token_gradient);
-      v.update(position_gradient);
+      v.update(full(token_gradient, vocab * width));
+      v.update(full(position_gradient, context * width));
     } else {
-      v.write(token_gradient);
-      v.write(position_gradient);
+      v.write(full(token_gradient, vocab * width));
+      v.write(full(position_gradient, context * width));
     }
   }
 };

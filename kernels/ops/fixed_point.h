@@ -2,7 +2,7 @@
 // Sums whose result does not depend on their order: 64-bit fixed point (numerics: exact, DESIGN.md
 // §1.4).
 
-#include "kernels/address.h"
+#include "kernels/operand.h"
 
 namespace motley {
 
@@ -20,9 +20,9 @@ struct AccumulateFixedArgs {
   double flops() const { return 2.0 * static_cast<double>(count); }
   template <class V>
   void operands(V&& v) {
-    v.read(x);
-    v.update(acc);
-    v.update(overflow);
+    v.read(full(x, count));
+    v.update(raw(acc, count * 8));
+    v.update(raw(overflow, 8));
   }
 };
 
@@ -35,8 +35,8 @@ struct FromFixedArgs {
   double flops() const { return static_cast<double>(count); }
   template <class V>
   void operands(V&& v) {
-    v.read(acc);
-    v.write(out);
+    v.read(raw(acc, count * 8));
+    v.write(full(out, count));
   }
 };
 

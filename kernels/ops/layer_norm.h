@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/address.h"
+#include "kernels/operand.h"
 
 namespace motley {
 
@@ -14,12 +14,12 @@ struct LayerNormForwardArgs {
   double flops() const { return 8.0 * static_cast<double>(rows) * static_cast<double>(width); }
   template <class V>
   void operands(V&& v) {
-    v.read(x);
-    v.read(gain);
-    v.read(bias);
-    v.write(out);
-    v.write(mean);
-    v.write(rstd);
+    v.read(reduced(x, rows * width));
+    v.read(full(gain, width));
+    v.read(full(bias, width));
+    v.write(reduced(out, rows * width));
+    v.write(full(mean, rows));
+    v.write(full(rstd, rows));
   }
 };
 
@@ -34,21 +34,21 @@ struct LayerNormBackwardArgs {
   double flops() const { return 14.0 * static_cast<double>(rows) * static_cast<double>(width); }
   template <class V>
   void operands(V&& v) {
-    v.read(x);
-    v.read(gain);
-    v.read(mean);
-    v.read(rstd);
-    v.read(d_out);
+    v.read(reduced(x, rows * width));
+    v.read(full(gain, width));
+    v.read(full(mean, rows));
+    v.read(full(rstd, rows));
+    v.read(reduced(d_out, rows * width));
     if (accumulate_input)
-      v.update(d_x);
+      v.update(reduced(d_x, rows * width));
     else
-      v.write(d_x);
+      v.write(reduced(d_x, rows * width));
     if (accumulate_parameters) {
-      v.update(gain_gradient);
-      v.update(bias_gradient);
+      v.update(full(gain_gradient, width));
+      v.update(full(bias_gradient, width));
     } else {
-      v.write(gain_gradient);
-      v.write(bias_gradient);
+      v.write(full(gain_gradient, width));
+      v.write(full(bias_gradient, width));
     }
   }
 };

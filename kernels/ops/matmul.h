@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/address.h"
+#include "kernels/operand.h"
 
 namespace motley {
 
@@ -13,19 +13,21 @@ struct MatmulArgs {
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false;
+  bool full_output = false;  ///< C is in full precision: a gradient of weights
 
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   }
   template <class V>
   void operands(V&& v) {
-    v.read(a);
-    v.read(b);
-    v.read(bias);
+    v.read(reduced(a, m * k));
+    v.read(reduced(b, k * n));
+    v.read(reduced(bias, n));
+    const Operand output = full_output ? full(c, m * n) : reduced(c, m * n);
     if (accumulate)
-      v.update(c);
+      v.update(output);
     else
-      v.write(c);
+      v.write(output);
   }
 };
 

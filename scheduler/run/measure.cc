@@ -16,7 +16,7 @@
 #include "core/json_file.h"
 #include "core/reports.h"
 #include "core/spec/json.h"
-#include "core/spec/one_precision.h"
+#include "core/spec/precisions.h"
 #include "core/spec/reader.h"
 #include "core/user_directories.h"
 #include "scheduler/launch/command.h"
@@ -131,7 +131,7 @@ Result<Profile> measure(const JobSpec& job, const FleetSpec& fleet, const Measur
 Result<Profile> obtain_profile(const JobSpec& job, const FleetSpec& admitted,
                                const MeasureOptions& options, SignalInbox& signals,
                                ProgressLine& line) {
-  MOTLEY_TRY_VOID(check_one_precision(admitted, job));
+  MOTLEY_TRY_VOID(check_precisions(admitted, job));
   MOTLEY_TRY(const std::string worker, worker_program());
   MOTLEY_TRY(const ProfileCache cache, user_profile_cache(worker));
   if (!admitted.links.empty()) line.note(unused_links(admitted));

@@ -90,7 +90,7 @@ std::vector<MemoryEstimate> predicted(const Attempt& attempt) {
   for (int rank = 0; rank < attempt.plan.world_size(); ++rank) {
     const DeviceSpec& device = attempt.fleet.devices[static_cast<size_t>(rank)];
     bytes.push_back(estimate_rank(attempt.job, attempt.plan, Rank(rank),
-                                  kind_driven(attempt.job, device.kind), device.threads));
+                                  traits_driven(attempt.job, device)));
   }
   return bytes;
 }

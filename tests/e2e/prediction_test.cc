@@ -95,7 +95,7 @@ Attempt attempt_of(const Case& plan, const std::string& directory) {
 }
 
 Bytes needed(const Attempt& attempt, int rank) {
-  return estimate_rank(attempt.job, attempt.plan, Rank(rank), DeviceKind::kCpu, 1).total();
+  return estimate_rank(attempt.job, attempt.plan, Rank(rank), {}).total();
 }
 
 void predict_from(const Profile& profile, Attempt* attempt) {
@@ -238,7 +238,7 @@ Bytes whole_model_bytes(const Attempt& attempt) {
                      .micro_batch = 1,
                      .grains = alone.global_batch}};
   alone.owners = even_ownership(alone, attempt.job.model);
-  return estimate_rank(attempt.job, alone, Rank(0), DeviceKind::kCpu, 1).total();
+  return estimate_rank(attempt.job, alone, Rank(0), {}).total();
 }
 
 /// Runs it on devices that each hold the model alone, or lack a tenth for that.

@@ -101,7 +101,8 @@ class TalkingStage final : public Engine {
   const std::vector<FlatTensor>& tensors(State) const override { return none_; }
   Result<std::span<std::byte>> state(State) override { return std::span<std::byte>(); }
   Result<Unit> state_written(State) override { return Unit{}; }
-  int element_bytes() const override { return 4; }
+  void set_loss_scale_exponent(int) override {}
+  Precision precision() const override { return Precision::kFp32; }
   Work flops(int) const override { return {}; }
   double evaluation_flops() const override { return 0; }
   MemoryPoint memory() const override { return {}; }

@@ -64,7 +64,10 @@ Result<MemoryEstimate> estimate_layer(const JobSpec& job, const LayerKind& kind,
                                       int threads) {
   EngineOptions engine = layer_engine_options(job, kind, {samples});
   engine.in_flight = 2;  // so that what is saved is told apart
-  MemoryEstimate bytes = estimate_engine(engine, kind_driven(job, DeviceKind::kCpu), threads);
+  DeviceSpec cpu;
+  cpu.kind = DeviceKind::kCpu;
+  cpu.threads = threads;
+  MemoryEstimate bytes = estimate_engine(engine, traits_driven(job, cpu));
   bytes.saved = Bytes(bytes.saved.value() / 2);
   return bytes;
 }
@@ -176,7 +179,7 @@ Result<Unit> estimate_plan(const EstimateOptions& options) {
     const std::string& name = plan.ranks[static_cast<size_t>(rank)].device;
     const DeviceSpec& device = *fleet.find(name);
     const MemoryEstimate bytes =
-        estimate_rank(job, plan, Rank(rank), kind_driven(job, device.kind), device.threads);
+        estimate_rank(job, plan, Rank(rank), traits_driven(job, device));
     nlohmann::json row = bytes_to_json(bytes);
     row["rank"] = rank;
     row["device"] = name;

@@ -38,6 +38,8 @@ struct EngineOptions {
   MemoryAccount* account = nullptr;  ///< of all buffers; borrowed; null: nobody keeps one
   OptimizerSpec optimizer;
   uint64_t seed = 1337;  ///< of the initial weights and of dropout's masks
+  /// Whether the loss is scaled, see set_loss_scale_exponent(): where anyone computes in fp16.
+  bool scale_loss = false;
 
   // Of a model that is cut:
   std::optional<StagePlan> stage;  ///< unset: the whole model
@@ -62,9 +64,10 @@ struct LossSums {
   double loss = 0;         ///< fast: Σ over tokens, samples in order
   int64_t loss_fixed = 0;  ///< exact: Σ over samples of llrint(sample's loss · 2^32)
   int64_t tokens = 0;
-  int64_t overflow = 0;  ///< exact: a contribution left the fixed-point range
+  int64_t overflow = 0;  ///< exact: a contribution left the fixed-point range; with a scaled loss
+                         ///< in fast: a gradient is not finite
 };
-inline constexpr double kLossScale = 4294967296.0;  ///< 2^32, of LossSums::loss_fixed
+inline constexpr double kLossUnit = 4294967296.0;  ///< 2^32, of LossSums::loss_fixed
 
 struct MicroBatchInput {
   std::span<const int32_t> tokens;  ///< [samples, context + 1]: inputs and, shifted by one,
@@ -74,7 +77,7 @@ struct MicroBatchInput {
   int64_t first_sample = 0;  ///< number within the step's global batch
 };
 
-/// What passes between neighbouring stages: [samples·context, width] elements.
+/// What passes between neighbouring stages: [samples·context, width] elements of precision().
 enum class Boundary { kInput, kOutput, kOutputGradient, kInputGradient };
 
 class Engine {
@@ -127,6 +130,11 @@ class Engine {
   virtual void set_exact_exponent(int exponent) = 0;
   virtual int next_exact_exponent(bool overflowed) const = 0;
 
+  /// Backward passes differentiate 2^exponent times the loss, which keeps small gradients within the
+  /// range of fp16 (Micikevicius et al. 2018); gradients() are without it again. Part of the
+  /// checkpoint. Set it before begin_step().
+  virtual void set_loss_scale_exponent(int exponent) = 0;
+
   enum class State { kWeight, kAdamM, kAdamV };
   /// What lies where in a state's flat buffer: of weights (and gradients) all this rank holds, of
   /// the moments what it updates.
@@ -135,7 +143,9 @@ class Engine {
   /// and current as of this call. Call state_written() after changing it.
   virtual Result<std::span<std::byte>> state(State which) = 0;
   virtual Result<Unit> state_written(State which) = 0;
-  virtual int element_bytes() const = 0;
+  /// Of the device: that of a State's elements is full_precision() of it, that of boundaries itself.
+  virtual Precision precision() const = 0;
+  int element_bytes() const { return full_bytes(precision()); }
   /// Operations of one micro-batch.
   struct Work {
     double forward = 0;
@@ -159,9 +169,17 @@ Result<Unit> evaluate_all(Engine& engine, std::span<const int32_t> tokens, int s
 /// Work of one norm, clip and AdamW step on so many elements, as the pacer charges it.
 inline double update_flops(int64_t elements) { return 16.0 * static_cast<double>(elements); }
 
+/// What of a device decides how many bytes an engine needs; no hardware.
+struct DeviceTraits {
+  DeviceKind kind = DeviceKind::kCpu;
+  Precision precision = Precision::kFp32;
+  int threads = 1;
+};
+DeviceTraits traits_of(const Device& device);
+
 /// Bytes an engine of these options will allocate, for each micro-batch in 1..largest, without
 /// allocating or any hardware. options.micro_batches is not looked at.
-std::vector<MemoryPoint> estimate_memory(EngineOptions options, DeviceKind kind, int threads,
+std::vector<MemoryPoint> estimate_memory(EngineOptions options, const DeviceTraits& device,
                                          int largest);
 
 /// Bytes of a rank by what they are for. On the device by how long they are in use:
@@ -183,9 +201,7 @@ struct MemoryEstimate {
   /// What the host needs besides.
   Bytes host_total() const { return one_memory ? Bytes(0) : in_host(); }
 };
-/// Of a floating element on a device of this kind.
-int element_bytes_of(DeviceKind kind);
 /// What an engine of these options will allocate, without allocating or any hardware.
-MemoryEstimate estimate_engine(const EngineOptions& options, DeviceKind kind, int threads);
+MemoryEstimate estimate_engine(const EngineOptions& options, const DeviceTraits& device);
 
 }  // namespace motley

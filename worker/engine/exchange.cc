@@ -66,7 +66,7 @@ Bytes Exchange::place(int slot, Boundary boundary) const {
 
 Bytes Exchange::boundary_bytes(int samples) const {
   const int64_t rows = int64_t{samples} * stage_.model.context;
-  return Bytes(rows * stage_.model.width * stage_.element_bytes);
+  return Bytes(rows * stage_.model.width * stage_.boundary_element_bytes());
 }
 
 Result<std::span<std::byte>> Exchange::pull(int slot, Boundary boundary, int samples) {
@@ -85,7 +85,7 @@ std::span<std::byte> Exchange::view(int slot, Boundary boundary, int samples) {
 // --- losses and flags out
 
 void Exchange::clear(Device& device) {
-  execute(device, ZeroArgs{.out = Address::of(common() + layout_.overflow.value()),
+  execute(device, ZeroArgs{.out = overflow_flag(),
                            .bytes = sizeof(int64_t)});
 }
 
@@ -93,16 +93,16 @@ Result<Unit> Exchange::add_losses(int slot, int samples, LossSums* sums) {
   // Ranks that share the head all have the losses; the first speaks for them.
   if (!stage_.has_head() || stage_.member != 0) return Unit{};
   const int64_t context = stage_.model.context;
-  const Bytes size(samples * context * stage_.element_bytes);
+  const Bytes size(samples * context * stage_.element_bytes());
   MOTLEY_TRY(const std::span<std::byte> view,
              memory_.pull(layout_.slot(slot) + layout_.losses, size));
   const bool exact = stage_.numerics == Numerics::kExact;
-  const Elements losses(view, stage_.element_bytes);
+  const Elements losses(view, full_precision(stage_.precision));
   for (int sample = 0; sample < samples; ++sample) {
     double loss = 0;
     for (int64_t i = 0; i < context; ++i) loss += losses.get(sample * context + i);
     sums->loss += loss;
-    if (exact && std::isfinite(loss)) sums->loss_fixed += std::llrint(loss * kLossScale);
+    if (exact && std::isfinite(loss)) sums->loss_fixed += std::llrint(loss * kLossUnit);
     if (exact && !std::isfinite(loss)) sums->overflow = 1;
   }
   sums->tokens += samples * context;

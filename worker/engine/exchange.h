@@ -33,6 +33,7 @@ class Exchange {
   /// Adds the losses of the first `samples` samples of the program that just ran in `slot`, if the
   /// stage has them.
   Result<Unit> add_losses(int slot, int samples, LossSums* sums);
+  Address overflow_flag() const { return Address::of(common() + layout_.overflow.value()); }
   /// The flag since clear().
   Result<int64_t> overflow();
 

@@ -22,8 +22,8 @@ int64_t summed_elements(const Instruction& instruction, int members) {
 MemoryPlan::MemoryPlan(const StageSpec& stage, const ParameterLayout& layout,
                        const ExchangeLayout& exchange_layout, const Updater::Memory& update,
                        bool host_reaches_device)
-    : parameters(layout.elements() * stage.element_bytes),
-      gradients(layout.elements() * gradient_element_bytes(stage.numerics, stage.element_bytes)),
+    : parameters(layout.elements() * stage.element_bytes()),
+      gradients(layout.elements() * gradient_element_bytes(stage.numerics, stage.element_bytes())),
       optimizer(update.state + update.squares),
       exchange(exchange_layout.size(stage.in_flight)),
       host_state(update.host_state),
@@ -31,59 +31,70 @@ MemoryPlan::MemoryPlan(const StageSpec& stage, const ParameterLayout& layout,
       slots(stage.in_flight),
       slot(exchange_layout.slot_size),
       one_memory(host_reaches_device),
-      element_bytes(stage.element_bytes),
-      members(stage.shape().members) {}
+      rounded(is_reduced(stage.precision) ? layout.elements() * reduced_bytes(stage.precision) : 0),
+      widens(is_reduced(stage.precision) && host_reaches_device),
+      staged_bytes((host_reaches_device ? 0 : reduced_bytes(stage.precision)) +
+                   (is_reduced(stage.precision) ? full_bytes(stage.precision) : 0)),
+      members(stage.shape().members) {
+  const RoundArgs weights{.in = Address::symbol(0),
+                          .out = Address::symbol(1),
+                          .count = std::min(layout.elements(), kUpdateChunk)};
+  if (widens) widened = widened_bytes(weights);
+}
 
 void MemoryPlan::require(const Program& program) {
+  for (const Instruction& instruction : program.instructions)
+    if (const auto* call = std::get_if<OpCall>(&instruction.work); widens && call != nullptr)
+      widened = std::max(widened, widened_bytes(*call));
   kept = std::max(kept, program.kept);
   arena = std::max(arena, program.arena);
   for (const Instruction& instruction : program.instructions)
-    staging = std::max(staging, Bytes(summed_elements(instruction, members) * element_bytes));
+    staging = std::max(staging, Bytes(summed_elements(instruction, members) * staged_bytes));
 }
 
 MemoryPoint MemoryPlan::point(int micro_batch) const {
   MemoryPoint point;
   point.micro_batch = micro_batch;
-  point.fixed = parameters + gradients + optimizer + exchange;
-  point.activations = kept * slots + arena;
+  point.fixed = parameters + rounded + gradients + optimizer + exchange;
+  point.activations = kept * slots + arena + widened;
   return point;
 }
 
 MemoryEstimate MemoryPlan::estimate() const {
   const Bytes in_slots = slot * slots;
   const Bytes shared = parameters + gradients + optimizer + exchange;
-  return {.fixed = shared - in_slots,
+  return {.fixed = shared + rounded - in_slots,
           .saved = kept * slots + in_slots,
-          .transient = arena,
-          .host = one_memory ? host_state : host_state + shared + staging,
+          .transient = arena + widened,
+          .host = one_memory ? host_state + staging : host_state + shared + staging,
           .one_memory = one_memory};
 }
 
-StageSpec stage_spec(const EngineOptions& options, int element_bytes, int threads,
-                     const int* exact_exponent) {
+StageSpec stage_spec(const EngineOptions& options, const DeviceTraits& device,
+                     const int* exact_exponent, const double* loss_scale) {
   return {.model = options.model,
           .numerics = options.numerics,
           .layers = options.stage.value_or(whole_model(options.model)),
           .member = options.member,
           .in_flight = options.in_flight,
-          .element_bytes = element_bytes,
-          .threads = threads,
+          .precision = device.precision,
+          .threads = device.threads,
           .exact_exponent = exact_exponent,
+          .loss_scale = options.scale_loss ? loss_scale : nullptr,
           .seed = options.seed};
 }
 
 namespace {
 
 /// As StageEngine sets itself up.
-MemoryPlan plan_memory(const EngineOptions& options, DeviceKind kind, int threads) {
-  const int element_bytes = element_bytes_of(kind);
-  const StageSpec stage = stage_spec(options, element_bytes, threads, nullptr);
+MemoryPlan plan_memory(const EngineOptions& options, const DeviceTraits& device) {
+  const StageSpec stage = stage_spec(options, device, nullptr, nullptr);
   const ParameterLayout parameters(holdings_of(stage.model, stage.layers, stage.member));
   const int largest = *std::max_element(options.micro_batches.begin(), options.micro_batches.end());
   const ExchangeLayout exchange(stage, largest);
   MemoryPlan plan(stage, parameters, exchange,
-                  Updater::memory(options, UpdateLayout(options, parameters), element_bytes),
-                  kind != DeviceKind::kCuda);
+                  Updater::memory(options, UpdateLayout(options, parameters), stage.element_bytes()),
+                  device.kind != DeviceKind::kCuda);
   for (const int samples : options.micro_batches)
     plan.require(compile_training(stage, parameters, exchange, samples));
   Address output;
@@ -93,18 +104,20 @@ MemoryPlan plan_memory(const EngineOptions& options, DeviceKind kind, int thread
 
 }  // namespace
 
-int element_bytes_of(DeviceKind kind) { return kind == DeviceKind::kReference ? 8 : 4; }
-
-MemoryEstimate estimate_engine(const EngineOptions& options, DeviceKind kind, int threads) {
-  return plan_memory(options, kind, threads).estimate();
+DeviceTraits traits_of(const Device& device) {
+  return {device.kind(), device.precision(), device.threads()};
 }
 
-std::vector<MemoryPoint> estimate_memory(EngineOptions options, DeviceKind kind, int threads,
+MemoryEstimate estimate_engine(const EngineOptions& options, const DeviceTraits& device) {
+  return plan_memory(options, device).estimate();
+}
+
+std::vector<MemoryPoint> estimate_memory(EngineOptions options, const DeviceTraits& device,
                                          int largest) {
   std::vector<MemoryPoint> points;
   for (int samples = 1; samples <= largest; ++samples) {
     options.micro_batches = {samples};
-    points.push_back(plan_memory(options, kind, threads).point(samples));
+    points.push_back(plan_memory(options, device).point(samples));
   }
   return points;
 }

@@ -22,18 +22,22 @@ struct MemoryPlan {
   Bytes arena{0};  ///< shared by all programs and the update
   int slots = 1;
   Bytes slot{0};     ///< one slot's part of `exchange`
-  Bytes staging{0};  ///< of the largest sum over the ranks of the stage
+  Bytes staging{0};  ///< of the largest sum over the ranks of the stage, where it is not in place
   bool one_memory = true;
-  int element_bytes = 4;
-  int members = 1;  ///< of the ranks that share the stage
+  Bytes rounded{0};      ///< the copy of the parameters in reduced precision
+  Bytes widened{0};      ///< where a CPU holds reduced operands in full
+  bool widens = false;
+  int staged_bytes = 0;   ///< of an element of what is summed over them
+  int members = 1;        ///< of the ranks that share the stage
 
   void require(const Program& program);
   MemoryPoint point(int micro_batch) const;
   MemoryEstimate estimate() const;
 };
 
-/// The stage an engine of these options computes. `exact_exponent` is read when programs run.
-StageSpec stage_spec(const EngineOptions& options, int element_bytes, int threads,
-                     const int* exact_exponent);
+/// The stage an engine of these options computes. `exact_exponent` and `loss_scale` are read when
+/// programs run.
+StageSpec stage_spec(const EngineOptions& options, const DeviceTraits& device,
+                     const int* exact_exponent, const double* loss_scale);
 
 }  // namespace motley

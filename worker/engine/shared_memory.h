@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "worker/engine/elements.h"
 #include "worker/engine/memory_account.h"
 
 namespace motley {
@@ -37,28 +38,6 @@ class SharedMemory {
   DeviceBuffer buffer_;
   Bytes size_{0};
   CountedMemory copy_;
-};
-
-/// A host view of floats or doubles.
-class Elements {
- public:
-  Elements(std::span<std::byte> bytes, int element_bytes)
-      : bytes_(bytes), element_bytes_(element_bytes) {}
-
-  double get(int64_t index) const {
-    return element_bytes_ == 8 ? reinterpret_cast<const double*>(bytes_.data())[index]
-                               : double{reinterpret_cast<const float*>(bytes_.data())[index]};
-  }
-  void set(int64_t index, float value) {
-    if (element_bytes_ == 8)
-      reinterpret_cast<double*>(bytes_.data())[index] = value;
-    else
-      reinterpret_cast<float*>(bytes_.data())[index] = value;
-  }
-
- private:
-  std::span<std::byte> bytes_;
-  int element_bytes_;
 };
 
 /// body(index) for index in [0, count): on the device's threads where those are the host's, else on

@@ -37,7 +37,7 @@ class StageCompiler {
                 const ExchangeLayout& exchange, int samples, bool training)
       : stage_(stage),
         exchange_(exchange),
-        builder_(stage.element_bytes),
+        builder_(stage.precision),
         emitter_(builder_, micro_batch(samples), emitter_options(training)) {
     for (LayerIndex index = stage.layers.first_layer; index <= stage.layers.last_layer; ++index)
       layers_.push_back({index, make_layer(stage, parameters, index)});
@@ -55,11 +55,12 @@ class StageCompiler {
   }
   /// What goes to or comes from a neighbouring stage.
   Address boundary(Bytes offset) {
-    return in_slot(offset, boundary_elements() * stage_.element_bytes);
+    return in_slot(offset, boundary_elements() * stage_.boundary_element_bytes());
   }
   int64_t boundary_elements() const { return emitter_.batch().rows() * stage_.model.width; }
   void copy(Address from, Address to) {
-    builder_.emit(CopyArgs{.in = from, .out = to, .count = boundary_elements()});
+    builder_.emit(
+        CopyArgs{.in = from, .out = to, .bytes = boundary_elements() * stage_.boundary_element_bytes()});
   }
 
   const StageSpec& stage_;
@@ -77,7 +78,7 @@ MicroBatch StageCompiler::micro_batch(int samples) {
   if (stage_.has_embedding()) batch.tokens = in_slot(exchange_.tokens, batch.rows() * 4);
   if (stage_.has_head()) {
     batch.targets = in_slot(exchange_.targets, batch.rows() * 4);
-    batch.losses = in_slot(exchange_.losses, batch.rows() * stage_.element_bytes);
+    batch.losses = in_slot(exchange_.losses, batch.rows() * stage_.element_bytes());
   }
   batch.overflow = builder_.fixed(Segment::kExchange, exchange_.overflow, Bytes(sizeof(int64_t)));
   return batch;
@@ -88,6 +89,7 @@ LayerEmitter::Options StageCompiler::emitter_options(bool training) const {
           .training = training,
           .threads = stage_.threads,
           .exact_exponent = stage_.exact_exponent,
+          .loss_scale = stage_.loss_scale,
           .shape = stage_.shape(),
           .dropout = training ? stage_.model.dropout : 0,
           .seed = stage_.seed};
@@ -127,11 +129,11 @@ ExchangeLayout::ExchangeLayout(const StageSpec& stage, int largest)
   overflow = take(&common_size, sizeof(int64_t));
   const int64_t tokens_size = stage.has_embedding() ? rows * 4 : 0;
   const int64_t targets_size = stage.has_head() ? rows * 4 : 0;
-  const int64_t boundary = rows * stage.model.width * stage.element_bytes;
+  const int64_t boundary = rows * stage.model.width * stage.boundary_element_bytes();
   position = take(&slot_size, 2 * sizeof(int64_t));
   tokens = take(&slot_size, tokens_size);
   targets = take(&slot_size, targets_size);
-  losses = take(&slot_size, stage.has_head() ? rows * stage.element_bytes : 0);
+  losses = take(&slot_size, stage.has_head() ? rows * stage.element_bytes() : 0);
   input = take(&slot_size, stage.has_embedding() ? 0 : boundary);
   output = take(&slot_size, stage.has_head() ? 0 : boundary);
   d_input = take(&slot_size, stage.has_embedding() ? 0 : boundary);

@@ -17,11 +17,16 @@ struct StageSpec {
   StagePlan layers;   ///< whole_model() for all of them
   int member = 0;     ///< of the ranks that share them
   int in_flight = 1;  ///< micro-batches between forward and backward pass at once
-  int element_bytes = 4;
+  Precision precision = Precision::kFp32;  ///< of the device
   int threads = 1;
   const int* exact_exponent = nullptr;  ///< read when programs run
+  const double* loss_scale = nullptr;   ///< the same; null: 1
   uint64_t seed = 0;                    ///< of dropout's masks
 
+  /// Of an element of weights, gradients, losses.
+  int element_bytes() const { return full_bytes(precision); }
+  /// Of what passes between stages.
+  int boundary_element_bytes() const { return reduced_bytes(precision); }
   bool has_embedding() const { return layers.first_layer == 0; }
   bool has_head() const { return layers.last_layer + 1 == layer_count(model); }
   MemberShape shape() const { return member_shape(model, layers.shares, member); }
@@ -39,7 +44,7 @@ struct ExchangeLayout {
   Bytes position{0};  ///< int64 [2]: step, first sample
   Bytes tokens{0};    ///< int32 [samples, context]
   Bytes targets{0};   ///< int32 [samples, context]
-  Bytes losses{0};    ///< [samples, context] elements
+  Bytes losses{0};    ///< [samples, context] in full precision
   Bytes input{0};     ///< [rows, width] elements, from the stage before
   Bytes output{0};    ///< [rows, width] elements for the next stage, then its gradient
   Bytes d_input{0};   ///< [rows, width] elements for the stage before

@@ -1,20 +1,22 @@
 #include "worker/engine/stage_engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <utility>
 
 namespace motley {
 
 StageEngine::StageEngine(Device& device, const EngineOptions& options)
     : device_(device),
       options_(options),
-      stage_(stage_spec(options, device.element_bytes(), device.threads(), &exponent_)),
+      stage_(stage_spec(options, traits_of(device), &quantisation_, &loss_scale_)),
       largest_(*std::max_element(options.micro_batches.begin(), options.micro_batches.end())),
       parameters_(holdings_of(stage_.model, stage_.layers, stage_.member)),
       exchange_layout_(stage_, largest_),
       update_layout_(options, parameters_),
       plan_(stage_, parameters_, exchange_layout_,
-            Updater::memory(options, update_layout_, stage_.element_bytes),
+            Updater::memory(options, update_layout_, stage_.element_bytes()),
             device.host_accessible()) {
   if (options_.account == nullptr) options_.account = &own_account_;
 }
@@ -50,10 +52,13 @@ Result<Unit> StageEngine::allocate() {
   MemoryAccount& account = *options_.account;
   MOTLEY_TRY(weights_, SharedMemory::allocate(device_, plan_.parameters, account));
   MOTLEY_TRY(gradients_, SharedMemory::allocate(device_, plan_.gradients, account));
+  MOTLEY_TRY(rounded_, device_.allocate(plan_.rounded));
+  MOTLEY_TRY_VOID(device_.reserve_scratch(plan_.widened));
   MOTLEY_TRY(exchange_, Exchange::allocate(device_, stage_, exchange_layout_, account));
   MOTLEY_TRY(arena_, device_.allocate(plan_.point(largest_).activations));
-  arena_charge_ = MemoryCharge(account, MemoryUse::kDevice, arena_.size());
-  if (!plan_.one_memory) staging_ = CountedMemory(account, MemoryUse::kHost, plan_.staging);
+  other_charge_ = MemoryCharge(account, MemoryUse::kDevice,
+                               arena_.size() + rounded_.size() + plan_.widened);
+  if (plan_.staging > Bytes(0)) staging_ = CountedMemory(account, MemoryUse::kHost, plan_.staging);
   MOTLEY_TRY(updater_, Updater::create(device_, options_, update_layout_, weights_, gradients_,
                                        static_cast<std::byte*>(arena_.data())));
   return Unit{};
@@ -61,8 +66,9 @@ Result<Unit> StageEngine::allocate() {
 
 MemoryPoint StageEngine::memory() const {
   return {.micro_batch = largest_,
-          .fixed = weights_.size() + gradients_.size() + exchange_->size() + updater_->size(),
-          .activations = arena_.size()};
+          .fixed = weights_.size() + rounded_.size() + gradients_.size() + exchange_->size() +
+                   updater_->size(),
+          .activations = arena_.size() + plan_.widened};
 }
 
 StageEngine::BoundProgram StageEngine::bind_to_slots(const Program& program, int slots) const {
@@ -71,6 +77,7 @@ StageEngine::BoundProgram StageEngine::bind_to_slots(const Program& program, int
   auto* const arena = static_cast<std::byte*>(arena_.data());
   for (int slot = 0; slot < slots; ++slot)
     bound.slots.push_back(bind(program, {.parameters = weights_.device(),
+                                         .rounded = static_cast<std::byte*>(rounded_.data()),
                                          .gradients = gradients_.device(),
                                          .exchange = exchange_->common(),
                                          .slot = exchange_->slot(slot),
@@ -98,7 +105,7 @@ Result<Unit> StageEngine::initialise() {
 }
 
 void StageEngine::initialise_row(const FlatTensor& flat, int tensor_number, int64_t row) {
-  Elements weights(weights_.host(), stage_.element_bytes);
+  Elements weights(weights_.host(), full_precision(stage_.precision));
   Slice slice = flat.slice;
   slice.start[0] += row;
   slice.extent[0] = 1;
@@ -117,6 +124,7 @@ void StageEngine::begin_step() {
   exchange_->clear(device_);
   sums_ = {};
   gradients_exposed_ = false;
+  gradients_scaled_ = false;
 }
 
 Result<Unit> StageEngine::put_samples(int slot, const MicroBatchInput& input) {
@@ -134,6 +142,7 @@ Result<Unit> StageEngine::forward(int slot, int samples) {
 Result<Unit> StageEngine::backward(int slot, int samples) {
   const BoundProgram& program = programs_.at(samples);
   const std::span all(program.slots[static_cast<size_t>(slot)]);
+  gradients_scaled_ = options_.scale_loss && !exact();
   return run(all.subspan(program.backward));
 }
 
@@ -153,13 +162,35 @@ Result<Unit> StageEngine::push(int slot, Boundary boundary, int samples) {
 }
 
 Result<LossSums> StageEngine::sums() {
+  if (std::exchange(gradients_scaled_, false)) unscale_gradients();
   LossSums sums = sums_;
   MOTLEY_TRY(const int64_t overflow, exchange_->overflow());
   sums.overflow |= overflow;
   return sums;
 }
 
+void StageEngine::unscale_gradients() {
+  execute(device_, ScaleArgs{.x = Address::of(gradients_.device()),
+                             .overflow = exchange_->overflow_flag(),
+                             .count = parameters_.elements(),
+                             .factor = 1 / loss_scale_});
+}
+
+/// Brings the copy of the weights that products read up to date.
+void StageEngine::round_weights() {
+  if (!std::exchange(weights_changed_, false) || !is_reduced(stage_.precision)) return;
+  const int64_t all = parameters_.elements();
+  const int64_t chunk = plan_.widens ? kUpdateChunk : all;
+  auto* const rounded = static_cast<std::byte*>(rounded_.data());
+  for (int64_t first = 0; first < all; first += chunk)
+    execute(device_,
+            RoundArgs{.in = Address::of(weights_.device() + first * stage_.element_bytes()),
+                      .out = Address::of(rounded + first * reduced_bytes(stage_.precision)),
+                      .count = std::min(chunk, all - first)});
+}
+
 Result<Unit> StageEngine::run(std::span<const Instruction> instructions) {
+  round_weights();
   double flops = 0;
   for (const Instruction& instruction : instructions) {
     flops += instruction.flops;
@@ -176,31 +207,46 @@ Result<Unit> StageEngine::run(std::span<const Instruction> instructions) {
 }
 
 Result<Unit> StageEngine::sum_over_group(const GroupSum& sum, double flops) {
-  return sum_elements(sum.data.as<std::byte>(), sum.count, flops);
+  if (!is_reduced(stage_.precision)) return sum_elements(sum.data.as<std::byte>(), sum.count, flops);
+  MOTLEY_TRY_VOID(device_.synchronize());
+  const auto size = static_cast<size_t>(sum.count * reduced_bytes(stage_.precision));
+  const std::span<float> wide = values<float>(staging_.bytes(), Bytes(0), sum.count);
+  std::span<std::byte> stored(sum.data.as<std::byte>(), size);
+  if (!device_.host_accessible()) {
+    stored = staging_.bytes().subspan(wide.size_bytes(), size);
+    MOTLEY_TRY_VOID(device_.copy_out(stored, sum.data.as<std::byte>()));
+  }
+  Elements elements(stored, stage_.precision);
+  for (int64_t i = 0; i < sum.count; ++i)
+    wide[static_cast<size_t>(i)] = static_cast<float>(elements.get(i));
+  MOTLEY_TRY_VOID(options_.group->sum(wide, flops));
+  for (int64_t i = 0; i < sum.count; ++i) elements.set(i, wide[static_cast<size_t>(i)]);
+  return device_.host_accessible() ? Result<Unit>(Unit{})
+                                   : device_.copy_in(sum.data.as<std::byte>(), stored);
 }
 
 Result<Unit> StageEngine::gather_over_group(const GroupGather& gather, double flops) {
   // Everybody adds what it has to zeros elsewhere: one collective does for both.
   const int64_t members = stage_.shape().members;
-  const int64_t bytes = gather.count * stage_.element_bytes;
+  const int64_t bytes = gather.count * stage_.element_bytes();
   auto* const all = gather.all.as<std::byte>();
   execute(device_, ZeroArgs{.out = gather.all, .bytes = members * bytes});
   execute(device_, CopyArgs{.in = gather.own,
                             .out = Address::of(all + stage_.member * bytes),
-                            .count = gather.count});
+                            .bytes = bytes});
   return sum_elements(all, members * gather.count, flops);
 }
 
 Result<Unit> StageEngine::sum_elements(std::byte* data, int64_t count, double flops) {
   MOTLEY_CHECK(options_.group != nullptr, "a shared stage without its group");
-  const auto bytes = static_cast<size_t>(count * stage_.element_bytes);
+  const auto bytes = static_cast<size_t>(count * stage_.element_bytes());
   MOTLEY_TRY_VOID(device_.synchronize());
   std::span<std::byte> host(data, bytes);
   if (!device_.host_accessible()) {
     host = staging_.bytes().first(bytes);
     MOTLEY_TRY_VOID(device_.copy_out(host, data));
   }
-  if (stage_.element_bytes == 8)
+  if (stage_.element_bytes() == 8)
     MOTLEY_TRY_VOID(options_.group->sum(values<double>(host, Bytes(0), count), flops));
   else
     MOTLEY_TRY_VOID(options_.group->sum(values<float>(host, Bytes(0), count), flops));
@@ -221,9 +267,9 @@ Result<std::vector<float>> StageEngine::logits(std::span<const int32_t> inputs, 
   MOTLEY_TRY_VOID(put_samples(0, {.tokens = tokens, .samples = samples}));
   MOTLEY_TRY_VOID(run(evaluation_.slots[0]));
   const size_t count = inputs.size() * static_cast<size_t>(options_.model.vocab);
-  std::vector<std::byte> copy(count * static_cast<size_t>(stage_.element_bytes));
+  std::vector<std::byte> copy(count * static_cast<size_t>(reduced_bytes(stage_.precision)));
   MOTLEY_TRY_VOID(device_.copy_out(copy, static_cast<std::byte*>(arena_.data()) + logits_.value()));
-  const Elements elements(copy, stage_.element_bytes);
+  const Elements elements(copy, stage_.precision);
   std::vector<float> result(count);
   for (size_t i = 0; i < count; ++i)
     result[i] = static_cast<float>(elements.get(static_cast<int64_t>(i)));
@@ -238,7 +284,7 @@ Result<GradientSpans> StageEngine::gradients() {
   GradientSpans spans;
   if (exact())
     spans.fixed = values<int64_t>(view, Bytes(0), parameters_.elements());
-  else if (stage_.element_bytes == 8)
+  else if (stage_.element_bytes() == 8)
     spans.doubles = values<double>(view, Bytes(0), parameters_.elements());
   else
     spans.floats = values<float>(view, Bytes(0), parameters_.elements());
@@ -259,10 +305,23 @@ Result<double> StageEngine::gradient_norm(int64_t tokens, Communicator& world) {
 
 Result<Unit> StageEngine::update(int64_t step, double lr, int64_t tokens, double clip_factor) {
   MOTLEY_TRY_VOID(push_gradients());
+  weights_changed_ = true;
   return updater_->update(step, lr, clip_factor / static_cast<double>(tokens), exponent_);
 }
 
 int64_t StageEngine::updated_elements() const { return update_layout_.elements; }
+
+void StageEngine::set_exact_exponent(int exponent) {
+  exponent_ = exponent;
+  quantisation_ = exponent_ - loss_scale_exponent_;
+}
+
+void StageEngine::set_loss_scale_exponent(int exponent) {
+  MOTLEY_CHECK(options_.scale_loss || exponent == 0, "a scale for a loss that is not scaled");
+  loss_scale_exponent_ = exponent;
+  loss_scale_ = std::ldexp(1.0, exponent);
+  quantisation_ = exponent_ - loss_scale_exponent_;
+}
 
 int StageEngine::next_exact_exponent(bool overflowed) const {
   return overflowed ? lowered_exponent(exponent_)
@@ -281,7 +340,10 @@ Result<std::span<std::byte>> StageEngine::state(State which) {
 }
 
 Result<Unit> StageEngine::state_written(State which) {
-  if (which == State::kWeight) return weights_.push();
+  if (which == State::kWeight) {
+    weights_changed_ = true;
+    return weights_.push();
+  }
   return updater_->state_written(which == State::kAdamV);
 }
 

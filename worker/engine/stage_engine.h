@@ -38,13 +38,14 @@ class StageEngine final : public Engine {
   int64_t updated_elements() const override;
 
   int exact_exponent() const override { return exponent_; }
-  void set_exact_exponent(int exponent) override { exponent_ = exponent; }
+  void set_exact_exponent(int exponent) override;
   int next_exact_exponent(bool overflowed) const override;
+  void set_loss_scale_exponent(int exponent) override;
 
   const std::vector<FlatTensor>& tensors(State which) const override;
   Result<std::span<std::byte>> state(State which) override;
   Result<Unit> state_written(State which) override;
-  int element_bytes() const override { return stage_.element_bytes; }
+  Precision precision() const override { return stage_.precision; }
   Work flops(int samples) const override { return programs_.at(samples).work; }
   double evaluation_flops() const override { return evaluation_.work.forward; }
   MemoryPoint memory() const override;
@@ -68,11 +69,17 @@ class StageEngine final : public Engine {
   /// The group's sum of `count` elements on the device, through host memory where need be.
   Result<Unit> sum_elements(std::byte* data, int64_t count, double flops);
   Result<Unit> push_gradients();
+  void unscale_gradients();
+  void round_weights();
   bool exact() const { return options_.numerics == Numerics::kExact; }
 
   Device& device_;
   EngineOptions options_;
-  int exponent_ = kFirstExactExponent;  // the programs hold its address
+  int exponent_ = kFirstExactExponent;
+  int loss_scale_exponent_ = 0;
+  // The programs hold their addresses:
+  int quantisation_ = kFirstExactExponent;  // the exponent of what is quantised, a scaled gradient
+  double loss_scale_ = 1;
   StageSpec stage_;
   int largest_;  // micro-batch
   ParameterLayout parameters_;
@@ -84,15 +91,18 @@ class StageEngine final : public Engine {
   SharedMemory weights_, gradients_;
   std::optional<Exchange> exchange_;
   std::optional<Updater> updater_;
-  MemoryCharge arena_charge_;
+  MemoryCharge other_charge_;
+  DeviceBuffer rounded_;                  // the weights in reduced precision
   DeviceBuffer arena_;                    // activations, then what each slot keeps
   std::map<int, BoundProgram> programs_;  // by micro-batch
   BoundProgram evaluation_;               // of the largest
   Bytes logits_{0};                       // their place in the arena after evaluation_
-  CountedMemory staging_;                 // for group sums, where host code cannot reach the device
+  CountedMemory staging_;                 // for group sums that are not in place
 
   LossSums sums_;
   bool gradients_exposed_ = false;  // the host may have changed its view
+  bool gradients_scaled_ = false;   // by loss_scale_
+  bool weights_changed_ = true;     // since they were rounded
 };
 
 }  // namespace motley

@@ -13,7 +13,7 @@ namespace {
 class SliceGather {
  public:
   SliceGather(Engine& engine, std::span<std::byte> weights, Communicator& world)
-      : engine_(engine), weights_(weights, engine.element_bytes()), world_(world) {}
+      : engine_(engine), weights_(weights, full_precision(engine.precision())), world_(world) {}
 
   /// On rank 0 the slice, row-major; elsewhere nothing of use.
   Result<std::span<const float>> bring(const Ownership& owned) {

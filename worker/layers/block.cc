@@ -64,7 +64,7 @@ void Block::attend(LayerEmitter& emitter) {
   AttentionForwardArgs args = attention_shape(emitter);
   args.qkv = qkv_output_;
   args.out = attended_ = emitter.activation(emitter.batch().rows() * heads_ * head_dim_);
-  args.lse = log_sum_exp_ = emitter.activation(emitter.batch().rows() * heads_);
+  args.lse = log_sum_exp_ = emitter.statistic(emitter.batch().rows() * heads_);
   emitter.emit(args);
 }
 
@@ -97,7 +97,7 @@ AttentionForwardArgs Block::attention_shape(LayerEmitter& emitter) const {
   return {.qkv = {},
           .out = {},
           .lse = {},
-          .workspace = emitter.activation(workspace),
+          .workspace = emitter.statistic(workspace),
           .samples = batch.samples,
           .context = batch.context,
           .heads = heads_,

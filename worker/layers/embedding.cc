@@ -15,8 +15,8 @@ Address Embedding::forward(LayerEmitter& emitter, Address input) {
   const Address output = emitter.activation(rows * width_);
   emitter.emit(
       EmbeddingForwardArgs{.tokens = input,
-                           .token_table = emitter.parameter(token_),
-                           .position_table = position_ ? emitter.parameter(*position_) : Address(),
+                           .token_table = emitter.rounded_parameter(token_),
+                           .position_table = position_ ? emitter.rounded_parameter(*position_) : Address(),
                            .out = output,
                            .rows = rows,
                            .context = context_,

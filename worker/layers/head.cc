@@ -25,15 +25,16 @@ void Head::emit_losses(LayerEmitter& emitter, Address logits) const {
                                 .losses = batch.losses,
                                 .d_logits = emitter.options().training ? logits : Address(),
                                 .rows = batch.rows(),
-                                .vocab = vocabulary_.count});
+                                .vocab = vocabulary_.count,
+                                .scale = emitter.options().loss_scale});
 }
 
 void Head::emit_shared_losses(LayerEmitter& emitter, Address logits) const {
   const MicroBatch& batch = emitter.batch();
   const int64_t members = emitter.shape().members;
   const int64_t stats = batch.rows() * 3;
-  const Address own = emitter.activation(stats);
-  const Address all = emitter.activation(members * stats);
+  const Address own = emitter.statistic(stats);
+  const Address all = emitter.statistic(members * stats);
   emitter.emit(CrossEntropyPartArgs{.logits = logits,
                                     .targets = batch.targets,
                                     .stats = own,
@@ -49,7 +50,8 @@ void Head::emit_shared_losses(LayerEmitter& emitter, Address logits) const {
                                        .parts = members,
                                        .rows = batch.rows(),
                                        .vocab = vocabulary_.count,
-                                       .first_token = vocabulary_.first});
+                                       .first_token = vocabulary_.first,
+                                       .scale = emitter.options().loss_scale});
 }
 
 Address Head::backward(LayerEmitter& emitter, Address d_output) {

@@ -2,8 +2,14 @@
 
 namespace motley {
 
+Address LayerEmitter::rounded_parameter(ParameterRange range) {
+  if (!is_reduced(builder_.precision())) return parameter(range);
+  const int64_t bytes = reduced_bytes(builder_.precision());
+  return builder_.fixed(Segment::kRounded, Bytes(range.offset * bytes), Bytes(range.count * bytes));
+}
+
 Address LayerEmitter::parameter(ParameterRange range) {
-  const int64_t bytes = builder_.element_bytes();
+  const int64_t bytes = full_bytes(builder_.precision());
   return builder_.fixed(Segment::kParameters, Bytes(range.offset * bytes),
                         Bytes(range.count * bytes));
 }
@@ -37,8 +43,8 @@ void LayerEmitter::emit_dropout(Address in, Address out, int64_t width, int plac
 
 GradientTarget LayerEmitter::begin_gradient(ParameterRange range) {
   if (options_.numerics == Numerics::kExact)
-    return {.range = range, .address = activation(range.count), .accumulate = false};
-  const int64_t bytes = builder_.element_bytes();
+    return {.range = range, .address = statistic(range.count), .accumulate = false};
+  const int64_t bytes = full_bytes(builder_.precision());
   const Address sum =
       builder_.fixed(Segment::kGradients, Bytes(range.offset * bytes), Bytes(range.count * bytes));
   return {.range = range, .address = sum, .accumulate = true};

@@ -15,7 +15,7 @@ struct MicroBatch {
   int64_t context = 0;
   Address tokens;    ///< int32 [samples, context]
   Address targets;   ///< int32 [samples, context]
-  Address losses;    ///< [samples, context], written by the head
+  Address losses;    ///< [samples, context] statistics, written by the head
   Address position;  ///< int64 [2]: the step and the first sample's number in its global batch
   Address overflow;  ///< int64 flag, exact only
 
@@ -37,6 +37,7 @@ class LayerEmitter {
     bool training = true;  ///< false: forward only, nothing is saved for a backward pass
     int threads = 1;       ///< Device::threads, which sizes workspaces
     const int* exact_exponent = nullptr;  ///< AccumulateFixedArgs::exponent
+    const double* loss_scale = nullptr;   ///< CrossEntropyArgs::scale
     MemberShape shape;                    ///< what of the layers this rank computes
     double dropout = 0;                   ///< rate; 0 unless training
     uint64_t seed = 0;                    ///< of dropout's masks
@@ -52,13 +53,17 @@ class LayerEmitter {
     builder_.emit(args);
   }
   Address activation(int64_t elements) { return builder_.activation(elements); }
+  Address statistic(int64_t elements) { return builder_.statistic(elements); }
   const MemberShape& shape() const { return options_.shape; }
-  /// Where ranks share the layers: `data`, of which each has computed a part, becomes the sum.
+  /// Where ranks share the layers: the activations `data`, of which each has computed a part, becomes the sum.
   void sum_parts(Address data, int64_t count);
-  /// `all` gets the `count` elements of `own` of each of them, by member.
+  /// Of statistics: `all` gets the `count` elements of `own` of each of them, by member.
   void gather_parts(Address own, Address all, int64_t count) {
     builder_.emit(GroupGather{.own = own, .all = all, .count = count});
   }
+  /// Weights for products and sums of activations: ElementType::kReduced.
+  Address rounded_parameter(ParameterRange range);
+  /// Weights in full precision.
   Address parameter(ParameterRange range);
 
   /// Dropout number `place` of the layer being emitted, on [rows, width] elements in place.

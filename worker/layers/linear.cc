@@ -6,9 +6,9 @@ Address Linear::forward(LayerEmitter& emitter, Address input) const {
   const int64_t rows = emitter.batch().rows();
   const Address output = emitter.activation(rows * shape_.outputs);
   emitter.emit(MatmulArgs{.a = input,
-                          .b = emitter.parameter(weight_),
+                          .b = emitter.rounded_parameter(weight_),
                           .c = output,
-                          .bias = bias_ ? emitter.parameter(*bias_) : Address(),
+                          .bias = bias_ ? emitter.rounded_parameter(*bias_) : Address(),
                           .m = rows,
                           .n = shape_.outputs,
                           .k = shape_.inputs,
@@ -36,11 +36,12 @@ Address Linear::backward(LayerEmitter& emitter, Address input, Address d_output)
                           .n = shape_.inputs,
                           .k = rows,
                           .transpose_a = true,
-                          .accumulate = weight.accumulate});
+                          .accumulate = weight.accumulate,
+                          .full_output = true});
   emitter.finish_gradient(weight);
   const Address d_input = emitter.activation(rows * shape_.inputs);
   emitter.emit(MatmulArgs{.a = d_output,
-                          .b = emitter.parameter(weight_),
+                          .b = emitter.rounded_parameter(weight_),
                           .c = d_input,
                           .bias = {},
                           .m = rows,

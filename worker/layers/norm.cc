@@ -8,8 +8,8 @@ Norm::Norm(const ParameterLayout& layout, const std::string& name, int64_t width
 Address Norm::forward(LayerEmitter& emitter, Address input) {
   const int64_t rows = emitter.batch().rows();
   input_ = input;
-  mean_ = emitter.activation(rows);
-  rstd_ = emitter.activation(rows);
+  mean_ = emitter.statistic(rows);
+  rstd_ = emitter.statistic(rows);
   const Address output = emitter.activation(rows * width_);
   emitter.emit(LayerNormForwardArgs{.x = input,
                                     .gain = emitter.parameter(gain_),

@@ -6,7 +6,7 @@
 #include "core/holdings.h"
 #include "core/rank_memory.h"
 #include "core/spec/device_identity.h"
-#include "core/spec/one_precision.h"
+#include "core/spec/precisions.h"
 #include "core/spec/profile_key.h"
 #include "worker/profiler/profiler.h"
 #include "worker/train/slice_exchange.h"
@@ -146,7 +146,7 @@ Result<std::vector<DeviceProfile>> exchange(const Result<DeviceProfile>& mine,
 
 Result<Profile> measure_fleet(const JobSpec& job, const FleetSpec& fleet, RankDevice own,
                               Communicator& communicator, const ProfilerProgress& progress) {
-  MOTLEY_TRY_VOID(check_one_precision(fleet, job));
+  MOTLEY_TRY_VOID(check_precisions(fleet, job));
   const DeviceSpec& spec = fleet.devices[static_cast<size_t>(communicator.rank())];
   auto mine =
       measure_device(job, own.device, own.memory_limit, own.pacer, ProfilerOptions{}, progress);

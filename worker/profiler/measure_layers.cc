@@ -134,7 +134,7 @@ class LayerTimer {
 
   /// Numbers of the size of activations: what happens to lie there could be slower to compute with.
   Result<Unit> put_input(int samples) {
-    Elements input(engine_->view(0, Boundary::kInput, samples), engine_->element_bytes());
+    Elements input(engine_->view(0, Boundary::kInput, samples), engine_->precision());
     const int64_t count = int64_t{samples} * model_.context * model_.width;
     for (int64_t i = 0; i < count; ++i) input.set(i, 0.02F * static_cast<float>(i % 101) - 1);
     return engine_->push(0, Boundary::kInput, samples);
@@ -229,7 +229,7 @@ class LayerProfiler {
   }
 
   bool fits(const EngineOptions& engine) const {
-    return estimate_engine(engine, device_.kind(), device_.threads()).total() <=
+    return estimate_engine(engine, traits_of(device_)).total() <=
            profile_->memory_limit;
   }
   bool layer_fits(const LayerKind& kind, int samples = 1) const {

@@ -15,16 +15,16 @@ class LivenessVisitor {
   LivenessVisitor(std::vector<Symbol>& symbols, int instruction)
       : symbols_(symbols), instruction_(instruction) {}
 
-  void read(Address operand) {
-    if (operand.null()) return;
-    const Symbol& symbol = symbols_[operand.symbol_id()];
+  void read(const Operand& operand) {
+    if (operand.address.null()) return;
+    const Symbol& symbol = symbols_[operand.address.symbol_id()];
     MOTLEY_CHECK(symbol.segment != Segment::kActivations || symbol.first_use >= 0,
                  "an activation is read before anything has written it");
-    use(operand);
+    use(operand.address);
   }
-  void update(Address operand) { read(operand); }
-  void write(Address operand) {
-    if (!operand.null()) use(operand);
+  void update(const Operand& operand) { read(operand); }
+  void write(const Operand& operand) {
+    if (!operand.address.null()) use(operand.address);
   }
 
  private:
@@ -42,6 +42,8 @@ std::byte* base_of(Segment segment, const SegmentBases& bases) {
   switch (segment) {
     case Segment::kParameters:
       return bases.parameters;
+    case Segment::kRounded:
+      return bases.rounded;
     case Segment::kGradients:
       return bases.gradients;
     case Segment::kExchange:
@@ -72,9 +74,9 @@ struct BindingVisitor {
   const Program& program;
   const SegmentBases& bases;
 
-  void read(Address& operand) { operand = bind(program, bases, operand); }
-  void update(Address& operand) { read(operand); }
-  void write(Address& operand) { read(operand); }
+  void read(const Operand& operand) { operand.address = bind(program, bases, operand.address); }
+  void update(const Operand& operand) { read(operand); }
+  void write(const Operand& operand) { read(operand); }
 };
 
 }  // namespace
@@ -100,8 +102,16 @@ Address ProgramBuilder::fixed(Segment segment, Bytes offset, Bytes size) {
 }
 
 Address ProgramBuilder::activation(int64_t elements) {
+  return add_placed(Bytes(elements * reduced_bytes(precision_)));
+}
+
+Address ProgramBuilder::statistic(int64_t elements) {
+  return add_placed(Bytes(elements * full_bytes(precision_)));
+}
+
+Address ProgramBuilder::add_placed(Bytes size) {
   Symbol symbol;
-  symbol.size = Bytes(elements * element_bytes_);
+  symbol.size = size;
   return add(symbol);
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/ids.h"
 #include "core/model.h"
+#include "core/precision.h"
 #include "kernels/op_table.h"
 
 namespace motley {
@@ -15,6 +16,7 @@ namespace motley {
 /// have fixed offsets.
 enum class Segment {
   kParameters,
+  kRounded,  ///< the same in the precision the device computes in, where that is a reduced one
   kGradients,
   kExchange,    ///< what host and program tell each other, whatever the micro-batch: flags, norms
   kSlot,        ///< the same for one micro-batch in flight: tokens, losses, what neighbours send
@@ -29,26 +31,26 @@ struct Symbol {
   int first_use = -1, last_use = -1;  ///< indices of instructions, inclusive; -1: never used
 };
 
-/// data[i] = Σ over the ranks that share the stage's layers.
+/// Of activations: data[i] = Σ over the ranks that share the stage's layers.
 struct GroupSum {
   Address data;
   int64_t count = 0;
 
   template <class V>
   void operands(V&& v) {
-    v.update(data);
+    v.update(reduced(data, count));
   }
 };
 
-/// all[member] = that member's `own`, both of `count` elements a member.
+/// Of statistics: all[member] = that member's `own`, both of `count` elements a member.
 struct GroupGather {
   Address own, all;
   int64_t count = 0;
 
   template <class V>
   void operands(V&& v) {
-    v.read(own);
-    v.write(all);
+    v.read(full(own, count));
+    v.write(full(all, 0));  // `count` for each member
   }
 };
 
@@ -73,6 +75,7 @@ struct Program {
 /// Where the segments lie on a device.
 struct SegmentBases {
   std::byte* parameters = nullptr;
+  std::byte* rounded = nullptr;
   std::byte* gradients = nullptr;
   std::byte* exchange = nullptr;
   std::byte* slot = nullptr;
@@ -84,13 +87,16 @@ struct SegmentBases {
 /// backward; the same code serves all devices.
 class ProgramBuilder {
  public:
-  /// element_bytes: 4 or 8, Device::element_bytes.
-  explicit ProgramBuilder(int element_bytes) : element_bytes_(element_bytes) {}
+  /// Of the device that will run it.
+  explicit ProgramBuilder(Precision precision) : precision_(precision) {}
 
-  int element_bytes() const { return element_bytes_; }
+  Precision precision() const { return precision_; }
   Address fixed(Segment segment, Bytes offset, Bytes size);
-  /// A buffer that lives from its first use, which must write it, to its last.
+  /// A buffer of ElementType::kReduced that lives from its first use, which must write it, to its
+  /// last.
   Address activation(int64_t elements);
+  /// The same of ElementType::kFull.
+  Address statistic(int64_t elements);
 
   /// What the operations emitted from here on belong to.
   void set_layer(LayerIndex layer) { layer_ = layer; }
@@ -110,8 +116,9 @@ class ProgramBuilder {
 
  private:
   Address add(const Symbol& symbol);
+  Address add_placed(Bytes size);
 
-  int element_bytes_;
+  Precision precision_;
   LayerIndex layer_ = 0;
   Program program_;
 };

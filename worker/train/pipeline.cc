@@ -1,6 +1,7 @@
 #include "worker/train/pipeline.h"
 
 #include "core/holdings.h"
+#include "worker/engine/elements.h"
 
 namespace motley {
 namespace {
@@ -31,10 +32,12 @@ Pipeline::Pipeline(const Attempt& attempt, RankParts& parts, Communicator& world
   if (here > 0) {
     input_from_ = sender_for(stages[here - 1], role.member);
     d_input_to_ = receivers_of(stages[here - 1], members, role.member);
+    previous_ = stages[here - 1].precision;
   }
   if (here + 1 < stages.size()) {
     gradient_from_ = sender_for(stages[here + 1], role.member);
     output_to_ = receivers_of(stages[here + 1], members, role.member);
+    next_ = stages[here + 1].precision;
   }
   const auto micro_batches = static_cast<int>(parts.share.micro_batches.size());
   schedule_ = one_forward_one_backward(static_cast<int>(stages.size()), role.stage, micro_batches);
@@ -135,6 +138,11 @@ Result<Unit> Pipeline::evaluate_piece(const SampleRange& range) {
 
 // --- neighbours
 
+Precision Pipeline::beyond(Boundary boundary) const {
+  const bool before = boundary == Boundary::kInput || boundary == Boundary::kInputGradient;
+  return before ? previous_ : next_;
+}
+
 Result<Unit> Pipeline::receive(int slot, Boundary boundary, int samples, int from) {
   parts_.sections.close();
   if (announced()) {
@@ -143,7 +151,13 @@ Result<Unit> Pipeline::receive(int slot, Boundary boundary, int samples, int fro
     parts_.pacer.catch_up(Nanos(stamp));
     parts_.sections.mark_wait(TraceKind::kReceive);
   }
-  MOTLEY_TRY_VOID(world_.receive(parts_.engine->view(slot, boundary, samples), from));
+  const Precision here = parts_.engine->precision();
+  const Precision message = carried(beyond(boundary), here);
+  const std::span<std::byte> view = parts_.engine->view(slot, boundary, samples);
+  const size_t bytes = view.size() / static_cast<size_t>(reduced_bytes(here)) *
+                       static_cast<size_t>(reduced_bytes(message));
+  MOTLEY_TRY_VOID(world_.receive(view.last(bytes), from));
+  if (message != here) convert_in_place(view, message, here);
   MOTLEY_TRY_VOID(parts_.engine->push(slot, boundary, samples));
   parts_.sections.mark(TraceKind::kReceive);
   parts_.sections.open();
@@ -154,7 +168,10 @@ Result<Unit> Pipeline::send(int slot, Boundary boundary, int samples, const std:
                             Sent* sent) {
   if (to.empty()) return Unit{};
   parts_.sections.close();
-  MOTLEY_TRY(const std::span<std::byte> data, parts_.engine->pull(slot, boundary, samples));
+  MOTLEY_TRY(std::span<std::byte> data, parts_.engine->pull(slot, boundary, samples));
+  const Precision here = parts_.engine->precision();
+  const Precision message = carried(here, beyond(boundary));
+  if (message != here) data = convert_in_place(data, here, message);
   sent->stamp = parts_.pacer.logical_time().value();
   for (const int rank : to) {
     if (announced()) {

@@ -45,6 +45,8 @@ class Pipeline {
                     Sent* sent);
   Result<Unit> settle(Sent* sent);
   Result<Unit> settle_all();
+  /// What the stage beyond a boundary computes in.
+  Precision beyond(Boundary boundary) const;
   bool has_previous() const { return input_from_ >= 0; }
   bool has_next() const { return gradient_from_ >= 0; }
   /// A stamp travels ahead of every message: under the virtual clock it says when that was sent,
@@ -58,6 +60,7 @@ class Pipeline {
   std::vector<PipelineAction> schedule_;
   // Ranks of the neighbouring stages that this one deals with.
   int input_from_ = -1, gradient_from_ = -1;  ///< -1: there is no such stage
+  Precision previous_ = Precision::kFp32, next_ = Precision::kFp32;  ///< what they compute in
   std::vector<int> output_to_, d_input_to_;
   std::vector<Slot> slots_;
   std::vector<int32_t> tokens_;  ///< of the largest micro-batch

@@ -1,6 +1,7 @@
 #include "worker/train/rank_memory.h"
 
 #include "core/rank_memory.h"
+#include "core/spec/precisions.h"
 #include "worker/train/rank_share.h"
 #include "worker/train/slice_transfers.h"
 
@@ -10,13 +11,17 @@ int widest_exchanged(const JobSpec& job, int element_bytes) {
   return gradient_element_bytes(job.train.numerics, element_bytes);
 }
 
-MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank, DeviceKind kind,
-                             int threads) {
-  const int element_bytes = element_bytes_of(kind);
+DeviceTraits traits_driven(const JobSpec& job, const DeviceSpec& device) {
+  return {kind_driven(job, device), precision_computed(job, device), device.threads};
+}
+
+MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank,
+                             const DeviceTraits& device) {
+  const int element_bytes = full_bytes(device.precision);
   int64_t owned = 0;
   for (const Ownership& owner : plan.owners)
     if (owner.owner == rank) owned += owner.slice.elements();
-  MemoryEstimate bytes = estimate_engine(engine_options(job, plan, rank), kind, threads);
+  MemoryEstimate bytes = estimate_engine(engine_options(job, plan, rank), device);
   bytes.exchange =
       slice_exchange_bytes(plan, job.model, rank, widest_exchanged(job, element_bytes));
   bytes.snapshot = snapshot_bytes(owned, element_bytes);

@@ -9,9 +9,11 @@
 namespace motley {
 
 /// What `rank` of a valid plan will count on its account, without allocating or any hardware.
-/// `kind` is the one its device is driven as (kind_driven), with that many threads.
-MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank, DeviceKind kind,
-                             int threads);
+MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank,
+                             const DeviceTraits& device);
+
+/// Of a device driven for the job.
+DeviceTraits traits_driven(const JobSpec& job, const DeviceSpec& device);
 
 /// Of elements the rank's device computes with, the widest that ranks exchange.
 int widest_exchanged(const JobSpec& job, int element_bytes);

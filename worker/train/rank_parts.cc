@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/holdings.h"
-#include "core/spec/one_precision.h"
+#include "core/spec/precisions.h"
 #include "core/spec/profile_key.h"
 #include "core/units.h"
 #include "worker/train/agreement.h"
@@ -15,14 +15,14 @@ namespace {
 
 Result<Unit> check_attempt(const Attempt& attempt, int ranks) {
   MOTLEY_TRY_VOID(validate_for(attempt.plan, attempt.job));
-  MOTLEY_TRY_VOID(check_one_precision(attempt.fleet, attempt.job));
+  MOTLEY_TRY_VOID(check_precisions(attempt.fleet, attempt.job));
   return check_world(attempt.plan, ranks);
 }
 
 Result<Unit> check_memory(const Attempt& attempt, Rank rank, const RankParts& parts, Bytes limit) {
   const Device& device = *parts.device;
   const MemoryEstimate needed =
-      estimate_rank(attempt.job, attempt.plan, rank, device.kind(), device.threads());
+      estimate_rank(attempt.job, attempt.plan, rank, traits_of(device));
   if (needed.total() <= limit) return Unit{};
   return fail(ErrorCode::kDeviceLost, parts.spec.id + " needs " + format_bytes(needed.total()) +
                                           " for its part, more than its limit of " +
@@ -42,7 +42,7 @@ Result<std::unique_ptr<RankParts>> build_alone(const Attempt& attempt, Communica
                     [&](const RankPlacement& other) { return other.host == place.host; });
   const TrainSpec& train = attempt.job.train;
   auto parts =
-      std::make_unique<RankParts>(*spec, share_of(plan, rank, train.eval.samples), attempt.fleet);
+      std::make_unique<RankParts>(*spec, share_of(plan, rank, train.eval.samples), attempt);
   MOTLEY_TRY(parts->device, open_device_for(attempt.job, *spec));
   MOTLEY_TRY(parts->corpus, Corpus::load(attempt.job.data, attempt.job.model.context));
   const StagePlan& stage = stage_of(plan, role_of(plan, rank));

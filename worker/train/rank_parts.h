@@ -9,6 +9,7 @@
 #include "kernels/device.h"
 #include "worker/data/corpus.h"
 #include "worker/engine/engine.h"
+#include "worker/optimizer/loss_scale.h"
 #include "worker/train/pacer.h"
 #include "worker/train/rank_share.h"
 #include "worker/train/sections.h"
@@ -26,12 +27,14 @@ struct RankParts {
   Corpus corpus;
   std::unique_ptr<StageGroup> group;  ///< null where this rank has its stage for itself
   std::unique_ptr<Engine> engine;
+  LossScale loss_scale;
 
-  RankParts(DeviceSpec device_spec, RankShare rank_share, const FleetSpec& fleet)
+  RankParts(DeviceSpec device_spec, RankShare rank_share, const Attempt& attempt)
       : spec(std::move(device_spec)),
         share(std::move(rank_share)),
-        pacer(spec, fleet.clock, fleet.pace_flops),
-        sections(pacer) {}
+        pacer(spec, attempt.fleet.clock, attempt.fleet.pace_flops),
+        sections(pacer),
+        loss_scale(attempt.job.train, scales_loss(attempt.plan)) {}
   /// Held so far at most, of the memory that the device's limit is for.
   Bytes counted_memory() const {
     return device->host_accessible() ? memory.peak() : memory.peak_of(MemoryUse::kDevice);

@@ -47,6 +47,13 @@ RankShare share_of(const Plan& plan, Rank rank, int evaluation_samples) {
   return share;
 }
 
+bool scales_loss(const Plan& plan) {
+  for (const ReplicaPlan& replica : plan.replicas)
+    for (const StagePlan& stage : replica.stages)
+      if (stage.precision == Precision::kFp16) return true;
+  return false;
+}
+
 EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank) {
   const Role role = role_of(plan, rank);
   const RankShare share = share_of(plan, rank, 0);
@@ -56,6 +63,7 @@ EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank) {
   options.micro_batches = share.sizes;
   options.optimizer = job.train.optimizer;
   options.seed = job.train.seed;
+  options.scale_loss = scales_loss(plan);
   options.stage = stage_of(plan, role);
   options.member = role.member;
   options.in_flight = share.in_flight;

@@ -23,6 +23,9 @@ struct RankShare {
 /// replica's share of both is the same; in exact in single grains.
 RankShare share_of(const Plan& plan, Rank rank, int evaluation_samples);
 
+/// Whether some rank computes in fp16, for which all scale the loss.
+bool scales_loss(const Plan& plan);
+
 /// What `rank` of a valid plan builds; memory_limit and group are for those who run it.
 EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank);
 

@@ -170,6 +170,7 @@ Result<Unit> Resumer::load_mine(const std::string& name, ResumePoint* point) {
   MOTLEY_TRY_VOID(load(fs_, directory_, found, views, nullptr));
   MOTLEY_TRY_VOID(state_written(*parts_.engine));
   parts_.engine->set_exact_exponent(found.manifest.exact_exponent);
+  parts_.loss_scale.restore(found.manifest.loss_scale);
   *point = {.step = found.manifest.step, .directory = name};
   return Unit{};
 }

@@ -69,6 +69,7 @@ Result<Unit> Saver::begin(int64_t step) {
   begun_ = steady_clock().now();
   step_ = step;
   exact_exponent_ = parts_.engine->exact_exponent();
+  loss_scale_ = parts_.loss_scale.state();
   MOTLEY_TRY_VOID(refresh_state(*parts_.engine));
   (void)writer_->snapshot(step);  // the report says how it went
   return Unit{};
@@ -175,6 +176,7 @@ Manifest Saver::manifest_base() const {
   base.data_hash = parts_.corpus.hash();
   base.next_sample = *step_ * attempt_.plan.global_batch;
   base.exact_exponent = exact_exponent_;
+  base.loss_scale = loss_scale_;
   return base;
 }
 

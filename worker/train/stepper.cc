@@ -44,24 +44,34 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   result.samples = parts_.share.samples();
   result.update_seconds = update_seconds_;
   for (int overflows = 0;; ++overflows) {
+    parts_.engine->set_loss_scale_exponent(parts_.loss_scale.exponent());
     MOTLEY_TRY_VOID(pipeline_.train(step));
     MOTLEY_TRY(const LossSums mine, parts_.engine->sums());  // the device is through
     parts_.sections.close();
     result.compute_seconds += parts_.sections.take_worked() - std::exchange(update_seconds_, 0);
     MOTLEY_TRY(const Sums sums, sum_losses(mine, step, wishes, &result));
     result.loss = sums.loss / static_cast<double>(sums.tokens);
-    if (!std::isfinite(result.loss) || (sums.overflow && overflows == kMostOverflows))
-      return diverged_at(step);
+    if (!std::isfinite(result.loss)) return diverged_at(step);
     if (!sums.overflow) {
       MOTLEY_TRY_VOID(sum_gradients());
       parts_.sections.end_step();
       leave_communication(&result);
       MOTLEY_TRY_VOID(update(step, sums.tokens, &result));
+      parts_.loss_scale.keep();
       return result;
     }
-    parts_.engine->set_exact_exponent(parts_.engine->next_exact_exponent(true));
+    if (!lower_scales(overflows)) return diverged_at(step);
     leave_communication(&result);
   }
+}
+
+/// After an overflow, on all ranks alike: whether the step may be repeated. It is not known which of
+/// the two it was that left its range.
+bool Stepper::lower_scales(int overflows_before) {
+  const bool loss_scale = parts_.loss_scale.lower();
+  if (!exact()) return loss_scale;
+  parts_.engine->set_exact_exponent(parts_.engine->next_exact_exponent(true));
+  return loss_scale || overflows_before < kMostOverflows;
 }
 
 tl::unexpected<Error> Stepper::diverged_at(int64_t step) {
@@ -98,9 +108,9 @@ Result<Stepper::Sums> Stepper::sum_losses(const LossSums& mine, int64_t step,
   result->save = agreement.save > 0;
   result->all_shards_settled = agreement.shards_settled == world_.size();
   Sums sums{
-      .loss = loss, .tokens = agreement.tokens, .overflow = exact() && agreement.overflow > 0};
+      .loss = loss, .tokens = agreement.tokens, .overflow = agreement.overflow > 0};
   if (exact() && std::isfinite(loss))
-    sums.loss = static_cast<double>(agreement.loss_fixed) / kLossScale;
+    sums.loss = static_cast<double>(agreement.loss_fixed) / kLossUnit;
   return sums;
 }
 

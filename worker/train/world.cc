@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/file_system.h"
 #include "core/log.h"
+#include "core/spec/precisions.h"
 
 namespace motley {
 namespace {
@@ -73,8 +74,8 @@ std::string system_host_name() {
 
 Result<std::unique_ptr<Device>> open_device_for(const JobSpec& job, const DeviceSpec& device) {
   DeviceSpec spec = device;
-  spec.kind = kind_driven(job, device.kind);
-  return open_device(spec);
+  spec.kind = kind_driven(job, device);
+  return open_device(spec, precision_computed(job, device));
 }
 
 void leave_world(std::unique_ptr<Communicator> world, const Error& error) {

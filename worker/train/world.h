@@ -34,7 +34,7 @@ Result<std::unique_ptr<ControlLink>> join_runner(Communicator& world, const std:
 /// The name of this host as the system gives it.
 std::string system_host_name();
 
-/// The device a rank drives for `job`: a CPU in float64 where the job wants that precision.
+/// The device a rank drives for `job`: in the precision the job wants of it.
 Result<std::unique_ptr<Device>> open_device_for(const JobSpec& job, const DeviceSpec& device);
 
 /// The limit the fleet gives, else this rank's share of the memory available on its host now.

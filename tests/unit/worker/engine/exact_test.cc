@@ -189,7 +189,7 @@ TEST(Exact, LearnsAsFastDoes) {
       ASSERT_TRUE(engine->update(step, 1e-2, engine->sums()->tokens, clip_factor(1.0, norm)));
     }
     exact->set_exact_exponent(exact->next_exact_exponent(false));
-    EXPECT_NEAR(static_cast<double>(exact->sums()->loss_fixed) / kLossScale, fast->sums()->loss,
+    EXPECT_NEAR(static_cast<double>(exact->sums()->loss_fixed) / kLossUnit, fast->sums()->loss,
                 1e-4 * fast->sums()->loss)
         << "step " << step;
   }

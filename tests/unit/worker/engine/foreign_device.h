@@ -12,7 +12,7 @@ namespace motley::testing {
 class ForeignDevice final : public Device {
  public:
   DeviceKind kind() const override { return DeviceKind::kReference; }
-  int element_bytes() const override { return 8; }
+  Precision precision() const override { return Precision::kFp64; }
   const OpTable& ops() const override { return reference_.ops(); }
   int threads() const override { return 1; }
   std::string arithmetic_class() const override { return reference_.arithmetic_class(); }

@@ -174,7 +174,7 @@ TEST(Profiler, MeasuresNoMicroBatchThatDoesNotFit) {
   FleetSpec fleet = fleet_of({1.0});
   EngineOptions options;
   options.model = job.model;
-  const auto memory = estimate_memory(options, DeviceKind::kCpu, 1, 12);
+  const auto memory = estimate_memory(options, {}, 12);
   fleet.devices[0].memory = memory[4].total();  // five samples, not six
   const Profile profile = measured_by_threads(job, fleet);
   ASSERT_EQ(profile.devices.size(), 1U);
@@ -238,7 +238,7 @@ TEST(Profiler, ADeviceTooSmallForTheModelIsMeasuredLayerByLayer) {
   EngineOptions options;
   options.model = job.model;
   fleet.devices[1].memory =
-      Bytes(estimate_memory(options, DeviceKind::kCpu, 1, 1)[0].total().value() / 2);
+      Bytes(estimate_memory(options, {}, 1)[0].total().value() / 2);
   const Profile profile = measured_by_threads(job, fleet);
   ASSERT_EQ(profile.devices.size(), 2U);
   const DeviceProfile& big = profile.devices[0];

@@ -1,4 +1,4 @@
-#include "core/spec/one_precision.h"
+#include "core/spec/precisions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,19 +29,19 @@ std::string refusal(const FleetSpec& fleet, Precision precision) {
   JobSpec job;
   job.source = "job.yaml";
   job.train.precision = precision;
-  const Result<Unit> checked = check_one_precision(fleet, job);
+  const Result<Unit> checked = check_precisions(fleet, job);
   if (checked) return "";
   EXPECT_EQ(checked.error().code, ErrorCode::kInvalidSpec);
   return checked.error().to_string();
 }
 
-TEST(OnePrecision, AnyFleetComputesInFp32) {
+TEST(Precisions, AnyFleetComputesInFp32) {
   for (const Precision precision : {Precision::kAuto, Precision::kFp32})
     EXPECT_EQ(refusal(devices_of({0, 1, 2}), precision), "");
   EXPECT_EQ(refusal(devices_of({0}), Precision::kFp64), "");
 }
 
-TEST(OnePrecision, AGpuAskedForFp64IsRefusedWhereItIsWritten) {
+TEST(Precisions, AGpuAskedForFp64IsRefusedWhereItIsWritten) {
   EXPECT_THAT(refusal(devices_of({2}), Precision::kFp64),
               ::testing::AllOf(::testing::StartsWith("fleet.yaml:7:"),
                                ::testing::HasSubstr("a1/2 (kind cuda) computes in fp32"),
@@ -50,7 +50,7 @@ TEST(OnePrecision, AGpuAskedForFp64IsRefusedWhereItIsWritten) {
               ::testing::StartsWith("fleet.yaml:6:"));
 }
 
-TEST(OnePrecision, OfDevicesThatNobodyWroteTheJobIsThePlace) {
+TEST(Precisions, OfDevicesThatNobodyWroteTheJobIsThePlace) {
   FleetSpec found = devices_of({1});
   found.devices[0].place = {};
   EXPECT_THAT(refusal(found, Precision::kFp64), ::testing::StartsWith("job.yaml"));

@@ -1,0 +1,33 @@
+#pragma once
+// What numbers are computed in. Weights, sums and statistics stay in full precision, 4 bytes (8 for
+// fp64); activations and the copies of the weights that products read are in the computing one
+// (mixed precision, Micikevicius et al. 2018).
+
+namespace motley {
+
+/// kAuto only in a job: it leaves the choice to the device.
+enum class Precision { kAuto, kFp32, kFp64, kBf16, kFp16 };
+
+/// Bytes of an element of weights, gradients, optimizer state, sums and statistics.
+constexpr int full_bytes(Precision precision) { return precision == Precision::kFp64 ? 8 : 4; }
+
+/// In which weights are kept.
+constexpr Precision full_precision(Precision precision) {
+  return precision == Precision::kFp64 ? Precision::kFp64 : Precision::kFp32;
+}
+
+/// Whether activations are stored in fewer bytes than weights.
+constexpr bool is_reduced(Precision precision) {
+  return precision == Precision::kBf16 || precision == Precision::kFp16;
+}
+
+/// Bytes of an element of activations.
+constexpr int reduced_bytes(Precision precision) {
+  return is_reduced(precision) ? 2 : full_bytes(precision);
+}
+
+/// In which activations travel from a device to one that computes in another precision: the one of
+/// fewer bytes.
+constexpr Precision carried(Precision from, Precision to) { return is_reduced(from) ? from : to; }
+
+}  // namespace motley

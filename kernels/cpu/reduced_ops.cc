@@ -1,0 +1,83 @@
+#include "kernels/cpu/reduced_ops.h"
+
+#include "core/reduced_floats.h"
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/widening.h"
+
+namespace motley::cpu {
+namespace {
+
+template <class Format>
+void widen(Device& device, const Widening::Entry& operand) {
+  const auto* from = operand.stored.as<const uint16_t>();
+  auto* to = reinterpret_cast<float*>(operand.wide);
+  parallel_ranges(device, operand.count, kTaskElements, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] = Format::widen(from[i]);
+  });
+}
+
+template <class Format>
+void round_back(Device& device, const Widening::Entry& operand) {
+  const auto* from = reinterpret_cast<const float*>(operand.wide);
+  auto* to = operand.stored.as<uint16_t>();
+  parallel_ranges(device, operand.count, kTaskElements, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] = Format::round(from[i]);
+  });
+}
+
+template <class Format, class Args, Kernel<Args> kernel>
+void rounded(Device& device, const Args& args) {
+  Args in_float = args;
+  Widening counted(nullptr);
+  in_float.operands(counted);
+  Widening widening(static_cast<CpuDevice&>(device).scratch(Bytes(counted.bytes())));
+  in_float.operands(widening);
+  for (const Widening::Entry& operand : widening.entries())
+    if (operand.read) widen<Format>(device, operand);
+  kernel(device, in_float);
+  for (const Widening::Entry& operand : widening.entries())
+    if (operand.written) round_back<Format>(device, operand);
+}
+
+template <class Format>
+constexpr OpTable rounded_ops() {
+  return {
+      .matmul = rounded<Format, MatmulArgs, matmul>,
+      .bias_gradient = rounded<Format, BiasGradientArgs, bias_gradient>,
+      .embedding_forward = rounded<Format, EmbeddingForwardArgs, embedding_forward>,
+      .embedding_backward = rounded<Format, EmbeddingBackwardArgs, embedding_backward>,
+      .layer_norm_forward = rounded<Format, LayerNormForwardArgs, layer_norm_forward>,
+      .layer_norm_backward = rounded<Format, LayerNormBackwardArgs, layer_norm_backward>,
+      .add = rounded<Format, AddArgs, add>,
+      .gelu_forward = rounded<Format, GeluForwardArgs, gelu_forward>,
+      .gelu_backward = rounded<Format, GeluBackwardArgs, gelu_backward>,
+      .zero = zero,
+      .copy = copy,
+      .round = rounded<Format, RoundArgs, round>,
+      .scale = scale,
+      .dropout = rounded<Format, DropoutArgs, dropout>,
+      .attention_forward = rounded<Format, AttentionForwardArgs, attention_forward>,
+      .attention_backward = rounded<Format, AttentionBackwardArgs, attention_backward>,
+      .cross_entropy = rounded<Format, CrossEntropyArgs, cross_entropy>,
+      .cross_entropy_part = rounded<Format, CrossEntropyPartArgs, cross_entropy_part>,
+      .cross_entropy_combine = rounded<Format, CrossEntropyCombineArgs, cross_entropy_combine>,
+      .accumulate_fixed = accumulate_fixed,
+      .from_fixed = from_fixed,
+      .adamw = adamw,
+      .square_sum = square_sum,
+  };
+}
+
+constexpr OpTable kBf16Ops = rounded_ops<Bf16>();
+constexpr OpTable kFp16Ops = rounded_ops<Fp16>();
+
+}  // namespace
+
+const OpTable& reduced_ops(Precision precision) {
+  MOTLEY_CHECK(is_reduced(precision), "a table of no reduced precision");
+  return precision == Precision::kBf16 ? kBf16Ops : kFp16Ops;
+}
+
+}  // namespace motley::cpu
