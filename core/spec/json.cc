@@ -64,14 +64,12 @@ void read_optimizer(JsonFields& fields, OptimizerSpec& optimizer) {
 
 void read_precision(JsonFields& fields, TrainSpec& train) {
   const json* written = fields.member("precision");
-  if (written == nullptr || !written->is_object())
+  if (written == nullptr || !written->is_object() || written->empty())
     return void(fields.read_word("precision", train.precision, from_spec_name<Precision>));
-  for (const auto& [type, word] : written->items()) {
-    const auto precision =
-        word.is_string() ? from_spec_name<Precision>(word.get<std::string>()) : std::nullopt;
-    if (!precision) return fields.fault("precision", "no precision for '" + type + "'");
-    train.precision_by_type[type] = *precision;
-  }
+  fields.object("precision", [&](JsonFields& by_type) {
+    for (const auto& [type, word] : written->items())
+      by_type.read_word(type.c_str(), train.precision_by_type[type], from_spec_name<Precision>);
+  });
 }
 
 json train_json(const TrainSpec& train) {
@@ -101,7 +99,7 @@ void read_train(JsonFields& fields, TrainSpec& train) {
             .read("min_lr", train.schedule.min_lr);
       });
   read_precision(fields, train);
-  if (fields.has("loss_scale")) fields.read("loss_scale", train.loss_scale);
+  fields.read("loss_scale", train.loss_scale);
   fields.read_word("numerics", train.numerics, from_spec_name<Numerics>);
   fields.read("seed", train.seed).object("eval", [&](JsonFields& f) {
     f.read("every", train.eval.every).read("samples", train.eval.samples);

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "core/holdings.h"
+#include "core/spec/names.h"
 #include "tests/e2e/small_run.h"
 
 namespace motley::testing {
@@ -305,6 +307,18 @@ TEST_F(Cuts, Float64FollowsOneRankClosely) {
   expect_same_curve(grid(false), narrow_shapes(), base, 1e-10);
 }
 
+/// Stages in bf16, fp16 and fp32 in turn, in one pipeline and side by side. The tolerance is what
+/// 8 bits of bf16 allow after 20 steps.
+TEST_F(Cuts, ReducedPrecisionsFollowOneRankInTheFullOne) {
+  constexpr Precision kInTurn[] = {Precision::kBf16, Precision::kFp16, Precision::kFp32};
+  std::vector<Cut> cuts = grid(true);
+  size_t turn = 0;
+  for (Cut& cut : cuts)
+    for (SmallReplica& replica : cut.replicas)
+      for (Stage& stage : replica.stages) stage.precision = kInTurn[turn++ % std::size(kInTurn)];
+  expect_same_curve(cuts, odd_shapes(), steps(20), 2e-2);
+}
+
 TEST_F(Cuts, RecomputingGivesTheSameBitsInFast) {
   const SmallRun base = steps(4);
   std::vector<Shape> shapes = odd_shapes();
@@ -348,6 +362,18 @@ class ExactCuts : public Cuts {
 TEST_F(ExactCuts, GiveTheSameBits) {
   for (const Cut& cut : cuts_)
     EXPECT_EQ(train(cut, shapes_[cut.shape], base_).weights, whole_[cut.shape].weights) << cut.name;
+}
+
+TEST_F(ExactCuts, GiveTheSameBitsInReducedPrecision) {
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
+    SmallRun base = base_;
+    base.precision = precision;
+    const std::vector<Trained> whole = on_one_rank(shapes_, base);
+    for (size_t i = 0; i < whole.size(); ++i) EXPECT_NE(whole[i].weights, whole_[i].weights);
+    for (const Cut& cut : cuts_)
+      EXPECT_EQ(train(cut, shapes_[cut.shape], base).weights, whole[cut.shape].weights)
+          << cut.name << " in " << spec_name(precision);
+  }
 }
 
 TEST_F(ExactCuts, GiveTheSameBitsWhenOneGoesOnWhereAnotherStopped) {

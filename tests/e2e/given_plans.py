@@ -129,7 +129,7 @@ def check_refusals(cache, whole):
         ("no stages", hand([], "replicas", 0, "stages"), "stages", "the replica has no stages"),
         ("no replicas", hand([], "replicas"), "replicas", "there are none"),
         ("no owners", hand([], "owners"), "owners", "there are none"),
-        ("precision", hand("fp64", "replicas", 0, "precision"), "precision", "localhost/0 computes this job in fp32"),
+        ("precision", hand("fp64", "replicas", 0, "stages", 0, "precision"), "precision", "localhost/0 computes this job in fp32"),
         ("overlapping owners", twice_owned(json.loads(json.dumps(whole))), "owners", "two slices cover"),
         ("unknown rank", hand([9], "replicas", 0, "stages", 1, "ranks"), "ranks", "rank 9 does not exist"),
         ("shares", hand([0.5, 0.4], "replicas", 1, "stages", 0, "shares"), "shares", "do not sum to 1"),

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/run_layout.h"
+#include "core/spec/names.h"
 
 namespace motley::testing {
 namespace {
@@ -86,6 +87,9 @@ int grains_of(const SmallRun& run) {
   return grains;
 }
 
+/// Devices of this type compute in this precision.
+std::string type_of(Precision precision) { return "paced-" + spec_name(precision); }
+
 JobSpec small_job(const SmallRun& run, const std::string& text) {
   JobSpec job;
   job.name = "small";
@@ -97,6 +101,10 @@ JobSpec small_job(const SmallRun& run, const std::string& text) {
   job.train.optimizer.lr = run.lr;
   job.train.numerics = run.numerics;
   job.train.precision = run.precision;
+  for (const SmallReplica& replica : run.replicas)
+    for (const SmallReplica::Stage& stage : replica.stages)
+      if (stage.precision != Precision::kAuto)
+        job.train.precision_by_type[type_of(stage.precision)] = stage.precision;
   job.train.eval = run.eval;
   job.checkpoint.every_steps = run.save_every;
   return job;
@@ -120,13 +128,14 @@ Plan small_plan(const SmallRun& run, const JobSpec& job) {
       stage.last_layer = layer + part.layers - 1;
       stage.shares = part.shares;
       stage.recompute = part.recompute;
+      stage.precision = part.precision == Precision::kAuto ? run.precision : part.precision;
       layer += part.layers;
       for (size_t i = 0; i < part.shares.size(); ++i) {
         const int rank = plan.world_size();
         stage.ranks.emplace_back(rank);
         plan.ranks.push_back({.device = "host/" + std::to_string(rank),
                               .host = "host",
-                              .type = "paced",
+                              .type = type_of(stage.precision),
                               .host_optimizer = run.host_optimizer});
       }
       replica.stages.push_back(stage);
@@ -159,7 +168,7 @@ Attempt small_attempt(const SmallRun& run, const std::string& run_dir, Epoch epo
     device.id = attempt.plan.ranks[rank].device;
     device.host = "host";
     device.kind = run.device;
-    device.type = "paced";
+    device.type = attempt.plan.ranks[rank].type;
     device.memory = Bytes(1 << 30);
     device.paced = PaceSpec{.speed = run.speeds.empty() ? 1.0 : run.speeds[rank],
                             .overhead = Nanos(1'000'000),

@@ -24,6 +24,7 @@ struct SmallReplica {
     int layers = 0;  ///< of the model's layers + 2
     std::vector<double> shares = {1.0};
     std::vector<Recompute> recompute = {};
+    Precision precision = Precision::kAuto;  ///< kAuto: that of the run
   };
   std::vector<Stage> stages;
   int grains = 1;

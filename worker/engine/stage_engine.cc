@@ -55,7 +55,7 @@ Result<Unit> StageEngine::allocate() {
   MOTLEY_TRY(rounded_, device_.allocate(plan_.rounded));
   MOTLEY_TRY_VOID(device_.reserve_scratch(plan_.widened));
   MOTLEY_TRY(exchange_, Exchange::allocate(device_, stage_, exchange_layout_, account));
-  MOTLEY_TRY(arena_, device_.allocate(plan_.point(largest_).activations));
+  MOTLEY_TRY(arena_, device_.allocate(plan_.kept * plan_.slots + plan_.arena));
   other_charge_ = MemoryCharge(account, MemoryUse::kDevice,
                                arena_.size() + rounded_.size() + plan_.widened);
   if (plan_.staging > Bytes(0)) staging_ = CountedMemory(account, MemoryUse::kHost, plan_.staging);

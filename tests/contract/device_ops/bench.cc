@@ -1,11 +1,14 @@
 #include "tests/contract/device_ops/bench.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "core/check.h"
+#include "core/spec/names.h"
 #include "tests/support/test_device.h"
+#include "worker/engine/elements.h"
 
 namespace motley::testing {
 namespace {
@@ -25,11 +28,26 @@ std::vector<To> from_bytes_of(const std::vector<std::byte>& bytes) {
   return std::vector<To>(values.begin(), values.end());
 }
 
+constexpr double kMostFp16 = 65504;
+
 double largest_magnitude(const Values& values) {
   double largest = 0;
   for (const double value : values) largest = std::max(largest, std::abs(value));
   return largest;
 }
+
+/// Calls visit(operand, read, written).
+template <class Visit>
+class OperandVisitor {
+ public:
+  explicit OperandVisitor(const Visit& visit) : visit_(visit) {}
+  void read(const Operand& operand) { visit_(operand, true, false); }
+  void update(const Operand& operand) { visit_(operand, true, true); }
+  void write(const Operand& operand) { visit_(operand, false, true); }
+
+ private:
+  const Visit& visit_;
+};
 
 }  // namespace
 
@@ -76,9 +94,80 @@ Address Bench::zeros(int64_t bytes) {
 }
 
 void Bench::run(const OpCall& call) {
+  if (is_reduced(device_.precision())) return run_reduced(call);
+  if (is_reduced(operands_)) round_operands(call);
   execute(device_, call);
   const auto done = device_.synchronize();
   ASSERT_TRUE(done.has_value()) << done.error().to_string();
+}
+
+std::vector<std::byte> Bench::bytes_at(Address address, int64_t size) {
+  std::vector<std::byte> bytes(static_cast<size_t>(size));
+  MOTLEY_CHECK(device_.copy_out(bytes, address.as<void>()).has_value(), "copy from the device");
+  return bytes;
+}
+
+std::vector<std::byte> Bench::rounded(Address address, int64_t count) {
+  auto stored = bytes_at(address, count * device_.element_bytes());
+  const Elements numbers(stored, full_precision(device_.precision()));
+  std::vector<std::byte> bits(static_cast<size_t>(count) * 2);
+  Elements reduced(bits, operands_);
+  for (int64_t i = 0; i < count; ++i) reduced.set(i, numbers.get(i));
+  return bits;
+}
+
+/// On buffers of the reduced operands' own.
+void Bench::run_reduced(const OpCall& call) {
+  struct Converted {
+    Address wide, reduced;
+    int64_t count = 0;
+    bool written = false;
+  };
+  std::vector<Converted> converted;
+  const auto convert = [&](const Operand& operand, bool read, bool written) {
+    if (operand.type != ElementType::kReduced || operand.address.null()) return;
+    const Address wide = operand.address;
+    auto known = std::find_if(converted.begin(), converted.end(),
+                              [&](const Converted& other) { return other.wide == wide; });
+    if (known == converted.end()) {
+      const std::vector<std::byte> nan(static_cast<size_t>(operand.count) * 2, std::byte{0xff});
+      const Address place = upload(read ? rounded(wide, operand.count) : nan);
+      known = converted.insert(converted.end(), {wide, place, operand.count, false});
+    }
+    known->written |= written;
+    operand.address = known->reduced;
+  };
+  OpCall reduced = call;
+  std::visit([&](auto& args) { args.operands(OperandVisitor(convert)); }, reduced);
+  execute(device_, reduced);
+  ASSERT_TRUE(device_.synchronize().has_value());
+  for (const Converted& operand : converted) {
+    if (!operand.written) continue;
+    auto bits = bytes_at(operand.reduced, operand.count * 2);
+    const Elements numbers(bits, operands_);
+    std::vector<float> wide(static_cast<size_t>(operand.count));
+    for (int64_t i = 0; i < operand.count; ++i)
+      wide[static_cast<size_t>(i)] = static_cast<float>(numbers.get(i));
+    MOTLEY_CHECK(
+        device_.copy_in(operand.wide.as<void>(), std::as_bytes(std::span(wide))).has_value(),
+        "copy to the device");
+  }
+}
+
+/// As they would arrive on a device in reduced precision.
+void Bench::round_operands(const OpCall& call) {
+  const auto round = [&](const Operand& operand, bool read, bool) {
+    if (operand.type != ElementType::kReduced || operand.address.null() || !read) return;
+    auto bits = rounded(operand.address, operand.count);
+    const Elements numbers(bits, operands_);
+    std::vector<double> wide(static_cast<size_t>(operand.count));
+    for (int64_t i = 0; i < operand.count; ++i) wide[static_cast<size_t>(i)] = numbers.get(i);
+    MOTLEY_CHECK(
+        device_.copy_in(operand.address.as<void>(), std::as_bytes(std::span(wide))).has_value(),
+        "copy to the device");
+  };
+  OpCall visited = call;
+  std::visit([&](auto& args) { args.operands(OperandVisitor(round)); }, visited);
 }
 
 char* Bench::start_of(const DeviceBuffer& buffer) const {
@@ -127,8 +216,19 @@ std::vector<DeviceCase> device_cases() {
   return {{"cpu1", device(DeviceKind::kCpu, 1)}, {"cpu3", device(DeviceKind::kCpu, 3)}, reference};
 }
 
+std::vector<DeviceCase> reduced_device_cases() {
+  std::vector<DeviceCase> cases;
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
+    DeviceSpec spec;
+    spec.kind = DeviceKind::kCpu;
+    spec.threads = 2;
+    cases.push_back({"cpu_" + spec_name(precision), spec, precision});
+  }
+  return cases;
+}
+
 std::unique_ptr<Device> open_case(const DeviceCase& device_case) {
-  auto device = open_device(device_case.spec);
+  auto device = open_device(device_case.spec, device_case.precision);
   MOTLEY_CHECK(device.has_value(), device.error().to_string());
   return std::move(*device);
 }
@@ -139,18 +239,21 @@ Device& reference_device() {
 }
 
 void expect_as_reference(Device& device, double tolerance, const Trial& trial) {
-  Bench tested(device), reference(reference_device());
+  Bench tested(device), reference(reference_device(), device.precision());
   const std::vector<Address> actual_at = trial(tested), expected_at = trial(reference);
   ASSERT_EQ(actual_at.size(), expected_at.size());
   for (size_t output = 0; output < expected_at.size(); ++output) {
     const Values actual = tested.get(actual_at[output]);
     const Values expected = reference.get(expected_at[output]);
     ASSERT_EQ(actual.size(), expected.size());
-    const double allowed = tolerance * largest_magnitude(expected);
-    for (size_t i = 0; i < expected.size(); ++i)
+    const double most = device.precision() == Precision::kFp16 ? kMostFp16 : HUGE_VAL;
+    const double allowed = tolerance * std::min(largest_magnitude(expected), most);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (std::abs(expected[i]) > most - allowed && std::isinf(actual[i])) continue;  // in fp16
       ASSERT_TRUE(std::abs(actual[i] - expected[i]) <= allowed)  // false for NaN
           << "output " << output << " element " << i << " is " << actual[i] << ", not "
           << expected[i] << " (allowed difference " << allowed << ")";
+    }
   }
 }
 

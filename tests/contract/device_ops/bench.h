@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/precision.h"
 #include "kernels/device.h"
 
 namespace motley::testing {
@@ -26,11 +27,16 @@ class Random {
   std::mt19937 generator_;
 };
 
-/// A device and the buffers of one operation.
+/// A device and the buffers of one operation. They are in full precision; what an operation reads
+/// and writes in reduced precision is converted while it runs.
 class Bench {
  public:
   /// Every operand lies `offset` bytes into a buffer of its own.
-  explicit Bench(Device& device, int64_t offset = 0) : device_(device), offset_(offset) {}
+  explicit Bench(Device& device, int64_t offset = 0)
+      : device_(device), offset_(offset), operands_(device.precision()) {}
+  /// A device in full precision on which reduced operands are those of `operands`, before they are
+  /// read.
+  Bench(Device& device, Precision operands) : device_(device), offset_(0), operands_(operands) {}
 
   Device& device() { return device_; }
   Address put(const Values& values);
@@ -54,9 +60,15 @@ class Bench {
   Address upload(std::vector<std::byte> bytes);
   char* start_of(const DeviceBuffer& buffer) const;
   const DeviceBuffer& buffer_at(Address address) const;
+  std::vector<std::byte> bytes_at(Address address, int64_t size);
+  /// `count` elements in full precision, rounded to those of `operands_`, as bits of it.
+  std::vector<std::byte> rounded(Address address, int64_t count);
+  void run_reduced(const OpCall& call);
+  void round_operands(const OpCall& call);
 
   Device& device_;
   const int64_t offset_;
+  const Precision operands_;
   std::vector<DeviceBuffer> buffers_;
 };
 
@@ -64,9 +76,11 @@ class Bench {
 struct DeviceCase {
   std::string name;
   DeviceSpec spec;
+  Precision precision = Precision::kAuto;
 };
 std::ostream& operator<<(std::ostream& out, const DeviceCase& device_case);
 std::vector<DeviceCase> device_cases();
+std::vector<DeviceCase> reduced_device_cases();
 std::unique_ptr<Device> open_case(const DeviceCase& device_case);
 Device& reference_device();
 

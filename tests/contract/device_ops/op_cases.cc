@@ -144,9 +144,27 @@ std::vector<Address> gelu_backward(Bench& bench, int64_t count, bool in_place) {
 
 std::vector<Address> copy(Bench& bench, int64_t count) {
   Random random(15);
-  const CopyArgs args{bench.put(random.normal(count)), bench.poisoned(count), count};
+  const CopyArgs args{bench.put(random.normal(count)), bench.poisoned(count),
+                      count * bench.device().element_bytes()};
   bench.run(args);
   return {args.out};
+}
+
+std::vector<Address> round(Bench& bench, int64_t count) {
+  Random random(16);
+  const RoundArgs args{bench.put(random.normal(count)), bench.poisoned(count), count};
+  bench.run(args);
+  return {args.out};
+}
+
+std::vector<Address> scale(Bench& bench, int64_t count) {
+  Random random(17);
+  const ScaleArgs args{.x = bench.put(random.normal(count)),
+                       .overflow = bench.put(std::vector<int64_t>{0}),
+                       .count = count,
+                       .factor = 0.125};
+  bench.run(args);
+  return {args.x};
 }
 
 void add_elementwise(std::vector<OpCase>& cases) {
@@ -154,6 +172,10 @@ void add_elementwise(std::vector<OpCase>& cases) {
     cases.push_back({label("gelu_forward", {count}), 3e-7,
                      [=](Bench& bench) { return gelu_forward(bench, count); }});
     cases.push_back({label("copy", {count}), 0, [=](Bench& bench) { return copy(bench, count); }});
+    cases.push_back(
+        {label("round", {count}), 0, [=](Bench& bench) { return round(bench, count); }});
+    cases.push_back(
+        {label("scale", {count}), 0, [=](Bench& bench) { return scale(bench, count); }});
     for (const bool in_place : {false, true}) {
       cases.push_back({label("add", {count, in_place}), 1e-7,
                        [=](Bench& bench) { return add(bench, count, in_place); }});

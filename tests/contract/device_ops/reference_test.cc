@@ -52,6 +52,21 @@ TEST_P(EachDevice, ZeroLeavesTheRestAlone) {
   }
 }
 
+TEST_P(EachDevice, ScalingSaysWhatIsNotFinite) {
+  for (const double odd :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN(), 1.0}) {
+    Bench bench(*device_);
+    Values x(40001, 1.0);
+    x[40000] = odd;
+    const ScaleArgs args{.x = bench.put(x),
+                         .overflow = bench.put(std::vector<int64_t>{0}),
+                         .count = 40001,
+                         .factor = 0.5};
+    bench.run(args);
+    EXPECT_EQ(bench.get_int64(args.overflow)[0], odd == 1.0 ? 0 : 1);
+  }
+}
+
 // A training run that went wrong must be seen in its loss.
 TEST_P(EachDevice, NotANumberStaysNotANumber) {
   Bench bench(*device_);

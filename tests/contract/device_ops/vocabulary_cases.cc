@@ -5,6 +5,7 @@ namespace {
 
 constexpr int64_t kContext = 5, kVocab = 7;
 constexpr int64_t kRows = 3 * kContext;
+constexpr double kScale = 0.25;
 
 /// The rows of the vocabulary that a table holds.
 struct Held {
@@ -74,7 +75,8 @@ std::vector<Address> cross_entropy(Bench& bench, int64_t rows, int64_t vocab, Gr
                         .targets = bench.put(random.integers(rows, static_cast<int32_t>(vocab))),
                         .losses = bench.poisoned(rows),
                         .rows = rows,
-                        .vocab = vocab};
+                        .vocab = vocab,
+                        .scale = gradient == Gradient::kApart ? &kScale : nullptr};
   if (gradient == Gradient::kApart) args.d_logits = bench.poisoned(rows * vocab);
   if (gradient == Gradient::kInPlace) args.d_logits = args.logits;
   bench.run(args);
@@ -119,7 +121,8 @@ std::vector<Address> cross_entropy_combine(Bench& bench, int64_t parts, Held hel
                                .parts = parts,
                                .rows = kLossRows,
                                .vocab = held.count,
-                               .first_token = held.first};
+                               .first_token = held.first,
+                               .scale = gradient == Gradient::kApart ? &kScale : nullptr};
   if (gradient == Gradient::kApart) args.d_logits = bench.poisoned(kLossRows * held.count);
   if (gradient == Gradient::kInPlace) args.d_logits = args.logits;
   bench.run(args);

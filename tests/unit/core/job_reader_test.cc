@@ -290,17 +290,39 @@ TEST(JobReader, LimitsAreThoseOfTheModel) {
             "job.yaml:3:48: 'width': expected an integer from 1 to 131072, found '131074'");
 }
 
+TEST(JobReader, PrecisionMayDependOnTheType) {
+  const auto job =
+      read_text(job_with("", "  precision: {A100: bf16, V100-16GB: fp16}\n  loss_scale: 1024\n"));
+  ASSERT_TRUE(job) << job.error().to_string();
+  const std::map<std::string, Precision> expected = {{"A100", Precision::kBf16},
+                                                     {"V100-16GB", Precision::kFp16}};
+  EXPECT_EQ(job->train.precision_by_type, expected);
+  EXPECT_EQ(job->train.loss_scale, 1024);
+  EXPECT_EQ(read_text(job_with("", "  precision: fp16\n  loss_scale: dynamic\n"))->train.loss_scale,
+            std::nullopt);
+}
+
+TEST(JobReader, RefusesPrecisionsThatMakeNoSense) {
+  const BadJob cases[] = {
+      {"", "  precision: {A100: int3}\n",
+       "job.yaml:9:21: expected auto, fp32, fp64, bf16 or fp16, found 'int3'"},
+      {"", "  precision: {A100: fp64}\n",
+       "job.yaml:9:14: fp64 of some devices only ('A100'): all need it, or none"},
+      {"", "  precision: fp16\n  loss_scale: 1000\n",
+       "job.yaml:10:15: 'loss_scale' must be 'dynamic' or a power of two up to 32768, found 1000"},
+      {"", "  loss_scale: 1024\n",
+       "job.yaml:9:15: 'loss_scale' is of no use: train.precision has no fp16"},
+      {"", "  numerics: exact\n  precision: {A100: bf16}\n",
+       "job.yaml:10:14: exact numerics need one precision on all devices, not one by type"},
+  };
+  expect_errors(cases);
+}
+
 TEST(JobReader, RefusesWhatComesLaterByName) {
   const BadJob cases[] = {
       {"", "queue: night\n", "job.yaml:9:1: 'queue' is not supported yet"},
       {"", "run: [python, train.py]\n", "job.yaml:9:1: 'run' is not supported yet"},
       {"", "priority:\n", "job.yaml:9:1: 'priority' is not supported yet"},
-      {"", "  loss_scale: dynamic\n",
-       "job.yaml:9:3: 'loss_scale' is not supported yet (it comes with fp16)"},
-      {"", "  precision: bf16\n",
-       "job.yaml:9:14: 'precision': bf16 comes with the GPU backend (use auto or fp32)"},
-      {"", "  precision: {A100: bf16}\n",
-       "job.yaml:9:14: 'precision': a precision by device type is not supported yet"},
       {"", "parallel: {tensor: 2}\n",
        "job.yaml:9:20: 'tensor': '2' is not supported yet (only auto or 1)"},
       {"", "parallel: {compress: int8}\n",

@@ -66,7 +66,7 @@ TEST(PlanCompletion, FillsInAllThatIsLeftOut) {
   EXPECT_EQ(plan->ranks[1].host, "b");
   EXPECT_EQ(plan->ranks[2].type, "card of b");
   EXPECT_EQ(plan->replicas[1].stages[0].shares, (std::vector<double>{0.5, 0.5}));
-  EXPECT_EQ(plan->replicas[0].precision, Precision::kFp32);
+  EXPECT_EQ(plan->replicas[0].stages[0].precision, Precision::kFp32);
   EXPECT_EQ(plan->job_key, profile_job_key(job()));
   EXPECT_TRUE(validate(*plan, job().model));
   EXPECT_EQ(plan->id, plan_id(*plan));
@@ -86,23 +86,25 @@ TEST(PlanCompletion, LeavesWhatWasGiven) {
 
 TEST(PlanCompletion, RefusesAPrecisionInWhichTheDevicesDoNotCompute) {
   json document = by_hand();
-  document["replicas"][1]["precision"] = "fp64";
+  document["replicas"][1]["stages"][0]["precision"] = "fp64";
   auto plan = completed(document);
   ASSERT_FALSE(plan);
-  EXPECT_EQ(plan.error().message,
-            "/replicas/1/precision: the replica is to compute in fp64; its device b/1 computes "
-            "this job in fp32");
+  EXPECT_EQ(
+      plan.error().message,
+      "/replicas/1/stages/0/precision: the stage is to compute in fp64; its device b/1 computes "
+      "this job in fp32");
   JobSpec precise = job();
   precise.train.precision = Precision::kFp64;
   plan = completed(document, precise);
   ASSERT_TRUE(plan) << plan.error().to_string();
-  EXPECT_EQ(plan->replicas[0].precision, Precision::kFp64);
-  document["replicas"][0]["precision"] = "fp32";
+  EXPECT_EQ(plan->replicas[0].stages[0].precision, Precision::kFp64);
+  document["replicas"][0]["stages"][0]["precision"] = "fp32";
   plan = completed(document, precise);
   ASSERT_FALSE(plan);
-  EXPECT_EQ(plan.error().message,
-            "/replicas/0/precision: the replica is to compute in fp32; its device a/0 computes "
-            "this job in fp64");
+  EXPECT_EQ(
+      plan.error().message,
+      "/replicas/0/stages/0/precision: the stage is to compute in fp32; its device a/0 computes "
+      "this job in fp64");
 }
 
 TEST(PlanCompletion, RefusesWhatDoesNotFitJobAndFleet) {

@@ -50,6 +50,33 @@ TEST(Precisions, AGpuAskedForFp64IsRefusedWhereItIsWritten) {
               ::testing::StartsWith("fleet.yaml:6:"));
 }
 
+TEST(Precisions, EachTypeMayHaveItsOwn) {
+  const FleetSpec fleet = devices_of({0, 1, 2});
+  JobSpec job;
+  job.train.precision_by_type = {{"card", Precision::kBf16}};
+  EXPECT_TRUE(check_precisions(fleet, job));
+  EXPECT_EQ(precision_computed(job, fleet.devices[0]), Precision::kBf16);
+  EXPECT_EQ(precision_computed(job, fleet.devices[1]), Precision::kFp32);
+  job.train.precision_by_type = {{"a100", Precision::kFp32}, {"a100-40gb", Precision::kFp16}};
+  EXPECT_EQ(precision_wanted(job, "A100-40GB"), Precision::kFp16) << "the longer name";
+  EXPECT_EQ(precision_wanted(job, "A100-80GB"), Precision::kFp32);
+  EXPECT_EQ(precision_wanted(job, "A1000"), Precision::kAuto);
+}
+
+TEST(Precisions, ReducedOnesAreRefusedWhereTheyAreNotComputedYet) {
+  EXPECT_THAT(refusal(devices_of({0, 2}), Precision::kBf16),
+              ::testing::AllOf(::testing::StartsWith("fleet.yaml:7:"),
+                               ::testing::HasSubstr("a1/2 (kind cuda) computes in fp32"),
+                               ::testing::HasSubstr("train.precision is bf16")));
+}
+
+TEST(Precisions, ExactNeedsOne) {
+  JobSpec job;
+  job.train.numerics = Numerics::kExact;
+  job.train.precision_by_type = {{"card", Precision::kBf16}};
+  EXPECT_FALSE(check_precisions(devices_of({0, 1}), job));
+}
+
 TEST(Precisions, OfDevicesThatNobodyWroteTheJobIsThePlace) {
   FleetSpec found = devices_of({1});
   found.devices[0].place = {};

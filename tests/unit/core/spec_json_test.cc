@@ -81,12 +81,25 @@ RC_GTEST_PROP(SpecJson, AnyValidTrainSectionComesBack, ()) {
   train.seed = *rc::gen::arbitrary<uint64_t>();
   train.optimizer.lr = static_cast<double>(*rc::gen::inRange<int64_t>(1, 1'000'000'007)) / 3e9;
   train.schedule.min_lr = train.optimizer.lr * 0.1;
-  train.precision = *rc::gen::element(Precision::kAuto, Precision::kFp32, Precision::kFp64);
+  train.precision = *rc::gen::element(Precision::kAuto, Precision::kFp32, Precision::kFp64,
+                                      Precision::kBf16, Precision::kFp16);
+  if (train.precision == Precision::kFp16 && *rc::gen::arbitrary<bool>())
+    train.loss_scale = int64_t{1} << *rc::gen::inRange(0, 16);
   if (train.grain) train.numerics = *rc::gen::element(Numerics::kFast, Numerics::kExact);
   const Result<JobSpec> back = job_from_json(json::parse(to_json(job).dump()));
   RC_ASSERT(back.has_value());
   RC_ASSERT(to_json(*back) == to_json(job));
   RC_ASSERT(back->train.optimizer == train.optimizer);
+}
+
+TEST(SpecJson, PrecisionsByTypeComeBack) {
+  JobSpec job = sample_job();
+  job.train.precision_by_type = {{"A100", Precision::kBf16}, {"V100-16GB", Precision::kFp16}};
+  job.train.loss_scale = 256;
+  const Result<JobSpec> back = job_from_json(to_json(job));
+  ASSERT_TRUE(back) << back.error().to_string();
+  EXPECT_EQ(back->train.precision_by_type, job.train.precision_by_type);
+  EXPECT_EQ(back->train.loss_scale, job.train.loss_scale);
 }
 
 std::string try_job(const json& document) {

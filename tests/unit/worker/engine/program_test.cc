@@ -10,7 +10,7 @@ namespace motley {
 namespace {
 
 TEST(ProgramBuilder, ABufferLivesFromItsFirstUseToItsLast) {
-  ProgramBuilder builder(4);
+  ProgramBuilder builder(Precision::kFp32);
   const Address input = builder.fixed(Segment::kExchange, Bytes(64), Bytes(400));
   const Address first = builder.activation(100);
   const Address second = builder.activation(100);
@@ -29,7 +29,7 @@ TEST(ProgramBuilder, ABufferLivesFromItsFirstUseToItsLast) {
 }
 
 TEST(ProgramBuilder, BindingReplacesEverySymbol) {
-  ProgramBuilder builder(8);
+  ProgramBuilder builder(Precision::kFp64);
   const Address weight = builder.fixed(Segment::kParameters, Bytes(16), Bytes(16));
   const Address gradient = builder.fixed(Segment::kGradients, Bytes(8), Bytes(16));
   const Address activation = builder.activation(2);
@@ -55,7 +55,7 @@ TEST(ProgramBuilder, BindingReplacesEverySymbol) {
 }
 
 TEST(ProgramBuilder, KeepsApartWhatTheBackwardPassNeeds) {
-  ProgramBuilder builder(4);
+  ProgramBuilder builder(Precision::kFp32);
   const Address input = builder.fixed(Segment::kSlot, Bytes(0), Bytes(400));
   const Address saved = builder.activation(100);
   const Address passing = builder.activation(100);
@@ -71,7 +71,7 @@ TEST(ProgramBuilder, KeepsApartWhatTheBackwardPassNeeds) {
 }
 
 TEST(ProgramBuilderDeath, ReadingWhatNothingWroteIsABug) {
-  ProgramBuilder builder(4);
+  ProgramBuilder builder(Precision::kFp32);
   const Address never = builder.activation(10);
   builder.emit(GeluForwardArgs{.x = never, .out = builder.activation(10), .count = 10});
   EXPECT_DEATH(builder.finish(false), "read before anything has written it");
