@@ -54,6 +54,8 @@ class Device {
   /// Human name, e.g. the CPU model.
   virtual std::string name() const = 0;
 
+  /// What is free now; of a CPU what the operating system can give to all processes.
+  virtual Bytes available_memory() = 0;
   /// kDeviceLost when the device has no such memory left. Contents undefined.
   virtual Result<DeviceBuffer> allocate(Bytes size) = 0;
   /// Memory for the operations themselves (widened_bytes): once it is reserved they allocate none.
@@ -76,8 +78,8 @@ class Device {
 };
 
 /// kNoDevice with what is missing where there is none of that kind to be used; kUnsupported when
-/// this CPU cannot run what was built, or the device does not compute in `precision`. kAuto: what it
-/// is best at.
+/// this CPU cannot run what was built, or the device does not compute in `precision`. kAuto: what
+/// it is best at.
 Result<std::unique_ptr<Device>> open_device(const DeviceSpec& spec,
                                             Precision precision = Precision::kAuto);
 

@@ -33,6 +33,8 @@ std::string CpuDevice::arithmetic_class() const {
 
 std::string CpuDevice::name() const { return host_cpu_name(); }
 
+Bytes CpuDevice::available_memory() { return host_memory_available(); }
+
 Result<DeviceBuffer> CpuDevice::allocate(Bytes size) {
   ++allocations_;
   return allocate_host_memory(size);

@@ -25,6 +25,7 @@ class CpuDevice final : public Device {
   std::string arithmetic_class() const override;
   std::string name() const override;
 
+  Bytes available_memory() override;
   Result<DeviceBuffer> allocate(Bytes size) override;
   Result<Unit> reserve_scratch(Bytes size) override;
   Result<Unit> copy_in(void* device, std::span<const std::byte> host) override;

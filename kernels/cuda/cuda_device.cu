@@ -61,6 +61,12 @@ std::string CudaDevice::arithmetic_class() const {
          std::to_string(version[2]);
 }
 
+Bytes CudaDevice::available_memory() {
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "free memory");
+  return Bytes(static_cast<int64_t>(free));
+}
+
 Result<DeviceBuffer> CudaDevice::allocate(Bytes size) {
   ++allocations_;
   if (size.value() == 0) return DeviceBuffer();

@@ -25,6 +25,7 @@ class CudaDevice final : public Device {
   std::string arithmetic_class() const override;
   std::string name() const override { return properties_.name; }
 
+  Bytes available_memory() override;
   Result<DeviceBuffer> allocate(Bytes size) override;
   Result<Unit> copy_in(void* device, std::span<const std::byte> host) override;
   Result<Unit> copy_out(std::span<std::byte> host, const void* device) override;

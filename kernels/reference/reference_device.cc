@@ -9,6 +9,8 @@ namespace motley {
 
 const OpTable& ReferenceDevice::ops() const { return reference::kReferenceOps; }
 
+Bytes ReferenceDevice::available_memory() { return host_memory_available(); }
+
 Result<DeviceBuffer> ReferenceDevice::allocate(Bytes size) {
   ++allocations_;
   return allocate_host_memory(size);

@@ -15,6 +15,7 @@ class ReferenceDevice final : public Device {
   std::string arithmetic_class() const override { return "reference:float64"; }
   std::string name() const override { return "float64 reference"; }
 
+  Bytes available_memory() override;
   Result<DeviceBuffer> allocate(Bytes size) override;
   Result<Unit> copy_in(void* device, std::span<const std::byte> host) override;
   Result<Unit> copy_out(std::span<std::byte> host, const void* device) override;

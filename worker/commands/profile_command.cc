@@ -10,6 +10,7 @@
 #include "kernels/device.h"
 #include "worker/commands/commands.h"
 #include "worker/profiler/profiler.h"
+#include "worker/train/agreement.h"
 #include "worker/train/world.h"
 
 namespace motley {
@@ -30,10 +31,12 @@ Result<Profile> measure(const ProfileRequest& request, Communicator& world, Cont
   const auto on_host =
       std::count_if(request.fleet.devices.begin(), request.fleet.devices.end(),
                     [&](const DeviceSpec& other) { return other.host == spec.host; });
-  const Bytes memory_limit = memory_limit_of(spec, static_cast<int>(on_host));
-  MOTLEY_TRY(const auto device, open_device_for(request.job, spec));
+  const auto device = open_device_for(request.job, spec);
+  Bytes memory_limit{0};
+  if (device) memory_limit = memory_limit_of(spec, **device, static_cast<int>(on_host));
+  MOTLEY_TRY_VOID(all_succeeded(world, device ? Result<Unit>(Unit{}) : fail(device.error())));
   Pacer pacer(spec, request.fleet.clock, request.fleet.pace_flops);
-  return measure_fleet(request.job, request.fleet, {*device, memory_limit, pacer}, world,
+  return measure_fleet(request.job, request.fleet, {**device, memory_limit, pacer}, world,
                        [&](const std::string& what) {
                          if (link == nullptr) return;
                          link->progress();

@@ -33,6 +33,8 @@ Result<std::unique_ptr<Engine>> load_newest(const JobSpec& job, const std::strin
   options.model = job.model;
   options.optimizer = job.train.optimizer;
   options.micro_batches = {1};
+  options.shard_optimizer = true;  // of which this process has none
+  options.owned.emplace();
   MOTLEY_TRY(auto engine, Engine::create(device, options));
   MOTLEY_TRY(const auto views, state_views(*engine, Engine::State::kWeight));
   std::vector<SuspectCheckpoint> unusable;

@@ -31,6 +31,24 @@ Plan replicas_on(int ranks, const JobSpec& job) {
   return plan;
 }
 
+/// More than this takes no part in measuring a reduction; what is left out takes as long in
+/// proportion.
+constexpr Bytes kMostReduced{64 << 20};
+
+/// The model, or one as wide with fewer layers and words (or, beyond that, narrower), whose
+/// gradient takes at most `most`.
+ModelSpec small_enough(ModelSpec model, Bytes most, int element_bytes) {
+  const auto too_large = [&] { return parameter_count(model) * element_bytes > most.value(); };
+  while (too_large() && model.layers > 1) model.layers /= 2;
+  while (too_large() && model.vocab > 1) model.vocab /= 2;
+  while (too_large() && model.context > 1) model.context /= 2;
+  while (too_large() && model.width > 1) {
+    model.heads = 1;
+    model.width /= 2;
+  }
+  return model;
+}
+
 /// Memory like that of the gradient an engine sums.
 class GradientBuffer {
  public:
@@ -82,9 +100,12 @@ Result<ReductionPoint> measure_reduction(const JobSpec& job, const Device& devic
 }
 
 /// The same over the first 2, 3, … ranks: a plan may leave devices out.
-Result<std::vector<ReductionPoint>> measure_reductions(const JobSpec& job, const FleetSpec& fleet,
-                                                       const Device& device, Communicator& world,
-                                                       Pacer& pacer) {
+Result<std::vector<ReductionPoint>> measure_reductions(JobSpec job, const FleetSpec& fleet,
+                                                       Bytes most, const Device& device,
+                                                       Communicator& world, Pacer& pacer) {
+  const int element_bytes = gradient_element_bytes(job.train.numerics, device.element_bytes());
+  const Bytes whole(parameter_count(job.model) * element_bytes);
+  job.model = small_enough(job.model, most, element_bytes);
   std::vector<ReductionPoint> points;
   for (int ranks = 2; ranks <= world.size(); ranks = ranks < 4 ? ranks + 1 : ranks * 2) {
     ReductionPoint point;
@@ -102,6 +123,8 @@ Result<std::vector<ReductionPoint>> measure_reductions(const JobSpec& job, const
     points.push_back(all);
   }
   for (ReductionPoint& point : points) {
+    point.seconds *= static_cast<double>(whole.value()) / static_cast<double>(point.bytes.value());
+    point.bytes = whole;
     FleetSpec leading = fleet;
     leading.devices.resize(static_cast<size_t>(point.ranks));
     point.hosts = leading.hosts();
@@ -167,8 +190,12 @@ Result<Profile> measure_fleet(const JobSpec& job, const FleetSpec& fleet, RankDe
   progress("links");
   MOTLEY_TRY(profile.links, measure_links(fleet, communicator, own.pacer));
   progress("reduction");
+  // What is measured with must fit beside whatever else the smallest device holds.
+  Bytes most = kMostReduced;
+  for (const DeviceProfile& device : profile.devices)
+    most = std::min(most, Bytes(device.memory_limit.value() / 4));
   MOTLEY_TRY(profile.reductions,
-             measure_reductions(job, fleet, own.device, communicator, own.pacer));
+             measure_reductions(job, fleet, most, own.device, communicator, own.pacer));
 
   // Every rank timed its own share of the waiting: rank 0's account stands for all.
   std::string text = to_json(profile).dump();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/holdings.h"
+#include "core/spec/names.h"
 #include "core/spec/precisions.h"
 #include "core/spec/profile_key.h"
 #include "core/units.h"
@@ -19,10 +20,10 @@ Result<Unit> check_attempt(const Attempt& attempt, int ranks) {
   return check_world(attempt.plan, ranks);
 }
 
-Result<Unit> check_memory(const Attempt& attempt, Rank rank, const RankParts& parts, Bytes limit) {
+Result<Unit> check_memory(const Attempt& attempt, Rank rank, const RankParts& parts) {
   const Device& device = *parts.device;
-  const MemoryEstimate needed =
-      estimate_rank(attempt.job, attempt.plan, rank, traits_of(device));
+  const Bytes limit = parts.memory_limit;
+  const MemoryEstimate needed = estimate_rank(attempt.job, attempt.plan, rank, traits_of(device));
   if (needed.total() <= limit) return Unit{};
   return fail(ErrorCode::kDeviceLost, parts.spec.id + " needs " + format_bytes(needed.total()) +
                                           " for its part, more than its limit of " +
@@ -30,7 +31,8 @@ Result<Unit> check_memory(const Attempt& attempt, Rank rank, const RankParts& pa
                                           ": plan a smaller micro-batch or part for it");
 }
 
-Result<std::unique_ptr<RankParts>> build_alone(const Attempt& attempt, Communicator& world) {
+/// The device, and how much memory there is for this rank.
+Result<std::unique_ptr<RankParts>> open_parts(const Attempt& attempt, Communicator& world) {
   const Plan& plan = attempt.plan;
   const Rank rank(world.rank());
   const RankPlacement& place = plan.ranks[static_cast<size_t>(rank.value())];
@@ -44,6 +46,18 @@ Result<std::unique_ptr<RankParts>> build_alone(const Attempt& attempt, Communica
   auto parts =
       std::make_unique<RankParts>(*spec, share_of(plan, rank, train.eval.samples), attempt);
   MOTLEY_TRY(parts->device, open_device_for(attempt.job, *spec));
+  const StagePlan& stage = stage_of(plan, role_of(plan, rank));
+  if (stage.precision != parts->device->precision())
+    return fail(ErrorCode::kInvalidSpec, "the plan has " + spec->id + " compute in " +
+                                             spec_name(stage.precision) + ", the job in " +
+                                             spec_name(parts->device->precision()));
+  parts->memory_limit = memory_limit_of(*spec, *parts->device, static_cast<int>(on_host));
+  return parts;
+}
+
+Result<Unit> build_engine(const Attempt& attempt, Communicator& world, RankParts* parts) {
+  const Plan& plan = attempt.plan;
+  const Rank rank(world.rank());
   MOTLEY_TRY(parts->corpus, Corpus::load(attempt.job.data, attempt.job.model.context));
   const StagePlan& stage = stage_of(plan, role_of(plan, rank));
   if (stage.ranks.size() > 1) {
@@ -52,12 +66,11 @@ Result<std::unique_ptr<RankParts>> build_alone(const Attempt& attempt, Communica
     parts->group = std::make_unique<StageGroup>(world.group(ranks), parts->sections);
   }
   EngineOptions options = engine_options(attempt.job, plan, rank);
-  MOTLEY_TRY_VOID(
-      check_memory(attempt, rank, *parts, memory_limit_of(*spec, static_cast<int>(on_host))));
+  MOTLEY_TRY_VOID(check_memory(attempt, rank, *parts));
   options.account = &parts->memory;
   options.group = parts->group.get();
   MOTLEY_TRY(parts->engine, Engine::create(*parts->device, options));
-  return parts;
+  return Unit{};
 }
 
 }  // namespace
@@ -72,10 +85,11 @@ Result<Unit> check_world(const Plan& plan, int ranks) {
 Result<std::unique_ptr<RankParts>> build_rank(const Attempt& attempt, Communicator& world) {
   if (const auto checked = check_attempt(attempt, world.size()); !checked)
     return joint_failure(world, checked.error().code, checked.error().message);
-  auto parts = build_alone(attempt, world);
-  Result<Unit> built = Unit{};
-  if (!parts) built = fail(parts.error());
-  MOTLEY_TRY_VOID(all_succeeded(world, built));
+  auto parts = open_parts(attempt, world);
+  Result<Unit> opened = Unit{};
+  if (!parts) opened = fail(parts.error());
+  MOTLEY_TRY_VOID(all_succeeded(world, opened));
+  MOTLEY_TRY_VOID(all_succeeded(world, build_engine(attempt, world, parts->get())));
   const bool exact = attempt.job.train.numerics == Numerics::kExact;
   MOTLEY_TRY_VOID(
       all_alike(world, {.host = system_host_name(),

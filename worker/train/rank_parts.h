@@ -24,6 +24,7 @@ struct RankParts {
   Sections sections;     ///< of the pacer
   MemoryAccount memory;  ///< of the buffers of this rank
   std::unique_ptr<Device> device;
+  Bytes memory_limit{0};  ///< of the device
   Corpus corpus;
   std::unique_ptr<StageGroup> group;  ///< null where this rank has its stage for itself
   std::unique_ptr<Engine> engine;

@@ -54,6 +54,7 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
     if (!std::isfinite(result.loss)) return diverged_at(step);
     if (!sums.overflow) {
       MOTLEY_TRY_VOID(sum_gradients());
+      MOTLEY_TRY_VOID(measure_gradient(step, sums.tokens, &result));
       parts_.sections.end_step();
       leave_communication(&result);
       MOTLEY_TRY_VOID(update(step, sums.tokens, &result));
@@ -65,8 +66,8 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   }
 }
 
-/// After an overflow, on all ranks alike: whether the step may be repeated. It is not known which of
-/// the two it was that left its range.
+/// After an overflow, on all ranks alike: whether the step may be repeated. It is not known which
+/// of the two it was that left its range.
 bool Stepper::lower_scales(int overflows_before) {
   const bool loss_scale = parts_.loss_scale.lower();
   if (!exact()) return loss_scale;
@@ -107,8 +108,7 @@ Result<Stepper::Sums> Stepper::sum_losses(const LossSums& mine, int64_t step,
   result->stop = agreement.stop > 0;
   result->save = agreement.save > 0;
   result->all_shards_settled = agreement.shards_settled == world_.size();
-  Sums sums{
-      .loss = loss, .tokens = agreement.tokens, .overflow = agreement.overflow > 0};
+  Sums sums{.loss = loss, .tokens = agreement.tokens, .overflow = agreement.overflow > 0};
   if (exact() && std::isfinite(loss))
     sums.loss = static_cast<double>(agreement.loss_fixed) / kLossUnit;
   return sums;
@@ -127,12 +127,18 @@ Result<Unit> Stepper::sum_gradients() {
   return Unit{};
 }
 
+/// Collective, hence before the section of the update: nobody's waiting counts as another's work.
+Result<Unit> Stepper::measure_gradient(int64_t step, int64_t tokens, StepResult* result) {
+  MOTLEY_TRY(result->gradient_norm, parts_.engine->gradient_norm(tokens, world_));
+  parts_.sections.mark(TraceKind::kAgreement);
+  // The norm is of all ranks' gradients: all see it.
+  if (!std::isfinite(result->gradient_norm)) return diverged_at(step);
+  return Unit{};
+}
+
 Result<Unit> Stepper::update(int64_t step, int64_t tokens, StepResult* result) {
   const TrainSpec& train = attempt_.job.train;
   parts_.sections.work_on(TraceKind::kUpdate);
-  MOTLEY_TRY(result->gradient_norm, parts_.engine->gradient_norm(tokens, world_));
-  // The norm is of all ranks' gradients: all see it.
-  if (!std::isfinite(result->gradient_norm)) return diverged_at(step);
   result->learning_rate = learning_rate(train.optimizer, train.schedule, step, train.steps);
   MOTLEY_TRY_VOID(parts_.engine->update(step, result->learning_rate, tokens,
                                         clip_factor(train.optimizer.clip, result->gradient_norm)));

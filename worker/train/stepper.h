@@ -74,6 +74,7 @@ class Stepper {
   Result<Sums> sum_losses(const LossSums& mine, int64_t step, const StepWishes& wishes,
                           StepResult* result);
   Result<Unit> sum_gradients();
+  Result<Unit> measure_gradient(int64_t step, int64_t tokens, StepResult* result);
   bool lower_scales(int overflows_before);
   tl::unexpected<Error> diverged_at(int64_t step);
   void leave_communication(StepResult* result);

@@ -5,8 +5,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <limits>
 
 #include "comm/launch_env.h"
 #include "core/clock.h"
@@ -19,18 +17,6 @@ namespace {
 
 constexpr Bytes kLargestDocument{64 << 20};
 constexpr Nanos kCulpritsHeadStart{1'000'000'000};
-
-/// MemAvailable of /proc/meminfo; 0 when the system does not say.
-Bytes available_memory() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string name;
-  int64_t kibibytes = 0;
-  while (meminfo >> name >> kibibytes) {
-    if (name == "MemAvailable:") return Bytes(kibibytes * 1024);
-    meminfo.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-  }
-  return Bytes(0);
-}
 
 }  // namespace
 
@@ -92,9 +78,10 @@ void leave_world(std::unique_ptr<Communicator> world, const Error& error) {
   std::exit(status);
 }
 
-Bytes memory_limit_of(const DeviceSpec& device, int ranks_on_host) {
-  if (device.memory) return *device.memory;
-  return Bytes(available_memory().value() / ranks_on_host);
+Bytes memory_limit_of(const DeviceSpec& spec, Device& device, int ranks_on_host) {
+  if (spec.memory) return *spec.memory;
+  const Bytes free = device.available_memory();
+  return device.host_accessible() ? Bytes(free.value() / ranks_on_host) : free;
 }
 
 }  // namespace motley

@@ -37,7 +37,8 @@ std::string system_host_name();
 /// The device a rank drives for `job`: in the precision the job wants of it.
 Result<std::unique_ptr<Device>> open_device_for(const JobSpec& job, const DeviceSpec& device);
 
-/// The limit the fleet gives, else this rank's share of the memory available on its host now.
-Bytes memory_limit_of(const DeviceSpec& device, int ranks_on_host);
+/// The limit the fleet gives; else what is free on the device now, of a CPU this rank's share of
+/// it. All ranks of a host look before any of them takes more.
+Bytes memory_limit_of(const DeviceSpec& spec, Device& device, int ranks_on_host);
 
 }  // namespace motley
