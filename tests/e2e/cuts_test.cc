@@ -213,7 +213,7 @@ struct Trained {
 class Cuts : public ::testing::Test {
  protected:
   std::string directory_of(const Cut& cut) {
-    return scratch_.path() + "/" + cut.name + "." + std::to_string(cut.shape);
+    return scratch_.path() + "/" + apart_ + cut.name + "." + std::to_string(cut.shape);
   }
 
   Attempt attempt_of(const Cut& cut, const Shape& shape, SmallRun run, const std::string& directory,
@@ -281,6 +281,7 @@ class Cuts : public ::testing::Test {
   }
 
   TemporaryDirectory scratch_;
+  std::string apart_;  ///< keeps runs of one cut apart
 };
 
 TEST_F(Cuts, FastFollowsOneRank) { expect_same_curve(grid(true), odd_shapes(), steps(100), 1e-4); }
@@ -371,6 +372,7 @@ TEST_F(ExactCuts, GiveTheSameBitsInReducedPrecision) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SmallRun base = base_;
     base.precision = precision;
+    apart_ = spec_name(precision) + "-";
     const std::vector<Trained> whole = on_one_rank(shapes_, base);
     for (size_t i = 0; i < whole.size(); ++i) EXPECT_NE(whole[i].weights, whole_[i].weights);
     for (const Cut& cut : cuts_)

@@ -330,6 +330,7 @@ TEST_F(NotResuming, WithOtherDataOrAnotherWayOfLearning) {
               HasSubstr("another train.global_batch"));
   other = again_in(run);
   other.job.train.precision = Precision::kFp64;
+  for (ReplicaPlan& replica : other.plan.replicas) replica.stages[0].precision = Precision::kFp64;
   EXPECT_THAT(refusal(other).message, HasSubstr("another model"));
   std::ofstream(run + "/text", std::ios::app) << "one sentence more";
   const Error error = refusal(again_in(run));

@@ -218,7 +218,7 @@ TEST_F(Traces, AStoppedAttemptHasOneWithTheNamesOfItsRanks) {
   ASSERT_TRUE(outcome->stopped);
   const json trace = trace_of(attempt_, 1);
   EXPECT_EQ(trace[0]["name"], "process_name");
-  EXPECT_EQ(trace[0]["args"]["name"], "rank 1 on host/1 (paced)");
+  EXPECT_EQ(trace[0]["args"]["name"], "rank 1 on host/1 (paced-fp32)");
   EXPECT_EQ(trace[2]["name"], "thread_name");
   EXPECT_EQ(trace[2]["args"]["name"], "replica 0, stage 0, part 1");
   std::set<std::string> names;

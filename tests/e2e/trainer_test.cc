@@ -5,7 +5,11 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
+#include "core/file_system.h"
+#include "core/json_file.h"
+#include "core/manifest.h"
 #include "tests/e2e/small_run.h"
 
 namespace motley::testing {
@@ -153,6 +157,43 @@ TEST_F(Training, AGradientThatIsNotFiniteEndsTheRunBeforeItIsUsed) {
     EXPECT_TRUE(std::isfinite(report.loss)) << step;
     EXPECT_TRUE(std::isfinite(report.gradient_norm)) << step;
   }
+}
+
+/// A scale that is too large: the gradient overflows, the step is repeated with half of it.
+TEST_F(Training, AnOverflowInFp16LowersTheScaleOfTheLossAndRepeatsTheStep) {
+  if (test_device() == DeviceKind::kCuda) GTEST_SKIP() << "the CUDA kernels compute in fp32 only";
+  SmallRun run{.grains = {2, 2}, .precision = Precision::kFp16, .steps = 3};
+  Recorder before;
+  must_run(small_attempt(run, directory("run")), before);
+  const std::string manifest = directory("run") + "/checkpoints/step-00000003.e1/manifest.json";
+  FileSystem& fs = real_file_system();
+  Manifest edited = *manifest_from_text(*read_text(fs, manifest, Bytes(1 << 20)));
+  EXPECT_EQ(edited.loss_scale.kept_steps, 3);
+  const int usual = edited.loss_scale.exponent;
+  edited.loss_scale.exponent = 15;
+  std::ofstream(manifest) << to_text(edited);
+
+  run.steps = 6;
+  Recorder after;
+  must_run(small_attempt(run, directory("run"), Epoch(2)), after);
+  const auto& steps = after.account(0).steps;
+  ASSERT_EQ(steps.size(), 3U);
+  for (const auto& [step, report] : steps) EXPECT_TRUE(std::isfinite(report.gradient_norm)) << step;
+  const Manifest last = *manifest_from_text(*read_text(
+      fs, directory("run") + "/checkpoints/step-00000006.e2/manifest.json", Bytes(1 << 20)));
+  EXPECT_LT(last.loss_scale.exponent, 15);
+  EXPECT_GE(last.loss_scale.exponent, usual);
+}
+
+TEST_F(Training, AFixedScaleThatOverflowsEndsTheRun) {
+  if (test_device() == DeviceKind::kCuda) GTEST_SKIP() << "the CUDA kernels compute in fp32 only";
+  Attempt attempt = small_attempt({.grains = {2, 2}, .precision = Precision::kFp16, .steps = 3},
+                                  directory("run"));
+  attempt.job.train.loss_scale = TrainSpec::kMostLossScale;
+  Recorder recorder;
+  const auto outcome = run_small(attempt, recorder);
+  ASSERT_FALSE(outcome.has_value());
+  EXPECT_EQ(outcome.error().code, ErrorCode::kDiverged);
 }
 
 TEST_F(Training, APlanOfAnotherWorldIsRefused) {

@@ -181,7 +181,7 @@ Result<Unit> run_rank(const Attempt& attempt, const Corpus& corpus, Communicator
   const Role role = role_of(attempt.plan, Rank(world->rank()));
   const auto& stages = attempt.plan.replicas[static_cast<size_t>(role.replica)].stages;
   const auto count = static_cast<int>(stages.size());
-  RankParts parts(DeviceSpec{}, share_of(attempt.plan, Rank(world->rank()), 7), attempt.fleet);
+  RankParts parts(DeviceSpec{}, share_of(attempt.plan, Rank(world->rank()), 7), attempt);
   parts.corpus = corpus;
   auto made = std::make_unique<TalkingStage>(role.stage, count, parts.share);
   const TalkingStage& engine = *made;
