@@ -43,9 +43,9 @@ const Result<CudaModule>& cuda_module() {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> open_cuda_device(const DeviceSpec& spec) {
+Result<std::unique_ptr<Device>> open_cuda_device(const DeviceSpec& spec, Precision precision) {
   const Result<CudaModule>& module = cuda_module();
-  auto device = module ? module->open(spec) : fail(module.error());
+  auto device = module ? module->open(spec, precision) : fail(module.error());
   // Whatever keeps a GPU from being used: to the job that names it, it is not there.
   if (!device && device.error().code == ErrorCode::kUnsupported)
     device.error().code = ErrorCode::kNoDevice;

@@ -16,7 +16,7 @@ Result<std::unique_ptr<Device>> open_kind(const DeviceSpec& spec, Precision prec
     case DeviceKind::kReference:
       return std::make_unique<ReferenceDevice>();
     case DeviceKind::kCuda:
-      return open_cuda_device(spec);
+      return open_cuda_device(spec, precision);
   }
   return fail(ErrorCode::kInternal, "unknown kind of device");
 }

@@ -20,8 +20,7 @@ bool agree(const JobSpec& job, const DeviceSpec& a, const DeviceSpec& b) {
 }  // namespace
 
 DeviceKind kind_driven(const JobSpec& job, const DeviceSpec& device) {
-  const bool float64 =
-      device.kind == DeviceKind::kCpu && job.train.precision == Precision::kFp64;
+  const bool float64 = device.kind == DeviceKind::kCpu && job.train.precision == Precision::kFp64;
   return float64 ? DeviceKind::kReference : device.kind;
 }
 
@@ -37,7 +36,7 @@ Precision precision_computed(const JobSpec& job, const DeviceSpec& device) {
   const DeviceKind kind = kind_driven(job, device);
   if (kind == DeviceKind::kReference) return Precision::kFp64;
   const Precision wanted = precision_wanted(job, device.type);
-  return kind == DeviceKind::kCpu && is_reduced(wanted) ? wanted : Precision::kFp32;
+  return is_reduced(wanted) ? wanted : Precision::kFp32;
 }
 
 bool lacks_precision(const JobSpec& job, const DeviceSpec& device) {
@@ -54,7 +53,7 @@ Result<Unit> check_precisions(const FleetSpec& fleet, const JobSpec& job) {
       return fail(ErrorCode::kInvalidSpec,
                   what_computes(job, device) + ", but train.precision is " +
                       spec_name(precision_wanted(job, device.type)) +
-                      ": only devices of kind cpu have it; choose them with "
+                      ", which it lacks; choose others with "
                       "resources.devices.types, or train in another precision",
                   place);
     const DeviceSpec& first = fleet.devices.front();

@@ -1,4 +1,5 @@
 #include "core/check.h"
+#include "core/spec/names.h"
 #include "core/units.h"
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
@@ -15,11 +16,17 @@ Error lost(const std::string& device, const char* what, cudaError_t status) {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> CudaDevice::open(int ordinal) {
+Result<std::unique_ptr<Device>> CudaDevice::open(int ordinal, Precision precision) {
   cudaDeviceProp properties{};
   if (const auto status = cudaGetDeviceProperties(&properties, ordinal); status != cudaSuccess)
     return fail(lost("GPU " + std::to_string(ordinal), "properties", status));
-  std::unique_ptr<CudaDevice> device(new CudaDevice(ordinal, properties));
+  if (precision == Precision::kBf16 && properties.major < 8)
+    return fail(ErrorCode::kUnsupported,
+                std::string(properties.name) + " (sm_" + std::to_string(properties.major) +
+                    std::to_string(properties.minor) +
+                    ") has no bf16, which comes with sm_80; train in fp16 on it");
+  std::unique_ptr<CudaDevice> device(
+      new CudaDevice(ordinal, properties, is_reduced(precision) ? precision : Precision::kFp32));
   MOTLEY_TRY_VOID(device->start());
   return device;
 }
@@ -49,7 +56,7 @@ CudaDevice::~CudaDevice() {
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
-const OpTable& CudaDevice::ops() const { return kCudaOps; }
+const OpTable& CudaDevice::ops() const { return ops_in(precision_); }
 
 std::string CudaDevice::arithmetic_class() const {
   int version[3] = {};
@@ -58,7 +65,7 @@ std::string CudaDevice::arithmetic_class() const {
   cublasGetProperty(PATCH_LEVEL, &version[2]);
   return "cuda:sm_" + std::to_string(properties_.major * 10 + properties_.minor) + ":cublas-" +
          std::to_string(version[0]) + "." + std::to_string(version[1]) + "." +
-         std::to_string(version[2]);
+         std::to_string(version[2]) + (is_reduced(precision_) ? ":" + spec_name(precision_) : "");
 }
 
 Bytes CudaDevice::available_memory() {

@@ -1,5 +1,6 @@
 #pragma once
-// float on one NVIDIA GPU: one stream, on which kernels run in the order of the calls.
+// One NVIDIA GPU, in float or in reduced precision: one stream, on which kernels run in the order
+// of the calls.
 
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -12,13 +13,14 @@ namespace motley::cuda {
 /// since the last call, with the name of the operation.
 class CudaDevice final : public Device {
  public:
-  static Result<std::unique_ptr<Device>> open(int ordinal);
+  /// kUnsupported where the GPU does not compute in `precision`: bf16 is there from sm_80 on.
+  static Result<std::unique_ptr<Device>> open(int ordinal, Precision precision);
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
   ~CudaDevice() override;
 
   DeviceKind kind() const override { return DeviceKind::kCuda; }
-  Precision precision() const override { return Precision::kFp32; }
+  Precision precision() const override { return precision_; }
   const OpTable& ops() const override;
   int threads() const override { return 1; }
   /// "cuda:sm_90:cublas-13.0.2"
@@ -47,13 +49,14 @@ class CudaDevice final : public Device {
   void check_launch(const char* what) { check(cudaGetLastError(), what); }
 
  private:
-  CudaDevice(int ordinal, const cudaDeviceProp& properties)
-      : ordinal_(ordinal), properties_(properties) {}
+  CudaDevice(int ordinal, const cudaDeviceProp& properties, Precision precision)
+      : ordinal_(ordinal), properties_(properties), precision_(precision) {}
   Result<Unit> start();
   void note_fault(const char* what, const char* reason);
 
   const int ordinal_;
   const cudaDeviceProp properties_;
+  const Precision precision_;
   cudaStream_t stream_ = nullptr;
   cublasHandle_t cublas_ = nullptr;
   void* cublas_workspace_ = nullptr;

@@ -3,30 +3,46 @@
 
 namespace motley::cuda {
 
-const OpTable kCudaOps{
-    .matmul = matmul,
-    .bias_gradient = bias_gradient,
-    .embedding_forward = embedding_forward,
-    .embedding_backward = embedding_backward,
-    .layer_norm_forward = layer_norm_forward,
-    .layer_norm_backward = layer_norm_backward,
-    .add = add,
-    .gelu_forward = gelu_forward,
-    .gelu_backward = gelu_backward,
-    .zero = zero,
-    .copy = copy,
-    .round = round,
-    .scale = scale,
-    .dropout = dropout,
-    .attention_forward = attention_forward,
-    .attention_backward = attention_backward,
-    .cross_entropy = cross_entropy,
-    .cross_entropy_part = cross_entropy_part,
-    .cross_entropy_combine = cross_entropy_combine,
-    .accumulate_fixed = accumulate_fixed,
-    .from_fixed = from_fixed,
-    .adamw = adamw,
-    .square_sum = square_sum,
-};
+namespace {
+
+template <Precision kPrecision>
+constexpr OpTable table() {
+  return {
+      .matmul = matmul<kPrecision>,
+      .bias_gradient = bias_gradient<kPrecision>,
+      .embedding_forward = embedding_forward<kPrecision>,
+      .embedding_backward = embedding_backward<kPrecision>,
+      .layer_norm_forward = layer_norm_forward<kPrecision>,
+      .layer_norm_backward = layer_norm_backward<kPrecision>,
+      .add = add<kPrecision>,
+      .gelu_forward = gelu_forward<kPrecision>,
+      .gelu_backward = gelu_backward<kPrecision>,
+      .zero = zero,
+      .copy = copy,
+      .round = round<kPrecision>,
+      .scale = scale,
+      .dropout = dropout<kPrecision>,
+      .attention_forward = attention_forward<kPrecision>,
+      .attention_backward = attention_backward<kPrecision>,
+      .cross_entropy = cross_entropy<kPrecision>,
+      .cross_entropy_part = cross_entropy_part<kPrecision>,
+      .cross_entropy_combine = cross_entropy_combine<kPrecision>,
+      .accumulate_fixed = accumulate_fixed,
+      .from_fixed = from_fixed,
+      .adamw = adamw,
+      .square_sum = square_sum,
+  };
+}
+
+constexpr OpTable kFp32Ops = table<Precision::kFp32>();
+constexpr OpTable kBf16Ops = table<Precision::kBf16>();
+constexpr OpTable kFp16Ops = table<Precision::kFp16>();
+
+}  // namespace
+
+const OpTable& ops_in(Precision precision) {
+  if (precision == Precision::kBf16) return kBf16Ops;
+  return precision == Precision::kFp16 ? kFp16Ops : kFp32Ops;
+}
 
 }  // namespace motley::cuda

@@ -74,10 +74,10 @@ Result<int> ordinal_of(const std::string& uuid, int count) {
   return fail(ErrorCode::kNoDevice, "this host shows no GPU " + uuid);
 }
 
-Result<std::unique_ptr<Device>> open(const DeviceSpec& spec) {
+Result<std::unique_ptr<Device>> open(const DeviceSpec& spec, Precision precision) {
   MOTLEY_TRY(const int count, gpu_count());
   MOTLEY_TRY(const int ordinal, ordinal_of(spec.uuid, count));
-  return CudaDevice::open(ordinal);
+  return CudaDevice::open(ordinal, precision);
 }
 
 Result<std::vector<FoundDevice>> discover() {
@@ -100,8 +100,8 @@ extern "C" {
 [[gnu::visibility("default")]] int motley_cuda_version() { return motley::kCudaModuleVersion; }
 
 [[gnu::visibility("default")]] motley::Result<std::unique_ptr<motley::Device>> motley_cuda_open(
-    const motley::DeviceSpec& spec) {
-  return motley::cuda::open(spec);
+    const motley::DeviceSpec& spec, motley::Precision precision) {
+  return motley::cuda::open(spec, precision);
 }
 
 [[gnu::visibility("default")]] motley::Result<std::vector<motley::FoundDevice>>

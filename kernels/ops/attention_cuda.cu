@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace motley::cuda {
@@ -23,15 +24,17 @@ struct Heads {
     return row(position) * width() + blockIdx.x % heads * head_dim;
   }
   __device__ int64_t lse(int64_t position) const { return blockIdx.x * context + position; }
-  __device__ float dot(const float* a, const float* b) const {
+  template <class T>
+  __device__ float dot(const T* a, const T* b) const {
     float sum = 0;
-    for (int64_t i = 0; i < head_dim; ++i) sum += a[i] * b[i];
+    for (int64_t i = 0; i < head_dim; ++i) sum += wide(a[i]) * wide(b[i]);
     return sum;
   }
 };
 
 /// Row `t` of the scores against every position s <= t, in shared memory.
-__global__ void forward(Heads h, const float* qkv, float* out, float* lse) {
+template <class T>
+__global__ void forward(Heads h, const T* qkv, T* out, float* lse) {
   extern __shared__ float p[];  // [context]
   const int64_t t = blockIdx.y;
   float largest = -INFINITY;
@@ -48,15 +51,18 @@ __global__ void forward(Heads h, const float* qkv, float* out, float* lse) {
   sum = block_sum(sum);  // and every thread sees all of p
   for (int64_t i = threadIdx.x; i < h.head_dim; i += blockDim.x) {
     float value = 0;
-    for (int64_t s = 0; s <= t; ++s) value += p[s] * qkv[h.part(s, 2) + i];
-    out[h.plain(t) + i] = value / sum;
+    for (int64_t s = 0; s <= t; ++s) value += p[s] * wide(qkv[h.part(s, 2) + i]);
+    put(out + h.plain(t) + i, value / sum);
   }
   if (threadIdx.x == 0) lse[h.lse(t)] = largest + logf(sum);
 }
 
+template <class T>
 struct Backward {
-  const float *qkv, *out, *lse, *d_out;
-  float* d_qkv;
+  const T *qkv, *out;
+  const float* lse;
+  const T* d_out;
+  T* d_qkv;
 };
 
 struct ScoreGradient {
@@ -65,8 +71,10 @@ struct ScoreGradient {
 };
 
 /// d_s = p·(d_p - Σ p·d_p), where Σ p·d_p = d_out·out.
-__device__ ScoreGradient score_gradient(const Heads& h, const Backward& b, int64_t t, int64_t s) {
-  const float* d_out = b.d_out + h.plain(t);
+template <class T>
+__device__ ScoreGradient score_gradient(const Heads& h, const Backward<T>& b, int64_t t,
+                                        int64_t s) {
+  const T* d_out = b.d_out + h.plain(t);
   const float score = h.scale * h.dot(b.qkv + h.part(t, 0), b.qkv + h.part(s, 1));
   const float p = expf(score - b.lse[h.lse(t)]);
   const float d_p = h.dot(d_out, b.qkv + h.part(s, 2));
@@ -74,20 +82,22 @@ __device__ ScoreGradient score_gradient(const Heads& h, const Backward& b, int64
 }
 
 /// d_q = scale·d_s·k: position t gathers from s <= t.
-__global__ void query_gradient(Heads h, Backward b) {
+template <class T>
+__global__ void query_gradient(Heads h, Backward<T> b) {
   extern __shared__ float d_s[];  // [context]
   const int64_t t = blockIdx.y;
   for (int64_t s = threadIdx.x; s <= t; s += blockDim.x) d_s[s] = score_gradient(h, b, t, s).d_s;
   __syncthreads();
   for (int64_t i = threadIdx.x; i < h.head_dim; i += blockDim.x) {
     float value = 0;
-    for (int64_t s = 0; s <= t; ++s) value += d_s[s] * b.qkv[h.part(s, 1) + i];
-    b.d_qkv[h.part(t, 0) + i] = value;
+    for (int64_t s = 0; s <= t; ++s) value += d_s[s] * wide(b.qkv[h.part(s, 1) + i]);
+    put(b.d_qkv + h.part(t, 0) + i, value);
   }
 }
 
 /// d_k = scale·d_sᵀ·q and d_v = pᵀ·d_out: position s gathers from t >= s.
-__global__ void key_value_gradient(Heads h, Backward b) {
+template <class T>
+__global__ void key_value_gradient(Heads h, Backward<T> b) {
   extern __shared__ float shared[];  // [2, context]
   float *p = shared, *d_s = shared + h.context;
   const int64_t s = blockIdx.y;
@@ -100,11 +110,11 @@ __global__ void key_value_gradient(Heads h, Backward b) {
   for (int64_t i = threadIdx.x; i < h.head_dim; i += blockDim.x) {
     float d_k = 0, d_v = 0;
     for (int64_t t = s; t < h.context; ++t) {
-      d_k += d_s[t] * b.qkv[h.part(t, 0) + i];
-      d_v += p[t] * b.d_out[h.plain(t) + i];
+      d_k += d_s[t] * wide(b.qkv[h.part(t, 0) + i]);
+      d_v += p[t] * wide(b.d_out[h.plain(t) + i]);
     }
-    b.d_qkv[h.part(s, 1) + i] = d_k;
-    b.d_qkv[h.part(s, 2) + i] = d_v;
+    put(b.d_qkv + h.part(s, 1) + i, d_k);
+    put(b.d_qkv + h.part(s, 2) + i, d_v);
   }
 }
 
@@ -129,20 +139,24 @@ size_t shared_bytes(const Args& args, int64_t rows) {
 
 }  // namespace
 
+template <Precision kPrecision>
 void attention_forward(Device& device, const AttentionForwardArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.samples * args.context == 0) return;
   forward<<<blocks_of(args), kThreads, shared_bytes(args, 1), gpu.stream()>>>(
-      heads_of(args), args.qkv.as<const float>(), args.out.as<float>(), args.lse.as<float>());
+      heads_of(args), args.qkv.as<const T>(), args.out.as<T>(), args.lse.as<float>());
   gpu.check_launch("attention");
 }
 
+template <Precision kPrecision>
 void attention_backward(Device& device, const AttentionBackwardArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.samples * args.context == 0) return;
-  const Backward backward{args.qkv.as<const float>(), args.out.as<const float>(),
-                          args.lse.as<const float>(), args.d_out.as<const float>(),
-                          args.d_qkv.as<float>()};
+  const Backward<T> backward{args.qkv.as<const T>(), args.out.as<const T>(),
+                             args.lse.as<const float>(), args.d_out.as<const T>(),
+                             args.d_qkv.as<T>()};
   query_gradient<<<blocks_of(args), kThreads, shared_bytes(args, 1), gpu.stream()>>>(heads_of(args),
                                                                                      backward);
   gpu.check_launch("attention query gradient");
@@ -150,5 +164,8 @@ void attention_backward(Device& device, const AttentionBackwardArgs& args) {
       heads_of(args), backward);
   gpu.check_launch("attention key and value gradient");
 }
+
+MOTLEY_IN_EACH_PRECISION(attention_forward, AttentionForwardArgs);
+MOTLEY_IN_EACH_PRECISION(attention_backward, AttentionBackwardArgs);
 
 }  // namespace motley::cuda

@@ -1,24 +1,31 @@
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/row_sum.cuh"
 
 namespace motley::cuda {
 namespace {
 
-__global__ void sum_columns(const float* in, float* out, int64_t rows, int64_t n, bool accumulate) {
+template <class T>
+__global__ void sum_columns(const T* in, float* out, int64_t rows, int64_t n, bool accumulate) {
   const int64_t column = summed_column();
-  const float sum = sum_rows(rows, column < n, [&](int64_t row) { return in[row * n + column]; });
+  const float sum =
+      sum_rows(rows, column < n, [&](int64_t row) { return wide(in[row * n + column]); });
   if (threadIdx.y == 0 && column < n) out[column] = accumulate ? out[column] + sum : sum;
 }
 
 }  // namespace
 
+template <Precision kPrecision>
 void bias_gradient(Device& device, const BiasGradientArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.n == 0) return;
   sum_columns<<<column_blocks(args.n), column_threads(), 0, gpu.stream()>>>(
-      args.in.as<const float>(), args.out.as<float>(), args.rows, args.n, args.accumulate);
+      args.in.as<const T>(), args.out.as<float>(), args.rows, args.n, args.accumulate);
   gpu.check_launch("bias gradient");
 }
+
+MOTLEY_IN_EACH_PRECISION(bias_gradient, BiasGradientArgs);
 
 }  // namespace motley::cuda

@@ -1,46 +1,51 @@
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace motley::cuda {
 namespace {
 
 /// Largest of a row and the sum of exponentials relative to it. Called by all threads of the block.
-__device__ float2 largest_and_sum(const float* logits, int64_t vocab) {
+template <class T>
+__device__ float2 largest_and_sum(const T* logits, int64_t vocab) {
   float largest = -INFINITY;
-  for (int64_t i = threadIdx.x; i < vocab; i += blockDim.x) largest = fmaxf(largest, logits[i]);
+  for (int64_t i = threadIdx.x; i < vocab; i += blockDim.x)
+    largest = fmaxf(largest, wide(logits[i]));
   largest = block_max(largest);
   float sum = 0;
-  for (int64_t i = threadIdx.x; i < vocab; i += blockDim.x) sum += expf(logits[i] - largest);
+  for (int64_t i = threadIdx.x; i < vocab; i += blockDim.x) sum += expf(wide(logits[i]) - largest);
   return {largest, block_sum(sum)};
 }
 
 /// One block for each row. d_logits may be null or logits.
-__global__ void loss_of_row(const float* all_logits, const int32_t* targets, float* losses,
-                            float* d_logits, int64_t vocab, float scale) {
+template <class T>
+__global__ void loss_of_row(const T* all_logits, const int32_t* targets, float* losses, T* d_logits,
+                            int64_t vocab, float scale) {
   const int64_t row = blockIdx.x;
-  const float* logits = all_logits + row * vocab;
+  const T* logits = all_logits + row * vocab;
   const int64_t target = targets[row];
   const auto [largest, sum] = largest_and_sum(logits, vocab);
-  if (threadIdx.x == 0) losses[row] = largest + logf(sum) - logits[target];
+  if (threadIdx.x == 0) losses[row] = largest + logf(sum) - wide(logits[target]);
   if (d_logits == nullptr) return;
   __syncthreads();  // the target's logit was read before it is overwritten
   for (int64_t i = threadIdx.x; i < vocab; i += blockDim.x)
-    d_logits[row * vocab + i] =
-        scale * (expf(logits[i] - largest) / sum - (i == target ? 1.0f : 0.0f));
+    put(d_logits + row * vocab + i,
+        scale * (expf(wide(logits[i]) - largest) / sum - (i == target ? 1.0f : 0.0f)));
 }
 
 /// One block for each row.
-__global__ void stats_of_row(const float* all_logits, const int32_t* targets, float* stats,
+template <class T>
+__global__ void stats_of_row(const T* all_logits, const int32_t* targets, float* stats,
                              int64_t vocab, int64_t first_token) {
   const int64_t row = blockIdx.x;
-  const float* logits = all_logits + row * vocab;
+  const T* logits = all_logits + row * vocab;
   const int64_t target = targets[row] - first_token;
   const float2 found = largest_and_sum(logits, vocab);
   if (threadIdx.x != 0) return;
   stats[row * 3] = found.x;
   stats[row * 3 + 1] = found.y;
-  stats[row * 3 + 2] = target >= 0 && target < vocab ? logits[target] : 0.0f;
+  stats[row * 3 + 2] = target >= 0 && target < vocab ? wide(logits[target]) : 0.0f;
 }
 
 struct PartShape {
@@ -52,8 +57,9 @@ float scale_of(const double* scale) { return scale == nullptr ? 1 : static_cast<
 
 /// One block for each row, each of whose threads joins the few parts. d_logits may be null or
 /// logits.
-__global__ void loss_of_parts(PartShape shape, const float* stats, const float* logits,
-                              const int32_t* targets, float* losses, float* d_logits) {
+template <class T>
+__global__ void loss_of_parts(PartShape shape, const float* stats, const T* logits,
+                              const int32_t* targets, float* losses, T* d_logits) {
   const int64_t row = blockIdx.x;
   float largest = -INFINITY, sum = 0, target_logit = 0;
   for (int64_t part = 0; part < shape.parts; ++part)
@@ -67,39 +73,49 @@ __global__ void loss_of_parts(PartShape shape, const float* stats, const float* 
   if (d_logits == nullptr) return;
   const int64_t target = targets[row] - shape.first_token;
   for (int64_t i = threadIdx.x; i < shape.vocab; i += blockDim.x)
-    d_logits[row * shape.vocab + i] =
-        shape.scale *
-        (expf(logits[row * shape.vocab + i] - largest) / sum - (i == target ? 1.0f : 0.0f));
+    put(d_logits + row * shape.vocab + i,
+        shape.scale * (expf(wide(logits[row * shape.vocab + i]) - largest) / sum -
+                       (i == target ? 1.0f : 0.0f)));
 }
 
 }  // namespace
 
+template <Precision kPrecision>
 void cross_entropy(Device& device, const CrossEntropyArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.rows == 0) return;
   loss_of_row<<<static_cast<unsigned>(args.rows), kBlockThreads, 0, gpu.stream()>>>(
-      args.logits.as<const float>(), args.targets.as<const int32_t>(), args.losses.as<float>(),
-      args.d_logits.as<float>(), args.vocab, scale_of(args.scale));
+      args.logits.as<const T>(), args.targets.as<const int32_t>(), args.losses.as<float>(),
+      args.d_logits.as<T>(), args.vocab, scale_of(args.scale));
   gpu.check_launch("cross entropy");
 }
 
+template <Precision kPrecision>
 void cross_entropy_part(Device& device, const CrossEntropyPartArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.rows == 0) return;
   stats_of_row<<<static_cast<unsigned>(args.rows), kBlockThreads, 0, gpu.stream()>>>(
-      args.logits.as<const float>(), args.targets.as<const int32_t>(), args.stats.as<float>(),
+      args.logits.as<const T>(), args.targets.as<const int32_t>(), args.stats.as<float>(),
       args.vocab, args.first_token);
   gpu.check_launch("cross entropy of a part");
 }
 
+template <Precision kPrecision>
 void cross_entropy_combine(Device& device, const CrossEntropyCombineArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.rows == 0) return;
   loss_of_parts<<<static_cast<unsigned>(args.rows), kBlockThreads, 0, gpu.stream()>>>(
-      {args.parts, args.rows, args.vocab, args.first_token, scale_of(args.scale)}, args.stats.as<const float>(),
-      args.logits.as<const float>(), args.targets.as<const int32_t>(), args.losses.as<float>(),
-      args.d_logits.as<float>());
+      PartShape{args.parts, args.rows, args.vocab, args.first_token, scale_of(args.scale)},
+      args.stats.as<const float>(), args.logits.as<const T>(), args.targets.as<const int32_t>(),
+      args.losses.as<float>(), args.d_logits.as<T>());
   gpu.check_launch("cross entropy over parts");
 }
+
+MOTLEY_IN_EACH_PRECISION(cross_entropy, CrossEntropyArgs);
+MOTLEY_IN_EACH_PRECISION(cross_entropy_part, CrossEntropyPartArgs);
+MOTLEY_IN_EACH_PRECISION(cross_entropy_combine, CrossEntropyCombineArgs);
 
 }  // namespace motley::cuda

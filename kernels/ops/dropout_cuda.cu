@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/ops/dropout_draws.h"
 
@@ -13,8 +14,9 @@ struct Mask {
 };
 
 /// One thread for each block of draws, hence for up to four elements. out may be x.
+template <class T>
 __global__ void drop(Mask mask, const int64_t* position, int64_t samples, int64_t elements,
-                     const float* x, float* out) {
+                     const T* x, T* out) {
   const int64_t blocks = ceil_div(elements, 4);
   const int64_t sample = element_index() / blocks, block = element_index() % blocks;
   if (sample >= samples) return;
@@ -23,13 +25,16 @@ __global__ void drop(Mask mask, const int64_t* position, int64_t samples, int64_
   const auto draws = dropout_draws(stream, static_cast<uint64_t>(block));
   for (int word = 0; word < 4 && 4 * block + word < elements; ++word) {
     const int64_t i = sample * elements + 4 * block + word;
-    out[i] = static_cast<uint32_t>(draws.word[word]) >= mask.threshold ? x[i] * mask.scale : 0.0f;
+    const bool kept = static_cast<uint32_t>(draws.word[word]) >= mask.threshold;
+    put(out + i, kept ? wide(x[i]) * mask.scale : 0.0f);
   }
 }
 
 }  // namespace
 
+template <Precision kPrecision>
 void dropout(Device& device, const DropoutArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   const Mask mask{args.seed, static_cast<uint64_t>(args.site), args.threshold(),
                   static_cast<float>(1 / (1 - args.rate))};
@@ -37,8 +42,10 @@ void dropout(Device& device, const DropoutArgs& args) {
   if (threads == 0) return;
   drop<<<blocks_for(threads), kBlockThreads, 0, gpu.stream()>>>(
       mask, args.position.as<const int64_t>(), args.samples, args.elements_per_sample,
-      args.x.as<const float>(), args.out.as<float>());
+      args.x.as<const T>(), args.out.as<T>());
   gpu.check_launch("dropout");
 }
+
+MOTLEY_IN_EACH_PRECISION(dropout, DropoutArgs);
 
 }  // namespace motley::cuda

@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace motley::cuda {
@@ -13,22 +14,32 @@ __device__ float sigmoid_of_2u(float x) {
   return 1 / (1 + expf(-kTwiceSqrt2OverPi * (x + kCubic * x * x * x)));
 }
 
-__global__ void add_elements(const float* a, const float* b, float* out, int64_t count) {
+template <class T>
+__global__ void add_elements(const T* a, const T* b, T* out, int64_t count) {
   const int64_t i = element_index();
-  if (i < count) out[i] = a[i] + b[i];
+  if (i < count) put(out + i, wide(a[i]) + wide(b[i]));
 }
 
-__global__ void gelu(const float* x, float* out, int64_t count) {
+template <class T>
+__global__ void gelu(const T* x, T* out, int64_t count) {
   const int64_t i = element_index();
-  if (i < count) out[i] = x[i] * sigmoid_of_2u(x[i]);
+  if (i < count) put(out + i, wide(x[i]) * sigmoid_of_2u(wide(x[i])));
 }
 
-__global__ void gelu_gradient(const float* x, const float* d_out, float* d_x, int64_t count) {
+template <class T>
+__global__ void gelu_gradient(const T* x, const T* d_out, T* d_x, int64_t count) {
   const int64_t i = element_index();
   if (i >= count) return;
-  const float sigmoid = sigmoid_of_2u(x[i]);
-  const float slope = kTwiceSqrt2OverPi * (1 + 3 * kCubic * x[i] * x[i]);
-  d_x[i] = d_out[i] * (sigmoid + x[i] * sigmoid * (1 - sigmoid) * slope);
+  const float value = wide(x[i]);
+  const float sigmoid = sigmoid_of_2u(value);
+  const float slope = kTwiceSqrt2OverPi * (1 + 3 * kCubic * value * value);
+  put(d_x + i, wide(d_out[i]) * (sigmoid + value * sigmoid * (1 - sigmoid) * slope));
+}
+
+template <class T>
+__global__ void round_elements(const float* in, T* out, int64_t count) {
+  const int64_t i = element_index();
+  if (i < count) put(out + i, in[i]);
 }
 
 __global__ void scale_elements(float* x, int64_t* overflow, int64_t count, float factor) {
@@ -40,27 +51,33 @@ __global__ void scale_elements(float* x, int64_t* overflow, int64_t count, float
 
 }  // namespace
 
+template <Precision kPrecision>
 void add(Device& device, const AddArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.count == 0) return;
   add_elements<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
-      args.a.as<const float>(), args.b.as<const float>(), args.out.as<float>(), args.count);
+      args.a.as<const T>(), args.b.as<const T>(), args.out.as<T>(), args.count);
   gpu.check_launch("add");
 }
 
+template <Precision kPrecision>
 void gelu_forward(Device& device, const GeluForwardArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.count == 0) return;
-  gelu<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
-      args.x.as<const float>(), args.out.as<float>(), args.count);
+  gelu<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(args.x.as<const T>(),
+                                                                   args.out.as<T>(), args.count);
   gpu.check_launch("gelu");
 }
 
+template <Precision kPrecision>
 void gelu_backward(Device& device, const GeluBackwardArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.count == 0) return;
   gelu_gradient<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
-      args.x.as<const float>(), args.d_out.as<const float>(), args.d_x.as<float>(), args.count);
+      args.x.as<const T>(), args.d_out.as<const T>(), args.d_x.as<T>(), args.count);
   gpu.check_launch("gelu gradient");
 }
 
@@ -79,8 +96,14 @@ void copy(Device& device, const CopyArgs& args) {
             "copy");
 }
 
+template <Precision kPrecision>
 void round(Device& device, const RoundArgs& args) {
-  copy(device, {.in = args.in, .out = args.out, .bytes = args.count * int64_t{sizeof(float)}});
+  using T = Element<kPrecision>;
+  CudaDevice& gpu = cuda_device(device);
+  if (args.count == 0) return;
+  round_elements<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
+      args.in.as<const float>(), args.out.as<T>(), args.count);
+  gpu.check_launch("round");
 }
 
 void scale(Device& device, const ScaleArgs& args) {
@@ -90,5 +113,10 @@ void scale(Device& device, const ScaleArgs& args) {
       args.x.as<float>(), args.overflow.as<int64_t>(), args.count, static_cast<float>(args.factor));
   gpu.check_launch("scale");
 }
+
+MOTLEY_IN_EACH_PRECISION(add, AddArgs);
+MOTLEY_IN_EACH_PRECISION(gelu_forward, GeluForwardArgs);
+MOTLEY_IN_EACH_PRECISION(gelu_backward, GeluBackwardArgs);
+MOTLEY_IN_EACH_PRECISION(round, RoundArgs);
 
 }  // namespace motley::cuda

@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace motley::cuda {
@@ -15,53 +16,62 @@ __device__ int64_t held_row(const Shape& shape, int32_t token) {
   return row < shape.vocab ? row : -1;
 }
 
-__global__ void embed(Shape shape, const int32_t* tokens, const float* token_table,
-                      const float* position_table, float* out) {
+template <class T>
+__global__ void embed(Shape shape, const int32_t* tokens, const T* token_table,
+                      const T* position_table, T* out) {
   const int64_t i = element_index();
   if (i >= shape.rows * shape.width) return;
   const int64_t row = i / shape.width, column = i % shape.width;
   const int64_t held = held_row(shape, tokens[row]);
-  float sum = held < 0 ? 0.0f : token_table[held * shape.width + column];
-  if (position_table != nullptr) sum += position_table[row % shape.context * shape.width + column];
-  out[i] = sum;
+  float sum = held < 0 ? 0.0f : wide(token_table[held * shape.width + column]);
+  if (position_table != nullptr)
+    sum += wide(position_table[row % shape.context * shape.width + column]);
+  put(out + i, sum);
 }
 
 /// One thread for each column: rows may share a token, and are added in rising order.
-__global__ void add_to_tokens(Shape shape, const int32_t* tokens, const float* d_out,
+template <class T>
+__global__ void add_to_tokens(Shape shape, const int32_t* tokens, const T* d_out,
                               float* token_gradient) {
   const int64_t column = element_index();
   if (column >= shape.width) return;
   for (int64_t row = 0; row < shape.rows; ++row) {
     const int64_t held = held_row(shape, tokens[row]);
-    if (held >= 0) token_gradient[held * shape.width + column] += d_out[row * shape.width + column];
+    if (held >= 0)
+      token_gradient[held * shape.width + column] += wide(d_out[row * shape.width + column]);
   }
 }
 
 /// One thread for each element of the position table.
-__global__ void add_to_positions(Shape shape, const float* d_out, float* position_gradient) {
+template <class T>
+__global__ void add_to_positions(Shape shape, const T* d_out, float* position_gradient) {
   const int64_t i = element_index();
   if (i >= shape.context * shape.width) return;
   const int64_t position = i / shape.width, column = i % shape.width;
   float sum = position_gradient[i];
   for (int64_t row = position; row < shape.rows; row += shape.context)
-    sum += d_out[row * shape.width + column];
+    sum += wide(d_out[row * shape.width + column]);
   position_gradient[i] = sum;
 }
 
 }  // namespace
 
+template <Precision kPrecision>
 void embedding_forward(Device& device, const EmbeddingForwardArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   const int64_t count = args.rows * args.width;
   if (count == 0) return;
   embed<<<blocks_for(count), kBlockThreads, 0, gpu.stream()>>>(
       {args.rows, args.context, args.width, args.vocab, args.first_token},
-      args.tokens.as<const int32_t>(), args.token_table.as<const float>(),
-      args.position_table.as<const float>(), args.out.as<float>());
+      args.tokens.as<const int32_t>(), args.token_table.as<const T>(),
+      args.position_table.as<const T>(), args.out.as<T>());
   gpu.check_launch("embedding");
 }
 
+template <Precision kPrecision>
 void embedding_backward(Device& device, const EmbeddingBackwardArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   const Shape shape{args.rows, args.context, args.width, args.vocab, args.first_token};
   if (!args.accumulate) {
@@ -72,13 +82,16 @@ void embedding_backward(Device& device, const EmbeddingBackwardArgs& args) {
   }
   if (args.width == 0) return;
   add_to_tokens<<<blocks_for(args.width), kBlockThreads, 0, gpu.stream()>>>(
-      shape, args.tokens.as<const int32_t>(), args.d_out.as<const float>(),
+      shape, args.tokens.as<const int32_t>(), args.d_out.as<const T>(),
       args.token_gradient.as<float>());
   gpu.check_launch("token gradient");
   if (args.position_gradient.null()) return;
   add_to_positions<<<blocks_for(args.context * args.width), kBlockThreads, 0, gpu.stream()>>>(
-      shape, args.d_out.as<const float>(), args.position_gradient.as<float>());
+      shape, args.d_out.as<const T>(), args.position_gradient.as<float>());
   gpu.check_launch("position gradient");
 }
+
+MOTLEY_IN_EACH_PRECISION(embedding_forward, EmbeddingForwardArgs);
+MOTLEY_IN_EACH_PRECISION(embedding_backward, EmbeddingBackwardArgs);
 
 }  // namespace motley::cuda

@@ -1,76 +1,87 @@
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/row_sum.cuh"
 
 namespace motley::cuda {
 namespace {
 
+template <class T>
 struct Forward {
-  const float *x, *gain, *bias;
-  float *out, *mean, *rstd;
+  const T* x;
+  const float *gain, *bias;
+  T* out;
+  float *mean, *rstd;
   int64_t width;
 };
 
 /// One block for each row.
-__global__ void normalise(Forward f) {
+template <class T>
+__global__ void normalise(Forward<T> f) {
   const int64_t row = blockIdx.x;
-  const float* x = f.x + row * f.width;
-  float* out = f.out + row * f.width;
+  const T* x = f.x + row * f.width;
+  T* out = f.out + row * f.width;
   float sum = 0;
-  for (int64_t i = threadIdx.x; i < f.width; i += blockDim.x) sum += x[i];
+  for (int64_t i = threadIdx.x; i < f.width; i += blockDim.x) sum += wide(x[i]);
   const float mean = block_sum(sum) / static_cast<float>(f.width);
   float squares = 0;
   for (int64_t i = threadIdx.x; i < f.width; i += blockDim.x)
-    squares += (x[i] - mean) * (x[i] - mean);
+    squares += (wide(x[i]) - mean) * (wide(x[i]) - mean);
   const float variance = block_sum(squares) / static_cast<float>(f.width);
   const float rstd = 1 / sqrtf(variance + static_cast<float>(kLayerNormEpsilon));
   for (int64_t i = threadIdx.x; i < f.width; i += blockDim.x)
-    out[i] = (x[i] - mean) * rstd * f.gain[i] + f.bias[i];
+    put(out + i, (wide(x[i]) - mean) * rstd * f.gain[i] + f.bias[i]);
   if (threadIdx.x == 0) {
     f.mean[row] = mean;
     f.rstd[row] = rstd;
   }
 }
 
+template <class T>
 struct Backward {
-  const float *x, *gain, *mean, *rstd, *d_out;
-  float *d_x, *gain_gradient, *bias_gradient;
+  const T* x;
+  const float *gain, *mean, *rstd;
+  const T* d_out;
+  T* d_x;
+  float *gain_gradient, *bias_gradient;
   int64_t rows, width;
   bool accumulate_input, accumulate_parameters;
 };
 
 /// One block for each row. With n = (x - mean)·rstd and g = d_out·gain:
 /// d_x = rstd·(g - mean(g) - n·mean(g·n)).
-__global__ void input_gradient(Backward b) {
+template <class T>
+__global__ void input_gradient(Backward<T> b) {
   const int64_t row = blockIdx.x;
-  const float* x = b.x + row * b.width;
-  const float* d_out = b.d_out + row * b.width;
-  float* d_x = b.d_x + row * b.width;
+  const T* x = b.x + row * b.width;
+  const T* d_out = b.d_out + row * b.width;
+  T* d_x = b.d_x + row * b.width;
   const float mean = b.mean[row], rstd = b.rstd[row];
   float sum_g = 0, sum_gn = 0;
   for (int64_t i = threadIdx.x; i < b.width; i += blockDim.x) {
-    const float g = d_out[i] * b.gain[i];
+    const float g = wide(d_out[i]) * b.gain[i];
     sum_g += g;
-    sum_gn += g * ((x[i] - mean) * rstd);
+    sum_gn += g * ((wide(x[i]) - mean) * rstd);
   }
   const float mean_g = block_sum(sum_g) / static_cast<float>(b.width);
   const float mean_gn = block_sum(sum_gn) / static_cast<float>(b.width);
   for (int64_t i = threadIdx.x; i < b.width; i += blockDim.x) {
-    const float n = (x[i] - mean) * rstd;
-    const float d = rstd * (d_out[i] * b.gain[i] - mean_g - n * mean_gn);
-    d_x[i] = b.accumulate_input ? d_x[i] + d : d;
+    const float n = (wide(x[i]) - mean) * rstd;
+    const float d = rstd * (wide(d_out[i]) * b.gain[i] - mean_g - n * mean_gn);
+    put(d_x + i, b.accumulate_input ? wide(d_x[i]) + d : d);
   }
 }
 
-__global__ void parameter_gradients(Backward b) {
+template <class T>
+__global__ void parameter_gradients(Backward<T> b) {
   const int64_t column = summed_column();
   const bool in_range = column < b.width;
   const float gain = sum_rows(b.rows, in_range, [&](int64_t row) {
     const int64_t i = row * b.width + column;
-    return b.d_out[i] * ((b.x[i] - b.mean[row]) * b.rstd[row]);
+    return wide(b.d_out[i]) * ((wide(b.x[i]) - b.mean[row]) * b.rstd[row]);
   });
-  const float bias =
-      sum_rows(b.rows, in_range, [&](int64_t row) { return b.d_out[row * b.width + column]; });
+  const float bias = sum_rows(b.rows, in_range,
+                              [&](int64_t row) { return wide(b.d_out[row * b.width + column]); });
   if (threadIdx.y != 0 || !in_range) return;
   b.gain_gradient[column] = (b.accumulate_parameters ? b.gain_gradient[column] : 0) + gain;
   b.bias_gradient[column] = (b.accumulate_parameters ? b.bias_gradient[column] : 0) + bias;
@@ -78,29 +89,33 @@ __global__ void parameter_gradients(Backward b) {
 
 }  // namespace
 
+template <Precision kPrecision>
 void layer_norm_forward(Device& device, const LayerNormForwardArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.rows == 0) return;
   normalise<<<static_cast<unsigned>(args.rows), kBlockThreads, 0, gpu.stream()>>>(
-      {args.x.as<const float>(), args.gain.as<const float>(), args.bias.as<const float>(),
-       args.out.as<float>(), args.mean.as<float>(), args.rstd.as<float>(), args.width});
+      Forward<T>{args.x.as<const T>(), args.gain.as<const float>(), args.bias.as<const float>(),
+                 args.out.as<T>(), args.mean.as<float>(), args.rstd.as<float>(), args.width});
   gpu.check_launch("layer norm");
 }
 
+template <Precision kPrecision>
 void layer_norm_backward(Device& device, const LayerNormBackwardArgs& args) {
+  using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
-  const Backward backward{args.x.as<const float>(),
-                          args.gain.as<const float>(),
-                          args.mean.as<const float>(),
-                          args.rstd.as<const float>(),
-                          args.d_out.as<const float>(),
-                          args.d_x.as<float>(),
-                          args.gain_gradient.as<float>(),
-                          args.bias_gradient.as<float>(),
-                          args.rows,
-                          args.width,
-                          args.accumulate_input,
-                          args.accumulate_parameters};
+  const Backward<T> backward{args.x.as<const T>(),
+                             args.gain.as<const float>(),
+                             args.mean.as<const float>(),
+                             args.rstd.as<const float>(),
+                             args.d_out.as<const T>(),
+                             args.d_x.as<T>(),
+                             args.gain_gradient.as<float>(),
+                             args.bias_gradient.as<float>(),
+                             args.rows,
+                             args.width,
+                             args.accumulate_input,
+                             args.accumulate_parameters};
   if (args.width == 0) return;
   parameter_gradients<<<column_blocks(args.width), column_threads(), 0, gpu.stream()>>>(backward);
   gpu.check_launch("layer norm parameter gradients");
@@ -108,5 +123,8 @@ void layer_norm_backward(Device& device, const LayerNormBackwardArgs& args) {
   input_gradient<<<static_cast<unsigned>(args.rows), kBlockThreads, 0, gpu.stream()>>>(backward);
   gpu.check_launch("layer norm gradient");
 }
+
+MOTLEY_IN_EACH_PRECISION(layer_norm_forward, LayerNormForwardArgs);
+MOTLEY_IN_EACH_PRECISION(layer_norm_backward, LayerNormBackwardArgs);
 
 }  // namespace motley::cuda

@@ -1,37 +1,58 @@
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace motley::cuda {
 namespace {
 
 /// c[row, column] = bias[column] (+ c[row, column])
-__global__ void add_bias(float* c, const float* bias, int64_t count, int64_t n, bool accumulate) {
+template <class T, class C>
+__global__ void add_bias(C* c, const T* bias, int64_t count, int64_t n, bool accumulate) {
   const int64_t i = element_index();
   if (i >= count) return;
-  c[i] = accumulate ? c[i] + bias[i % n] : bias[i % n];
+  put(c + i, accumulate ? wide(c[i]) + wide(bias[i % n]) : wide(bias[i % n]));
+}
+
+constexpr cudaDataType_t type_of(const float*) { return CUDA_R_32F; }
+constexpr cudaDataType_t type_of(const __nv_bfloat16*) { return CUDA_R_16BF; }
+constexpr cudaDataType_t type_of(const __half*) { return CUDA_R_16F; }
+
+// cuBLAS is column-major: it sees our row-major matrices as their transposes, and computes
+// Cᵀ = op(B)ᵀ·op(A)ᵀ. Sums are in float32 throughout: neither TF32 nor sums in reduced precision
+// are enabled.
+template <class T, class C>
+void multiply(CudaDevice& gpu, const MatmulArgs& args) {
+  const int64_t count = args.m * args.n;
+  if (count == 0) return;
+  auto* c = args.c.as<C>();
+  if (!args.bias.null()) {
+    add_bias<<<blocks_for(count), kBlockThreads, 0, gpu.stream()>>>(c, args.bias.as<const T>(),
+                                                                    count, args.n, args.accumulate);
+    gpu.check_launch("bias");
+  }
+  const auto* a = args.a.as<const T>();
+  const auto* b = args.b.as<const T>();
+  const float alpha = 1, beta = args.accumulate || !args.bias.null() ? 1 : 0;
+  gpu.check(cublasGemmEx_64(gpu.cublas(), args.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            args.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, args.n, args.m, args.k,
+                            &alpha, b, type_of(b), args.transpose_b ? args.k : args.n, a,
+                            type_of(a), args.transpose_a ? args.m : args.k, &beta, c, type_of(c),
+                            args.n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+            "matmul");
 }
 
 }  // namespace
 
-// cuBLAS is column-major: it sees our row-major matrices as their transposes, and computes
-// Cᵀ = op(B)ᵀ·op(A)ᵀ. float32 throughout: TF32 is not enabled.
+template <Precision kPrecision>
 void matmul(Device& device, const MatmulArgs& args) {
-  CudaDevice& gpu = cuda_device(device);
-  const int64_t count = args.m * args.n;
-  if (count == 0) return;
-  if (!args.bias.null()) {
-    add_bias<<<blocks_for(count), kBlockThreads, 0, gpu.stream()>>>(
-        args.c.as<float>(), args.bias.as<const float>(), count, args.n, args.accumulate);
-    gpu.check_launch("bias");
-  }
-  const float alpha = 1, beta = args.accumulate || !args.bias.null() ? 1 : 0;
-  gpu.check(cublasSgemm_64(gpu.cublas(), args.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-                           args.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, args.n, args.m, args.k,
-                           &alpha, args.b.as<const float>(), args.transpose_b ? args.k : args.n,
-                           args.a.as<const float>(), args.transpose_a ? args.m : args.k, &beta,
-                           args.c.as<float>(), args.n),
-            "matmul");
+  using T = Element<kPrecision>;
+  if (args.full_output)
+    multiply<T, float>(cuda_device(device), args);
+  else
+    multiply<T, T>(cuda_device(device), args);
 }
+
+MOTLEY_IN_EACH_PRECISION(matmul, MatmulArgs);
 
 }  // namespace motley::cuda

@@ -54,7 +54,6 @@ std::vector<Shape> narrow_shapes() {
 }
 
 constexpr int kGrains = 7;
-constexpr const char* kNoReducedPrecision = "the CUDA kernels compute in fp32 only";
 
 SmallRun steps(int64_t count) {
   SmallRun run;
@@ -312,7 +311,6 @@ TEST_F(Cuts, Float64FollowsOneRankClosely) {
 /// Stages in bf16, fp16 and fp32 in turn, in one pipeline and side by side. The tolerance is what
 /// 8 bits of bf16 allow after 20 steps.
 TEST_F(Cuts, ReducedPrecisionsFollowOneRankInTheFullOne) {
-  if (test_device() == DeviceKind::kCuda) GTEST_SKIP() << kNoReducedPrecision;
   constexpr Precision kInTurn[] = {Precision::kBf16, Precision::kFp16, Precision::kFp32};
   std::vector<Cut> cuts = grid(true);
   size_t turn = 0;
@@ -368,7 +366,6 @@ TEST_F(ExactCuts, GiveTheSameBits) {
 }
 
 TEST_F(ExactCuts, GiveTheSameBitsInReducedPrecision) {
-  if (test_device() == DeviceKind::kCuda) GTEST_SKIP() << kNoReducedPrecision;
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SmallRun base = base_;
     base.precision = precision;

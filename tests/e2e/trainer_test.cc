@@ -161,7 +161,6 @@ TEST_F(Training, AGradientThatIsNotFiniteEndsTheRunBeforeItIsUsed) {
 
 /// A scale that is too large: the gradient overflows, the step is repeated with half of it.
 TEST_F(Training, AnOverflowInFp16LowersTheScaleOfTheLossAndRepeatsTheStep) {
-  if (test_device() == DeviceKind::kCuda) GTEST_SKIP() << "the CUDA kernels compute in fp32 only";
   SmallRun run{.grains = {2, 2}, .precision = Precision::kFp16, .steps = 3};
   Recorder before;
   must_run(small_attempt(run, directory("run")), before);
@@ -186,7 +185,6 @@ TEST_F(Training, AnOverflowInFp16LowersTheScaleOfTheLossAndRepeatsTheStep) {
 }
 
 TEST_F(Training, AFixedScaleThatOverflowsEndsTheRun) {
-  if (test_device() == DeviceKind::kCuda) GTEST_SKIP() << "the CUDA kernels compute in fp32 only";
   Attempt attempt = small_attempt({.grains = {2, 2}, .precision = Precision::kFp16, .steps = 3},
                                   directory("run"));
   attempt.job.train.loss_scale = TrainSpec::kMostLossScale;

@@ -220,9 +220,9 @@ std::vector<DeviceCase> reduced_device_cases() {
   std::vector<DeviceCase> cases;
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     DeviceSpec spec;
-    spec.kind = DeviceKind::kCpu;
+    spec.kind = test_device();
     spec.threads = 2;
-    cases.push_back({"cpu_" + spec_name(precision), spec, precision});
+    cases.push_back({spec_name(spec.kind) + "_" + spec_name(precision), spec, precision});
   }
   return cases;
 }

@@ -63,11 +63,12 @@ TEST(Precisions, EachTypeMayHaveItsOwn) {
   EXPECT_EQ(precision_wanted(job, "A1000"), Precision::kAuto);
 }
 
-TEST(Precisions, ReducedOnesAreRefusedWhereTheyAreNotComputedYet) {
-  EXPECT_THAT(refusal(devices_of({0, 2}), Precision::kBf16),
-              ::testing::AllOf(::testing::StartsWith("fleet.yaml:7:"),
-                               ::testing::HasSubstr("a1/2 (kind cuda) computes in fp32"),
-                               ::testing::HasSubstr("train.precision is bf16")));
+TEST(Precisions, TheReferenceHasNoReducedOne) {
+  FleetSpec fleet = devices_of({0});
+  fleet.devices[0].kind = DeviceKind::kReference;
+  EXPECT_THAT(
+      refusal(fleet, Precision::kBf16),
+      ::testing::HasSubstr("(kind reference) computes in fp64, but train.precision is bf16"));
 }
 
 TEST(Precisions, ExactNeedsOne) {
