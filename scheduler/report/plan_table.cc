@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/holdings.h"
+#include "core/spec/names.h"
 #include "core/units.h"
 #include "planner/cost_model.h"
 #include "planner/layer_times.h"
@@ -121,7 +122,9 @@ std::vector<std::string> rank_row(const Plan& plan, const Role& role, bool cut) 
   const ReplicaPlan& replica = plan.replicas[static_cast<size_t>(role.replica)];
   const Rank number = stage_of(plan, role).ranks[static_cast<size_t>(role.member)];
   const auto rank = static_cast<size_t>(number.value());
-  std::vector<std::string> cells{plan.ranks[rank].device, plan.ranks[rank].type};
+  const Precision precision = stage_of(plan, role).precision;
+  const std::string computes = is_reduced(precision) ? " (" + spec_name(precision) + ")" : "";
+  std::vector<std::string> cells{plan.ranks[rank].device, plan.ranks[rank].type + computes};
   if (cut) add_place(plan, role, &cells);
   const double samples = samples_of(plan, role.replica).count;
   cells.push_back(std::to_string(replica.micro_batch));
