@@ -44,6 +44,14 @@ TEST(ReportText, OfASingleStepWithoutATime) {
   expect_golden("report/report_single.txt", report_text(summary, made_up_plan()));
 }
 
+TEST(ReportText, SaysWhyAnEqualSplitWasNotMeasured) {
+  RunSummary summary = made_up_summary();
+  summary.equal_split = EqualSplit{"", 0, "rank 3 was killed"};
+  const std::string text = report_text(summary, made_up_plan());
+  EXPECT_THAT(text, HasSubstr("equal split    not measured: rank 3 was killed\n"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("times as fast")));
+}
+
 TEST(ReportText, OfAResumedRunThatWasStoppedAgain) {
   RunSummary summary = made_up_summary();
   summary.state = "stopped";
