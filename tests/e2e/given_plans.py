@@ -164,6 +164,25 @@ def refused(sandbox, what, plan, member, reason, *arguments):
     expect(not pathlib.Path(sandbox.environment["XDG_CACHE_HOME"]).exists(), f"{what}: something was measured")
 
 
+def check_demands(cache):
+    """What resources.devices excludes is neither measured nor told as a gap of the profile."""
+    cases = [
+        ("type", "{types: [fast]}", "device",
+         r"localhost/2 \(slow\), which the job excludes: resources\.devices\.types \(fast\)"),
+        ("memory", "{memory: 900MB..}", "device", r"localhost/3 \(slow\), which .*: resources\.devices\.memory \(858 MiB\.\.\)"),
+        ("too many", "{count: ..3}", "ranks", r"4 ranks; the job wants resources\.devices\.count \.\.3"),
+        ("too few", "{count: 5..}", "ranks", r"4 ranks; the job wants resources\.devices\.count 5\.\."),
+    ]
+    for what, demand, member, reason in cases:
+        sandbox = Sandbox(cache=sandbox_cache(cache))
+        fleet = (sandbox.home / "fleet.yaml").read_text()
+        last = fleet.rindex("memory: 1GB")
+        sandbox.write("fleet.yaml", fleet[:last] + fleet[last:].replace("1GB", "800MB"))
+        with open(sandbox.home / "job.yaml", "a") as job:
+            job.write(f"resources: {{devices: {demand}}}\n")
+        refused(sandbox, what, by_hand(), member, reason)
+
+
 def check_memory_and_exact(cache):
     small = Sandbox(cache=sandbox_cache(cache))
     fleet = (small.home / "fleet.yaml").read_text()
@@ -273,6 +292,7 @@ def main():
     check_failed_equal_split(sandbox.home / "cache")
     check_interrupted_equal_split(sandbox.home / "cache")
     check_refusals(sandbox.home / "cache", json.loads((sandbox.home / "whole.json").read_text()))
+    check_demands(sandbox.home / "cache")
     check_memory_and_exact(sandbox.home / "cache")
     check_unlike_replicas(sandbox.home / "cache")
     check_equal_pipelines(sandbox.home / "cache")
