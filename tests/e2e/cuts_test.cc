@@ -172,12 +172,13 @@ bool shares_layers(const std::vector<SmallReplica>& replicas) {
 
 /// Each form alone, then with treatments of activations and state: shards owned at random, some of
 /// them in host memory; recomputing, now one part, now each layer another. Shapes in turn.
-std::vector<Cut> grid(bool wide) {
+std::vector<Cut> treated(
+    const std::vector<std::pair<std::string, std::vector<SmallReplica>>>& forms) {
   const std::vector<std::vector<Recompute>> parts = {
       {Recompute::kAttention}, {Recompute::kMlp}, {Recompute::kBlock}, kAllParts};
   std::vector<Cut> cuts;
   unsigned number = 0;
-  for (const auto& [name, replicas] : forms(wide)) {
+  for (const auto& [name, replicas] : forms) {
     const bool tensor = shares_layers(replicas);
     const bool even = number % 2 == 0;
     cuts.push_back({.name = name,
@@ -202,6 +203,8 @@ std::vector<Cut> grid(bool wide) {
   }
   return cuts;
 }
+
+std::vector<Cut> grid(bool wide) { return treated(forms(wide)); }
 
 /// What a training came to.
 struct Trained {
@@ -283,6 +286,19 @@ class Cuts : public ::testing::Test {
 };
 
 TEST_F(Cuts, FastFollowsOneRank) { expect_same_curve(grid(true), odd_shapes(), steps(100), 1e-4); }
+
+/// Embedding and head divide the vocabulary alone: more ranks may share them than there are heads.
+TEST_F(Cuts, EndsSharedByMoreRanksThanThereAreHeadsFollowOneRank) {
+  std::vector<Shape> shapes = odd_shapes();
+  for (Shape& shape : shapes) shape.model.heads = 2, shape.model.width = 20, shape.model.layers = 3;
+  const Stage head{1, {0.5, 0.3, 0.2}};
+  const std::vector<Cut> cuts = treated(
+      {{"head-of-three", {{.stages = {{4}, head}, .grains = 7}}},
+       {"embedding-of-three", {{.stages = {head, {4}}, .grains = 7, .micro_batch_grains = 2}}},
+       {"both-ends-and-a-whole",
+        {{.stages = {head, {3, {0.5, 0.5}}, head}, .grains = 4}, {.stages = {{5}}, .grains = 3}}}});
+  expect_same_curve(cuts, shapes, steps(100), 1e-4);
+}
 
 /// The shape others publish figures for, with narrower layers: 24 of them, 2 stages of 2 ranks.
 TEST_F(Cuts, TwentyFourLayersOnTwoStagesOfTwoFollowOneRank) {
