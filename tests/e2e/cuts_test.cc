@@ -208,7 +208,8 @@ std::vector<Cut> grid(bool wide) { return treated(forms(wide)); }
 
 /// What a training came to.
 struct Trained {
-  std::vector<double> losses;  ///< of every step
+  std::vector<double> losses;     ///< of every step
+  std::vector<double> evaluated;  ///< held-out losses
   std::string weights;
 };
 
@@ -247,6 +248,8 @@ class Cuts : public ::testing::Test {
     if (!outcome) return trained;
     for (const auto& [step, report] : recorder.account(0).steps)
       trained.losses.push_back(report.loss);
+    for (const EvaluatedReport& report : recorder.account(0).evaluated)
+      trained.evaluated.push_back(report.loss);
     trained.weights = outcome->weights_xxh3;
     return trained;
   }
@@ -311,6 +314,8 @@ TEST_F(Cuts, TwentyFourLayersOnTwoStagesOfTwoFollowOneRank) {
   const Cut cut{.name = "cut",
                 .replicas = {{.stages = {{13, {0.5, 0.5}}, {13, {0.5, 0.5}}}, .grains = kGrains}}};
   const auto expected = train(alone(), shape, base).losses;
+  ASSERT_EQ(static_cast<int64_t>(expected.size()), base.steps);
+  EXPECT_LT(expected.back(), 0.95 * expected.front()) << "nothing was learnt";
   const auto losses = train(cut, shape, base).losses;
   ASSERT_EQ(losses.size(), expected.size());
   for (size_t step = 0; step < losses.size(); ++step)
@@ -318,7 +323,7 @@ TEST_F(Cuts, TwentyFourLayersOnTwoStagesOfTwoFollowOneRank) {
 }
 
 TEST_F(Cuts, Float64FollowsOneRankClosely) {
-  SmallRun base = steps(30);
+  SmallRun base = steps(100);
   base.precision = Precision::kFp64;
   expect_same_curve(grid(false), narrow_shapes(), base, 1e-10);
 }
@@ -376,8 +381,12 @@ class ExactCuts : public Cuts {
 };
 
 TEST_F(ExactCuts, GiveTheSameBits) {
-  for (const Cut& cut : cuts_)
-    EXPECT_EQ(train(cut, shapes_[cut.shape], base_).weights, whole_[cut.shape].weights) << cut.name;
+  for (const Trained& whole : whole_) ASSERT_EQ(whole.evaluated.size(), 1u);
+  for (const Cut& cut : cuts_) {
+    const Trained trained = train(cut, shapes_[cut.shape], base_);
+    EXPECT_EQ(trained.weights, whole_[cut.shape].weights) << cut.name;
+    EXPECT_EQ(trained.evaluated, whole_[cut.shape].evaluated) << cut.name;
+  }
 }
 
 TEST_F(ExactCuts, GiveTheSameBitsInReducedPrecision) {
