@@ -58,10 +58,16 @@ MemberShape member_shape(const ModelSpec& model, const std::vector<double>& shar
   return shape;
 }
 
-const char* lack_of(const MemberShape& shape) {
-  if (shape.heads.count < 1) return "no attention head";
-  if (shape.columns.count < 1) return "no column of the MLP";
-  return shape.vocabulary.count < 1 ? "nothing of the vocabulary" : nullptr;
+const char* lack_of(const ModelSpec& model, const StagePlan& stage, int member) {
+  if (stage.shares.size() == 1) return nullptr;
+  const MemberShape shape = member_shape(model, stage.shares, member);
+  for (const LogicalTensor& tensor : logical_tensors(model)) {
+    if (!computes_with(tensor, stage) || units_of(tensor, shape).count > 0) continue;
+    if (tensor.split == Split::kHeads) return "no attention head";
+    if (tensor.split == Split::kColumns) return "no column of the MLP";
+    if (tensor.split == Split::kVocabulary) return "nothing of the vocabulary";
+  }
+  return nullptr;
 }
 
 StagePlan whole_model(const ModelSpec& model) {

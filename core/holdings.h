@@ -29,11 +29,12 @@ struct MemberShape {
 };
 
 /// Contiguous parts by cumulative share, rounded: the parts of all members tile the units. A member
-/// may get none, which validate() refuses.
+/// may get none, which validate() refuses where the stage has a layer that divides them.
 MemberShape member_shape(const ModelSpec& model, const std::vector<double>& shares, int member);
 
-/// What a member would be without, in words; null where it has something of everything.
-const char* lack_of(const MemberShape& shape);
+/// What a member would be without of what the stage's layers divide, in words; null where it has
+/// something of each. A stage without blocks divides the vocabulary alone.
+const char* lack_of(const ModelSpec& model, const StagePlan& stage, int member);
 
 /// All layers on one rank.
 StagePlan whole_model(const ModelSpec& model);

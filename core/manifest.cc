@@ -20,13 +20,31 @@ constexpr size_t kHashDigits = 32;
 constexpr std::string_view kHashMember = "\n \"xxh3_128\": \"";
 constexpr std::string_view kEnd = "\"\n}\n";
 
+/// Without anything between them: there may be millions.
+std::string joined(const std::vector<std::string>& hashes) {
+  std::string digits;
+  digits.reserve(hashes.size() * kHashDigits);
+  for (const std::string& hash : hashes) digits += hash;
+  return digits;
+}
+
+std::vector<std::string> hashes_in(const std::string& digits) {
+  std::vector<std::string> hashes;
+  hashes.reserve(digits.size() / kHashDigits + 1);
+  for (size_t at = 0; at < digits.size(); at += kHashDigits)
+    hashes.push_back(digits.substr(at, kHashDigits));
+  return hashes;
+}
+
 void read_fields(JsonFields& from, StoredSlice* stored) {
+  std::string digits;
   from.read("file", stored->file)
       .read("offset", stored->offset)
       .read("bytes", stored->bytes)
       .read("start", stored->slice.start)
       .read("extent", stored->slice.extent)
-      .read("block_hashes", stored->block_hashes);
+      .read("block_hashes", digits);
+  stored->block_hashes = hashes_in(digits);
 }
 
 /// Reads an array of objects, each with its read_fields.
@@ -53,11 +71,10 @@ Result<Manifest> read_manifest(const json& from) {
       .read("data_hash", manifest.data_hash)
       .read("next_sample", manifest.next_sample)
       .read("exact_exponent", manifest.exact_exponent);
-  if (fields.has("loss_scale"))
-    fields.object("loss_scale", [&](JsonFields& scale) {
-      scale.read("exponent", manifest.loss_scale.exponent)
-          .read_between("kept_steps", manifest.loss_scale.kept_steps, 0, INT32_MAX);
-    });
+  fields.object("loss_scale", [&](JsonFields& scale) {
+    scale.read("exponent", manifest.loss_scale.exponent)
+        .read_between("kept_steps", manifest.loss_scale.kept_steps, 0, INT32_MAX);
+  });
   fields.member("xxh3_128");  // checked over the text
   read_each(fields, "tensors", &manifest.tensors);
   read_each(fields, "files", &manifest.files);
@@ -87,6 +104,8 @@ Result<Unit> check_slice(const StoredSlice& stored, const StoredTensor& tensor,
   if (static_cast<int64_t>(stored.block_hashes.size()) !=
       block_count(*bytes, hash_block_bytes(tensor.shape, tensor.dtype)))
     return corrupt(tensor.name + ": a slice's hashes do not match its bytes");
+  if (stored.block_hashes.back().size() != kHashDigits)
+    return corrupt(tensor.name + ": a slice's last hash lacks digits");
   const auto file = ranges->find(stored.file);
   if (file == ranges->end())
     return corrupt(tensor.name + ": a slice lies in a file that is not listed");
@@ -118,18 +137,20 @@ Result<Unit> check_layout(const StoredFile& file, Ranges& slices) {
   return Unit{};
 }
 
-/// Read before the rest, which a later version may have arranged in another way.
+/// Read before the rest, which another version may have arranged in another way.
 Result<Unit> check_version(const json& document) {
   if (!document.is_object() || !document.contains("version")) return Unit{};
   const json& version = document["version"];
-  if (!version.is_number_integer() || version <= kManifestVersion) return Unit{};
+  if (!version.is_number_integer() || version < 1 || version == kManifestVersion) return Unit{};
+  const bool newer = version > kManifestVersion;
   const json writer = document.value("code_version", json());
   return fail(ErrorCode::kUnsupported,
               "written by " +
                   (writer.is_string() ? "Motley " + writer.get<std::string>()
-                                      : std::string("a newer Motley")) +
+                                      : std::string(newer ? "a newer Motley" : "an older Motley")) +
                   ": this program reads manifests of version " + std::to_string(kManifestVersion) +
-                  ", this is one of version " + version.dump() + "; use the newer program");
+                  ", this is one of version " + version.dump() +
+                  (newer ? "; use the newer program" : "; use the program that wrote it"));
 }
 
 Result<Unit> check_manifest(const Manifest& manifest) {
@@ -166,7 +187,7 @@ nlohmann::json to_json(const StoredTensor& tensor) {
                       {"bytes", stored.bytes},
                       {"start", stored.slice.start},
                       {"extent", stored.slice.extent},
-                      {"block_hashes", stored.block_hashes}});
+                      {"block_hashes", joined(stored.block_hashes)}});
   }
   return {{"name", tensor.name},
           {"dtype", tensor.dtype},

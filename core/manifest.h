@@ -16,7 +16,7 @@ namespace motley {
 class JsonFields;
 
 inline constexpr int64_t kMaxHashBlockBytes = 4 << 20;
-inline constexpr int64_t kMaxManifestBytes = 64 << 20;
+inline constexpr int64_t kMaxManifestBytes = 256 << 20;
 inline constexpr int64_t kMaxShardHeaderBytes = 100'000'000;  ///< what safetensors allows
 inline constexpr const char* kManifestName = "manifest.json";
 
@@ -46,7 +46,9 @@ struct StoredFile {
   std::string header_hash;   ///< XXH3-128 hex of the bytes before it
 };
 
-inline constexpr int kManifestVersion = 1;
+/// Of version 1 the block hashes were a list, too long for deep models, and the loss scale
+/// optional.
+inline constexpr int kManifestVersion = 2;
 
 /// Of fp16; worker/optimizer/loss_scale.h.
 struct LossScaleState {
@@ -75,7 +77,7 @@ struct Manifest {
 /// The text of manifest.json; its last member is the XXH3-128 of everything before it.
 std::string to_text(const Manifest& manifest);
 /// kCorrupt when the hash, a name pattern, a product, a tiling or a file's layout does not hold;
-/// kUnsupported when it is whole and of a version that this program does not know.
+/// kUnsupported when it is whole and of another version than this program's.
 /// Time and memory are bounded whatever the text says; the manifest returned can be relied on.
 Result<Manifest> manifest_from_text(const std::string& text);
 

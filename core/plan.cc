@@ -128,10 +128,10 @@ Result<Unit> check_members(const Plan& plan, const ModelSpec& model) {
                                                              " layers, or none at all");
       }
       for (size_t member = 0; member < stage.ranks.size(); ++member) {
-        const MemberShape shape = member_shape(model, stage.shares, static_cast<int>(member));
-        const std::string where = stage_at(i, j) + "/shares";
-        const std::string rank = "rank " + std::to_string(stage.ranks[member].value());
-        if (const char* lack = lack_of(shape)) return invalid_at(where, rank + " gets " + lack);
+        const char* lack = lack_of(model, stage, static_cast<int>(member));
+        if (lack == nullptr) continue;
+        return invalid_at(stage_at(i, j) + "/shares",
+                          "rank " + std::to_string(stage.ranks[member].value()) + " gets " + lack);
       }
     }
   }

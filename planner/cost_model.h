@@ -95,7 +95,7 @@ Bytes gradient_bytes(const JobSpec& job);
 int largest_micro_batch(const DeviceProfile& device, double headroom);
 
 /// Samples per second of one device alone on the whole global batch, at its best micro-batch; 0
-/// when it cannot hold the model.
+/// when none is allowed.
 double solo_samples_per_second(const DeviceProfile& device, int global_batch,
                                const MicroBatchRule& rule);
 

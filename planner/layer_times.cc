@@ -143,6 +143,27 @@ double among_others(const DeviceProfile& device, const ModelSpec& model, int mic
   return sum > 0 ? whole->seconds_at(known) / sum : 1;
 }
 
+/// Of the summed layers, at the micro-batches of which all were measured; without a fit.
+LayerCurve summed_curve(const DeviceProfile& device, const ModelSpec& model) {
+  LayerCurve summed;
+  for (const LayerCurve& block : device.curves) {
+    if (block.layer != "block" || !summed.points.empty()) continue;  // any will do for the sizes
+    for (const CurvePoint& point : block.points) {
+      const double seconds = summed_seconds(device, model, point.micro_batch);
+      if (seconds <= 0) break;
+      summed.points.push_back({.micro_batch = point.micro_batch,
+                               .seconds = seconds * among_others(device, model, point.micro_batch),
+                               .spread = point.spread,
+                               .repetitions = point.repetitions});
+    }
+  }
+  return summed;
+}
+
+int largest_measured(const LayerCurve& curve) {
+  return curve.points.empty() ? 0 : curve.points.back().micro_batch;
+}
+
 }  // namespace
 
 Result<PassSeconds> pass_seconds(const DeviceProfile& device, const ModelSpec& model,
@@ -174,29 +195,22 @@ GroupSums group_sums(const DeviceProfile& device, const ModelSpec& model, const 
   return sums;
 }
 
-Result<DeviceProfile> as_whole(const DeviceProfile& device, const ModelSpec& model) {
-  if (device.curve("model") != nullptr) return device;
-  LayerCurve summed;
-  int largest = 0;
-  for (const LayerCurve& block : device.curves) {
-    if (block.layer != "block" || largest > 0) continue;  // any will do for the sizes
-    for (const CurvePoint& point : block.points) {
-      const double seconds = summed_seconds(device, model, point.micro_batch);
-      if (seconds <= 0) break;
-      summed.points.push_back({.micro_batch = point.micro_batch,
-                               .seconds = seconds,
-                               .spread = point.spread,
-                               .repetitions = point.repetitions});
-      largest = point.micro_batch;
-    }
-  }
-  if (largest == 0) return fail(not_measured(device, "the model or its layers"));
-  summed.fit = fit_curve(summed.points);
+bool holds_model(const DeviceProfile& device, const MicroBatchRule& rule) {
+  return device.curve("model") != nullptr && !micro_batch_sizes(device, rule).empty();
+}
+
+Result<DeviceProfile> as_whole(const DeviceProfile& device, const ModelSpec& model,
+                               const MicroBatchRule& rule) {
+  if (holds_model(device, rule)) return device;
+  LayerCurve summed = summed_curve(device, model);
   DeviceProfile whole = device;
-  whole.curves = {std::move(summed)};
   whole.memory.clear();
-  for (int samples = 1; samples <= largest; ++samples)
+  for (int samples = 1; samples <= largest_measured(summed); ++samples)
     whole.memory.push_back({samples, Bytes(0), Bytes(0)});
+  if (micro_batch_sizes(whole, rule).empty())
+    return fail(not_measured(device, "the model or its layers"));
+  summed.fit = fit_curve(summed.points);
+  whole.curves = {std::move(summed)};
   return whole;
 }
 

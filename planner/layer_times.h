@@ -4,6 +4,7 @@
 #include "core/plan.h"
 #include "core/profile.h"
 #include "core/result.h"
+#include "planner/cost_model.h"
 
 namespace motley {
 
@@ -27,10 +28,15 @@ struct GroupSums {
 GroupSums group_sums(const DeviceProfile& device, const ModelSpec& model, const StagePlan& stage,
                      int micro_batch);
 
-/// The device as if it could hold the model alone: itself where it can, else with its summed layer
+/// Whether the device holds the model alone, at a micro-batch that the rule allows.
+bool holds_model(const DeviceProfile& device, const MicroBatchRule& rule);
+
+/// The device as if it held the model alone: itself where it does, else with its summed layer
 /// speeds at any micro-batch up to the largest measured, shares standing for layers too large to be
-/// measured whole. kInvalidSpec when neither was measured.
-Result<DeviceProfile> as_whole(const DeviceProfile& device, const ModelSpec& model);
+/// measured whole. kInvalidSpec when neither was measured of a micro-batch that the rule allows: of
+/// what comes back one is always allowed.
+Result<DeviceProfile> as_whole(const DeviceProfile& device, const ModelSpec& model,
+                               const MicroBatchRule& rule);
 
 /// How far a time of this stage may be off, relatively: the largest spread of its layers' curves.
 double uncertainty_of(const DeviceProfile& device, const ModelSpec& model, const StagePlan& stage);

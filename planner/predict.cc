@@ -1,6 +1,7 @@
 // The prediction of a plan, whoever made it.
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "core/holdings.h"
@@ -57,14 +58,17 @@ bool is_plain(const Plan& plan) {
                       [](const RankPlacement& rank) { return rank.host_optimizer; });
 }
 
-/// The step if communication were free and these devices' whole grains were dealt perfectly.
-double ideal_step_seconds(const PlanRequest& request, const Plan& plan,
-                          const std::vector<DeviceProfile>& devices) {
+/// The step if communication were free and these devices' whole grains were dealt perfectly; empty
+/// when the speed of one at such grains is not known.
+std::optional<double> ideal_step_seconds(const PlanRequest& request, const Plan& plan,
+                                         const std::vector<const DeviceProfile*>& devices) {
   const StepCut cut{plan.global_batch, plan.grain};
+  const MicroBatchRule rule = micro_batch_rule(request, plan.grain);
   std::vector<GrainTable> tables;
-  for (const DeviceProfile& device : devices) {
-    const std::vector<int> sizes = micro_batch_sizes(device, micro_batch_rule(request, plan.grain));
-    if (!sizes.empty()) tables.push_back(make_grain_table(device, cut, sizes));
+  for (const DeviceProfile* device : devices) {
+    const auto whole = as_whole(*device, request.job.model, rule);
+    if (!whole) return std::nullopt;
+    tables.push_back(make_grain_table(*whole, cut, micro_batch_sizes(*whole, rule)));
   }
   DealProblem problem;
   problem.grains = cut.grains();
@@ -140,11 +144,10 @@ class Predictor {
     own.update_seconds = update_seconds(rank);
     own.memory_limit = device.memory_limit;
     if (!request_.counted.empty()) set_memory(request_.counted[rank], &own);
-    auto whole = as_whole(device, request_.job.model);
+    const MicroBatchRule rule = solo_rule(plan_, request_.memory_headroom);
+    const auto whole = as_whole(device, request_.job.model, rule);
     if (!whole) return;  // what it could do alone is not known
-    own.solo_samples_per_second = solo_samples_per_second(
-        *whole, plan_.global_batch, solo_rule(plan_, request_.memory_headroom));
-    wholes_.push_back(std::move(*whole));
+    own.solo_samples_per_second = solo_samples_per_second(*whole, plan_.global_batch, rule);
   }
 
   static void set_memory(const RankMemory& counted, RankPrediction* own) {
@@ -237,22 +240,27 @@ class Predictor {
     prediction_.cost_per_hour = price_of(request_.fleet, plan_);
     for (RankPrediction& rank : prediction_.ranks)
       rank.wait_seconds = end_ - rank.section_seconds();
-    if (wholes_.size() < devices_.size()) return;  // there is no sum of all
+    sum_solo_speeds();
+  }
+
+  /// Of all devices, or of none: a sum without one would flatter the plan.
+  void sum_solo_speeds() {
+    double sum = 0;
     for (const ReplicaPlan& replica : plan_.replicas)
       for (const StagePlan& stage : replica.stages)
-        for (const Rank rank : stage.ranks)
-          prediction_.solo_sum_samples_per_second +=
-              prediction_.ranks[index(rank)].solo_samples_per_second;
-    if (prediction_.solo_sum_samples_per_second <= 0) return;
-    prediction_.integer_bound_efficiency = plan_.global_batch /
-                                           ideal_step_seconds(request_, plan_, wholes_) /
-                                           prediction_.solo_sum_samples_per_second;
+        for (const Rank rank : stage.ranks) {
+          const double own = prediction_.ranks[index(rank)].solo_samples_per_second;
+          if (own <= 0) return;
+          sum += own;
+        }
+    prediction_.solo_sum_samples_per_second = sum;
+    if (const auto ideal = ideal_step_seconds(request_, plan_, devices_))
+      prediction_.integer_bound_efficiency = plan_.global_batch / *ideal / sum;
   }
 
   const PlanRequest& request_;
   const Plan& plan_;
   std::vector<const DeviceProfile*> devices_;  ///< by rank
-  std::vector<DeviceProfile> wholes_;  ///< those as if each could hold the model, where known
   bool plain_;
   std::vector<SliceTraffic> traffic_;  ///< unless plain
   std::vector<double> ready_;          ///< seconds from the step's begin, by rank

@@ -95,11 +95,18 @@ const DeviceSpec* FleetSpec::find(const std::string& id) const {
 
 Result<FleetSpec> admitted(const FleetSpec& fleet, const JobSpec& job) {
   FleetSpec fit = fleet;
-  std::erase_if(fit.devices, [&](const DeviceSpec& device) {
-    return !fits_type(device, job.devices) || !fits_memory(device, job.devices);
-  });
+  std::erase_if(fit.devices,
+                [&](const DeviceSpec& device) { return !unmet_demand(device, job).empty(); });
   MOTLEY_TRY_VOID(check_demands(fleet, fit.devices, job));
   return fit;
+}
+
+std::string unmet_demand(const DeviceSpec& device, const JobSpec& job) {
+  if (!fits_type(device, job.devices))
+    return "resources.devices.types (" + joined(job.devices.types) + ")";
+  if (!fits_memory(device, job.devices))
+    return "resources.devices.memory (" + range_text(job.devices.memory) + ")";
+  return "";
 }
 
 }  // namespace motley

@@ -75,4 +75,8 @@ bool type_matches(std::string_view type, std::string_view wanted);
 /// device without a memory entry meets no demand for memory.
 Result<FleetSpec> admitted(const FleetSpec& fleet, const JobSpec& job);
 
+/// The demand of the job that keeps a device out: "resources.devices.types (A100, H100)"; empty for
+/// one that is admitted.
+std::string unmet_demand(const DeviceSpec& device, const JobSpec& job);
+
 }  // namespace motley

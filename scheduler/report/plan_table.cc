@@ -26,15 +26,13 @@ std::vector<SoloSpeed> solo_speeds(const Profile& profile, const Plan& plan,
   std::vector<SoloSpeed> speeds;
   for (const DeviceProfile& device : profile.devices) {
     SoloSpeed speed{.device = device.device, .type = device.type};
-    speed.layers_only = device.curve("model") == nullptr;
+    speed.layers_only = !holds_model(device, rule);
     speed.used = uses(plan, device.device);
-    const auto whole = as_whole(device, model);
+    const auto whole = as_whole(device, model, rule);
     if (whole && (!speed.layers_only || speed.used)) {
       const std::vector<int> sizes = micro_batch_sizes(*whole, rule);
-      if (!sizes.empty()) {
-        speed.micro_batch = best_micro_batch(*whole, plan.global_batch, sizes).micro_batch;
-        speed.samples_per_second = solo_samples_per_second(*whole, plan.global_batch, rule);
-      }
+      speed.micro_batch = best_micro_batch(*whole, plan.global_batch, sizes).micro_batch;
+      speed.samples_per_second = solo_samples_per_second(*whole, plan.global_batch, rule);
     }
     speeds.push_back(std::move(speed));
   }
@@ -170,8 +168,9 @@ std::string prediction_line(const Prediction& prediction) {
   if (prediction.solo_sum_samples_per_second > 0) {
     const double efficiency =
         prediction.samples_per_second / prediction.solo_sum_samples_per_second;
-    text += ", " + format_percent(efficiency) + " of the solo sum (whole grains allow " +
-            format_percent(prediction.integer_bound_efficiency) + ")";
+    text += ", " + format_percent(efficiency) + " of the solo sum";
+    if (prediction.integer_bound_efficiency > 0)
+      text += " (whole grains allow " + format_percent(prediction.integer_bound_efficiency) + ")";
   }
   if (prediction.cost_per_hour > 0) {
     text += ", " + format_fixed(prediction.cost_per_hour, 2) + " an hour";

@@ -52,13 +52,19 @@ void add_speed(const RunSummary& summary, TextTable* table) {
       table->add_row(
           {"", "whole grains allow " + format_percent(*summary.integer_bound_efficiency)});
   }
-  if (const auto& equal = summary.equal_split; equal && equal->samples_per_second > 0) {
-    const double times = *speed / equal->samples_per_second;
-    table->add_row({"equal split", format_fixed(equal->samples_per_second, 1) +
-                                       " samples/s: this plan is " + format_fixed(times, 2) +
-                                       " times as fast"});
-    table->add_row({"", equal->form});
-  }
+}
+
+void add_equal_split(const RunSummary& summary, TextTable* table) {
+  if (!summary.equal_split) return;
+  const EqualSplit& equal = *summary.equal_split;
+  if (!equal.not_measured.empty())
+    return table->add_row({"equal split", "not measured: " + equal.not_measured});
+  if (!summary.samples_per_second || equal.samples_per_second <= 0) return;
+  const double times = *summary.samples_per_second / equal.samples_per_second;
+  table->add_row({"equal split", format_fixed(equal.samples_per_second, 1) +
+                                     " samples/s: this plan is " + format_fixed(times, 2) +
+                                     " times as fast"});
+  table->add_row({"", equal.form});
 }
 
 void add_overruns(const RunSummary& summary, TextTable* table) {
@@ -119,6 +125,7 @@ std::string report_text(const RunSummary& summary, const Plan& plan) {
   TextTable facts({{"", Align::kLeft}, {"", Align::kLeft}});
   add_loss(summary, &facts);
   add_speed(summary, &facts);
+  add_equal_split(summary, &facts);
   add_overruns(summary, &facts);
   if (const int restarts = summary.restarts.value_or(0); restarts > 0)
     facts.add_row({"restarts", std::to_string(restarts)});

@@ -51,6 +51,18 @@ SetAside set_aside_from_json(const json& from) {
   return checkpoint;
 }
 
+std::optional<EqualSplit> read_equal_split(const json& from) {
+  EqualSplit equal;
+  std::optional<double> speed;
+  read_known(from, "equal_split_form", equal.form);
+  read_known(from, "equal_split_samples_per_second", speed);
+  if (from.contains("equal_split_not_measured"))  // missing in reports of older programs
+    read_known(from, "equal_split_not_measured", equal.not_measured);
+  if (!speed && equal.not_measured.empty()) return std::nullopt;
+  equal.samples_per_second = speed.value_or(0);
+  return equal;
+}
+
 RunSummary parse(const json& from) {
   RunSummary summary;
   from.at("run_dir").get_to(summary.run_dir);
@@ -63,9 +75,7 @@ RunSummary parse(const json& from) {
   read_known(from, "solo_sum_samples_per_second", summary.solo_sum_samples_per_second);
   read_known(from, "efficiency", summary.efficiency);
   read_known(from, "integer_bound_efficiency", summary.integer_bound_efficiency);
-  if (!from.at("equal_split_form").is_null())
-    summary.equal_split = EqualSplit{from["equal_split_form"].get<std::string>(),
-                                     from.at("equal_split_samples_per_second").get<double>()};
+  summary.equal_split = read_equal_split(from);
   read_known(from, "predicted_step_seconds", summary.predicted_step_seconds);
   read_known(from, "actual_step_seconds", summary.actual_step_seconds);
   read_known(from, "restarts", summary.restarts);
@@ -88,7 +98,7 @@ json to_json(const RunSummary& summary) {
   for (const RankActual& rank : summary.ranks) ranks.push_back(motley::to_json(rank));
   json set_aside = json::array();
   for (const SetAside& each : summary.set_aside) set_aside.push_back(to_json(each));
-  const std::optional<EqualSplit>& equal = summary.equal_split;
+  const EqualSplit equal = summary.equal_split.value_or(EqualSplit());
   return {{"run_dir", summary.run_dir},
           {"state", summary.state},
           {"steps", summary.steps},
@@ -99,8 +109,10 @@ json to_json(const RunSummary& summary) {
           {"solo_sum_samples_per_second", or_null(summary.solo_sum_samples_per_second)},
           {"efficiency", or_null(summary.efficiency)},
           {"integer_bound_efficiency", or_null(summary.integer_bound_efficiency)},
-          {"equal_split_samples_per_second", equal ? json(equal->samples_per_second) : json()},
-          {"equal_split_form", equal ? json(equal->form) : json()},
+          {"equal_split_samples_per_second",
+           equal.form.empty() ? json() : json(equal.samples_per_second)},
+          {"equal_split_form", or_null(equal.form)},
+          {"equal_split_not_measured", or_null(equal.not_measured)},
           {"predicted_step_seconds", or_null(summary.predicted_step_seconds)},
           {"actual_step_seconds", or_null(summary.actual_step_seconds)},
           {"restarts", or_null(summary.restarts)},

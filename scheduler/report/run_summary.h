@@ -21,6 +21,7 @@ namespace motley {
 struct EqualSplit {
   std::string form;  ///< "plain data parallel, …" or "pipeline of …": planner/search.h
   double samples_per_second = 0;
+  std::string not_measured;  ///< why there are neither form nor speed; empty: there are
 };
 
 /// What is not known is empty: null in JSON, absent or "-" for people, never a zero.
@@ -37,7 +38,7 @@ struct RunSummary {
                                      ///< rehearsal that is not trustworthy
   std::optional<double> integer_bound_efficiency;  ///< what a perfect deal of whole grains could
                                                    ///< reach
-  std::optional<EqualSplit> equal_split;           ///< measured; empty: not tried
+  std::optional<EqualSplit> equal_split;           ///< empty: not tried
   std::optional<double> predicted_step_seconds;
   std::optional<double> actual_step_seconds;  ///< median after 5 steps, without evaluations, saves
   std::optional<int> restarts;                ///< by itself, of the last invocation
@@ -49,8 +50,8 @@ struct RunSummary {
   std::vector<SetAside> set_aside;            ///< checkpoints that were found damaged
 };
 
-/// Members named as the fields, but `sections` and `overruns` for `paced`,
-/// `equal_split_samples_per_second` and `equal_split_form` for `equal_split`.
+/// Members named as the fields, but `sections` and `overruns` for `paced`, and for `equal_split`
+/// `equal_split_samples_per_second`, `equal_split_form` and `equal_split_not_measured`.
 nlohmann::json to_json(const RunSummary& summary);
 Result<RunSummary> run_summary_from_json(const nlohmann::json& json);
 

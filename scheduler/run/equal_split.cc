@@ -24,10 +24,50 @@ JobSpec trial_job(JobSpec job) {
   return job;
 }
 
-Result<Unit> remember(const RunDirectory& run, const std::optional<EqualSplit>& found) {
-  nlohmann::json document = {{"form", nullptr}, {"samples_per_second", nullptr}};
-  if (found) document = {{"form", found->form}, {"samples_per_second", found->samples_per_second}};
-  return run.write(kFile, document.dump() + "\n");
+constexpr const char* kInterrupted = "interrupted before training began";
+
+EqualSplit not_measured(const Error& error) { return {"", 0, error.to_string()}; }
+
+Attempt trial(const EqualSplitRequest& request, const Plan& plan) {
+  Attempt attempt;
+  attempt.run_dir = request.run.file("equal_split");
+  attempt.job = trial_job(request.job);
+  attempt.fleet = request.fleet;
+  attempt.plan = plan;
+  attempt.resume_checkpoint = "none";
+  return attempt;
+}
+
+/// Its steps. A trial that failed leaves its directory, for its logs.
+Result<EqualSplit> measured(const EqualSplitRequest& request, const Plan& plan,
+                            SignalInbox& signals, ProgressLine& line) {
+  const Attempt attempt = trial(request, plan);
+  AttemptOptions options;
+  options.directory = attempt.run_dir;
+  options.rsh_agent = request.rsh_agent;
+  options.lock_fd = request.run.lock_fd();
+  options.on_signal = OnSignal::kKill;
+  options.title = "trying an equal split, for comparison: ";
+  FileSystem& fs = real_file_system();
+  MOTLEY_TRY_VOID(fs.remove_all(attempt.run_dir));
+  MOTLEY_TRY(const AttemptRecord record, run_training_attempt(attempt, options, signals, line));
+  if (record.followed.signal != 0) return fail(ErrorCode::kStopped, kInterrupted);
+  if (!record.finished()) return fail(record.followed.end.error);
+  MOTLEY_TRY_VOID(fs.remove_all(attempt.run_dir));
+  remove_on(remote_hosts(attempt.plan.ranks), {attempt.run_dir}, request.rsh_agent);
+  if (const SectionCount paced = record.statistics.paced(); !paced.trustworthy())
+    return fail(ErrorCode::kRunFailed, untrustworthy_text(paced));
+  const auto seconds = record.statistics.median_step_seconds(kTrialWarmUp);
+  if (!seconds || *seconds <= 0)
+    return fail(ErrorCode::kRunFailed, "too few steps to measure their time");
+  return EqualSplit{equal_split_form(plan), request.job.train.global_batch / *seconds, ""};
+}
+
+nlohmann::json document_of(const EqualSplit& found) {
+  if (!found.not_measured.empty())
+    return {
+        {"form", nullptr}, {"samples_per_second", nullptr}, {"not_measured", found.not_measured}};
+  return {{"form", found.form}, {"samples_per_second", found.samples_per_second}};
 }
 
 }  // namespace
@@ -40,47 +80,31 @@ Result<Plan> equal_split_plan(const PlanRequest& request) {
 std::optional<EqualSplit> remembered_equal_split(const RunDirectory& run) {
   const auto document = read_json_file(real_file_system(), run.file(kFile), ErrorCode::kCorrupt);
   if (!document || !document->is_object()) return std::nullopt;
+  if (const auto why = document->find("not_measured"); why != document->end() && why->is_string())
+    return EqualSplit{"", 0, why->get<std::string>()};
   const auto form = document->find("form"), speed = document->find("samples_per_second");
   if (form == document->end() || !form->is_string()) return std::nullopt;
   if (speed == document->end() || !speed->is_number()) return std::nullopt;
-  return EqualSplit{form->get<std::string>(), speed->get<double>()};
+  return EqualSplit{form->get<std::string>(), speed->get<double>(), ""};
 }
 
-Result<std::optional<EqualSplit>> try_equal_split(const EqualSplitRequest& request,
-                                                  SignalInbox& signals, ProgressLine& line) {
+Result<EqualSplit> try_equal_split(const EqualSplitRequest& request, SignalInbox& signals,
+                                   ProgressLine& line) {
+  EqualSplit found;
   const auto plan = equal_split_plan({request.job, request.fleet, request.profile});
   if (!plan) {
-    line.note("no equal split is possible: " + plan.error().message);
-    MOTLEY_TRY_VOID(remember(request.run, std::nullopt));
-    return std::optional<EqualSplit>();
+    found = not_measured(plan.error());
+  } else if (auto tried = measured(request, *plan, signals, line)) {
+    found = std::move(*tried);
+  } else if (tried.error().code == ErrorCode::kStopped) {
+    return tried;
+  } else {
+    found = not_measured(tried.error());
   }
-  Attempt attempt;
-  attempt.run_dir = request.run.file("equal_split");
-  attempt.job = trial_job(request.job);
-  attempt.fleet = request.fleet;
-  attempt.plan = *plan;
-  attempt.resume_checkpoint = "none";
-  AttemptOptions options;
-  options.directory = attempt.run_dir;
-  options.rsh_agent = request.rsh_agent;
-  options.lock_fd = request.run.lock_fd();
-  options.on_signal = OnSignal::kKill;
-  options.title = "trying an equal split, for comparison: ";
-  FileSystem& fs = real_file_system();
-  MOTLEY_TRY_VOID(fs.remove_all(attempt.run_dir));
-  MOTLEY_TRY(const AttemptRecord record, run_training_attempt(attempt, options, signals, line));
-  if (record.followed.signal != 0)
-    return fail(ErrorCode::kStopped, "interrupted before training began");
-  if (!record.finished()) return fail(record.followed.end.error);
-  MOTLEY_TRY_VOID(fs.remove_all(attempt.run_dir));
-  remove_on(remote_hosts(attempt.plan.ranks), {attempt.run_dir}, request.rsh_agent);
-  const auto seconds = record.statistics.median_step_seconds(kTrialWarmUp);
-  std::optional<EqualSplit> found;
-  if (const SectionCount paced = record.statistics.paced(); !paced.trustworthy())
-    line.note("no equal split to compare with: " + untrustworthy_text(paced));
-  else if (seconds && *seconds > 0)
-    found = EqualSplit{equal_split_form(*plan), request.job.train.global_batch / *seconds};
-  MOTLEY_TRY_VOID(remember(request.run, found));
+  if (!found.not_measured.empty() && signals.next())  // which may be why
+    return fail(ErrorCode::kStopped, kInterrupted);
+  if (!found.not_measured.empty()) line.note("equal split not measured: " + found.not_measured);
+  MOTLEY_TRY_VOID(request.run.write(kFile, document_of(found).dump() + "\n"));
   return found;
 }
 

@@ -24,10 +24,11 @@ struct EqualSplitRequest {
   std::string rsh_agent;
 };
 
-/// A few steps in a directory of their own, remembered in the run; nothing where no equal split is
-/// possible. kStopped when a signal came.
-Result<std::optional<EqualSplit>> try_equal_split(const EqualSplitRequest& request,
-                                                  SignalInbox& signals, ProgressLine& line);
+/// A few steps in a directory of their own, remembered in the run. Where none is possible or its
+/// steps fail, that is said and remembered too: training needs no comparison. kStopped when a
+/// signal came.
+Result<EqualSplit> try_equal_split(const EqualSplitRequest& request, SignalInbox& signals,
+                                   ProgressLine& line);
 
 /// What an earlier try of this run found.
 std::optional<EqualSplit> remembered_equal_split(const RunDirectory& run);

@@ -26,6 +26,30 @@ Result<Bytes> bytes_of_row(const nlohmann::json& row, const std::string& member)
   return fail(ErrorCode::kBrokenInstall, "motley-worker estimate says nothing of " + member);
 }
 
+std::string wanted_text(const CountRange& count) {
+  if (count.low == count.high) return std::to_string(count.low);
+  return (count.low > 0 ? std::to_string(count.low) : "") + ".." +
+         (count.high < INT32_MAX ? std::to_string(count.high) : "");
+}
+
+/// A search keeps to resources.devices by itself; only what it admits is measured.
+Result<Unit> check_meets_demands(const Plan& plan, const JobSpec& job, const FleetSpec& fleet) {
+  for (size_t i = 0; i < plan.ranks.size(); ++i) {
+    const DeviceSpec& device = *fleet.find(plan.ranks[i].device);
+    const std::string demand = unmet_demand(device, job);
+    if (demand.empty()) continue;
+    return invalid_at("/ranks/" + std::to_string(i) + "/device",
+                      "the plan uses device " + device.id + " (" + device.type +
+                          "), which the job excludes: " + demand);
+  }
+  const std::optional<CountRange>& count = job.devices.count;
+  if (!count || (plan.world_size() >= count->low && plan.world_size() <= count->high))
+    return Unit{};
+  return invalid_at("/ranks", "the plan has " + std::to_string(plan.world_size()) +
+                                  " ranks; the job wants resources.devices.count " +
+                                  wanted_text(*count));
+}
+
 /// What is known before anything is measured.
 Result<Unit> check_given_limits(const GivenPlan& given, const JobSpec& job,
                                 const FleetSpec& fleet) {
@@ -76,6 +100,8 @@ Result<GivenPlan> read_given_plan(const std::string& path, const JobSpec& job,
   given.plan = std::move(*plan);
   given.plan.prediction = {};  // it may be of another profile
   if (const auto done = complete(job, fleet, &given.plan); !done) return refused(done.error());
+  if (const auto met = check_meets_demands(given.plan, job, fleet); !met)
+    return refused(met.error());
   MOTLEY_TRY(given.counted, count_memory(given.plan, job, fleet));
   if (const auto fits = check_given_limits(given, job, fleet); !fits) return refused(fits.error());
   return given;

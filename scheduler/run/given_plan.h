@@ -26,8 +26,9 @@ struct GivenPlan {
 };
 
 /// Reads and completes (core/plan_completion.h) the plan in `path` and counts what its ranks need.
-/// kInvalidSpec with file, line and column, also for a rank beyond the memory its device is known
-/// to have.
+/// kInvalidSpec with file, line and column, also for a device or a number of them that
+/// resources.devices of the job excludes, and for a rank beyond the memory its device is known to
+/// have.
 Result<GivenPlan> read_given_plan(const std::string& path, const JobSpec& job,
                                   const FleetSpec& fleet);
 

@@ -144,8 +144,10 @@ class RunSession {
     const bool begun = !read_metrics(run_->file("metrics.jsonl")).empty();
     if (const auto known = remembered_equal_split(*run_); known || begun || !options_.compare)
       return known;
-    return try_equal_split({*run_, options_.job, admitted_, profile_, options_.rsh_agent}, signals_,
-                           line_);
+    MOTLEY_TRY(EqualSplit found,
+               try_equal_split({*run_, options_.job, admitted_, profile_, options_.rsh_agent},
+                               signals_, line_));
+    return found;
   }
 
   Result<int> conclude(const TrainingResult& training,

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -163,6 +164,25 @@ def refused(sandbox, what, plan, member, reason, *arguments):
     expect(not pathlib.Path(sandbox.environment["XDG_CACHE_HOME"]).exists(), f"{what}: something was measured")
 
 
+def check_demands(cache):
+    """What resources.devices excludes is neither measured nor told as a gap of the profile."""
+    cases = [
+        ("type", "{types: [fast]}", "device",
+         r"localhost/2 \(slow\), which the job excludes: resources\.devices\.types \(fast\)"),
+        ("memory", "{memory: 900MB..}", "device", r"localhost/3 \(slow\), which .*: resources\.devices\.memory \(858 MiB\.\.\)"),
+        ("too many", "{count: ..3}", "ranks", r"4 ranks; the job wants resources\.devices\.count \.\.3"),
+        ("too few", "{count: 5..}", "ranks", r"4 ranks; the job wants resources\.devices\.count 5\.\."),
+    ]
+    for what, demand, member, reason in cases:
+        sandbox = Sandbox(cache=sandbox_cache(cache))
+        fleet = (sandbox.home / "fleet.yaml").read_text()
+        last = fleet.rindex("memory: 1GB")
+        sandbox.write("fleet.yaml", fleet[:last] + fleet[last:].replace("1GB", "800MB"))
+        with open(sandbox.home / "job.yaml", "a") as job:
+            job.write(f"resources: {{devices: {demand}}}\n")
+        refused(sandbox, what, by_hand(), member, reason)
+
+
 def check_memory_and_exact(cache):
     small = Sandbox(cache=sandbox_cache(cache))
     fleet = (small.home / "fleet.yaml").read_text()
@@ -194,6 +214,46 @@ def check_equal_split(sandbox):
     expect_equal(final["equal_split_form"], "plain data parallel, synchronous reduction at the end", "form")
     ours = final["equal_split_samples_per_second"]
     expect(abs(final["samples_per_second"] / ours - 1) < 0.01, f"equal split: {final['samples_per_second']}, {ours}")
+
+
+def on_the_first_device():
+    return {"version": 1, "numerics": "fast", "global_batch": 16, "grain": 1, "ranks": [{"device": "localhost/0"}],
+            "replicas": [{"stages": [stage(0, 3, [0])], "micro_batch": 1, "grains": 16}]}
+
+
+def check_failed_equal_split(cache):
+    """A comparison that fails is said and remembered; training, here of another rank, needs it not."""
+    sandbox = Sandbox(steps=20, cache=cache)
+    words = ("run", "job.yaml", "--plan", written(sandbox, on_the_first_device()), "--json")
+    result = sandbox.run(*words, environment={"MOTLEY_FAILPOINT": "kill_at_step_4:3"})
+    final = final_object(result)
+    expect_equal((final["state"], final["steps"]), ("finished", 20), "the run")
+    why = final["equal_split_not_measured"]
+    expect("3" in why and final["equal_split_samples_per_second"] is None, f"the equal split: {final}")
+    expect_equal(result.stderr.count(f"equal split not measured: {why}\n"), 1, f"notes in {result.stderr}")
+    report = sandbox.run("report", "job")
+    expect(f"not measured: {why}" in report.stdout, f"not in the report:\n{report.stdout}")
+
+    killed = sandbox.run(*words, "--fresh", "--set", "retry.max_restarts=0",
+                         environment={"MOTLEY_FAILPOINT": "kill_at_step_1:0"})
+    expect_exit(killed, 1)
+    expect("equal split not measured: " in killed.stderr, f"the trial did not fail: {killed.stderr}")
+    again = sandbox.run(*words)
+    expect(final_object(again)["equal_split_not_measured"], "forgotten")
+    expect("trying an equal split" not in again.stderr and "equal split not measured: " not in again.stderr,
+           f"tried again: {again.stderr}")
+
+
+def check_interrupted_equal_split(cache):
+    sandbox = Sandbox(steps=20, cache=cache)
+    process = sandbox.start("run", "job.yaml", "--plan", written(sandbox, on_the_first_device()),
+                            environment={"MOTLEY_FAILPOINT": "hang_at_step_4:3"})
+    directory = sandbox.run_directory()
+    sandbox.wait_for(lambda: (directory / "equal_split" / "attempt.json").exists(), "the trial", process=process)
+    process.send_signal(signal.SIGINT)
+    expect_equal(process.wait(timeout=30), 130, f"exit code\n{sandbox.log()}")
+    expect("interrupted before training began" in sandbox.log(), f"not said: {sandbox.log()}")
+    expect(not (directory / "equal_split.json").exists(), "an interrupted trial was remembered")
 
 
 def check_equal_pipelines(cache):
@@ -229,7 +289,10 @@ def main():
     check_score(sandbox, plan)
     check_estimate(sandbox)
     check_equal_split(sandbox)
+    check_failed_equal_split(sandbox.home / "cache")
+    check_interrupted_equal_split(sandbox.home / "cache")
     check_refusals(sandbox.home / "cache", json.loads((sandbox.home / "whole.json").read_text()))
+    check_demands(sandbox.home / "cache")
     check_memory_and_exact(sandbox.home / "cache")
     check_unlike_replicas(sandbox.home / "cache")
     check_equal_pipelines(sandbox.home / "cache")

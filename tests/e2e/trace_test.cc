@@ -153,6 +153,19 @@ SmallRun every_form() {
           .steps = 4};
 }
 
+/// One sample, evaluated by a program made for four: the sums in it count for one, too.
+TEST_F(Traces, OfAPartialEvaluationOnASharedStageNeverGoBack) {
+  run({.replicas = {{.stages = {{4, {0.5, 0.5}}}, .grains = 4, .micro_batch_grains = 2}},
+       .steps = 4,
+       .eval = {.every = 2, .samples = 1}},
+      PaceClock::kVirtual);
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto spans = spans_of(trace_of(attempt_, rank), rank);
+    expect_nested(spans);
+    EXPECT_GT(seconds_in(spans, "evaluate"), 0) << "rank " << rank;
+  }
+}
+
 TEST_F(Traces, AccountForEveryFormUnderTheVirtualClock) {
   run(every_form(), PaceClock::kVirtual);
   expect_accounts(1e-7);

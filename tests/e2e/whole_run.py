@@ -12,8 +12,8 @@ from sandbox import WORKER, Sandbox, expect, expect_equal, expect_exit, run_test
 FINAL_KEYS = {
     "run_dir", "state", "steps", "first_loss", "final_loss", "eval_loss", "samples_per_second",
     "solo_sum_samples_per_second", "efficiency", "integer_bound_efficiency",
-    "equal_split_form", "equal_split_samples_per_second", "predicted_step_seconds", "actual_step_seconds", "restarts",
-    "weights_xxh3",
+    "equal_split_form", "equal_split_not_measured", "equal_split_samples_per_second", "predicted_step_seconds",
+    "actual_step_seconds", "restarts", "weights_xxh3",
 }
 
 

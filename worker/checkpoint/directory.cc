@@ -102,8 +102,9 @@ Result<Manifest> read_manifest(FileSystem& fs, const std::string& directory,
   auto manifest = try_manifest(fs, directory, checkpoint);
   if (manifest) return manifest;
   const Error& error = manifest.error();
-  const bool newer = error.code == ErrorCode::kUnsupported;
-  return fail(newer ? error.code : judged(error), "checkpoint " + directory + ": " + error.message);
+  const bool of_another_version = error.code == ErrorCode::kUnsupported;
+  return fail(of_another_version ? error.code : judged(error),
+              "checkpoint " + directory + ": " + error.message);
 }
 
 }  // namespace motley

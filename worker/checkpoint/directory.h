@@ -43,7 +43,7 @@ ErrorCode judged(const Error& error);
 
 /// The manifest in `directory` (a path), which must be that of `checkpoint`, with every file there
 /// and of its size; else kCorrupt or kIo (`judged`), naming the directory. kUnsupported when it is
-/// of a newer version of Motley.
+/// of another version.
 Result<Manifest> read_manifest(FileSystem& fs, const std::string& directory,
                                const std::string& checkpoint);
 

@@ -119,8 +119,8 @@ struct SuspectCheckpoint {
 /// Committed checkpoints, newest first: by epoch, then step, as an attempt may resume from an older
 /// step. None when `checkpoints_dir` does not exist; kIo when it cannot be listed, which is not the
 /// same. Directories without a valid manifest, or with a file missing or of another size, are
-/// skipped; `suspects` (may be null) gets each. kUnsupported when the newest is of a newer version
-/// of Motley: going on from an older one would lose it.
+/// skipped; `suspects` (may be null) gets each. kUnsupported when the newest is of another version
+/// of its format: going on from an older one would lose it.
 Result<std::vector<FoundCheckpoint>> find_checkpoints(FileSystem& fs,
                                                       const std::string& checkpoints_dir,
                                                       std::vector<SuspectCheckpoint>* suspects);

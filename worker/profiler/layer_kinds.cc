@@ -17,6 +17,16 @@ std::vector<double> shares_of(const LayerKind& kind) {
   return {1.0};
 }
 
+/// The layer alone, on rank 0 and, where it is shared, one more.
+StagePlan stage_of_kind(const LayerKind& kind, const ModelSpec& model) {
+  StagePlan stage;
+  stage.first_layer = stage.last_layer = index_of(kind, model);
+  stage.shares = shares_of(kind);
+  for (size_t i = 0; i < stage.shares.size(); ++i) stage.ranks.emplace_back(static_cast<int>(i));
+  stage.recompute = {kind.recompute};
+  return stage;
+}
+
 }  // namespace
 
 Result<Unit> check_layer_kind(const LayerKind& kind, const ModelSpec& model) {
@@ -25,7 +35,7 @@ Result<Unit> check_layer_kind(const LayerKind& kind, const ModelSpec& model) {
                 "unknown kind of layer '" + kind.layer + "'; there are embedding, block and head");
   if (!(kind.share > 0 && kind.share <= 1))
     return fail(ErrorCode::kInvalidSpec, "a share must be above 0 and at most 1");
-  const char* lack = lack_of(member_shape(model, shares_of(kind), 0));
+  const char* lack = lack_of(model, stage_of_kind(kind, model), 0);
   if (lack == nullptr) return Unit{};
   std::ostringstream share;
   share << kind.share;
@@ -40,11 +50,7 @@ EngineOptions layer_engine_options(const JobSpec& job, const LayerKind& kind,
   options.optimizer = job.train.optimizer;
   options.seed = job.train.seed;
   options.micro_batches = std::move(micro_batches);
-  StagePlan& stage = options.stage.emplace();
-  stage.first_layer = stage.last_layer = index_of(kind, job.model);
-  stage.shares = shares_of(kind);
-  for (size_t i = 0; i < stage.shares.size(); ++i) stage.ranks.emplace_back(static_cast<int>(i));
-  stage.recompute = {kind.recompute};
+  options.stage = stage_of_kind(kind, job.model);
   return options;
 }
 

@@ -1,5 +1,7 @@
 #include "worker/train/pipeline.h"
 
+#include <algorithm>
+
 #include "core/holdings.h"
 #include "worker/engine/elements.h"
 
@@ -106,10 +108,11 @@ Result<Unit> Pipeline::backward(int slot, const SampleRange& range) {
               &slots_[static_cast<size_t>(slot)].d_input);
 }
 
-/// A program's work, less what its sums over the group have charged.
+/// A program's work, less what its sums over the group have charged: nothing less than none, to
+/// which shares of an evaluation may round.
 void Pipeline::charge(double flops, int samples) {
   const double charged = parts_.group ? parts_.group->take_charged() : 0;
-  parts_.sections.charge(flops - charged, samples);
+  parts_.sections.charge(std::max(0.0, flops - charged), samples);
 }
 
 // --- evaluation
@@ -130,9 +133,10 @@ Result<Unit> Pipeline::evaluate_piece(const SampleRange& range) {
   if (has_previous()) MOTLEY_TRY_VOID(receive(0, Boundary::kInput, range.count, input_from_));
   Sent& sent = slots_[0].output;
   MOTLEY_TRY_VOID(settle(&sent));
-  if (parts_.group) parts_.group->set_samples(range.count);
+  const int largest = parts_.share.largest();
+  if (parts_.group) parts_.group->set_samples(range.count, largest);
   MOTLEY_TRY_VOID(parts_.engine->evaluate(range.count));
-  charge(parts_.engine->evaluation_flops() * range.count / parts_.share.largest(), range.count);
+  charge(parts_.engine->evaluation_flops() * range.count / largest, range.count);
   return send(0, Boundary::kOutput, range.count, output_to_, &sent);
 }
 

@@ -17,8 +17,13 @@ class StageGroup final : public TensorGroup {
   StageGroup(std::unique_ptr<Communicator> ranks, Sections& sections)
       : ranks_(std::move(ranks)), sections_(sections) {}
 
-  /// How many samples the programs that follow compute.
-  void set_samples(int samples) { samples_ = samples; }
+  /// How many samples the programs that follow compute, of how many they were made for: an
+  /// evaluation's is always that of the largest micro-batch, and only its share counts.
+  void set_samples(int samples) { set_samples(samples, samples); }
+  void set_samples(int samples, int of) {
+    samples_ = samples;
+    share_ = static_cast<double>(samples) / of;
+  }
   /// Of the work since the last call: what sum() has charged already.
   double take_charged() { return std::exchange(charged_, 0); }
 
@@ -28,8 +33,8 @@ class StageGroup final : public TensorGroup {
  private:
   template <class T>
   Result<Unit> sum_all(std::span<T> data, double flops) {
-    sections_.charge(flops, samples_);
-    charged_ += flops;
+    sections_.charge(flops * share_, samples_);
+    charged_ += flops * share_;
     sections_.close();
     MOTLEY_TRY_VOID(sections_.meet(TraceKind::kGroupSum, *ranks_));
     // In pieces: what the sum of one needs for itself does not grow with the model.
@@ -44,6 +49,7 @@ class StageGroup final : public TensorGroup {
   std::unique_ptr<Communicator> ranks_;
   Sections& sections_;
   int samples_ = 0;
+  double share_ = 1;
   double charged_ = 0;
 };
 

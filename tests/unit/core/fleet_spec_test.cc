@@ -78,6 +78,15 @@ TEST(FleetSpec, AdmitsByTypeAndMemory) {
   EXPECT_THAT(ids(*admitted(fleet, unmixed({"RTX3090"}))), ElementsAre("r1/0", "r1/1"));
 }
 
+TEST(FleetSpec, SaysWhichDemandKeepsADeviceOut) {
+  const FleetSpec fleet = mixed_fleet();
+  const DeviceSpec& a100 = *fleet.find("a1/0");
+  const DeviceSpec& rtx = *fleet.find("r1/0");
+  EXPECT_EQ(unmet_demand(a100, of_types({"a100", "H100"})), "");
+  EXPECT_EQ(unmet_demand(rtx, of_types({"a100", "H100"})), "resources.devices.types (a100, H100)");
+  EXPECT_EQ(unmet_demand(rtx, with_memory_from(30)), "resources.devices.memory (27.9 GiB..)");
+}
+
 TEST(FleetSpec, NamesTheFirstUnmetDemandWhereTheJobMakesIt) {
   const auto error_of = [](JobSpec job) {
     int line = 1;

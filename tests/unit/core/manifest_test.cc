@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "core/hash.h"
+#include "core/model.h"
 
 namespace motley {
 namespace {
@@ -106,6 +107,8 @@ const Hostile kHostile[] = {
     {"bytes_do_not_match", [](Manifest& m) { m.tensors[1].slices[0].bytes = 16; }},
     {"too_few_hashes", [](Manifest& m) { m.tensors[1].slices[0].block_hashes.clear(); }},
     {"too_many_hashes", [](Manifest& m) { m.tensors[1].slices[0].block_hashes.push_back(kHash); }},
+    {"hash_too_short", [](Manifest& m) { m.tensors[1].slices[0].block_hashes[0].pop_back(); }},
+    {"hash_too_long", [](Manifest& m) { m.tensors[1].slices[0].block_hashes[0].push_back('a'); }},
     {"tensor_twice", [](Manifest& m) { m.tensors[1] = m.tensors[0]; }},
     {"tensor_name", [](Manifest& m) { m.tensors[0].name = "weight/a@0"; }},
     {"no_tensor_name", [](Manifest& m) { m.tensors[0].name.clear(); }},
@@ -159,12 +162,43 @@ TEST(Manifest, TextThatIsNoManifestIsRefused) {
            {"\"epoch\": 7", "\"epoch\": 4294967303"},
            {"\"step\": 1200,", "\"step\": 1200, \"unknown\": 1,"},
            {"\"step\": 1200,", ""},
+           {"\"loss_scale\": {", "\"loss_scales\": {"},
            {"\"files\": [", "\"files\": [7, "}}) {
     std::string changed = text;
     ASSERT_NE(changed.find(from), std::string::npos) << from;
     changed.replace(changed.find(from), from.size(), to);
     EXPECT_FALSE(manifest_from_text(sealed(changed))) << to;
   }
+}
+
+/// What one rank saves of a model: each tensor whole, in three states, one after the other.
+Manifest manifest_of(const ModelSpec& model) {
+  Manifest manifest;
+  manifest.epoch = Epoch(1);
+  StoredFile file{shard_file_name(Rank(0)), 1000, 1000, kHash};
+  for (const LogicalTensor& tensor : logical_tensors(model)) {
+    for (const char* state : {"weight/", "adam_m/", "adam_v/"}) {
+      StoredSlice whole_slice{
+          file.name, file.bytes, whole(tensor.shape).elements() * 4, whole(tensor.shape), {}};
+      whole_slice.block_hashes.assign(
+          static_cast<size_t>(
+              block_count(whole_slice.bytes, hash_block_bytes(tensor.shape, "F32"))),
+          kHash);
+      file.bytes += whole_slice.bytes;
+      manifest.tensors.push_back({state + tensor.name, "F32", tensor.shape, {whole_slice}});
+    }
+  }
+  manifest.files = {file};
+  return manifest;
+}
+
+TEST(Manifest, OfADeepModelIsSmallEnoughToBeReadBack) {
+  const Manifest manifest = manifest_of({"gpt", 200, 4, 256, 1024, 50257});
+  const std::string text = to_text(manifest);
+  EXPECT_LT(static_cast<int64_t>(text.size()), kMaxManifestBytes / 4);
+  const auto read = manifest_from_text(text);
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->tensors.size(), manifest.tensors.size());
 }
 
 TEST(Manifest, CheckpointsHaveOneNameEach) {

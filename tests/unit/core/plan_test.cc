@@ -207,6 +207,31 @@ TEST(PlanId, IsMadeAnewWhenAPlanIsRead) {
 
 // --- what must hold of a plan ---
 
+/// The head, beside a stage with the rest, shared by three ranks of a model with two heads.
+Plan plan_with_shared_head(std::vector<double> shares) {
+  Plan plan;
+  plan.global_batch = 2;
+  plan.grain = 1;
+  for (const char* device : {"a/0", "a/1", "a/2", "a/3"})
+    plan.ranks.push_back({device, "a", "card"});
+  const std::vector<Rank> sharing{Rank(1), Rank(2), Rank(3)};
+  plan.replicas = {{{{0, 1, {Rank(0)}, {1.0}}, {2, 2, sharing, std::move(shares)}}, 1, 2}};
+  return plan;
+}
+
+TEST(Plan, AStageWithoutBlocksDividesTheVocabularyAlone) {
+  Plan plan = plan_with_shared_head({0.5, 0.3, 0.2});
+  plan.owners = even_ownership(plan, kModel);
+  const auto valid = validate(plan, kModel);
+  EXPECT_TRUE(valid) << valid.error().message;
+  EXPECT_EQ(validate_cut(plan_with_shared_head({0.98, 0.01, 0.01}), kModel).error().message,
+            "/replicas/0/stages/1/shares: rank 3 gets nothing of the vocabulary");
+  plan.replicas[0].stages[0].last_layer = 0;
+  plan.replicas[0].stages[1].first_layer = 1;
+  EXPECT_EQ(validate_cut(plan, kModel).error().message,
+            "/replicas/0/stages/1/shares: rank 3 gets no attention head");
+}
+
 struct Invalid {
   const char* name;
   std::function<void(Plan&)> spoil;

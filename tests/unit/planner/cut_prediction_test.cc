@@ -50,7 +50,8 @@ PlanningCase cut_case(int devices) {
 Plan plan_of(const PlanningCase& problem, std::vector<ReplicaPlan> replicas, bool sharded = false) {
   Plan plan;
   plan.global_batch = problem.job.train.global_batch;
-  plan.grain = 1;
+  plan.grain = problem.job.train.grain.value_or(1);
+  plan.numerics = problem.job.train.numerics;
   for (const DeviceSpec& device : problem.fleet.devices)
     plan.ranks.push_back({device.id, device.host, device.type});
   plan.replicas = std::move(replicas);
@@ -96,6 +97,55 @@ TEST(CutPrediction, SoloSpeedOfWhoCannotHoldTheModelIsSummedOverLayers) {
   const PlanningCase problem = cut_case(2);
   const Plan plan = plan_of(problem, {{{stage(0, 1, {0}), stage(2, 3, {1})}, 1, 8}});
   EXPECT_NEAR(plan.prediction.ranks[0].solo_samples_per_second, 8 / (8 * 0.011 + 0.0001 + 0.001),
+              1e-6);
+}
+
+/// Devices that hold the model up to micro-batch 2, in an exact job whose grain is 4.
+PlanningCase coarse_case(int devices) {
+  PlanningCase problem = cut_case(devices);
+  problem.job.train.numerics = Numerics::kExact;
+  problem.job.train.grain = 4;
+  for (DeviceProfile& device : problem.profile.devices) {
+    LayerCurve whole = layer_curve("model", 0.022);  // twice what its layers take by themselves
+    whole.points.resize(2);
+    device.curves.push_back(whole);
+    for (MemoryPoint& point : device.memory)
+      if (point.micro_batch > 2) point.fixed = device.memory_limit;
+  }
+  return problem;
+}
+
+ReplicaPlan coarse_pipeline() { return {{stage(0, 1, {0}), stage(2, 3, {1})}, 4, 2}; }
+
+TEST(CutPrediction, SoloSpeedOfWhoHoldsTheModelAtNoAllowedMicroBatchIsSummedOverLayers) {
+  const PlanningCase problem = coarse_case(2);
+  const Prediction predicted = plan_of(problem, {coarse_pipeline()}).prediction;
+  const double alone = 8 / (8 * 0.022 + 0.0001 + 0.001);
+  for (const RankPrediction& rank : predicted.ranks)
+    EXPECT_NEAR(rank.solo_samples_per_second, alone, 1e-6);
+  EXPECT_NEAR(predicted.solo_sum_samples_per_second, 2 * alone, 1e-6);
+  EXPECT_GT(predicted.integer_bound_efficiency, 0.9);
+  EXPECT_LE(predicted.integer_bound_efficiency, 1);
+}
+
+TEST(CutPrediction, ASumWithADeviceOfUnknownSpeedIsUnknown) {
+  PlanningCase problem = coarse_case(2);
+  for (LayerCurve& curve : problem.profile.devices[1].curves) curve.points.resize(2);
+  const Prediction predicted = plan_of(problem, {coarse_pipeline()}).prediction;
+  EXPECT_GT(predicted.ranks[0].solo_samples_per_second, 0);
+  EXPECT_EQ(predicted.ranks[1].solo_samples_per_second, 0);
+  EXPECT_EQ(predicted.solo_sum_samples_per_second, 0);
+  EXPECT_EQ(predicted.integer_bound_efficiency, 0);
+}
+
+TEST(CutPrediction, HeadroomThatLeavesNoMicroBatchIsNoSpeedOfZero) {
+  PlanningCase problem = cut_case(2);
+  for (DeviceProfile& device : problem.profile.devices) {
+    device.curves.push_back(layer_curve("model", 0.011));
+    for (MemoryPoint& point : device.memory) point.fixed = device.memory_limit;
+  }
+  const Plan plan = plan_of(problem, {{{stage(0, 1, {0}), stage(2, 3, {1})}, 1, 8}});
+  EXPECT_NEAR(plan.prediction.solo_sum_samples_per_second, 2 * 8 / (8 * 0.011 + 0.0001 + 0.001),
               1e-6);
 }
 

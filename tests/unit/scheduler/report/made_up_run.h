@@ -48,7 +48,8 @@ inline RunSummary made_up_summary() {
   summary.solo_sum_samples_per_second = 650;
   summary.efficiency = 64 / 0.11 / 650;
   summary.integer_bound_efficiency = 0.985;
-  summary.equal_split = EqualSplit{"plain data parallel, synchronous reduction at the end", 400};
+  summary.equal_split =
+      EqualSplit{"plain data parallel, synchronous reduction at the end", 400, ""};
   summary.predicted_step_seconds = 0.105;
   summary.weights_xxh3 = "00112233445566778899aabbccddeeff";
   summary.plan_id = "1f2e3d4c5b6a7988";

@@ -44,6 +44,14 @@ TEST(ReportText, OfASingleStepWithoutATime) {
   expect_golden("report/report_single.txt", report_text(summary, made_up_plan()));
 }
 
+TEST(ReportText, SaysWhyAnEqualSplitWasNotMeasured) {
+  RunSummary summary = made_up_summary();
+  summary.equal_split = EqualSplit{"", 0, "rank 3 was killed"};
+  const std::string text = report_text(summary, made_up_plan());
+  EXPECT_THAT(text, HasSubstr("equal split    not measured: rank 3 was killed\n"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("times as fast")));
+}
+
 TEST(ReportText, OfAResumedRunThatWasStoppedAgain) {
   RunSummary summary = made_up_summary();
   summary.state = "stopped";
@@ -86,6 +94,40 @@ TEST(PlanTable, OfTwoUnlikeCards) {
                                          {"r1/1", "GTX1070", 0, 0, false, false}};
   expect_golden("report/plan.txt", solo_table(speeds, Evidence::kMeasured) + "\n" +
                                        plan_table(made_up_plan(), Evidence::kMeasured));
+}
+
+/// Up to micro-batch 2 it holds the model, up to 8 each layer by itself; twice as slow as those.
+DeviceProfile measured_device(const std::string& name) {
+  DeviceProfile device;
+  device.device = name;
+  device.type = "card";
+  device.memory_limit = Bytes(100);
+  for (const char* layer : {"model", "embedding", "block", "head"}) {
+    LayerCurve& curve = device.curves.emplace_back();
+    curve.layer = layer;
+    for (const int size : {1, 2, 4, 8}) curve.points.push_back({size, 0.01 * size, 0, 1});
+    curve.fit = fit_curve(curve.points);
+  }
+  device.memory = {{1, Bytes(10), Bytes(10)}, {2, Bytes(10), Bytes(20)}};
+  return device;
+}
+
+/// The same meaning as in predictions (planner/predict.cc).
+TEST(PlanTable, CountsADeviceOfWhichNoMicroBatchIsAllowedLayerByLayer) {
+  Plan plan = made_up_plan();
+  plan.numerics = Numerics::kExact;  // grains of 4
+  Profile profile;
+  profile.devices = {measured_device("a1/0"), measured_device("r1/0")};
+  const ModelSpec model{"gpt", 1, 2, 8, 16, 32};
+  std::vector<SoloSpeed> speeds = solo_speeds(profile, plan, model);
+  EXPECT_TRUE(speeds[0].layers_only);
+  EXPECT_EQ(speeds[0].micro_batch, 4);
+  EXPECT_NEAR(speeds[0].samples_per_second, 100, 1e-6);  // as long as where it holds the model
+  EXPECT_THAT(solo_table(speeds, Evidence::kMeasured), HasSubstr(" 200.0\n"));
+  for (LayerCurve& curve : profile.devices[1].curves) curve.points.resize(2);
+  speeds = solo_speeds(profile, plan, model);
+  EXPECT_EQ(speeds[1].micro_batch, 0);
+  EXPECT_THAT(solo_table(speeds, Evidence::kMeasured), HasSubstr(" -\n"));
 }
 
 /// Its samples/s are what the plan's efficiency refers to.

@@ -49,6 +49,18 @@ TEST(RunSummary, WhatIsNoNumberIsNull) {
   EXPECT_FALSE(again->equal_split);
 }
 
+TEST(RunSummary, KeepsWhyAnEqualSplitWasNotMeasured) {
+  RunSummary summary = made_up_summary();
+  summary.equal_split = EqualSplit{"", 0, "rank 3 was killed"};
+  const auto read = nlohmann::json::parse(to_json(summary).dump());
+  EXPECT_TRUE(read["equal_split_samples_per_second"].is_null());
+  EXPECT_TRUE(read["equal_split_form"].is_null());
+  const auto again = run_summary_from_json(read);
+  ASSERT_TRUE(again) << again.error().to_string();
+  ASSERT_TRUE(again->equal_split);
+  EXPECT_EQ(again->equal_split->not_measured, "rank 3 was killed");
+}
+
 TEST(RunSummary, WhatIsNotKnownIsNullAndNeverZero) {
   RunSummary unknown;
   unknown.state = "interrupted";
@@ -57,8 +69,8 @@ TEST(RunSummary, WhatIsNotKnownIsNullAndNeverZero) {
   for (const char* name :
        {"first_loss", "final_loss", "eval_loss", "samples_per_second",
         "solo_sum_samples_per_second", "efficiency", "integer_bound_efficiency",
-        "equal_split_samples_per_second", "equal_split_form", "predicted_step_seconds",
-        "actual_step_seconds", "restarts", "weights_xxh3", "plan_id"})
+        "equal_split_samples_per_second", "equal_split_form", "equal_split_not_measured",
+        "predicted_step_seconds", "actual_step_seconds", "restarts", "weights_xxh3", "plan_id"})
     EXPECT_TRUE(read[name].is_null()) << name;
   for (const char* name : {"compute_seconds", "wait_seconds", "update_seconds"})
     EXPECT_TRUE(read["ranks"][0][name].is_null()) << name;

@@ -122,13 +122,13 @@ TEST(FindCheckpoints, SuspectsAreNamedWithTheReason) {
                                          HasSubstr("its hash does not match"))));
 }
 
-/// As a later version of Motley would have written it.
-void age_program(FaultFileSystem& fs, const std::string& checkpoint) {
+/// As another version of Motley would have written it.
+void change_version(FaultFileSystem& fs, const std::string& checkpoint, int version) {
   std::vector<std::byte>& bytes = fs.content(path_of(checkpoint, kManifestName));
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   auto manifest = manifest_from_text(text);
   ASSERT_TRUE(manifest);
-  manifest->version = kManifestVersion + 1;
+  manifest->version = version;
   manifest->code_version = "9.9.9";
   const std::string later = to_text(*manifest);
   const auto written = std::as_bytes(std::span(later));
@@ -139,17 +139,32 @@ TEST(FindCheckpoints, OneOfANewerProgramIsNotPassedOverForAnOlderOne) {
   FaultFileSystem fs;
   ASSERT_TRUE(save(fs, 10, Epoch(1)));
   ASSERT_TRUE(save(fs, 20, Epoch(1)));
-  age_program(fs, "step-00000020.e1");
+  change_version(fs, "step-00000020.e1", kManifestVersion + 1);
   const auto found = find_checkpoints(fs, kCheckpoints, nullptr);
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().code, ErrorCode::kUnsupported);
   EXPECT_THAT(found.error().message, AllOf(HasSubstr("/step-00000020.e1: written by Motley 9.9.9"),
-                                           HasSubstr("version 2")));
+                                           HasSubstr("this is one of version 3; use the newer")));
   // Whoever names the older one, or has trained on since, gets it.
   EXPECT_TRUE(open_checkpoint(fs, kCheckpoints, "step-00000010.e1"));
   ASSERT_TRUE(save(fs, 15, Epoch(2)));
   EXPECT_EQ(found_in(fs).size(), 2u);
   EXPECT_TRUE(fs.exists(kCheckpoints + "/step-00000020.e1"));
+}
+
+TEST(FindCheckpoints, OneOfAnOlderProgramIsRefusedAndNoSuspect) {
+  FaultFileSystem fs;
+  ASSERT_TRUE(save(fs, 10, Epoch(1)));
+  change_version(fs, "step-00000010.e1", kManifestVersion - 1);
+  std::vector<SuspectCheckpoint> suspects;
+  const auto found = find_checkpoints(fs, kCheckpoints, &suspects);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::kUnsupported);
+  EXPECT_FALSE(is_suspect(found.error()));
+  EXPECT_THAT(suspects, IsEmpty());
+  EXPECT_THAT(found.error().message,
+              AllOf(HasSubstr("/step-00000010.e1: written by Motley 9.9.9"),
+                    HasSubstr("this is one of version 1; use the program that wrote it")));
 }
 
 TEST(FindCheckpoints, OpensOneByItsName) {
