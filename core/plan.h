@@ -32,7 +32,7 @@ struct StagePlan {
   LayerIndex last_layer = 0;  ///< inclusive
   std::vector<Rank> ranks;
   std::vector<double> shares;
-  std::vector<Recompute> recompute = {};  ///< one for each layer; empty: none
+  std::vector<Recompute> recompute = {};   ///< one for each layer; empty: none
   Precision precision = Precision::kFp32;  ///< its ranks compute in
 
   int layers() const { return last_layer - first_layer + 1; }

@@ -43,8 +43,7 @@ Result<Unit> set_precision(const JobSpec& job, const FleetSpec& fleet, const Pla
                            const std::string& at, StagePlan* stage) {
   for (const Rank rank : stage->ranks) {
     if (rank.value() < 0 || rank.value() >= plan.world_size()) continue;  // refused later
-    const DeviceSpec& device =
-        *fleet.find(plan.ranks[static_cast<size_t>(rank.value())].device);
+    const DeviceSpec& device = *fleet.find(plan.ranks[static_cast<size_t>(rank.value())].device);
     if (lacks_precision(job, device))
       return invalid_at("/ranks/" + std::to_string(rank.value()),
                         "device " + device.id + " (kind " + spec_name(device.kind) +
@@ -65,8 +64,7 @@ Result<Unit> set_precisions(const JobSpec& job, const FleetSpec& fleet, Plan* pl
   for (size_t i = 0; i < plan->replicas.size(); ++i)
     for (size_t j = 0; j < plan->replicas[i].stages.size(); ++j)
       MOTLEY_TRY_VOID(set_precision(
-          job, fleet, *plan,
-          "/replicas/" + std::to_string(i) + "/stages/" + std::to_string(j),
+          job, fleet, *plan, "/replicas/" + std::to_string(i) + "/stages/" + std::to_string(j),
           &plan->replicas[i].stages[j]));
   return Unit{};
 }

@@ -31,9 +31,7 @@ json replica_to_json(const ReplicaPlan& replica) {
                       {"recompute", recompute},
                       {"precision", spec_name(stage.precision)}});
   }
-  return {{"stages", stages},
-          {"micro_batch", replica.micro_batch},
-          {"grains", replica.grains}};
+  return {{"stages", stages}, {"micro_batch", replica.micro_batch}, {"grains", replica.grains}};
 }
 
 json prediction_to_json(const Prediction& prediction) {

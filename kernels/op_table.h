@@ -21,19 +21,19 @@ namespace motley {
 class Device;
 
 /// An operation with its operands: what a static program is made of. Its kernel is found by type.
-using OpCall = std::variant<MatmulArgs, BiasGradientArgs, EmbeddingForwardArgs,
-                            EmbeddingBackwardArgs, LayerNormForwardArgs, LayerNormBackwardArgs,
-                            AddArgs, GeluForwardArgs, GeluBackwardArgs, ZeroArgs, CopyArgs,
-                            RoundArgs, ScaleArgs, DropoutArgs, AttentionForwardArgs,
-                            AttentionBackwardArgs, CrossEntropyArgs, CrossEntropyPartArgs,
-                            CrossEntropyCombineArgs, AccumulateFixedArgs, FromFixedArgs, AdamwArgs,
-                            SquareSumArgs>;
+using OpCall =
+    std::variant<MatmulArgs, BiasGradientArgs, EmbeddingForwardArgs, EmbeddingBackwardArgs,
+                 LayerNormForwardArgs, LayerNormBackwardArgs, AddArgs, GeluForwardArgs,
+                 GeluBackwardArgs, ZeroArgs, CopyArgs, RoundArgs, ScaleArgs, DropoutArgs,
+                 AttentionForwardArgs, AttentionBackwardArgs, CrossEntropyArgs,
+                 CrossEntropyPartArgs, CrossEntropyCombineArgs, AccumulateFixedArgs, FromFixedArgs,
+                 AdamwArgs, SquareSumArgs>;
 
 template <class Args>
 using Kernel = void (*)(Device&, const Args&);
 
-/// Kernels enqueue on the device's stream and report faults through Device::synchronize. They sum in
-/// full precision and round what they store once; kernels/operand.h has the types of operands.
+/// Kernels enqueue on the device's stream and report faults through Device::synchronize. They sum
+/// in full precision and round what they store once; kernels/operand.h has the types of operands.
 struct OpTable {
   Kernel<MatmulArgs> matmul;
   Kernel<BiasGradientArgs> bias_gradient;

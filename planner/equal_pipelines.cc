@@ -97,8 +97,8 @@ class EqualPipelines {
       replica.micro_batch = micro_batch;
       replica.grains = part_of(grains_, pipelines, i);
       for (size_t stage = 0; stage < replica.stages.size(); ++stage)
-        replica.stages[stage].precision = precision_computed(
-            request_.job, *devices_[static_cast<size_t>(i * stages) + stage]);
+        replica.stages[stage].precision =
+            precision_computed(request_.job, *devices_[static_cast<size_t>(i * stages) + stage]);
       plan.replicas.push_back(std::move(replica));
     }
     plan.owners = even_ownership(plan, request_.job.model);

@@ -94,8 +94,8 @@ class ReplicaTimer {
   Nanos transfer(size_t from, size_t to) const {
     if (to >= replica_.stages.size()) return Nanos(0);  // also what is before the first
     const ModelSpec& model = request_.job.model;
-    const int element = reduced_bytes(
-        carried(replica_.stages[from].precision, replica_.stages[to].precision));
+    const int element =
+        reduced_bytes(carried(replica_.stages[from].precision, replica_.stages[to].precision));
     const double bytes = 1.0 * micro_batches_.front().count * model.context * model.width * element;
     double longest = 0;
     for (const Rank sender : replica_.stages[from].ranks)

@@ -39,13 +39,11 @@ std::optional<SpecFault> precision_fault(const TrainSpec& train) {
   if (!train.loss_scale) return std::nullopt;
   const int64_t scale = *train.loss_scale;
   if (scale < 1 || scale > TrainSpec::kMostLossScale || (scale & (scale - 1)) != 0)
-    return SpecFault{"train.loss_scale",
-                     "'loss_scale' must be 'dynamic' or a power of two up to " +
-                         std::to_string(TrainSpec::kMostLossScale) + ", found " +
-                         std::to_string(scale)};
+    return SpecFault{"train.loss_scale", "'loss_scale' must be 'dynamic' or a power of two up to " +
+                                             std::to_string(TrainSpec::kMostLossScale) +
+                                             ", found " + std::to_string(scale)};
   if (!may_use_fp16(train))
-    return SpecFault{"train.loss_scale",
-                     "'loss_scale' is of no use: train.precision has no fp16"};
+    return SpecFault{"train.loss_scale", "'loss_scale' is of no use: train.precision has no fp16"};
   return std::nullopt;
 }
 
@@ -120,8 +118,7 @@ std::string first_incompatible_key(const JobSpec& before, const JobSpec& after) 
       {"train.schedule.type", t.schedule.type == u.schedule.type},
       {"train.schedule.warmup", t.schedule.warmup == u.schedule.warmup},
       {"train.schedule.min_lr", t.schedule.min_lr == u.schedule.min_lr},
-      {"train.precision",
-       t.precision == u.precision && t.precision_by_type == u.precision_by_type},
+      {"train.precision", t.precision == u.precision && t.precision_by_type == u.precision_by_type},
       {"train.loss_scale", t.loss_scale == u.loss_scale},
       {"train.numerics", t.numerics == u.numerics},
       {"train.seed", t.seed == u.seed},

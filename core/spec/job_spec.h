@@ -66,7 +66,7 @@ struct TrainSpec {
   EvalSpec eval;
 
   static constexpr int64_t kMostSteps = 1'000'000'000'000;
-  static constexpr int kMostSamples = 1 << 24;  ///< of a batch, a grain, an evaluation
+  static constexpr int kMostSamples = 1 << 24;        ///< of a batch, a grain, an evaluation
   static constexpr int64_t kMostLossScale = 1 << 15;  ///< fp16 ends at 65504
 };
 

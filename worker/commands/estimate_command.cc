@@ -178,8 +178,7 @@ Result<Unit> estimate_plan(const EstimateOptions& options) {
   for (int rank = 0; rank < plan.world_size(); ++rank) {
     const std::string& name = plan.ranks[static_cast<size_t>(rank)].device;
     const DeviceSpec& device = *fleet.find(name);
-    const MemoryEstimate bytes =
-        estimate_rank(job, plan, Rank(rank), traits_driven(job, device));
+    const MemoryEstimate bytes = estimate_rank(job, plan, Rank(rank), traits_driven(job, device));
     nlohmann::json row = bytes_to_json(bytes);
     row["rank"] = rank;
     row["device"] = name;

@@ -56,8 +56,7 @@ std::span<std::byte> convert_in_place(std::span<std::byte> bytes, Precision from
   const int widest = std::max(reduced_bytes(from), reduced_bytes(to));
   const size_t count = bytes.size() / static_cast<size_t>(widest);
   const Elements source(bytes.last(count * static_cast<size_t>(reduced_bytes(from))), from);
-  const std::span<std::byte> result =
-      bytes.first(count * static_cast<size_t>(reduced_bytes(to)));
+  const std::span<std::byte> result = bytes.first(count * static_cast<size_t>(reduced_bytes(to)));
   Elements target(result, to);
   // What is written never reaches past what has been read.
   for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) target.set(i, source.get(i));

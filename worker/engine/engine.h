@@ -130,8 +130,8 @@ class Engine {
   virtual void set_exact_exponent(int exponent) = 0;
   virtual int next_exact_exponent(bool overflowed) const = 0;
 
-  /// Backward passes differentiate 2^exponent times the loss, which keeps small gradients within the
-  /// range of fp16 (Micikevicius et al. 2018); gradients() are without it again. Part of the
+  /// Backward passes differentiate 2^exponent times the loss, which keeps small gradients within
+  /// the range of fp16 (Micikevicius et al. 2018); gradients() are without it again. Part of the
   /// checkpoint. Set it before begin_step().
   virtual void set_loss_scale_exponent(int exponent) = 0;
 
@@ -143,7 +143,8 @@ class Engine {
   /// and current as of this call. Call state_written() after changing it.
   virtual Result<std::span<std::byte>> state(State which) = 0;
   virtual Result<Unit> state_written(State which) = 0;
-  /// Of the device: that of a State's elements is full_precision() of it, that of boundaries itself.
+  /// Of the device: that of a State's elements is full_precision() of it, that of boundaries
+  /// itself.
   virtual Precision precision() const = 0;
   int element_bytes() const { return full_bytes(precision()); }
   /// Operations of one micro-batch.

@@ -85,8 +85,7 @@ std::span<std::byte> Exchange::view(int slot, Boundary boundary, int samples) {
 // --- losses and flags out
 
 void Exchange::clear(Device& device) {
-  execute(device, ZeroArgs{.out = overflow_flag(),
-                           .bytes = sizeof(int64_t)});
+  execute(device, ZeroArgs{.out = overflow_flag(), .bytes = sizeof(int64_t)});
 }
 
 Result<Unit> Exchange::add_losses(int slot, int samples, LossSums* sums) {

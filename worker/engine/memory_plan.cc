@@ -92,9 +92,10 @@ MemoryPlan plan_memory(const EngineOptions& options, const DeviceTraits& device)
   const ParameterLayout parameters(holdings_of(stage.model, stage.layers, stage.member));
   const int largest = *std::max_element(options.micro_batches.begin(), options.micro_batches.end());
   const ExchangeLayout exchange(stage, largest);
-  MemoryPlan plan(stage, parameters, exchange,
-                  Updater::memory(options, UpdateLayout(options, parameters), stage.element_bytes()),
-                  device.kind != DeviceKind::kCuda);
+  MemoryPlan plan(
+      stage, parameters, exchange,
+      Updater::memory(options, UpdateLayout(options, parameters), stage.element_bytes()),
+      device.kind != DeviceKind::kCuda);
   for (const int samples : options.micro_batches)
     plan.require(compile_training(stage, parameters, exchange, samples));
   Address output;

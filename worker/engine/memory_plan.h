@@ -24,11 +24,11 @@ struct MemoryPlan {
   Bytes slot{0};     ///< one slot's part of `exchange`
   Bytes staging{0};  ///< of the largest sum over the ranks of the stage, where it is not in place
   bool one_memory = true;
-  Bytes rounded{0};      ///< the copy of the parameters in reduced precision
-  Bytes widened{0};      ///< where a CPU holds reduced operands in full
+  Bytes rounded{0};  ///< the copy of the parameters in reduced precision
+  Bytes widened{0};  ///< where a CPU holds reduced operands in full
   bool widens = false;
-  int staged_bytes = 0;   ///< of an element of what is summed over them
-  int members = 1;        ///< of the ranks that share the stage
+  int staged_bytes = 0;  ///< of an element of what is summed over them
+  int members = 1;       ///< of the ranks that share the stage
 
   void require(const Program& program);
   MemoryPoint point(int micro_batch) const;

@@ -59,8 +59,8 @@ class StageCompiler {
   }
   int64_t boundary_elements() const { return emitter_.batch().rows() * stage_.model.width; }
   void copy(Address from, Address to) {
-    builder_.emit(
-        CopyArgs{.in = from, .out = to, .bytes = boundary_elements() * stage_.boundary_element_bytes()});
+    builder_.emit(CopyArgs{
+        .in = from, .out = to, .bytes = boundary_elements() * stage_.boundary_element_bytes()});
   }
 
   const StageSpec& stage_;

@@ -56,8 +56,8 @@ Result<Unit> StageEngine::allocate() {
   MOTLEY_TRY_VOID(device_.reserve_scratch(plan_.widened));
   MOTLEY_TRY(exchange_, Exchange::allocate(device_, stage_, exchange_layout_, account));
   MOTLEY_TRY(arena_, device_.allocate(plan_.kept * plan_.slots + plan_.arena));
-  other_charge_ = MemoryCharge(account, MemoryUse::kDevice,
-                               arena_.size() + rounded_.size() + plan_.widened);
+  other_charge_ =
+      MemoryCharge(account, MemoryUse::kDevice, arena_.size() + rounded_.size() + plan_.widened);
   if (plan_.staging > Bytes(0)) staging_ = CountedMemory(account, MemoryUse::kHost, plan_.staging);
   MOTLEY_TRY(updater_, Updater::create(device_, options_, update_layout_, weights_, gradients_,
                                        static_cast<std::byte*>(arena_.data())));
@@ -207,7 +207,8 @@ Result<Unit> StageEngine::run(std::span<const Instruction> instructions) {
 }
 
 Result<Unit> StageEngine::sum_over_group(const GroupSum& sum, double flops) {
-  if (!is_reduced(stage_.precision)) return sum_elements(sum.data.as<std::byte>(), sum.count, flops);
+  if (!is_reduced(stage_.precision))
+    return sum_elements(sum.data.as<std::byte>(), sum.count, flops);
   MOTLEY_TRY_VOID(device_.synchronize());
   const auto size = static_cast<size_t>(sum.count * reduced_bytes(stage_.precision));
   const std::span<float> wide = values<float>(staging_.bytes(), Bytes(0), sum.count);
@@ -231,9 +232,9 @@ Result<Unit> StageEngine::gather_over_group(const GroupGather& gather, double fl
   const int64_t bytes = gather.count * stage_.element_bytes();
   auto* const all = gather.all.as<std::byte>();
   execute(device_, ZeroArgs{.out = gather.all, .bytes = members * bytes});
-  execute(device_, CopyArgs{.in = gather.own,
-                            .out = Address::of(all + stage_.member * bytes),
-                            .bytes = bytes});
+  execute(
+      device_,
+      CopyArgs{.in = gather.own, .out = Address::of(all + stage_.member * bytes), .bytes = bytes});
   return sum_elements(all, members * gather.count, flops);
 }
 

@@ -13,16 +13,16 @@ Embedding::Embedding(const ModelSpec& model, const MemberShape& shape,
 Address Embedding::forward(LayerEmitter& emitter, Address input) {
   const int64_t rows = emitter.batch().rows();
   const Address output = emitter.activation(rows * width_);
-  emitter.emit(
-      EmbeddingForwardArgs{.tokens = input,
-                           .token_table = emitter.rounded_parameter(token_),
-                           .position_table = position_ ? emitter.rounded_parameter(*position_) : Address(),
-                           .out = output,
-                           .rows = rows,
-                           .context = context_,
-                           .width = width_,
-                           .vocab = vocabulary_.count,
-                           .first_token = vocabulary_.first});
+  emitter.emit(EmbeddingForwardArgs{
+      .tokens = input,
+      .token_table = emitter.rounded_parameter(token_),
+      .position_table = position_ ? emitter.rounded_parameter(*position_) : Address(),
+      .out = output,
+      .rows = rows,
+      .context = context_,
+      .width = width_,
+      .vocab = vocabulary_.count,
+      .first_token = vocabulary_.first});
   emitter.sum_parts(output, rows * width_);
   emitter.drop(output, width_, 0);
   return output;

@@ -55,7 +55,8 @@ class LayerEmitter {
   Address activation(int64_t elements) { return builder_.activation(elements); }
   Address statistic(int64_t elements) { return builder_.statistic(elements); }
   const MemberShape& shape() const { return options_.shape; }
-  /// Where ranks share the layers: the activations `data`, of which each has computed a part, becomes the sum.
+  /// Where ranks share the layers: the activations `data`, of which each has computed a part,
+  /// becomes the sum.
   void sum_parts(Address data, int64_t count);
   /// Of statistics: `all` gets the `count` elements of `own` of each of them, by member.
   void gather_parts(Address own, Address all, int64_t count) {

@@ -80,7 +80,8 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
   engine_options.optimizer = job.train.optimizer;
   DeviceProfile profile;
   profile.memory_limit = memory_limit;
-  profile.memory = estimate_memory(engine_options, traits_of(device), largest_profiled_micro_batch(job));
+  profile.memory =
+      estimate_memory(engine_options, traits_of(device), largest_profiled_micro_batch(job));
   int largest = 0;
   for (const MemoryPoint& point : profile.memory)
     if (point.total() <= memory_limit) largest = point.micro_batch;

@@ -229,8 +229,7 @@ class LayerProfiler {
   }
 
   bool fits(const EngineOptions& engine) const {
-    return estimate_engine(engine, traits_of(device_)).total() <=
-           profile_->memory_limit;
+    return estimate_engine(engine, traits_of(device_)).total() <= profile_->memory_limit;
   }
   bool layer_fits(const LayerKind& kind, int samples = 1) const {
     return check_layer_kind(kind, job_.model) && fits(pass_options(kind, {samples}));

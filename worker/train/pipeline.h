@@ -59,7 +59,7 @@ class Pipeline {
   std::function<void()> on_progress_;
   std::vector<PipelineAction> schedule_;
   // Ranks of the neighbouring stages that this one deals with.
-  int input_from_ = -1, gradient_from_ = -1;  ///< -1: there is no such stage
+  int input_from_ = -1, gradient_from_ = -1;                         ///< -1: there is no such stage
   Precision previous_ = Precision::kFp32, next_ = Precision::kFp32;  ///< what they compute in
   std::vector<int> output_to_, d_input_to_;
   std::vector<Slot> slots_;

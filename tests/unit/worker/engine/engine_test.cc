@@ -76,8 +76,8 @@ TEST(Engine, MemoryIsWhatWasEstimatedAndAllocated) {
   for (const Numerics numerics : {Numerics::kFast, Numerics::kExact}) {
     ModelSpec model = tiny_model();
     model.vocab = 300;  // logits and embedding gradients of different weight
-    const auto estimate =
-        estimate_memory(options_for(model, {}, numerics), {DeviceKind::kReference, Precision::kFp64}, 9);
+    const auto estimate = estimate_memory(options_for(model, {}, numerics),
+                                          {DeviceKind::kReference, Precision::kFp64}, 9);
     ASSERT_EQ(estimate.size(), 9u);
     for (int samples = 1; samples <= 9; ++samples) {
       ForeignDevice device;
@@ -97,8 +97,7 @@ TEST(Engine, MemoryGrowsWithTheMicroBatch) {
   for (const Numerics numerics : {Numerics::kFast, Numerics::kExact}) {
     for (const int vocab : {2, 50, 1000}) {
       model.vocab = vocab;
-      const auto points =
-          estimate_memory(options_for(model, {}, numerics), {.threads = 3}, 16);
+      const auto points = estimate_memory(options_for(model, {}, numerics), {.threads = 3}, 16);
       for (size_t i = 1; i < points.size(); ++i) {
         EXPECT_GE(points[i].activations, points[i - 1].activations) << vocab << ", " << i + 1;
         EXPECT_GT(points[i].total(), points[i - 1].total());

@@ -237,8 +237,7 @@ TEST(Profiler, ADeviceTooSmallForTheModelIsMeasuredLayerByLayer) {
   FleetSpec fleet = fleet_of({1.0, 0.5});
   EngineOptions options;
   options.model = job.model;
-  fleet.devices[1].memory =
-      Bytes(estimate_memory(options, {}, 1)[0].total().value() / 2);
+  fleet.devices[1].memory = Bytes(estimate_memory(options, {}, 1)[0].total().value() / 2);
   const Profile profile = measured_by_threads(job, fleet);
   ASSERT_EQ(profile.devices.size(), 2U);
   const DeviceProfile& big = profile.devices[0];
