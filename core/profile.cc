@@ -58,7 +58,7 @@ json device_to_json(const DeviceProfile& device) {
   return document;
 }
 
-constexpr double kLeastSeconds = 1e-12;
+constexpr double kLeastSeconds = 1e-15;  // of a small layer on an emulated device of 1e16 FLOP/s
 constexpr int64_t kMostBytes = INT64_MAX / 4;  // sums of two stay within 64 bits
 constexpr int kMostMicroBatch = 1 << 30;
 

@@ -171,8 +171,9 @@ Result<Unit> Pipeline::receive(int slot, Boundary boundary, int samples, int fro
 Result<Unit> Pipeline::send(int slot, Boundary boundary, int samples, const std::vector<int>& to,
                             Sent* sent) {
   if (to.empty()) return Unit{};
-  parts_.sections.close();
+  // Waits for a device that computes on its own: that is work, not sending.
   MOTLEY_TRY(std::span<std::byte> data, parts_.engine->pull(slot, boundary, samples));
+  parts_.sections.close();
   const Precision here = parts_.engine->precision();
   const Precision message = carried(here, beyond(boundary));
   if (message != here) data = convert_in_place(data, here, message);

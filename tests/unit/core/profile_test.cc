@@ -137,7 +137,7 @@ TEST(ProfileJson, NamesThePointerOfAFault) {
       {"/devices/0/curves/1/layer", "model", "/devices/0/curves/1/layer: appears twice"},
       {"/devices/0/curves/0/points", json::array(), "/devices/0/curves/0/points: has no point"},
       {"/devices/0/curves/0/points/0/seconds", 0,
-       "/devices/0/curves/0/points/0/seconds: expected 1e-12 to 1000000000000.0, found 0.0"},
+       "/devices/0/curves/0/points/0/seconds: expected 1e-15 to 1000000000000.0, found 0.0"},
       {"/devices/0/curves/0/points/0/spread", -1,
        "/devices/0/curves/0/points/0/spread: expected 0.0 to 1000000000000.0, found -1.0"},
       {"/devices/0/curves/0/points/2/micro_batch", 2,
