@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/check.h"
 #include "core/model.h"
 #include "core/rank_memory.h"
 #include "core/spec/precisions.h"
