@@ -52,8 +52,10 @@ Result<Unit> StageEngine::allocate() {
   MemoryAccount& account = *options_.account;
   MOTLEY_TRY(weights_, SharedMemory::allocate(device_, plan_.parameters, account));
   MOTLEY_TRY(gradients_, SharedMemory::allocate(device_, plan_.gradients, account));
-  MOTLEY_TRY(rounded_, device_.allocate(plan_.rounded));
-  MOTLEY_TRY_VOID(device_.reserve_scratch(plan_.widened));
+  if (is_reduced(stage_.precision)) {
+    MOTLEY_TRY(rounded_, device_.allocate(plan_.rounded));
+    MOTLEY_TRY_VOID(device_.reserve_scratch(plan_.widened));
+  }
   MOTLEY_TRY(exchange_, Exchange::allocate(device_, stage_, exchange_layout_, account));
   MOTLEY_TRY(arena_, device_.allocate(plan_.kept * plan_.slots + plan_.arena));
   other_charge_ =
