@@ -6,7 +6,7 @@
 namespace motley {
 
 /// Bump when Device, OpTable or an operation's operands change: program and module must agree.
-inline constexpr int kCudaModuleVersion = 4;
+inline constexpr int kCudaModuleVersion = 5;
 
 /// What the module exports under these names, without mangling.
 using CudaModuleVersion = int (*)();

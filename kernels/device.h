@@ -58,6 +58,10 @@ class Device {
   virtual Bytes available_memory() = 0;
   /// kDeviceLost when the device has no such memory left. Contents undefined.
   virtual Result<DeviceBuffer> allocate(Bytes size) = 0;
+  /// Host memory that copies to and from this device reach without a bounce buffer; the host reads
+  /// and writes it. Counted as any allocation; the device must outlive it. kDeviceLost when the
+  /// system grants no such amount. Contents undefined.
+  virtual Result<DeviceBuffer> allocate_pinned(Bytes size) = 0;
   /// Memory for the operations themselves (widened_bytes): once it is reserved they allocate none.
   virtual Result<Unit> reserve_scratch(Bytes /*size*/) { return Unit{}; }
   virtual Result<Unit> copy_in(void* device, std::span<const std::byte> host) = 0;

@@ -90,6 +90,18 @@ Result<DeviceBuffer> CudaDevice::allocate(Bytes size) {
                                           " free): " + cudaGetErrorString(status));
 }
 
+Result<DeviceBuffer> CudaDevice::allocate_pinned(Bytes size) {
+  ++allocations_;
+  if (size.value() == 0) return DeviceBuffer();
+  void* data = nullptr;
+  const auto status = cudaHostAlloc(&data, static_cast<size_t>(size.value()), cudaHostAllocDefault);
+  if (status == cudaSuccess)
+    return DeviceBuffer(data, size, [](void* memory) { cudaFreeHost(memory); });
+  cudaGetLastError();  // a refused allocation is no fault of the next launch
+  return fail(ErrorCode::kDeviceLost, name() + ": no " + format_bytes(size) +
+                                          " of pinned host memory: " + cudaGetErrorString(status));
+}
+
 Result<Unit> CudaDevice::copy_in(void* device, std::span<const std::byte> host) {
   check(cudaMemcpyAsync(device, host.data(), host.size(), cudaMemcpyHostToDevice, stream_),
         "copy to the device");

@@ -29,6 +29,7 @@ class CudaDevice final : public Device {
 
   Bytes available_memory() override;
   Result<DeviceBuffer> allocate(Bytes size) override;
+  Result<DeviceBuffer> allocate_pinned(Bytes size) override;
   Result<Unit> copy_in(void* device, std::span<const std::byte> host) override;
   Result<Unit> copy_out(std::span<std::byte> host, const void* device) override;
   Result<Unit> synchronize() override;

@@ -26,6 +26,9 @@ class ForeignDevice final : public Device {
     if (buffer) std::memset(buffer->data(), 0xFF, static_cast<size_t>(size.value()));
     return buffer;
   }
+  Result<DeviceBuffer> allocate_pinned(Bytes size) override {
+    return reference_.allocate_pinned(size);
+  }
   Result<Unit> copy_in(void* device, std::span<const std::byte> host) override {
     return reference_.copy_in(device, host);
   }
