@@ -2,7 +2,7 @@
 # tests/gpu/bundle.sh [DIRECTORY [CMAKE-OPTION...]]: packs the check of a GPU into DIRECTORY/gpu-check.tar.xz (default:
 # build), for a machine that has a GPU, CUDA's run-time libraries and Python with torch, and nothing else. There:
 #
-#   tar xf gpu-check.tar.xz && bash gpu-check/tests/gpu/run.sh correct
+#   tar xf gpu-check.tar.xz && bash gpu-check/tests/gpu/run.sh correct|speed
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -20,7 +20,7 @@ bundle=$staging/gpu-check
 programs=$bundle/build/release
 mkdir -p "$programs/bin/tests" "$programs/lib" "$bundle/tests"
 cp build/cuda/bin/motley-worker "$programs/bin"
-for name in device_ops_test gpu_curve_test cuts_test reshard_test resume_test motley_engine_export; do
+for name in device_ops_test gpu_curve_test cuts_test reshard_test resume_test motley_engine_export motley_kernel_speed; do
   cp "build/cuda/bin/tests/$name" "$programs/bin/tests"
 done
 cp build/cuda/lib/motley_cuda.so "$programs/lib"

@@ -1,4 +1,4 @@
-"""The check of a GPU, tried out on the CPU: what it reports of programs that pass, fail, or are not there."""
+"""The check of a GPU, tried out on the CPU: what it reports of programs that pass, fail, crash, or are not there."""
 
 import json
 import os
@@ -12,9 +12,29 @@ from pathlib import Path
 CHECK = Path(__file__).with_name("check.py")
 PROGRAMS = Path(os.environ["MOTLEY_TEST_BIN_DIR"])
 
+# A binary of three tests, of which the second ends the process and the third fails after it.
+CRASHING = """
+case "$*" in
+  *list_tests*) printf 'Suite.\\n  First\\n  Second\\n  Third  # GetParam()\\n';;
+  *=Suite.Third) printf '[ RUN      ] Suite.Third\\n[       OK ] Suite.Third (1 ms)\\n';;
+  *=Suite.Second) printf '[ RUN      ] Suite.Second\\nx.cc:7: Failure\\n'; kill -9 $$;;
+  *) printf '[ RUN      ] Suite.First\\n[       OK ] Suite.First (1 ms)\\n[ RUN      ] Suite.Second\\n'; kill -9 $$;;
+esac
+"""
+# Measures operation 0, dies of operation 1, and when it is started behind that measures operation 2.
+FAULTY_KERNELS = """
+if [ "${8:-0}" = 0 ]; then
+  echo '{"index": 0, "name": "copy", "limit": "copy", "times": 1, "bytes": 100, "tensor_flops": 0, "seconds": 1e-9, "spread": 0}'
+  echo '{"index": 1, "name": "product", "limit": "matmul", "times": 1, "bytes": 1, "tensor_flops": 100, "seconds": 1e-9, "spread": 0}'
+  echo 'illegal address' >&2; exit 1
+fi
+echo '{"index": 3, "name": "quick", "times": 2, "bytes": 1e6, "tensor_flops": 0, "seconds": 1e-9, "spread": 0}'
+echo '{"index": 4, "name": "slow", "times": 2, "bytes": 1e2, "tensor_flops": 0, "seconds": 1, "spread": 0}'
+"""
 
-def check(directory, *arguments):
-    return subprocess.run([sys.executable, CHECK, "correct", "--device", "cpu", *arguments], cwd=directory,
+
+def check(directory, part, *arguments):
+    return subprocess.run([sys.executable, CHECK, part, "--device", "cpu", *arguments], cwd=directory,
                           env={**os.environ, "OUT": directory}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           check=False)
 
@@ -32,26 +52,69 @@ class CheckTest(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.directory = scratch.name
 
+    def results(self, part):
+        return Path(self.directory, f"results_{part}.md").read_text(encoding="utf-8")
+
+
+class CorrectTest(CheckTest):
     def test_real_programs_pass(self):
-        done = check(self.directory, "--programs", PROGRAMS, "--only", "operations", "--only", "200 steps", "--json")
+        done = check(self.directory, "correct", "--programs", PROGRAMS, "--only", "operations", "--only", "200 steps", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = json.loads(done.stdout)
         self.assertEqual([(row["case"], row["ours"]) for row in rows], [("operations", 1.0), ("200 steps", 1.0)])
-        results = Path(self.directory, "results.md").read_text(encoding="utf-8")
-        self.assertRegex(results, r"operations +passed")
-        self.assertIn("largest difference", results)
+        self.assertRegex(self.results("correct"), r"operations +passed")
+        self.assertIn("largest difference", self.results("correct"))
 
     def test_a_failure_is_shown_and_counted(self):
         program(self.directory, "reshard_test", "echo 'x.cc:1: Failure'; exit 1")
-        done = check(self.directory, "--programs", self.directory, "--only", "resharding", "--only", "resume")
+        done = check(self.directory, "correct", "--programs", self.directory, "--only", "resharding", "--only", "resume")
         self.assertEqual(done.returncode, 1)
         self.assertIn("x.cc:1: Failure", done.stdout)
         self.assertEqual(done.stdout.count("failed"), 2, "a missing program fails too")
 
     def test_only_the_memory_checker_may_be_refused(self):
         program(self.directory, "resume_test", "echo Device not supported; exit 1")
-        done = check(self.directory, "--programs", self.directory, "--only", "resume")
+        done = check(self.directory, "correct", "--programs", self.directory, "--only", "resume")
         self.assertEqual(done.returncode, 1)
+
+    def test_tests_behind_a_crash_are_run(self):
+        program(self.directory, "resume_test", CRASHING)
+        done = check(self.directory, "correct", "--programs", self.directory, "--only", "resume")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("1 of 3 fail by themselves: Suite.Second", done.stdout)
+
+
+class SpeedTest(CheckTest):
+    def test_the_whole_part_in_miniature(self):
+        done = check(self.directory, "speed", "--programs", PROGRAMS, "--json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        rows = json.loads(done.stdout)
+        by_metric = {(row["case"], row["metric"]): row for row in rows}
+        for case, speed, ratio in (("tiny bf16", 500e3, 1.10), ("small bf16", 52e3, 1.05)):
+            tokens = by_metric[case, "tokens_per_second"]
+            self.assertEqual(tokens["limit"], speed)
+            self.assertAlmostEqual(tokens["ours"] / tokens["peers"]["pytorch"], by_metric[case, "over_pytorch"]["ours"])
+            self.assertEqual(by_metric[case, "over_pytorch"]["limit"], ratio)
+            self.assertEqual(by_metric[case, "memory_error"]["limit"], 0.03)
+            self.assertIn((case, "mfu of the largest product"), by_metric)
+        shares = [row for row in rows if row["metric"] == "share_of_bandwidth"]
+        for operation in ("layer norm forward", "layer norm backward", "cross entropy", "adamw", "embedding backward", "gelu forward"):
+            self.assertTrue([row for row in shares if operation in row["case"] and row["limit"] == 0.80], operation)
+        self.assertTrue([row for row in rows if row["metric"] == "share_of_product_rate" and "matmul" in row["case"]])
+        self.assertIn("ours", self.results("speed"))
+
+    def test_operations_behind_one_that_fails_are_measured(self):
+        program(self.directory, "motley_kernel_speed", FAULTY_KERNELS)
+        done = check(self.directory, "speed", "--programs", self.directory, "--only", "kernels")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"operation 2 +failed .*illegal address")
+        self.assertRegex(done.stdout, r"quick +goal met")
+        self.assertRegex(done.stdout, r"slow +missed")
+
+    def test_trainings_that_fail_are_told_and_leave_nothing_behind(self):
+        done = check(self.directory, "speed", "--programs", self.directory, "--only", "gpt2-124m", "--only", "gpt2-1558m")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout.count("failed"), 2)
 
 
 if __name__ == "__main__":

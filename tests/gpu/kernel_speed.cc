@@ -1,0 +1,134 @@
+// Times every operation of a training step on a device, back to back and out of cache, and what
+// they could take at best: a copy, the largest product. One JSON object a line, as it is measured:
+//
+//   kernel_speed cpu|cuda LAYERS HEADS WIDTH CONTEXT VOCAB SAMPLES [FIRST]
+//
+// A GPU that has faulted computes no more: the program then ends with 1, and whoever started it
+// goes on behind with FIRST, the index of the operation to begin with.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/clock.h"
+#include "core/median.h"
+#include "core/spec/names.h"
+#include "tests/gpu/operand_sets.h"
+
+namespace motley::testing {
+namespace {
+
+constexpr int kRounds = 7;
+constexpr int kMostCalls = 2000;
+
+/// How much is enough on a kind of device.
+struct Scale {
+  Bytes random{0};   ///< drawn on the host
+  Bytes sets{0};     ///< of operands: several times the largest cache
+  Bytes copied{0};   ///< by the copy that sets the limit
+  int64_t side = 0;  ///< of the largest product
+  double round = 0;  ///< seconds
+};
+Scale scale_of(DeviceKind kind) {
+  if (kind == DeviceKind::kCuda)
+    return {Bytes(64 << 20), Bytes(1 << 30), Bytes(2LL << 30), 8192, 0.03};
+  return {Bytes(1 << 20), Bytes(1 << 20), Bytes(1 << 20), 64, 0.0005};
+}
+
+struct Timing {
+  double seconds = 0;  ///< of a call, median of rounds
+  double spread = 0;   ///< (slowest - fastest round) / median
+};
+
+/// Seconds that `count` calls take, with one wait for the device at their end.
+Result<double> seconds_of(Device& device, const OperandSets& sets, int count) {
+  const size_t different = sets.calls().size();
+  const Nanos start = steady_clock().now();
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i)
+    execute(device, sets.calls()[i % different]);
+  MOTLEY_TRY_VOID(device.synchronize());
+  return static_cast<double>((steady_clock().now() - start).value()) * 1e-9;
+}
+
+Result<Timing> time_operation(Device& device, const OperandSets& sets, double round) {
+  MOTLEY_TRY_VOID(seconds_of(device, sets, 3));  // what is loaded and chosen at first
+  MOTLEY_TRY(const double estimate, seconds_of(device, sets, 3));
+  const int calls = static_cast<int>(std::clamp(3 * round / estimate, 3.0, 1.0 * kMostCalls));
+  std::vector<double> seconds;
+  for (int i = 0; i < kRounds; ++i) {
+    MOTLEY_TRY(const double all, seconds_of(device, sets, calls));
+    seconds.push_back(all / calls);
+  }
+  const auto [fastest, slowest] = std::minmax_element(seconds.begin(), seconds.end());
+  const double middle = *median(seconds);
+  return Timing{middle, (*slowest - *fastest) / middle};
+}
+
+Result<Timing> measure(Device& device, const StepOperation& operation, const Scale& scale,
+                       RandomFill& fill) {
+  MOTLEY_TRY_VOID(device.reserve_scratch(widened_bytes(operation.call)));
+  MOTLEY_TRY(const OperandSets sets, OperandSets::create(device, operation, scale.sets, fill));
+  return time_operation(device, sets, scale.round);
+}
+
+void print(const StepOperation& operation, size_t index, const Result<Timing>& timing) {
+  nlohmann::json line = {{"index", index},
+                         {"name", operation.name},
+                         {"times", operation.times},
+                         {"bytes", operation.bytes},
+                         {"tensor_flops", operation.tensor_flops}};
+  if (!operation.limit.empty()) line["limit"] = operation.limit;
+  if (timing) {
+    line["seconds"] = timing->seconds;
+    line["spread"] = timing->spread;
+  } else {
+    line["error"] = timing.error().to_string();
+  }
+  std::printf("%s\n", line.dump().c_str());
+  std::fflush(stdout);
+}
+
+Result<Unit> run(DeviceKind kind, const ModelSpec& model, int samples, size_t first) {
+  DeviceSpec spec;
+  spec.kind = kind;
+  MOTLEY_TRY(const auto device, open_device(spec, Precision::kBf16));
+  const Scale scale = scale_of(kind);
+  MOTLEY_TRY(RandomFill fill, RandomFill::create(*device, scale.random));
+  auto operations = limit_operations(device->precision(), scale.copied, scale.side);
+  auto of_step = step_operations(model, device->precision(), samples);
+  std::move(of_step.begin(), of_step.end(), std::back_inserter(operations));
+  for (size_t i = first; i < operations.size(); ++i) {
+    const auto timing = measure(*device, operations[i], scale, fill);
+    print(operations[i], i, timing);
+    if (!timing) return fail(timing.error());
+  }
+  return Unit{};
+}
+
+}  // namespace
+}  // namespace motley::testing
+
+int main(int argc, char** argv) {
+  using namespace motley;
+  const auto kind = argc > 1 ? from_spec_name<DeviceKind>(argv[1]) : std::nullopt;
+  if (!kind || argc < 8 || argc > 9) {
+    std::fprintf(stderr,
+                 "usage: kernel_speed cpu|cuda LAYERS HEADS WIDTH CONTEXT VOCAB SAMPLES "
+                 "[FIRST]\n");
+    return exit_code(ErrorCode::kUsage);
+  }
+  const auto number = [&](int i) { return std::atoi(argv[i]); };
+  ModelSpec model;
+  model.layers = number(2);
+  model.heads = number(3);
+  model.width = number(4);
+  model.context = number(5);
+  model.vocab = number(6);
+  const size_t first = argc > 8 ? static_cast<size_t>(number(8)) : 0;
+  const auto done = testing::run(*kind, model, number(7), first);
+  if (done) return 0;
+  std::fprintf(stderr, "kernel_speed: %s\n", done.error().to_string().c_str());
+  return exit_code(done.error().code);
+}

@@ -1,0 +1,88 @@
+"""What the check of a GPU knows about the machine it runs on."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+REDUCED_TFLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}  # data sheets: dense bf16
+
+
+class Machine:
+    """A device under test, "cuda" or "cpu", and the programs that compute on it."""
+
+    def __init__(self, device, programs):
+        self.device, self.programs = device, programs
+
+    def environment(self, ours=True):
+        """Of a program of ours, which needs to find its libraries, or of a tool that brings its own."""
+        words = {**os.environ, "MOTLEY_TEST_DEVICE": self.device,
+                 "MOTLEY_REQUIRE": "torch,gpu" if self.device == "cuda" else "torch"}
+        if ours:
+            words["LD_LIBRARY_PATH"] = self.libraries()
+        return words
+
+    def libraries(self):
+        """What a bundle carries, and where the toolkit's and PyTorch's CUDA libraries lie: the loader need not know them."""
+        found = [str(self.programs.parent / "lib"), str(Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "lib64")]
+        for place in filter(None, sys.path):
+            found += map(str, sorted(Path(place).glob("nvidia/*/lib")))
+        return ":".join([os.environ.get("LD_LIBRARY_PATH", ""), *found]).strip(":")
+
+    def test(self, name):
+        return str(self.programs / "tests" / name)
+
+    def worker(self, *arguments):
+        """What motley-worker prints; CalledProcessError or OSError where it does not."""
+        command = [str(self.programs / "motley-worker"), *map(str, arguments)]
+        return subprocess.run(command, env=self.environment(), stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+
+    def gpus(self):
+        return [found for found in json.loads(self.worker("devices", "--json"))["devices"] if found.get("kind") == "cuda"]
+
+    def memory(self):
+        """Bytes of the device: of the first GPU; of the CPU enough for whatever is tried there."""
+        return self.gpus()[0]["memory"] if self.device == "cuda" else 1 << 33
+
+    def version(self):
+        try:
+            return self.worker("version").strip()
+        except (OSError, subprocess.SubprocessError):
+            return "unknown version"
+
+    def name(self):
+        said = smi("name,driver_version,memory.total")
+        return said or f"no NVIDIA GPU, device {self.device}"
+
+    def data_sheet_flops(self):
+        return next((flops for word, flops in REDUCED_TFLOPS.items() if word in self.name()), None)
+
+    def memory_used(self, pid):
+        """Bytes in use: on the GPU by all processes (None where nobody tells), of the CPU at most by process `pid`."""
+        if self.device == "cuda":
+            said = smi("memory.used", ",nounits")
+            return int(said) << 20 if said and said.isdigit() else None
+        try:
+            status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+        except OSError:
+            return None
+        return next((int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM")), None)
+
+
+def smi(what, form=""):
+    """What nvidia-smi says of the first GPU; nothing where there is none."""
+    asked = ["nvidia-smi", f"--query-gpu={what}", f"--format=csv,noheader{form}"]
+    try:
+        done = subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    lines = done.stdout.strip().splitlines()
+    return lines[0].strip() if lines else None
+
+
+def find_sanitizer():
+    beside_nvcc = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin/compute-sanitizer"
+    return shutil.which("compute-sanitizer") or str(beside_nvcc)

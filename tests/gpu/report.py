@@ -1,0 +1,74 @@
+"""What a check found: said, and written down, as it comes, so that a check that is cut short has told all it knew."""
+
+import datetime
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+BUDGET = 450  # seconds of a part; the last check is cut short there
+
+
+def row(case, metric, unit, ours, *, better="higher", limit=None, peers=None):
+    """A row of DESIGN.md §6."""
+    return {"bench": "gpu", "case": case, "metric": metric, "unit": unit, "better": better, "ours": ours, "limit": limit,
+            "peers": peers or {}, "kind": "measured"}
+
+
+def met(measured):
+    """Whether a row keeps to its limit; None where it has none."""
+    if measured["limit"] is None or measured["ours"] is None:
+        return None
+    return measured["ours"] >= measured["limit"] if measured["better"] == "higher" else measured["ours"] <= measured["limit"]
+
+
+class Outcome:
+    """What became of a check: "passed", "failed", "refused" by the machine; of a measurement "goal met", "missed", "measured"."""
+
+    def __init__(self, name, state, seconds, detail, rows=()):
+        self.name, self.state, self.seconds, self.detail, self.rows = name, state, seconds, detail, list(rows)
+
+    @classmethod
+    def of_rows(cls, name, seconds, detail, rows):
+        """A measurement with the goals among its rows."""
+        marks = [mark for mark in map(met, rows) if mark is not None]
+        return cls(name, "measured" if not marks else "goal met" if all(marks) else "missed", seconds, detail, rows)
+
+    def line(self):
+        return f"{self.name:34}  {self.state:8}  {self.seconds:6.1f} s  {self.detail}"
+
+
+class Report:
+    def __init__(self, part, machine, as_json):
+        self.part, self.machine, self.as_json = part, machine, as_json
+        self.outcomes, self.started = [], time.monotonic()
+        self.about = f"{machine.name()}\n\n{machine.version()}"
+
+    def seconds_left(self):
+        return max(0.0, BUDGET - (time.monotonic() - self.started))
+
+    def begin(self, name):
+        print(f"{name} ... ({self.seconds_left():.0f} s left)", file=sys.stderr, flush=True)
+
+    def add(self, outcome):
+        self.outcomes.append(outcome)
+        print(outcome.line(), file=sys.stderr if self.as_json else sys.stdout, flush=True)
+        self.write()
+
+    def rows(self):
+        return [found for outcome in self.outcomes for found in outcome.rows]
+
+    def write(self):
+        place = Path(os.environ.get("OUT", "."))
+        table = "\n".join(outcome.line() for outcome in self.outcomes)
+        text = f"## {datetime.date.today().isoformat()}, {self.part}: {self.about}\n\n```\n{table}\n```\n"
+        place.joinpath(f"results_{self.part}.md").write_text(text, encoding="utf-8")
+        place.joinpath(f"rows_{self.part}.json").write_text(json.dumps(self.rows(), indent=1) + "\n", encoding="utf-8")
+
+    def finish(self):
+        """The exit status: a goal that was missed is a result, a check that failed an error."""
+        self.write()
+        if self.as_json:
+            print(json.dumps(self.rows()))
+        return 1 if any(outcome.state == "failed" for outcome in self.outcomes) else 0

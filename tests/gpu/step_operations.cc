@@ -1,0 +1,220 @@
+#include "tests/gpu/step_operations.h"
+
+#include <cxxabi.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <typeinfo>
+
+#include "core/holdings.h"
+#include "worker/engine/stage.h"
+
+namespace motley::testing {
+namespace {
+
+/// "motley::LayerNormForwardArgs" -> "layer norm forward"
+std::string words_of(const std::type_info& type) {
+  const std::unique_ptr<char, void (*)(void*)> demangled(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, nullptr), std::free);
+  std::string name = demangled.get();
+  name = name.substr(name.rfind(':') + 1);
+  if (name.ends_with("Args")) name.resize(name.size() - 4);
+  std::string words;
+  for (const char c : name) {
+    const bool begins = std::isupper(static_cast<unsigned char>(c)) != 0;
+    if (begins && !words.empty()) words += ' ';
+    words += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return words;
+}
+
+std::string times_signs(std::initializer_list<int64_t> numbers) {
+  std::string text;
+  for (const int64_t number : numbers) text += (text.empty() ? " " : "x") + std::to_string(number);
+  return text;
+}
+
+/// What of the arguments says how much there is to do, whatever the operation.
+template <class Args>
+std::string shape_of(const Args& args) {
+  if constexpr (requires { args.transpose_a; })
+    return times_signs({args.m, args.n, args.k}) + (args.transpose_a ? " T" : " N") +
+           (args.transpose_b ? "T" : "N") + (args.accumulate ? "+" : "");
+  else if constexpr (requires { args.head_dim; })
+    return times_signs({args.samples, args.context, args.heads, args.head_dim});
+  else if constexpr (requires { args.rows, args.width; })
+    return times_signs({args.rows, args.width});
+  else if constexpr (requires { args.rows, args.vocab; })
+    return times_signs({args.rows, args.vocab});
+  else if constexpr (requires { args.rows, args.n; })
+    return times_signs({args.rows, args.n});
+  else if constexpr (requires { args.count; })
+    return times_signs({args.count});
+  else if constexpr (requires { args.bytes; })
+    return times_signs({args.bytes});
+  else
+    return "";
+}
+
+template <class Args>
+double tensor_flops_of(const Args& args) {
+  if constexpr (requires { args.transpose_a; })
+    return args.flops();
+  else if constexpr (requires { args.head_dim; })
+    return args.flops() / 2;
+  else
+    return 0;
+}
+
+using SizeOf = std::function<Bytes(uint32_t symbol)>;
+
+/// Numbers an operation's symbols from 0, counts what it moves, and says what must lie where.
+class OperandCollector {
+ public:
+  OperandCollector(Precision precision, const SizeOf& size_of)
+      : precision_(precision), size_of_(size_of) {}
+
+  void read(const Operand& operand) { add(operand, 1); }
+  void write(const Operand& operand) { add(operand, 1); }
+  void update(const Operand& operand) { add(operand, 2); }
+
+  double bytes() const { return bytes_; }
+  std::vector<OperandBuffer> buffers() const { return buffers_; }
+
+ private:
+  int64_t element_bytes(ElementType type) const {
+    if (type == ElementType::kBytes) return 1;
+    return type == ElementType::kFull ? full_bytes(precision_) : reduced_bytes(precision_);
+  }
+  void add(const Operand& operand, int passes) {
+    if (operand.address.null()) return;
+    const int64_t size = operand.count * element_bytes(operand.type);
+    bytes_ += static_cast<double>(size * passes);
+    const uint32_t symbol = operand.address.symbol_id();
+    const auto [entry, is_new] = ids_.try_emplace(symbol, static_cast<uint32_t>(buffers_.size()));
+    if (is_new) buffers_.push_back({Bytes(0), operand.type});
+    Bytes& held = buffers_[entry->second].size;
+    held = std::max({held, Bytes(size), size_of_(symbol)});
+    operand.address = Address::symbol(entry->second);
+  }
+
+  Precision precision_;
+  const SizeOf& size_of_;
+  double bytes_ = 0;
+  std::vector<OperandBuffer> buffers_;
+  std::map<uint32_t, uint32_t> ids_;
+};
+
+StepOperation described(OpCall call, Precision precision, const SizeOf& size_of) {
+  StepOperation operation;
+  OperandCollector collector(precision, size_of);
+  std::visit(
+      [&](auto& args) {
+        args.operands(collector);
+        operation.name = words_of(typeid(args)) + shape_of(args);
+        operation.tensor_flops = tensor_flops_of(args);
+        operation.buffers = collector.buffers();
+        const auto holds_tokens = [&](Address address) {
+          operation.buffers[address.symbol_id()].tokens = true;
+        };
+        if constexpr (requires { args.tokens; }) holds_tokens(args.tokens);
+        if constexpr (requires { args.targets; }) holds_tokens(args.targets);
+        if constexpr (requires { args.vocab; }) operation.vocab = args.vocab;
+      },
+      call);
+  operation.bytes = collector.bytes();
+  operation.call = call;
+  return operation;
+}
+
+/// Of symbols that are as large as their operands.
+Bytes as_counted(uint32_t /*symbol*/) { return Bytes(0); }
+
+/// What tells operations apart: the same name may do more or less with other operands.
+std::string key_of(const StepOperation& operation) {
+  std::string key = operation.name;
+  for (const OperandBuffer& buffer : operation.buffers)
+    key += " " + std::to_string(static_cast<int>(buffer.type)) + ":" +
+           std::to_string(buffer.size.value());
+  return key + " " + std::to_string(operation.bytes);
+}
+
+class DistinctOperations {
+ public:
+  void add(StepOperation operation) {
+    const auto [entry, is_new] = index_.try_emplace(key_of(operation), operations_.size());
+    if (!is_new) return void(++operations_[entry->second].times);
+    const int same = ++names_[operation.name];
+    if (same > 1) operation.name += " #" + std::to_string(same);
+    operations_.push_back(std::move(operation));
+  }
+  std::vector<StepOperation> take() { return std::move(operations_); }
+
+ private:
+  std::vector<StepOperation> operations_;
+  std::map<std::string, size_t> index_;
+  std::map<std::string, int> names_;
+};
+
+Address symbol(uint32_t id) { return Address::symbol(id); }
+
+/// What a step does once: gradients to zero, their norm, the update, the weights rounded.
+std::vector<OpCall> update_calls(int64_t elements, Precision precision) {
+  std::vector<OpCall> calls = {
+      ZeroArgs{.out = symbol(0), .bytes = elements * full_bytes(precision)},
+      SquareSumArgs{.x = symbol(0), .out = symbol(1), .count = elements},
+      AdamwArgs{.parameter = symbol(0),
+                .gradient = symbol(1),
+                .m = symbol(2),
+                .v = symbol(3),
+                .count = elements,
+                .lr = 1e-4,
+                .beta1 = 0.9,
+                .beta2 = 0.95,
+                .eps = 1e-8,
+                .weight_decay = 0.1}};
+  if (is_reduced(precision))
+    calls.push_back(RoundArgs{.in = symbol(0), .out = symbol(1), .count = elements});
+  return calls;
+}
+
+}  // namespace
+
+std::vector<StepOperation> limit_operations(Precision precision, Bytes copied, int64_t side) {
+  std::vector<StepOperation> operations = {described(
+      CopyArgs{.in = symbol(0), .out = symbol(1), .bytes = copied.value()}, precision, as_counted)};
+  operations.back().limit = "copy";
+  for (const int64_t rows : {side, 2 * side}) {
+    operations.push_back(described(MatmulArgs{.a = symbol(0),
+                                              .b = symbol(1),
+                                              .c = symbol(2),
+                                              .m = rows,
+                                              .n = side,
+                                              .k = side,
+                                              .transpose_b = true},
+                                   precision, as_counted));
+    operations.back().limit = "matmul";
+  }
+  return operations;
+}
+
+std::vector<StepOperation> step_operations(const ModelSpec& model, Precision precision,
+                                           int samples) {
+  const StageSpec stage{.model = model, .layers = whole_model(model), .precision = precision};
+  const ParameterLayout parameters(model);
+  const ExchangeLayout exchange(stage, samples);
+  const Program program = compile_training(stage, parameters, exchange, samples);
+  DistinctOperations distinct;
+  for (const Instruction& instruction : program.instructions)
+    if (const auto* call = std::get_if<OpCall>(&instruction.work))
+      distinct.add(
+          described(*call, precision, [&](uint32_t id) { return program.symbols[id].size; }));
+  for (const OpCall& call : update_calls(parameters.elements(), precision))
+    distinct.add(described(call, precision, as_counted));
+  return distinct.take();
+}
+
+}  // namespace motley::testing

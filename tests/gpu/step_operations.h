@@ -1,0 +1,41 @@
+#pragma once
+// Every operation of a training step as data, each different one once: what kernel_speed times.
+
+#include <string>
+#include <vector>
+
+#include "core/model.h"
+#include "core/precision.h"
+#include "kernels/op_table.h"
+#include "kernels/operand.h"
+
+namespace motley::testing {
+
+/// What an operation needs to lie in memory.
+struct OperandBuffer {
+  Bytes size{0};
+  ElementType type = ElementType::kFull;
+  bool tokens = false;  ///< int32 numbers below the vocabulary's size
+};
+
+struct StepOperation {
+  std::string name;  ///< "matmul 65536x2304x768 NT"
+  OpCall call;       ///< operands are symbols: indices of `buffers`
+  std::vector<OperandBuffer> buffers;
+  int64_t vocab = 0;        ///< tokens are below
+  int times = 1;            ///< in a micro-batch; of what follows the last one, in a step
+  double bytes = 0;         ///< each input read once, each output written once
+  double tensor_flops = 0;  ///< of products; of causal attention the half that is needed
+  std::string limit = {};   ///< "copy" | "matmul": what it sets the limit of, or ""
+};
+
+/// What limits are measured with: a copy of `copied` bytes, products of matrices `side` and 2·side
+/// wide.
+std::vector<StepOperation> limit_operations(Precision precision, Bytes copied, int64_t side);
+
+/// The different operations of a micro-batch of `samples` samples, forward and backward, in the
+/// order of computation, then those of the update of all parameters at once.
+std::vector<StepOperation> step_operations(const ModelSpec& model, Precision precision,
+                                           int samples);
+
+}  // namespace motley::testing
