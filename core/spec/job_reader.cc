@@ -4,6 +4,7 @@
 
 #include "core/spec/data_windows.h"
 #include "core/spec/glob.h"
+#include "core/spec/model_reader.h"
 #include "core/spec/reader.h"
 #include "core/spec/yaml_keys.h"
 #include "core/utf8.h"
@@ -30,20 +31,6 @@ struct JobDraft : JobSpec {
   ResourcesDraft resources;
   ParallelDraft parallel;
 };
-
-const YamlKeys<ModelSpec>& model_keys() {
-  static const YamlKeys<ModelSpec> keys = {
-      word("type", &ModelSpec::type, {"gpt"}),
-      integer("layers", &ModelSpec::layers, {1, ModelSpec::kMostLayers}).required(),
-      integer("heads", &ModelSpec::heads, {1, ModelSpec::kMostHeads}).required(),
-      integer("width", &ModelSpec::width, {1, ModelSpec::kMostWidth}).required(),
-      integer("context", &ModelSpec::context, {1, ModelSpec::kMostContext}).required(),
-      integer("vocab", &ModelSpec::vocab, {1, ModelSpec::kMostVocab}),
-      number("dropout", &ModelSpec::dropout, {.low = 0, .high = 1, .below_high = true}),
-      later<ModelSpec>("preset", "give layers, heads, width and context"),
-  };
-  return keys;
-}
 
 Result<std::vector<std::string>> to_texts(const YamlNode& node) {
   MOTLEY_TRY(const auto elements, to_list(node, "a text or a list of texts"));
@@ -226,6 +213,10 @@ Result<Unit> read_pin(const YamlNode& node, JobDraft&) {
   return fail_at(node, "'pin' is not supported yet (leave it out)");
 }
 
+Result<Unit> read_model_section(const YamlNode& node, JobDraft& draft) {
+  return read_model(node, draft.model);
+}
+
 const YamlKeys<JobDraft>& job_keys() {
   using Draft = JobDraft;
   static const YamlKeys<Draft> keys = [] {
@@ -233,7 +224,7 @@ const YamlKeys<JobDraft>& job_keys() {
         integer("version", &Draft::version, {1, 1}),
         text("name", &Draft::name, kJobName, is_job_name),
         text("fleet", &Draft::fleet_path, "a path", is_path).nullable(),
-        section("model", &Draft::model, model_keys).required(),
+        YamlKey<Draft>("model", "a mapping of keys", read_model_section).required(),
         section("data", &Draft::data, data_keys).required(),
         section("train", &Draft::train_draft, train_keys).required(),
         section("checkpoint", &Draft::checkpoint, checkpoint_keys),

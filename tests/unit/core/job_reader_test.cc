@@ -328,9 +328,6 @@ TEST(JobReader, RefusesWhatComesLaterByName) {
       {"", "parallel: {compress: int8}\n",
        "job.yaml:9:22: 'compress': 'int8' is not supported yet (only off)"},
       {"", "pin: {grain: 4}\n", "job.yaml:9:6: 'pin' is not supported yet (leave it out)"},
-      {"model: {type: gpt, layers: 2, heads: 2, width: 16, context: 8}",
-       "model: {preset: gpt2-124m}",
-       "job.yaml:3:9: 'preset' is not supported yet (give layers, heads, width and context)"},
       {"[quickstart.yaml]", "[quickstart.yaml], tokens: train.bin",
        "job.yaml:4:33: 'tokens' is not supported yet (give text files)"},
   };
