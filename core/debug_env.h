@@ -15,6 +15,7 @@ struct DebugEnv {
                           ///< HACKING.md
   std::string
       worker_path;  ///< MOTLEY_WORKER: the motley-worker to launch instead of the one beside motley
+  std::string modules;  ///< MOTLEY_MODULES: a directory whose modules come before those of lib/
 };
 
 /// Read once at first use.

@@ -2,10 +2,14 @@
 
 #include <system_error>
 
+#include "core/debug_env.h"
+
 namespace motley {
 
 std::filesystem::path module_path(const std::string& name) {
   std::error_code error;
+  const std::filesystem::path given = std::filesystem::path(debug_env().modules) / (name + ".so");
+  if (!debug_env().modules.empty() && std::filesystem::exists(given, error)) return given;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::filesystem::path bin = program.parent_path();
   const std::filesystem::path file = std::filesystem::path("lib") / (name + ".so");

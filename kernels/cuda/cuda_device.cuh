@@ -44,10 +44,9 @@ class CudaDevice final : public Device {
   double* partial_sums() const { return partial_sums_; }
   static constexpr int kPartialSums = 1024;
 
-  /// Remembers the first fault. After every launch: check_launch("name").
+  /// Remembers the first fault.
   void check(cudaError_t status, const char* what);
   void check(cublasStatus_t status, const char* what);
-  void check_launch(const char* what) { check(cudaGetLastError(), what); }
 
  private:
   CudaDevice(int ordinal, const cudaDeviceProp& properties, Precision precision)

@@ -4,12 +4,45 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <utility>
+
+#include "kernels/cuda/cuda_device.cuh"
 
 namespace motley::cuda {
 
 inline constexpr int kBlockThreads = 256;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct LaunchShape {
+  dim3 blocks;
+  dim3 threads = kBlockThreads;
+  size_t shared_bytes = 0;  ///< dynamic_shared()
+};
+
+/// Puts kernel(arguments...) on the device's stream; a launch that is refused is the device's
+/// fault, under the name `what`.
+template <class... Parameters, class... Arguments>
+void launch(CudaDevice& gpu, const char* what, const LaunchShape& shape,
+            void (*kernel)(Parameters...), Arguments&&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.blocks;
+  config.blockDim = shape.threads;
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = gpu.stream();
+  gpu.check(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...), what);
+}
+
+/// The block's dynamic shared memory, 16-byte aligned.
+template <class T>
+__device__ T* dynamic_shared() {
+#ifdef __CUDACC__
+  extern __shared__ __align__(16) unsigned char motley_shared[];
+  return reinterpret_cast<T*>(motley_shared);
+#else  // compiled for the CPU by tests/support/cuda_on_host
+  return reinterpret_cast<T*>(motley::cuda_on_host::dynamic_shared());
+#endif
+}
 
 /// Blocks for one thread per element; none for no elements, which the caller must not launch.
 inline unsigned blocks_for(int64_t count) {

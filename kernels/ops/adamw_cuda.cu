@@ -32,23 +32,22 @@ void adamw(Device& device, const AdamwArgs& args) {
   CudaDevice& gpu = cuda_device(device);
   if (args.count == 0) return;
   const auto narrow = [](double x) { return static_cast<float>(x); };
-  step<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
-      {.p = args.parameter.as<float>(),
-       .m = args.m.as<float>(),
-       .v = args.v.as<float>(),
-       .gradient = args.gradient.as<const float>(),
-       .count = args.count,
-       .beta1 = narrow(args.beta1),
-       .one_minus_beta1 = narrow(1 - args.beta1),
-       .beta2 = narrow(args.beta2),
-       .one_minus_beta2 = narrow(1 - args.beta2),
-       .gradient_scale = narrow(args.gradient_scale),
-       .m_scale = narrow(1 / args.correction1),
-       .v_scale = narrow(1 / args.correction2),
-       .eps = narrow(args.eps),
-       .lr = narrow(args.lr),
-       .weight_decay = narrow(args.weight_decay)});
-  gpu.check_launch("adamw");
+  launch(gpu, "adamw", {blocks_for(args.count)}, step,
+         Adam{.p = args.parameter.as<float>(),
+              .m = args.m.as<float>(),
+              .v = args.v.as<float>(),
+              .gradient = args.gradient.as<const float>(),
+              .count = args.count,
+              .beta1 = narrow(args.beta1),
+              .one_minus_beta1 = narrow(1 - args.beta1),
+              .beta2 = narrow(args.beta2),
+              .one_minus_beta2 = narrow(1 - args.beta2),
+              .gradient_scale = narrow(args.gradient_scale),
+              .m_scale = narrow(1 / args.correction1),
+              .v_scale = narrow(1 / args.correction2),
+              .eps = narrow(args.eps),
+              .lr = narrow(args.lr),
+              .weight_decay = narrow(args.weight_decay)});
 }
 
 }  // namespace motley::cuda

@@ -35,7 +35,7 @@ struct Heads {
 /// Row `t` of the scores against every position s <= t, in shared memory.
 template <class T>
 __global__ void forward(Heads h, const T* qkv, T* out, float* lse) {
-  extern __shared__ float p[];  // [context]
+  float* const p = dynamic_shared<float>();  // [context]
   const int64_t t = blockIdx.y;
   float largest = -INFINITY;
   for (int64_t s = threadIdx.x; s <= t; s += blockDim.x) {
@@ -84,7 +84,7 @@ __device__ ScoreGradient score_gradient(const Heads& h, const Backward<T>& b, in
 /// d_q = scale·d_s·k: position t gathers from s <= t.
 template <class T>
 __global__ void query_gradient(Heads h, Backward<T> b) {
-  extern __shared__ float d_s[];  // [context]
+  float* const d_s = dynamic_shared<float>();  // [context]
   const int64_t t = blockIdx.y;
   for (int64_t s = threadIdx.x; s <= t; s += blockDim.x) d_s[s] = score_gradient(h, b, t, s).d_s;
   __syncthreads();
@@ -98,7 +98,7 @@ __global__ void query_gradient(Heads h, Backward<T> b) {
 /// d_k = scale·d_sᵀ·q and d_v = pᵀ·d_out: position s gathers from t >= s.
 template <class T>
 __global__ void key_value_gradient(Heads h, Backward<T> b) {
-  extern __shared__ float shared[];  // [2, context]
+  float* const shared = dynamic_shared<float>();  // [2, context]
   float *p = shared, *d_s = shared + h.context;
   const int64_t s = blockIdx.y;
   for (int64_t t = s + threadIdx.x; t < h.context; t += blockDim.x) {
@@ -144,9 +144,8 @@ void attention_forward(Device& device, const AttentionForwardArgs& args) {
   using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.samples * args.context == 0) return;
-  forward<<<blocks_of(args), kThreads, shared_bytes(args, 1), gpu.stream()>>>(
-      heads_of(args), args.qkv.as<const T>(), args.out.as<T>(), args.lse.as<float>());
-  gpu.check_launch("attention");
+  launch(gpu, "attention", {blocks_of(args), kThreads, shared_bytes(args, 1)}, forward<T>,
+         heads_of(args), args.qkv.as<const T>(), args.out.as<T>(), args.lse.as<float>());
 }
 
 template <Precision kPrecision>
@@ -157,12 +156,11 @@ void attention_backward(Device& device, const AttentionBackwardArgs& args) {
   const Backward<T> backward{args.qkv.as<const T>(), args.out.as<const T>(),
                              args.lse.as<const float>(), args.d_out.as<const T>(),
                              args.d_qkv.as<T>()};
-  query_gradient<<<blocks_of(args), kThreads, shared_bytes(args, 1), gpu.stream()>>>(heads_of(args),
-                                                                                     backward);
-  gpu.check_launch("attention query gradient");
-  key_value_gradient<<<blocks_of(args), kThreads, shared_bytes(args, 2), gpu.stream()>>>(
-      heads_of(args), backward);
-  gpu.check_launch("attention key and value gradient");
+  launch(gpu, "attention query gradient", {blocks_of(args), kThreads, shared_bytes(args, 1)},
+         query_gradient<T>, heads_of(args), backward);
+  launch(gpu, "attention key and value gradient",
+         {blocks_of(args), kThreads, shared_bytes(args, 2)}, key_value_gradient<T>, heads_of(args),
+         backward);
 }
 
 MOTLEY_IN_EACH_PRECISION(attention_forward, AttentionForwardArgs);

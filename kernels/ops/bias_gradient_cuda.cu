@@ -21,9 +21,8 @@ void bias_gradient(Device& device, const BiasGradientArgs& args) {
   using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.n == 0) return;
-  sum_columns<<<column_blocks(args.n), column_threads(), 0, gpu.stream()>>>(
-      args.in.as<const T>(), args.out.as<float>(), args.rows, args.n, args.accumulate);
-  gpu.check_launch("bias gradient");
+  launch(gpu, "bias gradient", {column_blocks(args.n), column_threads()}, sum_columns<T>,
+         args.in.as<const T>(), args.out.as<float>(), args.rows, args.n, args.accumulate);
 }
 
 MOTLEY_IN_EACH_PRECISION(bias_gradient, BiasGradientArgs);

@@ -85,10 +85,9 @@ void cross_entropy(Device& device, const CrossEntropyArgs& args) {
   using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.rows == 0) return;
-  loss_of_row<<<static_cast<unsigned>(args.rows), kBlockThreads, 0, gpu.stream()>>>(
-      args.logits.as<const T>(), args.targets.as<const int32_t>(), args.losses.as<float>(),
-      args.d_logits.as<T>(), args.vocab, scale_of(args.scale));
-  gpu.check_launch("cross entropy");
+  launch(gpu, "cross entropy", {static_cast<unsigned>(args.rows)}, loss_of_row<T>,
+         args.logits.as<const T>(), args.targets.as<const int32_t>(), args.losses.as<float>(),
+         args.d_logits.as<T>(), args.vocab, scale_of(args.scale));
 }
 
 template <Precision kPrecision>
@@ -96,10 +95,9 @@ void cross_entropy_part(Device& device, const CrossEntropyPartArgs& args) {
   using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.rows == 0) return;
-  stats_of_row<<<static_cast<unsigned>(args.rows), kBlockThreads, 0, gpu.stream()>>>(
-      args.logits.as<const T>(), args.targets.as<const int32_t>(), args.stats.as<float>(),
-      args.vocab, args.first_token);
-  gpu.check_launch("cross entropy of a part");
+  launch(gpu, "cross entropy of a part", {static_cast<unsigned>(args.rows)}, stats_of_row<T>,
+         args.logits.as<const T>(), args.targets.as<const int32_t>(), args.stats.as<float>(),
+         args.vocab, args.first_token);
 }
 
 template <Precision kPrecision>
@@ -107,11 +105,10 @@ void cross_entropy_combine(Device& device, const CrossEntropyCombineArgs& args) 
   using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.rows == 0) return;
-  loss_of_parts<<<static_cast<unsigned>(args.rows), kBlockThreads, 0, gpu.stream()>>>(
-      PartShape{args.parts, args.rows, args.vocab, args.first_token, scale_of(args.scale)},
-      args.stats.as<const float>(), args.logits.as<const T>(), args.targets.as<const int32_t>(),
-      args.losses.as<float>(), args.d_logits.as<T>());
-  gpu.check_launch("cross entropy over parts");
+  launch(gpu, "cross entropy over parts", {static_cast<unsigned>(args.rows)}, loss_of_parts<T>,
+         PartShape{args.parts, args.rows, args.vocab, args.first_token, scale_of(args.scale)},
+         args.stats.as<const float>(), args.logits.as<const T>(), args.targets.as<const int32_t>(),
+         args.losses.as<float>(), args.d_logits.as<T>());
 }
 
 MOTLEY_IN_EACH_PRECISION(cross_entropy, CrossEntropyArgs);

@@ -40,10 +40,8 @@ void dropout(Device& device, const DropoutArgs& args) {
                   static_cast<float>(1 / (1 - args.rate))};
   const int64_t threads = args.samples * ceil_div(args.elements_per_sample, 4);
   if (threads == 0) return;
-  drop<<<blocks_for(threads), kBlockThreads, 0, gpu.stream()>>>(
-      mask, args.position.as<const int64_t>(), args.samples, args.elements_per_sample,
-      args.x.as<const T>(), args.out.as<T>());
-  gpu.check_launch("dropout");
+  launch(gpu, "dropout", {blocks_for(threads)}, drop<T>, mask, args.position.as<const int64_t>(),
+         args.samples, args.elements_per_sample, args.x.as<const T>(), args.out.as<T>());
 }
 
 MOTLEY_IN_EACH_PRECISION(dropout, DropoutArgs);

@@ -56,9 +56,8 @@ void add(Device& device, const AddArgs& args) {
   using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.count == 0) return;
-  add_elements<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
-      args.a.as<const T>(), args.b.as<const T>(), args.out.as<T>(), args.count);
-  gpu.check_launch("add");
+  launch(gpu, "add", {blocks_for(args.count)}, add_elements<T>, args.a.as<const T>(),
+         args.b.as<const T>(), args.out.as<T>(), args.count);
 }
 
 template <Precision kPrecision>
@@ -66,9 +65,8 @@ void gelu_forward(Device& device, const GeluForwardArgs& args) {
   using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.count == 0) return;
-  gelu<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(args.x.as<const T>(),
-                                                                   args.out.as<T>(), args.count);
-  gpu.check_launch("gelu");
+  launch(gpu, "gelu", {blocks_for(args.count)}, gelu<T>, args.x.as<const T>(), args.out.as<T>(),
+         args.count);
 }
 
 template <Precision kPrecision>
@@ -76,9 +74,8 @@ void gelu_backward(Device& device, const GeluBackwardArgs& args) {
   using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.count == 0) return;
-  gelu_gradient<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
-      args.x.as<const T>(), args.d_out.as<const T>(), args.d_x.as<T>(), args.count);
-  gpu.check_launch("gelu gradient");
+  launch(gpu, "gelu gradient", {blocks_for(args.count)}, gelu_gradient<T>, args.x.as<const T>(),
+         args.d_out.as<const T>(), args.d_x.as<T>(), args.count);
 }
 
 void zero(Device& device, const ZeroArgs& args) {
@@ -101,17 +98,15 @@ void round(Device& device, const RoundArgs& args) {
   using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.count == 0) return;
-  round_elements<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
-      args.in.as<const float>(), args.out.as<T>(), args.count);
-  gpu.check_launch("round");
+  launch(gpu, "round", {blocks_for(args.count)}, round_elements<T>, args.in.as<const float>(),
+         args.out.as<T>(), args.count);
 }
 
 void scale(Device& device, const ScaleArgs& args) {
   CudaDevice& gpu = cuda_device(device);
   if (args.count == 0) return;
-  scale_elements<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
-      args.x.as<float>(), args.overflow.as<int64_t>(), args.count, static_cast<float>(args.factor));
-  gpu.check_launch("scale");
+  launch(gpu, "scale", {blocks_for(args.count)}, scale_elements, args.x.as<float>(),
+         args.overflow.as<int64_t>(), args.count, static_cast<float>(args.factor));
 }
 
 MOTLEY_IN_EACH_PRECISION(add, AddArgs);

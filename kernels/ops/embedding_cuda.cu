@@ -62,11 +62,10 @@ void embedding_forward(Device& device, const EmbeddingForwardArgs& args) {
   CudaDevice& gpu = cuda_device(device);
   const int64_t count = args.rows * args.width;
   if (count == 0) return;
-  embed<<<blocks_for(count), kBlockThreads, 0, gpu.stream()>>>(
-      {args.rows, args.context, args.width, args.vocab, args.first_token},
-      args.tokens.as<const int32_t>(), args.token_table.as<const T>(),
-      args.position_table.as<const T>(), args.out.as<T>());
-  gpu.check_launch("embedding");
+  launch(gpu, "embedding", {blocks_for(count)}, embed<T>,
+         Shape{args.rows, args.context, args.width, args.vocab, args.first_token},
+         args.tokens.as<const int32_t>(), args.token_table.as<const T>(),
+         args.position_table.as<const T>(), args.out.as<T>());
 }
 
 template <Precision kPrecision>
@@ -81,14 +80,12 @@ void embedding_backward(Device& device, const EmbeddingBackwardArgs& args) {
       zero(device, {args.position_gradient, args.context * args.width * element});
   }
   if (args.width == 0) return;
-  add_to_tokens<<<blocks_for(args.width), kBlockThreads, 0, gpu.stream()>>>(
-      shape, args.tokens.as<const int32_t>(), args.d_out.as<const T>(),
-      args.token_gradient.as<float>());
-  gpu.check_launch("token gradient");
+  launch(gpu, "token gradient", {blocks_for(args.width)}, add_to_tokens<T>, shape,
+         args.tokens.as<const int32_t>(), args.d_out.as<const T>(),
+         args.token_gradient.as<float>());
   if (args.position_gradient.null()) return;
-  add_to_positions<<<blocks_for(args.context * args.width), kBlockThreads, 0, gpu.stream()>>>(
-      shape, args.d_out.as<const T>(), args.position_gradient.as<float>());
-  gpu.check_launch("position gradient");
+  launch(gpu, "position gradient", {blocks_for(args.context * args.width)}, add_to_positions<T>,
+         shape, args.d_out.as<const T>(), args.position_gradient.as<float>());
 }
 
 MOTLEY_IN_EACH_PRECISION(embedding_forward, EmbeddingForwardArgs);

@@ -29,19 +29,17 @@ __global__ void convert(const int64_t* acc, float* out, int64_t count, double sc
 void accumulate_fixed(Device& device, const AccumulateFixedArgs& args) {
   CudaDevice& gpu = cuda_device(device);
   if (args.count == 0) return;
-  accumulate<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
-      args.x.as<const float>(), args.acc.as<int64_t>(), args.overflow.as<int64_t>(), args.count,
-      std::ldexp(1.0, *args.exponent));
-  gpu.check_launch("accumulate in fixed point");
+  launch(gpu, "accumulate in fixed point", {blocks_for(args.count)}, accumulate,
+         args.x.as<const float>(), args.acc.as<int64_t>(), args.overflow.as<int64_t>(), args.count,
+         std::ldexp(1.0, *args.exponent));
 }
 
 void from_fixed(Device& device, const FromFixedArgs& args) {
   CudaDevice& gpu = cuda_device(device);
   if (args.count == 0) return;
-  convert<<<blocks_for(args.count), kBlockThreads, 0, gpu.stream()>>>(
-      args.acc.as<const int64_t>(), args.out.as<float>(), args.count,
-      std::ldexp(1.0, -args.exponent));
-  gpu.check_launch("convert from fixed point");
+  launch(gpu, "convert from fixed point", {blocks_for(args.count)}, convert,
+         args.acc.as<const int64_t>(), args.out.as<float>(), args.count,
+         std::ldexp(1.0, -args.exponent));
 }
 
 }  // namespace motley::cuda

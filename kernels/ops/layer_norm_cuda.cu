@@ -94,10 +94,9 @@ void layer_norm_forward(Device& device, const LayerNormForwardArgs& args) {
   using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.rows == 0) return;
-  normalise<<<static_cast<unsigned>(args.rows), kBlockThreads, 0, gpu.stream()>>>(
-      Forward<T>{args.x.as<const T>(), args.gain.as<const float>(), args.bias.as<const float>(),
-                 args.out.as<T>(), args.mean.as<float>(), args.rstd.as<float>(), args.width});
-  gpu.check_launch("layer norm");
+  launch(gpu, "layer norm", {static_cast<unsigned>(args.rows)}, normalise<T>,
+         Forward<T>{args.x.as<const T>(), args.gain.as<const float>(), args.bias.as<const float>(),
+                    args.out.as<T>(), args.mean.as<float>(), args.rstd.as<float>(), args.width});
 }
 
 template <Precision kPrecision>
@@ -117,11 +116,11 @@ void layer_norm_backward(Device& device, const LayerNormBackwardArgs& args) {
                              args.accumulate_input,
                              args.accumulate_parameters};
   if (args.width == 0) return;
-  parameter_gradients<<<column_blocks(args.width), column_threads(), 0, gpu.stream()>>>(backward);
-  gpu.check_launch("layer norm parameter gradients");
+  launch(gpu, "layer norm parameter gradients", {column_blocks(args.width), column_threads()},
+         parameter_gradients<T>, backward);
   if (args.rows == 0) return;
-  input_gradient<<<static_cast<unsigned>(args.rows), kBlockThreads, 0, gpu.stream()>>>(backward);
-  gpu.check_launch("layer norm gradient");
+  launch(gpu, "layer norm gradient", {static_cast<unsigned>(args.rows)}, input_gradient<T>,
+         backward);
 }
 
 MOTLEY_IN_EACH_PRECISION(layer_norm_forward, LayerNormForwardArgs);

@@ -27,9 +27,8 @@ void multiply(CudaDevice& gpu, const MatmulArgs& args) {
   if (count == 0) return;
   auto* c = args.c.as<C>();
   if (!args.bias.null()) {
-    add_bias<<<blocks_for(count), kBlockThreads, 0, gpu.stream()>>>(c, args.bias.as<const T>(),
-                                                                    count, args.n, args.accumulate);
-    gpu.check_launch("bias");
+    launch(gpu, "bias", {blocks_for(count)}, add_bias<T, C>, c, args.bias.as<const T>(), count,
+           args.n, args.accumulate);
   }
   const auto* a = args.a.as<const T>();
   const auto* b = args.b.as<const T>();

@@ -35,13 +35,10 @@ void square_sum(Device& device, const SquareSumArgs& args) {
       std::max<int64_t>(1, ceil_div(blocks, CudaDevice::kPartialSums)) * kSquareSumBlock;
   const int64_t parts = ceil_div(args.count, part);
   if (parts > 0) {
-    sum_parts<<<static_cast<unsigned>(parts), kBlockThreads, 0, gpu.stream()>>>(
-        args.x.as<const float>(), gpu.partial_sums(), args.count, part);
-    gpu.check_launch("square sum");
+    launch(gpu, "square sum", {static_cast<unsigned>(parts)}, sum_parts, args.x.as<const float>(),
+           gpu.partial_sums(), args.count, part);
   }
-  join_parts<<<1, kBlockThreads, 0, gpu.stream()>>>(gpu.partial_sums(), parts,
-                                                    args.out.as<double>());
-  gpu.check_launch("square sum");
+  launch(gpu, "square sum", {1}, join_parts, gpu.partial_sums(), parts, args.out.as<double>());
 }
 
 }  // namespace motley::cuda
