@@ -131,6 +131,25 @@ TEST_F(ByHand, EveryRanksTimesAndTheWeightsAreKeptForTheReport) {
   EXPECT_THAT(samples, ::testing::ElementsAre(12 * 4, 12 * 2, 12 * 2));
 }
 
+TEST_F(ByHand, ThreadsOfOneProcessTrainAsRanksUnderMpirunDo) {
+  write_documents(12);
+  const Ended processes = shell(train("processes"));
+  ASSERT_EQ(processes.status, 0) << processes.output;
+  const std::string threads = (bin_dir() / "motley-worker").string() + " train --job " +
+                              path("job.json") + " --plan " + path("plan.json") + " --run-dir " +
+                              path("threads") + " --ranks ";
+  const Ended ended = shell(threads + "3");
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  EXPECT_EQ(losses("threads"), losses("processes"));
+  EXPECT_EQ(losses("threads").size(), 12U);
+  const Ended two = shell(threads + "2");
+  EXPECT_EQ(two.status, 2);
+  EXPECT_THAT(two.output, HasSubstr("the plan is for 3 ranks, started were 2"));
+  const Ended both = shell("mpirun.openmpi --bind-to none -n 2 " + threads + "3");
+  EXPECT_EQ(both.status, 2);
+  EXPECT_THAT(both.output, HasSubstr("start it without mpirun"));
+}
+
 /// Also in a rehearsal that would not be trustworthy: nothing is concluded from it yet.
 TEST_F(ByHand, ASignalToMpirunSavesACheckpointAndTheSameCommandGoesOn) {
   write_documents(100'000);

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import correct
 import speed
-from machine import ROOT, Machine
+from machine import ROOT, Machine, smi
 from report import Report
 
 PARTS = {"correct": correct, "speed": speed}
@@ -28,12 +28,26 @@ def arguments():
     return args
 
 
+def no_gpu(machine):
+    """The exit status where there is none to check; nothing where there is one. One that only the driver sees is an error."""
+    try:
+        gpus, note = machine.gpus()
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        gpus, note = [], f"motley-worker devices: {error}"
+    if gpus:
+        return None
+    if driver_sees := smi("name"):
+        print(f"nvidia-smi shows {driver_sees}, motley-worker no GPU: {note}", file=sys.stderr)
+        return 1
+    script = ROOT / "tests/support/missing_capability.sh"
+    return subprocess.run(["bash", script, "gpu", f"motley-worker devices shows none: {note}"], check=False).returncode
+
+
 def main():
     args = arguments()
     machine = Machine(args.device, args.programs.absolute())
-    if args.device == "cuda" and not machine.gpus():
-        script = ROOT / "tests/support/missing_capability.sh"
-        return subprocess.run(["bash", script, "gpu", "motley-worker devices shows none"], check=False).returncode
+    if args.device == "cuda" and (status := no_gpu(machine)) is not None:
+        return status
     report = Report(args.part, machine, args.json)
     PARTS[args.part].run(report, machine, args.only)
     return report.finish()

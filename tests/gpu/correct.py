@@ -1,18 +1,20 @@
 """The correctness part of the check: our tests on the GPU, and PyTorch beside the engine."""
 
 import re
+import subprocess
 import sys
 import time
 
 from machine import ROOT, find_sanitizer
 from programs import Tests, run_program, summary
 from report import Outcome, row
+from unlike import run_unlike
 
 # In float64 there is no CUDA device; the rest of each binary computes on the device under test.
 TESTS = {  # binary, filter, seconds
     "operations": ("device_ops_test", "*{device}*", 120),
     "200 steps": ("gpu_curve_test", "*", 60),
-    "every cut": ("cuts_test", "-*Float64*", 150),
+    "every cut": ("cuts_test", "-*Float64*", 300),
     "resharding": ("reshard_test", "*", 90),
     "resume": ("resume_test", "*", 60),
 }
@@ -58,12 +60,25 @@ def check_against_torch(machine, name, left):
     return outcome(name, state, time.monotonic() - started, summary(ended.text), ended.text)
 
 
+def check_unlike(machine, name, left):
+    started = time.monotonic()
+    try:
+        detail, rows = run_unlike(machine, min(150, left))
+        state = "passed"
+    except (ValueError, OSError, KeyError, subprocess.SubprocessError) as error:
+        state, detail, rows = "failed", f"{type(error).__name__}: {error}", []
+    found = outcome(name, state, time.monotonic() - started, detail, detail)
+    found.rows += rows
+    return found
+
+
 CHECKS = {
     "operations": check_tests,
     "200 steps": check_tests,
     "loss and gradients": check_against_torch,
     "resume": check_tests,
     "resharding": check_tests,
+    "unlike devices": check_unlike,
     "memory errors": check_memory_errors,
     "every cut": check_tests,
 }

@@ -41,11 +41,13 @@ class Machine:
         return subprocess.run(command, env=self.environment(), stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
 
     def gpus(self):
-        return [found for found in json.loads(self.worker("devices", "--json"))["devices"] if found.get("kind") == "cuda"]
+        """Those that ours may use, and why there is none."""
+        said = json.loads(self.worker("devices", "--json"))
+        return [found for found in said["devices"] if found.get("kind") == "cuda"], said.get("note")
 
     def memory(self):
         """Bytes of the device: of the first GPU; of the CPU enough for whatever is tried there."""
-        return self.gpus()[0]["memory"] if self.device == "cuda" else 1 << 33
+        return self.gpus()[0][0]["memory"] if self.device == "cuda" else 1 << 33
 
     def version(self):
         try:

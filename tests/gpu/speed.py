@@ -195,7 +195,7 @@ def training_outcomes(name, seconds, found, goals, limits):
     model, ours, peer = found.model, found.our_rounds.seconds(), found.torch_rounds.seconds()
     speed = model.tokens() / ours
     peers = {"pytorch": model.tokens() / peer} if peer else {}
-    rows = [row(model.name, "tokens_per_second", "tokens/s", speed, limit=goals[0], peers=peers)]
+    rows = [row(model.name, "tokens_per_second", "tokens/s", speed, limit=goals[0], peers=peers, bench="engine")]
     spread = f"rounds within {found.our_rounds.spread():.1%}"
     yield Outcome.of_rows(name, seconds, f"{speed:.0f} tokens/s, micro-batch {found.micro_batch}, step {ours * 1e3:.1f} ms, {spread}", rows)
     if peer:

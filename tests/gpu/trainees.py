@@ -1,7 +1,7 @@
 """Two trainings of one model on one device in turns: ours, and PyTorch's. Each keeps its place in memory while the other computes."""
 
+import ctypes
 import json
-import os
 import queue
 import random
 import signal
@@ -11,6 +11,15 @@ import sys
 import threading
 import time
 from pathlib import Path
+
+
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+
+def die_with_parent():
+    """A training goes on for ever, and a stopped one hears nothing but SIGKILL."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class TrainingDied(Exception):
@@ -77,7 +86,7 @@ class OurTraining:
         command = [str(self.machine.programs / "motley-worker"), "train", "--job", "job.json", "--plan", "plan.json", "--run-dir", "run"]
         with open(self.folder / "log", "wb") as log:
             self.process = subprocess.Popen(command, cwd=self.folder, env=self.machine.environment(), stdout=log,
-                                            stderr=subprocess.STDOUT, start_new_session=True)
+                                            stderr=subprocess.STDOUT, preexec_fn=die_with_parent)
 
     def steps(self):
         """(when it ended, seconds) of each step so far."""
@@ -114,8 +123,8 @@ class OurTraining:
         time.sleep(min(step_seconds, 3))  # until the device has done what was asked of it
 
     def end(self):
-        if self.process is not None and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+        if self.process is not None:
+            self.process.kill()
             self.process.wait()
 
 
@@ -124,7 +133,7 @@ class TorchTraining:
         command = [sys.executable, str(Path(__file__).with_name("gpt_torch_speed.py")), "train", machine.device,
                    *map(str, (*model.sizes, model.batch, micro_batch)), compiled]
         self.process = subprocess.Popen(command, env=machine.environment(ours=False), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True, start_new_session=True)
+                                        stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
         self.said, self.complaints = queue.Queue(), []
         threading.Thread(target=lambda: [self.said.put(line) for line in self.process.stdout], daemon=True).start()
         threading.Thread(target=lambda: [self.complaints.append(line) for line in self.process.stderr], daemon=True).start()
@@ -145,8 +154,7 @@ class TorchTraining:
         return self.hear(deadline)["seconds"][1:]
 
     def end(self):
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
         self.process.wait()
 
 

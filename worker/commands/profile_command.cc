@@ -68,7 +68,10 @@ Result<Unit> profile_for_runner(const std::string& path, Communicator& world) {
   return Unit{};
 }
 
-Result<Unit> run_profile(const std::string& path) {
+Result<Unit> run_profile(const std::string& path, int ranks) {
+  if (ranks > 0)
+    return run_in_threads(ranks,
+                          [&](Communicator& world) { return profile_for_runner(path, world); });
   MOTLEY_TRY(auto world, open_world());
   configure_log("rank " + std::to_string(world->rank()));
   const auto done = profile_for_runner(path, *world);
@@ -82,8 +85,13 @@ void add_profile_command(CLI::App& app, Result<Unit>* outcome) {
   auto* command = app.add_subcommand(
       "profile", "Measures the devices of a fleet, one rank each (under mpirun, in fleet order)");
   auto path = std::make_shared<std::string>();
+  auto ranks = std::make_shared<int>(0);
   command->add_option("--request", *path, "Profile request (core/FORMATS.md)")->required();
-  command->callback([=] { *outcome = run_profile(*path); });
+  command
+      ->add_option("--ranks", *ranks,
+                   "So many ranks as threads of this process, instead of under mpirun")
+      ->check(CLI::PositiveNumber);
+  command->callback([=] { *outcome = run_profile(*path, *ranks); });
 }
 
 }  // namespace motley

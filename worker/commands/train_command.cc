@@ -28,6 +28,7 @@ struct TrainOptions {
   std::string attempt;
   ManualAttemptFiles files;
   bool trace = false;
+  int ranks = 0;  ///< as threads of this process; 0: those of the launch
 };
 
 ControlWishes& process_wishes() {  // signal handlers outlive any scope
@@ -141,7 +142,24 @@ std::string ending_of(const TrainOutcome& outcome) {
   return "finished after step " + step + ", weights " + outcome.weights_xxh3;
 }
 
+Result<Unit> end_well(const TrainOutcome& outcome) {
+  if (outcome.stopped) return fail(ErrorCode::kStopped, "");
+  return Unit{};
+}
+
+Result<Unit> train_in_threads(const TrainOptions& options) {
+  TrainOutcome of_root;
+  MOTLEY_TRY_VOID(run_in_threads(options.ranks, [&](Communicator& world) -> Result<Unit> {
+    MOTLEY_TRY(const TrainOutcome outcome, run_in(world, options));
+    if (world.rank() == 0) of_root = outcome;
+    return Unit{};
+  }));
+  std::fprintf(stderr, "%s\n", ending_of(of_root).c_str());
+  return end_well(of_root);
+}
+
 Result<Unit> run_train(const TrainOptions& options) {
+  if (options.ranks > 0) return train_in_threads(options);
   MOTLEY_TRY(auto world, open_world());
   configure_log("rank " + std::to_string(world->rank()));
   const auto outcome = without_exceptions([&] { return run_in(*world, options); });
@@ -150,8 +168,7 @@ Result<Unit> run_train(const TrainOptions& options) {
   // 0.
   if (world->rank() == 0) std::fprintf(stderr, "%s\n", ending_of(*outcome).c_str());
   world.reset();  // all ranks leave together before any of them exits
-  if (outcome->stopped) return fail(ErrorCode::kStopped, "");
-  return Unit{};
+  return end_well(*outcome);
 }
 
 }  // namespace
@@ -173,6 +190,10 @@ void add_train_command(CLI::App& app, Result<Unit>* outcome) {
   command->add_flag("--trace", options->trace,
                     "Each rank writes what its time went on beside its attempt's plan, the last "
                     "100,000 events (core/FORMATS.md)");
+  command
+      ->add_option("--ranks", options->ranks,
+                   "So many ranks as threads of this process, instead of under mpirun")
+      ->check(CLI::PositiveNumber);
   job->needs(plan)->needs(run_dir)->excludes(attempt);
   plan->needs(job);
   run_dir->needs(job);

@@ -2,25 +2,28 @@
 
 #include <sys/prctl.h>
 
+#include <atomic>
 #include <csignal>
 
 namespace motley {
 namespace {
 
-ControlWishes* asked = nullptr;
+std::atomic<ControlWishes*> asked = nullptr;  // ranks that are threads all say the same
 
 void ask_to_stop(int signal) {
-  if (signal == SIGINT && asked->stop) {
+  ControlWishes& wishes = *asked;
+  if (signal == SIGINT && wishes.stop) {
     std::signal(SIGINT, SIG_DFL);
     std::raise(SIGINT);
   }
-  asked->stop = true;
+  wishes.stop = true;
 }
 
 }  // namespace
 
 void stop_on_signals(ControlWishes* wishes) {
   static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
+  static_assert(std::atomic<ControlWishes*>::is_always_lock_free, "so is this");
   asked = wishes;
   struct sigaction action = {};
   action.sa_handler = ask_to_stop;

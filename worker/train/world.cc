@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/file_system.h"
 #include "core/log.h"
+#include "core/output.h"
 #include "core/spec/precisions.h"
 
 namespace motley {
@@ -24,6 +25,15 @@ Result<std::unique_ptr<Communicator>> open_world() {
   const auto launched = launch_env();
   if (!launched || launched->size == 1) return solo_communicator();
   return open_mpi_communicator();
+}
+
+Result<Unit> run_in_threads(int ranks, const std::function<Result<Unit>(Communicator&)>& body) {
+  if (const auto launched = launch_env(); launched && launched->size > 1)
+    return fail(ErrorCode::kUsage,
+                "--ranks makes all ranks threads of one process: start it without mpirun");
+  configure_log("ranks 0 to " + std::to_string(ranks - 1));
+  return run_inproc(
+      ranks, [&](Communicator& world) { return without_exceptions([&] { return body(world); }); });
 }
 
 Result<std::string> shared_text(Communicator& world, const std::string& path) {

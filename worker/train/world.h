@@ -1,6 +1,7 @@
 #pragma once
 // What the ranks of one launch share before they know their task.
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,10 @@ namespace motley {
 
 /// The group mpirun or srun started this process in; a group of one when it was started alone.
 Result<std::unique_ptr<Communicator>> open_world();
+
+/// Runs `body` once for each of `ranks` ranks, as threads of this process: without MPI. The error
+/// that came first; kUsage where mpirun started this process and others beside it.
+Result<Unit> run_in_threads(int ranks, const std::function<Result<Unit>(Communicator&)>& body);
 
 /// The text of a file as the lowest rank that can read it sees it: hosts need not share a file
 /// system. kNotFound on every rank when none can.
