@@ -19,6 +19,7 @@ def arguments():
     parser.add_argument("--json", action="store_true", help="rows on stdout, the table on stderr")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: tries out the check itself")
     parser.add_argument("--only", action="append", metavar="CHECK", help="this check alone; may be repeated")
+    parser.add_argument("--seconds", type=float, default=450, help="for the whole part (default: 450)")
     parser.add_argument("--programs", type=Path, default=ROOT / "build/release/bin")
     args = parser.parse_args()
     names = PARTS[args.part].NAMES
@@ -48,7 +49,7 @@ def main():
     machine = Machine(args.device, args.programs.absolute())
     if args.device == "cuda" and (status := no_gpu(machine)) is not None:
         return status
-    report = Report(args.part, machine, args.json)
+    report = Report(args.part, machine, args.json, args.seconds)
     PARTS[args.part].run(report, machine, args.only)
     return report.finish()
 

@@ -12,13 +12,20 @@ from pathlib import Path
 CHECK = Path(__file__).with_name("check.py")
 PROGRAMS = Path(os.environ["MOTLEY_TEST_BIN_DIR"])
 
-# A binary of three tests, of which the second ends the process and the third fails after it.
+# A binary of three tests, of which the second ends the process, so that the third is not run.
 CRASHING = """
 case "$*" in
   *list_tests*) printf 'Suite.\\n  First\\n  Second\\n  Third  # GetParam()\\n';;
   *=Suite.Third) printf '[ RUN      ] Suite.Third\\n[       OK ] Suite.Third (1 ms)\\n';;
   *=Suite.Second) printf '[ RUN      ] Suite.Second\\nx.cc:7: Failure\\n'; kill -9 $$;;
   *) printf '[ RUN      ] Suite.First\\n[       OK ] Suite.First (1 ms)\\n[ RUN      ] Suite.Second\\n'; kill -9 $$;;
+esac
+"""
+HINDERED = """
+case "$*" in
+  *list_tests*) printf 'Suite.\\n  First\\n  Second\\n';;
+  *=Suite.Second) printf '[ RUN      ] Suite.Second\\n[       OK ] Suite.Second (1 ms)\\n';;
+  *) printf '[ RUN      ] Suite.First\\n[       OK ] Suite.First (1 ms)\\n[ RUN      ] Suite.Second\\n[  FAILED  ] Suite.Second (1 ms)\\n'; exit 1;;
 esac
 """
 # Measures operation 0, dies of operation 1, and when it is started behind that measures operation 2.
@@ -82,6 +89,30 @@ class CorrectTest(CheckTest):
         done = check(self.directory, "correct", "--programs", self.directory, "--only", "resume")
         self.assertEqual(done.returncode, 1)
         self.assertIn("1 of 3 fail by themselves: Suite.Second", done.stdout)
+
+
+    def test_one_that_passes_only_alone_is_no_pass(self):
+        program(self.directory, "resume_test", HINDERED)
+        done = check(self.directory, "correct", "--programs", self.directory, "--only", "resume")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("passed only alone: Suite.Second", done.stdout)
+
+    def test_unlike_devices_are_planned_and_trained_without_mpi(self):
+        done = check(self.directory, "correct", "--programs", PROGRAMS, "--only", "unlike devices", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = {row["metric"]: row for row in json.loads(done.stdout)}
+        self.assertEqual(rows["efficiency"]["kind"], "paced")
+        self.assertAlmostEqual(rows["efficiency"]["ours"], 1, delta=0.02)  # samples alone are in grains of another size
+        # Of 64 samples in proportion 4 : 2 : 1 : 1 the first computes 32; in equal shares the last computes 16, four times as slowly.
+        self.assertAlmostEqual(rows["over_equal_split"]["ours"], 2, delta=0.1)
+        self.assertLess(rows["prediction_error"]["ours"], 0.01)
+
+    def test_what_hangs_is_ended_with_what_it_started(self):
+        program(self.directory, "resume_test", "echo '[ RUN      ] Suite.Hangs'; sleep 1000 & sleep 1000")
+        done = check(self.directory, "correct", "--programs", self.directory, "--only", "resume", "--only", "every cut", "--seconds", "3")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"resume +failed +[2-9].* s .*Suite.Hangs.*not over")
+        self.assertRegex(done.stdout, r"every cut +failed")
 
 
 class SpeedTest(CheckTest):

@@ -91,7 +91,7 @@ def run(report, machine, only):
             continue
         report.begin(name)
         left = report.seconds_left()
-        if left < 5:
+        if left < 2:
             report.add(outcome(name, "failed", 0, "no time is left", ""))
             continue
         report.add(check(machine, name, left))

@@ -45,6 +45,12 @@ class Machine:
         said = json.loads(self.worker("devices", "--json"))
         return [found for found in said["devices"] if found.get("kind") == "cuda"], said.get("note")
 
+    def fleet(self, devices, **pace):
+        """fleet.json of devices of which only some members are told: the others are as in a fleet that ours has written."""
+        written = json.loads(self.worker("devices", "--json"))["fleet"]
+        common = {**written["devices"][0], "host": "localhost", "uuid": "", "threads": 1, "memory": None, "paced": None}
+        return {**written, "source": "", **pace, "devices": [{**common, **told} for told in devices]}
+
     def memory(self):
         """Bytes of the device: of the first GPU; of the CPU enough for whatever is tried there."""
         return self.gpus()[0][0]["memory"] if self.device == "cuda" else 1 << 33

@@ -152,8 +152,8 @@ class Comparison:
             self.used = after - before
 
     def start_torch(self):
-        """Compiled as a whole if that is over in time, else block by block."""
-        forms = ("whole", "blocks") if self.machine.device == "cuda" else ("plain",)
+        """Compiled as a whole if that is over in time, else block by block, else not."""
+        forms = ("whole", "blocks", "plain") if self.machine.device == "cuda" else ("plain",)
         for self.torch_compiled in forms:
             patience = (self.deadline - time.monotonic()) * (0.65 if self.torch_compiled == "whole" else 0.8)
             self.torch = TorchTraining(self.model, self.machine, self.micro_batch, self.torch_compiled)

@@ -56,13 +56,12 @@ class Model:
             "devices": {"count": None, "types": [], "memory": {"low": 0, "high": (1 << 63) - 1}, "mix": True},
             "retry": {"max_restarts": 0, "exclude_failed_devices": True}}
 
-    def plan(self, kind, micro_batch):
-        device = {"id": "localhost/0", "host": "localhost", "kind": kind, "type": kind, "uuid": "", "threads": 2, "memory": None,
-                  "price_per_hour": 0.0, "paced": None}
+    def plan(self, machine, micro_batch):
+        device = {"id": "localhost/0", "kind": machine.device, "type": machine.device, "threads": 2}
         return {"version": 1, "numerics": "fast", "global_batch": self.batch, "grain": 1, "ranks": [{"device": "localhost/0"}],
                 "replicas": [{"stages": [{"first_layer": 0, "last_layer": self.layers + 1, "ranks": [0]}],
                               "micro_batch": micro_batch, "grains": self.batch}],
-                "fleet": {"version": 1, "source": "", "clock": "sleep", "pace_flops": 0.0, "devices": [device], "links": []}}
+                "fleet": machine.fleet([device])}
 
 
 class OurTraining:
@@ -78,7 +77,7 @@ class OurTraining:
     def predicted(self, micro_batch):
         """Bytes on the device; writes the plan."""
         plan = self.folder / "plan.json"
-        plan.write_text(json.dumps(self.model.plan(self.machine.device, micro_batch)), encoding="utf-8")
+        plan.write_text(json.dumps(self.model.plan(self.machine, micro_batch)), encoding="utf-8")
         said = self.machine.worker("estimate", "--job", self.folder / "job.json", "--plan", plan, "--json")
         return json.loads(said)[0]["total_bytes"]
 

@@ -23,8 +23,7 @@ def shares(sizes):
     taken = 0
     for size in sizes:
         yield (f"{{kind: cuda, type: sms-{size}, share: {{sms: {size}}}, memory: 20GB}}",
-               {"kind": "cuda", "type": f"sms-{size}", "memory": 20_000_000_000, "paced": None,
-                "share": {"sms": size, "first": taken}})
+               {"kind": "cuda", "type": f"sms-{size}", "memory": 20_000_000_000, "share": {"sms": size, "first": taken}})
         taken += size
 
 
@@ -73,10 +72,8 @@ class Unlike:
         self.run_program("motley", "export", "job", f"{name}.yaml", "--fleet", "fleet.yaml", "-o", f"{name}.json")
 
     def fleet(self, numbers):
-        common = {"host": "localhost", "uuid": "", "threads": 1, "price_per_hour": 0.0}
-        devices = [{"id": f"localhost/{i}", **common, **self.case.devices[i][1]} for i in numbers]
-        pace = {"clock": "virtual", "pace_flops": 1e9} if self.is_paced else {"clock": "sleep", "pace_flops": 0.0}
-        return {"version": 1, "source": "fleet.yaml", **pace, "devices": devices, "links": []}
+        pace = {"clock": "virtual", "pace_flops": 1e9} if self.is_paced else {}
+        return self.machine.fleet([{"id": f"localhost/{i}", **self.case.devices[i][1]} for i in numbers], **pace)
 
     def write_documents(self):
         (self.folder / "text").write_bytes(bytes(i * i % 251 for i in range(max(1 << 14, 300 * self.case.model["context"]))))
