@@ -6,18 +6,43 @@ if(MOTLEY_CUDA STREQUAL OFF)
   return()
 endif()
 
+include(MotleyCudaToolkit)
+set(MOTLEY_CUDA_TOOLKIT "" CACHE STRING "Major version of the CUDA toolkit to take (12 or 13); empty: any")
+
 # nvcc is seldom in PATH where the toolkit was installed by NVIDIA's packages.
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
-  find_program(MOTLEY_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  set(motley_toolkits "")
+  if(MOTLEY_CUDA_TOOLKIT)  # of several the one that is asked for
+    file(GLOB motley_toolkits "/usr/local/cuda-${MOTLEY_CUDA_TOOLKIT}*")
+    list(SORT motley_toolkits COMPARE NATURAL ORDER DESCENDING)
+  endif()
+  find_program(MOTLEY_NVCC nvcc HINTS ${motley_toolkits} ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
   mark_as_advanced(MOTLEY_NVCC)
   if(MOTLEY_NVCC)
     set(CMAKE_CUDA_COMPILER "${MOTLEY_NVCC}")
   endif()
 endif()
 
-# Must stand before the language is enabled, else CMake picks one old architecture.
-if(NOT CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES "80-real;86-real;89-real;90" CACHE STRING "CUDA architectures to compile for")
+set(motley_nvcc "${CMAKE_CUDA_COMPILER}")
+if(NOT motley_nvcc)
+  separate_arguments(motley_nvcc NATIVE_COMMAND PROGRAM "$ENV{CUDACXX}")
+  list(POP_FRONT motley_nvcc motley_nvcc)
+endif()
+if(motley_nvcc)
+  execute_process(COMMAND "${motley_nvcc}" --version OUTPUT_VARIABLE motley_nvcc_text ERROR_QUIET)
+  execute_process(COMMAND "${motley_nvcc}" --list-gpu-arch OUTPUT_VARIABLE motley_nvcc_gpus ERROR_QUIET)
+  motley_nvcc_version(motley_nvcc_release "${motley_nvcc_text}")
+  motley_toolkit_fault(motley_fault "${motley_nvcc_release}" "${MOTLEY_CUDA_TOOLKIT}")
+  if(motley_fault AND MOTLEY_CUDA STREQUAL ON)
+    message(FATAL_ERROR " ${motley_nvcc}: ${motley_fault}")  # the blank keeps it in one line
+  elseif(motley_fault)
+    message(STATUS "Motley: ${motley_nvcc}: ${motley_fault}; going on without CUDA")
+    return()
+  endif()
+  # Must stand before the language is enabled, else CMake picks one old architecture. Not in the cache: another toolkit has others.
+  if(NOT CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+    motley_default_architectures(CMAKE_CUDA_ARCHITECTURES "${motley_nvcc_release}" "${motley_nvcc_gpus}")
+  endif()
 endif()
 
 include(CheckLanguage)

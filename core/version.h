@@ -14,7 +14,7 @@ struct BuildVersion {
   std::string_view build_type;          ///< CMake's
   std::string_view cpu_isa;             ///< -march of the CPU kernels
   std::string_view cuda;                ///< toolkit
-  std::string_view cuda_architectures;  ///< as CMake lists them, separated by spaces
+  std::string_view cuda_architectures;  ///< as nvcc calls them: "sm_80 sm_90 compute_90" (PTX last)
   std::string_view nccl;
   std::string_view mpi;  ///< library: "Open MPI v4.1.4"; "standard 3.1" where it could not be asked
 };

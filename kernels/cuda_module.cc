@@ -5,6 +5,8 @@
 #include <system_error>
 
 #include "core/module.h"
+#include "core/version.h"
+#include "kernels/cuda_fit.h"
 
 namespace motley {
 namespace {
@@ -21,9 +23,11 @@ Result<CudaModule> load_module() {
     return fail(ErrorCode::kUnsupported, "built without CUDA: " + path.string() +
                                              " is missing; install a CUDA toolkit and build again");
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // for the life of the process
-  if (library == nullptr)
+  if (library == nullptr) {
+    const BuildVersion& build = build_version();
     return fail(ErrorCode::kUnsupported,
-                std::string("the CUDA module does not load: ") + dlerror());
+                load_fault({build.cuda, build.cuda_architectures}, dlerror()));
+  }
   const auto version =
       reinterpret_cast<CudaModuleVersion>(dlsym(library, kCudaModuleVersionSymbol));
   const CudaModule module{

@@ -5,8 +5,9 @@
 
 namespace motley {
 
-/// Bump when Device, OpTable or an operation's operands change: program and module must agree.
-inline constexpr int kCudaModuleVersion = 5;
+/// Bump when Device, FoundDevice, OpTable or an operation's operands change: program and module
+/// must agree.
+inline constexpr int kCudaModuleVersion = 6;
 
 /// What the module exports under these names, without mangling.
 using CudaModuleVersion = int (*)();

@@ -97,11 +97,12 @@ struct FoundDevice {
   Bytes free_memory{0};
   std::string capability;  ///< "sm_90", or the CPU's instruction set
   int cores = 0;
-  int cuda_index = -1;              ///< of a GPU, as this process counts
+  int cuda_index = -1;  ///< of a GPU, as this process counts
+  std::string unfit;    ///< of a GPU: why this build cannot compute on it; empty: it can
   std::optional<GpuStatus> status;  ///< of a GPU whose driver tells it
 };
 /// CPU first, then the GPUs that this process may use, by PCI bus id. `note` says in one line why
-/// there is no GPU when there is none.
+/// there is no GPU to compute on when there is none.
 std::vector<FoundDevice> discover_devices(std::string* note);
 
 }  // namespace motley

@@ -51,11 +51,14 @@ std::vector<FoundDevice> discover_devices(std::string* note) {
     *note = gpus.error().message + beyond_reach(statuses);
     return found;
   }
+  bool fits = false;
   for (FoundDevice gpu : *gpus) {
     for (const GpuStatus& status : statuses)
       if (status.uuid == gpu.uuid) gpu.status = status;
+    fits = fits || gpu.unfit.empty();
     found.push_back(std::move(gpu));
   }
+  if (!fits && found.size() > 1) *note = found[1].unfit;
   return found;
 }
 

@@ -4,11 +4,23 @@
 #include <array>
 #include <cstdio>
 
+#include "core/version.h"
 #include "kernels/cuda/cuda_device.cuh"
+#include "kernels/cuda_fit.h"
 #include "kernels/cuda_module.h"
+#include "kernels/nvml.h"
 
 namespace motley::cuda {
 namespace {
+
+CudaBuild this_build() { return {build_version().cuda, build_version().cuda_architectures}; }
+
+CudaDriver this_driver() {
+  CudaDriver driver;
+  if (cudaDriverGetVersion(&driver.cuda) != cudaSuccess) driver.cuda = 0;
+  if (const auto nvml = Nvml::open()) driver.version = (*nvml)->driver_version();
+  return driver;
+}
 
 /// How many GPUs this process may use; why there are none in one line.
 Result<int> gpu_count() {
@@ -16,14 +28,17 @@ Result<int> gpu_count() {
   const auto status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count > 0) return count;
   cudaGetLastError();
-  if (status == cudaErrorInsufficientDriver)
-    return fail(ErrorCode::kUnsupported,
-                "no GPU: the NVIDIA driver is missing or older than CUDA " +
-                    std::to_string(CUDART_VERSION / 1000) + " needs (try nvidia-smi)");
+  if (const std::string fault = driver_fault(this_build(), this_driver()); !fault.empty())
+    return fail(ErrorCode::kUnsupported, "no GPU: " + fault);
   if (status == cudaErrorNoDevice || status == cudaSuccess)
     return fail(ErrorCode::kUnsupported,
                 "no GPU: the driver shows none (is CUDA_VISIBLE_DEVICES set?)");
   return fail(ErrorCode::kUnsupported, std::string("no GPU: ") + cudaGetErrorString(status));
+}
+
+/// Why this build has no code for the GPU; empty when it has.
+std::string fault_of(const cudaDeviceProp& properties) {
+  return card_fault(this_build(), properties.name, properties.major * 10 + properties.minor);
 }
 
 /// "GPU-5a1fc1f2-…", as nvidia-smi prints it.
@@ -60,18 +75,25 @@ Result<FoundDevice> describe(int ordinal) {
   found.capability = "sm_" + std::to_string(properties.major * 10 + properties.minor);
   found.cores = properties.multiProcessorCount;
   found.cuda_index = ordinal;
+  found.unfit = fault_of(properties);
   return found;
 }
 
+/// Of the GPU with that UUID; without one the first that this build has code for.
 Result<int> ordinal_of(const std::string& uuid, int count) {
-  if (uuid.empty()) return 0;
+  std::string fault;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     cudaDeviceProp properties{};
-    if (cudaGetDeviceProperties(&properties, ordinal) == cudaSuccess &&
-        uuid_text(properties.uuid) == uuid)
-      return ordinal;
+    if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess ||
+        (!uuid.empty() && uuid_text(properties.uuid) != uuid))
+      continue;
+    const std::string unfit = fault_of(properties);
+    if (unfit.empty()) return ordinal;
+    if (fault.empty()) fault = unfit;
   }
-  return fail(ErrorCode::kNoDevice, "this host shows no GPU " + uuid);
+  if (!fault.empty()) return fail(ErrorCode::kUnsupported, fault);
+  return fail(ErrorCode::kNoDevice,
+              uuid.empty() ? "no GPU of this host answers" : "this host shows no GPU " + uuid);
 }
 
 Result<std::unique_ptr<Device>> open(const DeviceSpec& spec, Precision precision) {

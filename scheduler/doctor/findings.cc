@@ -140,9 +140,9 @@ Finding gpu_finding(const GpuFacts& facts, const WorkerFacts& worker) {
   if (says(reason, "built without CUDA"))
     return absent(what, "a GPU, but Motley was built without CUDA",
                   "install NVIDIA's CUDA toolkit (nvcc in PATH), then build again");
-  if (says(reason, "older than CUDA"))
-    return absent(what, reason,
-                  "install a newer NVIDIA driver (nvidia-smi shows what it supports)");
+  // Toolkit, driver or card do not fit: kernels/cuda_fit.h knows what to do.
+  if (const size_t end = reason.find("; "); end != std::string::npos)
+    return absent(what, reason.substr(0, end), reason.substr(end + 2));
   if (says(reason, "CUDA_VISIBLE_DEVICES"))
     return absent(what, reason, "unset CUDA_VISIBLE_DEVICES");
   return absent(what, reason,

@@ -15,14 +15,15 @@
 namespace motley {
 namespace {
 
-/// This machine as a fleet: its GPUs, or its CPU where there is none.
+/// This machine as a fleet: its GPUs, or its CPU where none can be used.
 FleetSpec local_fleet(const std::vector<FoundDevice>& found) {
   bool gpu = false;
-  for (const FoundDevice& device : found) gpu = gpu || device.kind == DeviceKind::kCuda;
+  for (const FoundDevice& device : found)
+    gpu = gpu || (device.kind == DeviceKind::kCuda && device.unfit.empty());
   FleetSpec fleet;
   fleet.source = "this machine";
   for (const FoundDevice& device : found) {
-    if (gpu != (device.kind == DeviceKind::kCuda)) continue;
+    if (gpu != (device.kind == DeviceKind::kCuda) || !device.unfit.empty()) continue;
     DeviceSpec spec;
     spec.host = system_host_name();
     spec.id = spec.host + "/" + std::to_string(fleet.devices.size());
@@ -90,6 +91,7 @@ nlohmann::json as_json(const std::vector<FoundDevice>& found, const std::string&
                     {"free_memory", device.free_memory.value()},
                     {"cuda_index",
                      device.cuda_index < 0 ? nlohmann::json() : nlohmann::json(device.cuda_index)},
+                    {"unfit", device.unfit},
                     {"status", status_json(device.status)}});
   return {{"fleet", to_json(local_fleet(found))}, {"devices", rows}, {"note", note}};
 }
@@ -113,6 +115,7 @@ Result<Unit> run_devices(bool json) {
               device.bus_id.empty() ? "-" : device.bus_id, format_bytes(device.free_memory),
               format_bytes(device.memory));
     if (device.kind == DeviceKind::kCuda) std::printf("      %s\n", status_text(device).c_str());
+    if (!device.unfit.empty()) std::printf("      not used: %s\n", device.unfit.c_str());
   }
   if (!note.empty()) std::printf("%s\n", note.c_str());
   return Unit{};

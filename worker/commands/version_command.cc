@@ -21,7 +21,7 @@ std::string gpus() {
   std::string note;
   int found = 0;
   for (const FoundDevice& device : discover_devices(&note))
-    found += device.kind == DeviceKind::kCuda ? 1 : 0;
+    found += device.kind == DeviceKind::kCuda && device.unfit.empty() ? 1 : 0;
   return found > 0 ? std::to_string(found) + " found" : "none: " + note;
 }
 
@@ -74,6 +74,9 @@ Result<Unit> run_version(bool as_json) {
   if (!as_json) {
     std::printf("motley-worker %s (%s), %s\n", std::string(build.version).c_str(),
                 std::string(build.git).c_str(), std::string(build.compiler).c_str());
+    if (!build.cuda.empty())
+      std::printf("CUDA %s, code %s\n", std::string(build.cuda).c_str(),
+                  std::string(build.cuda_architectures).c_str());
     return Unit{};
   }
   nlohmann::json version = to_json(build);

@@ -111,8 +111,9 @@ TEST(Doctor, Gpu) {
   expect(gpu_finding(hidden, healthy()), Health::kAbsent, "--gpus all");
   expect(gpu_finding(driven, with("none: built without CUDA: missing")), Health::kAbsent,
          "CUDA toolkit");
-  expect(gpu_finding(driven, with("none: missing or older than CUDA 13 needs")), Health::kAbsent,
-         "newer NVIDIA driver");
+  expect(gpu_finding(driven, with("none: no GPU: the NVIDIA driver 535 supports CUDA 12.2, this "
+                                  "build needs CUDA 13; build with preset cuda12")),
+         Health::kAbsent, "build with preset cuda12");
   expect(gpu_finding(driven, with("none: (is CUDA_VISIBLE_DEVICES set?)")), Health::kAbsent,
          "unset CUDA_VISIBLE_DEVICES");
   expect(gpu_finding(driven, with("none: is of another version of Motley")), Health::kAbsent,
