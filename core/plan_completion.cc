@@ -49,7 +49,7 @@ Result<Unit> set_precision(const JobSpec& job, const FleetSpec& fleet, const Pla
                         "device " + device.id + " (kind " + spec_name(device.kind) +
                             ") lacks train.precision " +
                             spec_name(precision_wanted(job, device.type)));
-    const Precision computed = precision_computed(job, device);
+    const Precision computed = precision_allowed(job, device, stage->precision);
     if (stage->precision == Precision::kAuto) stage->precision = computed;
     if (stage->precision == computed) continue;
     return invalid_at(at + "/precision", "the stage is to compute in " +

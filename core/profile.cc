@@ -54,6 +54,7 @@ json device_to_json(const DeviceProfile& device) {
                    {"step_overhead_seconds", device.step_overhead_seconds},
                    {"update_seconds", device.update_seconds},
                    {"memory", memory}};
+  if (device.precision != Precision::kAuto) document["precision"] = spec_name(device.precision);
   if (device.host_update_seconds > 0) document["host_update_seconds"] = device.host_update_seconds;
   return document;
 }
@@ -129,6 +130,8 @@ void read_device(JsonFields& fields, std::vector<DeviceProfile>& devices) {
       .each("curves", [&](JsonFields& f) { read_curve(f, device.curves); })
       .read_between("step_overhead_seconds", device.step_overhead_seconds, 0, kMostSeconds)
       .read_between("update_seconds", device.update_seconds, 0, kMostSeconds);
+  if (fields.has("precision"))
+    fields.read_word("precision", device.precision, from_spec_name<Precision>);
   if (fields.has("host_update_seconds")) {
     fields.read_between("host_update_seconds", device.host_update_seconds, 0, kMostSeconds);
   }
@@ -159,6 +162,14 @@ void read_reduction(JsonFields& fields, std::vector<ReductionPoint>& reductions)
       .read_between("bytes", point.bytes, 0, kMostBytes)
       .read_between("seconds", point.seconds, 0, kMostSeconds);
   reductions.push_back(point);
+}
+
+/// Samples a second at the point where they are most.
+double best_of(const LayerCurve& curve) {
+  double best = 0;
+  for (const CurvePoint& point : curve.points)
+    best = std::max(best, point.micro_batch / point.seconds);
+  return best;
 }
 
 }  // namespace
@@ -217,6 +228,14 @@ double LayerCurve::forward_seconds_at(int micro_batch) const {
   const double way =
       between > 0 ? static_cast<double>(micro_batch - from.micro_batch) / between : 0;
   return seconds_at(micro_batch) * (part(from) + way * (part(to) - part(from)));
+}
+
+double DeviceProfile::best_speed() const {
+  if (const LayerCurve* model = curve("model")) return best_of(*model);
+  double seconds = 0;
+  for (const LayerCurve& layer : curves)
+    if (layer.share == 1 && layer.recompute == Recompute::kNone) seconds += 1 / best_of(layer);
+  return seconds > 0 ? 1 / seconds : 0;
 }
 
 const LayerCurve* DeviceProfile::curve(const std::string& layer, double share,

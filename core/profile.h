@@ -70,6 +70,8 @@ struct DeviceProfile {
   std::string type;
   std::string identity;  ///< device_identity() of core/spec/device_identity.h
   Evidence evidence = Evidence::kMeasured;
+  /// What it computed in: where the job leaves that open, the fastest it has. kAuto: not told.
+  Precision precision = Precision::kAuto;
   Bytes memory_limit{0};
   std::vector<LayerCurve> curves;
   double step_overhead_seconds = 0;  ///< per step, whatever the number of micro-batches
@@ -77,6 +79,9 @@ struct DeviceProfile {
   double host_update_seconds = 0;    ///< the same with its state in host memory; 0: not known
   std::vector<MemoryPoint> memory;   ///< every micro-batch size from 1 up to the largest considered
 
+  /// Samples a second at the best micro-batch of the whole model, or where that was not measured of
+  /// one layer of each kind; 0 without curves.
+  double best_speed() const;
   /// Null where it was not measured.
   const LayerCurve* curve(const std::string& layer, double share = 1,
                           Recompute recompute = Recompute::kNone) const;

@@ -85,7 +85,7 @@ ReplicaPlan replica_of(const PlanRequest& request, const Candidate& candidate, R
   ReplicaPlan replica;
   StagePlan& whole =
       replica.stages.emplace_back(StagePlan{0, layer_count(request.job.model) - 1, {rank}, {1.0}});
-  whole.precision = precision_computed(request.job, *candidate.spec);
+  whole.precision = precision_allowed(request.job, *candidate.spec, candidate.profile->precision);
   replica.grains = grains;
   return replica;
 }

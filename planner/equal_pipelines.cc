@@ -96,9 +96,11 @@ class EqualPipelines {
       replica.stages = equal_stages(request_.job.model, stages, i * stages);
       replica.micro_batch = micro_batch;
       replica.grains = part_of(grains_, pipelines, i);
-      for (size_t stage = 0; stage < replica.stages.size(); ++stage)
+      for (size_t stage = 0; stage < replica.stages.size(); ++stage) {
+        const DeviceSpec& device = *devices_[static_cast<size_t>(i * stages) + stage];
         replica.stages[stage].precision =
-            precision_computed(request_.job, *devices_[static_cast<size_t>(i * stages) + stage]);
+            precision_allowed(request_.job, device, request_.profile.find(device.id)->precision);
+      }
       plan.replicas.push_back(std::move(replica));
     }
     plan.owners = even_ownership(plan, request_.job.model);

@@ -39,6 +39,16 @@ Precision precision_computed(const JobSpec& job, const DeviceSpec& device) {
   return is_reduced(wanted) ? wanted : Precision::kFp32;
 }
 
+bool precision_open(const JobSpec& job, const DeviceSpec& device) {
+  return device.kind == DeviceKind::kCuda && job.train.numerics == Numerics::kFast &&
+         precision_wanted(job, device.type) == Precision::kAuto;
+}
+
+Precision precision_allowed(const JobSpec& job, const DeviceSpec& device, Precision planned) {
+  const bool chosen = planned != Precision::kAuto && planned != Precision::kFp64;
+  return precision_open(job, device) && chosen ? planned : precision_computed(job, device);
+}
+
 bool lacks_precision(const JobSpec& job, const DeviceSpec& device) {
   const Precision wanted = precision_wanted(job, device.type);
   return wanted != Precision::kAuto && wanted != Precision::kFp32 &&

@@ -19,6 +19,14 @@ Precision precision_wanted(const JobSpec& job, const std::string& type);
 /// job asks for, what it has.
 Precision precision_computed(const JobSpec& job, const DeviceSpec& device);
 
+/// Whether the job leaves to measurements what the device computes in: `auto` on a GPU, unless
+/// exact, whose arithmetic comes from the job alone.
+bool precision_open(const JobSpec& job, const DeviceSpec& device);
+
+/// What a plan may have the device compute in: where it is open any of 4 bytes or less, `planned`
+/// itself; else precision_computed().
+Precision precision_allowed(const JobSpec& job, const DeviceSpec& device, Precision planned);
+
 /// Whether the job asks the device for a precision that it has not.
 bool lacks_precision(const JobSpec& job, const DeviceSpec& device);
 

@@ -9,6 +9,7 @@
 #include "core/json_place.h"
 #include "core/plan_completion.h"
 #include "core/spec/json.h"
+#include "core/spec/names.h"
 #include "planner/cost_model.h"
 #include "scheduler/launch/command.h"
 #include "scheduler/launch/worker_program.h"
@@ -48,6 +49,28 @@ Result<Unit> check_meets_demands(const Plan& plan, const JobSpec& job, const Fle
   return invalid_at("/ranks", "the plan has " + std::to_string(plan.world_size()) +
                                   " ranks; the job wants resources.devices.count " +
                                   wanted_text(*count));
+}
+
+/// A profile tells nothing of a device in another precision than it was measured in.
+Result<Unit> check_measured_in(const Plan& plan, const Profile& profile) {
+  for (size_t i = 0; i < plan.replicas.size(); ++i)
+    for (size_t j = 0; j < plan.replicas[i].stages.size(); ++j) {
+      const StagePlan& stage = plan.replicas[i].stages[j];
+      for (const Rank rank : stage.ranks) {
+        const std::string& device = plan.ranks[static_cast<size_t>(rank.value())].device;
+        const DeviceProfile* measured = profile.find(device);
+        if (measured == nullptr || measured->precision == Precision::kAuto ||
+            measured->precision == stage.precision)
+          continue;
+        const std::string fastest = spec_name(measured->precision);
+        return invalid_at(
+            "/replicas/" + std::to_string(i) + "/stages/" + std::to_string(j) + "/precision",
+            "the stage is to compute in " + spec_name(stage.precision) + ", but " + device +
+                " was measured in " + fastest + ", its fastest; say \"precision\": \"" + fastest +
+                "\" here, or train.precision in the job");
+      }
+    }
+  return Unit{};
 }
 
 /// What is known before anything is measured.
@@ -113,6 +136,7 @@ Result<Plan> price(const GivenPlan& given, const JobSpec& job, const FleetSpec& 
   const auto refused = [&](const Error& error) {
     return fail(placed_in(error, given.text, given.path));
   };
+  if (const auto same = check_measured_in(plan, profile); !same) return refused(same.error());
   PlanRequest request{job, fleet, profile};
   request.counted = given.counted;
   if (const auto predicted = predict(request, &plan); !predicted) return refused(predicted.error());

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/spec/precisions.h"
 #include "planner/pipeline_simulation.h"
 #include "tests/e2e/small_run.h"
 #include "worker/engine/engine.h"
@@ -92,7 +93,7 @@ StageTimes times_of(const Attempt& attempt, Rank rank) {
   const auto stages =
       static_cast<int>(attempt.plan.replicas[static_cast<size_t>(role.replica)].stages.size());
   const DeviceSpec& spec = attempt.fleet.devices[static_cast<size_t>(rank.value())];
-  const auto device = open_device_for(attempt.job, spec);
+  const auto device = open_device_for(attempt.job, spec, precision_computed(attempt.job, spec));
   const auto engine =
       Engine::create(**device, engine_options(attempt.job, attempt.plan, rank)).value();
   const RankShare share = share_of(attempt.plan, rank, 0);

@@ -89,8 +89,8 @@ std::vector<MemoryEstimate> predicted(const Attempt& attempt) {
   std::vector<MemoryEstimate> bytes;
   for (int rank = 0; rank < attempt.plan.world_size(); ++rank) {
     const DeviceSpec& device = attempt.fleet.devices[static_cast<size_t>(rank)];
-    bytes.push_back(
-        estimate_rank(attempt.job, attempt.plan, Rank(rank), traits_driven(attempt.job, device)));
+    bytes.push_back(estimate_rank(attempt.job, attempt.plan, Rank(rank),
+                                  traits_driven(attempt.job, device, Precision::kAuto)));
   }
   return bytes;
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "core/spec/precisions.h"
 #include "tests/e2e/small_run.h"
 #include "worker/checkpoint/store.h"
 #include "worker/train/engine_state.h"
@@ -129,7 +130,8 @@ void load_all(const Attempt& attempt, const std::string& from, const State& stat
   const auto found = *find_checkpoints(fs, from, nullptr);
   EXPECT_EQ(found.size(), 1U);
   for (int rank = 0; rank < attempt.plan.world_size(); ++rank) {
-    const auto device = open_device_for(attempt.job, attempt.fleet.devices[0]);
+    const auto device = open_device_for(attempt.job, attempt.fleet.devices[0],
+                                        precision_computed(attempt.job, attempt.fleet.devices[0]));
     const auto engine =
         Engine::create(**device, engine_options(attempt.job, attempt.plan, Rank(rank)));
     const auto views = *all_state_views(**engine);

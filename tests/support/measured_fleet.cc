@@ -19,8 +19,8 @@ Profile measured_by_threads(const JobSpec& job, const FleetSpec& fleet) {
         const DeviceSpec& spec = fleet.devices[static_cast<size_t>(world.rank())];
         MOTLEY_TRY(const auto device, open_device(spec));
         Pacer pacer(spec, fleet.clock, fleet.pace_flops);
-        MOTLEY_TRY(Profile profile, measure_fleet(job, fleet, {*device, *spec.memory, pacer}, world,
-                                                  [](const std::string&) {}));
+        MOTLEY_TRY(Profile profile, measure_fleet(job, fleet, {{&device, 1}, *spec.memory, pacer},
+                                                  world, [](const std::string&) {}));
         const std::lock_guard lock(mutex);
         if (world.rank() == 0) of_root = std::move(profile);
         return Unit{};

@@ -67,7 +67,7 @@ Result<MemoryEstimate> estimate_layer(const JobSpec& job, const LayerKind& kind,
   DeviceSpec cpu;
   cpu.kind = DeviceKind::kCpu;
   cpu.threads = threads;
-  MemoryEstimate bytes = estimate_engine(engine, traits_driven(job, cpu));
+  MemoryEstimate bytes = estimate_engine(engine, traits_driven(job, cpu, Precision::kAuto));
   bytes.saved = Bytes(bytes.saved.value() / 2);
   return bytes;
 }
@@ -178,7 +178,9 @@ Result<Unit> estimate_plan(const EstimateOptions& options) {
   for (int rank = 0; rank < plan.world_size(); ++rank) {
     const std::string& name = plan.ranks[static_cast<size_t>(rank)].device;
     const DeviceSpec& device = *fleet.find(name);
-    const MemoryEstimate bytes = estimate_rank(job, plan, Rank(rank), traits_driven(job, device));
+    const StagePlan& stage = stage_of(plan, role_of(plan, Rank(rank)));
+    const MemoryEstimate bytes =
+        estimate_rank(job, plan, Rank(rank), traits_driven(job, device, stage.precision));
     nlohmann::json row = bytes_to_json(bytes);
     row["rank"] = rank;
     row["device"] = name;

@@ -3,10 +3,12 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "core/attempt.h"
 #include "core/json_file.h"
 #include "core/log.h"
+#include "core/spec/precisions.h"
 #include "kernels/device.h"
 #include "worker/commands/commands.h"
 #include "worker/profiler/profiler.h"
@@ -22,6 +24,21 @@ Result<ProfileRequest> read_request(Communicator& world, const std::string& path
   return profile_request_from_json(document);
 }
 
+/// The device in the precision the job wants; where it leaves that open, in those it may be best
+/// in: bf16, on older cards fp16, and fp32.
+Result<std::vector<std::unique_ptr<Device>>> open_in_each_precision(const JobSpec& job,
+                                                                    const DeviceSpec& spec) {
+  std::vector<std::unique_ptr<Device>> devices;
+  if (precision_open(job, spec)) {
+    auto reduced = open_device_for(job, spec, Precision::kBf16);
+    if (!reduced) reduced = open_device_for(job, spec, Precision::kFp16);
+    if (reduced) devices.push_back(std::move(*reduced));
+  }
+  MOTLEY_TRY(auto device, open_device_for(job, spec, precision_computed(job, spec)));
+  devices.push_back(std::move(device));
+  return devices;
+}
+
 Result<Profile> measure(const ProfileRequest& request, Communicator& world, ControlLink* link) {
   if (static_cast<size_t>(world.size()) != request.fleet.devices.size())
     return fail(ErrorCode::kUsage, "the fleet has " + std::to_string(request.fleet.devices.size()) +
@@ -31,12 +48,12 @@ Result<Profile> measure(const ProfileRequest& request, Communicator& world, Cont
   const auto on_host =
       std::count_if(request.fleet.devices.begin(), request.fleet.devices.end(),
                     [&](const DeviceSpec& other) { return other.host == spec.host; });
-  const auto device = open_device_for(request.job, spec);
+  const auto devices = open_in_each_precision(request.job, spec);
   Bytes memory_limit{0};
-  if (device) memory_limit = memory_limit_of(spec, **device, static_cast<int>(on_host));
-  MOTLEY_TRY_VOID(all_succeeded(world, device ? Result<Unit>(Unit{}) : fail(device.error())));
+  if (devices) memory_limit = memory_limit_of(spec, *devices->front(), static_cast<int>(on_host));
+  MOTLEY_TRY_VOID(all_succeeded(world, devices ? Result<Unit>(Unit{}) : fail(devices.error())));
   Pacer pacer(spec, request.fleet.clock, request.fleet.pace_flops);
-  return measure_fleet(request.job, request.fleet, {**device, memory_limit, pacer}, world,
+  return measure_fleet(request.job, request.fleet, {*devices, memory_limit, pacer}, world,
                        [&](const std::string& what) {
                          if (link == nullptr) return;
                          link->progress();

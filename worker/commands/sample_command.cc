@@ -9,6 +9,7 @@
 #include "core/philox.h"
 #include "core/run_layout.h"
 #include "core/spec/json.h"
+#include "core/spec/precisions.h"
 #include "worker/checkpoint/store.h"
 #include "worker/commands/commands.h"
 #include "worker/engine/engine.h"
@@ -106,7 +107,7 @@ Result<Unit> run_sample(const SampleOptions& options) {
   MOTLEY_TRY(const JobSpec job, job_from_json(document));
   DeviceSpec cpu;
   cpu.kind = DeviceKind::kCpu;
-  MOTLEY_TRY(const auto device, open_device_for(job, cpu));
+  MOTLEY_TRY(const auto device, open_device_for(job, cpu, precision_computed(job, cpu)));
   const std::string checkpoints = checkpoints_directory(options.run_dir, job.checkpoint);
   MOTLEY_TRY(const auto engine, load_newest(job, checkpoints, *device));
   return generate(options, job.model, *engine);

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 #include "comm/link_probe.h"
 #include "core/holdings.h"
 #include "core/rank_memory.h"
 #include "core/spec/device_identity.h"
+#include "core/spec/names.h"
 #include "core/spec/precisions.h"
 #include "core/spec/profile_key.h"
 #include "worker/profiler/profiler.h"
@@ -140,6 +142,21 @@ Result<std::vector<LinkProfile>> measure_links(const FleetSpec& fleet, Communica
   return probe_links(communicator, hosts, [&] { return pacer.now(); });
 }
 
+/// In each of the device's precisions; the fastest, the first of equals.
+Result<DeviceProfile> measure_fastest(const JobSpec& job, const RankDevice& own,
+                                      const ProfilerProgress& progress) {
+  std::optional<DeviceProfile> fastest;
+  for (const auto& device : own.devices) {
+    const std::string in = own.devices.size() > 1 ? " in " + spec_name(device->precision()) : "";
+    MOTLEY_TRY(DeviceProfile found,
+               measure_device(job, *device, own.memory_limit, own.pacer, ProfilerOptions{},
+                              [&](const std::string& what) { progress(what + in); }));
+    found.precision = device->precision();
+    if (!fastest || found.best_speed() > fastest->best_speed()) fastest = std::move(found);
+  }
+  return std::move(*fastest);
+}
+
 /// The profiles of all ranks, by rank; the first error of any rank on every rank.
 Result<std::vector<DeviceProfile>> exchange(const Result<DeviceProfile>& mine,
                                             const FleetSpec& fleet, Communicator& communicator) {
@@ -171,8 +188,7 @@ Result<Profile> measure_fleet(const JobSpec& job, const FleetSpec& fleet, RankDe
                               Communicator& communicator, const ProfilerProgress& progress) {
   MOTLEY_TRY_VOID(check_precisions(fleet, job));
   const DeviceSpec& spec = fleet.devices[static_cast<size_t>(communicator.rank())];
-  auto mine =
-      measure_device(job, own.device, own.memory_limit, own.pacer, ProfilerOptions{}, progress);
+  auto mine = measure_fastest(job, own, progress);
   if (mine) {
     mine->device = spec.id;
     mine->type = spec.type;
@@ -195,7 +211,7 @@ Result<Profile> measure_fleet(const JobSpec& job, const FleetSpec& fleet, RankDe
   for (const DeviceProfile& device : profile.devices)
     most = std::min(most, Bytes(device.memory_limit.value() / 4));
   MOTLEY_TRY(profile.reductions,
-             measure_reductions(job, fleet, most, own.device, communicator, own.pacer));
+             measure_reductions(job, fleet, most, *own.devices.front(), communicator, own.pacer));
 
   // Every rank timed its own share of the waiting: rank 0's account stands for all.
   std::string text = to_json(profile).dump();

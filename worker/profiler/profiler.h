@@ -5,6 +5,8 @@
 // unknown to the planner.
 
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "comm/communicator.h"
@@ -45,9 +47,10 @@ Result<Unit> measure_layers(const JobSpec& job, Device& device, Pacer& pacer,
                             const ProfilerOptions& options, const ProfilerProgress& progress,
                             DeviceProfile* profile);
 
-/// What a rank drives, borrowed.
+/// What a rank drives, borrowed: one device, once in each precision that the job leaves open
+/// (at least one). The profile is of the fastest.
 struct RankDevice {
-  Device& device;
+  std::span<const std::unique_ptr<Device>> devices;
   Bytes memory_limit{0};
   Pacer& pacer;
 };

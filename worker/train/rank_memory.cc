@@ -11,8 +11,8 @@ int widest_exchanged(const JobSpec& job, int element_bytes) {
   return gradient_element_bytes(job.train.numerics, element_bytes);
 }
 
-DeviceTraits traits_driven(const JobSpec& job, const DeviceSpec& device) {
-  return {kind_driven(job, device), precision_computed(job, device), device.threads};
+DeviceTraits traits_driven(const JobSpec& job, const DeviceSpec& device, Precision planned) {
+  return {kind_driven(job, device), precision_allowed(job, device, planned), device.threads};
 }
 
 MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank,

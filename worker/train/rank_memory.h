@@ -13,7 +13,7 @@ MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank,
                              const DeviceTraits& device);
 
 /// Of a device driven for the job.
-DeviceTraits traits_driven(const JobSpec& job, const DeviceSpec& device);
+DeviceTraits traits_driven(const JobSpec& job, const DeviceSpec& device, Precision planned);
 
 /// Of elements the rank's device computes with, the widest that ranks exchange.
 int widest_exchanged(const JobSpec& job, int element_bytes);

@@ -45,12 +45,13 @@ Result<std::unique_ptr<RankParts>> open_parts(const Attempt& attempt, Communicat
   const TrainSpec& train = attempt.job.train;
   auto parts =
       std::make_unique<RankParts>(*spec, share_of(plan, rank, train.eval.samples), attempt);
-  MOTLEY_TRY(parts->device, open_device_for(attempt.job, *spec));
   const StagePlan& stage = stage_of(plan, role_of(plan, rank));
-  if (stage.precision != parts->device->precision())
+  const Precision precision = precision_allowed(attempt.job, *spec, stage.precision);
+  if (stage.precision != precision)
     return fail(ErrorCode::kInvalidSpec, "the plan has " + spec->id + " compute in " +
                                              spec_name(stage.precision) + ", the job in " +
-                                             spec_name(parts->device->precision()));
+                                             spec_name(precision));
+  MOTLEY_TRY(parts->device, open_device_for(attempt.job, *spec, precision));
   parts->memory_limit = memory_limit_of(*spec, *parts->device, static_cast<int>(on_host));
   return parts;
 }

@@ -68,10 +68,11 @@ std::string system_host_name() {
   return name.data();
 }
 
-Result<std::unique_ptr<Device>> open_device_for(const JobSpec& job, const DeviceSpec& device) {
+Result<std::unique_ptr<Device>> open_device_for(const JobSpec& job, const DeviceSpec& device,
+                                                Precision precision) {
   DeviceSpec spec = device;
   spec.kind = kind_driven(job, device);
-  return open_device(spec, precision_computed(job, device));
+  return open_device(spec, precision);
 }
 
 void leave_world(std::unique_ptr<Communicator> world, const Error& error) {

@@ -39,8 +39,9 @@ Result<std::unique_ptr<ControlLink>> join_runner(Communicator& world, const std:
 /// The name of this host as the system gives it.
 std::string system_host_name();
 
-/// The device a rank drives for `job`: in the precision the job wants of it.
-Result<std::unique_ptr<Device>> open_device_for(const JobSpec& job, const DeviceSpec& device);
+/// The device a rank drives for `job`, computing in `precision`.
+Result<std::unique_ptr<Device>> open_device_for(const JobSpec& job, const DeviceSpec& device,
+                                                Precision precision);
 
 /// The limit the fleet gives; else what is free on the device now, of a CPU this rank's share of
 /// it. All ranks of a host look before any of them takes more.

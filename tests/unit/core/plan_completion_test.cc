@@ -107,6 +107,17 @@ TEST(PlanCompletion, RefusesAPrecisionInWhichTheDevicesDoNotCompute) {
       "this job in fp64");
 }
 
+TEST(PlanCompletion, UnderAutoAGpuComputesInWhatThePlanSays) {
+  FleetSpec fleet = motley::fleet();
+  for (DeviceSpec& device : fleet.devices) device.kind = DeviceKind::kCuda;
+  json document = by_hand();
+  document["replicas"][1]["stages"][0]["precision"] = "bf16";
+  Plan plan = *plan_from_json(document);
+  ASSERT_TRUE(complete(job(), fleet, &plan));
+  EXPECT_EQ(plan.replicas[0].stages[0].precision, Precision::kFp32);
+  EXPECT_EQ(plan.replicas[1].stages[0].precision, Precision::kBf16);
+}
+
 TEST(PlanCompletion, RefusesWhatDoesNotFitJobAndFleet) {
   const auto error_after = [](const char* pointer, const json& value) {
     json document = by_hand();

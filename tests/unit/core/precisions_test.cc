@@ -63,6 +63,23 @@ TEST(Precisions, EachTypeMayHaveItsOwn) {
   EXPECT_EQ(precision_wanted(job, "A1000"), Precision::kAuto);
 }
 
+TEST(Precisions, AutoLeavesAGpusToThePlan) {
+  const FleetSpec fleet = devices_of({0, 1});
+  const DeviceSpec &card = fleet.devices[0], &gpu = fleet.devices[1];
+  JobSpec job;
+  EXPECT_TRUE(precision_open(job, gpu));
+  EXPECT_EQ(precision_allowed(job, gpu, Precision::kBf16), Precision::kBf16);
+  EXPECT_EQ(precision_allowed(job, gpu, Precision::kAuto), Precision::kFp32);
+  EXPECT_EQ(precision_allowed(job, gpu, Precision::kFp64), Precision::kFp32);
+  EXPECT_EQ(precision_allowed(job, card, Precision::kBf16), Precision::kFp32)
+      << "a CPU emulates it";
+  job.train.precision_by_type = {{"A100", Precision::kFp16}};
+  EXPECT_EQ(precision_allowed(job, gpu, Precision::kBf16), Precision::kFp16) << "it is named";
+  job.train.precision_by_type.clear();
+  job.train.numerics = Numerics::kExact;
+  EXPECT_FALSE(precision_open(job, gpu)) << "what is computed comes from the job alone";
+}
+
 TEST(Precisions, TheReferenceHasNoReducedOne) {
   FleetSpec fleet = devices_of({0});
   fleet.devices[0].kind = DeviceKind::kReference;

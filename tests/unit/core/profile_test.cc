@@ -48,6 +48,7 @@ Profile sample_profile() {
   Profile profile;
   profile.code_version = "0.1.0 (bf1a1fb)";
   profile.job_key = "b1946ac92492d2347c6235b4d2611184";
+  small.precision = Precision::kBf16;
   profile.devices = {device, small};
   profile.links = {{{"a", "b"}, 6e-5, 1.2e9}};
   profile.reductions = {{2, {"a", "b"}, Bytes(3670016), 0.0031}, {2, {}, Bytes(1), 0}};
@@ -88,7 +89,7 @@ TEST(ProfileJson, EveryMemberIsNeededAndTyped) {
   testing::expect_members_are_needed(
       to_json(sample_profile()), try_profile,
       {"spread", "repetitions", "hosts", "forward_seconds", "share", "recompute", "sums",
-       "sum_bytes_per_sample", "host_update_seconds"});
+       "sum_bytes_per_sample", "host_update_seconds", "precision"});
   testing::expect_members_are_typed(to_json(sample_profile()), try_profile);
 }
 
@@ -194,6 +195,18 @@ TEST(LayerCurve, BetweenPointsIsOnTheLineThroughThem) {
   EXPECT_DOUBLE_EQ(curve.seconds_at(8), 4);
   EXPECT_DOUBLE_EQ(curve.seconds_at(10), 5);    // on with the fit's slope
   EXPECT_DOUBLE_EQ(curve.seconds_at(1), 0.75);  // 1.5 / 2 of the first: as the fit falls
+}
+
+TEST(DeviceProfile, IsAsFastAsItsBestMicroBatch) {
+  DeviceProfile device;
+  EXPECT_EQ(device.best_speed(), 0);
+  for (const char* layer : {"embedding", "block", "head"}) {
+    device.curves.push_back(straight_curve(0.01, 0.01, {1, 4}));
+    device.curves.back().layer = layer;
+  }
+  EXPECT_NEAR(device.best_speed(), 4 / (3 * 0.05), 1e-9) << "one layer after the other";
+  device.curves.push_back(straight_curve(0.1, 0.1, {1, 4, 9}));
+  EXPECT_NEAR(device.best_speed(), 9 / 1.0, 1e-9);
 }
 
 TEST(LayerCurve, FitFindsAStraightLine) {

@@ -139,7 +139,7 @@ TEST(Profiler, TimesTheSumThatAStepForms) {
     const DeviceSpec& spec = fleet.devices[0];
     MOTLEY_TRY(const auto device, open_device(spec));
     Pacer pacer(spec, fleet.clock, fleet.pace_flops);
-    MOTLEY_TRY_VOID(measure_fleet(job, fleet, {*device, *spec.memory, pacer}, watched,
+    MOTLEY_TRY_VOID(measure_fleet(job, fleet, {{&device, 1}, *spec.memory, pacer}, watched,
                                   [](const std::string&) {}));
     return Unit{};
   });

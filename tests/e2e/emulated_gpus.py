@@ -1,0 +1,86 @@
+"""A whole run on GPUs: the CUDA module compiled for the CPU stands for them (tests/support/cuda_on_host)."""
+
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from sandbox import BIN, Sandbox, expect, expect_equal, expect_exit, run_test  # noqa: E402
+
+FLEET = """version: 1
+nodes:
+  - host: localhost
+    slots: 2
+    devices:
+      - {kind: cuda, type: one}
+      - {kind: cuda, type: two}
+"""
+
+
+JOB = """version: 1
+name: job
+fleet: fleet.yaml
+model: {type: gpt, layers: 1, heads: 1, width: 8, context: 8}
+data: {text: [text.txt]}
+train: {global_batch: 4, steps: 6, optimizer: {type: adamw, lr: 3.0e-2}, eval: {every: 200, samples: 2}}
+checkpoint: {every: 3}
+"""
+
+
+def gpus(capability="sm_90"):
+    sandbox = Sandbox()
+    sandbox.write("job.yaml", JOB)
+    sandbox.environment["MOTLEY_MODULES"] = str(BIN.parent / "lib/on_host")
+    sandbox.environment["MOTLEY_CUDA_ON_HOST"] = capability + ",memory=2000000000"
+    sandbox.write("fleet.yaml", FLEET)
+    return sandbox
+
+
+def final_object(result):
+    expect_exit(result, 0)
+    return json.loads(result.stdout)
+
+
+def precisions(sandbox):
+    plan = json.loads((sandbox.run_directory() / "plan.json").read_text())
+    return [stage["precision"] for replica in plan["replicas"] for stage in replica["stages"]]
+
+
+def check_learns_in_the_fastest_precision(capability, reduced):
+    sandbox = gpus(capability)
+    final = final_object(sandbox.run("run", "job.yaml", "--json"))
+    expect_equal(final["steps"], 6, "steps")
+    expect(final["final_loss"] < final["first_loss"], f"nothing was learned: {final}")
+    profile = json.loads((sandbox.run_directory() / "profile.json").read_text())
+    measured = [device["precision"] for device in profile["devices"]]
+    expect(set(measured) <= {"fp32", reduced}, f"measured in {measured}")
+    expect_equal(precisions(sandbox), measured, "precisions of the plan")
+
+
+def check_goes_on_elsewhere():
+    """What two GPUs began, a CPU ends."""
+    sandbox = gpus()
+    final_object(sandbox.run("run", "job.yaml", "--json"))
+    sandbox.write("cpu.yaml", "version: 1\nnodes: [{host: localhost, devices: [{kind: cpu, type: c, threads: 1}]}]\n")
+    final = final_object(sandbox.run("run", "job.yaml", "--fleet", "cpu.yaml", "--set", "train.steps=8", "--json"))
+    expect_equal(final["steps"], 8, "steps")
+    expect_equal(precisions(sandbox), ["fp32"], "precisions of the plan")
+
+
+def check_a_precision_the_card_lacks():
+    sandbox = gpus("sm_75")
+    refused = sandbox.run("run", "job.yaml", "--set", "train.precision=bf16")
+    expect_exit(refused, 69)
+    expect("has no bf16" in refused.stderr, refused.stderr)
+
+
+def main():
+    check_learns_in_the_fastest_precision("sm_90", "bf16")
+    check_learns_in_the_fastest_precision("sm_75", "fp16")
+    check_goes_on_elsewhere()
+    check_a_precision_the_card_lacks()
+    print("ok")
+
+
+if __name__ == "__main__":
+    run_test(main)
