@@ -6,16 +6,17 @@ Head::Head(const ModelSpec& model, const MemberShape& shape, const ParameterLayo
     : width_(model.width),
       vocabulary_(shape.vocabulary),
       norm_(layout, "norm", width_),
-      tied_({width_, vocabulary_.count}, layout.range("embed.token.weight"), std::nullopt) {}
+      tied_({width_, vocabulary_.count, logits_stride(vocabulary_.count)},
+            layout.range("embed.token.weight"), std::nullopt) {}
 
-Address Head::forward(LayerEmitter& emitter, Address input) {
+ResidualSum Head::forward(LayerEmitter& emitter, const ResidualSum& input) {
   normed_ = norm_.forward(emitter, input);
   const Address logits = tied_.forward(emitter, normed_);
   if (emitter.shape().members == 1)
     emit_losses(emitter, logits);
   else
     emit_shared_losses(emitter, logits);
-  return logits;
+  return {logits};
 }
 
 void Head::emit_losses(LayerEmitter& emitter, Address logits) const {
@@ -26,7 +27,8 @@ void Head::emit_losses(LayerEmitter& emitter, Address logits) const {
                                 .d_logits = emitter.options().training ? logits : Address(),
                                 .rows = batch.rows(),
                                 .vocab = vocabulary_.count,
-                                .scale = emitter.options().loss_scale});
+                                .scale = emitter.options().loss_scale,
+                                .stride = logits_stride(vocabulary_.count)});
 }
 
 void Head::emit_shared_losses(LayerEmitter& emitter, Address logits) const {
@@ -40,7 +42,8 @@ void Head::emit_shared_losses(LayerEmitter& emitter, Address logits) const {
                                     .stats = own,
                                     .rows = batch.rows(),
                                     .vocab = vocabulary_.count,
-                                    .first_token = vocabulary_.first});
+                                    .first_token = vocabulary_.first,
+                                    .stride = logits_stride(vocabulary_.count)});
   emitter.gather_parts(own, all, stats);
   emitter.emit(CrossEntropyCombineArgs{.stats = all,
                                        .logits = logits,
@@ -51,7 +54,8 @@ void Head::emit_shared_losses(LayerEmitter& emitter, Address logits) const {
                                        .rows = batch.rows(),
                                        .vocab = vocabulary_.count,
                                        .first_token = vocabulary_.first,
-                                       .scale = emitter.options().loss_scale});
+                                       .scale = emitter.options().loss_scale,
+                                       .stride = logits_stride(vocabulary_.count)});
 }
 
 Address Head::backward(LayerEmitter& emitter, Address d_output) {
