@@ -69,6 +69,20 @@ class SectionTimer {
   std::vector<int32_t> tokens_;
 };
 
+/// For as large micro-batches as the device truly has memory for, at most `*largest`: other
+/// programs, or pieces too small to be of use, may have taken what seemed free.
+Result<std::unique_ptr<Engine>> largest_engine(Device& device, EngineOptions* options, int* largest,
+                                               const ProfilerProgress& progress) {
+  while (true) {
+    options->micro_batches = candidate_micro_batches(*largest);
+    auto engine = Engine::create(device, *options);
+    const bool too_large = !engine && engine.error().code == ErrorCode::kOutOfMemory;
+    if (!too_large || *largest == 1) return engine;
+    progress("out of memory at micro-batch " + std::to_string(*largest));
+    *largest /= 2;
+  }
+}
+
 }  // namespace
 
 Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes memory_limit,
@@ -91,9 +105,10 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
     return profile;
   }
 
-  engine_options.micro_batches = candidate_micro_batches(largest);
   engine_options.memory_limit = memory_limit;
-  MOTLEY_TRY(auto engine, Engine::create(device, engine_options));
+  const int hoped_for = largest;
+  MOTLEY_TRY(auto engine, largest_engine(device, &engine_options, &largest, progress));
+  if (largest < hoped_for) profile.memory.resize(static_cast<size_t>(largest));
   SectionTimer timer(*engine, pacer, job.model, largest);
   progress("warm-up");
   MOTLEY_TRY_VOID(timer.micro_batches(1, 1));
