@@ -5,6 +5,7 @@
 #include "core/spec/profile_key.h"
 #include "worker/engine/engine.h"
 #include "worker/profiler/curve.h"
+#include "worker/profiler/host_link.h"
 #include "worker/profiler/profiler.h"
 
 namespace motley {
@@ -83,6 +84,18 @@ Result<std::unique_ptr<Engine>> largest_engine(Device& device, EngineOptions* op
   }
 }
 
+/// Nothing where a pace stands for the device, or there is too little memory to tell.
+Result<std::optional<HostLink>> measure_copies(Device& device, Bytes memory_limit,
+                                               const Pacer& pacer,
+                                               const ProfilerProgress& progress) {
+  if (pacer.paced() || memory_limit < kProfiledCopy * 4) return std::nullopt;
+  progress("copies between host and device");
+  const auto link = measure_host_link(device, kProfiledCopy, [&] { return pacer.now(); });
+  if (link) return *link;
+  if (link.error().code == ErrorCode::kOutOfMemory) return std::nullopt;
+  return fail(link.error());
+}
+
 }  // namespace
 
 Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes memory_limit,
@@ -100,6 +113,7 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
   for (const MemoryPoint& point : profile.memory)
     if (point.total() <= memory_limit) largest = point.micro_batch;
   if (largest == 0) {
+    MOTLEY_TRY(profile.host_link, measure_copies(device, memory_limit, pacer, progress));
     // The planner says which device cannot hold the model, and by how much.
     MOTLEY_TRY_VOID(measure_layers(job, device, pacer, options, progress, &profile));
     return profile;
@@ -124,7 +138,8 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
   progress("update");
   MOTLEY_TRY(const CurvePoint update, repeat(options, [&] { return timer.update(); }));
   profile.update_seconds = update.seconds;
-  engine.reset();  // its memory is for the layers now
+  engine.reset();  // its memory is for the copies and layers now
+  MOTLEY_TRY(profile.host_link, measure_copies(device, memory_limit, pacer, progress));
   MOTLEY_TRY_VOID(measure_layers(job, device, pacer, options, progress, &profile));
   return profile;
 }
