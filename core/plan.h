@@ -19,6 +19,9 @@ struct RankPlacement {
   std::string host;
   std::string type;
   bool host_optimizer = false;  ///< optimizer state lies in host memory, not on the device
+  /// Parameters and optimizer state lie in memory that the driver moves between device and host, so
+  /// that they may be more than the device holds; a CPU has no other.
+  bool managed_memory = false;
 };
 
 /// What of a block's forward pass is computed again in its backward pass instead of being kept

@@ -174,6 +174,7 @@ json body_to_json(const Plan& plan) {
                      {"host", rank.host},
                      {"type", rank.type},
                      {"host_optimizer", rank.host_optimizer}});
+    if (rank.managed_memory) ranks.back()["managed_memory"] = true;
   }
   json replicas = json::array();
   for (const ReplicaPlan& replica : plan.replicas) replicas.push_back(replica_to_json(replica));
@@ -221,7 +222,8 @@ Result<Plan> plan_from_json(const json& document) {
               f.read("device", rank.device)
                   .read_if("host", rank.host)
                   .read_if("type", rank.type)
-                  .read_if("host_optimizer", rank.host_optimizer);
+                  .read_if("host_optimizer", rank.host_optimizer)
+                  .read_if("managed_memory", rank.managed_memory);
             })
       .each("replicas", [&](JsonFields& f) { read_replica(f, plan.replicas.emplace_back()); })
       .read_if("shard_optimizer", plan.shard_optimizer)

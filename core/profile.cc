@@ -56,6 +56,7 @@ json device_to_json(const DeviceProfile& device) {
                    {"memory", memory}};
   if (device.precision != Precision::kAuto) document["precision"] = spec_name(device.precision);
   if (device.host_update_seconds > 0) document["host_update_seconds"] = device.host_update_seconds;
+  if (device.host_link) document["host_link"] = to_json(*device.host_link);
   return document;
 }
 
@@ -134,6 +135,10 @@ void read_device(JsonFields& fields, std::vector<DeviceProfile>& devices) {
     fields.read_word("precision", device.precision, from_spec_name<Precision>);
   if (fields.has("host_update_seconds")) {
     fields.read_between("host_update_seconds", device.host_update_seconds, 0, kMostSeconds);
+  }
+  if (fields.has("host_link")) {
+    HostLink& link = device.host_link.emplace();
+    fields.object("host_link", [&](JsonFields& f) { read_host_link(f, &link); });
   }
   fields.each("memory", [&](JsonFields& f) { read_memory(f, device.memory); });
   if (device.memory.empty()) fields.fault("memory", "has no entry");

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/host_link.h"
 #include "core/ids.h"
 #include "core/plan.h"
 #include "core/result.h"
@@ -74,10 +75,11 @@ struct DeviceProfile {
   Precision precision = Precision::kAuto;
   Bytes memory_limit{0};
   std::vector<LayerCurve> curves;
-  double step_overhead_seconds = 0;  ///< per step, whatever the number of micro-batches
-  double update_seconds = 0;         ///< clip and optimizer, of the whole model
-  double host_update_seconds = 0;    ///< the same with its state in host memory; 0: not known
-  std::vector<MemoryPoint> memory;   ///< every micro-batch size from 1 up to the largest considered
+  double step_overhead_seconds = 0;   ///< per step, whatever the number of micro-batches
+  double update_seconds = 0;          ///< clip and optimizer, of the whole model
+  double host_update_seconds = 0;     ///< the same with its state in host memory; 0: not known
+  std::optional<HostLink> host_link;  ///< nothing of a paced device, whose copies stand for nothing
+  std::vector<MemoryPoint> memory;  ///< every micro-batch size from 1 up to the largest considered
 
   /// Samples a second at the best micro-batch of the whole model, or where that was not measured of
   /// one layer of each kind; 0 without curves.

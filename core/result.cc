@@ -7,6 +7,7 @@ int exit_code(ErrorCode code) {
     case ErrorCode::kRunFailed:
     case ErrorCode::kDiverged:
     case ErrorCode::kDeviceLost:
+    case ErrorCode::kOutOfMemory:
     case ErrorCode::kPeerLost:
     case ErrorCode::kCorrupt:
     case ErrorCode::kIo:
@@ -74,6 +75,8 @@ const char* name_of(ErrorCode code) {
       return "no_device";
     case ErrorCode::kDeviceLost:
       return "device_lost";
+    case ErrorCode::kOutOfMemory:
+      return "out_of_memory";
     case ErrorCode::kPeerLost:
       return "peer_lost";
     case ErrorCode::kCorrupt:

@@ -18,7 +18,8 @@ enum class ErrorCode {
   kNoPlan,         ///< nothing fits the devices
   kNotFound,       ///< a file the user named
   kNoDevice,       ///< no such device, host or service
-  kDeviceLost,     ///< a device failed or ran out of memory
+  kDeviceLost,     ///< a device failed
+  kOutOfMemory,    ///< a device, or the host for it, has no such memory: less of the work may fit
   kPeerLost,       ///< another rank or the runner went away
   kCorrupt,        ///< a file's content contradicts its checksum or format
   kUnsupported,    ///< not built in, or not possible on this hardware

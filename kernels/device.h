@@ -56,12 +56,17 @@ class Device {
 
   /// What is free now; of a CPU what the operating system can give to all processes.
   virtual Bytes available_memory() = 0;
-  /// kDeviceLost when the device has no such memory left. Contents undefined.
+  /// kOutOfMemory when the device has no such memory left. Contents undefined.
   virtual Result<DeviceBuffer> allocate(Bytes size) = 0;
   /// Host memory that copies to and from this device reach without a bounce buffer; the host reads
-  /// and writes it. Counted as any allocation; the device must outlive it. kDeviceLost when the
+  /// and writes it. Counted as any allocation; the device must outlive it. kOutOfMemory when the
   /// system grants no such amount. Contents undefined.
   virtual Result<DeviceBuffer> allocate_pinned(Bytes size) = 0;
+  /// Memory that the device computes with and the system moves between device and host as either
+  /// needs it, so that there may be more of it than the device holds; once synchronize() has
+  /// returned the host reads and writes it, too. kUnsupported where there is none. Contents
+  /// undefined.
+  virtual Result<DeviceBuffer> allocate_managed(Bytes size) = 0;
   /// Memory for the operations themselves (widened_bytes): once it is reserved they allocate none.
   virtual Result<Unit> reserve_scratch(Bytes /*size*/) { return Unit{}; }
   virtual Result<Unit> copy_in(void* device, std::span<const std::byte> host) = 0;

@@ -55,9 +55,9 @@ Result<DeviceBuffer> allocate_host_memory(Bytes size) {
   const bool possible = size.value() < 2 * kHugePage || size <= host_memory_size();
   void* data = possible ? allocate_aligned(size.value()) : nullptr;
   if (data == nullptr)
-    return fail(ErrorCode::kDeviceLost, "no " + format_bytes(size) +
-                                            " of host memory; this machine has " +
-                                            format_bytes(host_memory_size()));
+    return fail(ErrorCode::kOutOfMemory, "no " + format_bytes(size) +
+                                             " of host memory; this machine has " +
+                                             format_bytes(host_memory_size()));
   return DeviceBuffer(data, size, [](void* memory) { std::free(memory); });
 }
 

@@ -7,7 +7,7 @@
 
 namespace motley {
 
-/// 64-byte aligned host memory, contents undefined. kDeviceLost when the machine has no such
+/// 64-byte aligned host memory, contents undefined. kOutOfMemory when the machine has no such
 /// amount.
 Result<DeviceBuffer> allocate_host_memory(Bytes size);
 

@@ -28,6 +28,7 @@ class CpuDevice final : public Device {
   Bytes available_memory() override;
   Result<DeviceBuffer> allocate(Bytes size) override;
   Result<DeviceBuffer> allocate_pinned(Bytes size) override { return allocate(size); }
+  Result<DeviceBuffer> allocate_managed(Bytes size) override { return allocate(size); }
   Result<Unit> reserve_scratch(Bytes size) override;
   Result<Unit> copy_in(void* device, std::span<const std::byte> host) override;
   Result<Unit> copy_out(std::span<std::byte> host, const void* device) override;

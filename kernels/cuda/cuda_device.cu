@@ -7,8 +7,22 @@
 namespace motley::cuda {
 namespace {
 
+ErrorCode code_of(cudaError_t status) {
+  return status == cudaErrorMemoryAllocation ? ErrorCode::kOutOfMemory : ErrorCode::kDeviceLost;
+}
+
 Error lost(const std::string& device, const char* what, cudaError_t status) {
-  return {ErrorCode::kDeviceLost, device + ": " + what + ": " + cudaGetErrorString(status), {}};
+  return {code_of(status), device + ": " + what + ": " + cudaGetErrorString(status), {}};
+}
+
+/// Pages stay on the device while there is room.
+cudaError_t prefer_device(const void* data, size_t size, int ordinal) {
+#if CUDART_VERSION >= 13000
+  return cudaMemAdvise(data, size, cudaMemAdviseSetPreferredLocation,
+                       cudaMemLocation{cudaMemLocationTypeDevice, ordinal});
+#else
+  return cudaMemAdvise(data, size, cudaMemAdviseSetPreferredLocation, ordinal);
+#endif
 }
 
 }  // namespace
@@ -75,10 +89,11 @@ Result<DeviceBuffer> CudaDevice::allocate(Bytes size) {
   cudaGetLastError();  // a refused allocation is no fault of the next launch
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
-  return fail(ErrorCode::kDeviceLost, name() + " has no " + format_bytes(size) + " left (" +
-                                          format_bytes(Bytes(static_cast<int64_t>(free))) + " of " +
-                                          format_bytes(Bytes(static_cast<int64_t>(total))) +
-                                          " free): " + cudaGetErrorString(status));
+  return fail(ErrorCode::kOutOfMemory, name() + " has no " + format_bytes(size) + " left (" +
+                                           format_bytes(Bytes(static_cast<int64_t>(free))) +
+                                           " of " +
+                                           format_bytes(Bytes(static_cast<int64_t>(total))) +
+                                           " free): " + cudaGetErrorString(status));
 }
 
 Result<DeviceBuffer> CudaDevice::allocate_pinned(Bytes size) {
@@ -89,8 +104,27 @@ Result<DeviceBuffer> CudaDevice::allocate_pinned(Bytes size) {
   if (status == cudaSuccess)
     return DeviceBuffer(data, size, [](void* memory) { cudaFreeHost(memory); });
   cudaGetLastError();  // a refused allocation is no fault of the next launch
-  return fail(ErrorCode::kDeviceLost, name() + ": no " + format_bytes(size) +
-                                          " of pinned host memory: " + cudaGetErrorString(status));
+  return fail(ErrorCode::kOutOfMemory, name() + ": no " + format_bytes(size) +
+                                           " of pinned host memory: " + cudaGetErrorString(status));
+}
+
+Result<DeviceBuffer> CudaDevice::allocate_managed(Bytes size) {
+  // Without it the host may not touch such memory while any kernel runs, and none is paged in.
+  if (properties_.concurrentManagedAccess == 0)
+    return fail(ErrorCode::kUnsupported,
+                name() + " has no managed memory that the system moves on demand");
+  ++allocations_;
+  if (size.value() == 0) return DeviceBuffer();
+  void* data = nullptr;
+  auto status = cudaMallocManaged(&data, static_cast<size_t>(size.value()));
+  if (status == cudaSuccess) {
+    DeviceBuffer buffer(data, size, [](void* memory) { cudaFree(memory); });
+    status = prefer_device(data, static_cast<size_t>(size.value()), ordinal_);
+    if (status == cudaSuccess) return buffer;
+  }
+  cudaGetLastError();  // a refused allocation is no fault of the next launch
+  return fail(ErrorCode::kOutOfMemory, name() + ": no " + format_bytes(size) +
+                                           " of managed memory: " + cudaGetErrorString(status));
 }
 
 Result<Unit> CudaDevice::copy_in(void* device, std::span<const std::byte> host) {
@@ -108,23 +142,28 @@ Result<Unit> CudaDevice::copy_out(std::span<std::byte> host, const void* device)
 Result<Unit> CudaDevice::synchronize() {
   check(cudaStreamSynchronize(stream_), "kernel");
   if (fault_.empty()) return Unit{};
-  return fail(ErrorCode::kDeviceLost, std::exchange(fault_, {}));
+  return fail(fault_code_, std::exchange(fault_, {}));
 }
 
 void CudaDevice::parallel_for(int64_t, const std::function<void(int64_t, int)>&) {
   MOTLEY_CHECK(false, "parallel_for on a GPU, whose memory the host cannot reach");
 }
 
-void CudaDevice::note_fault(const char* what, const char* reason) {
-  if (fault_.empty()) fault_ = name() + ": " + what + ": " + reason;
+void CudaDevice::note_fault(const char* what, const char* reason, ErrorCode code) {
+  if (!fault_.empty()) return;
+  fault_ = name() + ": " + what + ": " + reason;
+  fault_code_ = code;
 }
 
 void CudaDevice::check(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) note_fault(what, cudaGetErrorString(status));
+  if (status != cudaSuccess) note_fault(what, cudaGetErrorString(status), code_of(status));
 }
 
 void CudaDevice::check(cublasStatus_t status, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS) note_fault(what, cublasLtGetStatusString(status));
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  note_fault(
+      what, cublasLtGetStatusString(status),
+      status == CUBLAS_STATUS_ALLOC_FAILED ? ErrorCode::kOutOfMemory : ErrorCode::kDeviceLost);
 }
 
 }  // namespace motley::cuda

@@ -30,6 +30,7 @@ class CudaDevice final : public Device {
   Bytes available_memory() override;
   Result<DeviceBuffer> allocate(Bytes size) override;
   Result<DeviceBuffer> allocate_pinned(Bytes size) override;
+  Result<DeviceBuffer> allocate_managed(Bytes size) override;
   Result<Unit> copy_in(void* device, std::span<const std::byte> host) override;
   Result<Unit> copy_out(std::span<std::byte> host, const void* device) override;
   Result<Unit> synchronize() override;
@@ -57,7 +58,7 @@ class CudaDevice final : public Device {
   CudaDevice(int ordinal, const cudaDeviceProp& properties, Precision precision)
       : ordinal_(ordinal), properties_(properties), precision_(precision) {}
   Result<Unit> start();
-  void note_fault(const char* what, const char* reason);
+  void note_fault(const char* what, const char* reason, ErrorCode code);
 
   const int ordinal_;
   const cudaDeviceProp properties_;
@@ -68,6 +69,7 @@ class CudaDevice final : public Device {
   double* partial_sums_ = nullptr;
   int64_t allocations_ = 0;
   std::string fault_;  ///< empty: none since the last synchronize()
+  ErrorCode fault_code_ = ErrorCode::kDeviceLost;
 };
 
 inline CudaDevice& cuda_device(Device& device) { return static_cast<CudaDevice&>(device); }

@@ -29,6 +29,7 @@ struct CommandEntry {
 /// In the order of the help.
 const std::vector<CommandEntry>& commands();
 
+std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_completion_command();
 std::unique_ptr<Command> make_devices_command();
 std::unique_ptr<Command> make_doctor_command();

@@ -11,6 +11,7 @@ const std::vector<CommandEntry>& commands() {
       {"profile", "measure the devices of a job's fleet", make_profile_command},
       {"profiles", "what has been measured so far", make_profiles_command},
       {"devices", "the devices of this machine", make_devices_command},
+      {"bench", "measure what this machine's links can do", make_bench_command},
       {"report", "what a run came to: predicted against actual", make_report_command},
       {"sample", "text from a run's newest checkpoint", make_sample_command},
       {"export", "what your own mpirun needs: hostfile, job.json", make_export_command},

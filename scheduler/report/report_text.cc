@@ -121,6 +121,13 @@ std::string device_table(const RunSummary& summary, const Plan& plan) {
 
 }  // namespace
 
+std::string out_of_memory_text(const OutOfMemory& what) {
+  const std::string begin = what.device + (what.type.empty() ? "" : " (" + what.type + ")") +
+                            " ran out of memory at micro-batch " +
+                            std::to_string(what.micro_batch) + ": going on ";
+  return begin + (what.then > 0 ? "with " + std::to_string(what.then) : "without it");
+}
+
 std::string report_text(const RunSummary& summary, const Plan& plan) {
   TextTable facts({{"", Align::kLeft}, {"", Align::kLeft}});
   add_loss(summary, &facts);
@@ -129,6 +136,8 @@ std::string report_text(const RunSummary& summary, const Plan& plan) {
   add_overruns(summary, &facts);
   if (const int restarts = summary.restarts.value_or(0); restarts > 0)
     facts.add_row({"restarts", std::to_string(restarts)});
+  for (const OutOfMemory& each : summary.out_of_memory)
+    facts.add_row({"memory", out_of_memory_text(each)});
   for (const SetAside& each : summary.set_aside) facts.add_row({"set aside", set_aside_text(each)});
   if (!summary.weights_xxh3.empty()) facts.add_row({"weights", summary.weights_xxh3});
   std::string text = facts.to_string();

@@ -13,4 +13,7 @@ namespace motley {
 /// of evidence it is. Ends in a newline.
 std::string report_text(const RunSummary& summary, const Plan& plan);
 
+/// "r1/0 (RTX3090) ran out of memory at micro-batch 8: going on with 4"
+std::string out_of_memory_text(const OutOfMemory& what);
+
 }  // namespace motley

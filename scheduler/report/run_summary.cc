@@ -51,6 +51,22 @@ SetAside set_aside_from_json(const json& from) {
   return checkpoint;
 }
 
+json to_json(const OutOfMemory& what) {
+  return {{"device", what.device},
+          {"type", what.type},
+          {"micro_batch", what.micro_batch},
+          {"then", what.then > 0 ? json(what.then) : json(nullptr)}};
+}
+
+OutOfMemory out_of_memory_from_json(const json& from) {
+  OutOfMemory what;
+  from.at("device").get_to(what.device);
+  from.at("type").get_to(what.type);
+  from.at("micro_batch").get_to(what.micro_batch);
+  if (const json& then = from.at("then"); !then.is_null()) then.get_to(what.then);
+  return what;
+}
+
 std::optional<EqualSplit> read_equal_split(const json& from) {
   EqualSplit equal;
   std::optional<double> speed;
@@ -88,6 +104,8 @@ RunSummary parse(const json& from) {
   for (const json& rank : from.at("ranks")) summary.ranks.push_back(rank_from_json(rank));
   for (const json& each : from.value("set_aside", json::array()))
     summary.set_aside.push_back(set_aside_from_json(each));
+  for (const json& each : from.value("out_of_memory", json::array()))  // missing in older reports
+    summary.out_of_memory.push_back(out_of_memory_from_json(each));
   return summary;
 }
 
@@ -98,6 +116,8 @@ json to_json(const RunSummary& summary) {
   for (const RankActual& rank : summary.ranks) ranks.push_back(motley::to_json(rank));
   json set_aside = json::array();
   for (const SetAside& each : summary.set_aside) set_aside.push_back(to_json(each));
+  json out_of_memory = json::array();
+  for (const OutOfMemory& each : summary.out_of_memory) out_of_memory.push_back(to_json(each));
   const EqualSplit equal = summary.equal_split.value_or(EqualSplit());
   return {{"run_dir", summary.run_dir},
           {"state", summary.state},
@@ -122,7 +142,8 @@ json to_json(const RunSummary& summary) {
           {"overruns", summary.paced.overruns},
           {"sections", summary.paced.sections},
           {"ranks", std::move(ranks)},
-          {"set_aside", std::move(set_aside)}};
+          {"set_aside", std::move(set_aside)},
+          {"out_of_memory", std::move(out_of_memory)}};
 }
 
 Result<RunSummary> run_summary_from_json(const nlohmann::json& json) {

@@ -24,6 +24,13 @@ struct EqualSplit {
   std::string not_measured;  ///< why there are neither form nor speed; empty: there are
 };
 
+/// A device that had less memory than was planned with.
+struct OutOfMemory {
+  std::string device, type;
+  int micro_batch = 0;  ///< at which it ran out
+  int then = 0;         ///< with which the run went on; 0: without the device
+};
+
 /// What is not known is empty: null in JSON, absent or "-" for people, never a zero.
 struct RunSummary {
   std::string run_dir;
@@ -48,6 +55,7 @@ struct RunSummary {
   SectionCount paced;                         ///< of all attempts
   std::vector<RankActual> ranks;              ///< in the last attempt
   std::vector<SetAside> set_aside;            ///< checkpoints that were found damaged
+  std::vector<OutOfMemory> out_of_memory;     ///< in the last invocation, in order
 };
 
 /// Members named as the fields, but `sections` and `overruns` for `paced`, and for `equal_split`

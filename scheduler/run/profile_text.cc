@@ -78,6 +78,12 @@ std::string age_text(int64_t seconds) {
   return "less than a minute ago";
 }
 
+std::string host_link_text(const HostLink& link) {
+  return line("  copies: %.3g GB/s to the device, %.3g back, pageable %.3g and %.3g, latency %s",
+              link.to_device / 1e9, link.to_host / 1e9, link.pageable_to_device / 1e9,
+              link.pageable_to_host / 1e9, format_seconds(link.latency_seconds).c_str());
+}
+
 std::string device_text(const DeviceProfile& device) {
   std::string text =
       line("%s  %s  (%s)", device.device.c_str(), device.type.c_str(), name_of(device.evidence));
@@ -87,6 +93,7 @@ std::string device_text(const DeviceProfile& device) {
                format_seconds(device.update_seconds).c_str(),
                format_seconds(device.step_overhead_seconds).c_str(),
                format_bytes(device.memory_limit).c_str());
+  if (device.host_link) text += host_link_text(*device.host_link);
   if (!device.memory.empty())
     text +=
         line("  memory: %s at micro-batch %d, %s at %d",

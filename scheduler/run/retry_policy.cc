@@ -24,6 +24,7 @@ bool is_final(ErrorCode code) {
     case ErrorCode::kDiverged:
     case ErrorCode::kNoDevice:
     case ErrorCode::kDeviceLost:
+    case ErrorCode::kOutOfMemory:
     case ErrorCode::kPeerLost:
     case ErrorCode::kIo:
     case ErrorCode::kInternal:

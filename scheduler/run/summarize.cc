@@ -127,6 +127,7 @@ RunSummary summarize(const RunDirectory& run, const JobSpec& job, const Training
   if (training.eval_loss) summary.eval_loss = training.eval_loss;
   summary.equal_split = equal_split;
   summary.restarts = training.restarts;
+  summary.out_of_memory = training.out_of_memory;
   return summary;
 }
 

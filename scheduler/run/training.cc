@@ -10,7 +10,9 @@
 #include "core/file_system.h"
 #include "core/units.h"
 #include "planner/search.h"
+#include "scheduler/report/report_text.h"
 #include "scheduler/run/given_plan.h"
+#include "scheduler/run/memory_replan.h"
 
 namespace motley {
 namespace {
@@ -42,6 +44,7 @@ class Training {
            ProgressLine& line)
       : request_(request),
         fleet_(request.fleet),
+        profile_(request.profile),
         signals_(signals),
         line_(line),
         policy_(request.job.retry, resumed_step()) {
@@ -104,6 +107,8 @@ class Training {
     // A host that was never there is the user's to mend, not ours to work around.
     const bool at_start = policy_.restarts() == 0 && result_.last->statistics.last_step() == 0;
     if (end.error.code == ErrorCode::kNoDevice && at_start) return fail(end.error);
+    if (end.error.code == ErrorCode::kOutOfMemory && end.rank >= 0)
+      return go_on_with_less_memory(end);
     const std::optional<int64_t> older = older_checkpoint();
     const int64_t done = result_.last->statistics.last_step();
     const RetryDecision decision =
@@ -127,6 +132,22 @@ class Training {
     if (wait(decision.wait)) return true;
     result_.last->followed.killed = true;
     return false;
+  }
+
+  /// Neither a lost device nor a restart: every time the micro-batch is at most half of what it
+  /// was.
+  Result<bool> go_on_with_less_memory(const AttemptEnd& end) {
+    const PlanRequest request{request_.job, fleet_, profile_};
+    auto next = plan_for_less_memory(request, result_.plan, Rank(end.rank), [&](const Plan& plan) {
+      return count_memory(plan, request_.job, fleet_);
+    });
+    if (!next) return give_up(end.error, next.error().message);
+    line_.note(out_of_memory_text(next->what));
+    result_.plan = std::move(next->plan);
+    profile_ = std::move(next->profile);
+    result_.out_of_memory.push_back(std::move(next->what));
+    MOTLEY_TRY_VOID(request_.run.write("profile.json", to_json(profile_).dump(1) + "\n"));
+    return true;
   }
 
   /// The step of the newest checkpoint before the one that the last attempt began from.
@@ -159,7 +180,7 @@ class Training {
     const std::string lost = (whole_host ? "the host of device " : "device ") + device;
     const bool given = is_given(result_.plan);
     FleetSpec rest = without(fleet_, device, whole_host);
-    auto planned = plan_search({request_.job, rest, request_.profile});
+    auto planned = plan_search({request_.job, rest, profile_});
     if (!planned && given)
       return fail(planned.error().code,
                   lost +
@@ -193,6 +214,7 @@ class Training {
 
   const TrainingRequest& request_;
   FleetSpec fleet_;
+  Profile profile_;  ///< less what turned out not to fit
   SignalInbox& signals_;
   ProgressLine& line_;
   RetryPolicy policy_;

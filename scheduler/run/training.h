@@ -9,6 +9,7 @@
 #include "core/plan.h"
 #include "core/profile.h"
 #include "core/result.h"
+#include "scheduler/report/run_summary.h"
 #include "scheduler/run/attempt_follower.h"
 #include "scheduler/run/retry_policy.h"
 #include "scheduler/run/run_directory.h"
@@ -29,7 +30,8 @@ struct TrainingResult {
   std::optional<AttemptRecord> last;  ///< its record
   std::optional<double> eval_loss;    ///< the last one of any attempt
   int restarts = 0;
-  std::optional<Error> failure;  ///< given up
+  std::vector<OutOfMemory> out_of_memory;  ///< in the order of their happening
+  std::optional<Error> failure;            ///< given up
 };
 
 /// Where the next attempt of this run may begin: the newest committed checkpoint of at most

@@ -171,7 +171,7 @@ TEST_F(PlanMemory, IsWhatTheRanksAllocate) {
     attempt.fleet.devices.back().memory = expected.back().total() - Bytes(1);
     const auto refused = counted(attempt);
     ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().code, ErrorCode::kDeviceLost);
+    EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory);
   }
 }
 

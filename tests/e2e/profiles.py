@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 import sys
 
@@ -80,11 +81,69 @@ def check_devices():
     print("ok: devices")
 
 
+def check_bench_link():
+    sandbox = Sandbox()
+    table = sandbox.run("bench", "link", "--size", "4MB")
+    expect_exit(table, 0)
+    rows = table.stdout.splitlines()
+    expect(re.match(r"device +to device +to host +pageable to +pageable from +latency$", rows[0]), f"no table: {rows}")
+    expect(re.search(r"( +\d+\.\d\d GB/s){4} +\S+ \S+$", rows[1]), f"no figures of the CPU: {rows[1]!r}")
+    expect("measuring " in table.stderr and "(1 of " in table.stderr, f"no progress: {table.stderr!r}")
+    result = sandbox.run("bench", "link", "--json", "--size", "4MB")
+    expect_exit(result, 0)
+    document = json.loads(result.stdout)
+    expect_equal(document["bytes"], 4000000, "size")
+    cpu = document["devices"][0]
+    expect_equal((cpu["kind"], cpu["pcie"], cpu["verdict"], cpu["error"]), ("cpu", None, None, None), "the CPU")
+    expect(all(value > 0 for value in cpu["host_link"].values()) and len(cpu["host_link"]) == 5, f"figures: {cpu}")
+    for size in ("1KB", "many", "17GiB", "-3MB"):
+        refused = sandbox.run("bench", "link", "--size=" + size)
+        expect_equal(refused.returncode, 2, f"--size {size}: {refused.stderr!r}")
+        expect_equal(len(refused.stderr.strip().splitlines()), 1, f"lines about --size {size}: {refused.stderr!r}")
+        expect("--size" in refused.stderr, f"--size is not named: {refused.stderr!r}")
+    unknown = sandbox.run("bench", "lnik")
+    expect_equal(unknown.returncode, 2, "an unknown bench")
+    expect("'lnik'" in unknown.stderr and "link" in unknown.stderr, f"not said: {unknown.stderr!r}")
+    usage = sandbox.run("bench", "--help")
+    expect_exit(usage, 0)
+    expect("WHAT" in usage.stdout and "--size" in usage.stdout, f"help: {usage.stdout!r}")
+    print("ok: bench link")
+
+
+def check_bench_link_of_a_gpu():
+    """An emulated one with a driver that shows a dock, another that the driver knows nothing of."""
+    libraries = BIN.parent / "lib"
+    sandbox = Sandbox()
+    gpu = {"name": "docked", "uuid": "GPU-" + "-".join(["0" * 8] + ["0" * 4] * 3 + ["0" * 12]),
+           "numbers": {"width": 4, "most_width": 16, "generation": 3, "most_generation": 3}}
+    machine = sandbox.write("machine.json", json.dumps({"gpus": [gpu]}))
+    environment = {"MOTLEY_MODULES": str(libraries / "on_host"), "MOTLEY_CUDA_ON_HOST": "devices=2,memory=100000000",
+                   "MOTLEY_NVML_STAND_IN": machine, "LD_LIBRARY_PATH": str(libraries / "stand_in")}
+    result = sandbox.run("bench", "link", "--json", "--size", "4MB", environment=environment)
+    expect_exit(result, 0)
+    cpu, docked, unknown = json.loads(result.stdout)["devices"]
+    expect_equal([device["kind"] for device in (cpu, docked, unknown)], ["cpu", "cuda", "cuda"], "devices")
+    expect_equal(docked["pcie"]["width"], 4, "lanes")
+    expect(abs(docked["pcie"]["bytes_per_second"] - 3.94e9) < 1e7, f"what the link carries: {docked['pcie']}")
+    expect("x4 of x16: an external dock" in docked["verdict"], f"verdict: {docked['verdict']!r}")
+    expect_equal((unknown["pcie"]["width"], unknown["verdict"]),
+                 (None, "the driver does not tell what its PCIe link is"), "a GPU that the driver does not show")
+    table = sandbox.run("bench", "link", "--size", "4MB", environment=environment)
+    expect("x4 of x16: an external dock" in table.stdout, f"no verdict in the table: {table.stdout!r}")
+    too_large = sandbox.run("bench", "link", "--json", "--size", "150MB", environment=environment)
+    expect_exit(too_large, 0)
+    cpu, docked, _ = json.loads(too_large.stdout)["devices"]
+    expect(cpu["error"] is None and "143 MiB" in docked["error"], f"what does not fit: {docked}")
+    print("ok: bench link of a GPU")
+
+
 def main():
     check_range()
     check_installation()
     check_links()
     check_devices()
+    check_bench_link()
+    check_bench_link_of_a_gpu()
 
 
 if __name__ == "__main__":

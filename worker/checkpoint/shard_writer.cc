@@ -41,8 +41,8 @@ class SealedImage {
     // The parentheses touch all of it: the first snapshot is no slower than the others.
     image->bytes_.reset(new (std::nothrow) std::byte[static_cast<size_t>(layout.bytes)]());
     if (!image->bytes_)
-      return fail(ErrorCode::kDeviceLost, "no memory for the snapshot of a checkpoint (" +
-                                              format_bytes(Bytes(layout.bytes)) + ")");
+      return fail(ErrorCode::kOutOfMemory, "no memory for the snapshot of a checkpoint (" +
+                                               format_bytes(Bytes(layout.bytes)) + ")");
     std::memcpy(image->bytes_.get(), layout.header.data(), layout.header.size());
     for (const ShardEntry& entry : layout.entries)
       image->seals_.emplace_back(static_cast<size_t>(block_count(entry.bytes, entry.block_bytes)));

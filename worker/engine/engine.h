@@ -34,7 +34,7 @@ struct EngineOptions {
   Numerics numerics = Numerics::kFast;
   std::vector<int>
       micro_batches;  ///< every size that will be run, e.g. {8, 3} when the last one is short
-  Bytes memory_limit{INT64_MAX};     ///< kDeviceLost when buffers would exceed it
+  Bytes memory_limit{INT64_MAX};     ///< kOutOfMemory when buffers would exceed it
   MemoryAccount* account = nullptr;  ///< of all buffers; borrowed; null: nobody keeps one
   OptimizerSpec optimizer;
   uint64_t seed = 1337;  ///< of the initial weights and of dropout's masks
@@ -50,6 +50,7 @@ struct EngineOptions {
   std::optional<std::vector<Ownership>> owned;
   bool shard_optimizer = false;  ///< state and update of owned slices only
   bool host_optimizer = false;   ///< state lies in host memory
+  bool managed_memory = false;   ///< parameters and state in memory that the system moves
 };
 
 /// The gradient of one step, for the communicator. Exactly one is not empty.
@@ -83,7 +84,7 @@ enum class Boundary { kInput, kOutput, kOutputGradient, kInputGradient };
 class Engine {
  public:
   /// Compiles, allocates, initialises parameters. kInvalidSpec for an impossible model,
-  /// kDeviceLost when it does not fit.
+  /// kOutOfMemory when it does not fit.
   static Result<std::unique_ptr<Engine>> create(Device& device, const EngineOptions& options);
   virtual ~Engine() = default;
 

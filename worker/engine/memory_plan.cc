@@ -27,6 +27,7 @@ MemoryPlan::MemoryPlan(const StageSpec& stage, const ParameterLayout& layout,
       optimizer(update.state + update.squares),
       exchange(exchange_layout.size(stage.in_flight)),
       host_state(update.host_state),
+      managed(update.managed && !host_reaches_device ? parameters + update.state : Bytes(0)),
       arena(update.scratch),
       slots(stage.in_flight),
       slot(exchange_layout.slot_size),
@@ -55,7 +56,7 @@ void MemoryPlan::require(const Program& program) {
 MemoryPoint MemoryPlan::point(int micro_batch) const {
   MemoryPoint point;
   point.micro_batch = micro_batch;
-  point.fixed = parameters + rounded + gradients + optimizer + exchange;
+  point.fixed = parameters + rounded + gradients + optimizer + exchange - managed;
   point.activations = kept * slots + arena + widened;
   return point;
 }
@@ -63,7 +64,8 @@ MemoryPoint MemoryPlan::point(int micro_batch) const {
 MemoryEstimate MemoryPlan::estimate() const {
   const Bytes in_slots = slot * slots;
   const Bytes shared = parameters + gradients + optimizer + exchange;
-  return {.fixed = shared + rounded - in_slots,
+  // What is managed needs no view, but takes the place of one.
+  return {.fixed = shared + rounded - in_slots - managed,
           .saved = kept * slots + in_slots,
           .transient = arena + widened,
           .host = one_memory ? host_state + staging : host_state + shared + staging,

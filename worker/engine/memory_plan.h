@@ -18,8 +18,9 @@ struct MemoryPlan {
   Bytes optimizer{0};
   Bytes exchange{0};
   Bytes host_state{0};
-  Bytes kept{0};   ///< of one slot: from forward to backward pass
-  Bytes arena{0};  ///< shared by all programs and the update
+  Bytes managed{0};  ///< of parameters and optimizer what the system may move to the host
+  Bytes kept{0};     ///< of one slot: from forward to backward pass
+  Bytes arena{0};    ///< shared by all programs and the update
   int slots = 1;
   Bytes slot{0};     ///< one slot's part of `exchange`
   Bytes staging{0};  ///< of the largest sum over the ranks of the stage, where it is not in place

@@ -47,12 +47,13 @@ Result<Unit> StageEngine::set_up() {
 Result<Unit> StageEngine::allocate() {
   const Bytes total = plan_.estimate().total();
   if (total > options_.memory_limit)
-    return fail(ErrorCode::kDeviceLost, "micro-batch " + std::to_string(largest_) + " needs " +
-                                            format_bytes(total) + " on " + device_.name() +
-                                            ", more than its limit of " +
-                                            format_bytes(options_.memory_limit));
+    return fail(ErrorCode::kOutOfMemory, "micro-batch " + std::to_string(largest_) + " needs " +
+                                             format_bytes(total) + " on " + device_.name() +
+                                             ", more than its limit of " +
+                                             format_bytes(options_.memory_limit));
   MemoryAccount& account = *options_.account;
-  MOTLEY_TRY(weights_, SharedMemory::allocate(device_, plan_.parameters, account));
+  MOTLEY_TRY(weights_,
+             SharedMemory::allocate(device_, plan_.parameters, account, placement_of(options_)));
   MOTLEY_TRY(gradients_, SharedMemory::allocate(device_, plan_.gradients, account));
   if (is_reduced(stage_.precision)) {
     MOTLEY_TRY(rounded_, device_.allocate(plan_.rounded));
@@ -70,7 +71,7 @@ Result<Unit> StageEngine::allocate() {
 
 MemoryPoint StageEngine::memory() const {
   return {.micro_batch = largest_,
-          .fixed = weights_.size() + rounded_.size() + gradients_.size() + exchange_->size() +
+          .fixed = weights_.on_device() + rounded_.size() + gradients_.size() + exchange_->size() +
                    updater_->size(),
           .activations = arena_.size() + plan_.widened};
 }

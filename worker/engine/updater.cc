@@ -44,11 +44,23 @@ void UpdateLayout::add(const FlatTensor& held, const Slice& slice, bool keep) {
 
 // --- memory
 
+Placement placement_of(const EngineOptions& options) {
+  return options.managed_memory ? Placement::kManaged : Placement::kDevice;
+}
+
+namespace {
+
+/// Of two moments.
+Bytes half_of(Bytes both) { return Bytes(both.value() / 2); }
+
+}  // namespace
+
 Updater::Memory Updater::memory(const EngineOptions& options, const UpdateLayout& layout,
                                 int element_bytes) {
   Memory memory;
   (options.host_optimizer ? memory.host_state : memory.state) =
       Bytes(2 * layout.elements * element_bytes);
+  memory.managed = options.managed_memory;
   memory.squares = Bytes(static_cast<int64_t>(layout.owned.size() * sizeof(double)));
   int64_t longest = 0;
   for (const UpdateRun& run : layout.updated) longest = std::max(longest, run.count);
@@ -77,12 +89,14 @@ Result<Updater> Updater::create(Device& device, const EngineOptions& options, Up
   Updater updater(device, options, std::move(layout), weights, gradients, scratch);
   MOTLEY_TRY(updater.squares_, SharedMemory::allocate(device, needed.squares, account));
   if (updater.in_host_) {
-    for (CountedMemory* moment : {&updater.host_first_, &updater.host_second_})
-      *moment = CountedMemory(account, MemoryUse::kHost, Bytes(needed.host_state.value() / 2));
+    for (PinnedMemory* moment : {&updater.host_first_, &updater.host_second_}) {
+      MOTLEY_TRY(*moment, PinnedMemory::allocate(device, half_of(needed.host_state), account));
+    }
     return updater;
   }
   for (SharedMemory* moment : {&updater.first_, &updater.second_}) {
-    MOTLEY_TRY(*moment, SharedMemory::allocate(device, Bytes(needed.state.value() / 2), account));
+    MOTLEY_TRY(*moment, SharedMemory::allocate(device, half_of(needed.state), account,
+                                               placement_of(options)));
     execute(device,
             ZeroArgs{.out = Address::of(moment->device()), .bytes = moment->size().value()});
   }

@@ -32,12 +32,16 @@ struct UpdateLayout {
 /// Elements handled at a time where a part of the update needs scratch: bounds that.
 inline constexpr int64_t kUpdateChunk = 1 << 18;
 
+/// Of parameters and optimizer state.
+Placement placement_of(const EngineOptions& options);
+
 class Updater {
  public:
   /// What the update needs: state, sums of squares, scratch in the arena.
   struct Memory {
-    Bytes state{0};       ///< of both moments, where they lie on the device
-    Bytes host_state{0};  ///< and where in host memory
+    Bytes state{0};        ///< of both moments, where they lie on the device
+    Bytes host_state{0};   ///< and where in host memory
+    bool managed = false;  ///< `state` is in managed memory, as the parameters are
     Bytes squares{0};
     Bytes scratch{0};
   };
@@ -50,7 +54,7 @@ class Updater {
 
   const UpdateLayout& layout() const { return layout_; }
   /// Of what is allocated on the device.
-  Bytes size() const { return first_.size() + second_.size() + squares_.size(); }
+  Bytes size() const { return first_.on_device() + second_.on_device() + squares_.size(); }
   /// As Engine::gradient_norm, but not yet divided; exact's gradients have this exponent.
   Result<double> norm(Communicator& world, int exponent);
   /// Exact: of the last norm(), over all ranks.
@@ -77,8 +81,8 @@ class Updater {
   SharedMemory* weights_;
   SharedMemory* gradients_;
   std::byte* scratch_;
-  SharedMemory first_, second_;             // on the device, or
-  CountedMemory host_first_, host_second_;  // in host memory
+  SharedMemory first_, second_;            // on the device, or
+  PinnedMemory host_first_, host_second_;  // in host memory
   SharedMemory squares_;
   uint64_t largest_gradient_ = 0;
 };

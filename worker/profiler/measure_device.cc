@@ -5,6 +5,7 @@
 #include "core/spec/profile_key.h"
 #include "worker/engine/engine.h"
 #include "worker/profiler/curve.h"
+#include "worker/profiler/host_link.h"
 #include "worker/profiler/profiler.h"
 
 namespace motley {
@@ -69,6 +70,32 @@ class SectionTimer {
   std::vector<int32_t> tokens_;
 };
 
+/// For as large micro-batches as the device truly has memory for, at most `*largest`: other
+/// programs, or pieces too small to be of use, may have taken what seemed free.
+Result<std::unique_ptr<Engine>> largest_engine(Device& device, EngineOptions* options, int* largest,
+                                               const ProfilerProgress& progress) {
+  while (true) {
+    options->micro_batches = candidate_micro_batches(*largest);
+    auto engine = Engine::create(device, *options);
+    const bool too_large = !engine && engine.error().code == ErrorCode::kOutOfMemory;
+    if (!too_large || *largest == 1) return engine;
+    progress("out of memory at micro-batch " + std::to_string(*largest));
+    *largest /= 2;
+  }
+}
+
+/// Nothing where a pace stands for the device, or there is too little memory to tell.
+Result<std::optional<HostLink>> measure_copies(Device& device, Bytes memory_limit,
+                                               const Pacer& pacer,
+                                               const ProfilerProgress& progress) {
+  if (pacer.paced() || memory_limit < kProfiledCopy * 4) return std::nullopt;
+  progress("copies between host and device");
+  const auto link = measure_host_link(device, kProfiledCopy, [&] { return pacer.now(); });
+  if (link) return *link;
+  if (link.error().code == ErrorCode::kOutOfMemory) return std::nullopt;
+  return fail(link.error());
+}
+
 }  // namespace
 
 Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes memory_limit,
@@ -86,14 +113,16 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
   for (const MemoryPoint& point : profile.memory)
     if (point.total() <= memory_limit) largest = point.micro_batch;
   if (largest == 0) {
+    MOTLEY_TRY(profile.host_link, measure_copies(device, memory_limit, pacer, progress));
     // The planner says which device cannot hold the model, and by how much.
     MOTLEY_TRY_VOID(measure_layers(job, device, pacer, options, progress, &profile));
     return profile;
   }
 
-  engine_options.micro_batches = candidate_micro_batches(largest);
   engine_options.memory_limit = memory_limit;
-  MOTLEY_TRY(auto engine, Engine::create(device, engine_options));
+  const int hoped_for = largest;
+  MOTLEY_TRY(auto engine, largest_engine(device, &engine_options, &largest, progress));
+  if (largest < hoped_for) profile.memory.resize(static_cast<size_t>(largest));
   SectionTimer timer(*engine, pacer, job.model, largest);
   progress("warm-up");
   MOTLEY_TRY_VOID(timer.micro_batches(1, 1));
@@ -109,7 +138,8 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
   progress("update");
   MOTLEY_TRY(const CurvePoint update, repeat(options, [&] { return timer.update(); }));
   profile.update_seconds = update.seconds;
-  engine.reset();  // its memory is for the layers now
+  engine.reset();  // its memory is for the copies and layers now
+  MOTLEY_TRY(profile.host_link, measure_copies(device, memory_limit, pacer, progress));
   MOTLEY_TRY_VOID(measure_layers(job, device, pacer, options, progress, &profile));
   return profile;
 }

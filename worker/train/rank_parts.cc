@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/debug_env.h"
 #include "core/holdings.h"
 #include "core/spec/names.h"
 #include "core/spec/precisions.h"
@@ -25,10 +26,10 @@ Result<Unit> check_memory(const Attempt& attempt, Rank rank, const RankParts& pa
   const Bytes limit = parts.memory_limit;
   const MemoryEstimate needed = estimate_rank(attempt.job, attempt.plan, rank, traits_of(device));
   if (needed.total() <= limit) return Unit{};
-  return fail(ErrorCode::kDeviceLost, parts.spec.id + " needs " + format_bytes(needed.total()) +
-                                          " for its part, more than its limit of " +
-                                          format_bytes(limit) +
-                                          ": plan a smaller micro-batch or part for it");
+  return fail(ErrorCode::kOutOfMemory, parts.spec.id + " needs " + format_bytes(needed.total()) +
+                                           " for its part, more than its limit of " +
+                                           format_bytes(limit) +
+                                           ": plan a smaller micro-batch or part for it");
 }
 
 /// The device, and how much memory there is for this rank.
@@ -56,6 +57,13 @@ Result<std::unique_ptr<RankParts>> open_parts(const Attempt& attempt, Communicat
   return parts;
 }
 
+/// Stands for a device with less memory than it says (HACKING.md).
+bool oom_if_told(int largest_micro_batch, int rank) {
+  for (int most = 0; most < largest_micro_batch; ++most)
+    if (failpoint("oom_above_micro_batch_" + std::to_string(most), rank)) return true;
+  return false;
+}
+
 Result<Unit> build_engine(const Attempt& attempt, Communicator& world, RankParts* parts) {
   const Plan& plan = attempt.plan;
   const Rank rank(world.rank());
@@ -68,6 +76,8 @@ Result<Unit> build_engine(const Attempt& attempt, Communicator& world, RankParts
   }
   EngineOptions options = engine_options(attempt.job, plan, rank);
   MOTLEY_TRY_VOID(check_memory(attempt, rank, *parts));
+  if (oom_if_told(parts->share.largest(), rank.value()))
+    return fail(ErrorCode::kOutOfMemory, "out of memory, as the failpoint says");
   options.account = &parts->memory;
   options.group = parts->group.get();
   MOTLEY_TRY(parts->engine, Engine::create(*parts->device, options));

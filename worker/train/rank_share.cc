@@ -71,7 +71,9 @@ EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank) {
   for (const Ownership& owner : plan.owners)
     if (owner.owner == rank) options.owned->push_back(owner);
   options.shard_optimizer = plan.shard_optimizer;
-  options.host_optimizer = plan.ranks[static_cast<size_t>(rank.value())].host_optimizer;
+  const RankPlacement& place = plan.ranks[static_cast<size_t>(rank.value())];
+  options.host_optimizer = place.host_optimizer;
+  options.managed_memory = place.managed_memory;
   return options;
 }
 

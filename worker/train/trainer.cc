@@ -166,6 +166,8 @@ StepWishes Trainer::collect_wishes() {
 Result<Unit> Trainer::one_step() {
   const int64_t step = outcome_.step + 1;
   die_if_told(step, world_.rank());
+  if (failpoint("oom_at_step_" + std::to_string(step), world_.rank()))
+    return fail(ErrorCode::kOutOfMemory, "out of memory, as the failpoint says");
   special_ = std::exchange(disturbed_, false) || saver_->in_flight();
   MOTLEY_TRY(const StepResult result, stepper_->run(step, collect_wishes()));
   outcome_.step = step;

@@ -64,7 +64,8 @@ struct Runtime {
   cudaError_t last = cudaSuccess;
   int device = 0;
   size_t used = 0;
-  std::map<const std::byte*, size_t> allocated, pinned;  // by address: size
+  using Blocks = std::map<const std::byte*, size_t>;  // by address: size
+  Blocks allocated, pinned, managed;
   std::map<const void*, size_t> shared_limits;
   std::vector<CUstream_st*> streams;
   CUstream_st null_stream;
@@ -103,19 +104,16 @@ CUstream_st& stream_of(cudaStream_t stream) {
   return runtime().null_stream;
 }
 
-bool is_pinned(const void* address) {
+bool within(const Runtime::Blocks& blocks, const void* address) {
   const auto* at = static_cast<const std::byte*>(address);
-  auto after = runtime().pinned.upper_bound(at);
-  if (after == runtime().pinned.begin()) return false;
+  auto after = blocks.upper_bound(at);
+  if (after == blocks.begin()) return false;
   --after;
   return at < after->first + after->second;
 }
+bool is_pinned(const void* address) { return within(runtime().pinned, address); }
 bool on_device(const void* address) {
-  const auto* at = static_cast<const std::byte*>(address);
-  auto after = runtime().allocated.upper_bound(at);
-  if (after == runtime().allocated.begin()) return false;
-  --after;
-  return at < after->first + after->second;
+  return within(runtime().allocated, address) || within(runtime().managed, address);
 }
 
 void* aligned(size_t size) {
@@ -174,6 +172,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->major = machine.capability / 10;
   properties->minor = machine.capability % 10;
   properties->multiProcessorCount = 2;
+  properties->concurrentManagedAccess = 1;
   properties->l2CacheSize = 1 << 20;
   return cudaSuccess;
 }
@@ -224,14 +223,31 @@ cudaError_t cudaMalloc(void** memory, size_t size) {
   self.allocated[static_cast<std::byte*>(*memory)] = size;
   return cudaSuccess;
 }
+/// There may be more of it than the device holds.
 cudaError_t cudaMallocManaged(void** memory, size_t size, unsigned) {
-  return cudaMalloc(memory, size);
+  const Lock lock(runtime().mutex);
+  *memory = aligned(size);
+  if (*memory == nullptr) return note(cudaErrorMemoryAllocation);
+  std::memset(*memory, 0xff, size);
+  runtime().managed[static_cast<std::byte*>(*memory)] = size;
+  return cudaSuccess;
+}
+cudaError_t cudaMemAdvise(const void* memory, size_t, cudaMemoryAdvise, cudaMemLocation where) {
+  const Lock lock(runtime().mutex);
+  const bool sensible = within(runtime().managed, memory) &&
+                        where.type == cudaMemLocationTypeDevice && where.id >= 0 &&
+                        where.id < runtime().machine.devices;
+  return sensible ? cudaSuccess : note(cudaErrorInvalidValue);
 }
 cudaError_t cudaFree(void* memory) {
   const Lock lock(runtime().mutex);
   if (memory == nullptr) return cudaSuccess;
   drain_all();
   const auto found = runtime().allocated.find(static_cast<std::byte*>(memory));
+  if (runtime().managed.erase(static_cast<std::byte*>(memory)) > 0) {
+    std::free(memory);
+    return cudaSuccess;
+  }
   if (found == runtime().allocated.end()) return note(cudaErrorInvalidValue);
   runtime().used -= found->second;
   runtime().allocated.erase(found);

@@ -40,11 +40,13 @@ Profile sample_profile() {
   device.step_overhead_seconds = 0.0002;
   device.update_seconds = 0.0009;
   device.host_update_seconds = 0.0014;
+  device.host_link = HostLink{2.5e10, 2.6e10, 6e9, 7e9, 9e-6};
   device.memory = {{1, Bytes(1 << 20), Bytes(1 << 10)}, {3, Bytes(1 << 20), Bytes(3 << 10)}};
   DeviceProfile small = device;  // on which nothing fits
   small.device = "b/0";
   small.evidence = Evidence::kSimulated;
   small.curves.clear();
+  small.host_link.reset();
   Profile profile;
   profile.code_version = "0.1.0 (bf1a1fb)";
   profile.job_key = "b1946ac92492d2347c6235b4d2611184";
@@ -69,6 +71,9 @@ TEST(ProfileJson, ComesBackWhole) {
   EXPECT_EQ(back->devices[0].curve("block"), nullptr);
   ASSERT_NE(back->devices[0].curve("block", 0.25, Recompute::kMlp), nullptr);
   EXPECT_EQ(back->devices[0].curve("block", 0.25, Recompute::kMlp)->sums, 4);
+  ASSERT_TRUE(back->devices[0].host_link);
+  EXPECT_EQ(back->devices[0].host_link->pageable_to_host, 7e9);
+  EXPECT_EQ(back->devices[1].host_link, std::nullopt) << "as in profiles of earlier versions";
   EXPECT_EQ(back->find("b/0")->evidence, Evidence::kSimulated);
   EXPECT_EQ(back->find("c/0"), nullptr);
 }

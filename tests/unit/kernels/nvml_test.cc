@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "kernels/device.h"
+#include "kernels/pcie.h"
 #include "tests/support/temporary_directory.h"
 
 namespace motley {
@@ -68,6 +69,14 @@ TEST_F(NvmlTest, LeavesAbsentWhatACardDoesNotTell) {
   EXPECT_EQ(gpu.power, std::nullopt);
   EXPECT_EQ(gpu.pcie_width, std::nullopt);
   EXPECT_THAT(gpu.throttled_by, IsEmpty()) << "idling and chosen clocks are no throttling";
+}
+
+TEST_F(NvmlTest, TellsTheLinkThatCopiesAreComparedWith) {
+  const auto nvml = open(R"({"gpus": [{"name": "docked", "uuid": "GPU-1", "numbers": {"width": 4,
+    "most_width": 16, "generation": 3, "most_generation": 4}}]})");
+  EXPECT_EQ(pcie_verdict(nvml->gpus().at(0), 3.2e9),
+            "3.2 GB/s, 81 % of the 3.9 GB/s of x4 generation 3 (x4 of x16: an external dock or a "
+            "slot with fewer lanes; generation 3 of 4: a riser, a cable or a firmware setting)");
 }
 
 TEST_F(NvmlTest, LeavesOutACardThatFellOffTheBus) {

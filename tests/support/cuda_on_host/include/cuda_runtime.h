@@ -165,6 +165,14 @@ struct cudaDeviceProp {
   int major, minor;
   int multiProcessorCount;
   int l2CacheSize;
+  int concurrentManagedAccess;
+};
+
+enum cudaMemoryAdvise { cudaMemAdviseSetPreferredLocation = 3 };
+enum cudaMemLocationType { cudaMemLocationTypeInvalid = 0, cudaMemLocationTypeDevice = 1 };
+struct cudaMemLocation {
+  cudaMemLocationType type;
+  int id;
 };
 
 using cudaStream_t = struct CUstream_st*;
@@ -209,6 +217,7 @@ cudaError_t cudaMalloc(T** memory, size_t size) {
 }
 cudaError_t cudaFree(void*);
 cudaError_t cudaMallocManaged(void** memory, size_t size, unsigned flags = cudaMemAttachGlobal);
+cudaError_t cudaMemAdvise(const void* memory, size_t size, cudaMemoryAdvise, cudaMemLocation);
 cudaError_t cudaHostAlloc(void** memory, size_t size, unsigned flags);
 cudaError_t cudaFreeHost(void*);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);

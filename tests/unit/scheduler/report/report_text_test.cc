@@ -80,6 +80,13 @@ TEST(ReportText, PredictsTheWaitThatThePlanShows) {
   EXPECT_THAT(plan_table(plan, Evidence::kMeasured), HasSubstr(wait));
 }
 
+TEST(ReportText, SaysWhatRanOutOfMemory) {
+  RunSummary summary = made_up_summary();
+  summary.out_of_memory = {{"r1/0", "RTX3090", 8, 4}, {"r1/0", "RTX3090", 4, 0}};
+  EXPECT_THAT(report_text(summary, made_up_plan()),
+              HasSubstr("r1/0 (RTX3090) ran out of memory at micro-batch 4: going on without it"));
+}
+
 TEST(ReportText, OfARunThatNeverTookAStep) {
   RunSummary summary;
   summary.run_dir = "/runs/gpt/1";

@@ -18,6 +18,7 @@ using testing::made_up_summary;
 TEST(RunSummary, IsTheDocumentOfARun) {
   RunSummary summary = made_up_summary();
   summary.set_aside = {testing::made_up_damage()};
+  summary.out_of_memory = {{"r1/0", "RTX3090", 8, 4}, {"r1/0", "RTX3090", 4, 0}};
   expect_golden("report/report.json", to_json(summary).dump(1) + "\n");
 }
 
@@ -27,6 +28,7 @@ TEST(RunSummary, SurvivesBeingWritten) {
     RunSummary summary = made_up_summary();
     summary.kind = kind;
     summary.set_aside = {testing::made_up_damage()};
+    summary.out_of_memory = {{"r1/0", "RTX3090", 8, 4}, {"r1/1", "GTX1070", 2, 0}};
     const auto again = run_summary_from_json(to_json(summary));
     ASSERT_TRUE(again) << again.error().to_string();
     EXPECT_EQ(to_json(*again), to_json(summary));

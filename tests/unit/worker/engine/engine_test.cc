@@ -116,7 +116,7 @@ TEST(Engine, RefusesWhatExceedsTheLimit) {
   const int64_t before = device->allocation_count();
   const auto refused = Engine::create(*device, options);
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::kDeviceLost);
+  EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory);
   EXPECT_THAT(refused.error().message, HasSubstr("micro-batch 4 needs"));
   EXPECT_EQ(device->allocation_count(), before);
 }
@@ -248,31 +248,69 @@ TEST(Engine, UpdateIsAdamWOnTheMeanGradient) {
   }
 }
 
-/// Three steps on memory the host cannot reach, gradients passing through the host as if summed
-/// over ranks.
+/// Of the weights after three steps, gradients passing through the host as if summed over ranks.
+std::string hash_after_three_steps(Device& device, const EngineOptions& options) {
+  const auto engine = engine_on(device, options);
+  randomise_weights<double>(*engine, 3);
+  for (int step = 1; step <= 3; ++step) {
+    engine->begin_step();
+    EXPECT_TRUE(run_micro_batch(*engine, random_tokens(tiny_model(), 2, 4), 2));
+    const GradientSpans spans = *engine->gradients();
+    for (double& value : spans.doubles) value *= 2;
+    for (int64_t& value : spans.fixed) value *= 2;
+    const double norm = gradient_norm_of(*engine, 20);
+    EXPECT_TRUE(engine->update(step, 1e-2, 20, 1 / norm));
+    engine->set_exact_exponent(engine->next_exact_exponent(false));
+  }
+  return weights_hash_of(*engine, tiny_model());
+}
+
+/// Wherever memory that the host cannot reach has its state.
 TEST(Engine, ForeignMemoryGivesTheSameBits) {
   for (const Numerics numerics : {Numerics::kFast, Numerics::kExact}) {
-    const EngineOptions options = options_for(tiny_model(), {2}, numerics);
-    ForeignDevice foreign;
-    const auto reference = device_of(DeviceKind::kReference);
-    std::vector<std::string> hashes;
-    for (Device* device : {reference.get(), static_cast<Device*>(&foreign)}) {
-      const auto engine = engine_on(*device, options);
-      randomise_weights<double>(*engine, 3);
-      for (int step = 1; step <= 3; ++step) {
-        engine->begin_step();
-        ASSERT_TRUE(run_micro_batch(*engine, random_tokens(tiny_model(), 2, 4), 2));
-        const GradientSpans spans = *engine->gradients();
-        for (double& value : spans.doubles) value *= 2;
-        for (int64_t& value : spans.fixed) value *= 2;
-        const double norm = gradient_norm_of(*engine, 20);
-        ASSERT_TRUE(engine->update(step, 1e-2, 20, 1 / norm));
-        engine->set_exact_exponent(engine->next_exact_exponent(false));
+    EngineOptions options = options_for(tiny_model(), {2}, numerics);
+    const std::string expected =
+        hash_after_three_steps(*device_of(DeviceKind::kReference), options);
+    for (const bool host_optimizer : {false, true}) {
+      for (const bool managed : {false, true}) {
+        options.host_optimizer = host_optimizer;
+        options.managed_memory = managed;
+        ForeignDevice foreign;
+        EXPECT_EQ(hash_after_three_steps(foreign, options), expected) << host_optimizer << managed;
       }
-      hashes.push_back(weights_hash_of(*engine, tiny_model()));
     }
-    EXPECT_EQ(hashes[0], hashes[1]);
   }
+}
+
+TEST(Engine, ManagedMemoryIsTheHostsInsteadOfTheDevices) {
+  const ModelSpec model = tiny_model();
+  const auto weights = Bytes(parameter_count(model) * static_cast<int64_t>(sizeof(double)));
+  EngineOptions options = options_for(model, {2});
+  Bytes on_device[2], in_host[2];
+  for (const bool managed : {false, true}) {
+    MemoryAccount account;
+    ForeignDevice device;
+    options.managed_memory = managed;
+    options.account = &account;
+    const auto engine = engine_on(device, options);
+    EXPECT_EQ(engine->memory().total(), account.peak_of(MemoryUse::kDevice));
+    on_device[managed] = engine->memory().total();
+    in_host[managed] = account.peak_of(MemoryUse::kHost);
+  }
+  EXPECT_EQ(on_device[1], on_device[0] - weights * 3) << "weights and two moments";
+  EXPECT_EQ(in_host[1], in_host[0]) << "as much as the views that it needs no more";
+
+  options.account = nullptr;
+  const DeviceTraits gpu{DeviceKind::kCuda, Precision::kFp32};
+  const MemoryEstimate managed = estimate_engine(options, gpu);
+  options.managed_memory = false;
+  const MemoryEstimate plain = estimate_engine(options, gpu);
+  const Bytes moved(parameter_count(model) * 3 * static_cast<int64_t>(sizeof(float)));
+  EXPECT_EQ(managed.total(), plain.total() - moved);
+  EXPECT_EQ(managed.host_total(), plain.host_total());
+  const Bytes on_cpu = estimate_engine(options, {}).total();
+  options.managed_memory = true;
+  EXPECT_EQ(estimate_engine(options, {}).total(), on_cpu) << "of a CPU it is the same memory";
 }
 
 }  // namespace
