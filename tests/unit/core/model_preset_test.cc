@@ -31,7 +31,7 @@ ModelSpec model_of(const std::string& model, const std::vector<Override>& overri
   return job ? job->model : ModelSpec{};
 }
 
-std::string error_of(const std::string& model) {
+std::string refusal_of_model(const std::string& model) {
   const Result<JobSpec> job = job_with_model(model);
   return job ? "no error" : job.error().to_string();
 }
@@ -92,20 +92,20 @@ TEST(ModelPreset, JobJsonHoldsTheWholeModel) {
 
 TEST(ModelPreset, ErrorsNameThePlaceAndTheChoices) {
   const std::string choices = "gpt2-124m, gpt2-350m, gpt2-774m or gpt2-1558m";
-  EXPECT_EQ(error_of("{preset: gpt2-125m}"), "job.yaml:3:17: 'preset': expected " + choices +
+  EXPECT_EQ(refusal_of_model("{preset: gpt2-125m}"), "job.yaml:3:17: 'preset': expected " + choices +
                                                  ", found 'gpt2-125m' (did you mean 'gpt2-124m'?)");
-  EXPECT_EQ(error_of("{preset: llama}"),
+  EXPECT_EQ(refusal_of_model("{preset: llama}"),
             "job.yaml:3:17: 'preset': expected " + choices + ", found 'llama'");
-  EXPECT_EQ(error_of("{preset: [gpt2-124m]}"),
+  EXPECT_EQ(refusal_of_model("{preset: [gpt2-124m]}"),
             "job.yaml:3:17: 'preset': expected " + choices + ", found a list");
-  EXPECT_EQ(error_of("{presets: gpt2-124m}"),
+  EXPECT_EQ(refusal_of_model("{presets: gpt2-124m}"),
             "job.yaml:3:9: unknown key 'presets' (did you mean 'preset'?)");
-  EXPECT_EQ(error_of("{preset: gpt2-124m, widht: 64}"),
+  EXPECT_EQ(refusal_of_model("{preset: gpt2-124m, widht: 64}"),
             "job.yaml:3:28: unknown key 'widht' (did you mean 'width'?)");
   // Where a value of the preset does not fit one beside it.
-  EXPECT_EQ(error_of("{preset: gpt2-124m, heads: 7}"),
-            error_of("{layers: 12, heads: 7, width: 768, context: 1024, vocab: 50257}"));
-  EXPECT_NE(error_of("{preset: gpt2-124m, heads: 7}"), "no error");
+  EXPECT_EQ(refusal_of_model("{preset: gpt2-124m, heads: 7}"),
+            refusal_of_model("{layers: 12, heads: 7, width: 768, context: 1024, vocab: 50257}"));
+  EXPECT_NE(refusal_of_model("{preset: gpt2-124m, heads: 7}"), "no error");
 }
 
 TEST(ModelPreset, TheShippedJobTrainsOne) {
