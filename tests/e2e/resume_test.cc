@@ -328,14 +328,18 @@ TEST_F(NotResuming, WithOtherDataOrAnotherWayOfLearning) {
   larger.grains = {3, 2};
   EXPECT_THAT(refusal(small_attempt(larger, run, Epoch(2))).message,
               HasSubstr("another train.global_batch"));
-  other = again_in(run);
-  other.job.train.precision = Precision::kFp64;
-  for (ReplicaPlan& replica : other.plan.replicas) replica.stages[0].precision = Precision::kFp64;
-  EXPECT_THAT(refusal(other).message, HasSubstr("another model"));
   std::ofstream(run + "/text", std::ios::app) << "one sentence more";
   const Error error = refusal(again_in(run));
   EXPECT_EQ(error.code, ErrorCode::kInvalidSpec);
   EXPECT_THAT(error.message, HasSubstr("other data"));
+}
+
+TEST_F(NotResuming, InFloat64) {
+  const std::string run = broken_run();
+  Attempt other = again_in(run);
+  other.job.train.precision = Precision::kFp64;
+  for (ReplicaPlan& replica : other.plan.replicas) replica.stages[0].precision = Precision::kFp64;
+  EXPECT_THAT(refusal(other).message, HasSubstr("another model"));
 }
 
 TEST_F(NotResuming, FromWhatANewerProgramWrote) {

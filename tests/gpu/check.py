@@ -18,6 +18,7 @@ def arguments():
     parser.add_argument("part", choices=list(PARTS))
     parser.add_argument("--json", action="store_true", help="rows on stdout, the table on stderr")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: tries out the check itself")
+    parser.add_argument("--tiny", action="store_true", help="small models, for trying out; always so on the CPU")
     parser.add_argument("--only", action="append", metavar="CHECK", help="this check alone; may be repeated")
     parser.add_argument("--seconds", type=float, default=450, help="for the whole part (default: 450)")
     parser.add_argument("--programs", type=Path, default=ROOT / "build/release/bin")
@@ -46,7 +47,7 @@ def no_gpu(machine):
 
 def main():
     args = arguments()
-    machine = Machine(args.device, args.programs.absolute())
+    machine = Machine(args.device, args.programs.absolute(), args.tiny or args.device == "cpu")
     if args.device == "cuda" and (status := no_gpu(machine)) is not None:
         return status
     report = Report(args.part, machine, args.json, args.seconds)

@@ -30,7 +30,7 @@ esac
 """
 # Measures operation 0, dies of operation 1, and when it is started behind that measures operation 2.
 FAULTY_KERNELS = """
-if [ "${8:-0}" = 0 ]; then
+if [ "${9:-0}" = 0 ]; then
   echo '{"index": 0, "name": "copy", "limit": "copy", "times": 1, "bytes": 100, "tensor_flops": 0, "seconds": 1e-9, "spread": 0}'
   echo '{"index": 1, "name": "product", "limit": "matmul", "times": 1, "bytes": 1, "tensor_flops": 100, "seconds": 1e-9, "spread": 0}'
   echo 'illegal address' >&2; exit 1

@@ -1,7 +1,7 @@
 // Times every operation of a training step on a device, back to back and out of cache, and what
 // they could take at best: a copy, the largest product. One JSON object a line, as it is measured:
 //
-//   kernel_speed cpu|cuda LAYERS HEADS WIDTH CONTEXT VOCAB SAMPLES [FIRST]
+//   motley_kernel_speed cpu|cuda full|tiny LAYERS HEADS WIDTH CONTEXT VOCAB SAMPLES [FIRST]
 //
 // A GPU that has faulted computes no more: the program then ends with 1, and whoever started it
 // goes on behind with FIRST, the index of the operation to begin with.
@@ -23,7 +23,7 @@ namespace {
 constexpr int kRounds = 7;
 constexpr int kMostCalls = 2000;
 
-/// How much is enough on a kind of device.
+/// How much is enough: for a GPU, or to try out this program.
 struct Scale {
   Bytes random{0};   ///< drawn on the host
   Bytes sets{0};     ///< of operands: several times the largest cache
@@ -31,11 +31,8 @@ struct Scale {
   int64_t side = 0;  ///< of the largest product
   double round = 0;  ///< seconds
 };
-Scale scale_of(DeviceKind kind) {
-  if (kind == DeviceKind::kCuda)
-    return {Bytes(64 << 20), Bytes(1 << 30), Bytes(2LL << 30), 8192, 0.03};
-  return {Bytes(1 << 20), Bytes(1 << 20), Bytes(1 << 20), 64, 0.0005};
-}
+constexpr Scale kFull = {Bytes(64 << 20), Bytes(1 << 30), Bytes(2LL << 30), 8192, 0.03};
+constexpr Scale kTiny = {Bytes(1 << 20), Bytes(1 << 20), Bytes(1 << 20), 64, 0.0005};
 
 struct Timing {
   double seconds = 0;  ///< of a call, median of rounds
@@ -90,16 +87,24 @@ void print(const StepOperation& operation, size_t index, const Result<Timing>& t
   std::fflush(stdout);
 }
 
-Result<Unit> run(DeviceKind kind, const ModelSpec& model, int samples, size_t first) {
+struct Task {
+  DeviceKind kind = DeviceKind::kCuda;
+  Scale scale;
+  ModelSpec model;
+  int samples = 0;
+  size_t first = 0;
+};
+
+Result<Unit> run(const Task& task) {
   DeviceSpec spec;
-  spec.kind = kind;
+  spec.kind = task.kind;
   MOTLEY_TRY(const auto device, open_device(spec, Precision::kBf16));
-  const Scale scale = scale_of(kind);
+  const Scale& scale = task.scale;
   MOTLEY_TRY(RandomFill fill, RandomFill::create(*device, scale.random));
   auto operations = limit_operations(device->precision(), scale.copied, scale.side);
-  auto of_step = step_operations(model, device->precision(), samples);
+  auto of_step = step_operations(task.model, device->precision(), task.samples);
   std::move(of_step.begin(), of_step.end(), std::back_inserter(operations));
-  for (size_t i = first; i < operations.size(); ++i) {
+  for (size_t i = task.first; i < operations.size(); ++i) {
     const auto timing = measure(*device, operations[i], scale, fill);
     print(operations[i], i, timing);
     if (!timing) return fail(timing.error());
@@ -112,23 +117,27 @@ Result<Unit> run(DeviceKind kind, const ModelSpec& model, int samples, size_t fi
 
 int main(int argc, char** argv) {
   using namespace motley;
+  const std::string scale = argc > 2 ? argv[2] : "";
   const auto kind = argc > 1 ? from_spec_name<DeviceKind>(argv[1]) : std::nullopt;
-  if (!kind || argc < 8 || argc > 9) {
+  if (!kind || (scale != "full" && scale != "tiny") || argc < 9 || argc > 10) {
     std::fprintf(stderr,
-                 "usage: kernel_speed cpu|cuda LAYERS HEADS WIDTH CONTEXT VOCAB SAMPLES "
-                 "[FIRST]\n");
+                 "usage: motley_kernel_speed cpu|cuda full|tiny LAYERS HEADS WIDTH CONTEXT VOCAB "
+                 "SAMPLES [FIRST]\n");
     return exit_code(ErrorCode::kUsage);
   }
   const auto number = [&](int i) { return std::atoi(argv[i]); };
-  ModelSpec model;
-  model.layers = number(2);
-  model.heads = number(3);
-  model.width = number(4);
-  model.context = number(5);
-  model.vocab = number(6);
-  const size_t first = argc > 8 ? static_cast<size_t>(number(8)) : 0;
-  const auto done = testing::run(*kind, model, number(7), first);
+  testing::Task task;
+  task.kind = *kind;
+  task.scale = scale == "full" ? testing::kFull : testing::kTiny;
+  task.model.layers = number(3);
+  task.model.heads = number(4);
+  task.model.width = number(5);
+  task.model.context = number(6);
+  task.model.vocab = number(7);
+  task.samples = number(8);
+  if (argc > 9) task.first = static_cast<size_t>(number(9));
+  const auto done = testing::run(task);
   if (done) return 0;
-  std::fprintf(stderr, "kernel_speed: %s\n", done.error().to_string().c_str());
+  std::fprintf(stderr, "motley_kernel_speed: %s\n", done.error().to_string().c_str());
   return exit_code(done.error().code);
 }

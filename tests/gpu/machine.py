@@ -12,10 +12,10 @@ REDUCED_TFLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}  # data sheets
 
 
 class Machine:
-    """A device under test, "cuda" or "cpu", and the programs that compute on it."""
+    """A device under test, "cuda" or "cpu", and the programs that compute on it; `tiny`: the check itself is tried out."""
 
-    def __init__(self, device, programs):
-        self.device, self.programs = device, programs
+    def __init__(self, device, programs, tiny):
+        self.device, self.programs, self.tiny = device, programs, tiny
 
     def environment(self, ours=True):
         """Of a program of ours, which needs to find its libraries, or of a tool that brings its own."""
@@ -52,8 +52,8 @@ class Machine:
         return {**written, "source": "", **pace, "devices": [{**common, **told} for told in devices]}
 
     def memory(self):
-        """Bytes of the device: of the first GPU; of the CPU enough for whatever is tried there."""
-        return self.gpus()[0][0]["memory"] if self.device == "cuda" else 1 << 33
+        """Bytes of the device: of the first GPU; where something tiny is tried, enough for that."""
+        return 1 << 33 if self.tiny else self.gpus()[0][0]["memory"]
 
     def version(self):
         try:

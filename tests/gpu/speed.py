@@ -55,7 +55,8 @@ def kernel_lines(machine, model, deadline):
     """What motley_kernel_speed measures; behind an operation that fails it is started anew."""
     lines, first = [], 0
     while time.monotonic() < deadline:
-        command = [machine.test("motley_kernel_speed"), machine.device, *map(str, (*model.sizes, model.micro_batches[0], first))]
+        command = [machine.test("motley_kernel_speed"), machine.device, "tiny" if machine.tiny else "full",
+                   *map(str, (*model.sizes, model.micro_batches[0], first))]
         with subprocess.Popen(command, env=machine.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             try:
                 out, complaint = process.communicate(timeout=max(1, deadline - time.monotonic()))
@@ -251,7 +252,7 @@ def check_training(report, machine, name, case, limits):
 
 
 def run(report, machine, only):
-    cases = MODELS if machine.device == "cuda" else TINY
+    cases = TINY if machine.tiny else MODELS
     limits = Limits()
     if not only or "kernels" in only:
         check_kernels(report, machine, cases["gpt2-124m"][0], limits)

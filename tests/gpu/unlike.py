@@ -35,8 +35,8 @@ def paced(speeds):
 
 
 CASES = {
-    "cuda": Case("throttled", {"layers": 6, "heads": 8, "width": 512, "context": 1024}, 1024, 128, list(shares((64, 32, 16, 8)))),
-    "cpu": Case("paced", {"layers": 1, "heads": 2, "width": 16, "context": 16}, 64, 16, list(paced((1, 0.5, 0.25, 0.25)))),
+    "full": Case("throttled", {"layers": 6, "heads": 8, "width": 512, "context": 1024}, 1024, 128, list(shares((64, 32, 16, 8)))),
+    "tiny": Case("paced", {"layers": 1, "heads": 2, "width": 16, "context": 16}, 64, 16, list(paced((1, 0.5, 0.25, 0.25)))),
 }
 STEPS = 7
 JOB = """version: 1
@@ -55,9 +55,9 @@ FLEET = """version: 1
 
 class Unlike:
     def __init__(self, machine, folder, seconds):
-        self.machine, self.folder, self.case = machine, Path(folder), CASES[machine.device]
+        self.machine, self.folder, self.case = machine, Path(folder), CASES["tiny" if machine.tiny else "full"]
         self.deadline = time.monotonic() + seconds
-        self.precision = "bf16" if machine.device == "cuda" else "fp32"
+        self.precision = "fp32" if machine.tiny else "bf16"
         self.is_paced = self.case.kind == "paced"
 
     def run_program(self, program, *arguments):
