@@ -5,8 +5,12 @@
 
 namespace motley {
 
+<<<<<<< HEAD
 /// Bump when Device, FoundDevice, OpTable or an operation's operands change: program and module
 /// must agree.
+=======
+/// Bump when Device, OpTable or an operation's operands change: program and module must agree.
+>>>>>>> cfe573e (Products through cuBLASLt with gelu and its gradient as epilogues; logits have aligned rows)
 inline constexpr int kCudaModuleVersion = 6;
 
 /// What the module exports under these names, without mangling.

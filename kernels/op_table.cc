@@ -20,8 +20,6 @@ struct Runner {
     ops.layer_norm_backward(device, args);
   }
   void operator()(const AddArgs& args) const { ops.add(device, args); }
-  void operator()(const GeluForwardArgs& args) const { ops.gelu_forward(device, args); }
-  void operator()(const GeluBackwardArgs& args) const { ops.gelu_backward(device, args); }
   void operator()(const ZeroArgs& args) const { ops.zero(device, args); }
   void operator()(const CopyArgs& args) const { ops.copy(device, args); }
   void operator()(const RoundArgs& args) const { ops.round(device, args); }

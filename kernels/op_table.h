@@ -23,11 +23,10 @@ class Device;
 /// An operation with its operands: what a static program is made of. Its kernel is found by type.
 using OpCall =
     std::variant<MatmulArgs, BiasGradientArgs, EmbeddingForwardArgs, EmbeddingBackwardArgs,
-                 LayerNormForwardArgs, LayerNormBackwardArgs, AddArgs, GeluForwardArgs,
-                 GeluBackwardArgs, ZeroArgs, CopyArgs, RoundArgs, ScaleArgs, DropoutArgs,
-                 AttentionForwardArgs, AttentionBackwardArgs, CrossEntropyArgs,
-                 CrossEntropyPartArgs, CrossEntropyCombineArgs, AccumulateFixedArgs, FromFixedArgs,
-                 AdamwArgs, SquareSumArgs>;
+                 LayerNormForwardArgs, LayerNormBackwardArgs, AddArgs, ZeroArgs, CopyArgs,
+                 RoundArgs, ScaleArgs, DropoutArgs, AttentionForwardArgs, AttentionBackwardArgs,
+                 CrossEntropyArgs, CrossEntropyPartArgs, CrossEntropyCombineArgs,
+                 AccumulateFixedArgs, FromFixedArgs, AdamwArgs, SquareSumArgs>;
 
 template <class Args>
 using Kernel = void (*)(Device&, const Args&);
@@ -42,8 +41,6 @@ struct OpTable {
   Kernel<LayerNormForwardArgs> layer_norm_forward;
   Kernel<LayerNormBackwardArgs> layer_norm_backward;
   Kernel<AddArgs> add;
-  Kernel<GeluForwardArgs> gelu_forward;
-  Kernel<GeluBackwardArgs> gelu_backward;
   Kernel<ZeroArgs> zero;
   Kernel<CopyArgs> copy;
   Kernel<RoundArgs> round;

@@ -51,8 +51,6 @@ constexpr OpTable rounded_ops() {
       .layer_norm_forward = rounded<Format, LayerNormForwardArgs, layer_norm_forward>,
       .layer_norm_backward = rounded<Format, LayerNormBackwardArgs, layer_norm_backward>,
       .add = rounded<Format, AddArgs, add>,
-      .gelu_forward = rounded<Format, GeluForwardArgs, gelu_forward>,
-      .gelu_backward = rounded<Format, GeluBackwardArgs, gelu_backward>,
       .zero = zero,
       .copy = copy,
       .round = rounded<Format, RoundArgs, round>,

@@ -7,8 +7,8 @@
 namespace motley::cuda {
 namespace {
 
-/// What cuBLAS recommends for its newest GPUs; given once, so that it allocates nothing later.
-constexpr size_t kCublasWorkspace = size_t{32} << 20;
+/// What cuBLAS recommends for its newest GPUs.
+constexpr size_t kProductWorkspace = size_t{32} << 20;
 
 Error lost(const std::string& device, const char* what, cudaError_t status) {
   return {ErrorCode::kDeviceLost, device + ": " + what + ": " + cudaGetErrorString(status), {}};
@@ -38,34 +38,28 @@ Result<Unit> CudaDevice::start() {
   };
   MOTLEY_TRY_VOID(step("select", cudaSetDevice(ordinal_)));
   MOTLEY_TRY_VOID(step("stream", cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)));
-  MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&cublas_workspace_, kCublasWorkspace)));
+  MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&product_workspace_, kProductWorkspace)));
   MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&partial_sums_, kPartialSums * sizeof(double))));
-  if (cublasCreate(&cublas_) != CUBLAS_STATUS_SUCCESS ||
-      cublasSetStream(cublas_, stream_) != CUBLAS_STATUS_SUCCESS ||
-      cublasSetWorkspace(cublas_, cublas_workspace_, kCublasWorkspace) != CUBLAS_STATUS_SUCCESS)
-    return fail(ErrorCode::kDeviceLost, name() + ": cuBLAS does not start");
+  const auto status = products_.start(product_workspace_, kProductWorkspace);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    return fail(ErrorCode::kDeviceLost,
+                name() + ": cuBLASLt does not start: " + cublasLtGetStatusString(status));
   return Unit{};
 }
 
 CudaDevice::~CudaDevice() {
   // Whatever fails here fails because the device is lost; nothing is left to save.
   if (stream_ != nullptr) cudaStreamSynchronize(stream_);
-  if (cublas_ != nullptr) cublasDestroy(cublas_);
   cudaFree(partial_sums_);
-  cudaFree(cublas_workspace_);
+  cudaFree(product_workspace_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
 const OpTable& CudaDevice::ops() const { return ops_in(precision_); }
 
 std::string CudaDevice::arithmetic_class() const {
-  int version[3] = {};
-  cublasGetProperty(MAJOR_VERSION, &version[0]);
-  cublasGetProperty(MINOR_VERSION, &version[1]);
-  cublasGetProperty(PATCH_LEVEL, &version[2]);
   return "cuda:sm_" + std::to_string(properties_.major * 10 + properties_.minor) + ":cublas-" +
-         std::to_string(version[0]) + "." + std::to_string(version[1]) + "." +
-         std::to_string(version[2]) + (is_reduced(precision_) ? ":" + spec_name(precision_) : "");
+         LtMatmul::version() + (is_reduced(precision_) ? ":" + spec_name(precision_) : "");
 }
 
 Bytes CudaDevice::available_memory() {
@@ -133,7 +127,7 @@ void CudaDevice::check(cudaError_t status, const char* what) {
 }
 
 void CudaDevice::check(cublasStatus_t status, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS) note_fault(what, cublasGetStatusString(status));
+  if (status != CUBLAS_STATUS_SUCCESS) note_fault(what, cublasLtGetStatusString(status));
 }
 
 }  // namespace motley::cuda

@@ -2,9 +2,9 @@
 // One NVIDIA GPU, in float or in reduced precision: one stream, on which kernels run in the order
 // of the calls.
 
-#include <cublas_v2.h>
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/lt_matmul.cuh"
 #include "kernels/device.h"
 
 namespace motley::cuda {
@@ -39,7 +39,7 @@ class CudaDevice final : public Device {
   int64_t allocation_count() const override { return allocations_; }
 
   cudaStream_t stream() const { return stream_; }
-  cublasHandle_t cublas() const { return cublas_; }
+  LtMatmul& products() { return products_; }
   /// Partial sums of square_sum; operations follow each other on the stream, so one is enough.
   double* partial_sums() const { return partial_sums_; }
   static constexpr int kPartialSums = 1024;
@@ -58,8 +58,8 @@ class CudaDevice final : public Device {
   const cudaDeviceProp properties_;
   const Precision precision_;
   cudaStream_t stream_ = nullptr;
-  cublasHandle_t cublas_ = nullptr;
-  void* cublas_workspace_ = nullptr;
+  LtMatmul products_;
+  void* product_workspace_ = nullptr;
   double* partial_sums_ = nullptr;
   int64_t allocations_ = 0;
   std::string fault_;  ///< empty: none since the last synchronize()

@@ -15,8 +15,6 @@ constexpr OpTable table() {
       .layer_norm_forward = layer_norm_forward<kPrecision>,
       .layer_norm_backward = layer_norm_backward<kPrecision>,
       .add = add<kPrecision>,
-      .gelu_forward = gelu_forward<kPrecision>,
-      .gelu_backward = gelu_backward<kPrecision>,
       .zero = zero,
       .copy = copy,
       .round = round<kPrecision>,

@@ -21,10 +21,6 @@ template <Precision kPrecision>
 void layer_norm_backward(Device& device, const LayerNormBackwardArgs& args);
 template <Precision kPrecision>
 void add(Device& device, const AddArgs& args);
-template <Precision kPrecision>
-void gelu_forward(Device& device, const GeluForwardArgs& args);
-template <Precision kPrecision>
-void gelu_backward(Device& device, const GeluBackwardArgs& args);
 void zero(Device& device, const ZeroArgs& args);
 void copy(Device& device, const CopyArgs& args);
 template <Precision kPrecision>

@@ -6,20 +6,23 @@ namespace motley {
 /// Softmax cross-entropy over rows of logits [rows, vocab] against int32 targets[rows]:
 /// losses[r] = log Σ exp(logits[r,:]) - logits[r, targets[r]]; when d_logits is not null it becomes
 /// (softmax(logits[r,:]) - onehot(targets[r]))·scale, the gradient of scale times the *sum* of
-/// losses (d_logits may be logits).
+/// losses (d_logits may be logits). From one row of logits, and of d_logits, to the next it is
+/// `stride` elements; what lies between rows is nobody's.
 struct CrossEntropyArgs {
   Address logits, targets, losses;
   Address d_logits = {};  ///< may be null
   int64_t rows = 0, vocab = 0;
   const double* scale = nullptr;  ///< host; read when the op runs; null: 1
+  int64_t stride = 0;             ///< 0: vocab
 
+  int64_t row_stride() const { return stride == 0 ? vocab : stride; }
   double flops() const { return 6.0 * static_cast<double>(rows) * static_cast<double>(vocab); }
   template <class V>
   void operands(V&& v) {
-    v.read(reduced(logits, rows * vocab));
+    v.read(reduced(logits, rows * row_stride()));
     v.read(raw(targets, rows * 4));
     v.write(full(losses, rows));
-    v.write(reduced(d_logits, rows * vocab));
+    v.write(reduced(d_logits, rows * row_stride()));
   }
 };
 
@@ -31,11 +34,13 @@ struct CrossEntropyArgs {
 struct CrossEntropyPartArgs {
   Address logits, targets, stats;  ///< [rows, vocab], int32 [rows], [rows, 3]
   int64_t rows = 0, vocab = 0, first_token = 0;
+  int64_t stride = 0;  ///< of logits, as in CrossEntropyArgs
 
+  int64_t row_stride() const { return stride == 0 ? vocab : stride; }
   double flops() const { return 3.0 * static_cast<double>(rows) * static_cast<double>(vocab); }
   template <class V>
   void operands(V&& v) {
-    v.read(reduced(logits, rows * vocab));
+    v.read(reduced(logits, rows * row_stride()));
     v.read(raw(targets, rows * 4));
     v.write(full(stats, rows * 3));
   }
@@ -52,15 +57,17 @@ struct CrossEntropyCombineArgs {
   Address d_logits = {};  ///< may be null
   int64_t parts = 0, rows = 0, vocab = 0, first_token = 0;
   const double* scale = nullptr;  ///< host; read when the op runs; null: 1
+  int64_t stride = 0;             ///< 0: vocab
 
+  int64_t row_stride() const { return stride == 0 ? vocab : stride; }
   double flops() const { return 4.0 * static_cast<double>(rows) * static_cast<double>(vocab); }
   template <class V>
   void operands(V&& v) {
     v.read(full(stats, parts * rows * 3));
-    v.read(reduced(logits, rows * vocab));
+    v.read(reduced(logits, rows * row_stride()));
     v.read(raw(targets, rows * 4));
     v.write(full(losses, rows));
-    v.write(reduced(d_logits, rows * vocab));
+    v.write(reduced(d_logits, rows * row_stride()));
   }
 };
 

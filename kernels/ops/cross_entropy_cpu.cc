@@ -44,14 +44,14 @@ void cross_entropy(Device& device, const CrossEntropyArgs& args) {
   const auto* targets = args.targets.as<const int32_t>();
   parallel_rows(device, args.rows, args.vocab, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const auto* logits = args.logits.as<const float>() + row * args.vocab;
+      const auto* logits = args.logits.as<const float>() + row * args.row_stride();
       const int32_t target = targets[row];
       const float target_logit = logits[target];  // d_logits may be logits
       auto& loss = args.losses.as<float>()[row];
       if (args.d_logits.null()) {
         loss = log_sum_exp(logits, args.vocab) - target_logit;
       } else {
-        auto* d_logits = args.d_logits.as<float>() + row * args.vocab;
+        auto* d_logits = args.d_logits.as<float>() + row * args.row_stride();
         loss = softmax(logits, args.vocab, d_logits) - target_logit;
         finish_gradient(d_logits, args.vocab, target, args.scale);
       }
@@ -63,7 +63,7 @@ void cross_entropy_part(Device& device, const CrossEntropyPartArgs& args) {
   const auto* targets = args.targets.as<const int32_t>();
   parallel_rows(device, args.rows, args.vocab, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const auto* logits = args.logits.as<const float>() + row * args.vocab;
+      const auto* logits = args.logits.as<const float>() + row * args.row_stride();
       const int64_t target = targets[row] - args.first_token;
       auto* stats = args.stats.as<float>() + row * 3;
       stats[0] = largest_of(logits, args.vocab);
@@ -81,8 +81,8 @@ void cross_entropy_combine(Device& device, const CrossEntropyCombineArgs& args) 
           join(args.stats.as<const float>() + row * 3, args.parts, args.rows * 3);
       args.losses.as<float>()[row] = log_sum(joined.largest, joined.sum) - joined.target_logit;
       if (args.d_logits.null()) continue;
-      auto* d_logits = args.d_logits.as<float>() + row * args.vocab;
-      softmax_of_part(args.logits.as<const float>() + row * args.vocab, joined, args.vocab,
+      auto* d_logits = args.d_logits.as<float>() + row * args.row_stride();
+      softmax_of_part(args.logits.as<const float>() + row * args.row_stride(), joined, args.vocab,
                       d_logits);
       finish_gradient(d_logits, args.vocab, targets[row] - args.first_token, args.scale);
     }

@@ -21,25 +21,25 @@ __device__ float2 largest_and_sum(const T* logits, int64_t vocab) {
 /// One block for each row. d_logits may be null or logits.
 template <class T>
 __global__ void loss_of_row(const T* all_logits, const int32_t* targets, float* losses, T* d_logits,
-                            int64_t vocab, float scale) {
+                            int64_t vocab, int64_t stride, float scale) {
   const int64_t row = blockIdx.x;
-  const T* logits = all_logits + row * vocab;
+  const T* logits = all_logits + row * stride;
   const int64_t target = targets[row];
   const auto [largest, sum] = largest_and_sum(logits, vocab);
   if (threadIdx.x == 0) losses[row] = largest + logf(sum) - wide(logits[target]);
   if (d_logits == nullptr) return;
   __syncthreads();  // the target's logit was read before it is overwritten
   for (int64_t i = threadIdx.x; i < vocab; i += blockDim.x)
-    put(d_logits + row * vocab + i,
+    put(d_logits + row * stride + i,
         scale * (expf(wide(logits[i]) - largest) / sum - (i == target ? 1.0f : 0.0f)));
 }
 
 /// One block for each row.
 template <class T>
 __global__ void stats_of_row(const T* all_logits, const int32_t* targets, float* stats,
-                             int64_t vocab, int64_t first_token) {
+                             int64_t vocab, int64_t stride, int64_t first_token) {
   const int64_t row = blockIdx.x;
-  const T* logits = all_logits + row * vocab;
+  const T* logits = all_logits + row * stride;
   const int64_t target = targets[row] - first_token;
   const float2 found = largest_and_sum(logits, vocab);
   if (threadIdx.x != 0) return;
@@ -49,7 +49,7 @@ __global__ void stats_of_row(const T* all_logits, const int32_t* targets, float*
 }
 
 struct PartShape {
-  int64_t parts, rows, vocab, first_token;
+  int64_t parts, rows, vocab, stride, first_token;
   float scale;
 };
 
@@ -73,8 +73,8 @@ __global__ void loss_of_parts(PartShape shape, const float* stats, const T* logi
   if (d_logits == nullptr) return;
   const int64_t target = targets[row] - shape.first_token;
   for (int64_t i = threadIdx.x; i < shape.vocab; i += blockDim.x)
-    put(d_logits + row * shape.vocab + i,
-        shape.scale * (expf(wide(logits[row * shape.vocab + i]) - largest) / sum -
+    put(d_logits + row * shape.stride + i,
+        shape.scale * (expf(wide(logits[row * shape.stride + i]) - largest) / sum -
                        (i == target ? 1.0f : 0.0f)));
 }
 
@@ -87,7 +87,7 @@ void cross_entropy(Device& device, const CrossEntropyArgs& args) {
   if (args.rows == 0) return;
   launch(gpu, "cross entropy", {static_cast<unsigned>(args.rows)}, loss_of_row<T>,
          args.logits.as<const T>(), args.targets.as<const int32_t>(), args.losses.as<float>(),
-         args.d_logits.as<T>(), args.vocab, scale_of(args.scale));
+         args.d_logits.as<T>(), args.vocab, args.row_stride(), scale_of(args.scale));
 }
 
 template <Precision kPrecision>
@@ -97,7 +97,7 @@ void cross_entropy_part(Device& device, const CrossEntropyPartArgs& args) {
   if (args.rows == 0) return;
   launch(gpu, "cross entropy of a part", {static_cast<unsigned>(args.rows)}, stats_of_row<T>,
          args.logits.as<const T>(), args.targets.as<const int32_t>(), args.stats.as<float>(),
-         args.vocab, args.first_token);
+         args.vocab, args.row_stride(), args.first_token);
 }
 
 template <Precision kPrecision>
@@ -106,7 +106,8 @@ void cross_entropy_combine(Device& device, const CrossEntropyCombineArgs& args) 
   CudaDevice& gpu = cuda_device(device);
   if (args.rows == 0) return;
   launch(gpu, "cross entropy over parts", {static_cast<unsigned>(args.rows)}, loss_of_parts<T>,
-         PartShape{args.parts, args.rows, args.vocab, args.first_token, scale_of(args.scale)},
+         PartShape{args.parts, args.rows, args.vocab, args.row_stride(), args.first_token,
+                   scale_of(args.scale)},
          args.stats.as<const float>(), args.logits.as<const T>(), args.targets.as<const int32_t>(),
          args.losses.as<float>(), args.d_logits.as<T>());
 }

@@ -10,14 +10,14 @@ void cross_entropy(Device&, const CrossEntropyArgs& args) {
   const double scale = args.scale == nullptr ? 1 : *args.scale;
   const auto* targets = args.targets.as<const int32_t>();
   for (int64_t row = 0; row < args.rows; ++row) {
-    const auto* logits = args.logits.as<const double>() + row * args.vocab;
+    const auto* logits = args.logits.as<const double>() + row * args.row_stride();
     const double largest = *std::max_element(logits, logits + args.vocab);
     double sum = 0;
     for (int64_t i = 0; i < args.vocab; ++i) sum += std::exp(logits[i] - largest);
     const double lse = largest + std::log(sum);
     args.losses.as<double>()[row] = lse - logits[targets[row]];
     if (args.d_logits.null()) continue;
-    auto* d_logits = args.d_logits.as<double>() + row * args.vocab;
+    auto* d_logits = args.d_logits.as<double>() + row * args.row_stride();
     for (int64_t i = 0; i < args.vocab; ++i)
       d_logits[i] = scale * (std::exp(logits[i] - lse) - (i == targets[row] ? 1 : 0));
   }
@@ -26,7 +26,7 @@ void cross_entropy(Device&, const CrossEntropyArgs& args) {
 void cross_entropy_part(Device&, const CrossEntropyPartArgs& args) {
   const auto* targets = args.targets.as<const int32_t>();
   for (int64_t row = 0; row < args.rows; ++row) {
-    const auto* logits = args.logits.as<const double>() + row * args.vocab;
+    const auto* logits = args.logits.as<const double>() + row * args.row_stride();
     const int64_t target = targets[row] - args.first_token;
     auto* stats = args.stats.as<double>() + row * 3;
     stats[0] = -std::numeric_limits<double>::infinity();
@@ -52,8 +52,8 @@ void cross_entropy_combine(Device&, const CrossEntropyCombineArgs& args) {
     const double lse = largest + std::log(sum);
     args.losses.as<double>()[row] = lse - target_logit;
     if (args.d_logits.null()) continue;
-    const auto* logits = args.logits.as<const double>() + row * args.vocab;
-    auto* d_logits = args.d_logits.as<double>() + row * args.vocab;
+    const auto* logits = args.logits.as<const double>() + row * args.row_stride();
+    auto* d_logits = args.d_logits.as<double>() + row * args.row_stride();
     for (int64_t i = 0; i < args.vocab; ++i)
       d_logits[i] =
           scale * (std::exp(logits[i] - lse) - (args.first_token + i == targets[row] ? 1 : 0));

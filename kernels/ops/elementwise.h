@@ -17,34 +17,6 @@ struct AddArgs {
   }
 };
 
-/// out = gelu(x), the tanh form: x/2·(1 + tanh(sqrt(2/π)(x + 0.044715x³))) (Hendrycks & Gimpel
-/// 2016).
-struct GeluForwardArgs {
-  Address x, out;
-  int64_t count = 0;
-
-  double flops() const { return 10.0 * static_cast<double>(count); }
-  template <class V>
-  void operands(V&& v) {
-    v.read(reduced(x, count));
-    v.write(reduced(out, count));
-  }
-};
-
-/// d_x = d_out · gelu'(x); d_x may be d_out.
-struct GeluBackwardArgs {
-  Address x, d_out, d_x;
-  int64_t count = 0;
-
-  double flops() const { return 16.0 * static_cast<double>(count); }
-  template <class V>
-  void operands(V&& v) {
-    v.read(reduced(x, count));
-    v.read(reduced(d_out, count));
-    v.write(reduced(d_x, count));
-  }
-};
-
 /// Sets `bytes` bytes to zero.
 struct ZeroArgs {
   Address out;

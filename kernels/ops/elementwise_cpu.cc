@@ -1,21 +1,14 @@
 #include <atomic>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/float_math.h"
 #include "kernels/cpu/parallel.h"
 
 namespace motley::cpu {
 namespace {
 
-// gelu(x) = x·σ(2u) with u = sqrt(2/π)(x + 0.044715x³) and σ(y) = 1/(1 + e^-y), for
-// (1 + tanh u)/2 = σ(2u).
-constexpr float kTwiceSqrt2OverPi = 1.5957691216f;
-constexpr float kCubic = 0.044715f;
-
 constexpr int64_t kTaskBytes = 1 << 20;
-
-Float8 exp_of_minus_2u(Float8 x) { return exp(-kTwiceSqrt2OverPi * (x + kCubic * x * x * x)); }
 
 }  // namespace
 
@@ -25,33 +18,6 @@ void add(Device& device, const AddArgs& args) {
   auto* out = args.out.as<float>();
   parallel_ranges(device, args.count, kTaskElements, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) out[i] = a[i] + b[i];
-  });
-}
-
-void gelu_forward(Device& device, const GeluForwardArgs& args) {
-  parallel_ranges(device, args.count, kTaskElements, [&](int64_t begin, int64_t end) {
-    const auto* x = args.x.as<const float>() + begin;
-    auto* out = args.out.as<float>() + begin;
-    for_lanes(end - begin, [&](int64_t i, int64_t lanes) {
-      const Float8 value = load(x + i, lanes);
-      store(out + i, value / (1.0f + exp_of_minus_2u(value)), lanes);
-    });
-  });
-}
-
-void gelu_backward(Device& device, const GeluBackwardArgs& args) {
-  parallel_ranges(device, args.count, kTaskElements, [&](int64_t begin, int64_t end) {
-    const auto* x = args.x.as<const float>() + begin;
-    const auto* d_out = args.d_out.as<const float>() + begin;
-    auto* d_x = args.d_x.as<float>() + begin;
-    for_lanes(end - begin, [&](int64_t i, int64_t lanes) {
-      const Float8 value = load(x + i, lanes);
-      const Float8 e = exp_of_minus_2u(value);
-      const Float8 sigmoid = 1.0f / (1.0f + e);
-      const Float8 slope = kTwiceSqrt2OverPi * (1.0f + 3 * kCubic * value * value);
-      const Float8 derivative = sigmoid + value * sigmoid * (e * sigmoid) * slope;
-      store(d_x + i, load(d_out + i, lanes) * derivative, lanes);
-    });
   });
 }
 

@@ -3,27 +3,55 @@
 
 namespace motley {
 
-/// C[m,n] = op(A)·op(B) + (accumulate ? C : 0) + (bias ? bias[n] broadcast over rows : 0), all
-/// row-major and dense. op(A) is A[m,k], or the transpose of A[k,m] if transpose_a; likewise op(B)
-/// is B[k,n] or the transpose of B[n,k]. Bits depend on (m, n, k, transposes) alone, never on
-/// threads, addresses or neighbours.
+/// What a product does with its sums before they leave it.
+enum class Epilogue {
+  kNone,
+  kGelu,         ///< the sums go to pre_activation, gelu of them to C
+  kGeluGradient  ///< C gets the sums times gelu'(pre_activation)
+};
+
+/// C[m,n] = epilogue(op(A)·op(B) + (accumulate ? C : 0) + (bias ? bias[n] broadcast over rows :
+/// 0)), all row-major. op(A) is A[m,k], or the transpose of A[k,m] if transpose_a; likewise op(B)
+/// is B[k,n] or the transpose of B[n,k]. From one stored row of A to the next it is a_stride
+/// elements, of C c_stride; what lies between rows is nobody's. Bits depend on (m, n, k,
+/// transposes, strides, epilogue) alone, never on threads or neighbours, nor on addresses that are
+/// multiples of 16 bytes.
+///
+/// gelu is the tanh form: x/2·(1 + tanh(sqrt(2/π)(x + 0.044715x³))) (Hendrycks & Gimpel 2016). In
+/// reduced precision it may be of the sum before or after it is rounded. The epilogues do not
+/// accumulate, and their C and pre_activation[m,n] are of one type and dense.
 struct MatmulArgs {
   Address a, b, c;
   Address bias = {};  ///< may be null
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false;
-  bool full_output = false;  ///< C is in full precision: a gradient of weights
+  bool full_output = false;     ///< C is in full precision: a gradient of weights
+  int64_t a_stride = 0;         ///< 0: A is dense
+  int64_t c_stride = 0;         ///< 0: C is dense
+  Address pre_activation = {};  ///< null without an epilogue
+  Epilogue epilogue = Epilogue::kNone;
+
+  int64_t lda() const { return a_stride != 0 ? a_stride : (transpose_a ? m : k); }
+  int64_t ldb() const { return transpose_b ? k : n; }
+  int64_t ldc() const { return c_stride != 0 ? c_stride : n; }
 
   double flops() const {
-    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    const auto outputs = static_cast<double>(m) * static_cast<double>(n);
+    const double of_gelu = epilogue == Epilogue::kGelu ? 10 : 16;
+    return 2 * outputs * static_cast<double>(k) +
+           (epilogue == Epilogue::kNone ? 0 : of_gelu * outputs);
   }
   template <class V>
   void operands(V&& v) {
-    v.read(reduced(a, m * k));
+    v.read(reduced(a, (transpose_a ? k : m) * lda()));
     v.read(reduced(b, k * n));
     v.read(reduced(bias, n));
-    const Operand output = full_output ? full(c, m * n) : reduced(c, m * n);
+    if (epilogue == Epilogue::kGelu)
+      v.write(reduced(pre_activation, m * n));
+    else
+      v.read(reduced(pre_activation, m * n));
+    const Operand output = full_output ? full(c, m * ldc()) : reduced(c, m * ldc());
     if (accumulate)
       v.update(output);
     else

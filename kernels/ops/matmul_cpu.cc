@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/gelu.h"
 #include "kernels/cpu/parallel.h"
 
 namespace motley::cpu {
@@ -39,28 +40,55 @@ struct Tile {
   int64_t row, column, rows, columns;
 };
 
-/// Puts into C what the product is added to: the bias, the old values, both, or nothing.
-void prepare(const MatmulArgs& args, const Tile& tile) {
+/// Where the sums of a tile go: `ld` elements lie between its rows.
+struct Sums {
+  float* first;
+  int64_t ld;
+};
+
+Sums sums_of(const MatmulArgs& args, const Tile& tile) {
+  const bool aside = args.epilogue == Epilogue::kGelu;
+  const int64_t ld = aside ? args.n : args.ldc();
+  return {(aside ? args.pre_activation : args.c).as<float>() + tile.row * ld + tile.column, ld};
+}
+
+/// Puts there what the product is added to: the bias, the old values, both, or nothing.
+void prepare(const MatmulArgs& args, const Tile& tile, const Sums& sums) {
   if (args.bias.null()) return;
   const auto* bias = args.bias.as<const float>() + tile.column;
-  for (int64_t i = tile.row; i < tile.row + tile.rows; ++i) {
-    auto* c = args.c.as<float>() + i * args.n + tile.column;
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    float* c = sums.first + i * sums.ld;
     for (int64_t j = 0; j < tile.columns; ++j) c[j] = args.accumulate ? c[j] + bias[j] : bias[j];
   }
 }
 
 void multiply(const Blas& blas, const MatmulArgs& args, const Tile& tile) {
-  const int64_t lda = args.transpose_a ? args.m : args.k;
-  const int64_t ldb = args.transpose_b ? args.k : args.n;
+  const int64_t lda = args.lda(), ldb = args.ldb();
   const auto* a = args.a.as<const float>() + tile.row * (args.transpose_a ? 1 : lda);
   const auto* b = args.b.as<const float>() + tile.column * (args.transpose_b ? ldb : 1);
-  auto* c = args.c.as<float>() + tile.row * args.n + tile.column;
-  prepare(args, tile);
+  const Sums sums = sums_of(args, tile);
+  prepare(args, tile, sums);
   const bool add_to_c = args.accumulate || !args.bias.null();
   blas.sgemm(kCblasRowMajor, args.transpose_a ? kCblasTrans : kCblasNoTrans,
              args.transpose_b ? kCblasTrans : kCblasNoTrans, static_cast<int>(tile.rows),
              static_cast<int>(tile.columns), static_cast<int>(args.k), 1, a, static_cast<int>(lda),
-             b, static_cast<int>(ldb), add_to_c ? 1.0f : 0.0f, c, static_cast<int>(args.n));
+             b, static_cast<int>(ldb), add_to_c ? 1.0f : 0.0f, sums.first,
+             static_cast<int>(sums.ld));
+}
+
+/// While the tile is in the cache.
+void apply_epilogue(const MatmulArgs& args, const Tile& tile) {
+  if (args.epilogue == Epilogue::kNone) return;
+  for (int64_t row = tile.row; row < tile.row + tile.rows; ++row) {
+    const float* x = args.pre_activation.as<const float>() + row * args.n + tile.column;
+    float* c = args.c.as<float>() + row * args.ldc() + tile.column;
+    for_lanes(tile.columns, [&](int64_t i, int64_t lanes) {
+      const Float8 at = load(x + i, lanes);
+      store(c + i,
+            args.epilogue == Epilogue::kGelu ? gelu(at) : load(c + i, lanes) * gelu_slope(at),
+            lanes);
+    });
+  }
 }
 
 }  // namespace
@@ -72,9 +100,10 @@ void matmul(Device& device, const MatmulArgs& args) {
   const auto task = [&](int64_t index, int) {
     const int64_t row = index / cut.column_parts * cut.rows;
     const int64_t column = index % cut.column_parts * cut.columns;
-    multiply(
-        blas, args,
-        {row, column, std::min(cut.rows, args.m - row), std::min(cut.columns, args.n - column)});
+    const Tile tile{row, column, std::min(cut.rows, args.m - row),
+                    std::min(cut.columns, args.n - column)};
+    multiply(blas, args, tile);
+    apply_epilogue(args, tile);
   };
   device.parallel_for(cut.tiles(), std::ref(task));
 }

@@ -12,8 +12,6 @@ void embedding_backward(Device& device, const EmbeddingBackwardArgs& args);
 void layer_norm_forward(Device& device, const LayerNormForwardArgs& args);
 void layer_norm_backward(Device& device, const LayerNormBackwardArgs& args);
 void add(Device& device, const AddArgs& args);
-void gelu_forward(Device& device, const GeluForwardArgs& args);
-void gelu_backward(Device& device, const GeluBackwardArgs& args);
 void zero(Device& device, const ZeroArgs& args);
 void copy(Device& device, const CopyArgs& args);
 void round(Device& device, const RoundArgs& args);
@@ -37,8 +35,6 @@ inline constexpr OpTable kReferenceOps{
     .layer_norm_forward = layer_norm_forward,
     .layer_norm_backward = layer_norm_backward,
     .add = add,
-    .gelu_forward = gelu_forward,
-    .gelu_backward = gelu_backward,
     .zero = zero,
     .copy = copy,
     .round = round,

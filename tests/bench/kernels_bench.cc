@@ -111,6 +111,14 @@ void add_matmuls(std::vector<Timed>& ops, Operands& at, const ModelShape& model)
   linear("attention out", layers, width, width);
   linear("mlp up", layers, width, 4 * width);
   linear("mlp down", layers, 4 * width, width);
+  const auto with_gelu = [&](Timed& product, Epilogue epilogue) {
+    product.name += " with gelu";
+    auto& args = std::get<MatmulArgs>(product.call);
+    args.pre_activation = at[3];
+    args.epilogue = epilogue;
+  };
+  with_gelu(ops[ops.size() - 6], Epilogue::kGelu);          // mlp up forward
+  with_gelu(ops[ops.size() - 2], Epilogue::kGeluGradient);  // mlp down input gradient
   linear("head", 1, width, model.vocab);
 }
 
@@ -138,8 +146,6 @@ void add_the_rest(std::vector<Timed>& ops, Operands& at, const ModelShape& model
                  LayerNormBackwardArgs{at[0], at[1], at[4], at[5], at[3], at[6], at[7], at[8], rows,
                                        width, true, true},
                  2 * layers + 1});
-  ops.push_back({"gelu forward", GeluForwardArgs{at[0], at[1], rows * width * 4}, layers});
-  ops.push_back({"gelu backward", GeluBackwardArgs{at[0], at[1], at[2], rows * width * 4}, layers});
   ops.push_back(
       {"bias gradient width", BiasGradientArgs{at[0], at[1], rows, width, true}, 2 * layers});
   ops.push_back(

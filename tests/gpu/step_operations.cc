@@ -42,7 +42,9 @@ template <class Args>
 std::string shape_of(const Args& args) {
   if constexpr (requires { args.transpose_a; })
     return times_signs({args.m, args.n, args.k}) + (args.transpose_a ? " T" : " N") +
-           (args.transpose_b ? "T" : "N") + (args.accumulate ? "+" : "");
+           (args.transpose_b ? "T" : "N") + (args.accumulate ? "+" : "") +
+           (args.epilogue == Epilogue::kGelu ? " gelu" : "") +
+           (args.epilogue == Epilogue::kGeluGradient ? " gelu gradient" : "");
   else if constexpr (requires { args.head_dim; })
     return times_signs({args.samples, args.context, args.heads, args.head_dim});
   else if constexpr (requires { args.rows, args.width; })
@@ -62,7 +64,8 @@ std::string shape_of(const Args& args) {
 template <class Args>
 double tensor_flops_of(const Args& args) {
   if constexpr (requires { args.transpose_a; })
-    return args.flops();
+    return 2.0 * static_cast<double>(args.m) * static_cast<double>(args.n) *
+           static_cast<double>(args.k);
   else if constexpr (requires { args.head_dim; })
     return args.flops() / 2;
   else

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "worker/layers/head.h"
+
 namespace motley {
 
 StageEngine::StageEngine(Device& device, const EngineOptions& options)
@@ -269,13 +271,16 @@ Result<std::vector<float>> StageEngine::logits(std::span<const int32_t> inputs, 
   }
   MOTLEY_TRY_VOID(put_samples(0, {.tokens = tokens, .samples = samples}));
   MOTLEY_TRY_VOID(run(evaluation_.slots[0]));
-  const size_t count = inputs.size() * static_cast<size_t>(options_.model.vocab);
-  std::vector<std::byte> copy(count * static_cast<size_t>(reduced_bytes(stage_.precision)));
+  const auto vocab = static_cast<size_t>(options_.model.vocab);
+  const auto stride = static_cast<size_t>(logits_stride(options_.model.vocab));
+  std::vector<std::byte> copy(inputs.size() * stride *
+                              static_cast<size_t>(reduced_bytes(stage_.precision)));
   MOTLEY_TRY_VOID(device_.copy_out(copy, static_cast<std::byte*>(arena_.data()) + logits_.value()));
   const Elements elements(copy, stage_.precision);
-  std::vector<float> result(count);
-  for (size_t i = 0; i < count; ++i)
-    result[i] = static_cast<float>(elements.get(static_cast<int64_t>(i)));
+  std::vector<float> result(inputs.size() * vocab);
+  for (size_t i = 0; i < result.size(); ++i)
+    result[i] =
+        static_cast<float>(elements.get(static_cast<int64_t>(i / vocab * stride + i % vocab)));
   return result;
 }
 

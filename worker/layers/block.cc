@@ -73,11 +73,10 @@ void Block::add_attention(LayerEmitter& emitter) {
 }
 
 void Block::widen(LayerEmitter& emitter) {
-  const int64_t count = emitter.batch().rows() * columns_;
   normed2_ = norm2_.forward(emitter, middle_);
-  up_output_ = up_.forward(emitter, normed2_);
-  activated_ = emitter.activation(count);
-  emitter.emit(GeluForwardArgs{.x = up_output_, .out = activated_, .count = count});
+  const Linear::Activated widened = up_.forward_gelu(emitter, normed2_);
+  up_output_ = widened.pre_activation;
+  activated_ = widened.output;
 }
 
 /// branch += residual, once the branch is whole; the sum takes the branch's place.
@@ -108,11 +107,9 @@ AttentionForwardArgs Block::attention_shape(LayerEmitter& emitter) const {
 
 void Block::mlp_backward(LayerEmitter& emitter, Address d_output) {
   const MicroBatch& batch = emitter.batch();
-  const Address d_activated =
-      down_.backward(emitter, activated_, emitter.drop_gradient(d_output, width_, kAfterMlp));
-  emitter.emit(GeluBackwardArgs{
-      .x = up_output_, .d_out = d_activated, .d_x = d_activated, .count = batch.rows() * columns_});
-  const Address d_normed = up_.backward(emitter, normed2_, d_activated);
+  const Address d_down = emitter.drop_gradient(d_output, width_, kAfterMlp);
+  const Address d_up_output = down_.backward(emitter, activated_, d_down, up_output_);
+  const Address d_normed = up_.backward(emitter, normed2_, d_up_output);
   emitter.sum_parts(d_normed, batch.rows() * width_);
   norm2_.backward_into(emitter, d_normed, d_output);
 }

@@ -6,7 +6,8 @@ Head::Head(const ModelSpec& model, const MemberShape& shape, const ParameterLayo
     : width_(model.width),
       vocabulary_(shape.vocabulary),
       norm_(layout, "norm", width_),
-      tied_({width_, vocabulary_.count}, layout.range("embed.token.weight"), std::nullopt) {}
+      tied_({width_, vocabulary_.count, logits_stride(vocabulary_.count)},
+            layout.range("embed.token.weight"), std::nullopt) {}
 
 Address Head::forward(LayerEmitter& emitter, Address input) {
   normed_ = norm_.forward(emitter, input);
@@ -26,7 +27,8 @@ void Head::emit_losses(LayerEmitter& emitter, Address logits) const {
                                 .d_logits = emitter.options().training ? logits : Address(),
                                 .rows = batch.rows(),
                                 .vocab = vocabulary_.count,
-                                .scale = emitter.options().loss_scale});
+                                .scale = emitter.options().loss_scale,
+                                .stride = logits_stride(vocabulary_.count)});
 }
 
 void Head::emit_shared_losses(LayerEmitter& emitter, Address logits) const {
@@ -40,7 +42,8 @@ void Head::emit_shared_losses(LayerEmitter& emitter, Address logits) const {
                                     .stats = own,
                                     .rows = batch.rows(),
                                     .vocab = vocabulary_.count,
-                                    .first_token = vocabulary_.first});
+                                    .first_token = vocabulary_.first,
+                                    .stride = logits_stride(vocabulary_.count)});
   emitter.gather_parts(own, all, stats);
   emitter.emit(CrossEntropyCombineArgs{.stats = all,
                                        .logits = logits,
@@ -51,7 +54,8 @@ void Head::emit_shared_losses(LayerEmitter& emitter, Address logits) const {
                                        .rows = batch.rows(),
                                        .vocab = vocabulary_.count,
                                        .first_token = vocabulary_.first,
-                                       .scale = emitter.options().loss_scale});
+                                       .scale = emitter.options().loss_scale,
+                                       .stride = logits_stride(vocabulary_.count)});
 }
 
 Address Head::backward(LayerEmitter& emitter, Address d_output) {

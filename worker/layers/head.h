@@ -5,9 +5,14 @@
 
 namespace motley {
 
+/// Elements from one row of a holder's logits of `vocabulary` tokens to the next: rows begin at
+/// multiples of 128 bytes, for products on a GPU want them aligned whatever the vocabulary.
+constexpr int64_t logits_stride(int64_t vocabulary) { return (vocabulary + 63) / 64 * 64; }
+
 /// Final norm, the head tied to the token embedding, and the loss of each row. Its output are the
-/// logits; when training they become the gradient of the summed loss in place. Ranks that share it
-/// each have the logits of their part of the vocabulary, and all have the losses.
+/// logits, logits_stride() apart; when training they become the gradient of the summed loss in
+/// place. Ranks that share it each have the logits of their part of the vocabulary, and all have
+/// the losses.
 class Head final : public Layer {
  public:
   Head(const ModelSpec& model, const MemberShape& shape, const ParameterLayout& layout);

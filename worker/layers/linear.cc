@@ -2,21 +2,53 @@
 
 namespace motley {
 
-Address Linear::forward(LayerEmitter& emitter, Address input) const {
+MatmulArgs Linear::product(LayerEmitter& emitter, Address input) const {
   const int64_t rows = emitter.batch().rows();
-  const Address output = emitter.activation(rows * shape_.outputs);
-  emitter.emit(MatmulArgs{.a = input,
-                          .b = emitter.rounded_parameter(weight_),
-                          .c = output,
-                          .bias = bias_ ? emitter.rounded_parameter(*bias_) : Address(),
-                          .m = rows,
-                          .n = shape_.outputs,
-                          .k = shape_.inputs,
-                          .transpose_b = true});
-  return output;
+  return {.a = input,
+          .b = emitter.rounded_parameter(weight_),
+          .c = emitter.activation(rows * output_stride()),
+          .bias = bias_ ? emitter.rounded_parameter(*bias_) : Address(),
+          .m = rows,
+          .n = shape_.outputs,
+          .k = shape_.inputs,
+          .transpose_b = true,
+          .c_stride = shape_.output_stride};
 }
 
-Address Linear::backward(LayerEmitter& emitter, Address input, Address d_output) const {
+Address Linear::forward(LayerEmitter& emitter, Address input) const {
+  const MatmulArgs args = product(emitter, input);
+  emitter.emit(args);
+  return args.c;
+}
+
+Linear::Activated Linear::forward_gelu(LayerEmitter& emitter, Address input) const {
+  MatmulArgs args = product(emitter, input);
+  args.pre_activation = emitter.activation(args.m * args.n);
+  args.epilogue = Epilogue::kGelu;
+  emitter.emit(args);
+  return {args.pre_activation, args.c};
+}
+
+Address Linear::backward(LayerEmitter& emitter, Address input, Address d_output,
+                         Address pre_activation) const {
+  emit_parameter_gradients(emitter, input, d_output);
+  const int64_t rows = emitter.batch().rows();
+  const Address d_input = emitter.activation(rows * shape_.inputs);
+  emitter.emit(
+      MatmulArgs{.a = d_output,
+                 .b = emitter.rounded_parameter(weight_),
+                 .c = d_input,
+                 .m = rows,
+                 .n = shape_.inputs,
+                 .k = shape_.outputs,
+                 .a_stride = shape_.output_stride,
+                 .pre_activation = pre_activation,
+                 .epilogue = pre_activation.null() ? Epilogue::kNone : Epilogue::kGeluGradient});
+  return d_input;
+}
+
+void Linear::emit_parameter_gradients(LayerEmitter& emitter, Address input,
+                                      Address d_output) const {
   const int64_t rows = emitter.batch().rows();
   if (bias_) {
     const GradientTarget bias = emitter.begin_gradient(*bias_);
@@ -31,23 +63,14 @@ Address Linear::backward(LayerEmitter& emitter, Address input, Address d_output)
   emitter.emit(MatmulArgs{.a = d_output,
                           .b = input,
                           .c = weight.address,
-                          .bias = {},
                           .m = shape_.outputs,
                           .n = shape_.inputs,
                           .k = rows,
                           .transpose_a = true,
                           .accumulate = weight.accumulate,
-                          .full_output = true});
+                          .full_output = true,
+                          .a_stride = shape_.output_stride});
   emitter.finish_gradient(weight);
-  const Address d_input = emitter.activation(rows * shape_.inputs);
-  emitter.emit(MatmulArgs{.a = d_output,
-                          .b = emitter.rounded_parameter(weight_),
-                          .c = d_input,
-                          .bias = {},
-                          .m = rows,
-                          .n = shape_.inputs,
-                          .k = shape_.outputs});
-  return d_input;
 }
 
 }  // namespace motley

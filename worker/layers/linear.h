@@ -13,6 +13,7 @@ class Linear {
   struct Shape {
     int64_t inputs = 0;
     int64_t outputs = 0;
+    int64_t output_stride = 0;  ///< elements from a row of outputs to the next; 0: no gaps
   };
   Linear(Shape shape, ParameterRange weight, std::optional<ParameterRange> bias)
       : shape_(shape), weight_(weight), bias_(bias) {}
@@ -21,10 +22,25 @@ class Linear {
       : Linear(shape, layout.range(name + ".weight"), layout.range_if_held(name + ".bias")) {}
 
   Address forward(LayerEmitter& emitter, Address input) const;
-  /// `input` of the forward pass, or the same computed again. Returns its gradient.
-  Address backward(LayerEmitter& emitter, Address input, Address d_output) const;
+
+  struct Activated {
+    Address pre_activation, output;
+  };
+  /// gelu of what forward() gives, and that.
+  Activated forward_gelu(LayerEmitter& emitter, Address input) const;
+
+  /// `input` of the forward pass, or the same computed again. Returns its gradient; where the input
+  /// is the gelu of a `pre_activation`, the gradient of that.
+  Address backward(LayerEmitter& emitter, Address input, Address d_output,
+                   Address pre_activation = {}) const;
 
  private:
+  int64_t output_stride() const {
+    return shape_.output_stride != 0 ? shape_.output_stride : shape_.outputs;
+  }
+  MatmulArgs product(LayerEmitter& emitter, Address input) const;
+  void emit_parameter_gradients(LayerEmitter& emitter, Address input, Address d_output) const;
+
   Shape shape_;
   ParameterRange weight_;
   std::optional<ParameterRange> bias_;

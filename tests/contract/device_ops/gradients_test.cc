@@ -176,23 +176,46 @@ TEST_F(Gradients, LayerNorm) {
                   {random_.normal(kRows * kWidth), random_.normal(kWidth), random_.normal(kWidth)});
 }
 
-TEST_F(Gradients, Gelu) {
-  constexpr int64_t kCount = 50;
-  const Values g = random_.normal(kCount);
+// C = gelu(A·B + bias): the gradient of what gelu was applied to is a product that gives it, here
+// with the unit matrix.
+TEST_F(Gradients, MatmulWithGelu) {
+  constexpr int64_t kM = 3, kN = 5, kK = 4;
+  const Values g = random_.normal(kM * kN);
+  const auto forward = [&](Bench& bench, const std::vector<Values>& in) {
+    MatmulArgs args{.a = bench.put(in[0]),
+                    .b = bench.put(in[1]),
+                    .c = bench.poisoned(kM * kN),
+                    .bias = bench.put(in[2]),
+                    .m = kM,
+                    .n = kN,
+                    .k = kK};
+    args.pre_activation = bench.poisoned(kM * kN);
+    args.epilogue = Epilogue::kGelu;
+    bench.run(args);
+    return args;
+  };
   Differentiable function;
   function.value = [&](const std::vector<Values>& in) {
     Bench bench(device_);
-    const GeluForwardArgs args{bench.put(in[0]), bench.poisoned(kCount), kCount};
-    bench.run(args);
-    return dot(g, bench.get(args.out));
+    return dot(g, bench.get(forward(bench, in).c));
   };
   function.gradient = [&](const std::vector<Values>& in) {
     Bench bench(device_);
-    const GeluBackwardArgs args{bench.put(in[0]), bench.put(g), bench.poisoned(kCount), kCount};
-    bench.run(args);
-    return std::vector<Values>{bench.get(args.d_x)};
+    const MatmulArgs args = forward(bench, in);
+    Values unit(kN * kN);
+    for (size_t i = 0; i < kN; ++i) unit[i * kN + i] = 1;
+    const Address d_sums = bench.poisoned(kM * kN), d_a = bench.poisoned(kM * kK);
+    const Address d_b = bench.poisoned(kK * kN), d_bias = bench.poisoned(kN);
+    MatmulArgs through{bench.put(g), bench.put(unit), d_sums, {}, kM, kN, kN};
+    through.pre_activation = args.pre_activation;
+    through.epilogue = Epilogue::kGeluGradient;
+    bench.run(through);
+    bench.run(MatmulArgs{d_sums, args.b, d_a, {}, kM, kK, kN, false, true});
+    bench.run(MatmulArgs{args.a, d_sums, d_b, {}, kK, kN, kM, true, false});
+    bench.run(BiasGradientArgs{d_sums, d_bias, kM, kN});
+    return std::vector<Values>{bench.get(d_a), bench.get(d_b), bench.get(d_bias)};
   };
-  expect_gradient(function, {random_.normal(kCount, 2)});
+  expect_gradient(function, {random_.normal(kM * kK), random_.normal(kK * kN), random_.normal(kN)});
 }
 
 TEST_F(Gradients, Dropout) {

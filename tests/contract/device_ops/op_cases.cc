@@ -9,42 +9,6 @@ std::string label(std::string name, std::initializer_list<int64_t> numbers) {
 
 namespace {
 
-struct Product {
-  int64_t m, n, k;
-};
-
-void add_matmul(std::vector<OpCase>& cases, const Product& shape, int form) {
-  const bool transpose_a = form & 1, transpose_b = form & 2, accumulate = form & 4, bias = form & 8;
-  const auto name = label("matmul", {shape.m, shape.n, shape.k}) + (transpose_a ? "_TA" : "") +
-                    (transpose_b ? "_TB" : "") + (accumulate ? "_add" : "") + (bias ? "_bias" : "");
-  cases.push_back({name, 2e-6, [=](Bench& bench) {
-                     Random random(1);
-                     const int64_t size = shape.m * shape.n;
-                     const MatmulArgs args{
-                         .a = bench.put(random.normal(shape.m * shape.k)),
-                         .b = bench.put(random.normal(shape.k * shape.n)),
-                         .c = accumulate ? bench.put(random.normal(size)) : bench.poisoned(size),
-                         .bias = bias ? bench.put(random.normal(shape.n)) : Address(),
-                         .m = shape.m,
-                         .n = shape.n,
-                         .k = shape.k,
-                         .transpose_a = transpose_a,
-                         .transpose_b = transpose_b,
-                         .accumulate = accumulate};
-                     bench.run(args);
-                     return std::vector{args.c};
-                   }});
-}
-
-void add_matmuls(std::vector<OpCase>& cases) {
-  constexpr Product kShapes[] = {{1, 1, 1},    {3, 17, 5},     {17, 3, 65},
-                                 {65, 64, 63}, {1, 129, 7},    {300, 1, 33},
-                                 {130, 70, 1}, {257, 513, 40}, {900, 33, 65}};
-  constexpr int kForms = 16;
-  for (const Product& shape : kShapes)
-    for (int form = 0; form < kForms; ++form) add_matmul(cases, shape, form);
-}
-
 void add_bias_gradients(std::vector<OpCase>& cases) {
   for (const int64_t rows : {1, 3, 32, 33, 65, 200, 257})
     for (const int64_t n : {1, 3, 17, 65, 130})
@@ -111,35 +75,12 @@ void add_layer_norms(std::vector<OpCase>& cases) {
   }
 }
 
-Values gelu_inputs(Random& random, int64_t count) {
-  Values x = random.normal(count, 3);
-  x[0] = 40;  // saturated on either side
-  if (count > 3) x[3] = -40;
-  return x;
-}
-
 std::vector<Address> add(Bench& bench, int64_t count, bool in_place) {
   Random random(7);
   AddArgs args{bench.put(random.normal(count)), bench.put(random.normal(count)), Address(), count};
   args.out = in_place ? args.a : bench.poisoned(count);
   bench.run(args);
   return {args.out};
-}
-
-std::vector<Address> gelu_forward(Bench& bench, int64_t count) {
-  Random random(8);
-  const GeluForwardArgs args{bench.put(gelu_inputs(random, count)), bench.poisoned(count), count};
-  bench.run(args);
-  return {args.out};
-}
-
-std::vector<Address> gelu_backward(Bench& bench, int64_t count, bool in_place) {
-  Random random(9);
-  GeluBackwardArgs args{bench.put(gelu_inputs(random, count)), bench.put(random.normal(count)),
-                        Address(), count};
-  args.d_x = in_place ? args.d_out : bench.poisoned(count);
-  bench.run(args);
-  return {args.d_x};
 }
 
 std::vector<Address> copy(Bench& bench, int64_t count) {
@@ -169,8 +110,6 @@ std::vector<Address> scale(Bench& bench, int64_t count) {
 
 void add_elementwise(std::vector<OpCase>& cases) {
   for (const int64_t count : {1, 3, 17, 65, 40001}) {
-    cases.push_back({label("gelu_forward", {count}), 3e-7,
-                     [=](Bench& bench) { return gelu_forward(bench, count); }});
     cases.push_back({label("copy", {count}), 0, [=](Bench& bench) { return copy(bench, count); }});
     cases.push_back(
         {label("round", {count}), 0, [=](Bench& bench) { return round(bench, count); }});
@@ -179,8 +118,6 @@ void add_elementwise(std::vector<OpCase>& cases) {
     for (const bool in_place : {false, true}) {
       cases.push_back({label("add", {count, in_place}), 1e-7,
                        [=](Bench& bench) { return add(bench, count, in_place); }});
-      cases.push_back({label("gelu_backward", {count, in_place}), 1e-6,
-                       [=](Bench& bench) { return gelu_backward(bench, count, in_place); }});
     }
   }
 }
@@ -309,7 +246,7 @@ void add_optimizer(std::vector<OpCase>& cases) {
 
 std::vector<OpCase> op_cases() {
   std::vector<OpCase> cases;
-  add_matmuls(cases);
+  add_matmul_cases(cases);
   add_bias_gradients(cases);
   add_layer_norms(cases);
   add_elementwise(cases);

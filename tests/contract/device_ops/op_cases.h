@@ -10,6 +10,8 @@ struct OpCase {
   /// Allowed difference from float64, relative to the largest magnitude of the output.
   double tolerance = 0;
   Trial trial;
+  int64_t alignment =
+      8;  ///< bytes; its bits are the same at all addresses that are multiples of it
 };
 
 /// Outputs start as NaN, so an operand that is read where the contract says "written" is found.
@@ -18,6 +20,9 @@ std::vector<OpCase> op_cases();
 
 /// "matmul_3_17_5": an operation with numbers.
 std::string label(std::string name, std::initializer_list<int64_t> numbers);
+
+/// Products of matrices, with all that may come with them.
+void add_matmul_cases(std::vector<OpCase>& cases);
 
 /// The part of op_cases() whose operands may be cut along the vocabulary.
 void add_vocabulary_cases(std::vector<OpCase>& cases);

@@ -1,7 +1,7 @@
 #pragma once
 // Products of matrices as CUDA's libraries define them: column-major, in any of our types.
 
-#include <cublas_v2.h>
+#include <cublasLt.h>
 
 #include <vector>
 
