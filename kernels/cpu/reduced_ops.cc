@@ -41,6 +41,19 @@ void rounded(Device& device, const Args& args) {
     if (operand.written) round_back<Format>(device, operand);
 }
 
+/// What is normalised is the sum as it is stored, so that is rounded first.
+template <class Format>
+void rounded_layer_norm_forward(Device& device, const LayerNormForwardArgs& args) {
+  LayerNormForwardArgs of_sum = args;
+  if (!args.residual.null()) {
+    rounded<Format, AddArgs, add>(device,
+                                  {args.x, args.residual, args.sum, args.rows * args.width});
+    of_sum.x = args.sum;
+    of_sum.residual = of_sum.sum = {};
+  }
+  rounded<Format, LayerNormForwardArgs, layer_norm_forward>(device, of_sum);
+}
+
 template <class Format>
 constexpr OpTable rounded_ops() {
   return {
@@ -48,7 +61,7 @@ constexpr OpTable rounded_ops() {
       .bias_gradient = rounded<Format, BiasGradientArgs, bias_gradient>,
       .embedding_forward = rounded<Format, EmbeddingForwardArgs, embedding_forward>,
       .embedding_backward = rounded<Format, EmbeddingBackwardArgs, embedding_backward>,
-      .layer_norm_forward = rounded<Format, LayerNormForwardArgs, layer_norm_forward>,
+      .layer_norm_forward = rounded_layer_norm_forward<Format>,
       .layer_norm_backward = rounded<Format, LayerNormBackwardArgs, layer_norm_backward>,
       .add = rounded<Format, AddArgs, add>,
       .zero = zero,

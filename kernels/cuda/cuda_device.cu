@@ -7,9 +7,6 @@
 namespace motley::cuda {
 namespace {
 
-/// What cuBLAS recommends for its newest GPUs.
-constexpr size_t kProductWorkspace = size_t{32} << 20;
-
 Error lost(const std::string& device, const char* what, cudaError_t status) {
   return {ErrorCode::kDeviceLost, device + ": " + what + ": " + cudaGetErrorString(status), {}};
 }
@@ -38,9 +35,9 @@ Result<Unit> CudaDevice::start() {
   };
   MOTLEY_TRY_VOID(step("select", cudaSetDevice(ordinal_)));
   MOTLEY_TRY_VOID(step("stream", cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)));
-  MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&product_workspace_, kProductWorkspace)));
+  MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&workspace_, kWorkspace)));
   MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&partial_sums_, kPartialSums * sizeof(double))));
-  const auto status = products_.start(product_workspace_, kProductWorkspace);
+  const auto status = products_.start(workspace_, kWorkspace);
   if (status != CUBLAS_STATUS_SUCCESS)
     return fail(ErrorCode::kDeviceLost,
                 name() + ": cuBLASLt does not start: " + cublasLtGetStatusString(status));
@@ -51,7 +48,7 @@ CudaDevice::~CudaDevice() {
   // Whatever fails here fails because the device is lost; nothing is left to save.
   if (stream_ != nullptr) cudaStreamSynchronize(stream_);
   cudaFree(partial_sums_);
-  cudaFree(product_workspace_);
+  cudaFree(workspace_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 

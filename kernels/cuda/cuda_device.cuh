@@ -40,6 +40,11 @@ class CudaDevice final : public Device {
 
   cudaStream_t stream() const { return stream_; }
   LtMatmul& products() { return products_; }
+  /// Memory for what an operation leaves between its kernels; operations follow each other on the
+  /// stream, so one is enough. 256-byte aligned.
+  void* workspace() const { return workspace_; }
+  /// Bytes: what cuBLAS recommends for its newest GPUs.
+  static constexpr size_t kWorkspace = size_t{32} << 20;
   /// Partial sums of square_sum; operations follow each other on the stream, so one is enough.
   double* partial_sums() const { return partial_sums_; }
   static constexpr int kPartialSums = 1024;
@@ -59,7 +64,7 @@ class CudaDevice final : public Device {
   const Precision precision_;
   cudaStream_t stream_ = nullptr;
   LtMatmul products_;
-  void* product_workspace_ = nullptr;
+  void* workspace_ = nullptr;
   double* partial_sums_ = nullptr;
   int64_t allocations_ = 0;
   std::string fault_;  ///< empty: none since the last synchronize()

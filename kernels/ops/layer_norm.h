@@ -6,15 +6,23 @@ namespace motley {
 inline constexpr double kLayerNormEpsilon = 1e-5;
 
 /// out = (x - mean)·rstd·gain + bias over the last dimension, rstd = 1/sqrt(variance + 1e-5) (Ba et
-/// al. 2016). Saves mean[rows] and rstd[rows].
+/// al. 2016). Saves mean[rows] and rstd[rows]. With a residual, what is normalised is x + residual,
+/// rounded to the precision the device computes in and stored in `sum`, which may be x: bit for bit
+/// what AddArgs and then this without a residual compute.
 struct LayerNormForwardArgs {
   Address x, gain, bias, out, mean, rstd;
   int64_t rows = 0, width = 0;
+  Address residual = {}, sum = {};  ///< [rows, width]; both or neither
 
-  double flops() const { return 8.0 * static_cast<double>(rows) * static_cast<double>(width); }
+  double flops() const {
+    const double elements = static_cast<double>(rows) * static_cast<double>(width);
+    return (residual.null() ? 8 : 9) * elements;
+  }
   template <class V>
   void operands(V&& v) {
     v.read(reduced(x, rows * width));
+    v.read(reduced(residual, rows * width));
+    v.write(reduced(sum, rows * width));
     v.read(full(gain, width));
     v.read(full(bias, width));
     v.write(reduced(out, rows * width));

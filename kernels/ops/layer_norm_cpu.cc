@@ -8,6 +8,12 @@ namespace {
 
 void forward_row(const LayerNormForwardArgs& args, int64_t row) {
   const auto* x = args.x.as<const float>() + row * args.width;
+  if (!args.residual.null()) {
+    const auto* residual = args.residual.as<const float>() + row * args.width;
+    auto* sum = args.sum.as<float>() + row * args.width;
+    for (int64_t i = 0; i < args.width; ++i) sum[i] = x[i] + residual[i];
+    x = sum;
+  }
   const auto* gain = args.gain.as<const float>();
   const auto* bias = args.bias.as<const float>();
   auto* out = args.out.as<float>() + row * args.width;

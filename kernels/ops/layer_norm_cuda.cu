@@ -1,37 +1,70 @@
+#include "kernels/cuda/column_sum.cuh"
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/row_sum.cuh"
+#include "kernels/cuda/row_packs.cuh"
 
 namespace motley::cuda {
 namespace {
 
 template <class T>
 struct Forward {
-  const T* x;
+  const T *x, *residual;
   const float *gain, *bias;
-  T* out;
+  T *sum, *out;
   float *mean, *rstd;
-  int64_t width;
+  int64_t rows;
+  RowPlace place;
 };
 
-/// One block for each row.
-template <class T>
-__global__ void normalise(Forward<T> f) {
-  const int64_t row = blockIdx.x;
-  const T* x = f.x + row * f.width;
-  T* out = f.out + row * f.width;
-  float sum = 0;
-  for (int64_t i = threadIdx.x; i < f.width; i += blockDim.x) sum += wide(x[i]);
-  const float mean = block_sum(sum) / static_cast<float>(f.width);
-  float squares = 0;
-  for (int64_t i = threadIdx.x; i < f.width; i += blockDim.x)
-    squares += (wide(x[i]) - mean) * (wide(x[i]) - mean);
-  const float variance = block_sum(squares) / static_cast<float>(f.width);
+/// The row as it is normalised: with the residual added and rounded, which is stored.
+template <class T, Access kAccess, int kPacks>
+__device__ void read_row(const Forward<T>& f, int64_t row, RowPack<T> (&x)[kPacks]) {
+  const int packs = packs_of<kPacks>(f.place);
+  for (int p = 0; p < packs; ++p) {
+    const int64_t count = f.place.template count<T>(p);
+    x[p] = {};
+    if (row >= f.rows || count <= 0) continue;
+    const int64_t at = row * f.place.width + f.place.template first<T>(p);
+    x[p] = load_row_pack<T, kAccess>(f.x + at, count);
+    if (f.residual == nullptr) continue;
+    const auto residual = load_row_pack<T, kAccess>(f.residual + at, count);
+    for (int i = 0; i < kPack<T>; ++i) {
+      T stored;
+      put(&stored, x[p].at[i] + residual.at[i]);
+      x[p].at[i] = wide(stored);
+    }
+    store_row_pack<T, kAccess>(f.sum + at, x[p], count);
+  }
+}
+
+template <class T, Access kAccess, int kPacks>
+__global__ void __launch_bounds__(kMostRowThreads) normalise(Forward<T> f) {
+  const RowPlace place = f.place;
+  const int packs = packs_of<kPacks>(place);
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * place.rows + place.row_in_block();
+  const auto width = static_cast<float>(place.width);
+  RowPack<T> x[kPacks];
+  read_row<T, kAccess>(f, row, x);
+  float sum = 0, squares = 0;
+  for (int p = 0; p < packs; ++p)
+    for (int i = 0; i < kPack<T>; ++i) sum += x[p].at[i];
+  const float mean = row_sums({sum, 0}, place.threads, 0).x / width;
+  for (int p = 0; p < packs; ++p)
+    for (int i = 0; i < kPack<T>; ++i)
+      if (i < place.count<T>(p)) squares += (x[p].at[i] - mean) * (x[p].at[i] - mean);
+  const float variance = row_sums({squares, 0}, place.threads, 1).x / width;
   const float rstd = 1 / sqrtf(variance + static_cast<float>(kLayerNormEpsilon));
-  for (int64_t i = threadIdx.x; i < f.width; i += blockDim.x)
-    put(out + i, (wide(x[i]) - mean) * rstd * f.gain[i] + f.bias[i]);
-  if (threadIdx.x == 0) {
+  if (row >= f.rows) return;
+  for (int p = 0; p < packs; ++p) {
+    const int64_t first = place.first<T>(p), count = place.count<T>(p);
+    if (count <= 0) continue;
+    const auto gain = load_row_pack<T, kAccess>(f.gain + first, count);
+    const auto bias = load_row_pack<T, kAccess>(f.bias + first, count);
+    for (int i = 0; i < kPack<T>; ++i)
+      x[p].at[i] = (x[p].at[i] - mean) * rstd * gain.at[i] + bias.at[i];
+    store_row_pack<T, kAccess>(f.out + row * place.width + first, x[p], count);
+  }
+  if (place.leads()) {
     f.mean[row] = mean;
     f.rstd[row] = rstd;
   }
@@ -39,52 +72,109 @@ __global__ void normalise(Forward<T> f) {
 
 template <class T>
 struct Backward {
-  const T* x;
+  const T *x, *d_out;
   const float *gain, *mean, *rstd;
-  const T* d_out;
   T* d_x;
-  float *gain_gradient, *bias_gradient;
-  int64_t rows, width;
-  bool accumulate_input, accumulate_parameters;
+  float* partial;  ///< [runs, 2, width]: gain, bias
+  int64_t rows, rows_each;
+  RowPlace place;
+  bool accumulate_input;
 };
 
-/// One block for each row. With n = (x - mean)·rstd and g = d_out·gain:
-/// d_x = rstd·(g - mean(g) - n·mean(g·n)).
-template <class T>
-__global__ void input_gradient(Backward<T> b) {
-  const int64_t row = blockIdx.x;
-  const T* x = b.x + row * b.width;
-  const T* d_out = b.d_out + row * b.width;
-  T* d_x = b.d_x + row * b.width;
-  const float mean = b.mean[row], rstd = b.rstd[row];
-  float sum_g = 0, sum_gn = 0;
-  for (int64_t i = threadIdx.x; i < b.width; i += blockDim.x) {
-    const float g = wide(d_out[i]) * b.gain[i];
-    sum_g += g;
-    sum_gn += g * ((wide(x[i]) - mean) * rstd);
-  }
-  const float mean_g = block_sum(sum_g) / static_cast<float>(b.width);
-  const float mean_gn = block_sum(sum_gn) / static_cast<float>(b.width);
-  for (int64_t i = threadIdx.x; i < b.width; i += blockDim.x) {
-    const float n = (wide(x[i]) - mean) * rstd;
-    const float d = rstd * (wide(d_out[i]) * b.gain[i] - mean_g - n * mean_gn);
-    put(d_x + i, b.accumulate_input ? wide(d_x[i]) + d : d);
+/// What the threads of a block have of the sums over its rows, for one parameter, added up in the
+/// order of the rows they work on.
+template <class T, Access kAccess, int kPacks>
+__device__ void store_partial(const RowPlace& place, RowPack<T> (&sum)[kPacks], float* partial) {
+  auto* joined = dynamic_shared<float>();  // [width], used where several rows are worked on
+  const int packs = packs_of<kPacks>(place), rows = place.rows;
+  for (int turn = 0; turn < rows; ++turn) {
+    __syncthreads();
+    if (place.row_in_block() != turn) continue;
+    for (int p = 0; p < packs; ++p) {
+      const int64_t first = place.first<T>(p), count = place.count<T>(p);
+      for (int i = 0; i < kPack<T>; ++i) {
+        if (i >= count || rows == 1) continue;
+        if (turn > 0) sum[p].at[i] += joined[first + i];
+        joined[first + i] = sum[p].at[i];
+      }
+      if (turn == rows - 1 && count > 0) store_row_pack<T, kAccess>(partial + first, sum[p], count);
+    }
   }
 }
 
-template <class T>
-__global__ void parameter_gradients(Backward<T> b) {
-  const int64_t column = summed_column();
-  const bool in_range = column < b.width;
-  const float gain = sum_rows(b.rows, in_range, [&](int64_t row) {
-    const int64_t i = row * b.width + column;
-    return wide(b.d_out[i]) * ((wide(b.x[i]) - b.mean[row]) * b.rstd[row]);
-  });
-  const float bias = sum_rows(b.rows, in_range,
-                              [&](int64_t row) { return wide(b.d_out[row * b.width + column]); });
-  if (threadIdx.y != 0 || !in_range) return;
-  b.gain_gradient[column] = (b.accumulate_parameters ? b.gain_gradient[column] : 0) + gain;
-  b.bias_gradient[column] = (b.accumulate_parameters ? b.bias_gradient[column] : 0) + bias;
+/// What a thread has read of a row, before it needs it.
+template <class T, int kPacks>
+struct RowRead {
+  Pack<T, kPack<T>> x[kPacks], d_out[kPacks];
+  float mean = 0, rstd = 0;
+};
+
+template <class T, Access kAccess, int kPacks>
+__device__ RowRead<T, kPacks> read_ahead(const Backward<T>& b, int64_t row, int64_t end) {
+  const int packs = packs_of<kPacks>(b.place);
+  RowRead<T, kPacks> read{};
+  if (row >= end) return read;
+  read.mean = b.mean[row];
+  read.rstd = b.rstd[row];
+  for (int p = 0; p < packs; ++p) {
+    const int64_t first = b.place.template first<T>(p), count = b.place.template count<T>(p);
+    if (count <= 0) continue;
+    read.x[p] = load_stored<T, kAccess>(b.x + row * b.place.width + first, count);
+    read.d_out[p] = load_stored<T, kAccess>(b.d_out + row * b.place.width + first, count);
+  }
+  return read;
+}
+
+/// A block for each run of rows. With n = (x - mean)·rstd and g = d_out·gain:
+/// d_x = rstd·(g - mean(g) - n·mean(g·n)); gradients of gain and bias: Σ d_out·n and Σ d_out.
+template <class T, Access kAccess, int kPacks>
+__global__ void __launch_bounds__(kMostRowThreads) gradients(Backward<T> b) {
+  const RowPlace place = b.place;
+  const int packs = packs_of<kPacks>(place);
+  const auto width = static_cast<float>(place.width);
+  const int64_t begin = blockIdx.x * b.rows_each;
+  const int64_t end = begin + b.rows_each < b.rows ? begin + b.rows_each : b.rows;
+  RowPack<T> gain[kPacks] = {}, gain_sum[kPacks] = {}, bias_sum[kPacks] = {};
+  for (int p = 0; p < packs; ++p)
+    if (place.count<T>(p) > 0)
+      gain[p] = load_row_pack<T, kAccess>(b.gain + place.first<T>(p), place.count<T>(p));
+  auto next = read_ahead<T, kAccess, kPacks>(b, begin + place.row_in_block(), end);
+  int turn = 0;
+  for (int64_t first_row = begin; first_row < end; first_row += place.rows, turn ^= 1) {
+    const int64_t row = first_row + place.row_in_block();
+    const auto read = next;
+    next = read_ahead<T, kAccess, kPacks>(b, row + place.rows, end);
+    Pack<T, kPack<T>> old[kPacks] = {};
+    RowPack<T> n[kPacks], g[kPacks];
+    float2 sums = {0, 0};
+    for (int p = 0; p < packs; ++p) {
+      const int64_t first = place.first<T>(p), count = place.count<T>(p);
+      if (b.accumulate_input && row < end && count > 0)
+        old[p] = load_stored<T, kAccess>(b.d_x + row * place.width + first, count);
+      for (int i = 0; i < kPack<T>; ++i) {
+        const float d_out = wide(read.d_out[p].at[i]);
+        n[p].at[i] = (wide(read.x[p].at[i]) - read.mean) * read.rstd;
+        g[p].at[i] = d_out * gain[p].at[i];
+        gain_sum[p].at[i] += d_out * n[p].at[i];
+        bias_sum[p].at[i] += d_out;
+        sums.x += g[p].at[i];
+        sums.y += g[p].at[i] * n[p].at[i];
+      }
+    }
+    sums = row_sums(sums, place.threads, turn);
+    const float mean_g = sums.x / width, mean_gn = sums.y / width;
+    for (int p = 0; p < packs && row < end; ++p) {
+      const int64_t first = place.first<T>(p), count = place.count<T>(p);
+      if (count <= 0) continue;
+      RowPack<T> d = wide(old[p]);
+      for (int i = 0; i < kPack<T>; ++i)
+        d.at[i] += read.rstd * (g[p].at[i] - mean_g - n[p].at[i] * mean_gn);
+      store_row_pack<T, kAccess>(b.d_x + row * place.width + first, d, count);
+    }
+  }
+  float* partial = b.partial + static_cast<int64_t>(blockIdx.x) * 2 * place.width;
+  store_partial<T, kAccess>(place, gain_sum, partial);
+  store_partial<T, kAccess>(place, bias_sum, partial + place.width);
 }
 
 }  // namespace
@@ -94,33 +184,59 @@ void layer_norm_forward(Device& device, const LayerNormForwardArgs& args) {
   using T = Element<kPrecision>;
   CudaDevice& gpu = cuda_device(device);
   if (args.rows == 0) return;
-  launch(gpu, "layer norm", {static_cast<unsigned>(args.rows)}, normalise<T>,
-         Forward<T>{args.x.as<const T>(), args.gain.as<const float>(), args.bias.as<const float>(),
-                    args.out.as<T>(), args.mean.as<float>(), args.rstd.as<float>(), args.width});
+  const Forward<T> forward{args.x.as<const T>(),
+                           args.residual.as<const T>(),
+                           args.gain.as<const float>(),
+                           args.bias.as<const float>(),
+                           args.sum.as<T>(),
+                           args.out.as<T>(),
+                           args.mean.as<float>(),
+                           args.rstd.as<float>(),
+                           args.rows,
+                           RowPlace::of<T>(args.width)};
+  const RowPlace& place = forward.place;
+  const LaunchShape shape = place.launch_shape(ceil_div(args.rows, place.rows));
+  const bool vectors = rows_on_16_bytes<T>(args.width, forward.x, forward.residual, forward.gain,
+                                           forward.bias, forward.sum, forward.out);
+  with_packs(place, [&]<int kPacks> {
+    with_access(vectors, [&]<Access kAccess> {
+      launch(gpu, "layer norm", shape, normalise<T, kAccess, kPacks>, forward);
+    });
+  });
 }
 
 template <Precision kPrecision>
 void layer_norm_backward(Device& device, const LayerNormBackwardArgs& args) {
   using T = Element<kPrecision>;
+  constexpr int64_t kMostRuns = 384;  // three on each multiprocessor of the largest GPUs at once
   CudaDevice& gpu = cuda_device(device);
+  if (args.width == 0) return;
+  const auto place = RowPlace::of<T>(args.width);
+  const RowRuns runs = RowRuns::of(args.rows, 2 * args.width, kMostRuns, place.rows);
   const Backward<T> backward{args.x.as<const T>(),
+                             args.d_out.as<const T>(),
                              args.gain.as<const float>(),
                              args.mean.as<const float>(),
                              args.rstd.as<const float>(),
-                             args.d_out.as<const T>(),
                              args.d_x.as<T>(),
-                             args.gain_gradient.as<float>(),
-                             args.bias_gradient.as<float>(),
+                             static_cast<float*>(gpu.workspace()),
                              args.rows,
-                             args.width,
-                             args.accumulate_input,
-                             args.accumulate_parameters};
-  if (args.width == 0) return;
-  launch(gpu, "layer norm parameter gradients", {column_blocks(args.width), column_threads()},
-         parameter_gradients<T>, backward);
-  if (args.rows == 0) return;
-  launch(gpu, "layer norm gradient", {static_cast<unsigned>(args.rows)}, input_gradient<T>,
-         backward);
+                             runs.rows_each,
+                             place,
+                             args.accumulate_input};
+  const size_t joined = place.rows > 1 ? static_cast<size_t>(args.width) * sizeof(float) : 0;
+  const LaunchShape shape = place.launch_shape(runs.count, joined);
+  const bool vectors =
+      rows_on_16_bytes<T>(args.width, backward.x, backward.d_out, backward.gain, backward.d_x);
+  if (runs.count > 0)
+    with_packs(place, [&]<int kPacks> {
+      with_access(vectors, [&]<Access kAccess> {
+        launch(gpu, "layer norm gradient", shape, gradients<T, kAccess, kPacks>, backward);
+      });
+    });
+  launch_join(gpu, "layer norm gradient", runs.count,
+              {args.gain_gradient.as<float>(), args.bias_gradient.as<float>(), 2 * args.width,
+               args.width, args.accumulate_parameters});
 }
 
 MOTLEY_IN_EACH_PRECISION(layer_norm_forward, LayerNormForwardArgs);

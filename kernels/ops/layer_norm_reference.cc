@@ -10,6 +10,12 @@ void layer_norm_forward(Device&, const LayerNormForwardArgs& args) {
   for (int64_t row = 0; row < args.rows; ++row) {
     const auto* x = args.x.as<const double>() + row * args.width;
     auto* out = args.out.as<double>() + row * args.width;
+    if (!args.residual.null()) {
+      const auto* residual = args.residual.as<const double>() + row * args.width;
+      auto* sum = args.sum.as<double>() + row * args.width;
+      for (int64_t i = 0; i < args.width; ++i) sum[i] = x[i] + residual[i];
+      x = sum;
+    }
     double mean = 0;
     for (int64_t i = 0; i < args.width; ++i) mean += x[i];
     mean /= static_cast<double>(args.width);

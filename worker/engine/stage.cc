@@ -96,14 +96,16 @@ LayerEmitter::Options StageCompiler::emitter_options(bool training) const {
 }
 
 Address StageCompiler::forward() {
-  Address activation = stage_.has_embedding() ? emitter_.batch().tokens : boundary(exchange_.input);
+  ResidualSum activation{stage_.has_embedding() ? emitter_.batch().tokens
+                                                : boundary(exchange_.input)};
   for (const StageLayer& stage_layer : layers_) {
     builder_.set_layer(stage_layer.index);
     activation = stage_layer.layer->forward(emitter_, activation);
   }
-  if (!stage_.has_head()) copy(activation, boundary(exchange_.output));
+  const Address output = emitter_.add_up(activation, boundary_elements());
+  if (!stage_.has_head()) copy(output, boundary(exchange_.output));
   builder_.begin_backward();
-  return activation;
+  return output;
 }
 
 void StageCompiler::backward(Address output) {

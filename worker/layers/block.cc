@@ -35,31 +35,30 @@ Block::Block(const ModelSpec& model, const MemberShape& shape, const ParameterLa
       up_({width_, columns_}, layout, name_of(number, "mlp.up")),
       down_({columns_, width_}, layout, name_of(number, "mlp.down")) {}
 
-Address Block::forward(LayerEmitter& emitter, Address input) {
-  input_ = input;
-  attend(emitter);
-  add_attention(emitter);
-  widen(emitter);
+ResidualSum Block::forward(LayerEmitter& emitter, const ResidualSum& input) {
+  attend(emitter, input);
+  widen(emitter, add_attention(emitter));
   return add_branch(emitter, down_.forward(emitter, activated_), middle_, kAfterMlp);
 }
 
 Address Block::backward(LayerEmitter& emitter, Address d_output) {
   // d_output is the gradient of each residual sum in turn: a branch adds its part and hands it on.
   if (recompute_ == Recompute::kBlock) {
-    attend(emitter);
-    add_attention(emitter);
+    attend(emitter, {input_});
+    widen(emitter, add_attention(emitter));
   }
-  if (recompute_ == Recompute::kBlock || recompute_ == Recompute::kMlp) widen(emitter);
+  if (recompute_ == Recompute::kMlp) widen(emitter, {middle_});
   mlp_backward(emitter, d_output);
-  if (recompute_ == Recompute::kAttention) attend(emitter);
+  if (recompute_ == Recompute::kAttention) attend(emitter, {input_});
   attention_backward(emitter, d_output);
   return d_output;
 }
 
 // --- forward, in the parts that may be computed again
 
-void Block::attend(LayerEmitter& emitter) {
-  normed1_ = norm1_.forward(emitter, input_);
+void Block::attend(LayerEmitter& emitter, const ResidualSum& input) {
+  normed1_ = norm1_.forward(emitter, input);
+  input_ = norm1_.input();
   qkv_output_ = qkv_.forward(emitter, normed1_);
   AttentionForwardArgs args = attention_shape(emitter);
   args.qkv = qkv_output_;
@@ -68,25 +67,24 @@ void Block::attend(LayerEmitter& emitter) {
   emitter.emit(args);
 }
 
-void Block::add_attention(LayerEmitter& emitter) {
-  middle_ = add_branch(emitter, out_.forward(emitter, attended_), input_, kAfterAttention);
+ResidualSum Block::add_attention(LayerEmitter& emitter) {
+  return add_branch(emitter, out_.forward(emitter, attended_), input_, kAfterAttention);
 }
 
-void Block::widen(LayerEmitter& emitter) {
-  normed2_ = norm2_.forward(emitter, middle_);
+void Block::widen(LayerEmitter& emitter, const ResidualSum& middle) {
+  normed2_ = norm2_.forward(emitter, middle);
+  middle_ = norm2_.input();
   const Linear::Activated widened = up_.forward_gelu(emitter, normed2_);
   up_output_ = widened.pre_activation;
   activated_ = widened.output;
 }
 
-/// branch += residual, once the branch is whole; the sum takes the branch's place.
-Address Block::add_branch(LayerEmitter& emitter, Address branch, Address residual,
-                          int place) const {
-  const int64_t count = emitter.batch().rows() * width_;
-  emitter.sum_parts(branch, count);
+/// The sum of both, once the branch is whole.
+ResidualSum Block::add_branch(LayerEmitter& emitter, Address branch, Address residual,
+                              int place) const {
+  emitter.sum_parts(branch, emitter.batch().rows() * width_);
   emitter.drop(branch, width_, place);
-  emitter.emit(AddArgs{.a = branch, .b = residual, .out = branch, .count = count});
-  return branch;
+  return {.stream = residual, .branch = branch};
 }
 
 AttentionForwardArgs Block::attention_shape(LayerEmitter& emitter) const {

@@ -15,16 +15,16 @@ class Block final : public Layer {
   Block(const ModelSpec& model, const MemberShape& shape, const ParameterLayout& layout, int number,
         Recompute recompute);
 
-  Address forward(LayerEmitter& emitter, Address input) override;
+  ResidualSum forward(LayerEmitter& emitter, const ResidualSum& input) override;
   Address backward(LayerEmitter& emitter, Address d_output) override;
 
  private:
-  void attend(LayerEmitter& emitter);
-  void add_attention(LayerEmitter& emitter);
-  void widen(LayerEmitter& emitter);
+  void attend(LayerEmitter& emitter, const ResidualSum& input);
+  ResidualSum add_attention(LayerEmitter& emitter);
+  void widen(LayerEmitter& emitter, const ResidualSum& middle);
   void mlp_backward(LayerEmitter& emitter, Address d_output);
   void attention_backward(LayerEmitter& emitter, Address d_output);
-  Address add_branch(LayerEmitter& emitter, Address branch, Address residual, int place) const;
+  ResidualSum add_branch(LayerEmitter& emitter, Address branch, Address residual, int place) const;
   AttentionForwardArgs attention_shape(LayerEmitter& emitter) const;
 
   int64_t width_, head_dim_, heads_, columns_;  // heads and columns: of this rank

@@ -10,11 +10,11 @@ Embedding::Embedding(const ModelSpec& model, const MemberShape& shape,
       token_(layout.range("embed.token.weight")),
       position_(layout.range_if_held("embed.position.weight")) {}
 
-Address Embedding::forward(LayerEmitter& emitter, Address input) {
+ResidualSum Embedding::forward(LayerEmitter& emitter, const ResidualSum& input) {
   const int64_t rows = emitter.batch().rows();
   const Address output = emitter.activation(rows * width_);
   emitter.emit(EmbeddingForwardArgs{
-      .tokens = input,
+      .tokens = input.stream,
       .token_table = emitter.rounded_parameter(token_),
       .position_table = position_ ? emitter.rounded_parameter(*position_) : Address(),
       .out = output,
@@ -25,7 +25,7 @@ Address Embedding::forward(LayerEmitter& emitter, Address input) {
       .first_token = vocabulary_.first});
   emitter.sum_parts(output, rows * width_);
   emitter.drop(output, width_, 0);
-  return output;
+  return {output};
 }
 
 Address Embedding::backward(LayerEmitter& emitter, Address d_output) {

@@ -12,7 +12,7 @@ class Embedding final : public Layer {
  public:
   Embedding(const ModelSpec& model, const MemberShape& shape, const ParameterLayout& layout);
 
-  Address forward(LayerEmitter& emitter, Address input) override;
+  ResidualSum forward(LayerEmitter& emitter, const ResidualSum& input) override;
   Address backward(LayerEmitter& emitter, Address d_output) override;
 
  private:

@@ -9,14 +9,14 @@ Head::Head(const ModelSpec& model, const MemberShape& shape, const ParameterLayo
       tied_({width_, vocabulary_.count, logits_stride(vocabulary_.count)},
             layout.range("embed.token.weight"), std::nullopt) {}
 
-Address Head::forward(LayerEmitter& emitter, Address input) {
+ResidualSum Head::forward(LayerEmitter& emitter, const ResidualSum& input) {
   normed_ = norm_.forward(emitter, input);
   const Address logits = tied_.forward(emitter, normed_);
   if (emitter.shape().members == 1)
     emit_losses(emitter, logits);
   else
     emit_shared_losses(emitter, logits);
-  return logits;
+  return {logits};
 }
 
 void Head::emit_losses(LayerEmitter& emitter, Address logits) const {

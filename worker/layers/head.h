@@ -17,7 +17,7 @@ class Head final : public Layer {
  public:
   Head(const ModelSpec& model, const MemberShape& shape, const ParameterLayout& layout);
 
-  Address forward(LayerEmitter& emitter, Address input) override;
+  ResidualSum forward(LayerEmitter& emitter, const ResidualSum& input) override;
   /// The loss is the last of the program: d_output is what forward() returned.
   Address backward(LayerEmitter& emitter, Address d_output) override;
 

@@ -18,6 +18,12 @@ void LayerEmitter::sum_parts(Address data, int64_t count) {
   if (shape().members > 1) builder_.emit(GroupSum{.data = data, .count = count});
 }
 
+Address LayerEmitter::add_up(const ResidualSum& sum, int64_t count) {
+  if (sum.branch.null()) return sum.stream;
+  emit(AddArgs{.a = sum.branch, .b = sum.stream, .out = sum.branch, .count = count});
+  return sum.branch;
+}
+
 void LayerEmitter::drop(Address data, int64_t width, int place) {
   if (options_.dropout > 0) emit_dropout(data, data, width, place);
 }

@@ -29,6 +29,8 @@ struct GradientTarget {
   bool accumulate = false;  ///< whether the operation adds to what is there
 };
 
+struct ResidualSum;
+
 /// What layers emit into: a program, with the parameters' places and the way gradients are summed.
 class LayerEmitter {
  public:
@@ -67,6 +69,9 @@ class LayerEmitter {
   /// Weights in full precision.
   Address parameter(ParameterRange range);
 
+  /// The sum, computed.
+  Address add_up(const ResidualSum& sum, int64_t count);
+
   /// Dropout number `place` of the layer being emitted, on [rows, width] elements in place.
   void drop(Address data, int64_t width, int place);
   /// The gradient before it of `d_data`, which is left alone: `d_data` itself without dropout.
@@ -85,13 +90,20 @@ class LayerEmitter {
   Options options_;
 };
 
+/// What passes between layers: the residual stream, and the branch that is still to be added to it,
+/// so that whoever reads the sum first may compute it on the way. The branch's buffer may become
+/// the sum's; the stream is not changed.
+struct ResidualSum {
+  Address stream;
+  Address branch = {};  ///< null: the stream is the sum
+};
+
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// Emits the forward pass and returns the output. `input` is not changed, and may be read until
-  /// backward().
-  virtual Address forward(LayerEmitter& emitter, Address input) = 0;
+  /// Emits the forward pass and returns the output. `input` may be read until backward().
+  virtual ResidualSum forward(LayerEmitter& emitter, const ResidualSum& input) = 0;
 
   /// Emits the backward pass: takes the gradient of the output, whose buffer it may reuse, and
   /// returns that of the input; null where there is none.

@@ -5,20 +5,23 @@ namespace motley {
 Norm::Norm(const ParameterLayout& layout, const std::string& name, int64_t width)
     : gain_(layout.range(name + ".gain")), bias_(layout.range(name + ".bias")), width_(width) {}
 
-Address Norm::forward(LayerEmitter& emitter, Address input) {
+Address Norm::forward(LayerEmitter& emitter, const ResidualSum& input) {
   const int64_t rows = emitter.batch().rows();
-  input_ = input;
+  const bool whole = input.branch.null();
+  input_ = whole ? input.stream : input.branch;
   mean_ = emitter.statistic(rows);
   rstd_ = emitter.statistic(rows);
   const Address output = emitter.activation(rows * width_);
-  emitter.emit(LayerNormForwardArgs{.x = input,
+  emitter.emit(LayerNormForwardArgs{.x = input_,
                                     .gain = emitter.parameter(gain_),
                                     .bias = emitter.parameter(bias_),
                                     .out = output,
                                     .mean = mean_,
                                     .rstd = rstd_,
                                     .rows = rows,
-                                    .width = width_});
+                                    .width = width_,
+                                    .residual = whole ? Address() : input.stream,
+                                    .sum = whole ? Address() : input_});
   return output;
 }
 

@@ -3,13 +3,16 @@
 
 namespace motley {
 
-/// LayerNorm over the last dimension, at the mouth of a residual branch.
+/// LayerNorm over the last dimension, at the mouth of a residual branch. The sum it is applied to
+/// is computed on the way.
 class Norm {
  public:
   /// Tensors `name`.gain and `name`.bias of [width].
   Norm(const ParameterLayout& layout, const std::string& name, int64_t width);
 
-  Address forward(LayerEmitter& emitter, Address input);
+  Address forward(LayerEmitter& emitter, const ResidualSum& input);
+  /// What forward() was applied to: the sum.
+  Address input() const { return input_; }
 
   /// Adds the branch's gradient to `d_input`, which holds that of the other branch.
   void backward_into(LayerEmitter& emitter, Address d_output, Address d_input);

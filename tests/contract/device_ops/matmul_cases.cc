@@ -9,7 +9,7 @@ struct Product {
 
 /// One of the 16 ways in which operands lie and sums begin.
 struct Form {
-  bool transpose_a, transpose_b, accumulate, bias;
+  bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
 
   static Form number(int form) {
     return {(form & 1) != 0, (form & 2) != 0, (form & 4) != 0, (form & 8) != 0};

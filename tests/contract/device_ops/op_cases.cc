@@ -10,8 +10,8 @@ std::string label(std::string name, std::initializer_list<int64_t> numbers) {
 namespace {
 
 void add_bias_gradients(std::vector<OpCase>& cases) {
-  for (const int64_t rows : {1, 3, 32, 33, 65, 200, 257})
-    for (const int64_t n : {1, 3, 17, 65, 130})
+  for (const int64_t rows : {1, 3, 33, 65, 257, 3000})
+    for (const int64_t n : {1, 3, 17, 64, 130, 264})
       for (const bool accumulate : {false, true})
         cases.push_back({label("bias_gradient", {rows, n, accumulate}), 5e-6, [=](Bench& bench) {
                            Random random(2);
@@ -40,6 +40,23 @@ std::vector<Address> layer_norm_forward(Bench& bench, int64_t rows, int64_t widt
   return {args.out, args.mean, args.rstd};
 }
 
+std::vector<Address> layer_norm_of_sum(Bench& bench, int64_t rows, int64_t width, bool in_place) {
+  Random random(19);
+  LayerNormForwardArgs args{.x = bench.put(random.normal(rows * width)),
+                            .gain = bench.put(random.normal(width)),
+                            .bias = bench.put(random.normal(width)),
+                            .out = bench.poisoned(rows * width),
+                            .mean = bench.poisoned(rows),
+                            .rstd = bench.poisoned(rows),
+                            .rows = rows,
+                            .width = width,
+                            .residual = bench.put(random.normal(rows * width)),
+                            .sum = {}};
+  args.sum = in_place ? args.x : bench.poisoned(rows * width);
+  bench.run(args);
+  return {args.out, args.mean, args.rstd, args.sum};
+}
+
 std::vector<Address> layer_norm_backward(Bench& bench, int64_t rows, int64_t width, int form) {
   Random random(6);
   const bool add_input = form & 1, add_parameters = form & 2;
@@ -62,17 +79,23 @@ std::vector<Address> layer_norm_backward(Bench& bench, int64_t rows, int64_t wid
   return {args.d_x, args.gain_gradient, args.bias_gradient};
 }
 
+void add_layer_norm(std::vector<OpCase>& cases, int64_t rows, int64_t width) {
+  cases.push_back({label("layer_norm_forward", {rows, width}), 2e-6,
+                   [=](Bench& bench) { return layer_norm_forward(bench, rows, width); }});
+  for (const bool in_place : {false, true})
+    cases.push_back({label("layer_norm_of_sum", {rows, width, in_place}), 3e-6, [=](Bench& bench) {
+                       return layer_norm_of_sum(bench, rows, width, in_place);
+                     }});
+  for (int form = 0; form < 4; ++form)
+    cases.push_back({label("layer_norm_backward", {rows, width, form}), 5e-6,
+                     [=](Bench& bench) { return layer_norm_backward(bench, rows, width, form); }});
+}
+
 void add_layer_norms(std::vector<OpCase>& cases) {
-  for (const int64_t rows : {1, 3, 33, 100}) {
-    for (const int64_t width : {1, 3, 8, 17, 65, 130, 768}) {
-      cases.push_back({label("layer_norm_forward", {rows, width}), 2e-6,
-                       [=](Bench& bench) { return layer_norm_forward(bench, rows, width); }});
-      for (int form = 0; form < 4; ++form)
-        cases.push_back(
-            {label("layer_norm_backward", {rows, width, form}), 5e-6,
-             [=](Bench& bench) { return layer_norm_backward(bench, rows, width, form); }});
-    }
-  }
+  for (const int64_t rows : {1, 3, 33, 100})
+    for (const int64_t width : {1, 3, 8, 17, 65, 130, 768}) add_layer_norm(cases, rows, width);
+  add_layer_norm(cases, 3, 8320);  // more than the registers of a block hold
+  add_layer_norm(cases, 1100, 16);
 }
 
 std::vector<Address> add(Bench& bench, int64_t count, bool in_place) {

@@ -53,6 +53,39 @@ TEST_P(EachReducedDevice, SumsOfGradientsAreNotRounded) {
   EXPECT_EQ(bench.get(args.out)[0], kRows);
 }
 
+// Whoever computes the norm again has only the stored sum.
+TEST(LayerNormOfASum, IsThatOfTheSumAsItIsStored) {
+  constexpr int64_t kRows = 9, kWidth = 72;
+  std::vector<DeviceCase> cases = device_cases();
+  for (const DeviceCase& reduced : reduced_device_cases()) cases.push_back(reduced);
+  for (const DeviceCase& device_case : cases) {
+    SCOPED_TRACE(device_case.name);
+    const auto device = open_case(device_case);
+    Bench bench(*device);
+    Random random(23);
+    LayerNormForwardArgs args{.x = bench.put(random.normal(kRows * kWidth)),
+                              .gain = bench.put(random.normal(kWidth)),
+                              .bias = bench.put(random.normal(kWidth)),
+                              .out = bench.poisoned(kRows * kWidth),
+                              .mean = bench.poisoned(kRows),
+                              .rstd = bench.poisoned(kRows),
+                              .rows = kRows,
+                              .width = kWidth,
+                              .residual = bench.put(random.normal(kRows * kWidth)),
+                              .sum = bench.poisoned(kRows * kWidth)};
+    bench.run(args);
+    const Values sum = bench.get(args.sum), out = bench.get(args.out), rstd = bench.get(args.rstd);
+    const AddArgs add{args.x, args.residual, bench.poisoned(kRows * kWidth), kRows * kWidth};
+    bench.run(add);
+    EXPECT_EQ(sum, bench.get(add.out));
+    args.x = args.sum;
+    args.residual = args.sum = {};
+    bench.run(args);
+    EXPECT_EQ(out, bench.get(args.out));
+    EXPECT_EQ(rstd, bench.get(args.rstd));
+  }
+}
+
 TEST_P(EachReducedDevice, NotANumberStaysNotANumber) {
   Bench bench(*device_);
   Values x(17, 1.0);
