@@ -64,24 +64,6 @@ std::vector<Address> gelu_gradient(Bench& bench, const Product& shape, const For
   return {args.c};
 }
 
-/// Rows of `columns` with `gap` elements after each.
-Values spread(const Values& dense, int64_t columns, int64_t gap) {
-  Values rows;
-  for (auto at = dense.begin(); at != dense.end(); at += columns) {
-    rows.insert(rows.end(), at, at + columns);
-    rows.insert(rows.end(), static_cast<size_t>(gap), 1e3);
-  }
-  return rows;
-}
-
-/// The inverse.
-Values gathered(const Values& spread, int64_t columns, int64_t gap) {
-  Values dense;
-  for (auto at = spread.begin(); at != spread.end(); at += columns + gap)
-    dense.insert(dense.end(), at, at + columns);
-  return dense;
-}
-
 std::vector<Address> with_gaps(Bench& bench, const Product& shape, const Form& form, int64_t gap) {
   Random random(1);
   MatmulArgs args = operands(bench, random, shape, form);

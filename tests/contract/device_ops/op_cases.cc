@@ -7,6 +7,22 @@ std::string label(std::string name, std::initializer_list<int64_t> numbers) {
   return name;
 }
 
+Values spread(const Values& dense, int64_t columns, int64_t gap) {
+  Values rows;
+  for (auto at = dense.begin(); at != dense.end(); at += columns) {
+    rows.insert(rows.end(), at, at + columns);
+    rows.insert(rows.end(), static_cast<size_t>(gap), 1e3);
+  }
+  return rows;
+}
+
+Values gathered(const Values& spread, int64_t columns, int64_t gap) {
+  Values dense;
+  for (auto at = spread.begin(); at != spread.end(); at += columns + gap)
+    dense.insert(dense.end(), at, at + columns);
+  return dense;
+}
+
 namespace {
 
 void add_bias_gradients(std::vector<OpCase>& cases) {

@@ -21,6 +21,11 @@ std::vector<OpCase> op_cases();
 /// "matmul_3_17_5": an operation with numbers.
 std::string label(std::string name, std::initializer_list<int64_t> numbers);
 
+/// The rows of a dense matrix with `gap` elements after each, which are 1000.
+Values spread(const Values& dense, int64_t columns, int64_t gap);
+/// The dense matrix again.
+Values gathered(const Values& spread, int64_t columns, int64_t gap);
+
 /// Products of matrices, with all that may come with them.
 void add_matmul_cases(std::vector<OpCase>& cases);
 

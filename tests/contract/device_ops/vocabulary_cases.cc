@@ -130,6 +130,57 @@ std::vector<Address> cross_entropy_combine(Bench& bench, int64_t parts, Held hel
   return {args.losses, args.d_logits};
 }
 
+constexpr int64_t kGapRows = 6;
+
+std::vector<Address> cross_entropy_with_gaps(Bench& bench, int64_t vocab, int64_t gap) {
+  Random random(12);
+  CrossEntropyArgs args{
+      .logits = bench.put(spread(random.normal(kGapRows * vocab, 4), vocab, gap)),
+      .targets = bench.put(random.integers(kGapRows, static_cast<int32_t>(vocab))),
+      .losses = bench.poisoned(kGapRows),
+      .rows = kGapRows,
+      .vocab = vocab,
+      .stride = vocab + gap};
+  args.d_logits = args.logits;
+  bench.run(args);
+  return {args.losses, bench.put(gathered(bench.get(args.d_logits), vocab, gap))};
+}
+
+/// One holder of all columns.
+std::vector<Address> cross_entropy_part_with_gaps(Bench& bench, int64_t vocab, int64_t gap) {
+  Random random(16);
+  const CrossEntropyPartArgs part{
+      .logits = bench.put(spread(random.normal(kGapRows * vocab, 4), vocab, gap)),
+      .targets = bench.put(random.integers(kGapRows, static_cast<int32_t>(vocab))),
+      .stats = bench.poisoned(kGapRows * 3),
+      .rows = kGapRows,
+      .vocab = vocab,
+      .stride = vocab + gap};
+  bench.run(part);
+  const CrossEntropyCombineArgs whole{.stats = part.stats,
+                                      .logits = part.logits,
+                                      .targets = part.targets,
+                                      .losses = bench.poisoned(kGapRows),
+                                      .d_logits = part.logits,
+                                      .parts = 1,
+                                      .rows = kGapRows,
+                                      .vocab = vocab,
+                                      .stride = vocab + gap};
+  bench.run(whole);
+  return {part.stats, whole.losses, bench.put(gathered(bench.get(whole.d_logits), vocab, gap))};
+}
+
+void add_cross_entropy_with_gaps(std::vector<OpCase>& cases) {
+  for (const int64_t vocab : {3, 17, 65, 257})
+    for (const int64_t gap : {1, 31}) {
+      cases.push_back({label("cross_entropy_gaps", {vocab, gap}), 2e-6,
+                       [=](Bench& bench) { return cross_entropy_with_gaps(bench, vocab, gap); }});
+      cases.push_back({label("cross_entropy_part_gaps", {vocab, gap}), 3e-6, [=](Bench& bench) {
+                         return cross_entropy_part_with_gaps(bench, vocab, gap);
+                       }});
+    }
+}
+
 void add_cross_entropy_of_parts(std::vector<OpCase>& cases) {
   constexpr Held kHeld[] = {{0, 1}, {17, 3}, {100, 65}, {5, 257}, {299, 1}, {0, 20000}};
   for (const Held& held : kHeld) {
@@ -158,6 +209,7 @@ void add_cross_entropy(std::vector<OpCase>& cases) {
 void add_vocabulary_cases(std::vector<OpCase>& cases) {
   add_embeddings(cases);
   add_cross_entropy(cases);
+  add_cross_entropy_with_gaps(cases);
   add_cross_entropy_of_parts(cases);
 }
 
