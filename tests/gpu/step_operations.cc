@@ -47,6 +47,8 @@ std::string shape_of(const Args& args) {
            (args.epilogue == Epilogue::kGeluGradient ? " gelu gradient" : "");
   else if constexpr (requires { args.head_dim; })
     return times_signs({args.samples, args.context, args.heads, args.head_dim});
+  else if constexpr (requires { args.residual; })
+    return times_signs({args.rows, args.width}) + (args.residual.null() ? "" : " of a sum");
   else if constexpr (requires { args.rows, args.width; })
     return times_signs({args.rows, args.width});
   else if constexpr (requires { args.rows, args.vocab; })
