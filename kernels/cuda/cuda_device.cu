@@ -1,3 +1,5 @@
+#include <nvtx3/nvToolsExt.h>
+
 #include "core/check.h"
 #include "core/spec/names.h"
 #include "core/units.h"
@@ -10,13 +12,19 @@ namespace {
 /// What cuBLAS recommends for its newest GPUs; given once, so that it allocates nothing later.
 constexpr size_t kCublasWorkspace = size_t{32} << 20;
 
+nvtxDomainHandle_t ranges() {
+  static const nvtxDomainHandle_t domain = nvtxDomainCreateA("motley");
+  return domain;
+}
+
 Error lost(const std::string& device, const char* what, cudaError_t status) {
   return {ErrorCode::kDeviceLost, device + ": " + what + ": " + cudaGetErrorString(status), {}};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> CudaDevice::open(int ordinal, Precision precision) {
+Result<std::unique_ptr<Device>> CudaDevice::open(int ordinal, Precision precision,
+                                                 const std::optional<ShareSpec>& share) {
   cudaDeviceProp properties{};
   if (const auto status = cudaGetDeviceProperties(&properties, ordinal); status != cudaSuccess)
     return fail(lost("GPU " + std::to_string(ordinal), "properties", status));
@@ -25,8 +33,8 @@ Result<std::unique_ptr<Device>> CudaDevice::open(int ordinal, Precision precisio
                 std::string(properties.name) + " (sm_" + std::to_string(properties.major) +
                     std::to_string(properties.minor) +
                     ") has no bf16, which comes with sm_80; train in fp16 on it");
-  std::unique_ptr<CudaDevice> device(
-      new CudaDevice(ordinal, properties, is_reduced(precision) ? precision : Precision::kFp32));
+  std::unique_ptr<CudaDevice> device(new CudaDevice(
+      ordinal, properties, is_reduced(precision) ? precision : Precision::kFp32, share));
   MOTLEY_TRY_VOID(device->start());
   return device;
 }
@@ -37,14 +45,26 @@ Result<Unit> CudaDevice::start() {
     return Unit{};
   };
   MOTLEY_TRY_VOID(step("select", cudaSetDevice(ordinal_)));
-  MOTLEY_TRY_VOID(step("stream", cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)));
+  if (share_) {
+    MOTLEY_TRY(part_, GreenContext::create(ordinal_, *share_, properties_));
+  }
+  MOTLEY_TRY(stream_, create_stream());
   MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&cublas_workspace_, kCublasWorkspace)));
   MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&partial_sums_, kPartialSums * sizeof(double))));
   if (cublasCreate(&cublas_) != CUBLAS_STATUS_SUCCESS ||
       cublasSetStream(cublas_, stream_) != CUBLAS_STATUS_SUCCESS ||
       cublasSetWorkspace(cublas_, cublas_workspace_, kCublasWorkspace) != CUBLAS_STATUS_SUCCESS)
     return fail(ErrorCode::kDeviceLost, name() + ": cuBLAS does not start");
+  if (share_) check(cublasSetSmCountTarget(cublas_, share_->sms), "cuBLAS on a share");
   return Unit{};
+}
+
+Result<cudaStream_t> CudaDevice::create_stream() {
+  if (part_) return part_->create_stream();
+  cudaStream_t stream = nullptr;
+  const auto status = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (status != cudaSuccess) return fail(lost(name(), "stream", status));
+  return stream;
 }
 
 CudaDevice::~CudaDevice() {
@@ -58,6 +78,11 @@ CudaDevice::~CudaDevice() {
 
 const OpTable& CudaDevice::ops() const { return ops_in(precision_); }
 
+std::string CudaDevice::name() const {
+  return properties_.name +
+         (share_ ? " (" + std::to_string(share_->sms) + " multiprocessors)" : std::string());
+}
+
 std::string CudaDevice::arithmetic_class() const {
   int version[3] = {};
   cublasGetProperty(MAJOR_VERSION, &version[0]);
@@ -65,7 +90,8 @@ std::string CudaDevice::arithmetic_class() const {
   cublasGetProperty(PATCH_LEVEL, &version[2]);
   return "cuda:sm_" + std::to_string(properties_.major * 10 + properties_.minor) + ":cublas-" +
          std::to_string(version[0]) + "." + std::to_string(version[1]) + "." +
-         std::to_string(version[2]) + (is_reduced(precision_) ? ":" + spec_name(precision_) : "");
+         std::to_string(version[2]) + (is_reduced(precision_) ? ":" + spec_name(precision_) : "") +
+         (share_ ? ":" + std::to_string(share_->sms) + "-multiprocessors" : "");
 }
 
 Bytes CudaDevice::available_memory() {
@@ -119,6 +145,28 @@ Result<Unit> CudaDevice::synchronize() {
   if (fault_.empty()) return Unit{};
   return fail(ErrorCode::kDeviceLost, std::exchange(fault_, {}));
 }
+
+Result<bool> CudaDevice::idle() {
+  const auto status = cudaStreamQuery(stream_);
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();  // an answer, no fault of the next launch
+    return false;
+  }
+  check(status, "kernel");
+  if (fault_.empty()) return true;
+  return fail(ErrorCode::kDeviceLost, std::exchange(fault_, {}));
+}
+
+void CudaDevice::begin_range(const char* name) {
+  nvtxEventAttributes_t range{};
+  range.version = NVTX_VERSION;
+  range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  range.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  range.message.ascii = name;
+  nvtxDomainRangePushEx(ranges(), &range);
+}
+
+void CudaDevice::end_range() { nvtxDomainRangePop(ranges()); }
 
 void CudaDevice::parallel_for(int64_t, const std::function<void(int64_t, int)>&) {
   MOTLEY_CHECK(false, "parallel_for on a GPU, whose memory the host cannot reach");

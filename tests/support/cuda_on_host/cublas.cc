@@ -64,6 +64,7 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetWorkspace(cublasHandle_t, void*, size_t) { return CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasSetSmCountTarget(cublasHandle_t, int) { return CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasGetProperty(libraryPropertyType type, int* value) {
   *value = type == MAJOR_VERSION ? CUDART_VERSION / 1000 : 0;
   return CUBLAS_STATUS_SUCCESS;

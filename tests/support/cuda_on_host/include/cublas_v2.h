@@ -16,6 +16,7 @@ cublasStatus_t cublasCreate(cublasHandle_t*);
 cublasStatus_t cublasDestroy(cublasHandle_t);
 cublasStatus_t cublasSetStream(cublasHandle_t, cudaStream_t);
 cublasStatus_t cublasSetWorkspace(cublasHandle_t, void* workspace, size_t size);
+cublasStatus_t cublasSetSmCountTarget(cublasHandle_t, int multiprocessors);
 cublasStatus_t cublasGetProperty(libraryPropertyType, int* value);
 cublasStatus_t cublasGemmEx_64(cublasHandle_t, cublasOperation_t transpose_a,
                                cublasOperation_t transpose_b, int64_t m, int64_t n, int64_t k,
