@@ -76,6 +76,9 @@ class NcclCommunicator final : public DeviceCommunicator {
     return settle("connecting", status, std::min(timeout_, kMostConnecting));
   }
 
+  /// Whether its end was that others did not come: one of them knows the cause.
+  bool waited_in_vain() const { return waited_in_vain_; }
+
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string description() const override { return "NCCL " + library_.version_text(); }
@@ -123,6 +126,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
   /// Until what was begun is no longer in progress.
   Result<Unit> settle(const char* operation, Status status, Nanos most);
+  tl::unexpected<Error> end_waiting(const char* operation, const Patience& patience);
   tl::unexpected<Error> end(const char* operation, const std::string& reason);
   void abort();
 
@@ -133,19 +137,25 @@ class NcclCommunicator final : public DeviceCommunicator {
   const Nanos timeout_;
   nccl::Comm comm_ = nullptr;  ///< null before connect() and after the end
   std::string ended_ = "the NCCL communicator is not connected";
+  bool waited_in_vain_ = false;
 };
 
 Result<Unit> NcclCommunicator::settle(const char* operation, Status status, Nanos most) {
   Patience patience(most);
   while (status == nccl::kInProgress) {
-    if (patience.over())
-      return end(operation, "other ranks did not come within " + patience.text());
+    if (patience.over()) return end_waiting(operation, patience);
     patience.pause();
     const Status asked = library_.get_async_error(comm_, &status);
     if (asked != nccl::kSuccess) status = asked;
   }
   if (status == nccl::kSuccess) return Unit{};
   return end(operation, library_.reason(status, comm_));
+}
+
+tl::unexpected<Error> NcclCommunicator::end_waiting(const char* operation,
+                                                    const Patience& patience) {
+  waited_in_vain_ = true;
+  return end(operation, "other ranks did not come within " + patience.text());
 }
 
 tl::unexpected<Error> NcclCommunicator::end(const char* operation, const std::string& reason) {
@@ -208,8 +218,7 @@ Result<Unit> NcclCommunicator::wait() {
       return fail(idle.error());
     }
     if (*idle && status == nccl::kSuccess) return Unit{};
-    if (patience.over())
-      return end("waiting", "other ranks did not come within " + patience.text());
+    if (patience.over()) return end_waiting("waiting", patience);
     patience.pause();
   }
 }
@@ -224,13 +233,16 @@ Result<Unit> NcclCommunicator::close() {
 
 // --- opening together
 
-/// The first error of any rank on all of them: kUnsupported.
-Result<Unit> all_succeeded(Communicator& ranks, const Result<Unit>& mine) {
-  MOTLEY_TRY(const std::vector<std::string> all,
-             ranks.all_gather(mine ? std::string() : mine.error().message));
-  for (size_t rank = 0; rank < all.size(); ++rank)
-    if (!all[rank].empty())
-      return fail(ErrorCode::kUnsupported, "rank " + std::to_string(rank) + ": " + all[rank]);
+/// The error of the first rank that has one on all of them, as kUnsupported; that somebody waited
+/// in vain only where no rank knows more.
+Result<Unit> all_succeeded(Communicator& ranks, const Result<Unit>& mine, bool in_vain = false) {
+  const std::string told = mine ? "" : (in_vain ? "?" : "!") + mine.error().message;
+  MOTLEY_TRY(const std::vector<std::string> all, ranks.all_gather(told));
+  for (const char mark : {'!', '?'})
+    for (size_t rank = 0; rank < all.size(); ++rank)
+      if (!all[rank].empty() && all[rank][0] == mark)
+        return fail(ErrorCode::kUnsupported,
+                    "rank " + std::to_string(rank) + ": " + all[rank].substr(1));
   return Unit{};
 }
 
@@ -267,7 +279,8 @@ Result<std::unique_ptr<DeviceCommunicator>> open_nccl_communicator(
   MOTLEY_TRY_VOID(same_version(ranks, **opened));
   MOTLEY_TRY(const nccl::UniqueId id, shared_id(ranks, **opened));
   auto communicator = std::make_unique<NcclCommunicator>(**opened, ranks, device, options.timeout);
-  MOTLEY_TRY_VOID(all_succeeded(ranks, communicator->connect(id)));
+  const Result<Unit> connected = communicator->connect(id);
+  MOTLEY_TRY_VOID(all_succeeded(ranks, connected, communicator->waited_in_vain()));
   return communicator;
 }
 

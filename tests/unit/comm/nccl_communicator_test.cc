@@ -80,11 +80,12 @@ using Body = std::function<Result<Unit>(DeviceCommunicator&, StreamDevice&)>;
 class NcclTest : public ::testing::Test {
  protected:
   void SetUp() override { unsetenv("MOTLEY_NCCL_STAND_IN"); }
-  /// And waits for nobody longer than it takes all to come on a busy machine.
   void order(const char* mishap) {
     setenv("MOTLEY_NCCL_STAND_IN", mishap, 1);
-    timeout_ = Nanos(2'000'000'000);
+    hurry();
   }
+  /// Waits for nobody longer than it takes all to come on a busy machine.
+  void hurry() { timeout_ = Nanos(2'000'000'000); }
 
   /// Each rank with the library of `library_of`.
   Result<Unit> run(int ranks, const Body& body,
@@ -315,6 +316,7 @@ TEST_F(NcclTest, ACallThatNobodyJoinsHasADeadline) {
 }
 
 TEST_F(NcclTest, CallsThatDoNotMatchAreRefused) {
+  hurry();
   std::vector<std::string> errors(2);
   const auto ended = run(2, [&](DeviceCommunicator& island, StreamDevice&) -> Result<Unit> {
     std::vector<float> values(island.rank() == 0 ? 3 : 4);
