@@ -9,7 +9,7 @@ function(motley_tristate name description)
 endfunction()
 
 motley_tristate(MOTLEY_CUDA "CUDA module")
-motley_tristate(MOTLEY_NCCL "NCCL in the CUDA module")
+motley_tristate(MOTLEY_NCCL "NCCL header, which our declarations of it are tested against")
 motley_tristate(MOTLEY_MPI "MPI module")
 motley_tristate(MOTLEY_TESTS "Tests")
 option(MOTLEY_WERROR "Warnings are errors" OFF)

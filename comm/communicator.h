@@ -1,6 +1,7 @@
 #pragma once
 // Collectives over a group of ranks. Knows only ranks and bytes. Implementations: inproc (ranks as
-// threads), mpi (a module opened at run time), later nccl and hierarchical.
+// threads), mpi (a module opened at run time), later hierarchical. What lies in the memory of GPUs:
+// device_communicator.h.
 //
 // One thread of each rank calls; every rank of the group makes the same calls in the same order
 // with the same sizes. Every call blocks until done or until the group's timeout; kPeerLost (naming

@@ -7,7 +7,7 @@ namespace motley {
 
 /// Bump when Device, FoundDevice, OpTable or an operation's operands change: program and module
 /// must agree.
-inline constexpr int kCudaModuleVersion = 8;
+inline constexpr int kCudaModuleVersion = 9;
 
 /// What the module exports under these names, without mangling.
 using CudaModuleVersion = int (*)();
@@ -20,7 +20,7 @@ inline constexpr const char* kCudaModuleDiscoverSymbol = "motley_cuda_discover";
 
 /// kNoDevice when there is no such GPU, for whatever reason: the module was not built, does not
 /// load, finds no driver, or no GPU has the UUID. Without a UUID the first GPU this process sees.
-/// kAuto: fp32.
+/// kInvalidSpec for a share that the GPU cannot give. kAuto: fp32.
 Result<std::unique_ptr<Device>> open_cuda_device(const DeviceSpec& spec, Precision precision);
 
 /// By PCI bus id; never an empty list: kUnsupported says in one line why there is none.

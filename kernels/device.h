@@ -73,6 +73,15 @@ class Device {
   virtual Result<Unit> copy_out(std::span<std::byte> host, const void* device) = 0;
   /// Waits for everything enqueued; the first fault since the last call.
   virtual Result<Unit> synchronize() = 0;
+  /// Whether everything enqueued is done, without waiting; kDeviceLost after a fault.
+  virtual Result<bool> idle() { return true; }
+  /// The queue that operations go through, for libraries that enqueue their own: CUDA's stream;
+  /// null where calls compute at once.
+  virtual void* native_stream() { return nullptr; }
+  /// What is enqueued until end_range() is shown under this name by profilers of the device. They
+  /// nest; without a profiler they cost next to nothing. Use WorkRange.
+  virtual void begin_range(const char* /*name*/) {}
+  virtual void end_range() {}
   /// Whether host code may read and write device addresses directly (CPU kinds).
   virtual bool host_accessible() const = 0;
 
@@ -84,6 +93,19 @@ class Device {
 
   /// Allocations ever made: a counter for the test that a step makes none.
   virtual int64_t allocation_count() const = 0;
+};
+
+/// A stretch of work with a name, as long as this lives.
+class WorkRange {
+ public:
+  /// Copies the name.
+  WorkRange(Device& device, const char* name) : device_(device) { device_.begin_range(name); }
+  ~WorkRange() { device_.end_range(); }
+  WorkRange(const WorkRange&) = delete;
+  WorkRange& operator=(const WorkRange&) = delete;
+
+ private:
+  Device& device_;
 };
 
 /// kNoDevice with what is missing where there is none of that kind to be used; kUnsupported when

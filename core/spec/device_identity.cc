@@ -32,6 +32,14 @@ json threads_on(const FleetSpec& fleet, const std::string& host) {
   return threads;
 }
 
+/// Who else computes on a GPU takes from its memory's bandwidth; which part a device has is alike.
+json shares_beside(const FleetSpec& fleet, const DeviceSpec& device) {
+  json shares = json::array();
+  for (const DeviceSpec& other : fleet.devices)
+    if (other.share && takes_same_memory(device, other)) shares.push_back(other.share->sms);
+  return shares;
+}
+
 std::string shown(const json& value) {
   if (value.is_null()) return "not given";
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -50,6 +58,10 @@ std::string device_identity(const FleetSpec& fleet, const DeviceSpec& device,
   json identity = to_json(device);
   for (const char* no_matter : {"id", "host", "price_per_hour"}) identity.erase(no_matter);
   identity["clock"] = spec_name(fleet.clock);
+  if (device.share) {
+    identity["share"].erase("first");
+    identity["shares_on_gpu"] = shares_beside(fleet, device);
+  }
   if (device.paced) identity["pace_flops"] = fleet.pace_flops;
   if (device.paced && fleet.clock == PaceClock::kVirtual) return identity.dump();
   if (!machine.name.empty()) identity["machine"] = machine.name;
@@ -57,6 +69,11 @@ std::string device_identity(const FleetSpec& fleet, const DeviceSpec& device,
   if (!device.paced && device.kind != DeviceKind::kCuda)
     identity["threads_on_host"] = threads_on(fleet, device.host);
   return identity.dump();
+}
+
+Evidence evidence_of(const DeviceSpec& device) {
+  if (device.paced) return Evidence::kPaced;
+  return device.share ? Evidence::kThrottled : Evidence::kMeasured;
 }
 
 std::string identity_difference(const std::string& measured, const std::string& wanted) {

@@ -78,6 +78,13 @@ const YamlKeys<PaceDraft>& pace_keys() {
   return keys;
 }
 
+const YamlKeys<ShareSpec>& share_keys() {
+  static const YamlKeys<ShareSpec> keys = {
+      integer("sms", &ShareSpec::sms, {1, 1024}).required(),
+  };
+  return keys;
+}
+
 const YamlKeys<DeviceDraft>& device_keys() {
   using Draft = DeviceDraft;
   static const YamlKeys<Draft> keys = {
@@ -88,6 +95,7 @@ const YamlKeys<DeviceDraft>& device_keys() {
       positive("memory", &Draft::memory, "a size such as 40GB", parse_bytes),
       number("price", &Draft::price_per_hour, {.low = 0, .high = 1e9}),
       section("paced", &Draft::pace, pace_keys),
+      section("share", &Draft::share, share_keys),
   };
   return keys;
 }
@@ -155,6 +163,9 @@ Result<Unit> check_device(const DeviceDraft& device, const FleetDraft& fleet,
     return fail_at(member_or_self(place, "threads"), "'threads' is only for kind cpu");
   if (!device.uuid.empty() && device.kind != DeviceKind::kCuda)
     return fail_at(member_or_self(place, "uuid"), "'uuid' is only for kind cuda");
+  if (device.share && device.kind != DeviceKind::kCuda)
+    return fail_at(member_or_self(place, "share"),
+                   "'share' is only for kind cuda: of a CPU give 'threads', or pace it");
   return Unit{};
 }
 
@@ -180,6 +191,25 @@ void note_memory(const YamlNode& device, DeviceSpec& spec) {
   spec.memory_place = memory->place();
 }
 
+/// Multiprocessors that have been shared out of each GPU of a node, by UUID; of one that a device
+/// has for itself, nothing. Without a UUID it is the first GPU.
+using SharedOut = std::map<std::string, std::optional<int>>;
+
+Result<Unit> take_gpu(const YamlNode& place, SharedOut* gpus, DeviceSpec& device) {
+  if (device.uuid.empty() && !device.share) return Unit{};
+  const auto [gpu, is_new] =
+      gpus->try_emplace(device.uuid, device.share ? std::optional(0) : std::nullopt);
+  std::optional<int>& taken = gpu->second;
+  if (!is_new && (!taken || !device.share))
+    return fail_at(
+        member_or_self(place, "uuid"),
+        "this uuid is listed twice (devices on one GPU need a 'share: {sms: ...}' each)");
+  if (!device.share) return Unit{};
+  device.share->first = *taken;
+  *taken += device.share->sms;
+  return Unit{};
+}
+
 Result<Unit> finish_node(const NodeDraft& node, const FleetDraft& draft, const YamlNode& place,
                          FleetSpec& fleet) {
   if (node.slots && static_cast<size_t>(*node.slots) < node.devices.size())
@@ -187,15 +217,13 @@ Result<Unit> finish_node(const NodeDraft& node, const FleetDraft& draft, const Y
                                                        " but " + node.host + " has " +
                                                        std::to_string(node.devices.size()) +
                                                        " devices (each needs a slot for its rank)");
-  std::map<std::string, size_t> uuids;
+  SharedOut gpus;
   for (size_t i = 0; i < node.devices.size(); ++i) {
     const YamlNode& at = item_at(place, "devices", i);
     MOTLEY_TRY_VOID(check_device(node.devices[i], draft, at));
-    const std::string& uuid = node.devices[i].uuid;
-    if (!uuid.empty() && !uuids.emplace(uuid, i).second)
-      return fail_at(member_or_self(at, "uuid"), "this uuid is listed twice");
     fleet.devices.push_back(finish_device(node.devices[i], node.host, i));
     fleet.devices.back().place = member_or_self(at, "kind").place();
+    MOTLEY_TRY_VOID(take_gpu(at, &gpus, fleet.devices.back()));
     note_memory(at, fleet.devices.back());
   }
   return Unit{};

@@ -73,6 +73,12 @@ Result<Unit> check_demands(const FleetSpec& fleet, const std::vector<DeviceSpec>
 
 }  // namespace
 
+bool takes_same_memory(const DeviceSpec& device, const DeviceSpec& other) {
+  if (device.host != other.host) return false;
+  if (device.kind != DeviceKind::kCuda || device.id == other.id) return true;
+  return device.share && other.share && device.uuid == other.uuid;
+}
+
 bool type_matches(std::string_view type, std::string_view wanted) {
   if (wanted.empty() || wanted.size() > type.size()) return false;
   if (!std::equal(wanted.begin(), wanted.end(), type.begin(), same_letter)) return false;

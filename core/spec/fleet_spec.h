@@ -29,6 +29,14 @@ struct PaceSpec {
   bool operator==(const PaceSpec&) const = default;
 };
 
+/// A part of a GPU's multiprocessors, for real tests of unlike devices on one card. Devices with
+/// shares of one GPU get theirs in the order of the file, none twice.
+struct ShareSpec {
+  int sms = 0;    ///< multiprocessors
+  int first = 0;  ///< how many the devices before it on the same GPU have
+  bool operator==(const ShareSpec&) const = default;
+};
+
 struct DeviceSpec {
   std::string
       id;  ///< "host/0": the host and its position in the file; unique, names the device everywhere
@@ -40,6 +48,7 @@ struct DeviceSpec {
   std::optional<Bytes> memory;  ///< limit given by the file; unset: measured
   double price_per_hour = 0;
   std::optional<PaceSpec> paced;
+  std::optional<ShareSpec> share = {};  ///< CUDA only; unset: the whole GPU
 
   // For messages only; not in JSON.
   std::string memory_written = {};  ///< `memory` in the words of the file it was read from
@@ -65,6 +74,10 @@ struct FleetSpec {
   const DeviceSpec* find(const std::string& id) const;
   bool single_host() const { return hosts().size() <= 1; }
 };
+
+/// Whether `other` takes from the memory that `device` has: what computes on the host of a CPU,
+/// shares of the same GPU, the device itself.
+bool takes_same_memory(const DeviceSpec& device, const DeviceSpec& other);
 
 /// Whether `wanted` is `type` or whole '-'-separated parts of its beginning, case ignored: "a100"
 /// matches "A100-40GB", not "A1000".

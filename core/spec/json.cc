@@ -168,6 +168,11 @@ json pace_json(const std::optional<PaceSpec>& pace) {
           {"half_batch", pace->half_batch}};
 }
 
+json share_json(const std::optional<ShareSpec>& share) {
+  if (!share) return nullptr;
+  return {{"sms", share->sms}, {"first", share->first}};
+}
+
 json memory_json(const std::optional<Bytes>& memory) {
   return memory ? json(memory->value()) : json(nullptr);
 }
@@ -180,13 +185,18 @@ void read_device(JsonFields& fields, DeviceSpec& device) {
       .read("threads", device.threads)
       .read("memory", device.memory)
       .read("price_per_hour", device.price_per_hour);
-  if (fields.is_null("paced")) return;
-  fields.object("paced", [&](JsonFields& f) {
-    PaceSpec& pace = device.paced.emplace();
-    f.read("speed", pace.speed)
-        .read("overhead_ns", pace.overhead)
-        .read("half_batch", pace.half_batch);
-  });
+  if (!fields.is_null("paced"))
+    fields.object("paced", [&](JsonFields& f) {
+      PaceSpec& pace = device.paced.emplace();
+      f.read("speed", pace.speed)
+          .read("overhead_ns", pace.overhead)
+          .read("half_batch", pace.half_batch);
+    });
+  if (fields.has("share") && !fields.is_null("share"))  // fleets were written without it
+    fields.object("share", [&](JsonFields& f) {
+      ShareSpec& share = device.share.emplace();
+      f.read("sms", share.sms).read("first", share.first);
+    });
 }
 
 json link_json(const LinkSpec& link) {
@@ -263,7 +273,8 @@ json to_json(const DeviceSpec& device) {
           {"threads", device.threads},
           {"memory", memory_json(device.memory)},
           {"price_per_hour", device.price_per_hour},
-          {"paced", pace_json(device.paced)}};
+          {"paced", pace_json(device.paced)},
+          {"share", share_json(device.share)}};
 }
 
 json to_json(const FleetSpec& fleet) {

@@ -1,3 +1,5 @@
+#include <nvtx3/nvToolsExt.h>
+
 #include "core/check.h"
 #include "core/spec/names.h"
 #include "core/units.h"
@@ -9,6 +11,11 @@ namespace {
 
 ErrorCode code_of(cudaError_t status) {
   return status == cudaErrorMemoryAllocation ? ErrorCode::kOutOfMemory : ErrorCode::kDeviceLost;
+}
+
+nvtxDomainHandle_t ranges() {
+  static const nvtxDomainHandle_t domain = nvtxDomainCreateA("motley");
+  return domain;
 }
 
 Error lost(const std::string& device, const char* what, cudaError_t status) {
@@ -27,7 +34,8 @@ cudaError_t prefer_device(const void* data, size_t size, int ordinal) {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> CudaDevice::open(int ordinal, Precision precision) {
+Result<std::unique_ptr<Device>> CudaDevice::open(int ordinal, Precision precision,
+                                                 const std::optional<ShareSpec>& share) {
   cudaDeviceProp properties{};
   if (const auto status = cudaGetDeviceProperties(&properties, ordinal); status != cudaSuccess)
     return fail(lost("GPU " + std::to_string(ordinal), "properties", status));
@@ -36,8 +44,8 @@ Result<std::unique_ptr<Device>> CudaDevice::open(int ordinal, Precision precisio
                 std::string(properties.name) + " (sm_" + std::to_string(properties.major) +
                     std::to_string(properties.minor) +
                     ") has no bf16, which comes with sm_80; train in fp16 on it");
-  std::unique_ptr<CudaDevice> device(
-      new CudaDevice(ordinal, properties, is_reduced(precision) ? precision : Precision::kFp32));
+  std::unique_ptr<CudaDevice> device(new CudaDevice(
+      ordinal, properties, is_reduced(precision) ? precision : Precision::kFp32, share));
   MOTLEY_TRY_VOID(device->start());
   return device;
 }
@@ -48,14 +56,25 @@ Result<Unit> CudaDevice::start() {
     return Unit{};
   };
   MOTLEY_TRY_VOID(step("select", cudaSetDevice(ordinal_)));
-  MOTLEY_TRY_VOID(step("stream", cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)));
+  if (share_) {
+    MOTLEY_TRY(part_, GreenContext::create(ordinal_, *share_, properties_));
+  }
+  MOTLEY_TRY(stream_, create_stream());
   MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&workspace_, kWorkspace)));
   MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&partial_sums_, kPartialSums * sizeof(double))));
-  const auto status = products_.start(workspace_, kWorkspace);
+  const auto status = products_.start(workspace_, kWorkspace, share_ ? share_->sms : 0);
   if (status != CUBLAS_STATUS_SUCCESS)
     return fail(ErrorCode::kDeviceLost,
                 name() + ": cuBLASLt does not start: " + cublasLtGetStatusString(status));
   return Unit{};
+}
+
+Result<cudaStream_t> CudaDevice::create_stream() {
+  if (part_) return part_->create_stream();
+  cudaStream_t stream = nullptr;
+  const auto status = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (status != cudaSuccess) return fail(lost(name(), "stream", status));
+  return stream;
 }
 
 CudaDevice::~CudaDevice() {
@@ -68,9 +87,15 @@ CudaDevice::~CudaDevice() {
 
 const OpTable& CudaDevice::ops() const { return ops_in(precision_); }
 
+std::string CudaDevice::name() const {
+  return properties_.name +
+         (share_ ? " (" + std::to_string(share_->sms) + " multiprocessors)" : std::string());
+}
+
 std::string CudaDevice::arithmetic_class() const {
   return "cuda:sm_" + std::to_string(properties_.major * 10 + properties_.minor) + ":cublas-" +
-         LtMatmul::version() + (is_reduced(precision_) ? ":" + spec_name(precision_) : "");
+         LtMatmul::version() + (is_reduced(precision_) ? ":" + spec_name(precision_) : "") +
+         (share_ ? ":" + std::to_string(share_->sms) + "-multiprocessors" : "");
 }
 
 Bytes CudaDevice::available_memory() {
@@ -144,6 +169,28 @@ Result<Unit> CudaDevice::synchronize() {
   if (fault_.empty()) return Unit{};
   return fail(fault_code_, std::exchange(fault_, {}));
 }
+
+Result<bool> CudaDevice::idle() {
+  const auto status = cudaStreamQuery(stream_);
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();  // an answer, no fault of the next launch
+    return false;
+  }
+  check(status, "kernel");
+  if (fault_.empty()) return true;
+  return fail(fault_code_, std::exchange(fault_, {}));
+}
+
+void CudaDevice::begin_range(const char* name) {
+  nvtxEventAttributes_t range{};
+  range.version = NVTX_VERSION;
+  range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  range.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  range.message.ascii = name;
+  nvtxDomainRangePushEx(ranges(), &range);
+}
+
+void CudaDevice::end_range() { nvtxDomainRangePop(ranges()); }
 
 void CudaDevice::parallel_for(int64_t, const std::function<void(int64_t, int)>&) {
   MOTLEY_CHECK(false, "parallel_for on a GPU, whose memory the host cannot reach");

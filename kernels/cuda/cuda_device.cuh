@@ -4,6 +4,9 @@
 
 #include <cuda_runtime.h>
 
+#include <optional>
+
+#include "kernels/cuda/green_context.cuh"
 #include "kernels/cuda/lt_matmul.cuh"
 #include "kernels/device.h"
 
@@ -13,8 +16,10 @@ namespace motley::cuda {
 /// since the last call, with the name of the operation.
 class CudaDevice final : public Device {
  public:
-  /// kUnsupported where the GPU does not compute in `precision`: bf16 is there from sm_80 on.
-  static Result<std::unique_ptr<Device>> open(int ordinal, Precision precision);
+  /// kUnsupported where the GPU does not compute in `precision`: bf16 is there from sm_80 on. With
+  /// a share as GreenContext::create.
+  static Result<std::unique_ptr<Device>> open(int ordinal, Precision precision,
+                                              const std::optional<ShareSpec>& share);
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
   ~CudaDevice() override;
@@ -23,9 +28,10 @@ class CudaDevice final : public Device {
   Precision precision() const override { return precision_; }
   const OpTable& ops() const override;
   int threads() const override { return 1; }
-  /// "cuda:sm_90:cublas-13.0.2"
+  /// "cuda:sm_90:cublas-13.0.2"; of a share, for which cuBLAS may choose other algorithms, with
+  /// ":32-multiprocessors".
   std::string arithmetic_class() const override;
-  std::string name() const override { return properties_.name; }
+  std::string name() const override;
 
   Bytes available_memory() override;
   Result<DeviceBuffer> allocate(Bytes size) override;
@@ -34,6 +40,11 @@ class CudaDevice final : public Device {
   Result<Unit> copy_in(void* device, std::span<const std::byte> host) override;
   Result<Unit> copy_out(std::span<std::byte> host, const void* device) override;
   Result<Unit> synchronize() override;
+  Result<bool> idle() override;
+  void* native_stream() override { return stream_; }
+  /// NVTX, in the domain "motley".
+  void begin_range(const char* name) override;
+  void end_range() override;
   bool host_accessible() const override { return false; }
   void parallel_for(int64_t count,
                     const std::function<void(int64_t index, int thread)>& body) override;
@@ -46,6 +57,11 @@ class CudaDevice final : public Device {
   void* workspace() const { return workspace_; }
   /// Bytes: what cuBLAS recommends for its newest GPUs.
   static constexpr size_t kWorkspace = size_t{32} << 20;
+  /// Another one, for kernels beside those of stream(): on the share's multiprocessors where it is
+  /// a share. Does not wait for the default stream; the caller destroys it before this goes.
+  Result<cudaStream_t> create_stream();
+  /// What kernels can run on: all of the GPU's, or the share's.
+  int multiprocessors() const { return share_ ? share_->sms : properties_.multiProcessorCount; }
   /// Partial sums of square_sum; operations follow each other on the stream, so one is enough.
   double* partial_sums() const { return partial_sums_; }
   static constexpr int kPartialSums = 1024;
@@ -55,14 +71,17 @@ class CudaDevice final : public Device {
   void check(cublasStatus_t status, const char* what);
 
  private:
-  CudaDevice(int ordinal, const cudaDeviceProp& properties, Precision precision)
-      : ordinal_(ordinal), properties_(properties), precision_(precision) {}
+  CudaDevice(int ordinal, const cudaDeviceProp& properties, Precision precision,
+             const std::optional<ShareSpec>& share)
+      : ordinal_(ordinal), properties_(properties), precision_(precision), share_(share) {}
   Result<Unit> start();
   void note_fault(const char* what, const char* reason, ErrorCode code);
 
   const int ordinal_;
   const cudaDeviceProp properties_;
   const Precision precision_;
+  const std::optional<ShareSpec> share_;
+  std::unique_ptr<GreenContext> part_;  ///< of a share
   cudaStream_t stream_ = nullptr;
   LtMatmul products_;
   void* workspace_ = nullptr;

@@ -45,9 +45,10 @@ LtMatmul::~LtMatmul() {
   if (handle_ != nullptr) cublasLtDestroy(handle_);
 }
 
-cublasStatus_t LtMatmul::start(void* workspace, size_t workspace_size) {
+cublasStatus_t LtMatmul::start(void* workspace, size_t workspace_size, int multiprocessors) {
   workspace_ = workspace;
   workspace_size_ = workspace_size;
+  multiprocessors_ = multiprocessors;
   return cublasLtCreate(&handle_);
 }
 
@@ -76,6 +77,8 @@ cublasStatus_t LtMatmul::describe(const LtProblem& p, Choice& choice) const {
       .then(setting(CUBLASLT_MATMUL_DESC_TRANSA, operation(p.transpose_a)))
       .then(setting(CUBLASLT_MATMUL_DESC_TRANSB, operation(p.transpose_b)))
       .then(setting(CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue));
+  if (multiprocessors_ > 0)
+    steps.then(setting(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t{multiprocessors_}));
   if ((p.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)
     steps.then(setting(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned));
   if (p.auxiliary_ld != 0)

@@ -99,7 +99,7 @@ Result<int> ordinal_of(const std::string& uuid, int count) {
 Result<std::unique_ptr<Device>> open(const DeviceSpec& spec, Precision precision) {
   MOTLEY_TRY(const int count, gpu_count());
   MOTLEY_TRY(const int ordinal, ordinal_of(spec.uuid, count));
-  return CudaDevice::open(ordinal, precision);
+  return CudaDevice::open(ordinal, precision, spec.share);
 }
 
 Result<std::vector<FoundDevice>> discover() {

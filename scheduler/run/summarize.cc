@@ -8,6 +8,8 @@
 #include "core/file_system.h"
 #include "core/json_file.h"
 #include "core/median.h"
+#include "core/spec/device_identity.h"
+#include "core/spec/json.h"
 #include "core/step_statistics.h"
 #include "scheduler/report/plan_table.h"
 #include "scheduler/run/equal_split.h"
@@ -67,6 +69,19 @@ void add_speed(const JobSpec& job, const Prediction& prediction, RunSummary* sum
     summary->efficiency = speed / *summary->solo_sum_samples_per_second;
 }
 
+/// Of a run by hand, which has no profile: what the devices of its last attempt say.
+Evidence evidence_by_hand(const RunDirectory& run) {
+  const std::string path = run.attempt_directory(Epoch(run.last_epoch())) + "/attempt.json";
+  const auto attempt = read_json_file(real_file_system(), path, ErrorCode::kCorrupt);
+  if (!attempt || !attempt->is_object() || !attempt->contains("fleet")) return Evidence::kMeasured;
+  const auto fleet = fleet_from_json(attempt->at("fleet"));
+  Evidence weakest = Evidence::kMeasured;
+  if (fleet)
+    for (const DeviceSpec& device : fleet->devices)
+      weakest = std::min(weakest, evidence_of(device));  // declared weakest first
+  return weakest;
+}
+
 /// What its end has left, whoever saw it.
 void add_last_attempt(const RunDirectory& run, RunSummary* summary) {
   auto last =
@@ -94,8 +109,8 @@ RunSummary recorded(const RunDirectory& run, const JobSpec& job, const Plan& pla
   summary.plan_id = plan.id;
   if (const auto profile = run.profile())
     summary.kind = weakest_evidence(*profile, plan);
-  else if (summary.paced.sections > 0)
-    summary.kind = Evidence::kPaced;
+  else
+    summary.kind = evidence_by_hand(run);
   add_last_attempt(run, &summary);
   summary.set_aside =
       set_aside_in(real_file_system(), run.checkpoints(job)).value_or(std::vector<SetAside>());

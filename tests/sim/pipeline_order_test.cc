@@ -92,6 +92,7 @@ class TalkingStage final : public Engine {
   Result<std::vector<float>> logits(std::span<const int32_t>, int) override { return {}; }
   Result<LossSums> sums() override { return LossSums{}; }
   Result<GradientSpans> gradients() override { return GradientSpans{}; }
+  DeviceArray device_gradients() override { return {}; }
   Result<double> gradient_norm(int64_t, Communicator&) override { return 0; }
   Result<Unit> update(int64_t, double, int64_t, double) override { return Unit{}; }
   int64_t updated_elements() const override { return 0; }

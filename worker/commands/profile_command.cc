@@ -45,12 +45,12 @@ Result<Profile> measure(const ProfileRequest& request, Communicator& world, Cont
                                        " devices but " + std::to_string(world.size()) +
                                        " ranks were started");
   const DeviceSpec& spec = request.fleet.devices[static_cast<size_t>(world.rank())];
-  const auto on_host =
+  const auto on_memory =
       std::count_if(request.fleet.devices.begin(), request.fleet.devices.end(),
-                    [&](const DeviceSpec& other) { return other.host == spec.host; });
+                    [&](const DeviceSpec& other) { return takes_same_memory(spec, other); });
   const auto devices = open_in_each_precision(request.job, spec);
   Bytes memory_limit{0};
-  if (devices) memory_limit = memory_limit_of(spec, *devices->front(), static_cast<int>(on_host));
+  if (devices) memory_limit = memory_limit_of(spec, *devices->front(), static_cast<int>(on_memory));
   MOTLEY_TRY_VOID(all_succeeded(world, devices ? Result<Unit>(Unit{}) : fail(devices.error())));
   Pacer pacer(spec, request.fleet.clock, request.fleet.pace_flops);
   return measure_fleet(request.job, request.fleet, {*devices, memory_limit, pacer}, world,

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/device_communicator.h"
 #include "core/model.h"
 #include "core/plan.h"
 #include "core/profile.h"
@@ -113,6 +114,9 @@ class Engine {
 
   /// Local gradients, to be summed over ranks in place before gradient_norm() and update().
   virtual Result<GradientSpans> gradients() = 0;
+  /// The same where they lie on the device, behind all that has been enqueued: whoever sums them
+  /// there need not take them to the host.
+  virtual DeviceArray device_gradients() = 0;
   /// Collective: the Euclidean norm of the summed gradient, of which each rank has what it owns,
   /// divided by `tokens` (global count). Exact: from fixed point, the same bits for any slicing;
   /// only of a step without overflow. Fast: not finite where a gradient is not.

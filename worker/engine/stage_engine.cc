@@ -3,16 +3,30 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "worker/layers/head.h"
 
 namespace motley {
+namespace {
+
+/// Of all layers of the model, as profilers show them.
+std::vector<std::string> layer_names(const ModelSpec& model) {
+  std::vector<std::string> names{"embedding"};
+  for (int block = 0; block < model.layers; ++block)
+    names.push_back("block " + std::to_string(block));
+  names.emplace_back("head");
+  return names;
+}
+
+}  // namespace
 
 StageEngine::StageEngine(Device& device, const EngineOptions& options)
     : device_(device),
       options_(options),
       stage_(stage_spec(options, traits_of(device), &quantisation_, &loss_scale_)),
+      layer_names_(layer_names(options.model)),
       largest_(*std::max_element(options.micro_batches.begin(), options.micro_batches.end())),
       parameters_(holdings_of(stage_.model, stage_.layers, stage_.member)),
       exchange_layout_(stage_, largest_),
@@ -138,6 +152,7 @@ Result<Unit> StageEngine::put_samples(int slot, const MicroBatchInput& input) {
 }
 
 Result<Unit> StageEngine::forward(int slot, int samples) {
+  const WorkRange range(device_, "forward");
   const BoundProgram& program = programs_.at(samples);
   const std::span all(program.slots[static_cast<size_t>(slot)]);
   MOTLEY_TRY_VOID(run(all.first(program.backward)));
@@ -145,6 +160,7 @@ Result<Unit> StageEngine::forward(int slot, int samples) {
 }
 
 Result<Unit> StageEngine::backward(int slot, int samples) {
+  const WorkRange range(device_, "backward");
   const BoundProgram& program = programs_.at(samples);
   const std::span all(program.slots[static_cast<size_t>(slot)]);
   gradients_scaled_ = options_.scale_loss && !exact();
@@ -152,6 +168,7 @@ Result<Unit> StageEngine::backward(int slot, int samples) {
 }
 
 Result<Unit> StageEngine::evaluate(int samples) {
+  const WorkRange range(device_, "evaluation");
   MOTLEY_TRY_VOID(run(evaluation_.slots[0]));
   return exchange_->add_losses(0, samples, &sums_);
 }
@@ -197,7 +214,11 @@ void StageEngine::round_weights() {
 Result<Unit> StageEngine::run(std::span<const Instruction> instructions) {
   round_weights();
   double flops = 0;
+  std::optional<WorkRange> of_layer;
+  LayerIndex layer = -1;
   for (const Instruction& instruction : instructions) {
+    if (std::exchange(layer, instruction.layer) != instruction.layer)
+      of_layer.emplace(device_, layer_names_[static_cast<size_t>(layer)].c_str());
     flops += instruction.flops;
     if (const auto* call = std::get_if<OpCall>(&instruction.work)) {
       execute(device_, *call);
@@ -300,6 +321,14 @@ Result<GradientSpans> StageEngine::gradients() {
   return spans;
 }
 
+DeviceArray StageEngine::device_gradients() {
+  MOTLEY_CHECK(!gradients_exposed_, "the host may have changed the gradients");
+  const DeviceElement element = exact()                       ? DeviceElement::kInt64
+                                : stage_.element_bytes() == 8 ? DeviceElement::kFloat64
+                                                              : DeviceElement::kFloat32;
+  return {gradients_.device(), parameters_.elements(), element};
+}
+
 Result<Unit> StageEngine::push_gradients() {
   if (!gradients_exposed_) return Unit{};
   gradients_exposed_ = false;
@@ -313,6 +342,7 @@ Result<double> StageEngine::gradient_norm(int64_t tokens, Communicator& world) {
 }
 
 Result<Unit> StageEngine::update(int64_t step, double lr, int64_t tokens, double clip_factor) {
+  const WorkRange range(device_, "update");
   MOTLEY_TRY_VOID(push_gradients());
   weights_changed_ = true;
   return updater_->update(step, lr, clip_factor / static_cast<double>(tokens), exponent_);

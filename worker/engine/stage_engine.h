@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "worker/engine/engine.h"
@@ -33,6 +34,7 @@ class StageEngine final : public Engine {
   Result<LossSums> sums() override;
 
   Result<GradientSpans> gradients() override;
+  DeviceArray device_gradients() override;
   Result<double> gradient_norm(int64_t tokens, Communicator& world) override;
   Result<Unit> update(int64_t step, double lr, int64_t tokens, double clip_factor) override;
   int64_t updated_elements() const override;
@@ -81,6 +83,7 @@ class StageEngine final : public Engine {
   int quantisation_ = kFirstExactExponent;  // the exponent of what is quantised, a scaled gradient
   double loss_scale_ = 1;
   StageSpec stage_;
+  std::vector<std::string> layer_names_;
   int largest_;  // micro-batch
   ParameterLayout parameters_;
   ExchangeLayout exchange_layout_;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "core/spec/precisions.h"
 #include "core/spec/profile_key.h"
 #include "worker/profiler/profiler.h"
+#include "worker/train/island.h"
 #include "worker/train/slice_exchange.h"
 
 namespace motley {
@@ -77,33 +79,73 @@ class GradientBuffer {
   std::vector<int64_t> fixed_;
 };
 
-/// Median seconds of what a step does to sum the job's gradient over all ranks (SliceExchange).
-Result<ReductionPoint> measure_reduction(const JobSpec& job, const Device& device,
-                                         Communicator& communicator, Pacer& pacer) {
-  MemoryAccount account;
-  SliceExchange slices(replicas_on(communicator.size(), job), job.model, communicator,
-                       gradient_element_bytes(job.train.numerics, device.element_bytes()), account);
-  GradientBuffer gradient(job, device);
+/// Median seconds of `sum_once`, which all ranks do together.
+Result<double> median_seconds(Communicator& communicator, Pacer& pacer,
+                              const std::function<Result<Unit>()>& sum_once) {
   std::vector<double> seconds;
   for (int i = 0; i <= kReductionRepetitions; ++i) {
     MOTLEY_TRY_VOID(communicator.barrier());
     const double start = pacer.now();
-    MOTLEY_TRY_VOID(slices.reduce(gradient.spans()));
-    MOTLEY_TRY_VOID(slices.distribute(gradient.spans()));
+    MOTLEY_TRY_VOID(sum_once());
     MOTLEY_TRY_VOID(pacer.meet(communicator));
     if (i > 0) seconds.push_back(pacer.now() - start);  // the first one warms up
   }
   std::nth_element(seconds.begin(), seconds.begin() + kReductionRepetitions / 2, seconds.end());
+  return seconds[kReductionRepetitions / 2];
+}
+
+/// What a step takes to sum the job's gradient over all ranks through host memory (SliceExchange).
+Result<ReductionPoint> measure_through_hosts(const JobSpec& job, const Device& device,
+                                             Communicator& communicator, Pacer& pacer) {
+  MemoryAccount account;
+  SliceExchange slices(replicas_on(communicator.size(), job), job.model, communicator,
+                       gradient_element_bytes(job.train.numerics, device.element_bytes()), account);
+  GradientBuffer gradient(job, device);
   ReductionPoint point;
-  point.ranks = communicator.size();
   point.bytes = gradient.size();
-  point.seconds = seconds[kReductionRepetitions / 2];
+  MOTLEY_TRY(point.seconds, median_seconds(communicator, pacer, [&]() -> Result<Unit> {
+               MOTLEY_TRY_VOID(slices.reduce(gradient.spans()));
+               return slices.distribute(gradient.spans());
+             }));
+  return point;
+}
+
+/// The same on the devices themselves.
+Result<ReductionPoint> measure_on_devices(const JobSpec& job, Device& device,
+                                          DeviceCommunicator& island, Communicator& communicator,
+                                          Pacer& pacer) {
+  const bool exact = job.train.numerics == Numerics::kExact;
+  DeviceArray gradient{.data = nullptr,
+                       .count = parameter_count(job.model),
+                       .element = exact ? DeviceElement::kInt64 : DeviceElement::kFloat32};
+  ReductionPoint point;
+  point.bytes = Bytes(gradient.count * (exact ? sizeof(int64_t) : sizeof(float)));
+  MOTLEY_TRY(const DeviceBuffer memory, device.allocate(point.bytes));
+  gradient.data = memory.data();
+  MOTLEY_TRY(point.seconds, median_seconds(communicator, pacer, [&]() -> Result<Unit> {
+               MOTLEY_TRY_VOID(island.all_reduce_sum(gradient));
+               return island.wait();
+             }));
+  MOTLEY_TRY_VOID(island.close());
+  return point;
+}
+
+/// As a plan of replicas on the first devices of the fleet would go about it.
+Result<ReductionPoint> measure_reduction(const JobSpec& job, const FleetSpec& fleet, Device& device,
+                                         Communicator& first, Pacer& pacer) {
+  std::vector<const DeviceSpec*> devices;
+  for (int rank = 0; rank < first.size(); ++rank)
+    devices.push_back(&fleet.devices[static_cast<size_t>(rank)]);
+  MOTLEY_TRY(const auto island, open_island(devices, first, device));
+  MOTLEY_TRY(ReductionPoint point, island ? measure_on_devices(job, device, *island, first, pacer)
+                                          : measure_through_hosts(job, device, first, pacer));
+  point.ranks = first.size();
   return point;
 }
 
 /// The same over the first 2, 3, … ranks: a plan may leave devices out.
 Result<std::vector<ReductionPoint>> measure_reductions(JobSpec job, const FleetSpec& fleet,
-                                                       Bytes most, const Device& device,
+                                                       Bytes most, Device& device,
                                                        Communicator& world, Pacer& pacer) {
   const int element_bytes = gradient_element_bytes(job.train.numerics, device.element_bytes());
   const Bytes whole(parameter_count(job.model) * element_bytes);
@@ -115,13 +157,13 @@ Result<std::vector<ReductionPoint>> measure_reductions(JobSpec job, const FleetS
       std::vector<int> first(static_cast<size_t>(ranks));
       std::iota(first.begin(), first.end(), 0);
       const auto group = world.group(first);
-      MOTLEY_TRY(point, measure_reduction(job, device, *group, pacer));
+      MOTLEY_TRY(point, measure_reduction(job, fleet, device, *group, pacer));
     }
     points.push_back(point);
     MOTLEY_TRY_VOID(world.barrier());
   }
   if (points.back().ranks != world.size()) {
-    MOTLEY_TRY(const ReductionPoint all, measure_reduction(job, device, world, pacer));
+    MOTLEY_TRY(const ReductionPoint all, measure_reduction(job, fleet, device, world, pacer));
     points.push_back(all);
   }
   for (ReductionPoint& point : points) {
@@ -193,7 +235,7 @@ Result<Profile> measure_fleet(const JobSpec& job, const FleetSpec& fleet, RankDe
     mine->device = spec.id;
     mine->type = spec.type;
     mine->identity = device_identity(fleet, spec, this_machine());
-    mine->evidence = spec.paced ? Evidence::kPaced : Evidence::kMeasured;
+    mine->evidence = evidence_of(spec);
   }
   Profile profile;
   profile.code_version = code_version();

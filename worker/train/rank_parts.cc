@@ -9,6 +9,7 @@
 #include "core/spec/profile_key.h"
 #include "core/units.h"
 #include "worker/train/agreement.h"
+#include "worker/train/island.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/world.h"
 
@@ -40,9 +41,11 @@ Result<std::unique_ptr<RankParts>> open_parts(const Attempt& attempt, Communicat
   const DeviceSpec* spec = attempt.fleet.find(place.device);
   if (spec == nullptr)
     return fail(ErrorCode::kNoDevice, "the fleet has no device " + place.device + " of the plan");
-  const auto on_host =
-      std::count_if(plan.ranks.begin(), plan.ranks.end(),
-                    [&](const RankPlacement& other) { return other.host == place.host; });
+  const auto on_memory =
+      std::count_if(plan.ranks.begin(), plan.ranks.end(), [&](const RankPlacement& other) {
+        const DeviceSpec* device = attempt.fleet.find(other.device);
+        return device != nullptr && takes_same_memory(*spec, *device);
+      });
   const TrainSpec& train = attempt.job.train;
   auto parts =
       std::make_unique<RankParts>(*spec, share_of(plan, rank, train.eval.samples), attempt);
@@ -53,7 +56,7 @@ Result<std::unique_ptr<RankParts>> open_parts(const Attempt& attempt, Communicat
                                              spec_name(stage.precision) + ", the job in " +
                                              spec_name(precision));
   MOTLEY_TRY(parts->device, open_device_for(attempt.job, *spec, precision));
-  parts->memory_limit = memory_limit_of(*spec, *parts->device, static_cast<int>(on_host));
+  parts->memory_limit = memory_limit_of(*spec, *parts->device, static_cast<int>(on_memory));
   return parts;
 }
 
@@ -84,6 +87,15 @@ Result<Unit> build_engine(const Attempt& attempt, Communicator& world, RankParts
   return Unit{};
 }
 
+Result<std::unique_ptr<DeviceCommunicator>> island_of_all(const Attempt& attempt,
+                                                          Communicator& world, RankParts& parts) {
+  if (!sums_whole_gradients(attempt.plan)) return nullptr;
+  std::vector<const DeviceSpec*> devices;
+  for (const RankPlacement& rank : attempt.plan.ranks)
+    devices.push_back(attempt.fleet.find(rank.device));
+  return open_island(devices, world, *parts.device);
+}
+
 }  // namespace
 
 Result<Unit> check_world(const Plan& plan, int ranks) {
@@ -108,6 +120,7 @@ Result<std::unique_ptr<RankParts>> build_rank(const Attempt& attempt, Communicat
                         .communicator = world.description(),
                         .arithmetic_class = exact ? (*parts)->device->arithmetic_class() : "",
                         .data_hash = (*parts)->corpus.hash()}));
+  MOTLEY_TRY((*parts)->island, island_of_all(attempt, world, **parts));
   return parts;
 }
 

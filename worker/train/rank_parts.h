@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "comm/communicator.h"
+#include "comm/device_communicator.h"
 #include "core/attempt.h"
 #include "core/result.h"
 #include "kernels/device.h"
@@ -28,6 +29,7 @@ struct RankParts {
   Corpus corpus;
   std::unique_ptr<StageGroup> group;  ///< null where this rank has its stage for itself
   std::unique_ptr<Engine> engine;
+  std::unique_ptr<DeviceCommunicator> island;  ///< sums gradients; null: host memory does
   LossScale loss_scale;
 
   RankParts(DeviceSpec device_spec, RankShare rank_share, const Attempt& attempt)

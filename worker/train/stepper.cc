@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/debug_env.h"
+#include "core/log.h"
 #include "worker/optimizer/schedule.h"
 #include "worker/train/agreement.h"
 #include "worker/train/rank_memory.h"
@@ -116,7 +117,9 @@ Result<Stepper::Sums> Stepper::sum_losses(const LossSums& mine, int64_t step,
 
 /// Sharded, each rank needs the sums of what it owns only.
 Result<Unit> Stepper::sum_gradients() {
+  const WorkRange range(*parts_.device, "reduce");
   MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kReduce, world_));
+  if (parts_.island) return sum_on_devices();
   MOTLEY_TRY(const GradientSpans gradients, parts_.engine->gradients());
   MOTLEY_TRY_VOID(slices_.reduce(gradients));
   parts_.sections.mark(TraceKind::kReduce);
@@ -125,6 +128,22 @@ Result<Unit> Stepper::sum_gradients() {
   MOTLEY_TRY_VOID(slices_.distribute(gradients));
   parts_.sections.mark(TraceKind::kDistribute);
   return Unit{};
+}
+
+Result<Unit> Stepper::sum_on_devices() {
+  MOTLEY_TRY_VOID(parts_.island->all_reduce_sum(parts_.engine->device_gradients()));
+  MOTLEY_TRY_VOID(parts_.island->wait());
+  parts_.sections.mark(TraceKind::kReduce);
+  return Unit{};
+}
+
+void Stepper::finish() {
+  parts_.sections.close();
+  parts_.sections.open();
+  if (!parts_.island) return;
+  // All that was trained is there: how its ranks part is no reason to fail.
+  if (const auto closed = parts_.island->close(); !closed) log_warning(closed.error().message);
+  parts_.island.reset();
 }
 
 /// Collective, hence before the section of the update: nobody's waiting counts as another's work.

@@ -58,11 +58,8 @@ class Stepper {
   /// Collective. Mean loss over the held-out samples.
   Result<double> evaluate();
 
-  /// After the last step: waits until its update would be over.
-  void finish() {
-    parts_.sections.close();
-    parts_.sections.open();
-  }
+  /// Collective, after the last step: waits until its update would be over.
+  void finish();
 
  private:
   struct Sums {
@@ -74,6 +71,7 @@ class Stepper {
   Result<Sums> sum_losses(const LossSums& mine, int64_t step, const StepWishes& wishes,
                           StepResult* result);
   Result<Unit> sum_gradients();
+  Result<Unit> sum_on_devices();
   Result<Unit> measure_gradient(int64_t step, int64_t tokens, StepResult* result);
   bool lower_scales(int overflows_before);
   tl::unexpected<Error> diverged_at(int64_t step);

@@ -89,10 +89,8 @@ void leave_world(std::unique_ptr<Communicator> world, const Error& error) {
   std::exit(status);
 }
 
-Bytes memory_limit_of(const DeviceSpec& spec, Device& device, int ranks_on_host) {
-  if (spec.memory) return *spec.memory;
-  const Bytes free = device.available_memory();
-  return device.host_accessible() ? Bytes(free.value() / ranks_on_host) : free;
+Bytes memory_limit_of(const DeviceSpec& spec, Device& device, int ranks_on_memory) {
+  return spec.memory ? *spec.memory : Bytes(device.available_memory().value() / ranks_on_memory);
 }
 
 }  // namespace motley

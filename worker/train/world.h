@@ -43,8 +43,8 @@ std::string system_host_name();
 Result<std::unique_ptr<Device>> open_device_for(const JobSpec& job, const DeviceSpec& device,
                                                 Precision precision);
 
-/// The limit the fleet gives; else what is free on the device now, of a CPU this rank's share of
-/// it. All ranks of a host look before any of them takes more.
-Bytes memory_limit_of(const DeviceSpec& spec, Device& device, int ranks_on_host);
+/// The limit the fleet gives; else what is free on the device now, divided by the ranks that take
+/// from it (takes_same_memory). All ranks of a host look before any of them takes more.
+Bytes memory_limit_of(const DeviceSpec& spec, Device& device, int ranks_on_memory);
 
 }  // namespace motley

@@ -197,6 +197,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
       return take(desc->auxiliary, value, size);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
       return take(desc->auxiliary_leading, value, size);
+    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+      return CUBLAS_STATUS_SUCCESS;  // of no consequence here
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }

@@ -58,6 +58,29 @@ links: [{between: [a1, r1.lab], bandwidth: 1.2GB/s, latency: 60us}]
   EXPECT_EQ(fleet->links[0].latency, Nanos(60'000));
 }
 
+TEST(FleetReader, SharesOfAGpuFollowEachOther) {
+  const Result<FleetSpec> fleet = parse_fleet(R"(nodes:
+  - host: a1
+    devices:
+      - {uuid: GPU-1, share: {sms: 64}}
+      - {uuid: GPU-2, share: {sms: 16}}
+      - {uuid: GPU-1, share: {sms: 32}}
+      - {uuid: GPU-3}
+      - {share: {sms: 8}}
+      - {uuid: GPU-1, share: {sms: 24}}
+      - {share: {sms: 16}}
+  - host: b1
+    devices: [{uuid: GPU-1, share: {sms: 8}}]
+)",
+                                              "lab.yaml");
+  ASSERT_TRUE(fleet) << fleet.error().to_string();
+  std::vector<std::optional<ShareSpec>> shares;
+  for (const DeviceSpec& device : fleet->devices) shares.push_back(device.share);
+  EXPECT_THAT(shares,
+              ElementsAre(ShareSpec{64, 0}, ShareSpec{16, 0}, ShareSpec{32, 64}, std::nullopt,
+                          ShareSpec{8, 0}, ShareSpec{24, 96}, ShareSpec{16, 8}, ShareSpec{8, 0}));
+}
+
 TEST(FleetReader, SaysWhatIsWrongAndWhere) {
   const std::string one = "nodes:\n  - host: a1\n    devices:\n      - {kind: cpu}\n";
   const std::pair<std::string, const char*> cases[] = {
@@ -94,8 +117,6 @@ TEST(FleetReader, SaysWhatIsWrongAndWhere) {
        "fleet.yaml:3:25: 'threads' is only for kind cpu"},
       {"nodes:\n  - host: a1\n    devices: [{kind: cpu, uuid: GPU-1}]\n",
        "fleet.yaml:3:33: 'uuid' is only for kind cuda"},
-      {"nodes:\n  - host: a1\n    devices: [{uuid: GPU-1}, {uuid: GPU-1}]\n",
-       "fleet.yaml:3:37: this uuid is listed twice"},
       {"nodes:\n  - host: a1\n    devices: [{kind: cpu, paced: {speed: 1}}]\n",
        "fleet.yaml:3:34: a paced device needs 'pace: {flops: ...}' at the top of the fleet: what "
        "speed 1 means"},
@@ -116,6 +137,31 @@ TEST(FleetReader, SaysWhatIsWrongAndWhere) {
        "fleet.yaml:5:19: 'between': expected a list of two hosts, found a list"},
       {one + "links: [{between: [a1, a1], bandwidth: 10Gb/s}]\n",
        "fleet.yaml:5:40: 'bandwidth': unknown unit 'Gb/s' in '10Gb/s' (did you mean 'GB/s'?)"},
+  };
+  for (const auto& [text, error] : cases) EXPECT_EQ(error_of(text), error) << text;
+}
+
+TEST(FleetReader, SaysWhyDevicesCannotHaveOneGpu) {
+  const std::pair<std::string, const char*> cases[] = {
+      {"nodes:\n  - host: a1\n    devices: [{uuid: GPU-1}, {uuid: GPU-1}]\n",
+       "fleet.yaml:3:37: this uuid is listed twice (devices on one GPU need a 'share: {sms: ...}' "
+       "each)"},
+      {"nodes:\n  - host: a1\n    devices: [{uuid: GPU-1, share: {sms: 8}}, {uuid: GPU-1}]\n",
+       "fleet.yaml:3:54: this uuid is listed twice (devices on one GPU need a 'share: {sms: ...}' "
+       "each)"},
+      {"nodes:\n  - host: a1\n    devices: [{uuid: GPU-1}, {uuid: GPU-1, share: {sms: 8}}]\n",
+       "fleet.yaml:3:37: this uuid is listed twice (devices on one GPU need a 'share: {sms: ...}' "
+       "each)"},
+      {"nodes:\n  - host: a1\n    devices: [{kind: cpu, share: {sms: 8}}]\n",
+       "fleet.yaml:3:34: 'share' is only for kind cuda: of a CPU give 'threads', or pace it"},
+      {"nodes:\n  - host: a1\n    devices: [{share: {sm: 8}}]\n",
+       "fleet.yaml:3:24: unknown key 'sm' (did you mean 'sms'?)"},
+      {"nodes:\n  - host: a1\n    devices: [{shares: {sms: 8}}]\n",
+       "fleet.yaml:3:16: unknown key 'shares' (did you mean 'share'?)"},
+      {"nodes:\n  - host: a1\n    devices: [{share: {}}]\n",
+       "fleet.yaml:3:23: 'sms' is missing (an integer from 1 to 1024)"},
+      {"nodes:\n  - host: a1\n    devices: [{share: {sms: 0}}]\n",
+       "fleet.yaml:3:29: 'sms': expected an integer from 1 to 1024, found '0'"},
   };
   for (const auto& [text, error] : cases) EXPECT_EQ(error_of(text), error) << text;
 }

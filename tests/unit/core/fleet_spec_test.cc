@@ -40,6 +40,24 @@ TEST(FleetSpec, KnowsItsHostsAndDevices) {
   EXPECT_EQ(fleet.find("r1/9"), nullptr);
 }
 
+TEST(FleetSpec, KnowsWhoTakesTheSameMemory) {
+  DeviceSpec half = device("a1", 0, "half", 0), other_half = device("a1", 1, "half", 0);
+  half.uuid = other_half.uuid = "GPU-1";
+  half.share = ShareSpec{64, 0};
+  other_half.share = ShareSpec{64, 64};
+  EXPECT_TRUE(takes_same_memory(half, half));
+  EXPECT_TRUE(takes_same_memory(half, other_half));
+  other_half.uuid = "GPU-2";
+  EXPECT_FALSE(takes_same_memory(half, other_half));
+  const FleetSpec gpus = mixed_fleet();
+  EXPECT_FALSE(takes_same_memory(gpus.devices[0], gpus.devices[1])) << "two GPUs, not told apart";
+  DeviceSpec cpu = device("a1", 2, "cpu", 0), far_cpu = device("b1", 0, "cpu", 0);
+  cpu.kind = far_cpu.kind = DeviceKind::kCpu;
+  EXPECT_TRUE(takes_same_memory(cpu, gpus.devices[0])) << "its rank needs some of the host's";
+  EXPECT_FALSE(takes_same_memory(gpus.devices[0], cpu));
+  EXPECT_FALSE(takes_same_memory(cpu, far_cpu));
+}
+
 TEST(FleetSpec, TypesMatchByWholeParts) {
   EXPECT_TRUE(type_matches("A100-40GB", "A100"));
   EXPECT_TRUE(type_matches("A100-40GB", "a100-40gb"));

@@ -117,6 +117,40 @@ TEST(ProfileFit, OnTheVirtualClockTheMachineIsOfNoConsequence) {
       << "its links are those of the machine";
 }
 
+/// Devices with these shares of one GPU.
+FleetSpec shares(const std::vector<int>& sms) {
+  FleetSpec fleet = cpus(static_cast<int>(sms.size()));
+  int taken = 0;
+  for (size_t i = 0; i < sms.size(); ++i) {
+    fleet.devices[i].kind = DeviceKind::kCuda;
+    fleet.devices[i].uuid = "GPU-1";
+    fleet.devices[i].share = ShareSpec{sms[i], taken};
+    taken += sms[i];
+  }
+  return fleet;
+}
+
+TEST(ProfileFit, AShareOfAGpuIsADeviceOfItsOwn) {
+  const FleetSpec fleet = shares({64, 32, 32});
+  const auto identity = [&](size_t device) {
+    return device_identity(fleet, fleet.devices[device], kHere);
+  };
+  EXPECT_NE(identity(0), identity(1));
+  EXPECT_EQ(identity(1), identity(2)) << "which of its multiprocessors is no matter";
+  FleetSpec whole = shares({64});
+  whole.devices[0].share.reset();
+  EXPECT_THAT(misfit(measured(tiny(), shares({64})), tiny(), whole, here),
+              Optional(HasSubstr("share is {\"sms\":64} in the profile, not given here")));
+  EXPECT_THAT(misfit(measured(tiny(), shares({64, 32})), tiny(), shares({64, 48}), here),
+              Optional(HasSubstr("shares_on_gpu is [64,32] in the profile, [64,48] here")));
+}
+
+TEST(ProfileFit, EachDeviceSaysWhichKindOfResultItsTimesAre) {
+  EXPECT_EQ(evidence_of(cpus(1).devices[0]), Evidence::kMeasured);
+  EXPECT_EQ(evidence_of(shares({8}).devices[0]), Evidence::kThrottled);
+  EXPECT_EQ(evidence_of(paced(PaceClock::kSleep).devices[0]), Evidence::kPaced);
+}
+
 TEST(ProfileFit, NameHostAndPriceIdentifyNothing) {
   FleetSpec fleet = cpus(1);
   const std::string before = device_identity(fleet, fleet.devices[0], kHere);

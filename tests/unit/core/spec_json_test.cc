@@ -44,6 +44,7 @@ FleetSpec sample_fleet() {
   cuda.host = "b1";
   cuda.type = "A100";
   cuda.uuid = "GPU-1";
+  cuda.share = ShareSpec{32, 64};
   FleetSpec fleet;
   fleet.source = "lab.yaml";
   fleet.clock = PaceClock::kVirtual;
@@ -70,6 +71,15 @@ TEST(SpecJson, FleetComesBackWhole) {
   EXPECT_EQ(to_json(*fleet), document);
   EXPECT_EQ(fleet->devices[0].paced, sample_fleet().devices[0].paced);
   EXPECT_FALSE(fleet->devices[1].memory);
+  EXPECT_EQ(fleet->devices[1].share, (ShareSpec{32, 64}));
+}
+
+TEST(SpecJson, AFleetFromBeforeThereWereSharesIsRead) {
+  json document = to_json(sample_fleet());
+  for (json& device : document["devices"]) device.erase("share");
+  const Result<FleetSpec> fleet = fleet_from_json(document);
+  ASSERT_TRUE(fleet) << fleet.error().to_string();
+  EXPECT_FALSE(fleet->devices[1].share);
 }
 
 RC_GTEST_PROP(SpecJson, AnyValidTrainSectionComesBack, ()) {

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/file_system.h"
+#include "core/spec/json.h"
 #include "scheduler/run/metrics_log.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/scheduler/report/made_up_run.h"
@@ -96,6 +97,26 @@ TEST_F(Summarize, SpeedIsThatOfOrdinaryStepsAfterTheWarmUp) {
   EXPECT_EQ(result.actual_step_seconds, 2);
   EXPECT_EQ(result.samples_per_second, 3);
   EXPECT_EQ(result.efficiency, 0.75);
+}
+
+TEST_F(Summarize, ARunByHandIsWhatItsDevicesSay) {
+  attempt(1, "p", 1, 12, 2);
+  EXPECT_EQ(summary("p").kind, Evidence::kMeasured);
+  FleetSpec fleet;
+  fleet.devices.resize(2);
+  const auto write = [&] {
+    EXPECT_TRUE(write_text_durably(real_file_system(),
+                                   run_->attempt_directory(Epoch(1)) + "/attempt.json",
+                                   nlohmann::json{{"fleet", to_json(fleet)}}.dump()));
+  };
+  write();
+  EXPECT_EQ(summary("p").kind, Evidence::kMeasured);
+  fleet.devices[1].share = ShareSpec{32, 0};
+  write();
+  EXPECT_EQ(summary("p").kind, Evidence::kThrottled);
+  fleet.devices[0].paced = PaceSpec{};
+  write();
+  EXPECT_EQ(summary("p").kind, Evidence::kPaced);
 }
 
 TEST_F(Summarize, AResumedRunCountsEachStepOnceAndTimesOfItsLastPlan) {

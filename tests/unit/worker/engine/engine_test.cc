@@ -248,6 +248,19 @@ TEST(Engine, UpdateIsAdamWOnTheMeanGradient) {
   }
 }
 
+TEST(Engine, ProfilersSeePassesAndTheirLayers) {
+  ForeignDevice device;
+  const auto engine = engine_on(device, options_for(tiny_model(), {2}));
+  engine->begin_step();
+  const std::string before = device.ranges();
+  ASSERT_TRUE(run_micro_batch(*engine, random_tokens(tiny_model(), 2, 4), 2));
+  ASSERT_TRUE(engine->gradients());
+  ASSERT_TRUE(engine->update(1, 0.1, 10, 1));
+  EXPECT_EQ(device.ranges().substr(before.size()),
+            "(forward(embedding)(block 0)(block 1)(head))"
+            "(backward(head)(block 1)(block 0)(embedding))(update)");
+}
+
 /// Of the weights after three steps, gradients passing through the host as if summed over ranks.
 std::string hash_after_three_steps(Device& device, const EngineOptions& options) {
   const auto engine = engine_on(device, options);

@@ -3,6 +3,7 @@
 // on any machine. It computes as the float64 reference does.
 
 #include <cstring>
+#include <string>
 
 #include "kernels/device.h"
 #include "kernels/reference/reference_device.h"
@@ -47,11 +48,17 @@ class ForeignDevice final : public Device {
   }
   int64_t allocation_count() const override { return reference_.allocation_count(); }
 
+  /// "(forward(block 0))": the ranges that were opened and closed.
+  void begin_range(const char* name) override { ranges_ += std::string("(") + name; }
+  void end_range() override { ranges_ += ")"; }
+
   Bytes allocated() const { return allocated_; }
+  const std::string& ranges() const { return ranges_; }
 
  private:
   ReferenceDevice reference_;
   Bytes allocated_{0};
+  std::string ranges_;
 };
 
 }  // namespace motley::testing
