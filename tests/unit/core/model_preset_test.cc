@@ -92,8 +92,9 @@ TEST(ModelPreset, JobJsonHoldsTheWholeModel) {
 
 TEST(ModelPreset, ErrorsNameThePlaceAndTheChoices) {
   const std::string choices = "gpt2-124m, gpt2-350m, gpt2-774m or gpt2-1558m";
-  EXPECT_EQ(refusal_of_model("{preset: gpt2-125m}"), "job.yaml:3:17: 'preset': expected " + choices +
-                                                 ", found 'gpt2-125m' (did you mean 'gpt2-124m'?)");
+  EXPECT_EQ(refusal_of_model("{preset: gpt2-125m}"),
+            "job.yaml:3:17: 'preset': expected " + choices +
+                ", found 'gpt2-125m' (did you mean 'gpt2-124m'?)");
   EXPECT_EQ(refusal_of_model("{preset: llama}"),
             "job.yaml:3:17: 'preset': expected " + choices + ", found 'llama'");
   EXPECT_EQ(refusal_of_model("{preset: [gpt2-124m]}"),
