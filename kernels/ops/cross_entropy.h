@@ -11,13 +11,14 @@ struct CrossEntropyArgs {
   Address logits, targets, losses;
   Address d_logits = {};  ///< may be null
   int64_t rows = 0, vocab = 0;
-  const double* scale = nullptr;  ///< host; read when the op runs; null: 1
+  Address scale = {};  ///< double, whatever the device computes in; null: 1
 
   double flops() const { return 6.0 * static_cast<double>(rows) * static_cast<double>(vocab); }
   template <class V>
   void operands(V&& v) {
     v.read(reduced(logits, rows * vocab));
     v.read(raw(targets, rows * 4));
+    v.read(raw(scale, sizeof(double)));
     v.write(full(losses, rows));
     v.write(reduced(d_logits, rows * vocab));
   }
@@ -51,7 +52,7 @@ struct CrossEntropyCombineArgs {
   Address logits, targets, losses;
   Address d_logits = {};  ///< may be null
   int64_t parts = 0, rows = 0, vocab = 0, first_token = 0;
-  const double* scale = nullptr;  ///< host; read when the op runs; null: 1
+  Address scale = {};  ///< double, whatever the device computes in; null: 1
 
   double flops() const { return 4.0 * static_cast<double>(rows) * static_cast<double>(vocab); }
   template <class V>
@@ -59,6 +60,7 @@ struct CrossEntropyCombineArgs {
     v.read(full(stats, parts * rows * 3));
     v.read(reduced(logits, rows * vocab));
     v.read(raw(targets, rows * 4));
+    v.read(raw(scale, sizeof(double)));
     v.write(full(losses, rows));
     v.write(reduced(d_logits, rows * vocab));
   }

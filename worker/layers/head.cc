@@ -26,7 +26,7 @@ void Head::emit_losses(LayerEmitter& emitter, Address logits) const {
                                 .d_logits = emitter.options().training ? logits : Address(),
                                 .rows = batch.rows(),
                                 .vocab = vocabulary_.count,
-                                .scale = emitter.options().loss_scale});
+                                .scale = batch.loss_scale});
 }
 
 void Head::emit_shared_losses(LayerEmitter& emitter, Address logits) const {
@@ -51,7 +51,7 @@ void Head::emit_shared_losses(LayerEmitter& emitter, Address logits) const {
                                        .rows = batch.rows(),
                                        .vocab = vocabulary_.count,
                                        .first_token = vocabulary_.first,
-                                       .scale = emitter.options().loss_scale});
+                                       .scale = batch.loss_scale});
 }
 
 Address Head::backward(LayerEmitter& emitter, Address d_output) {

@@ -5,6 +5,7 @@
 
 #include "core/holdings.h"
 #include "core/pipeline.h"
+#include "worker/train/slice_transfers.h"
 
 namespace motley {
 namespace {
@@ -72,6 +73,9 @@ EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank) {
     if (owner.owner == rank) options.owned->push_back(owner);
   options.shard_optimizer = plan.shard_optimizer;
   options.host_optimizer = plan.ranks[static_cast<size_t>(rank.value())].host_optimizer;
+  const SliceTransfers transfers(plan, job.model, rank);
+  options.exchanges_gradients = !gradient_ranges(transfers, plan.shard_optimizer).empty();
+  options.exchanges_weights = plan.shard_optimizer && !weight_ranges(transfers).empty();
   return options;
 }
 
