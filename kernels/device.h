@@ -36,6 +36,32 @@ class DeviceBuffer {
   std::function<void(void*)> release_;
 };
 
+/// A place in a device's stream that the host can wait for. The device outlives it. This one is of
+/// a device that computes at the call.
+class StreamMark {
+ public:
+  virtual ~StreamMark() = default;
+  /// Moves it behind everything enqueued so far.
+  virtual void set() {}
+  /// Until the device has passed it; at once where it was never set. kDeviceLost when it will not.
+  virtual Result<Unit> wait() { return Unit{}; }
+};
+
+/// Operations that are enqueued together again and again, with the same operands. The device
+/// outlives it. This one calls for them one by one.
+class Recording {
+ public:
+  explicit Recording(std::function<void()> enqueue) : enqueue_(std::move(enqueue)) {}
+  virtual ~Recording() = default;
+  virtual void replay() { enqueue_(); }
+
+ protected:
+  void enqueue() const { enqueue_(); }
+
+ private:
+  std::function<void()> enqueue_;
+};
+
 /// One thread drives a device. Allocation is counted; inside a training step there is none.
 class Device {
  public:
@@ -71,6 +97,21 @@ class Device {
   virtual Result<Unit> reserve_scratch(Bytes /*size*/) { return Unit{}; }
   virtual Result<Unit> copy_in(void* device, std::span<const std::byte> host) = 0;
   virtual Result<Unit> copy_out(std::span<std::byte> host, const void* device) = 0;
+  /// The same without waiting: `host`, best of allocate_pinned, stays as it is, or is not looked
+  /// at, until the stream has passed a mark set afterwards, or synchronize(). A device that
+  /// computes at the call is through at once.
+  virtual Result<Unit> enqueue_copy_in(void* device, std::span<const std::byte> host) {
+    return copy_in(device, host);
+  }
+  virtual Result<Unit> enqueue_copy_out(std::span<std::byte> host, const void* device) {
+    return copy_out(host, device);
+  }
+  virtual std::unique_ptr<StreamMark> make_mark() { return std::make_unique<StreamMark>(); }
+  /// `enqueue` calls for operations on this device, the same at every call, and does nothing else:
+  /// it neither waits, copies to or from the host, nor allocates. It may be called at any replay().
+  virtual std::unique_ptr<Recording> record(std::function<void()> enqueue) {
+    return std::make_unique<Recording>(std::move(enqueue));
+  }
   /// Waits for everything enqueued; the first fault since the last call.
   virtual Result<Unit> synchronize() = 0;
   /// Whether everything enqueued is done, without waiting; kDeviceLost after a fault.

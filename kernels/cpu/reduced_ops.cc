@@ -76,7 +76,7 @@ constexpr OpTable rounded_ops() {
       .cross_entropy_combine = rounded<Format, CrossEntropyCombineArgs, cross_entropy_combine>,
       .accumulate_fixed = accumulate_fixed,
       .from_fixed = from_fixed,
-      .adamw = adamw,
+      .adamw = rounded<Format, AdamwArgs, adamw>,
       .square_sum = square_sum,
   };
 }

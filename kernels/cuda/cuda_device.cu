@@ -1,6 +1,9 @@
 #include <nvtx3/nvToolsExt.h>
 
+#include <mutex>
+
 #include "core/check.h"
+#include "core/log.h"
 #include "core/spec/names.h"
 #include "core/units.h"
 #include "kernels/cuda/cuda_device.cuh"
@@ -31,6 +34,71 @@ cudaError_t prefer_device(const void* data, size_t size, int ordinal) {
   return cudaMemAdvise(data, size, cudaMemAdviseSetPreferredLocation, ordinal);
 #endif
 }
+
+/// An event on the device's stream.
+class CudaMark final : public StreamMark {
+ public:
+  explicit CudaMark(CudaDevice& gpu) : gpu_(gpu) {
+    gpu_.check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "event");
+  }
+  CudaMark(const CudaMark&) = delete;
+  CudaMark& operator=(const CudaMark&) = delete;
+  ~CudaMark() override {
+    if (event_ != nullptr) cudaEventDestroy(event_);
+  }
+
+  void set() override { gpu_.check(cudaEventRecord(event_, gpu_.stream()), "event"); }
+  Result<Unit> wait() override {
+    const cudaError_t status = cudaEventSynchronize(event_);
+    if (status != cudaSuccess) return fail(lost(gpu_.name(), "kernel", status));
+    return Unit{};
+  }
+
+ private:
+  CudaDevice& gpu_;
+  cudaEvent_t event_ = nullptr;
+};
+
+/// A CUDA graph. The first replay enqueues plainly, as libraries and the driver set themselves up
+/// at first use, which a capture refuses; the second one captures.
+class GraphRecording final : public Recording {
+ public:
+  GraphRecording(CudaDevice& gpu, std::function<void()> enqueue)
+      : Recording(std::move(enqueue)), gpu_(gpu) {}
+  GraphRecording(const GraphRecording&) = delete;
+  GraphRecording& operator=(const GraphRecording&) = delete;
+  ~GraphRecording() override {
+    if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
+  }
+
+  void replay() override {
+    if (state_ == State::kWarm) prepare();
+    if (state_ == State::kNew) state_ = State::kWarm;
+    if (graph_ != nullptr)
+      gpu_.check(cudaGraphLaunch(graph_, gpu_.stream()), "graph");
+    else
+      enqueue();
+  }
+
+ private:
+  enum class State { kNew, kWarm, kSettled };
+
+  void prepare() {
+    state_ = State::kSettled;
+    std::string why;
+    graph_ = gpu_.capture([this] { enqueue(); }, &why);
+    static std::once_flag said;
+    if (graph_ == nullptr)
+      std::call_once(said, [&] {
+        log_warning(gpu_.name() + " does not take a program as one graph (" + why +
+                    "): its operations are launched one by one");
+      });
+  }
+
+  CudaDevice& gpu_;
+  State state_ = State::kNew;
+  cudaGraphExec_t graph_ = nullptr;
+};
 
 }  // namespace
 
@@ -153,15 +221,53 @@ Result<DeviceBuffer> CudaDevice::allocate_managed(Bytes size) {
 }
 
 Result<Unit> CudaDevice::copy_in(void* device, std::span<const std::byte> host) {
-  check(cudaMemcpyAsync(device, host.data(), host.size(), cudaMemcpyHostToDevice, stream_),
-        "copy to the device");
+  MOTLEY_TRY_VOID(enqueue_copy_in(device, host));
   return synchronize();
 }
 
 Result<Unit> CudaDevice::copy_out(std::span<std::byte> host, const void* device) {
+  MOTLEY_TRY_VOID(enqueue_copy_out(host, device));
+  return synchronize();
+}
+
+Result<Unit> CudaDevice::enqueue_copy_in(void* device, std::span<const std::byte> host) {
+  check(cudaMemcpyAsync(device, host.data(), host.size(), cudaMemcpyHostToDevice, stream_),
+        "copy to the device");
+  return Unit{};
+}
+
+Result<Unit> CudaDevice::enqueue_copy_out(std::span<std::byte> host, const void* device) {
   check(cudaMemcpyAsync(host.data(), device, host.size(), cudaMemcpyDeviceToHost, stream_),
         "copy from the device");
-  return synchronize();
+  return Unit{};
+}
+
+std::unique_ptr<StreamMark> CudaDevice::make_mark() { return std::make_unique<CudaMark>(*this); }
+
+std::unique_ptr<Recording> CudaDevice::record(std::function<void()> enqueue) {
+  return std::make_unique<GraphRecording>(*this, std::move(enqueue));
+}
+
+cudaGraphExec_t CudaDevice::capture(const std::function<void()>& enqueue, std::string* why) {
+  const std::string before = std::exchange(fault_, {});
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  // Of this thread alone: other ranks of the process allocate when they please.
+  check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begin");
+  if (fault_.empty()) {
+    enqueue();
+    check(cudaStreamEndCapture(stream_, &graph), "end");
+  }
+  if (fault_.empty()) check(cudaGraphInstantiate(&executable, graph, 0), "instantiate");
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  if (!fault_.empty()) {
+    *why = fault_;
+    cudaGetLastError();  // the next launch is not to blame
+    if (executable != nullptr) cudaGraphExecDestroy(executable);
+    executable = nullptr;
+  }
+  fault_ = before;
+  return executable;
 }
 
 Result<Unit> CudaDevice::synchronize() {

@@ -39,6 +39,10 @@ class CudaDevice final : public Device {
   Result<DeviceBuffer> allocate_managed(Bytes size) override;
   Result<Unit> copy_in(void* device, std::span<const std::byte> host) override;
   Result<Unit> copy_out(std::span<std::byte> host, const void* device) override;
+  Result<Unit> enqueue_copy_in(void* device, std::span<const std::byte> host) override;
+  Result<Unit> enqueue_copy_out(std::span<std::byte> host, const void* device) override;
+  std::unique_ptr<StreamMark> make_mark() override;
+  std::unique_ptr<Recording> record(std::function<void()> enqueue) override;
   Result<Unit> synchronize() override;
   Result<bool> idle() override;
   void* native_stream() override { return stream_; }
@@ -65,6 +69,10 @@ class CudaDevice final : public Device {
   /// Partial sums of square_sum; operations follow each other on the stream, so one is enough.
   double* partial_sums() const { return partial_sums_; }
   static constexpr int kPartialSums = 1024;
+
+  /// Notes what launch() and copies put on the stream, without doing it; null when that is not
+  /// possible, with the reason.
+  cudaGraphExec_t capture(const std::function<void()>& enqueue, std::string* why);
 
   /// Remembers the first fault.
   void check(cudaError_t status, const char* what);

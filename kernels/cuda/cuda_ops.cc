@@ -27,7 +27,7 @@ constexpr OpTable table() {
       .cross_entropy_combine = cross_entropy_combine<kPrecision>,
       .accumulate_fixed = accumulate_fixed,
       .from_fixed = from_fixed,
-      .adamw = adamw,
+      .adamw = adamw<kPrecision>,
       .square_sum = square_sum,
   };
 }

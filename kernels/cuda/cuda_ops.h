@@ -40,6 +40,7 @@ template <Precision kPrecision>
 void cross_entropy_combine(Device& device, const CrossEntropyCombineArgs& args);
 void accumulate_fixed(Device& device, const AccumulateFixedArgs& args);
 void from_fixed(Device& device, const FromFixedArgs& args);
+template <Precision kPrecision>
 void adamw(Device& device, const AdamwArgs& args);
 void square_sum(Device& device, const SquareSumArgs& args);
 

@@ -12,8 +12,8 @@ struct CrossEntropyArgs {
   Address logits, targets, losses;
   Address d_logits = {};  ///< may be null
   int64_t rows = 0, vocab = 0;
-  const double* scale = nullptr;  ///< host; read when the op runs; null: 1
-  int64_t stride = 0;             ///< 0: vocab
+  Address scale = {};  ///< double, whatever the device computes in; null: 1
+  int64_t stride = 0;  ///< 0: vocab
 
   int64_t row_stride() const { return stride == 0 ? vocab : stride; }
   double flops() const { return 6.0 * static_cast<double>(rows) * static_cast<double>(vocab); }
@@ -21,6 +21,7 @@ struct CrossEntropyArgs {
   void operands(V&& v) {
     v.read(reduced(logits, rows * row_stride()));
     v.read(raw(targets, rows * 4));
+    v.read(raw(scale, sizeof(double)));
     v.write(full(losses, rows));
     v.write(reduced(d_logits, rows * row_stride()));
   }
@@ -56,8 +57,8 @@ struct CrossEntropyCombineArgs {
   Address logits, targets, losses;
   Address d_logits = {};  ///< may be null
   int64_t parts = 0, rows = 0, vocab = 0, first_token = 0;
-  const double* scale = nullptr;  ///< host; read when the op runs; null: 1
-  int64_t stride = 0;             ///< 0: vocab
+  Address scale = {};  ///< double, whatever the device computes in; null: 1
+  int64_t stride = 0;  ///< 0: vocab
 
   int64_t row_stride() const { return stride == 0 ? vocab : stride; }
   double flops() const { return 4.0 * static_cast<double>(rows) * static_cast<double>(vocab); }
@@ -66,6 +67,7 @@ struct CrossEntropyCombineArgs {
     v.read(full(stats, parts * rows * 3));
     v.read(reduced(logits, rows * row_stride()));
     v.read(raw(targets, rows * 4));
+    v.read(raw(scale, sizeof(double)));
     v.write(full(losses, rows));
     v.write(reduced(d_logits, rows * row_stride()));
   }

@@ -24,10 +24,10 @@ RowStats join(const float* stats, int64_t parts, int64_t stride) {
 }
 
 /// The gradient of a row, which is scale times what it holds less 1 where the target is.
-void finish_gradient(float* row, int64_t vocab, int64_t target, const double* scale) {
+void finish_gradient(float* row, int64_t vocab, int64_t target, Address scale) {
   if (target >= 0 && target < vocab) row[target] -= 1;
-  if (scale == nullptr) return;
-  const auto factor = static_cast<float>(*scale);
+  if (scale.null()) return;
+  const auto factor = static_cast<float>(*scale.as<const double>());
   for (int64_t i = 0; i < vocab; ++i) row[i] *= factor;
 }
 

@@ -6,6 +6,11 @@
 namespace motley::cuda {
 namespace {
 
+/// `scale` may be null: 1.
+__device__ inline float factor_of(const double* scale) {
+  return scale == nullptr ? 1.0f : static_cast<float>(*scale);
+}
+
 /// Largest of a row and the sum of exponentials relative to it. Called by all threads of the block.
 template <class T>
 __device__ float2 largest_and_sum(const T* logits, int64_t vocab) {
@@ -21,7 +26,7 @@ __device__ float2 largest_and_sum(const T* logits, int64_t vocab) {
 /// One block for each row. d_logits may be null or logits.
 template <class T>
 __global__ void loss_of_row(const T* all_logits, const int32_t* targets, float* losses, T* d_logits,
-                            int64_t vocab, int64_t stride, float scale) {
+                            int64_t vocab, int64_t stride, const double* scale) {
   const int64_t row = blockIdx.x;
   const T* logits = all_logits + row * stride;
   const int64_t target = targets[row];
@@ -50,10 +55,8 @@ __global__ void stats_of_row(const T* all_logits, const int32_t* targets, float*
 
 struct PartShape {
   int64_t parts, rows, vocab, stride, first_token;
-  float scale;
+  const double* scale;
 };
-
-float scale_of(const double* scale) { return scale == nullptr ? 1 : static_cast<float>(*scale); }
 
 /// One block for each row, each of whose threads joins the few parts. d_logits may be null or
 /// logits.
@@ -87,7 +90,7 @@ void cross_entropy(Device& device, const CrossEntropyArgs& args) {
   if (args.rows == 0) return;
   launch(gpu, "cross entropy", {static_cast<unsigned>(args.rows)}, loss_of_row<T>,
          args.logits.as<const T>(), args.targets.as<const int32_t>(), args.losses.as<float>(),
-         args.d_logits.as<T>(), args.vocab, args.row_stride(), scale_of(args.scale));
+         args.d_logits.as<T>(), args.vocab, args.row_stride(), args.scale.as<const double>());
 }
 
 template <Precision kPrecision>
@@ -107,7 +110,7 @@ void cross_entropy_combine(Device& device, const CrossEntropyCombineArgs& args) 
   if (args.rows == 0) return;
   launch(gpu, "cross entropy over parts", {static_cast<unsigned>(args.rows)}, loss_of_parts<T>,
          PartShape{args.parts, args.rows, args.vocab, args.row_stride(), args.first_token,
-                   scale_of(args.scale)},
+                   args.scale.as<const double>()},
          args.stats.as<const float>(), args.logits.as<const T>(), args.targets.as<const int32_t>(),
          args.losses.as<float>(), args.d_logits.as<T>());
 }

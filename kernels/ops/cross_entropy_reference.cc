@@ -7,7 +7,7 @@
 namespace motley::reference {
 
 void cross_entropy(Device&, const CrossEntropyArgs& args) {
-  const double scale = args.scale == nullptr ? 1 : *args.scale;
+  const double scale = args.scale.null() ? 1 : *args.scale.as<const double>();
   const auto* targets = args.targets.as<const int32_t>();
   for (int64_t row = 0; row < args.rows; ++row) {
     const auto* logits = args.logits.as<const double>() + row * args.row_stride();
@@ -38,7 +38,7 @@ void cross_entropy_part(Device&, const CrossEntropyPartArgs& args) {
 }
 
 void cross_entropy_combine(Device&, const CrossEntropyCombineArgs& args) {
-  const double scale = args.scale == nullptr ? 1 : *args.scale;
+  const double scale = args.scale.null() ? 1 : *args.scale.as<const double>();
   const auto* targets = args.targets.as<const int32_t>();
   for (int64_t row = 0; row < args.rows; ++row) {
     const auto* stats = args.stats.as<const double>() + row * 3;

@@ -13,9 +13,8 @@ inline constexpr double kFixedLimit = 4398046511104.0;  // 2^42
 /// finite or reaches 2^42 in magnitude adds nothing and sets *overflow (int64) to 1.
 struct AccumulateFixedArgs {
   Address x, acc, overflow;
+  Address exponent;  ///< int32
   int64_t count = 0;
-  const int* exponent =
-      nullptr;  ///< host; read when the op runs, so that programs need not be compiled again
 
   double flops() const { return 2.0 * static_cast<double>(count); }
   template <class V>
@@ -23,6 +22,7 @@ struct AccumulateFixedArgs {
     v.read(full(x, count));
     v.update(raw(acc, count * 8));
     v.update(raw(overflow, 8));
+    v.read(raw(exponent, sizeof(int32_t)));
   }
 };
 

@@ -32,7 +32,7 @@ bool accumulate(const float* x, int64_t* acc, int64_t count, double scale) {
 }  // namespace
 
 void accumulate_fixed(Device& device, const AccumulateFixedArgs& args) {
-  const double scale = power_of_two(*args.exponent);
+  const double scale = power_of_two(*args.exponent.as<const int32_t>());
   auto* overflow = args.overflow.as<int64_t>();
   parallel_ranges(device, args.count, kTaskElements, [&](int64_t begin, int64_t end) {
     if (!accumulate(args.x.as<const float>() + begin, args.acc.as<int64_t>() + begin, end - begin,

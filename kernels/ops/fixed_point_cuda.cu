@@ -8,10 +8,10 @@ namespace motley::cuda {
 namespace {
 
 __global__ void accumulate(const float* x, int64_t* acc, int64_t* overflow, int64_t count,
-                           double scale) {
+                           const int32_t* exponent) {
   const int64_t i = element_index();
   if (i >= count) return;
-  const double scaled = static_cast<double>(x[i]) * scale;
+  const double scaled = ldexp(static_cast<double>(x[i]), *exponent);
   if (fabs(scaled) < kFixedLimit)  // false for NaN
     acc[i] += __double2ll_rn(scaled);
   else
@@ -31,7 +31,7 @@ void accumulate_fixed(Device& device, const AccumulateFixedArgs& args) {
   if (args.count == 0) return;
   launch(gpu, "accumulate in fixed point", {blocks_for(args.count)}, accumulate,
          args.x.as<const float>(), args.acc.as<int64_t>(), args.overflow.as<int64_t>(), args.count,
-         std::ldexp(1.0, *args.exponent));
+         args.exponent.as<const int32_t>());
 }
 
 void from_fixed(Device& device, const FromFixedArgs& args) {

@@ -8,7 +8,7 @@ void accumulate_fixed(Device&, const AccumulateFixedArgs& args) {
   const auto* x = args.x.as<const double>();
   auto* acc = args.acc.as<int64_t>();
   for (int64_t i = 0; i < args.count; ++i) {
-    const double scaled = std::ldexp(x[i], *args.exponent);
+    const double scaled = std::ldexp(x[i], *args.exponent.as<const int32_t>());
     if (std::isfinite(scaled) && std::abs(scaled) < kFixedLimit)
       acc[i] += std::llrint(scaled);
     else

@@ -21,22 +21,29 @@ double sum_block(const float* x, int64_t count) {
   return chain[0];
 }
 
+double sum_of(Device& device, const float* x, int64_t count) {
+  const int64_t blocks_a_part = std::max<int64_t>(1, ceil_div(count, kSquareSumBlock * kParts));
+  double parts[kParts] = {};
+  parallel_ranges(device, count, blocks_a_part * kSquareSumBlock, [&](int64_t begin, int64_t end) {
+    double& part = parts[begin / (blocks_a_part * kSquareSumBlock)];
+    for (int64_t i = begin; i < end; i += kSquareSumBlock)
+      part += sum_block(x + i, std::min(kSquareSumBlock, end - i));
+  });
+  double sum = 0;
+  for (const double part : parts) sum += part;
+  return sum;
+}
+
 }  // namespace
 
 void square_sum(Device& device, const SquareSumArgs& args) {
   const auto* x = args.x.as<const float>();
-  const int64_t blocks_a_part =
-      std::max<int64_t>(1, ceil_div(args.count, kSquareSumBlock * kParts));
-  double parts[kParts] = {};
-  parallel_ranges(device, args.count, blocks_a_part * kSquareSumBlock,
-                  [&](int64_t begin, int64_t end) {
-                    double& part = parts[begin / (blocks_a_part * kSquareSumBlock)];
-                    for (int64_t i = begin; i < end; i += kSquareSumBlock)
-                      part += sum_block(x + i, std::min(kSquareSumBlock, end - i));
-                  });
-  double sum = 0;
-  for (const double part : parts) sum += part;
-  *args.out.as<double>() = sum;
+  auto* out = args.out.as<double>();
+  if (args.runs.null()) *out = sum_of(device, x, args.count);
+  for (int64_t r = 0; r < args.run_count; ++r) {
+    const auto& run = args.runs.as<const ParameterRun>()[r];
+    out[r] = sum_of(device, x + run.parameter, run.count);
+  }
 }
 
 }  // namespace motley::cpu

@@ -138,7 +138,7 @@ void add_the_rest(std::vector<Timed>& ops, Operands& at, const ModelShape& model
   const int64_t rows = model.rows(), width = model.width, layers = model.layers;
   const int64_t parameters =
       std::min(12 * layers * width * width + model.vocab * width, model.vocab * width * 2);
-  static const int exponent = 20;
+  static const int32_t exponent = 20;
   ops.push_back({"layer norm forward",
                  LayerNormForwardArgs{at[0], at[1], at[2], at[3], at[4], at[5], rows, width},
                  2 * layers + 1});
@@ -162,8 +162,8 @@ void add_the_rest(std::vector<Timed>& ops, Operands& at, const ModelShape& model
                                        model.vocab, true},
                  1});
   const int64_t half = std::min<int64_t>(parameters, model.vocab * width) / 2;
-  ops.push_back(
-      {"accumulate fixed (half)", AccumulateFixedArgs{at[0], at[1], at[2], half, &exponent}, 0});
+  ops.push_back({"accumulate fixed (half)",
+                 AccumulateFixedArgs{at[0], at[1], at[2], Address::of(&exponent), half}, 0});
   ops.push_back({"from fixed (half)", FromFixedArgs{at[1], at[0], half, exponent}, 0});
   ops.push_back({"adamw (half)",
                  AdamwArgs{at[0], at[1], at[2], at[3], half, 1e-3, .9, .95, 1e-8, .1, 1, .1, .05},

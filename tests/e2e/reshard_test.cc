@@ -78,13 +78,13 @@ class State {
     const std::lock_guard lock(mutex_);
     std::vector<float>& all = tensors_[view.name];
     all.resize(static_cast<size_t>(whole(view.shape).elements()));
-    copy(view, slice, [&](float* here, size_t there) { all[there] = *here; });
+    copy(view, slice, [&](const float* here, size_t there) { all[there] = *here; });
   }
   /// Elements of the view that differ.
   int64_t differences(const StateView& view) const {
     int64_t count = 0;
     const std::vector<float>& all = tensors_.at(view.name);
-    copy(view, view.slice, [&](float* here, size_t there) { count += all[there] != *here; });
+    copy(view, view.slice, [&](const float* here, size_t there) { count += all[there] != *here; });
     return count;
   }
   size_t size() const { return tensors_.size(); }
@@ -92,7 +92,9 @@ class State {
  private:
   template <class Each>
   static void copy(const StateView& view, const Slice& slice, Each each) {
-    auto* const data = reinterpret_cast<float*>(view.data.data());
+    std::vector<float> values(static_cast<size_t>(view.slice.elements()));
+    ASSERT_TRUE(view.read(0, std::as_writable_bytes(std::span(values))));
+    const float* const data = values.data();
     for (const CopyRun& run : copy_runs(view.slice, whole(view.shape), slice))
       for (int64_t i = 0; i < run.count; ++i)
         each(data + run.from_offset + i, static_cast<size_t>(run.to_offset + i));
@@ -140,7 +142,7 @@ void load_all(const Attempt& attempt, const std::string& from, const State& stat
     EXPECT_TRUE(loaded) << (loaded ? "" : loaded.error().to_string());
     int64_t needed = 0;
     for (const StateView& view : views) {
-      needed += static_cast<int64_t>(view.data.size());
+      needed += view.bytes();
       EXPECT_EQ(state.differences(view), 0) << view.name << " on rank " << rank;
     }
     EXPECT_LE(static_cast<double>(read), 1.1 * static_cast<double>(needed)) << "rank " << rank;

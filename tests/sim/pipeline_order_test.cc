@@ -91,7 +91,10 @@ class TalkingStage final : public Engine {
 
   Result<std::vector<float>> logits(std::span<const int32_t>, int) override { return {}; }
   Result<LossSums> sums() override { return LossSums{}; }
-  Result<GradientSpans> gradients() override { return GradientSpans{}; }
+  Result<GradientSpans> gradients(std::span<const ParameterRange>) override {
+    return GradientSpans{};
+  }
+  int64_t held_elements() const override { return 0; }
   DeviceArray device_gradients() override { return {}; }
   Result<double> gradient_norm(int64_t, Communicator&) override { return 0; }
   Result<Unit> update(int64_t, double, int64_t, double) override { return Unit{}; }
@@ -101,7 +104,10 @@ class TalkingStage final : public Engine {
   int next_exact_exponent(bool) const override { return 0; }
   const std::vector<FlatTensor>& tensors(State) const override { return none_; }
   Result<std::span<std::byte>> state(State) override { return std::span<std::byte>(); }
+  Result<Unit> read_state(State, Bytes, std::span<std::byte>) override { return Unit{}; }
+  Result<Unit> write_state(State, Bytes, std::span<const std::byte>) override { return Unit{}; }
   Result<Unit> state_written(State) override { return Unit{}; }
+  bool state_in_reach(State) const override { return true; }
   void set_loss_scale_exponent(int) override {}
   Precision precision() const override { return Precision::kFp32; }
   Work flops(int) const override { return {}; }

@@ -81,7 +81,7 @@ Result<Unit> copy_common(BlockReader& reader, const StoredTensor& tensor, const 
   int64_t block_index = -1;
   for (const CopyRun& run : copy_runs(stored.slice, view.slice)) {
     int64_t from = run.from_offset * width;
-    std::byte* to = view.data.data() + run.to_offset * width;
+    int64_t to = run.to_offset * width;
     for (int64_t left = run.count * width; left > 0;) {
       if (from / block_bytes != block_index) {
         block_index = from / block_bytes;
@@ -89,7 +89,8 @@ Result<Unit> copy_common(BlockReader& reader, const StoredTensor& tensor, const 
       }
       const int64_t within = from % block_bytes;
       const int64_t count = std::min(left, static_cast<int64_t>(block.size()) - within);
-      std::memcpy(to, block.data() + within, static_cast<size_t>(count));
+      MOTLEY_TRY_VOID(
+          view.write(to, block.subspan(static_cast<size_t>(within), static_cast<size_t>(count))));
       from += count;
       to += count;
       left -= count;
@@ -104,6 +105,20 @@ auto of_another_model(const FoundCheckpoint& checkpoint, const std::string& how)
 }
 
 }  // namespace
+
+int64_t StateView::bytes() const { return slice.elements() * element_bytes(dtype); }
+
+Result<Unit> StateView::read(int64_t offset, std::span<std::byte> into) const {
+  if (read_far) return read_far(offset, into);
+  std::memcpy(into.data(), data.data() + offset, into.size());
+  return Unit{};
+}
+
+Result<Unit> StateView::write(int64_t offset, std::span<const std::byte> from) const {
+  if (write_far) return write_far(offset, from);
+  std::memcpy(data.data() + offset, from.data(), from.size());
+  return Unit{};
+}
 
 Result<Unit> check_model(const FoundCheckpoint& checkpoint, const ModelSpec& model) {
   constexpr std::string_view kKind = "weight/";

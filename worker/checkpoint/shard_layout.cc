@@ -111,7 +111,7 @@ Result<ShardLayout> lay_out_shard(const std::vector<StateView>& views,
                                   const std::vector<Ownership>& owners, Rank rank) {
   for (const StateView& view : views) {
     MOTLEY_CHECK(contains(whole(view.shape), view.slice), view.name);
-    MOTLEY_CHECK_EQ(static_cast<int64_t>(view.data.size()),
+    MOTLEY_CHECK_EQ(view.read_far ? view.bytes() : static_cast<int64_t>(view.data.size()),
                     view.slice.elements() * element_bytes(view.dtype));
   }
   ShardLayout layout;

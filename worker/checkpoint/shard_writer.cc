@@ -55,7 +55,8 @@ class SealedImage {
   /// kDiverged naming the first tensor with one that is not finite.
   Result<Unit> take() {
     for (size_t e = 0; e < seals_.size(); ++e) {
-      if (!copy_entry(layout_.entries[e], &seals_[e]))
+      MOTLEY_TRY(const bool finite, copy_entry(layout_.entries[e], &seals_[e]));
+      if (!finite)
         return fail(ErrorCode::kDiverged, views_[layout_.entries[e].view].name + " is not finite");
     }
     return Unit{};
@@ -102,19 +103,19 @@ class SealedImage {
 
  private:
   /// Whether all values are finite.
-  bool copy_entry(const ShardEntry& entry, std::vector<Hash128>* seals) {
+  Result<bool> copy_entry(const ShardEntry& entry, std::vector<Hash128>* seals) {
     const StateView& view = views_[entry.view];
     const int64_t width = element_bytes(view.dtype);
     std::byte* const to = bytes_.get() + entry.offset;
     int64_t copied = 0;
     bool finite = true;
     for (const CopyRun& run : entry.runs) {
-      const std::byte* from = view.data.data() + run.from_offset * width;
+      int64_t from = run.from_offset * width;
       for (int64_t left = run.count * width; left > 0;) {
         const int64_t block = copied / entry.block_bytes * entry.block_bytes;
         const int64_t block_end = std::min(block + entry.block_bytes, entry.bytes);
         const int64_t count = std::min(left, block_end - copied);
-        std::memcpy(to + copied, from, static_cast<size_t>(count));
+        MOTLEY_TRY_VOID(view.read(from, {to + copied, static_cast<size_t>(count)}));
         copied += count;
         from += count;
         left -= count;

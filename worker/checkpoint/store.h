@@ -13,6 +13,7 @@
 // Every snapshot ends in one report, a failed one too: the committer then abandons this save and
 // training goes on.
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,12 +32,19 @@ struct StateView {
   std::string name;            ///< "weight/block.0.…", "adam_m/…", "adam_v/…"
   std::string dtype;           ///< "F32" or "F64"
   std::vector<int64_t> shape;  ///< of the logical tensor
-  Slice slice;                 ///< what `data` holds
-  std::span<std::byte> data;
+  Slice slice;                 ///< what lies there
+  std::span<std::byte> data;   ///< it, where host code reaches it; else empty, and it is reached by
+  std::function<Result<Unit>(int64_t offset, std::span<std::byte> into)> read_far = {};
+  std::function<Result<Unit>(int64_t offset, std::span<const std::byte> from)> write_far = {};
   /// Shards store the slice in pieces that begin at multiples of `piece` along `cut_dimension`, so
   /// that a rank that will hold a part of it reads little else; 0: in one.
   int cut_dimension = 0;
   int64_t piece = 0;
+
+  int64_t bytes() const;
+  /// Bytes [offset, …) of the slice, row-major. Fails as what it lies in does.
+  Result<Unit> read(int64_t offset, std::span<std::byte> into) const;
+  Result<Unit> write(int64_t offset, std::span<const std::byte> from) const;
 };
 
 /// What every rank tells the committer about its shard.
@@ -71,7 +79,8 @@ class ShardWriter {
   virtual bool ready() const = 0;
   /// At a step boundary, when ready(). Allocates nothing. A step is saved once an epoch. kIo when
   /// there is not enough free space for the whole checkpoint, kDiverged when the state holds a
-  /// value that is not finite: nothing is written, and report() says so at once.
+  /// value that is not finite, or how reading a view failed: nothing is written, and report() says
+  /// so at once.
   virtual Result<Unit> snapshot(int64_t step) = 0;
   /// True once the shard of the current snapshot is durable or has failed; then report() is due.
   virtual bool written() const = 0;

@@ -52,9 +52,13 @@ struct EngineOptions {
   bool shard_optimizer = false;  ///< state and update of owned slices only
   bool host_optimizer = false;   ///< state lies in host memory
   bool managed_memory = false;   ///< parameters and state in memory that the system moves
+  // What passes between this rank and others through host memory; where neither does, gradients and
+  // weights stay on the device:
+  bool exchanges_gradients = false;
+  bool exchanges_weights = false;
 };
 
-/// The gradient of one step, for the communicator. Exactly one is not empty.
+/// The gradient of one step, for the communicator: of all parameters. Exactly one is not empty.
 struct GradientSpans {
   std::span<float> floats;
   std::span<double> doubles;
@@ -93,7 +97,9 @@ class Engine {
   virtual void begin_step() = 0;
   /// kInvalidSpec for a token outside the vocabulary.
   virtual Result<Unit> put_samples(int slot, const MicroBatchInput& input) = 0;
-  /// Of the micro-batch in `slot`; samples must be one of micro_batches. In exact one grain.
+  /// Of the micro-batch in `slot`; samples must be one of micro_batches. In exact one grain. A
+  /// device that computes on its own is given the work; what the host needs of it is waited for
+  /// where it is asked for.
   virtual Result<Unit> forward(int slot, int samples) = 0;
   virtual Result<Unit> backward(int slot, int samples) = 0;
   /// Forward only, of what is in slot 0: at most the largest micro-batch, as which it is computed.
@@ -110,19 +116,29 @@ class Engine {
   /// Logits [samples·context, vocab] of inputs [samples, context], for sampling; at most the
   /// largest micro-batch. Of a whole model. Forgets the sums.
   virtual Result<std::vector<float>> logits(std::span<const int32_t> inputs, int samples) = 0;
+  /// Waits for the device.
   virtual Result<LossSums> sums() = 0;
 
-  /// Local gradients, to be summed over ranks in place before gradient_norm() and update().
-  virtual Result<GradientSpans> gradients() = 0;
-  /// The same where they lie on the device, behind all that has been enqueued: whoever sums them
-  /// there need not take them to the host.
+  /// Local gradients, to be summed over ranks in place before gradient_norm() and update(). Only
+  /// `parts` (rising) are brought to the host, and what becomes of them back: what else a device
+  /// that computes on its own has is not in the spans.
+  virtual Result<GradientSpans> gradients(std::span<const ParameterRange> parts) = 0;
+  /// All of them.
+  Result<GradientSpans> gradients() {
+    const ParameterRange all{0, held_elements()};
+    return gradients(std::span(&all, 1));
+  }
+  /// Parameters this rank holds.
+  virtual int64_t held_elements() const = 0;
+  /// The gradients where they lie on the device, behind all that has been enqueued: whoever sums
+  /// them there need not take them to the host.
   virtual DeviceArray device_gradients() = 0;
   /// Collective: the Euclidean norm of the summed gradient, of which each rank has what it owns,
   /// divided by `tokens` (global count). Exact: from fixed point, the same bits for any slicing;
   /// only of a step without overflow. Fast: not finite where a gradient is not.
   virtual Result<double> gradient_norm(int64_t tokens, Communicator& world) = 0;
   /// AdamW on the summed gradient; step counts from 1. Where state is sharded the weights of slices
-  /// that others own are theirs to send afterwards.
+  /// that others own are theirs to send afterwards. Does not wait for the device.
   virtual Result<Unit> update(int64_t step, double lr, int64_t tokens, double clip_factor) = 0;
   /// Elements update() changes.
   virtual int64_t updated_elements() const = 0;
@@ -145,9 +161,16 @@ class Engine {
   /// the moments what it updates.
   virtual const std::vector<FlatTensor>& tensors(State which = State::kWeight) const = 0;
   /// Host view of a state's flat buffer (element_bytes each), at one address for the engine's life
-  /// and current as of this call. Call state_written() after changing it.
+  /// and current as of this call; where the host does not reach the device, a copy of all of it.
+  /// Call state_written() after changing it.
   virtual Result<std::span<std::byte>> state(State which) = 0;
+  /// Bytes [offset, …) of it as they are now, without such a copy. What is written is there after
+  /// state_written().
+  virtual Result<Unit> read_state(State which, Bytes offset, std::span<std::byte> into) = 0;
+  virtual Result<Unit> write_state(State which, Bytes offset, std::span<const std::byte> from) = 0;
   virtual Result<Unit> state_written(State which) = 0;
+  /// Whether state() is the state itself.
+  virtual bool state_in_reach(State which) const = 0;
   /// Of the device: that of a State's elements is full_precision() of it, that of boundaries
   /// itself.
   virtual Precision precision() const = 0;
@@ -198,6 +221,7 @@ struct MemoryEstimate {
   Bytes exchange{0};       ///< slices on their way to and from other ranks
   Bytes snapshot{0};       ///< the copy of the state that a checkpoint is written from
   Bytes host{0};           ///< optimizer state kept there; of a GPU's memory the host's views
+                           ///< of what it reads, writes or exchanges
   bool one_memory = true;  ///< the device is a CPU: its memory is the host's
 
   Bytes on_device() const { return fixed + saved + transient; }

@@ -6,11 +6,17 @@
 
 namespace motley {
 
+Exchange::Exchange(Device& device, const StageSpec& stage, const ExchangeLayout& layout)
+    : device_(&device), stage_(stage), layout_(layout), scales_put_(device.make_mark()) {
+  for (int slot = 0; slot < stage.in_flight; ++slot) used_.push_back(device.make_mark());
+}
+
 Result<Exchange> Exchange::allocate(Device& device, const StageSpec& stage,
                                     const ExchangeLayout& layout, MemoryAccount& account) {
-  Exchange exchange(stage, layout);
+  Exchange exchange(device, stage, layout);
   MOTLEY_TRY(exchange.memory_,
              SharedMemory::allocate(device, layout.size(stage.in_flight), account));
+  MOTLEY_TRY_VOID(exchange.memory_.have_view());
   return exchange;
 }
 
@@ -31,6 +37,7 @@ Result<Unit> Exchange::put_samples(int slot, const MicroBatchInput& input) {
     MOTLEY_CHECK_EQ(input.tokens.size(), static_cast<size_t>(input.samples * (context + 1)));
     MOTLEY_TRY_VOID(check_tokens(input.tokens));
   }
+  MOTLEY_TRY_VOID(make_room(slot));
   const Bytes base = layout_.slot(slot);
   const auto position = values<int64_t>(memory_.host(), base + layout_.position, 2);
   position[0] = input.step;
@@ -45,7 +52,9 @@ Result<Unit> Exchange::put_samples(int slot, const MicroBatchInput& input) {
   };
   if (stage_.has_embedding()) fill(layout_.tokens, 0);
   if (stage_.has_head()) fill(layout_.targets, 1);
-  return memory_.push(base, Bytes(layout_.losses.value()));
+  MOTLEY_TRY_VOID(memory_.enqueue_push(base, layout_.losses));
+  used_[static_cast<size_t>(slot)]->set();
+  return Unit{};
 }
 
 // --- boundaries
@@ -74,44 +83,81 @@ Result<std::span<std::byte>> Exchange::pull(int slot, Boundary boundary, int sam
 }
 
 Result<Unit> Exchange::push(int slot, Boundary boundary, int samples) {
-  return memory_.push(place(slot, boundary), boundary_bytes(samples));
+  MOTLEY_TRY_VOID(memory_.enqueue_push(place(slot, boundary), boundary_bytes(samples)));
+  used_[static_cast<size_t>(slot)]->set();
+  return Unit{};
 }
 
 std::span<std::byte> Exchange::view(int slot, Boundary boundary, int samples) {
+  (void)used_[static_cast<size_t>(slot)]->wait();  // a lost device shows where its work is due
   return memory_.host().subspan(static_cast<size_t>(place(slot, boundary).value()),
                                 static_cast<size_t>(boundary_bytes(samples).value()));
 }
 
 // --- losses and flags out
 
-void Exchange::clear(Device& device) {
-  execute(device, ZeroArgs{.out = overflow_flag(), .bytes = sizeof(int64_t)});
+void Exchange::clear() {
+  due_.clear();
+  sums_ = {};
+  execute(*device_, ZeroArgs{.out = overflow_flag(), .bytes = sizeof(int64_t)});
 }
 
-Result<Unit> Exchange::add_losses(int slot, int samples, LossSums* sums) {
-  // Ranks that share the head all have the losses; the first speaks for them.
-  if (!stage_.has_head() || stage_.member != 0) return Unit{};
-  const int64_t context = stage_.model.context;
-  const Bytes size(samples * context * stage_.element_bytes());
-  MOTLEY_TRY(const std::span<std::byte> view,
-             memory_.pull(layout_.slot(slot) + layout_.losses, size));
-  const bool exact = stage_.numerics == Numerics::kExact;
-  const Elements losses(view, full_precision(stage_.precision));
-  for (int sample = 0; sample < samples; ++sample) {
-    double loss = 0;
-    for (int64_t i = 0; i < context; ++i) loss += losses.get(sample * context + i);
-    sums->loss += loss;
-    if (exact && std::isfinite(loss)) sums->loss_fixed += std::llrint(loss * kLossUnit);
-    if (exact && !std::isfinite(loss)) sums->overflow = 1;
+void Exchange::put_scales(double loss_scale, int exponent) {
+  (void)scales_put_->wait();  // a lost device shows where its work is due
+  values<double>(memory_.host(), layout_.loss_scale, 1)[0] = loss_scale;
+  values<int32_t>(memory_.host(), layout_.exponent, 1)[0] = exponent;
+  (void)memory_.enqueue_push(layout_.loss_scale, layout_.common_size - layout_.loss_scale);
+  scales_put_->set();
+}
+
+Result<Unit> Exchange::make_room(int slot) {
+  MOTLEY_TRY_VOID(used_[static_cast<size_t>(slot)]->wait());
+  const auto in_slot = [&](const Due& due) { return due.slot == slot; };
+  // Those before it are through, too.
+  while (std::any_of(due_.begin(), due_.end(), in_slot)) {
+    take_losses(due_.front());
+    due_.pop_front();
   }
-  sums->tokens += samples * context;
   return Unit{};
 }
 
-Result<int64_t> Exchange::overflow() {
+Bytes Exchange::losses_bytes(int samples) const {
+  return Bytes(int64_t{samples} * stage_.model.context * stage_.element_bytes());
+}
+
+Result<Unit> Exchange::add_losses(int slot, int samples) {
+  // Ranks that share the head all have the losses; the first speaks for them.
+  if (!stage_.has_head() || stage_.member != 0) return Unit{};
+  MOTLEY_TRY_VOID(memory_.enqueue_pull(layout_.slot(slot) + layout_.losses, losses_bytes(samples)));
+  used_[static_cast<size_t>(slot)]->set();
+  due_.push_back({slot, samples});
+  return Unit{};
+}
+
+void Exchange::take_losses(const Due& due) {
+  const int64_t context = stage_.model.context;
+  const Bytes offset = layout_.slot(due.slot) + layout_.losses;
+  const std::span<std::byte> view = memory_.host().subspan(
+      static_cast<size_t>(offset.value()), static_cast<size_t>(losses_bytes(due.samples).value()));
+  const bool exact = stage_.numerics == Numerics::kExact;
+  const Elements losses(view, full_precision(stage_.precision));
+  for (int sample = 0; sample < due.samples; ++sample) {
+    double loss = 0;
+    for (int64_t i = 0; i < context; ++i) loss += losses.get(sample * context + i);
+    sums_.loss += loss;
+    if (exact && std::isfinite(loss)) sums_.loss_fixed += std::llrint(loss * kLossUnit);
+    if (exact && !std::isfinite(loss)) sums_.overflow = 1;
+  }
+  sums_.tokens += due.samples * context;
+}
+
+Result<LossSums> Exchange::sums() {
   MOTLEY_TRY(const std::span<std::byte> view,
              memory_.pull(layout_.overflow, Bytes(sizeof(int64_t))));
-  return values<int64_t>(view, Bytes(0), 1)[0];
+  for (; !due_.empty(); due_.pop_front()) take_losses(due_.front());
+  LossSums sums = sums_;
+  sums.overflow |= values<int64_t>(view, Bytes(0), 1)[0];
+  return sums;
 }
 
 }  // namespace motley

@@ -2,6 +2,10 @@
 // What host and programs tell each other: tokens and targets in; losses and flags out; activations
 // and their gradients between neighbouring stages.
 
+#include <deque>
+#include <memory>
+#include <vector>
+
 #include "worker/engine/engine.h"
 #include "worker/engine/shared_memory.h"
 #include "worker/engine/stage.h"
@@ -18,35 +22,54 @@ class Exchange {
   std::byte* slot(int number) const { return memory_.device() + layout_.slot(number).value(); }
 
   /// What the stage needs of a micro-batch; a program of more samples reads token 0 beyond them.
-  /// kInvalidSpec for a token outside the vocabulary.
+  /// kInvalidSpec for a token outside the vocabulary. Waits only for the micro-batch that was in
+  /// the slot before: while it is taken through its backward pass, the next one's samples get under
+  /// way.
   Result<Unit> put_samples(int slot, const MicroBatchInput& input);
 
   /// The first `samples` samples of what goes to or came from a neighbouring stage.
   Result<std::span<std::byte>> pull(int slot, Boundary boundary, int samples);
-  /// What host code put into a boundary's view reaches the device.
+  /// What host code put into a boundary's view reaches the device. The stream takes it from there.
   Result<Unit> push(int slot, Boundary boundary, int samples);
-  /// The view that push() takes it from.
+  /// The view that push() takes it from; waits until the last one was taken.
   std::span<std::byte> view(int slot, Boundary boundary, int samples);
 
-  /// Clears the overflow flag.
-  void clear(Device& device);
-  /// Adds the losses of the first `samples` samples of the program that just ran in `slot`, if the
-  /// stage has them.
-  Result<Unit> add_losses(int slot, int samples, LossSums* sums);
+  /// Clears the overflow flag and the sums.
+  void clear();
+  /// What programs enqueued from here on read: CrossEntropyArgs::scale and
+  /// AccumulateFixedArgs::exponent.
+  void put_scales(double loss_scale, int exponent);
+  /// Before a program runs in `slot`: what the last one left there has been taken.
+  Result<Unit> make_room(int slot);
+  /// Counts the losses of the first `samples` samples of the program that was just enqueued in
+  /// `slot`, if the stage has them.
+  Result<Unit> add_losses(int slot, int samples);
   Address overflow_flag() const { return Address::of(common() + layout_.overflow.value()); }
-  /// The flag since clear().
-  Result<int64_t> overflow();
+  /// Since clear(): losses in the order of the programs, and the flag. Waits for the device.
+  Result<LossSums> sums();
 
  private:
-  explicit Exchange(const StageSpec& stage, const ExchangeLayout& layout)
-      : stage_(stage), layout_(layout) {}
+  /// The losses of a program, on their way to the host.
+  struct Due {
+    int slot = 0;
+    int samples = 0;
+  };
+
+  Exchange(Device& device, const StageSpec& stage, const ExchangeLayout& layout);
   Result<Unit> check_tokens(std::span<const int32_t> tokens) const;
   Bytes place(int slot, Boundary boundary) const;
   Bytes boundary_bytes(int samples) const;
+  Bytes losses_bytes(int samples) const;
+  void take_losses(const Due& due);
 
+  Device* device_;
   StageSpec stage_;
   ExchangeLayout layout_;
   SharedMemory memory_;
+  std::unique_ptr<StreamMark> scales_put_;
+  std::vector<std::unique_ptr<StreamMark>> used_;  ///< [slot]: behind the copies of its view
+  std::deque<Due> due_;
+  LossSums sums_;
 };
 
 }  // namespace motley

@@ -19,12 +19,13 @@ int64_t summed_elements(const Instruction& instruction, int members) {
 
 }  // namespace
 
-MemoryPlan::MemoryPlan(const StageSpec& stage, const ParameterLayout& layout,
-                       const ExchangeLayout& exchange_layout, const Updater::Memory& update,
-                       bool host_reaches_device)
+MemoryPlan::MemoryPlan(const EngineOptions& options, const StageSpec& stage,
+                       const ParameterLayout& layout, const ExchangeLayout& exchange_layout,
+                       const Updater::Memory& update, bool host_reaches_device)
     : parameters(layout.elements() * stage.element_bytes()),
       gradients(layout.elements() * gradient_element_bytes(stage.numerics, stage.element_bytes())),
-      optimizer(update.state + update.squares),
+      optimizer(update.state + update.squares + update.tables),
+      squares(update.squares),
       exchange(exchange_layout.size(stage.in_flight)),
       host_state(update.host_state),
       managed(update.managed && !host_reaches_device ? parameters + update.state : Bytes(0)),
@@ -41,6 +42,9 @@ MemoryPlan::MemoryPlan(const StageSpec& stage, const ParameterLayout& layout,
                           .out = Address::symbol(1),
                           .count = std::min(layout.elements(), kUpdateChunk)};
   if (widens) widened = widened_bytes(weights);
+  views = exchange + squares;
+  if (options.exchanges_gradients) views += gradients;
+  if (options.exchanges_weights && !update.managed) views += parameters;
 }
 
 void MemoryPlan::require(const Program& program) {
@@ -64,16 +68,14 @@ MemoryPoint MemoryPlan::point(int micro_batch) const {
 MemoryEstimate MemoryPlan::estimate() const {
   const Bytes in_slots = slot * slots;
   const Bytes shared = parameters + gradients + optimizer + exchange;
-  // What is managed needs no view, but takes the place of one.
   return {.fixed = shared + rounded - in_slots - managed,
           .saved = kept * slots + in_slots,
           .transient = arena + widened,
-          .host = one_memory ? host_state + staging : host_state + shared + staging,
+          .host = host_state + staging + managed + (one_memory ? Bytes(0) : views),
           .one_memory = one_memory};
 }
 
-StageSpec stage_spec(const EngineOptions& options, const DeviceTraits& device,
-                     const int* exact_exponent, const double* loss_scale) {
+StageSpec stage_spec(const EngineOptions& options, const DeviceTraits& device) {
   return {.model = options.model,
           .numerics = options.numerics,
           .layers = options.stage.value_or(whole_model(options.model)),
@@ -81,8 +83,7 @@ StageSpec stage_spec(const EngineOptions& options, const DeviceTraits& device,
           .in_flight = options.in_flight,
           .precision = device.precision,
           .threads = device.threads,
-          .exact_exponent = exact_exponent,
-          .loss_scale = options.scale_loss ? loss_scale : nullptr,
+          .scale_loss = options.scale_loss,
           .seed = options.seed};
 }
 
@@ -90,12 +91,12 @@ namespace {
 
 /// As StageEngine sets itself up.
 MemoryPlan plan_memory(const EngineOptions& options, const DeviceTraits& device) {
-  const StageSpec stage = stage_spec(options, device, nullptr, nullptr);
+  const StageSpec stage = stage_spec(options, device);
   const ParameterLayout parameters(holdings_of(stage.model, stage.layers, stage.member));
   const int largest = *std::max_element(options.micro_batches.begin(), options.micro_batches.end());
   const ExchangeLayout exchange(stage, largest);
   MemoryPlan plan(
-      stage, parameters, exchange,
+      options, stage, parameters, exchange,
       Updater::memory(options, UpdateLayout(options, parameters), stage.element_bytes()),
       device.kind != DeviceKind::kCuda);
   for (const int samples : options.micro_batches)

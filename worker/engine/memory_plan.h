@@ -10,12 +10,14 @@ namespace motley {
 
 struct MemoryPlan {
   /// `one_memory`: host code reaches what is on the device; else it has views of its own.
-  MemoryPlan(const StageSpec& stage, const ParameterLayout& parameters,
-             const ExchangeLayout& exchange, const Updater::Memory& update, bool one_memory);
+  MemoryPlan(const EngineOptions& options, const StageSpec& stage,
+             const ParameterLayout& parameters, const ExchangeLayout& exchange,
+             const Updater::Memory& update, bool one_memory);
 
   Bytes parameters{0};
   Bytes gradients{0};
   Bytes optimizer{0};
+  Bytes squares{0};  ///< of `optimizer`: sums for the norm
   Bytes exchange{0};
   Bytes host_state{0};
   Bytes managed{0};  ///< of parameters and optimizer what the system may move to the host
@@ -25,6 +27,7 @@ struct MemoryPlan {
   Bytes slot{0};     ///< one slot's part of `exchange`
   Bytes staging{0};  ///< of the largest sum over the ranks of the stage, where it is not in place
   bool one_memory = true;
+  Bytes views{0};    ///< the host's copies, where it does not reach the device
   Bytes rounded{0};  ///< the copy of the parameters in reduced precision
   Bytes widened{0};  ///< where a CPU holds reduced operands in full
   bool widens = false;
@@ -36,9 +39,7 @@ struct MemoryPlan {
   MemoryEstimate estimate() const;
 };
 
-/// The stage an engine of these options computes. `exact_exponent` and `loss_scale` are read when
-/// programs run.
-StageSpec stage_spec(const EngineOptions& options, const DeviceTraits& device,
-                     const int* exact_exponent, const double* loss_scale);
+/// The stage an engine of these options computes.
+StageSpec stage_spec(const EngineOptions& options, const DeviceTraits& device);
 
 }  // namespace motley

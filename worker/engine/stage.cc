@@ -81,6 +81,10 @@ MicroBatch StageCompiler::micro_batch(int samples) {
     batch.losses = in_slot(exchange_.losses, batch.rows() * stage_.element_bytes());
   }
   batch.overflow = builder_.fixed(Segment::kExchange, exchange_.overflow, Bytes(sizeof(int64_t)));
+  batch.exponent = builder_.fixed(Segment::kExchange, exchange_.exponent, Bytes(sizeof(int32_t)));
+  if (stage_.scale_loss)
+    batch.loss_scale =
+        builder_.fixed(Segment::kExchange, exchange_.loss_scale, Bytes(sizeof(double)));
   return batch;
 }
 
@@ -88,8 +92,6 @@ LayerEmitter::Options StageCompiler::emitter_options(bool training) const {
   return {.numerics = stage_.numerics,
           .training = training,
           .threads = stage_.threads,
-          .exact_exponent = stage_.exact_exponent,
-          .loss_scale = stage_.loss_scale,
           .shape = stage_.shape(),
           .dropout = training ? stage_.model.dropout : 0,
           .seed = stage_.seed};
@@ -129,6 +131,8 @@ ExchangeLayout::ExchangeLayout(const StageSpec& stage, int largest)
     return offset;
   };
   overflow = take(&common_size, sizeof(int64_t));
+  loss_scale = take(&common_size, sizeof(double));
+  exponent = take(&common_size, sizeof(int32_t));
   const int64_t tokens_size = stage.has_embedding() ? rows * 4 : 0;
   const int64_t targets_size = stage.has_head() ? rows * 4 : 0;
   const int64_t boundary = rows * stage.model.width * stage.boundary_element_bytes();

@@ -19,9 +19,8 @@ struct StageSpec {
   int in_flight = 1;  ///< micro-batches between forward and backward pass at once
   Precision precision = Precision::kFp32;  ///< of the device
   int threads = 1;
-  const int* exact_exponent = nullptr;  ///< read when programs run
-  const double* loss_scale = nullptr;   ///< the same; null: 1
-  uint64_t seed = 0;                    ///< of dropout's masks
+  bool scale_loss = false;  ///< by what ExchangeLayout::loss_scale holds
+  uint64_t seed = 0;        ///< of dropout's masks
 
   /// Of an element of weights, gradients, losses.
   int element_bytes() const { return full_bytes(precision); }
@@ -37,8 +36,11 @@ struct StageSpec {
 struct ExchangeLayout {
   ExchangeLayout(const StageSpec& stage, int largest);
 
-  int64_t rows = 0;   ///< largest · context
-  Bytes overflow{0};  ///< int64 flag; in the common part
+  int64_t rows = 0;  ///< largest · context
+  // In the common part:
+  Bytes overflow{0};    ///< int64 flag
+  Bytes loss_scale{0};  ///< double
+  Bytes exponent{0};    ///< int32, of what exact quantises
   Bytes common_size{0};
   // In each slot; those that the stage has no use for are empty.
   Bytes position{0};  ///< int64 [2]: step, first sample

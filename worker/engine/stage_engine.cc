@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/rank_memory.h"
 #include "worker/layers/head.h"
 
 namespace motley {
@@ -19,19 +20,21 @@ std::vector<std::string> layer_names(const ModelSpec& model) {
   names.emplace_back("head");
   return names;
 }
+/// Of initial weights made at a time where they are not made in place.
+constexpr int64_t kInitialisedBytes = 4 << 20;
 
 }  // namespace
 
 StageEngine::StageEngine(Device& device, const EngineOptions& options)
     : device_(device),
       options_(options),
-      stage_(stage_spec(options, traits_of(device), &quantisation_, &loss_scale_)),
+      stage_(stage_spec(options, traits_of(device))),
       layer_names_(layer_names(options.model)),
       largest_(*std::max_element(options.micro_batches.begin(), options.micro_batches.end())),
       parameters_(holdings_of(stage_.model, stage_.layers, stage_.member)),
       exchange_layout_(stage_, largest_),
       update_layout_(options, parameters_),
-      plan_(stage_, parameters_, exchange_layout_,
+      plan_(options, stage_, parameters_, exchange_layout_,
             Updater::memory(options, update_layout_, stage_.element_bytes()),
             device.host_accessible()) {
   if (options_.account == nullptr) options_.account = &own_account_;
@@ -69,6 +72,9 @@ Result<Unit> StageEngine::allocate() {
   MOTLEY_TRY(weights_,
              SharedMemory::allocate(device_, plan_.parameters, account, placement_of(options_)));
   MOTLEY_TRY(gradients_, SharedMemory::allocate(device_, plan_.gradients, account));
+  if (options_.exchanges_weights) MOTLEY_TRY_VOID(weights_.have_view());
+  if (options_.exchanges_gradients) MOTLEY_TRY_VOID(gradients_.have_view());
+  MOTLEY_TRY(window_, MemoryWindow::create(device_));
   if (is_reduced(stage_.precision)) {
     MOTLEY_TRY(rounded_, device_.allocate(plan_.rounded));
     MOTLEY_TRY_VOID(device_.reserve_scratch(plan_.widened));
@@ -77,7 +83,9 @@ Result<Unit> StageEngine::allocate() {
   MOTLEY_TRY(arena_, device_.allocate(plan_.kept * plan_.slots + plan_.arena));
   other_charge_ =
       MemoryCharge(account, MemoryUse::kDevice, arena_.size() + rounded_.size() + plan_.widened);
-  if (plan_.staging > Bytes(0)) staging_ = CountedMemory(account, MemoryUse::kHost, plan_.staging);
+  if (plan_.staging > Bytes(0)) {
+    MOTLEY_TRY(staging_, PinnedMemory::allocate(device_, plan_.staging, account));
+  }
   MOTLEY_TRY(updater_, Updater::create(device_, options_, update_layout_, weights_, gradients_,
                                        static_cast<std::byte*>(arena_.data())));
   return Unit{};
@@ -92,20 +100,57 @@ MemoryPoint StageEngine::memory() const {
 
 StageEngine::BoundProgram StageEngine::bind_to_slots(const Program& program, int slots) const {
   BoundProgram bound;
-  bound.backward = program.backward;
   auto* const arena = static_cast<std::byte*>(arena_.data());
-  for (int slot = 0; slot < slots; ++slot)
-    bound.slots.push_back(bind(program, {.parameters = weights_.device(),
-                                         .rounded = static_cast<std::byte*>(rounded_.data()),
-                                         .gradients = gradients_.device(),
-                                         .exchange = exchange_->common(),
-                                         .slot = exchange_->slot(slot),
-                                         .kept = arena + (plan_.arena + plan_.kept * slot).value(),
-                                         .activations = arena}));
+  for (int slot = 0; slot < slots; ++slot) {
+    const std::vector<Instruction> instructions =
+        bind(program, {.parameters = weights_.device(),
+                       .rounded = static_cast<std::byte*>(rounded_.data()),
+                       .gradients = gradients_.device(),
+                       .exchange = exchange_->common(),
+                       .slot = exchange_->slot(slot),
+                       .kept = arena + (plan_.arena + plan_.kept * slot).value(),
+                       .activations = arena});
+    const std::span all(instructions);
+    bound.forward.push_back(record(all.first(program.backward)));
+    bound.backward.push_back(record(all.subspan(program.backward)));
+  }
   for (size_t i = 0; i < program.instructions.size(); ++i)
     (i < program.backward ? bound.work.forward : bound.work.backward) +=
         program.instructions[i].flops;
   return bound;
+}
+
+StageEngine::Pass StageEngine::record(std::span<const Instruction> instructions) const {
+  Pass pass;
+  std::vector<LayerCall> calls;
+  double flops = 0;
+  const auto end_stretch = [&](auto after) {
+    pass.push_back({.calls = device_.record([this, calls = std::move(calls)] { enqueue(calls); }),
+                    .flops = std::exchange(flops, 0),
+                    .after = after});
+    calls.clear();
+  };
+  for (const Instruction& instruction : instructions) {
+    flops += instruction.flops;
+    if (const auto* call = std::get_if<OpCall>(&instruction.work))
+      calls.push_back({*call, instruction.layer});
+    else if (const auto* sum = std::get_if<GroupSum>(&instruction.work))
+      end_stretch(*sum);
+    else
+      end_stretch(std::get<GroupGather>(instruction.work));
+  }
+  if (!calls.empty()) end_stretch(std::monostate());
+  return pass;
+}
+
+void StageEngine::enqueue(const std::vector<LayerCall>& calls) const {
+  std::optional<WorkRange> of_layer;
+  LayerIndex layer = -1;
+  for (const LayerCall& call : calls) {
+    if (std::exchange(layer, call.layer) != call.layer)
+      of_layer.emplace(device_, layer_names_[static_cast<size_t>(layer)].c_str());
+    execute(device_, call.call);
+  }
 }
 
 Result<Unit> StageEngine::initialise() {
@@ -115,24 +160,50 @@ Result<Unit> StageEngine::initialise() {
       return tensor.name == flat.tensor.name;
     });
     const auto number = static_cast<int>(found - all.begin());
-    host_for(device_, flat.slice.extent[0],
-             [&](int64_t row) { initialise_row(flat, number, row); });
+    MOTLEY_TRY_VOID(initialise_tensor(flat, number));
   }
-  MOTLEY_TRY_VOID(weights_.push());
+  MOTLEY_TRY_VOID(window_->flush());
   begin_step();
   return device_.synchronize();
 }
 
-void StageEngine::initialise_row(const FlatTensor& flat, int tensor_number, int64_t row) {
-  Elements weights(weights_.host(), full_precision(stage_.precision));
+Result<Unit> StageEngine::initialise_tensor(const FlatTensor& flat, int tensor_number) {
+  const int64_t rows = flat.slice.extent[0];
+  const int64_t row_bytes = flat.elements() / std::max<int64_t>(rows, 1) * stage_.element_bytes();
+  const Bytes begin(flat.offset * stage_.element_bytes());
+  if (device_.host_accessible()) {
+    host_for(device_, rows, [&](int64_t row) {
+      initialise_row(flat, tensor_number, row,
+                     weights_.host().subspan(static_cast<size_t>(begin.value() + row * row_bytes),
+                                             static_cast<size_t>(row_bytes)));
+    });
+    return Unit{};
+  }
+  std::vector<std::byte> some;
+  const int64_t most = std::max<int64_t>(1, kInitialisedBytes / std::max<int64_t>(row_bytes, 1));
+  for (int64_t first = 0; first < rows; first += most) {
+    const int64_t count = std::min(most, rows - first);
+    some.resize(static_cast<size_t>(count * row_bytes));
+    host_for(device_, count, [&](int64_t row) {
+      initialise_row(flat, tensor_number, first + row,
+                     std::span(some).subspan(static_cast<size_t>(row * row_bytes),
+                                             static_cast<size_t>(row_bytes)));
+    });
+    MOTLEY_TRY_VOID(window_->write(weights_, begin + Bytes(first * row_bytes), some));
+  }
+  return Unit{};
+}
+
+void StageEngine::initialise_row(const FlatTensor& flat, int tensor_number, int64_t row,
+                                 std::span<std::byte> into) const {
+  Elements weights(into, full_precision(stage_.precision));
   Slice slice = flat.slice;
   slice.start[0] += row;
   slice.extent[0] = 1;
-  for (const CopyRun& run : copy_runs(whole(flat.tensor.shape), flat.slice, slice))
+  for (const CopyRun& run : copy_runs(whole(flat.tensor.shape), slice))
     for (int64_t i = 0; i < run.count; ++i)
-      weights.set(flat.offset + run.to_offset + i,
-                  initial_value(options_.model, flat.tensor, tensor_number, run.from_offset + i,
-                                options_.seed));
+      weights.set(run.to_offset + i, initial_value(options_.model, flat.tensor, tensor_number,
+                                                   run.from_offset + i, options_.seed));
 }
 
 // --- running
@@ -140,9 +211,12 @@ void StageEngine::initialise_row(const FlatTensor& flat, int tensor_number, int6
 void StageEngine::begin_step() {
   execute(device_,
           ZeroArgs{.out = Address::of(gradients_.device()), .bytes = gradients_.size().value()});
-  exchange_->clear(device_);
-  sums_ = {};
-  gradients_exposed_ = false;
+  exchange_->clear();
+  // What is quantised is a scaled gradient.
+  if (std::exchange(scales_changed_, false))
+    exchange_->put_scales(std::ldexp(1.0, loss_scale_exponent_), exponent_ - loss_scale_exponent_);
+  window_->forget();
+  exposed_.clear();
   gradients_scaled_ = false;
 }
 
@@ -153,24 +227,22 @@ Result<Unit> StageEngine::put_samples(int slot, const MicroBatchInput& input) {
 
 Result<Unit> StageEngine::forward(int slot, int samples) {
   const WorkRange range(device_, "forward");
-  const BoundProgram& program = programs_.at(samples);
-  const std::span all(program.slots[static_cast<size_t>(slot)]);
-  MOTLEY_TRY_VOID(run(all.first(program.backward)));
-  return exchange_->add_losses(slot, samples, &sums_);
+  MOTLEY_TRY_VOID(exchange_->make_room(slot));
+  MOTLEY_TRY_VOID(run(programs_.at(samples).forward[static_cast<size_t>(slot)]));
+  return exchange_->add_losses(slot, samples);
 }
 
 Result<Unit> StageEngine::backward(int slot, int samples) {
   const WorkRange range(device_, "backward");
-  const BoundProgram& program = programs_.at(samples);
-  const std::span all(program.slots[static_cast<size_t>(slot)]);
   gradients_scaled_ = options_.scale_loss && !exact();
-  return run(all.subspan(program.backward));
+  return run(programs_.at(samples).backward[static_cast<size_t>(slot)]);
 }
 
 Result<Unit> StageEngine::evaluate(int samples) {
   const WorkRange range(device_, "evaluation");
-  MOTLEY_TRY_VOID(run(evaluation_.slots[0]));
-  return exchange_->add_losses(0, samples, &sums_);
+  MOTLEY_TRY_VOID(exchange_->make_room(0));
+  MOTLEY_TRY_VOID(run(evaluation_.forward[0]));
+  return exchange_->add_losses(0, samples);
 }
 
 Result<std::span<std::byte>> StageEngine::pull(int slot, Boundary boundary, int samples) {
@@ -185,17 +257,14 @@ Result<Unit> StageEngine::push(int slot, Boundary boundary, int samples) {
 
 Result<LossSums> StageEngine::sums() {
   if (std::exchange(gradients_scaled_, false)) unscale_gradients();
-  LossSums sums = sums_;
-  MOTLEY_TRY(const int64_t overflow, exchange_->overflow());
-  sums.overflow |= overflow;
-  return sums;
+  return exchange_->sums();
 }
 
 void StageEngine::unscale_gradients() {
   execute(device_, ScaleArgs{.x = Address::of(gradients_.device()),
                              .overflow = exchange_->overflow_flag(),
                              .count = parameters_.elements(),
-                             .factor = 1 / loss_scale_});
+                             .factor = std::ldexp(1.0, -loss_scale_exponent_)});
 }
 
 /// Brings the copy of the weights that products read up to date.
@@ -211,23 +280,14 @@ void StageEngine::round_weights() {
                       .count = std::min(chunk, all - first)});
 }
 
-Result<Unit> StageEngine::run(std::span<const Instruction> instructions) {
+Result<Unit> StageEngine::run(const Pass& pass) {
   round_weights();
-  double flops = 0;
-  std::optional<WorkRange> of_layer;
-  LayerIndex layer = -1;
-  for (const Instruction& instruction : instructions) {
-    if (std::exchange(layer, instruction.layer) != instruction.layer)
-      of_layer.emplace(device_, layer_names_[static_cast<size_t>(layer)].c_str());
-    flops += instruction.flops;
-    if (const auto* call = std::get_if<OpCall>(&instruction.work)) {
-      execute(device_, *call);
-    } else if (const auto* sum = std::get_if<GroupSum>(&instruction.work)) {
-      MOTLEY_TRY_VOID(sum_over_group(*sum, std::exchange(flops, 0)));
-    } else {
-      MOTLEY_TRY_VOID(
-          gather_over_group(std::get<GroupGather>(instruction.work), std::exchange(flops, 0)));
-    }
+  for (const Stretch& stretch : pass) {
+    stretch.calls->replay();
+    if (const auto* sum = std::get_if<GroupSum>(&stretch.after))
+      MOTLEY_TRY_VOID(sum_over_group(*sum, stretch.flops));
+    else if (const auto* gather = std::get_if<GroupGather>(&stretch.after))
+      MOTLEY_TRY_VOID(gather_over_group(*gather, stretch.flops));
   }
   return Unit{};
 }
@@ -249,7 +309,7 @@ Result<Unit> StageEngine::sum_over_group(const GroupSum& sum, double flops) {
   MOTLEY_TRY_VOID(options_.group->sum(wide, flops));
   for (int64_t i = 0; i < sum.count; ++i) elements.set(i, wide[static_cast<size_t>(i)]);
   return device_.host_accessible() ? Result<Unit>(Unit{})
-                                   : device_.copy_in(sum.data.as<std::byte>(), stored);
+                                   : device_.enqueue_copy_in(sum.data.as<std::byte>(), stored);
 }
 
 Result<Unit> StageEngine::gather_over_group(const GroupGather& gather, double flops) {
@@ -277,7 +337,7 @@ Result<Unit> StageEngine::sum_elements(std::byte* data, int64_t count, double fl
     MOTLEY_TRY_VOID(options_.group->sum(values<double>(host, Bytes(0), count), flops));
   else
     MOTLEY_TRY_VOID(options_.group->sum(values<float>(host, Bytes(0), count), flops));
-  return device_.host_accessible() ? Result<Unit>(Unit{}) : device_.copy_in(data, host);
+  return device_.host_accessible() ? Result<Unit>(Unit{}) : device_.enqueue_copy_in(data, host);
 }
 
 Result<std::vector<float>> StageEngine::logits(std::span<const int32_t> inputs, int samples) {
@@ -292,7 +352,7 @@ Result<std::vector<float>> StageEngine::logits(std::span<const int32_t> inputs, 
     tokens.push_back(0);
   }
   MOTLEY_TRY_VOID(put_samples(0, {.tokens = tokens, .samples = samples}));
-  MOTLEY_TRY_VOID(run(evaluation_.slots[0]));
+  MOTLEY_TRY_VOID(run(evaluation_.forward[0]));
   const auto vocab = static_cast<size_t>(options_.model.vocab);
   const auto stride = static_cast<size_t>(logits_stride(options_.model.vocab));
   std::vector<std::byte> copy(inputs.size() * stride *
@@ -308,9 +368,15 @@ Result<std::vector<float>> StageEngine::logits(std::span<const int32_t> inputs, 
 
 // --- gradients and the update
 
-Result<GradientSpans> StageEngine::gradients() {
-  MOTLEY_TRY(const std::span<std::byte> view, gradients_.pull());
-  gradients_exposed_ = true;
+Result<GradientSpans> StageEngine::gradients(std::span<const ParameterRange> parts) {
+  const int64_t bytes = gradient_element_bytes(options_.numerics, stage_.element_bytes());
+  MOTLEY_TRY_VOID(gradients_.have_view());
+  MOTLEY_TRY_VOID(push_gradients());
+  for (const ParameterRange& part : parts)
+    MOTLEY_TRY_VOID(gradients_.enqueue_pull(Bytes(part.offset * bytes), Bytes(part.count * bytes)));
+  MOTLEY_TRY_VOID(device_.synchronize());
+  exposed_.assign(parts.begin(), parts.end());
+  const std::span<std::byte> view = gradients_.host();
   GradientSpans spans;
   if (exact())
     spans.fixed = values<int64_t>(view, Bytes(0), parameters_.elements());
@@ -322,7 +388,7 @@ Result<GradientSpans> StageEngine::gradients() {
 }
 
 DeviceArray StageEngine::device_gradients() {
-  MOTLEY_CHECK(!gradients_exposed_, "the host may have changed the gradients");
+  MOTLEY_CHECK(exposed_.empty(), "the host may have changed the gradients");
   const DeviceElement element = exact()                       ? DeviceElement::kInt64
                                 : stage_.element_bytes() == 8 ? DeviceElement::kFloat64
                                                               : DeviceElement::kFloat32;
@@ -330,36 +396,41 @@ DeviceArray StageEngine::device_gradients() {
 }
 
 Result<Unit> StageEngine::push_gradients() {
-  if (!gradients_exposed_) return Unit{};
-  gradients_exposed_ = false;
-  return gradients_.push();
+  const int64_t bytes = gradient_element_bytes(options_.numerics, stage_.element_bytes());
+  for (const ParameterRange& part : exposed_)
+    MOTLEY_TRY_VOID(gradients_.enqueue_push(Bytes(part.offset * bytes), Bytes(part.count * bytes)));
+  exposed_.clear();
+  return Unit{};
 }
 
 Result<double> StageEngine::gradient_norm(int64_t tokens, Communicator& world) {
   MOTLEY_TRY_VOID(push_gradients());
-  MOTLEY_TRY(const double norm, updater_->norm(world, exponent_));
+  MOTLEY_TRY(const double norm, updater_->norm(world, exponent_, *window_));
   return norm / static_cast<double>(tokens);
 }
 
 Result<Unit> StageEngine::update(int64_t step, double lr, int64_t tokens, double clip_factor) {
   const WorkRange range(device_, "update");
   MOTLEY_TRY_VOID(push_gradients());
-  weights_changed_ = true;
-  return updater_->update(step, lr, clip_factor / static_cast<double>(tokens), exponent_);
+  window_->forget();
+  // A CPU that stands for one in reduced precision would need room for all of them as floats.
+  const bool rounds = is_reduced(stage_.precision) && !plan_.widens;
+  weights_changed_ = !rounds || (weights_changed_ && !updater_->updates_all());
+  return updater_->update(step, lr, clip_factor / static_cast<double>(tokens), exponent_,
+                          rounds ? Address::of(rounded_.data()) : Address());
 }
 
 int64_t StageEngine::updated_elements() const { return update_layout_.elements; }
 
 void StageEngine::set_exact_exponent(int exponent) {
   exponent_ = exponent;
-  quantisation_ = exponent_ - loss_scale_exponent_;
+  scales_changed_ = true;
 }
 
 void StageEngine::set_loss_scale_exponent(int exponent) {
   MOTLEY_CHECK(options_.scale_loss || exponent == 0, "a scale for a loss that is not scaled");
   loss_scale_exponent_ = exponent;
-  loss_scale_ = std::ldexp(1.0, exponent);
-  quantisation_ = exponent_ - loss_scale_exponent_;
+  scales_changed_ = true;
 }
 
 int StageEngine::next_exact_exponent(bool overflowed) const {
@@ -373,17 +444,46 @@ const std::vector<FlatTensor>& StageEngine::tensors(State which) const {
   return which == State::kWeight ? parameters_.tensors() : update_layout_.tensors;
 }
 
+SharedMemory& StageEngine::memory_of(State which) {
+  return which == State::kWeight ? weights_ : updater_->device_state(which == State::kAdamV);
+}
+
+bool StageEngine::state_in_reach(State which) const {
+  return device_.host_accessible() || in_host(which);
+}
+
 Result<std::span<std::byte>> StageEngine::state(State which) {
-  if (which == State::kWeight) return weights_.pull();
-  return updater_->state(which == State::kAdamV);
+  if (!in_host(which)) {
+    views_given_[static_cast<size_t>(which)] = true;
+    return memory_of(which).pull();
+  }
+  MOTLEY_TRY_VOID(device_.synchronize());
+  return updater_->host_state(which == State::kAdamV);
+}
+
+Result<Unit> StageEngine::read_state(State which, Bytes offset, std::span<std::byte> into) {
+  if (!in_host(which)) return window_->read(memory_of(which), offset, into);
+  MOTLEY_TRY_VOID(device_.synchronize());
+  std::memcpy(into.data(), updater_->host_state(which == State::kAdamV).data() + offset.value(),
+              into.size());
+  return Unit{};
+}
+
+Result<Unit> StageEngine::write_state(State which, Bytes offset, std::span<const std::byte> from) {
+  views_given_[static_cast<size_t>(which)] = false;  // what they show is of the past
+  if (!in_host(which)) return window_->write(memory_of(which), offset, from);
+  std::memcpy(updater_->host_state(which == State::kAdamV).data() + offset.value(), from.data(),
+              from.size());
+  return Unit{};
 }
 
 Result<Unit> StageEngine::state_written(State which) {
-  if (which == State::kWeight) {
-    weights_changed_ = true;
-    return weights_.push();
-  }
-  return updater_->state_written(which == State::kAdamV);
+  if (which == State::kWeight) weights_changed_ = true;
+  if (in_host(which)) return Unit{};
+  MOTLEY_TRY_VOID(window_->flush());
+  window_->forget();
+  if (views_given_[static_cast<size_t>(which)]) MOTLEY_TRY_VOID(memory_of(which).enqueue_push());
+  return device_.synchronize();
 }
 
 }  // namespace motley

@@ -1,9 +1,12 @@
 #pragma once
 // The engine: one stage's programs bound to a device's memory.
 
+#include <array>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "worker/engine/engine.h"
@@ -33,7 +36,9 @@ class StageEngine final : public Engine {
   Result<std::vector<float>> logits(std::span<const int32_t> inputs, int samples) override;
   Result<LossSums> sums() override;
 
-  Result<GradientSpans> gradients() override;
+  using Engine::gradients;
+  Result<GradientSpans> gradients(std::span<const ParameterRange> parts) override;
+  int64_t held_elements() const override { return parameters_.elements(); }
   DeviceArray device_gradients() override;
   Result<double> gradient_norm(int64_t tokens, Communicator& world) override;
   Result<Unit> update(int64_t step, double lr, int64_t tokens, double clip_factor) override;
@@ -46,31 +51,51 @@ class StageEngine final : public Engine {
 
   const std::vector<FlatTensor>& tensors(State which) const override;
   Result<std::span<std::byte>> state(State which) override;
+  Result<Unit> read_state(State which, Bytes offset, std::span<std::byte> into) override;
+  Result<Unit> write_state(State which, Bytes offset, std::span<const std::byte> from) override;
   Result<Unit> state_written(State which) override;
+  bool state_in_reach(State which) const override;
   Precision precision() const override { return stage_.precision; }
   Work flops(int samples) const override { return programs_.at(samples).work; }
   double evaluation_flops() const override { return evaluation_.work.forward; }
   MemoryPoint memory() const override;
 
  private:
+  /// Operations between two sums over the group, and the sum after them.
+  struct Stretch {
+    std::unique_ptr<Recording> calls;
+    double flops = 0;
+    std::variant<std::monostate, GroupSum, GroupGather> after;
+  };
+  using Pass = std::vector<Stretch>;
+  struct LayerCall {
+    OpCall call;
+    LayerIndex layer = 0;
+  };
   /// A program ready to run, once for each slot.
   struct BoundProgram {
-    std::vector<std::vector<Instruction>> slots;
-    size_t backward = 0;  ///< where the backward pass begins
-    Work work;
+    std::vector<Pass> forward, backward;  ///< [slot]
+    Engine::Work work;
   };
 
   Result<Unit> allocate();
   Result<Unit> initialise();
-  void initialise_row(const FlatTensor& flat, int tensor_number, int64_t row);
+  Result<Unit> initialise_tensor(const FlatTensor& flat, int tensor_number);
+  void initialise_row(const FlatTensor& flat, int tensor_number, int64_t row,
+                      std::span<std::byte> into) const;
   BoundProgram bind_to_slots(const Program& program, int slots) const;
+  Pass record(std::span<const Instruction> instructions) const;
+  void enqueue(const std::vector<LayerCall>& calls) const;
 
-  Result<Unit> run(std::span<const Instruction> instructions);
+  Result<Unit> run(const Pass& pass);
   Result<Unit> sum_over_group(const GroupSum& sum, double flops);
   Result<Unit> gather_over_group(const GroupGather& gather, double flops);
   /// The group's sum of `count` elements on the device, through host memory where need be.
   Result<Unit> sum_elements(std::byte* data, int64_t count, double flops);
   Result<Unit> push_gradients();
+  /// Of a state that lies on the device.
+  SharedMemory& memory_of(State which);
+  bool in_host(State which) const { return which != State::kWeight && updater_->in_host(); }
   void unscale_gradients();
   void round_weights();
   bool exact() const { return options_.numerics == Numerics::kExact; }
@@ -79,9 +104,7 @@ class StageEngine final : public Engine {
   EngineOptions options_;
   int exponent_ = kFirstExactExponent;
   int loss_scale_exponent_ = 0;
-  // The programs hold their addresses:
-  int quantisation_ = kFirstExactExponent;  // the exponent of what is quantised, a scaled gradient
-  double loss_scale_ = 1;
+  bool scales_changed_ = true;  // since programs were told
   StageSpec stage_;
   std::vector<std::string> layer_names_;
   int largest_;  // micro-batch
@@ -100,12 +123,13 @@ class StageEngine final : public Engine {
   std::map<int, BoundProgram> programs_;  // by micro-batch
   BoundProgram evaluation_;               // of the largest
   Bytes logits_{0};                       // their place in the arena after evaluation_
-  CountedMemory staging_;                 // for group sums that are not in place
+  PinnedMemory staging_;                  // for group sums that are not in place
+  std::optional<MemoryWindow> window_;
 
-  LossSums sums_;
-  bool gradients_exposed_ = false;  // the host may have changed its view
-  bool gradients_scaled_ = false;   // by loss_scale_
-  bool weights_changed_ = true;     // since they were rounded
+  std::vector<ParameterRange> exposed_;  // of the gradients: the host may have changed its view
+  std::array<bool, 3> views_given_{};    // by State: the host may have changed its view
+  bool gradients_scaled_ = false;        // as the loss is
+  bool weights_changed_ = true;          // since they were rounded
 };
 
 }  // namespace motley

@@ -42,6 +42,25 @@ void UpdateLayout::add(const FlatTensor& held, const Slice& slice, bool keep) {
   tensors.push_back(std::move(kept));
 }
 
+// --- tables
+
+UpdateTables::UpdateTables(const UpdateLayout& layout) {
+  const auto lay_out = [&](const std::vector<UpdateRun>& runs, int64_t* blocks, int64_t* elements) {
+    const Bytes begin = size;
+    size += Bytes(static_cast<int64_t>(runs.size() * sizeof(ParameterRun)));
+    for (const UpdateRun& run : runs) {
+      *blocks += blocks_of_run(run.count);
+      *elements += run.count;
+      extent = std::max({extent, run.parameter + run.count, run.state + run.count});
+    }
+    return begin;
+  };
+  owned = lay_out(layout.owned, &owned_blocks, &owned_elements);
+  updated = lay_out(layout.updated, &updated_blocks, &updated_elements);
+  parts = size;
+  size += Bytes(owned_blocks * static_cast<int64_t>(sizeof(double)));
+}
+
 // --- memory
 
 Placement placement_of(const EngineOptions& options) {
@@ -62,6 +81,7 @@ Updater::Memory Updater::memory(const EngineOptions& options, const UpdateLayout
       Bytes(2 * layout.elements * element_bytes);
   memory.managed = options.managed_memory;
   memory.squares = Bytes(static_cast<int64_t>(layout.owned.size() * sizeof(double)));
+  memory.tables = UpdateTables(layout).size;
   int64_t longest = 0;
   for (const UpdateRun& run : layout.updated) longest = std::max(longest, run.count);
   const int buffers =
@@ -79,7 +99,9 @@ Updater::Updater(Device& device, const EngineOptions& options, UpdateLayout layo
       in_host_(options.host_optimizer),
       weights_(&weights),
       gradients_(&gradients),
-      scratch_(scratch) {}
+      scratch_(scratch),
+      places_(layout_),
+      updates_all_(places_.updated_elements * device.element_bytes() == weights.size().value()) {}
 
 Result<Updater> Updater::create(Device& device, const EngineOptions& options, UpdateLayout layout,
                                 SharedMemory& weights, SharedMemory& gradients,
@@ -88,6 +110,9 @@ Result<Updater> Updater::create(Device& device, const EngineOptions& options, Up
   MemoryAccount& account = *options.account;
   Updater updater(device, options, std::move(layout), weights, gradients, scratch);
   MOTLEY_TRY(updater.squares_, SharedMemory::allocate(device, needed.squares, account));
+  MOTLEY_TRY_VOID(updater.squares_.have_view());
+  MOTLEY_TRY(updater.tables_, SharedMemory::allocate(device, needed.tables, account));
+  MOTLEY_TRY_VOID(updater.put_tables());
   if (updater.in_host_) {
     for (PinnedMemory* moment : {&updater.host_first_, &updater.host_second_}) {
       MOTLEY_TRY(*moment, PinnedMemory::allocate(device, half_of(needed.host_state), account));
@@ -103,47 +128,77 @@ Result<Updater> Updater::create(Device& device, const EngineOptions& options, Up
   return updater;
 }
 
+/// The runs as operations read them.
+Result<Unit> Updater::put_tables() {
+  const auto put = [&](const std::vector<UpdateRun>& runs, Bytes offset) {
+    std::vector<ParameterRun> table;
+    int64_t blocks = 0;
+    for (const UpdateRun& run : runs) {
+      table.push_back({.parameter = run.parameter,
+                       .state = run.state,
+                       .count = run.count,
+                       .first_block = blocks,
+                       .weight_decay = run.decay ? optimizer_.weight_decay : 0});
+      blocks += blocks_of_run(run.count);
+    }
+    return device_->copy_in(tables_.device() + offset.value(), std::as_bytes(std::span(table)));
+  };
+  MOTLEY_TRY_VOID(put(layout_.owned, places_.owned));
+  return put(layout_.updated, places_.updated);
+}
+
 // --- norm
 
-Result<double> Updater::norm(Communicator& world, int exponent) {
-  return exact() ? exact_norm(world, exponent) : fast_norm(world);
+Result<double> Updater::norm(Communicator& world, int exponent, MemoryWindow& window) {
+  return exact() ? exact_norm(world, exponent, window) : fast_norm(world);
 }
 
 Result<double> Updater::fast_norm(Communicator& world) {
-  const int bytes = device_->element_bytes();
-  for (size_t i = 0; i < layout_.owned.size(); ++i)
-    execute(*device_, SquareSumArgs{.x = Address::of(gradients_->device() +
-                                                     layout_.owned[i].parameter * bytes),
-                                    .out = Address::of(squares_.device() + i * sizeof(double)),
-                                    .count = layout_.owned[i].count});
+  const auto runs = static_cast<int64_t>(layout_.owned.size());
+  if (runs > 0)
+    execute(*device_, SquareSumArgs{.x = Address::of(gradients_->device()),
+                                    .out = Address::of(squares_.device()),
+                                    .count = places_.owned_elements,
+                                    .runs = table(places_.owned),
+                                    .run_count = runs,
+                                    .blocks = places_.owned_blocks,
+                                    .parts = table(places_.parts)});
   MOTLEY_TRY(const std::span<std::byte> view, squares_.pull());
   double sum = 0;
-  for (const double square :
-       values<double>(view, Bytes(0), static_cast<int64_t>(layout_.owned.size())))
-    sum += square;
+  for (const double square : values<double>(view, Bytes(0), runs)) sum += square;
   MOTLEY_TRY_VOID(world.all_reduce_sum(std::span(&sum, 1)));
   return std::sqrt(sum);
 }
 
-Result<double> Updater::exact_norm(Communicator& world, int exponent) {
-  MOTLEY_TRY(const std::span<std::byte> view, gradients_->pull());
-  const auto run_of = [&](const UpdateRun& run) {
-    return values<const int64_t>(view, Bytes(run.parameter * 8), run.count);
+Result<double> Updater::exact_norm(Communicator& world, int exponent, MemoryWindow& window) {
+  const auto over_owned =
+      [&](const std::function<void(std::span<const int64_t>)>& body) -> Result<Unit> {
+    const auto of_bytes = [&](std::span<const std::byte> piece) {
+      body({reinterpret_cast<const int64_t*>(piece.data()), piece.size() / sizeof(int64_t)});
+    };
+    for (const UpdateRun& run : layout_.owned)
+      MOTLEY_TRY_VOID(
+          window.each_piece(*gradients_, Bytes(run.parameter * 8), Bytes(run.count * 8), of_bytes));
+    return Unit{};
   };
+  MOTLEY_TRY_VOID(device_->synchronize());
   uint64_t largest = 0;
-  for (const UpdateRun& run : layout_.owned)
-    largest = std::max(largest, largest_magnitude(*device_, run_of(run)));
+  MOTLEY_TRY_VOID(over_owned([&](std::span<const int64_t> piece) {
+    largest = std::max(largest, largest_magnitude(*device_, piece));
+  }));
   MOTLEY_TRY(largest_gradient_, largest_of_all(world, largest));
   SquareTotal total;
-  for (const UpdateRun& run : layout_.owned)
-    total += squares_of(*device_, run_of(run), largest_gradient_);
+  MOTLEY_TRY_VOID(over_owned([&](std::span<const int64_t> piece) {
+    total += squares_of(*device_, piece, largest_gradient_);
+  }));
   MOTLEY_TRY_VOID(total.sum_over(world));
   return std::ldexp(total.root(largest_gradient_), -exponent);
 }
 
 // --- update
 
-Result<Unit> Updater::update(int64_t step, double lr, double gradient_scale, int exponent) {
+Result<Unit> Updater::update(int64_t step, double lr, double gradient_scale, int exponent,
+                             Address rounded) {
   AdamwArgs args;
   args.lr = lr;
   args.beta1 = optimizer_.beta1;
@@ -152,18 +207,33 @@ Result<Unit> Updater::update(int64_t step, double lr, double gradient_scale, int
   args.gradient_scale = gradient_scale;
   args.correction1 = 1 - std::pow(optimizer_.beta1, static_cast<double>(step));
   args.correction2 = 1 - std::pow(optimizer_.beta2, static_cast<double>(step));
+  args.rounded = rounded;
+  if (exact() || in_host_) return update_chunks(args, exponent);
+  args.parameter = Address::of(weights_->device());
+  args.gradient = Address::of(gradients_->device());
+  args.m = Address::of(first_.device());
+  args.v = Address::of(second_.device());
+  args.count = places_.updated_elements;
+  args.runs = table(places_.updated);
+  args.run_count = static_cast<int64_t>(layout_.updated.size());
+  args.blocks = places_.updated_blocks;
+  args.extent = places_.extent;
+  if (args.count > 0) execute(*device_, args);
+  return Unit{};
+}
+
+/// Where a run needs scratch, which is bounded.
+Result<Unit> Updater::update_chunks(AdamwArgs args, int exponent) {
   for (const UpdateRun& run : layout_.updated) {
     args.weight_decay = run.decay ? optimizer_.weight_decay : 0;
-    // Without scratch a run is taken at once.
-    const int64_t chunk = exact() || in_host_ ? kUpdateChunk : run.count;
-    for (int64_t first = 0; first < run.count; first += chunk)
+    for (int64_t first = 0; first < run.count; first += kUpdateChunk)
       MOTLEY_TRY_VOID(update_chunk(args,
                                    {.parameter = run.parameter + first,
                                     .state = run.state + first,
-                                    .count = std::min(chunk, run.count - first)},
+                                    .count = std::min(kUpdateChunk, run.count - first)},
                                    exponent));
   }
-  return device_->synchronize();
+  return Unit{};
 }
 
 Result<Unit> Updater::update_chunk(AdamwArgs args, const UpdateRun& run, int exponent) {
@@ -173,6 +243,9 @@ Result<Unit> Updater::update_chunk(AdamwArgs args, const UpdateRun& run, int exp
   const auto take = [&] { return std::exchange(scratch, scratch + size); };
   args.count = run.count;
   args.parameter = Address::of(weights_->device() + run.parameter * bytes);
+  if (!args.rounded.null())
+    args.rounded = Address::of(args.rounded.as<std::byte>() +
+                               run.parameter * reduced_bytes(device_->precision()));
   args.gradient = Address::of(gradients_->device() + run.parameter * bytes);
   if (exact()) {
     args.gradient = Address::of(take());
@@ -193,25 +266,13 @@ Result<Unit> Updater::update_chunk(AdamwArgs args, const UpdateRun& run, int exp
                                   static_cast<size_t>(size)),
       host_second_.bytes().subspan(static_cast<size_t>(run.state * bytes),
                                    static_cast<size_t>(size))};
-  for (int i = 0; i < 2; ++i) MOTLEY_TRY_VOID(device_->copy_in(moments[i], host[i]));
+  // In the order of the stream, so that the scratch of one chunk serves the next.
+  for (int i = 0; i < 2; ++i) MOTLEY_TRY_VOID(device_->enqueue_copy_in(moments[i], host[i]));
   args.m = Address::of(moments[0]);
   args.v = Address::of(moments[1]);
   execute(*device_, args);
-  MOTLEY_TRY_VOID(device_->synchronize());
-  for (int i = 0; i < 2; ++i) MOTLEY_TRY_VOID(device_->copy_out(host[i], moments[i]));
+  for (int i = 0; i < 2; ++i) MOTLEY_TRY_VOID(device_->enqueue_copy_out(host[i], moments[i]));
   return Unit{};
-}
-
-// --- state
-
-Result<std::span<std::byte>> Updater::state(bool second) {
-  if (in_host_) return (second ? host_second_ : host_first_).bytes();
-  return (second ? second_ : first_).pull();
-}
-
-Result<Unit> Updater::state_written(bool second) {
-  if (in_host_) return Unit{};
-  return (second ? second_ : first_).push();
 }
 
 }  // namespace motley

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "core/hash.h"
-#include "worker/engine/shared_memory.h"
+#include "worker/engine/elements.h"
 
 namespace motley {
 namespace {
@@ -12,14 +12,13 @@ namespace {
 /// Brings owned slices to rank 0, as fp32.
 class SliceGather {
  public:
-  SliceGather(Engine& engine, std::span<std::byte> weights, Communicator& world)
-      : engine_(engine), weights_(weights, full_precision(engine.precision())), world_(world) {}
+  SliceGather(Engine& engine, Communicator& world) : engine_(engine), world_(world) {}
 
   /// On rank 0 the slice, row-major; elsewhere nothing of use.
   Result<std::span<const float>> bring(const Ownership& owned) {
     slice_.resize(static_cast<size_t>(owned.slice.elements()));
     const int owner = owned.owner.value();
-    if (world_.rank() == owner) copy_own(owned);
+    if (world_.rank() == owner) MOTLEY_TRY_VOID(copy_own(owned));
     if (owner != 0 && world_.rank() == owner)
       MOTLEY_TRY_VOID(world_.send(std::as_bytes(std::span(slice_)), 0));
     if (owner != 0 && world_.rank() == 0)
@@ -28,20 +27,26 @@ class SliceGather {
   }
 
  private:
-  void copy_own(const Ownership& owned) {
+  Result<Unit> copy_own(const Ownership& owned) {
     const auto& tensors = engine_.tensors(Engine::State::kWeight);
     const auto held = std::find_if(tensors.begin(), tensors.end(), [&](const FlatTensor& flat) {
       return flat.tensor.name == owned.tensor;
     });
-    for (const CopyRun& run : copy_runs(held->slice, owned.slice))
+    const int64_t width = engine_.element_bytes();
+    for (const CopyRun& run : copy_runs(held->slice, owned.slice)) {
+      run_.resize(static_cast<size_t>(run.count * width));
+      MOTLEY_TRY_VOID(engine_.read_state(Engine::State::kWeight,
+                                         Bytes((held->offset + run.from_offset) * width), run_));
+      const Elements weights(run_, full_precision(engine_.precision()));
       for (int64_t i = 0; i < run.count; ++i)
-        slice_[static_cast<size_t>(run.to_offset + i)] =
-            static_cast<float>(weights_.get(held->offset + run.from_offset + i));
+        slice_[static_cast<size_t>(run.to_offset + i)] = static_cast<float>(weights.get(i));
+    }
+    return Unit{};
   }
 
   Engine& engine_;
-  Elements weights_;
   Communicator& world_;
+  std::vector<std::byte> run_;
   std::vector<float> slice_;
 };
 
@@ -66,8 +71,7 @@ Result<std::string> weights_xxh3(Engine& engine, const ModelSpec& model,
                                  const std::vector<Ownership>& owners, Communicator& world) {
   std::multimap<std::string, const Ownership*> owners_of;
   for (const Ownership& owned : owners) owners_of.emplace(owned.tensor, &owned);
-  MOTLEY_TRY(const std::span<std::byte> weights, engine.state(Engine::State::kWeight));
-  SliceGather gather(engine, weights, world);
+  SliceGather gather(engine, world);
   Xxh3Stream hash;
   std::vector<float> values;
   for (const LogicalTensor& logical : logical_tensors(model)) {

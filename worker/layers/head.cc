@@ -27,7 +27,7 @@ void Head::emit_losses(LayerEmitter& emitter, Address logits) const {
                                 .d_logits = emitter.options().training ? logits : Address(),
                                 .rows = batch.rows(),
                                 .vocab = vocabulary_.count,
-                                .scale = emitter.options().loss_scale,
+                                .scale = batch.loss_scale,
                                 .stride = logits_stride(vocabulary_.count)});
 }
 
@@ -54,7 +54,7 @@ void Head::emit_shared_losses(LayerEmitter& emitter, Address logits) const {
                                        .rows = batch.rows(),
                                        .vocab = vocabulary_.count,
                                        .first_token = vocabulary_.first,
-                                       .scale = emitter.options().loss_scale,
+                                       .scale = batch.loss_scale,
                                        .stride = logits_stride(vocabulary_.count)});
 }
 

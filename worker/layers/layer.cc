@@ -64,8 +64,8 @@ void LayerEmitter::finish_gradient(const GradientTarget& target) {
   emit(AccumulateFixedArgs{.x = target.address,
                            .acc = sum,
                            .overflow = batch_.overflow,
-                           .count = target.range.count,
-                           .exponent = options_.exact_exponent});
+                           .exponent = batch_.exponent,
+                           .count = target.range.count});
 }
 
 }  // namespace motley

@@ -13,11 +13,13 @@ namespace motley {
 struct MicroBatch {
   int64_t samples = 0;
   int64_t context = 0;
-  Address tokens;    ///< int32 [samples, context]
-  Address targets;   ///< int32 [samples, context]
-  Address losses;    ///< [samples, context] statistics, written by the head
-  Address position;  ///< int64 [2]: the step and the first sample's number in its global batch
-  Address overflow;  ///< int64 flag, exact only
+  Address tokens;      ///< int32 [samples, context]
+  Address targets;     ///< int32 [samples, context]
+  Address losses;      ///< [samples, context] statistics, written by the head
+  Address position;    ///< int64 [2]: the step and the first sample's number in its global batch
+  Address overflow;    ///< int64 flag, exact only
+  Address exponent;    ///< int32, AccumulateFixedArgs::exponent; exact only
+  Address loss_scale;  ///< double, CrossEntropyArgs::scale; null: 1
 
   int64_t rows() const { return samples * context; }
 };
@@ -38,11 +40,9 @@ class LayerEmitter {
     Numerics numerics = Numerics::kFast;
     bool training = true;  ///< false: forward only, nothing is saved for a backward pass
     int threads = 1;       ///< Device::threads, which sizes workspaces
-    const int* exact_exponent = nullptr;  ///< AccumulateFixedArgs::exponent
-    const double* loss_scale = nullptr;   ///< CrossEntropyArgs::scale
-    MemberShape shape;                    ///< what of the layers this rank computes
-    double dropout = 0;                   ///< rate; 0 unless training
-    uint64_t seed = 0;                    ///< of dropout's masks
+    MemberShape shape;     ///< what of the layers this rank computes
+    double dropout = 0;    ///< rate; 0 unless training
+    uint64_t seed = 0;     ///< of dropout's masks
   };
   LayerEmitter(ProgramBuilder& builder, const MicroBatch& batch, const Options& options)
       : builder_(builder), batch_(batch), options_(options) {}

@@ -25,8 +25,8 @@ std::vector<int> candidate_micro_batches(int largest) {
 /// Repeats one kind of section on one engine and keeps its time.
 class SectionTimer {
  public:
-  SectionTimer(Engine& engine, Pacer& pacer, const ModelSpec& model, int largest)
-      : engine_(engine), pacer_(pacer), context_(model.context) {
+  SectionTimer(Device& device, Engine& engine, Pacer& pacer, const ModelSpec& model, int largest)
+      : device_(device), engine_(engine), pacer_(pacer), context_(model.context) {
     // Any valid tokens will do: the work does not depend on their values.
     tokens_.resize(static_cast<size_t>(largest) * static_cast<size_t>(context_ + 1));
     for (size_t i = 0; i < tokens_.size(); ++i)
@@ -43,6 +43,7 @@ class SectionTimer {
       MOTLEY_TRY_VOID(run_micro_batch(engine_, std::span(tokens_).first(length), samples));
       pacer_.charge(engine_.flops(samples).total(), samples);
     }
+    MOTLEY_TRY_VOID(engine_.sums());  // the device is through
     return finish(start);
   }
 
@@ -53,6 +54,7 @@ class SectionTimer {
     const double start = pacer_.now();
     MOTLEY_TRY_VOID(engine_.gradient_norm(1, *solo_));
     MOTLEY_TRY_VOID(engine_.update(1, 0.0, 1, 1.0));
+    MOTLEY_TRY_VOID(device_.synchronize());
     pacer_.charge(update_flops(engine_.updated_elements()), 0);
     return finish(start);
   }
@@ -63,6 +65,7 @@ class SectionTimer {
     return pacer_.now() - start;
   }
 
+  Device& device_;
   Engine& engine_;
   Pacer& pacer_;
   const std::unique_ptr<Communicator> solo_ = solo_communicator();
@@ -123,7 +126,7 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
   const int hoped_for = largest;
   MOTLEY_TRY(auto engine, largest_engine(device, &engine_options, &largest, progress));
   if (largest < hoped_for) profile.memory.resize(static_cast<size_t>(largest));
-  SectionTimer timer(*engine, pacer, job.model, largest);
+  SectionTimer timer(device, *engine, pacer, job.model, largest);
   progress("warm-up");
   MOTLEY_TRY_VOID(timer.micro_batches(1, 1));
 

@@ -88,6 +88,7 @@ class LayerTimer {
     const double start = open();
     MOTLEY_TRY_VOID(engine_->gradient_norm(1, *solo_));
     MOTLEY_TRY_VOID(engine_->update(1, 0.0, 1, 1.0));
+    MOTLEY_TRY_VOID(device_.synchronize());
     sections_.charge(update_flops(engine_->updated_elements()), 0);
     return close(start) * static_cast<double>(elements) /
            static_cast<double>(engine_->updated_elements());

@@ -33,10 +33,23 @@ int64_t piece_of(const LogicalTensor& tensor) {
                   (kLeastElements + unit_elements - 1) / unit_elements);
 }
 
+void reach_through(Engine& engine, Engine::State which, Bytes begin, StateView* view) {
+  view->read_far = [&engine, which, begin](int64_t offset, std::span<std::byte> into) {
+    return engine.read_state(which, begin + Bytes(offset), into);
+  };
+  view->write_far = [&engine, which, begin](int64_t offset, std::span<const std::byte> from) {
+    return engine.write_state(which, begin + Bytes(offset), from);
+  };
+}
+
 }  // namespace
 
 Result<std::vector<StateView>> state_views(Engine& engine, Engine::State which) {
-  MOTLEY_TRY(const std::span<std::byte> flat, engine.state(which));
+  std::span<std::byte> flat;
+  const bool in_reach = engine.state_in_reach(which);
+  if (in_reach) {
+    MOTLEY_TRY(flat, engine.state(which));
+  }
   const auto element = static_cast<size_t>(engine.element_bytes());
   std::vector<StateView> views;
   for (const FlatTensor& held : engine.tensors(which)) {
@@ -45,8 +58,11 @@ Result<std::vector<StateView>> state_views(Engine& engine, Engine::State which) 
     view.dtype = element == 8 ? "F64" : "F32";
     view.shape = held.tensor.shape;
     view.slice = held.slice;
-    view.data = flat.subspan(static_cast<size_t>(held.offset) * element,
-                             static_cast<size_t>(held.elements()) * element);
+    if (in_reach)
+      view.data = flat.subspan(static_cast<size_t>(held.offset) * element,
+                               static_cast<size_t>(held.elements()) * element);
+    else
+      reach_through(engine, which, Bytes(held.offset * engine.element_bytes()), &view);
     view.cut_dimension = held.tensor.split_dimension;
     view.piece = piece_of(held.tensor);
     views.push_back(std::move(view));
@@ -61,11 +77,6 @@ Result<std::vector<StateView>> all_state_views(Engine& engine) {
     all.insert(all.end(), views.begin(), views.end());
   }
   return all;
-}
-
-Result<Unit> refresh_state(Engine& engine) {
-  for (const auto which : kStates) MOTLEY_TRY_VOID(engine.state(which));
-  return Unit{};
 }
 
 Result<Unit> state_written(Engine& engine) {

@@ -10,16 +10,13 @@
 namespace motley {
 
 /// Views of every tensor of one state ("weight/…", "adam_m/…", "adam_v/…"), valid for the engine's
-/// life.
+/// life and always of the state as it is.
 Result<std::vector<StateView>> state_views(Engine& engine, Engine::State which);
 
 /// Weights and both moments: what a checkpoint holds.
 Result<std::vector<StateView>> all_state_views(Engine& engine);
 
-/// Makes the memory behind all_state_views() current (before a snapshot).
-Result<Unit> refresh_state(Engine& engine);
-
-/// Tells the engine that the memory behind all_state_views() was filled (after a load).
+/// Tells the engine that what all_state_views() views was filled (after a load).
 Result<Unit> state_written(Engine& engine);
 
 }  // namespace motley

@@ -5,6 +5,7 @@
 
 #include "core/holdings.h"
 #include "core/pipeline.h"
+#include "worker/train/slice_transfers.h"
 
 namespace motley {
 namespace {
@@ -74,6 +75,9 @@ EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank) {
   const RankPlacement& place = plan.ranks[static_cast<size_t>(rank.value())];
   options.host_optimizer = place.host_optimizer;
   options.managed_memory = place.managed_memory;
+  const SliceTransfers transfers(plan, job.model, rank);
+  options.exchanges_gradients = !gradient_ranges(transfers, plan.shard_optimizer).empty();
+  options.exchanges_weights = plan.shard_optimizer && !weight_ranges(transfers).empty();
   return options;
 }
 

@@ -70,8 +70,8 @@ Result<Unit> Saver::begin(int64_t step) {
   step_ = step;
   exact_exponent_ = parts_.engine->exact_exponent();
   loss_scale_ = parts_.loss_scale.state();
-  MOTLEY_TRY_VOID(refresh_state(*parts_.engine));
-  (void)writer_->snapshot(step);  // the report says how it went
+  MOTLEY_TRY_VOID(parts_.device->synchronize());  // the update is through
+  (void)writer_->snapshot(step);                  // the report says how it went
   return Unit{};
 }
 

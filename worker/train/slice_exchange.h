@@ -38,6 +38,12 @@ class SliceExchange {
   SliceExchange(const Plan& plan, const ModelSpec& model, Communicator& world, int widest,
                 MemoryAccount& account);
 
+  /// What of the gradients reduce() and distribute() look at; see gradient_ranges().
+  std::vector<ParameterRange> gradients(bool sharded) const {
+    return gradient_ranges(transfers_, sharded);
+  }
+  bool exchanges_weights() const { return !weight_ranges(transfers_).empty(); }
+
   /// Collective. Afterwards owned slices hold the sum over all counted copies, in the order own,
   /// then rising rank; the rest is undefined until distribute().
   Result<Unit> reduce(const GradientSpans& gradients);

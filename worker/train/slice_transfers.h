@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "worker/program/parameters.h"
 
 namespace motley {
 
@@ -43,6 +44,12 @@ struct SliceTransfers {
   Bytes outgoing_bytes(Bytes message, int widest) const;
   Bytes incoming_bytes(Bytes message, int widest) const;
 };
+
+/// Ranges of the flat buffers, rising, that an exchange reads or writes: of gradients, which are
+/// distributed again unless state is sharded, and of weights that their owners distribute. Empty:
+/// nothing of this rank passes to or from another.
+std::vector<ParameterRange> gradient_ranges(const SliceTransfers& transfers, bool sharded);
+std::vector<ParameterRange> weight_ranges(const SliceTransfers& transfers);
 
 /// Both, as a SliceExchange of this rank allocates them.
 Bytes slice_exchange_bytes(const Plan& plan, const ModelSpec& model, Rank self, int widest);

@@ -38,7 +38,9 @@ Stepper::Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
       world_(world),
       pipeline_(attempt, parts, world, std::move(on_progress)),
       slices_(attempt.plan, attempt.job.model, world,
-              widest_exchanged(attempt.job, parts.engine->element_bytes()), parts.memory) {}
+              widest_exchanged(attempt.job, parts.engine->element_bytes()), parts.memory),
+      exchanged_(slices_.gradients(attempt.plan.shard_optimizer)),
+      exchanges_weights_(slices_.exchanges_weights()) {}
 
 Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   StepResult result;
@@ -115,17 +117,21 @@ Result<Stepper::Sums> Stepper::sum_losses(const LossSums& mine, int64_t step,
   return sums;
 }
 
-/// Sharded, each rank needs the sums of what it owns only.
+/// Sharded, each rank needs the sums of what it owns only. What no other rank has a copy of stays
+/// on the device.
 Result<Unit> Stepper::sum_gradients() {
   const WorkRange range(*parts_.device, "reduce");
   MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kReduce, world_));
   if (parts_.island) return sum_on_devices();
-  MOTLEY_TRY(const GradientSpans gradients, parts_.engine->gradients());
-  MOTLEY_TRY_VOID(slices_.reduce(gradients));
+  GradientSpans gradients;
+  if (!exchanged_.empty()) {
+    MOTLEY_TRY(gradients, parts_.engine->gradients(exchanged_));
+    MOTLEY_TRY_VOID(slices_.reduce(gradients));
+  }
   parts_.sections.mark(TraceKind::kReduce);
   if (attempt_.plan.shard_optimizer) return Unit{};
   MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kDistribute, world_));
-  MOTLEY_TRY_VOID(slices_.distribute(gradients));
+  if (!exchanged_.empty()) MOTLEY_TRY_VOID(slices_.distribute(gradients));
   parts_.sections.mark(TraceKind::kDistribute);
   return Unit{};
 }
@@ -169,11 +175,14 @@ Result<Unit> Stepper::update(int64_t step, int64_t tokens, StepResult* result) {
 
 /// What the owners have updated reaches the other holders.
 Result<Unit> Stepper::share_weights() {
+  MOTLEY_TRY_VOID(parts_.device->synchronize());  // the update is work, not waiting
   parts_.sections.close();
   MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kDistribute, world_));
-  MOTLEY_TRY(const std::span<std::byte> weights, parts_.engine->state(Engine::State::kWeight));
-  MOTLEY_TRY_VOID(slices_.distribute(weights, parts_.engine->element_bytes()));
-  MOTLEY_TRY_VOID(parts_.engine->state_written(Engine::State::kWeight));
+  if (exchanges_weights_) {
+    MOTLEY_TRY(const std::span<std::byte> weights, parts_.engine->state(Engine::State::kWeight));
+    MOTLEY_TRY_VOID(slices_.distribute(weights, parts_.engine->element_bytes()));
+    MOTLEY_TRY_VOID(parts_.engine->state_written(Engine::State::kWeight));
+  }
   parts_.sections.mark(TraceKind::kDistribute);
   parts_.sections.open();
   return Unit{};

@@ -38,7 +38,8 @@ struct StepResult {
   double ended = 0;  ///< on the pacer's clock: when the sums were complete
   double compute_seconds = 0;
   double wait_seconds = 0;    ///< in communication, also that of pipeline and tensor parallelism
-  double update_seconds = 0;  ///< of the step before
+  double update_seconds = 0;  ///< of the step before; a GPU updates while the next one is put to
+                              ///< it, and that counts as computing
   int samples = 0;            ///< computed by this rank
   bool stop = false;
   bool save = false;
@@ -85,6 +86,8 @@ class Stepper {
   Communicator& world_;
   Pipeline pipeline_;
   SliceExchange slices_;
+  const std::vector<ParameterRange> exchanged_;  ///< of the gradients
+  const bool exchanges_weights_;
   double update_seconds_ = 0;  ///< in the section that is open
 };
 

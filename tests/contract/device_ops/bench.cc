@@ -101,6 +101,16 @@ void Bench::run(const OpCall& call) {
   ASSERT_TRUE(done.has_value()) << done.error().to_string();
 }
 
+Address Bench::put(std::vector<ParameterRun> runs, int64_t* blocks) {
+  *blocks = 0;
+  for (ParameterRun& run : runs) {
+    run.first_block = *blocks;
+    *blocks += blocks_of_run(run.count);
+  }
+  const auto bytes = std::as_bytes(std::span(runs));
+  return upload({bytes.begin(), bytes.end()});
+}
+
 std::vector<std::byte> Bench::bytes_at(Address address, int64_t size) {
   std::vector<std::byte> bytes(static_cast<size_t>(size));
   MOTLEY_CHECK(device_.copy_out(bytes, address.as<void>()).has_value(), "copy from the device");

@@ -42,6 +42,9 @@ class Bench {
   Address put(const Values& values);
   Address put(const std::vector<int32_t>& values);
   Address put(const std::vector<int64_t>& values);
+  /// As operations read a table of them. Sets first_block of each, and `blocks` to the number of
+  /// all.
+  Address put(std::vector<ParameterRun> runs, int64_t* blocks);
   /// Room for `count` elements, filled with NaN: whoever reads it before writing is found out.
   Address poisoned(int64_t count);
   Address poisoned_workspace(int64_t context, int64_t head_dim);

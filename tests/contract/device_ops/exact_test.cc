@@ -2,6 +2,7 @@
 // order, updates that do not depend on how the elements are cut.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -14,10 +15,10 @@ namespace {
 class FixedSum {
  public:
   FixedSum(Device& device, int64_t count, int exponent)
-      : bench_(device), count_(count), exponent_(exponent) {}
+      : bench_(device), count_(count), exponent_(bench_.put(std::vector<int32_t>{exponent})) {}
 
   void add(const Values& x) {
-    bench_.run(AccumulateFixedArgs{bench_.put(x), acc_, overflow_, count_, &exponent_});
+    bench_.run(AccumulateFixedArgs{bench_.put(x), acc_, overflow_, exponent_, count_});
   }
   std::vector<int64_t> sums() { return bench_.get_int64(acc_); }
   bool overflowed() { return bench_.get_int64(overflow_)[0] != 0; }
@@ -25,7 +26,7 @@ class FixedSum {
  private:
   Bench bench_;
   const int64_t count_;
-  const int exponent_;
+  const Address exponent_;
   Address acc_ = bench_.zeros(count_ * 8);
   Address overflow_ = bench_.zeros(8);
 };
@@ -191,6 +192,34 @@ TEST_P(EachDevice, SquareSumIsInDoubleAndFromTheOrderOfTheElements) {
     }
     EXPECT_EQ(results[0], results[1]);
     EXPECT_NEAR(results[0], static_cast<double>(expected), 1e-12 * static_cast<double>(expected));
+  }
+}
+
+TEST_P(EachDevice, SquareSumsOfManyRuns) {
+  constexpr int64_t kCount = 100003;
+  Random random(5);
+  const Values x = random.normal(kCount);
+  const std::vector<ParameterRun> runs = {{.parameter = 3, .count = 1},
+                                          {.parameter = 5, .count = 3 * kRunBlock + 1},
+                                          {.parameter = 60000, .count = kRunBlock},
+                                          {.parameter = 80000, .count = 0},
+                                          {.parameter = 80001, .count = 20002}};
+  Bench bench(*device_);
+  SquareSumArgs args{bench.put(x), bench.put(std::vector<int64_t>(runs.size(), -1)), kCount};
+  args.run_count = static_cast<int64_t>(runs.size());
+  args.runs = bench.put(runs, &args.blocks);
+  args.parts = bench.put(std::vector<int64_t>(static_cast<size_t>(args.blocks), -1));
+  bench.run(args);
+  const std::vector<int64_t> bits = bench.get_int64(args.out);
+  for (size_t r = 0; r < runs.size(); ++r) {
+    long double expected = 0;
+    for (int64_t i = 0; i < runs[r].count; ++i) {
+      const double value = x[static_cast<size_t>(runs[r].parameter + i)];
+      expected += static_cast<long double>(value) * value;
+    }
+    EXPECT_NEAR(std::bit_cast<double>(bits[r]), static_cast<double>(expected),
+                1e-12 * static_cast<double>(expected))
+        << "run " << r;
   }
 }
 

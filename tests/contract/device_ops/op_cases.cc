@@ -262,6 +262,39 @@ std::vector<Address> adamw(Bench& bench, int64_t count) {
   return {args.parameter, args.m, args.v};
 }
 
+/// Runs here and there, of unlike decay, with a copy in reduced precision: what lies between them
+/// stays as it is. The first cannot be taken 16 bytes at a time.
+std::vector<Address> adamw_of_runs(Bench& bench, bool aligned) {
+  constexpr int64_t kExtent = 41000;
+  const int64_t shift = aligned ? 0 : 1;
+  const std::vector<ParameterRun> runs = {
+      {.parameter = 4 + shift, .state = 8, .count = 17, .weight_decay = 0.1},
+      {.parameter = 24, .state = 28 + shift, .count = 2 * kRunBlock + 7},
+      {.parameter = 40000, .state = 40100, .count = 3, .weight_decay = 0.3}};
+  Random random(21);
+  Values squares = random.normal(kExtent);
+  for (double& value : squares) value = static_cast<float>(value * value);
+  AdamwArgs args{.parameter = bench.put(random.normal(kExtent)),
+                 .gradient = bench.put(random.normal(kExtent)),
+                 .m = bench.put(random.normal(kExtent)),
+                 .v = bench.put(squares),
+                 .lr = 0.01,
+                 .beta1 = 0.9,
+                 .beta2 = 0.95,
+                 .eps = 1e-8,
+                 .weight_decay = 0.9,  // not theirs
+                 .gradient_scale = 0.125,
+                 .correction1 = 0.19,
+                 .correction2 = 0.0975,
+                 .rounded = bench.put(random.normal(kExtent)),
+                 .run_count = static_cast<int64_t>(runs.size()),
+                 .extent = kExtent};
+  for (const ParameterRun& run : runs) args.count += run.count;
+  args.runs = bench.put(runs, &args.blocks);
+  bench.run(args);
+  return {args.parameter, args.m, args.v, args.rounded};
+}
+
 std::vector<Address> from_fixed(Bench& bench, int64_t count) {
   Random random(14);
   std::vector<int64_t> sums;
@@ -279,6 +312,9 @@ void add_optimizer(std::vector<OpCase>& cases) {
     cases.push_back({label("from_fixed", {count}), 1e-7,
                      [=](Bench& bench) { return from_fixed(bench, count); }});
   }
+  for (const bool aligned : {false, true})
+    cases.push_back({label("adamw_of_runs", {aligned}), 1e-6,
+                     [=](Bench& bench) { return adamw_of_runs(bench, aligned); }});
 }
 
 }  // namespace
