@@ -34,9 +34,10 @@ __global__ void loss_of_row(const T* all_logits, const int32_t* targets, float* 
   if (threadIdx.x == 0) losses[row] = largest + logf(sum) - wide(logits[target]);
   if (d_logits == nullptr) return;
   __syncthreads();  // the target's logit was read before it is overwritten
+  const float factor = factor_of(scale);
   for (int64_t i = threadIdx.x; i < vocab; i += blockDim.x)
     put(d_logits + row * stride + i,
-        scale * (expf(wide(logits[i]) - largest) / sum - (i == target ? 1.0f : 0.0f)));
+        factor * (expf(wide(logits[i]) - largest) / sum - (i == target ? 1.0f : 0.0f)));
 }
 
 /// One block for each row.
@@ -75,10 +76,11 @@ __global__ void loss_of_parts(PartShape shape, const float* stats, const T* logi
   if (threadIdx.x == 0) losses[row] = largest + logf(sum) - target_logit;
   if (d_logits == nullptr) return;
   const int64_t target = targets[row] - shape.first_token;
+  const float factor = factor_of(shape.scale);
   for (int64_t i = threadIdx.x; i < shape.vocab; i += blockDim.x)
     put(d_logits + row * shape.stride + i,
-        shape.scale * (expf(wide(logits[row * shape.stride + i]) - largest) / sum -
-                       (i == target ? 1.0f : 0.0f)));
+        factor * (expf(wide(logits[row * shape.stride + i]) - largest) / sum -
+                  (i == target ? 1.0f : 0.0f)));
 }
 
 }  // namespace
