@@ -92,7 +92,8 @@ void add_products(std::vector<OpCase>& cases) {
 
 /// Rows of 16 bytes and others, one tile and several.
 void add_epilogues(std::vector<OpCase>& cases) {
-  constexpr Product kShapes[] = {{1, 1, 1}, {5, 17, 3}, {24, 32, 16}, {33, 24, 40}, {300, 264, 8}};
+  // Not a single element: far below 0 gelu depends too much on how its argument was rounded.
+  constexpr Product kShapes[] = {{1, 9, 1}, {5, 17, 3}, {24, 32, 16}, {33, 24, 40}, {300, 264, 8}};
   for (const Product& shape : kShapes)
     for (const bool bias : {false, true}) {
       const auto numbers = {shape.m, shape.n, shape.k, int64_t{bias}};

@@ -52,6 +52,9 @@ class StreamDevice final : public Device {
   Result<DeviceBuffer> allocate_pinned(Bytes size) override {
     return reference_.allocate_pinned(size);
   }
+  Result<DeviceBuffer> allocate_managed(Bytes size) override {
+    return reference_.allocate_managed(size);
+  }
   Result<Unit> copy_in(void* device, std::span<const std::byte> host) override {
     return reference_.copy_in(device, host);
   }
