@@ -63,9 +63,9 @@ std::string CudaDevice::arithmetic_class() const {
   cublasGetProperty(MAJOR_VERSION, &version[0]);
   cublasGetProperty(MINOR_VERSION, &version[1]);
   cublasGetProperty(PATCH_LEVEL, &version[2]);
-  return "cuda:sm_" + std::to_string(properties_.major * 10 + properties_.minor) + ":cublas-" +
-         std::to_string(version[0]) + "." + std::to_string(version[1]) + "." +
-         std::to_string(version[2]) + (is_reduced(precision_) ? ":" + spec_name(precision_) : "");
+  return "cuda:sm_" + std::to_string(capability()) + ":cublas-" + std::to_string(version[0]) + "." +
+         std::to_string(version[1]) + "." + std::to_string(version[2]) +
+         (is_reduced(precision_) ? ":" + spec_name(precision_) : "");
 }
 
 Bytes CudaDevice::available_memory() {

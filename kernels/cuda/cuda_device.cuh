@@ -38,6 +38,8 @@ class CudaDevice final : public Device {
                     const std::function<void(int64_t index, int thread)>& body) override;
   int64_t allocation_count() const override { return allocations_; }
 
+  /// 90 of sm_90.
+  int capability() const { return properties_.major * 10 + properties_.minor; }
   cudaStream_t stream() const { return stream_; }
   cublasHandle_t cublas() const { return cublas_; }
   /// Partial sums of square_sum; operations follow each other on the stream, so one is enough.

@@ -97,7 +97,7 @@ Result<Unit> run(DeviceKind kind, const ModelSpec& model, int samples, size_t fi
   const Scale scale = scale_of(kind);
   MOTLEY_TRY(RandomFill fill, RandomFill::create(*device, scale.random));
   auto operations = limit_operations(device->precision(), scale.copied, scale.side);
-  auto of_step = step_operations(model, device->precision(), samples);
+  auto of_step = step_operations(model, traits_of(*device), samples);
   std::move(of_step.begin(), of_step.end(), std::back_inserter(operations));
   for (size_t i = first; i < operations.size(); ++i) {
     const auto timing = measure(*device, operations[i], scale, fill);

@@ -35,7 +35,8 @@ class LayerEmitter {
   struct Options {
     Numerics numerics = Numerics::kFast;
     bool training = true;  ///< false: forward only, nothing is saved for a backward pass
-    int threads = 1;       ///< Device::threads, which sizes workspaces
+    DeviceKind kind = DeviceKind::kCpu;   ///< which sizes workspaces, with
+    int threads = 1;                      ///< Device::threads
     const int* exact_exponent = nullptr;  ///< AccumulateFixedArgs::exponent
     const double* loss_scale = nullptr;   ///< CrossEntropyArgs::scale
     MemberShape shape;                    ///< what of the layers this rank computes
