@@ -161,7 +161,7 @@ std::string CudaDevice::name() const {
 }
 
 std::string CudaDevice::arithmetic_class() const {
-  return "cuda:sm_" + std::to_string(properties_.major * 10 + properties_.minor) + ":cublas-" +
+  return "cuda:sm_" + std::to_string(capability()) + ":cublas-" +
          LtMatmul::version() + (is_reduced(precision_) ? ":" + spec_name(precision_) : "") +
          (share_ ? ":" + std::to_string(share_->sms) + "-multiprocessors" : "");
 }

@@ -54,6 +54,8 @@ class CudaDevice final : public Device {
                     const std::function<void(int64_t index, int thread)>& body) override;
   int64_t allocation_count() const override { return allocations_; }
 
+  /// 90 of sm_90.
+  int capability() const { return properties_.major * 10 + properties_.minor; }
   cudaStream_t stream() const { return stream_; }
   LtMatmul& products() { return products_; }
   /// Memory for what an operation leaves between its kernels; operations follow each other on the

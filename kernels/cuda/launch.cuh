@@ -20,6 +20,9 @@ struct LaunchShape {
   size_t shared_bytes = 0;  ///< dynamic_shared()
 };
 
+/// What a kernel may have without asking for it.
+constexpr size_t kSharedWithoutAsking = size_t{48} << 10;
+
 /// Puts kernel(arguments...) on the device's stream; a launch that is refused is the device's
 /// fault, under the name `what`.
 template <class... Parameters, class... Arguments>
@@ -30,6 +33,10 @@ void launch(CudaDevice& gpu, const char* what, const LaunchShape& shape,
   config.blockDim = shape.threads;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = gpu.stream();
+  if (shape.shared_bytes > kSharedWithoutAsking)
+    gpu.check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(shape.shared_bytes)),
+              what);
   gpu.check(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...), what);
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include "core/spec/fleet_spec.h"
 #include "kernels/operand.h"
 
 namespace motley {
@@ -47,17 +48,23 @@ struct AttentionBackwardArgs {
   }
 };
 
-/// Rows of the score matrix that are in memory at a time, for each head in work.
+/// Rows of the score matrix that are in memory at a time, for each head in work on a CPU.
 inline constexpr int64_t kAttentionBlock = 64;
 
 /// Elements from one row of a block to the next: whole vectors.
 inline int64_t attention_stride(int64_t context) { return (context + 7) / 8 * 8; }
 
-/// Scratch for either direction: room on each of `threads` threads for a block of scores and one of
-/// their gradients.
-inline int64_t attention_workspace_elements(int64_t context, int64_t /*head_dim*/, int threads) {
-  const int64_t rows = context < kAttentionBlock ? context : kAttentionBlock;
-  return threads * 2 * rows * attention_stride(context);
+/// Scratch for either direction: on each of a CPU's `threads` threads room for a block of scores
+/// and one of their gradients, on a GPU two statistics of each row of scores, rows in whole blocks.
+/// `shape`: its numbers alone are read.
+inline int64_t attention_workspace_elements(const AttentionForwardArgs& shape, DeviceKind kind,
+                                            int threads) {
+  if (kind == DeviceKind::kCuda) {
+    const int64_t blocks = (shape.context + kAttentionBlock - 1) / kAttentionBlock;
+    return shape.samples * shape.heads * blocks * kAttentionBlock * 2;
+  }
+  const int64_t rows = shape.context < kAttentionBlock ? shape.context : kAttentionBlock;
+  return threads * 2 * rows * attention_stride(shape.context);
 }
 
 }  // namespace motley

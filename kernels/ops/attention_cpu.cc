@@ -161,7 +161,8 @@ void backward(const Head& head, const HeadGradient& gradient, float* workspace) 
 template <class Args, class Run>
 void for_each_head(Device& device, const Args& args, const Run& run) {
   const Blas& blas = static_cast<CpuDevice&>(device).blas();
-  const int64_t piece = attention_workspace_elements(args.context, args.head_dim, 1);
+  const int64_t piece =
+      2 * std::min(kAttentionBlock, args.context) * attention_stride(args.context);
   const auto task = [&](int64_t index, int thread) {
     run(Head(blas, args, index), index, args.workspace.template as<float>() + thread * piece);
   };

@@ -50,7 +50,15 @@ class Operands {
     const int64_t rows = model.rows(), width = model.width;
     largest_ =
         std::max({rows * width * 4, rows * model.vocab, model.vocab * width, width * width * 4,
-                  attention_workspace_elements(model.context, width / model.heads, 1)});
+                  attention_workspace_elements({.qkv = {},
+                                                .out = {},
+                                                .lse = {},
+                                                .workspace = {},
+                                                .samples = model.samples,
+                                                .context = model.context,
+                                                .heads = model.heads,
+                                                .head_dim = width / model.heads},
+                                               DeviceKind::kCpu, 1)});
   }
   /// A buffer of its own, the same for the same number.
   Address operator[](int number) {

@@ -102,7 +102,7 @@ Result<Unit> run(const Task& task) {
   const Scale& scale = task.scale;
   MOTLEY_TRY(RandomFill fill, RandomFill::create(*device, scale.random));
   auto operations = limit_operations(device->precision(), scale.copied, scale.side);
-  auto of_step = step_operations(task.model, device->precision(), task.samples);
+  auto of_step = step_operations(task.model, traits_of(*device), task.samples);
   std::move(of_step.begin(), of_step.end(), std::back_inserter(operations));
   for (size_t i = task.first; i < operations.size(); ++i) {
     const auto timing = measure(*device, operations[i], scale, fill);

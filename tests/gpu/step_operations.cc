@@ -206,9 +206,14 @@ std::vector<StepOperation> limit_operations(Precision precision, Bytes copied, i
   return operations;
 }
 
-std::vector<StepOperation> step_operations(const ModelSpec& model, Precision precision,
+std::vector<StepOperation> step_operations(const ModelSpec& model, const DeviceTraits& device,
                                            int samples) {
-  const StageSpec stage{.model = model, .layers = whole_model(model), .precision = precision};
+  const Precision precision = device.precision;
+  const StageSpec stage{.model = model,
+                        .layers = whole_model(model),
+                        .precision = precision,
+                        .kind = device.kind,
+                        .threads = device.threads};
   const ParameterLayout parameters(model);
   const ExchangeLayout exchange(stage, samples);
   const Program program = compile_training(stage, parameters, exchange, samples);

@@ -8,6 +8,7 @@
 #include "core/precision.h"
 #include "kernels/op_table.h"
 #include "kernels/operand.h"
+#include "worker/engine/engine.h"
 
 namespace motley::testing {
 
@@ -35,7 +36,7 @@ std::vector<StepOperation> limit_operations(Precision precision, Bytes copied, i
 
 /// The different operations of a micro-batch of `samples` samples, forward and backward, in the
 /// order of computation, then those of the update of all parameters at once.
-std::vector<StepOperation> step_operations(const ModelSpec& model, Precision precision,
+std::vector<StepOperation> step_operations(const ModelSpec& model, const DeviceTraits& device,
                                            int samples);
 
 }  // namespace motley::testing

@@ -82,6 +82,7 @@ StageSpec stage_spec(const EngineOptions& options, const DeviceTraits& device) {
           .member = options.member,
           .in_flight = options.in_flight,
           .precision = device.precision,
+          .kind = device.kind,
           .threads = device.threads,
           .scale_loss = options.scale_loss,
           .seed = options.seed};

@@ -91,6 +91,7 @@ MicroBatch StageCompiler::micro_batch(int samples) {
 LayerEmitter::Options StageCompiler::emitter_options(bool training) const {
   return {.numerics = stage_.numerics,
           .training = training,
+          .kind = stage_.kind,
           .threads = stage_.threads,
           .shape = stage_.shape(),
           .dropout = training ? stage_.model.dropout : 0,

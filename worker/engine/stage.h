@@ -18,6 +18,7 @@ struct StageSpec {
   int member = 0;     ///< of the ranks that share them
   int in_flight = 1;  ///< micro-batches between forward and backward pass at once
   Precision precision = Precision::kFp32;  ///< of the device
+  DeviceKind kind = DeviceKind::kCpu;      ///< the same
   int threads = 1;
   bool scale_loss = false;  ///< by what ExchangeLayout::loss_scale holds
   uint64_t seed = 0;        ///< of dropout's masks

@@ -89,16 +89,17 @@ ResidualSum Block::add_branch(LayerEmitter& emitter, Address branch, Address res
 
 AttentionForwardArgs Block::attention_shape(LayerEmitter& emitter) const {
   const MicroBatch& batch = emitter.batch();
-  const int64_t workspace =
-      attention_workspace_elements(batch.context, head_dim_, emitter.options().threads);
-  return {.qkv = {},
-          .out = {},
-          .lse = {},
-          .workspace = emitter.statistic(workspace),
-          .samples = batch.samples,
-          .context = batch.context,
-          .heads = heads_,
-          .head_dim = head_dim_};
+  AttentionForwardArgs shape{.qkv = {},
+                             .out = {},
+                             .lse = {},
+                             .workspace = {},
+                             .samples = batch.samples,
+                             .context = batch.context,
+                             .heads = heads_,
+                             .head_dim = head_dim_};
+  shape.workspace = emitter.statistic(
+      attention_workspace_elements(shape, emitter.options().kind, emitter.options().threads));
+  return shape;
 }
 
 // --- backward

@@ -39,10 +39,11 @@ class LayerEmitter {
   struct Options {
     Numerics numerics = Numerics::kFast;
     bool training = true;  ///< false: forward only, nothing is saved for a backward pass
-    int threads = 1;       ///< Device::threads, which sizes workspaces
-    MemberShape shape;     ///< what of the layers this rank computes
-    double dropout = 0;    ///< rate; 0 unless training
-    uint64_t seed = 0;     ///< of dropout's masks
+    DeviceKind kind = DeviceKind::kCpu;  ///< which sizes workspaces, with
+    int threads = 1;                     ///< Device::threads
+    MemberShape shape;                   ///< what of the layers this rank computes
+    double dropout = 0;                  ///< rate; 0 unless training
+    uint64_t seed = 0;                   ///< of dropout's masks
   };
   LayerEmitter(ProgramBuilder& builder, const MicroBatch& batch, const Options& options)
       : builder_(builder), batch_(batch), options_(options) {}

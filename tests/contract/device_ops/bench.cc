@@ -86,8 +86,8 @@ Address Bench::put(const std::vector<int64_t>& values) {
 Address Bench::poisoned(int64_t count) {
   return put(Values(static_cast<size_t>(count), std::numeric_limits<double>::quiet_NaN()));
 }
-Address Bench::poisoned_workspace(int64_t context, int64_t head_dim) {
-  return poisoned(attention_workspace_elements(context, head_dim, device_.threads()));
+Address Bench::poisoned_workspace(const AttentionForwardArgs& shape) {
+  return poisoned(attention_workspace_elements(shape, device_.kind(), device_.threads()));
 }
 Address Bench::zeros(int64_t bytes) {
   return upload(std::vector<std::byte>(static_cast<size_t>(bytes)));

@@ -47,7 +47,8 @@ class Bench {
   Address put(std::vector<ParameterRun> runs, int64_t* blocks);
   /// Room for `count` elements, filled with NaN: whoever reads it before writing is found out.
   Address poisoned(int64_t count);
-  Address poisoned_workspace(int64_t context, int64_t head_dim);
+  /// For attention of this shape.
+  Address poisoned_workspace(const AttentionForwardArgs& shape);
   Address zeros(int64_t bytes);
 
   void run(const OpCall& call);

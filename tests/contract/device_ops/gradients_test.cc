@@ -245,14 +245,15 @@ TEST_F(Gradients, Attention) {
   constexpr int64_t kRows = kBatch * kContext, kWidth = kHeads * kHeadDim;
   const Values g = random_.normal(kRows * kWidth);
   const auto attend = [&](Bench& bench, const Values& qkv) {
-    const AttentionForwardArgs args{bench.put(qkv),
-                                    bench.poisoned(kRows * kWidth),
-                                    bench.poisoned(kRows * kHeads),
-                                    bench.poisoned_workspace(kContext, kHeadDim),
-                                    kBatch,
-                                    kContext,
-                                    kHeads,
-                                    kHeadDim};
+    AttentionForwardArgs args{bench.put(qkv),
+                              bench.poisoned(kRows * kWidth),
+                              bench.poisoned(kRows * kHeads),
+                              Address(),
+                              kBatch,
+                              kContext,
+                              kHeads,
+                              kHeadDim};
+    args.workspace = bench.poisoned_workspace(args);
     bench.run(args);
     return args;
   };

@@ -195,15 +195,15 @@ struct AttentionShape {
 
 AttentionForwardArgs attend(Bench& bench, const AttentionShape& shape) {
   Random random(10);
-  const AttentionForwardArgs args{
-      .qkv = bench.put(random.normal(shape.rows() * 3 * shape.width())),
-      .out = bench.poisoned(shape.rows() * shape.width()),
-      .lse = bench.poisoned(shape.rows() * shape.heads),
-      .workspace = bench.poisoned_workspace(shape.context, shape.head_dim),
-      .samples = shape.samples,
-      .context = shape.context,
-      .heads = shape.heads,
-      .head_dim = shape.head_dim};
+  AttentionForwardArgs args{.qkv = bench.put(random.normal(shape.rows() * 3 * shape.width())),
+                            .out = bench.poisoned(shape.rows() * shape.width()),
+                            .lse = bench.poisoned(shape.rows() * shape.heads),
+                            .workspace = Address(),
+                            .samples = shape.samples,
+                            .context = shape.context,
+                            .heads = shape.heads,
+                            .head_dim = shape.head_dim};
+  args.workspace = bench.poisoned_workspace(args);
   bench.run(args);
   return args;
 }
@@ -211,24 +211,27 @@ AttentionForwardArgs attend(Bench& bench, const AttentionShape& shape) {
 std::vector<Address> attention_backward(Bench& bench, const AttentionShape& shape) {
   const AttentionForwardArgs forward = attend(bench, shape);
   Random random(11);
-  const AttentionBackwardArgs args{
-      .qkv = forward.qkv,
-      .out = forward.out,
-      .lse = forward.lse,
-      .d_out = bench.put(random.normal(shape.rows() * shape.width())),
-      .d_qkv = bench.poisoned(shape.rows() * 3 * shape.width()),
-      .workspace = bench.poisoned_workspace(shape.context, shape.head_dim),
-      .samples = shape.samples,
-      .context = shape.context,
-      .heads = shape.heads,
-      .head_dim = shape.head_dim};
+  const AttentionBackwardArgs args{.qkv = forward.qkv,
+                                   .out = forward.out,
+                                   .lse = forward.lse,
+                                   .d_out = bench.put(random.normal(shape.rows() * shape.width())),
+                                   .d_qkv = bench.poisoned(shape.rows() * 3 * shape.width()),
+                                   .workspace = bench.poisoned_workspace(forward),
+                                   .samples = shape.samples,
+                                   .context = shape.context,
+                                   .heads = shape.heads,
+                                   .head_dim = shape.head_dim};
   bench.run(args);
   return {args.d_qkv};
 }
 
 void add_attention(std::vector<OpCase>& cases) {
-  constexpr AttentionShape kShapes[] = {{1, 1, 1, 1},   {2, 3, 2, 5},   {1, 17, 3, 8},
-                                        {2, 64, 2, 16}, {1, 65, 1, 17}, {1, 200, 2, 32}};
+  // Around the edges of tiles of 32, 64 and 128 positions; heads that fill their columns of a tile,
+  // that do not, that are no whole vectors, and one that is too large for a tile.
+  constexpr AttentionShape kShapes[] = {
+      {1, 1, 1, 1},    {2, 3, 2, 5},   {1, 17, 3, 8},  {2, 64, 2, 16},   {1, 65, 1, 17},
+      {1, 200, 2, 32}, {2, 1, 1, 64},  {1, 63, 2, 64}, {1, 257, 1, 64},  {2, 65, 1, 80},
+      {1, 40, 2, 96},  {1, 64, 1, 72}, {1, 33, 2, 97}, {1, 129, 1, 128}, {1, 70, 2, 136}};
   for (const AttentionShape& shape : kShapes) {
     const auto numbers = {shape.samples, shape.context, shape.heads, shape.head_dim};
     cases.push_back({label("attention_forward", numbers), 3e-6, [=](Bench& bench) {

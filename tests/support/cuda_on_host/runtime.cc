@@ -35,7 +35,7 @@ struct CUgraphExec_st {
 
 namespace {
 
-constexpr size_t kSharedWithoutAsking = size_t{48} << 10, kMostShared = size_t{227} << 10;
+constexpr size_t kSharedWithoutAsking = size_t{48} << 10;
 constexpr unsigned kMostThreads = 1024, kMostBlocksYZ = 65535;
 
 /// What the emulated GPU is, from MOTLEY_CUDA_ON_HOST="sm_80,memory=1073741824,devices=1" (any part
@@ -51,6 +51,12 @@ struct Machine {
     capability = static_cast<int>(number_after(given, "sm_", capability));
     memory = static_cast<size_t>(number_after(given, "memory=", static_cast<int64_t>(memory)));
     devices = static_cast<int>(number_after(given, "devices=", devices));
+  }
+  /// Shared memory of a block that asks for it, as the CUDA C++ Programming Guide has it.
+  size_t most_shared() const {
+    static const std::map<int, size_t> kKibibytes{{70, 96}, {75, 64}, {80, 163}, {90, 227}};
+    const bool small = capability == 86 || capability == 89 || capability >= 120;
+    return (small ? 99 : std::prev(kKibibytes.upper_bound(std::max(capability, 70)))->second) << 10;
   }
   static int64_t number_after(const std::string& text, const std::string& word, int64_t otherwise) {
     const size_t at = text.find(word);
@@ -168,7 +174,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->uuid.bytes[15] = static_cast<char>(device);
   properties->totalGlobalMem = machine.memory;
   properties->sharedMemPerBlock = kSharedWithoutAsking;
-  properties->sharedMemPerBlockOptin = kMostShared;
+  properties->sharedMemPerBlockOptin = machine.most_shared();
   properties->major = machine.capability / 10;
   properties->minor = machine.capability % 10;
   properties->multiProcessorCount = 2;
@@ -418,7 +424,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
 
 cudaError_t motley_set_shared_limit(const void* kernel, size_t bytes) {
   const Lock lock(runtime().mutex);
-  if (bytes > kMostShared) return note(cudaErrorInvalidValue);
+  if (bytes > runtime().machine.most_shared()) return note(cudaErrorInvalidValue);
   runtime().shared_limits[kernel] = bytes;
   return cudaSuccess;
 }
