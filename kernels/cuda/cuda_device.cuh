@@ -39,6 +39,7 @@ class CudaDevice final : public Device {
   int64_t allocation_count() const override { return allocations_; }
 
   cudaStream_t stream() const { return stream_; }
+  int multiprocessors() const { return properties_.multiProcessorCount; }
   cublasHandle_t cublas() const { return cublas_; }
   /// Partial sums of square_sum; operations follow each other on the stream, so one is enough.
   double* partial_sums() const { return partial_sums_; }

@@ -87,6 +87,7 @@ MicroBatch StageCompiler::micro_batch(int samples) {
 LayerEmitter::Options StageCompiler::emitter_options(bool training) const {
   return {.numerics = stage_.numerics,
           .training = training,
+          .device = stage_.device,
           .threads = stage_.threads,
           .exact_exponent = stage_.exact_exponent,
           .loss_scale = stage_.loss_scale,

@@ -4,6 +4,7 @@
 
 #include "core/holdings.h"
 #include "core/model.h"
+#include "core/spec/fleet_spec.h"
 #include "core/spec/job_spec.h"
 #include "worker/program/parameters.h"
 #include "worker/program/program.h"
@@ -18,6 +19,7 @@ struct StageSpec {
   int member = 0;     ///< of the ranks that share them
   int in_flight = 1;  ///< micro-batches between forward and backward pass at once
   Precision precision = Precision::kFp32;  ///< of the device
+  DeviceKind device = DeviceKind::kCpu;
   int threads = 1;
   const int* exact_exponent = nullptr;  ///< read when programs run
   const double* loss_scale = nullptr;   ///< the same; null: 1

@@ -3,6 +3,7 @@
 // forward() and backward() only the addresses of what it saved.
 
 #include "core/holdings.h"
+#include "core/spec/fleet_spec.h"
 #include "core/spec/job_spec.h"
 #include "worker/program/parameters.h"
 #include "worker/program/program.h"
@@ -35,7 +36,9 @@ class LayerEmitter {
   struct Options {
     Numerics numerics = Numerics::kFast;
     bool training = true;  ///< false: forward only, nothing is saved for a backward pass
-    int threads = 1;       ///< Device::threads, which sizes workspaces
+    // Device::kind and threads, which size workspaces:
+    DeviceKind device = DeviceKind::kCpu;
+    int threads = 1;
     const int* exact_exponent = nullptr;  ///< AccumulateFixedArgs::exponent
     const double* loss_scale = nullptr;   ///< CrossEntropyArgs::scale
     MemberShape shape;                    ///< what of the layers this rank computes

@@ -45,6 +45,8 @@ class Bench {
   /// Room for `count` elements, filled with NaN: whoever reads it before writing is found out.
   Address poisoned(int64_t count);
   Address poisoned_workspace(int64_t context, int64_t head_dim);
+  /// Of embedding_workspace_elements().
+  Address poisoned_workspace(int64_t rows, int64_t width, int64_t vocab);
   Address zeros(int64_t bytes);
 
   void run(const OpCall& call);
