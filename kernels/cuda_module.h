@@ -7,7 +7,7 @@ namespace motley {
 
 /// Bump when Device, FoundDevice, OpTable or an operation's operands change: program and module
 /// must agree.
-inline constexpr int kCudaModuleVersion = 10;
+inline constexpr int kCudaModuleVersion = 11;
 
 /// What the module exports under these names, without mangling.
 using CudaModuleVersion = int (*)();

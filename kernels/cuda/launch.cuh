@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -11,6 +12,7 @@
 namespace motley::cuda {
 
 inline constexpr int kBlockThreads = 256;
+inline constexpr int64_t kMostBlocksAlongY = 65535;  // and along z
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -56,7 +58,16 @@ inline unsigned blocks_for(int64_t count) {
   return static_cast<unsigned>(ceil_div(count, kBlockThreads));
 }
 
-/// The element of this thread in such a launch.
+/// Blocks of kBlockThreads threads that each take `a_thread` units of work and go on from there
+/// (a stride of the grid): a few rounds of what the GPU runs at a time.
+inline unsigned blocks_in_strides(const CudaDevice& gpu, int64_t work, int64_t a_thread) {
+  constexpr int64_t kBlocksAMultiprocessor = 32;
+  const int64_t enough = ceil_div(work, a_thread * kBlockThreads);
+  return static_cast<unsigned>(
+      std::clamp<int64_t>(enough, 1, gpu.multiprocessors() * kBlocksAMultiprocessor));
+}
+
+/// The element or unit of work at which this thread begins.
 __device__ inline int64_t element_index() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }

@@ -68,10 +68,13 @@ __device__ Pack<float, N> wide(const Pack<T, N>& pack) {
   return result;
 }
 
-template <class T, int N>
-__device__ Pack<T, N> rounded(const Pack<float, N>& pack) {
+template <class T, class From, int N>
+__device__ Pack<T, N> rounded(const Pack<From, N>& pack) {
   Pack<T, N> result;
-  for (int i = 0; i < N; ++i) put(result.at + i, pack.at[i]);
+  if constexpr (N % 2 == 0)
+    for (int i = 0; i < N; i += 2) put_pair(result.at + i, pack.at[i], pack.at[i + 1]);
+  else
+    for (int i = 0; i < N; ++i) put(result.at + i, pack.at[i]);
   return result;
 }
 

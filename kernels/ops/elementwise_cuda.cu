@@ -1,39 +1,31 @@
-#include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/map_elements.cuh"
 
 namespace motley::cuda {
 namespace {
 
-template <class T>
-__global__ void add_elements(const T* a, const T* b, T* out, int64_t count) {
-  const int64_t i = element_index();
-  if (i < count) put(out + i, wide(a[i]) + wide(b[i]));
-}
+struct Round {
+  __device__ float operator()(float x) const { return x; }
+};
 
-template <class T>
-__global__ void round_elements(const float* in, T* out, int64_t count) {
-  const int64_t i = element_index();
-  if (i < count) put(out + i, in[i]);
-}
-
-__global__ void scale_elements(float* x, int64_t* overflow, int64_t count, float factor) {
-  const int64_t i = element_index();
-  if (i >= count) return;
-  x[i] *= factor;
-  if (!isfinite(x[i])) *overflow = 1;  // whoever writes, writes the same
-}
+struct Scale {
+  float factor;
+  int64_t* overflow;
+  __device__ float operator()(float x) const {
+    x *= factor;
+    if (!isfinite(x)) *overflow = 1;  // whoever writes, writes the same
+    return x;
+  }
+};
 
 }  // namespace
 
 template <Precision kPrecision>
 void add(Device& device, const AddArgs& args) {
   using T = Element<kPrecision>;
-  CudaDevice& gpu = cuda_device(device);
-  if (args.count == 0) return;
-  launch(gpu, "add", {blocks_for(args.count)}, add_elements<T>, args.a.as<const T>(),
-         args.b.as<const T>(), args.out.as<T>(), args.count);
+  const BinaryMap<T, T, T, SumOf> map{
+      args.a.as<const T>(), args.b.as<const T>(), args.out.as<T>(), {}};
+  launch_map(cuda_device(device), "add", map, args.count);
 }
 
 void zero(Device& device, const ZeroArgs& args) {
@@ -54,17 +46,15 @@ void copy(Device& device, const CopyArgs& args) {
 template <Precision kPrecision>
 void round(Device& device, const RoundArgs& args) {
   using T = Element<kPrecision>;
-  CudaDevice& gpu = cuda_device(device);
-  if (args.count == 0) return;
-  launch(gpu, "round", {blocks_for(args.count)}, round_elements<T>, args.in.as<const float>(),
-         args.out.as<T>(), args.count);
+  const UnaryMap<float, T, Round, Reuse::kNotSoon> map{
+      args.in.as<const float>(), args.out.as<T>(), {}};
+  launch_map(cuda_device(device), "round", map, args.count);
 }
 
 void scale(Device& device, const ScaleArgs& args) {
-  CudaDevice& gpu = cuda_device(device);
-  if (args.count == 0) return;
-  launch(gpu, "scale", {blocks_for(args.count)}, scale_elements, args.x.as<float>(),
-         args.overflow.as<int64_t>(), args.count, static_cast<float>(args.factor));
+  const Scale function{static_cast<float>(args.factor), args.overflow.as<int64_t>()};
+  const UnaryMap<float, float, Scale> map{args.x.as<const float>(), args.x.as<float>(), function};
+  launch_map(cuda_device(device), "scale", map, args.count);
 }
 
 MOTLEY_IN_EACH_PRECISION(add, AddArgs);

@@ -1,5 +1,7 @@
 #pragma once
+#include "core/spec/fleet_spec.h"
 #include "kernels/operand.h"
+#include "kernels/ops/embedding_workspace.h"
 
 namespace motley {
 
@@ -26,13 +28,15 @@ struct EmbeddingForwardArgs {
 
 /// token_gradient[tokens[r] - first_token,:] += d_out[r,:] for the tokens held;
 /// position_gradient[r % context,:] += d_out[r,:], rows in rising order. Without `accumulate` both
-/// are zeroed first.
+/// are zeroed first. workspace: embedding_workspace_elements() elements in full precision. A GPU
+/// adds the rows of a token in an order that depends on the tokens alone.
 struct EmbeddingBackwardArgs {
   Address tokens, d_out, token_gradient;
   Address position_gradient = {};  ///< may be null
   int64_t rows = 0, context = 0, width = 0, vocab = 0;
   bool accumulate = false;
   int64_t first_token = 0;
+  Address workspace = {};
 
   double flops() const { return 2.0 * static_cast<double>(rows) * static_cast<double>(width); }
   template <class V>
@@ -46,7 +50,15 @@ struct EmbeddingBackwardArgs {
       v.write(full(token_gradient, vocab * width));
       v.write(full(position_gradient, context * width));
     }
+    v.write(raw(workspace, 0));  // as large as the caller has made it
   }
 };
+
+/// Scratch of the backward pass; none on a CPU, where `workspace` may be null.
+inline int64_t embedding_workspace_elements(DeviceKind device, int64_t rows, int64_t width,
+                                            int64_t vocab) {
+  if (device != DeviceKind::kCuda) return 0;
+  return EmbeddingWorkspace(rows, width, vocab).words;
+}
 
 }  // namespace motley

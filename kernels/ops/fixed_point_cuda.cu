@@ -1,45 +1,43 @@
 #include <cmath>
 
-#include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/map_elements.cuh"
 
 namespace motley::cuda {
 namespace {
 
-__global__ void accumulate(const float* x, int64_t* acc, int64_t* overflow, int64_t count,
-                           const int32_t* exponent) {
-  const int64_t i = element_index();
-  if (i >= count) return;
-  const double scaled = ldexp(static_cast<double>(x[i]), *exponent);
-  if (fabs(scaled) < kFixedLimit)  // false for NaN
-    acc[i] += __double2ll_rn(scaled);
-  else
+struct AddFixed {
+  const int32_t* exponent;
+  int64_t* overflow;
+  __device__ int64_t operator()(float x, int64_t sum) const {
+    const double scaled = ldexp(static_cast<double>(x), *exponent);
+    if (fabs(scaled) < kFixedLimit) return sum + __double2ll_rn(scaled);  // false for NaN
     *overflow = 1;  // whoever writes, writes the same
-}
+    return sum;
+  }
+};
 
-__global__ void convert(const int64_t* acc, float* out, int64_t count, double scale) {
-  const int64_t i = element_index();
-  if (i >= count) return;  // the conversion rounds, the scaling is exact
-  out[i] = static_cast<float>(static_cast<double>(__ll2float_rn(acc[i])) * scale);
-}
+struct OfFixed {
+  double scale;
+  __device__ float operator()(int64_t sum) const {  // the conversion rounds, the scaling is exact
+    return static_cast<float>(static_cast<double>(__ll2float_rn(sum)) * scale);
+  }
+};
 
 }  // namespace
 
 void accumulate_fixed(Device& device, const AccumulateFixedArgs& args) {
-  CudaDevice& gpu = cuda_device(device);
-  if (args.count == 0) return;
-  launch(gpu, "accumulate in fixed point", {blocks_for(args.count)}, accumulate,
-         args.x.as<const float>(), args.acc.as<int64_t>(), args.overflow.as<int64_t>(), args.count,
-         args.exponent.as<const int32_t>());
+  const AddFixed function{args.exponent.as<const int32_t>(), args.overflow.as<int64_t>()};
+  const BinaryMap<float, int64_t, int64_t, AddFixed, Reuse::kNotSoon> map{
+      args.x.as<const float>(), args.acc.as<const int64_t>(), args.acc.as<int64_t>(), function};
+  launch_map(cuda_device(device), "accumulate in fixed point", map, args.count);
 }
 
 void from_fixed(Device& device, const FromFixedArgs& args) {
-  CudaDevice& gpu = cuda_device(device);
-  if (args.count == 0) return;
-  launch(gpu, "convert from fixed point", {blocks_for(args.count)}, convert,
-         args.acc.as<const int64_t>(), args.out.as<float>(), args.count,
-         std::ldexp(1.0, -args.exponent));
+  const OfFixed function{std::ldexp(1.0, -args.exponent)};
+  const UnaryMap<int64_t, float, OfFixed> map{args.acc.as<const int64_t>(), args.out.as<float>(),
+                                              function};
+  launch_map(cuda_device(device), "convert from fixed point", map, args.count);
 }
 
 }  // namespace motley::cuda

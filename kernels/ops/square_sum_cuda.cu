@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/runs.cuh"

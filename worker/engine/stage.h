@@ -4,6 +4,7 @@
 
 #include "core/holdings.h"
 #include "core/model.h"
+#include "core/spec/fleet_spec.h"
 #include "core/spec/job_spec.h"
 #include "worker/program/parameters.h"
 #include "worker/program/program.h"

@@ -32,16 +32,21 @@ Address Embedding::backward(LayerEmitter& emitter, Address d_output) {
   const GradientTarget token = emitter.begin_gradient(token_);
   GradientTarget position;
   if (position_) position = emitter.begin_gradient(*position_);
-  emitter.emit(EmbeddingBackwardArgs{.tokens = emitter.batch().tokens,
-                                     .d_out = emitter.drop_gradient(d_output, width_, 0),
-                                     .token_gradient = token.address,
-                                     .position_gradient = position.address,
-                                     .rows = emitter.batch().rows(),
-                                     .context = context_,
-                                     .width = width_,
-                                     .vocab = vocabulary_.count,
-                                     .accumulate = token.accumulate,
-                                     .first_token = vocabulary_.first});
+  const int64_t rows = emitter.batch().rows();
+  const int64_t workspace =
+      embedding_workspace_elements(emitter.options().kind, rows, width_, vocabulary_.count);
+  emitter.emit(
+      EmbeddingBackwardArgs{.tokens = emitter.batch().tokens,
+                            .d_out = emitter.drop_gradient(d_output, width_, 0),
+                            .token_gradient = token.address,
+                            .position_gradient = position.address,
+                            .rows = rows,
+                            .context = context_,
+                            .width = width_,
+                            .vocab = vocabulary_.count,
+                            .accumulate = token.accumulate,
+                            .first_token = vocabulary_.first,
+                            .workspace = workspace > 0 ? emitter.statistic(workspace) : Address()});
   emitter.finish_gradient(token);
   if (position_) emitter.finish_gradient(position);
   return {};

@@ -3,6 +3,7 @@
 // forward() and backward() only the addresses of what it saved.
 
 #include "core/holdings.h"
+#include "core/spec/fleet_spec.h"
 #include "core/spec/job_spec.h"
 #include "worker/program/parameters.h"
 #include "worker/program/program.h"

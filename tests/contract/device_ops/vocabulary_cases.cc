@@ -49,7 +49,8 @@ std::vector<Address> embedding_backward(Bench& bench, int64_t width, Held held, 
                                    .width = width,
                                    .vocab = held.count,
                                    .accumulate = accumulate,
-                                   .first_token = held.first};
+                                   .first_token = held.first,
+                                   .workspace = bench.poisoned_workspace(kRows, width, held.count)};
   bench.run(args);
   if (!positions) return {args.token_gradient};
   return {args.token_gradient, args.position_gradient};
@@ -71,6 +72,47 @@ void add_embeddings(std::vector<OpCase>& cases) {
   for (const int64_t width : {1, 3, 17, 65, 130, 2000})
     for (const Held& held : kHeld)
       for (const bool positions : {false, true}) add_embedding(cases, width, held, positions);
+}
+
+/// Tokens as in text: few of them make up most of it, one nearly half of it.
+std::vector<int32_t> unequal_tokens(Random& random, int64_t rows, int32_t vocab) {
+  std::vector<int32_t> tokens = random.integers(rows, vocab);
+  const std::vector<int32_t> kinds = random.integers(rows, 10);
+  for (size_t row = 0; row < tokens.size(); ++row) {
+    if (kinds[row] < 7) tokens[row] %= 20;
+    if (kinds[row] < 4) tokens[row] = vocab / 2;
+  }
+  return tokens;
+}
+
+std::vector<Address> embedding_of_text(Bench& bench, int64_t rows, int64_t width, int32_t vocab) {
+  Random random(5);
+  const EmbeddingBackwardArgs args{.tokens = bench.put(unequal_tokens(random, rows, vocab)),
+                                   .d_out = bench.put(random.normal(rows * width)),
+                                   .token_gradient = bench.put(random.normal(vocab * width)),
+                                   .position_gradient = bench.put(random.normal(kContext * width)),
+                                   .rows = rows,
+                                   .context = kContext,
+                                   .width = width,
+                                   .vocab = vocab,
+                                   .accumulate = true,
+                                   .workspace = bench.poisoned_workspace(rows, width, vocab)};
+  bench.run(args);
+  return {args.token_gradient, args.position_gradient};
+}
+
+/// A token in many rows, tokens of one to three digits, rows of several tiles.
+void add_embeddings_of_text(std::vector<OpCase>& cases) {
+  struct Text {
+    int64_t rows, width;
+    int32_t vocab;
+  };
+  for (const Text& text : {Text{33, 8, 40}, Text{700, 8, 255}, Text{700, 17, 256},
+                           Text{1025, 40, 300}, Text{3000, 1, 70000}})
+    cases.push_back({label("embedding_backward_of_text", {text.rows, text.width, text.vocab}), 2e-6,
+                     [=](Bench& bench) {
+                       return embedding_of_text(bench, text.rows, text.width, text.vocab);
+                     }});
 }
 
 enum class Gradient { kNone, kApart, kInPlace };
@@ -204,7 +246,7 @@ void add_cross_entropy_of_parts(std::vector<OpCase>& cases) {
 }
 
 void add_cross_entropy(std::vector<OpCase>& cases) {
-  for (const int64_t vocab : {1, 3, 17, 65, 257, 20000})
+  for (const int64_t vocab : {1, 3, 17, 65, 256, 257, 3000, 20000})
     for (const auto gradient : {Gradient::kNone, Gradient::kApart, Gradient::kInPlace})
       cases.push_back({label("cross_entropy", {vocab, static_cast<int64_t>(gradient)}), 2e-6,
                        [=](Bench& bench) { return cross_entropy(bench, 5, vocab, gradient); }});
@@ -214,6 +256,7 @@ void add_cross_entropy(std::vector<OpCase>& cases) {
 
 void add_vocabulary_cases(std::vector<OpCase>& cases) {
   add_embeddings(cases);
+  add_embeddings_of_text(cases);
   add_cross_entropy(cases);
   add_cross_entropy_with_gaps(cases);
   add_cross_entropy_of_parts(cases);

@@ -170,11 +170,49 @@ struct Embedding {
                                      .context = kContext,
                                      .width = kWidth,
                                      .vocab = held,
-                                     .first_token = first};
+                                     .first_token = first,
+                                     .workspace = bench.poisoned_workspace(kRows, kWidth, held)};
     bench.run(args);
     return bench.get(args.token_gradient);
   }
 };
+
+/// Sums of a token's rows as a T holds them, one after the other.
+template <class T>
+Values sums_in_rising_order(const std::vector<int32_t>& tokens, const Values& d_out,
+                            int64_t vocab) {
+  const auto width = static_cast<int64_t>(d_out.size() / tokens.size());
+  std::vector<T> sums(static_cast<size_t>(vocab * width));
+  for (size_t i = 0; i < d_out.size(); ++i) {
+    const auto row = static_cast<int64_t>(i) / width, column = static_cast<int64_t>(i) % width;
+    sums[static_cast<size_t>(tokens[static_cast<size_t>(row)] * width + column)] +=
+        static_cast<T>(d_out[i]);
+  }
+  return Values(sums.begin(), sums.end());
+}
+
+// Also where rows are sorted by token: a token's rows keep their order.
+TEST_P(EachDevice, RowsOfRareTokensAreAddedInRisingOrder) {
+  constexpr int64_t kManyRows = 2500, kManyTokens = 1000;  // a dozen rows for a token at most
+  Random random(23);
+  const auto rows_tokens = random.integers(kManyRows, kManyTokens);
+  const Values d_out = random.normal(kManyRows * kWidth);
+  Bench bench(*device_);
+  const EmbeddingBackwardArgs args{
+      .tokens = bench.put(rows_tokens),
+      .d_out = bench.put(d_out),
+      .token_gradient = bench.poisoned(kManyTokens * kWidth),
+      .rows = kManyRows,
+      .context = kManyRows,
+      .width = kWidth,
+      .vocab = kManyTokens,
+      .workspace = bench.poisoned_workspace(kManyRows, kWidth, kManyTokens)};
+  bench.run(args);
+  EXPECT_EQ(bench.get(args.token_gradient),
+            device_->element_bytes() == 8
+                ? sums_in_rising_order<double>(rows_tokens, d_out, kManyTokens)
+                : sums_in_rising_order<float>(rows_tokens, d_out, kManyTokens));
+}
 
 TEST_P(EachDevice, EmbeddingsOfPartsAddUpToThatOfTheWhole) {
   constexpr int64_t kVocab = 11;

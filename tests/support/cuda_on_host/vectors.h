@@ -1,15 +1,16 @@
 #pragma once
-// CUDA's short vectors, aligned as they are on a GPU.
+// CUDA's short vectors, aligned as they are on a GPU. Kernels reach arrays of other types with
+// them.
 
-#define MOTLEY_VECTOR2(name, T)        \
-  struct alignas(2 * sizeof(T)) name { \
-    T x, y;                            \
-  };                                   \
+#define MOTLEY_VECTOR2(name, T)                           \
+  struct alignas(2 * sizeof(T)) [[gnu::may_alias]] name { \
+    T x, y;                                               \
+  };                                                      \
   inline name make_##name(T x, T y) { return {x, y}; }
-#define MOTLEY_VECTOR4(name, T)        \
-  struct alignas(4 * sizeof(T)) name { \
-    T x, y, z, w;                      \
-  };                                   \
+#define MOTLEY_VECTOR4(name, T)                           \
+  struct alignas(4 * sizeof(T)) [[gnu::may_alias]] name { \
+    T x, y, z, w;                                         \
+  };                                                      \
   inline name make_##name(T x, T y, T z, T w) { return {x, y, z, w}; }
 
 MOTLEY_VECTOR2(float2, float)

@@ -65,6 +65,25 @@ T __shfl_up_sync(unsigned, T value, int delta) {
   return motley_shuffle(value, ::motley::cuda_on_host::lane() - delta);
 }
 
+// Votes of the whole warp.
+template <class T>
+unsigned __match_any_sync(unsigned, T value) {
+  const std::byte* given = ::motley::cuda_on_host::warp_exchange(&value, sizeof(T));
+  unsigned lanes = 0;
+  for (size_t lane = 0; lane < 32; ++lane) {
+    T other;
+    std::memcpy(&other, given + lane * ::motley::cuda_on_host::kMostExchanged, sizeof(T));
+    if (other == value) lanes |= 1u << lane;
+  }
+  return lanes;
+}
+inline unsigned __ballot_sync(unsigned, int predicate) {
+  const unsigned same = __match_any_sync(0xffffffffu, predicate != 0);
+  return predicate != 0 ? same : ~same;
+}
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
+
 // Threads of the whole process take turns, so plain sums are atomic.
 template <class T>
 T atomicAdd(T* at, T value) {
