@@ -161,8 +161,8 @@ std::string CudaDevice::name() const {
 }
 
 std::string CudaDevice::arithmetic_class() const {
-  return "cuda:sm_" + std::to_string(capability()) + ":cublas-" +
-         LtMatmul::version() + (is_reduced(precision_) ? ":" + spec_name(precision_) : "") +
+  return "cuda:sm_" + std::to_string(capability()) + ":cublas-" + LtMatmul::version() +
+         (is_reduced(precision_) ? ":" + spec_name(precision_) : "") +
          (share_ ? ":" + std::to_string(share_->sms) + "-multiprocessors" : "");
 }
 

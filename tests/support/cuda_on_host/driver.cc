@@ -30,7 +30,7 @@ struct CUgreenCtx_st {
 namespace {
 
 std::mutex mutex;
-std::map<cudaStream_t, std::set<unsigned>> streams;  // of green contexts, ever made
+std::map<cudaStream_t, std::set<unsigned>> streams;  // of green contexts
 std::atomic<int> divisions = 0, contexts = 0;
 
 CUresult device_get(CUdevice* device, int ordinal) {
@@ -96,6 +96,11 @@ void* address(Function* function) {
 }
 
 }  // namespace
+
+void motley_forget_stream(cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  streams.erase(stream);
+}
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
                                              unsigned long long,

@@ -331,6 +331,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const Lock lock(runtime().mutex);
   drain(*stream);
   std::erase(runtime().streams, stream);
+  motley_forget_stream(stream);
   delete stream;
   return cudaSuccess;
 }

@@ -254,6 +254,8 @@ cudaError_t cudaMemsetAsync(void* at, int value, size_t size, cudaStream_t);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t*, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t);
+/// Another stream may get its address.
+void motley_forget_stream(cudaStream_t);
 cudaError_t cudaStreamSynchronize(cudaStream_t);
 cudaError_t cudaStreamQuery(cudaStream_t);
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned flags = 0);
