@@ -15,7 +15,7 @@ namespace motley::testing {
 
 class ForeignDevice final : public Device {
  public:
-  DeviceKind kind() const override { return DeviceKind::kReference; }
+  DeviceKind kind() const override { return DeviceKind::kCuda; }
   Precision precision() const override { return Precision::kFp64; }
   const OpTable& ops() const override { return kEnqueuing; }
   int threads() const override { return 1; }
