@@ -13,7 +13,13 @@
 namespace motley::cuda {
 namespace {
 
-CudaBuild this_build() { return {build_version().cuda, build_version().cuda_architectures}; }
+CudaBuild this_build() {
+#ifdef __CUDACC__
+  return {build_version().cuda, build_version().cuda_architectures};
+#else  // compiled for the CPU (tests/support/cuda_on_host), it stands for any GPU
+  return {build_version().cuda, ""};
+#endif
+}
 
 CudaDriver this_driver() {
   CudaDriver driver;
