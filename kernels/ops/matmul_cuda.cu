@@ -147,8 +147,8 @@ bool Product<T, C>::all_at_once(CudaDevice& gpu) {
   if (args_.k == 0 || bias_of_another_type || bias_in_gradient) return false;
   const LtProblem whole = problem(c_, epilogue_of(args_), args_.accumulate);
   auto status = gpu.products().prepare(whole);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED && whole.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-    return false;
+  // However it says that it has no such epilogue; what else is wrong shows without one.
+  if (status != CUBLAS_STATUS_SUCCESS && whole.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return false;
   if (status == CUBLAS_STATUS_SUCCESS)
     status = gpu.products().run(whole,
                                 {.a = args_.b.as<const void>(),
