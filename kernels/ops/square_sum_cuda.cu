@@ -3,29 +3,46 @@
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/runs.cuh"
+#include "kernels/cuda/vector_access.cuh"
 
 namespace motley::cuda {
 namespace {
 
+template <int N>
+__device__ void add_squares(double& sum, const Pack<float, N>& x) {
+  for (int i = 0; i < N; ++i) sum += static_cast<double>(x.at[i]) * static_cast<double>(x.at[i]);
+}
+
+/// What this thread of the block adds up of `count` values.
+template <Access kAccess>
+__device__ double squares_of(const float* values, int64_t count) {
+  constexpr int kElements = kPack<float>, kAtOnce = 4;
+  const int64_t packs = count / kElements;
+  double sum = 0;
+  int64_t pack = threadIdx.x;
+  for (; pack + (kAtOnce - 1) * kBlockThreads < packs; pack += kAtOnce * kBlockThreads) {
+    Pack<float, kElements> read[kAtOnce];
+    for (int i = 0; i < kAtOnce; ++i)
+      read[i] = load_pack<kAccess, kElements>(values + (pack + i * kBlockThreads) * kElements);
+    for (int i = 0; i < kAtOnce; ++i) add_squares(sum, read[i]);
+  }
+  for (; pack < packs; pack += kBlockThreads)
+    add_squares(sum, load_pack<kAccess, kElements>(values + pack * kElements));
+  for (int64_t i = packs * kElements + threadIdx.x; i < count; i += kBlockThreads)
+    add_squares(sum, load_pack<Access::kScalar, 1>(values + i));
+  return sum;
+}
+
 /// Block b of all runs: the squares of its `block` elements.
-__global__ void sum_parts(const float* x, double* parts, Runs runs, int64_t block) {
+__global__ void __launch_bounds__(kBlockThreads)
+    sum_parts(const float* x, double* parts, Runs runs, int64_t block) {
   const ParameterRun run = run_of_block(runs, blockIdx.x);
   const int64_t begin = (blockIdx.x - run.first_block) * block;
-  const int64_t end = begin + block < run.count ? begin + block : run.count;
-  const float* values = x + run.parameter;
-  const int64_t fours =
-      reinterpret_cast<uintptr_t>(values + begin) % sizeof(float4) == 0 ? (end - begin) / 4 : 0;
-  const auto square = [](float value) {
-    return static_cast<double>(value) * static_cast<double>(value);
-  };
-  double sum = 0;
-  for (int64_t i = threadIdx.x; i < fours; i += blockDim.x) {
-    const float4 four = reinterpret_cast<const float4*>(values + begin)[i];
-    sum += square(four.x) + square(four.y) + square(four.z) + square(four.w);
-  }
-  for (int64_t i = begin + 4 * fours + threadIdx.x; i < end; i += blockDim.x)
-    sum += square(values[i]);
-  sum = block_sum(sum);
+  const int64_t count = begin + block < run.count ? block : run.count - begin;
+  const float* values = x + run.parameter + begin;
+  const bool vectors = reinterpret_cast<uintptr_t>(values) % 16 == 0;
+  const double sum = block_sum(vectors ? squares_of<Access::kVector>(values, count)
+                                       : squares_of<Access::kScalar>(values, count));
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 

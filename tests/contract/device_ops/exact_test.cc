@@ -184,8 +184,8 @@ TEST_P(EachDevice, SquareSumIsInDoubleAndFromTheOrderOfTheElements) {
     long double expected = 0;
     for (const double value : x) expected += static_cast<long double>(value) * value;
     std::vector<double> results;
-    for (int repeat = 0; repeat < 2; ++repeat) {
-      Bench bench(*device_);
+    for (const int64_t offset : {0, 8}) {
+      Bench bench(*device_, offset);
       const SquareSumArgs args{bench.put(x), bench.put(std::vector<int64_t>{-1}), count};
       bench.run(args);
       results.push_back(bench.get_double(args.out));

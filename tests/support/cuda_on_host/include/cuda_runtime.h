@@ -117,6 +117,11 @@ inline float __uint_as_float(unsigned bits) {
   std::memcpy(&value, &bits, sizeof(value));
   return value;
 }
+inline double __longlong_as_double(long long bits) {
+  double value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
 inline unsigned __float_as_uint(float value) {
   unsigned bits;
   std::memcpy(&bits, &value, sizeof(bits));
