@@ -129,9 +129,11 @@ class SpeedTest(CheckTest):
             self.assertEqual(by_metric[case, "memory_error"]["limit"], 0.03)
             self.assertIn((case, "mfu of the largest product"), by_metric)
         shares = [row for row in rows if row["metric"] == "share_of_bandwidth"]
-        for operation in ("layer norm forward", "layer norm backward", "cross entropy", "adamw", "embedding backward", "gelu forward"):
+        for operation in ("layer norm forward", "layer norm backward", "cross entropy", "adamw", "embedding backward", "bias gradient"):
             self.assertTrue([row for row in shares if operation in row["case"] and row["limit"] == 0.80], operation)
-        self.assertTrue([row for row in rows if row["metric"] == "share_of_product_rate" and "matmul" in row["case"]])
+        products = [row["case"] for row in rows if row["metric"] == "share_of_product_rate"]
+        for form in ("matmul", "gelu", "gelu gradient"):
+            self.assertTrue([case for case in products if form in case], form)
         self.assertIn("ours", self.results("speed"))
 
     def test_operations_behind_one_that_fails_are_measured(self):
