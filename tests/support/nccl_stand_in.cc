@@ -1,11 +1,13 @@
 // A libnccl.so.2 for tests: the ranks are threads of one process, device memory is host memory.
 // Like NCCL with communicators that do not block, calls return "in progress" and a stream is busy
-// until all ranks have come. MOTLEY_NCCL_STAND_IN orders mishaps, words with blanks between:
+// until all ranks have come; on a stream of an emulated GPU a collective also waits for what was
+// enqueued before it. MOTLEY_NCCL_STAND_IN orders mishaps, words with blanks between:
 //
 //   init_fails=R     rank R cannot connect        absent=R         rank R never comes
 //   fails_at=R:N     call N (from 0) of rank R fails behind its back
 //   lost_at=R:N      call N of rank R is never made
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +18,8 @@
 #include <string>
 #include <type_traits>
 #include <vector>
+
+#include "tests/support/emulated_stream.h"
 
 #ifndef STAND_IN_VERSION
 #define STAND_IN_VERSION 22809
@@ -51,6 +55,8 @@ struct Call {
   DataType type;
   int root = 0;
   double weight = 1;
+  bool reached = false;  // by its rank's stream
+  bool over = false;     // performed, or its rank has left
 
   bool matches(const Call& other) const {
     return kind == other.kind && count == other.count && type == other.type && root == other.root;
@@ -62,6 +68,8 @@ struct Transfer {
   void* out;
   size_t bytes;
 };
+
+using Parts = std::map<int, std::shared_ptr<Call>>;  // of one collective, by rank
 
 struct Clique;
 struct Member {
@@ -76,9 +84,9 @@ struct Member {
 };
 struct Clique {
   std::vector<Member*> members;
-  size_t joined = 0;                           // ever
-  std::map<int, std::map<int, Call>> waiting;  // number of the call -> rank -> its part
-  std::deque<Transfer> transfers;              // sends and receives without their counterpart
+  size_t joined = 0;               // ever
+  std::map<int, Parts> waiting;    // by the number of the collective
+  std::deque<Transfer> transfers;  // sends and receives without their counterpart
 };
 
 std::mutex mutex;
@@ -99,24 +107,24 @@ bool ordered(const std::string& word, int rank, int call = -1) {
 size_t size_of(DataType type) { return type == kInt8 ? 1 : type == kFloat32 ? 4 : 8; }
 
 template <class T>
-void add_parts(const std::map<int, Call>& parts, size_t elements, std::vector<char>* sum) {
+void add_parts(const Parts& parts, size_t elements, std::vector<char>* sum) {
   std::vector<T> total(elements);
   for (const auto& [rank, call] : parts)
     for (size_t i = 0; i < elements; ++i) {
       T value;
-      std::memcpy(&value, static_cast<const char*>(call.in) + i * sizeof(T), sizeof(T));
+      std::memcpy(&value, static_cast<const char*>(call->in) + i * sizeof(T), sizeof(T));
       if constexpr (std::is_same_v<T, uint64_t>)
         total[i] += value;
       else
-        total[i] += static_cast<T>(call.weight) * value;
+        total[i] += static_cast<T>(call->weight) * value;
     }
   sum->resize(elements * sizeof(T));
   std::memcpy(sum->data(), total.data(), sum->size());
 }
 
-std::vector<char> sum_of(const std::map<int, Call>& parts, size_t elements) {
+std::vector<char> sum_of(const Parts& parts, size_t elements) {
   std::vector<char> sum;
-  switch (parts.begin()->second.type) {
+  switch (parts.begin()->second->type) {
     case kFloat32:
       add_parts<float>(parts, elements, &sum);
       break;
@@ -129,8 +137,8 @@ std::vector<char> sum_of(const std::map<int, Call>& parts, size_t elements) {
   return sum;
 }
 
-void perform(const std::map<int, Call>& parts) {
-  const Call& one = parts.begin()->second;
+void perform(const Parts& parts) {
+  const Call& one = *parts.begin()->second;
   const size_t bytes = one.count * size_of(one.type);
   const size_t ranks = parts.size();
   std::vector<char> result;
@@ -138,17 +146,17 @@ void perform(const std::map<int, Call>& parts) {
   if (one.kind == Call::Kind::kReduceScatter) result = sum_of(parts, one.count * ranks);
   if (one.kind == Call::Kind::kAllGather)
     for (const auto& [rank, call] : parts)
-      result.insert(result.end(), static_cast<const char*>(call.in),
-                    static_cast<const char*>(call.in) + bytes);
+      result.insert(result.end(), static_cast<const char*>(call->in),
+                    static_cast<const char*>(call->in) + bytes);
   if (one.kind == Call::Kind::kBroadcast) {
-    const auto* from = static_cast<const char*>(parts.at(one.root).in);
+    const auto* from = static_cast<const char*>(parts.at(one.root)->in);
     result.assign(from, from + bytes);
   }
   for (const auto& [rank, call] : parts) {
     const bool scattered = one.kind == Call::Kind::kReduceScatter;
     const size_t offset = scattered ? static_cast<size_t>(rank) * bytes : 0;
     if (!result.empty())
-      std::memcpy(call.out, result.data() + offset, scattered ? bytes : result.size());
+      std::memcpy(call->out, result.data() + offset, scattered ? bytes : result.size());
   }
 }
 
@@ -161,19 +169,39 @@ bool begin_call(Member* member) {
   return member->status == kSuccess && !ordered("lost_at", member->rank, number);
 }
 
-Status submit(Member* member, const Call& call) {
+/// The rank's stream has come to its part of a collective. Whether it may go on.
+bool reach(Clique& clique, int number, Call& part) {
   const std::lock_guard lock(mutex);
-  const int number = member->collectives++;
-  if (!begin_call(member)) return kInProgress;
-  Clique& clique = *member->clique;
-  auto& parts = clique.waiting[number];
-  for (const auto& [rank, other] : parts)
-    if (!call.matches(other)) return kInvalidUsage;
-  parts.emplace(member->rank, call);
-  if (parts.size() < clique.members.size()) return kInProgress;
+  part.reached = true;
+  if (part.over) return true;
+  const Parts& parts = clique.waiting.at(number);
+  const bool all =
+      parts.size() == clique.members.size() &&
+      std::all_of(parts.begin(), parts.end(), [](const auto& of) { return of.second->reached; });
+  if (!all) return false;
   perform(parts);
+  for (const auto& [rank, call] : parts) call->over = true;
   clique.waiting.erase(number);
   for (Member* other : clique.members) --other->unfinished;
+  return true;
+}
+
+Status submit(Member* member, const Call& call, void* stream) {
+  Clique& clique = *member->clique;
+  const auto part = std::make_shared<Call>(call);
+  std::unique_lock lock(mutex);
+  const int number = member->collectives++;
+  if (!begin_call(member)) return kInProgress;
+  Parts& parts = clique.waiting[number];
+  for (const auto& [rank, other] : parts)
+    if (!call.matches(*other)) return kInvalidUsage;
+  parts.emplace(member->rank, part);
+  lock.unlock();
+  if (stream == nullptr)
+    reach(clique, number, *part);
+  else
+    static_cast<motley::testing::EmulatedStream*>(stream)->enqueue(
+        [&clique, number, part] { return reach(clique, number, *part); });
   return kInProgress;
 }
 
@@ -203,7 +231,11 @@ Status leave(Member* member, const char* how) {
   Clique& clique = *member->clique;
   for (Member*& place : clique.members)
     if (place == member) place = nullptr;
-  for (auto& [number, parts] : clique.waiting) parts.erase(member->rank);
+  for (auto& [number, parts] : clique.waiting)
+    if (const auto own = parts.find(member->rank); own != parts.end()) {
+      own->second->over = true;
+      parts.erase(own);
+    }
   std::erase_if(clique.transfers, [&](const Transfer& transfer) {
     return (transfer.in ? transfer.from : transfer.to) == member->rank;
   });
@@ -300,28 +332,33 @@ Status ncclRedOpDestroy(int op, Member* member) {
 }
 // What collectives begin with; NCCL's functions have as many parameters as they have.
 #define COLLECTIVE const void *in, void *out, size_t count, DataType type
-Status ncclAllReduce(COLLECTIVE, int op, Member* member, void*) {
-  return submit(member, Call{.kind = Call::Kind::kAllReduce,
-                             .in = in,
-                             .out = out,
-                             .count = count,
-                             .type = type,
-                             .weight = op == 0 ? 1 : member->weights.at(op)});
+Status ncclAllReduce(COLLECTIVE, int op, Member* member, void* stream) {
+  return submit(member,
+                Call{.kind = Call::Kind::kAllReduce,
+                     .in = in,
+                     .out = out,
+                     .count = count,
+                     .type = type,
+                     .weight = op == 0 ? 1 : member->weights.at(op)},
+                stream);
 }
-Status ncclReduceScatter(COLLECTIVE, int, Member* member, void*) {
-  return submit(member, Call{Call::Kind::kReduceScatter, in, out, count, type});
+Status ncclReduceScatter(COLLECTIVE, int, Member* member, void* stream) {
+  return submit(member, Call{Call::Kind::kReduceScatter, in, out, count, type}, stream);
 }
-Status ncclAllGather(COLLECTIVE, Member* member, void*) {
-  return submit(member, Call{Call::Kind::kAllGather, in, out, count, type});
+Status ncclAllGather(COLLECTIVE, Member* member, void* stream) {
+  return submit(member, Call{Call::Kind::kAllGather, in, out, count, type}, stream);
 }
-Status ncclBroadcast(COLLECTIVE, int root, Member* member, void*) {
-  return submit(member, Call{Call::Kind::kBroadcast, in, out, count, type, root});
+Status ncclBroadcast(COLLECTIVE, int root, Member* member, void* stream) {
+  return submit(member, Call{Call::Kind::kBroadcast, in, out, count, type, root}, stream);
 }
 #undef COLLECTIVE
-Status ncclSend(const void* in, size_t bytes, DataType, int peer, Member* member, void*) {
+// Not on an emulated GPU: transfers of a group would have to advance together.
+Status ncclSend(const void* in, size_t bytes, DataType, int peer, Member* member, void* stream) {
+  if (stream != nullptr) return kInvalidUsage;
   return submit(member, Transfer{member->rank, peer, in, nullptr, bytes});
 }
-Status ncclRecv(void* out, size_t bytes, DataType, int peer, Member* member, void*) {
+Status ncclRecv(void* out, size_t bytes, DataType, int peer, Member* member, void* stream) {
+  if (stream != nullptr) return kInvalidUsage;
   return submit(member, Transfer{peer, member->rank, nullptr, out, bytes});
 }
 Status ncclGroupStart() {

@@ -11,16 +11,21 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/check.h"
+#include "tests/support/emulated_stream.h"
 
 using Work = std::function<void()>;
 
-struct CUstream_st {
-  std::deque<Work> queue;
+struct CUstream_st final : motley::testing::EmulatedStream {
+  void enqueue(std::function<bool()> piece) override;
+
+  std::deque<std::function<bool()>> queue;
   int64_t enqueued = 0, done = 0;
   CUgraph_st* capturing = nullptr;
+  int device = 0;
 };
 struct CUevent_st {
   CUstream_st* stream = nullptr;  // null: never recorded
@@ -68,7 +73,6 @@ struct Runtime {
   std::recursive_mutex mutex;
   Machine machine;
   cudaError_t last = cudaSuccess;
-  int device = 0;
   size_t used = 0;
   using Blocks = std::map<const std::byte*, size_t>;  // by address: size
   Blocks allocated, pinned, managed;
@@ -82,25 +86,48 @@ Runtime& runtime() {
   return instance;
 }
 
-using Lock = std::scoped_lock<std::recursive_mutex>;
+thread_local int current_device = 0;
+thread_local int locks_held = 0;
+
+struct Lock {
+  explicit Lock(std::recursive_mutex& mutex) : held(mutex) { ++locks_held; }
+  ~Lock() { --locks_held; }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+  std::scoped_lock<std::recursive_mutex> held;
+};
+
+/// Other threads come to their turn, however often this one has locked.
+void let_others() {
+  for (int i = 0; i < locks_held; ++i) runtime().mutex.unlock();
+  std::this_thread::yield();
+  for (int i = 0; i < locks_held; ++i) runtime().mutex.lock();
+}
 
 cudaError_t note(cudaError_t status) {
   if (status != cudaSuccess) runtime().last = status;
   return status;
 }
 
-void run_until(CUstream_st& stream, int64_t position) {
+/// Whether it came so far; a piece that is not done stands in the way.
+bool run_until(CUstream_st& stream, int64_t position) {
   while (stream.done < position) {
-    const Work work = std::move(stream.queue.front());
+    if (!stream.queue.front()()) return false;
     stream.queue.pop_front();
-    work();
     ++stream.done;
   }
+  return true;
 }
-void drain(CUstream_st& stream) { run_until(stream, stream.enqueued); }
+void wait_until(CUstream_st& stream, int64_t position) {
+  while (!run_until(stream, position)) let_others();
+}
+void drain(CUstream_st& stream) { wait_until(stream, stream.enqueued); }
+/// All of this device: another's may have to wait for what this one has yet to do.
 void drain_all() {
   drain(runtime().null_stream);
-  for (CUstream_st* stream : runtime().streams) drain(*stream);
+  for (size_t i = 0; i < runtime().streams.size(); ++i)
+    if (runtime().streams[i]->device == current_device) drain(*runtime().streams[i]);
 }
 
 /// The null stream is in order with all others.
@@ -159,11 +186,11 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= runtime().machine.devices) return note(cudaErrorInvalidDevice);
-  runtime().device = device;
+  current_device = device;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
-  *device = runtime().device;
+  *device = current_device;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
@@ -309,6 +336,11 @@ cudaError_t cudaMemset(void* at, int value, size_t size) {
 
 // --- streams and events
 
+void CUstream_st::enqueue(std::function<bool()> piece) {
+  const Lock lock(runtime().mutex);
+  queue.push_back(std::move(piece));
+  ++enqueued;
+}
 cudaError_t motley_enqueue(cudaStream_t stream, Work work) {
   const Lock lock(runtime().mutex);
   CUstream_st& on = stream_of(stream);
@@ -316,14 +348,17 @@ cudaError_t motley_enqueue(cudaStream_t stream, Work work) {
     on.capturing->nodes.push_back(std::move(work));
     return cudaSuccess;
   }
-  on.queue.push_back(std::move(work));
-  ++on.enqueued;
+  on.enqueue([work = std::move(work)] {
+    work();
+    return true;
+  });
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const Lock lock(runtime().mutex);
   *stream = new CUstream_st;
+  (*stream)->device = current_device;
   runtime().streams.push_back(*stream);
   return cudaSuccess;
 }
@@ -369,12 +404,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (event->stream == nullptr) return cudaSuccess;
-  return motley_enqueue(
-      stream, [on = event->stream, position = event->position] { run_until(*on, position); });
+  const Lock lock(runtime().mutex);
+  stream_of(stream).enqueue(
+      [on = event->stream, position = event->position] { return run_until(*on, position); });
+  return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Lock lock(runtime().mutex);
-  if (event->stream != nullptr) run_until(*event->stream, event->position);
+  if (event->stream != nullptr) wait_until(*event->stream, event->position);
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
