@@ -1,12 +1,13 @@
 #pragma once
 // What numbers are computed in. Weights, sums and statistics stay in full precision, 4 bytes (8 for
 // fp64); activations and the copies of the weights that products read are in the computing one
-// (mixed precision, Micikevicius et al. 2018).
+// (mixed precision, Micikevicius et al. 2018). TensorFloat-32 is full precision whose products of
+// matrices round their factors to 10 bits of mantissa and sum in fp32.
 
 namespace motley {
 
 /// kAuto only in a job: it leaves the choice to the device.
-enum class Precision { kAuto, kFp32, kFp64, kBf16, kFp16 };
+enum class Precision { kAuto, kFp32, kFp64, kBf16, kFp16, kTf32 };
 
 /// Bytes of an element of weights, gradients, optimizer state, sums and statistics.
 constexpr int full_bytes(Precision precision) { return precision == Precision::kFp64 ? 8 : 4; }

@@ -1,5 +1,6 @@
 #pragma once
-// bfloat16 and IEEE half precision, as bits: for storing, never for computing.
+// bfloat16 and IEEE half precision, as bits: for storing, never for computing. TensorFloat-32: for
+// the factors of products.
 
 #include <bit>
 #include <cstdint>
@@ -26,6 +27,16 @@ struct Fp16 {
   /// As Bf16::round.
   static uint16_t round(float value) {
     return std::bit_cast<uint16_t>(static_cast<_Float16>(value));
+  }
+};
+
+/// A float with 10 bits of mantissa.
+struct Tf32 {
+  /// To the nearest, ties to even, as a float.
+  static constexpr float round(float value) {
+    const auto bits = std::bit_cast<uint32_t>(value);
+    const uint32_t rounded = bits + 0x0fff + ((bits >> 13) & 1);
+    return value - value != 0 ? value : std::bit_cast<float>(rounded & ~uint32_t{0x1fff});
   }
 };
 

@@ -93,7 +93,7 @@ class Device {
   /// returned the host reads and writes it, too. kUnsupported where there is none. Contents
   /// undefined.
   virtual Result<DeviceBuffer> allocate_managed(Bytes size) = 0;
-  /// Memory for the operations themselves (widened_bytes): once it is reserved they allocate none.
+  /// Memory for the operations themselves (scratch_bytes): once it is reserved they allocate none.
   virtual Result<Unit> reserve_scratch(Bytes /*size*/) { return Unit{}; }
   virtual Result<Unit> copy_in(void* device, std::span<const std::byte> host) = 0;
   virtual Result<Unit> copy_out(std::span<std::byte> host, const void* device) = 0;

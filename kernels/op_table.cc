@@ -42,7 +42,12 @@ struct Runner {
 
 void execute(Device& device, const OpCall& call) { std::visit(Runner{device, device.ops()}, call); }
 
-Bytes widened_bytes(const OpCall& call) {
+Bytes scratch_bytes(const OpCall& call, Precision precision) {
+  if (precision == Precision::kTf32) {
+    const auto* product = std::get_if<MatmulArgs>(&call);
+    return product == nullptr ? Bytes(0) : FactorCopies(*product).bytes();
+  }
+  if (!is_reduced(precision)) return Bytes(0);
   return std::visit(
       [](auto args) {
         Widening widening(nullptr);

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "core/ids.h"
+#include "core/precision.h"
 #include "kernels/ops/adamw.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/bias_gradient.h"
@@ -62,7 +63,8 @@ void execute(Device& device, const OpCall& call);
 
 double flops_of(const OpCall& call);
 
-/// What a CPU that computes in reduced precision needs to hold the operands of `call` in full.
-Bytes widened_bytes(const OpCall& call);
+/// What a CPU that computes in `precision` needs for itself to run `call`: for reduced operands in
+/// full, for factors of products in TensorFloat-32.
+Bytes scratch_bytes(const OpCall& call, Precision precision);
 
 }  // namespace motley

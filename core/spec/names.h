@@ -20,11 +20,9 @@ struct Named {
 
 inline constexpr Named<Numerics> kNumericsNames[] = {{Numerics::kFast, "fast"},
                                                      {Numerics::kExact, "exact"}};
-inline constexpr Named<Precision> kPrecisionNames[] = {{Precision::kAuto, "auto"},
-                                                       {Precision::kFp32, "fp32"},
-                                                       {Precision::kFp64, "fp64"},
-                                                       {Precision::kBf16, "bf16"},
-                                                       {Precision::kFp16, "fp16"}};
+inline constexpr Named<Precision> kPrecisionNames[] = {
+    {Precision::kAuto, "auto"}, {Precision::kFp32, "fp32"}, {Precision::kFp64, "fp64"},
+    {Precision::kBf16, "bf16"}, {Precision::kFp16, "fp16"}, {Precision::kTf32, "tf32"}};
 inline constexpr Named<PaceClock> kPaceClockNames[] = {{PaceClock::kSleep, "sleep"},
                                                        {PaceClock::kVirtual, "virtual"}};
 inline constexpr Named<DeviceKind> kDeviceKindNames[] = {

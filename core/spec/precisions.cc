@@ -36,7 +36,7 @@ Precision precision_computed(const JobSpec& job, const DeviceSpec& device) {
   const DeviceKind kind = kind_driven(job, device);
   if (kind == DeviceKind::kReference) return Precision::kFp64;
   const Precision wanted = precision_wanted(job, device.type);
-  return is_reduced(wanted) ? wanted : Precision::kFp32;
+  return is_reduced(wanted) || wanted == Precision::kTf32 ? wanted : Precision::kFp32;
 }
 
 bool precision_open(const JobSpec& job, const DeviceSpec& device) {

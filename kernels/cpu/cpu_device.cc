@@ -18,17 +18,17 @@ Result<std::unique_ptr<Device>> CpuDevice::open(int threads, Precision precision
                     ") lacks; rebuild with -DMOTLEY_CPU_ISA=" + cpu_instruction_set());
   if (threads < 1) return fail(ErrorCode::kInvalidSpec, "a CPU device needs at least one thread");
   MOTLEY_TRY(const Blas* blas, open_blas());
-  return std::make_unique<CpuDevice>(*blas, threads,
-                                     is_reduced(precision) ? precision : Precision::kFp32);
+  const bool as_asked = is_reduced(precision) || precision == Precision::kTf32;
+  return std::make_unique<CpuDevice>(*blas, threads, as_asked ? precision : Precision::kFp32);
 }
 
 const OpTable& CpuDevice::ops() const {
-  return is_reduced(precision_) ? cpu::reduced_ops(precision_) : cpu::kCpuOps;
+  return precision_ == Precision::kFp32 ? cpu::kCpuOps : cpu::rounding_ops(precision_);
 }
 
 std::string CpuDevice::arithmetic_class() const {
   return "cpu:" + kernel_instruction_set() + ":openblas-" + blas_.version + "-" + blas_.core +
-         (is_reduced(precision_) ? ":" + spec_name(precision_) : "");
+         (precision_ == Precision::kFp32 ? "" : ":" + spec_name(precision_));
 }
 
 std::string CpuDevice::name() const { return host_cpu_name(); }

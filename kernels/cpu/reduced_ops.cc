@@ -81,13 +81,38 @@ constexpr OpTable rounded_ops() {
   };
 }
 
+/// On copies of the factors.
+void matmul_in_tf32(Device& device, const MatmulArgs& args) {
+  const FactorCopies copies(args);
+  auto* scratch = reinterpret_cast<float*>(static_cast<CpuDevice&>(device).scratch(copies.bytes()));
+  MatmulArgs in_tf32 = args;
+  const auto copy = [&](Address& factor, int64_t count, float* to) {
+    const auto* from = factor.as<const float>();
+    parallel_ranges(device, count, kTaskElements, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) to[i] = Tf32::round(from[i]);
+    });
+    factor = Address::of(to);
+  };
+  copy(in_tf32.a, copies.a, scratch);
+  copy(in_tf32.b, copies.b, scratch + copies.b_begin());
+  matmul(device, in_tf32);
+}
+
+constexpr OpTable tf32_ops() {
+  OpTable ops = kCpuOps;
+  ops.matmul = matmul_in_tf32;
+  return ops;
+}
+
 constexpr OpTable kBf16Ops = rounded_ops<Bf16>();
 constexpr OpTable kFp16Ops = rounded_ops<Fp16>();
+constexpr OpTable kTf32Ops = tf32_ops();
 
 }  // namespace
 
-const OpTable& reduced_ops(Precision precision) {
-  MOTLEY_CHECK(is_reduced(precision), "a table of no reduced precision");
+const OpTable& rounding_ops(Precision precision) {
+  if (precision == Precision::kTf32) return kTf32Ops;
+  MOTLEY_CHECK(is_reduced(precision), "a table of no precision that rounds");
   return precision == Precision::kBf16 ? kBf16Ops : kFp16Ops;
 }
 

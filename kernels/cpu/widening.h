@@ -5,7 +5,8 @@
 #include <span>
 
 #include "core/check.h"
-#include "kernels/operand.h"
+#include "core/ids.h"
+#include "kernels/ops/matmul.h"
 
 namespace motley {
 
@@ -56,6 +57,16 @@ class Widening {
   std::array<Entry, 8> entries_{};
   size_t size_ = 0;
   int64_t bytes_ = 0;
+};
+
+/// Where a CPU that computes in TensorFloat-32 has the factors of a product rounded: A's, then B's.
+struct FactorCopies {
+  int64_t a, b;  ///< elements
+
+  explicit FactorCopies(const MatmulArgs& args)
+      : a((args.transpose_a ? args.k : args.m) * args.lda()), b(args.k * args.n) {}
+  int64_t b_begin() const { return (a + 15) / 16 * 16; }
+  Bytes bytes() const { return Bytes((b_begin() + b) * static_cast<int64_t>(sizeof(float))); }
 };
 
 }  // namespace motley

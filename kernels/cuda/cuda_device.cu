@@ -107,13 +107,14 @@ Result<std::unique_ptr<Device>> CudaDevice::open(int ordinal, Precision precisio
   cudaDeviceProp properties{};
   if (const auto status = cudaGetDeviceProperties(&properties, ordinal); status != cudaSuccess)
     return fail(lost("GPU " + std::to_string(ordinal), "properties", status));
-  if (precision == Precision::kBf16 && properties.major < 8)
+  const bool is_tf32 = precision == Precision::kTf32;
+  if ((precision == Precision::kBf16 || is_tf32) && properties.major < 8)
     return fail(ErrorCode::kUnsupported,
                 std::string(properties.name) + " (sm_" + std::to_string(properties.major) +
-                    std::to_string(properties.minor) +
-                    ") has no bf16, which comes with sm_80; train in fp16 on it");
+                    std::to_string(properties.minor) + ") has no " + spec_name(precision) +
+                    ", which comes with sm_80; train in " + (is_tf32 ? "fp32" : "fp16") + " on it");
   std::unique_ptr<CudaDevice> device(new CudaDevice(
-      ordinal, properties, is_reduced(precision) ? precision : Precision::kFp32, share));
+      ordinal, properties, is_reduced(precision) || is_tf32 ? precision : Precision::kFp32, share));
   MOTLEY_TRY_VOID(device->start());
   return device;
 }
@@ -130,7 +131,9 @@ Result<Unit> CudaDevice::start() {
   MOTLEY_TRY(stream_, create_stream());
   MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&workspace_, kWorkspace)));
   MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&partial_sums_, kPartialSums * sizeof(double))));
-  const auto status = products_.start(workspace_, kWorkspace, share_ ? share_->sms : 0);
+  const auto status = products_.start(
+      workspace_, kWorkspace,
+      {.multiprocessors = share_ ? share_->sms : 0, .tf32 = precision_ == Precision::kTf32});
   if (status != CUBLAS_STATUS_SUCCESS)
     return fail(ErrorCode::kDeviceLost,
                 name() + ": cuBLASLt does not start: " + cublasLtGetStatusString(status));
@@ -162,7 +165,7 @@ std::string CudaDevice::name() const {
 
 std::string CudaDevice::arithmetic_class() const {
   return "cuda:sm_" + std::to_string(capability()) + ":cublas-" + LtMatmul::version() +
-         (is_reduced(precision_) ? ":" + spec_name(precision_) : "") +
+         (precision_ == Precision::kFp32 ? "" : ":" + spec_name(precision_)) +
          (share_ ? ":" + std::to_string(share_->sms) + "-multiprocessors" : "");
 }
 

@@ -44,7 +44,7 @@ template <Precision kPrecision>
 void adamw(Device& device, const AdamwArgs& args);
 void square_sum(Device& device, const SquareSumArgs& args);
 
-/// kFp32, kBf16 or kFp16.
+/// In what a CudaDevice computes in.
 const OpTable& ops_in(Precision precision);
 
 }  // namespace motley::cuda

@@ -45,10 +45,10 @@ LtMatmul::~LtMatmul() {
   if (handle_ != nullptr) cublasLtDestroy(handle_);
 }
 
-cublasStatus_t LtMatmul::start(void* workspace, size_t workspace_size, int multiprocessors) {
+cublasStatus_t LtMatmul::start(void* workspace, size_t workspace_size, const Options& options) {
   workspace_ = workspace;
   workspace_size_ = workspace_size;
-  multiprocessors_ = multiprocessors;
+  options_ = options;
   return cublasLtCreate(&handle_);
 }
 
@@ -66,7 +66,9 @@ cublasStatus_t LtMatmul::describe(const LtProblem& p, Choice& choice) const {
   // The addresses are set by run(); here they say how they are aligned.
   const auto* aligned = reinterpret_cast<const void*>(static_cast<uintptr_t>(p.alignment));
   cublasLtMatmulDesc_t product = nullptr;
-  const auto created = cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  const bool tf32 = options_.tf32 && p.type == CUDA_R_32F;
+  const auto created = cublasLtMatmulDescCreate(
+      &product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
   choice.product.reset(product);
   const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
   const auto setting = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
@@ -77,8 +79,8 @@ cublasStatus_t LtMatmul::describe(const LtProblem& p, Choice& choice) const {
       .then(setting(CUBLASLT_MATMUL_DESC_TRANSA, operation(p.transpose_a)))
       .then(setting(CUBLASLT_MATMUL_DESC_TRANSB, operation(p.transpose_b)))
       .then(setting(CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue));
-  if (multiprocessors_ > 0)
-    steps.then(setting(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t{multiprocessors_}));
+  if (options_.multiprocessors > 0)
+    steps.then(setting(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t{options_.multiprocessors}));
   if ((p.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)
     steps.then(setting(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned));
   if (p.auxiliary_ld != 0)

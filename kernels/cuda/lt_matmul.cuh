@@ -46,9 +46,13 @@ class LtMatmul {
   LtMatmul& operator=(const LtMatmul&) = delete;
   ~LtMatmul();
 
-  /// `workspace` of device memory stays the caller's; nothing is allocated later. Algorithms are
-  /// chosen for so many multiprocessors, 0: all of the GPU's. Before anything else.
-  cublasStatus_t start(void* workspace, size_t workspace_size, int multiprocessors);
+  struct Options {
+    int multiprocessors = 0;  ///< that algorithms are chosen for; 0: all of the GPU's
+    bool tf32 = false;        ///< factors that are floats are rounded to TensorFloat-32
+  };
+  /// `workspace` of device memory stays the caller's; nothing is allocated later. Before anything
+  /// else.
+  cublasStatus_t start(void* workspace, size_t workspace_size, const Options& options);
 
   /// Whether the library has an algorithm for the problem; a status other than success and
   /// not-supported is a fault.
@@ -84,7 +88,7 @@ class LtMatmul {
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
   size_t workspace_size_ = 0;
-  int multiprocessors_ = 0;
+  Options options_;
   std::map<LtProblem, Choice> choices_;
 };
 

@@ -17,6 +17,9 @@ enum class Epilogue {
 /// transposes, strides, epilogue) alone, never on threads or neighbours, nor on addresses that are
 /// multiples of 16 bytes.
 ///
+/// In TensorFloat-32 (Precision::kTf32) A and B are rounded to it first, in what way is the
+/// device's.
+///
 /// gelu is the tanh form: x/2·(1 + tanh(sqrt(2/π)(x + 0.044715x³))) (Hendrycks & Gimpel 2016). In
 /// reduced precision it may be of the sum before or after it is rounded. The epilogues do not
 /// accumulate, and their C and pre_activation[m,n] are of one type and dense.

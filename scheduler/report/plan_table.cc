@@ -121,7 +121,8 @@ std::vector<std::string> rank_row(const Plan& plan, const Role& role, bool cut) 
   const Rank number = stage_of(plan, role).ranks[static_cast<size_t>(role.member)];
   const auto rank = static_cast<size_t>(number.value());
   const Precision precision = stage_of(plan, role).precision;
-  const std::string computes = is_reduced(precision) ? " (" + spec_name(precision) + ")" : "";
+  const std::string computes =
+      precision != full_precision(precision) ? " (" + spec_name(precision) + ")" : "";
   std::vector<std::string> cells{plan.ranks[rank].device, plan.ranks[rank].type + computes};
   if (cut) add_place(plan, role, &cells);
   const double samples = samples_of(plan, role.replica).count;

@@ -65,7 +65,7 @@ Result<Timing> time_operation(Device& device, const OperandSets& sets, double ro
 
 Result<Timing> measure(Device& device, const StepOperation& operation, const Scale& scale,
                        RandomFill& fill) {
-  MOTLEY_TRY_VOID(device.reserve_scratch(widened_bytes(operation.call)));
+  MOTLEY_TRY_VOID(device.reserve_scratch(scratch_bytes(operation.call, device.precision())));
   MOTLEY_TRY(const OperandSets sets, OperandSets::create(device, operation, scale.sets, fill));
   return time_operation(device, sets, scale.round);
 }

@@ -31,6 +31,7 @@ double Elements::get(int64_t index) const {
     case Precision::kFp16:
       return Fp16::widen(load<uint16_t>(bytes_, index));
     case Precision::kFp32:
+    case Precision::kTf32:
     case Precision::kAuto:
       break;
   }
@@ -46,6 +47,7 @@ void Elements::set(int64_t index, double value) {
     case Precision::kFp16:
       return store(bytes_, index, Fp16::round(static_cast<float>(value)));
     case Precision::kFp32:
+    case Precision::kTf32:
     case Precision::kAuto:
       break;
   }

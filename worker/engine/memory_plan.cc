@@ -33,6 +33,7 @@ MemoryPlan::MemoryPlan(const EngineOptions& options, const StageSpec& stage,
       slots(stage.in_flight),
       slot(exchange_layout.slot_size),
       one_memory(host_reaches_device),
+      precision(stage.precision),
       rounded(is_reduced(stage.precision) ? layout.elements() * reduced_bytes(stage.precision) : 0),
       widens(is_reduced(stage.precision) && host_reaches_device),
       staged_bytes((host_reaches_device ? 0 : reduced_bytes(stage.precision)) +
@@ -41,7 +42,7 @@ MemoryPlan::MemoryPlan(const EngineOptions& options, const StageSpec& stage,
   const RoundArgs weights{.in = Address::symbol(0),
                           .out = Address::symbol(1),
                           .count = std::min(layout.elements(), kUpdateChunk)};
-  if (widens) widened = widened_bytes(weights);
+  if (widens) scratch = scratch_bytes(weights, stage.precision);
   views = exchange + squares;
   if (options.exchanges_gradients) views += gradients;
   if (options.exchanges_weights && !update.managed) views += parameters;
@@ -49,8 +50,8 @@ MemoryPlan::MemoryPlan(const EngineOptions& options, const StageSpec& stage,
 
 void MemoryPlan::require(const Program& program) {
   for (const Instruction& instruction : program.instructions)
-    if (const auto* call = std::get_if<OpCall>(&instruction.work); widens && call != nullptr)
-      widened = std::max(widened, widened_bytes(*call));
+    if (const auto* call = std::get_if<OpCall>(&instruction.work); one_memory && call != nullptr)
+      scratch = std::max(scratch, scratch_bytes(*call, precision));
   kept = std::max(kept, program.kept);
   arena = std::max(arena, program.arena);
   for (const Instruction& instruction : program.instructions)
@@ -61,7 +62,7 @@ MemoryPoint MemoryPlan::point(int micro_batch) const {
   MemoryPoint point;
   point.micro_batch = micro_batch;
   point.fixed = parameters + rounded + gradients + optimizer + exchange - managed;
-  point.activations = kept * slots + arena + widened;
+  point.activations = kept * slots + arena + scratch;
   return point;
 }
 
@@ -70,7 +71,7 @@ MemoryEstimate MemoryPlan::estimate() const {
   const Bytes shared = parameters + gradients + optimizer + exchange;
   return {.fixed = shared + rounded - in_slots - managed,
           .saved = kept * slots + in_slots,
-          .transient = arena + widened,
+          .transient = arena + scratch,
           .host = host_state + staging + managed + (one_memory ? Bytes(0) : views),
           .one_memory = one_memory};
 }

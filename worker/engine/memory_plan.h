@@ -27,9 +27,10 @@ struct MemoryPlan {
   Bytes slot{0};     ///< one slot's part of `exchange`
   Bytes staging{0};  ///< of the largest sum over the ranks of the stage, where it is not in place
   bool one_memory = true;
+  Precision precision = Precision::kFp32;  ///< of the device
   Bytes views{0};    ///< the host's copies, where it does not reach the device
   Bytes rounded{0};  ///< the copy of the parameters in reduced precision
-  Bytes widened{0};  ///< where a CPU holds reduced operands in full
+  Bytes scratch{0};  ///< a CPU's own for operations: scratch_bytes()
   bool widens = false;
   int staged_bytes = 0;  ///< of an element of what is summed over them
   int members = 1;       ///< of the ranks that share the stage

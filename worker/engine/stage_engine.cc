@@ -77,12 +77,12 @@ Result<Unit> StageEngine::allocate() {
   MOTLEY_TRY(window_, MemoryWindow::create(device_));
   if (is_reduced(stage_.precision)) {
     MOTLEY_TRY(rounded_, device_.allocate(plan_.rounded));
-    MOTLEY_TRY_VOID(device_.reserve_scratch(plan_.widened));
   }
+  MOTLEY_TRY_VOID(device_.reserve_scratch(plan_.scratch));
   MOTLEY_TRY(exchange_, Exchange::allocate(device_, stage_, exchange_layout_, account));
   MOTLEY_TRY(arena_, device_.allocate(plan_.kept * plan_.slots + plan_.arena));
   other_charge_ =
-      MemoryCharge(account, MemoryUse::kDevice, arena_.size() + rounded_.size() + plan_.widened);
+      MemoryCharge(account, MemoryUse::kDevice, arena_.size() + rounded_.size() + plan_.scratch);
   if (plan_.staging > Bytes(0)) {
     MOTLEY_TRY(staging_, PinnedMemory::allocate(device_, plan_.staging, account));
   }
@@ -95,7 +95,7 @@ MemoryPoint StageEngine::memory() const {
   return {.micro_batch = largest_,
           .fixed = weights_.on_device() + rounded_.size() + gradients_.size() + exchange_->size() +
                    updater_->size(),
-          .activations = arena_.size() + plan_.widened};
+          .activations = arena_.size() + plan_.scratch};
 }
 
 StageEngine::BoundProgram StageEngine::bind_to_slots(const Program& program, int slots) const {

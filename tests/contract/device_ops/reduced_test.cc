@@ -1,10 +1,12 @@
 // Devices that compute in reduced precision: what the float64 reference computes from the same
 // rounded operands, rounded once.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "tests/contract/device_ops/op_cases.h"
+#include "tests/support/test_device.h"
 
 namespace motley::testing {
 namespace {
@@ -51,6 +53,36 @@ TEST_P(EachReducedDevice, SumsOfGradientsAreNotRounded) {
       .in = bench.put(Values(kRows, 1)), .out = bench.poisoned(1), .rows = kRows, .n = 1};
   bench.run(args);
   EXPECT_EQ(bench.get(args.out)[0], kRows);
+}
+
+TEST(ProductsInTf32, RoundTheirFactorsAndSumInFull) {
+  constexpr int64_t kSize = 48;
+  DeviceSpec spec;
+  spec.kind = test_device();
+  const auto device = open_device(spec, Precision::kTf32);
+  ASSERT_TRUE(device) << device.error().to_string();
+  EXPECT_EQ((*device)->element_bytes(), 4);
+  Random random(24);
+  const Values a = random.normal(kSize * kSize), b = random.normal(kSize * kSize);
+  const auto product = [&](Device& on) {
+    Bench bench(on);
+    const MatmulArgs args{.a = bench.put(a),
+                          .b = bench.put(b),
+                          .c = bench.poisoned(kSize * kSize),
+                          .m = kSize,
+                          .n = kSize,
+                          .k = kSize};
+    bench.run(args);
+    return bench.get(args.c);
+  };
+  const Values rounded = product(**device), exact = product(reference_device());
+  double largest = 0, difference = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    largest = std::max(largest, std::abs(exact[i]));
+    difference = std::max(difference, std::abs(rounded[i] - exact[i]));
+  }
+  EXPECT_LT(difference, 0x1p-10 * largest);
+  EXPECT_GT(difference, 0x1p-16 * largest) << "the factors were not rounded";
 }
 
 // Whoever computes the norm again has only the stored sum.

@@ -27,16 +27,17 @@ void Matrix::set(int64_t i, int64_t j, float value) const {
 }
 
 std::vector<float> multiply(const Product& p) {
+  const auto factor = [&](float value) { return p.tf32 ? Tf32::round(value) : value; };
   const auto at = [](int64_t i, int64_t j, int64_t rows) {
     return static_cast<size_t>(i + j * rows);
   };
   std::vector<float> c(static_cast<size_t>(p.m * p.n)), a(static_cast<size_t>(p.m * p.k));
   for (int64_t l = 0; l < p.k; ++l)
     for (int64_t i = 0; i < p.m; ++i)
-      a[at(i, l, p.m)] = p.transpose_a ? p.a.get(l, i) : p.a.get(i, l);
+      a[at(i, l, p.m)] = factor(p.transpose_a ? p.a.get(l, i) : p.a.get(i, l));
   for (int64_t j = 0; j < p.n; ++j)
     for (int64_t l = 0; l < p.k; ++l) {
-      const float b = p.transpose_b ? p.b.get(j, l) : p.b.get(l, j);
+      const float b = factor(p.transpose_b ? p.b.get(j, l) : p.b.get(l, j));
       for (int64_t i = 0; i < p.m; ++i) c[at(i, j, p.m)] += a[at(i, l, p.m)] * b;
     }
   return c;
@@ -50,6 +51,7 @@ using motley::cuda_on_host::Product;
 struct cublasLtContext {};
 
 struct cublasLtMatmulDescOpaque_t {
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
@@ -113,6 +115,7 @@ std::optional<Product> shape_of(const cublasLtMatmulDescOpaque_t& desc,
   Product p;
   p.transpose_a = desc.transpose_a == CUBLAS_OP_T;
   p.transpose_b = desc.transpose_b == CUBLAS_OP_T;
+  p.tf32 = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   p.m = d.rows;
   p.n = d.columns;
   p.k = p.transpose_a ? a.rows : a.columns;
@@ -173,8 +176,8 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
-  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-  *desc = new cublasLtMatmulDescOpaque_t;
+  if (scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *desc = new cublasLtMatmulDescOpaque_t{.compute = compute};
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {

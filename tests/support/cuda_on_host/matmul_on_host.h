@@ -21,6 +21,7 @@ struct Product {
   int64_t m = 0, n = 0, k = 0;
   Matrix a, b;
   bool transpose_a = false, transpose_b = false;
+  bool tf32 = false;  ///< rounds the factors
 };
 
 /// [m, n] column-major: op(A)·op(B), summed in float.

@@ -61,6 +61,9 @@ TEST(Precisions, EachTypeMayHaveItsOwn) {
   EXPECT_EQ(precision_wanted(job, "A100-40GB"), Precision::kFp16) << "the longer name";
   EXPECT_EQ(precision_wanted(job, "A100-80GB"), Precision::kFp32);
   EXPECT_EQ(precision_wanted(job, "A1000"), Precision::kAuto);
+  job.train.precision_by_type = {{"RTX3090", Precision::kTf32}};
+  EXPECT_TRUE(check_precisions(fleet, job));
+  EXPECT_EQ(precision_computed(job, fleet.devices[2]), Precision::kTf32);
 }
 
 TEST(Precisions, AutoLeavesAGpusToThePlan) {

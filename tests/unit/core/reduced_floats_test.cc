@@ -67,6 +67,24 @@ TEST(ReducedFloats, RoundToTheNearestTiesToEven) {
   expect_nearest<Fp16>(0x7bff);
 }
 
+TEST(ReducedFloats, Tf32HasTenBitsOfMantissa) {
+  constexpr float kStep = 0x1p-10F;
+  for (int steps = 0; steps < 1024; ++steps) {
+    const float low = 1 + static_cast<float>(steps) * kStep, high = low + kStep;
+    const float middle = low + kStep / 2;
+    for (const float sign : {1.0F, -1.0F}) {
+      ASSERT_EQ(Tf32::round(sign * low), sign * low);
+      ASSERT_EQ(Tf32::round(sign * middle), sign * (steps % 2 == 0 ? low : high));
+      ASSERT_EQ(Tf32::round(sign * std::nextafter(middle, 0.0F)), sign * low);
+      ASSERT_EQ(Tf32::round(sign * std::nextafter(middle, 4.0F)), sign * high);
+    }
+  }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(Tf32::round(std::numeric_limits<float>::max()), kInfinity);
+  EXPECT_EQ(Tf32::round(-kInfinity), -kInfinity);
+  EXPECT_TRUE(std::isnan(Tf32::round(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST(ReducedFloats, WhatIsTooLargeBecomesInfinite) {
   EXPECT_EQ(Fp16::widen(Fp16::round(65519.0F)), 65504.0F);
   EXPECT_EQ(Fp16::widen(Fp16::round(65520.0F)), std::numeric_limits<float>::infinity());

@@ -64,6 +64,13 @@ TEST(ReducedPrecision, IsNearTheFullOne) {
   EXPECT_GT(of_fp16, 1e-4) << "nothing was rounded";
 }
 
+TEST(ReducedPrecision, Tf32IsFullButForProducts) {
+  const Step full = step_of(Precision::kFp32, 0), tf32 = step_of(Precision::kTf32, 0);
+  EXPECT_NEAR(tf32.loss, full.loss, 1e-3 * full.loss);
+  EXPECT_LT(distance(tf32.gradient, full.gradient), 4e-3);
+  EXPECT_GT(distance(tf32.gradient, full.gradient), 1e-5) << "nothing was rounded";
+}
+
 TEST(ReducedPrecision, AScaledLossHasTheSameGradient) {
   const std::vector<double> plain = step_of(Precision::kFp32, 0).gradient;
   for (const int exponent : {-3, 1, 10, 15})
