@@ -305,7 +305,7 @@ TEST(JobReader, PrecisionMayDependOnTheType) {
 TEST(JobReader, RefusesPrecisionsThatMakeNoSense) {
   const BadJob cases[] = {
       {"", "  precision: {A100: int3}\n",
-       "job.yaml:9:21: expected auto, fp32, fp64, bf16 or fp16, found 'int3'"},
+       "job.yaml:9:21: expected auto, fp32, fp64, bf16, fp16 or tf32, found 'int3'"},
       {"", "  precision: {A100: fp64}\n",
        "job.yaml:9:14: fp64 of some devices only ('A100'): all need it, or none"},
       {"", "  precision: fp16\n  loss_scale: 1000\n",
