@@ -66,6 +66,10 @@ struct MemoryPoint {
   Bytes total() const { return fixed + activations; }
 };
 
+/// Share of each memory limit left free unless told otherwise: libraries and drivers take some
+/// later.
+inline constexpr double kMemoryHeadroom = 0.05;
+
 struct DeviceProfile {
   std::string device;  ///< DeviceSpec::id
   std::string type;

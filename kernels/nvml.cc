@@ -217,10 +217,11 @@ std::vector<GpuStatus> Nvml::gpus() const {
   return found;
 }
 
-std::vector<XidEvent> Nvml::new_xids() {
+std::vector<XidEvent> Nvml::new_xids(unsigned patience_ms) {
   std::vector<XidEvent> found;
   EventData event{};
-  while (api_->events != nullptr && api_->wait_events(api_->events, &event, 0))
+  while (api_->events != nullptr &&
+         api_->wait_events(api_->events, &event, std::exchange(patience_ms, 0)))
     if (event.type == kXidCriticalError)
       found.push_back({value(api_->uuid, event.device), static_cast<int64_t>(event.data)});
   return found;

@@ -48,8 +48,8 @@ class Nvml {
   std::string driver_version() const;
   /// By index, that is by PCI bus id. A card that has fallen off the bus is left out.
   std::vector<GpuStatus> gpus() const;
-  /// What has been reported since open() and not returned yet; does not wait.
-  std::vector<XidEvent> new_xids();
+  /// What has been reported since open() and not returned yet; waits that long for a first one.
+  std::vector<XidEvent> new_xids(unsigned patience_ms = 0);
 
  private:
   struct Api;

@@ -10,9 +10,6 @@
 
 namespace motley {
 
-/// Share of each memory limit left free unless told otherwise.
-inline constexpr double kMemoryHeadroom = 0.05;
-
 /// What one rank of a plan needs, as `motley-worker estimate` counts it.
 struct RankMemory {
   Bytes total{0};  ///< of the memory its device's limit is for

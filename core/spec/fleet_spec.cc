@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 
 namespace motley {
 namespace {
@@ -77,6 +78,21 @@ bool takes_same_memory(const DeviceSpec& device, const DeviceSpec& other) {
   if (device.host != other.host) return false;
   if (device.kind != DeviceKind::kCuda || device.id == other.id) return true;
   return device.share && other.share && device.uuid == other.uuid;
+}
+
+Result<Unit> check_told_apart(const FleetSpec& fleet) {
+  std::map<std::string, const DeviceSpec*> unnamed;  // by host: a GPU, a whole one if there is one
+  for (const DeviceSpec& device : fleet.devices) {
+    if (device.kind != DeviceKind::kCuda || !device.uuid.empty()) continue;
+    const auto [first, is_new] = unnamed.try_emplace(device.host, &device);
+    if (!is_new && (!device.share || !first->second->share))
+      return fail(ErrorCode::kInvalidSpec,
+                  "without a uuid " + device.id + " is the first GPU of its host, as " +
+                      first->second->id + " is: give each its uuid, as `motley devices` shows it",
+                  device.place);
+    if (!device.share) first->second = &device;
+  }
+  return Unit{};
 }
 
 bool type_matches(std::string_view type, std::string_view wanted) {

@@ -79,6 +79,10 @@ struct FleetSpec {
 /// shares of the same GPU, the device itself.
 bool takes_same_memory(const DeviceSpec& device, const DeviceSpec& other);
 
+/// kInvalidSpec at the second GPU of a host that has no uuid (planning needs none): computing on
+/// both would be computing on the first twice. Shares of one GPU may be without.
+Result<Unit> check_told_apart(const FleetSpec& fleet);
+
 /// Whether `wanted` is `type` or whole '-'-separated parts of its beginning, case ignored: "a100"
 /// matches "A100-40GB", not "A1000".
 bool type_matches(std::string_view type, std::string_view wanted);

@@ -12,6 +12,9 @@
 namespace motley::cuda {
 namespace {
 
+/// The driver reports a fault a moment after the call that meets it.
+constexpr unsigned kXidPatienceMs = 200;
+
 ErrorCode code_of(cudaError_t status) {
   return status == cudaErrorMemoryAllocation ? ErrorCode::kOutOfMemory : ErrorCode::kDeviceLost;
 }
@@ -102,6 +105,20 @@ class GraphRecording final : public Recording {
 
 }  // namespace
 
+std::string uuid_text(const cudaDeviceProp& properties) {
+  // CUDA has no other sign of it.
+  const bool part = std::string(properties.name).find(" MIG ") != std::string::npos;
+  std::string text = part ? "MIG" : "GPU";
+  for (int i = 0; i < 16; ++i) {
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x",
+                  static_cast<unsigned char>(properties.uuid.bytes[i]));
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += digits.data();
+  }
+  return text;
+}
+
 Result<std::unique_ptr<Device>> CudaDevice::open(int ordinal, Precision precision,
                                                  const std::optional<ShareSpec>& share) {
   cudaDeviceProp properties{};
@@ -128,6 +145,7 @@ Result<Unit> CudaDevice::start() {
   if (share_) {
     MOTLEY_TRY(part_, GreenContext::create(ordinal_, *share_, properties_));
   }
+  if (auto nvml = Nvml::open()) nvml_ = std::move(*nvml);
   MOTLEY_TRY(stream_, create_stream());
   MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&workspace_, kWorkspace)));
   MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&partial_sums_, kPartialSums * sizeof(double))));
@@ -164,9 +182,10 @@ std::string CudaDevice::name() const {
 }
 
 std::string CudaDevice::arithmetic_class() const {
-  return "cuda:sm_" + std::to_string(capability()) + ":cublas-" + LtMatmul::version() +
-         (precision_ == Precision::kFp32 ? "" : ":" + spec_name(precision_)) +
-         (share_ ? ":" + std::to_string(share_->sms) + "-multiprocessors" : "");
+  return std::string("cuda:") + properties_.name + ":sm_" + std::to_string(capability()) +
+         ":cublas-" + LtMatmul::version() +
+         (precision_ == Precision::kFp32 ? "" : ":" + spec_name(precision_)) + ":" +
+         std::to_string(multiprocessors()) + "-multiprocessors";
 }
 
 Bytes CudaDevice::available_memory() {
@@ -183,6 +202,7 @@ Result<DeviceBuffer> CudaDevice::allocate(Bytes size) {
   if (status == cudaSuccess)
     return DeviceBuffer(data, size, [](void* memory) { cudaFree(memory); });
   cudaGetLastError();  // a refused allocation is no fault of the next launch
+  if (status != cudaErrorMemoryAllocation) return fail(lost(name(), "allocation", status));
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
   return fail(ErrorCode::kOutOfMemory, name() + " has no " + format_bytes(size) + " left (" +
@@ -200,6 +220,7 @@ Result<DeviceBuffer> CudaDevice::allocate_pinned(Bytes size) {
   if (status == cudaSuccess)
     return DeviceBuffer(data, size, [](void* memory) { cudaFreeHost(memory); });
   cudaGetLastError();  // a refused allocation is no fault of the next launch
+  if (status != cudaErrorMemoryAllocation) return fail(lost(name(), "pinned memory", status));
   return fail(ErrorCode::kOutOfMemory, name() + ": no " + format_bytes(size) +
                                            " of pinned host memory: " + cudaGetErrorString(status));
 }
@@ -219,6 +240,7 @@ Result<DeviceBuffer> CudaDevice::allocate_managed(Bytes size) {
     if (status == cudaSuccess) return buffer;
   }
   cudaGetLastError();  // a refused allocation is no fault of the next launch
+  if (status != cudaErrorMemoryAllocation) return fail(lost(name(), "managed memory", status));
   return fail(ErrorCode::kOutOfMemory, name() + ": no " + format_bytes(size) +
                                            " of managed memory: " + cudaGetErrorString(status));
 }
@@ -276,7 +298,7 @@ cudaGraphExec_t CudaDevice::capture(const std::function<void()>& enqueue, std::s
 Result<Unit> CudaDevice::synchronize() {
   check(cudaStreamSynchronize(stream_), "kernel");
   if (fault_.empty()) return Unit{};
-  return fail(fault_code_, std::exchange(fault_, {}));
+  return fail(take_fault());
 }
 
 Result<bool> CudaDevice::idle() {
@@ -287,7 +309,7 @@ Result<bool> CudaDevice::idle() {
   }
   check(status, "kernel");
   if (fault_.empty()) return true;
-  return fail(fault_code_, std::exchange(fault_, {}));
+  return fail(take_fault());
 }
 
 void CudaDevice::begin_range(const char* name) {
@@ -309,6 +331,15 @@ void CudaDevice::note_fault(const char* what, const char* reason, ErrorCode code
   if (!fault_.empty()) return;
   fault_ = name() + ": " + what + ": " + reason;
   fault_code_ = code;
+}
+
+/// With what the driver says of it, which tells a broken card from a broken kernel.
+Error CudaDevice::take_fault() {
+  std::string text = std::exchange(fault_, {});
+  if (nvml_ != nullptr && fault_code_ == ErrorCode::kDeviceLost)
+    for (const XidEvent& event : nvml_->new_xids(kXidPatienceMs))
+      if (event.uuid == uuid_text(properties_)) text += ", Xid " + std::to_string(event.xid);
+  return {fault_code_, text, {}};
 }
 
 void CudaDevice::check(cudaError_t status, const char* what) {

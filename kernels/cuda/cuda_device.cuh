@@ -9,8 +9,12 @@
 #include "kernels/cuda/green_context.cuh"
 #include "kernels/cuda/lt_matmul.cuh"
 #include "kernels/device.h"
+#include "kernels/nvml.h"
 
 namespace motley::cuda {
+
+/// "GPU-5a1fc1f2-…" as nvidia-smi prints it; "MIG-…" of a part of a GPU.
+std::string uuid_text(const cudaDeviceProp& properties);
 
 /// What a kernel was launched with and how it went is reported by synchronize(): the first fault
 /// since the last call, with the name of the operation.
@@ -28,8 +32,8 @@ class CudaDevice final : public Device {
   Precision precision() const override { return precision_; }
   const OpTable& ops() const override;
   int threads() const override { return 1; }
-  /// "cuda:sm_90:cublas-13.0.2"; of a share, for which cuBLAS may choose other algorithms, with
-  /// ":32-multiprocessors".
+  /// "cuda:NVIDIA L4:sm_89:cublas-13.0.2:58-multiprocessors": for another number of them cuBLAS may
+  /// choose other algorithms.
   std::string arithmetic_class() const override;
   std::string name() const override;
 
@@ -86,12 +90,14 @@ class CudaDevice final : public Device {
       : ordinal_(ordinal), properties_(properties), precision_(precision), share_(share) {}
   Result<Unit> start();
   void note_fault(const char* what, const char* reason, ErrorCode code);
+  Error take_fault();
 
   const int ordinal_;
   const cudaDeviceProp properties_;
   const Precision precision_;
   const std::optional<ShareSpec> share_;
   std::unique_ptr<GreenContext> part_;  ///< of a share
+  std::unique_ptr<Nvml> nvml_;          ///< null where the driver has none
   cudaStream_t stream_ = nullptr;
   LtMatmul products_;
   void* workspace_ = nullptr;

@@ -47,18 +47,6 @@ std::string fault_of(const cudaDeviceProp& properties) {
   return card_fault(this_build(), properties.name, properties.major * 10 + properties.minor);
 }
 
-/// "GPU-5a1fc1f2-…", as nvidia-smi prints it.
-std::string uuid_text(const cudaUUID_t& uuid) {
-  std::string text = "GPU";
-  for (int i = 0; i < 16; ++i) {
-    std::array<char, 3> digits{};
-    std::snprintf(digits.data(), digits.size(), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
-    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += digits.data();
-  }
-  return text;
-}
-
 /// Memory is asked of the device itself, which starts it: for `devices`, not for a training rank.
 Result<FoundDevice> describe(int ordinal) {
   cudaDeviceProp properties{};
@@ -74,7 +62,7 @@ Result<FoundDevice> describe(int ordinal) {
   FoundDevice found;
   found.kind = DeviceKind::kCuda;
   found.name = properties.name;
-  found.uuid = uuid_text(properties.uuid);
+  found.uuid = uuid_text(properties);
   found.bus_id = bus_id.data();
   found.memory = Bytes(static_cast<int64_t>(total));
   found.free_memory = Bytes(static_cast<int64_t>(free));
@@ -91,7 +79,7 @@ Result<int> ordinal_of(const std::string& uuid, int count) {
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     cudaDeviceProp properties{};
     if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess ||
-        (!uuid.empty() && uuid_text(properties.uuid) != uuid))
+        (!uuid.empty() && uuid_text(properties) != uuid))
       continue;
     const std::string unfit = fault_of(properties);
     if (unfit.empty()) return ordinal;

@@ -29,6 +29,7 @@ class ProfileCommand final : public Command {
     MOTLEY_TRY(const JobSpec job, read_job_with(job_, set_));
     MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
     MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
+    MOTLEY_TRY_VOID(check_told_apart(chosen));
     SignalInbox signals;
     ProgressLine line(steady_clock());
     const auto profile = obtain_profile(job, chosen, options_, signals, line);

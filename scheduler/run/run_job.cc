@@ -27,6 +27,7 @@ class RunSession {
 
   Result<int> run() {
     MOTLEY_TRY(admitted_, admitted(options_.fleet, options_.job));
+    MOTLEY_TRY_VOID(check_told_apart(admitted_));
     MOTLEY_TRY_VOID(open_existing());
     if (const auto summary = run_ ? summary_if_over(*run_, options_.job) : std::nullopt) {
       out_.note("run " + run_->title() + " is finished");

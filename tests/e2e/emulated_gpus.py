@@ -12,8 +12,8 @@ nodes:
   - host: localhost
     slots: 2
     devices:
-      - {kind: cuda, type: one}
-      - {kind: cuda, type: two}
+      - {kind: cuda, type: one, uuid: GPU-00000000-0000-0000-0000-000000000000}
+      - {kind: cuda, type: two, uuid: GPU-00000000-0000-0000-0000-000000000001}
 """
 
 
@@ -31,7 +31,7 @@ def gpus(capability="sm_90"):
     sandbox = Sandbox()
     sandbox.write("job.yaml", JOB)
     sandbox.environment["MOTLEY_MODULES"] = str(BIN.parent / "lib/on_host")
-    sandbox.environment["MOTLEY_CUDA_ON_HOST"] = capability + ",memory=2000000000"
+    sandbox.environment["MOTLEY_CUDA_ON_HOST"] = capability + ",memory=2000000000,devices=2"
     sandbox.write("fleet.yaml", FLEET)
     return sandbox
 
@@ -74,11 +74,20 @@ def check_a_precision_the_card_lacks():
     expect("has no bf16" in refused.stderr, refused.stderr)
 
 
+def check_gpus_that_are_not_told_apart():
+    sandbox = gpus()
+    sandbox.write("fleet.yaml", FLEET.replace(", uuid: GPU-00000000-0000-0000-0000-00000000000", ", price: "))
+    refused = sandbox.run("run", "job.yaml")
+    expect_exit(refused, 65)
+    expect("fleet.yaml:7:16: without a uuid localhost/1 is the first GPU" in refused.stderr, refused.stderr)
+
+
 def main():
     check_learns_in_the_fastest_precision("sm_90", "bf16")
     check_learns_in_the_fastest_precision("sm_75", "fp16")
     check_goes_on_elsewhere()
     check_a_precision_the_card_lacks()
+    check_gpus_that_are_not_told_apart()
     print("ok")
 
 

@@ -73,13 +73,22 @@ class SectionTimer {
   std::vector<int32_t> tokens_;
 };
 
+/// One that has computed a first micro-batch.
+Result<std::unique_ptr<Engine>> warm_engine(Device& device, const EngineOptions& options,
+                                            int largest, Pacer& pacer) {
+  MOTLEY_TRY(auto engine, Engine::create(device, options));
+  MOTLEY_TRY_VOID(
+      SectionTimer(device, *engine, pacer, options.model, largest).micro_batches(largest, 1));
+  return engine;
+}
+
 /// For as large micro-batches as the device truly has memory for, at most `*largest`: other
 /// programs, or pieces too small to be of use, may have taken what seemed free.
 Result<std::unique_ptr<Engine>> largest_engine(Device& device, EngineOptions* options, int* largest,
-                                               const ProfilerProgress& progress) {
+                                               Pacer& pacer, const ProfilerProgress& progress) {
   while (true) {
     options->micro_batches = candidate_micro_batches(*largest);
-    auto engine = Engine::create(device, *options);
+    auto engine = warm_engine(device, *options, *largest, pacer);
     const bool too_large = !engine && engine.error().code == ErrorCode::kOutOfMemory;
     if (!too_large || *largest == 1) return engine;
     progress("out of memory at micro-batch " + std::to_string(*largest));
@@ -113,8 +122,9 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
   profile.memory =
       estimate_memory(engine_options, traits_of(device), largest_profiled_micro_batch(job));
   int largest = 0;
+  const double usable = static_cast<double>(memory_limit.value()) * (1 - kMemoryHeadroom);
   for (const MemoryPoint& point : profile.memory)
-    if (point.total() <= memory_limit) largest = point.micro_batch;
+    if (static_cast<double>(point.total().value()) <= usable) largest = point.micro_batch;
   if (largest == 0) {
     MOTLEY_TRY(profile.host_link, measure_copies(device, memory_limit, pacer, progress));
     // The planner says which device cannot hold the model, and by how much.
@@ -124,12 +134,10 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
 
   engine_options.memory_limit = memory_limit;
   const int hoped_for = largest;
-  MOTLEY_TRY(auto engine, largest_engine(device, &engine_options, &largest, progress));
+  progress("warm-up");
+  MOTLEY_TRY(auto engine, largest_engine(device, &engine_options, &largest, pacer, progress));
   if (largest < hoped_for) profile.memory.resize(static_cast<size_t>(largest));
   SectionTimer timer(device, *engine, pacer, job.model, largest);
-  progress("warm-up");
-  MOTLEY_TRY_VOID(timer.micro_batches(1, 1));
-
   MOTLEY_TRY(const MeasuredCurve measured,
              measure_curve(
                  engine_options.micro_batches,

@@ -19,6 +19,7 @@ namespace {
 Result<Unit> check_attempt(const Attempt& attempt, int ranks) {
   MOTLEY_TRY_VOID(validate_for(attempt.plan, attempt.job));
   MOTLEY_TRY_VOID(check_precisions(attempt.fleet, attempt.job));
+  MOTLEY_TRY_VOID(check_told_apart(attempt.fleet));
   return check_world(attempt.plan, ranks);
 }
 

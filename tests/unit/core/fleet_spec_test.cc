@@ -58,6 +58,26 @@ TEST(FleetSpec, KnowsWhoTakesTheSameMemory) {
   EXPECT_FALSE(takes_same_memory(cpu, far_cpu));
 }
 
+TEST(FleetSpec, GpusWithoutAUuidAreTheSameOne) {
+  FleetSpec fleet;
+  fleet.devices = {device("a1", 0, "one", 0), device("b1", 0, "one", 0)};
+  EXPECT_TRUE(check_told_apart(fleet)) << "each is the first of its host";
+  fleet.devices.push_back(device("a1", 1, "two", 0));
+  const auto told_apart = check_told_apart(fleet);
+  ASSERT_FALSE(told_apart);
+  EXPECT_EQ(told_apart.error().code, ErrorCode::kInvalidSpec);
+  EXPECT_EQ(told_apart.error().message,
+            "without a uuid a1/1 is the first GPU of its host, as a1/0 is: give each its uuid, as "
+            "`motley devices` shows it");
+  fleet.devices.back().uuid = "GPU-1";
+  EXPECT_TRUE(check_told_apart(fleet));
+  fleet.devices.back().uuid = "";
+  fleet.devices.back().share = ShareSpec{8, 0};
+  EXPECT_FALSE(check_told_apart(fleet));
+  fleet.devices[0].share = ShareSpec{8, 8};
+  EXPECT_TRUE(check_told_apart(fleet)) << "shares of one GPU";
+}
+
 TEST(FleetSpec, TypesMatchByWholeParts) {
   EXPECT_TRUE(type_matches("A100-40GB", "A100"));
   EXPECT_TRUE(type_matches("A100-40GB", "a100-40gb"));
