@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds and runs the tests; ends with one ctest summary over all builds.
 #
-#   tests/run.sh            release (every tier; CUDA for one architecture where nvcc is found), dev (unit, contract, sim
-#                           under ASan and UBSan), tsan (threads)
-#   tests/run.sh --quick    release only, without the slow and fault tiers
+#   tests/run.sh            release (every tier but unit; where nvcc is found CUDA for the oldest GPUs and the newest), dev
+#                           (unit, contract, sim under ASan and UBSan), tsan (threads)
+#   tests/run.sh --quick    release only, without the slow and fault tiers, CUDA for one GPU
 #
 # A test that cannot run here is skipped with its reason, except for what the packages installed below provide; name more
 # in MOTLEY_REQUIRE (mpi,torch,root,gpu) to turn those skips into failures.
@@ -42,9 +42,12 @@ phase "packages"
 bash deploy/install_dependencies.sh --tests
 
 builds=(release)
-build release motley_suite -DCMAKE_CUDA_ARCHITECTURES=90
-if ! $quick; then
+if $quick; then
+  build release motley_suite -DCMAKE_CUDA_ARCHITECTURES=90 -DMOTLEY_SUITE='^(lint|unit|contract|sim|e2e)$'
+else
   builds+=(dev tsan)
+  build release motley_suite '-DCMAKE_CUDA_ARCHITECTURES=75-real;90-real;120' \
+    -DMOTLEY_SUITE='^(lint|contract|sim|e2e|fault|slow)$'
   build dev motley_suite
   phase "every header compiles alone"
   cmake --build --preset dev --target all_verify_interface_header_sets -- --quiet
@@ -55,7 +58,6 @@ fi
 mkdir -p build/suite
 for preset in "${builds[@]}"; do echo "subdirs(../$preset)"; done >build/suite/CTestTestfile.cmake
 selection=(--label-regex '^suite$')
-$quick && selection+=(--label-exclude '^(slow|fault)$')
 # g++ 12's thread sanitizer cannot map its shadow under more address randomisation than this.
 plain_addresses=()
 random_bits=$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)
