@@ -52,9 +52,11 @@ def check_learns_in_the_fastest_precision(capability, reduced):
     expect_equal(final["steps"], 6, "steps")
     expect(final["final_loss"] < final["first_loss"], f"nothing was learned: {final}")
     profile = json.loads((sandbox.run_directory() / "profile.json").read_text())
-    measured = [device["precision"] for device in profile["devices"]]
-    expect(set(measured) <= {"fp32", reduced}, f"measured in {measured}")
-    expect_equal(precisions(sandbox), measured, "precisions of the plan")
+    measured = {device["id"]: device["precision"] for device in profile["devices"]}
+    expect(set(measured.values()) <= {"fp32", reduced}, f"measured in {measured}")
+    # The faster may be faster alone.
+    plan = json.loads((sandbox.run_directory() / "plan.json").read_text())
+    expect_equal(precisions(sandbox), [measured[rank["device"]] for rank in plan["ranks"]], "precisions of the plan")
 
 
 def check_goes_on_elsewhere():
