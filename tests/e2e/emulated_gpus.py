@@ -52,7 +52,7 @@ def check_learns_in_the_fastest_precision(capability, reduced):
     expect_equal(final["steps"], 6, "steps")
     expect(final["final_loss"] < final["first_loss"], f"nothing was learned: {final}")
     profile = json.loads((sandbox.run_directory() / "profile.json").read_text())
-    measured = {device["id"]: device["precision"] for device in profile["devices"]}
+    measured = {device["device"]: device["precision"] for device in profile["devices"]}
     expect(set(measured.values()) <= {"fp32", reduced}, f"measured in {measured}")
     # The faster may be faster alone.
     plan = json.loads((sandbox.run_directory() / "plan.json").read_text())
