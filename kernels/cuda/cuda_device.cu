@@ -1,5 +1,7 @@
 #include <nvtx3/nvToolsExt.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <mutex>
 
 #include "core/check.h"
@@ -33,6 +35,22 @@ cudaError_t prefer_device(const void* data, size_t size, int ordinal) {
 #else
   return cudaMemAdvise(data, size, cudaMemAdviseSetPreferredLocation, ordinal);
 #endif
+}
+
+/// Empty: none is to be opened.
+std::string cudnn_library() {
+  if (const char* given = std::getenv("MOTLEY_CUDNN")) return given;
+#ifdef __CUDACC__
+  return "libcudnn.so.9";
+#else  // compiled for the CPU (tests/support/cuda_on_host): there is no GPU that it could use
+  return "";
+#endif
+}
+
+/// Bytes for the gradients of scores, which cuDNN's deterministic backward keeps: enough for about
+/// as many heads as fill the GPU, hardly any of its memory.
+size_t attention_workspace(size_t gpu_memory) {
+  return std::min(size_t{512} << 20, gpu_memory / 128);
 }
 
 /// An event on the device's stream.
@@ -129,7 +147,10 @@ Result<Unit> CudaDevice::start() {
     MOTLEY_TRY(part_, GreenContext::create(ordinal_, *share_, properties_));
   }
   MOTLEY_TRY(stream_, create_stream());
-  MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&workspace_, kWorkspace)));
+  const cudnn::Library* cudnn = cudnn_for_attention();
+  const size_t workspace =
+      std::max(kWorkspace, cudnn != nullptr ? attention_workspace(properties_.totalGlobalMem) : 0);
+  MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&workspace_, workspace)));
   MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&partial_sums_, kPartialSums * sizeof(double))));
   const auto status = products_.start(
       workspace_, kWorkspace,
@@ -137,7 +158,38 @@ Result<Unit> CudaDevice::start() {
   if (status != CUBLAS_STATUS_SUCCESS)
     return fail(ErrorCode::kDeviceLost,
                 name() + ": cuBLASLt does not start: " + cublasLtGetStatusString(status));
+  if (cudnn != nullptr) start_attention(*cudnn, workspace);
   return Unit{};
+}
+
+/// Null where our own kernels compute all attention; logs why where cuDNN might have.
+const cudnn::Library* CudaDevice::cudnn_for_attention() const {
+  const std::string library = cudnn_library();
+  if (!is_reduced(precision_) || library.empty()) return nullptr;
+  std::string why;
+  if (capability() < 80) {
+    why = "cuDNN's need sm_80";
+  } else if (share_) {
+    why = "cuDNN's are made for all multiprocessors";
+  } else {
+    const auto opened = cudnn::Library::open(library.c_str());
+    if (opened) return *opened;
+    why = opened.error().message;
+  }
+  log_info(name() + ": attention in our own kernels: " + why);
+  return nullptr;
+}
+
+// A GPU on which cuDNN does not start can do without.
+void CudaDevice::start_attention(const cudnn::Library& library, size_t workspace_size) {
+  auto started =
+      cudnn::Attention::start(library, stream_, workspace_, static_cast<int64_t>(workspace_size));
+  if (started) {
+    attention_ = std::move(*started);
+    log_info(name() + ": attention through cuDNN " + library.version_text());
+  } else {
+    log_info(name() + ": attention in our own kernels: " + started.error().message);
+  }
 }
 
 Result<cudaStream_t> CudaDevice::create_stream() {
@@ -151,6 +203,7 @@ Result<cudaStream_t> CudaDevice::create_stream() {
 CudaDevice::~CudaDevice() {
   // Whatever fails here fails because the device is lost; nothing is left to save.
   if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+  attention_.reset();
   cudaFree(partial_sums_);
   cudaFree(workspace_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
@@ -166,6 +219,7 @@ std::string CudaDevice::name() const {
 std::string CudaDevice::arithmetic_class() const {
   return "cuda:sm_" + std::to_string(capability()) + ":cublas-" + LtMatmul::version() +
          (precision_ == Precision::kFp32 ? "" : ":" + spec_name(precision_)) +
+         (attention_ ? ":cudnn-" + attention_->version_text() : "") +
          (share_ ? ":" + std::to_string(share_->sms) + "-multiprocessors" : "");
 }
 
@@ -320,6 +374,10 @@ void CudaDevice::check(cublasStatus_t status, const char* what) {
   note_fault(
       what, cublasLtGetStatusString(status),
       status == CUBLAS_STATUS_ALLOC_FAILED ? ErrorCode::kOutOfMemory : ErrorCode::kDeviceLost);
+}
+
+void CudaDevice::check_cudnn(const std::string& fault, const char* what) {
+  if (!fault.empty()) note_fault(what, fault.c_str(), ErrorCode::kDeviceLost);
 }
 
 }  // namespace motley::cuda
