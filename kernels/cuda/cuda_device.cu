@@ -1,10 +1,10 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <mutex>
 
 #include "core/check.h"
+#include "core/debug_env.h"
 #include "core/log.h"
 #include "core/spec/names.h"
 #include "core/units.h"
@@ -39,7 +39,8 @@ cudaError_t prefer_device(const void* data, size_t size, int ordinal) {
 
 /// Empty: none is to be opened.
 std::string cudnn_library() {
-  if (const char* given = std::getenv("MOTLEY_CUDNN")) return given;
+  const std::string& given = debug_env().cudnn;
+  if (!given.empty()) return given == "none" ? "" : given;
 #ifdef __CUDACC__
   return "libcudnn.so.9";
 #else  // compiled for the CPU (tests/support/cuda_on_host): there is no GPU that it could use
