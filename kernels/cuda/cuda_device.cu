@@ -51,7 +51,7 @@ std::string cudnn_library() {
 /// Bytes for the gradients of scores, which cuDNN's deterministic backward keeps: enough for about
 /// as many heads as fill the GPU, hardly any of its memory.
 size_t attention_workspace(size_t gpu_memory) {
-  return std::min(size_t{512} << 20, gpu_memory / 128);
+  return std::min(size_t{256} << 20, gpu_memory / 128);
 }
 
 /// An event on the device's stream.

@@ -59,7 +59,7 @@ class CudnnSupport : public ::testing::Test {
     library_ = *opened;
   }
 
-  /// The workspace of the first engine for a graph; what is wrong in words.
+  /// Why there is no engine for a graph; empty: there is one.
   template <class MakeGraph>
   std::string refusal(const Gpu& gpu, const MakeGraph& make_graph) const {
     Descriptors descriptors(*library_);
@@ -96,6 +96,8 @@ TEST_F(CudnnSupport, EachGpuFromSm80OnHasEnginesForBothDirections) {
             << "sm_" << gpu.capability << ", heads of " << head_dim;
   for (const int64_t context : {1, 100, 1023})
     EXPECT_EQ(refusal(kH100, shape(context, 64, DataType::kBfloat16)), "") << context;
+  const AttentionShape largest_preset{16, 1024, 25, 64, 25, DataType::kBfloat16};
+  EXPECT_EQ(refusal(kH100, largest_preset), "");
 }
 
 // Those whose engines come and go with cuDNN's version: cuDNN 9.19 has some for all.
