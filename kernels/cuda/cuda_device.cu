@@ -167,16 +167,11 @@ Result<Unit> CudaDevice::start() {
 const cudnn::Library* CudaDevice::cudnn_for_attention() const {
   const std::string library = cudnn_library();
   if (!is_reduced(precision_) || library.empty()) return nullptr;
-  std::string why;
-  if (capability() < 80) {
-    why = "cuDNN's need sm_80";
-  } else if (share_) {
-    why = "cuDNN's are made for all multiprocessors";
-  } else {
-    const auto opened = cudnn::Library::open(library.c_str());
-    if (opened) return *opened;
-    why = opened.error().message;
-  }
+  const auto opened = cudnn::Library::open(library.c_str());
+  std::string why =
+      opened ? cudnn::attention_refusal(**opened, capability()) : opened.error().message;
+  if (why.empty() && share_) why = "cuDNN's are made for all multiprocessors";
+  if (why.empty()) return *opened;
   log_info(name() + ": attention in our own kernels: " + why);
   return nullptr;
 }

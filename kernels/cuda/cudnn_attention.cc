@@ -45,6 +45,15 @@ class SlicePlace {
 
 }  // namespace
 
+std::string attention_refusal(const Library& library, int capability) {
+  constexpr size_t kOfMore = 91801;  // the first whose backward repeats on more than sm_90
+  const int generation = capability / 10;
+  if (generation < 8) return "cuDNN's need sm_80";
+  if (generation == 9 || (generation != 10 && library.version >= kOfMore)) return {};
+  const std::string gpu = "sm_" + std::to_string(capability);
+  return "backward of cuDNN " + library.version_text() + " may not repeat its bits on " + gpu;
+}
+
 Result<std::unique_ptr<Attention>> Attention::start(const Library& library, Stream stream,
                                                     void* workspace, int64_t workspace_size) {
   std::unique_ptr<Attention> attention(new Attention(library, workspace, workspace_size));

@@ -11,6 +11,14 @@
 
 namespace motley::cudnn {
 
+/// Why our own kernels do it on GPUs of this capability (90: sm_90), in one line; empty: cuDNN may.
+/// It begins with sm_80, but in training a run must repeat its bits, and no engine of cuDNN tells
+/// that it does not (kNondeterministic) although some of backward's do not. Of the form we ask for
+/// (attention_backward_graph) NVIDIA's own users say that it does: TransformerEngine of sm_90,
+/// cudnn-frontend of sm_8x and sm_12x, too, from 9.18.1 on. On sm_10x that one takes an engine
+/// which the library does not name by itself.
+std::string attention_refusal(const Library& library, int capability);
+
 /// The library's handle and its plans, of which each shape's are made once, at first use: so never
 /// while a stream is being captured. One thread uses it.
 class Attention {

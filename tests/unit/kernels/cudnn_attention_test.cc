@@ -37,6 +37,20 @@ TEST(CudnnLibrary, OneThatIsAbsentOldOrAnotherIsRefusedInOneLine) {
   EXPECT_THAT(other.error().message, HasSubstr("is no cuDNN"));
 }
 
+TEST(CudnnAttention, IsForGpusOnWhichBackwardRepeatsItsBits) {
+  Library cudnn;
+  cudnn.version = 91002;
+  EXPECT_EQ(attention_refusal(cudnn, 75), "cuDNN's need sm_80");
+  EXPECT_EQ(attention_refusal(cudnn, 90), "");
+  EXPECT_EQ(attention_refusal(cudnn, 80),
+            "backward of cuDNN 9.10.2 may not repeat its bits on sm_80");
+  cudnn.version = 91900;
+  for (const int capability : {80, 86, 89, 90, 120})
+    EXPECT_EQ(attention_refusal(cudnn, capability), "");
+  EXPECT_EQ(attention_refusal(cudnn, 100),
+            "backward of cuDNN 9.19.0 may not repeat its bits on sm_100");
+}
+
 TEST(CudnnAttention, BackwardIsDoneInEqualSlicesThatFitTheWorkspace) {
   const AttentionShape all{6, 1000, 12, 64, 12, DataType::kHalf};
   constexpr int64_t kHead = 1024 * 1024 * 2, kBesides = 4096;
