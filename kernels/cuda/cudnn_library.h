@@ -38,7 +38,7 @@ enum class PointwiseMode : int {
 enum class Reduction : int { kSum = 0, kMax = 3 };
 
 /// cudnnBackendHeurMode_t
-enum class HeuristicMode : int { kFallback = 2, kA = 3 };
+enum class HeuristicMode : int { kA = 3 };
 
 /// cudnnBackendNumericalNote_t
 enum class NumericalNote : int { kNondeterministic = 4 };
@@ -76,7 +76,6 @@ enum class Attribute : int {
   kPlanHandle = 400,
   kPlanConfig = 401,
   kPlanWorkspaceSize = 402,
-  kPlanDevice = 407,
   kPointwiseDescriptor = 750,
   kPointwiseX = 751,
   kPointwiseB = 752,
