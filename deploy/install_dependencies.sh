@@ -3,7 +3,7 @@
 #
 #   deploy/install_dependencies.sh [--tests]     --tests: also what the tests and developers need
 #
-# CUDA and NCCL are not installed here: they are used when the machine has them.
+# CUDA, NCCL and cuDNN are not installed here: they are used when the machine has them.
 set -euo pipefail
 
 packages=(

@@ -1,8 +1,10 @@
 #include <nvtx3/nvToolsExt.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "core/check.h"
+#include "core/debug_env.h"
 #include "core/log.h"
 #include "core/spec/names.h"
 #include "core/units.h"
@@ -36,6 +38,23 @@ cudaError_t prefer_device(const void* data, size_t size, int ordinal) {
 #else
   return cudaMemAdvise(data, size, cudaMemAdviseSetPreferredLocation, ordinal);
 #endif
+}
+
+/// Empty: none is to be opened.
+std::string cudnn_library() {
+  const std::string& given = debug_env().cudnn;
+  if (!given.empty()) return given == "none" ? "" : given;
+#ifdef __CUDACC__
+  return "libcudnn.so.9";
+#else  // compiled for the CPU (tests/support/cuda_on_host): there is no GPU that it could use
+  return "";
+#endif
+}
+
+/// Bytes for the gradients of scores, which cuDNN's deterministic backward keeps: enough for about
+/// as many heads as fill the GPU, hardly any of its memory.
+size_t attention_workspace(size_t gpu_memory) {
+  return std::min(size_t{256} << 20, gpu_memory / 128);
 }
 
 /// An event on the device's stream.
@@ -147,7 +166,10 @@ Result<Unit> CudaDevice::start() {
   }
   if (auto nvml = Nvml::open()) nvml_ = std::move(*nvml);
   MOTLEY_TRY(stream_, create_stream());
-  MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&workspace_, kWorkspace)));
+  const cudnn::Library* cudnn = cudnn_for_attention();
+  const size_t workspace =
+      std::max(kWorkspace, cudnn != nullptr ? attention_workspace(properties_.totalGlobalMem) : 0);
+  MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&workspace_, workspace)));
   MOTLEY_TRY_VOID(step("workspace", cudaMalloc(&partial_sums_, kPartialSums * sizeof(double))));
   const auto status = products_.start(
       workspace_, kWorkspace,
@@ -155,7 +177,33 @@ Result<Unit> CudaDevice::start() {
   if (status != CUBLAS_STATUS_SUCCESS)
     return fail(ErrorCode::kDeviceLost,
                 name() + ": cuBLASLt does not start: " + cublasLtGetStatusString(status));
+  if (cudnn != nullptr) start_attention(*cudnn, workspace);
   return Unit{};
+}
+
+/// Null where our own kernels compute all attention; logs why where cuDNN might have.
+const cudnn::Library* CudaDevice::cudnn_for_attention() const {
+  const std::string library = cudnn_library();
+  if (!is_reduced(precision_) || library.empty()) return nullptr;
+  const auto opened = cudnn::Library::open(library.c_str());
+  std::string why =
+      opened ? cudnn::attention_refusal(**opened, capability()) : opened.error().message;
+  if (why.empty() && share_) why = "cuDNN's are made for all multiprocessors";
+  if (why.empty()) return *opened;
+  log_info(name() + ": attention in our own kernels: " + why);
+  return nullptr;
+}
+
+// A GPU on which cuDNN does not start can do without.
+void CudaDevice::start_attention(const cudnn::Library& library, size_t workspace_size) {
+  auto started =
+      cudnn::Attention::start(library, stream_, workspace_, static_cast<int64_t>(workspace_size));
+  if (started) {
+    attention_ = std::move(*started);
+    log_info(name() + ": attention through cuDNN " + library.version_text());
+  } else {
+    log_info(name() + ": attention in our own kernels: " + started.error().message);
+  }
 }
 
 Result<cudaStream_t> CudaDevice::create_stream() {
@@ -169,6 +217,7 @@ Result<cudaStream_t> CudaDevice::create_stream() {
 CudaDevice::~CudaDevice() {
   // Whatever fails here fails because the device is lost; nothing is left to save.
   if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+  attention_.reset();
   cudaFree(partial_sums_);
   cudaFree(workspace_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
@@ -184,7 +233,8 @@ std::string CudaDevice::name() const {
 std::string CudaDevice::arithmetic_class() const {
   return std::string("cuda:") + properties_.name + ":sm_" + std::to_string(capability()) +
          ":cublas-" + LtMatmul::version() +
-         (precision_ == Precision::kFp32 ? "" : ":" + spec_name(precision_)) + ":" +
+         (precision_ == Precision::kFp32 ? "" : ":" + spec_name(precision_)) +
+         (attention_ ? ":cudnn-" + attention_->version_text() : "") + ":" +
          std::to_string(multiprocessors()) + "-multiprocessors";
 }
 
@@ -351,6 +401,10 @@ void CudaDevice::check(cublasStatus_t status, const char* what) {
   note_fault(
       what, cublasLtGetStatusString(status),
       status == CUBLAS_STATUS_ALLOC_FAILED ? ErrorCode::kOutOfMemory : ErrorCode::kDeviceLost);
+}
+
+void CudaDevice::check_cudnn(const std::string& fault, const char* what) {
+  if (!fault.empty()) note_fault(what, fault.c_str(), ErrorCode::kDeviceLost);
 }
 
 }  // namespace motley::cuda

@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/green_context.cuh"
 #include "kernels/cuda/lt_matmul.cuh"
 #include "kernels/device.h"
@@ -33,7 +34,8 @@ class CudaDevice final : public Device {
   const OpTable& ops() const override;
   int threads() const override { return 1; }
   /// "cuda:NVIDIA L4:sm_89:cublas-13.0.2:58-multiprocessors": for another number of them cuBLAS may
-  /// choose other algorithms.
+  /// choose other algorithms; in reduced precision with what computes attention if that is not ours,
+  /// ":cudnn-9.19.0".
   std::string arithmetic_class() const override;
   std::string name() const override;
 
@@ -62,10 +64,12 @@ class CudaDevice final : public Device {
   int capability() const { return properties_.major * 10 + properties_.minor; }
   cudaStream_t stream() const { return stream_; }
   LtMatmul& products() { return products_; }
+  /// Null where our own kernels do it all.
+  cudnn::Attention* attention() { return attention_.get(); }
   /// Memory for what an operation leaves between its kernels; operations follow each other on the
   /// stream, so one is enough. 256-byte aligned.
   void* workspace() const { return workspace_; }
-  /// Bytes: what cuBLAS recommends for its newest GPUs.
+  /// At least so many bytes: what cuBLAS recommends for its newest GPUs.
   static constexpr size_t kWorkspace = size_t{32} << 20;
   /// Another one, for kernels beside those of stream(): on the share's multiprocessors where it is
   /// a share. Does not wait for the default stream; the caller destroys it before this goes.
@@ -83,12 +87,15 @@ class CudaDevice final : public Device {
   /// Remembers the first fault.
   void check(cudaError_t status, const char* what);
   void check(cublasStatus_t status, const char* what);
+  void check_cudnn(const std::string& fault, const char* what);
 
  private:
   CudaDevice(int ordinal, const cudaDeviceProp& properties, Precision precision,
              const std::optional<ShareSpec>& share)
       : ordinal_(ordinal), properties_(properties), precision_(precision), share_(share) {}
   Result<Unit> start();
+  const cudnn::Library* cudnn_for_attention() const;
+  void start_attention(const cudnn::Library& library, size_t workspace_size);
   void note_fault(const char* what, const char* reason, ErrorCode code);
   Error take_fault();
 
@@ -100,6 +107,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Nvml> nvml_;          ///< null where the driver has none
   cudaStream_t stream_ = nullptr;
   LtMatmul products_;
+  std::unique_ptr<cudnn::Attention> attention_;
   void* workspace_ = nullptr;
   double* partial_sums_ = nullptr;
   int64_t allocations_ = 0;

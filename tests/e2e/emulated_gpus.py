@@ -59,6 +59,18 @@ def check_learns_in_the_fastest_precision(capability, reduced):
     expect_equal(precisions(sandbox), [measured[rank["device"]] for rank in plan["ranks"]], "precisions of the plan")
 
 
+def check_attention_through_cudnn():
+    """A library in its place computes what our own kernels compute, in recorded steps as well."""
+    own, cudnn = gpus(), gpus()
+    cudnn.environment["MOTLEY_CUDNN"] = str(BIN.parent / "lib/stand_in/cudnn_stand_in.so")
+    runs = [sandbox.run("run", "job.yaml", "--set", "train.precision=bf16", "--json") for sandbox in (own, cudnn)]
+    losses = [final_object(run)["final_loss"] for run in runs]
+    for sandbox, expected in (own, False), (cudnn, True):
+        logs = [log.read_text() for log in sandbox.run_directory().glob("attempts/*/rank-*.log")]
+        expect_equal(any("attention through cuDNN" in log for log in logs), expected, "whether cuDNN was asked")
+    expect(abs(losses[0] - losses[1]) < 0.01 * losses[0], f"final losses {losses}")
+
+
 def check_goes_on_elsewhere():
     """What two GPUs began, a CPU ends."""
     sandbox = gpus()
@@ -87,6 +99,7 @@ def check_gpus_that_are_not_told_apart():
 def main():
     check_learns_in_the_fastest_precision("sm_90", "bf16")
     check_learns_in_the_fastest_precision("sm_75", "fp16")
+    check_attention_through_cudnn()
     check_goes_on_elsewhere()
     check_a_precision_the_card_lacks()
     check_gpus_that_are_not_told_apart()

@@ -1,12 +1,14 @@
 // Times every operation of a training step on a device, back to back and out of cache, and what
 // they could take at best: a copy, the largest product. One JSON object a line, as it is measured:
 //
-//   motley_kernel_speed cpu|cuda full|tiny LAYERS HEADS WIDTH CONTEXT VOCAB SAMPLES [FIRST]
+//   motley_kernel_speed cpu|cuda full|tiny LAYERS HEADS WIDTH CONTEXT VOCAB SAMPLES [FIRST [LAST]]
 //
 // A GPU that has faulted computes no more: the program then ends with 1, and whoever started it
-// goes on behind with FIRST, the index of the operation to begin with.
+// goes on behind with FIRST, the index of the operation to begin with. LAST is that of the first
+// which is left out.
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -92,7 +94,7 @@ struct Task {
   Scale scale;
   ModelSpec model;
   int samples = 0;
-  size_t first = 0;
+  size_t first = 0, last = SIZE_MAX;
 };
 
 Result<Unit> run(const Task& task) {
@@ -104,7 +106,7 @@ Result<Unit> run(const Task& task) {
   auto operations = limit_operations(device->precision(), scale.copied, scale.side);
   auto of_step = step_operations(task.model, traits_of(*device), task.samples);
   std::move(of_step.begin(), of_step.end(), std::back_inserter(operations));
-  for (size_t i = task.first; i < operations.size(); ++i) {
+  for (size_t i = task.first; i < std::min(task.last, operations.size()); ++i) {
     const auto timing = measure(*device, operations[i], scale, fill);
     print(operations[i], i, timing);
     if (!timing) return fail(timing.error());
@@ -119,10 +121,10 @@ int main(int argc, char** argv) {
   using namespace motley;
   const std::string scale = argc > 2 ? argv[2] : "";
   const auto kind = argc > 1 ? from_spec_name<DeviceKind>(argv[1]) : std::nullopt;
-  if (!kind || (scale != "full" && scale != "tiny") || argc < 9 || argc > 10) {
+  if (!kind || (scale != "full" && scale != "tiny") || argc < 9 || argc > 11) {
     std::fprintf(stderr,
                  "usage: motley_kernel_speed cpu|cuda full|tiny LAYERS HEADS WIDTH CONTEXT VOCAB "
-                 "SAMPLES [FIRST]\n");
+                 "SAMPLES [FIRST [LAST]]\n");
     return exit_code(ErrorCode::kUsage);
   }
   const auto number = [&](int i) { return std::atoi(argv[i]); };
@@ -136,6 +138,7 @@ int main(int argc, char** argv) {
   task.model.vocab = number(7);
   task.samples = number(8);
   if (argc > 9) task.first = static_cast<size_t>(number(9));
+  if (argc > 10) task.last = static_cast<size_t>(number(10));
   const auto done = testing::run(task);
   if (done) return 0;
   std::fprintf(stderr, "motley_kernel_speed: %s\n", done.error().to_string().c_str());

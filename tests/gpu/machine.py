@@ -17,12 +17,15 @@ class Machine:
     def __init__(self, device, programs, tiny):
         self.device, self.programs, self.tiny = device, programs, tiny
 
-    def environment(self, ours=True):
-        """Of a program of ours, which needs to find its libraries, or of a tool that brings its own."""
+    def environment(self, ours=True, cudnn=True):
+        """Of a program of ours, which needs to find its libraries, or of a tool that brings its own. Without `cudnn`, ours uses
+        none."""
         words = {**os.environ, "MOTLEY_TEST_DEVICE": self.device,
                  "MOTLEY_REQUIRE": "torch,gpu" if self.device == "cuda" else "torch"}
         if ours:
             words["LD_LIBRARY_PATH"] = self.libraries()
+        if not cudnn:
+            words["MOTLEY_CUDNN"] = "none"
         return words
 
     def libraries(self):

@@ -28,6 +28,22 @@ TEST_P(EachReducedDevice, ComputesWhatTheReferenceComputes) {
   }
 }
 
+// However the parts of its sums come to be added.
+TEST_P(EachReducedDevice, AttentionRepeatsItsBits) {
+  for (const OpCase& op : op_cases()) {
+    if (!op.name.starts_with("attention")) continue;
+    SCOPED_TRACE(op.name);
+    const auto bits = [&] {
+      Bench bench(*device_);
+      std::vector<Values> results;
+      for (const Address result : op.trial(bench)) results.push_back(bench.get(result));
+      return results;
+    };
+    const std::vector<Values> first = bits();
+    EXPECT_EQ(bits(), first);
+  }
+}
+
 TEST_P(EachReducedDevice, RoundsWhatItStoresOnce) {
   Random random(20);
   const int64_t count = 1000;

@@ -338,6 +338,12 @@ cudaError_t cudaMemset(void* at, int value, size_t size) {
 
 void CUstream_st::enqueue(std::function<bool()> piece) {
   const Lock lock(runtime().mutex);
+  if (capturing != nullptr) {
+    capturing->nodes.push_back([piece = std::move(piece)] {
+      while (!piece()) let_others();
+    });
+    return;
+  }
   queue.push_back(std::move(piece));
   ++enqueued;
 }
