@@ -33,7 +33,7 @@ constexpr OpTable table() {
 }
 
 constexpr OpTable fp8_table() {
-  OpTable ops = table<Precision::kBf16>();
+  OpTable ops = table<stored_precision(Precision::kFp8)>();
   ops.matmul = matmul_in_fp8;
   return ops;
 }

@@ -270,7 +270,7 @@ class EightBitFactors {
 
 template <class C>
 void enqueue_in_fp8(CudaDevice& gpu, const MatmulArgs& args) {
-  using T = __nv_bfloat16;
+  using T = Element<stored_precision(Precision::kFp8)>;
   if (args.in_8_bits()) {
     const EightBitFactors factors(args);
     Product<T, C> product(args, factors.a(), factors.b());
@@ -305,7 +305,7 @@ void matmul_in_fp8(Device& device, const MatmulArgs& args) {
   if (args.full_output)
     enqueue_in_fp8<float>(cuda_device(device), args);
   else
-    enqueue_in_fp8<__nv_bfloat16>(cuda_device(device), args);
+    enqueue_in_fp8<Element<stored_precision(Precision::kFp8)>>(cuda_device(device), args);
 }
 
 }  // namespace motley::cuda

@@ -74,11 +74,23 @@ def check_a_precision_the_card_lacks():
     expect("has no bf16" in refused.stderr, refused.stderr)
 
 
+def check_fp8_where_it_is_asked_for():
+    asked = ("--set", "train.precision=fp8", "--set", "model.width=16", "--set", "model.context=16")
+    sandbox = gpus("sm_89")
+    final = final_object(sandbox.run("run", "job.yaml", "--json", *asked))
+    expect(final["final_loss"] < final["first_loss"], f"nothing was learned: {final}")
+    expect_equal(precisions(sandbox), ["fp8", "fp8"], "precisions of the plan")
+    refused = gpus("sm_86").run("run", "job.yaml", *asked)
+    expect_exit(refused, 69)
+    expect("has no fp8, which comes with sm_89; train in bf16 on it" in refused.stderr, refused.stderr)
+
+
 def main():
     check_learns_in_the_fastest_precision("sm_90", "bf16")
     check_learns_in_the_fastest_precision("sm_75", "fp16")
     check_goes_on_elsewhere()
     check_a_precision_the_card_lacks()
+    check_fp8_where_it_is_asked_for()
     print("ok")
 
 
