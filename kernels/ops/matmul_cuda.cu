@@ -272,6 +272,7 @@ template <class C>
 void enqueue_in_fp8(CudaDevice& gpu, const MatmulArgs& args) {
   using T = Element<stored_precision(Precision::kFp8)>;
   if (args.in_8_bits()) {
+    MOTLEY_CHECK(!args.workspace.null(), "a product in fp8 without a workspace");
     const EightBitFactors factors(args);
     Product<T, C> product(args, factors.a(), factors.b());
     const auto status = product.prepare(gpu);
