@@ -110,8 +110,8 @@ YamlKey<TrainDraft> precision_key() {
     }
     return Unit{};
   };
-  return {"precision", "auto, fp32, tf32, bf16, fp16, fp64, or a mapping of device types to these",
-          read};
+  return {"precision",
+          "auto, fp32, tf32, bf16, fp16, fp8, fp64, or a mapping of device types to these", read};
 }
 
 Result<std::optional<int64_t>> to_loss_scale(const YamlNode& node) {

@@ -22,7 +22,8 @@ inline constexpr Named<Numerics> kNumericsNames[] = {{Numerics::kFast, "fast"},
                                                      {Numerics::kExact, "exact"}};
 inline constexpr Named<Precision> kPrecisionNames[] = {
     {Precision::kAuto, "auto"}, {Precision::kFp32, "fp32"}, {Precision::kFp64, "fp64"},
-    {Precision::kBf16, "bf16"}, {Precision::kFp16, "fp16"}, {Precision::kTf32, "tf32"}};
+    {Precision::kBf16, "bf16"}, {Precision::kFp16, "fp16"}, {Precision::kTf32, "tf32"},
+    {Precision::kFp8, "fp8"}};
 inline constexpr Named<PaceClock> kPaceClockNames[] = {{PaceClock::kSleep, "sleep"},
                                                        {PaceClock::kVirtual, "virtual"}};
 inline constexpr Named<DeviceKind> kDeviceKindNames[] = {

@@ -1,5 +1,7 @@
 #include "kernels/cpu/reduced_ops.h"
 
+#include <atomic>
+
 #include "core/reduced_floats.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_ops.h"
@@ -81,6 +83,64 @@ constexpr OpTable rounded_ops() {
   };
 }
 
+/// Elements of a factor, a row of them `stride` from the next.
+struct FactorRows {
+  float* first;
+  int64_t rows, columns, stride;
+
+  template <class Body>
+  void for_each(Device& device, const Body& body) const {
+    parallel_rows(device, rows, columns, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) body(first + row * stride);
+    });
+  }
+};
+
+/// As its bits, by which an infinity is larger than all numbers and NaN larger still.
+uint32_t largest_magnitude(Device& device, const FactorRows& factor) {
+  std::atomic<uint32_t> largest{0};
+  factor.for_each(device, [&](const float* row) {
+    uint32_t most = 0;
+    for (int64_t i = 0; i < factor.columns; ++i)
+      most = std::max(most, std::bit_cast<uint32_t>(row[i]) & 0x7fffffff);
+    uint32_t known = largest;
+    while (known < most && !largest.compare_exchange_weak(known, most)) {
+    }
+  });
+  return largest;
+}
+
+/// In place; it stays in float.
+template <class Format>
+void round_to_8_bits(Device& device, const FactorRows& factor) {
+  const auto scale = Format::scale_of(std::bit_cast<float>(largest_magnitude(device, factor)));
+  factor.for_each(device, [&](float* row) {
+    for (int64_t i = 0; i < factor.columns; ++i)
+      row[i] = Format::widen(Format::round(row[i] * scale.down)) * scale.up;
+  });
+}
+
+/// Of operands that have been widened, so that the factors are copies.
+void matmul_in_fp8(Device& device, const MatmulArgs& args) {
+  if (args.in_8_bits()) {
+    const FactorRows a{args.a.as<float>(), args.transpose_a ? args.k : args.m,
+                       args.transpose_a ? args.m : args.k, args.lda()};
+    if (args.gradient_a)
+      round_to_8_bits<E5m2>(device, a);
+    else
+      round_to_8_bits<E4m3>(device, a);
+    round_to_8_bits<E4m3>(
+        device, {args.b.as<float>(), args.transpose_b ? args.n : args.k, args.ldb(), args.ldb()});
+  }
+  matmul(device, args);
+}
+
+constexpr OpTable fp8_ops() {
+  OpTable ops = rounded_ops<Bf16>();
+  ops.matmul = rounded<Bf16, MatmulArgs, matmul_in_fp8>;
+  return ops;
+}
+
 /// On copies of the factors.
 void matmul_in_tf32(Device& device, const MatmulArgs& args) {
   const FactorCopies copies(args);
@@ -107,11 +167,13 @@ constexpr OpTable tf32_ops() {
 constexpr OpTable kBf16Ops = rounded_ops<Bf16>();
 constexpr OpTable kFp16Ops = rounded_ops<Fp16>();
 constexpr OpTable kTf32Ops = tf32_ops();
+constexpr OpTable kFp8Ops = fp8_ops();
 
 }  // namespace
 
 const OpTable& rounding_ops(Precision precision) {
   if (precision == Precision::kTf32) return kTf32Ops;
+  if (precision == Precision::kFp8) return kFp8Ops;
   MOTLEY_CHECK(is_reduced(precision), "a table of no precision that rounds");
   return precision == Precision::kBf16 ? kBf16Ops : kFp16Ops;
 }

@@ -30,6 +30,23 @@ Error lost(const std::string& device, const char* what, cudaError_t status) {
   return {code_of(status), device + ": " + what + ": " + cudaGetErrorString(status), {}};
 }
 
+/// Of GPUs: the first whose tensor cores have it.
+int first_capability(Precision precision) {
+  if (precision == Precision::kFp8) return 89;
+  return precision == Precision::kBf16 || precision == Precision::kTf32 ? 80 : 0;
+}
+
+/// kUnsupported where the GPU has it not.
+Result<Unit> check_precision(const cudaDeviceProp& gpu, Precision precision) {
+  const int capability = capability_of(gpu), first = first_capability(precision);
+  if (capability >= first) return Unit{};
+  const char* instead = capability < 80 ? "fp16" : "bf16";
+  return fail(ErrorCode::kUnsupported,
+              std::string(gpu.name) + " (sm_" + std::to_string(capability) + ") has no " +
+                  spec_name(precision) + ", which comes with sm_" + std::to_string(first) +
+                  "; train in " + (precision == Precision::kTf32 ? "fp32" : instead) + " on it");
+}
+
 /// Pages stay on the device while there is room.
 cudaError_t prefer_device(const void* data, size_t size, int ordinal) {
 #if CUDART_VERSION >= 13000
@@ -143,14 +160,10 @@ Result<std::unique_ptr<Device>> CudaDevice::open(int ordinal, Precision precisio
   cudaDeviceProp properties{};
   if (const auto status = cudaGetDeviceProperties(&properties, ordinal); status != cudaSuccess)
     return fail(lost("GPU " + std::to_string(ordinal), "properties", status));
-  const bool is_tf32 = precision == Precision::kTf32;
-  if ((precision == Precision::kBf16 || is_tf32) && properties.major < 8)
-    return fail(ErrorCode::kUnsupported,
-                std::string(properties.name) + " (sm_" + std::to_string(properties.major) +
-                    std::to_string(properties.minor) + ") has no " + spec_name(precision) +
-                    ", which comes with sm_80; train in " + (is_tf32 ? "fp32" : "fp16") + " on it");
-  std::unique_ptr<CudaDevice> device(new CudaDevice(
-      ordinal, properties, is_reduced(precision) || is_tf32 ? precision : Precision::kFp32, share));
+  MOTLEY_TRY_VOID(check_precision(properties, precision));
+  const bool rounds = is_reduced(precision) || precision == Precision::kTf32;
+  std::unique_ptr<CudaDevice> device(
+      new CudaDevice(ordinal, properties, rounds ? precision : Precision::kFp32, share));
   MOTLEY_TRY_VOID(device->start());
   return device;
 }

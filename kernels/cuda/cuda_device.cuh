@@ -16,13 +16,15 @@ namespace motley::cuda {
 
 /// "GPU-5a1fc1f2-…" as nvidia-smi prints it; "MIG-…" of a part of a GPU.
 std::string uuid_text(const cudaDeviceProp& properties);
+/// 90 of sm_90.
+inline int capability_of(const cudaDeviceProp& gpu) { return gpu.major * 10 + gpu.minor; }
 
 /// What a kernel was launched with and how it went is reported by synchronize(): the first fault
 /// since the last call, with the name of the operation.
 class CudaDevice final : public Device {
  public:
-  /// kUnsupported where the GPU does not compute in `precision`: bf16 is there from sm_80 on. With
-  /// a share as GreenContext::create.
+  /// kUnsupported where the GPU does not compute in `precision`: bf16 and tf32 are there from
+  /// sm_80 on, fp8 from sm_89 on. With a share as GreenContext::create.
   static Result<std::unique_ptr<Device>> open(int ordinal, Precision precision,
                                               const std::optional<ShareSpec>& share);
   CudaDevice(const CudaDevice&) = delete;
@@ -61,7 +63,7 @@ class CudaDevice final : public Device {
   int64_t allocation_count() const override { return allocations_; }
 
   /// 90 of sm_90.
-  int capability() const { return properties_.major * 10 + properties_.minor; }
+  int capability() const { return capability_of(properties_); }
   cudaStream_t stream() const { return stream_; }
   LtMatmul& products() { return products_; }
   /// Null where our own kernels do it all.

@@ -32,14 +32,22 @@ constexpr OpTable table() {
   };
 }
 
+constexpr OpTable fp8_table() {
+  OpTable ops = table<stored_precision(Precision::kFp8)>();
+  ops.matmul = matmul_in_fp8;
+  return ops;
+}
+
 constexpr OpTable kFp32Ops = table<Precision::kFp32>();
 constexpr OpTable kBf16Ops = table<Precision::kBf16>();
 constexpr OpTable kFp16Ops = table<Precision::kFp16>();
+constexpr OpTable kFp8Ops = fp8_table();
 
 }  // namespace
 
 const OpTable& ops_in(Precision precision) {
   if (precision == Precision::kBf16) return kBf16Ops;
+  if (precision == Precision::kFp8) return kFp8Ops;
   return precision == Precision::kFp16 ? kFp16Ops : kFp32Ops;
 }
 

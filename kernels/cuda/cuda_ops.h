@@ -9,6 +9,8 @@ namespace motley::cuda {
 
 template <Precision kPrecision>
 void matmul(Device& device, const MatmulArgs& args);
+/// Stored operands are in bf16.
+void matmul_in_fp8(Device& device, const MatmulArgs& args);
 template <Precision kPrecision>
 void bias_gradient(Device& device, const BiasGradientArgs& args);
 template <Precision kPrecision>

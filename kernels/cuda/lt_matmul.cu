@@ -66,7 +66,7 @@ cublasStatus_t LtMatmul::describe(const LtProblem& p, Choice& choice) const {
   // The addresses are set by run(); here they say how they are aligned.
   const auto* aligned = reinterpret_cast<const void*>(static_cast<uintptr_t>(p.alignment));
   cublasLtMatmulDesc_t product = nullptr;
-  const bool tf32 = options_.tf32 && p.type == CUDA_R_32F;
+  const bool tf32 = options_.tf32 && p.a_type == CUDA_R_32F;
   const auto created = cublasLtMatmulDescCreate(
       &product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
   choice.product.reset(product);
@@ -81,14 +81,17 @@ cublasStatus_t LtMatmul::describe(const LtProblem& p, Choice& choice) const {
       .then(setting(CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue));
   if (options_.multiprocessors > 0)
     steps.then(setting(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t{options_.multiprocessors}));
+  if (p.scaled)
+    steps.then(setting(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, aligned))
+        .then(setting(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, aligned));
   if ((p.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)
     steps.then(setting(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned));
   if (p.auxiliary_ld != 0)
     steps.then(setting(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned))
         .then(setting(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.auxiliary_ld));
   const int64_t a_rows = p.transpose_a ? p.k : p.m, b_rows = p.transpose_b ? p.n : p.k;
-  steps.then([&] { return lay_out(choice.a, p.type, a_rows, p.m + p.k - a_rows, p.lda); })
-      .then([&] { return lay_out(choice.b, p.type, b_rows, p.k + p.n - b_rows, p.ldb); })
+  steps.then([&] { return lay_out(choice.a, p.a_type, a_rows, p.m + p.k - a_rows, p.lda); })
+      .then([&] { return lay_out(choice.b, p.b_type, b_rows, p.k + p.n - b_rows, p.ldb); })
       .then([&] { return lay_out(choice.d, p.output_type, p.m, p.n, p.ldd); });
   return steps.status();
 }
@@ -129,6 +132,9 @@ cublasStatus_t LtMatmul::run(const LtProblem& problem, const LtOperands& operand
   const float alpha = 1, beta = problem.accumulate ? 1 : 0;
   auto* product = choice.product.get();
   Steps steps;
+  if (problem.scaled)
+    steps.then([&] { return set(product, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands.a_scale); })
+        .then([&] { return set(product, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, operands.b_scale); });
   if (operands.bias != nullptr)
     steps.then([&] { return set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias); });
   if (operands.auxiliary != nullptr)

@@ -18,8 +18,9 @@ namespace motley::cuda {
 struct LtProblem {
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldd = 0;
-  cudaDataType_t type = CUDA_R_32F;         ///< of A and B
+  cudaDataType_t a_type = CUDA_R_32F, b_type = CUDA_R_32F;
   cudaDataType_t output_type = CUDA_R_32F;  ///< of D, of the bias[m] and the auxiliary matrix
+  bool scaled = false;                      ///< A and B are multiplied with a number each
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
@@ -34,6 +35,7 @@ struct LtOperands {
   void* d = nullptr;
   const void* bias = nullptr;
   void* auxiliary = nullptr;
+  const float *a_scale = nullptr, *b_scale = nullptr;  ///< on the device; of scaled ones
 };
 
 /// The library's handle and what it was asked before: its choice of an algorithm is asked for once

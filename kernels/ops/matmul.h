@@ -1,4 +1,6 @@
 #pragma once
+#include "core/precision.h"
+#include "core/spec/fleet_spec.h"
 #include "kernels/operand.h"
 
 namespace motley {
@@ -20,6 +22,10 @@ enum class Epilogue {
 /// In TensorFloat-32 (Precision::kTf32) A and B are rounded to it first, in what way is the
 /// device's.
 ///
+/// With fp8, on a device that computes in it (Precision::kFp8), A and B are two tensors that are
+/// rounded to 8 bits first, each with the scale that fits its largest magnitude: to E4M3, a
+/// gradient to E5M2 (core/reduced_floats.h). An infinity or NaN in either makes all of C NaN.
+///
 /// gelu is the tanh form: x/2·(1 + tanh(sqrt(2/π)(x + 0.044715x³))) (Hendrycks & Gimpel 2016). In
 /// reduced precision it may be of the sum before or after it is rounded. The epilogues do not
 /// accumulate, and their C and pre_activation[m,n] are of one type and dense.
@@ -34,7 +40,15 @@ struct MatmulArgs {
   int64_t c_stride = 0;         ///< 0: C is dense
   Address pre_activation = {};  ///< null without an epilogue
   Epilogue epilogue = Epilogue::kNone;
+  bool fp8 = false;         ///< if the shape allows: in_8_bits()
+  bool gradient_a = false;  ///< A is a gradient
+  Address workspace = {};   ///< of matmul_workspace_elements(), in full precision
 
+  /// What the GPUs' products in 8 bits want of a shape. Others are computed as without fp8.
+  bool in_8_bits() const {
+    constexpr int64_t kMultiple = 16;
+    return fp8 && m * n * k > 0 && (m | n | k | lda() | ldc()) % kMultiple == 0;
+  }
   int64_t lda() const { return a_stride != 0 ? a_stride : (transpose_a ? m : k); }
   int64_t ldb() const { return transpose_b ? k : n; }
   int64_t ldc() const { return c_stride != 0 ? c_stride : n; }
@@ -59,7 +73,17 @@ struct MatmulArgs {
       v.update(output);
     else
       v.write(output);
+    v.write(raw(workspace, 0));  // as large as the caller has made it
   }
 };
+
+/// On a GPU that computes in fp8 there is room in it for A and B in 8 bits, one after the other,
+/// and then their scales. `shape`: its numbers alone are read.
+inline int64_t matmul_workspace_elements(const MatmulArgs& shape, DeviceKind kind,
+                                         Precision precision) {
+  const bool needed =
+      kind == DeviceKind::kCuda && precision == Precision::kFp8 && shape.in_8_bits();
+  return needed ? (shape.m + shape.n) * shape.k / 4 + 2 : 0;
+}
 
 }  // namespace motley

@@ -1,5 +1,9 @@
+#include <mutex>
+
+#include "core/log.h"
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/eight_bits.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -61,10 +65,11 @@ LaunchShape one_thread_each(const Rows<T>& rows) {
   return {blocks_for(rows.count * rows.columns)};
 }
 
-/// The greatest power of two, at most 16, that divides all of `numbers`.
+constexpr uintptr_t kMostAlignment = 16;
+
+/// The greatest power of two, at most kMostAlignment, that divides all of `numbers`.
 uint32_t common_alignment(std::initializer_list<uintptr_t> numbers) {
-  constexpr uintptr_t kMost = 16;
-  uintptr_t bits = kMost;
+  uintptr_t bits = kMostAlignment;
   for (const uintptr_t number : numbers) bits |= number;
   return static_cast<uint32_t>(bits & (~bits + 1));
 }
@@ -84,23 +89,56 @@ cublasLtEpilogue_t epilogue_of(const MatmulArgs& args) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+/// Of a product, where cuBLASLt reads it: row-major, `ld` elements from a row to the next.
+struct Factor {
+  const void* first;
+  cudaDataType_t type;
+  int element_bytes;
+  int64_t ld;
+  bool transpose;
+  const float* scale = nullptr;  ///< in 8 bits
+
+  uintptr_t address() const { return reinterpret_cast<uintptr_t>(first); }
+  uintptr_t row_bytes() const { return static_cast<uintptr_t>(ld * element_bytes); }
+};
+
+template <class T>
+Factor plain_a(const MatmulArgs& args) {
+  const auto* first = args.a.as<const T>();
+  return {first, type_of(first), sizeof(T), args.lda(), args.transpose_a};
+}
+template <class T>
+Factor plain_b(const MatmulArgs& args) {
+  const auto* first = args.b.as<const T>();
+  return {first, type_of(first), sizeof(T), args.ldb(), args.transpose_b};
+}
+
 /// cuBLASLt is column-major: it sees our row-major matrices as their transposes, and computes
 /// Cᵀ = op(B)ᵀ·op(A)ᵀ.
 template <class T, class C>
 class Product {
  public:
-  explicit Product(const MatmulArgs& args)
+  explicit Product(const MatmulArgs& args) : Product(args, plain_a<T>(args), plain_b<T>(args)) {}
+  /// Of these in place of those of `args`.
+  Product(const MatmulArgs& args, const Factor& a, const Factor& b)
       : args_(args),
+        a_(a),
+        b_(b),
         c_{args.c.as<C>(), args.m, args.n, args.ldc()},
         problem_{.m = args.n,
                  .n = args.m,
                  .k = args.k,
-                 .lda = args.ldb(),
-                 .ldb = args.lda(),
-                 .type = type_of(static_cast<const T*>(nullptr)),
+                 .lda = b.ld,
+                 .ldb = a.ld,
+                 .a_type = b.type,
+                 .b_type = a.type,
                  .output_type = type_of(static_cast<const C*>(nullptr)),
-                 .transpose_a = args.transpose_b,
-                 .transpose_b = args.transpose_a} {}
+                 .scaled = a.scale != nullptr,
+                 .transpose_a = b.transpose,
+                 .transpose_b = a.transpose} {}
+
+  /// What the library says of the product alone; k > 0.
+  cublasStatus_t prepare(CudaDevice& gpu) const { return gpu.products().prepare(bare()); }
 
   void enqueue(CudaDevice& gpu) {
     if (args_.m * args_.n == 0 || all_at_once(gpu)) return;
@@ -112,8 +150,19 @@ class Product {
   void in_steps(CudaDevice& gpu);
   void apply_epilogue(CudaDevice& gpu);
   LtProblem problem(const Rows<C>& out, cublasLtEpilogue_t epilogue, bool accumulate) const;
+  LtOperands operands(const Rows<C>& out) const {
+    return {.a = b_.first, .b = a_.first, .d = out.first, .a_scale = b_.scale, .b_scale = a_.scale};
+  }
+  /// Where the sums go that a kernel of ours then applies the epilogue to.
+  Rows<C> sums() const {
+    const bool aside = args_.epilogue == Epilogue::kGelu;
+    return aside ? Rows<C>{args_.pre_activation.as<C>(), args_.m, args_.n, args_.n} : c_;
+  }
+  bool adds() const { return args_.accumulate || !args_.bias.null(); }
+  LtProblem bare() const { return problem(sums(), CUBLASLT_EPILOGUE_DEFAULT, adds()); }
 
   const MatmulArgs& args_;
+  const Factor a_, b_;
   const Rows<C> c_;
   const LtProblem problem_;
 };
@@ -132,9 +181,9 @@ LtProblem Product<T, C>::problem(const Rows<C>& out, cublasLtEpilogue_t epilogue
     return static_cast<uintptr_t>(elements) * size;
   };
   problem.alignment = common_alignment(
-      {address_of(args_.a), address_of(args_.b), reinterpret_cast<uintptr_t>(out.first),
+      {a_.address(), b_.address(), reinterpret_cast<uintptr_t>(out.first),
        whole ? address_of(args_.bias) : 0, whole ? address_of(args_.pre_activation) : 0,
-       bytes(problem.lda, sizeof(T)), bytes(problem.ldb, sizeof(T)), bytes(out.ld, sizeof(C)),
+       a_.row_bytes(), b_.row_bytes(), bytes(out.ld, sizeof(C)),
        bytes(problem.auxiliary_ld, sizeof(C))});
   return problem;
 }
@@ -149,14 +198,10 @@ bool Product<T, C>::all_at_once(CudaDevice& gpu) {
   auto status = gpu.products().prepare(whole);
   // However it says that it has no such epilogue; what else is wrong shows without one.
   if (status != CUBLAS_STATUS_SUCCESS && whole.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return false;
-  if (status == CUBLAS_STATUS_SUCCESS)
-    status = gpu.products().run(whole,
-                                {.a = args_.b.as<const void>(),
-                                 .b = args_.a.as<const void>(),
-                                 .d = c_.first,
-                                 .bias = args_.bias.as<const void>(),
-                                 .auxiliary = args_.pre_activation.as<void>()},
-                                gpu.stream());
+  LtOperands all = operands(c_);
+  all.bias = args_.bias.as<const void>();
+  all.auxiliary = args_.pre_activation.as<void>();
+  if (status == CUBLAS_STATUS_SUCCESS) status = gpu.products().run(whole, all, gpu.stream());
   gpu.check(status, "matmul");
   return true;
 }
@@ -164,20 +209,15 @@ bool Product<T, C>::all_at_once(CudaDevice& gpu) {
 /// The product alone, with kernels of ours before and after it.
 template <class T, class C>
 void Product<T, C>::in_steps(CudaDevice& gpu) {
-  const bool aside = args_.epilogue == Epilogue::kGelu;
-  const Rows<C> out = aside ? Rows<C>{args_.pre_activation.as<C>(), args_.m, args_.n, args_.n} : c_;
-  const bool add = args_.accumulate || !args_.bias.null();
+  const Rows<C> out = sums();
   if (!args_.bias.null())
     launch(gpu, "bias", one_thread_each(out), add_bias<T, C>, out, args_.bias.as<const T>(),
            args_.accumulate);
-  if (args_.k == 0 && !add) launch(gpu, "empty sums", one_thread_each(out), clear<C>, out);
+  if (args_.k == 0 && !adds()) launch(gpu, "empty sums", one_thread_each(out), clear<C>, out);
   if (args_.k > 0) {
-    const LtProblem bare = problem(out, CUBLASLT_EPILOGUE_DEFAULT, add);
-    auto status = gpu.products().prepare(bare);
+    auto status = prepare(gpu);
     if (status == CUBLAS_STATUS_SUCCESS)
-      status = gpu.products().run(
-          bare, {.a = args_.b.as<const void>(), .b = args_.a.as<const void>(), .d = out.first},
-          gpu.stream());
+      status = gpu.products().run(bare(), operands(out), gpu.stream());
     gpu.check(status, "matmul");
   }
   apply_epilogue(gpu);
@@ -192,6 +232,63 @@ void Product<T, C>::apply_epilogue(CudaDevice& gpu) {
            args_.pre_activation.as<const C>());
 }
 
+/// Both in 8 bits, in the call's workspace. Rows hold the k elements that are summed over, which is
+/// all that tensor cores take in 8 bits before sm_100.
+class EightBitFactors {
+ public:
+  explicit EightBitFactors(const MatmulArgs& args)
+      : args_(args),
+        a_{args.workspace.as<uint8_t>(), nullptr},
+        b_{a_.first + args.m * args.k, nullptr} {
+    a_.scale = reinterpret_cast<float*>(b_.first + args.n * args.k);
+    b_.scale = a_.scale + 1;
+  }
+
+  Factor a() const {
+    return {a_.first, args_.gradient_a ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3, 1, args_.k, false,
+            a_.scale};
+  }
+  Factor b() const { return {b_.first, CUDA_R_8F_E4M3, 1, args_.k, true, b_.scale}; }
+
+  /// Whether what they are made from lies as round_to_8_bits() wants it.
+  bool can_be_made() const {
+    return common_alignment({address_of(args_.a), address_of(args_.b)}) == kMostAlignment;
+  }
+  void enqueue(CudaDevice& gpu) const {
+    const auto *a = args_.a.as<const __nv_bfloat16>(), *b = args_.b.as<const __nv_bfloat16>();
+    const bool turn_a = args_.transpose_a, turn_b = !args_.transpose_b;
+    round_to_8_bits(gpu, {a, turn_a ? args_.k : args_.m, turn_a ? args_.m : args_.k, args_.lda()},
+                    {.gradient = args_.gradient_a, .transpose = turn_a}, a_);
+    round_to_8_bits(gpu, {b, turn_b ? args_.k : args_.n, args_.ldb(), args_.ldb()},
+                    {.transpose = turn_b}, b_);
+  }
+
+ private:
+  const MatmulArgs& args_;
+  EightBitMatrix a_, b_;
+};
+
+template <class C>
+void enqueue_in_fp8(CudaDevice& gpu, const MatmulArgs& args) {
+  using T = Element<stored_precision(Precision::kFp8)>;
+  if (args.in_8_bits()) {
+    MOTLEY_CHECK(!args.workspace.null(), "a product in fp8 without a workspace");
+    const EightBitFactors factors(args);
+    Product<T, C> product(args, factors.a(), factors.b());
+    const auto status = product.prepare(gpu);
+    if (status == CUBLAS_STATUS_SUCCESS && factors.can_be_made()) {
+      factors.enqueue(gpu);
+      return product.enqueue(gpu);
+    }
+    static std::once_flag said;
+    std::call_once(said, [&] {
+      log_warning(gpu.name() + ": cuBLASLt does not take every product in fp8 (" +
+                  cublasLtGetStatusString(status) + "): those are computed in bf16");
+    });
+  }
+  Product<T, C>(args).enqueue(gpu);
+}
+
 }  // namespace
 
 template <Precision kPrecision>
@@ -204,5 +301,12 @@ void matmul(Device& device, const MatmulArgs& args) {
 }
 
 MOTLEY_IN_EACH_PRECISION(matmul, MatmulArgs);
+
+void matmul_in_fp8(Device& device, const MatmulArgs& args) {
+  if (args.full_output)
+    enqueue_in_fp8<float>(cuda_device(device), args);
+  else
+    enqueue_in_fp8<Element<stored_precision(Precision::kFp8)>>(cuda_device(device), args);
+}
 
 }  // namespace motley::cuda

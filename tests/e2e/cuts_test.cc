@@ -341,6 +341,20 @@ TEST_F(Cuts, ReducedPrecisionsFollowOneRankInTheFullOne) {
   expect_same_curve(cuts, odd_shapes(), steps(20), 2e-2);
 }
 
+/// With shapes whose products are taken in 8 bits; stages beside them in bf16 and fp32.
+TEST_F(Cuts, Fp8BesideOthersFollowsOneRankInTheFullPrecision) {
+  const Shape shape{
+      {.type = "gpt", .layers = 3, .heads = 4, .width = 64, .context = 16, .vocab = 259}, 3, 1};
+  const Stage fp8{3, {1.0}, {}, Precision::kFp8}, bf16{2, {1.0}, {}, Precision::kBf16};
+  const Stage shared{3, {0.5, 0.5}, {}, Precision::kFp8}, fp32{5, {1.0}, {}, Precision::kFp32};
+  const std::vector<Cut> cuts = {
+      {.name = "in-a-pipeline", .replicas = {{.stages = {fp8, bf16}, .grains = kGrains}}},
+      {.name = "shared", .replicas = {{.stages = {bf16, shared}, .grains = kGrains}}},
+      {.name = "side-by-side",
+       .replicas = {{.stages = {bf16, fp8}, .grains = 4}, {.stages = {fp32}, .grains = 3}}}};
+  expect_same_curve(cuts, {shape}, steps(20), 5e-2);
+}
+
 TEST_F(Cuts, RecomputingGivesTheSameBitsInFast) {
   const SmallRun base = steps(4);
   std::vector<Shape> shapes = odd_shapes();

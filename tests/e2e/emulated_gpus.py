@@ -96,6 +96,17 @@ def check_gpus_that_are_not_told_apart():
     expect("fleet.yaml:7:16: without a uuid localhost/1 is the first GPU" in refused.stderr, refused.stderr)
 
 
+def check_fp8_where_it_is_asked_for():
+    asked = ("--set", "train.precision=fp8", "--set", "model.width=16", "--set", "model.context=16")
+    sandbox = gpus("sm_89")
+    final = final_object(sandbox.run("run", "job.yaml", "--json", *asked))
+    expect(final["final_loss"] < final["first_loss"], f"nothing was learned: {final}")
+    expect_equal(set(precisions(sandbox)), {"fp8"}, "precisions of the plan")
+    refused = gpus("sm_86").run("run", "job.yaml", *asked)
+    expect_exit(refused, 69)
+    expect("has no fp8, which comes with sm_89; train in bf16 on it" in refused.stderr, refused.stderr)
+
+
 def main():
     check_learns_in_the_fastest_precision("sm_90", "bf16")
     check_learns_in_the_fastest_precision("sm_75", "fp16")
@@ -103,6 +114,7 @@ def main():
     check_goes_on_elsewhere()
     check_a_precision_the_card_lacks()
     check_gpus_that_are_not_told_apart()
+    check_fp8_where_it_is_asked_for()
     print("ok")
 
 

@@ -79,6 +79,36 @@ TEST_F(Training, ExactGivesTheSameBitsHoweverTheGrainsAreDealt) {
   }
 }
 
+TEST_F(Training, Fp8LearnsAlmostAsBf16Does) {
+  const auto last_loss = [&](Precision precision, const std::string& name) {
+    Recorder recorder;
+    must_run(
+        small_attempt({.grains = {4, 4}, .precision = precision, .steps = 50}, directory(name)),
+        recorder);
+    const auto& steps = recorder.account(0).steps;
+    EXPECT_LT(steps.at(50).loss, 0.8 * steps.at(1).loss) << "nothing was learnt in " << name;
+    return steps.at(50).loss;
+  };
+  const double bf16 = last_loss(Precision::kBf16, "bf16"), fp8 = last_loss(Precision::kFp8, "fp8");
+  EXPECT_NEAR(fp8, bf16, 0.05 * bf16);
+  EXPECT_NE(fp8, bf16);
+}
+
+TEST_F(Training, ExactInFp8GivesTheSameBitsHoweverTheGrainsAreDealt) {
+  std::string weights;
+  for (const std::vector<int>& grains : {std::vector{8}, {4, 2, 1, 1}}) {
+    Recorder recorder;
+    const TrainOutcome outcome = must_run(small_attempt({.grains = grains,
+                                                         .numerics = Numerics::kExact,
+                                                         .precision = Precision::kFp8,
+                                                         .steps = 6},
+                                                        directory(name_of_deal(grains))),
+                                          recorder);
+    if (weights.empty()) weights = outcome.weights_xxh3;
+    EXPECT_EQ(outcome.weights_xxh3, weights) << name_of_deal(grains);
+  }
+}
+
 TEST_F(Training, EveryRankComputesItsOwnGrainsOnly) {
   Recorder recorder;
   must_run(small_attempt({.grains = {4, 2, 1, 1}, .grain = 3, .steps = 3}, directory("run")),

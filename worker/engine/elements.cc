@@ -27,6 +27,7 @@ double Elements::get(int64_t index) const {
     case Precision::kFp64:
       return load<double>(bytes_, index);
     case Precision::kBf16:
+    case Precision::kFp8:
       return Bf16::widen(load<uint16_t>(bytes_, index));
     case Precision::kFp16:
       return Fp16::widen(load<uint16_t>(bytes_, index));
@@ -43,6 +44,7 @@ void Elements::set(int64_t index, double value) {
     case Precision::kFp64:
       return store(bytes_, index, value);
     case Precision::kBf16:
+    case Precision::kFp8:
       return store(bytes_, index, Bf16::round(static_cast<float>(value)));
     case Precision::kFp16:
       return store(bytes_, index, Fp16::round(static_cast<float>(value)));

@@ -13,6 +13,10 @@ std::string name_of(int number, const char* part) {
   return "block." + std::to_string(number) + "." + part;
 }
 
+Linear::Shape shape_of(int64_t inputs, int64_t outputs) {
+  return {.inputs = inputs, .outputs = outputs, .fp8 = true};
+}
+
 /// q, k and v lie side by side and are computed as one.
 Linear fused_qkv(const ParameterLayout& layout, int number, Linear::Shape shape) {
   return {shape, layout.range(name_of(number, "attention.q.weight"), 3),
@@ -30,10 +34,10 @@ Block::Block(const ModelSpec& model, const MemberShape& shape, const ParameterLa
       recompute_(recompute),
       norm1_(layout, name_of(number, "norm1"), width_),
       norm2_(layout, name_of(number, "norm2"), width_),
-      qkv_(fused_qkv(layout, number, {width_, 3 * heads_ * head_dim_})),
-      out_({heads_ * head_dim_, width_}, layout, name_of(number, "attention.out")),
-      up_({width_, columns_}, layout, name_of(number, "mlp.up")),
-      down_({columns_, width_}, layout, name_of(number, "mlp.down")) {}
+      qkv_(fused_qkv(layout, number, shape_of(width_, 3 * heads_ * head_dim_))),
+      out_(shape_of(heads_ * head_dim_, width_), layout, name_of(number, "attention.out")),
+      up_(shape_of(width_, columns_), layout, name_of(number, "mlp.up")),
+      down_(shape_of(columns_, width_), layout, name_of(number, "mlp.down")) {}
 
 ResidualSum Block::forward(LayerEmitter& emitter, const ResidualSum& input) {
   attend(emitter, input);

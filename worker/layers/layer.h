@@ -51,6 +51,7 @@ class LayerEmitter {
 
   const MicroBatch& batch() const { return batch_; }
   const Options& options() const { return options_; }
+  Precision precision() const { return builder_.precision(); }
 
   template <class Args>
   void emit(const Args& args) {

@@ -15,9 +15,17 @@ MatmulArgs Linear::product(LayerEmitter& emitter, Address input) const {
           .c_stride = shape_.output_stride};
 }
 
+void Linear::emit_product(LayerEmitter& emitter, MatmulArgs args) const {
+  args.fp8 = shape_.fp8;
+  const int64_t workspace =
+      matmul_workspace_elements(args, emitter.options().kind, emitter.precision());
+  if (workspace > 0) args.workspace = emitter.statistic(workspace);
+  emitter.emit(args);
+}
+
 Address Linear::forward(LayerEmitter& emitter, Address input) const {
   const MatmulArgs args = product(emitter, input);
-  emitter.emit(args);
+  emit_product(emitter, args);
   return args.c;
 }
 
@@ -25,7 +33,7 @@ Linear::Activated Linear::forward_gelu(LayerEmitter& emitter, Address input) con
   MatmulArgs args = product(emitter, input);
   args.pre_activation = emitter.activation(args.m * args.n);
   args.epilogue = Epilogue::kGelu;
-  emitter.emit(args);
+  emit_product(emitter, args);
   return {args.pre_activation, args.c};
 }
 
@@ -34,16 +42,17 @@ Address Linear::backward(LayerEmitter& emitter, Address input, Address d_output,
   emit_parameter_gradients(emitter, input, d_output);
   const int64_t rows = emitter.batch().rows();
   const Address d_input = emitter.activation(rows * shape_.inputs);
-  emitter.emit(
-      MatmulArgs{.a = d_output,
-                 .b = emitter.rounded_parameter(weight_),
-                 .c = d_input,
-                 .m = rows,
-                 .n = shape_.inputs,
-                 .k = shape_.outputs,
-                 .a_stride = shape_.output_stride,
-                 .pre_activation = pre_activation,
-                 .epilogue = pre_activation.null() ? Epilogue::kNone : Epilogue::kGeluGradient});
+  emit_product(emitter,
+               {.a = d_output,
+                .b = emitter.rounded_parameter(weight_),
+                .c = d_input,
+                .m = rows,
+                .n = shape_.inputs,
+                .k = shape_.outputs,
+                .a_stride = shape_.output_stride,
+                .pre_activation = pre_activation,
+                .epilogue = pre_activation.null() ? Epilogue::kNone : Epilogue::kGeluGradient,
+                .gradient_a = true});
   return d_input;
 }
 
@@ -60,16 +69,17 @@ void Linear::emit_parameter_gradients(LayerEmitter& emitter, Address input,
     emitter.finish_gradient(bias);
   }
   const GradientTarget weight = emitter.begin_gradient(weight_);
-  emitter.emit(MatmulArgs{.a = d_output,
-                          .b = input,
-                          .c = weight.address,
-                          .m = shape_.outputs,
-                          .n = shape_.inputs,
-                          .k = rows,
-                          .transpose_a = true,
-                          .accumulate = weight.accumulate,
-                          .full_output = true,
-                          .a_stride = shape_.output_stride});
+  emit_product(emitter, {.a = d_output,
+                         .b = input,
+                         .c = weight.address,
+                         .m = shape_.outputs,
+                         .n = shape_.inputs,
+                         .k = rows,
+                         .transpose_a = true,
+                         .accumulate = weight.accumulate,
+                         .full_output = true,
+                         .a_stride = shape_.output_stride,
+                         .gradient_a = true});
   emitter.finish_gradient(weight);
 }
 

@@ -14,6 +14,7 @@ class Linear {
     int64_t inputs = 0;
     int64_t outputs = 0;
     int64_t output_stride = 0;  ///< elements from a row of outputs to the next; 0: no gaps
+    bool fp8 = false;           ///< the factors of its products may be rounded to 8 bits
   };
   Linear(Shape shape, ParameterRange weight, std::optional<ParameterRange> bias)
       : shape_(shape), weight_(weight), bias_(bias) {}
@@ -39,6 +40,7 @@ class Linear {
     return shape_.output_stride != 0 ? shape_.output_stride : shape_.outputs;
   }
   MatmulArgs product(LayerEmitter& emitter, Address input) const;
+  void emit_product(LayerEmitter& emitter, MatmulArgs args) const;
   void emit_parameter_gradients(LayerEmitter& emitter, Address input, Address d_output) const;
 
   Shape shape_;

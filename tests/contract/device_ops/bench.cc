@@ -89,6 +89,9 @@ Address Bench::poisoned(int64_t count) {
 Address Bench::poisoned_workspace(const AttentionForwardArgs& shape) {
   return poisoned(attention_workspace_elements(shape, device_.kind(), device_.threads()));
 }
+Address Bench::poisoned_workspace(const MatmulArgs& shape) {
+  return poisoned(matmul_workspace_elements(shape, device_.kind(), device_.precision()));
+}
 Address Bench::poisoned_workspace(int64_t rows, int64_t width, int64_t vocab) {
   return poisoned(embedding_workspace_elements(device_.kind(), rows, width, vocab));
 }

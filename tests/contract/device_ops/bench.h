@@ -49,6 +49,7 @@ class Bench {
   Address poisoned(int64_t count);
   /// For attention of this shape.
   Address poisoned_workspace(const AttentionForwardArgs& shape);
+  Address poisoned_workspace(const MatmulArgs& shape);
   /// Of embedding_workspace_elements().
   Address poisoned_workspace(int64_t rows, int64_t width, int64_t vocab);
   Address zeros(int64_t bytes);

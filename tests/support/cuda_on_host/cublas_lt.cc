@@ -13,6 +13,8 @@ namespace motley::cuda_on_host {
 float Matrix::get(int64_t i, int64_t j) const {
   const int64_t at = i + j * leading;
   if (type == CUDA_R_32F) return static_cast<const float*>(data)[at];
+  if (type == CUDA_R_8F_E4M3) return E4m3::widen(static_cast<const uint8_t*>(data)[at]);
+  if (type == CUDA_R_8F_E5M2) return E5m2::widen(static_cast<const uint8_t*>(data)[at]);
   const uint16_t bits = static_cast<const uint16_t*>(data)[at];
   return type == CUDA_R_16BF ? Bf16::widen(bits) : Fp16::widen(bits);
 }
@@ -57,6 +59,7 @@ struct cublasLtMatmulDescOpaque_t {
   const void* bias = nullptr;
   void* auxiliary = nullptr;
   int64_t auxiliary_leading = 0;
+  const float *a_scale = nullptr, *b_scale = nullptr;
 
   bool has_bias() const { return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
   bool has_auxiliary() const { return (epilogue & 128) != 0; }
@@ -67,7 +70,7 @@ struct cublasLtMatrixLayoutOpaque_t {
   int64_t rows, columns, leading;
 
   Matrix at(const void* data) const { return {const_cast<void*>(data), type, leading}; }
-  uint64_t element_bytes() const { return type == CUDA_R_32F ? 4 : 2; }
+  bool in_8_bits() const { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
   bool is_like(int64_t other_rows, int64_t other_columns) const {
     return rows == other_rows && columns == other_columns && leading >= rows;
   }
@@ -121,8 +124,22 @@ std::optional<Product> shape_of(const cublasLtMatmulDescOpaque_t& desc,
   p.k = p.transpose_a ? a.rows : a.columns;
   const bool fits = (p.transpose_a ? a.is_like(p.k, p.m) : a.is_like(p.m, p.k)) &&
                     (p.transpose_b ? b.is_like(p.n, p.k) : b.is_like(p.k, p.n)) &&
-                    d.is_like(p.m, p.n) && a.type == b.type && p.m > 0 && p.n > 0 && p.k > 0;
+                    d.is_like(p.m, p.n) && (a.type == b.type || (a.in_8_bits() && b.in_8_bits())) &&
+                    p.m > 0 && p.n > 0 && p.k > 0;
   return fits ? std::optional(p) : std::nullopt;
+}
+
+/// What the cuBLAS library reference allows of products in 8 bits, on GPUs from sm_89 to sm_90.
+bool is_served(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayoutOpaque_t& a,
+               const cublasLtMatrixLayoutOpaque_t& b, const cublasLtMatrixLayoutOpaque_t& d,
+               const cublasLtMatmulPreferenceOpaque_t& wish) {
+  if (!a.in_8_bits()) return true;
+  const int64_t numbers = a.rows | a.columns | b.columns | a.leading | b.leading | d.leading;
+  const uint32_t alignment =
+      std::min({wish.alignment_a, wish.alignment_b, wish.alignment_c, wish.alignment_d});
+  const bool both_e5m2 = a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2;
+  return desc.transpose_a == CUBLAS_OP_T && desc.transpose_b == CUBLAS_OP_N &&
+         desc.compute == CUBLAS_COMPUTE_32F && numbers % 16 == 0 && alignment >= 16 && !both_e5m2;
 }
 
 double gelu(double x) {
@@ -141,8 +158,14 @@ struct Finish {
   Matrix d, bias, auxiliary;
   float alpha = 1, beta = 0;
 
+  /// As it is when the stream is there.
+  float scale() const {
+    return (desc.a_scale == nullptr ? 1 : *desc.a_scale) *
+           (desc.b_scale == nullptr ? 1 : *desc.b_scale);
+  }
+
   void operator()(int64_t i, int64_t j, float product) const {
-    float sum = alpha * product;
+    float sum = alpha * scale() * product;
     if (beta != 0) sum += beta * d.get(i, j);
     if (desc.has_bias()) sum += bias.get(i, 0);
     if (desc.epilogue == CUBLASLT_EPILOGUE_DGELU) {
@@ -200,6 +223,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
       return take(desc->auxiliary, value, size);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
       return take(desc->auxiliary_leading, value, size);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return take(desc->a_scale, value, size);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return take(desc->b_scale, value, size);
     case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
       return CUBLAS_STATUS_SUCCESS;  // of no consequence here
   }
@@ -253,6 +280,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   *count = 0;
   const auto shape = shape_of(*desc, *a, *b, *d);
   if (!shape || wanted < 1 || c->type != d->type) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!is_served(*desc, *a, *b, *d, *wish)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (desc->has_auxiliary() &&
       (desc->auxiliary_leading % 8 != 0 || desc->auxiliary_leading < shape->m ||
        alignment_of(desc->auxiliary) < 16))

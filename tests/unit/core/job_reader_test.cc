@@ -298,6 +298,7 @@ TEST(JobReader, PrecisionMayDependOnTheType) {
                                                      {"V100-16GB", Precision::kFp16}};
   EXPECT_EQ(job->train.precision_by_type, expected);
   EXPECT_EQ(job->train.loss_scale, 1024);
+  EXPECT_EQ(read_text(job_with("", "  precision: fp8\n"))->train.precision, Precision::kFp8);
   EXPECT_EQ(read_text(job_with("", "  precision: fp16\n  loss_scale: dynamic\n"))->train.loss_scale,
             std::nullopt);
 }
@@ -305,13 +306,15 @@ TEST(JobReader, PrecisionMayDependOnTheType) {
 TEST(JobReader, RefusesPrecisionsThatMakeNoSense) {
   const BadJob cases[] = {
       {"", "  precision: {A100: int3}\n",
-       "job.yaml:9:21: expected auto, fp32, fp64, bf16, fp16 or tf32, found 'int3'"},
+       "job.yaml:9:21: expected auto, fp32, fp64, bf16, fp16, tf32 or fp8, found 'int3'"},
       {"", "  precision: {A100: fp64}\n",
        "job.yaml:9:14: fp64 of some devices only ('A100'): all need it, or none"},
       {"", "  precision: fp16\n  loss_scale: 1000\n",
        "job.yaml:10:15: 'loss_scale' must be 'dynamic' or a power of two up to 32768, found 1000"},
       {"", "  loss_scale: 1024\n",
        "job.yaml:9:15: 'loss_scale' is of no use: train.precision has no fp16"},
+      {"", "  precision: fp8\n  loss_scale: 1024\n",
+       "job.yaml:10:15: 'loss_scale' is of no use: train.precision has no fp16"},
       {"", "  numerics: exact\n  precision: {A100: bf16}\n",
        "job.yaml:10:14: exact numerics need one precision on all devices, not one by type"},
   };

@@ -66,6 +66,20 @@ TEST(Precisions, EachTypeMayHaveItsOwn) {
   EXPECT_EQ(precision_computed(job, fleet.devices[2]), Precision::kTf32);
 }
 
+TEST(Precisions, Fp8IsForWhoAsks) {
+  const FleetSpec fleet = devices_of({0, 1});
+  JobSpec job;
+  job.train.precision = Precision::kFp8;
+  EXPECT_TRUE(check_precisions(fleet, job));
+  for (const DeviceSpec& device : fleet.devices) {
+    EXPECT_EQ(precision_computed(job, device), Precision::kFp8);
+    EXPECT_FALSE(precision_open(job, device));
+    EXPECT_EQ(precision_allowed(job, device, Precision::kBf16), Precision::kFp8);
+  }
+  job.train.precision_by_type = {{"A100", Precision::kBf16}};
+  EXPECT_EQ(precision_computed(job, fleet.devices[1]), Precision::kBf16);
+}
+
 TEST(Precisions, AutoLeavesAGpusToThePlan) {
   const FleetSpec fleet = devices_of({0, 1});
   const DeviceSpec &card = fleet.devices[0], &gpu = fleet.devices[1];

@@ -27,16 +27,16 @@ struct Step {
   std::vector<double> gradient;
 };
 
-Step step_of(Precision precision, int scale_exponent, Numerics numerics = Numerics::kFast) {
+Step step_of(Precision precision, int scale_exponent, Numerics numerics = Numerics::kFast,
+             const ModelSpec& model = tiny_model()) {
   const auto device = device_in(precision);
-  EngineOptions options = options_for(tiny_model(), {kBatchSamples}, numerics);
+  EngineOptions options = options_for(model, {kBatchSamples}, numerics);
   options.scale_loss = scale_exponent != 0;
   const auto engine = engine_on(*device, options);
   randomise_weights<float>(*engine, 5);
   engine->set_loss_scale_exponent(scale_exponent);
   engine->begin_step();
-  EXPECT_TRUE(
-      run_micro_batch(*engine, random_tokens(tiny_model(), kBatchSamples, 3), kBatchSamples));
+  EXPECT_TRUE(run_micro_batch(*engine, random_tokens(model, kBatchSamples, 3), kBatchSamples));
   const LossSums sums = *engine->sums();
   return {sums.loss, sums.overflow, gradient_of(*engine)};
 }
@@ -69,6 +69,37 @@ TEST(ReducedPrecision, Tf32IsFullButForProducts) {
   EXPECT_NEAR(tf32.loss, full.loss, 1e-3 * full.loss);
   EXPECT_LT(distance(tf32.gradient, full.gradient), 4e-3);
   EXPECT_GT(distance(tf32.gradient, full.gradient), 1e-5) << "nothing was rounded";
+}
+
+TEST(ReducedPrecision, Fp8IsBf16ButForTheProductsOfBlocks) {
+  ModelSpec model = tiny_model();
+  model.width = 32;
+  model.heads = 2;
+  model.context = 16;
+  const auto step_in = [&](Precision precision) {
+    return step_of(precision, 0, Numerics::kFast, model);
+  };
+  const Step full = step_in(Precision::kFp32), bf16 = step_in(Precision::kBf16);
+  const Step fp8 = step_in(Precision::kFp8);
+  EXPECT_NEAR(fp8.loss, full.loss, 5e-2 * full.loss);
+  EXPECT_LT(distance(fp8.gradient, full.gradient), 0.2);
+  EXPECT_GT(distance(fp8.gradient, full.gradient), 3 * distance(bf16.gradient, full.gradient));
+  // Whose rows are no multiples of 16 elements.
+  EXPECT_EQ(step_of(Precision::kFp8, 0).gradient, step_of(Precision::kBf16, 0).gradient);
+}
+
+TEST(ReducedPrecision, AGpuHasRoomForFactorsInEightBits) {
+  ModelSpec model = tiny_model();
+  model.width = 32;
+  model.heads = 2;
+  model.context = 16;
+  const EngineOptions options = options_for(model, {8});
+  const auto total = [&](Precision precision, DeviceKind kind) {
+    return estimate_engine(options, {.kind = kind, .precision = precision}).total();
+  };
+  EXPECT_GT(total(Precision::kFp8, DeviceKind::kCuda), total(Precision::kBf16, DeviceKind::kCuda));
+  EXPECT_EQ(total(Precision::kFp8, DeviceKind::kCpu), total(Precision::kBf16, DeviceKind::kCpu))
+      << "a CPU rounds what it has widened anyway";
 }
 
 TEST(ReducedPrecision, AScaledLossHasTheSameGradient) {
