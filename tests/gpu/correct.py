@@ -82,7 +82,8 @@ def check_with_sanitizer(machine, name, left):
 def check_against_torch(machine, name, left):
     started = time.monotonic()
     ours = ["env", "LD_LIBRARY_PATH=" + machine.libraries(), machine.test("motley_engine_export")]
-    command = [sys.executable, str(ROOT / "tests/oracle/gpt_torch.py"), *ours]
+    cases = ["bf16"] if machine.tiny else []
+    command = [sys.executable, str(ROOT / "tests/oracle/gpt_torch.py"), *cases, *ours]
     ended = run_program(command, machine.environment(ours=False), min(120, left))
     return outcome(name, state_of(ended), time.monotonic() - started, summary(ended.text), ended.text)
 

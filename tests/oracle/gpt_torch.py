@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The engine against PyTorch: same random weights and tokens; loss, gradients, and 20 steps of AdamW.
 
-    gpt_torch.py EXPORT...     the command that starts motley_engine_export
+    gpt_torch.py [fp32|bf16] EXPORT...     cases in this precision alone; the command that starts motley_engine_export
 
 The model below is written from the paper's description with torch.nn and differentiated by autograd; it shares no code with
 Motley. PyTorch computes in float64, so that what differs is the engine's rounding; its own in float32, or bfloat16 where ours
@@ -172,10 +172,13 @@ def check(case):
 
 def main():
     torch.set_num_threads(2)
-    good = True
+    good, command = True, sys.argv[1:]
+    only = command.pop(0) if command[0] in TOLERANCES else None
     for sizes in CASES:
+        if only not in (None, sizes[-1]):
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([*sys.argv[1:], *map(str, sizes), folder], check=True)
+            subprocess.run([*command, *map(str, sizes), folder], check=True)
             print("{}: layers {} heads {} width {} context {} vocab {} samples {}, {}".format(*sizes))
             good &= check(Case(Path(folder)))
     print("agrees with PyTorch" if good else "DIFFERS from PyTorch")
