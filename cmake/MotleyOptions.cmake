@@ -13,6 +13,7 @@ motley_tristate(MOTLEY_NCCL "NCCL header, which our declarations of it are teste
 motley_tristate(MOTLEY_MPI "MPI module")
 motley_tristate(MOTLEY_TESTS "Tests")
 option(MOTLEY_WERROR "Warnings are errors" OFF)
+option(MOTLEY_STATIC_CXX "Link the C++ library statically, for machines that have an older one" OFF)
 set(MOTLEY_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
@@ -43,6 +44,10 @@ if(MOTLEY_SANITIZE)
   # beyond lines are two fifths of the compile time.
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${MOTLEY_SANITIZE};-fno-sanitize=null,object-size;-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g1>")
   add_link_options("-fsanitize=${MOTLEY_SANITIZE}")
+endif()
+
+if(MOTLEY_STATIC_CXX)
+  add_link_options(-static-libstdc++ -static-libgcc)
 endif()
 
 find_program(MOTLEY_CCACHE ccache)

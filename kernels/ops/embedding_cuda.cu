@@ -258,7 +258,7 @@ void embedding_backward(Device& device, const EmbeddingBackwardArgs& args) {
       zero(device, {args.position_gradient, args.context * args.width * element});
   }
   if (args.rows * args.width == 0) return;
-  add_token_gradient<T>(gpu, shape, args);
+  if (args.vocab > 0) add_token_gradient<T>(gpu, shape, args);
   if (!args.position_gradient.null())
     add_position_gradient(gpu, shape, args.d_out.as<const T>(), args.position_gradient.as<float>());
 }

@@ -14,10 +14,10 @@ if [[ ${1:-} == --built ]]; then build=$2; shift 2; fi
 directory=${1:-build}
 
 if [[ -z $build ]]; then
-  build=build/cuda
+  build=build/bundle
   {
-    cmake --preset cuda -DMOTLEY_TESTS=ON "${@:2}" | grep -E '^-- Motley'
-    cmake --build --preset cuda --target motley_gpu_check -- --quiet
+    cmake --preset cuda -B "$build" -DMOTLEY_TESTS=ON -DMOTLEY_STATIC_CXX=ON "${@:2}" | grep -E '^-- Motley'
+    cmake --build "$build" --target motley_gpu_check -- --quiet
   } >&2
   [[ -f $build/lib/motley_cuda.so ]] || { echo "no $build/lib/motley_cuda.so was built" >&2; exit 1; }
 fi
@@ -28,7 +28,7 @@ bundle=$staging/gpu-check
 programs=$bundle/build/release
 mkdir -p "$programs/bin/tests" "$programs/lib" "$bundle/tests"
 cp "$build/bin/motley" "$build/bin/motley-worker" "$programs/bin"
-for name in device_ops_test gpu_curve_test cuts_test reshard_test resume_test motley_engine_export motley_kernel_speed; do
+for name in device_ops_test device_memory_test gpu_curve_test cuts_test reshard_test resume_test motley_engine_export motley_kernel_speed; do
   cp "$build/bin/tests/$name" "$programs/bin/tests"
 done
 if [[ -f $build/lib/motley_cuda.so ]]; then cp "$build/lib/motley_cuda.so" "$programs/lib"; fi
@@ -39,6 +39,9 @@ cp -r tests/gpu tests/oracle tests/support "$bundle/tests"
 readonly system='/(ld-linux|libc|libm|libdl|libpthread|librt|libcuda|libcublas|libcublasLt|libcudart|libcudnn|libnccl)[.-]'
 libraries() { ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u | grep -Ev "$system"; }
 mapfile -t carried < <(libraries "${built[@]}")
+if [[ $build == build/bundle && ${carried[*]} == *libstdc++* ]]; then
+  echo "a program needs a libstdc++ that the other machine may not have" >&2; exit 1
+fi
 openblas=$(ldconfig -p | awk '$1 == "libopenblas.so.0" {print $NF; exit}')
 mapfile -t -O "${#carried[@]}" carried < <(echo "$openblas"; libraries "$openblas")
 for library in "${carried[@]}"; do cp -nL "$library" "$programs/lib"; done

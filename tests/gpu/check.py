@@ -1,6 +1,7 @@
 """The check of a GPU, started by run.sh. Programs and torch do the work; here they are run, counted and reported."""
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,8 @@ def arguments():
     parser.add_argument("--tiny", action="store_true", help="small models, for trying out; always so on the CPU")
     parser.add_argument("--only", action="append", metavar="CHECK", help="this check alone; may be repeated")
     parser.add_argument("--seconds", type=float, default=450, help="for the whole part (default: 450)")
-    parser.add_argument("--programs", type=Path, default=ROOT / "build/release/bin")
+    built = os.environ.get("MOTLEY_TEST_BIN_DIR") or ROOT / "build/release/bin"
+    parser.add_argument("--programs", type=Path, default=built, help="default: $MOTLEY_TEST_BIN_DIR, build/release/bin")
     args = parser.parse_args()
     names = PARTS[args.part].NAMES
     for name in args.only or []:
@@ -30,12 +32,18 @@ def arguments():
     return args
 
 
+def missing_programs(machine, wanted):
+    return [str(machine.programs / name) for name in wanted if not (machine.programs / name).is_file()]
+
+
 def no_gpu(machine):
-    """The exit status where there is none to check; nothing where there is one. One that only the driver sees is an error."""
+    """The exit status where there is none to check; nothing where there is one. One that only the driver sees is an error, and so
+    is that ours cannot say."""
     try:
         gpus, note = machine.gpus()
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        gpus, note = [], f"motley-worker devices: {error}"
+        print(f"motley-worker devices: {error}", file=sys.stderr)
+        return 1
     if gpus:
         return None
     if driver_sees := smi("name"):
@@ -48,8 +56,12 @@ def no_gpu(machine):
 def main():
     args = arguments()
     machine = Machine(args.device, args.programs.absolute(), args.tiny or args.device == "cpu")
-    if args.device == "cuda" and (status := no_gpu(machine)) is not None:
-        return status
+    if args.device == "cuda":
+        if missing := missing_programs(machine, PARTS[args.part].PROGRAMS):
+            print(f"not built: {' '.join(missing)}", file=sys.stderr)
+            return 1
+        if (status := no_gpu(machine)) is not None:
+            return status
     report = Report(args.part, machine, args.json, args.seconds)
     PARTS[args.part].run(report, machine, args.only)
     return report.finish()

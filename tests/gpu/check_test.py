@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 CHECK = Path(__file__).with_name("check.py")
@@ -21,6 +22,12 @@ case "$*" in
   *) printf '[ RUN      ] Suite.First\\n[       OK ] Suite.First (1 ms)\\n[ RUN      ] Suite.Second\\n'; kill -9 $$;;
 esac
 """
+PASSING_AND_DYING = """
+case "$*" in
+  *list_tests*) printf 'Suite.\\n  First\\n';;
+  *) printf '[ RUN      ] Suite.First\\n[       OK ] Suite.First (1 ms)\\n'; kill -9 $$;;
+esac
+"""
 HINDERED = """
 case "$*" in
   *list_tests*) printf 'Suite.\\n  First\\n  Second\\n';;
@@ -28,6 +35,17 @@ case "$*" in
   *) printf '[ RUN      ] Suite.First\\n[       OK ] Suite.First (1 ms)\\n[ RUN      ] Suite.Second\\n[  FAILED  ] Suite.Second (1 ms)\\n'; exit 1;;
 esac
 """
+# A tool that runs what it is given, and one that says something and ends with a status.
+SANITIZER = """
+while [ "${1#--}" != "$1" ]; do if [ "$1" = --tool ] || [ "$1" = --kernel-name ] || [ "$1" = --report-api-errors ]; then shift; fi; shift; done
+"$@" && echo "========= ERROR SUMMARY: 0 errors"
+"""
+SAYING = "echo '{}'; exit {}"
+# Of two GPUs, the second in the order of nvidia-smi is CUDA's first.
+SMI = """
+case "$*" in *"-i GPU-b"*) echo "NVIDIA H100 PCIe, 580.1, 81559 MiB";; *) echo "NVIDIA A100-SXM4-80GB, 580.1, 81920 MiB";; esac
+"""
+WORKER = """echo '{"note": "", "devices": [{"kind": "cpu"}, {"kind": "cuda", "name": "NVIDIA H100 PCIe", "uuid": "GPU-b", "memory": 8}]}'"""
 # Measures operation 0, dies of operation 1, and when it is started behind that measures operation 2.
 FAULTY_KERNELS = """
 if [ "${9:-0}" = 0 ]; then
@@ -40,14 +58,14 @@ echo '{"index": 4, "name": "slow", "times": 2, "bytes": 1e2, "tensor_flops": 0, 
 """
 
 
-def check(directory, part, *arguments):
-    return subprocess.run([sys.executable, CHECK, part, "--device", "cpu", *arguments], cwd=directory,
-                          env={**os.environ, "OUT": directory}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          check=False)
+def check(directory, part, *arguments, device="cpu", **environment):
+    return subprocess.run([sys.executable, CHECK, part, "--device", device, *arguments], cwd=directory,
+                          env={**os.environ, "OUT": directory, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, check=False)
 
 
-def program(directory, name, script):
-    path = Path(directory, "tests", name)
+def program(directory, name, script, below="tests"):
+    path = Path(directory, below, name)
     path.parent.mkdir(exist_ok=True)
     path.write_text("#!/bin/sh\n" + script, encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -71,6 +89,12 @@ class CorrectTest(CheckTest):
         self.assertEqual([(row["case"], row["ours"]) for row in rows], [("operations", 1.0), ("200 steps", 1.0)])
         self.assertRegex(self.results("correct"), r"operations +passed")
         self.assertIn("largest difference", self.results("correct"))
+        self.assertRegex(self.results("correct"), r"MOTLEY_TEST_SEED=\d+")
+
+    def test_losses_and_gradients_are_those_of_pytorch(self):
+        done = check(self.directory, "correct", "--programs", PROGRAMS, "--only", "loss and gradients")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("agrees with PyTorch", done.stdout)
 
     def test_a_failure_is_shown_and_counted(self):
         program(self.directory, "reshard_test", "echo 'x.cc:1: Failure'; exit 1")
@@ -78,6 +102,45 @@ class CorrectTest(CheckTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn("x.cc:1: Failure", done.stdout)
         self.assertEqual(done.stdout.count("failed"), 2, "a missing program fails too")
+
+    def sanitized(self, script, tests=None):
+        """The line about memory errors, with such a tool and such tests, or the real ones."""
+        program(self.directory, "compute-sanitizer", script, below="tools")
+        where = PROGRAMS
+        if tests is not None:
+            program(self.directory, "device_ops_test", tests)
+            where = self.directory
+        path = f"{self.directory}/tools:{os.environ['PATH']}"
+        return check(self.directory, "correct", "--programs", where, "--only", "memory errors", PATH=path).stdout
+
+    def test_the_memory_checker_sees_every_operation(self):
+        self.assertRegex(self.sanitized(SANITIZER), r"memory errors +passed")
+
+    def test_a_memory_checker_that_finds_nothing_as_nothing_ran_is_no_pass(self):
+        said = self.sanitized(SAYING.format("========= ERROR SUMMARY: 0 errors", 0), "exit 0")
+        self.assertRegex(said, r"memory errors +failed .*nothing was checked")
+
+    def test_a_memory_checker_refuses_only_in_its_own_words(self):
+        self.assertRegex(self.sanitized(SAYING.format("========= Error: Device not supported. Please", 1), ""), r"memory errors +refused")
+        self.assertRegex(self.sanitized(SAYING.format("x: libx.so: cannot open shared object file: No such file", 127), ""),
+                         r"memory errors +failed")
+        done = check(self.directory, "correct", "--only", "memory errors", CUDA_HOME=self.directory, PATH="/usr/bin:/bin")
+        self.assertRegex(done.stdout, r"memory errors +refused .*compute-sanitizer")
+
+    def test_without_programs_is_an_error_and_not_without_a_gpu(self):
+        done = check(self.directory, "correct", device="cuda", MOTLEY_TEST_BIN_DIR=self.directory, MOTLEY_REQUIRE="")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, rf"not built: .*{self.directory}/tests/device_memory_test")
+
+    def test_the_card_is_cudas_first(self):
+        program(self.directory, "nvidia-smi", SMI, below="tools")
+        program(self.directory, "motley-worker", WORKER, below="")
+        sys.path.insert(0, str(CHECK.parent))
+        from machine import Machine  # pylint: disable=import-outside-toplevel
+        machine = Machine("cuda", Path(self.directory), False)
+        with unittest.mock.patch.dict(os.environ, PATH=f"{self.directory}/tools:{os.environ['PATH']}"):
+            self.assertRegex(machine.name(), "^NVIDIA H100 PCIe, 580")
+        self.assertEqual(machine.data_sheet_flops(), 756e12)
 
     def test_only_the_memory_checker_may_be_refused(self):
         program(self.directory, "resume_test", "echo Device not supported; exit 1")
@@ -89,7 +152,6 @@ class CorrectTest(CheckTest):
         done = check(self.directory, "correct", "--programs", self.directory, "--only", "resume")
         self.assertEqual(done.returncode, 1)
         self.assertIn("1 of 3 fail by themselves: Suite.Second", done.stdout)
-
 
     def test_one_that_passes_only_alone_is_no_pass(self):
         program(self.directory, "resume_test", HINDERED)
@@ -110,9 +172,14 @@ class CorrectTest(CheckTest):
     def test_what_hangs_is_ended_with_what_it_started(self):
         program(self.directory, "resume_test", "echo '[ RUN      ] Suite.Hangs'; sleep 1000 & sleep 1000")
         done = check(self.directory, "correct", "--programs", self.directory, "--only", "resume", "--only", "every cut", "--seconds", "3")
-        self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stdout, r"resume +failed +[2-9].* s .*Suite.Hangs.*not over")
-        self.assertRegex(done.stdout, r"every cut +failed")
+        self.assertEqual(done.returncode, 0, "too little time is no fault of the device's")
+        self.assertRegex(done.stdout, r"resume +not reached +[2-9].* s .*1 not reached: Suite.Hangs; not over")
+        self.assertRegex(done.stdout, r"every cut +not reached")
+
+    def test_a_program_that_dies_behind_its_last_test_has_failed(self):
+        program(self.directory, "resume_test", PASSING_AND_DYING)
+        done = check(self.directory, "correct", "--programs", self.directory, "--only", "resume")
+        self.assertRegex(done.stdout, r"resume +failed")
 
 
 class SpeedTest(CheckTest):

@@ -56,6 +56,8 @@ Result<Unit> RandomFill::operator()(const DeviceBuffer& memory, const OperandBuf
                                     int64_t vocab) {
   const int64_t size = what.size.value();
   if (what.tokens) return put_tokens(memory, size / 4, vocab);
+  if (!what.runs.empty())
+    return device_->copy_in(memory.data(), std::as_bytes(std::span(what.runs)));
   if (what.type == ElementType::kBytes) {
     if (size > 0) execute(*device_, ZeroArgs{.out = Address::of(memory.data()), .bytes = size});
     return Unit{};

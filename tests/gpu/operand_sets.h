@@ -17,7 +17,7 @@ class RandomFill {
   static Result<RandomFill> create(Device& device, Bytes block);
 
   /// Full precision: in [0.05, 1), which suits variances and second moments as well as weights;
-  /// reduced: in [-1, 1); bytes that are no tokens: zero. Enqueued.
+  /// reduced: in [-1, 1); bytes that are neither tokens nor a table: zero. Enqueued.
   Result<Unit> operator()(const DeviceBuffer& memory, const OperandBuffer& what, int64_t vocab);
 
  private:

@@ -12,17 +12,20 @@ MOST_ALONE = 30  # tests that failed are run again by themselves
 
 
 class Ended:
-    def __init__(self, status, text):
-        self.status, self.text = status, text
+    """`late`: stopped, as it was not over in time; `missing`: there is no such program. A program may also end with 124 or 127
+    itself, such as one whose libraries are not found."""
+
+    def __init__(self, status, text, late=False, missing=False):
+        self.status, self.text, self.late, self.missing = status, text, late, missing
 
 
 def run_program(command, environment, seconds):
-    """Status 124 where it was not over in time, 127 where there is no such program; stdout and stderr together."""
+    """stdout and stderr together."""
     try:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    errors="replace", start_new_session=True)
     except FileNotFoundError as error:
-        return Ended(127, str(error))
+        return Ended(127, str(error), missing=True)
     with process:
         try:
             said = process.communicate(timeout=max(1.0, seconds))[0]
@@ -30,7 +33,7 @@ def run_program(command, environment, seconds):
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # with what it has started, which holds the pipe
             said = process.communicate()[0]
-            return Ended(124, f"{said}\nError: not over after {seconds:.0f} s")
+            return Ended(124, f"{said}\nnot over after {seconds:.0f} s", late=True)
 
 
 def summary(text):
@@ -54,7 +57,8 @@ class Tests:
     def __init__(self, binary, gtest_filter, environment, seconds):
         self.binary, self.filter, self.environment = binary, gtest_filter, environment
         self.deadline = time.monotonic() + seconds
-        self.state = {}  # by name: OK, FAILED, SKIPPED, HUNG
+        self.listed = []
+        self.state = {}  # by name: OK, FAILED, SKIPPED, LATE
         self.only_alone = []
         self.text = ""
 
@@ -73,24 +77,25 @@ class Tests:
         return names
 
     def run_some(self, gtest_filter):
-        """Notes what became of them. The test under way when the process died has failed; when it was stopped, it hung."""
+        """Notes what became of them. The test under way when the process died has failed; when it was stopped, it is late."""
         ended = run_program([self.binary, f"--gtest_filter={gtest_filter}"], self.environment, SHARE * self.seconds_left())
         for state, name in RESULT.findall(ended.text):
             self.state[name] = state
         begun = re.findall(r"^\[ RUN      \] (\S+)", ended.text, re.M)
         if ended.status != 0 and begun and begun[-1] not in [name for _, name in RESULT.findall(ended.text)]:
-            self.state[begun[-1]] = "HUNG" if ended.status == 124 else "FAILED"
+            self.state[begun[-1]] = "LATE" if ended.late else "FAILED"
         return ended
 
     def run(self):
-        """Whether all passed."""
+        """"passed", "failed", or "not reached" where none failed but time was too short for some."""
         ended = self.run_some(self.filter)
         self.text = ended.text
         if ended.status == 0:
-            return True
-        names = self.names()
+            return "passed"
+        died_after = not ended.late and not self.failed()
+        self.listed = self.names()
         while self.seconds_left() > 1:
-            rest = [name for name in names if name not in self.state]
+            rest = [name for name in self.listed if name not in self.state]
             known = len(self.state)
             if not rest:
                 break
@@ -98,22 +103,32 @@ class Tests:
             if len(self.state) == known:
                 break
         self.run_alone()
-        return bool(names) and not self.failed() and not self.only_alone and all(name in self.state for name in names)
+        if died_after or self.failed() or self.only_alone:
+            return "failed"
+        return "not reached" if self.not_reached() or not self.listed else "passed"
 
     def failed(self):
-        return [name for name, state in self.state.items() if state in ("FAILED", "HUNG")]
+        return [name for name, state in self.state.items() if state == "FAILED"]
+
+    def late(self):
+        return [name for name, state in self.state.items() if state == "LATE"]
+
+    def not_reached(self):
+        return self.late() + [name for name in self.listed if name not in self.state]
 
     def run_alone(self):
-        """One that hung may only have come too late; one that failed among others may have been hindered by them."""
-        failed = self.failed()
+        """One that was stopped may only have begun too late; one that failed among others may have been hindered by them."""
+        again = self.failed()[:MOST_ALONE] + self.late()
         if len(self.state) < 2:
             return
-        for name in failed[:MOST_ALONE]:
+        for name in again:
             if self.seconds_left() < 1:
                 return
-            hung = self.state[name] == "HUNG"
+            was_late = self.state[name] == "LATE"
             ended = self.run_some(name)
-            if ended.status == 0 and not hung:
+            if ended.late and not was_late:
+                self.state[name] = "FAILED"  # which it did before
+            if ended.status == 0 and not was_late:
                 self.only_alone.append(name)
             if ended.status != 0:
                 self.text += f"\n--- {name} alone\n{ended.text[-1500:]}"
@@ -122,6 +137,8 @@ class Tests:
         found = summary(self.text)
         if self.only_alone:
             found = f"passed only alone: {some(self.only_alone)}; {found}"
+        if not_reached := self.not_reached():
+            found = f"{len(not_reached)} not reached: {some(not_reached)}; {found}"
         if failed := self.failed():
             found = f"{len(failed)} of {len(self.state)} fail by themselves: {some(failed)}; {found}"
         return found

@@ -22,7 +22,7 @@ def met(measured):
 
 
 class Outcome:
-    """What became of a check: "passed", "failed", "refused" by the machine; of a measurement "goal met", "missed", "measured"."""
+    """What became of a check: "passed", "failed", "refused" by the machine, "not reached" in the time there was; of a measurement "goal met", "missed", "measured"."""
 
     def __init__(self, name, state, seconds, detail, rows=()):
         self.name, self.state, self.seconds, self.detail, self.rows = name, state, seconds, detail, list(rows)
@@ -34,16 +34,16 @@ class Outcome:
         return cls(name, "measured" if not marks else "goal met" if all(marks) else "missed", seconds, detail, rows)
 
     def line(self):
-        return f"{self.name:34}  {self.state:8}  {self.seconds:6.1f} s  {self.detail}"
+        return f"{self.name:34}  {self.state:11}  {self.seconds:6.1f} s  {self.detail}"
 
 
 class Report:
-    """Of a part that has so many seconds: the last check is cut short there."""
+    """Of a part that has so many seconds: what does not fit is not reached, which is no error."""
 
     def __init__(self, part, machine, as_json, seconds):
         self.part, self.machine, self.as_json, self.seconds = part, machine, as_json, seconds
         self.outcomes, self.started = [], time.monotonic()
-        self.about = f"{machine.name()}\n\n{machine.version()}"
+        self.about = f"{machine.name()}\n\n{machine.version()}, MOTLEY_TEST_SEED={machine.seed}"
 
     def seconds_left(self):
         return max(0.0, self.seconds - (time.monotonic() - self.started))

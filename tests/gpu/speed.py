@@ -283,3 +283,4 @@ def run(report, machine, only):
 
 
 NAMES = ["kernels", *MODELS]
+PROGRAMS = ("motley-worker", "tests/motley_kernel_speed")

@@ -11,6 +11,7 @@
 
 #include "core/holdings.h"
 #include "worker/engine/stage.h"
+#include "worker/engine/updater.h"
 
 namespace motley::testing {
 namespace {
@@ -166,24 +167,68 @@ class DistinctOperations {
 
 Address symbol(uint32_t id) { return Address::symbol(id); }
 
-/// What a step does once: gradients to zero, their norm, the update, the weights rounded.
-std::vector<OpCall> update_calls(int64_t elements, Precision precision) {
-  std::vector<OpCall> calls = {
-      ZeroArgs{.out = symbol(0), .bytes = elements * full_bytes(precision)},
-      SquareSumArgs{.x = symbol(0), .out = symbol(1), .count = elements},
-      AdamwArgs{.parameter = symbol(0),
-                .gradient = symbol(1),
-                .m = symbol(2),
-                .v = symbol(3),
-                .count = elements,
-                .lr = 1e-4,
-                .beta1 = 0.9,
-                .beta2 = 0.95,
-                .eps = 1e-8,
-                .weight_decay = 0.1}};
-  if (is_reduced(precision))
-    calls.push_back(RoundArgs{.in = symbol(0), .out = symbol(1), .count = elements});
-  return calls;
+/// The table that an operation over many runs reads.
+std::vector<ParameterRun> table_of(const std::vector<UpdateRun>& runs, double weight_decay) {
+  std::vector<ParameterRun> table;
+  int64_t blocks = 0;
+  for (const UpdateRun& run : runs) {
+    table.push_back({run.parameter, run.state, run.count, blocks, run.decay ? weight_decay : 0});
+    blocks += blocks_of_run(run.count);
+  }
+  return table;
+}
+
+StepOperation square_sum(const UpdateLayout& layout, Precision precision) {
+  const UpdateTables places(layout);
+  StepOperation operation =
+      described(SquareSumArgs{.x = symbol(0),
+                              .out = symbol(1),
+                              .count = places.owned_elements,
+                              .runs = symbol(2),
+                              .run_count = static_cast<int64_t>(layout.owned.size()),
+                              .blocks = places.owned_blocks,
+                              .parts = symbol(3)},
+                precision, as_counted);
+  operation.buffers[2].runs = table_of(layout.owned, 0);
+  return operation;
+}
+
+StepOperation adamw(const UpdateLayout& layout, Precision precision) {
+  const UpdateTables places(layout);
+  const bool rounds = is_reduced(precision);
+  StepOperation operation =
+      described(AdamwArgs{.parameter = symbol(0),
+                          .gradient = symbol(1),
+                          .m = symbol(2),
+                          .v = symbol(3),
+                          .count = places.updated_elements,
+                          .lr = 1e-4,
+                          .beta1 = 0.9,
+                          .beta2 = 0.95,
+                          .eps = 1e-8,
+                          .rounded = rounds ? symbol(4) : Address(),
+                          .runs = symbol(5),
+                          .run_count = static_cast<int64_t>(layout.updated.size()),
+                          .blocks = places.updated_blocks,
+                          .extent = places.extent},
+                precision, as_counted);
+  operation.buffers.back().runs = table_of(layout.updated, 0.1);
+  // What lies between the runs stays, but nobody reads it.
+  if (rounds) operation.bytes -= static_cast<double>(places.extent * reduced_bytes(precision));
+  return operation;
+}
+
+/// What a step does once, as Updater and StageEngine call it: gradients to zero, their norm, the
+/// update with the weights rounded.
+std::vector<StepOperation> update_operations(const ModelSpec& model, Precision precision) {
+  EngineOptions options;
+  options.model = model;
+  const ParameterLayout parameters(model);
+  const UpdateLayout layout(options, parameters);
+  return {
+      described(ZeroArgs{.out = symbol(0), .bytes = parameters.elements() * full_bytes(precision)},
+                precision, as_counted),
+      square_sum(layout, precision), adamw(layout, precision)};
 }
 
 }  // namespace
@@ -222,8 +267,8 @@ std::vector<StepOperation> step_operations(const ModelSpec& model, const DeviceT
     if (const auto* call = std::get_if<OpCall>(&instruction.work))
       distinct.add(
           described(*call, precision, [&](uint32_t id) { return program.symbols[id].size; }));
-  for (const OpCall& call : update_calls(parameters.elements(), precision))
-    distinct.add(described(call, precision, as_counted));
+  for (StepOperation& operation : update_operations(model, precision))
+    distinct.add(std::move(operation));
   return distinct.take();
 }
 

@@ -16,7 +16,8 @@ namespace motley::testing {
 struct OperandBuffer {
   Bytes size{0};
   ElementType type = ElementType::kFull;
-  bool tokens = false;  ///< int32 numbers below the vocabulary's size
+  bool tokens = false;                  ///< int32 numbers below the vocabulary's size
+  std::vector<ParameterRun> runs = {};  ///< what the bytes are, where they are a table
 };
 
 struct StepOperation {
@@ -35,7 +36,8 @@ struct StepOperation {
 std::vector<StepOperation> limit_operations(Precision precision, Bytes copied, int64_t side);
 
 /// The different operations of a micro-batch of `samples` samples, forward and backward, in the
-/// order of computation, then those of the update of all parameters at once.
+/// order of computation, then those that the engine computes once a step: gradients to zero, their
+/// norm, the update, of all tensors at once and with the rounded weights.
 std::vector<StepOperation> step_operations(const ModelSpec& model, const DeviceTraits& device,
                                            int samples);
 

@@ -13,6 +13,7 @@ namespace {
 SmallRun run_of(const OracleCase& test) {
   SmallRun run;
   run.grain = 1;
+  run.precision = test.precision;
   run.model = test.model;
   run.steps = OracleCase::kSteps;
   const int front = (layer_count(test.model) + 1) / 2;

@@ -1,11 +1,12 @@
 // Writes what the engine computes, for the PyTorch oracle to compute again:
 //
-//   motley_engine_export whole|cut LAYERS HEADS WIDTH CONTEXT VOCAB SAMPLES FOLDER
+//   motley_engine_export whole|cut LAYERS HEADS WIDTH CONTEXT VOCAB SAMPLES fp32|bf16 FOLDER
 
 #include <cstdlib>
 #include <iostream>
 
 #include "core/philox.h"
+#include "core/spec/names.h"
 #include "tests/oracle/oracle_case.h"
 #include "tests/support/test_device.h"
 #include "worker/engine/engine.h"
@@ -49,7 +50,7 @@ Result<OracleResult> compute_whole(const OracleCase& test) {
   DeviceSpec spec;
   spec.kind = test_device();
   spec.threads = 2;
-  MOTLEY_TRY(const auto device, open_device(spec));
+  MOTLEY_TRY(const auto device, open_device(spec, test.precision));
   EngineOptions options;
   options.model = test.model;
   options.micro_batches = {(test.samples + 1) / 2, std::max(1, test.samples / 2)};
@@ -85,10 +86,12 @@ Result<OracleResult> compute_whole(const OracleCase& test) {
 
 int main(int argc, char** argv) {
   using namespace motley::testing;
-  const std::string how = argc == 9 ? argv[1] : "";
-  if (how != "whole" && how != "cut") {
+  const std::string how = argc == 10 ? argv[1] : "";
+  const auto precision =
+      argc == 10 ? motley::from_spec_name<motley::Precision>(argv[8]) : std::nullopt;
+  if ((how != "whole" && how != "cut") || !precision) {
     std::cerr << "usage: motley_engine_export whole|cut LAYERS HEADS WIDTH CONTEXT VOCAB SAMPLES "
-                 "FOLDER\n";
+                 "fp32|bf16 FOLDER\n";
     return 2;
   }
   OracleCase test;
@@ -98,9 +101,10 @@ int main(int argc, char** argv) {
   test.model.context = std::atoi(argv[5]);
   test.model.vocab = std::atoi(argv[6]);
   test.samples = std::atoi(argv[7]);
+  test.precision = *precision;
   const auto result = how == "whole" ? compute_whole(test) : compute_cut(test);
   if (result) {
-    write_case(test, *result, argv[8]);
+    write_case(test, *result, argv[9]);
     return 0;
   }
   std::cerr << "motley_engine_export: " << result.error().to_string() << "\n";

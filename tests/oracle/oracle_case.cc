@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/philox.h"
+#include "core/spec/names.h"
 
 namespace motley::testing {
 namespace {
@@ -25,6 +26,7 @@ nlohmann::json description(const OracleCase& test, const std::vector<double>& lo
                    {"context", test.model.context},
                    {"vocab", test.model.vocab}};
   json["samples"] = test.samples;
+  json["precision"] = spec_name(test.precision);
   json["losses"] = losses;
   json["optimizer"] = {
       {"lr", test.optimizer.lr},        {"beta1", test.optimizer.beta1},

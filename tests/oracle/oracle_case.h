@@ -21,6 +21,7 @@ struct OracleCase {
 
   ModelSpec model;
   int samples = 0;
+  Precision precision = Precision::kFp32;
   ScheduleSpec schedule{.type = "cosine", .warmup = 5, .min_lr = 1e-4};
   OptimizerSpec optimizer;
 

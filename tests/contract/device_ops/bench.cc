@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/spec/names.h"
+#include "tests/support/new_seeds.h"
 #include "tests/support/test_device.h"
 #include "worker/engine/elements.h"
 
@@ -29,6 +30,7 @@ std::vector<To> from_bytes_of(const std::vector<std::byte>& bytes) {
 }
 
 constexpr double kMostFp16 = 65504;
+constexpr double kSmallestFp16 = 0x1p-24;  // below the smallest normal one all are multiples of it
 
 double largest_magnitude(const Values& values) {
   double largest = 0;
@@ -50,6 +52,11 @@ class OperandVisitor {
 };
 
 }  // namespace
+
+Random::Random(uint32_t stream) {
+  std::seed_seq seeds{seed_of_this_run(), stream};
+  generator_.seed(seeds);
+}
 
 Values Random::normal(int64_t count, double deviation) {
   std::normal_distribution<float> normal(0, static_cast<float>(deviation));
@@ -243,6 +250,11 @@ std::vector<DeviceCase> reduced_device_cases() {
   return cases;
 }
 
+double rounding_of(Precision precision) {
+  if (!is_reduced(precision)) return 0;
+  return precision == Precision::kBf16 ? 0x1p-8 : 0x1p-11;
+}
+
 std::unique_ptr<Device> open_case(const DeviceCase& device_case) {
   auto device = open_device(device_case.spec, device_case.precision);
   MOTLEY_CHECK(device.has_value(), device.error().to_string());
@@ -254,7 +266,7 @@ Device& reference_device() {
   return *device;
 }
 
-void expect_as_reference(Device& device, double tolerance, const Trial& trial) {
+void expect_as_reference(Device& device, double tolerance, double least, const Trial& trial) {
   Bench tested(device), reference(reference_device(), device.precision());
   const std::vector<Address> actual_at = trial(tested), expected_at = trial(reference);
   ASSERT_EQ(actual_at.size(), expected_at.size());
@@ -262,8 +274,10 @@ void expect_as_reference(Device& device, double tolerance, const Trial& trial) {
     const Values actual = tested.get(actual_at[output]);
     const Values expected = reference.get(expected_at[output]);
     ASSERT_EQ(actual.size(), expected.size());
+    const double subnormal = device.precision() == Precision::kFp16 ? kSmallestFp16 : 0;
     const double most = device.precision() == Precision::kFp16 ? kMostFp16 : HUGE_VAL;
-    const double allowed = tolerance * std::min(largest_magnitude(expected), most);
+    const double scale = std::max(least, largest_magnitude(expected));
+    const double allowed = tolerance * std::min(scale, most) + subnormal;
     for (size_t i = 0; i < expected.size(); ++i) {
       if (std::abs(expected[i]) > most - allowed && std::isinf(actual[i])) continue;  // in fp16
       ASSERT_TRUE(std::abs(actual[i] - expected[i]) <= allowed)  // false for NaN

@@ -16,10 +16,11 @@ namespace motley::testing {
 
 using Values = std::vector<double>;
 
-/// Values that a float holds exactly, so that every device computes with the same numbers.
+/// Values that a float holds exactly, so that every device computes with the same numbers. Others
+/// in every run of the program (tests/support/new_seeds.h), the same for the same `stream` in one.
 class Random {
  public:
-  explicit Random(uint32_t seed) : generator_(seed) {}
+  explicit Random(uint32_t stream);
   Values normal(int64_t count, double deviation = 1);
   std::vector<int32_t> integers(int64_t count, int32_t end);
 
@@ -88,6 +89,11 @@ struct DeviceCase {
 std::ostream& operator<<(std::ostream& out, const DeviceCase& device_case);
 std::vector<DeviceCase> device_cases();
 std::vector<DeviceCase> reduced_device_cases();
+/// Half a unit in the last place, as a share of the number; 0 in full precision.
+double rounding_of(Precision precision);
+/// What it adds to a tolerance: an operation that reads what another has written may meet it
+/// rounded the other way.
+inline double tolerance_of_rounding(Precision precision) { return 2 * rounding_of(precision); }
 std::unique_ptr<Device> open_case(const DeviceCase& device_case);
 Device& reference_device();
 
@@ -95,8 +101,8 @@ Device& reference_device();
 using Trial = std::function<std::vector<Address>(Bench&)>;
 
 /// Runs the trial on `device` and on the reference; every output must agree within
-/// tolerance · (largest magnitude of that output).
-void expect_as_reference(Device& device, double tolerance, const Trial& trial);
+/// tolerance · (largest magnitude of that output, or `least` if that is more).
+void expect_as_reference(Device& device, double tolerance, double least, const Trial& trial);
 
 /// The bytes of every output of a trial.
 std::vector<std::vector<std::byte>> bits_of(Device& device, const Trial& trial, int64_t offset = 0);

@@ -86,7 +86,7 @@ void add_products(std::vector<OpCase>& cases) {
     for (int number = 0; number < kForms; ++number) {
       const Form form = Form::number(number);
       cases.push_back({label("matmul", {shape.m, shape.n, shape.k}) + form.text(), 2e-6,
-                       [=](Bench& bench) { return matmul(bench, shape, form); }});
+                       [=](Bench& bench) { return matmul(bench, shape, form); }, 8, 1});
     }
 }
 
@@ -99,9 +99,10 @@ void add_epilogues(std::vector<OpCase>& cases) {
       const auto numbers = {shape.m, shape.n, shape.k, int64_t{bias}};
       const Form forward{.transpose_b = true, .bias = bias}, backward{.bias = bias};
       cases.push_back({label("matmul_gelu", numbers), 2e-6,
-                       [=](Bench& bench) { return gelu(bench, shape, forward); }, 16});
+                       [=](Bench& bench) { return gelu(bench, shape, forward); }, 16, 0.1});
       cases.push_back({label("matmul_gelu_gradient", numbers), 2e-6,
-                       [=](Bench& bench) { return gelu_gradient(bench, shape, backward); }, 16});
+                       [=](Bench& bench) { return gelu_gradient(bench, shape, backward); }, 16,
+                       0.1});
     }
 }
 

@@ -11,12 +11,17 @@ struct OpCase {
   double tolerance = 0;
   Trial trial;
   int64_t alignment =
-      8;  ///< bytes; its bits are the same at all addresses that are multiples of it
+      8;             ///< bytes; its bits are the same at all addresses that are multiples of it
+  double least = 0;  ///< an output below is measured against this: its terms may have cancelled
 };
 
 /// Outputs start as NaN, so an operand that is read where the contract says "written" is found.
 /// Shapes are odd, and some are large enough for several tasks and tiles.
 std::vector<OpCase> op_cases();
+
+/// Of each operation one that goes a little beyond a tile, a block or a vector: for tools that slow
+/// everything down.
+std::vector<OpCase> small_op_cases();
 
 /// "matmul_3_17_5": an operation with numbers.
 std::string label(std::string name, std::initializer_list<int64_t> numbers);

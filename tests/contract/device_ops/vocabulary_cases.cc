@@ -64,7 +64,8 @@ void add_embedding(std::vector<OpCase>& cases, int64_t width, Held held, bool po
         {label("embedding_backward", {width, held.first, held.count, positions, accumulate}), 1e-6,
          [=](Bench& bench) {
            return embedding_backward(bench, width, held, positions, accumulate);
-         }});
+         },
+         8, 1});
 }
 
 void add_embeddings(std::vector<OpCase>& cases) {
@@ -218,14 +219,18 @@ std::vector<Address> cross_entropy_part_with_gaps(Bench& bench, int64_t vocab, i
   return {part.stats, whole.losses, bench.put(gathered(bench.get(whole.d_logits), vocab, gap))};
 }
 
+/// A logit less the logarithm of their sum, up to 30, is what a probability's exponent is rounded
+/// to.
+constexpr double kOfLogits = 5e-6;
+
 void add_cross_entropy_with_gaps(std::vector<OpCase>& cases) {
   for (const int64_t vocab : {3, 17, 65, 257})
     for (const int64_t gap : {1, 31}) {
-      cases.push_back({label("cross_entropy_gaps", {vocab, gap}), 2e-6,
+      cases.push_back({label("cross_entropy_gaps", {vocab, gap}), kOfLogits,
                        [=](Bench& bench) { return cross_entropy_with_gaps(bench, vocab, gap); }});
-      cases.push_back({label("cross_entropy_part_gaps", {vocab, gap}), 3e-6, [=](Bench& bench) {
-                         return cross_entropy_part_with_gaps(bench, vocab, gap);
-                       }});
+      cases.push_back(
+          {label("cross_entropy_part_gaps", {vocab, gap}), kOfLogits,
+           [=](Bench& bench) { return cross_entropy_part_with_gaps(bench, vocab, gap); }});
     }
 }
 
@@ -239,7 +244,7 @@ void add_cross_entropy_of_parts(std::vector<OpCase>& cases) {
       for (const auto gradient : {Gradient::kNone, Gradient::kApart, Gradient::kInPlace})
         cases.push_back({label("cross_entropy_combine",
                                {parts, held.first, held.count, static_cast<int64_t>(gradient)}),
-                         3e-6, [=](Bench& bench) {
+                         kOfLogits, [=](Bench& bench) {
                            return cross_entropy_combine(bench, parts, held, gradient);
                          }});
   }
@@ -248,7 +253,7 @@ void add_cross_entropy_of_parts(std::vector<OpCase>& cases) {
 void add_cross_entropy(std::vector<OpCase>& cases) {
   for (const int64_t vocab : {1, 3, 17, 65, 256, 257, 3000, 20000})
     for (const auto gradient : {Gradient::kNone, Gradient::kApart, Gradient::kInPlace})
-      cases.push_back({label("cross_entropy", {vocab, static_cast<int64_t>(gradient)}), 2e-6,
+      cases.push_back({label("cross_entropy", {vocab, static_cast<int64_t>(gradient)}), kOfLogits,
                        [=](Bench& bench) { return cross_entropy(bench, 5, vocab, gradient); }});
 }
 
