@@ -1,6 +1,6 @@
 #pragma once
 // One NVIDIA GPU, in float or in reduced precision: one stream, on which kernels run in the order
-// of the calls.
+// of the calls, and one for copies in each direction beside it.
 
 #include <cuda_runtime.h>
 
@@ -41,6 +41,10 @@ class CudaDevice final : public Device {
   Result<Unit> copy_out(std::span<std::byte> host, const void* device) override;
   Result<Unit> enqueue_copy_in(void* device, std::span<const std::byte> host) override;
   Result<Unit> enqueue_copy_out(std::span<std::byte> host, const void* device) override;
+  Result<Unit> copy_in_beside(void* device, std::span<const std::byte> host, StreamMark& after,
+                              StreamMark& done) override;
+  Result<Unit> copy_out_beside(std::span<std::byte> host, const void* device, StreamMark& after,
+                               StreamMark& done) override;
   std::unique_ptr<StreamMark> make_mark() override;
   std::unique_ptr<Recording> record(std::function<void()> enqueue) override;
   Result<Unit> synchronize() override;
@@ -85,6 +89,8 @@ class CudaDevice final : public Device {
              const std::optional<ShareSpec>& share)
       : ordinal_(ordinal), properties_(properties), precision_(precision), share_(share) {}
   Result<Unit> start();
+  void copy_beside(cudaStream_t copies, void* to, const void* from, size_t size, StreamMark& after,
+                   StreamMark& done);
   void note_fault(const char* what, const char* reason, ErrorCode code);
 
   const int ordinal_;
@@ -93,6 +99,7 @@ class CudaDevice final : public Device {
   const std::optional<ShareSpec> share_;
   std::unique_ptr<GreenContext> part_;  ///< of a share
   cudaStream_t stream_ = nullptr;
+  cudaStream_t copies_in_ = nullptr, copies_out_ = nullptr;  ///< beside it
   LtMatmul products_;
   void* workspace_ = nullptr;
   double* partial_sums_ = nullptr;

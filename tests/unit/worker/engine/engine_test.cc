@@ -147,6 +147,22 @@ TEST(Engine, AStepLeavesGradientsAndWeightsOnTheDevice) {
   EXPECT_LE(device.copied_in() - in, Bytes(3 * (3 * 64 + 2 * 2 * model.context * 4)));
 }
 
+/// While a micro-batch is taken through its backward pass the next one is put to the device.
+TEST(Engine, AForwardPassWaitsForNoBackwardPass) {
+  ForeignDevice device;
+  const ModelSpec model = tiny_model();
+  const auto engine = engine_on(device, options_for(model, {2}));
+  engine->begin_step();
+  for (const int seed : {4, 5, 6, 7}) {
+    const int64_t before = device.enqueued();
+    const std::vector<int32_t> tokens = random_tokens(model, 2, static_cast<uint64_t>(seed));
+    ASSERT_TRUE(engine->put_samples(0, {.tokens = tokens, .samples = 2}));
+    ASSERT_TRUE(engine->forward(0, 2));
+    EXPECT_LT(device.done(), before) << "of the backward pass something is left";
+    ASSERT_TRUE(engine->backward(0, 2));
+  }
+}
+
 /// A smaller last micro-batch shares the arena: the estimate for the largest holds for all.
 TEST(Engine, MemoryGrowsWithTheMicroBatch) {
   ModelSpec model = tiny_model();
