@@ -295,19 +295,17 @@ Result<Unit> StageEngine::run(const Pass& pass) {
 Result<Unit> StageEngine::sum_over_group(const GroupSum& sum, double flops) {
   if (!is_reduced(stage_.precision))
     return sum_elements(sum.data.as<std::byte>(), sum.count, flops);
-  MOTLEY_TRY_VOID(device_.synchronize());
   const auto size = static_cast<size_t>(sum.count * reduced_bytes(stage_.precision));
   const std::span<float> wide = values<float>(staging_.bytes(), Bytes(0), sum.count);
   std::span<std::byte> stored(sum.data.as<std::byte>(), size);
   if (!device_.host_accessible()) {
     stored = staging_.bytes().subspan(wide.size_bytes(), size);
-    MOTLEY_TRY_VOID(device_.copy_out(stored, sum.data.as<std::byte>()));
+    MOTLEY_TRY_VOID(device_.enqueue_copy_out(stored, sum.data.as<std::byte>()));
   }
-  Elements elements(stored, stage_.precision);
-  for (int64_t i = 0; i < sum.count; ++i)
-    wide[static_cast<size_t>(i)] = static_cast<float>(elements.get(i));
+  MOTLEY_TRY_VOID(device_.synchronize());
+  widen_elements(stored, stage_.precision, wide);
   MOTLEY_TRY_VOID(options_.group->sum(wide, flops));
-  for (int64_t i = 0; i < sum.count; ++i) elements.set(i, wide[static_cast<size_t>(i)]);
+  round_elements(wide, stage_.precision, stored);
   return device_.host_accessible() ? Result<Unit>(Unit{})
                                    : device_.enqueue_copy_in(sum.data.as<std::byte>(), stored);
 }
@@ -327,12 +325,12 @@ Result<Unit> StageEngine::gather_over_group(const GroupGather& gather, double fl
 Result<Unit> StageEngine::sum_elements(std::byte* data, int64_t count, double flops) {
   MOTLEY_CHECK(options_.group != nullptr, "a shared stage without its group");
   const auto bytes = static_cast<size_t>(count * stage_.element_bytes());
-  MOTLEY_TRY_VOID(device_.synchronize());
   std::span<std::byte> host(data, bytes);
   if (!device_.host_accessible()) {
     host = staging_.bytes().first(bytes);
-    MOTLEY_TRY_VOID(device_.copy_out(host, data));
+    MOTLEY_TRY_VOID(device_.enqueue_copy_out(host, data));
   }
+  MOTLEY_TRY_VOID(device_.synchronize());
   if (stage_.element_bytes() == 8)
     MOTLEY_TRY_VOID(options_.group->sum(values<double>(host, Bytes(0), count), flops));
   else
