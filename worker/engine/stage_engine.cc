@@ -73,7 +73,7 @@ Result<Unit> StageEngine::allocate() {
              SharedMemory::allocate(device_, plan_.parameters, account, placement_of(options_)));
   MOTLEY_TRY(gradients_, SharedMemory::allocate(device_, plan_.gradients, account));
   if (options_.exchanges_weights) MOTLEY_TRY_VOID(weights_.have_view());
-  if (options_.exchanges_gradients) MOTLEY_TRY_VOID(gradients_.have_view());
+  if (options_.exchanges_gradients) MOTLEY_TRY_VOID(have_staged_gradients());
   MOTLEY_TRY(window_, MemoryWindow::create(device_));
   if (is_reduced(stage_.precision)) {
     MOTLEY_TRY(rounded_, device_.allocate(plan_.rounded));
@@ -209,6 +209,7 @@ void StageEngine::initialise_row(const FlatTensor& flat, int tensor_number, int6
 // --- running
 
 void StageEngine::begin_step() {
+  if (std::exchange(staging_gradients_, false)) staged_->end();
   execute(device_,
           ZeroArgs{.out = Address::of(gradients_.device()), .bytes = gradients_.size().value()});
   exchange_->clear();
@@ -374,6 +375,29 @@ Result<GradientSpans> StageEngine::gradients(std::span<const ParameterRange> par
     MOTLEY_TRY_VOID(gradients_.enqueue_pull(Bytes(part.offset * bytes), Bytes(part.count * bytes)));
   MOTLEY_TRY_VOID(device_.synchronize());
   exposed_.assign(parts.begin(), parts.end());
+  return gradient_spans();
+}
+
+Result<GradientSpans> StageEngine::staged_gradients() {
+  if (gradients_.in_place()) return gradients();
+  MOTLEY_TRY_VOID(have_staged_gradients());
+  MOTLEY_TRY_VOID(push_gradients());
+  staged_->begin();
+  staging_gradients_ = true;
+  GradientSpans spans = gradient_spans();
+  spans.staged = &*staged_;
+  return spans;
+}
+
+Result<Unit> StageEngine::have_staged_gradients() {
+  if (gradients_.in_place() || staged_) return Unit{};
+  MOTLEY_TRY_VOID(gradients_.have_view());
+  staged_.emplace(device_, gradients_,
+                  gradient_element_bytes(options_.numerics, stage_.element_bytes()));
+  return Unit{};
+}
+
+GradientSpans StageEngine::gradient_spans() {
   const std::span<std::byte> view = gradients_.host();
   GradientSpans spans;
   if (exact())
@@ -386,7 +410,7 @@ Result<GradientSpans> StageEngine::gradients(std::span<const ParameterRange> par
 }
 
 DeviceArray StageEngine::device_gradients() {
-  MOTLEY_CHECK(exposed_.empty(), "the host may have changed the gradients");
+  MOTLEY_CHECK(exposed_.empty() && !staging_gradients_, "the host may have changed the gradients");
   const DeviceElement element = exact()                       ? DeviceElement::kInt64
                                 : stage_.element_bytes() == 8 ? DeviceElement::kFloat64
                                                               : DeviceElement::kFloat32;
@@ -394,6 +418,7 @@ DeviceArray StageEngine::device_gradients() {
 }
 
 Result<Unit> StageEngine::push_gradients() {
+  if (std::exchange(staging_gradients_, false)) staged_->end();
   const int64_t bytes = gradient_element_bytes(options_.numerics, stage_.element_bytes());
   for (const ParameterRange& part : exposed_)
     MOTLEY_TRY_VOID(gradients_.enqueue_push(Bytes(part.offset * bytes), Bytes(part.count * bytes)));
