@@ -111,6 +111,8 @@ class NcclCommunicator final : public DeviceCommunicator {
   Result<Unit> close() override;
 
  private:
+  /// The one that computes: a step sums what it has computed last, and its update needs all of it,
+  /// so that a stream for these alone would have nothing beside it.
   nccl::Stream stream() const { return device_.native_stream(); }
 
   template <class Call>

@@ -1,6 +1,6 @@
 #pragma once
-// A device as the engine sees it: memory, operations, one stream. The seam behind which CPU, the
-// float64 reference and CUDA stand.
+// A device as the engine sees it: memory, operations, one stream, and copies beside it. The seam
+// behind which CPU, the float64 reference and CUDA stand.
 
 #include <functional>
 #include <memory>
@@ -45,6 +45,9 @@ class StreamMark {
   virtual void set() {}
   /// Until the device has passed it; at once where it was never set. kDeviceLost when it will not.
   virtual Result<Unit> wait() { return Unit{}; }
+  /// What is enqueued from here on waits for it, as it is set now; the host does not. Not within
+  /// what a Recording calls for.
+  virtual void hold_stream() {}
 };
 
 /// Operations that are enqueued together again and again, with the same operands. The device
@@ -106,13 +109,30 @@ class Device {
   virtual Result<Unit> enqueue_copy_out(std::span<std::byte> host, const void* device) {
     return copy_out(host, device);
   }
+  /// The same beside the stream, which goes on meanwhile: the copy begins when the stream has
+  /// passed `after`, as it is set now, and what was copied beside it before in that direction is
+  /// through; `done` is set behind it. The stream finds what is copied in, and may overwrite what
+  /// is copied out, from done.hold_stream() on; the host may touch `host` after done.wait(). A
+  /// device with nothing beside its stream copies in its order.
+  virtual Result<Unit> copy_in_beside(void* device, std::span<const std::byte> host,
+                                      StreamMark& /*after*/, StreamMark& done) {
+    Result<Unit> copied = enqueue_copy_in(device, host);
+    done.set();
+    return copied;
+  }
+  virtual Result<Unit> copy_out_beside(std::span<std::byte> host, const void* device,
+                                       StreamMark& /*after*/, StreamMark& done) {
+    Result<Unit> copied = enqueue_copy_out(host, device);
+    done.set();
+    return copied;
+  }
   virtual std::unique_ptr<StreamMark> make_mark() { return std::make_unique<StreamMark>(); }
   /// `enqueue` calls for operations on this device, the same at every call, and does nothing else:
   /// it neither waits, copies to or from the host, nor allocates. It may be called at any replay().
   virtual std::unique_ptr<Recording> record(std::function<void()> enqueue) {
     return std::make_unique<Recording>(std::move(enqueue));
   }
-  /// Waits for everything enqueued; the first fault since the last call.
+  /// Waits for everything enqueued, also beside the stream; the first fault since the last call.
   virtual Result<Unit> synchronize() = 0;
   /// Whether everything enqueued is done, without waiting; kDeviceLost after a fault.
   virtual Result<bool> idle() { return true; }

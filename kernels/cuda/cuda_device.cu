@@ -74,7 +74,7 @@ size_t attention_workspace(size_t gpu_memory) {
   return std::min(size_t{256} << 20, gpu_memory / 128);
 }
 
-/// An event on the device's stream.
+/// An event, on the device's stream or on one of copies.
 class CudaMark final : public StreamMark {
  public:
   explicit CudaMark(CudaDevice& gpu) : gpu_(gpu) {
@@ -86,7 +86,10 @@ class CudaMark final : public StreamMark {
     if (event_ != nullptr) cudaEventDestroy(event_);
   }
 
-  void set() override { gpu_.check(cudaEventRecord(event_, gpu_.stream()), "event"); }
+  void set() override { set_on(gpu_.stream()); }
+  void set_on(cudaStream_t stream) { gpu_.check(cudaEventRecord(event_, stream), "event"); }
+  void hold_stream() override { hold(gpu_.stream()); }
+  void hold(cudaStream_t stream) { gpu_.check(cudaStreamWaitEvent(stream, event_, 0), "event"); }
   Result<Unit> wait() override {
     const cudaError_t status = cudaEventSynchronize(event_);
     if (status != cudaSuccess) return fail(lost(gpu_.name(), "kernel", status));
@@ -178,7 +181,9 @@ Result<Unit> CudaDevice::start() {
     MOTLEY_TRY(part_, GreenContext::create(ordinal_, *share_, properties_));
   }
   if (auto nvml = Nvml::open()) nvml_ = std::move(*nvml);
-  MOTLEY_TRY(stream_, create_stream());
+  for (cudaStream_t* stream : {&stream_, &copies_in_, &copies_out_}) {
+    MOTLEY_TRY(*stream, create_stream());
+  }
   const cudnn::Library* cudnn = cudnn_for_attention();
   const size_t workspace =
       std::max(kWorkspace, cudnn != nullptr ? attention_workspace(properties_.totalGlobalMem) : 0);
@@ -229,11 +234,14 @@ Result<cudaStream_t> CudaDevice::create_stream() {
 
 CudaDevice::~CudaDevice() {
   // Whatever fails here fails because the device is lost; nothing is left to save.
-  if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+  const cudaStream_t streams[] = {copies_in_, copies_out_, stream_};
+  for (cudaStream_t stream : streams)
+    if (stream != nullptr) cudaStreamSynchronize(stream);
   attention_.reset();
   cudaFree(partial_sums_);
   cudaFree(workspace_);
-  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  for (cudaStream_t stream : streams)
+    if (stream != nullptr) cudaStreamDestroy(stream);
 }
 
 const OpTable& CudaDevice::ops() const { return ops_in(precision_); }
@@ -330,6 +338,25 @@ Result<Unit> CudaDevice::enqueue_copy_out(std::span<std::byte> host, const void*
   return Unit{};
 }
 
+void CudaDevice::copy_beside(cudaStream_t copies, void* to, const void* from, size_t size,
+                             StreamMark& after, StreamMark& done) {
+  static_cast<CudaMark&>(after).hold(copies);
+  check(cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, copies), "copy beside the stream");
+  static_cast<CudaMark&>(done).set_on(copies);
+}
+
+Result<Unit> CudaDevice::copy_in_beside(void* device, std::span<const std::byte> host,
+                                        StreamMark& after, StreamMark& done) {
+  copy_beside(copies_in_, device, host.data(), host.size(), after, done);
+  return Unit{};
+}
+
+Result<Unit> CudaDevice::copy_out_beside(std::span<std::byte> host, const void* device,
+                                         StreamMark& after, StreamMark& done) {
+  copy_beside(copies_out_, host.data(), device, host.size(), after, done);
+  return Unit{};
+}
+
 std::unique_ptr<StreamMark> CudaDevice::make_mark() { return std::make_unique<CudaMark>(*this); }
 
 std::unique_ptr<Recording> CudaDevice::record(std::function<void()> enqueue) {
@@ -360,17 +387,21 @@ cudaGraphExec_t CudaDevice::capture(const std::function<void()>& enqueue, std::s
 
 Result<Unit> CudaDevice::synchronize() {
   check(cudaStreamSynchronize(stream_), "kernel");
+  check(cudaStreamSynchronize(copies_in_), "copy to the device");
+  check(cudaStreamSynchronize(copies_out_), "copy from the device");
   if (fault_.empty()) return Unit{};
   return fail(take_fault());
 }
 
 Result<bool> CudaDevice::idle() {
-  const auto status = cudaStreamQuery(stream_);
-  if (status == cudaErrorNotReady) {
-    cudaGetLastError();  // an answer, no fault of the next launch
-    return false;
+  for (cudaStream_t stream : {stream_, copies_in_, copies_out_}) {
+    const auto status = cudaStreamQuery(stream);
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();  // an answer, no fault of the next launch
+      return false;
+    }
+    check(status, "kernel");
   }
-  check(status, "kernel");
   if (fault_.empty()) return true;
   return fail(take_fault());
 }

@@ -1,6 +1,6 @@
 #pragma once
 // One NVIDIA GPU, in float or in reduced precision: one stream, on which kernels run in the order
-// of the calls.
+// of the calls, and one for copies in each direction beside it.
 
 #include <cuda_runtime.h>
 
@@ -49,6 +49,10 @@ class CudaDevice final : public Device {
   Result<Unit> copy_out(std::span<std::byte> host, const void* device) override;
   Result<Unit> enqueue_copy_in(void* device, std::span<const std::byte> host) override;
   Result<Unit> enqueue_copy_out(std::span<std::byte> host, const void* device) override;
+  Result<Unit> copy_in_beside(void* device, std::span<const std::byte> host, StreamMark& after,
+                              StreamMark& done) override;
+  Result<Unit> copy_out_beside(std::span<std::byte> host, const void* device, StreamMark& after,
+                               StreamMark& done) override;
   std::unique_ptr<StreamMark> make_mark() override;
   std::unique_ptr<Recording> record(std::function<void()> enqueue) override;
   Result<Unit> synchronize() override;
@@ -98,6 +102,8 @@ class CudaDevice final : public Device {
   Result<Unit> start();
   const cudnn::Library* cudnn_for_attention() const;
   void start_attention(const cudnn::Library& library, size_t workspace_size);
+  void copy_beside(cudaStream_t copies, void* to, const void* from, size_t size, StreamMark& after,
+                   StreamMark& done);
   void note_fault(const char* what, const char* reason, ErrorCode code);
   Error take_fault();
 
@@ -108,6 +114,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<GreenContext> part_;  ///< of a share
   std::unique_ptr<Nvml> nvml_;          ///< null where the driver has none
   cudaStream_t stream_ = nullptr;
+  cudaStream_t copies_in_ = nullptr, copies_out_ = nullptr;  ///< beside it
   LtMatmul products_;
   std::unique_ptr<cudnn::Attention> attention_;
   void* workspace_ = nullptr;

@@ -94,6 +94,7 @@ class TalkingStage final : public Engine {
   Result<GradientSpans> gradients(std::span<const ParameterRange>) override {
     return GradientSpans{};
   }
+  Result<GradientSpans> staged_gradients() override { return GradientSpans{}; }
   int64_t held_elements() const override { return 0; }
   DeviceArray device_gradients() override { return {}; }
   Result<double> gradient_norm(int64_t, Communicator&) override { return 0; }

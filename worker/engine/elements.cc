@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/check.h"
 #include "core/reduced_floats.h"
 
 namespace motley {
@@ -20,7 +21,34 @@ void store(std::span<std::byte> bytes, int64_t index, T value) {
   std::memcpy(bytes.data() + static_cast<size_t>(index) * sizeof(T), &value, sizeof(T));
 }
 
+template <class Reduced>
+void widen_as(std::span<const std::byte> stored, std::span<float> wide) {
+  const auto* bits = reinterpret_cast<const uint16_t*>(stored.data());
+  for (size_t i = 0; i < wide.size(); ++i) wide[i] = Reduced::widen(bits[i]);
+}
+
+template <class Reduced>
+void round_as(std::span<const float> wide, std::span<std::byte> stored) {
+  auto* bits = reinterpret_cast<uint16_t*>(stored.data());
+  for (size_t i = 0; i < wide.size(); ++i) bits[i] = Reduced::round(wide[i]);
+}
+
 }  // namespace
+
+// The precision is asked for once, so that the loops are of instructions for many elements.
+void widen_elements(std::span<const std::byte> stored, Precision precision, std::span<float> wide) {
+  MOTLEY_CHECK_EQ(stored.size(), wide.size() * sizeof(uint16_t));
+  if (precision == Precision::kBf16) return widen_as<Bf16>(stored, wide);
+  MOTLEY_CHECK(precision == Precision::kFp16, "no reduced precision");
+  widen_as<Fp16>(stored, wide);
+}
+
+void round_elements(std::span<const float> wide, Precision precision, std::span<std::byte> stored) {
+  MOTLEY_CHECK_EQ(stored.size(), wide.size() * sizeof(uint16_t));
+  if (precision == Precision::kBf16) return round_as<Bf16>(wide, stored);
+  MOTLEY_CHECK(precision == Precision::kFp16, "no reduced precision");
+  round_as<Fp16>(wide, stored);
+}
 
 double Elements::get(int64_t index) const {
   switch (stored_) {

@@ -23,6 +23,11 @@ class Elements {
   Precision stored_;
 };
 
+/// All of `stored`, numbers of a reduced precision, as floats, and back: as Elements does it one by
+/// one.
+void widen_elements(std::span<const std::byte> stored, Precision precision, std::span<float> wide);
+void round_elements(std::span<const float> wide, Precision precision, std::span<std::byte> stored);
+
 /// Turns the numbers that fill the end of `bytes` into numbers that fill its beginning, from one
 /// precision into another; `bytes` are those of the wider. Returns the result.
 std::span<std::byte> convert_in_place(std::span<std::byte> bytes, Precision from, Precision to);

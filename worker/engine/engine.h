@@ -25,6 +25,7 @@
 #include "core/spec/job_spec.h"
 #include "kernels/device.h"
 #include "worker/engine/memory_account.h"
+#include "worker/engine/staged_view.h"
 #include "worker/engine/tensor_group.h"
 #include "worker/program/parameters.h"
 
@@ -58,11 +59,13 @@ struct EngineOptions {
   bool exchanges_weights = false;
 };
 
-/// The gradient of one step, for the communicator: of all parameters. Exactly one is not empty.
+/// The gradient of one step, for the communicator: of all parameters. Exactly one span is not
+/// empty.
 struct GradientSpans {
   std::span<float> floats;
   std::span<double> doubles;
   std::span<int64_t> fixed;
+  StagedView* staged = nullptr;  ///< what brings them to the spans and back; null: there they are
 };
 
 /// Sums over the samples run since begin_step(): additive over ranks.
@@ -123,6 +126,8 @@ class Engine {
   /// `parts` (rising) are brought to the host, and what becomes of them back: what else a device
   /// that computes on its own has is not in the spans.
   virtual Result<GradientSpans> gradients(std::span<const ParameterRange> parts) = 0;
+  /// The same of what is asked of `staged` alone, while the exchange goes on.
+  virtual Result<GradientSpans> staged_gradients() = 0;
   /// All of them.
   Result<GradientSpans> gradients() {
     const ParameterRange all{0, held_elements()};

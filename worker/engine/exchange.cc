@@ -8,7 +8,13 @@ namespace motley {
 
 Exchange::Exchange(Device& device, const StageSpec& stage, const ExchangeLayout& layout)
     : device_(&device), stage_(stage), layout_(layout), scales_put_(device.make_mark()) {
-  for (int slot = 0; slot < stage.in_flight; ++slot) used_.push_back(device.make_mark());
+  for (int slot = 0; slot < stage.in_flight; ++slot) {
+    pushed_.push_back(device.make_mark());
+    losses_.push_back(device.make_mark());
+  }
+  for (int i = 0; i < 2; ++i)
+    landings_[static_cast<size_t>(i)] = {layout.landing_at(i), device.make_mark(),
+                                         device.make_mark()};
 }
 
 Result<Exchange> Exchange::allocate(Device& device, const StageSpec& stage,
@@ -31,18 +37,12 @@ Result<Unit> Exchange::check_tokens(std::span<const int32_t> tokens) const {
   return Unit{};
 }
 
-Result<Unit> Exchange::put_samples(int slot, const MicroBatchInput& input) {
+void Exchange::fill(Bytes base, const MicroBatchInput& input) {
   const int64_t context = stage_.model.context;
-  if (stage_.has_embedding() || stage_.has_head()) {
-    MOTLEY_CHECK_EQ(input.tokens.size(), static_cast<size_t>(input.samples * (context + 1)));
-    MOTLEY_TRY_VOID(check_tokens(input.tokens));
-  }
-  MOTLEY_TRY_VOID(make_room(slot));
-  const Bytes base = layout_.slot(slot);
   const auto position = values<int64_t>(memory_.host(), base + layout_.position, 2);
   position[0] = input.step;
   position[1] = input.first_sample;
-  const auto fill = [&](Bytes offset, int64_t shift) {
+  const auto fill_rows = [&](Bytes offset, int64_t shift) {
     const auto row_major = values<int32_t>(memory_.host(), base + offset, layout_.rows);
     for (int sample = 0; sample < input.samples; ++sample) {
       const int32_t* row = input.tokens.data() + sample * (context + 1) + shift;
@@ -50,10 +50,31 @@ Result<Unit> Exchange::put_samples(int slot, const MicroBatchInput& input) {
     }
     std::fill(row_major.begin() + input.samples * context, row_major.end(), 0);
   };
-  if (stage_.has_embedding()) fill(layout_.tokens, 0);
-  if (stage_.has_head()) fill(layout_.targets, 1);
-  MOTLEY_TRY_VOID(memory_.enqueue_push(base, layout_.losses));
-  used_[static_cast<size_t>(slot)]->set();
+  if (stage_.has_embedding()) fill_rows(layout_.tokens, 0);
+  if (stage_.has_head()) fill_rows(layout_.targets, 1);
+}
+
+Result<Unit> Exchange::put_samples(int slot, const MicroBatchInput& input) {
+  const int64_t context = stage_.model.context;
+  if (stage_.has_embedding() || stage_.has_head()) {
+    MOTLEY_CHECK_EQ(input.tokens.size(), static_cast<size_t>(input.samples * (context + 1)));
+    MOTLEY_TRY_VOID(check_tokens(input.tokens));
+  }
+  if (memory_.in_place()) {
+    fill(layout_.slot(slot), input);
+    return Unit{};
+  }
+  Landing& landing = landings_[next_landing_];
+  next_landing_ = (next_landing_ + 1) % landings_.size();
+  MOTLEY_TRY_VOID(landing.arrived->wait());  // its view may be written again
+  fill(landing.offset, input);
+  MOTLEY_TRY_VOID(
+      memory_.push_beside(landing.offset, layout_.losses, *landing.taken, *landing.arrived));
+  landing.arrived->hold_stream();
+  execute(*device_, CopyArgs{.in = Address::of(memory_.device() + landing.offset.value()),
+                             .out = Address::of(this->slot(slot)),
+                             .bytes = layout_.losses.value()});
+  landing.taken->set();
   return Unit{};
 }
 
@@ -84,12 +105,12 @@ Result<std::span<std::byte>> Exchange::pull(int slot, Boundary boundary, int sam
 
 Result<Unit> Exchange::push(int slot, Boundary boundary, int samples) {
   MOTLEY_TRY_VOID(memory_.enqueue_push(place(slot, boundary), boundary_bytes(samples)));
-  used_[static_cast<size_t>(slot)]->set();
+  pushed_[static_cast<size_t>(slot)]->set();
   return Unit{};
 }
 
 std::span<std::byte> Exchange::view(int slot, Boundary boundary, int samples) {
-  (void)used_[static_cast<size_t>(slot)]->wait();  // a lost device shows where its work is due
+  (void)pushed_[static_cast<size_t>(slot)]->wait();  // a lost device shows where its work is due
   return memory_.host().subspan(static_cast<size_t>(place(slot, boundary).value()),
                                 static_cast<size_t>(boundary_bytes(samples).value()));
 }
@@ -106,15 +127,14 @@ void Exchange::put_scales(double loss_scale, int exponent) {
   (void)scales_put_->wait();  // a lost device shows where its work is due
   values<double>(memory_.host(), layout_.loss_scale, 1)[0] = loss_scale;
   values<int32_t>(memory_.host(), layout_.exponent, 1)[0] = exponent;
-  (void)memory_.enqueue_push(layout_.loss_scale, layout_.common_size - layout_.loss_scale);
+  (void)memory_.enqueue_push(layout_.loss_scale, layout_.landing - layout_.loss_scale);
   scales_put_->set();
 }
 
 Result<Unit> Exchange::make_room(int slot) {
-  MOTLEY_TRY_VOID(used_[static_cast<size_t>(slot)]->wait());
   const auto in_slot = [&](const Due& due) { return due.slot == slot; };
-  // Those before it are through, too.
   while (std::any_of(due_.begin(), due_.end(), in_slot)) {
+    MOTLEY_TRY_VOID(losses_[static_cast<size_t>(due_.front().slot)]->wait());
     take_losses(due_.front());
     due_.pop_front();
   }
@@ -129,7 +149,7 @@ Result<Unit> Exchange::add_losses(int slot, int samples) {
   // Ranks that share the head all have the losses; the first speaks for them.
   if (!stage_.has_head() || stage_.member != 0) return Unit{};
   MOTLEY_TRY_VOID(memory_.enqueue_pull(layout_.slot(slot) + layout_.losses, losses_bytes(samples)));
-  used_[static_cast<size_t>(slot)]->set();
+  losses_[static_cast<size_t>(slot)]->set();
   due_.push_back({slot, samples});
   return Unit{};
 }

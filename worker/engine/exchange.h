@@ -2,6 +2,7 @@
 // What host and programs tell each other: tokens and targets in; losses and flags out; activations
 // and their gradients between neighbouring stages.
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -22,9 +23,9 @@ class Exchange {
   std::byte* slot(int number) const { return memory_.device() + layout_.slot(number).value(); }
 
   /// What the stage needs of a micro-batch; a program of more samples reads token 0 beyond them.
-  /// kInvalidSpec for a token outside the vocabulary. Waits only for the micro-batch that was in
-  /// the slot before: while it is taken through its backward pass, the next one's samples get under
-  /// way.
+  /// kInvalidSpec for a token outside the vocabulary. Where the device has memory of its own they
+  /// reach it beside what it computes, and the slot in the order of the stream; waits only for the
+  /// samples before the last ones to have reached it.
   Result<Unit> put_samples(int slot, const MicroBatchInput& input);
 
   /// The first `samples` samples of what goes to or came from a neighbouring stage.
@@ -39,7 +40,8 @@ class Exchange {
   /// What programs enqueued from here on read: CrossEntropyArgs::scale and
   /// AccumulateFixedArgs::exponent.
   void put_scales(double loss_scale, int exponent);
-  /// Before a program runs in `slot`: what the last one left there has been taken.
+  /// Before a program runs in `slot`: what the last one left there has been taken. Waits for that
+  /// program alone, not for what was enqueued after it.
   Result<Unit> make_room(int slot);
   /// Counts the losses of the first `samples` samples of the program that was just enqueued in
   /// `slot`, if the stage has them.
@@ -49,6 +51,12 @@ class Exchange {
   Result<LossSums> sums();
 
  private:
+  /// Where samples arrive while the stream still computes with those in the slot.
+  struct Landing {
+    Bytes offset{0};
+    std::unique_ptr<StreamMark> arrived;  ///< behind the copy from the host
+    std::unique_ptr<StreamMark> taken;    ///< behind the copy into the slot
+  };
   /// The losses of a program, on their way to the host.
   struct Due {
     int slot = 0;
@@ -57,6 +65,7 @@ class Exchange {
 
   Exchange(Device& device, const StageSpec& stage, const ExchangeLayout& layout);
   Result<Unit> check_tokens(std::span<const int32_t> tokens) const;
+  void fill(Bytes base, const MicroBatchInput& input);
   Bytes place(int slot, Boundary boundary) const;
   Bytes boundary_bytes(int samples) const;
   Bytes losses_bytes(int samples) const;
@@ -67,7 +76,10 @@ class Exchange {
   ExchangeLayout layout_;
   SharedMemory memory_;
   std::unique_ptr<StreamMark> scales_put_;
-  std::vector<std::unique_ptr<StreamMark>> used_;  ///< [slot]: behind the copies of its view
+  std::array<Landing, 2> landings_;
+  size_t next_landing_ = 0;
+  std::vector<std::unique_ptr<StreamMark>> pushed_;  ///< [slot]: behind what the host put there
+  std::vector<std::unique_ptr<StreamMark>> losses_;  ///< [slot]: behind the copy of its losses
   std::deque<Due> due_;
   LossSums sums_;
 };

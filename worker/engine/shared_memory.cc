@@ -61,22 +61,30 @@ std::span<std::byte> SharedMemory::host() const {
 Result<std::span<std::byte>> SharedMemory::pull(Bytes offset, Bytes size) {
   MOTLEY_TRY_VOID(enqueue_pull(offset, size));
   MOTLEY_TRY_VOID(device_->synchronize());
-  return host().subspan(static_cast<size_t>(offset.value()), static_cast<size_t>(size.value()));
+  return host(offset, size);
 }
 
 Result<Unit> SharedMemory::enqueue_pull(Bytes offset, Bytes size) {
   if (in_place_) return Unit{};
   MOTLEY_TRY_VOID(have_view());
-  return device_->enqueue_copy_out(
-      host().subspan(static_cast<size_t>(offset.value()), static_cast<size_t>(size.value())),
-      device() + offset.value());
+  return device_->enqueue_copy_out(host(offset, size), device() + offset.value());
 }
 
 Result<Unit> SharedMemory::enqueue_push(Bytes offset, Bytes size) {
   if (in_place_) return Unit{};
-  return device_->enqueue_copy_in(
-      device() + offset.value(),
-      host().subspan(static_cast<size_t>(offset.value()), static_cast<size_t>(size.value())));
+  return device_->enqueue_copy_in(device() + offset.value(), host(offset, size));
+}
+
+Result<Unit> SharedMemory::pull_beside(Bytes offset, Bytes size, StreamMark& after,
+                                       StreamMark& done) {
+  if (in_place_) return Unit{};
+  return device_->copy_out_beside(host(offset, size), device() + offset.value(), after, done);
+}
+
+Result<Unit> SharedMemory::push_beside(Bytes offset, Bytes size, StreamMark& after,
+                                       StreamMark& done) {
+  if (in_place_) return Unit{};
+  return device_->copy_in_beside(device() + offset.value(), host(offset, size), after, done);
 }
 
 // --- the window

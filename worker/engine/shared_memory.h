@@ -62,12 +62,19 @@ class SharedMemory {
   /// has passed, the view stays as it is.
   Result<Unit> enqueue_push() { return enqueue_push(Bytes(0), size_); }
   Result<Unit> enqueue_push(Bytes offset, Bytes size);
+  /// Both beside the stream, as Device::copy_out_beside and copy_in_beside.
+  Result<Unit> pull_beside(Bytes offset, Bytes size, StreamMark& after, StreamMark& done);
+  Result<Unit> push_beside(Bytes offset, Bytes size, StreamMark& after, StreamMark& done);
   /// Whether the view is the memory itself.
   bool in_place() const { return in_place_; }
   /// Of size() what the device's limit is for.
   Bytes on_device() const { return use_ == MemoryUse::kDevice ? size_ : Bytes(0); }
 
  private:
+  std::span<std::byte> host(Bytes offset, Bytes size) const {
+    return host().subspan(static_cast<size_t>(offset.value()), static_cast<size_t>(size.value()));
+  }
+
   Device* device_ = nullptr;
   MemoryAccount* account_ = nullptr;
   MemoryUse use_ = MemoryUse::kDevice;

@@ -131,9 +131,6 @@ ExchangeLayout::ExchangeLayout(const StageSpec& stage, int largest)
     *end = aligned(*end + Bytes(bytes));
     return offset;
   };
-  overflow = take(&common_size, sizeof(int64_t));
-  loss_scale = take(&common_size, sizeof(double));
-  exponent = take(&common_size, sizeof(int32_t));
   const int64_t tokens_size = stage.has_embedding() ? rows * 4 : 0;
   const int64_t targets_size = stage.has_head() ? rows * 4 : 0;
   const int64_t boundary = rows * stage.model.width * stage.boundary_element_bytes();
@@ -144,6 +141,10 @@ ExchangeLayout::ExchangeLayout(const StageSpec& stage, int largest)
   input = take(&slot_size, stage.has_embedding() ? 0 : boundary);
   output = take(&slot_size, stage.has_head() ? 0 : boundary);
   d_input = take(&slot_size, stage.has_embedding() ? 0 : boundary);
+  overflow = take(&common_size, sizeof(int64_t));
+  loss_scale = take(&common_size, sizeof(double));
+  exponent = take(&common_size, sizeof(int32_t));
+  landing = take(&common_size, stage.kind == DeviceKind::kCuda ? 2 * losses.value() : 0);
 }
 
 Program compile_training(const StageSpec& stage, const ParameterLayout& parameters,

@@ -43,17 +43,19 @@ struct ExchangeLayout {
   Bytes overflow{0};    ///< int64 flag
   Bytes loss_scale{0};  ///< double
   Bytes exponent{0};    ///< int32, of what exact quantises
+  Bytes landing{0};     ///< of a GPU, twice: where the samples of the next slots arrive
   Bytes common_size{0};
   // In each slot; those that the stage has no use for are empty.
   Bytes position{0};  ///< int64 [2]: step, first sample
   Bytes tokens{0};    ///< int32 [samples, context]
   Bytes targets{0};   ///< int32 [samples, context]
-  Bytes losses{0};    ///< [samples, context] in full precision
+  Bytes losses{0};    ///< [samples, context] in full precision; behind all that samples bring
   Bytes input{0};     ///< [rows, width] elements, from the stage before
   Bytes output{0};    ///< [rows, width] elements for the next stage, then its gradient
   Bytes d_input{0};   ///< [rows, width] elements for the stage before
   Bytes slot_size{0};
 
+  Bytes landing_at(int number) const { return Bytes(landing.value() + number * losses.value()); }
   Bytes slot(int number) const { return Bytes(common_size.value() + number * slot_size.value()); }
   Bytes size(int slots) const { return slot(slots); }
 };

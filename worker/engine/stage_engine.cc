@@ -73,7 +73,7 @@ Result<Unit> StageEngine::allocate() {
              SharedMemory::allocate(device_, plan_.parameters, account, placement_of(options_)));
   MOTLEY_TRY(gradients_, SharedMemory::allocate(device_, plan_.gradients, account));
   if (options_.exchanges_weights) MOTLEY_TRY_VOID(weights_.have_view());
-  if (options_.exchanges_gradients) MOTLEY_TRY_VOID(gradients_.have_view());
+  if (options_.exchanges_gradients) MOTLEY_TRY_VOID(have_staged_gradients());
   MOTLEY_TRY(window_, MemoryWindow::create(device_));
   if (is_reduced(stage_.precision)) {
     MOTLEY_TRY(rounded_, device_.allocate(plan_.rounded));
@@ -209,6 +209,7 @@ void StageEngine::initialise_row(const FlatTensor& flat, int tensor_number, int6
 // --- running
 
 void StageEngine::begin_step() {
+  if (std::exchange(staging_gradients_, false)) staged_->end();
   execute(device_,
           ZeroArgs{.out = Address::of(gradients_.device()), .bytes = gradients_.size().value()});
   exchange_->clear();
@@ -295,19 +296,17 @@ Result<Unit> StageEngine::run(const Pass& pass) {
 Result<Unit> StageEngine::sum_over_group(const GroupSum& sum, double flops) {
   if (!is_reduced(stage_.precision))
     return sum_elements(sum.data.as<std::byte>(), sum.count, flops);
-  MOTLEY_TRY_VOID(device_.synchronize());
   const auto size = static_cast<size_t>(sum.count * reduced_bytes(stage_.precision));
   const std::span<float> wide = values<float>(staging_.bytes(), Bytes(0), sum.count);
   std::span<std::byte> stored(sum.data.as<std::byte>(), size);
   if (!device_.host_accessible()) {
     stored = staging_.bytes().subspan(wide.size_bytes(), size);
-    MOTLEY_TRY_VOID(device_.copy_out(stored, sum.data.as<std::byte>()));
+    MOTLEY_TRY_VOID(device_.enqueue_copy_out(stored, sum.data.as<std::byte>()));
   }
-  Elements elements(stored, stage_.precision);
-  for (int64_t i = 0; i < sum.count; ++i)
-    wide[static_cast<size_t>(i)] = static_cast<float>(elements.get(i));
+  MOTLEY_TRY_VOID(device_.synchronize());
+  widen_elements(stored, stage_.precision, wide);
   MOTLEY_TRY_VOID(options_.group->sum(wide, flops));
-  for (int64_t i = 0; i < sum.count; ++i) elements.set(i, wide[static_cast<size_t>(i)]);
+  round_elements(wide, stage_.precision, stored);
   return device_.host_accessible() ? Result<Unit>(Unit{})
                                    : device_.enqueue_copy_in(sum.data.as<std::byte>(), stored);
 }
@@ -327,12 +326,12 @@ Result<Unit> StageEngine::gather_over_group(const GroupGather& gather, double fl
 Result<Unit> StageEngine::sum_elements(std::byte* data, int64_t count, double flops) {
   MOTLEY_CHECK(options_.group != nullptr, "a shared stage without its group");
   const auto bytes = static_cast<size_t>(count * stage_.element_bytes());
-  MOTLEY_TRY_VOID(device_.synchronize());
   std::span<std::byte> host(data, bytes);
   if (!device_.host_accessible()) {
     host = staging_.bytes().first(bytes);
-    MOTLEY_TRY_VOID(device_.copy_out(host, data));
+    MOTLEY_TRY_VOID(device_.enqueue_copy_out(host, data));
   }
+  MOTLEY_TRY_VOID(device_.synchronize());
   if (stage_.element_bytes() == 8)
     MOTLEY_TRY_VOID(options_.group->sum(values<double>(host, Bytes(0), count), flops));
   else
@@ -376,6 +375,29 @@ Result<GradientSpans> StageEngine::gradients(std::span<const ParameterRange> par
     MOTLEY_TRY_VOID(gradients_.enqueue_pull(Bytes(part.offset * bytes), Bytes(part.count * bytes)));
   MOTLEY_TRY_VOID(device_.synchronize());
   exposed_.assign(parts.begin(), parts.end());
+  return gradient_spans();
+}
+
+Result<GradientSpans> StageEngine::staged_gradients() {
+  if (gradients_.in_place()) return gradients();
+  MOTLEY_TRY_VOID(have_staged_gradients());
+  MOTLEY_TRY_VOID(push_gradients());
+  staged_->begin();
+  staging_gradients_ = true;
+  GradientSpans spans = gradient_spans();
+  spans.staged = &*staged_;
+  return spans;
+}
+
+Result<Unit> StageEngine::have_staged_gradients() {
+  if (gradients_.in_place() || staged_) return Unit{};
+  MOTLEY_TRY_VOID(gradients_.have_view());
+  staged_.emplace(device_, gradients_,
+                  gradient_element_bytes(options_.numerics, stage_.element_bytes()));
+  return Unit{};
+}
+
+GradientSpans StageEngine::gradient_spans() {
   const std::span<std::byte> view = gradients_.host();
   GradientSpans spans;
   if (exact())
@@ -388,7 +410,7 @@ Result<GradientSpans> StageEngine::gradients(std::span<const ParameterRange> par
 }
 
 DeviceArray StageEngine::device_gradients() {
-  MOTLEY_CHECK(exposed_.empty(), "the host may have changed the gradients");
+  MOTLEY_CHECK(exposed_.empty() && !staging_gradients_, "the host may have changed the gradients");
   const DeviceElement element = exact()                       ? DeviceElement::kInt64
                                 : stage_.element_bytes() == 8 ? DeviceElement::kFloat64
                                                               : DeviceElement::kFloat32;
@@ -396,6 +418,7 @@ DeviceArray StageEngine::device_gradients() {
 }
 
 Result<Unit> StageEngine::push_gradients() {
+  if (std::exchange(staging_gradients_, false)) staged_->end();
   const int64_t bytes = gradient_element_bytes(options_.numerics, stage_.element_bytes());
   for (const ParameterRange& part : exposed_)
     MOTLEY_TRY_VOID(gradients_.enqueue_push(Bytes(part.offset * bytes), Bytes(part.count * bytes)));

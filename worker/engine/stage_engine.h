@@ -38,6 +38,7 @@ class StageEngine final : public Engine {
 
   using Engine::gradients;
   Result<GradientSpans> gradients(std::span<const ParameterRange> parts) override;
+  Result<GradientSpans> staged_gradients() override;
   int64_t held_elements() const override { return parameters_.elements(); }
   DeviceArray device_gradients() override;
   Result<double> gradient_norm(int64_t tokens, Communicator& world) override;
@@ -92,6 +93,8 @@ class StageEngine final : public Engine {
   Result<Unit> gather_over_group(const GroupGather& gather, double flops);
   /// The group's sum of `count` elements on the device, through host memory where need be.
   Result<Unit> sum_elements(std::byte* data, int64_t count, double flops);
+  Result<Unit> have_staged_gradients();
+  GradientSpans gradient_spans();
   Result<Unit> push_gradients();
   /// Of a state that lies on the device.
   SharedMemory& memory_of(State which);
@@ -115,6 +118,8 @@ class StageEngine final : public Engine {
 
   MemoryAccount own_account_;  // where nobody else keeps one
   SharedMemory weights_, gradients_;
+  std::optional<StagedView> staged_;  ///< of gradients_, while that is not in place
+  bool staging_gradients_ = false;    ///< what it was given back is still to be waited for
   std::optional<Exchange> exchange_;
   std::optional<Updater> updater_;
   MemoryCharge other_charge_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <optional>
 
 #include "core/rank_memory.h"
@@ -55,6 +56,18 @@ int64_t end_of(const std::vector<SliceTransfer>& transfers) {
   for (const SliceTransfer& transfer : transfers)
     end = std::max(end, transfer.runs.back().at + transfer.runs.back().count);
   return end;
+}
+
+/// What of these is in a round.
+std::vector<ParameterRange> touched(
+    std::initializer_list<const std::vector<SliceTransfer>*> transfers, SliceRange round) {
+  std::vector<SliceRun> runs;
+  for (const auto* some : transfers)
+    for (const SliceTransfer& transfer : *some)
+      each_run(transfer, round, [&](int64_t offset, int64_t count) {
+        runs.push_back({.offset = offset, .count = count});
+      });
+  return ranges_over(std::move(runs));
 }
 
 }  // namespace
@@ -113,6 +126,13 @@ Result<Unit> SliceExchange::move(const Flat& flat, const std::vector<SliceTransf
   const int64_t most = message_.value() / flat.element_bytes;
   const int64_t end = std::max(end_of(outgoing), end_of(incoming));
   for (SliceRange round{0, most}; round.begin < end; round = {round.end, round.end + most}) {
+    if (flat.staged != nullptr) {
+      const std::vector<ParameterRange> now = touched({&outgoing, &incoming}, round);
+      MOTLEY_TRY_VOID(flat.staged->fetch(now));
+      MOTLEY_TRY_VOID(
+          flat.staged->fetch(touched({&outgoing, &incoming}, {round.end, round.end + most})));
+      MOTLEY_TRY_VOID(flat.staged->wait(now));
+    }
     offer(flat, outgoing, round);
     expect(flat, incoming, round, in_place);
     MOTLEY_TRY_VOID(world_.exchange(receives_, sends_, operation));
@@ -120,12 +140,15 @@ Result<Unit> SliceExchange::move(const Flat& flat, const std::vector<SliceTransf
     for (const SliceTransfer& transfer : incoming)
       if (message_of(transfer, round).elements > 0)
         arrived(transfer, round, (received++)->into.data());
+    if (flat.staged != nullptr)
+      MOTLEY_TRY_VOID(flat.staged->give_back(touched({&incoming}, round)));
   }
   return Unit{};
 }
 
 template <class T>
-Result<Unit> SliceExchange::reduce_all(std::span<T> flat) {
+Result<Unit> SliceExchange::reduce_all(std::span<T> flat, StagedView* staged) {
+  if (staged != nullptr) MOTLEY_TRY_VOID(staged->wait(ranges_over(transfers_.uncounted)));
   for (const SliceRun& run : transfers_.uncounted)
     std::fill_n(flat.begin() + run.offset, run.count, T{});
   const auto add = [&](const SliceTransfer& transfer, SliceRange range, const std::byte* data) {
@@ -136,28 +159,34 @@ Result<Unit> SliceExchange::reduce_all(std::span<T> flat) {
       term += count;
     });
   };
-  return move({bytes_of(flat), sizeof(T)}, transfers_.to_owners, transfers_.from_contributors,
-              false, add, "reduction of gradients");
+  return move(Flat{bytes_of(flat), sizeof(T), staged}, transfers_.to_owners,
+              transfers_.from_contributors, false, add, "reduction of gradients");
 }
 
 Result<Unit> SliceExchange::reduce(const GradientSpans& gradients) {
-  if (!gradients.fixed.empty()) return reduce_all(gradients.fixed);
-  if (!gradients.doubles.empty()) return reduce_all(gradients.doubles);
-  return reduce_all(gradients.floats);
+  if (!gradients.fixed.empty()) return reduce_all(gradients.fixed, gradients.staged);
+  if (!gradients.doubles.empty()) return reduce_all(gradients.doubles, gradients.staged);
+  return reduce_all(gradients.floats, gradients.staged);
 }
 
 Result<Unit> SliceExchange::distribute(const GradientSpans& gradients) {
-  if (!gradients.fixed.empty()) return distribute(bytes_of(gradients.fixed), sizeof(int64_t));
-  if (!gradients.doubles.empty()) return distribute(bytes_of(gradients.doubles), sizeof(double));
-  return distribute(bytes_of(gradients.floats), sizeof(float));
+  StagedView* const staged = gradients.staged;
+  if (!gradients.fixed.empty())
+    return distribute(Flat{bytes_of(gradients.fixed), sizeof(int64_t), staged});
+  if (!gradients.doubles.empty())
+    return distribute(Flat{bytes_of(gradients.doubles), sizeof(double), staged});
+  return distribute(Flat{bytes_of(gradients.floats), sizeof(float), staged});
 }
 
-Result<Unit> SliceExchange::distribute(std::span<std::byte> bytes, int element_bytes) {
-  const Flat flat{bytes, element_bytes};
+Result<Unit> SliceExchange::distribute(std::span<std::byte> flat, int element_bytes) {
+  return distribute(Flat{flat, element_bytes});
+}
+
+Result<Unit> SliceExchange::distribute(const Flat& flat) {
   const auto unpack = [&](const SliceTransfer& transfer, SliceRange range, const std::byte* data) {
     if (message_of(transfer, range).offset) return;  // it lies there already
     each_run(transfer, range, [&](int64_t offset, int64_t count) {
-      const auto size = static_cast<size_t>(count * element_bytes);
+      const auto size = static_cast<size_t>(count * flat.element_bytes);
       std::memcpy(flat.at(offset), data, size);
       data += size;
     });

@@ -13,7 +13,8 @@
 // (core/rank_memory.h): no rank holds more than that of the others' copies at a time. A round is a
 // range of each owner's elements, so that all copies of an element arrive in the same one. A rank
 // waits in a round for nobody who is not in the same or a later one: rounds cannot lock up, however
-// many each rank takes part in.
+// many each rank takes part in. What a round needs of a device with memory of its own gets under
+// way to the host a round before, and what it has made goes back during the next one (StagedView).
 
 #include <cstddef>
 #include <cstdint>
@@ -38,9 +39,9 @@ class SliceExchange {
   SliceExchange(const Plan& plan, const ModelSpec& model, Communicator& world, int widest,
                 MemoryAccount& account);
 
-  /// What of the gradients reduce() and distribute() look at; see gradient_ranges().
-  std::vector<ParameterRange> gradients(bool sharded) const {
-    return gradient_ranges(transfers_, sharded);
+  /// Whether reduce() and distribute() look at any of the gradients.
+  bool exchanges_gradients(bool sharded) const {
+    return !gradient_ranges(transfers_, sharded).empty();
   }
   bool exchanges_weights() const { return !weight_ranges(transfers_).empty(); }
 
@@ -56,13 +57,15 @@ class SliceExchange {
   struct Flat {
     std::span<std::byte> bytes;
     int element_bytes;
+    StagedView* staged = nullptr;
 
     std::byte* at(int64_t element) const { return bytes.data() + element * element_bytes; }
   };
   using Arrived = std::function<void(const SliceTransfer&, SliceRange, const std::byte* data)>;
 
   template <class T>
-  Result<Unit> reduce_all(std::span<T> flat);
+  Result<Unit> reduce_all(std::span<T> flat, StagedView* staged);
+  Result<Unit> distribute(const Flat& flat);
   Result<Unit> move(const Flat& flat, const std::vector<SliceTransfer>& outgoing,
                     const std::vector<SliceTransfer>& incoming, bool in_place,
                     const Arrived& arrived, const std::string& operation);

@@ -134,22 +134,6 @@ void add_runs(const std::vector<SliceTransfer>& transfers, std::vector<SliceRun>
     runs->insert(runs->end(), transfer.runs.begin(), transfer.runs.end());
 }
 
-/// Joined across gaps that cost less than a copy of their own.
-std::vector<ParameterRange> ranges_over(std::vector<SliceRun> runs) {
-  constexpr int64_t kSmallGap = 16384;
-  std::sort(runs.begin(), runs.end(),
-            [](const SliceRun& a, const SliceRun& b) { return a.offset < b.offset; });
-  std::vector<ParameterRange> ranges;
-  for (const SliceRun& run : runs) {
-    const int64_t end = run.offset + run.count;
-    if (ranges.empty() || run.offset > ranges.back().offset + ranges.back().count + kSmallGap)
-      ranges.push_back({run.offset, 0});
-    ParameterRange& last = ranges.back();
-    last.count = std::max(last.count, end - last.offset);
-  }
-  return ranges;
-}
-
 }  // namespace
 
 SliceTransfers::SliceTransfers(const Plan& plan, const ModelSpec& model, Rank self) {
@@ -185,6 +169,21 @@ Bytes SliceTransfers::outgoing_bytes(Bytes message, int widest) const {
 Bytes SliceTransfers::incoming_bytes(Bytes message, int widest) const {
   return std::max(bytes_of_messages(from_contributors, true, message, widest),
                   bytes_of_messages(from_owners, false, message, widest));
+}
+
+std::vector<ParameterRange> ranges_over(std::vector<SliceRun> runs) {
+  constexpr int64_t kSmallGap = 16384;
+  std::sort(runs.begin(), runs.end(),
+            [](const SliceRun& a, const SliceRun& b) { return a.offset < b.offset; });
+  std::vector<ParameterRange> ranges;
+  for (const SliceRun& run : runs) {
+    const int64_t end = run.offset + run.count;
+    if (ranges.empty() || run.offset > ranges.back().offset + ranges.back().count + kSmallGap)
+      ranges.push_back({run.offset, 0});
+    ParameterRange& last = ranges.back();
+    last.count = std::max(last.count, end - last.offset);
+  }
+  return ranges;
 }
 
 std::vector<ParameterRange> gradient_ranges(const SliceTransfers& transfers, bool sharded) {

@@ -45,6 +45,9 @@ struct SliceTransfers {
   Bytes incoming_bytes(Bytes message, int widest) const;
 };
 
+/// These, rising, joined across gaps that cost less than a copy of their own.
+std::vector<ParameterRange> ranges_over(std::vector<SliceRun> runs);
+
 /// Ranges of the flat buffers, rising, that an exchange reads or writes: of gradients, which are
 /// distributed again unless state is sharded, and of weights that their owners distribute. Empty:
 /// nothing of this rank passes to or from another.

@@ -39,7 +39,7 @@ Stepper::Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
       pipeline_(attempt, parts, world, std::move(on_progress)),
       slices_(attempt.plan, attempt.job.model, world,
               widest_exchanged(attempt.job, parts.engine->element_bytes()), parts.memory),
-      exchanged_(slices_.gradients(attempt.plan.shard_optimizer)),
+      exchanges_gradients_(slices_.exchanges_gradients(attempt.plan.shard_optimizer)),
       exchanges_weights_(slices_.exchanges_weights()) {}
 
 Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
@@ -124,14 +124,14 @@ Result<Unit> Stepper::sum_gradients() {
   MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kReduce, world_));
   if (parts_.island) return sum_on_devices();
   GradientSpans gradients;
-  if (!exchanged_.empty()) {
-    MOTLEY_TRY(gradients, parts_.engine->gradients(exchanged_));
+  if (exchanges_gradients_) {
+    MOTLEY_TRY(gradients, parts_.engine->staged_gradients());
     MOTLEY_TRY_VOID(slices_.reduce(gradients));
   }
   parts_.sections.mark(TraceKind::kReduce);
   if (attempt_.plan.shard_optimizer) return Unit{};
   MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kDistribute, world_));
-  if (!exchanged_.empty()) MOTLEY_TRY_VOID(slices_.distribute(gradients));
+  if (exchanges_gradients_) MOTLEY_TRY_VOID(slices_.distribute(gradients));
   parts_.sections.mark(TraceKind::kDistribute);
   return Unit{};
 }

@@ -86,7 +86,7 @@ class Stepper {
   Communicator& world_;
   Pipeline pipeline_;
   SliceExchange slices_;
-  const std::vector<ParameterRange> exchanged_;  ///< of the gradients
+  const bool exchanges_gradients_;
   const bool exchanges_weights_;
   double update_seconds_ = 0;  ///< in the section that is open
 };

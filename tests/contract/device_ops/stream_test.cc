@@ -1,4 +1,7 @@
-// What is enqueued happens in order, also what is recorded once and replayed.
+// What is enqueued happens in order, also what is recorded once and replayed; what is copied beside
+// it, where it says so.
+
+#include <vector>
 
 #include "tests/contract/device_ops/bench.h"
 #include "worker/engine/elements.h"
@@ -51,6 +54,60 @@ TEST_P(EachDevice, CopiesAndOperationsFollowEachOther) {
     EXPECT_EQ(out.at(i), 4);
     EXPECT_EQ(later.at(i), 6);
   }
+}
+
+/// As samples reach a program: a copy may overwrite `landing` when the last ones have been taken
+/// out of it, and the host `in` when that copy is through.
+TEST_P(EachDevice, CopiesInBesideTheStreamComeBetweenItsMarks) {
+  constexpr int64_t kCount = 1000;
+  constexpr int kRounds = 4;
+  const int64_t bytes = kCount * device_->element_bytes();
+  Bench bench(*device_);
+  const Address landing = bench.zeros(bytes), slot = bench.zeros(bytes), flag = bench.zeros(8);
+  Staging in(*device_, kCount);
+  std::vector<Staging> out;
+  const auto arrived = device_->make_mark(), taken = device_->make_mark();
+  for (int round = 1; round <= kRounds; ++round) {
+    ASSERT_TRUE(arrived->wait());
+    in.fill(round);
+    ASSERT_TRUE(device_->copy_in_beside(landing.as<void>(), in.bytes(), *taken, *arrived));
+    arrived->hold_stream();
+    execute(*device_, CopyArgs{.in = landing, .out = slot, .bytes = bytes});
+    taken->set();
+    execute(*device_, ScaleArgs{.x = slot, .overflow = flag, .count = kCount, .factor = 2});
+    out.emplace_back(*device_, kCount);
+    ASSERT_TRUE(device_->enqueue_copy_out(out.back().bytes(), slot.as<void>()));
+  }
+  ASSERT_TRUE(device_->synchronize());
+  for (int round = 1; round <= kRounds; ++round) {
+    EXPECT_EQ(out[static_cast<size_t>(round - 1)].at(0), 2 * round);
+    EXPECT_EQ(out[static_cast<size_t>(round - 1)].at(kCount - 1), 2 * round);
+  }
+}
+
+/// Neither before what it copies is there, nor after it has been overwritten.
+TEST_P(EachDevice, CopiesOutBesideTheStreamComeBetweenItsMarks) {
+  constexpr int64_t kCount = 1000;
+  Bench bench(*device_);
+  const Address x = bench.zeros(kCount * device_->element_bytes()), flag = bench.zeros(8);
+  Staging in(*device_, kCount), first(*device_, kCount), second(*device_, kCount);
+  const auto computed = device_->make_mark(), copied = device_->make_mark();
+  in.fill(1);
+  ASSERT_TRUE(device_->enqueue_copy_in(x.as<void>(), in.bytes()));
+  const auto double_it = [&] {
+    copied->hold_stream();
+    execute(*device_, ScaleArgs{.x = x, .overflow = flag, .count = kCount, .factor = 2});
+    computed->set();
+  };
+  double_it();
+  ASSERT_TRUE(device_->copy_out_beside(first.bytes(), x.as<void>(), *computed, *copied));
+  ASSERT_TRUE(copied->wait());
+  EXPECT_EQ(first.at(kCount - 1), 2);
+  double_it();
+  ASSERT_TRUE(device_->copy_out_beside(second.bytes(), x.as<void>(), *computed, *copied));
+  double_it();
+  ASSERT_TRUE(device_->synchronize());
+  EXPECT_EQ(second.at(kCount - 1), 4);
 }
 
 /// Often enough for a device that records at the second call. It reads what lies there at each.

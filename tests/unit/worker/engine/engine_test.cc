@@ -76,8 +76,8 @@ TEST(Engine, MemoryIsWhatWasEstimatedAndAllocated) {
   for (const Numerics numerics : {Numerics::kFast, Numerics::kExact}) {
     ModelSpec model = tiny_model();
     model.vocab = 300;  // logits and embedding gradients of different weight
-    const auto estimate = estimate_memory(options_for(model, {}, numerics),
-                                          {DeviceKind::kReference, Precision::kFp64}, 9);
+    const auto estimate =
+        estimate_memory(options_for(model, {}, numerics), {DeviceKind::kCuda, Precision::kFp64}, 9);
     ASSERT_EQ(estimate.size(), 9u);
     for (int samples = 1; samples <= 9; ++samples) {
       ForeignDevice device;
@@ -145,6 +145,22 @@ TEST(Engine, AStepLeavesGradientsAndWeightsOnTheDevice) {
   const auto tensors = static_cast<int64_t>(logical_tensors(model).size());
   EXPECT_EQ(device.copied_out() - out, Bytes(3 * 2 * model.context * 8 + 8 + tensors * 8));
   EXPECT_LE(device.copied_in() - in, Bytes(3 * (3 * 64 + 2 * 2 * model.context * 4)));
+}
+
+/// While a micro-batch is taken through its backward pass the next one is put to the device.
+TEST(Engine, AForwardPassWaitsForNoBackwardPass) {
+  ForeignDevice device;
+  const ModelSpec model = tiny_model();
+  const auto engine = engine_on(device, options_for(model, {2}));
+  engine->begin_step();
+  for (const int seed : {4, 5, 6, 7}) {
+    const int64_t before = device.enqueued();
+    const std::vector<int32_t> tokens = random_tokens(model, 2, static_cast<uint64_t>(seed));
+    ASSERT_TRUE(engine->put_samples(0, {.tokens = tokens, .samples = 2}));
+    ASSERT_TRUE(engine->forward(0, 2));
+    EXPECT_LT(device.done(), before) << "of the backward pass something is left";
+    ASSERT_TRUE(engine->backward(0, 2));
+  }
 }
 
 /// A smaller last micro-batch shares the arena: the estimate for the largest holds for all.
@@ -319,7 +335,8 @@ TEST(Engine, ProfilersSeePassesAndTheirLayers) {
 
 /// The losses of three steps and the weights' hash after them, gradients passing through the host
 /// as if summed over ranks.
-std::string hash_after_three_steps(Device& device, const EngineOptions& options) {
+std::string hash_after_three_steps(Device& device, const EngineOptions& options,
+                                   bool staged = false) {
   const auto engine = engine_on(device, options);
   randomise_weights<double>(*engine, 3);
   std::string losses;
@@ -329,9 +346,16 @@ std::string hash_after_three_steps(Device& device, const EngineOptions& options)
       EXPECT_TRUE(run_micro_batch(*engine, random_tokens(tiny_model(), 2, seed), 2));
     const LossSums sums = *engine->sums();
     losses += std::to_string(sums.loss) + ", " + std::to_string(sums.loss_fixed) + "; ";
-    const GradientSpans spans = *engine->gradients();
+    const GradientSpans spans = staged ? *engine->staged_gradients() : *engine->gradients();
+    const ParameterRange all{0, engine->held_elements()};
+    if (staged) {
+      EXPECT_TRUE(spans.staged->wait(std::span(&all, 1)));
+    }
     for (double& value : spans.doubles) value *= 2;
     for (int64_t& value : spans.fixed) value *= 2;
+    if (staged) {
+      EXPECT_TRUE(spans.staged->give_back(std::span(&all, 1)));
+    }
     const double norm = gradient_norm_of(*engine, 20);
     EXPECT_TRUE(engine->update(step, 1e-2, 20, 1 / norm));
     engine->set_exact_exponent(engine->next_exact_exponent(false));
@@ -351,6 +375,9 @@ TEST(Engine, ForeignMemoryGivesTheSameBits) {
         options.managed_memory = managed;
         ForeignDevice foreign;
         EXPECT_EQ(hash_after_three_steps(foreign, options), expected) << host_optimizer << managed;
+        ForeignDevice other;
+        EXPECT_EQ(hash_after_three_steps(other, options, true), expected)
+            << host_optimizer << managed;
       }
     }
   }

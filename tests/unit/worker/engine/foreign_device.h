@@ -76,6 +76,8 @@ class ForeignDevice final : public Device {
   Bytes copied_in() const { return copied_in_; }
   Bytes copied_out() const { return copied_out_; }
   int64_t waits() const { return waits_; }  ///< for all that was enqueued
+  int64_t enqueued() const { return enqueued_; }
+  int64_t done() const { return done_; }  ///< of these, from the first on
   const std::string& ranges() const { return ranges_; }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "core/holdings.h"
 #include "core/rank_memory.h"
+#include "tests/unit/worker/engine/foreign_device.h"
 #include "worker/program/parameters.h"
 
 namespace motley {
@@ -122,11 +123,36 @@ std::vector<std::vector<T>> expected_sums(const Plan& plan) {
   return sums;
 }
 
-GradientSpans spans_of(std::vector<float>& buffer) { return {buffer, {}, {}}; }
-GradientSpans spans_of(std::vector<int64_t>& buffer) { return {{}, {}, buffer}; }
+GradientSpans spans_of(std::span<float> buffer) { return {buffer, {}, {}}; }
+GradientSpans spans_of(std::span<int64_t> buffer) { return {{}, {}, buffer}; }
+
+/// Through a device with memory of its own: `buffer` is what it has before and afterwards, and what
+/// nobody brings to the host is NaN there.
+template <class T>
+Result<Unit> exchange_staged(SliceExchange& slices, std::vector<T>& buffer) {
+  testing::ForeignDevice device;
+  MemoryAccount account;
+  const auto bytes = std::as_writable_bytes(std::span(buffer));
+  MOTLEY_TRY(SharedMemory memory,
+             SharedMemory::allocate(device, Bytes(static_cast<int64_t>(bytes.size())), account));
+  MOTLEY_TRY_VOID(memory.have_view());
+  MOTLEY_TRY_VOID(device.enqueue_copy_in(memory.device(), bytes));
+  StagedView staged(device, memory, sizeof(T));
+  for (int step = 0; step < 2; ++step) {
+    std::memset(memory.host().data(), 0xFF, memory.host().size());
+    GradientSpans spans = spans_of(values<T>(memory.host(), Bytes(0), std::ssize(buffer)));
+    spans.staged = &staged;
+    if (step > 0) MOTLEY_TRY_VOID(device.copy_in(memory.device(), bytes));
+    staged.begin();
+    MOTLEY_TRY_VOID(slices.reduce(spans));
+    MOTLEY_TRY_VOID(slices.distribute(spans));
+    staged.end();
+  }
+  return device.copy_out(bytes, memory.device());
+}
 
 template <class T>
-void expect_sums(const Replicas& replicas) {
+void expect_sums(const Replicas& replicas, bool staged) {
   const Plan plan = plan_of(replicas);
   const auto expected = expected_sums<T>(plan);
   const auto done = run_inproc(plan.world_size(), [&](Communicator& world) -> Result<Unit> {
@@ -137,8 +163,12 @@ void expect_sums(const Replicas& replicas) {
     });
     MemoryAccount account;
     SliceExchange slices(plan, model(), world, sizeof(T), account);
-    MOTLEY_TRY_VOID(slices.reduce(spans_of(buffer)));
-    MOTLEY_TRY_VOID(slices.distribute(spans_of(buffer)));
+    if (staged) {
+      MOTLEY_TRY_VOID(exchange_staged(slices, buffer));
+    } else {
+      MOTLEY_TRY_VOID(slices.reduce(spans_of(std::span(buffer))));
+      MOTLEY_TRY_VOID(slices.distribute(spans_of(std::span(buffer))));
+    }
     int64_t wrong = 0;
     held.each([&](const FlatTensor&, int64_t tensor, int64_t offset, int64_t index) {
       const T& sum = expected[static_cast<size_t>(tensor)][static_cast<size_t>(index)];
@@ -151,6 +181,12 @@ void expect_sums(const Replicas& replicas) {
     return Unit{};
   });
   EXPECT_TRUE(done) << done.error().to_string();
+}
+
+template <class T>
+void expect_sums(const Replicas& replicas) {
+  expect_sums<T>(replicas, false);
+  expect_sums<T>(replicas, true);
 }
 
 TEST(SliceExchange, OfLikeReplicas) {
