@@ -36,7 +36,8 @@ class CudaDevice final : public Device {
   const OpTable& ops() const override;
   int threads() const override { return 1; }
   /// "cuda:NVIDIA L4:sm_89:cublas-13.0.2:58-multiprocessors": for another number of them cuBLAS may
-  /// choose other algorithms; in reduced precision with what computes attention if that is not ours,
+  /// choose other algorithms; in reduced precision with what computes attention if that is not
+  /// ours,
   /// ":cudnn-9.19.0".
   std::string arithmetic_class() const override;
   std::string name() const override;
