@@ -1,7 +1,7 @@
 #pragma once
-// Rows of a matrix kept in registers: a thread has packs of 16 bytes of its row, and the threads of
-// a row sum up what they found. Which element belongs to which thread, and so the order of sums,
-// depends on the width alone; addresses only decide how a pack is loaded.
+// Rows of a matrix by threads: each has packs of 16 bytes of its row, in registers while they are
+// few, and the threads of a row sum up what they found. Which element belongs to which thread, and
+// so the order of sums, depends on the width alone; addresses only decide how a pack is loaded.
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/vector_access.cuh"
@@ -85,17 +85,8 @@ struct RowPlace {
   __device__ bool leads() const { return static_cast<int>(threadIdx.x) % threads == 0; }
 };
 
-/// Packs of a row in a thread: one or two, in registers, or for very wide rows up to kMostPacks, in
-/// local memory. 2^17 floats are the widest.
-inline constexpr int kMostPacks = 64;
-
-/// `packs` for loops over them: a constant where they are in registers.
-template <int kPacks>
-__device__ int packs_of(const RowPlace& place) {
-  return kPacks <= 2 ? kPacks : place.packs;
-}
-
-/// Calls body.operator()<1, 2 or kMostPacks>().
+/// Calls body.operator()<1 or 2>() where the packs of a row fit the registers of its threads, else
+/// <0>(): whoever works on a wider row reads it as often as needed.
 template <class Body>
 void with_packs(const RowPlace& place, const Body& body) {
   if (place.packs == 1)
@@ -103,7 +94,7 @@ void with_packs(const RowPlace& place, const Body& body) {
   else if (place.packs == 2)
     body.template operator()<2>();
   else
-    body.template operator()<kMostPacks>();
+    body.template operator()<0>();
 }
 
 /// The sum over the threads of a row of each of two values, in a tree by the number of threads.

@@ -7,7 +7,8 @@ namespace motley {
 /// losses[r] = log Σ exp(logits[r,:]) - logits[r, targets[r]]; when d_logits is not null it becomes
 /// (softmax(logits[r,:]) - onehot(targets[r]))·scale, the gradient of scale times the *sum* of
 /// losses (d_logits may be logits). From one row of logits, and of d_logits, to the next it is
-/// `stride` elements; what lies between rows is nobody's.
+/// `stride` elements; what lies between rows of logits is nobody's, between those of d_logits it
+/// becomes 0, so that products may take it for columns.
 struct CrossEntropyArgs {
   Address logits, targets, losses;
   Address d_logits = {};  ///< may be null
@@ -50,8 +51,9 @@ struct CrossEntropyPartArgs {
 /// With M = max over parts of their maximum, S = Σ over parts of sum·exp(maximum - M), parts in
 /// rising order: losses[r] = M + log S - Σ target logits; when d_logits is not null it becomes
 /// (exp(logits[r,:] - M)/S - onehot(targets[r]))·scale for the held columns [first_token,
-/// first_token + vocab), the gradient of scale times the *sum* of losses (d_logits may be logits).
-/// The same stats give the same losses bit by bit wherever they are combined.
+/// first_token + vocab), and between rows 0: the gradient of scale times the *sum* of losses
+/// (d_logits may be logits). The same stats give the same losses bit by bit wherever they are
+/// combined.
 struct CrossEntropyCombineArgs {
   Address stats;  ///< [parts, rows, 3] of CrossEntropyPartArgs; the parts tile the vocabulary
   Address logits, targets, losses;

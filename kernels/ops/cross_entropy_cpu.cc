@@ -23,8 +23,10 @@ RowStats join(const float* stats, int64_t parts, int64_t stride) {
   return row;
 }
 
-/// The gradient of a row, which is scale times what it holds less 1 where the target is.
-void finish_gradient(float* row, int64_t vocab, int64_t target, Address scale) {
+/// The gradient of a row, which is scale times what it holds less 1 where the target is, and 0 up
+/// to the next row.
+void finish_gradient(float* row, int64_t vocab, int64_t stride, int64_t target, Address scale) {
+  std::fill(row + vocab, row + stride, 0.0f);
   if (target >= 0 && target < vocab) row[target] -= 1;
   if (scale.null()) return;
   const auto factor = static_cast<float>(*scale.as<const double>());
@@ -53,7 +55,7 @@ void cross_entropy(Device& device, const CrossEntropyArgs& args) {
       } else {
         auto* d_logits = args.d_logits.as<float>() + row * args.row_stride();
         loss = softmax(logits, args.vocab, d_logits) - target_logit;
-        finish_gradient(d_logits, args.vocab, target, args.scale);
+        finish_gradient(d_logits, args.vocab, args.row_stride(), target, args.scale);
       }
     }
   });
@@ -84,7 +86,8 @@ void cross_entropy_combine(Device& device, const CrossEntropyCombineArgs& args) 
       auto* d_logits = args.d_logits.as<float>() + row * args.row_stride();
       softmax_of_part(args.logits.as<const float>() + row * args.row_stride(), joined, args.vocab,
                       d_logits);
-      finish_gradient(d_logits, args.vocab, targets[row] - args.first_token, args.scale);
+      finish_gradient(d_logits, args.vocab, args.row_stride(), targets[row] - args.first_token,
+                      args.scale);
     }
   });
 }

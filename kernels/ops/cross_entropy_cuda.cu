@@ -91,10 +91,10 @@ struct Gradient {
   }
 };
 
-/// d_logits may be logits. Called by all threads of the block.
+/// What lies between rows becomes 0. d_logits may be logits. Called by all threads of the block.
 template <Access kAccess, class T>
 __device__ void write_gradient(const Gradient& gradient, const T* logits, T* d_logits,
-                               int64_t vocab) {
+                               int64_t vocab, int64_t stride) {
   constexpr int N = kPack<T>;
   const auto read = [&](int64_t pack) {
     return load_pack<kAccess, N, Reuse::kNotSoon>(logits + pack * N);
@@ -106,6 +106,7 @@ __device__ void write_gradient(const Gradient& gradient, const T* logits, T* d_l
   for (int64_t i = packs * N + threadIdx.x; i < vocab; i += blockDim.x)
     store_pack<Access::kScalar>(d_logits + i,
                                 gradient.of(load_pack<Access::kScalar, 1>(logits + i), i));
+  for (int64_t i = vocab + threadIdx.x; i < stride; i += blockDim.x) put(d_logits + i, 0.0f);
   int64_t pack = packs - 1 - threadIdx.x;
   for (; pack >= blockDim.x; pack -= 2 * blockDim.x) {
     const auto one = read(pack), two = read(pack - blockDim.x);
@@ -136,7 +137,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
   if (threadIdx.x == 0) losses[row] = found.x + logf(found.y) - target_logit;
   if (d_logits == nullptr) return;
   write_gradient<kAccess>(Gradient{found.x, shape.factor() / found.y, shape.factor(), target},
-                          logits, d_logits + row * shape.stride, shape.vocab);
+                          logits, d_logits + row * shape.stride, shape.vocab, shape.stride);
 }
 
 /// One block for each row.
@@ -181,7 +182,8 @@ __global__ void __launch_bounds__(kMostRowThreads)
   if (d_logits == nullptr) return;
   const int64_t target = targets[row] - shape.first_token;
   write_gradient<kAccess>(Gradient{largest, shape.factor() / sum, shape.factor(), target},
-                          logits + row * shape.stride, d_logits + row * shape.stride, shape.vocab);
+                          logits + row * shape.stride, d_logits + row * shape.stride, shape.vocab,
+                          shape.stride);
 }
 
 /// Whether every row starts on 16 bytes.

@@ -20,6 +20,7 @@ void cross_entropy(Device&, const CrossEntropyArgs& args) {
     auto* d_logits = args.d_logits.as<double>() + row * args.row_stride();
     for (int64_t i = 0; i < args.vocab; ++i)
       d_logits[i] = scale * (std::exp(logits[i] - lse) - (i == targets[row] ? 1 : 0));
+    std::fill(d_logits + args.vocab, d_logits + args.row_stride(), 0.0);
   }
 }
 
@@ -57,6 +58,7 @@ void cross_entropy_combine(Device&, const CrossEntropyCombineArgs& args) {
     for (int64_t i = 0; i < args.vocab; ++i)
       d_logits[i] =
           scale * (std::exp(logits[i] - lse) - (args.first_token + i == targets[row] ? 1 : 0));
+    std::fill(d_logits + args.vocab, d_logits + args.row_stride(), 0.0);
   }
 }
 

@@ -1,3 +1,4 @@
+#include "core/check.h"
 #include "kernels/cuda/column_sum.cuh"
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_ops.h"
@@ -16,53 +17,82 @@ struct Forward {
   RowPlace place;
 };
 
-/// The row as it is normalised: with the residual added and rounded, which is stored.
+/// The rows as they are normalised, of which the running thread has kPacks packs in registers; with
+/// 0, it reads them each time. Where there is a residual, read() adds it, rounds and stores.
 template <class T, Access kAccess, int kPacks>
-__device__ void read_row(const Forward<T>& f, int64_t row, RowPack<T> (&x)[kPacks]) {
-  const int packs = packs_of<kPacks>(f.place);
-  for (int p = 0; p < packs; ++p) {
-    const int64_t count = f.place.template count<T>(p);
-    x[p] = {};
-    if (row >= f.rows || count <= 0) continue;
-    const int64_t at = row * f.place.width + f.place.template first<T>(p);
-    x[p] = load_row_pack<T, kAccess>(f.x + at, count);
-    if (f.residual == nullptr) continue;
-    const auto residual = load_row_pack<T, kAccess>(f.residual + at, count);
-    for (int i = 0; i < kPack<T>; ++i) {
-      T stored;
-      put(&stored, x[p].at[i] + residual.at[i]);
-      x[p].at[i] = wide(stored);
-    }
-    store_row_pack<T, kAccess>(f.sum + at, x[p], count);
+class NormalisedRow {
+ public:
+  __device__ NormalisedRow(const Forward<T>& f, int64_t row) : f_(f), row_(row) {
+    for (int p = 0; p < kPacks; ++p) x_[p] = read(p);
   }
+  __device__ int packs() const { return kPacks == 0 ? f_.place.packs : kPacks; }
+  __device__ bool has(int p) const { return row_ < f_.rows && count(p) > 0; }
+  __device__ int64_t count(int p) const { return f_.place.template count<T>(p); }
+  __device__ int64_t first(int p) const { return f_.place.template first<T>(p); }
+
+  /// For the first time; zeros beyond the row's end.
+  __device__ RowPack<T> first_read(int p) const { return kPacks == 0 ? read(p) : x_[p]; }
+  /// From the second time on; the row has it.
+  __device__ RowPack<T> again(int p) const {
+    if constexpr (kPacks > 0) return x_[p];
+    const T* stored = f_.residual == nullptr ? f_.x : f_.sum;
+    return load_row_pack<T, kAccess>(stored + row_ * f_.place.width + first(p), count(p));
+  }
+
+ private:
+  __device__ RowPack<T> read(int p) const;
+
+  const Forward<T>& f_;
+  const int64_t row_;
+  RowPack<T> x_[kPacks == 0 ? 1 : kPacks];
+};
+
+template <class T, Access kAccess, int kPacks>
+__device__ RowPack<T> NormalisedRow<T, kAccess, kPacks>::read(int p) const {
+  if (!has(p)) return {};
+  const int64_t at = row_ * f_.place.width + first(p);
+  auto x = load_row_pack<T, kAccess>(f_.x + at, count(p));
+  if (f_.residual == nullptr) return x;
+  const auto residual = load_row_pack<T, kAccess>(f_.residual + at, count(p));
+  for (int i = 0; i < kPack<T>; ++i) {
+    T stored;
+    put(&stored, x.at[i] + residual.at[i]);
+    x.at[i] = wide(stored);
+  }
+  store_row_pack<T, kAccess>(f_.sum + at, x, count(p));
+  return x;
 }
 
 template <class T, Access kAccess, int kPacks>
 __global__ void __launch_bounds__(kMostRowThreads) normalise(Forward<T> f) {
   const RowPlace place = f.place;
-  const int packs = packs_of<kPacks>(place);
   const int64_t row = static_cast<int64_t>(blockIdx.x) * place.rows + place.row_in_block();
   const auto width = static_cast<float>(place.width);
-  RowPack<T> x[kPacks];
-  read_row<T, kAccess>(f, row, x);
+  const NormalisedRow<T, kAccess, kPacks> x(f, row);
   float sum = 0, squares = 0;
-  for (int p = 0; p < packs; ++p)
-    for (int i = 0; i < kPack<T>; ++i) sum += x[p].at[i];
+  for (int p = 0; p < x.packs(); ++p) {
+    const RowPack<T> pack = x.first_read(p);
+    for (int i = 0; i < kPack<T>; ++i) sum += pack.at[i];
+  }
   const float mean = row_sums({sum, 0}, place.threads, 0).x / width;
-  for (int p = 0; p < packs; ++p)
+  for (int p = 0; p < x.packs(); ++p) {
+    if (!x.has(p)) continue;
+    const RowPack<T> pack = x.again(p);
     for (int i = 0; i < kPack<T>; ++i)
-      if (i < place.count<T>(p)) squares += (x[p].at[i] - mean) * (x[p].at[i] - mean);
+      if (i < x.count(p)) squares += (pack.at[i] - mean) * (pack.at[i] - mean);
+  }
   const float variance = row_sums({squares, 0}, place.threads, 1).x / width;
   const float rstd = 1 / sqrtf(variance + static_cast<float>(kLayerNormEpsilon));
   if (row >= f.rows) return;
-  for (int p = 0; p < packs; ++p) {
-    const int64_t first = place.first<T>(p), count = place.count<T>(p);
-    if (count <= 0) continue;
+  for (int p = 0; p < x.packs(); ++p) {
+    if (!x.has(p)) continue;
+    const int64_t first = x.first(p), count = x.count(p);
     const auto gain = load_row_pack<T, kAccess>(f.gain + first, count);
     const auto bias = load_row_pack<T, kAccess>(f.bias + first, count);
+    RowPack<T> out = x.again(p);
     for (int i = 0; i < kPack<T>; ++i)
-      x[p].at[i] = (x[p].at[i] - mean) * rstd * gain.at[i] + bias.at[i];
-    store_row_pack<T, kAccess>(f.out + row * place.width + first, x[p], count);
+      out.at[i] = (out.at[i] - mean) * rstd * gain.at[i] + bias.at[i];
+    store_row_pack<T, kAccess>(f.out + row * place.width + first, out, count);
   }
   if (place.leads()) {
     f.mean[row] = mean;
@@ -86,11 +116,11 @@ struct Backward {
 template <class T, Access kAccess, int kPacks>
 __device__ void store_partial(const RowPlace& place, RowPack<T> (&sum)[kPacks], float* partial) {
   auto* joined = dynamic_shared<float>();  // [width], used where several rows are worked on
-  const int packs = packs_of<kPacks>(place), rows = place.rows;
+  const int rows = place.rows;
   for (int turn = 0; turn < rows; ++turn) {
     __syncthreads();
     if (place.row_in_block() != turn) continue;
-    for (int p = 0; p < packs; ++p) {
+    for (int p = 0; p < kPacks; ++p) {
       const int64_t first = place.first<T>(p), count = place.count<T>(p);
       for (int i = 0; i < kPack<T>; ++i) {
         if (i >= count || rows == 1) continue;
@@ -111,12 +141,11 @@ struct RowRead {
 
 template <class T, Access kAccess, int kPacks>
 __device__ RowRead<T, kPacks> read_ahead(const Backward<T>& b, int64_t row, int64_t end) {
-  const int packs = packs_of<kPacks>(b.place);
   RowRead<T, kPacks> read{};
   if (row >= end) return read;
   read.mean = b.mean[row];
   read.rstd = b.rstd[row];
-  for (int p = 0; p < packs; ++p) {
+  for (int p = 0; p < kPacks; ++p) {
     const int64_t first = b.place.template first<T>(p), count = b.place.template count<T>(p);
     if (count <= 0) continue;
     read.x[p] = load_stored<T, kAccess>(b.x + row * b.place.width + first, count);
@@ -130,12 +159,11 @@ __device__ RowRead<T, kPacks> read_ahead(const Backward<T>& b, int64_t row, int6
 template <class T, Access kAccess, int kPacks>
 __global__ void __launch_bounds__(kMostRowThreads) gradients(Backward<T> b) {
   const RowPlace place = b.place;
-  const int packs = packs_of<kPacks>(place);
   const auto width = static_cast<float>(place.width);
   const int64_t begin = blockIdx.x * b.rows_each;
   const int64_t end = begin + b.rows_each < b.rows ? begin + b.rows_each : b.rows;
   RowPack<T> gain[kPacks] = {}, gain_sum[kPacks] = {}, bias_sum[kPacks] = {};
-  for (int p = 0; p < packs; ++p)
+  for (int p = 0; p < kPacks; ++p)
     if (place.count<T>(p) > 0)
       gain[p] = load_row_pack<T, kAccess>(b.gain + place.first<T>(p), place.count<T>(p));
   auto next = read_ahead<T, kAccess, kPacks>(b, begin + place.row_in_block(), end);
@@ -147,7 +175,7 @@ __global__ void __launch_bounds__(kMostRowThreads) gradients(Backward<T> b) {
     Pack<T, kPack<T>> old[kPacks] = {};
     RowPack<T> n[kPacks], g[kPacks];
     float2 sums = {0, 0};
-    for (int p = 0; p < packs; ++p) {
+    for (int p = 0; p < kPacks; ++p) {
       const int64_t first = place.first<T>(p), count = place.count<T>(p);
       if (b.accumulate_input && row < end && count > 0)
         old[p] = load_stored<T, kAccess>(b.d_x + row * place.width + first, count);
@@ -163,7 +191,7 @@ __global__ void __launch_bounds__(kMostRowThreads) gradients(Backward<T> b) {
     }
     sums = row_sums(sums, place.threads, turn);
     const float mean_g = sums.x / width, mean_gn = sums.y / width;
-    for (int p = 0; p < packs && row < end; ++p) {
+    for (int p = 0; p < kPacks && row < end; ++p) {
       const int64_t first = place.first<T>(p), count = place.count<T>(p);
       if (count <= 0) continue;
       RowPack<T> d = wide(old[p]);
@@ -175,6 +203,82 @@ __global__ void __launch_bounds__(kMostRowThreads) gradients(Backward<T> b) {
   float* partial = b.partial + static_cast<int64_t>(blockIdx.x) * 2 * place.width;
   store_partial<T, kAccess>(place, gain_sum, partial);
   store_partial<T, kAccess>(place, bias_sum, partial + place.width);
+}
+
+/// Of wide rows: what the block's run of them has of the sums for gain and bias, pack by pack.
+template <class T, Access kAccess>
+__device__ void gradients_of_parameters(const Backward<T>& b, int64_t begin, int64_t end) {
+  float* partial = b.partial + static_cast<int64_t>(blockIdx.x) * 2 * b.place.width;
+  for (int p = 0; p < b.place.packs; ++p) {
+    const int64_t first = b.place.template first<T>(p), count = b.place.template count<T>(p);
+    if (count <= 0) continue;
+    RowPack<T> gain = {}, bias = {};
+    for (int64_t row = begin; row < end; ++row) {
+      const float mean = b.mean[row], rstd = b.rstd[row];
+      const auto x = load_row_pack<T, kAccess>(b.x + row * b.place.width + first, count);
+      const auto d_out = load_row_pack<T, kAccess>(b.d_out + row * b.place.width + first, count);
+      for (int i = 0; i < kPack<T>; ++i) {
+        gain.at[i] += d_out.at[i] * ((x.at[i] - mean) * rstd);
+        bias.at[i] += d_out.at[i];
+      }
+    }
+    store_row_pack<T, kAccess>(partial + first, gain, count);
+    store_row_pack<T, kAccess>(partial + b.place.width + first, bias, count);
+  }
+}
+
+/// As gradients() for rows that do not fit the registers, one at a time: x and d_out are read once
+/// for the parameters and twice for d_x.
+template <class T, Access kAccess>
+__global__ void __launch_bounds__(kMostRowThreads) gradients_of_wide_rows(Backward<T> b) {
+  const RowPlace place = b.place;
+  const auto width = static_cast<float>(place.width);
+  const int64_t begin = blockIdx.x * b.rows_each;
+  const int64_t end = begin + b.rows_each < b.rows ? begin + b.rows_each : b.rows;
+  gradients_of_parameters<T, kAccess>(b, begin, end);
+  int turn = 0;
+  for (int64_t row = begin; row < end; ++row, turn ^= 1) {
+    const float mean = b.mean[row], rstd = b.rstd[row];
+    // Calls body(first, count, n, g) for each pack of the thread.
+    const auto each_pack = [&](const auto& body) {
+      for (int p = 0; p < place.packs; ++p) {
+        const int64_t first = place.first<T>(p), count = place.count<T>(p);
+        if (count <= 0) continue;
+        auto n = load_row_pack<T, kAccess>(b.x + row * place.width + first, count);
+        auto g = load_row_pack<T, kAccess>(b.d_out + row * place.width + first, count);
+        const auto gain = load_row_pack<T, kAccess>(b.gain + first, count);
+        for (int i = 0; i < kPack<T>; ++i) {
+          n.at[i] = (n.at[i] - mean) * rstd;
+          g.at[i] *= gain.at[i];
+        }
+        body(first, count, n, g);
+      }
+    };
+    float2 sums = {0, 0};
+    each_pack([&](int64_t, int64_t, const RowPack<T>& n, const RowPack<T>& g) {
+      for (int i = 0; i < kPack<T>; ++i) {
+        sums.x += g.at[i];
+        sums.y += g.at[i] * n.at[i];
+      }
+    });
+    sums = row_sums(sums, place.threads, turn);
+    const float mean_g = sums.x / width, mean_gn = sums.y / width;
+    each_pack([&](int64_t first, int64_t count, const RowPack<T>& n, const RowPack<T>& g) {
+      T* const d_x = b.d_x + row * place.width + first;
+      RowPack<T> d = {};
+      if (b.accumulate_input) d = load_row_pack<T, kAccess>(d_x, count);
+      for (int i = 0; i < kPack<T>; ++i) d.at[i] += rstd * (g.at[i] - mean_g - n.at[i] * mean_gn);
+      store_row_pack<T, kAccess>(d_x, d, count);
+    });
+  }
+}
+
+template <class T, Access kAccess, int kPacks>
+constexpr auto gradients_kernel() {
+  if constexpr (kPacks == 0)
+    return gradients_of_wide_rows<T, kAccess>;
+  else
+    return gradients<T, kAccess, kPacks>;
 }
 
 }  // namespace
@@ -211,6 +315,7 @@ void layer_norm_backward(Device& device, const LayerNormBackwardArgs& args) {
   constexpr int64_t kMostRuns = 384;  // three on each multiprocessor of the largest GPUs at once
   CudaDevice& gpu = cuda_device(device);
   if (args.width == 0) return;
+  MOTLEY_CHECK_LE(2 * args.width, static_cast<int64_t>(CudaDevice::kWorkspace / sizeof(float)));
   const auto place = RowPlace::of<T>(args.width);
   const RowRuns runs = RowRuns::of(args.rows, 2 * args.width, kMostRuns, place.rows);
   const Backward<T> backward{args.x.as<const T>(),
@@ -231,7 +336,7 @@ void layer_norm_backward(Device& device, const LayerNormBackwardArgs& args) {
   if (runs.count > 0)
     with_packs(place, [&]<int kPacks> {
       with_access(vectors, [&]<Access kAccess> {
-        launch(gpu, "layer norm gradient", shape, gradients<T, kAccess, kPacks>, backward);
+        launch(gpu, "layer norm gradient", shape, gradients_kernel<T, kAccess, kPacks>(), backward);
       });
     });
   launch_join(gpu, "layer norm gradient", runs.count,

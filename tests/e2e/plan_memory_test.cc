@@ -65,6 +65,12 @@ std::vector<Cut> cuts() {
        true,
        true,
        Numerics::kExact},
+      {"a head in unlike parts, bf16",
+       {{.stages = {{8}}, .grains = 4}, {.stages = {{7}, {1, {0.3, 0.7}}}, .grains = 3}},
+       false,
+       false,
+       Numerics::kFast,
+       Precision::kBf16},
       {"unlike, float64",
        {{.stages = {{8}}, .grains = 4}, {.stages = {{5, {0.25, 0.75}}, {3}}, .grains = 3}},
        false,
@@ -76,7 +82,7 @@ std::vector<Cut> cuts() {
 
 Attempt attempt_of(const Cut& cut, const std::string& directory) {
   SmallRun run;
-  run.model = {.type = "gpt", .layers = 6, .heads = 4, .width = 32, .context = 16, .vocab = 256};
+  run.model = {.type = "gpt", .layers = 6, .heads = 4, .width = 32, .context = 16, .vocab = 259};
   run.replicas = cut.replicas;
   run.shard_optimizer = cut.shard_optimizer;
   run.host_optimizer = cut.host_optimizer;

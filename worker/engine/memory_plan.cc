@@ -34,7 +34,7 @@ MemoryPlan::MemoryPlan(const EngineOptions& options, const StageSpec& stage,
       slot(exchange_layout.slot_size),
       one_memory(host_reaches_device),
       precision(stage.precision),
-      rounded(is_reduced(stage.precision) ? layout.elements() * reduced_bytes(stage.precision) : 0),
+      rounded(rounded_elements(stage, layout) * reduced_bytes(stage.precision)),
       widens(is_reduced(stage.precision) && host_reaches_device),
       staged_bytes((host_reaches_device ? 0 : reduced_bytes(stage.precision)) +
                    (is_reduced(stage.precision) ? full_bytes(stage.precision) : 0)),

@@ -1,5 +1,6 @@
 #include "worker/engine/stage.h"
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -22,7 +23,7 @@ std::unique_ptr<Layer> make_layer(const StageSpec& stage, const ParameterLayout&
   const MemberShape shape = stage.shape();
   if (index == 0) return std::make_unique<Embedding>(stage.model, shape, parameters);
   if (index == stage.model.layers + 1)
-    return std::make_unique<Head>(stage.model, shape, parameters);
+    return std::make_unique<Head>(stage.model, shape, parameters, stage.padding_rows());
   const StagePlan& layers = stage.layers;
   const Recompute recompute =
       layers.recompute.empty() ? Recompute::kNone
@@ -123,6 +124,18 @@ void StageCompiler::backward(Address output) {
 Bytes aligned(Bytes bytes) { return Bytes((bytes.value() + 63) / 64 * 64); }
 
 }  // namespace
+
+int64_t StageSpec::padding_rows() const {
+  return has_head() ? vocabulary_padding(shape().vocabulary.count, kind, precision) : 0;
+}
+
+int64_t rounded_elements(const StageSpec& stage, const ParameterLayout& parameters) {
+  if (!is_reduced(stage.precision)) return 0;
+  if (!stage.has_head()) return parameters.elements();
+  const ParameterRange table = parameters.range("embed.token.weight");
+  return std::max(parameters.elements(),
+                  table.offset + table.count + stage.padding_rows() * stage.model.width);
+}
 
 ExchangeLayout::ExchangeLayout(const StageSpec& stage, int largest)
     : rows(static_cast<int64_t>(largest) * stage.model.context) {

@@ -31,6 +31,8 @@ struct StageSpec {
   bool has_embedding() const { return layers.first_layer == 0; }
   bool has_head() const { return layers.last_layer + 1 == layer_count(model); }
   MemberShape shape() const { return member_shape(model, layers.shares, member); }
+  /// Rows behind the table of tokens that the head reads: vocabulary_padding().
+  int64_t padding_rows() const;
 };
 
 /// Offsets in the memory that host and programs share, the same for every micro-batch up to
@@ -59,6 +61,10 @@ struct ExchangeLayout {
   Bytes slot(int number) const { return Bytes(common_size.value() + number * slot_size.value()); }
   Bytes size(int slots) const { return slot(slots); }
 };
+
+/// Elements of the copy of the parameters in reduced precision: as many, and what the head reads
+/// beyond their end. None where there is no copy.
+int64_t rounded_elements(const StageSpec& stage, const ParameterLayout& parameters);
 
 /// Forward and backward of `samples` samples.
 Program compile_training(const StageSpec& stage, const ParameterLayout& parameters,

@@ -77,6 +77,11 @@ Result<Unit> StageEngine::allocate() {
   MOTLEY_TRY(window_, MemoryWindow::create(device_));
   if (is_reduced(stage_.precision)) {
     MOTLEY_TRY(rounded_, device_.allocate(plan_.rounded));
+    const int64_t bytes = parameters_.elements() * reduced_bytes(stage_.precision);
+    if (const int64_t beyond = plan_.rounded.value() - bytes; beyond > 0)
+      execute(device_,
+              ZeroArgs{.out = Address::of(static_cast<std::byte*>(rounded_.data()) + bytes),
+                       .bytes = beyond});
   }
   MOTLEY_TRY_VOID(device_.reserve_scratch(plan_.scratch));
   MOTLEY_TRY(exchange_, Exchange::allocate(device_, stage_, exchange_layout_, account));

@@ -2,11 +2,15 @@
 
 namespace motley {
 
-Head::Head(const ModelSpec& model, const MemberShape& shape, const ParameterLayout& layout)
+Head::Head(const ModelSpec& model, const MemberShape& shape, const ParameterLayout& layout,
+           int64_t padding)
     : width_(model.width),
       vocabulary_(shape.vocabulary),
       norm_(layout, "norm", width_),
-      tied_({width_, vocabulary_.count, logits_stride(vocabulary_.count)},
+      tied_({.inputs = width_,
+             .outputs = vocabulary_.count,
+             .output_stride = logits_stride(vocabulary_.count),
+             .padding = padding},
             layout.range("embed.token.weight"), std::nullopt) {}
 
 ResidualSum Head::forward(LayerEmitter& emitter, const ResidualSum& input) {

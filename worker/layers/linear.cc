@@ -5,11 +5,11 @@ namespace motley {
 MatmulArgs Linear::product(LayerEmitter& emitter, Address input) const {
   const int64_t rows = emitter.batch().rows();
   return {.a = input,
-          .b = emitter.rounded_parameter(weight_),
+          .b = emitter.rounded_parameter(padded_weight()),
           .c = emitter.activation(rows * output_stride()),
           .bias = bias_ ? emitter.rounded_parameter(*bias_) : Address(),
           .m = rows,
-          .n = shape_.outputs,
+          .n = shape_.computed(),
           .k = shape_.inputs,
           .transpose_b = true,
           .c_stride = shape_.output_stride};
@@ -44,11 +44,11 @@ Address Linear::backward(LayerEmitter& emitter, Address input, Address d_output,
   const Address d_input = emitter.activation(rows * shape_.inputs);
   emit_product(emitter,
                {.a = d_output,
-                .b = emitter.rounded_parameter(weight_),
+                .b = emitter.rounded_parameter(padded_weight()),
                 .c = d_input,
                 .m = rows,
                 .n = shape_.inputs,
-                .k = shape_.outputs,
+                .k = shape_.computed(),
                 .a_stride = shape_.output_stride,
                 .pre_activation = pre_activation,
                 .epilogue = pre_activation.null() ? Epilogue::kNone : Epilogue::kGeluGradient,

@@ -15,6 +15,11 @@ class Linear {
     int64_t outputs = 0;
     int64_t output_stride = 0;  ///< elements from a row of outputs to the next; 0: no gaps
     bool fp8 = false;           ///< the factors of its products may be rounded to 8 bits
+    /// Outputs that products with the weight take besides, of what follows it in the rounded copy;
+    /// their gradients must be 0.
+    int64_t padding = 0;
+
+    int64_t computed() const { return outputs + padding; }
   };
   Linear(Shape shape, ParameterRange weight, std::optional<ParameterRange> bias)
       : shape_(shape), weight_(weight), bias_(bias) {}
@@ -38,6 +43,9 @@ class Linear {
  private:
   int64_t output_stride() const {
     return shape_.output_stride != 0 ? shape_.output_stride : shape_.outputs;
+  }
+  ParameterRange padded_weight() const {
+    return {weight_.offset, weight_.count + shape_.padding * shape_.inputs};
   }
   MatmulArgs product(LayerEmitter& emitter, Address input) const;
   void emit_product(LayerEmitter& emitter, MatmulArgs args) const;

@@ -46,9 +46,12 @@ void add_bias_gradients(std::vector<OpCase>& cases) {
                          8, std::sqrt(static_cast<double>(rows))});
 }
 
-/// Rows that are not nearly constant by chance, which no float could normalise.
+/// Rows that are not nearly constant by chance, which no float could normalise; wide ones off zero,
+/// for else their mean is all rounding.
 Values uneven_rows(Random& random, int64_t rows, int64_t width) {
   Values values = random.normal(rows * width);
+  if (width > 1000)
+    for (double& value : values) value = static_cast<float>(value + 0.25);
   if (width > 1)
     for (size_t i = 0; i < values.size(); i += static_cast<size_t>(width)) values[i] += 8;
   return values;
@@ -123,8 +126,13 @@ void add_layer_norm(std::vector<OpCase>& cases, int64_t rows, int64_t width) {
 void add_layer_norms(std::vector<OpCase>& cases) {
   for (const int64_t rows : {1, 3, 33, 100})
     for (const int64_t width : {1, 3, 8, 17, 65, 130, 768}) add_layer_norm(cases, rows, width);
-  add_layer_norm(cases, 3, 8320);  // more than the registers of a block hold
+  // Beyond what the registers of a block hold: in full precision, in all, and odd.
+  for (const int64_t width : {4097, 8200, 16384, 16391}) add_layer_norm(cases, 2, width);
   add_layer_norm(cases, 1100, 16);
+  constexpr int64_t kRowsOfSeveralARun = 385, kWide = 4100;
+  cases.push_back(
+      {label("layer_norm_backward", {kRowsOfSeveralARun, kWide}), 5e-6,
+       [=](Bench& bench) { return layer_norm_backward(bench, kRowsOfSeveralARun, kWide, 3); }});
 }
 
 std::vector<Address> add(Bench& bench, int64_t count, bool in_place) {

@@ -1,5 +1,6 @@
 #include "worker/program/program.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -162,6 +163,47 @@ TEST(ParameterLayout, PacksTensorsWithoutGaps) {
   const ParameterRange qkv = layout.range("block.1.attention.q.weight", 3);
   EXPECT_EQ(qkv.count, 3 * 8 * 8);
   EXPECT_EQ(qkv.offset + qkv.count, layout.range("block.1.attention.q.bias").offset);
+}
+
+/// The products of the head among those of a program.
+std::vector<MatmulArgs> head_products(const StageSpec& stage, const Program& program) {
+  std::vector<MatmulArgs> products;
+  for (const Instruction& instruction : program.instructions)
+    if (const auto* product = std::get_if<MatmulArgs>(&std::get<OpCall>(instruction.work));
+        product != nullptr && instruction.layer == stage.model.layers + 1)
+      products.push_back(*product);
+  return products;
+}
+
+/// With this kind of device, the vocabulary as the products of a head with the table take it.
+std::vector<int64_t> head_extents(DeviceKind kind, Precision precision, int blocks) {
+  StageSpec stage = stage_spec(Numerics::kFast);
+  stage.model.vocab = 83;
+  stage.layers.first_layer = stage.model.layers + 1 - blocks;
+  stage.kind = kind;
+  stage.precision = precision;
+  const ParameterLayout parameters(holdings_of(stage.model, stage.layers, 0));
+  const Program program = compile_training(stage, parameters, ExchangeLayout(stage, 2), 2);
+  const std::vector<MatmulArgs> products = head_products(stage, program);
+  EXPECT_EQ(products.size(), 3U);
+  const MatmulArgs &logits = products[0], &d_weight = products[1], &d_input = products[2];
+  EXPECT_EQ(d_weight.m, 83) << "behind the gradient of the table lies that of another tensor";
+  const Bytes copy(rounded_elements(stage, parameters) * reduced_bytes(precision));
+  for (const Address table : {logits.b, d_input.b}) {
+    const Symbol& symbol = program.symbols[table.symbol_id()];
+    EXPECT_EQ(symbol.size.value(), logits.n * stage.model.width * reduced_bytes(precision));
+    if (symbol.segment == Segment::kRounded) EXPECT_LE(symbol.offset + symbol.size, copy);
+  }
+  return {logits.n, d_input.k};
+}
+
+TEST(Head, TakesMoreOfTheVocabularyOnAGpuInReducedPrecision) {
+  using ::testing::Each;
+  for (const int blocks : {0, 2}) {
+    EXPECT_THAT(head_extents(DeviceKind::kCuda, Precision::kBf16, blocks), Each(128));
+    EXPECT_THAT(head_extents(DeviceKind::kCuda, Precision::kFp32, blocks), Each(83));
+    EXPECT_THAT(head_extents(DeviceKind::kCpu, Precision::kBf16, blocks), Each(83));
+  }
 }
 
 }  // namespace
