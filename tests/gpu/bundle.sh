@@ -39,10 +39,7 @@ cp -r tests/gpu tests/oracle tests/support "$bundle/tests"
 readonly system='/(ld-linux|libc|libm|libdl|libpthread|librt|libcuda|libcublas|libcublasLt|libcudart|libcudnn|libnccl)[.-]'
 libraries() { ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u | grep -Ev "$system"; }
 mapfile -t carried < <(libraries "${built[@]}")
-if [[ $build == build/bundle && ${carried[*]} == *libstdc++* ]]; then
-  echo "a program needs a libstdc++ that the other machine may not have" >&2; exit 1
-fi
-openblas=$(ldconfig -p | awk '$1 == "libopenblas.so.0" {print $NF; exit}')
+openblas=$(ldconfig -p | awk '$1 == "libopenblas.so.0" && !found++ {print $NF}')
 mapfile -t -O "${#carried[@]}" carried < <(echo "$openblas"; libraries "$openblas")
 for library in "${carried[@]}"; do cp -nL "$library" "$programs/lib"; done
 find "$programs" -type f -exec strip --strip-unneeded {} +
