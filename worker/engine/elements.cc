@@ -38,16 +38,16 @@ void round_as(std::span<const float> wide, std::span<std::byte> stored) {
 // The precision is asked for once, so that the loops are of instructions for many elements.
 void widen_elements(std::span<const std::byte> stored, Precision precision, std::span<float> wide) {
   MOTLEY_CHECK_EQ(stored.size(), wide.size() * sizeof(uint16_t));
-  if (precision == Precision::kBf16) return widen_as<Bf16>(stored, wide);
-  MOTLEY_CHECK(precision == Precision::kFp16, "no reduced precision");
-  widen_as<Fp16>(stored, wide);
+  MOTLEY_CHECK(is_reduced(precision), "no reduced precision");
+  if (precision == Precision::kFp16) return widen_as<Fp16>(stored, wide);
+  widen_as<Bf16>(stored, wide);  // kFp8 is stored so, too
 }
 
 void round_elements(std::span<const float> wide, Precision precision, std::span<std::byte> stored) {
   MOTLEY_CHECK_EQ(stored.size(), wide.size() * sizeof(uint16_t));
-  if (precision == Precision::kBf16) return round_as<Bf16>(wide, stored);
-  MOTLEY_CHECK(precision == Precision::kFp16, "no reduced precision");
-  round_as<Fp16>(wide, stored);
+  MOTLEY_CHECK(is_reduced(precision), "no reduced precision");
+  if (precision == Precision::kFp16) return round_as<Fp16>(wide, stored);
+  round_as<Bf16>(wide, stored);  // kFp8 is stored so, too
 }
 
 double Elements::get(int64_t index) const {

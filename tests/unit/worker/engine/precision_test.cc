@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "tests/unit/worker/engine/engine_fixture.h"
+#include "worker/engine/elements.h"
 
 namespace motley::testing {
 namespace {
@@ -182,6 +184,28 @@ TEST(ReducedPrecision, SmallUpdatesAreNotLost) {
       [](const FlatTensor& flat) { return flat.tensor.name == "block.0.norm1.gain"; });
   for (int64_t i = gain.offset; i < gain.offset + gain.elements(); ++i)
     EXPECT_GT(std::abs(after[static_cast<size_t>(i)] - before[static_cast<size_t>(i)]), 5e-5);
+}
+
+/// Of every number there is, and of what lies between two of them, infinity and NaN among them.
+TEST(ReducedPrecision, ElementsConvertTogetherAsOneByOne) {
+  constexpr int64_t kCount = 1 << 16;
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp8}) {
+    std::vector<uint16_t> bits(kCount), together(kCount), one_by_one(kCount);
+    for (size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<uint16_t>(i);
+    const Elements stored(std::as_writable_bytes(std::span(bits)), precision);
+    std::vector<float> wide(kCount);
+    widen_elements(std::as_bytes(std::span(bits)), precision, wide);
+    for (int64_t i = 0; i < kCount; ++i) {
+      float& value = wide[static_cast<size_t>(i)];
+      const auto expected = static_cast<float>(stored.get(i));
+      ASSERT_EQ(std::memcmp(&value, &expected, sizeof(value)), 0) << i;
+      value *= 1 + std::ldexp(static_cast<float>(i % 64), -14);
+    }
+    round_elements(wide, precision, std::as_writable_bytes(std::span(together)));
+    Elements rounded(std::as_writable_bytes(std::span(one_by_one)), precision);
+    for (int64_t i = 0; i < kCount; ++i) rounded.set(i, wide[static_cast<size_t>(i)]);
+    EXPECT_EQ(together, one_by_one);
+  }
 }
 
 }  // namespace
