@@ -53,30 +53,51 @@ ModelSpec small_enough(ModelSpec model, Bytes most, int element_bytes) {
   return model;
 }
 
-/// Memory like that of the gradient an engine sums.
+/// Memory like that of the gradient an engine sums: on the device, and as the host sees it.
 class GradientBuffer {
  public:
-  GradientBuffer(const JobSpec& job, const Device& device) {
-    const auto elements = static_cast<size_t>(parameter_count(job.model));
-    if (job.train.numerics == Numerics::kExact)
-      fixed_.resize(elements);
-    else if (device.element_bytes() == sizeof(double))
-      doubles_.resize(elements);
-    else
-      floats_.resize(elements);
+  static Result<GradientBuffer> allocate(const JobSpec& job, Device& device,
+                                         MemoryAccount& account) {
+    const bool exact = job.train.numerics == Numerics::kExact;
+    const int element = gradient_element_bytes(job.train.numerics, device.element_bytes());
+    GradientBuffer buffer(device, exact);
+    MOTLEY_TRY(buffer.memory_, SharedMemory::allocate(
+                                   device, Bytes(parameter_count(job.model) * element), account));
+    MOTLEY_TRY_VOID(buffer.memory_.have_view());
+    std::ranges::fill(buffer.memory_.host(), std::byte{0});
+    MOTLEY_TRY_VOID(buffer.memory_.enqueue_push());
+    MOTLEY_TRY_VOID(device.synchronize());
+    return buffer;
   }
 
-  GradientSpans spans() { return {floats_, doubles_, fixed_}; }
-  Bytes size() const {
-    return Bytes(static_cast<int64_t>(floats_.size() * sizeof(float) +
-                                      doubles_.size() * sizeof(double) +
-                                      fixed_.size() * sizeof(int64_t)));
+  /// The host's spans of it, for one step; `staged` brings a GPU's to the host and back.
+  GradientSpans begin(StagedView* staged) {
+    const std::span<std::byte> view = memory_.host();
+    GradientSpans spans;
+    if (exact_)
+      spans.fixed = all_of<int64_t>(view);
+    else if (device_->element_bytes() == sizeof(double))
+      spans.doubles = all_of<double>(view);
+    else
+      spans.floats = all_of<float>(view);
+    if (memory_.in_place()) return spans;
+    staged->begin();
+    spans.staged = staged;
+    return spans;
   }
+  SharedMemory& memory() { return memory_; }
+  Bytes size() const { return memory_.size(); }
 
  private:
-  std::vector<float> floats_;
-  std::vector<double> doubles_;
-  std::vector<int64_t> fixed_;
+  GradientBuffer(Device& device, bool exact) : device_(&device), exact_(exact) {}
+  template <class T>
+  static std::span<T> all_of(std::span<std::byte> view) {
+    return {reinterpret_cast<T*>(view.data()), view.size() / sizeof(T)};
+  }
+
+  Device* device_;
+  bool exact_;
+  SharedMemory memory_;
 };
 
 /// Median seconds of `sum_once`, which all ranks do together.
@@ -94,18 +115,24 @@ Result<double> median_seconds(Communicator& communicator, Pacer& pacer,
   return seconds[kReductionRepetitions / 2];
 }
 
-/// What a step takes to sum the job's gradient over all ranks through host memory (SliceExchange).
-Result<ReductionPoint> measure_through_hosts(const JobSpec& job, const Device& device,
+/// What a step takes to sum the job's gradient over all ranks through host memory (SliceExchange),
+/// a GPU's way there and back with it.
+Result<ReductionPoint> measure_through_hosts(const JobSpec& job, Device& device,
                                              Communicator& communicator, Pacer& pacer) {
   MemoryAccount account;
-  SliceExchange slices(replicas_on(communicator.size(), job), job.model, communicator,
-                       gradient_element_bytes(job.train.numerics, device.element_bytes()), account);
-  GradientBuffer gradient(job, device);
+  const int element = gradient_element_bytes(job.train.numerics, device.element_bytes());
+  SliceExchange slices(replicas_on(communicator.size(), job), job.model, communicator, element,
+                       account);
+  MOTLEY_TRY(GradientBuffer gradient, GradientBuffer::allocate(job, device, account));
+  StagedView staged(device, gradient.memory(), element);
   ReductionPoint point;
   point.bytes = gradient.size();
   MOTLEY_TRY(point.seconds, median_seconds(communicator, pacer, [&]() -> Result<Unit> {
-               MOTLEY_TRY_VOID(slices.reduce(gradient.spans()));
-               return slices.distribute(gradient.spans());
+               const GradientSpans spans = gradient.begin(&staged);
+               MOTLEY_TRY_VOID(slices.reduce(spans));
+               MOTLEY_TRY_VOID(slices.distribute(spans));
+               if (spans.staged != nullptr) staged.end();
+               return device.synchronize();
              }));
   return point;
 }
