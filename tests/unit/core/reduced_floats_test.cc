@@ -129,7 +129,8 @@ void expect_8_bits(int mantissa, int bias, double most) {
     }
     ASSERT_EQ(wide, value) << code;
     ASSERT_EQ(std::signbit(wide), code >= 128) << code;
-    if (std::isfinite(value)) ASSERT_EQ(Format::round(wide), code);
+    if (std::isinf(value)) continue;  // rounding saturates
+    ASSERT_EQ(Format::round(wide), code);
   }
   // Every bfloat16, ties of either format among them, and what lies beside it.
   for (uint32_t upper = 0; upper < kAll; ++upper) {

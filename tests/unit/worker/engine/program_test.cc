@@ -192,7 +192,9 @@ std::vector<int64_t> head_extents(DeviceKind kind, Precision precision, int bloc
   for (const Address table : {logits.b, d_input.b}) {
     const Symbol& symbol = program.symbols[table.symbol_id()];
     EXPECT_EQ(symbol.size.value(), logits.n * stage.model.width * reduced_bytes(precision));
-    if (symbol.segment == Segment::kRounded) EXPECT_LE(symbol.offset + symbol.size, copy);
+    if (symbol.segment == Segment::kRounded) {
+      EXPECT_LE(symbol.offset + symbol.size, copy);
+    }
   }
   return {logits.n, d_input.k};
 }
