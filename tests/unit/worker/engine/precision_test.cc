@@ -198,7 +198,9 @@ TEST(ReducedPrecision, ElementsConvertTogetherAsOneByOne) {
     for (int64_t i = 0; i < kCount; ++i) {
       float& value = wide[static_cast<size_t>(i)];
       const auto expected = static_cast<float>(stored.get(i));
-      ASSERT_EQ(std::memcmp(&value, &expected, sizeof(value)), 0) << i;
+      // A double makes a signalling NaN quiet.
+      const bool same = std::memcmp(&value, &expected, sizeof(value)) == 0;
+      ASSERT_TRUE(same || (std::isnan(value) && std::isnan(expected))) << i;
       value *= 1 + std::ldexp(static_cast<float>(i % 64), -14);
     }
     round_elements(wide, precision, std::as_writable_bytes(std::span(together)));

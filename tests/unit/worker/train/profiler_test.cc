@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/spec/profile_fit.h"
 #include "kernels/device.h"
 #include "tests/support/measured_fleet.h"
@@ -175,7 +177,9 @@ TEST(Profiler, MeasuresNoMicroBatchThatDoesNotFit) {
   EngineOptions options;
   options.model = job.model;
   const auto memory = estimate_memory(options, {}, 12);
-  fleet.devices[0].memory = memory[4].total();  // five samples, not six
+  // Five samples and what is left free, not six.
+  const auto five = static_cast<double>(memory[4].total().value());
+  fleet.devices[0].memory = Bytes(std::llround(std::ceil(five / (1 - kMemoryHeadroom))));
   const Profile profile = measured_by_threads(job, fleet);
   ASSERT_EQ(profile.devices.size(), 1U);
   EXPECT_EQ(profile.devices[0].curve("model")->points.back().micro_batch, 5);
