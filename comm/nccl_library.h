@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/result.h"
+#include "core/vendor_library.h"
 
 namespace motley::nccl {
 
@@ -44,6 +45,9 @@ struct Library {
 
   /// "2.28.9"
   std::string version_text() const;
+  /// For open_vendor_library().
+  void find_all(VendorSymbols& symbols);
+  int64_t ask_version();
   /// What the library says of a status, with its last error of this communicator.
   std::string reason(Status status, Comm comm) const;
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/result.h"
+#include "core/vendor_library.h"
 
 namespace motley::cudnn {
 
@@ -133,6 +134,9 @@ struct Library {
 
   /// "9.19.0"
   std::string version_text() const;
+  /// For open_vendor_library().
+  void find_all(VendorSymbols& symbols);
+  int64_t ask_version();
   /// What the library says of a status, and of why it gave it to this thread last.
   std::string reason(Status status) const;
 
