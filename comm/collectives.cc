@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "comm/chunk_reducer.h"
 #include "core/check.h"
 
 namespace motley {
@@ -33,6 +34,16 @@ class SomeRanks final : public Transport {
   Result<Unit> receive(const Incoming& message, const std::string& operation) override {
     return all_.receive(translated(message), operation);
   }
+  Result<SendId> begin(const Incoming& message, int tag) override {
+    return all_.begin(translated(message), tag);
+  }
+  Result<SendId> begin(const Outgoing& message, int tag) override {
+    return all_.begin(translated(message), tag);
+  }
+  Result<bool> finished(SendId transfer) override { return all_.finished(transfer); }
+  void abandon(SendId transfer) override { all_.abandon(transfer); }
+  Result<Unit> alive() override { return all_.alive(); }
+  std::chrono::nanoseconds timeout() const override { return all_.timeout(); }
   void give_up(int exit_status) override { all_.give_up(exit_status); }
 
  private:
@@ -132,6 +143,11 @@ class Collectives final : public Communicator {
 
   std::unique_ptr<Communicator> group(const std::vector<int>& ranks) override {
     return communicator_over(std::make_unique<SomeRanks>(*transport_, ranks));
+  }
+  Result<std::unique_ptr<Reducer>> open_reducer(
+      const ReductionPlan& plan, const Islands& islands,
+      std::vector<std::vector<ElementRun>> runs) override {
+    return open_chunk_reducer(*this, *transport_, plan, islands, std::move(runs));
   }
 
  private:
@@ -347,6 +363,16 @@ class NoPeers final : public Transport {
   Result<Unit> receive(const Incoming&, const std::string&) override {
     return fail(ErrorCode::kInternal, kNobody);
   }
+  Result<SendId> begin(const Incoming&, int) override {
+    return fail(ErrorCode::kInternal, kNobody);
+  }
+  Result<SendId> begin(const Outgoing&, int) override {
+    return fail(ErrorCode::kInternal, kNobody);
+  }
+  Result<bool> finished(SendId) override { return fail(ErrorCode::kInternal, kNobody); }
+  void abandon(SendId) override {}
+  Result<Unit> alive() override { return Unit{}; }
+  std::chrono::nanoseconds timeout() const override { return std::chrono::nanoseconds::max(); }
   void give_up(int) override {}
 
  private:

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/reducer.h"
 #include "comm/transport.h"
 #include "core/ids.h"
 #include "core/result.h"
@@ -76,6 +77,13 @@ class Communicator {
   /// The group of these different ranks of this one, in this order: ranks[i] is its rank i. Exactly
   /// they call, all with the same list. Makes no traffic. It must go before this one does.
   virtual std::unique_ptr<Communicator> group(const std::vector<int>& ranks) = 0;
+
+  /// Collective, with the same classes on all ranks: prepares sums by `plan`. `runs` are this
+  /// rank's elements of each class, empty of those it has no part in. Goes before this communicator
+  /// does. kInternal naming a rank whose plan is another.
+  virtual Result<std::unique_ptr<Reducer>> open_reducer(
+      const ReductionPlan& plan, const Islands& islands,
+      std::vector<std::vector<ElementRun>> runs) = 0;
 
   /// This rank ends the group because of an error; the first status given counts. The others' calls
   /// end with kPeerLost (inproc), or the destructor ends all ranks, mpirun with `exit_status`

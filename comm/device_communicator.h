@@ -14,18 +14,17 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "comm/sum_type.h"
 #include "core/result.h"
 #include "kernels/device.h"
 
 namespace motley {
 
-enum class DeviceElement { kFloat32, kFloat64, kInt64 };
-
 /// Elements side by side in device memory.
 struct DeviceArray {
   void* data = nullptr;
   int64_t count = 0;
-  DeviceElement element = DeviceElement::kFloat32;
+  SumType element = SumType::kFloat32;
 };
 
 /// Bytes to or from a rank of the island; not the same one.

@@ -1,6 +1,6 @@
 // Ranks as threads of one process. A hub holds, for each pair of ranks, the sends that wait to be
-// received, those of exchanges and messages apart; the receiver copies straight from the sender's
-// memory.
+// received, those of exchanges, of messages and of transfers that go on by themselves apart; the
+// receiver copies straight from the sender's memory.
 
 #include <algorithm>
 #include <chrono>
@@ -23,29 +23,37 @@ namespace {
 struct Post {
   int to = 0;
   std::span<const std::byte> data;
+  int tag = 0;  ///< of a transfer
   enum class State { kQueued, kCopying, kDone } state = State::kQueued;
 };
 
 /// Two ranks have a queue of each for each direction.
-enum class Lane { kExchange, kMessages };
+enum class Lane { kExchange, kMessages, kTransfers };
+constexpr size_t kLanes = 3;
 
 class Hub {
  public:
   Hub(int ranks, Nanos timeout)
       : size_(ranks),
         timeout_(timeout.value()),
-        queues_(2 * static_cast<size_t>(ranks) * static_cast<size_t>(ranks)),
+        queues_(kLanes * static_cast<size_t>(ranks) * static_cast<size_t>(ranks)),
         changed_(static_cast<size_t>(ranks)) {}
 
   int size() const { return size_; }
   Result<Unit> exchange(int rank, std::span<const Incoming> receives,
                         std::span<const Outgoing> sends, const std::string& operation);
-  /// `post` stays where it is until complete() or withdraw().
-  Result<Unit> post(int rank, Post& post);
+  /// `post` stays where it is until complete(), sent() or withdraw().
+  Result<Unit> post(int rank, Lane lane, Post& post);
   Result<Unit> complete(int rank, const Post& post, const std::string& operation);
   Result<Unit> receive(int rank, const Incoming& in, const std::string& operation);
+  /// Whether this post of the transfers has been received.
+  Result<bool> sent(const Post& post);
+  /// Whether a post of this tag was there to be received.
+  Result<bool> received(int rank, const Incoming& in, int tag);
+  Result<Unit> alive();
+  std::chrono::nanoseconds timeout() const { return timeout_; }
   /// When it returns nobody touches the data any more.
-  void withdraw(int rank, Post& post);
+  void withdraw(int rank, Lane lane, Post& post);
   /// Wakes everyone.
   void fail_all(const Error& error);
   std::optional<Error> first_failure();
@@ -72,6 +80,8 @@ class Hub {
   }
   Result<Unit> take(Lock& lock, Lane lane, int rank, const Incoming& in,
                     const std::string& operation, Deadline deadline);
+  void copy(Lock& lock, Post& post, const Incoming& in);
+  Result<Unit> alive_locked() const;
   void withdraw(Lock& lock, Lane lane, int rank, Post& post);
   void fail_locked(const Error& error);
 
@@ -108,6 +118,11 @@ Result<Unit> Hub::take(Lock& lock, Lane lane, int rank, const Incoming& in,
   MOTLEY_TRY_VOID(wait(lock, rank, in.from, operation, deadline, [&] { return !waiting.empty(); }));
   Post& post = *waiting.front();
   waiting.pop_front();
+  copy(lock, post, in);
+  return Unit{};
+}
+
+void Hub::copy(Lock& lock, Post& post, const Incoming& in) {
   post.state = Post::State::kCopying;
   lock.unlock();
   MOTLEY_CHECK_EQ(post.data.size(), in.into.size());
@@ -115,6 +130,37 @@ Result<Unit> Hub::take(Lock& lock, Lane lane, int rank, const Incoming& in,
   lock.lock();
   post.state = Post::State::kDone;
   changed(in.from).notify_one();
+}
+
+Result<bool> Hub::sent(const Post& post) {
+  const Lock lock(mutex_);
+  if (post.state == Post::State::kDone) return true;
+  MOTLEY_TRY_VOID(alive_locked());
+  return false;
+}
+
+Result<bool> Hub::received(int rank, const Incoming& in, int tag) {
+  Lock lock(mutex_);
+  std::deque<Post*>& waiting = queue(Lane::kTransfers, in.from, rank);
+  const auto found = std::find_if(waiting.begin(), waiting.end(),
+                                  [tag](const Post* post) { return post->tag == tag; });
+  if (found == waiting.end()) {
+    MOTLEY_TRY_VOID(alive_locked());
+    return false;
+  }
+  Post& post = **found;
+  waiting.erase(found);
+  copy(lock, post, in);
+  return true;
+}
+
+Result<Unit> Hub::alive() {
+  const Lock lock(mutex_);
+  return alive_locked();
+}
+
+Result<Unit> Hub::alive_locked() const {
+  if (failure_) return fail(ErrorCode::kPeerLost, failure_->message);
   return Unit{};
 }
 
@@ -137,12 +183,12 @@ Result<Unit> Hub::exchange(int rank, std::span<const Incoming> receives,
   return done;
 }
 
-Result<Unit> Hub::post(int rank, Post& post) {
+Result<Unit> Hub::post(int rank, Lane lane, Post& post) {
   const Lock lock(mutex_);
   if (failure_)
     return fail(ErrorCode::kPeerLost,
                 "lost rank " + std::to_string(post.to) + " in post: " + failure_->message);
-  enqueue(Lane::kMessages, rank, post);
+  enqueue(lane, rank, post);
   return Unit{};
 }
 
@@ -156,9 +202,9 @@ Result<Unit> Hub::receive(int rank, const Incoming& in, const std::string& opera
   return take(lock, Lane::kMessages, rank, in, operation, deadline());
 }
 
-void Hub::withdraw(int rank, Post& post) {
+void Hub::withdraw(int rank, Lane lane, Post& post) {
   Lock lock(mutex_);
-  withdraw(lock, Lane::kMessages, rank, post);
+  withdraw(lock, lane, rank, post);
 }
 
 /// Takes back what is queued and waits for a copy under way.
@@ -190,6 +236,7 @@ class InprocTransport final : public Transport {
   InprocTransport(Hub& hub, int rank) : hub_(hub), rank_(rank) {}
   ~InprocTransport() override {
     MOTLEY_CHECK(posts_.empty() || hub_.first_failure(), "a rank left with open sends");
+    MOTLEY_CHECK(begun_.empty(), "a rank left with open transfers");
     withdraw_posts();
   }
 
@@ -203,7 +250,7 @@ class InprocTransport final : public Transport {
   Result<SendId> post(const Outgoing& message) override {
     const SendId id = posts_.open();
     posts_.at(id) = {.to = message.to, .data = message.data};
-    MOTLEY_TRY_VOID(or_withdraw(hub_.post(rank_, posts_.at(id))));
+    MOTLEY_TRY_VOID(or_withdraw(hub_.post(rank_, Lane::kMessages, posts_.at(id))));
     return id;
   }
   Result<Unit> complete(SendId send, const std::string& operation) override {
@@ -214,6 +261,34 @@ class InprocTransport final : public Transport {
   Result<Unit> receive(const Incoming& message, const std::string& operation) override {
     return or_withdraw(hub_.receive(rank_, message, operation));
   }
+  Result<SendId> begin(const Incoming& message, int tag) override {
+    const SendId id = begun_.open();
+    begun_.at(id) = {.incoming = message, .tag = tag};
+    return id;
+  }
+  Result<SendId> begin(const Outgoing& message, int tag) override {
+    const SendId id = begun_.open();
+    Transfer& transfer = begun_.at(id);
+    transfer = {.tag = tag};
+    transfer.outgoing = {.to = message.to, .data = message.data, .tag = tag};
+    MOTLEY_TRY_VOID(hub_.post(rank_, Lane::kTransfers, transfer.outgoing));
+    return id;
+  }
+  Result<bool> finished(SendId id) override {
+    Transfer& transfer = begun_.at(id);
+    MOTLEY_TRY(const bool done, transfer.incoming
+                                    ? hub_.received(rank_, *transfer.incoming, transfer.tag)
+                                    : hub_.sent(transfer.outgoing));
+    if (done) begun_.close(id);
+    return done;
+  }
+  void abandon(SendId id) override {
+    Transfer& transfer = begun_.at(id);
+    if (!transfer.incoming) hub_.withdraw(rank_, Lane::kTransfers, transfer.outgoing);
+    begun_.close(id);
+  }
+  Result<Unit> alive() override { return hub_.alive(); }
+  std::chrono::nanoseconds timeout() const override { return hub_.timeout(); }
   void give_up(int) override {
     hub_.fail_all({ErrorCode::kPeerLost, "rank " + std::to_string(rank_) + " gave up", {}});
     withdraw_posts();
@@ -226,12 +301,18 @@ class InprocTransport final : public Transport {
     return done;
   }
   void withdraw_posts() {
-    posts_.for_each_open([&](Post& post) { hub_.withdraw(rank_, post); });
+    posts_.for_each_open([&](Post& post) { hub_.withdraw(rank_, Lane::kMessages, post); });
   }
+  struct Transfer {
+    std::optional<Incoming> incoming = {};
+    int tag = 0;
+    Post outgoing = {};
+  };
 
   Hub& hub_;
   const int rank_;
   PostPool<Post> posts_;
+  PostPool<Transfer> begun_;
 };
 
 }  // namespace

@@ -1,51 +1,32 @@
 // lib/motley_mpi.so: Transport over MPI's point-to-point messages. Works with any MPI-3 library;
-// needs MPI_THREAD_FUNNELED only, because one thread of a rank communicates.
+// needs MPI_THREAD_SERIALIZED only: of a rank's two threads one calls at a time.
 
 #include <dlfcn.h>
 #include <mpi.h>
-#include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <set>
-#include <thread>
 #include <vector>
 
 #include "comm/mpi_module.h"
+#include "comm/patience.h"
 #include "comm/post_pool.h"
 #include "core/check.h"
 
 namespace motley {
 namespace {
 
-using Time = std::chrono::steady_clock::time_point;
-using std::chrono::microseconds;
-
 constexpr int kExchangeTag = 0;
 constexpr int kMessageTag = 1;
+constexpr int kFirstTransferTag = 2;
 /// Large messages travel in pieces: over TCP these reach the link's rate with receives posted
 /// early, in shared memory they cost nothing.
 constexpr size_t kChunkBytes = 256 << 10;
-
-/// How a rank waits without burning a core it may share with the rank it waits for: it yields
-/// while things happen, then sleeps for a fiftieth of the silence so far, at most 200 us.
-class Patience {
- public:
-  void something_happened() { quiet_since_ = std::chrono::steady_clock::now(); }
-  void pause() {
-    const auto quiet = std::chrono::steady_clock::now() - quiet_since_;
-    if (quiet < microseconds(500)) {
-      sched_yield();
-      return;
-    }
-    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(quiet / 50, microseconds(200)));
-  }
-
- private:
-  Time quiet_since_ = std::chrono::steady_clock::now();
-};
 
 std::string text_of(int mpi_error) {
   char text[MPI_MAX_ERROR_STRING];
@@ -74,7 +55,7 @@ class MpiTransport final : public Transport {
   MpiTransport& operator=(const MpiTransport&) = delete;
   ~MpiTransport() override {
     if (abort_status_ != 0) MPI_Abort(MPI_COMM_WORLD, abort_status_);
-    MOTLEY_CHECK(posts_.empty(), "a rank left with open sends");
+    MOTLEY_CHECK(posts_.empty() && begun_.empty(), "a rank left with open transfers");
     MPI_Finalize();
   }
 
@@ -94,15 +75,28 @@ class MpiTransport final : public Transport {
   Result<Unit> receive(const Incoming& message, const std::string& operation) override {
     return transfer(std::span(&message, 1), {}, kMessageTag, operation);
   }
+  Result<SendId> begin(const Incoming& message, int tag) override {
+    return begin(std::span(&message, 1), {}, tag);
+  }
+  Result<SendId> begin(const Outgoing& message, int tag) override {
+    return begin({}, std::span(&message, 1), tag);
+  }
+  Result<bool> finished(SendId transfer) override;
+  void abandon(SendId transfer) override;
+  Result<Unit> alive() override { return Unit{}; }
+  std::chrono::nanoseconds timeout() const override { return timeout_; }
   void give_up(int exit_status) override {
-    if (abort_status_ == 0) abort_status_ = std::max(1, exit_status);
+    int none = 0;
+    abort_status_.compare_exchange_strong(none, std::max(1, exit_status));
   }
 
  private:
+  Result<SendId> begin(std::span<const Incoming> receives, std::span<const Outgoing> sends,
+                       int tag);
   Result<Unit> transfer(std::span<const Incoming> receives, std::span<const Outgoing> sends,
                         int tag, const std::string& operation);
-  static Result<Unit> start(Requests& requests, std::span<const Incoming> receives,
-                            std::span<const Outgoing> sends, int tag);
+  Result<Unit> start(Requests& requests, std::span<const Incoming> receives,
+                     std::span<const Outgoing> sends, int tag);
   Result<Unit> wait_for(Requests& requests, const std::string& operation);
   tl::unexpected<Error> lost(const std::string& what, const std::string& operation) {
     give_up(exit_code(ErrorCode::kPeerLost));
@@ -112,9 +106,11 @@ class MpiTransport final : public Transport {
   const int rank_;
   const int size_;
   const std::chrono::nanoseconds timeout_;
-  int abort_status_ = 0;
+  std::atomic<int> abort_status_{0};
+  std::mutex mpi_;  // held in every call of the library but its first and last
   Requests transfer_;
   PostPool<Requests> posts_;
+  PostPool<Requests> begun_;  // of begin(), whose thread may be another
   std::vector<int> finished_;
 };
 
@@ -146,6 +142,7 @@ Result<SendId> MpiTransport::post(const Outgoing& message) {
 
 Result<Unit> MpiTransport::start(Requests& requests, std::span<const Incoming> receives,
                                  std::span<const Outgoing> sends, int tag) {
+  const std::lock_guard lock(mpi_);
   requests.clear();
   int error = MPI_SUCCESS;
   const auto each_chunk = [&](int peer, auto bytes, auto&& begin_one) {
@@ -172,21 +169,58 @@ Result<Unit> MpiTransport::start(Requests& requests, std::span<const Incoming> r
   return Unit{};
 }
 
+Result<SendId> MpiTransport::begin(std::span<const Incoming> receives,
+                                   std::span<const Outgoing> sends, int tag) {
+  const SendId id = begun_.open();
+  if (const auto started = start(begun_.at(id), receives, sends, kFirstTransferTag + tag); !started)
+    return lost(started.error().message, "begin");
+  return id;
+}
+
+Result<bool> MpiTransport::finished(SendId transfer) {
+  Requests& requests = begun_.at(transfer);
+  int done = 0;
+  int error = MPI_SUCCESS;
+  {
+    const std::lock_guard lock(mpi_);
+    error = MPI_Testall(static_cast<int>(requests.handles.size()), requests.handles.data(), &done,
+                        MPI_STATUSES_IGNORE);
+  }
+  if (error != MPI_SUCCESS)
+    return lost(text_of(error) + " with " + requests.pending_peers(), "transfer");
+  if (done != 0) begun_.close(transfer);
+  return done != 0;
+}
+
+/// All ranks end soon. What may still arrive is called off, what is being sent cannot be.
+void MpiTransport::abandon(SendId transfer) {
+  const std::lock_guard lock(mpi_);
+  for (MPI_Request& request : begun_.at(transfer).handles) {
+    if (request == MPI_REQUEST_NULL) continue;
+    MPI_Cancel(&request);
+    MPI_Request_free(&request);
+  }
+  begun_.close(transfer);
+}
+
 Result<Unit> MpiTransport::wait_for(Requests& requests, const std::string& operation) {
   std::vector<MPI_Request>& handles = requests.handles;
   if (finished_.size() < handles.size()) finished_.resize(handles.size());
-  const Time deadline = std::chrono::steady_clock::now() + timeout_;
   Patience patience;
   for (size_t open = handles.size(); open > 0;) {
     int count = 0;
-    const int error = MPI_Testsome(static_cast<int>(handles.size()), handles.data(), &count,
-                                   finished_.data(), MPI_STATUSES_IGNORE);
+    int error = MPI_SUCCESS;
+    {
+      const std::lock_guard lock(mpi_);
+      error = MPI_Testsome(static_cast<int>(handles.size()), handles.data(), &count,
+                           finished_.data(), MPI_STATUSES_IGNORE);
+    }
     if (error != MPI_SUCCESS)
       return lost(text_of(error) + " with " + requests.pending_peers(), operation);
     if (count > 0) {
       open -= static_cast<size_t>(count);
       patience.something_happened();
-    } else if (std::chrono::steady_clock::now() > deadline) {
+    } else if (patience.silence() > timeout_) {
       return lost(requests.pending_peers() + " did not answer", operation);
     } else {
       patience.pause();
@@ -239,8 +273,11 @@ extern "C" {
   motley::make_mpi_symbols_global();
   motley::raise_eager_limits();
   int provided = 0;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
     return motley::fail(ErrorCode::kBrokenInstall, "MPI does not start");
+  if (provided < MPI_THREAD_SERIALIZED)
+    return motley::fail(ErrorCode::kBrokenInstall,
+                        "this MPI lets only one thread of a process call it");
   int rank = 0;
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

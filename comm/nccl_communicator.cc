@@ -45,13 +45,13 @@ class Patience {
   int looks_ = 0;
 };
 
-nccl::DataType type_of(DeviceElement element) {
+nccl::DataType type_of(SumType element) {
   switch (element) {
-    case DeviceElement::kFloat32:
+    case SumType::kFloat32:
       return nccl::kFloat32;
-    case DeviceElement::kFloat64:
+    case SumType::kFloat64:
       return nccl::kFloat64;
-    case DeviceElement::kInt64:
+    case SumType::kInt64:
       return nccl::kInt64;
   }
   return nccl::kFloat32;
@@ -173,11 +173,11 @@ void NcclCommunicator::abort() {
 }
 
 Result<Unit> NcclCommunicator::all_reduce_weighted_sum(const DeviceArray& inout, double weight) {
-  MOTLEY_CHECK(inout.element != DeviceElement::kInt64, "a weighted sum of integers");
+  MOTLEY_CHECK(inout.element != SumType::kInt64, "a weighted sum of integers");
   MOTLEY_CHECK(std::isfinite(weight) && weight > 0, "a weight that is not above zero");
   float narrow = static_cast<float>(weight);
-  void* const scalar = inout.element == DeviceElement::kFloat64 ? static_cast<void*>(&weight)
-                                                                : static_cast<void*>(&narrow);
+  void* const scalar = inout.element == SumType::kFloat64 ? static_cast<void*>(&weight)
+                                                          : static_cast<void*>(&narrow);
   nccl::RedOp op = nccl::kSum;
   MOTLEY_TRY_VOID(enqueue("weights", [&] {
     return library_.create_weighted_sum(&op, scalar, type_of(inout.element), nccl::kHostImmediate,

@@ -2,6 +2,7 @@
 // What an implementation of Communicator must offer: transfers between pairs of ranks. Every
 // collective is built on one call of it (comm/collectives.h), so a new transport is one small file.
 
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -45,6 +46,25 @@ class Transport {
   virtual Result<SendId> post(const Outgoing& message) = 0;
   virtual Result<Unit> complete(SendId send, const std::string& operation) = 0;
   virtual Result<Unit> receive(const Incoming& message, const std::string& operation) = 0;
+
+  /// Transfers of one message that go on by themselves: begin() returns at once; finished() moves
+  /// them on and tells whether this one is done, after which its id is free and its buffer the
+  /// caller's. Matched with the peer's by tag, 0 to kMostTag, of equal tags in the order of
+  /// beginning; never with the calls above. Beside these one other thread may use all that is
+  /// above; it is one thread at a time that uses these. At most kMostBytes each.
+  static constexpr int kMostTag = (1 << 20) - 1;
+  static constexpr size_t kMostBytes = 256 << 10;
+  virtual Result<SendId> begin(const Incoming& message, int tag) = 0;
+  virtual Result<SendId> begin(const Outgoing& message, int tag) = 0;
+  virtual Result<bool> finished(SendId transfer) = 0;
+  /// After a failure: this transfer is off and its buffer the caller's, as far as the library can
+  /// tell.
+  virtual void abandon(SendId transfer) = 0;
+  /// kPeerLost once the group is over: for those who wait for something else than a transfer.
+  virtual Result<Unit> alive() = 0;
+
+  /// How long a call waits while nothing moves.
+  virtual std::chrono::nanoseconds timeout() const = 0;
 
   /// As Communicator::give_up.
   virtual void give_up(int exit_status) = 0;

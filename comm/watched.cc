@@ -17,6 +17,26 @@ class Waiting {
   std::atomic<bool>& flag_;
 };
 
+class WatchedReducer final : public Reducer {
+ public:
+  WatchedReducer(std::unique_ptr<Reducer> inner, std::atomic<bool>& waiting)
+      : inner_(std::move(inner)), waiting_(waiting) {}
+
+  Result<Unit> begin(std::span<std::byte> flat, SumType type, ElementGate* gate) override {
+    return inner_->begin(flat, type, gate);
+  }
+  Result<bool> advance() override { return inner_->advance(); }
+  Result<Unit> wait() override {
+    const Waiting now(waiting_);
+    return inner_->wait();
+  }
+  int64_t bytes_sent() const override { return inner_->bytes_sent(); }
+
+ private:
+  const std::unique_ptr<Reducer> inner_;
+  std::atomic<bool>& waiting_;
+};
+
 class Watched final : public Communicator {
  public:
   Watched(Communicator& inner, std::atomic<bool>& waiting) : inner_(inner), waiting_(waiting) {}
@@ -79,6 +99,13 @@ class Watched final : public Communicator {
                         const std::string& operation) override {
     const Waiting now(waiting_);
     return inner_.exchange(receives, sends, operation);
+  }
+  Result<std::unique_ptr<Reducer>> open_reducer(
+      const ReductionPlan& plan, const Islands& islands,
+      std::vector<std::vector<ElementRun>> runs) override {
+    const Waiting now(waiting_);
+    MOTLEY_TRY(auto reducer, inner_.open_reducer(plan, islands, std::move(runs)));
+    return std::make_unique<WatchedReducer>(std::move(reducer), waiting_);
   }
 
  private:

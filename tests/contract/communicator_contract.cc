@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/contract/communicator_posts.h"
+#include "tests/contract/reducer_contract.h"
 
 namespace motley::testing {
 namespace {
@@ -232,26 +233,31 @@ void expect_ok(const Result<Unit>& result) {
 }
 
 const std::vector<NamedCheck>& communicator_contract() {
-  static const std::vector<NamedCheck> checks = {
-      {"FloatSumsEqualTheSerialSum", sums_equal_the_serial_sum<float>},
-      {"DoubleSumsEqualTheSerialSum", sums_equal_the_serial_sum<double>},
-      {"IntegerSumsEqualTheSerialSum", sums_equal_the_serial_sum<int64_t>},
-      {"MaxIsTheLargest", max_is_the_largest},
-      {"GatherKeepsUnequalTextsByRank", gather_keeps_unequal_texts_by_rank},
-      {"BroadcastReachesAllFromAnyRoot", broadcast_reaches_all_from_any_root},
-      {"MessagesArriveInOrder", messages_arrive_in_order},
-      {"WireBytesFollowTheFormula", wire_bytes_follow_the_formula},
-      {"OperationsFollowEachOther", operations_follow_each_other},
-      {"OverlappingGroupsAlternate", overlapping_groups_alternate},
-      {"GroupsAreMadeOfGroups", groups_are_made_of_groups},
-      {"PostedMessagesArriveInOrder", posted_messages_arrive_in_order},
-      {"PostsOfAnySizeGoAroundARing", posts_of_any_size_go_around_a_ring},
-      {"AllPairsPostAtOnce", all_pairs_post_at_once},
-      {"PostsStayOpenAcrossCollectives", posts_stay_open_across_collectives},
-      {"PostsStayOpenAcrossGroups", posts_stay_open_across_groups},
-      {"IdsOfPostsAreUsedAgain", ids_of_posts_are_used_again},
-      {"PostsCountTheirBytes", posts_count_their_bytes},
-  };
+  static const std::vector<NamedCheck> checks = [] {
+    std::vector<NamedCheck> all = {
+        {"FloatSumsEqualTheSerialSum", sums_equal_the_serial_sum<float>},
+        {"DoubleSumsEqualTheSerialSum", sums_equal_the_serial_sum<double>},
+        {"IntegerSumsEqualTheSerialSum", sums_equal_the_serial_sum<int64_t>},
+        {"MaxIsTheLargest", max_is_the_largest},
+        {"GatherKeepsUnequalTextsByRank", gather_keeps_unequal_texts_by_rank},
+        {"BroadcastReachesAllFromAnyRoot", broadcast_reaches_all_from_any_root},
+        {"MessagesArriveInOrder", messages_arrive_in_order},
+        {"WireBytesFollowTheFormula", wire_bytes_follow_the_formula},
+        {"OperationsFollowEachOther", operations_follow_each_other},
+        {"OverlappingGroupsAlternate", overlapping_groups_alternate},
+        {"GroupsAreMadeOfGroups", groups_are_made_of_groups},
+        {"PostedMessagesArriveInOrder", posted_messages_arrive_in_order},
+        {"PostsOfAnySizeGoAroundARing", posts_of_any_size_go_around_a_ring},
+        {"AllPairsPostAtOnce", all_pairs_post_at_once},
+        {"PostsStayOpenAcrossCollectives", posts_stay_open_across_collectives},
+        {"PostsStayOpenAcrossGroups", posts_stay_open_across_groups},
+        {"IdsOfPostsAreUsedAgain", ids_of_posts_are_used_again},
+        {"PostsCountTheirBytes", posts_count_their_bytes},
+    };
+    const std::vector<NamedCheck>& sums = reducer_contract();
+    all.insert(all.end(), sums.begin(), sums.end());
+    return all;
+  }();
   return checks;
 }
 

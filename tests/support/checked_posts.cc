@@ -21,6 +21,11 @@ class CheckedPosts final : public Communicator {
   std::unique_ptr<Communicator> group(const std::vector<int>& ranks) override {
     return inner_.group(ranks);
   }
+  Result<std::unique_ptr<Reducer>> open_reducer(
+      const ReductionPlan& plan, const Islands& islands,
+      std::vector<std::vector<ElementRun>> runs) override {
+    return inner_.open_reducer(plan, islands, std::move(runs));
+  }
 
   Result<Unit> all_reduce_sum(std::span<float> inout) override {
     return inner_.all_reduce_sum(inout);

@@ -416,9 +416,9 @@ GradientSpans StageEngine::gradient_spans() {
 
 DeviceArray StageEngine::device_gradients() {
   MOTLEY_CHECK(exposed_.empty() && !staging_gradients_, "the host may have changed the gradients");
-  const DeviceElement element = exact()                       ? DeviceElement::kInt64
-                                : stage_.element_bytes() == 8 ? DeviceElement::kFloat64
-                                                              : DeviceElement::kFloat32;
+  const SumType element = exact()                       ? SumType::kInt64
+                          : stage_.element_bytes() == 8 ? SumType::kFloat64
+                                                        : SumType::kFloat32;
   return {gradients_.device(), parameters_.elements(), element};
 }
 

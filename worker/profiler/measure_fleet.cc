@@ -144,7 +144,7 @@ Result<ReductionPoint> measure_on_devices(const JobSpec& job, Device& device,
   const bool exact = job.train.numerics == Numerics::kExact;
   DeviceArray gradient{.data = nullptr,
                        .count = parameter_count(job.model),
-                       .element = exact ? DeviceElement::kInt64 : DeviceElement::kFloat32};
+                       .element = exact ? SumType::kInt64 : SumType::kFloat32};
   ReductionPoint point;
   point.bytes = Bytes(gradient.count * (exact ? sizeof(int64_t) : sizeof(float)));
   MOTLEY_TRY(const DeviceBuffer memory, device.allocate(point.bytes));

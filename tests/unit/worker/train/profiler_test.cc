@@ -80,6 +80,11 @@ class Watched final : public Communicator {
   std::unique_ptr<Communicator> group(const std::vector<int>& ranks) override {
     return std::make_unique<Watched>(inner_.group(ranks), operations_);
   }
+  Result<std::unique_ptr<Reducer>> open_reducer(
+      const ReductionPlan& plan, const Islands& islands,
+      std::vector<std::vector<ElementRun>> runs) override {
+    return inner_.open_reducer(plan, islands, std::move(runs));
+  }
   void give_up(int status) override { inner_.give_up(status); }
 
  private:

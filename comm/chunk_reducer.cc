@@ -1,0 +1,297 @@
+#include "comm/chunk_reducer.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "comm/chunk_task.h"
+#include "comm/patience.h"
+#include "core/check.h"
+
+namespace motley {
+namespace {
+
+/// Chunks a rank leads at a time: enough to keep a link busy while earlier ones come back.
+constexpr int kLed = 4;
+/// Chunks it has a part in at a time, those it leads included.
+constexpr size_t kUnderWay = 32;
+
+bool takes_part(const IslandPart& island, int rank) {
+  return std::binary_search(island.contributors.begin(), island.contributors.end(), rank) ||
+         std::binary_search(island.receivers.begin(), island.receivers.end(), rank);
+}
+
+/// This rank's island among those of the part; -1: it has no part in it.
+int home_of(const ReductionPart& part, int rank) {
+  for (size_t i = 0; i < part.islands.size(); ++i)
+    if (takes_part(part.islands[i], rank)) return static_cast<int>(i);
+  return -1;
+}
+
+std::vector<int> ranks_of(const Islands& islands, int island) {
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < islands.of_rank.size(); ++rank)
+    if (islands.of_rank[rank] == island) ranks.push_back(static_cast<int>(rank));
+  return ranks;
+}
+
+/// Of the largest chunk of any part, 0 where there is none that the test accepts.
+template <class Test>
+size_t largest_chunk(const ReductionPlan& plan, Test test) {
+  int64_t elements = 0;
+  for (const ReductionPart& part : plan.parts)
+    if (test(part)) elements = std::max(elements, std::min(part.chunk_elements, part.elements));
+  return static_cast<size_t>(elements * plan.element_bytes);
+}
+
+/// Sizes of what one rank allocates.
+struct BufferSizes {
+  size_t chunk = 0;
+  size_t for_each_led = 0;  ///< chunks
+  IslandMemoryShape island;
+
+  size_t own() const { return kLed * for_each_led * chunk; }
+};
+
+BufferSizes sizes_for(const ReductionPlan& plan, const Islands& islands, int rank) {
+  BufferSizes sizes;
+  const int home = islands.of_rank[static_cast<size_t>(rank)];
+  const auto leads = [&](const ReductionPart& part) {
+    return std::any_of(part.islands.begin(), part.islands.end(), [&](const IslandPart& one) {
+      return std::find(one.leaders.begin(), one.leaders.end(), rank) != one.leaders.end();
+    });
+  };
+  sizes.chunk = largest_chunk(plan, leads);
+  size_t others = 0;
+  for (const ReductionPart& part : plan.parts)
+    if (leads(part)) others = std::max(others, part.islands.size() - 1);
+  sizes.for_each_led = 2 + others;  // the island's sum, the total, and what arrives
+  // The memory is one for all ranks of the island: all must size it alike.
+  const auto shared = [&](const ReductionPart& part) {
+    return std::any_of(part.islands.begin(), part.islands.end(), [&](const IslandPart& one) {
+      return one.island == home && (one.contributors.size() > 1 || one.receivers.size() > 1 ||
+                                    one.contributors != one.receivers);
+    });
+  };
+  const int members = static_cast<int>(ranks_of(islands, home).size());
+  if (members > 1) sizes.island = {members, kLed, largest_chunk(plan, shared)};
+  return sizes;
+}
+
+class ChunkReducer final : public Reducer {
+ public:
+  ChunkReducer(Transport& transport, const ReductionPlan& plan, const Islands& islands,
+               std::vector<std::vector<ElementRun>> runs)
+      : plan_(plan),
+        runs_(std::move(runs)),
+        sizes_(sizes_for(plan, islands, transport.rank())),
+        buffers_(sizes_.own()),
+        site_{.transport = transport} {
+    site_.member_of = numbers_within(islands);
+    for (int i = kLed; i-- > 0;) free_.push_back(i);
+  }
+
+  /// Collective over `ranks`.
+  Result<Unit> join_island(Communicator& ranks, const Islands& islands);
+
+  Result<Unit> begin(std::span<std::byte> flat, SumType type, ElementGate* gate) override;
+  Result<bool> advance() override;
+  Result<Unit> wait() override;
+  int64_t bytes_sent() const override { return site_.bytes_sent; }
+
+ private:
+  struct UnderWay {
+    std::unique_ptr<ChunkTask> task;
+    int buffers = -1;  ///< of a leader
+  };
+
+  static std::vector<int> numbers_within(const Islands& islands);
+  bool next_chunk(Chunk* chunk);
+  Result<bool> admit();
+  LeaderBuffers buffers(int number);
+  Result<bool> advance_all();
+
+  const ReductionPlan plan_;
+  const std::vector<std::vector<ElementRun>> runs_;
+  const BufferSizes sizes_;
+  std::vector<std::byte> buffers_;
+  std::unique_ptr<IslandMemory> memory_;
+  ReductionSite site_;
+
+  // The chunk that comes next: parts and chunks from the last to the first, the order in which a
+  // backward pass makes them.
+  size_t parts_left_ = 0;
+  int64_t chunks_left_ = 0;
+  uint64_t chunks_before_ = 0;  ///< of all reductions, whoever has a part in them: a chunk's tag
+  std::optional<Chunk> waiting_;
+  int64_t contributions_ = 0;
+  std::vector<int> free_;  ///< buffers
+  std::deque<UnderWay> under_way_;
+};
+
+std::vector<int> ChunkReducer::numbers_within(const Islands& islands) {
+  std::vector<int> next(static_cast<size_t>(islands.count()), 0);
+  std::vector<int> numbers;
+  for (const int island : islands.of_rank) numbers.push_back(next[static_cast<size_t>(island)]++);
+  return numbers;
+}
+
+Result<Unit> ChunkReducer::join_island(Communicator& ranks, const Islands& islands) {
+  if (sizes_.island.slot_bytes == 0) return Unit{};
+  const int home = islands.of_rank[static_cast<size_t>(ranks.rank())];
+  const auto island = ranks.group(ranks_of(islands, home));
+  MOTLEY_TRY(memory_, IslandMemory::open(*island, sizes_.island));
+  site_.memory = memory_.get();
+  return Unit{};
+}
+
+Result<Unit> ChunkReducer::begin(std::span<std::byte> flat, SumType type, ElementGate* gate) {
+  MOTLEY_CHECK(under_way_.empty() && !waiting_ && parts_left_ == 0,
+               "a reduction begins when the last one is over");
+  MOTLEY_CHECK_EQ(bytes_of(type), plan_.element_bytes);
+  site_.flat = flat;
+  site_.type = type;
+  site_.gate = gate;
+  parts_left_ = plan_.parts.size();
+  chunks_left_ = parts_left_ == 0 ? 0 : plan_.parts.back().chunks();
+  return Unit{};
+}
+
+/// The next one that this rank has a part in.
+bool ChunkReducer::next_chunk(Chunk* chunk) {
+  while (parts_left_ > 0) {
+    const size_t number = parts_left_ - 1;
+    const ReductionPart& part = plan_.parts[number];
+    const int home = home_of(part, site_.rank());
+    if (home < 0) {
+      chunks_before_ += static_cast<uint64_t>(std::exchange(chunks_left_, 0));
+    } else if (chunks_left_ > 0) {
+      const int64_t c = --chunks_left_;
+      const int64_t first = c * part.chunk_elements;
+      ++chunks_before_;
+      *chunk = {.part = &part,
+                .runs = &runs_[number],
+                .number = c,
+                .first = first,
+                .count = std::min(part.chunk_elements, part.elements - first),
+                .home = home,
+                .tag = chunks_before_,
+                .message_tag = static_cast<int>(2 * (chunks_before_ % (Transport::kMostTag / 2)))};
+      return true;
+    }
+    if (chunks_left_ == 0) {
+      --parts_left_;
+      chunks_left_ = parts_left_ == 0 ? 0 : plan_.parts[parts_left_ - 1].chunks();
+    }
+  }
+  return false;
+}
+
+LeaderBuffers ChunkReducer::buffers(int number) {
+  std::byte* at =
+      buffers_.data() + static_cast<size_t>(number) * sizes_.for_each_led * sizes_.chunk;
+  LeaderBuffers buffers{.sum = at, .total = at + sizes_.chunk, .received = {}, .slot = number};
+  for (size_t i = 2; i < sizes_.for_each_led; ++i)
+    buffers.received.push_back(at + i * sizes_.chunk);
+  return buffers;
+}
+
+/// Takes on the next chunk if there is room for it.
+Result<bool> ChunkReducer::admit() {
+  if (under_way_.size() >= kUnderWay) return false;
+  if (!waiting_) {
+    Chunk chunk;
+    if (!next_chunk(&chunk)) return false;
+    waiting_ = chunk;
+  }
+  const Chunk& chunk = *waiting_;
+  if (chunk.part->leader(chunk.home, chunk.number) == site_.rank()) {
+    if (free_.empty()) return false;
+    MOTLEY_TRY(auto task, leader_task(site_, chunk, buffers(free_.back())));
+    under_way_.push_back({std::move(task), free_.back()});
+    free_.pop_back();
+  } else {
+    const auto& contributors = chunk.island().contributors;
+    const bool hands_in =
+        std::binary_search(contributors.begin(), contributors.end(), site_.rank());
+    under_way_.push_back({follower_task(site_, chunk, contributions_)});
+    contributions_ += hands_in ? 1 : 0;
+  }
+  waiting_.reset();
+  return true;
+}
+
+Result<bool> ChunkReducer::advance_all() {
+  bool moved = false;
+  for (UnderWay& one : under_way_) {
+    if (one.task->done()) continue;
+    MOTLEY_TRY(const bool this_one, one.task->advance());
+    moved = moved || this_one;
+    if (one.task->done() && one.buffers >= 0) free_.push_back(one.buffers);
+  }
+  while (!under_way_.empty() && under_way_.front().task->done()) under_way_.pop_front();
+  return moved;
+}
+
+Result<bool> ChunkReducer::advance() {
+  for (bool moved = true; moved;) {
+    MOTLEY_TRY(moved, admit());
+    MOTLEY_TRY(const bool some, advance_all());
+    moved = moved || some;
+  }
+  return under_way_.empty() && !waiting_ && parts_left_ == 0;
+}
+
+Result<Unit> ChunkReducer::wait() {
+  Patience patience;
+  for (;;) {
+    bool moved = false;
+    MOTLEY_TRY(moved, admit());
+    MOTLEY_TRY(const bool some, advance_all());
+    if (under_way_.empty() && !waiting_ && parts_left_ == 0) return Unit{};
+    if (moved || some) {
+      patience.something_happened();
+      continue;
+    }
+    MOTLEY_TRY_VOID(site_.transport.alive());
+    if (patience.silence() > site_.transport.timeout()) {
+      site_.transport.give_up(exit_code(ErrorCode::kPeerLost));
+      return fail(ErrorCode::kPeerLost,
+                  under_way_.front().task->waits_for() + " did not answer in a reduction");
+    }
+    patience.pause();
+  }
+}
+
+/// That all have made the same plan of the same ranks.
+Result<Unit> compare_plans(Communicator& ranks, const ReductionPlan& plan) {
+  MOTLEY_TRY(const std::vector<std::string> hashes, ranks.all_gather(plan.hash()));
+  for (size_t rank = 0; rank < hashes.size(); ++rank)
+    if (hashes[rank] != hashes[0])
+      return fail(ErrorCode::kInternal, "rank " + std::to_string(rank) +
+                                            " plans other reductions (" + hashes[rank] +
+                                            ") than rank 0 (" + hashes[0] + ")");
+  return Unit{};
+}
+
+}  // namespace
+
+Bytes reducer_bytes(const ReductionPlan& plan, const Islands& islands, int rank) {
+  const BufferSizes sizes = sizes_for(plan, islands, rank);
+  size_t bytes = sizes.own();
+  if (sizes.island.slot_bytes > 0)
+    bytes += sizes.island.total_bytes() / static_cast<size_t>(sizes.island.members);
+  return Bytes(static_cast<int64_t>(bytes));
+}
+
+Result<std::unique_ptr<Reducer>> open_chunk_reducer(Communicator& ranks, Transport& transport,
+                                                    const ReductionPlan& plan,
+                                                    const Islands& islands,
+                                                    std::vector<std::vector<ElementRun>> runs) {
+  MOTLEY_CHECK_EQ(runs.size(), plan.parts.size());
+  MOTLEY_TRY_VOID(compare_plans(ranks, plan));
+  auto reducer = std::make_unique<ChunkReducer>(transport, plan, islands, std::move(runs));
+  MOTLEY_TRY_VOID(reducer->join_island(ranks, islands));
+  return std::unique_ptr<Reducer>(std::move(reducer));
+}
+
+}  // namespace motley

@@ -1,0 +1,33 @@
+#pragma once
+// How a rank waits without burning a core it may share with the rank it waits for.
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace motley {
+
+/// Yields while things happen, then sleeps for a fiftieth of the silence so far, at most 200 us.
+class Patience {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  void something_happened() { quiet_since_ = Clock::now(); }
+  Clock::duration silence() const { return Clock::now() - quiet_since_; }
+  void pause() {
+    using std::chrono::microseconds;
+    const auto quiet = silence();
+    if (quiet < microseconds(500)) {
+      sched_yield();
+      return;
+    }
+    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(quiet / 50, microseconds(200)));
+  }
+
+ private:
+  Clock::time_point quiet_since_ = Clock::now();
+};
+
+}  // namespace motley

@@ -1,0 +1,55 @@
+#pragma once
+// Performs a ReductionPlan, chunk by chunk, as far as the others have come: what has arrived is
+// added up while the next chunks are under way. Elements stay where they lie, in runs of a flat
+// buffer.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/sum_type.h"
+#include "core/reduction.h"
+#include "core/result.h"
+
+namespace motley {
+
+/// Says when elements may be read, and is told when they have their sums. Called by the thread that
+/// moves the reduction on.
+class ElementGate {
+ public:
+  virtual ~ElementGate() = default;
+  /// Whether `run` of the flat buffer holds what this rank contributes. Asked again until it does,
+  /// of the chunks that come next; what it takes is begun when it is asked first.
+  virtual Result<bool> readable(const ElementRun& run) = 0;
+  /// `run` has its total.
+  virtual Result<Unit> written(const ElementRun& run) = 0;
+};
+
+class Reducer {
+ public:
+  virtual ~Reducer() = default;
+
+  /// Begins a reduction; all ranks begin the same. `flat` has all runs, in elements of the plan's
+  /// size; both it and the gate are borrowed until it is done. `gate` null: all may be read
+  /// already.
+  virtual Result<Unit> begin(std::span<std::byte> flat, SumType type,
+                             ElementGate* gate = nullptr) = 0;
+  /// Moves it on as far as it goes without waiting; true when all of this rank's part is done.
+  /// kPeerLost names who was waited for in which phase, when nothing has moved for the group's
+  /// timeout.
+  virtual Result<bool> advance() = 0;
+  /// advance() until it is done.
+  virtual Result<Unit> wait() = 0;
+
+  /// Bytes this rank has put on links between islands.
+  virtual int64_t bytes_sent() const = 0;
+};
+
+/// What open_reducer() allocates for this rank beside its part of the island's shared memory, and
+/// that part; no rank's differs by what lies in its flat buffer.
+Bytes reducer_bytes(const ReductionPlan& plan, const Islands& islands, int rank);
+
+}  // namespace motley

@@ -1,0 +1,209 @@
+#include "core/reduction.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/check.h"
+#include "core/hash.h"
+
+namespace motley {
+namespace {
+
+/// How finely shares are kept: chunks are rooted in a pattern of about this length.
+constexpr int kPattern = 64;
+
+std::vector<IslandPart> parts_of(const ReductionClass& one, const Islands& islands) {
+  std::vector<IslandPart> all(static_cast<size_t>(islands.count()));
+  const auto part = [&](int rank) -> IslandPart& {
+    return all[static_cast<size_t>(islands.of_rank[static_cast<size_t>(rank)])];
+  };
+  for (const int rank : one.contributors) part(rank).contributors.push_back(rank);
+  for (const int rank : one.receivers) part(rank).receivers.push_back(rank);
+  std::vector<IslandPart> present;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].contributors.empty() && all[i].receivers.empty()) continue;
+    all[i].island = static_cast<int>(i);
+    all[i].leaders = all[i].contributors.empty() ? all[i].receivers : all[i].contributors;
+    present.push_back(std::move(all[i]));
+  }
+  return present;
+}
+
+/// Whose number comes next so that each has had its share of all so far: the order in which roots
+/// alternate as evenly as their shares allow.
+std::vector<int> interleaved(const std::vector<double>& shares) {
+  std::vector<int> pattern;
+  std::vector<double> had(shares.size(), 0);
+  for (int i = 1; i <= kPattern; ++i) {
+    size_t most_behind = 0;
+    for (size_t k = 1; k < shares.size(); ++k)
+      if (shares[k] * i - had[k] > shares[most_behind] * i - had[most_behind]) most_behind = k;
+    had[most_behind] += 1;
+    pattern.push_back(static_cast<int>(most_behind));
+  }
+  return pattern;
+}
+
+std::vector<double> bandwidths(const ReductionPart& part, const Islands& islands) {
+  std::vector<double> of_parts;
+  for (const IslandPart& one : part.islands)
+    of_parts.push_back(islands.bytes_per_second[static_cast<size_t>(one.island)]);
+  return of_parts;
+}
+
+/// Whether to send to everybody at once, in one latency, or to a root and back in two.
+bool direct_is_faster(const ReductionPart& part, const Islands& islands, int64_t bytes) {
+  const bool all_do_all = std::all_of(
+      part.islands.begin(), part.islands.end(),
+      [](const IslandPart& one) { return !one.contributors.empty() && !one.receivers.empty(); });
+  if (!all_do_all) return false;
+  const std::vector<double> speed = bandwidths(part, islands);
+  const std::vector<double> share = root_shares(speed);
+  const auto others = static_cast<double>(speed.size()) - 1;
+  const auto size = static_cast<double>(bytes);
+  double direct = 0;
+  double rooted = 0;
+  for (size_t i = 0; i < speed.size(); ++i) {
+    direct = std::max(direct, size * others / speed[i]);
+    rooted = std::max(rooted, size * (1 + (others - 1) * share[i]) / speed[i]);
+  }
+  return direct <= rooted + islands.latency_seconds;
+}
+
+int64_t chunk_elements(const ReductionPart& part, int element_bytes,
+                       const ReductionOptions& options) {
+  size_t leaders = 0;
+  for (const IslandPart& one : part.islands) leaders = std::max(leaders, one.leaders.size());
+  const Bytes largest = part.islands.size() == 1 ? options.largest_at_home : options.largest_chunk;
+  // Small sums are cut so that every leader has some of the work.
+  const int64_t even = part.elements * element_bytes / static_cast<int64_t>(leaders);
+  const int64_t bytes = std::clamp(even, options.smallest_chunk.value(), largest.value());
+  const int64_t aligned = bytes / 64 * 64;  // chunks begin where cache lines do
+  return std::max<int64_t>(1, aligned / element_bytes);
+}
+
+/// Which of the class's islands the pinned owner is in; it is its only leader then.
+int pin_owner(ReductionPart* part, const Islands& islands, int owner) {
+  const int island = islands.of_rank[static_cast<size_t>(owner)];
+  for (size_t i = 0; i < part->islands.size(); ++i) {
+    if (part->islands[i].island != island) continue;
+    part->islands[i].leaders = {owner};
+    return static_cast<int>(i);
+  }
+  MOTLEY_CHECK(false, "the owner of a class is one of its ranks");
+  return 0;
+}
+
+}  // namespace
+
+int ReductionPart::leader(int which, int64_t c) const {
+  const std::vector<int>& turns = islands[static_cast<size_t>(which)].leaders;
+  // Shifted after each round of roots, so that a root's work is not always the same rank's.
+  const int64_t turn = c + (roots.empty() ? 0 : c / static_cast<int64_t>(islands.size()));
+  return turns[static_cast<size_t>(turn) % turns.size()];
+}
+
+std::vector<double> root_shares(const std::vector<double>& bytes_per_second) {
+  const size_t islands = bytes_per_second.size();
+  std::vector<double> shares(islands, 1.0 / static_cast<double>(islands));
+  if (islands <= 2) return shares;
+  // With time T for one byte of the class an island can carry T·bandwidth bytes, one of which it
+  // needs for its own part: (T·bandwidth - 1) / (k-2) of the chunks may be rooted there. The least
+  // T at which these make up all chunks, or at which the slowest island does its own part.
+  const double per_root = static_cast<double>(islands) - 2;
+  const auto room = [&](double time, size_t i) {
+    return std::max(0.0, (time * bytes_per_second[i] - 1) / per_root);
+  };
+  double low = 1 / *std::min_element(bytes_per_second.begin(), bytes_per_second.end());
+  const auto rooms = [&](double time) {
+    double sum = 0;
+    for (size_t i = 0; i < islands; ++i) sum += room(time, i);
+    return sum;
+  };
+  double high = low * static_cast<double>(islands);
+  for (int i = 0; i < 100 && rooms(low) < 1; ++i) {
+    const double middle = (low + high) / 2;
+    (rooms(middle) < 1 ? low : high) = middle;
+    if (high - low <= low * 1e-12) break;
+  }
+  const double time = rooms(low) < 1 ? high : low;
+  const double all = rooms(time);
+  for (size_t i = 0; i < islands; ++i) shares[i] = room(time, i) / all;
+  return shares;
+}
+
+ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const Islands& islands,
+                             int element_bytes, const ReductionOptions& options) {
+  ReductionPlan plan{.element_bytes = element_bytes, .parts = {}};
+  for (const ReductionClass& one : classes) {
+    MOTLEY_CHECK(!one.contributors.empty() && !one.receivers.empty(), "a class without ranks");
+    ReductionPart part;
+    part.islands = parts_of(one, islands);
+    part.elements = one.elements;
+    if (one.owner) {
+      part.direct = false;
+      part.roots = {pin_owner(&part, islands, *one.owner)};
+    } else if (part.islands.size() > 1) {
+      part.direct = direct_is_faster(part, islands, one.elements * element_bytes);
+      if (!part.direct) part.roots = interleaved(root_shares(bandwidths(part, islands)));
+    }
+    part.chunk_elements = chunk_elements(part, element_bytes, options);
+    plan.parts.push_back(std::move(part));
+  }
+  return plan;
+}
+
+std::string ReductionPlan::hash() const {
+  Xxh3Stream stream;
+  const auto number = [&](int64_t value) { stream.add(&value, sizeof value); };
+  const auto ranks = [&](const std::vector<int>& some) {
+    number(static_cast<int64_t>(some.size()));
+    for (const int rank : some) number(rank);
+  };
+  number(element_bytes);
+  for (const ReductionPart& part : parts) {
+    number(part.elements);
+    number(part.chunk_elements);
+    number(part.direct ? 1 : 0);
+    ranks(part.roots);
+    for (const IslandPart& one : part.islands) {
+      number(one.island);
+      ranks(one.contributors);
+      ranks(one.receivers);
+      ranks(one.leaders);
+    }
+  }
+  return stream.hex();
+}
+
+Bytes ReductionPlan::link_bytes(int island) const {
+  int64_t out = 0;
+  int64_t in = 0;
+  for (const ReductionPart& part : parts) {
+    const auto mine = std::find_if(part.islands.begin(), part.islands.end(),
+                                   [&](const IslandPart& one) { return one.island == island; });
+    if (mine == part.islands.end() || part.islands.size() == 1) continue;
+    const auto which = static_cast<int>(mine - part.islands.begin());
+    const int64_t others = static_cast<int64_t>(part.islands.size()) - 1;
+    for (int64_t c = 0; c < part.chunks(); ++c) {
+      const int64_t bytes =
+          std::min(part.chunk_elements, part.elements - c * part.chunk_elements) * element_bytes;
+      if (part.direct) {
+        out += bytes * others;
+        in += bytes * others;
+      } else if (part.root(c) == which) {
+        for (const IslandPart& one : part.islands) {
+          if (one.island == island) continue;
+          in += one.contributors.empty() ? 1 : bytes;
+          out += one.receivers.empty() ? 1 : bytes;
+        }
+      } else {
+        out += mine->contributors.empty() ? 1 : bytes;
+        in += mine->receivers.empty() ? 1 : bytes;
+      }
+    }
+  }
+  return Bytes(std::max(out, in));
+}
+
+}  // namespace motley

@@ -1,0 +1,98 @@
+#pragma once
+// How sums over ranks are taken: a pure function of who has what, of where the ranks are, and of
+// how fast the links between them are. All ranks make the same plan, and know by its hash that they
+// have.
+//
+// The ranks of an island share memory; between islands there are links. The elements of a class go
+// in chunks, and in each island one rank, the chunk's leader, speaks for all:
+//
+//   contribute   every contributor of the island hands its elements to the leader, who adds them up
+//   across       each leader sends its island's sum to all others, who add them up alike (direct),
+//                or to the leader of the chunk's root island, who adds them up and sends the total
+//                back (rooted)
+//   receive      the leader hands the total to the receivers of its island
+//
+// Contributions are added in the order of (island, rank): a repeated run gives the same bits, and
+// all ranks get identical bits. Of k islands N bytes each, direct puts N·(k-1) bytes on each
+// island's link in one latency; rooted N·(1 + (k-2)·s) in two, where s is the share of the chunks
+// that are rooted at the island: with two islands direct is never worse.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/ids.h"
+
+namespace motley {
+
+/// Elements that the same ranks add up and receive: all_reduce (contributors and receivers are the
+/// same), reduce (one receiver), broadcast (one contributor), and what is between them.
+struct ReductionClass {
+  std::vector<int> contributors;  ///< rising, at least one
+  std::vector<int> receivers;     ///< rising, at least one
+  std::optional<int> owner;       ///< a rank of either kind that adds up; unset: as is fastest
+  int64_t elements = 0;
+};
+
+/// A run of elements of a rank's flat buffer, in elements.
+struct ElementRun {
+  int64_t offset = 0;
+  int64_t count = 0;
+  int64_t at = 0;  ///< number of its first element within its class
+};
+
+struct Islands {
+  std::vector<int> of_rank;              ///< the number of each rank's island, from 0
+  std::vector<double> bytes_per_second;  ///< of each island's link to the others, each way
+  double latency_seconds = 0;            ///< of the slowest of these links
+
+  int count() const { return static_cast<int>(bytes_per_second.size()); }
+};
+
+struct ReductionOptions {
+  Bytes largest_chunk{256 << 10};    ///< between islands
+  Bytes smallest_chunk{16 << 10};    ///< but for the last of a class
+  Bytes largest_at_home{128 << 10};  ///< of a class within one island: what stays in caches
+};
+
+/// In one island of a class.
+struct IslandPart {
+  int island = 0;
+  std::vector<int> contributors, receivers;  ///< rising
+  std::vector<int> leaders;  ///< take turns: its contributors, or else its receivers
+};
+
+/// A class, ready to be cut into chunks.
+struct ReductionPart {
+  std::vector<IslandPart> islands;  ///< rising
+  int64_t elements = 0;
+  int64_t chunk_elements = 0;  ///< of all chunks but the last
+  bool direct = true;          ///< meaningless within one island
+  /// Rooted: which of `islands` adds up chunk c is roots[c % roots.size()].
+  std::vector<int> roots;
+
+  int64_t chunks() const { return (elements + chunk_elements - 1) / chunk_elements; }
+  /// Who speaks for islands[which] in chunk c.
+  int leader(int which, int64_t c) const;
+  int root(int64_t c) const { return roots[static_cast<size_t>(c) % roots.size()]; }
+};
+
+struct ReductionPlan {
+  int element_bytes = 0;
+  std::vector<ReductionPart> parts;  ///< of the classes in their order
+
+  /// Of all that decides what is sent to whom: 16 hexadecimal digits.
+  std::string hash() const;
+  /// What an island's link carries out and in, the more of both: what its leaders send and receive.
+  Bytes link_bytes(int island) const;
+};
+
+ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const Islands& islands,
+                             int element_bytes, const ReductionOptions& options = {});
+
+/// The shares of rooted chunks, summing to 1, that minimise the longest time any link takes,
+/// max (1 + (k-2)·s) / bandwidth, over k >= 2 islands.
+std::vector<double> root_shares(const std::vector<double>& bytes_per_second);
+
+}  // namespace motley
