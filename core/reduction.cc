@@ -1,7 +1,7 @@
 #include "core/reduction.h"
 
 #include <algorithm>
-#include <numeric>
+#include <map>
 
 #include "core/check.h"
 #include "core/hash.h"
@@ -130,6 +130,30 @@ std::vector<double> root_shares(const std::vector<double>& bytes_per_second) {
   const double all = rooms(time);
   for (size_t i = 0; i < islands; ++i) shares[i] = room(time, i) / all;
   return shares;
+}
+
+Islands islands_of(const std::vector<std::string>& host_of_rank,
+                   const std::vector<LinkProfile>& links) {
+  Islands islands;
+  std::map<std::string, int> number;
+  for (const std::string& host : host_of_rank)
+    islands.of_rank.push_back(
+        number.try_emplace(host, static_cast<int>(number.size())).first->second);
+  islands.bytes_per_second.assign(number.size(), 0);
+  double slowest = LinkProfile::kFree;
+  for (const LinkProfile& link : links) {
+    if (link.between[0] == link.between[1]) continue;
+    if (!number.contains(link.between[0]) || !number.contains(link.between[1])) continue;
+    slowest = std::min(slowest, link.bytes_per_second);
+    islands.latency_seconds = std::max(islands.latency_seconds, link.latency_seconds);
+    for (const std::string& host : link.between) {
+      double& fastest = islands.bytes_per_second[static_cast<size_t>(number[host])];
+      fastest = std::max(fastest, link.bytes_per_second);
+    }
+  }
+  for (double& speed : islands.bytes_per_second)
+    if (speed == 0) speed = slowest;
+  return islands;
 }
 
 ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const Islands& islands,

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "core/profile.h"
 
 namespace motley {
 
@@ -90,6 +91,12 @@ struct ReductionPlan {
 
 ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const Islands& islands,
                              int element_bytes, const ReductionOptions& options = {});
+
+/// The ranks of each host are an island; hosts are numbered as they first appear. A host's link is
+/// as fast as the fastest of those measured between it and another host; what was not measured is
+/// taken to be like the others.
+Islands islands_of(const std::vector<std::string>& host_of_rank,
+                   const std::vector<LinkProfile>& links);
 
 /// The shares of rooted chunks, summing to 1, that minimise the longest time any link takes,
 /// max (1 + (k-2)·s) / bandwidth, over k >= 2 islands.

@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   motley::add_train_command(app, &outcome);
   motley::add_profile_command(app, &outcome);
   motley::add_estimate_command(app, &outcome);
+  motley::add_bench_comm_command(app, &outcome);
   motley::add_bench_link_command(app, &outcome);
   motley::add_devices_command(app, &outcome);
   motley::add_sample_command(app, &outcome);

@@ -13,6 +13,7 @@ namespace motley {
 void add_train_command(CLI::App& app, Result<Unit>* outcome);
 void add_profile_command(CLI::App& app, Result<Unit>* outcome);
 void add_estimate_command(CLI::App& app, Result<Unit>* outcome);
+void add_bench_comm_command(CLI::App& app, Result<Unit>* outcome);
 void add_bench_link_command(CLI::App& app, Result<Unit>* outcome);
 void add_devices_command(CLI::App& app, Result<Unit>* outcome);
 void add_sample_command(CLI::App& app, Result<Unit>* outcome);
