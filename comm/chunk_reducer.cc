@@ -6,12 +6,11 @@
 #include "comm/chunk_task.h"
 #include "comm/patience.h"
 #include "core/check.h"
+#include "core/reducer_memory.h"
 
 namespace motley {
 namespace {
 
-/// Chunks a rank leads at a time: enough to keep a link busy while earlier ones come back.
-constexpr int kLed = 4;
 /// Chunks it has a part in at a time, those it leads included.
 constexpr size_t kUnderWay = 32;
 
@@ -34,60 +33,17 @@ std::vector<int> ranks_of(const Islands& islands, int island) {
   return ranks;
 }
 
-/// Of the largest chunk of any part, 0 where there is none that the test accepts.
-template <class Test>
-size_t largest_chunk(const ReductionPlan& plan, Test test) {
-  int64_t elements = 0;
-  for (const ReductionPart& part : plan.parts)
-    if (test(part)) elements = std::max(elements, std::min(part.chunk_elements, part.elements));
-  return static_cast<size_t>(elements * plan.element_bytes);
-}
-
-/// Sizes of what one rank allocates.
-struct BufferSizes {
-  size_t chunk = 0;
-  size_t for_each_led = 0;  ///< chunks
-  IslandMemoryShape island;
-
-  size_t own() const { return kLed * for_each_led * chunk; }
-};
-
-BufferSizes sizes_for(const ReductionPlan& plan, const Islands& islands, int rank) {
-  BufferSizes sizes;
-  const int home = islands.of_rank[static_cast<size_t>(rank)];
-  const auto leads = [&](const ReductionPart& part) {
-    return std::any_of(part.islands.begin(), part.islands.end(), [&](const IslandPart& one) {
-      return std::find(one.leaders.begin(), one.leaders.end(), rank) != one.leaders.end();
-    });
-  };
-  sizes.chunk = largest_chunk(plan, leads);
-  size_t others = 0;
-  for (const ReductionPart& part : plan.parts)
-    if (leads(part)) others = std::max(others, part.islands.size() - 1);
-  sizes.for_each_led = 2 + others;  // the island's sum, the total, and what arrives
-  // The memory is one for all ranks of the island: all must size it alike.
-  const auto shared = [&](const ReductionPart& part) {
-    return std::any_of(part.islands.begin(), part.islands.end(), [&](const IslandPart& one) {
-      return one.island == home && (one.contributors.size() > 1 || one.receivers.size() > 1 ||
-                                    one.contributors != one.receivers);
-    });
-  };
-  const int members = static_cast<int>(ranks_of(islands, home).size());
-  if (members > 1) sizes.island = {members, kLed, largest_chunk(plan, shared)};
-  return sizes;
-}
-
 class ChunkReducer final : public Reducer {
  public:
   ChunkReducer(Transport& transport, const ReductionPlan& plan, const Islands& islands,
                std::vector<std::vector<ElementRun>> runs)
       : plan_(plan),
         runs_(std::move(runs)),
-        sizes_(sizes_for(plan, islands, transport.rank())),
-        buffers_(sizes_.own()),
+        sizes_(reducer_memory(plan, islands, transport.rank())),
+        buffers_(sizes_.own_bytes()),
         site_{.transport = transport} {
     site_.member_of = numbers_within(islands);
-    for (int i = kLed; i-- > 0;) free_.push_back(i);
+    for (int i = kChunksLed; i-- > 0;) free_.push_back(i);
   }
 
   /// Collective over `ranks`.
@@ -112,7 +68,7 @@ class ChunkReducer final : public Reducer {
 
   const ReductionPlan plan_;
   const std::vector<std::vector<ElementRun>> runs_;
-  const BufferSizes sizes_;
+  const ReducerMemory sizes_;
   std::vector<std::byte> buffers_;
   std::unique_ptr<IslandMemory> memory_;
   ReductionSite site_;
@@ -274,14 +230,6 @@ Result<Unit> compare_plans(Communicator& ranks, const ReductionPlan& plan) {
 }
 
 }  // namespace
-
-Bytes reducer_bytes(const ReductionPlan& plan, const Islands& islands, int rank) {
-  const BufferSizes sizes = sizes_for(plan, islands, rank);
-  size_t bytes = sizes.own();
-  if (sizes.island.slot_bytes > 0)
-    bytes += sizes.island.total_bytes() / static_cast<size_t>(sizes.island.members);
-  return Bytes(static_cast<int64_t>(bytes));
-}
 
 Result<std::unique_ptr<Reducer>> open_chunk_reducer(Communicator& ranks, Transport& transport,
                                                     const ReductionPlan& plan,

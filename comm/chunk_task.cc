@@ -62,7 +62,14 @@ class Follower final : public ChunkTask {
     return true;
   }
 
+  /// What is only received must not be in anybody else's hands either.
+  Result<bool> ask_for_it() {
+    MOTLEY_TRY(untouched_, site_.readable(chunk_));
+    return untouched_;
+  }
+
   Result<bool> receive() {
+    if (!untouched_) return ask_for_it();
     const int member = site_.member_of[static_cast<size_t>(leader_)];
     const int found = site_.memory->find_total(member, chunk_.tag);
     if (found < 0) return false;
@@ -77,6 +84,7 @@ class Follower final : public ChunkTask {
   const int leader_;
   const int64_t order_;
   bool hands_in_, receives_;
+  bool untouched_ = hands_in_;  ///< asked for already
 };
 
 class Leader final : public ChunkTask {
@@ -198,10 +206,8 @@ Result<bool> Leader::contribute() {
   if (alone() && !place_is_free()) return false;
   std::vector<int> slots;
   if (!all_handed_in(&slots)) return false;
-  if (has(chunk_.island().contributors, site_.rank())) {
-    MOTLEY_TRY(const bool readable, site_.readable(chunk_));
-    if (!readable) return false;
-  }
+  MOTLEY_TRY(const bool readable, site_.readable(chunk_));
+  if (!readable) return false;
   list_contributions(slots);
   if (alone()) {
     add_up();
@@ -365,22 +371,18 @@ std::string Leader::waits_for() const {
 
 }  // namespace
 
+std::vector<ElementRun> ReductionSite::runs_of(const Chunk& chunk) {
+  std::vector<ElementRun> runs;
+  each_run_of(chunk, [&](const ElementRun& run) { runs.push_back(run); });
+  return runs;
+}
+
 Result<bool> ReductionSite::readable(const Chunk& chunk) const {
-  if (gate == nullptr) return true;
-  Result<bool> all = true;
-  each_run_of(chunk, [&](const ElementRun& run) {
-    if (all && *all) all = gate->readable(run);
-  });
-  return all;
+  return gate == nullptr ? Result<bool>(true) : gate->readable(runs_of(chunk));
 }
 
 Result<Unit> ReductionSite::written(const Chunk& chunk) const {
-  Result<Unit> all = Unit{};
-  if (gate == nullptr) return all;
-  each_run_of(chunk, [&](const ElementRun& run) {
-    if (all) all = gate->written(run);
-  });
-  return all;
+  return gate == nullptr ? Result<Unit>(Unit{}) : gate->written(runs_of(chunk));
 }
 
 std::byte* ReductionSite::in_place(const Chunk& chunk) const {

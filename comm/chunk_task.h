@@ -35,8 +35,8 @@ struct Chunk {
 /// What the tasks of a reduction share. The elements of this rank, and the ways to the others.
 struct ReductionSite {
   Transport& transport;
-  IslandMemory* memory = nullptr;  ///< null: alone on its island
-  std::vector<int> member_of = {};      ///< number of each rank within its island
+  IslandMemory* memory = nullptr;   ///< null: alone on its island
+  std::vector<int> member_of = {};  ///< number of each rank within its island
 
   std::span<std::byte> flat = {};
   SumType type = SumType::kFloat32;
@@ -50,6 +50,7 @@ struct ReductionSite {
   size_t bytes(const Chunk& chunk) const {
     return static_cast<size_t>(chunk.count * bytes_of(type));
   }
+  static std::vector<ElementRun> runs_of(const Chunk& chunk);
   Result<bool> readable(const Chunk& chunk) const;
   Result<Unit> written(const Chunk& chunk) const;
   /// Where the chunk's elements lie, if side by side; null: they do not.

@@ -12,17 +12,11 @@
 namespace motley {
 namespace {
 
-constexpr size_t kHeader = 64;  ///< a cache line before each slot's data
-
 struct SlotHeader {
   uint64_t tag = 0;
   int64_t readers = 0;
 };
-static_assert(sizeof(SlotHeader) <= kHeader);
-
-size_t slot_stride(const IslandMemoryShape& shape) {
-  return kHeader + (shape.slot_bytes + kHeader - 1) / kHeader * kHeader;
-}
+static_assert(sizeof(SlotHeader) <= IslandMemoryShape::kHeader);
 
 /// An open file that is in memory; its name is for the others to find it by.
 struct SharedFile {
@@ -63,10 +57,6 @@ void* map(const SharedFile& file, size_t bytes) {
 
 }  // namespace
 
-size_t IslandMemoryShape::total_bytes() const {
-  return static_cast<size_t>(members) * 2 * static_cast<size_t>(slots) * slot_stride(*this);
-}
-
 Result<std::unique_ptr<IslandMemory>> IslandMemory::open(Communicator& island,
                                                          const IslandMemoryShape& shape) {
   const size_t bytes = shape.total_bytes();
@@ -92,9 +82,10 @@ IslandMemory::~IslandMemory() { munmap(mapped_, shape_.total_bytes()); }
 
 IslandMemory::Slot IslandMemory::at(int row, int slot) const {
   std::byte* const begin =
-      mapped_ + static_cast<size_t>(row * shape_.slots + slot) * slot_stride(shape_);
+      mapped_ + static_cast<size_t>(row * shape_.slots + slot) * shape_.slot_stride();
   auto* const header = reinterpret_cast<SlotHeader*>(begin);
-  return {begin + kHeader, std::atomic_ref(header->tag), std::atomic_ref(header->readers)};
+  return {begin + IslandMemoryShape::kHeader, std::atomic_ref(header->tag),
+          std::atomic_ref(header->readers)};
 }
 
 int IslandMemory::find(int row, uint64_t tag) const {

@@ -9,18 +9,10 @@
 #include <span>
 
 #include "comm/communicator.h"
+#include "core/reducer_memory.h"
 #include "core/result.h"
 
 namespace motley {
-
-/// Every member has so many slots for what it contributes and as many for the totals it hands out.
-struct IslandMemoryShape {
-  int members = 0;
-  int slots = 0;
-  size_t slot_bytes = 0;
-
-  size_t total_bytes() const;
-};
 
 class IslandMemory {
  public:

@@ -21,11 +21,12 @@ namespace motley {
 class ElementGate {
  public:
   virtual ~ElementGate() = default;
-  /// Whether `run` of the flat buffer holds what this rank contributes. Asked again until it does,
-  /// of the chunks that come next; what it takes is begun when it is asked first.
-  virtual Result<bool> readable(const ElementRun& run) = 0;
-  /// `run` has its total.
-  virtual Result<Unit> written(const ElementRun& run) = 0;
+  /// Whether these runs of the flat buffer hold what this rank contributes to a chunk, or may be
+  /// overwritten where it does not. Asked again until they do, of several chunks in turn; what it
+  /// takes is begun when it is asked first.
+  virtual Result<bool> readable(std::span<const ElementRun> runs) = 0;
+  /// They have their totals.
+  virtual Result<Unit> written(std::span<const ElementRun> runs) = 0;
 };
 
 class Reducer {
@@ -47,9 +48,5 @@ class Reducer {
   /// Bytes this rank has put on links between islands.
   virtual int64_t bytes_sent() const = 0;
 };
-
-/// What open_reducer() allocates for this rank beside its part of the island's shared memory, and
-/// that part; no rank's differs by what lies in its flat buffer.
-Bytes reducer_bytes(const ReductionPlan& plan, const Islands& islands, int rank);
 
 }  // namespace motley

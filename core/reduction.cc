@@ -70,16 +70,10 @@ bool direct_is_faster(const ReductionPart& part, const Islands& islands, int64_t
   return direct <= rooted + islands.latency_seconds;
 }
 
-int64_t chunk_elements(const ReductionPart& part, int element_bytes,
-                       const ReductionOptions& options) {
-  size_t leaders = 0;
-  for (const IslandPart& one : part.islands) leaders = std::max(leaders, one.leaders.size());
-  const Bytes largest = part.islands.size() == 1 ? options.largest_at_home : options.largest_chunk;
-  // Small sums are cut so that every leader has some of the work.
-  const int64_t even = part.elements * element_bytes / static_cast<int64_t>(leaders);
-  const int64_t bytes = std::clamp(even, options.smallest_chunk.value(), largest.value());
-  const int64_t aligned = bytes / 64 * 64;  // chunks begin where cache lines do
-  return std::max<int64_t>(1, aligned / element_bytes);
+int most_leaders(const ReductionPart& part) {
+  size_t most = 0;
+  for (const IslandPart& one : part.islands) most = std::max(most, one.leaders.size());
+  return static_cast<int>(most);
 }
 
 /// Which of the class's islands the pinned owner is in; it is its only leader then.
@@ -132,6 +126,16 @@ std::vector<double> root_shares(const std::vector<double>& bytes_per_second) {
   return shares;
 }
 
+int64_t chunk_elements(int64_t elements, int element_bytes, int islands, int leaders,
+                       const ReductionOptions& options) {
+  const Bytes largest = islands == 1 ? options.largest_at_home : options.largest_chunk;
+  // Small sums are cut so that every leader has some of the work.
+  const int64_t even = elements * element_bytes / leaders;
+  const int64_t bytes = std::clamp(even, options.smallest_chunk.value(), largest.value());
+  const int64_t aligned = bytes / 64 * 64;  // chunks begin where cache lines do
+  return std::max<int64_t>(1, aligned / element_bytes);
+}
+
 Islands islands_of(const std::vector<std::string>& host_of_rank,
                    const std::vector<LinkProfile>& links) {
   Islands islands;
@@ -171,7 +175,9 @@ ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const I
       part.direct = direct_is_faster(part, islands, one.elements * element_bytes);
       if (!part.direct) part.roots = interleaved(root_shares(bandwidths(part, islands)));
     }
-    part.chunk_elements = chunk_elements(part, element_bytes, options);
+    part.chunk_elements =
+        chunk_elements(one.elements, element_bytes, static_cast<int>(part.islands.size()),
+                       most_leaders(part), options);
     plan.parts.push_back(std::move(part));
   }
   return plan;

@@ -98,6 +98,10 @@ ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const I
 Islands islands_of(const std::vector<std::string>& host_of_rank,
                    const std::vector<LinkProfile>& links);
 
+/// Of each chunk but the last, where `leaders` ranks of an island take turns.
+int64_t chunk_elements(int64_t elements, int element_bytes, int islands, int leaders,
+                       const ReductionOptions& options = {});
+
 /// The shares of rooted chunks, summing to 1, that minimise the longest time any link takes,
 /// max (1 + (k-2)·s) / bandwidth, over k >= 2 islands.
 std::vector<double> root_shares(const std::vector<double>& bytes_per_second);

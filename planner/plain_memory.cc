@@ -8,30 +8,55 @@
 #include "core/check.h"
 #include "core/model.h"
 #include "core/rank_memory.h"
+#include "core/reducer_memory.h"
 #include "core/spec/precisions.h"
 #include "planner/cost_model.h"
 
 namespace motley {
 namespace {
 
-/// Exchange and snapshot of one of so many ranks.
-Bytes beside_engine(const JobSpec& job, const DeviceSpec& device, int ranks, int64_t owned) {
-  const int element_bytes = full_bytes(precision_computed(job, device));
-  const int widest = gradient_element_bytes(job.train.numerics, element_bytes);
-  return snapshot_bytes(owned, element_bytes) + plain_exchange_bytes(ranks, owned, widest);
+/// Of a gradient's element and of a weight's, as the device keeps them.
+struct ElementBytes {
+  int gradient = 0;
+  int weight = 0;
+};
+ElementBytes element_bytes(const JobSpec& job, const DeviceSpec& device) {
+  const int weight = full_bytes(precision_computed(job, device));
+  return {gradient_element_bytes(job.train.numerics, weight), weight};
 }
 
-/// The profile with what each of `ranks` ranks needs in all. A GPU's limit is not for host memory.
+/// The profile with what each of `ranks` ranks may need in all, on whichever devices. A GPU's limit
+/// is not for host memory.
 Profile with_tables_for(const PlanRequest& request, int ranks) {
   Profile profile = request.profile;
-  const int64_t owned = (parameter_count(request.job.model) + ranks - 1) / ranks;
+  const int64_t elements = parameter_count(request.job.model);
+  const int64_t owned = (elements + ranks - 1) / ranks;
+  const auto hosts = static_cast<int>(request.fleet.hosts().size());
+  const auto most_ranks = static_cast<int>(request.fleet.devices.size());
   for (DeviceProfile& device : profile.devices) {
     const DeviceSpec* spec = request.fleet.find(device.device);
     if (spec == nullptr || spec->kind == DeviceKind::kCuda) continue;
-    const Bytes more = beside_engine(request.job, *spec, ranks, owned);
+    const ElementBytes bytes = element_bytes(request.job, *spec);
+    const Bytes more = snapshot_bytes(owned, bytes.weight) +
+                       plain_reducer_bytes(elements, bytes.gradient, most_ranks, hosts);
     for (MemoryPoint& point : device.memory) point.fixed += more;
   }
   return profile;
+}
+
+/// What a rank of a plan of whole replicas needs to sum gradients.
+Bytes exchange_bytes(const Plan& plan, int64_t elements, int gradient_bytes, Rank rank) {
+  if (plan.world_size() == 1) return Bytes(0);
+  ReductionClass all{.contributors = {}, .receivers = {}, .owner = {}, .elements = elements};
+  std::vector<std::string> hosts;
+  for (int other = 0; other < plan.world_size(); ++other) {
+    all.contributors.push_back(other);
+    hosts.push_back(plan.ranks[static_cast<size_t>(other)].host);
+  }
+  all.receivers = all.contributors;
+  const Islands islands = islands_of(hosts, {});
+  return reducer_memory(plan_reduction({all}, islands, gradient_bytes), islands, rank.value())
+      .total();
 }
 
 /// How many micro-batch sizes fit each device.
@@ -89,7 +114,9 @@ RankMemory plain_memory(const PlanRequest& request, const Plan& plan, Rank rank,
   if (request.tables_of_ranks) return {.total = engine};
   const DeviceSpec* spec = request.fleet.find(plan.ranks[static_cast<size_t>(rank.value())].device);
   MOTLEY_CHECK(spec != nullptr, "a plan with a device that is not in the fleet");
-  const Bytes more = beside_engine(request.job, *spec, plan.world_size(), owned);
+  const ElementBytes bytes = element_bytes(request.job, *spec);
+  const Bytes more = snapshot_bytes(owned, bytes.weight) +
+                     exchange_bytes(plan, parameter_count(request.job.model), bytes.gradient, rank);
   if (spec->kind == DeviceKind::kCuda) return {.total = engine, .host = more};
   return {.total = engine + more};
 }

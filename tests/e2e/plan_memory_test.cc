@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/rank_memory.h"
+#include "core/reducer_memory.h"
 #include "core/run_layout.h"
 #include "tests/e2e/small_run.h"
 #include "worker/train/rank_memory.h"
@@ -197,16 +197,13 @@ TEST_F(PlanMemory, RecomputingAndSharingNeedLess) {
   EXPECT_LT(total(two_stages), total({.stages = {{8}}, .grains = 6}));
 }
 
-TEST_F(PlanMemory, OfPlainReplicasIsTheirSimpleFormula) {
+TEST_F(PlanMemory, OfPlainReplicasIsWithinTheirSimpleFormula) {
   for (const int count : {2, 3, 4}) {
     const Attempt attempt = attempt_of({.name = "", .replicas = replicas(count)}, scratch_.path());
-    const auto expected = predicted(attempt);
-    for (int rank = 0; rank < count; ++rank) {
-      int64_t owned = 0;
-      for (const Ownership& owner : attempt.plan.owners)
-        if (owner.owner == Rank(rank)) owned += owner.slice.elements();
-      EXPECT_EQ(expected[static_cast<size_t>(rank)].exchange,
-                plain_exchange_bytes(count, owned, 4));
+    const Bytes most = plain_reducer_bytes(parameter_count(attempt.job.model), 4, count, 1);
+    for (const MemoryEstimate& rank : predicted(attempt)) {
+      EXPECT_LE(rank.exchange, most);
+      EXPECT_GE(rank.exchange * 2, most);
     }
   }
 }

@@ -66,12 +66,9 @@ Result<Unit> start_from_oracle_weights(Engine& engine, WholeBuffers& whole) {
 Result<Unit> first_gradient(const Attempt& attempt, RankParts& parts, Communicator& world,
                             WholeBuffers& whole) {
   Pipeline pipeline(attempt, parts, world, [] {});
-  MemoryAccount account;
-  SliceExchange slices(attempt.plan, attempt.job.model, world, sizeof(double), account);
   MOTLEY_TRY_VOID(pipeline.train(1));
   MOTLEY_TRY(const GradientSpans spans, parts.engine->gradients());
-  MOTLEY_TRY_VOID(slices.reduce(spans));
-  MOTLEY_TRY_VOID(slices.distribute(spans));
+  MOTLEY_TRY_VOID(parts.slices->sum(spans));
   const double tokens = attempt.plan.global_batch * attempt.job.model.context;
   const std::lock_guard lock(whole.mutex);
   whole.each(*parts.engine, [&](const LogicalTensor&, int64_t here, int64_t there) {

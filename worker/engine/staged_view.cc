@@ -51,6 +51,15 @@ Result<Unit> StagedView::fetch(std::span<const ParameterRange> ranges) {
   return Unit{};
 }
 
+bool StagedView::begun(std::span<const ParameterRange> ranges) const {
+  return std::all_of(ranges.begin(), ranges.end(), [&](const ParameterRange& range) {
+    const Blocks all = blocks_of(range);
+    return std::all_of(fetch_of_.begin() + static_cast<int64_t>(all.begin),
+                       fetch_of_.begin() + static_cast<int64_t>(all.end),
+                       [](int64_t fetch) { return fetch != 0; });
+  });
+}
+
 Result<Unit> StagedView::wait(std::span<const ParameterRange> ranges) {
   MOTLEY_TRY_VOID(fetch(ranges));
   int64_t last = 0;

@@ -24,6 +24,8 @@ class StagedView {
   void begin();
   /// Gets under way to the view what is neither there nor under way. Ranges are rising.
   Result<Unit> fetch(std::span<const ParameterRange> ranges);
+  /// Whether all of it is there or under way.
+  bool begun(std::span<const ParameterRange> ranges) const;
   /// Until it is there; of what is not even under way, too.
   Result<Unit> wait(std::span<const ParameterRange> ranges);
   /// What the host has made of it gets under way to the device; the host may change it again, and

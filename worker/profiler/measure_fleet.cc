@@ -20,15 +20,17 @@ namespace {
 
 constexpr int kReductionRepetitions = 5;
 
-/// One replica on each of `ranks` ranks, slices dealt evenly: the plan of a data-parallel job.
-Plan replicas_on(int ranks, const JobSpec& job) {
+/// One replica on each of the fleet's first devices, slices dealt evenly: the plan of a
+/// data-parallel job.
+Plan replicas_on(int ranks, const FleetSpec& fleet, const JobSpec& job) {
   Plan plan;
   plan.numerics = job.train.numerics;
   for (int rank = 0; rank < ranks; ++rank) {
     ReplicaPlan replica;
     replica.stages = {whole_model(job.model)};
     replica.stages[0].ranks = {Rank(rank)};
-    plan.ranks.push_back({std::to_string(rank), "", ""});
+    const DeviceSpec& device = fleet.devices[static_cast<size_t>(rank)];
+    plan.ranks.push_back({device.id, device.host, device.type});
     plan.replicas.push_back(replica);
   }
   plan.owners = even_ownership(plan, job.model);
@@ -117,20 +119,21 @@ Result<double> median_seconds(Communicator& communicator, Pacer& pacer,
 
 /// What a step takes to sum the job's gradient over all ranks through host memory (SliceExchange),
 /// a GPU's way there and back with it.
-Result<ReductionPoint> measure_through_hosts(const JobSpec& job, Device& device,
-                                             Communicator& communicator, Pacer& pacer) {
+Result<ReductionPoint> measure_through_hosts(const JobSpec& job, const FleetSpec& fleet,
+                                             Device& device, Communicator& communicator,
+                                             Pacer& pacer) {
   MemoryAccount account;
   const int element = gradient_element_bytes(job.train.numerics, device.element_bytes());
-  SliceExchange slices(replicas_on(communicator.size(), job), job.model, communicator, element,
-                       account);
+  MOTLEY_TRY(const auto slices,
+             SliceExchange::open(replicas_on(communicator.size(), fleet, job), job.model,
+                                 communicator, element, device.element_bytes(), account));
   MOTLEY_TRY(GradientBuffer gradient, GradientBuffer::allocate(job, device, account));
   StagedView staged(device, gradient.memory(), element);
   ReductionPoint point;
   point.bytes = gradient.size();
   MOTLEY_TRY(point.seconds, median_seconds(communicator, pacer, [&]() -> Result<Unit> {
                const GradientSpans spans = gradient.begin(&staged);
-               MOTLEY_TRY_VOID(slices.reduce(spans));
-               MOTLEY_TRY_VOID(slices.distribute(spans));
+               MOTLEY_TRY_VOID(slices->sum(spans));
                if (spans.staged != nullptr) staged.end();
                return device.synchronize();
              }));
@@ -164,8 +167,9 @@ Result<ReductionPoint> measure_reduction(const JobSpec& job, const FleetSpec& fl
   for (int rank = 0; rank < first.size(); ++rank)
     devices.push_back(&fleet.devices[static_cast<size_t>(rank)]);
   MOTLEY_TRY(const auto island, open_island(devices, first, device));
-  MOTLEY_TRY(ReductionPoint point, island ? measure_on_devices(job, device, *island, first, pacer)
-                                          : measure_through_hosts(job, device, first, pacer));
+  MOTLEY_TRY(ReductionPoint point, island
+                                       ? measure_on_devices(job, device, *island, first, pacer)
+                                       : measure_through_hosts(job, fleet, device, first, pacer));
   point.ranks = first.size();
   return point;
 }

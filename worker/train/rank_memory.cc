@@ -3,13 +3,9 @@
 #include "core/rank_memory.h"
 #include "core/spec/precisions.h"
 #include "worker/train/rank_share.h"
-#include "worker/train/slice_transfers.h"
+#include "worker/train/slice_exchange.h"
 
 namespace motley {
-
-int widest_exchanged(const JobSpec& job, int element_bytes) {
-  return gradient_element_bytes(job.train.numerics, element_bytes);
-}
 
 DeviceTraits traits_driven(const JobSpec& job, const DeviceSpec& device, Precision planned) {
   return {kind_driven(job, device), precision_allowed(job, device, planned), device.threads};
@@ -22,8 +18,9 @@ MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank,
   for (const Ownership& owner : plan.owners)
     if (owner.owner == rank) owned += owner.slice.elements();
   MemoryEstimate bytes = estimate_engine(engine_options(job, plan, rank), device);
-  bytes.exchange =
-      slice_exchange_bytes(plan, job.model, rank, widest_exchanged(job, element_bytes));
+  bytes.exchange = slice_exchange_bytes(plan, job.model, rank,
+                                        gradient_element_bytes(job.train.numerics, element_bytes),
+                                        element_bytes);
   bytes.snapshot = snapshot_bytes(owned, element_bytes);
   return bytes;
 }

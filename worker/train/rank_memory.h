@@ -15,7 +15,4 @@ MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank,
 /// Of a device driven for the job.
 DeviceTraits traits_driven(const JobSpec& job, const DeviceSpec& device, Precision planned);
 
-/// Of elements the rank's device computes with, the widest that ranks exchange.
-int widest_exchanged(const JobSpec& job, int element_bytes);
-
 }  // namespace motley

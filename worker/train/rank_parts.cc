@@ -4,6 +4,7 @@
 
 #include "core/debug_env.h"
 #include "core/holdings.h"
+#include "core/rank_memory.h"
 #include "core/spec/names.h"
 #include "core/spec/precisions.h"
 #include "core/spec/profile_key.h"
@@ -121,6 +122,11 @@ Result<std::unique_ptr<RankParts>> build_rank(const Attempt& attempt, Communicat
                         .communicator = world.description(),
                         .arithmetic_class = exact ? (*parts)->device->arithmetic_class() : "",
                         .data_hash = (*parts)->corpus.hash()}));
+  const int element_bytes = (*parts)->engine->element_bytes();
+  MOTLEY_TRY((*parts)->slices,
+             SliceExchange::open(attempt.plan, attempt.job.model, world,
+                                 gradient_element_bytes(attempt.job.train.numerics, element_bytes),
+                                 element_bytes, (*parts)->memory));
   MOTLEY_TRY((*parts)->island, island_of_all(attempt, world, **parts));
   return parts;
 }

@@ -14,6 +14,7 @@
 #include "worker/train/pacer.h"
 #include "worker/train/rank_share.h"
 #include "worker/train/sections.h"
+#include "worker/train/slice_exchange.h"
 #include "worker/train/stage_group.h"
 
 namespace motley {
@@ -29,6 +30,7 @@ struct RankParts {
   Corpus corpus;
   std::unique_ptr<StageGroup> group;  ///< null where this rank has its stage for itself
   std::unique_ptr<Engine> engine;
+  std::unique_ptr<SliceExchange> slices;
   std::unique_ptr<DeviceCommunicator> island;  ///< sums gradients; null: host memory does
   LossScale loss_scale;
 

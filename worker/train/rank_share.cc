@@ -5,7 +5,7 @@
 
 #include "core/holdings.h"
 #include "core/pipeline.h"
-#include "worker/train/slice_transfers.h"
+#include "worker/train/slice_classes.h"
 
 namespace motley {
 namespace {
@@ -75,9 +75,10 @@ EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank) {
   const RankPlacement& place = plan.ranks[static_cast<size_t>(rank.value())];
   options.host_optimizer = place.host_optimizer;
   options.managed_memory = place.managed_memory;
-  const SliceTransfers transfers(plan, job.model, rank);
-  options.exchanges_gradients = !gradient_ranges(transfers, plan.shard_optimizer).empty();
-  options.exchanges_weights = plan.shard_optimizer && !weight_ranges(transfers).empty();
+  options.exchanges_gradients = slice_classes(plan, job.model, rank, gradient_use(plan)).any();
+  options.exchanges_weights =
+      plan.shard_optimizer &&
+      slice_classes(plan, job.model, rank, SliceUse::kOwnersToHolders).any();
   return options;
 }
 

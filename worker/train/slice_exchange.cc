@@ -1,198 +1,105 @@
 #include "worker/train/slice_exchange.h"
 
-#include <algorithm>
-#include <cstring>
-#include <initializer_list>
 #include <optional>
+#include <utility>
 
-#include "core/rank_memory.h"
+#include "core/reducer_memory.h"
+#include "worker/train/slice_classes.h"
 
 namespace motley {
 namespace {
 
-/// Fixed-point sums may wrap; an overflow is found and repeated by those who use them.
-template <class T>
-T added(T a, T b) {
-  return a + b;
-}
-int64_t added(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
+/// Chunks begin to move to the host when they are first asked for.
+class StagedGate final : public ElementGate {
+ public:
+  explicit StagedGate(StagedView& staged) : staged_(staged) {}
 
-template <class T>
-std::span<std::byte> bytes_of(std::span<T> values) {
-  return std::as_writable_bytes(values);
-}
-
-/// Calls body(offset, count) for what of a transfer is in `range`.
-template <class Body>
-void each_run(const SliceTransfer& transfer, SliceRange range, Body body) {
-  auto run = std::partition_point(
-      transfer.runs.begin(), transfer.runs.end(),
-      [&](const SliceRun& other) { return other.at + other.count <= range.begin; });
-  for (; run != transfer.runs.end() && run->at < range.end; ++run) {
-    const int64_t begin = std::max(run->at, range.begin);
-    body(run->offset + (begin - run->at), std::min(run->at + run->count, range.end) - begin);
+  Result<bool> readable(std::span<const ElementRun> runs) override {
+    const std::vector<ParameterRange> ranges = ranges_of(runs);
+    if (staged_.begun(ranges)) {
+      MOTLEY_TRY_VOID(staged_.wait(ranges));
+      return true;
+    }
+    MOTLEY_TRY_VOID(staged_.fetch(ranges));
+    return false;
   }
-}
+  Result<Unit> written(std::span<const ElementRun> runs) override {
+    return staged_.give_back(ranges_of(runs));
+  }
 
-/// A range of a transfer: how many elements, and where, if they lie side by side.
-struct Message {
-  int64_t elements = 0;
-  std::optional<int64_t> offset;
+ private:
+  static std::vector<ParameterRange> ranges_of(std::span<const ElementRun> runs) {
+    return ranges_over({runs.begin(), runs.end()});
+  }
+  StagedView& staged_;
 };
-Message message_of(const SliceTransfer& transfer, SliceRange range) {
-  Message message;
-  each_run(transfer, range, [&](int64_t offset, int64_t count) {
-    message.offset = message.elements == 0 ? std::optional(offset) : std::nullopt;
-    message.elements += count;
-  });
-  return message;
+
+Bytes bytes_for(const Plan& plan, const SliceClasses& classes, Rank self, int element_bytes) {
+  const Islands islands = islands_of(plan);
+  return reducer_memory(plan_reduction(classes.classes, islands, element_bytes), islands,
+                        self.value())
+      .total();
 }
 
-/// Beyond the last number in any of these.
-int64_t end_of(const std::vector<SliceTransfer>& transfers) {
-  int64_t end = 0;
-  for (const SliceTransfer& transfer : transfers)
-    end = std::max(end, transfer.runs.back().at + transfer.runs.back().count);
-  return end;
-}
-
-/// What of these is in a round.
-std::vector<ParameterRange> touched(
-    std::initializer_list<const std::vector<SliceTransfer>*> transfers, SliceRange round) {
-  std::vector<SliceRun> runs;
-  for (const auto* some : transfers)
-    for (const SliceTransfer& transfer : *some)
-      each_run(transfer, round, [&](int64_t offset, int64_t count) {
-        runs.push_back({.offset = offset, .count = count});
-      });
-  return ranges_over(std::move(runs));
+Result<std::unique_ptr<Reducer>> open_reducer(const Plan& plan, SliceClasses classes,
+                                              Communicator& world, int element_bytes) {
+  const Islands islands = islands_of(plan);
+  return world.open_reducer(plan_reduction(classes.classes, islands, element_bytes), islands,
+                            std::move(classes.runs));
 }
 
 }  // namespace
 
-SliceExchange::SliceExchange(const Plan& plan, const ModelSpec& model, Communicator& world,
-                             int widest, MemoryAccount& account)
-    : world_(world),
-      transfers_(plan, model, Rank(world.rank())),
-      message_(exchange_message_bytes(plan.world_size())),
-      outgoing_(account, MemoryUse::kExchange, transfers_.outgoing_bytes(message_, widest)),
-      incoming_(account, MemoryUse::kExchange, transfers_.incoming_bytes(message_, widest)) {
-  sends_.reserve(static_cast<size_t>(plan.world_size()));
-  receives_.reserve(static_cast<size_t>(plan.world_size()));
+Bytes slice_exchange_bytes(const Plan& plan, const ModelSpec& model, Rank self, int gradient_bytes,
+                           int weight_bytes) {
+  Bytes bytes =
+      bytes_for(plan, slice_classes(plan, model, self, gradient_use(plan)), self, gradient_bytes);
+  if (plan.shard_optimizer)
+    bytes += bytes_for(plan, slice_classes(plan, model, self, SliceUse::kOwnersToHolders), self,
+                       weight_bytes);
+  return bytes;
 }
 
-/// This round's part of each transfer. What lies side by side travels from there, the rest is
-/// packed first.
-void SliceExchange::offer(const Flat& flat, const std::vector<SliceTransfer>& transfers,
-                          SliceRange round) {
-  sends_.clear();
-  std::byte* free = outgoing_.data();
-  for (const SliceTransfer& transfer : transfers) {
-    const Message message = message_of(transfer, round);
-    if (message.elements == 0) continue;
-    const auto size = static_cast<size_t>(message.elements * flat.element_bytes);
-    sends_.push_back(
-        {transfer.peer, std::span(message.offset ? flat.at(*message.offset) : free, size)});
-    if (message.offset) continue;
-    each_run(transfer, round, [&](int64_t offset, int64_t count) {
-      const auto bytes = static_cast<size_t>(count * flat.element_bytes);
-      std::memcpy(free, flat.at(offset), bytes);
-      free += bytes;
-    });
+Result<std::unique_ptr<SliceExchange>> SliceExchange::open(const Plan& plan, const ModelSpec& model,
+                                                           Communicator& world, int gradient_bytes,
+                                                           int weight_bytes,
+                                                           MemoryAccount& account) {
+  const Rank self(world.rank());
+  std::unique_ptr<SliceExchange> slices(new SliceExchange());
+  slices->charge_ =
+      MemoryCharge(account, MemoryUse::kExchange,
+                   slice_exchange_bytes(plan, model, self, gradient_bytes, weight_bytes));
+  SliceClasses sums = slice_classes(plan, model, self, gradient_use(plan));
+  slices->has_gradients_ = sums.any();
+  MOTLEY_TRY(slices->sums_, open_reducer(plan, std::move(sums), world, gradient_bytes));
+  if (!plan.shard_optimizer) return slices;
+  SliceClasses weights = slice_classes(plan, model, self, SliceUse::kOwnersToHolders);
+  slices->has_weights_ = weights.any();
+  MOTLEY_TRY(slices->weights_, open_reducer(plan, std::move(weights), world, weight_bytes));
+  return slices;
+}
+
+Result<Unit> SliceExchange::sum(const GradientSpans& gradients) {
+  std::span<std::byte> flat = std::as_writable_bytes(gradients.floats);
+  SumType type = SumType::kFloat32;
+  if (!gradients.fixed.empty()) {
+    flat = std::as_writable_bytes(gradients.fixed);
+    type = SumType::kInt64;
+  } else if (!gradients.doubles.empty()) {
+    flat = std::as_writable_bytes(gradients.doubles);
+    type = SumType::kFloat64;
   }
+  std::optional<StagedGate> gate;
+  if (gradients.staged != nullptr) gate.emplace(*gradients.staged);
+  MOTLEY_TRY_VOID(sums_->begin(flat, type, gate ? &*gate : nullptr));
+  return sums_->wait();
 }
 
-void SliceExchange::expect(const Flat& flat, const std::vector<SliceTransfer>& transfers,
-                           SliceRange round, bool in_place) {
-  receives_.clear();
-  std::byte* free = incoming_.data();
-  for (const SliceTransfer& transfer : transfers) {
-    const Message message = message_of(transfer, round);
-    if (message.elements == 0) continue;
-    const auto size = static_cast<size_t>(message.elements * flat.element_bytes);
-    const bool direct = in_place && message.offset;
-    receives_.push_back({transfer.peer, std::span(direct ? flat.at(*message.offset) : free, size)});
-    if (!direct) free += size;
-  }
-}
-
-/// `in_place`: what arrives belongs where this rank's runs are, and is received there where they
-/// lie side by side. `arrived` is told of each message, in the order of peers within a round.
-Result<Unit> SliceExchange::move(const Flat& flat, const std::vector<SliceTransfer>& outgoing,
-                                 const std::vector<SliceTransfer>& incoming, bool in_place,
-                                 const Arrived& arrived, const std::string& operation) {
-  const int64_t most = message_.value() / flat.element_bytes;
-  const int64_t end = std::max(end_of(outgoing), end_of(incoming));
-  for (SliceRange round{0, most}; round.begin < end; round = {round.end, round.end + most}) {
-    if (flat.staged != nullptr) {
-      const std::vector<ParameterRange> now = touched({&outgoing, &incoming}, round);
-      MOTLEY_TRY_VOID(flat.staged->fetch(now));
-      MOTLEY_TRY_VOID(
-          flat.staged->fetch(touched({&outgoing, &incoming}, {round.end, round.end + most})));
-      MOTLEY_TRY_VOID(flat.staged->wait(now));
-    }
-    offer(flat, outgoing, round);
-    expect(flat, incoming, round, in_place);
-    MOTLEY_TRY_VOID(world_.exchange(receives_, sends_, operation));
-    auto received = receives_.begin();
-    for (const SliceTransfer& transfer : incoming)
-      if (message_of(transfer, round).elements > 0)
-        arrived(transfer, round, (received++)->into.data());
-    if (flat.staged != nullptr)
-      MOTLEY_TRY_VOID(flat.staged->give_back(touched({&incoming}, round)));
-  }
-  return Unit{};
-}
-
-template <class T>
-Result<Unit> SliceExchange::reduce_all(std::span<T> flat, StagedView* staged) {
-  if (staged != nullptr) MOTLEY_TRY_VOID(staged->wait(ranges_over(transfers_.uncounted)));
-  for (const SliceRun& run : transfers_.uncounted)
-    std::fill_n(flat.begin() + run.offset, run.count, T{});
-  const auto add = [&](const SliceTransfer& transfer, SliceRange range, const std::byte* data) {
-    const auto* term = reinterpret_cast<const T*>(data);
-    each_run(transfer, range, [&](int64_t offset, int64_t count) {
-      T* sum = flat.data() + offset;
-      for (int64_t i = 0; i < count; ++i) sum[i] = added(sum[i], term[i]);
-      term += count;
-    });
-  };
-  return move(Flat{bytes_of(flat), sizeof(T), staged}, transfers_.to_owners,
-              transfers_.from_contributors, false, add, "reduction of gradients");
-}
-
-Result<Unit> SliceExchange::reduce(const GradientSpans& gradients) {
-  if (!gradients.fixed.empty()) return reduce_all(gradients.fixed, gradients.staged);
-  if (!gradients.doubles.empty()) return reduce_all(gradients.doubles, gradients.staged);
-  return reduce_all(gradients.floats, gradients.staged);
-}
-
-Result<Unit> SliceExchange::distribute(const GradientSpans& gradients) {
-  StagedView* const staged = gradients.staged;
-  if (!gradients.fixed.empty())
-    return distribute(Flat{bytes_of(gradients.fixed), sizeof(int64_t), staged});
-  if (!gradients.doubles.empty())
-    return distribute(Flat{bytes_of(gradients.doubles), sizeof(double), staged});
-  return distribute(Flat{bytes_of(gradients.floats), sizeof(float), staged});
-}
-
-Result<Unit> SliceExchange::distribute(std::span<std::byte> flat, int element_bytes) {
-  return distribute(Flat{flat, element_bytes});
-}
-
-Result<Unit> SliceExchange::distribute(const Flat& flat) {
-  const auto unpack = [&](const SliceTransfer& transfer, SliceRange range, const std::byte* data) {
-    if (message_of(transfer, range).offset) return;  // it lies there already
-    each_run(transfer, range, [&](int64_t offset, int64_t count) {
-      const auto size = static_cast<size_t>(count * flat.element_bytes);
-      std::memcpy(flat.at(offset), data, size);
-      data += size;
-    });
-  };
-  return move(flat, transfers_.to_holders, transfers_.from_owners, true, unpack,
-              "distribution of slices");
+/// Nothing is added: the type only tells how wide an element is.
+Result<Unit> SliceExchange::distribute(std::span<std::byte> weights, int element_bytes) {
+  MOTLEY_TRY_VOID(weights_->begin(
+      weights, element_bytes == sizeof(float) ? SumType::kFloat32 : SumType::kFloat64));
+  return weights_->wait();
 }
 
 }  // namespace motley

@@ -8,7 +8,6 @@
 #include "core/log.h"
 #include "worker/optimizer/schedule.h"
 #include "worker/train/agreement.h"
-#include "worker/train/rank_memory.h"
 
 namespace motley {
 namespace {
@@ -37,10 +36,8 @@ Stepper::Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
       parts_(parts),
       world_(world),
       pipeline_(attempt, parts, world, std::move(on_progress)),
-      slices_(attempt.plan, attempt.job.model, world,
-              widest_exchanged(attempt.job, parts.engine->element_bytes()), parts.memory),
-      exchanges_gradients_(slices_.exchanges_gradients(attempt.plan.shard_optimizer)),
-      exchanges_weights_(slices_.exchanges_weights()) {}
+      exchanges_gradients_(parts.slices->has_gradients()),
+      exchanges_weights_(parts.slices->has_weights()) {}
 
 Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   StepResult result;
@@ -126,13 +123,9 @@ Result<Unit> Stepper::sum_gradients() {
   GradientSpans gradients;
   if (exchanges_gradients_) {
     MOTLEY_TRY(gradients, parts_.engine->staged_gradients());
-    MOTLEY_TRY_VOID(slices_.reduce(gradients));
+    MOTLEY_TRY_VOID(parts_.slices->sum(gradients));
   }
   parts_.sections.mark(TraceKind::kReduce);
-  if (attempt_.plan.shard_optimizer) return Unit{};
-  MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kDistribute, world_));
-  if (exchanges_gradients_) MOTLEY_TRY_VOID(slices_.distribute(gradients));
-  parts_.sections.mark(TraceKind::kDistribute);
   return Unit{};
 }
 
@@ -180,7 +173,7 @@ Result<Unit> Stepper::share_weights() {
   MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kDistribute, world_));
   if (exchanges_weights_) {
     MOTLEY_TRY(const std::span<std::byte> weights, parts_.engine->state(Engine::State::kWeight));
-    MOTLEY_TRY_VOID(slices_.distribute(weights, parts_.engine->element_bytes()));
+    MOTLEY_TRY_VOID(parts_.slices->distribute(weights, parts_.engine->element_bytes()));
     MOTLEY_TRY_VOID(parts_.engine->state_written(Engine::State::kWeight));
   }
   parts_.sections.mark(TraceKind::kDistribute);

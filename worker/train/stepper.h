@@ -19,7 +19,6 @@
 #include "core/result.h"
 #include "worker/train/pipeline.h"
 #include "worker/train/rank_parts.h"
-#include "worker/train/slice_exchange.h"
 
 namespace motley {
 
@@ -85,7 +84,6 @@ class Stepper {
   RankParts& parts_;
   Communicator& world_;
   Pipeline pipeline_;
-  SliceExchange slices_;
   const bool exchanges_gradients_;
   const bool exchanges_weights_;
   double update_seconds_ = 0;  ///< in the section that is open

@@ -1,0 +1,45 @@
+#pragma once
+// Host memory that performing a ReductionPlan takes: planner and worker count alike.
+
+#include <cstddef>
+
+#include "core/reduction.h"
+
+namespace motley {
+
+/// Chunks a rank leads at a time: enough to keep a link busy while earlier ones come back.
+inline constexpr int kChunksLed = 4;
+
+/// Memory that the ranks of an island share. Every member has so many slots for what it contributes
+/// and as many for the totals it hands out.
+struct IslandMemoryShape {
+  int members = 0;
+  int slots = 0;
+  size_t slot_bytes = 0;  ///< none: nothing passes within the island
+
+  static constexpr size_t kHeader = 64;  ///< before each slot's data: a cache line
+  size_t slot_stride() const { return kHeader + (slot_bytes + kHeader - 1) / kHeader * kHeader; }
+  size_t member_bytes() const {
+    return slot_bytes == 0 ? 0 : 2 * static_cast<size_t>(slots) * slot_stride();
+  }
+  size_t total_bytes() const { return static_cast<size_t>(members) * member_bytes(); }
+};
+
+/// What one rank allocates.
+struct ReducerMemory {
+  size_t chunk = 0;          ///< bytes of the largest that it leads
+  size_t for_each_led = 0;   ///< chunks
+  IslandMemoryShape island;  ///< the same on all its ranks
+
+  size_t own_bytes() const { return kChunksLed * for_each_led * chunk; }
+  /// With its part of the island's.
+  Bytes total() const { return Bytes(static_cast<int64_t>(own_bytes() + island.member_bytes())); }
+};
+
+ReducerMemory reducer_memory(const ReductionPlan& plan, const Islands& islands, int rank);
+
+/// At most that of any rank where `ranks` ranks on at most `hosts` hosts, however they are spread,
+/// hold all of these elements each.
+Bytes plain_reducer_bytes(int64_t elements, int element_bytes, int ranks, int hosts);
+
+}  // namespace motley

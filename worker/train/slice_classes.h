@@ -1,0 +1,44 @@
+#pragma once
+// What passes between the ranks of a plan at the end of a step, in classes of elements that the
+// same ranks hold: however each replica is cut, the holders of every element are found by cutting
+// the logical tensors where any slice ends.
+
+#include <cstdint>
+#include <vector>
+
+#include "core/plan.h"
+#include "core/reduction.h"
+#include "worker/program/parameters.h"
+
+namespace motley {
+
+enum class SliceUse {
+  kSumsToHolders,    ///< every counted copy of a gradient is added up, and all holders get the sum
+  kSumsToOwners,     ///< the owner alone gets it (sharded optimizer state)
+  kOwnersToHolders,  ///< what the owner has goes to the other holders (its weights, then)
+};
+
+struct SliceClasses {
+  std::vector<ReductionClass> classes;
+  std::vector<std::vector<ElementRun>> runs;  ///< of this rank's flat buffers, of each class
+
+  /// Whether this rank has a part in any.
+  bool any() const;
+};
+
+/// Of a valid plan: all classes that pass between ranks, the same on every rank, and the runs of
+/// `self`.
+SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, SliceUse use);
+
+/// What a step of the plan does to gradients.
+inline SliceUse gradient_use(const Plan& plan) {
+  return plan.shard_optimizer ? SliceUse::kSumsToOwners : SliceUse::kSumsToHolders;
+}
+
+/// The ranks of each host are an island.
+Islands islands_of(const Plan& plan);
+
+/// These, rising, joined across gaps that cost less than a copy of their own.
+std::vector<ParameterRange> ranges_over(std::vector<ElementRun> runs);
+
+}  // namespace motley
