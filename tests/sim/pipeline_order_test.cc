@@ -52,7 +52,7 @@ class TalkingStage final : public Engine {
 
   int most_in_use() const { return most_in_use_; }
 
-  void begin_step() override {}
+  void begin_step() override { ended_ = false; }
   Result<Unit> put_samples(int slot, const MicroBatchInput& input) override {
     Slot& here = at(slot);
     if (here.in_use && input.step > 0) return wrong("put samples into a slot in use");
@@ -71,8 +71,15 @@ class TalkingStage final : public Engine {
   Result<Unit> backward(int slot, int samples) override {
     Slot& here = at(slot);
     MOTLEY_TRY_VOID(expect_from(stage_ + 1, 1, here, here.output, samples));
+    if (ended_) return wrong("a backward pass after the last");
     here.in_use = false;
     return say(1, here, &here.d_input, samples);
+  }
+  Result<Unit> backward_last(int slot, int samples, const GradientsFinal& on_final) override {
+    MOTLEY_TRY_VOID(backward(slot, samples));
+    ended_ = true;
+    on_final({0, stage_ + 1});
+    return Unit{};
   }
   Result<Unit> evaluate(int samples) override { return forward(0, samples); }
 
@@ -146,6 +153,7 @@ class TalkingStage final : public Engine {
   std::vector<Slot> slots_;
   std::vector<FlatTensor> none_;
   int most_in_use_ = 0;
+  bool ended_ = false;  ///< the step's last backward pass, so it was called
 };
 
 /// Any replicas side by side: 1 to 7 stages of 1 to 3 ranks, 1 to 20 micro-batches, the last
@@ -196,10 +204,14 @@ Result<Unit> run_rank(const Attempt& attempt, const Corpus& corpus, Communicator
   parts.engine = std::move(made);
   Pipeline pipeline(attempt, parts, *world, [] {});
   parts.sections.open();
+  int64_t reported = 0;
+  const auto on_final = [&](const ParameterRange& range) { reported += range.count; };
   MOTLEY_TRY_VOID(pipeline.train(1));
-  MOTLEY_TRY_VOID(pipeline.train(2));
+  MOTLEY_TRY_VOID(pipeline.train(2, on_final));
+  EXPECT_EQ(reported, role.stage + 1) << "once, of the last backward pass";
   MOTLEY_TRY_VOID(pipeline.evaluate());
   MOTLEY_TRY_VOID(pipeline.train(3));
+  EXPECT_EQ(reported, role.stage + 1);
 
   const auto micro_batches = static_cast<int>(parts.share.micro_batches.size());
   EXPECT_EQ(engine.most_in_use(), most_in_flight(count, role.stage, micro_batches));

@@ -10,6 +10,7 @@
 //
 // with the parts in brackets only where the neighbouring layers are on another rank.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -89,6 +90,9 @@ struct MicroBatchInput {
 /// What passes between neighbouring stages: [samples·context, width] elements of precision().
 enum class Boundary { kInput, kOutput, kOutputGradient, kInputGradient };
 
+/// Told of gradients that are final: see Engine::backward_last().
+using GradientsFinal = std::function<void(const ParameterRange& range)>;
+
 class Engine {
  public:
   /// Compiles, allocates, initialises parameters. kInvalidSpec for an impossible model,
@@ -105,6 +109,23 @@ class Engine {
   /// where it is asked for.
   virtual Result<Unit> forward(int slot, int samples) = 0;
   virtual Result<Unit> backward(int slot, int samples) = 0;
+  /// The last backward pass of a step, after which there is none until begin_step(). Calls
+  /// on_final(range) as soon as this rank's gradients of a range are final: what gradients() gives
+  /// of it now, it gives until update(), without a loss's scale, and no operation uses it any more.
+  /// The ranges are disjoint and in the order in which they become final, the last layer's first
+  /// and a tied tensor's after both its layers; each is of 1 MiB or more where what is final beside
+  /// it and not yet reported comes to that; at the end every held element has been in one.
+  ///
+  /// on_final must not be null. It is called on this thread, between two operations, and of the
+  /// engine it may call gradients(), staged_gradients() and device_gradients(). Where host code
+  /// reaches the device's memory, it and any other thread may from then on read and change the
+  /// range, in spans that gradients() gave in this step, before or after. A device that computes on
+  /// its own is given the pass in one piece: its only range is all, at the end, and final means
+  /// enqueued: what is enqueued from then on, a copy by staged_gradients() too, finds it so.
+  ///
+  /// Nothing here says that no gradient has left its range: sums() does, of all of them. After an
+  /// overflow, as after a failure of this call, ranges are void, and the step begins again.
+  virtual Result<Unit> backward_last(int slot, int samples, const GradientsFinal& on_final) = 0;
   /// Forward only, of what is in slot 0: at most the largest micro-batch, as which it is computed.
   /// Adds to the sums, leaves gradients alone. In exact the grain must be the largest micro-batch
   /// on every rank and the caller passes one grain at a time, so that the pieces are the same under

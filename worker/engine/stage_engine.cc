@@ -106,6 +106,7 @@ MemoryPoint StageEngine::memory() const {
 StageEngine::BoundProgram StageEngine::bind_to_slots(const Program& program, int slots) const {
   BoundProgram bound;
   auto* const arena = static_cast<std::byte*>(arena_.data());
+  const std::vector<FinalAfter> finals = finals_of_backward(program);
   for (int slot = 0; slot < slots; ++slot) {
     const std::vector<Instruction> instructions =
         bind(program, {.parameters = weights_.device(),
@@ -116,8 +117,8 @@ StageEngine::BoundProgram StageEngine::bind_to_slots(const Program& program, int
                        .kept = arena + (plan_.arena + plan_.kept * slot).value(),
                        .activations = arena});
     const std::span all(instructions);
-    bound.forward.push_back(record(all.first(program.backward)));
-    bound.backward.push_back(record(all.subspan(program.backward)));
+    bound.forward.push_back(record(all.first(program.backward), {}));
+    bound.backward.push_back(record(all.subspan(program.backward), finals));
   }
   for (size_t i = 0; i < program.instructions.size(); ++i)
     (i < program.backward ? bound.work.forward : bound.work.backward) +=
@@ -125,26 +126,50 @@ StageEngine::BoundProgram StageEngine::bind_to_slots(const Program& program, int
   return bound;
 }
 
-StageEngine::Pass StageEngine::record(std::span<const Instruction> instructions) const {
+/// Of a device that computes on its own all at the end: that finality is of no use to the host
+/// before, and the pass stays in one piece.
+std::vector<StageEngine::FinalAfter> StageEngine::finals_of_backward(const Program& program) const {
+  const size_t count = program.instructions.size() - program.backward;
+  if (count == 0) return {};
+  if (!device_.host_accessible()) return {{count - 1, {0, held_elements()}}};
+  const int64_t bytes = gradient_element_bytes(options_.numerics, stage_.element_bytes());
+  std::vector<FinalAfter> finals;
+  int64_t elements = 0;
+  for (const FinalGradients& found : program.final_gradients) {
+    const ParameterRange range{found.offset.value() / bytes, found.size.value() / bytes};
+    finals.push_back({found.after - program.backward, range});
+    elements += range.count;
+  }
+  MOTLEY_CHECK_EQ(elements, held_elements());
+  return finals;
+}
+
+StageEngine::Pass StageEngine::record(std::span<const Instruction> instructions,
+                                      std::span<const FinalAfter> finals) const {
   Pass pass;
   std::vector<LayerCall> calls;
   double flops = 0;
-  const auto end_stretch = [&](auto after) {
+  const auto end_stretch = [&](auto after, double flops_before) {
     pass.push_back({.calls = device_.record([this, calls = std::move(calls)] { enqueue(calls); }),
-                    .flops = std::exchange(flops, 0),
+                    .flops = flops_before,
                     .after = after});
     calls.clear();
   };
-  for (const Instruction& instruction : instructions) {
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    const Instruction& instruction = instructions[i];
     flops += instruction.flops;
     if (const auto* call = std::get_if<OpCall>(&instruction.work))
       calls.push_back({*call, instruction.layer});
     else if (const auto* sum = std::get_if<GroupSum>(&instruction.work))
-      end_stretch(*sum);
+      end_stretch(*sum, std::exchange(flops, 0));
     else
-      end_stretch(std::get<GroupGather>(instruction.work));
+      end_stretch(std::get<GroupGather>(instruction.work), std::exchange(flops, 0));
+    for (; !finals.empty() && finals.front().instruction == i; finals = finals.subspan(1)) {
+      if (!calls.empty()) end_stretch(std::monostate(), 0);
+      pass.back().final_gradients.push_back(finals.front().range);
+    }
   }
-  if (!calls.empty()) end_stretch(std::monostate());
+  if (!calls.empty()) end_stretch(std::monostate(), 0);
   return pass;
 }
 
@@ -224,6 +249,7 @@ void StageEngine::begin_step() {
   window_->forget();
   exposed_.clear();
   gradients_scaled_ = false;
+  gradients_final_ = false;
 }
 
 Result<Unit> StageEngine::put_samples(int slot, const MicroBatchInput& input) {
@@ -239,9 +265,21 @@ Result<Unit> StageEngine::forward(int slot, int samples) {
 }
 
 Result<Unit> StageEngine::backward(int slot, int samples) {
+  return run_backward(slot, samples, nullptr);
+}
+
+Result<Unit> StageEngine::backward_last(int slot, int samples, const GradientsFinal& on_final) {
+  MOTLEY_TRY_VOID(run_backward(slot, samples, &on_final));
+  gradients_scaled_ = false;
+  gradients_final_ = true;
+  return Unit{};
+}
+
+Result<Unit> StageEngine::run_backward(int slot, int samples, const GradientsFinal* on_final) {
+  MOTLEY_CHECK(!gradients_final_, "a backward pass after the last of its step");
   const WorkRange range(device_, "backward");
   gradients_scaled_ = options_.scale_loss && !exact();
-  return run(programs_.at(samples).backward[static_cast<size_t>(slot)]);
+  return run(programs_.at(samples).backward[static_cast<size_t>(slot)], on_final);
 }
 
 Result<Unit> StageEngine::evaluate(int samples) {
@@ -262,14 +300,16 @@ Result<Unit> StageEngine::push(int slot, Boundary boundary, int samples) {
 }
 
 Result<LossSums> StageEngine::sums() {
-  if (std::exchange(gradients_scaled_, false)) unscale_gradients();
+  if (std::exchange(gradients_scaled_, false)) unscale_gradients({0, parameters_.elements()});
   return exchange_->sums();
 }
 
-void StageEngine::unscale_gradients() {
-  execute(device_, ScaleArgs{.x = Address::of(gradients_.device()),
+/// Only of fast's, which are elements of full precision.
+void StageEngine::unscale_gradients(const ParameterRange& range) {
+  const int64_t offset = range.offset * stage_.element_bytes();
+  execute(device_, ScaleArgs{.x = Address::of(gradients_.device() + offset),
                              .overflow = exchange_->overflow_flag(),
-                             .count = parameters_.elements(),
+                             .count = range.count,
                              .factor = std::ldexp(1.0, -loss_scale_exponent_)});
 }
 
@@ -286,7 +326,7 @@ void StageEngine::round_weights() {
                       .count = std::min(chunk, all - first)});
 }
 
-Result<Unit> StageEngine::run(const Pass& pass) {
+Result<Unit> StageEngine::run(const Pass& pass, const GradientsFinal* on_final) {
   round_weights();
   for (const Stretch& stretch : pass) {
     stretch.calls->replay();
@@ -294,8 +334,16 @@ Result<Unit> StageEngine::run(const Pass& pass) {
       MOTLEY_TRY_VOID(sum_over_group(*sum, stretch.flops));
     else if (const auto* gather = std::get_if<GroupGather>(&stretch.after))
       MOTLEY_TRY_VOID(gather_over_group(*gather, stretch.flops));
+    if (on_final != nullptr) report(stretch, *on_final);
   }
   return Unit{};
+}
+
+void StageEngine::report(const Stretch& stretch, const GradientsFinal& on_final) {
+  for (const ParameterRange& range : stretch.final_gradients) {
+    if (gradients_scaled_) unscale_gradients(range);
+    on_final(range);
+  }
 }
 
 Result<Unit> StageEngine::sum_over_group(const GroupSum& sum, double flops) {

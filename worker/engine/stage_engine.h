@@ -29,6 +29,7 @@ class StageEngine final : public Engine {
   Result<Unit> put_samples(int slot, const MicroBatchInput& input) override;
   Result<Unit> forward(int slot, int samples) override;
   Result<Unit> backward(int slot, int samples) override;
+  Result<Unit> backward_last(int slot, int samples, const GradientsFinal& on_final) override;
   Result<Unit> evaluate(int samples) override;
   Result<std::span<std::byte>> pull(int slot, Boundary boundary, int samples) override;
   std::span<std::byte> view(int slot, Boundary boundary, int samples) override;
@@ -62,11 +63,18 @@ class StageEngine final : public Engine {
   MemoryPoint memory() const override;
 
  private:
-  /// Operations between two sums over the group, and the sum after them.
+  /// Operations until ranks sum over the group, or until gradients are final that somebody may be
+  /// told of meanwhile.
   struct Stretch {
     std::unique_ptr<Recording> calls;
-    double flops = 0;
+    double flops = 0;  ///< before a sum: since the last one
     std::variant<std::monostate, GroupSum, GroupGather> after;
+    std::vector<ParameterRange> final_gradients = {};  ///< no later stretch uses them
+  };
+  /// The same of a pass that is not recorded yet.
+  struct FinalAfter {
+    size_t instruction = 0;
+    ParameterRange range;
   };
   using Pass = std::vector<Stretch>;
   struct LayerCall {
@@ -85,10 +93,13 @@ class StageEngine final : public Engine {
   void initialise_row(const FlatTensor& flat, int tensor_number, int64_t row,
                       std::span<std::byte> into) const;
   BoundProgram bind_to_slots(const Program& program, int slots) const;
-  Pass record(std::span<const Instruction> instructions) const;
+  std::vector<FinalAfter> finals_of_backward(const Program& program) const;
+  Pass record(std::span<const Instruction> instructions, std::span<const FinalAfter> finals) const;
   void enqueue(const std::vector<LayerCall>& calls) const;
 
-  Result<Unit> run(const Pass& pass);
+  Result<Unit> run_backward(int slot, int samples, const GradientsFinal* on_final);
+  Result<Unit> run(const Pass& pass, const GradientsFinal* on_final = nullptr);
+  void report(const Stretch& stretch, const GradientsFinal& on_final);
   Result<Unit> sum_over_group(const GroupSum& sum, double flops);
   Result<Unit> gather_over_group(const GroupGather& gather, double flops);
   /// The group's sum of `count` elements on the device, through host memory where need be.
@@ -99,7 +110,7 @@ class StageEngine final : public Engine {
   /// Of a state that lies on the device.
   SharedMemory& memory_of(State which);
   bool in_host(State which) const { return which != State::kWeight && updater_->in_host(); }
-  void unscale_gradients();
+  void unscale_gradients(const ParameterRange& range);
   void round_weights();
   bool exact() const { return options_.numerics == Numerics::kExact; }
 
@@ -133,7 +144,8 @@ class StageEngine final : public Engine {
 
   std::vector<ParameterRange> exposed_;  // of the gradients: the host may have changed its view
   std::array<bool, 3> views_given_{};    // by State: the host may have changed its view
-  bool gradients_scaled_ = false;        // as the loss is
+  bool gradients_scaled_ = false;        // as the loss is, but for what was reported as final
+  bool gradients_final_ = false;         // since begin_step()
   bool weights_changed_ = true;          // since they were rounded
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "worker/program/final_gradients.h"
 #include "worker/program/placement.h"
 
 namespace motley {
@@ -127,6 +128,7 @@ Program ProgramBuilder::finish(bool keep_apart) {
       symbol.segment = Segment::kKept;
   program_.kept = place_symbols(program_.symbols, Segment::kKept);
   program_.arena = place_symbols(program_.symbols, Segment::kActivations);
+  program_.final_gradients = final_gradients(program_.symbols, kLeastFinalGradients);
   return std::move(program_);
 }
 

@@ -62,12 +62,20 @@ struct Instruction {
   double flops = 0;
 };
 
+/// A run of the segment kGradients that no instruction behind `after` uses.
+struct FinalGradients {
+  size_t after = 0;  ///< index of an instruction
+  Bytes offset{0};
+  Bytes size{0};
+};
+
 struct Program {
   std::vector<Instruction> instructions;
   size_t backward = 0;  ///< index of the backward pass's first instruction
   std::vector<Symbol> symbols;
-  Bytes kept{0};   ///< what the segment kKept needs
-  Bytes arena{0};  ///< what kActivations needs
+  std::vector<FinalGradients> final_gradients;  ///< tile those it computes; `after` never falls
+  Bytes kept{0};                                ///< what the segment kKept needs
+  Bytes arena{0};                               ///< what kActivations needs
 
   double flops() const;
 };
@@ -109,9 +117,10 @@ class ProgramBuilder {
   void emit(const GroupSum& sum) { program_.instructions.push_back({sum, layer_, 0}); }
   void emit(const GroupGather& gather) { program_.instructions.push_back({gather, layer_, 0}); }
 
-  /// Computes liveness and places the symbols (worker/program/placement.h). Ends the builder. With
-  /// `keep_apart`, what lives from the forward to the backward pass gets a segment of its own, so
-  /// that several micro-batches can be between the two.
+  /// Computes liveness, places the symbols (worker/program/placement.h) and finds where gradients
+  /// are final (worker/program/final_gradients.h). Ends the builder. With `keep_apart`, what lives
+  /// from the forward to the backward pass gets a segment of its own, so that several micro-batches
+  /// can be between the two.
   Program finish(bool keep_apart);
 
  private:

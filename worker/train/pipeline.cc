@@ -50,15 +50,16 @@ Pipeline::Pipeline(const Attempt& attempt, RankParts& parts, Communicator& world
 
 // --- a step
 
-Result<Unit> Pipeline::train(int64_t step) {
+Result<Unit> Pipeline::train(int64_t step, const GradientsFinal& on_final) {
   parts_.engine->begin_step();
   for (const PipelineAction& action : schedule_) {
     const SampleRange& range = parts_.share.micro_batches[static_cast<size_t>(action.micro_batch)];
     const int slot = action.micro_batch % parts_.share.in_flight;
     parts_.sections.work_on(action.backward ? TraceKind::kBackward : TraceKind::kForward,
                             action.micro_batch);
+    const bool last = &action == &schedule_.back();  // which is a backward pass
     if (action.backward)
-      MOTLEY_TRY_VOID(backward(slot, range));
+      MOTLEY_TRY_VOID(backward(slot, range, last && on_final ? &on_final : nullptr));
     else
       MOTLEY_TRY_VOID(forward(slot, step, range));
     on_progress_();
@@ -96,13 +97,14 @@ Result<Unit> Pipeline::forward(int slot, int64_t step, const SampleRange& range)
   return send(slot, Boundary::kOutput, range.count, output_to_, &sent.output);
 }
 
-Result<Unit> Pipeline::backward(int slot, const SampleRange& range) {
+Result<Unit> Pipeline::backward(int slot, const SampleRange& range, const GradientsFinal* last) {
   // The gradient arrives where the output was, which has long been received.
   MOTLEY_TRY_VOID(settle(&slots_[static_cast<size_t>(slot)].output));
   if (has_next())
     MOTLEY_TRY_VOID(receive(slot, Boundary::kOutputGradient, range.count, gradient_from_));
   if (parts_.group) parts_.group->set_samples(range.count);
-  MOTLEY_TRY_VOID(parts_.engine->backward(slot, range.count));
+  MOTLEY_TRY_VOID(last ? parts_.engine->backward_last(slot, range.count, *last)
+                       : parts_.engine->backward(slot, range.count));
   charge(parts_.engine->flops(range.count).backward, range.count);
   return send(slot, Boundary::kInputGradient, range.count, d_input_to_,
               &slots_[static_cast<size_t>(slot)].d_input);

@@ -19,8 +19,10 @@ class Pipeline {
   Pipeline(const Attempt& attempt, RankParts& parts, Communicator& world,
            std::function<void()> on_progress);
 
-  /// Forward and backward of this rank's part of step `step`, from 1. Leaves a section open.
-  Result<Unit> train(int64_t step);
+  /// Forward and backward of this rank's part of step `step`, from 1. Leaves a section open. Where
+  /// there is an `on_final`, its last backward pass tells it of gradients that are final, as
+  /// Engine::backward_last().
+  Result<Unit> train(int64_t step, const GradientsFinal& on_final = {});
   /// Forward of its part of the held-out samples. Leaves a section open.
   Result<Unit> evaluate();
 
@@ -36,7 +38,8 @@ class Pipeline {
 
   Result<Unit> put(int slot, int64_t step, const SampleRange& range);
   Result<Unit> forward(int slot, int64_t step, const SampleRange& range);
-  Result<Unit> backward(int slot, const SampleRange& range);
+  /// `last`: Engine::backward_last() with it; null: another pass follows, or nobody is to be told.
+  Result<Unit> backward(int slot, const SampleRange& range, const GradientsFinal* last);
   Result<Unit> evaluate_piece(const SampleRange& range);
   void charge(double flops, int samples);
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "worker/engine/stage.h"
+#include "worker/program/final_gradients.h"
 
 namespace motley {
 namespace {
@@ -122,6 +123,75 @@ TEST(TrainingProgram, ExactQuantisesEachContributionOnItsOwn) {
   const ParameterRange tied = parameters.range("embed.token.weight");
   for (int64_t i = 0; i < parameters.elements(); ++i)
     EXPECT_EQ(contributions[static_cast<size_t>(i)], i < tied.offset + tied.count ? 2 : 1) << i;
+}
+
+Symbol gradient_symbol(int64_t offset, int64_t size, int last_use) {
+  return {.segment = Segment::kGradients,
+          .offset = Bytes(offset),
+          .size = Bytes(size),
+          .first_use = 1,
+          .last_use = last_use};
+}
+
+/// Each as {after, offset, size}.
+std::vector<std::array<int64_t, 3>> finals_of(const std::vector<Symbol>& symbols, int64_t least) {
+  std::vector<std::array<int64_t, 3>> found;
+  for (const FinalGradients& one : final_gradients(symbols, Bytes(least)))
+    found.push_back({static_cast<int64_t>(one.after), one.offset.value(), one.size.value()});
+  return found;
+}
+
+TEST(FinalGradientsOfProgram, FollowTheLastUseAndWaitForNeighbours) {
+  using ::testing::ElementsAre;
+  using Found = std::array<int64_t, 3>;
+  Symbol other = gradient_symbol(0, 50, 20), unused = gradient_symbol(700, 50, -1);
+  other.segment = Segment::kParameters;
+  unused.first_use = -1;
+  const std::vector<Symbol> symbols = {gradient_symbol(0, 100, 3),  // tied: used again by the last
+                                       gradient_symbol(100, 100, 8), gradient_symbol(200, 50, 6),
+                                       gradient_symbol(250, 150, 4), gradient_symbol(400, 20, 4),
+                                       gradient_symbol(0, 100, 9),   other,
+                                       gradient_symbol(420, 0, 30),  unused};
+  EXPECT_THAT(finals_of(symbols, 1),
+              ElementsAre(Found{4, 400, 20}, Found{4, 250, 150}, Found{6, 200, 50},
+                          Found{8, 100, 100}, Found{9, 0, 100}));
+  EXPECT_THAT(finals_of(symbols, 120),
+              ElementsAre(Found{4, 250, 170}, Found{8, 100, 150}, Found{9, 0, 100}))
+      << "what stays short comes with the last";
+  EXPECT_THAT(finals_of(symbols, 10'000), ElementsAre(Found{9, 0, 420}));
+  EXPECT_THAT(finals_of({}, 1), ElementsAre());
+}
+
+TEST(FinalGradientsOfProgram, NoLaterInstructionUsesThem) {
+  for (const Numerics numerics : {Numerics::kFast, Numerics::kExact}) {
+    for (const LayerIndex first : {0, 2}) {
+      StageSpec stage = stage_spec(numerics);
+      stage.model.width = 192;
+      stage.model.vocab = 3000;
+      stage.layers.first_layer = first;
+      stage.layers.recompute.assign(static_cast<size_t>(stage.layers.layers()), Recompute::kBlock);
+      const ParameterLayout parameters(holdings_of(stage.model, stage.layers, 0));
+      const Program program = compile_training(stage, parameters, ExchangeLayout(stage, 2), 2);
+      ASSERT_GT(program.final_gradients.size(), 3U);
+      Bytes all(0);
+      for (const FinalGradients& found : program.final_gradients) {
+        all += found.size;
+        EXPECT_GE(found.after, program.backward);
+        EXPECT_LT(found.after, program.instructions.size());
+        int last_use = 0;
+        for (const Symbol& symbol : program.symbols)
+          if (symbol.segment == Segment::kGradients && symbol.offset < found.offset + found.size &&
+              found.offset < symbol.offset + symbol.size)
+            last_use = std::max(last_use, symbol.last_use);
+        if (&found == &program.final_gradients.back()) continue;  // may have waited
+        EXPECT_EQ(static_cast<size_t>(last_use), found.after);
+        EXPECT_GE(found.size, kLeastFinalGradients);
+      }
+      EXPECT_EQ(all.value(), parameters.elements() * (numerics == Numerics::kExact ? 8 : 4));
+      const bool token_first = program.final_gradients.front().offset == Bytes(0);
+      EXPECT_EQ(token_first, first > 0) << "the head alone uses it, or the embedding, too";
+    }
+  }
 }
 
 TEST(TrainingProgram, FlopsAreThoseOfTheTextbook) {
