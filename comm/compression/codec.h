@@ -5,13 +5,14 @@
 //
 //   kind   bytes an element  what is lost
 //   off    4                 nothing
-//   fp16   2                 all but 11 bits; what is 2^29 times smaller than the largest loses
-//   more bf16   2                 all but 8 bits int8   1.016             up to half of a 127th of
-//   the largest of 256 neighbours sign   0.141             all but the sign and the mean magnitude
-//   of 256 neighbours; 1-bit SGD
-//                            (Seide et al. 2014) with the scale of Karimireddy et al. 2019
-//   top_k  6·fraction        everything but the largest (Aji and Heafield 2017; Stich et al. 2018);
-//                            4 or 3 with values in fp16, bf16 or int8
+//   fp16   2                 all but 11 bits, and more of what is 2^29 times below the largest
+//   bf16   2                 all but 8 bits
+//   int8   1.016             up to half of a 127th of the largest of 256 neighbours
+//   sign   0.141             all but the sign and the mean magnitude of 256 neighbours
+//   top_k  6·fraction        all but the largest; 4 or 3 with values in fp16, bf16 or int8
+//
+// Sources: 1-bit SGD of Seide et al. 2014 with the scale of Karimireddy et al. 2019; sparse
+// gradients of Aji and Heafield 2017 and Stich et al. 2018.
 //
 // The same input gives the same bytes, and the same bytes the same floats, on every machine: no
 // thread, no random number, one order of every sum. Little-endian.

@@ -34,7 +34,7 @@ class PowerSgd {
 
   /// Adds the residual to `gradient` (row by row) and gives this rank's P, [rank, rows], to be
   /// summed in place. `gradient` is borrowed until reconstruct(). A column of Q that is 0 or not
-  /// finite, which no step would leave, is first drawn anew, on all ranks alike.
+  /// finite, from which no step recovers, is first drawn anew, on all ranks alike.
   std::span<float> project(std::span<float> gradient);
   /// After P is summed: this rank's Q, [rank, columns], to be summed in place, and the new
   /// residual. Where that would be infinite or NaN it stays what it was. Columns of P that the
