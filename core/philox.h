@@ -13,7 +13,13 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
 
 /// What a stream of random numbers is for; the low byte of the counter's last word, so that uses
 /// never overlap. Dropout has a counter of its own (kernels/ops/dropout.h).
-enum class RandomUse : uint32_t { kInit = 1, kShuffle = 2, kDropout = 3, kSampling = 4 };
+enum class RandomUse : uint32_t {
+  kInit = 1,
+  kShuffle = 2,
+  kDropout = 3,
+  kSampling = 4,
+  kCompression = 5
+};
 
 /// The i-th uniform 32-bit number of the stream (seed, use, stream): word i % 4 of block i / 4.
 uint32_t random_u32(uint64_t seed, RandomUse use, uint32_t stream, uint64_t index);

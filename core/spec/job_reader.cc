@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <map>
 
+#include "core/spec/codec_reader.h"
 #include "core/spec/data_windows.h"
 #include "core/spec/glob.h"
 #include "core/spec/model_reader.h"
@@ -25,11 +26,9 @@ struct TrainDraft : TrainSpec {
 struct ResourcesDraft {
   DeviceFilter devices;
 };
-struct ParallelDraft {};
 struct JobDraft : JobSpec {
   TrainDraft train_draft;
   ResourcesDraft resources;
-  ParallelDraft parallel;
 };
 
 Result<std::vector<std::string>> to_texts(const YamlNode& node) {
@@ -181,15 +180,16 @@ const YamlKeys<ResourcesDraft>& resources_keys() {
   return keys;
 }
 
-const YamlKeys<ParallelDraft>& parallel_keys() {
-  using Draft = ParallelDraft;
+const YamlKeys<ParallelSpec>& parallel_keys() {
+  using Draft = ParallelSpec;
   static const YamlKeys<Draft> keys = {
       fixed<Draft>("data", {"auto"}),
       fixed<Draft>("pipeline", {"auto", "1"}),
       fixed<Draft>("tensor", {"auto", "1"}),
       fixed<Draft>("recompute", {"auto", "off"}),
       fixed<Draft>("shard_optimizer", {"auto", "off"}),
-      fixed<Draft>("compress", {"off"}),
+      converted("compress", "off, auto, the name of a codec, or a mapping with its type",
+                &Draft::compress, to_codec),
   };
   return keys;
 }

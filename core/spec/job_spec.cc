@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/spec/names.h"
+
 namespace motley {
 namespace {
 
@@ -71,11 +73,27 @@ std::optional<SpecFault> train_fault(const TrainSpec& train) {
   return std::nullopt;
 }
 
+std::optional<SpecFault> compression_fault(const JobSpec& job) {
+  const CodecSpec& codec = job.parallel.compress;
+  const std::string name = "'compress': '" + spec_name(codec.kind) + "'";
+  if (const auto fault = first_fault(codec))
+    return SpecFault{"parallel.compress", "'compress': " + fault->what};
+  if (codec.kind == CodecKind::kOff) return std::nullopt;
+  if (job.train.numerics == Numerics::kExact && codec.kind != CodecKind::kAuto)
+    return SpecFault{"parallel.compress",
+                     name +
+                         " contradicts exact numerics, which keep every bit of a gradient "
+                         "(compress: off, or numerics: fast)"};
+  // No reduction uses a codec yet.
+  return SpecFault{"parallel.compress", name + " is not supported yet (only off)"};
+}
+
 }  // namespace
 
 std::optional<SpecFault> first_fault(const JobSpec& job) {
   if (auto fault = model_fault(job)) return fault;
   if (auto fault = train_fault(job.train)) return fault;
+  if (auto fault = compression_fault(job)) return fault;
   if (!(job.data.held_out >= 0 && job.data.held_out <= 0.5))
     return SpecFault{"data.held_out", "'held_out' must be from 0 to 0.5"};
   if (job.checkpoint.keep < 1) return SpecFault{"checkpoint.keep", "'keep' must be at least 1"};

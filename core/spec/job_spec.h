@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/compression.h"
 #include "core/ids.h"
 #include "core/model.h"
 #include "core/precision.h"
@@ -84,6 +85,10 @@ struct DeviceFilter {
   bool mix = true;  ///< false: one type only
 };
 
+struct ParallelSpec {
+  CodecSpec compress;  ///< of gradients, on the links that the planner names
+};
+
 struct RetrySpec {
   int max_restarts = 5;
   bool exclude_failed_devices = true;
@@ -99,6 +104,7 @@ struct JobSpec {
   TrainSpec train;
   CheckpointSpec checkpoint;
   DeviceFilter devices;
+  ParallelSpec parallel;
   RetrySpec retry;
 
   // For messages only; not in JSON.

@@ -5,6 +5,7 @@
 
 #include "core/json_fields.h"
 #include "core/or_null.h"
+#include "core/spec/codec_json.h"
 #include "core/spec/names.h"
 
 namespace motley {
@@ -141,6 +142,10 @@ void read_filter(JsonFields& fields, DeviceFilter& filter) {
   fields.read("mix", filter.mix);
 }
 
+void read_parallel(JsonFields& fields, ParallelSpec& parallel) {
+  read_codec(fields, "compress", parallel.compress);
+}
+
 void read_retry(JsonFields& fields, RetrySpec& retry) {
   fields.read("max_restarts", retry.max_restarts)
       .read("exclude_failed_devices", retry.exclude_failed_devices);
@@ -157,6 +162,8 @@ void read_job(JsonFields& fields, JobSpec& job) {
       .object("checkpoint", [&](JsonFields& f) { read_checkpoint(f, job.checkpoint); })
       .object("devices", [&](JsonFields& f) { read_filter(f, job.devices); })
       .object("retry", [&](JsonFields& f) { read_retry(f, job.retry); });
+  if (fields.has("parallel"))  // jobs were written without it
+    fields.object("parallel", [&](JsonFields& f) { read_parallel(f, job.parallel); });
 }
 
 // --- fleet ---
@@ -259,6 +266,7 @@ json to_json(const JobSpec& job) {
           {"train", train_json(job.train)},
           {"checkpoint", checkpoint_json(job.checkpoint)},
           {"devices", filter_json(job.devices)},
+          {"parallel", {{"compress", to_json(job.parallel.compress)}}},
           {"retry",
            {{"max_restarts", job.retry.max_restarts},
             {"exclude_failed_devices", job.retry.exclude_failed_devices}}}};

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/compression.h"
 #include "core/plan.h"
 #include "core/spec/fleet_spec.h"
 #include "core/spec/job_spec.h"
@@ -32,12 +33,22 @@ inline constexpr Named<Recompute> kRecomputeNames[] = {{Recompute::kNone, "none"
                                                        {Recompute::kAttention, "attention"},
                                                        {Recompute::kMlp, "mlp"},
                                                        {Recompute::kBlock, "block"}};
+inline constexpr Named<CodecKind> kCodecKindNames[] = {
+    {CodecKind::kOff, "off"},    {CodecKind::kAuto, "auto"},         {CodecKind::kFp16, "fp16"},
+    {CodecKind::kBf16, "bf16"},  {CodecKind::kInt8, "int8"},         {CodecKind::kSign, "sign"},
+    {CodecKind::kTopK, "top_k"}, {CodecKind::kPowerSgd, "power_sgd"}};
+inline constexpr Named<CodecValues> kCodecValuesNames[] = {{CodecValues::kFp32, "fp32"},
+                                                           {CodecValues::kFp16, "fp16"},
+                                                           {CodecValues::kBf16, "bf16"},
+                                                           {CodecValues::kInt8, "int8"}};
 
 constexpr std::span<const Named<Numerics>> names_of(Numerics) { return kNumericsNames; }
 constexpr std::span<const Named<Precision>> names_of(Precision) { return kPrecisionNames; }
 constexpr std::span<const Named<PaceClock>> names_of(PaceClock) { return kPaceClockNames; }
 constexpr std::span<const Named<DeviceKind>> names_of(DeviceKind) { return kDeviceKindNames; }
 constexpr std::span<const Named<Recompute>> names_of(Recompute) { return kRecomputeNames; }
+constexpr std::span<const Named<CodecKind>> names_of(CodecKind) { return kCodecKindNames; }
+constexpr std::span<const Named<CodecValues>> names_of(CodecValues) { return kCodecValuesNames; }
 
 /// "exact" for Numerics::kExact.
 template <class E>

@@ -337,6 +337,22 @@ TEST(JobReader, RefusesWhatComesLaterByName) {
   expect_errors(cases);
 }
 
+TEST(JobReader, ReadsCompressionBeforeItRefusesIt) {
+  const BadJob cases[] = {
+      {"", "parallel: {compress: {type: top_k, fraction: 0.05}}\n",
+       "job.yaml:9:22: 'compress': 'top_k' is not supported yet (only off)"},
+      {"", "parallel: {compress: auto}\n",
+       "job.yaml:9:22: 'compress': 'auto' is not supported yet (only off)"},
+      {"", "parallel: {compress: {type: top_k, fraction: 0.5}}\n",
+       "job.yaml:9:46: 'compress': 'fraction': expected a number from 0.01 to 0.1, found '0.5'"},
+      {"", "  numerics: exact\nparallel: {compress: int8}\n",
+       "job.yaml:10:22: 'compress': 'int8' contradicts exact numerics, which keep every bit of a "
+       "gradient (compress: off, or numerics: fast)"},
+  };
+  expect_errors(cases);
+  EXPECT_EQ(read_text(job_with("", "parallel: {compress: off}\n"))->parallel.compress, CodecSpec{});
+}
+
 TEST(JobReader, OverridesCountAsWritten) {
   const Result<JobSpec> job =
       read_text(kJob, {{"train.steps", "20"}, {"checkpoint.every", "5"}, {"name", "other"}});

@@ -82,6 +82,15 @@ TEST(SpecJson, AFleetFromBeforeThereWereSharesIsRead) {
   EXPECT_FALSE(fleet->devices[1].share);
 }
 
+TEST(SpecJson, AJobFromBeforeThereWasCompressionIsRead) {
+  json document = to_json(sample_job());
+  EXPECT_EQ(document["parallel"]["compress"], "off");
+  document.erase("parallel");
+  const Result<JobSpec> job = job_from_json(document);
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_EQ(job->parallel.compress, CodecSpec{});
+}
+
 RC_GTEST_PROP(SpecJson, AnyValidTrainSectionComesBack, ()) {
   JobSpec job = sample_job();
   TrainSpec& train = job.train;
@@ -136,6 +145,8 @@ TEST(SpecJson, NamesThePointerOfAFault) {
       {"/train/global_batch", 4294967297,
        "/train/global_batch: expected an integer of 32 bits, found 4294967297"},
       {"/train/seed", -1, "/train/seed: expected an integer of 64 bits, found -1"},
+      {"/parallel/compress", "int8",
+       "/parallel/compress: 'compress': 'int8' is not supported yet (only off)"},
       {"/train/numerics", "exakt", "/train/numerics: unknown word 'exakt'"},
       {"/train/optimizer/betas", {0.9}, "/train/optimizer/betas: expected two numbers"},
       {"/data/files/1", 7, "/data/files/1: expected a string, found a number"},
