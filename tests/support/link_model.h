@@ -42,7 +42,7 @@ struct LinkTraffic {
 /// One thread. Times are of one clock and never go back.
 class LinkModel {
  public:
-  /// Beyond it the sender's uplink drops. In a real host TCP sees its own queue and keeps it short.
+  /// Beyond it the sender's uplink drops; linked_hosts.py sees to it that hosts keep theirs short.
   static constexpr int64_t kUplinkQueueBytes = 16 << 20;
   /// What the switch keeps for one downlink; beyond it, it drops.
   static constexpr int64_t kDownlinkQueueBytes = 4 << 20;

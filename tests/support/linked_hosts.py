@@ -11,6 +11,8 @@ GIGABIT = 125e6  # bytes per second
 
 # Whatever this machine is set to: links that hardly lose need no more, and a namespace may always choose it.
 CONGESTION = "net.ipv4.tcp_congestion_control=reno"
+# The kernel counts the headers of each of a segment's frames, the switch those of the segment; and the switch shall not starve.
+HELD_RATE = 1.04
 
 
 class LinkedHosts(Hosts):
@@ -29,6 +31,7 @@ class LinkedHosts(Hosts):
     def slow(self, name, rate, down=None):
         """Bytes per second that the host sends, and (default: as many) receives, from now on."""
         self._tell(f"rate {name} {rate} {down or rate}")
+        self._hold_back(self.holders[name], rate)
 
     def set_delay(self, one, other, seconds):
         self._tell(f"delay {one} {other} {seconds:.9f}")
@@ -60,7 +63,14 @@ class LinkedHosts(Hosts):
         for other in self.names[:number]:
             self.set_delay(other, self.names[number], self.delay)
         self._run("nsenter", "--target", str(holder.pid), "--net", "sysctl", "-q", "-w", CONGESTION)
+        self._hold_back(holder, self.rate)
         return "eth0"
+
+    def _hold_back(self, holder, rate):
+        """Lets what cannot be sent yet wait in the host, where TCP sees it and keeps it short, and not in the switch."""
+        bits = round(8 * rate * HELD_RATE)
+        self._run("nsenter", "--target", str(holder.pid), "--net", "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf",
+                  "rate", f"{bits}bit", "burst", "128kb", "limit", "16mb")
 
     def _tell(self, command):
         """The words of the switch's answer; the command is in effect."""
