@@ -19,6 +19,6 @@ shift
   cmake --build --preset release --target "bench_$name" -- --quiet
 } >&2
 if [[ -f tests/bench/${name}_bench.py ]]; then
-  MOTLEY_TEST_BIN_DIR=$PWD/build/release/bin exec /usr/bin/python3 "tests/bench/${name}_bench.py" "$@"
+  exec /usr/bin/python3 "tests/bench/${name}_bench.py" "$@"
 fi
 exec "build/release/bin/bench/bench_$name" "$@"

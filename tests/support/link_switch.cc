@@ -119,6 +119,8 @@ class LinkSwitch {
     for (int i = 0; i < kPacketsAtOnce; ++i) {
       auto data = std::make_unique_for_overwrite<std::byte[]>(kLargestPacket);
       const ssize_t size = read(device, data.get(), kLargestPacket);
+      if (size < 0 && errno != EAGAIN)  // its network has gone: do not be woken for ever
+        epoll_ctl(events_, EPOLL_CTL_DEL, device, nullptr);
       if (size <= 0) return;
       take(device, std::move(data), static_cast<size_t>(size));
     }
