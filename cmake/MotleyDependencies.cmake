@@ -86,6 +86,9 @@ if(MOTLEY_CUDNN_INCLUDE_DIR)
   endif()
 endif()
 
+# A peer of tests/bench/run.sh comm, and nothing else's.
+find_package(Gloo QUIET)
+
 set(MOTLEY_BUILD_TESTS OFF)
 if(NOT MOTLEY_TESTS STREQUAL OFF)
   find_package(GTest QUIET)

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs the Debian packages Motley is built from. Quick and silent when nothing is missing.
 #
-#   deploy/install_dependencies.sh [--tests]     --tests: also what the tests and developers need
+#   deploy/install_dependencies.sh [--tests] [--peers]
+#
+# --tests: also what the tests and developers need; --peers: also what benchmarks compare with
 #
 # CUDA, NCCL and cuDNN are not installed here: they are used when the machine has them.
 set -euo pipefail
@@ -17,17 +19,20 @@ test_packages=(
   python3 python3-torch python3-numpy
   clang-format shellcheck lld git iproute2 procps
 )
+peer_packages=(libgloo-dev)
 
 fail() {
   echo "install_dependencies.sh: $*" >&2
   exit 78
 }
 
-case "$*" in
-  "") ;;
-  --tests) packages+=("${test_packages[@]}") ;;
-  *) echo "usage: install_dependencies.sh [--tests]" >&2; exit 2 ;;
-esac
+for option; do
+  case $option in
+    --tests) packages+=("${test_packages[@]}") ;;
+    --peers) packages+=("${peer_packages[@]}") ;;
+    *) echo "usage: install_dependencies.sh [--tests] [--peers]" >&2; exit 2 ;;
+  esac
+done
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   fail "this is not a Debian system; install by hand what corresponds to: ${packages[*]}"

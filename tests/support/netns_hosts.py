@@ -20,6 +20,10 @@ def possible():
     return "" if tried.returncode == 0 else f"no namespaces here: {tried.stderr.strip()}"
 
 
+def address_of(number):
+    return f"{SUBNET}.{number + 1}"
+
+
 class Hosts:
     """A context: the hosts exist while it is open."""
 
@@ -31,10 +35,17 @@ class Hosts:
         self.bridge = f"motley{os.getpid() % 100000}"
 
     def __enter__(self):
-        self._run("ip", "link", "add", self.bridge, "type", "bridge")
-        self._run("ip", "link", "set", self.bridge, "up")
+        try:
+            self._open()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _open(self):
+        self._open_network()
         lines = ["127.0.0.1 localhost"]
-        lines += [f"{SUBNET}.{i + 1} {name}" for i, name in enumerate(self.names)]
+        lines += [f"{address_of(i)} {name}" for i, name in enumerate(self.names)]
         (self.directory / "hosts").write_text("\n".join(lines) + "\n")
         for i, name in enumerate(self.names):
             self._start(i, name)
@@ -45,13 +56,27 @@ class Hosts:
             '{ echo "no route to $host" >&2; exit 255; }\n'
             'exec nsenter --target "$pid" --net --mount --uts -- /bin/bash -c "$*"\n')
         self.agent.chmod(self.agent.stat().st_mode | stat.S_IXUSR)
-        return self
 
     def __exit__(self, *_):
         for holder in self.holders.values():
             holder.kill()
             holder.wait()
+        self._close_network()
+
+    def _open_network(self):
+        self._run("ip", "link", "add", self.bridge, "type", "bridge")
+        self._run("ip", "link", "set", self.bridge, "up")
+
+    def _close_network(self):
         subprocess.run(["ip", "link", "del", self.bridge], capture_output=True)
+
+    def _join(self, number, holder):
+        """Gives the host of that process a device of the network; returns its name."""
+        inside, outside = f"veth{number}", f"{self.bridge[:10]}v{number}"
+        self._run("ip", "link", "add", outside, "type", "veth", "peer", "name", inside)
+        self._run("ip", "link", "set", outside, "master", self.bridge, "up")
+        self._run("ip", "link", "set", inside, "netns", str(holder.pid))
+        return inside
 
     def _run(self, *command):
         done = subprocess.run(command, capture_output=True, text=True)
@@ -72,12 +97,9 @@ class Hosts:
         self.holders[name] = holder
         if holder.stdout.readline().strip() != "ready":
             fail(f"host {name} did not start")
-        inside, outside = f"veth{number}", f"{self.bridge[:10]}v{number}"
-        self._run("ip", "link", "add", outside, "type", "veth", "peer", "name", inside)
-        self._run("ip", "link", "set", outside, "master", self.bridge, "up")
-        self._run("ip", "link", "set", inside, "netns", str(holder.pid))
+        inside = self._join(number, holder)
         enter = ["nsenter", "--target", str(holder.pid), "--net"]
-        self._run(*enter, "ip", "addr", "add", f"{SUBNET}.{number + 1}/24", "dev", inside)
+        self._run(*enter, "ip", "addr", "add", f"{address_of(number)}/24", "dev", inside)
         self._run(*enter, "ip", "link", "set", inside, "up")
         (self.directory / f"{name}.pid").write_text(str(holder.pid))
 
