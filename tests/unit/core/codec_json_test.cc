@@ -9,10 +9,10 @@
 namespace motley {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
-std::string codec_fault_of(const json& written, CodecSpec* codec) {
-  const json document = {{"compress", written}};
+std::string codec_fault_of(const Json& written, CodecSpec* codec) {
+  const Json document = {{"compress", written}};
   JsonFields fields(document);
   read_codec(fields, "compress", *codec);
   const Result<Unit> done = fields.done();
@@ -31,7 +31,7 @@ TEST(CodecJson, EveryKindComesBack) {
   }
   for (const CodecSpec& codec : codecs) {
     CodecSpec back;
-    EXPECT_EQ(codec_fault_of(json::parse(to_json(codec).dump()), &back), "");
+    EXPECT_EQ(codec_fault_of(Json::parse(to_json(codec).dump()), &back), "");
     EXPECT_EQ(back, codec) << to_json(codec);
   }
   EXPECT_EQ(to_json(codecs[4]), "int8");
@@ -41,8 +41,8 @@ TEST(CodecJson, FaultsNameTheirPlace) {
   CodecSpec codec;
   EXPECT_EQ(codec_fault_of("int3", &codec), "/compress: unknown word 'int3'");
   EXPECT_EQ(codec_fault_of(7, &codec), "/compress: expected a string, found a number");
-  const json top_k = {{"type", "top_k"}, {"values", "fp32"}, {"fraction", 0.01}};
-  json spoilt = top_k;
+  const Json top_k = {{"type", "top_k"}, {"values", "fp32"}, {"fraction", 0.01}};
+  Json spoilt = top_k;
   spoilt["rank"] = 2;
   EXPECT_EQ(codec_fault_of(spoilt, &codec).rfind("/compress: unknown key 'rank'", 0), 0U);
   spoilt = top_k;
