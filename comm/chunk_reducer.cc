@@ -1,7 +1,10 @@
 #include "comm/chunk_reducer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
+#include <stop_token>
+#include <thread>
 
 #include "comm/chunk_task.h"
 #include "comm/patience.h"
@@ -50,7 +53,7 @@ class ChunkReducer final : public Reducer {
   Result<Unit> join_island(Communicator& ranks, const Islands& islands);
 
   Result<Unit> begin(std::span<std::byte> flat, SumType type, ElementGate* gate) override;
-  Result<bool> advance() override;
+  Result<Unit> begin_beside(std::span<std::byte> flat, SumType type, ElementGate& gate) override;
   Result<Unit> wait() override;
   int64_t bytes_sent() const override { return site_.bytes_sent; }
 
@@ -65,6 +68,7 @@ class ChunkReducer final : public Reducer {
   Result<bool> admit();
   LeaderBuffers buffers(int number);
   Result<bool> advance_all();
+  Result<Unit> move_on(const std::stop_token& stop);
 
   const ReductionPlan plan_;
   const std::vector<std::vector<ElementRun>> runs_;
@@ -82,6 +86,11 @@ class ChunkReducer final : public Reducer {
   int64_t contributions_ = 0;
   std::vector<int> free_;  ///< buffers
   std::deque<UnderWay> under_way_;
+
+  /// Of begin_beside(): has all of the above until it ends.
+  std::jthread thread_;
+  Result<Unit> outcome_ = Unit{};
+  std::atomic<bool> waited_for_ = false;
 };
 
 std::vector<int> ChunkReducer::numbers_within(const Islands& islands) {
@@ -188,34 +197,42 @@ Result<bool> ChunkReducer::advance_all() {
   return moved;
 }
 
-Result<bool> ChunkReducer::advance() {
-  for (bool moved = true; moved;) {
-    MOTLEY_TRY(moved, admit());
-    MOTLEY_TRY(const bool some, advance_all());
-    moved = moved || some;
-  }
-  return under_way_.empty() && !waiting_ && parts_left_ == 0;
+Result<Unit> ChunkReducer::begin_beside(std::span<std::byte> flat, SumType type,
+                                        ElementGate& gate) {
+  MOTLEY_CHECK(!thread_.joinable(), "a reduction begins when the last one is over");
+  MOTLEY_TRY_VOID(begin(flat, type, &gate));
+  waited_for_ = false;
+  thread_ = std::jthread([this](const std::stop_token& stop) { outcome_ = move_on(stop); });
+  return Unit{};
 }
 
 Result<Unit> ChunkReducer::wait() {
+  waited_for_ = true;
+  if (!thread_.joinable()) return move_on({});
+  thread_.join();
+  return outcome_;
+}
+
+/// Silence counts from when somebody waits: before, this rank itself may have nothing to give.
+Result<Unit> ChunkReducer::move_on(const std::stop_token& stop) {
   Patience patience;
-  for (;;) {
-    bool moved = false;
-    MOTLEY_TRY(moved, admit());
-    MOTLEY_TRY(const bool some, advance_all());
+  for (bool counts = false; !stop.stop_requested();) {
+    MOTLEY_TRY(const bool admitted, admit());
+    MOTLEY_TRY(const bool moved, advance_all());
     if (under_way_.empty() && !waiting_ && parts_left_ == 0) return Unit{};
-    if (moved || some) {
+    if (admitted || moved || (waited_for_ && !std::exchange(counts, true))) {
       patience.something_happened();
       continue;
     }
     MOTLEY_TRY_VOID(site_.transport.alive());
-    if (patience.silence() > site_.transport.timeout()) {
+    if (counts && patience.silence() > site_.transport.timeout()) {
       site_.transport.give_up(exit_code(ErrorCode::kPeerLost));
       return fail(ErrorCode::kPeerLost,
                   under_way_.front().task->waits_for() + " did not answer in a reduction");
     }
     patience.pause();
   }
+  return fail(ErrorCode::kInternal, "a reduction was given up");
 }
 
 /// That all have made the same plan of the same ranks.

@@ -16,8 +16,8 @@
 
 namespace motley {
 
-/// Says when elements may be read, and is told when they have their sums. Called by the thread that
-/// moves the reduction on.
+/// Says when elements may be read, and is told when they have their sums. Called by the one thread
+/// that moves the reduction on.
 class ElementGate {
  public:
   virtual ~ElementGate() = default;
@@ -38,11 +38,11 @@ class Reducer {
   /// already.
   virtual Result<Unit> begin(std::span<std::byte> flat, SumType type,
                              ElementGate* gate = nullptr) = 0;
-  /// Moves it on as far as it goes without waiting; true when all of this rank's part is done.
-  /// kPeerLost names who was waited for in which phase, when nothing has moved for the group's
-  /// timeout.
-  virtual Result<bool> advance() = 0;
-  /// advance() until it is done.
+  /// The same on a thread of its own, which calls the gate: it goes on while this one computes, or
+  /// calls the communicator for something else.
+  virtual Result<Unit> begin_beside(std::span<std::byte> flat, SumType type, ElementGate& gate) = 0;
+  /// Until all of this rank's part is done. kPeerLost names who was waited for in which phase, when
+  /// nothing has moved for the group's timeout.
   virtual Result<Unit> wait() = 0;
 
   /// Bytes this rank has put on links between islands.

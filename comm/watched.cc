@@ -25,7 +25,9 @@ class WatchedReducer final : public Reducer {
   Result<Unit> begin(std::span<std::byte> flat, SumType type, ElementGate* gate) override {
     return inner_->begin(flat, type, gate);
   }
-  Result<bool> advance() override { return inner_->advance(); }
+  Result<Unit> begin_beside(std::span<std::byte> flat, SumType type, ElementGate& gate) override {
+    return inner_->begin_beside(flat, type, gate);
+  }
   Result<Unit> wait() override {
     const Waiting now(waiting_);
     return inner_->wait();

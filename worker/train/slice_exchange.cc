@@ -1,5 +1,7 @@
 #include "worker/train/slice_exchange.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -48,7 +50,43 @@ Result<std::unique_ptr<Reducer>> open_reducer(const Plan& plan, SliceClasses cla
                             std::move(classes.runs));
 }
 
+std::pair<std::span<std::byte>, SumType> flat_of(const GradientSpans& gradients) {
+  if (!gradients.fixed.empty()) return {std::as_writable_bytes(gradients.fixed), SumType::kInt64};
+  if (!gradients.doubles.empty())
+    return {std::as_writable_bytes(gradients.doubles), SumType::kFloat64};
+  return {std::as_writable_bytes(gradients.floats), SumType::kFloat32};
+}
+
 }  // namespace
+
+void FinalGate::close() {
+  const std::lock_guard lock(mutex_);
+  open_.clear();
+}
+
+void FinalGate::open(const ParameterRange& range) {
+  const std::lock_guard lock(mutex_);
+  int64_t begin = range.offset;
+  int64_t end = begin + range.count;
+  auto after = open_.upper_bound(begin);
+  if (after != open_.begin() && std::prev(after)->second == begin) {
+    begin = std::prev(after)->first;
+    open_.erase(std::prev(after));
+  }
+  if (after != open_.end() && after->first == end) {
+    end = after->second;
+    open_.erase(after);
+  }
+  open_.emplace(begin, end);
+}
+
+Result<bool> FinalGate::readable(std::span<const ElementRun> runs) {
+  const std::lock_guard lock(mutex_);
+  return std::all_of(runs.begin(), runs.end(), [&](const ElementRun& run) {
+    const auto after = open_.upper_bound(run.offset);
+    return after != open_.begin() && std::prev(after)->second >= run.offset + run.count;
+  });
+}
 
 Bytes slice_exchange_bytes(const Plan& plan, const ModelSpec& model, Rank self, int gradient_bytes,
                            int weight_bytes) {
@@ -80,20 +118,20 @@ Result<std::unique_ptr<SliceExchange>> SliceExchange::open(const Plan& plan, con
 }
 
 Result<Unit> SliceExchange::sum(const GradientSpans& gradients) {
-  std::span<std::byte> flat = std::as_writable_bytes(gradients.floats);
-  SumType type = SumType::kFloat32;
-  if (!gradients.fixed.empty()) {
-    flat = std::as_writable_bytes(gradients.fixed);
-    type = SumType::kInt64;
-  } else if (!gradients.doubles.empty()) {
-    flat = std::as_writable_bytes(gradients.doubles);
-    type = SumType::kFloat64;
-  }
+  const auto [flat, type] = flat_of(gradients);
   std::optional<StagedGate> gate;
   if (gradients.staged != nullptr) gate.emplace(*gradients.staged);
   MOTLEY_TRY_VOID(sums_->begin(flat, type, gate ? &*gate : nullptr));
   return sums_->wait();
 }
+
+Result<Unit> SliceExchange::begin_sum(const GradientSpans& gradients) {
+  const auto [flat, type] = flat_of(gradients);
+  finals_.close();
+  return sums_->begin_beside(flat, type, finals_);
+}
+
+void SliceExchange::is_final(const ParameterRange& range) { finals_.open(range); }
 
 /// Nothing is added: the type only tells how wide an element is.
 Result<Unit> SliceExchange::distribute(std::span<std::byte> weights, int element_bytes) {

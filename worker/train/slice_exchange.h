@@ -12,7 +12,10 @@
 // follow (StagedView).
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 
 #include "comm/communicator.h"
@@ -21,6 +24,20 @@
 #include "worker/engine/memory_account.h"
 
 namespace motley {
+
+/// Opens for what is final. Any thread.
+class FinalGate final : public ElementGate {
+ public:
+  /// Nothing is.
+  void close();
+  void open(const ParameterRange& range);
+  Result<bool> readable(std::span<const ElementRun> runs) override;
+  Result<Unit> written(std::span<const ElementRun>) override { return Unit{}; }
+
+ private:
+  std::mutex mutex_;
+  std::map<int64_t, int64_t> open_;  ///< ends of ranges that do not touch, by where they begin
+};
 
 class SliceExchange {
  public:
@@ -36,6 +53,11 @@ class SliceExchange {
 
   /// Collective. What a rank gets no sum of is undefined afterwards.
   Result<Unit> sum(const GradientSpans& gradients);
+  /// The same while gradients are still computed, where the host reaches them: what is_final() has
+  /// said of a range goes out. Until finish_sum() nobody else touches that.
+  Result<Unit> begin_sum(const GradientSpans& gradients);
+  void is_final(const ParameterRange& range);
+  Result<Unit> finish_sum() { return sums_->wait(); }
   /// Collective, where state is sharded.
   Result<Unit> distribute(std::span<std::byte> weights, int element_bytes);
 
@@ -43,6 +65,7 @@ class SliceExchange {
   SliceExchange() = default;
 
   MemoryCharge charge_;
+  FinalGate finals_;  ///< outlives the sums
   std::unique_ptr<Reducer> sums_, weights_;
   bool has_gradients_ = false;
   bool has_weights_ = false;

@@ -37,7 +37,9 @@ Stepper::Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
       world_(world),
       pipeline_(attempt, parts, world, std::move(on_progress)),
       exchanges_gradients_(parts.slices->has_gradients()),
-      exchanges_weights_(parts.slices->has_weights()) {}
+      exchanges_weights_(parts.slices->has_weights()),
+      overlaps_(exchanges_gradients_ && !parts.island && parts.device->host_accessible() &&
+                !parts.pacer.paced()) {}
 
 Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   StepResult result;
@@ -45,15 +47,16 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   result.update_seconds = update_seconds_;
   for (int overflows = 0;; ++overflows) {
     parts_.engine->set_loss_scale_exponent(parts_.loss_scale.exponent());
-    MOTLEY_TRY_VOID(pipeline_.train(step));
+    MOTLEY_TRY_VOID(compute(step));
     MOTLEY_TRY(const LossSums mine, parts_.engine->sums());  // the device is through
     parts_.sections.close();
     result.compute_seconds += parts_.sections.take_worked() - std::exchange(update_seconds_, 0);
     MOTLEY_TRY(const Sums sums, sum_losses(mine, step, wishes, &result));
     result.loss = sums.loss / static_cast<double>(sums.tokens);
+    if (overlaps_) MOTLEY_TRY_VOID(finish_sum());
     if (!std::isfinite(result.loss)) return diverged_at(step);
     if (!sums.overflow) {
-      MOTLEY_TRY_VOID(sum_gradients());
+      if (!overlaps_) MOTLEY_TRY_VOID(sum_gradients());
       MOTLEY_TRY_VOID(measure_gradient(step, sums.tokens, &result));
       parts_.sections.end_step();
       leave_communication(&result);
@@ -64,6 +67,24 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
     if (!lower_scales(overflows)) return diverged_at(step);
     leave_communication(&result);
   }
+}
+
+/// A paced rank computes before the time of the device it stands for is over: what it would have
+/// sent by then is not known, and nothing is.
+Result<Unit> Stepper::compute(int64_t step) {
+  if (!overlaps_) return pipeline_.train(step);
+  MOTLEY_TRY(const GradientSpans gradients, parts_.engine->gradients());
+  MOTLEY_TRY_VOID(parts_.slices->begin_sum(gradients));
+  return pipeline_.train(step,
+                         [this](const ParameterRange& range) { parts_.slices->is_final(range); });
+}
+
+/// Also of a step that is repeated or the last: the others are at it, too.
+Result<Unit> Stepper::finish_sum() {
+  MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kReduce, world_));
+  MOTLEY_TRY_VOID(parts_.slices->finish_sum());
+  parts_.sections.mark(TraceKind::kReduce);
+  return Unit{};
 }
 
 /// After an overflow, on all ranks alike: whether the step may be repeated. It is not known which

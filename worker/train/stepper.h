@@ -70,7 +70,9 @@ class Stepper {
 
   Result<Sums> sum_losses(const LossSums& mine, int64_t step, const StepWishes& wishes,
                           StepResult* result);
+  Result<Unit> compute(int64_t step);
   Result<Unit> sum_gradients();
+  Result<Unit> finish_sum();
   Result<Unit> sum_on_devices();
   Result<Unit> measure_gradient(int64_t step, int64_t tokens, StepResult* result);
   bool lower_scales(int overflows_before);
@@ -86,6 +88,7 @@ class Stepper {
   Pipeline pipeline_;
   const bool exchanges_gradients_;
   const bool exchanges_weights_;
+  const bool overlaps_;        ///< gradients are summed while others are still computed
   double update_seconds_ = 0;  ///< in the section that is open
 };
 
