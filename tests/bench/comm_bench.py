@@ -154,11 +154,6 @@ def print_row(case, row, contenders):
     print(f"{case.name:32} {row['kind']:>9} {milliseconds(row['limit']):>9}", *cells, "", goals, flush=True)
 
 
-def ours_is_there():
-    """Until motley-worker has bench-comm, its column is empty."""
-    return "bench-comm" in subprocess.run([WORKER, "--help"], capture_output=True, text=True).stdout
-
-
 def chosen_cases(wanted):
     cases = [case for case in all_cases() if not wanted or any(case.name.startswith(text) for text in wanted)]
     if not cases:
@@ -183,8 +178,7 @@ def main():
     for layout, group in itertools.groupby(chosen, key=lambda case: case.layout):
         cases = list(group)
         with place_of(layout) as place:
-            running = [name for name in contenders if name != OURS or ours_is_there()]
-            measured = measure(place, running, [case.size for case in cases], arguments.rounds)
+            measured = measure(place, contenders, [case.size for case in cases], arguments.rounds)
         for case in cases:
             rows.append(row_of(case, measured))
             if not arguments.json:

@@ -152,8 +152,8 @@ TEST(Profiler, TimesTheSumThatAStepForms) {
     return Unit{};
   });
   ASSERT_TRUE(done.has_value()) << done.error().to_string();
-  EXPECT_EQ(operations, std::vector<std::string>(
-                            {"sum of " + std::to_string(parameter_count(job.model))}));
+  EXPECT_EQ(operations,
+            std::vector<std::string>({"sum of " + std::to_string(parameter_count(job.model))}));
 }
 
 TEST(Profiler, MeasuresLinksWithinAHostOnTheRealClock) {
