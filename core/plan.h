@@ -121,8 +121,8 @@ struct Plan {
   /// Each slice's optimizer state lies at its owner alone, who updates it and sends the weights to
   /// the other holders (Rajbhandari et al. 2020). Otherwise every holder keeps and updates its own.
   bool shard_optimizer = false;
-  std::string reduction =
-      "ordered";  ///< the reduction's form; a tree over islands comes with comm's hierarchy
+  /// The order of sums: by host, within one by rank (core/reduction.h).
+  std::string reduction = "ordered";
   Prediction prediction;
   SearchRecord search;
   std::vector<LeftOut> left_out;

@@ -110,6 +110,26 @@ def check_bench_link():
     print("ok: bench link")
 
 
+def check_bench_comm():
+    sandbox = Sandbox()
+    result = sandbox.run("bench", "comm", "--ranks", "3", "--sizes", "1KiB,1MiB", "--json")
+    expect_exit(result, 0)
+    rows = json.loads(result.stdout)["rows"]
+    expect_equal([(row["level"], row["ranks"], row["bytes"], row["errors"]) for row in rows],
+                 [("world", 3, 1024, 0), ("world", 3, 1 << 20, 0)], "rows")
+    expect(all(row["seconds"] > 0 for row in rows), f"no time: {rows}")
+    table = sandbox.run("bench", "comm", "--ranks", "2", "--sizes", "4KiB")
+    expect_exit(table, 0)
+    expect(re.search(r"^level +ranks +size.*#wrong\nworld +2 +4096 +1024 +float32", table.stdout), f"no table: {table.stdout!r}")
+    expect("summing over 2 ranks" in table.stderr, f"no progress: {table.stderr!r}")
+    for options, named in ((("--ranks", "1"), "2 to 1024"), (("--ranks", "2", "--sizes", "1"), "--sizes"),
+                           (("--ranks", "2", "--sizes", "many"), "many")):
+        refused = sandbox.run("bench", "comm", *options)
+        expect_equal(refused.returncode, 2 if named != "many" else refused.returncode, f"{options}: {refused.stderr!r}")
+        expect(refused.returncode != 0 and named in refused.stderr, f"{options}: {refused.stderr!r}")
+    print("ok: bench comm")
+
+
 def check_bench_link_of_a_gpu():
     """An emulated one with a driver that shows a dock, another that the driver knows nothing of."""
     libraries = BIN.parent / "lib"
@@ -143,6 +163,7 @@ def main():
     check_links()
     check_devices()
     check_bench_link()
+    check_bench_comm()
     check_bench_link_of_a_gpu()
 
 

@@ -169,12 +169,11 @@ TEST_F(Traces, OfAPartialEvaluationOnASharedStageNeverGoBack) {
 TEST_F(Traces, AccountForEveryFormUnderTheVirtualClock) {
   run(every_form(), PaceClock::kVirtual);
   expect_accounts(1e-7);
-  EXPECT_EQ(
-      names_of(spans_of(trace_of(attempt_, 0), 0)),
-      (std::set<std::string>{"step", "forward", "backward", "evaluate", "update", "receive", "send",
-                             "group sum", "agreement", "reduce", "distribute", "wait for receive",
-                             "wait for send", "wait for group sum", "wait for agreement",
-                             "wait for reduce", "wait for distribute"}));
+  EXPECT_EQ(names_of(spans_of(trace_of(attempt_, 0), 0)),
+            (std::set<std::string>{"step", "forward", "backward", "evaluate", "update", "receive",
+                                   "send", "group sum", "agreement", "reduce", "wait for receive",
+                                   "wait for send", "wait for group sum", "wait for agreement",
+                                   "wait for reduce"}));
 }
 
 TEST_F(Traces, AccountForTimeThatReallyPassed) {
