@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <thread>
 
 #include "core/spec/fleet_spec.h"
@@ -15,7 +17,7 @@ namespace motley {
 namespace {
 
 constexpr Nanos kBenchLimit{int64_t{600} * 1'000'000'000};
-constexpr int kMostRanks = 1024;
+constexpr int64_t kMostRanks = 1024;
 
 /// `motley bench link` and `motley bench comm`: what the worker measures, in its own words.
 class BenchCommand final : public Command {
@@ -73,23 +75,23 @@ class BenchCommand final : public Command {
   Result<std::vector<RankPlacement>> ranks_to_sum() const {
     std::vector<RankPlacement> ranks;
     if (!fleet_.empty()) {
-      if (ranks_ != 0) return fail(ErrorCode::kUsage, "--ranks and --fleet exclude each other");
+      if (ranks_) return fail(ErrorCode::kUsage, "--ranks and --fleet exclude each other");
       MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, {}));
       for (const DeviceSpec& device : fleet.devices)
         ranks.push_back({device.id, device.host, device.type});
     } else {
       const int cores = static_cast<int>(std::thread::hardware_concurrency());
-      const int count = ranks_ != 0 ? ranks_ : std::clamp(cores, 2, 8);
-      for (int rank = 0; rank < count; ++rank)
+      const int64_t count = ranks_.value_or(std::clamp(cores, 2, 8));
+      for (int64_t rank = 0; rank < std::min(count, kMostRanks + 1); ++rank)
         ranks.push_back({std::to_string(rank), own_host_name(), ""});
     }
-    if (ranks.size() < 2 || ranks.size() > kMostRanks)
+    if (ranks.size() < 2 || std::ssize(ranks) > kMostRanks)
       return fail(ErrorCode::kUsage, "sums are over 2 to " + std::to_string(kMostRanks) + " ranks");
     return ranks;
   }
 
   std::string what_, size_ = "256MB", sizes_, fleet_, rsh_agent_;
-  int ranks_ = 0;
+  std::optional<int64_t> ranks_;
   bool json_ = false;
 };
 
