@@ -7,9 +7,6 @@
 
 namespace motley {
 
-/// Chunks a rank leads at a time: enough to keep a link busy while earlier ones come back.
-inline constexpr int kChunksLed = 4;
-
 /// Memory that the ranks of an island share. Every member has so many slots for what it contributes
 /// and as many for the totals it hands out.
 struct IslandMemoryShape {
