@@ -52,10 +52,10 @@ struct Islands {
 };
 
 /// Chunks a rank leads at a time: enough to keep a link busy while earlier ones come back.
-inline constexpr int kChunksLed = 4;
+inline constexpr int kChunksLed = 8;
 
 struct ReductionOptions {
-  Bytes largest_chunk{256 << 10};    ///< between islands
+  Bytes largest_chunk{128 << 10};    ///< between islands
   Bytes smallest_chunk{8 << 10};     ///< but for the last of a class
   Bytes largest_at_home{128 << 10};  ///< of a class within one island: what stays in caches
 };

@@ -11,7 +11,7 @@ namespace motley::testing {
 namespace {
 
 /// Nothing, one, fewer than the ranks, odd, of several chunks.
-const std::vector<int64_t> kClassSizes = {0, 1, 7, 1021, 65536, 150'001};
+const std::vector<int64_t> kClassSizes = {0, 1, 7, 1021, 50'003};
 
 Islands islands_of(std::vector<int> of_rank) {
   Islands islands{.of_rank = std::move(of_rank), .bytes_per_second = {}, .latency_seconds = 1e-4};
@@ -161,7 +161,7 @@ Result<Unit> all_reduce_of(Communicator& comm) {
 Result<Unit> reduce_to_any_owner(Communicator& comm) {
   for (const Islands& islands : shapes(comm.size()))
     for (const int owner : some_of(comm)) {
-      const ReductionClass one{all_ranks(comm), {owner}, owner, 70'001};
+      const ReductionClass one{all_ranks(comm), {owner}, owner, 20'011};
       MOTLEY_TRY_VOID(check_class<float>(comm, one, islands, Place::kTogether, "reduce"));
     }
   return Unit{};
@@ -170,7 +170,7 @@ Result<Unit> reduce_to_any_owner(Communicator& comm) {
 Result<Unit> broadcast_from_any_owner(Communicator& comm) {
   for (const Islands& islands : shapes(comm.size()))
     for (const int owner : some_of(comm)) {
-      const ReductionClass one{{owner}, all_ranks(comm), owner, 140'003};
+      const ReductionClass one{{owner}, all_ranks(comm), owner, 30'013};
       MOTLEY_TRY_VOID(check_class<double>(comm, one, islands, Place::kApart, "broadcast"));
     }
   return Unit{};
@@ -181,7 +181,7 @@ Result<Unit> unlike_contributors_and_receivers(Communicator& comm) {
   if (comm.size() < 3) return Unit{};
   for (const Islands& islands : shapes(comm.size()))
     for (const int left_out : some_of(comm)) {
-      ReductionClass one{.contributors = {}, .receivers = {}, .owner = {}, .elements = 90'001};
+      ReductionClass one{.contributors = {}, .receivers = {}, .owner = {}, .elements = 25'013};
       for (int rank = 0; rank < comm.size(); ++rank) {
         if (rank == left_out) continue;
         if ((rank + left_out) % 3 != 0 || one.contributors.empty())
@@ -198,7 +198,7 @@ Result<Unit> classes_that_overlap(Communicator& comm) {
   for (const Islands& islands : shapes(comm.size())) {
     std::vector<ReductionClass> classes;
     std::vector<std::vector<ElementRun>> runs;
-    const int64_t each = 50'000;
+    const int64_t each = 20'000;
     for (int rank = 0; rank < comm.size(); ++rank) {
       const int next = (rank + 1) % comm.size();
       std::vector<int> two = {std::min(rank, next), std::max(rank, next)};
@@ -232,7 +232,7 @@ Result<Unit> classes_that_overlap(Communicator& comm) {
 /// What is put on the links is what the plan says; the sums of the ranks of each island.
 Result<Unit> bytes_on_links_are_as_planned(Communicator& comm) {
   for (const Islands& islands : shapes(comm.size())) {
-    const ReductionClass one{all_ranks(comm), all_ranks(comm), std::nullopt, 300'007};
+    const ReductionClass one{all_ranks(comm), all_ranks(comm), std::nullopt, 60'013};
     const ReductionPlan plan = plan_reduction({one}, islands, sizeof(float));
     MOTLEY_TRY(const auto reducer,
                comm.open_reducer(plan, islands, {runs_for(one.elements, Place::kTogether)}));
