@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 namespace motley {
@@ -18,33 +19,41 @@ struct SlotHeader {
 };
 static_assert(sizeof(SlotHeader) <= IslandMemoryShape::kHeader);
 
-/// An open file that is in memory; its name is for the others to find it by.
+/// An open file; its path is for the others to find it by.
 struct SharedFile {
   int descriptor = -1;
-  std::string name = {};
+  std::string path = {};
   std::string why = {};  ///< it is not there
 };
 
-SharedFile create(size_t bytes) {
+SharedFile create_in(const std::string& directory, size_t bytes) {
   uint64_t unique = 0;
   if (getrandom(&unique, sizeof unique, 0) != sizeof unique) return {.why = std::strerror(errno)};
-  SharedFile file;
-  file.name = "/motley-" + std::to_string(unique);
-  file.descriptor = shm_open(file.name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
-  if (file.descriptor < 0) return {.why = std::strerror(errno)};
+  SharedFile file{.path = directory + "/motley-" + std::to_string(unique)};
+  file.descriptor =
+      open(file.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (file.descriptor < 0) return {.why = directory + ": " + std::strerror(errno)};
   // Room is taken now: a full file system would otherwise end a rank by a signal later.
-  if (const int error = posix_fallocate(file.descriptor, 0, static_cast<off_t>(bytes));
-      error != 0) {
-    close(file.descriptor);
-    shm_unlink(file.name.c_str());
-    return {.why = std::strerror(error)};
-  }
-  return file;
+  const int error = posix_fallocate(file.descriptor, 0, static_cast<off_t>(bytes));
+  if (error == 0) return file;
+  close(file.descriptor);
+  unlink(file.path.c_str());
+  return {.why = directory + ": " + std::strerror(error)};
 }
 
-SharedFile open_existing(const std::string& name) {
-  SharedFile file{.descriptor = shm_open(name.c_str(), O_RDWR, 0), .name = name, .why = {}};
-  if (file.descriptor < 0) file.why = std::strerror(errno);
+/// In memory, or where the host has none of that kind in a file that it keeps in memory.
+SharedFile create(size_t bytes) {
+  SharedFile file = create_in("/dev/shm", bytes);
+  if (file.descriptor >= 0) return file;
+  std::error_code none;
+  SharedFile other = create_in(std::filesystem::temp_directory_path(none).string(), bytes);
+  if (other.descriptor < 0) other.why = file.why + ", " + other.why;
+  return other;
+}
+
+SharedFile open_existing(const std::string& path) {
+  SharedFile file{.descriptor = open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC), .path = path};
+  if (file.descriptor < 0) file.why = path + ": " + std::strerror(errno);
   return file;
 }
 
@@ -62,20 +71,20 @@ Result<std::unique_ptr<IslandMemory>> IslandMemory::open(Communicator& island,
   const size_t bytes = shape.total_bytes();
   SharedFile file;
   if (island.rank() == 0) file = create(bytes);
-  std::string name = file.name;
-  MOTLEY_TRY_VOID(island.broadcast(name, 0));
-  if (island.rank() != 0 && !name.empty()) file = open_existing(name);
+  std::string path = file.path;
+  MOTLEY_TRY_VOID(island.broadcast(path, 0));
+  if (island.rank() != 0 && !path.empty()) file = open_existing(path);
   void* const mapped = map(file, bytes);
   int64_t failed = mapped == MAP_FAILED ? 1 : 0;
   MOTLEY_TRY_VOID(island.all_reduce_max(std::span(&failed, 1)));
-  if (island.rank() == 0 && !name.empty()) shm_unlink(name.c_str());
+  if (island.rank() == 0 && !path.empty()) unlink(path.c_str());
   if (failed == 0)
     return std::unique_ptr<IslandMemory>(new IslandMemory(static_cast<std::byte*>(mapped), shape));
   if (mapped != MAP_FAILED) munmap(mapped, bytes);
   return fail(ErrorCode::kUnsupported,
               "ranks of this host share no memory: " +
                   (file.why.empty() ? "another rank could not" : file.why) + " (" +
-                  std::to_string(bytes >> 20) + " MiB in /dev/shm)");
+                  std::to_string((bytes >> 20) + 1) + " MiB)");
 }
 
 IslandMemory::~IslandMemory() { munmap(mapped_, shape_.total_bytes()); }

@@ -260,7 +260,7 @@ def check_equal_pipelines(cache):
     """The baseline where no device holds the model: as many layers for each of a pipeline, as many samples for each."""
     sandbox = Sandbox(cache=cache)
     fleet = (sandbox.home / "fleet.yaml").read_text()
-    sandbox.write("fleet.yaml", fleet.replace("memory: 1GB", "memory: 1100KB"))
+    sandbox.write("fleet.yaml", fleet.replace("memory: 1GB", "memory: 950KB"))
     expect_exit(sandbox.run("plan", "job.yaml"), 65)
     result = sandbox.run("plan", "job.yaml", "--equal-split", "-o", "equal.json")
     expect_exit(result, 0)
