@@ -225,11 +225,9 @@ Result<Unit> ChunkReducer::move_on(const std::stop_token& stop) {
       continue;
     }
     MOTLEY_TRY_VOID(site_.transport.alive());
-    if (counts && patience.silence() > site_.transport.timeout()) {
-      site_.transport.give_up(exit_code(ErrorCode::kPeerLost));
-      return fail(ErrorCode::kPeerLost,
-                  under_way_.front().task->waits_for() + " did not answer in a reduction");
-    }
+    if (counts && patience.silence() > site_.transport.timeout())
+      return fail(site_.transport.lost(under_way_.front().task->waits_for() +
+                                       " did not answer in a reduction"));
     patience.pause();
   }
   return fail(ErrorCode::kInternal, "a reduction was given up");

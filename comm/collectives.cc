@@ -44,6 +44,7 @@ class SomeRanks final : public Transport {
   void abandon(SendId transfer) override { all_.abandon(transfer); }
   Result<Unit> alive() override { return all_.alive(); }
   std::chrono::nanoseconds timeout() const override { return all_.timeout(); }
+  Error lost(const std::string& what) override { return all_.lost(what); }
   void give_up(int exit_status) override { all_.give_up(exit_status); }
 
  private:
@@ -373,6 +374,7 @@ class NoPeers final : public Transport {
   void abandon(SendId) override {}
   Result<Unit> alive() override { return Unit{}; }
   std::chrono::nanoseconds timeout() const override { return std::chrono::nanoseconds::max(); }
+  Error lost(const std::string& what) override { return {ErrorCode::kPeerLost, what, {}}; }
   void give_up(int) override {}
 
  private:

@@ -289,6 +289,11 @@ class InprocTransport final : public Transport {
   }
   Result<Unit> alive() override { return hub_.alive(); }
   std::chrono::nanoseconds timeout() const override { return hub_.timeout(); }
+  Error lost(const std::string& what) override {
+    const Error error{ErrorCode::kPeerLost, what, {}};
+    hub_.fail_all(error);
+    return error;
+  }
   void give_up(int) override {
     hub_.fail_all({ErrorCode::kPeerLost, "rank " + std::to_string(rank_) + " gave up", {}});
     withdraw_posts();

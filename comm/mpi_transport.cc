@@ -85,6 +85,10 @@ class MpiTransport final : public Transport {
   void abandon(SendId transfer) override;
   Result<Unit> alive() override { return Unit{}; }
   std::chrono::nanoseconds timeout() const override { return timeout_; }
+  Error lost(const std::string& what) override {
+    give_up(exit_code(ErrorCode::kPeerLost));
+    return {ErrorCode::kPeerLost, what, {}};
+  }
   void give_up(int exit_status) override {
     int none = 0;
     abort_status_.compare_exchange_strong(none, std::max(1, exit_status));
@@ -99,8 +103,7 @@ class MpiTransport final : public Transport {
                      std::span<const Outgoing> sends, int tag);
   Result<Unit> wait_for(Requests& requests, const std::string& operation);
   tl::unexpected<Error> lost(const std::string& what, const std::string& operation) {
-    give_up(exit_code(ErrorCode::kPeerLost));
-    return fail(ErrorCode::kPeerLost, what + " in " + operation);
+    return fail(lost(what + " in " + operation));
   }
 
   const int rank_;

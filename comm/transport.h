@@ -63,8 +63,10 @@ class Transport {
   /// kPeerLost once the group is over: for those who wait for something else than a transfer.
   virtual Result<Unit> alive() = 0;
 
-  /// How long a call waits while nothing moves.
+  /// How long a call waits while nothing moves; who waits otherwise ends the group then, by
+  /// lost(), which returns the error to end with.
   virtual std::chrono::nanoseconds timeout() const = 0;
+  virtual Error lost(const std::string& what) = 0;
 
   /// As Communicator::give_up.
   virtual void give_up(int exit_status) = 0;

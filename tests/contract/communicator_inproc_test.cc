@@ -98,6 +98,59 @@ TEST(InprocFailure, SilenceEndsInPeerLostNamingRankAndOperation) {
   EXPECT_EQ(result.error().message, "rank 1 did not answer in barrier");
 }
 
+/// Ranks 0 and 1 are one host, 2 another; `silent` never takes part.
+Result<Unit> sum_without(Communicator& comm, int silent) {
+  const Islands islands{.of_rank = {0, 0, 1}, .bytes_per_second = {1e8, 1e8}, .latency_seconds = 0};
+  const ReductionPlan plan =
+      plan_reduction({{{0, 1, 2}, {0, 1, 2}, std::nullopt, 50'000}}, islands, sizeof(float));
+  MOTLEY_TRY(const auto reducer,
+             comm.open_reducer(plan, islands, {{{.offset = 0, .count = 50'000, .at = 0}}}));
+  if (comm.rank() == silent) return Unit{};
+  std::vector<float> values(50'000);
+  MOTLEY_TRY_VOID(reducer->begin(std::as_writable_bytes(std::span(values)), SumType::kFloat32));
+  return reducer->wait();
+}
+
+TEST(InprocFailure, ASumThatARankStaysAwayFromNamesItAndThePhase) {
+  for (const auto& [silent, named] :
+       {std::pair(0, "rank 0"), std::pair(1, "rank 1"), std::pair(2, "rank 2 (across)")}) {
+    const auto result =
+        run_inproc(3, [silent = silent](Communicator& comm) { return sum_without(comm, silent); },
+                   {.timeout = Nanos(50'000'000)});
+    ASSERT_FALSE(result.has_value());
+    EXPECT_EQ(result.error().code, ErrorCode::kPeerLost);
+    EXPECT_NE(result.error().message.find("did not answer in a reduction"), std::string::npos);
+    EXPECT_NE(result.error().message.find(named), std::string::npos) << result.error().message;
+  }
+}
+
+TEST(InprocFailure, ASumWhoseRankFailsWakesTheOthersBeside) {
+  const auto result = run_inproc(3, [](Communicator& comm) -> Result<Unit> {
+    const auto done = sum_without(comm, 1);
+    if (comm.rank() == 1) return fail(ErrorCode::kDeviceLost, "out of memory");
+    EXPECT_FALSE(done.has_value());
+    return done;
+  });
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().message, "out of memory");
+}
+
+TEST(InprocFailure, OtherPlansOfTheSameSumAreRefusedNamingARank) {
+  const auto result = run_inproc(3, [](Communicator& comm) -> Result<Unit> {
+    const Islands islands{
+        .of_rank = {0, 1, 1}, .bytes_per_second = {1e8, 1e8}, .latency_seconds = 0};
+    const int64_t elements = comm.rank() == 2 ? 1001 : 1000;
+    const ReductionPlan plan =
+        plan_reduction({{{0, 1, 2}, {0, 1, 2}, std::nullopt, elements}}, islands, sizeof(float));
+    MOTLEY_TRY(const auto reducer,
+               comm.open_reducer(plan, islands, {{{.offset = 0, .count = elements, .at = 0}}}));
+    return Unit{};
+  });
+  ASSERT_FALSE(result.has_value());
+  EXPECT_NE(result.error().message.find("rank 2 plans other reductions"), std::string::npos)
+      << result.error().message;
+}
+
 /// Rank 1 fails; the others, wherever that meets them, have sends open to it and to each other.
 Result<Unit> post_until_a_peer_is_lost(Communicator& comm) {
   std::vector<std::byte> data(5000);  // goes before the communicator does

@@ -1,0 +1,167 @@
+// Plans of sums: what they put on links, who speaks for an island, what they need.
+
+#include "core/reduction.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "core/reducer_memory.h"
+#include "tests/support/new_seeds.h"
+
+namespace motley {
+namespace {
+
+Islands islands_with(std::vector<int> of_rank, std::vector<double> bytes_per_second) {
+  return {.of_rank = std::move(of_rank),
+          .bytes_per_second = std::move(bytes_per_second),
+          .latency_seconds = 1e-4};
+}
+
+ReductionClass all_of(const Islands& islands, int64_t elements) {
+  std::vector<int> ranks(islands.of_rank.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return {ranks, ranks, std::nullopt, elements};
+}
+
+double longest(const std::vector<double>& shares, const std::vector<double>& speed) {
+  double time = 0;
+  for (size_t i = 0; i < speed.size(); ++i)
+    time = std::max(time, (1 + (static_cast<double>(speed.size()) - 2) * shares[i]) / speed[i]);
+  return time;
+}
+
+/// The least over all shares that are multiples of 1/40.
+double best_on_a_grid(const std::vector<double>& speed) {
+  constexpr int kParts = 40;
+  double best = longest(std::vector<double>(speed.size(), 1.0), speed);
+  std::vector<int> parts(speed.size(), 0);
+  const auto choose = [&](auto& self, size_t i, int left) -> void {
+    if (i + 1 == speed.size()) {
+      parts[i] = left;
+      std::vector<double> shares;
+      for (const int part : parts) shares.push_back(static_cast<double>(part) / kParts);
+      best = std::min(best, longest(shares, speed));
+      return;
+    }
+    for (parts[i] = 0; parts[i] <= left; ++parts[i]) self(self, i + 1, left - parts[i]);
+  };
+  choose(choose, 0, kParts);
+  return best;
+}
+
+TEST(Reduction, RootSharesAreTheBestThereAre) {
+  std::mt19937_64 random(seed_of_this_run());
+  std::uniform_real_distribution<double> exponent(7, 10);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<double> speed(3 + static_cast<size_t>(round % 2));
+    for (double& one : speed) one = std::pow(10.0, exponent(random));
+    const std::vector<double> shares = root_shares(speed);
+    EXPECT_NEAR(std::accumulate(shares.begin(), shares.end(), 0.0), 1, 1e-9);
+    EXPECT_GE(*std::min_element(shares.begin(), shares.end()), 0);
+    EXPECT_LE(longest(shares, speed), best_on_a_grid(speed) * (1 + 1e-9));
+  }
+}
+
+TEST(Reduction, NothingIsRootedAtALinkThatIsMuchSlower) {
+  EXPECT_NEAR(root_shares({125e6, 25e6, 125e6})[1], 0, 1e-9);
+}
+
+TEST(Reduction, OfTwoIslandsEachLinkCarriesTheElementsOnceHoweverRanksAreSpread) {
+  const int64_t elements = 4'000'003;
+  for (const std::vector<int>& of_rank :
+       {std::vector<int>{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1}, {1, 0, 0, 0, 0, 1}, {0, 1}}) {
+    const Islands islands = islands_with(of_rank, {1e8, 1e9});
+    const ReductionPlan plan = plan_reduction({all_of(islands, elements)}, islands, 4);
+    EXPECT_EQ(plan.link_bytes(0), Bytes(elements * 4));
+    EXPECT_EQ(plan.link_bytes(1), Bytes(elements * 4));
+  }
+}
+
+TEST(Reduction, OfSeveralIslandsLinksCarryTheirSharesWithinAFewChunks) {
+  const int64_t elements = 16 << 20;
+  const double all = static_cast<double>(elements) * 4;
+  for (const std::vector<int>& of_rank :
+       {std::vector<int>{0, 0, 0, 1, 1, 2}, {2, 0, 1, 0, 1, 0}, {0, 1, 2}}) {
+    const Islands islands = islands_with(of_rank, {1e9, 1e9, 1e9});
+    const ReductionPlan plan = plan_reduction({all_of(islands, elements)}, islands, 4);
+    for (int island = 0; island < 3; ++island)
+      EXPECT_NEAR(static_cast<double>(plan.link_bytes(island).value()), all * 4 / 3, all * 0.02);
+  }
+}
+
+TEST(Reduction, EveryElementIsInOneChunkWithALeaderOfEachIsland) {
+  const Islands islands = islands_with({0, 1, 0, 2, 1, 0}, {1e8, 1e9, 1e9});
+  for (const int64_t elements : {1, 1000, 8191, 1'000'003}) {
+    const ReductionPlan plan = plan_reduction({all_of(islands, elements)}, islands, 8);
+    const ReductionPart& part = plan.parts[0];
+    EXPECT_GE(part.chunks() * part.chunk_elements, elements);
+    EXPECT_LT((part.chunks() - 1) * part.chunk_elements, elements);
+    std::set<int> leaders;
+    for (int64_t c = 0; c < part.chunks(); ++c)
+      for (int which = 0; which < 3; ++which) {
+        const int leader = part.leader(which, c);
+        EXPECT_EQ(islands.of_rank[static_cast<size_t>(leader)],
+                  part.islands[static_cast<size_t>(which)].island);
+        leaders.insert(leader);
+      }
+    if (elements > 1'000'000) {
+      EXPECT_EQ(leaders.size(), 6U) << "each has some of the work";
+    }
+  }
+}
+
+TEST(Reduction, SmallSumsTakeOneLatency) {
+  const Islands islands = islands_with({0, 1, 2, 3}, {1e8, 1e8, 1e8, 1e8});
+  EXPECT_TRUE(plan_reduction({all_of(islands, 100)}, islands, 4).parts[0].direct);
+  EXPECT_FALSE(plan_reduction({all_of(islands, 10'000'000)}, islands, 4).parts[0].direct);
+}
+
+TEST(Reduction, TheHashTellsPlansApart) {
+  const Islands islands = islands_with({0, 0, 1}, {1e8, 1e8});
+  const std::string hash = plan_reduction({all_of(islands, 1000)}, islands, 4).hash();
+  EXPECT_EQ(plan_reduction({all_of(islands, 1000)}, islands, 4).hash(), hash);
+  EXPECT_NE(plan_reduction({all_of(islands, 1001)}, islands, 4).hash(), hash);
+  EXPECT_NE(plan_reduction({all_of(islands, 1000)}, islands, 8).hash(), hash);
+  const Islands others = islands_with({0, 1, 1}, {1e8, 1e8});
+  EXPECT_NE(plan_reduction({all_of(others, 1000)}, others, 4).hash(), hash);
+  ReductionClass owned = all_of(islands, 1000);
+  owned.owner = 2;
+  EXPECT_NE(plan_reduction({owned}, islands, 4).hash(), hash);
+}
+
+TEST(Reduction, MemoryOfPlainReplicasIsWithinItsFormula) {
+  std::mt19937_64 random(seed_of_this_run());
+  for (int round = 0; round < 200; ++round) {
+    const int ranks = 1 + static_cast<int>(random() % 9);
+    const int hosts = 1 + static_cast<int>(random() % static_cast<uint64_t>(ranks));
+    const int64_t elements = 1 + static_cast<int64_t>(random() % 3'000'000);
+    Islands islands;
+    for (int rank = 0; rank < ranks; ++rank)
+      islands.of_rank.push_back(rank < hosts ? rank : static_cast<int>(random() % hosts));
+    islands.bytes_per_second.assign(static_cast<size_t>(hosts), 1e9);
+    const ReductionPlan plan = plan_reduction({all_of(islands, elements)}, islands, 4);
+    for (int rank = 0; rank < ranks && ranks > 1; ++rank)
+      EXPECT_LE(reducer_memory(plan, islands, rank).total(),
+                plain_reducer_bytes(elements, 4, ranks, hosts))
+          << ranks << " ranks on " << hosts << " hosts, " << elements << " elements";
+  }
+}
+
+TEST(Reduction, HostsAreIslandsAndTheirFastestLinkCounts) {
+  const std::vector<LinkProfile> links = {{{"a", "b"}, 1e-4, 25e6},
+                                          {{"a", "c"}, 2e-4, 125e6},
+                                          {{"b", "c"}, 1e-4, 25e6},
+                                          {{"a", "a"}, 1e-6, 5e9}};
+  const Islands islands = islands_of({"a", "b", "a", "c"}, links);
+  EXPECT_EQ(islands.of_rank, (std::vector<int>{0, 1, 0, 2}));
+  EXPECT_EQ(islands.bytes_per_second, (std::vector<double>{125e6, 25e6, 125e6}));
+  EXPECT_EQ(islands.latency_seconds, 2e-4);
+}
+
+}  // namespace
+}  // namespace motley
