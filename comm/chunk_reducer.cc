@@ -87,10 +87,10 @@ class ChunkReducer final : public Reducer {
   std::vector<int> free_;  ///< buffers
   std::deque<UnderWay> under_way_;
 
-  /// Of begin_beside(): has all of the above until it ends.
-  std::jthread thread_;
   Result<Unit> outcome_ = Unit{};
   std::atomic<bool> waited_for_ = false;
+  /// Of begin_beside(): has all of the above until it ends, and ends before any of it goes.
+  std::jthread thread_;
 };
 
 std::vector<int> ChunkReducer::numbers_within(const Islands& islands) {

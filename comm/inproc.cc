@@ -271,7 +271,10 @@ class InprocTransport final : public Transport {
     Transfer& transfer = begun_.at(id);
     transfer = {.tag = tag};
     transfer.outgoing = {.to = message.to, .data = message.data, .tag = tag};
-    MOTLEY_TRY_VOID(hub_.post(rank_, Lane::kTransfers, transfer.outgoing));
+    if (auto posted = hub_.post(rank_, Lane::kTransfers, transfer.outgoing); !posted) {
+      begun_.close(id);
+      return fail(std::move(posted).error());
+    }
     return id;
   }
   Result<bool> finished(SendId id) override {
