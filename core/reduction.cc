@@ -128,10 +128,11 @@ std::vector<double> root_shares(const std::vector<double>& bytes_per_second) {
 
 int64_t chunk_elements(int64_t elements, int element_bytes, int islands, int leaders,
                        const ReductionOptions& options) {
+  const Bytes smallest = islands == 1 ? options.smallest_at_home : options.smallest_chunk;
   const Bytes largest = islands == 1 ? options.largest_at_home : options.largest_chunk;
   // Small sums are cut so that every leader has some of the work, and chunks to do it by.
   const int64_t even = elements * element_bytes / (kChunksLed * leaders);
-  const int64_t bytes = std::clamp(even, options.smallest_chunk.value(), largest.value());
+  const int64_t bytes = std::clamp(even, smallest.value(), largest.value());
   const int64_t aligned = bytes / 64 * 64;  // chunks begin where cache lines do
   return std::max<int64_t>(1, aligned / element_bytes);
 }

@@ -55,8 +55,9 @@ struct Islands {
 inline constexpr int kChunksLed = 8;
 
 struct ReductionOptions {
-  Bytes largest_chunk{128 << 10};   ///< between islands
-  Bytes smallest_chunk{8 << 10};    ///< but for the last of a class
+  Bytes largest_chunk{128 << 10};  ///< between islands
+  Bytes smallest_chunk{32 << 10};  ///< but for the last of a class
+  Bytes smallest_at_home{8 << 10};
   Bytes largest_at_home{64 << 10};  ///< of a class within one island: what stays in caches
 };
 
