@@ -114,7 +114,7 @@ class Leader final : public ChunkTask {
   const IslandPart& of(int which) const { return chunk_.part->islands[static_cast<size_t>(which)]; }
   int leader(int which) const { return chunk_.part->leader(which, chunk_.number); }
   bool alone() const { return chunk_.islands() == 1; }
-  bool is_root() const { return !chunk_.part->direct && root() == chunk_.home; }
+  bool is_root() const { return !chunk_.part->direct() && root() == chunk_.home; }
   int root() const { return chunk_.part->root(chunk_.number); }
   template <class Body>
   Result<Unit> each_other_island(Body body);
@@ -126,9 +126,9 @@ class Leader final : public ChunkTask {
   bool open_transfers(bool incoming_only) const;
   Result<bool> across();
   Result<Unit> hand_on();
-  bool all_handed_in(std::vector<int>* slots) const;
-  void list_contributions(const std::vector<int>& slots);
-  void free_contributions(const std::vector<int>& slots);
+  bool all_handed_in();
+  void list_contributions();
+  void free_contributions();
   void add_up();
   int other_receivers() const;
   bool place_is_free() const;
@@ -137,6 +137,7 @@ class Leader final : public ChunkTask {
 
   const LeaderBuffers buffers_;
   State state_ = State::kContribute;
+  std::vector<int> slots_;  ///< of the others' contributions, by rising rank
   std::vector<Transfer> transfers_;
   const std::byte* sum_ = nullptr;  ///< of this island; null: it contributes nothing
   const std::byte* total_ = nullptr;
@@ -173,7 +174,7 @@ Result<Unit> Leader::send(int which, const std::byte* data, int tag) {
 
 Result<Unit> Leader::open() {
   if (alone()) return Unit{};
-  if (chunk_.part->direct || is_root()) {
+  if (chunk_.part->direct() || is_root()) {
     size_t next = 0;
     return each_other_island([&](int which) {
       return expect(which, contributes(which), buffers_.received[next++], chunk_.message_tag);
@@ -204,39 +205,41 @@ Result<bool> Leader::advance() {
 /// The island's sum; within one island that is the total.
 Result<bool> Leader::contribute() {
   if (alone() && !place_is_free()) return false;
-  std::vector<int> slots;
-  if (!all_handed_in(&slots)) return false;
+  if (!all_handed_in()) return false;
   MOTLEY_TRY(const bool readable, site_.readable(chunk_));
   if (!readable) return false;
-  list_contributions(slots);
+  list_contributions();
   if (alone()) {
     add_up();
-  } else if (terms_.size() == 1 && slots.empty()) {
+  } else if (terms_.size() == 1 && slots_.empty()) {
     sum_ = terms_[0];
   } else if (!terms_.empty()) {
     sum_elements(site_.type, buffers_.sum, terms_, chunk_.count);
     sum_ = buffers_.sum;
   }
-  free_contributions(slots);
+  free_contributions();
   state_ = alone() ? State::kHandOut : State::kAcross;
   MOTLEY_TRY_VOID(hand_on());
   return true;
 }
 
-/// The others' slots, by rising rank.
-bool Leader::all_handed_in(std::vector<int>* slots) const {
+/// Asked again and again: what was found once is not looked for any more.
+bool Leader::all_handed_in() {
+  size_t next = 0;
   for (const int rank : chunk_.island().contributors) {
     if (rank == site_.rank()) continue;
-    slots->push_back(
-        site_.memory->find_contribution(site_.member_of[static_cast<size_t>(rank)], chunk_.tag));
-    if (slots->back() < 0) return false;
+    if (next++ < slots_.size()) continue;
+    const int member = site_.member_of[static_cast<size_t>(rank)];
+    const int slot = site_.memory->find_contribution(member, chunk_.tag);
+    if (slot < 0) return false;
+    slots_.push_back(slot);
   }
   return true;
 }
 
-void Leader::list_contributions(const std::vector<int>& slots) {
+void Leader::list_contributions() {
   terms_.clear();
-  auto slot = slots.begin();
+  auto slot = slots_.begin();
   for (const int rank : chunk_.island().contributors) {
     if (rank != site_.rank()) {
       const int member = site_.member_of[static_cast<size_t>(rank)];
@@ -250,8 +253,8 @@ void Leader::list_contributions(const std::vector<int>& slots) {
   }
 }
 
-void Leader::free_contributions(const std::vector<int>& slots) {
-  auto slot = slots.begin();
+void Leader::free_contributions() {
+  auto slot = slots_.begin();
   for (const int rank : chunk_.island().contributors) {
     if (rank == site_.rank()) continue;
     const int member = site_.member_of[static_cast<size_t>(rank)];
@@ -262,7 +265,7 @@ void Leader::free_contributions(const std::vector<int>& slots) {
 /// The island's sum, to all or to the root.
 Result<Unit> Leader::hand_on() {
   if (alone() || is_root()) return Unit{};
-  if (!chunk_.part->direct) return send(root(), sum_, chunk_.message_tag);
+  if (!chunk_.part->direct()) return send(root(), sum_, chunk_.message_tag);
   return each_other_island([&](int which) { return send(which, sum_, chunk_.message_tag); });
 }
 
@@ -293,7 +296,7 @@ Result<bool> Leader::across() {
   const bool overwrites = receiver && sum_ != nullptr && sum_ == site_.in_place(chunk_);
   if (open_transfers(!overwrites) || !place_is_free()) return moved;
   terms_.clear();
-  if (!chunk_.part->direct && !is_root()) {
+  if (!chunk_.part->direct() && !is_root()) {
     if (receives(chunk_.home)) terms_.push_back(buffers_.received[0]);
   } else {
     size_t next = 0;

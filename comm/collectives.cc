@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/chunk_reducer.h"
+#include "comm/element_sums.h"
 #include "core/check.h"
 
 namespace motley {
@@ -90,20 +91,6 @@ Piece piece_of(size_t count, int rank, int size) {
   return {begin, begin + base + (r < longer ? 1 : 0)};
 }
 
-struct Sum {
-  template <class T>
-  static T combine(T a, T b) {
-    return a + b;
-  }
-  // Fixed-point sums may wrap; an overflow is found and repeated by those who use them.
-  static int64_t combine(int64_t a, int64_t b) {
-    return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  }
-};
-struct Max {
-  static int64_t combine(int64_t a, int64_t b) { return std::max(a, b); }
-};
-
 /// Nothing travels for no bytes.
 constexpr SendId kNothingToSend;
 
@@ -116,16 +103,16 @@ class Collectives final : public Communicator {
   std::string description() const override { return transport_->description(); }
 
   Result<Unit> all_reduce_sum(std::span<float> inout) override {
-    return all_reduce<Sum>(inout, "all_reduce_sum of floats");
+    return all_reduce(inout, &Collectives::add_up<float>, "all_reduce_sum of floats");
   }
   Result<Unit> all_reduce_sum(std::span<double> inout) override {
-    return all_reduce<Sum>(inout, "all_reduce_sum of doubles");
+    return all_reduce(inout, &Collectives::add_up<double>, "all_reduce_sum of doubles");
   }
   Result<Unit> all_reduce_sum(std::span<int64_t> inout) override {
-    return all_reduce<Sum>(inout, "all_reduce_sum of integers");
+    return all_reduce(inout, &Collectives::add_up<int64_t>, "all_reduce_sum of integers");
   }
   Result<Unit> all_reduce_max(std::span<int64_t> inout) override {
-    return all_reduce<Max>(inout, "all_reduce_max");
+    return all_reduce(inout, &Collectives::take_largest, "all_reduce_max");
   }
 
   Result<std::vector<std::string>> all_gather(const std::string& mine) override;
@@ -152,12 +139,17 @@ class Collectives final : public Communicator {
   }
 
  private:
-  template <class Combine, class T>
-  Result<Unit> all_reduce(std::span<T> inout, const char* operation);
+  /// own = what the operation makes of it and of the others' copies, which lie in the order of
+  /// ranks.
+  template <class T>
+  using Combine = void (Collectives::*)(std::span<T> own, const T* others);
+  template <class T>
+  Result<Unit> all_reduce(std::span<T> inout, Combine<T> combine, const char* operation);
   template <class T>
   Result<Unit> scatter_pieces(std::span<T> inout, T* arrived, const std::string& operation);
-  template <class Combine, class T>
-  void combine_in_rank_order(std::span<T> own, T* arrived) const;
+  template <class T>
+  void add_up(std::span<T> own, const T* others);
+  void take_largest(std::span<int64_t> own, const int64_t* others);
   template <class T>
   Result<Unit> gather_pieces(std::span<T> inout, const std::string& operation);
 
@@ -180,6 +172,7 @@ class Collectives final : public Communicator {
   std::vector<Incoming> receives_;
   std::vector<Outgoing> sends_;
   std::vector<std::byte> scratch_;
+  std::vector<const std::byte*> terms_;
   int64_t bytes_sent_ = 0;
 };
 
@@ -204,15 +197,16 @@ Result<Unit> Collectives::exchange_all(const std::string& operation) {
 //
 // Two exchanges; each rank sends (count - piece) + (n-1)·piece elements, 2·(n-1)/n·count when n
 // divides count. Only the owner combines, hence identical bits everywhere.
-template <class Combine, class T>
-Result<Unit> Collectives::all_reduce(std::span<T> inout, const char* operation) {
+template <class T>
+Result<Unit> Collectives::all_reduce(std::span<T> inout, Combine<T> combine,
+                                     const char* operation) {
   if (size() == 1 || inout.empty()) return Unit{};
   const Piece own = piece_of(inout.size(), rank(), size());
   const size_t arriving = own.count() * static_cast<size_t>(size() - 1) * sizeof(T);
   if (scratch_.size() < arriving) scratch_.resize(arriving);
   T* arrived = reinterpret_cast<T*>(scratch_.data());
   MOTLEY_TRY_VOID(scatter_pieces(inout, arrived, operation));
-  combine_in_rank_order<Combine>(inout.subspan(own.begin, own.count()), arrived);
+  (this->*combine)(inout.subspan(own.begin, own.count()), arrived);
   return gather_pieces(inout, operation);
 }
 
@@ -231,29 +225,21 @@ Result<Unit> Collectives::scatter_pieces(std::span<T> inout, T* arrived,
   return exchange_all(operation);
 }
 
-/// own = x_0 + x_1 + … + x_{n-1}, where x_rank is own and `arrived` holds the others by rank. In
-/// blocks that stay in the cache.
-template <class Combine, class T>
-void Collectives::combine_in_rank_order(std::span<T> own, T* arrived) const {
-  constexpr size_t kBlock = 4096 / sizeof(T);
-  T sum[kBlock];
-  for (size_t begin = 0; begin < own.size(); begin += kBlock) {
-    const size_t count = std::min(kBlock, own.size() - begin);
-    const T* theirs = arrived + begin;
-    for (int peer = 0; peer < size(); ++peer) {
-      const T* from = own.data() + begin;
-      if (peer != rank()) {
-        from = theirs;
-        theirs += own.size();
-      }
-      if (peer == 0) {
-        std::copy_n(from, count, sum);
-      } else {
-        for (size_t i = 0; i < count; ++i) sum[i] = Combine::combine(sum[i], from[i]);
-      }
-    }
-    std::copy_n(sum, count, own.data() + begin);
+/// By rising rank, own one included at its place.
+template <class T>
+void Collectives::add_up(std::span<T> own, const T* others) {
+  terms_.clear();
+  for (int peer = 0; peer < size(); ++peer) {
+    const T* const term = peer == rank() ? own.data() : others;
+    if (peer != rank()) others += own.size();
+    terms_.push_back(reinterpret_cast<const std::byte*>(term));
   }
+  sum_elements(sum_type_of<T>(), reinterpret_cast<std::byte*>(own.data()), terms_, std::ssize(own));
+}
+
+void Collectives::take_largest(std::span<int64_t> own, const int64_t* others) {
+  for (int peer = 1; peer < size(); ++peer, others += own.size())
+    for (size_t i = 0; i < own.size(); ++i) own[i] = std::max(own[i], others[i]);
 }
 
 template <class T>

@@ -14,7 +14,4 @@ int gradient_element_bytes(Numerics numerics, int element_bytes);
 /// Weights and both moments of what a rank owns.
 Bytes snapshot_bytes(int64_t owned_elements, int element_bytes);
 
-/// Sums of activations are taken in pieces of so many bytes.
-inline constexpr Bytes kMostExchangeBytes{4 << 20};
-
 }  // namespace motley

@@ -170,11 +170,10 @@ ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const I
     part.islands = parts_of(one, islands);
     part.elements = one.elements;
     if (one.owner) {
-      part.direct = false;
       part.roots = {pin_owner(&part, islands, *one.owner)};
     } else if (part.islands.size() > 1) {
-      part.direct = direct_is_faster(part, islands, one.elements * element_bytes);
-      if (!part.direct) part.roots = interleaved(root_shares(bandwidths(part, islands)));
+      if (!direct_is_faster(part, islands, one.elements * element_bytes))
+        part.roots = interleaved(root_shares(bandwidths(part, islands)));
     }
     part.chunk_elements =
         chunk_elements(one.elements, element_bytes, static_cast<int>(part.islands.size()),
@@ -195,7 +194,6 @@ std::string ReductionPlan::hash() const {
   for (const ReductionPart& part : parts) {
     number(part.elements);
     number(part.chunk_elements);
-    number(part.direct ? 1 : 0);
     ranks(part.roots);
     for (const IslandPart& one : part.islands) {
       number(one.island);
@@ -219,7 +217,7 @@ Bytes ReductionPlan::link_bytes(int island) const {
     for (int64_t c = 0; c < part.chunks(); ++c) {
       const int64_t bytes =
           std::min(part.chunk_elements, part.elements - c * part.chunk_elements) * element_bytes;
-      if (part.direct) {
+      if (part.direct()) {
         out += bytes * others;
         in += bytes * others;
       } else if (part.root(c) == which) {

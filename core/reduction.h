@@ -73,11 +73,11 @@ struct ReductionPart {
   std::vector<IslandPart> islands;  ///< rising
   int64_t elements = 0;
   int64_t chunk_elements = 0;  ///< of all chunks but the last
-  bool direct = true;          ///< meaningless within one island
-  /// Rooted: which of `islands` adds up chunk c is roots[c % roots.size()].
+  /// Rooted: which of `islands` adds up chunk c is roots[c % roots.size()]. Empty: direct.
   std::vector<int> roots;
 
   int64_t chunks() const { return (elements + chunk_elements - 1) / chunk_elements; }
+  bool direct() const { return roots.empty(); }
   /// Who speaks for islands[which] in chunk c.
   int leader(int which, int64_t c) const;
   int root(int64_t c) const { return roots[static_cast<size_t>(c) % roots.size()]; }

@@ -108,13 +108,6 @@ void expect_elements(const Buffer<T>& buffer, const std::vector<ElementRun>& run
         << what << ": " << run.count << " elements from number " << run.at;
 }
 
-template <class T>
-constexpr SumType type_of() {
-  return std::is_same_v<T, float>    ? SumType::kFloat32
-         : std::is_same_v<T, double> ? SumType::kFloat64
-                                     : SumType::kInt64;
-}
-
 /// This rank's part in one class: it sums twice, and has the total where it receives.
 template <class T>
 Result<Unit> check_class(Communicator& comm, const ReductionClass& one, const Islands& islands,
@@ -129,8 +122,8 @@ Result<Unit> check_class(Communicator& comm, const ReductionClass& one, const Is
   const std::vector<T> wanted = expected_sum<T>(one, islands);
   for (int round = 0; round < 2; ++round) {
     Buffer<T> buffer(comm.rank(), runs, one.elements);
-    MOTLEY_TRY_VOID(
-        reducer->begin(std::as_writable_bytes(std::span(buffer.values)), type_of<T>(), nullptr));
+    MOTLEY_TRY_VOID(reducer->begin(std::as_writable_bytes(std::span(buffer.values)),
+                                   sum_type_of<T>(), nullptr));
     MOTLEY_TRY_VOID(reducer->wait());
     if (has(one.receivers)) expect_elements(buffer, runs, wanted, what);
   }

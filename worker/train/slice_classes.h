@@ -38,7 +38,4 @@ inline SliceUse gradient_use(const Plan& plan) {
 /// The ranks of each host are an island.
 Islands islands_of(const Plan& plan);
 
-/// These, rising, joined across gaps that cost less than a copy of their own.
-std::vector<ParameterRange> ranges_over(std::vector<ElementRun> runs);
-
 }  // namespace motley

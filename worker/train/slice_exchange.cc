@@ -11,6 +11,22 @@
 namespace motley {
 namespace {
 
+/// These, rising, joined across gaps that cost less than a copy of their own.
+std::vector<ParameterRange> ranges_over(std::vector<ElementRun> runs) {
+  constexpr int64_t kSmallGap = 16384;
+  std::sort(runs.begin(), runs.end(),
+            [](const ElementRun& a, const ElementRun& b) { return a.offset < b.offset; });
+  std::vector<ParameterRange> ranges;
+  for (const ElementRun& run : runs) {
+    const int64_t end = run.offset + run.count;
+    if (ranges.empty() || run.offset > ranges.back().offset + ranges.back().count + kSmallGap)
+      ranges.push_back({run.offset, 0});
+    ParameterRange& last = ranges.back();
+    last.count = std::max(last.count, end - last.offset);
+  }
+  return ranges;
+}
+
 /// Chunks begin to move to the host when they are first asked for.
 class StagedGate final : public ElementGate {
  public:

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "comm/communicator.h"
-#include "core/rank_memory.h"
 #include "worker/engine/tensor_group.h"
 #include "worker/train/sections.h"
 
@@ -38,7 +37,7 @@ class StageGroup final : public TensorGroup {
     sections_.close();
     MOTLEY_TRY_VOID(sections_.meet(TraceKind::kGroupSum, *ranks_));
     // In pieces: what the sum of one needs for itself does not grow with the model.
-    constexpr size_t kPiece = kMostExchangeBytes.value() / sizeof(T);
+    constexpr size_t kPiece = (4 << 20) / sizeof(T);
     for (auto rest = data; !rest.empty(); rest = rest.subspan(std::min(kPiece, rest.size())))
       MOTLEY_TRY_VOID(ranks_->all_reduce_sum(rest.first(std::min(kPiece, rest.size()))));
     sections_.mark(TraceKind::kGroupSum);

@@ -147,9 +147,7 @@ std::vector<T> sum_over(int ranks, size_t count) {
 }
 template <class T>
 DeviceArray array(std::vector<T>& values) {
-  const SumType element = std::is_same_v<T, float>    ? SumType::kFloat32
-                          : std::is_same_v<T, double> ? SumType::kFloat64
-                                                      : SumType::kInt64;
+  const SumType element = sum_type_of<T>();
   return {values.data(), static_cast<int64_t>(values.size()), element};
 }
 

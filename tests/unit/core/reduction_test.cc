@@ -117,8 +117,8 @@ TEST(Reduction, EveryElementIsInOneChunkWithALeaderOfEachIsland) {
 
 TEST(Reduction, SmallSumsTakeOneLatency) {
   const Islands islands = islands_with({0, 1, 2, 3}, {1e8, 1e8, 1e8, 1e8});
-  EXPECT_TRUE(plan_reduction({all_of(islands, 100)}, islands, 4).parts[0].direct);
-  EXPECT_FALSE(plan_reduction({all_of(islands, 10'000'000)}, islands, 4).parts[0].direct);
+  EXPECT_TRUE(plan_reduction({all_of(islands, 100)}, islands, 4).parts[0].direct());
+  EXPECT_FALSE(plan_reduction({all_of(islands, 10'000'000)}, islands, 4).parts[0].direct());
 }
 
 TEST(Reduction, TheHashTellsPlansApart) {
