@@ -30,6 +30,8 @@ struct Chunk {
 
   const IslandPart& island() const { return part->islands[static_cast<size_t>(home)]; }
   int islands() const { return static_cast<int>(part->islands.size()); }
+  bool contributes(int rank) const;
+  bool receives(int rank) const;
 };
 
 /// What the tasks of a reduction share. The elements of this rank, and the ways to the others.
