@@ -2,9 +2,12 @@
 // islands, and hands out the total.
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 #include "comm/chunk_task.h"
 #include "comm/element_sums.h"
+#include "comm/link_residuals.h"
 
 namespace motley {
 namespace {
@@ -48,6 +51,10 @@ class Leader final : public ChunkTask {
   bool open_transfers(bool incoming_only) const;
   Result<bool> across();
   Result<Unit> hand_on();
+  void list_sums();
+  Result<Unit> send_total();
+  void encode(std::byte* elements);
+  void decode_and_add_up();
   bool all_handed_in();
   void list_contributions();
   void free_contributions();
@@ -61,7 +68,8 @@ class Leader final : public ChunkTask {
   State state_ = State::kContribute;
   std::vector<int> slots_;  ///< of the others' contributions, by rising rank
   std::vector<Transfer> transfers_;
-  const std::byte* sum_ = nullptr;  ///< of this island; null: it contributes nothing
+  /// Of this island, encoded where it is sent so; null: it contributes nothing.
+  const std::byte* sum_ = nullptr;
   const std::byte* total_ = nullptr;
   std::vector<const std::byte*> terms_;
   std::byte token_{1};  ///< what travels where there is nothing to say but that one is ready
@@ -78,7 +86,7 @@ Result<Unit> Leader::expect(int which, bool something, std::byte* into, int tag)
   const int peer = leader(which);
   MOTLEY_TRY(const SendId id,
              site_.transport.begin(
-                 Incoming{peer, std::span(into, something ? site_.bytes(chunk_) : 1)}, tag));
+                 Incoming{peer, std::span(into, something ? site_.wire_bytes(chunk_) : 1)}, tag));
   transfers_.push_back({id, peer, true});
   return Unit{};
 }
@@ -87,7 +95,7 @@ Result<Unit> Leader::expect(int which, bool something, std::byte* into, int tag)
 Result<Unit> Leader::send(int which, const std::byte* data, int tag) {
   const int peer = leader(which);
   const auto bytes = data == nullptr ? std::span<const std::byte>(&token_, 1)
-                                     : std::span(data, site_.bytes(chunk_));
+                                     : std::span(data, site_.wire_bytes(chunk_));
   MOTLEY_TRY(const SendId id, site_.transport.begin(Outgoing{peer, bytes}, tag));
   transfers_.push_back({id, peer, false});
   site_.bytes_sent += static_cast<int64_t>(bytes.size());
@@ -133,7 +141,7 @@ Result<bool> Leader::contribute() {
   list_contributions();
   if (alone()) {
     add_up();
-  } else if (terms_.size() == 1 && slots_.empty()) {
+  } else if (terms_.size() == 1 && slots_.empty() && !chunk_.part->compressed()) {
     sum_ = terms_[0];
   } else if (!terms_.empty()) {
     sum_elements(site_.type, buffers_.sum, terms_, chunk_.count);
@@ -187,6 +195,10 @@ void Leader::free_contributions() {
 /// The island's sum, to all or to the root.
 Result<Unit> Leader::hand_on() {
   if (alone() || is_root()) return Unit{};
+  if (sum_ != nullptr && chunk_.part->compressed()) {
+    encode(buffers_.sum);
+    sum_ = buffers_.encoded;
+  }
   if (!chunk_.part->direct()) return send(root(), sum_, chunk_.message_tag);
   return each_other_island([&](int which) { return send(which, sum_, chunk_.message_tag); });
 }
@@ -217,23 +229,61 @@ Result<bool> Leader::across() {
   // What is being sent from where it lies stays as it is until it has left.
   const bool overwrites = receiver && sum_ != nullptr && sum_ == site_.in_place(chunk_);
   if (open_transfers(!overwrites) || !place_is_free()) return moved;
+  list_sums();
+  if (!terms_.empty()) chunk_.part->compressed() ? decode_and_add_up() : add_up();
+  if (is_root()) MOTLEY_TRY_VOID(send_total());
+  state_ = State::kHandOut;
+  return true;
+}
+
+/// What the total is made of: the islands' sums in their order, or what the root has made of them.
+void Leader::list_sums() {
   terms_.clear();
   if (!chunk_.part->direct() && !is_root()) {
     if (receives(chunk_.home)) terms_.push_back(buffers_.received[0]);
-  } else {
-    size_t next = 0;
-    for (int which = 0; which < chunk_.islands(); ++which) {
-      const std::byte* const term = which == chunk_.home ? sum_ : buffers_.received[next++];
-      if (contributes(which)) terms_.push_back(term);
-    }
+    return;
   }
-  if (!terms_.empty()) add_up();
-  if (is_root())
-    MOTLEY_TRY_VOID(each_other_island([&](int which) {
-      return send(which, receives(which) ? total_ : nullptr, chunk_.message_tag + 1);
-    }));
-  state_ = State::kHandOut;
-  return true;
+  size_t next = 0;
+  for (int which = 0; which < chunk_.islands(); ++which) {
+    const std::byte* const term = which == chunk_.home ? sum_ : buffers_.received[next++];
+    if (contributes(which)) terms_.push_back(term);
+  }
+}
+
+Result<Unit> Leader::send_total() {
+  const std::byte* total = total_;
+  if (chunk_.encodes()) {
+    encode(place_for_total());
+    total = buffers_.encoded;
+  }
+  return each_other_island([&](int which) {
+    return send(which, receives(which) ? total : nullptr, chunk_.message_tag + 1);
+  });
+}
+
+void Leader::encode(std::byte* elements) {
+  site_.residuals->encode(chunk_, site_.floats(chunk_, elements),
+                          std::span(buffers_.encoded, site_.wire_bytes(chunk_)));
+}
+
+/// Everywhere the same operations in the same order. A root's own sum alone is not encoded.
+void Leader::decode_and_add_up() {
+  std::byte* const place = place_for_total();
+  const std::span<float> total = site_.floats(chunk_, place);
+  for (size_t i = 0; i < terms_.size(); ++i) {
+    const std::span encoded(terms_[i], site_.wire_bytes(chunk_));
+    const bool plain = terms_[i] == buffers_.sum;
+    if (plain && i == 0)
+      std::memcpy(place, terms_[i], site_.bytes(chunk_));
+    else if (plain)
+      sum_elements(site_.type, place, std::array<const std::byte*, 2>{place, terms_[i]},
+                   chunk_.count);
+    else if (i == 0)
+      site_.residuals->decode(encoded, total);
+    else
+      site_.residuals->decode_add(encoded, total);
+  }
+  total_ = place;
 }
 
 int Leader::other_receivers() const {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "comm/chunk_task.h"
+#include "comm/link_residuals.h"
 #include "comm/patience.h"
 #include "core/check.h"
 #include "core/reducer_memory.h"
@@ -16,18 +17,6 @@ namespace {
 
 /// Chunks it has a part in at a time, those it leads included.
 constexpr size_t kUnderWay = 32;
-
-bool takes_part(const IslandPart& island, int rank) {
-  return std::binary_search(island.contributors.begin(), island.contributors.end(), rank) ||
-         std::binary_search(island.receivers.begin(), island.receivers.end(), rank);
-}
-
-/// This rank's island among those of the part; -1: it has no part in it.
-int home_of(const ReductionPart& part, int rank) {
-  for (size_t i = 0; i < part.islands.size(); ++i)
-    if (takes_part(part.islands[i], rank)) return static_cast<int>(i);
-  return -1;
-}
 
 std::vector<int> ranks_of(const Islands& islands, int island) {
   std::vector<int> ranks;
@@ -46,6 +35,7 @@ class ChunkReducer final : public Reducer {
         buffers_(sizes_.own_bytes()),
         site_{.transport = transport} {
     site_.member_of = numbers_within(islands);
+    if (plan_.compressed()) site_.residuals = &residuals_.emplace(plan_, transport.rank());
     for (int i = kChunksLed; i-- > 0;) free_.push_back(i);
   }
 
@@ -56,6 +46,9 @@ class ChunkReducer final : public Reducer {
   Result<Unit> begin_beside(std::span<std::byte> flat, SumType type, ElementGate& gate) override;
   Result<Unit> wait() override;
   int64_t bytes_sent() const override { return site_.bytes_sent; }
+  bool compresses() const override { return plan_.compressed(); }
+  void gather_residuals(std::span<float> flat) const override;
+  void restore_residuals(std::span<const float> flat) override;
 
  private:
   struct UnderWay {
@@ -75,6 +68,7 @@ class ChunkReducer final : public Reducer {
   const ReducerMemory sizes_;
   std::vector<std::byte> buffers_;
   std::unique_ptr<IslandMemory> memory_;
+  std::optional<LinkResiduals> residuals_;  ///< where anything is compressed
   ReductionSite site_;
 
   // The chunk that comes next: parts and chunks from the last to the first, the order in which a
@@ -113,6 +107,7 @@ Result<Unit> ChunkReducer::begin(std::span<std::byte> flat, SumType type, Elemen
   MOTLEY_CHECK(under_way_.empty() && !waiting_ && parts_left_ == 0,
                "a reduction begins when the last one is over");
   MOTLEY_CHECK_EQ(bytes_of(type), plan_.element_bytes);
+  MOTLEY_CHECK(!residuals_ || type == SumType::kFloat32, "only float32 is compressed");
   site_.flat = flat;
   site_.type = type;
   site_.gate = gate;
@@ -126,7 +121,7 @@ bool ChunkReducer::next_chunk(Chunk* chunk) {
   while (parts_left_ > 0) {
     const size_t number = parts_left_ - 1;
     const ReductionPart& part = plan_.parts[number];
-    const int home = home_of(part, site_.rank());
+    const int home = part.home_of(site_.rank());
     if (home < 0) {
       chunks_before_ += static_cast<uint64_t>(std::exchange(chunks_left_, 0));
     } else if (chunks_left_ > 0) {
@@ -137,7 +132,7 @@ bool ChunkReducer::next_chunk(Chunk* chunk) {
                 .runs = &runs_[number],
                 .number = c,
                 .first = first,
-                .count = std::min(part.chunk_elements, part.elements - first),
+                .count = part.elements_of(c),
                 .home = home,
                 .tag = chunks_before_,
                 .message_tag = static_cast<int>(2 * (chunks_before_ % (Transport::kMostTag / 2)))};
@@ -154,9 +149,13 @@ bool ChunkReducer::next_chunk(Chunk* chunk) {
 LeaderBuffers ChunkReducer::buffers(int number) {
   std::byte* at =
       buffers_.data() + static_cast<size_t>(number) * sizes_.for_each_led * sizes_.chunk;
-  LeaderBuffers buffers{.sum = at, .total = at + sizes_.chunk, .received = {}, .slot = number};
-  for (size_t i = 2; i < sizes_.for_each_led; ++i)
-    buffers.received.push_back(at + i * sizes_.chunk);
+  LeaderBuffers buffers;
+  buffers.sum = at;
+  buffers.total = at + sizes_.chunk;
+  buffers.slot = number;
+  size_t next = 2;
+  if (plan_.compressed()) buffers.encoded = at + next++ * sizes_.chunk;
+  while (next < sizes_.for_each_led) buffers.received.push_back(at + next++ * sizes_.chunk);
   return buffers;
 }
 
@@ -231,6 +230,14 @@ Result<Unit> ChunkReducer::move_on(const std::stop_token& stop) {
     patience.pause();
   }
   return fail(ErrorCode::kInternal, "a reduction was given up");
+}
+
+void ChunkReducer::gather_residuals(std::span<float> flat) const {
+  if (residuals_) residuals_->gather(runs_, flat);
+}
+
+void ChunkReducer::restore_residuals(std::span<const float> flat) {
+  if (residuals_) residuals_->restore(runs_, flat);
 }
 
 /// That all have made the same plan of the same ranks.

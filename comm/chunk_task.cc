@@ -6,19 +6,9 @@
 namespace motley {
 namespace {
 
-/// Calls body(run) for what of the runs is in the chunk, by rising number.
 template <class Body>
 void each_run_of(const Chunk& chunk, Body body) {
-  const int64_t end = chunk.first + chunk.count;
-  auto run = std::partition_point(
-      chunk.runs->begin(), chunk.runs->end(),
-      [&](const ElementRun& other) { return other.at + other.count <= chunk.first; });
-  for (; run != chunk.runs->end() && run->at < end; ++run) {
-    const int64_t begin = std::max(run->at, chunk.first);
-    body(ElementRun{.offset = run->offset + (begin - run->at),
-                    .count = std::min(run->at + run->count, end) - begin,
-                    .at = begin});
-  }
+  each_run_within(*chunk.runs, chunk.first, chunk.count, body);
 }
 
 class Follower final : public ChunkTask {
@@ -87,6 +77,12 @@ std::vector<ElementRun> ReductionSite::runs_of(const Chunk& chunk) {
   std::vector<ElementRun> runs;
   each_run_of(chunk, [&](const ElementRun& run) { runs.push_back(run); });
   return runs;
+}
+
+size_t ReductionSite::wire_bytes(const Chunk& chunk) const {
+  return chunk.part->compressed()
+             ? static_cast<size_t>(encoded_bytes(chunk.part->codec, chunk.count))
+             : bytes(chunk);
 }
 
 Result<bool> ReductionSite::readable(const Chunk& chunk) const {

@@ -3,6 +3,7 @@
 // takes the total, or it is the chunk's leader. Tasks never wait; a Reducer calls those under way
 // in turn.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,6 +18,22 @@
 
 namespace motley {
 
+/// Calls body(run) for what of the runs of a class is among `count` elements from number `first`,
+/// by rising number.
+template <class Body>
+void each_run_within(const std::vector<ElementRun>& runs, int64_t first, int64_t count, Body body) {
+  const int64_t end = first + count;
+  auto run = std::partition_point(runs.begin(), runs.end(), [&](const ElementRun& other) {
+    return other.at + other.count <= first;
+  });
+  for (; run != runs.end() && run->at < end; ++run) {
+    const int64_t begin = std::max(run->at, first);
+    body(ElementRun{.offset = run->offset + (begin - run->at),
+                    .count = std::min(run->at + run->count, end) - begin,
+                    .at = begin});
+  }
+}
+
 /// A chunk, as this rank sees it.
 struct Chunk {
   const ReductionPart* part = nullptr;
@@ -30,15 +47,19 @@ struct Chunk {
 
   const IslandPart& island() const { return part->islands[static_cast<size_t>(home)]; }
   int islands() const { return static_cast<int>(part->islands.size()); }
+  bool encodes() const { return part->encodes(home, number); }
   bool contributes(int rank) const;
   bool receives(int rank) const;
 };
 
+class LinkResiduals;
+
 /// What the tasks of a reduction share. The elements of this rank, and the ways to the others.
 struct ReductionSite {
   Transport& transport;
-  IslandMemory* memory = nullptr;   ///< null: alone on its island
-  std::vector<int> member_of = {};  ///< number of each rank within its island
+  IslandMemory* memory = nullptr;      ///< null: alone on its island
+  std::vector<int> member_of = {};     ///< number of each rank within its island
+  LinkResiduals* residuals = nullptr;  ///< null: nothing is compressed
 
   std::span<std::byte> flat = {};
   SumType type = SumType::kFloat32;
@@ -51,6 +72,11 @@ struct ReductionSite {
   int member() const { return member_of[static_cast<size_t>(rank())]; }
   size_t bytes(const Chunk& chunk) const {
     return static_cast<size_t>(chunk.count * bytes_of(type));
+  }
+  /// Where it crosses a link.
+  size_t wire_bytes(const Chunk& chunk) const;
+  std::span<float> floats(const Chunk& chunk, std::byte* elements) const {
+    return {reinterpret_cast<float*>(elements), static_cast<size_t>(chunk.count)};
   }
   static std::vector<ElementRun> runs_of(const Chunk& chunk);
   Result<bool> readable(const Chunk& chunk) const;
@@ -85,6 +111,7 @@ std::unique_ptr<ChunkTask> follower_task(ReductionSite& site, const Chunk& chunk
 struct LeaderBuffers {
   std::byte* sum = nullptr;          ///< of the island
   std::byte* total = nullptr;        ///< where there is no other place for it
+  std::byte* encoded = nullptr;      ///< what it sends; null where nothing is compressed
   std::vector<std::byte*> received;  ///< as many as other islands in any part
   int slot = 0;                      ///< of the island's memory, for the total
 };

@@ -47,6 +47,17 @@ class Reducer {
 
   /// Bytes this rank has put on links between islands.
   virtual int64_t bytes_sent() const = 0;
+
+  /// Whether any class is compressed where it crosses links. What is lost then stays with the
+  /// reducer, and is added to the same elements the next time.
+  virtual bool compresses() const = 0;
+  /// What this rank has lost so far, into float32 `flat`, laid out as those that begin() is given.
+  /// Elements that it does not encode stay as they are. Summed over the ranks it is all that the
+  /// sums lack.
+  virtual void gather_residuals(std::span<float> flat) const = 0;
+  /// Instead of what it had: each element goes to one of the ranks that encode it. All ranks that
+  /// have an element give the same.
+  virtual void restore_residuals(std::span<const float> flat) = 0;
 };
 
 }  // namespace motley

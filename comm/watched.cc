@@ -33,6 +33,9 @@ class WatchedReducer final : public Reducer {
     return inner_->wait();
   }
   int64_t bytes_sent() const override { return inner_->bytes_sent(); }
+  bool compresses() const override { return inner_->compresses(); }
+  void gather_residuals(std::span<float> flat) const override { inner_->gather_residuals(flat); }
+  void restore_residuals(std::span<const float> flat) override { inner_->restore_residuals(flat); }
 
  private:
   const std::unique_ptr<Reducer> inner_;

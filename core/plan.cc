@@ -223,6 +223,18 @@ Result<Unit> check_exact(const Plan& plan) {
   return Unit{};
 }
 
+/// The job says what may be done to gradients; with auto, the plan.
+Result<Unit> check_compression(const Plan& plan, const JobSpec& job) {
+  const CodecSpec& wanted = job.parallel.compress;
+  const CodecSpec& planned = plan.compression.codec;
+  if (job.train.numerics == Numerics::kExact && plan.compression.on())
+    return invalid_at("/compression/codec", "numerics: exact excludes compression");
+  if (wanted.kind == CodecKind::kAuto || planned == wanted) return Unit{};
+  return invalid_at("/compression/codec", "the plan sends gradients with '" + to_text(planned) +
+                                              "', the job has parallel.compress '" +
+                                              to_text(wanted) + "'");
+}
+
 }  // namespace
 
 const RankPrediction* Prediction::slowest() const {
@@ -287,6 +299,7 @@ Result<Unit> check_made_for(const Plan& plan, const JobSpec& job) {
 
 Result<Unit> validate_for(const Plan& plan, const JobSpec& job) {
   MOTLEY_TRY_VOID(check_made_for(plan, job));
+  MOTLEY_TRY_VOID(check_compression(plan, job));
   return validate(plan, job.model);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "core/link_profile.h"
 #include "core/model.h"
 #include "core/result.h"
 #include "core/slices.h"
@@ -123,6 +124,10 @@ struct Plan {
   bool shard_optimizer = false;
   /// The order of sums: by host, within one by rank (core/reduction.h).
   std::string reduction = "ordered";
+  /// Between its hosts, as far as they were measured: what reductions are spread by. Each pair
+  /// once, rising.
+  std::vector<LinkProfile> links;
+  LinkCompression compression;  ///< of gradients on links
   Prediction prediction;
   SearchRecord search;
   std::vector<LeftOut> left_out;

@@ -11,9 +11,9 @@
 namespace motley {
 
 /// Fills in what a plan written by hand lacks: hosts and types from the fleet, equal shares, the
-/// precision its devices compute in, the job's key, even owners. Afterwards the plan is valid for
-/// this job and fleet and has its id. kInvalidSpec with the JSON pointer of the fault and the
-/// reason. A prediction is not made up.
+/// precision its devices compute in, the job's compression, its key, even owners. Afterwards the
+/// plan is valid for this job and fleet and has its id. kInvalidSpec with the JSON pointer of the
+/// fault and the reason. A prediction is not made up.
 Result<Unit> complete(const JobSpec& job, const FleetSpec& fleet, Plan* plan);
 
 /// kInvalidSpec when a rank's host is left out, with its JSON pointer and how to complete `path`,

@@ -184,6 +184,8 @@ json body_to_json(const Plan& plan) {
   for (const LeftOut& left : plan.left_out) {
     left_out.push_back({{"device", left.device}, {"why", left.why}});
   }
+  json links = json::array();
+  for (const LinkProfile& link : plan.links) links.push_back(to_json(link));
   return {{"version", 1},
           {"job_key", plan.job_key},
           {"numerics", spec_name(plan.numerics)},
@@ -194,6 +196,8 @@ json body_to_json(const Plan& plan) {
           {"owners", owners},
           {"shard_optimizer", plan.shard_optimizer},
           {"reduction", plan.reduction},
+          {"links", links},
+          {"compression", to_json(plan.compression)},
           {"prediction", prediction_to_json(plan.prediction)},
           {"left_out", left_out}};
 }
@@ -233,6 +237,10 @@ Result<Plan> plan_from_json(const json& document) {
     if (plan.owners.empty()) fields.fault("owners", "there are none; without the key, even ones");
   }
   if (plan.reduction != "ordered") fields.fault("reduction", "expected \"ordered\"");
+  if (fields.has("links"))
+    fields.each("links", [&](JsonFields& f) { read_link(f, plan.links.emplace_back()); });
+  if (fields.has("compression"))
+    fields.object("compression", [&](JsonFields& f) { read_compression(f, plan.compression); });
   if (fields.has("prediction")) {
     fields.object("prediction", [&](JsonFields& f) { read_prediction(f, plan.prediction); });
   }

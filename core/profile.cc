@@ -148,18 +148,6 @@ void read_device(JsonFields& fields, std::vector<DeviceProfile>& devices) {
   devices.push_back(std::move(device));
 }
 
-void read_link(JsonFields& fields, std::vector<LinkProfile>& links) {
-  LinkProfile link;
-  std::vector<std::string> between;
-  fields.read("between", between)
-      .read_between("latency_seconds", link.latency_seconds, 0, kMostSeconds)
-      .read_between("bytes_per_second", link.bytes_per_second, 1e-3, LinkProfile::kFree);
-  if (between.size() != 2) return fields.fault("between", "must name two hosts");
-  link.between[0] = between[0];
-  link.between[1] = between[1];
-  links.push_back(std::move(link));
-}
-
 void read_reduction(JsonFields& fields, std::vector<ReductionPoint>& reductions) {
   ReductionPoint point;
   fields.read_between("ranks", point.ranks, 1, kMostMicroBatch)
@@ -292,11 +280,7 @@ json to_json(const Profile& profile) {
   json devices = json::array();
   for (const DeviceProfile& device : profile.devices) devices.push_back(device_to_json(device));
   json links = json::array();
-  for (const LinkProfile& link : profile.links) {
-    links.push_back({{"between", {link.between[0], link.between[1]}},
-                     {"latency_seconds", link.latency_seconds},
-                     {"bytes_per_second", link.bytes_per_second}});
-  }
+  for (const LinkProfile& link : profile.links) links.push_back(to_json(link));
   json reductions = json::array();
   for (const ReductionPoint& point : profile.reductions) {
     reductions.push_back({{"ranks", point.ranks},
@@ -321,7 +305,7 @@ Result<Profile> profile_from_json(const json& document) {
       .read("job_key", profile.job_key)
       .read("job", profile.job)
       .each("devices", [&](JsonFields& f) { read_device(f, profile.devices); })
-      .each("links", [&](JsonFields& f) { read_link(f, profile.links); })
+      .each("links", [&](JsonFields& f) { read_link(f, profile.links.emplace_back()); })
       .each("reductions", [&](JsonFields& f) { read_reduction(f, profile.reductions); });
   MOTLEY_TRY_VOID(fields.done());
   return profile;

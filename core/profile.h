@@ -10,6 +10,7 @@
 
 #include "core/host_link.h"
 #include "core/ids.h"
+#include "core/link_profile.h"
 #include "core/plan.h"
 #include "core/result.h"
 
@@ -91,17 +92,6 @@ struct DeviceProfile {
   /// Null where it was not measured.
   const LayerCurve* curve(const std::string& layer, double share = 1,
                           Recompute recompute = Recompute::kNone) const;
-};
-
-/// seconds ≈ latency + bytes / bytes_per_second between two hosts, or within one (both names
-/// equal).
-struct LinkProfile {
-  /// bytes_per_second where bytes take no time that could be measured, as on a virtual clock.
-  static constexpr double kFree = 1e18;
-
-  std::string between[2];
-  double latency_seconds = 0;
-  double bytes_per_second = 0;
 };
 
 /// The reduction of this job's gradients as measured over some ranks.

@@ -9,13 +9,24 @@ int ranks_in(const Islands& islands, int island) {
   return static_cast<int>(std::count(islands.of_rank.begin(), islands.of_rank.end(), island));
 }
 
+/// Memory a codec keeps for itself, in floats for an element of its longest span: what it is to
+/// send, what it decodes to add, and indices and magnitudes of top-k.
+constexpr size_t kScratchFloats = 4;
+
 /// Of the largest chunk of any part, 0 where there is none that the test accepts.
 template <class Test>
 size_t largest_chunk(const ReductionPlan& plan, Test test) {
   int64_t elements = 0;
   for (const ReductionPart& part : plan.parts)
-    if (test(part)) elements = std::max(elements, std::min(part.chunk_elements, part.elements));
+    if (test(part)) elements = std::max(elements, part.elements_of(0));
   return static_cast<size_t>(elements * plan.element_bytes);
+}
+
+/// Few elements may be more bytes once they are encoded.
+size_t chunk_bytes(int64_t elements, int element_bytes, const CodecSpec& codec) {
+  const int64_t plain = elements * element_bytes;
+  return static_cast<size_t>(
+      codec.kind == CodecKind::kOff ? plain : std::max(plain, encoded_bytes(codec, elements)));
 }
 
 bool leads(const ReductionPart& part, int rank) {
@@ -35,11 +46,19 @@ bool passes_within(const ReductionPart& part, int island) {
 
 ReducerMemory reducer_memory(const ReductionPlan& plan, const Islands& islands, int rank) {
   ReducerMemory memory;
-  memory.chunk = largest_chunk(plan, [&](const ReductionPart& part) { return leads(part, rank); });
-  size_t others = 0;
-  for (const ReductionPart& part : plan.parts)
-    if (leads(part, rank)) others = std::max(others, part.islands.size() - 1);
-  memory.for_each_led = 2 + others;  // the island's sum, the total, and what arrives
+  size_t arriving = 0;
+  size_t encoded = 0;
+  for (const ReductionPart& part : plan.parts) {
+    if (!leads(part, rank)) continue;
+    arriving = std::max(arriving, part.islands.size() - 1);
+    memory.chunk =
+        std::max(memory.chunk, chunk_bytes(part.elements_of(0), plan.element_bytes, part.codec));
+    if (part.compressed()) encoded = 1;
+  }
+  memory.for_each_led = 2 + arriving + encoded;  // besides the island's sum and the total
+  for (const EncodedChunk& chunk : chunks_encoded(plan, rank))
+    memory.residual += static_cast<size_t>(chunk.count) * sizeof(float);
+  memory.scratch = encoded * kScratchFloats * memory.chunk;
   const int home = islands.of_rank[static_cast<size_t>(rank)];
   if (const int members = ranks_in(islands, home); members > 1)
     memory.island = {members, kChunksLed, largest_chunk(plan, [&](const ReductionPart& part) {
@@ -48,18 +67,26 @@ ReducerMemory reducer_memory(const ReductionPlan& plan, const Islands& islands, 
   return memory;
 }
 
-Bytes plain_reducer_bytes(int64_t elements, int element_bytes, int ranks, int hosts) {
+Bytes plain_reducer_bytes(int64_t elements, int element_bytes, int ranks, int hosts,
+                          const CodecSpec& codec) {
   Bytes most{0};
   const int islands = std::min(ranks, hosts);
   for (const int count : {1, islands - 1, islands}) {
     if (count < 1) continue;
     const int least_on_a_host = (ranks + count - 1) / count;
+    const bool compressed = count > 1 && codec.kind != CodecKind::kOff;
+    const CodecSpec used = compressed ? codec : CodecSpec{};
+    const int64_t chunk = std::min(
+        elements, chunk_elements(elements, element_bytes, count, least_on_a_host, {}, used));
     ReducerMemory memory;
-    memory.chunk = static_cast<size_t>(
-        std::min(elements, chunk_elements(elements, element_bytes, count, least_on_a_host)) *
-        element_bytes);
-    memory.for_each_led = static_cast<size_t>(1 + count);
-    if (ranks > count) memory.island = {least_on_a_host, kChunksLed, memory.chunk};
+    memory.chunk = chunk_bytes(chunk, element_bytes, used);
+    memory.for_each_led = static_cast<size_t>(1 + count + (compressed ? 1 : 0));
+    if (ranks > count)
+      memory.island = {least_on_a_host, kChunksLed, static_cast<size_t>(chunk * element_bytes)};
+    if (compressed) {  // a rank alone on its host encodes all
+      memory.residual = static_cast<size_t>(elements) * sizeof(float);
+      memory.scratch = kScratchFloats * memory.chunk;
+    }
     most = std::max(most, memory.total());
   }
   return ranks > 1 ? most : Bytes(0);

@@ -24,19 +24,24 @@ struct IslandMemoryShape {
 
 /// What one rank allocates.
 struct ReducerMemory {
-  size_t chunk = 0;          ///< bytes of the largest that it leads
+  size_t chunk = 0;          ///< bytes of the largest that it leads, encoded or not
   size_t for_each_led = 0;   ///< chunks
   IslandMemoryShape island;  ///< the same on all its ranks
+  size_t residual = 0;       ///< bytes kept of what compression lost
+  size_t scratch = 0;        ///< at most, of the codec
 
   size_t own_bytes() const { return kChunksLed * for_each_led * chunk; }
   /// With its part of the island's.
-  Bytes total() const { return Bytes(static_cast<int64_t>(own_bytes() + island.member_bytes())); }
+  Bytes total() const {
+    return Bytes(static_cast<int64_t>(own_bytes() + island.member_bytes() + residual + scratch));
+  }
 };
 
 ReducerMemory reducer_memory(const ReductionPlan& plan, const Islands& islands, int rank);
 
 /// At most that of any rank where `ranks` ranks on at most `hosts` hosts, however they are spread,
-/// hold all of these elements each.
-Bytes plain_reducer_bytes(int64_t elements, int element_bytes, int ranks, int hosts);
+/// hold all of these elements each, and compress them on all links if at all.
+Bytes plain_reducer_bytes(int64_t elements, int element_bytes, int ranks, int hosts,
+                          const CodecSpec& codec = {});
 
 }  // namespace motley

@@ -12,6 +12,9 @@ namespace {
 /// How finely shares are kept: chunks are rooted in a pattern of about this length.
 constexpr int kPattern = 64;
 
+/// How many times longer than others a chunk is that a codec shortens by as much or more.
+constexpr int64_t kLongestEncoded = 4;
+
 std::vector<IslandPart> parts_of(const ReductionClass& one, const Islands& islands) {
   std::vector<IslandPart> all(static_cast<size_t>(islands.count()));
   const auto part = [&](int rank) -> IslandPart& {
@@ -53,9 +56,9 @@ std::vector<double> bandwidths(const ReductionPart& part, const Islands& islands
 
 /// Whether to send to everybody at once, in one latency, or to a root and back in two.
 bool direct_is_faster(const ReductionPart& part, const Islands& islands, int64_t bytes) {
-  const bool all_do_all = std::all_of(
-      part.islands.begin(), part.islands.end(),
-      [](const IslandPart& one) { return !one.contributors.empty() && !one.receivers.empty(); });
+  const bool all_do_all =
+      std::all_of(part.islands.begin(), part.islands.end(),
+                  [](const IslandPart& one) { return one.contributes() && one.receives(); });
   if (!all_do_all) return false;
   const std::vector<double> speed = bandwidths(part, islands);
   const std::vector<double> share = root_shares(speed);
@@ -88,7 +91,42 @@ int pin_owner(ReductionPart* part, const Islands& islands, int owner) {
   return 0;
 }
 
+/// What the options say of a part that crosses links: off where all of them are fast.
+CodecSpec codec_of(const ReductionPart& part, const Islands& islands, int element_bytes,
+                   const LinkCompression& compression) {
+  const bool can = part.islands.size() > 1 && element_bytes == sizeof(float);
+  if (!can || !compression.on()) return {};
+  const std::vector<double> speed = bandwidths(part, islands);
+  const double slowest = *std::min_element(speed.begin(), speed.end());
+  // Where no link was measured none is known to be fast.
+  return slowest == 0 || slowest < compression.below_bytes_per_second ? compression.codec
+                                                                      : CodecSpec{};
+}
+
 }  // namespace
+
+bool ReductionPart::encodes(int which, int64_t c) const {
+  if (!compressed()) return false;
+  if (direct() || root(c) != which) return islands[static_cast<size_t>(which)].contributes();
+  for (int other = 0; other < static_cast<int>(islands.size()); ++other)
+    if (other != which && islands[static_cast<size_t>(other)].receives()) return true;
+  return false;
+}
+
+int ReductionPart::first_encoder(int64_t c) const {
+  int which = 0;
+  while (!encodes(which, c)) ++which;
+  return which;
+}
+
+int ReductionPart::home_of(int rank) const {
+  const auto has = [rank](const std::vector<int>& ranks) {
+    return std::binary_search(ranks.begin(), ranks.end(), rank);
+  };
+  for (size_t i = 0; i < islands.size(); ++i)
+    if (has(islands[i].contributors) || has(islands[i].receivers)) return static_cast<int>(i);
+  return -1;
+}
 
 int ReductionPart::leader(int which, int64_t c) const {
   const std::vector<int>& turns = islands[static_cast<size_t>(which)].leaders;
@@ -127,13 +165,20 @@ std::vector<double> root_shares(const std::vector<double>& bytes_per_second) {
 }
 
 int64_t chunk_elements(int64_t elements, int element_bytes, int islands, int leaders,
-                       const ReductionOptions& options) {
+                       const ReductionOptions& options, const CodecSpec& codec) {
   const Bytes smallest = islands == 1 ? options.smallest_at_home : options.smallest_chunk;
-  const Bytes largest = islands == 1 ? options.largest_at_home : options.largest_chunk;
+  Bytes largest = islands == 1 ? options.largest_at_home : options.largest_chunk;
+  int64_t unit = 64;  // chunks begin where cache lines do
+  if (codec.kind != CodecKind::kOff) {
+    const int64_t many = int64_t{1} << 16;
+    largest = largest * std::clamp<int64_t>(many * element_bytes / encoded_bytes(codec, many), 1,
+                                            kLongestEncoded);
+    unit = CodecSpec::kBlock * element_bytes;
+  }
   // Small sums are cut so that every leader has some of the work, and chunks to do it by.
   const int64_t even = elements * element_bytes / (kChunksLed * leaders);
   const int64_t bytes = std::clamp(even, smallest.value(), largest.value());
-  const int64_t aligned = bytes / 64 * 64;  // chunks begin where cache lines do
+  const int64_t aligned = bytes / unit * unit;
   return std::max<int64_t>(1, aligned / element_bytes);
 }
 
@@ -175,9 +220,10 @@ ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const I
       if (!direct_is_faster(part, islands, one.elements * element_bytes))
         part.roots = interleaved(root_shares(bandwidths(part, islands)));
     }
+    part.codec = codec_of(part, islands, element_bytes, options.compression);
     part.chunk_elements =
         chunk_elements(one.elements, element_bytes, static_cast<int>(part.islands.size()),
-                       most_leaders(part), options);
+                       most_leaders(part), options, part.codec);
     plan.parts.push_back(std::move(part));
   }
   return plan;
@@ -195,6 +241,8 @@ std::string ReductionPlan::hash() const {
     number(part.elements);
     number(part.chunk_elements);
     ranks(part.roots);
+    const std::string codec = to_text(part.codec);
+    stream.add(codec.data(), codec.size());
     for (const IslandPart& one : part.islands) {
       number(one.island);
       ranks(one.contributors);
@@ -215,24 +263,45 @@ Bytes ReductionPlan::link_bytes(int island) const {
     const auto which = static_cast<int>(mine - part.islands.begin());
     const int64_t others = static_cast<int64_t>(part.islands.size()) - 1;
     for (int64_t c = 0; c < part.chunks(); ++c) {
-      const int64_t bytes =
-          std::min(part.chunk_elements, part.elements - c * part.chunk_elements) * element_bytes;
+      const int64_t bytes = wire_bytes(part, part.elements_of(c));
       if (part.direct()) {
         out += bytes * others;
         in += bytes * others;
       } else if (part.root(c) == which) {
         for (const IslandPart& one : part.islands) {
           if (one.island == island) continue;
-          in += one.contributors.empty() ? 1 : bytes;
-          out += one.receivers.empty() ? 1 : bytes;
+          in += one.contributes() ? bytes : 1;
+          out += one.receives() ? bytes : 1;
         }
       } else {
-        out += mine->contributors.empty() ? 1 : bytes;
-        in += mine->receivers.empty() ? 1 : bytes;
+        out += mine->contributes() ? bytes : 1;
+        in += mine->receives() ? bytes : 1;
       }
     }
   }
   return Bytes(std::max(out, in));
+}
+
+bool ReductionPlan::compressed() const {
+  return std::any_of(parts.begin(), parts.end(),
+                     [](const ReductionPart& part) { return part.compressed(); });
+}
+
+int64_t ReductionPlan::wire_bytes(const ReductionPart& part, int64_t elements) const {
+  return part.compressed() ? encoded_bytes(part.codec, elements) : elements * element_bytes;
+}
+
+std::vector<EncodedChunk> chunks_encoded(const ReductionPlan& plan, int rank) {
+  std::vector<EncodedChunk> encoded;
+  for (size_t i = 0; i < plan.parts.size(); ++i) {
+    const ReductionPart& part = plan.parts[i];
+    const int home = part.compressed() ? part.home_of(rank) : -1;
+    if (home < 0) continue;
+    for (int64_t c = 0; c < part.chunks(); ++c)
+      if (part.leader(home, c) == rank && part.encodes(home, c))
+        encoded.push_back({i, c, c * part.chunk_elements, part.elements_of(c)});
+  }
+  return encoded;
 }
 
 }  // namespace motley

@@ -16,14 +16,20 @@
 // all ranks get identical bits. Of k islands N bytes each, direct puts N·(k-1) bytes on each
 // island's link in one latency; rooted N·(1 + (k-2)·s) in two, where s is the share of the chunks
 // that are rooted at the island: with two islands direct is never worse.
+//
+// Where a class is compressed, what a leader sends across is encoded with what was lost of the
+// same chunk before (comm/link_residuals.h): the island's sum, and at a root the total. All ranks,
+// also those that have the sum itself, go on with what the others decode.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/ids.h"
-#include "core/profile.h"
+#include "core/link_profile.h"
+#include "core/units.h"
 
 namespace motley {
 
@@ -59,6 +65,8 @@ struct ReductionOptions {
   Bytes smallest_chunk{32 << 10};  ///< but for the last of a class
   Bytes smallest_at_home{8 << 10};
   Bytes largest_at_home{64 << 10};  ///< of a class within one island: what stays in caches
+  /// Of float32 elements. A chunk that it shortens is up to four times as long.
+  LinkCompression compression = {};
 };
 
 /// In one island of a class.
@@ -66,6 +74,9 @@ struct IslandPart {
   int island = 0;
   std::vector<int> contributors, receivers;  ///< rising
   std::vector<int> leaders;  ///< take turns: its contributors, or else its receivers
+
+  bool contributes() const { return !contributors.empty(); }
+  bool receives() const { return !receivers.empty(); }
 };
 
 /// A class, ready to be cut into chunks.
@@ -75,9 +86,20 @@ struct ReductionPart {
   int64_t chunk_elements = 0;  ///< of all chunks but the last
   /// Rooted: which of `islands` adds up chunk c is roots[c % roots.size()]. Empty: direct.
   std::vector<int> roots;
+  CodecSpec codec;  ///< of what crosses links
 
   int64_t chunks() const { return (elements + chunk_elements - 1) / chunk_elements; }
+  int64_t elements_of(int64_t c) const {
+    return std::min(chunk_elements, elements - c * chunk_elements);
+  }
   bool direct() const { return roots.empty(); }
+  bool compressed() const { return codec.kind != CodecKind::kOff; }
+  /// Whether the leader of islands[which] encodes something of chunk c.
+  bool encodes(int which, int64_t c) const;
+  /// The first of the islands that do.
+  int first_encoder(int64_t c) const;
+  /// Which of `islands` the rank is in, if it has a part in this; else -1.
+  int home_of(int rank) const;
   /// Who speaks for islands[which] in chunk c.
   int leader(int which, int64_t c) const;
   int root(int64_t c) const { return roots[static_cast<size_t>(c) % roots.size()]; }
@@ -91,7 +113,20 @@ struct ReductionPlan {
   std::string hash() const;
   /// What an island's link carries out and in, the more of both: what its leaders send and receive.
   Bytes link_bytes(int island) const;
+  bool compressed() const;
+  /// Of so many elements of a part, where they cross a link.
+  int64_t wire_bytes(const ReductionPart& part, int64_t elements) const;
 };
+
+/// A chunk of which a rank keeps what was lost.
+struct EncodedChunk {
+  size_t part = 0;
+  int64_t number = 0;
+  int64_t first = 0;  ///< elements of the class
+  int64_t count = 0;
+};
+/// Those that `rank` encodes, by part and number.
+std::vector<EncodedChunk> chunks_encoded(const ReductionPlan& plan, int rank);
 
 ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const Islands& islands,
                              int element_bytes, const ReductionOptions& options = {});
@@ -102,9 +137,10 @@ ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const I
 Islands islands_of(const std::vector<std::string>& host_of_rank,
                    const std::vector<LinkProfile>& links);
 
-/// Of each chunk but the last, where `leaders` ranks of an island take turns.
+/// Of each chunk but the last, where `leaders` ranks of an island take turns; with `codec` if they
+/// are compressed.
 int64_t chunk_elements(int64_t elements, int element_bytes, int islands, int leaders,
-                       const ReductionOptions& options = {});
+                       const ReductionOptions& options = {}, const CodecSpec& codec = {});
 
 /// The shares of rooted chunks, summing to 1, that minimise the longest time any link takes,
 /// max (1 + (k-2)·s) / bandwidth, over k >= 2 islands.

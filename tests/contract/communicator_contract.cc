@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tests/contract/coded_reducer_contract.h"
 #include "tests/contract/communicator_posts.h"
 #include "tests/contract/reducer_contract.h"
 
@@ -254,8 +255,8 @@ const std::vector<NamedCheck>& communicator_contract() {
         {"IdsOfPostsAreUsedAgain", ids_of_posts_are_used_again},
         {"PostsCountTheirBytes", posts_count_their_bytes},
     };
-    const std::vector<NamedCheck>& sums = reducer_contract();
-    all.insert(all.end(), sums.begin(), sums.end());
+    for (const auto* sums : {&reducer_contract(), &coded_reducer_contract()})
+      all.insert(all.end(), sums->begin(), sums->end());
     return all;
   }();
   return checks;

@@ -1,0 +1,43 @@
+#pragma once
+// Links between hosts: how fast they were measured to be, and what is done to gradients that cross
+// the slow ones.
+
+#include <limits>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "core/compression.h"
+#include "core/json_fields.h"
+
+namespace motley {
+
+/// seconds ≈ latency + bytes / bytes_per_second between two hosts, or within one (both names
+/// equal).
+struct LinkProfile {
+  /// bytes_per_second where bytes take no time that could be measured, as on a virtual clock.
+  static constexpr double kFree = 1e18;
+
+  std::string between[2];
+  double latency_seconds = 0;
+  double bytes_per_second = 0;
+  bool operator==(const LinkProfile&) const = default;
+};
+
+nlohmann::json to_json(const LinkProfile& link);
+void read_link(JsonFields& fields, LinkProfile& link);
+
+/// How sums of float32 gradients are shortened where they cross links: all sums that some host
+/// slower than this takes part in.
+struct LinkCompression {
+  CodecSpec codec;
+  double below_bytes_per_second = std::numeric_limits<double>::infinity();
+  bool operator==(const LinkCompression&) const = default;
+
+  bool on() const { return codec.kind != CodecKind::kOff; }
+};
+
+/// {"codec": …, "below_bytes_per_second": …}, the latter null where all links are meant.
+nlohmann::json to_json(const LinkCompression& compression);
+void read_compression(JsonFields& fields, LinkCompression& compression);
+
+}  // namespace motley
