@@ -36,7 +36,7 @@ void read_compression(JsonFields& fields, LinkCompression& compression) {
   read_codec(fields, "codec", compression.codec);
   if (const auto fault = first_fault(compression.codec)) fields.fault("codec", fault->what);
   if (compression.codec.kind == CodecKind::kAuto) fields.fault("codec", "a plan has decided it");
-  if (!fields.is_null("below_bytes_per_second"))
+  if (fields.has("below_bytes_per_second") && !fields.is_null("below_bytes_per_second"))
     fields.read_between("below_bytes_per_second", compression.below_bytes_per_second, 1e-3,
                         LinkProfile::kFree);
 }

@@ -11,7 +11,7 @@ namespace motley {
 /// Of one gradient element: in exact it is 64-bit fixed point, truly that wide.
 int gradient_element_bytes(Numerics numerics, int element_bytes);
 
-/// Weights and both moments of what a rank owns.
-Bytes snapshot_bytes(int64_t owned_elements, int element_bytes);
+/// Weights and both moments of what a rank owns, and what compressed gradients have lost of it.
+Bytes snapshot_bytes(int64_t owned_elements, int element_bytes, bool compresses);
 
 }  // namespace motley

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/plan.h"
 
 namespace motley {
 namespace {
@@ -204,6 +205,12 @@ Islands islands_of(const std::vector<std::string>& host_of_rank,
   for (double& speed : islands.bytes_per_second)
     if (speed == 0) speed = slowest;
   return islands;
+}
+
+Islands islands_of(const Plan& plan) {
+  std::vector<std::string> hosts;
+  for (const RankPlacement& rank : plan.ranks) hosts.push_back(rank.host);
+  return islands_of(hosts, plan.links);
 }
 
 ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const Islands& islands,

@@ -33,6 +33,8 @@
 
 namespace motley {
 
+struct Plan;
+
 /// Elements that the same ranks add up and receive: all_reduce (contributors and receivers are the
 /// same), reduce (one receiver), broadcast (one contributor), and what is between them.
 struct ReductionClass {
@@ -136,6 +138,9 @@ ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const I
 /// taken to be like the others.
 Islands islands_of(const std::vector<std::string>& host_of_rank,
                    const std::vector<LinkProfile>& links);
+
+/// Of its hosts and the links it knows.
+Islands islands_of(const Plan& plan);
 
 /// Of each chunk but the last, where `leaders` ranks of an island take turns; with `codec` if they
 /// are compressed.

@@ -72,8 +72,9 @@ MicroBatchChoice best_micro_batch(const DeviceProfile& device, int samples,
   return best;
 }
 
-ReductionModel::ReductionModel(const Profile& profile, Bytes gradient_bytes)
-    : profile_(&profile), bytes_(gradient_bytes) {
+ReductionModel::ReductionModel(const Profile& profile, Bytes gradient_bytes,
+                               const LinkCompression& compression)
+    : profile_(&profile), bytes_(gradient_bytes), compression_(compression) {
   for (const LinkProfile& link : profile.links) {
     links_.insert({{link.between[0], link.between[1]}, &link});
     links_.insert({{link.between[1], link.between[0]}, &link});
@@ -108,15 +109,24 @@ const LinkProfile* ReductionModel::link(const std::string& a, const std::string&
   return found == links_.end() ? nullptr : found->second;
 }
 
-double ReductionModel::ring_seconds(int ranks, const LinkProfile& link) const {
-  const double part = static_cast<double>(bytes_.value()) / ranks;
+double ReductionModel::bytes_ratio(const LinkProfile& link) const {
+  const bool shortened =
+      compression_.on() && link.bytes_per_second < compression_.below_bytes_per_second;
+  constexpr int64_t kMany = int64_t{1} << 16;
+  return shortened ? static_cast<double>(encoded_bytes(compression_.codec, kMany)) /
+                         (kMany * sizeof(float))
+                   : 1;
+}
+
+double ReductionModel::ring_seconds(int ranks, const LinkProfile& link, double bytes_ratio) const {
+  const double part = static_cast<double>(bytes_.value()) * bytes_ratio / ranks;
   return 2.0 * (ranks - 1) * (link.latency_seconds + part / link.bytes_per_second);
 }
 
 double ReductionModel::slowest_link_seconds(int ranks) const {
   double slowest = 0;
   for (const LinkProfile& link : profile_->links) {
-    slowest = std::max(slowest, ring_seconds(ranks, link));
+    slowest = std::max(slowest, ring_seconds(ranks, link, bytes_ratio(link)));
   }
   return slowest;
 }
@@ -129,11 +139,12 @@ double ReductionModel::pair_seconds(int ranks, const std::string& a, const std::
     const auto own = within_.find(a);
     if (own != within_.end()) return interpolated(own->second, ranks);
   } else if (between != nullptr && !calibration_.empty()) {
-    return ring_seconds(ranks, *between) * nearest(calibration_, ranks);
+    return ring_seconds(ranks, *between, bytes_ratio(*between)) * nearest(calibration_, ranks);
   } else if (between == nullptr && !across_.empty()) {
     return interpolated(across_, ranks);
   }
-  if (between != nullptr) return ring_seconds(ranks, *between);
+  if (between != nullptr && a == b) return ring_seconds(ranks, *between);
+  if (between != nullptr) return ring_seconds(ranks, *between, bytes_ratio(*between));
   if (!profile_->links.empty()) return slowest_link_seconds(ranks);
   return anywhere_.empty() ? 0 : interpolated(anywhere_, ranks);
 }

@@ -62,11 +62,13 @@ MicroBatchChoice best_micro_batch(const DeviceProfile& device, int samples,
 /// Exposed seconds of reducing the gradients: those of the slowest pair of hosts that take part, a
 /// host paired with itself included. Within a host the measured reductions tell; between hosts the
 /// link, 2·(n-1)·(latency + bytes/n / bandwidth), times what a measured reduction over several
-/// hosts took of the same formula. Numbers of ranks nobody measured are interpolated.
+/// hosts took of the same formula. Numbers of ranks nobody measured are interpolated. Over links
+/// that are compressed fewer bytes go; nothing was measured with compression.
 class ReductionModel {
  public:
   /// `profile` outlives it.
-  ReductionModel(const Profile& profile, Bytes gradient_bytes);
+  ReductionModel(const Profile& profile, Bytes gradient_bytes,
+                 const LinkCompression& compression = {});
 
   double seconds(int ranks, const std::vector<std::string>& hosts) const;
   double pair_seconds(int ranks, const std::string& a, const std::string& b) const;
@@ -75,12 +77,15 @@ class ReductionModel {
   using Points = std::map<int, double>;  ///< seconds by number of ranks
 
   const LinkProfile* link(const std::string& a, const std::string& b) const;
-  double ring_seconds(int ranks, const LinkProfile& link) const;
+  double ring_seconds(int ranks, const LinkProfile& link, double bytes_ratio = 1) const;
+  /// Of the bytes that cross the link, to those of the gradients.
+  double bytes_ratio(const LinkProfile& link) const;
   double slowest_link_seconds(int ranks) const;
   void calibrate(const ReductionPoint& point);
 
   const Profile* profile_;
   Bytes bytes_;
+  LinkCompression compression_;
   std::map<std::pair<std::string, std::string>, const LinkProfile*> links_;  ///< both ways round
   std::map<std::string, Points> within_;                                     ///< by host
   Points across_;                                                            ///< over several hosts

@@ -8,6 +8,7 @@
 #include "planner/candidates.h"
 #include "planner/deal.h"
 #include "planner/grains.h"
+#include "planner/links.h"
 #include "planner/plain_memory.h"
 #include "planner/search.h"
 
@@ -23,7 +24,7 @@ class Enumeration {
       : request_(request),
         candidates_(candidates),
         cut_{request.job.train.global_batch, grain},
-        reduction_(request.profile, gradient_bytes(request.job)) {
+        reduction_(request.profile, gradient_bytes(request.job), compression_wanted(request.job)) {
     for (const Candidate& candidate : candidates.devices) {
       const std::vector<int> sizes =
           micro_batch_sizes(*candidate.profile, micro_batch_rule(request, grain));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/reducer_memory.h"
 #include "core/spec/precisions.h"
 #include "planner/cost_model.h"
+#include "planner/links.h"
 
 namespace motley {
 namespace {
@@ -25,6 +27,19 @@ ElementBytes element_bytes(const JobSpec& job, const DeviceSpec& device) {
   return {gradient_element_bytes(job.train.numerics, weight), weight};
 }
 
+std::map<Rank, int64_t> owned_elements(const Plan& plan) {
+  std::map<Rank, int64_t> owned;
+  for (const Ownership& owner : plan.owners) owned[owner.owner] += owner.slice.elements();
+  return owned;
+}
+
+/// What gradients of elements so wide may be compressed with.
+CodecSpec codec_of(const PlanRequest& request, int gradient_bytes) {
+  const bool may =
+      gradient_bytes == sizeof(float) && may_compress(request.job, request.profile.links);
+  return may ? compression_wanted(request.job).codec : CodecSpec{};
+}
+
 /// The profile with what each of `ranks` ranks may need in all, on whichever devices. A GPU's limit
 /// is not for host memory.
 Profile with_tables_for(const PlanRequest& request, int ranks) {
@@ -37,26 +52,42 @@ Profile with_tables_for(const PlanRequest& request, int ranks) {
     const DeviceSpec* spec = request.fleet.find(device.device);
     if (spec == nullptr || spec->kind == DeviceKind::kCuda) continue;
     const ElementBytes bytes = element_bytes(request.job, *spec);
-    const Bytes more = snapshot_bytes(owned, bytes.weight) +
-                       plain_reducer_bytes(elements, bytes.gradient, most_ranks, hosts);
+    const CodecSpec codec = codec_of(request, bytes.gradient);
+    const bool compresses = codec.kind != CodecKind::kOff;
+    Bytes more = snapshot_bytes(owned, bytes.weight, compresses) +
+                 plain_reducer_bytes(elements, bytes.gradient, most_ranks, hosts, codec);
+    if (compresses)  // what is lost, on its way to checkpoints
+      more += plain_reducer_bytes(elements, sizeof(float), most_ranks, hosts) +
+              Bytes(elements * int64_t{sizeof(float)});
     for (MemoryPoint& point : device.memory) point.fixed += more;
   }
   return profile;
 }
 
-/// What a rank of a plan of whole replicas needs to sum gradients.
-Bytes exchange_bytes(const Plan& plan, int64_t elements, int gradient_bytes, Rank rank) {
-  if (plan.world_size() == 1) return Bytes(0);
+/// What a rank of a plan of whole replicas needs to sum gradients, as the worker's SliceExchange.
+struct ExchangeNeeds {
+  Bytes bytes{0};
+  bool compresses = false;
+};
+ExchangeNeeds exchange_needs(const Plan& plan, int64_t elements, int gradient_bytes, Rank rank) {
+  if (plan.world_size() == 1) return {};
   ReductionClass all{.contributors = {}, .receivers = {}, .owner = {}, .elements = elements};
-  std::vector<std::string> hosts;
-  for (int other = 0; other < plan.world_size(); ++other) {
-    all.contributors.push_back(other);
-    hosts.push_back(plan.ranks[static_cast<size_t>(other)].host);
-  }
+  for (int other = 0; other < plan.world_size(); ++other) all.contributors.push_back(other);
   all.receivers = all.contributors;
-  const Islands islands = islands_of(hosts, {});
-  return reducer_memory(plan_reduction({all}, islands, gradient_bytes), islands, rank.value())
-      .total();
+  const Islands islands = islands_of(plan);
+  ReductionOptions options;
+  options.compression = plan.compression;
+  const ReductionPlan sums = plan_reduction({all}, islands, gradient_bytes, options);
+  ExchangeNeeds needs{reducer_memory(sums, islands, rank.value()).total(), sums.compressed()};
+  if (!needs.compresses) return needs;
+  std::vector<ReductionClass> to_owners;
+  for (const auto& [owner, owned] : owned_elements(plan))
+    to_owners.push_back({all.contributors, {owner.value()}, owner.value(), owned});
+  needs.bytes +=
+      reducer_memory(plan_reduction(to_owners, islands, sizeof(float)), islands, rank.value())
+          .total() +
+      Bytes(elements * int64_t{sizeof(float)});
+  return needs;
 }
 
 /// How many micro-batch sizes fit each device.
@@ -108,15 +139,14 @@ class BestPlan {
 }  // namespace
 
 RankMemory plain_memory(const PlanRequest& request, const Plan& plan, Rank rank, Bytes engine) {
-  int64_t owned = 0;
-  for (const Ownership& owner : plan.owners)
-    if (owner.owner == rank) owned += owner.slice.elements();
   if (request.tables_of_ranks) return {.total = engine};
   const DeviceSpec* spec = request.fleet.find(plan.ranks[static_cast<size_t>(rank.value())].device);
   MOTLEY_CHECK(spec != nullptr, "a plan with a device that is not in the fleet");
   const ElementBytes bytes = element_bytes(request.job, *spec);
-  const Bytes more = snapshot_bytes(owned, bytes.weight) +
-                     exchange_bytes(plan, parameter_count(request.job.model), bytes.gradient, rank);
+  const ExchangeNeeds exchange =
+      exchange_needs(plan, parameter_count(request.job.model), bytes.gradient, rank);
+  const Bytes more = exchange.bytes +
+                     snapshot_bytes(owned_elements(plan)[rank], bytes.weight, exchange.compresses);
   if (spec->kind == DeviceKind::kCuda) return {.total = engine, .host = more};
   return {.total = engine + more};
 }

@@ -8,6 +8,7 @@
 #include "planner/cost_model.h"
 #include "planner/deal.h"
 #include "planner/layer_times.h"
+#include "planner/links.h"
 #include "planner/plain_memory.h"
 #include "planner/replica_times.h"
 #include "planner/slice_traffic.h"
@@ -209,7 +210,15 @@ class Predictor {
   /// Of the rank with the most to exchange: a reduction of the whole gradient over as many ranks,
   /// in proportion to the bytes. A plain plan's is what was measured.
   double reduction_seconds() const {
-    const ReductionModel reduction(request_.profile, gradient_bytes(request_.job));
+    const double compressed = reduction_seconds(plan_.compression);
+    // Sharded, the weights that come back are not compressed.
+    return plan_.shard_optimizer && plan_.compression.on()
+               ? (compressed + reduction_seconds(LinkCompression{})) / 2
+               : compressed;
+  }
+
+  double reduction_seconds(const LinkCompression& compression) const {
+    const ReductionModel reduction(request_.profile, gradient_bytes(request_.job), compression);
     if (plain_) return reduction.seconds(plan_.world_size(), hosts_of(plan_, all_ranks()));
     const auto whole = static_cast<double>(parameter_count(request_.job.model));
     double slowest = 0;
@@ -272,6 +281,7 @@ class Predictor {
 
 Result<Unit> predict(const PlanRequest& request, Plan* plan) {
   MOTLEY_TRY(auto devices, devices_of(request, *plan));
+  describe_links(request, plan);
   MOTLEY_TRY(plan->prediction, Predictor(request, *plan, std::move(devices)).run());
   return Unit{};
 }

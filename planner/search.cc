@@ -6,6 +6,7 @@
 #include "planner/candidates.h"
 #include "planner/grain_search.h"
 #include "planner/grains.h"
+#include "planner/links.h"
 #include "planner/plain_memory.h"
 #include "planner/runners_up.h"
 
@@ -58,8 +59,9 @@ Found search_all_grains(const PlanRequest& request, const Candidates& candidates
 /// Memory tables are taken for all that a rank needs.
 Result<Plan> search_within_tables(const PlanRequest& request) {
   MOTLEY_TRY(const Candidates candidates, find_candidates(request));
-  const ReductionTable reduction(ReductionModel(request.profile, gradient_bytes(request.job)),
-                                 candidates.devices);
+  const ReductionTable reduction(
+      ReductionModel(request.profile, gradient_bytes(request.job), compression_wanted(request.job)),
+      candidates.devices);
   Found found = search_all_grains(request, candidates, reduction);
   if (!found.search) {
     return fail(ErrorCode::kNoPlan,

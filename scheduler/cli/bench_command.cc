@@ -31,6 +31,8 @@ class BenchCommand final : public Command {
         .option("--size", "SIZE", "link: of each large copy, 1MB to 16GiB; default 256MB", &size_)
         .option("--sizes", "SIZES", "comm: of each sum, as 1MiB,64MiB; default 1KiB to 64MiB",
                 &sizes_)
+        .option("--compress", "CODEC",
+                "comm: what crosses links between hosts: fp16, bf16, int8, sign, top_k", &codec_)
         .option("--ranks", "N", "comm: so many on this machine; default: one for each core",
                 &ranks_)
         .option("--fleet", "FILE", "comm: a rank for each device of it, on its host", &fleet_)
@@ -65,6 +67,7 @@ class BenchCommand final : public Command {
     MOTLEY_TRY(const std::vector<RankPlacement> ranks, ranks_to_sum());
     std::vector<std::string> arguments = {"bench-comm"};
     if (!sizes_.empty()) arguments.push_back("--sizes=" + sizes_);
+    if (!codec_.empty()) arguments.push_back("--compress=" + codec_);
     if (json_) arguments.emplace_back("--json");
     std::fprintf(stderr, "summing over %zu ranks, about a second for each size\n", ranks.size());
     MOTLEY_TRY(const std::string said, run_ranks(ranks, arguments, rsh_agent_, kBenchLimit));
@@ -90,7 +93,7 @@ class BenchCommand final : public Command {
     return ranks;
   }
 
-  std::string what_, size_ = "256MB", sizes_, fleet_, rsh_agent_;
+  std::string what_, size_ = "256MB", sizes_, codec_, fleet_, rsh_agent_;
   std::optional<int64_t> ranks_;
   bool json_ = false;
 };

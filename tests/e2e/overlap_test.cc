@@ -63,6 +63,21 @@ TEST_F(Overlap, OfAShardedOptimizer) {
   expect_same_bits(run);
 }
 
+TEST_F(Overlap, OfCompressedGradients) {
+  SmallRun run = run_of(kUnlike);
+  run.hosts = {0, 0, 1, 1};
+  run.compress = {.kind = CodecKind::kInt8};
+  expect_same_bits(run);
+}
+
+TEST_F(Overlap, OfCompressedGradientsWithAScaledLoss) {
+  SmallRun run = run_of(kUnlike);
+  run.hosts = {0, 0, 1, 1};
+  run.compress = {.kind = CodecKind::kTopK};
+  run.precision = Precision::kFp16;
+  expect_same_bits(run);
+}
+
 TEST_F(Overlap, WithAScaledLoss) {
   SmallRun run = run_of({{.stages = {{6}}, .grains = 2}, {.stages = {{6}}, .grains = 3}});
   run.precision = Precision::kFp16;

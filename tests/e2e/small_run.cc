@@ -106,8 +106,14 @@ JobSpec small_job(const SmallRun& run, const std::string& text) {
       if (stage.precision != Precision::kAuto)
         job.train.precision_by_type[type_of(stage.precision)] = stage.precision;
   job.train.eval = run.eval;
+  job.parallel.compress = run.compress;
   job.checkpoint.every_steps = run.save_every;
   return job;
+}
+
+std::string host_of(const SmallRun& run, int rank) {
+  if (run.hosts.empty()) return "host";
+  return "host" + std::to_string(run.hosts[static_cast<size_t>(rank)]);
 }
 
 Plan small_plan(const SmallRun& run, const JobSpec& job) {
@@ -117,6 +123,7 @@ Plan small_plan(const SmallRun& run, const JobSpec& job) {
   plan.global_batch = job.train.global_batch;
   plan.grain = run.grain;
   plan.shard_optimizer = run.shard_optimizer;
+  plan.compression.codec = run.compress;
   for (const SmallReplica& small : replicas_of(run)) {
     ReplicaPlan replica;
     replica.micro_batch = run.grain * small.micro_batch_grains;
@@ -134,7 +141,7 @@ Plan small_plan(const SmallRun& run, const JobSpec& job) {
         const int rank = plan.world_size();
         stage.ranks.emplace_back(rank);
         plan.ranks.push_back({.device = "host/" + std::to_string(rank),
-                              .host = "host",
+                              .host = host_of(run, rank),
                               .type = type_of(stage.precision),
                               .host_optimizer = run.host_optimizer});
       }

@@ -44,7 +44,9 @@ struct SmallRun {
   /// Instead of `grains` and `micro_batch_grains`; ranks count through replicas and stages.
   std::vector<SmallReplica> replicas = {};
   double lr = 3e-3;
-  int samples_missing = 0;  ///< from the last grain of a step
+  int samples_missing = 0;      ///< from the last grain of a step
+  std::vector<int> hosts = {};  ///< number of each rank's; default: all on one
+  CodecSpec compress = {};      ///< between hosts
   bool shard_optimizer = false;
   bool host_optimizer = false;
   int64_t steps = 10;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/log.h"
+#include "core/spec/names.h"
 #include "core/units.h"
 #include "worker/commands/commands.h"
 #include "worker/profiler/sum_bench.h"
@@ -15,7 +16,7 @@ namespace {
 
 struct BenchCommLine {
   std::vector<std::string> sizes = {"1KiB", "16KiB", "256KiB", "1MiB", "4MiB", "16MiB", "64MiB"};
-  std::string level;
+  std::string level, codec = "off";
   int repetitions = 0;
   int ranks = 0;
   bool json = false;
@@ -60,6 +61,7 @@ void print_rows(const std::vector<SumTimes>& rows) {
 
 Result<Unit> bench(const BenchCommLine& line, Communicator& world) {
   SumBenchOptions options{.sizes = {}, .repetitions = line.repetitions, .level = line.level};
+  options.codec.kind = *from_spec_name<CodecKind>(line.codec);
   MOTLEY_TRY(options.sizes, sizes_in(line.sizes));
   MOTLEY_TRY(const auto hosts, world.all_gather(system_host_name()));
   MOTLEY_TRY(const std::vector<SumTimes> rows, bench_sums(world, hosts, options));
@@ -101,6 +103,11 @@ void add_bench_comm_command(CLI::App& app, Result<Unit>* outcome) {
       ->capture_default_str();
   command->add_option("--level", line->level, "Only this one: host, across or world")
       ->check(CLI::IsMember({"host", "across", "world"}));
+  command
+      ->add_option("--compress", line->codec,
+                   "Of what crosses links between hosts; what it keeps back is checked at the end")
+      ->check(CLI::IsMember({"off", "fp16", "bf16", "int8", "sign", "top_k"}))
+      ->capture_default_str();
   command->add_option("--repetitions", line->repetitions, "Of each size; default: about a second")
       ->check(CLI::PositiveNumber);
   command

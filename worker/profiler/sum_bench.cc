@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <set>
 
@@ -48,13 +49,17 @@ class SumBench {
   /// `clock` paces all groups alike: those of a level begin together.
   static Result<SumBench> open(Communicator& world, std::unique_ptr<Communicator> group,
                                const std::vector<std::string>& hosts,
-                               const std::vector<LinkProfile>& links, int64_t bytes) {
+                               const std::vector<LinkProfile>& links, int64_t bytes,
+                               const CodecSpec& codec) {
     SumBench bench(world, std::move(group), bytes);
     if (bench.group_ == nullptr) return bench;
     const std::vector<int> all = bench.all_ranks();
     const Islands islands = islands_of(hosts, links);
+    ReductionOptions options;
+    options.compression.codec = codec;
     const ReductionPlan plan =
-        plan_reduction({{all, all, std::nullopt, bench.count()}}, islands, sizeof(float));
+        plan_reduction({{all, all, std::nullopt, bench.count()}}, islands, sizeof(float), options);
+    if (plan.compressed()) bench.received_.resize(bench.values_.size());
     MOTLEY_TRY(bench.reducer_,
                bench.group_->open_reducer(plan, islands,
                                           {{{.offset = 0, .count = bench.count(), .at = 0}}}));
@@ -77,7 +82,11 @@ class SumBench {
     return static_cast<double>(nanoseconds) * 1e-9;
   }
 
-  int64_t errors() const { return errors_; }
+  /// After the last sum. Collective in the group.
+  Result<int64_t> errors() {
+    if (group_ && !received_.empty()) MOTLEY_TRY_VOID(check_what_was_kept_back());
+    return errors_;
+  }
 
  private:
   SumBench(Communicator& world, std::unique_ptr<Communicator> group, int64_t bytes)
@@ -93,17 +102,42 @@ class SumBench {
   }
   void check() {
     if (!group_) return;
+    const std::array<float, 17> wanted = wanted_sums();
+    ++sums_;
+    if (!received_.empty()) {
+      for (size_t i = 0; i < values_.size(); ++i) received_[i] += static_cast<double>(values_[i]);
+      return;
+    }
+    for (size_t i = 0; i < values_.size(); ++i)
+      if (values_[i] != wanted[i % wanted.size()]) ++errors_;
+  }
+  /// Compressed sums are not exact one by one, but together with what is left of them.
+  Result<Unit> check_what_was_kept_back() {
+    constexpr double kRounding = 1e-4;  // relative: residuals are rounded to float
+    std::fill(values_.begin(), values_.end(), 0.0F);
+    reducer_->gather_residuals(values_);
+    MOTLEY_TRY_VOID(group_->all_reduce_sum(std::span(values_)));
+    const std::array<float, 17> wanted = wanted_sums();
+    for (size_t i = 0; i < values_.size(); ++i) {
+      const double expected = sums_ * static_cast<double>(wanted[i % wanted.size()]);
+      const double found = received_[i] + static_cast<double>(values_[i]);
+      if (!(std::abs(found - expected) <= kRounding * (1 + expected))) ++errors_;
+    }
+    return Unit{};
+  }
+  std::array<float, 17> wanted_sums() const {
     std::array<float, 17> wanted{};
     for (size_t i = 0; i < wanted.size(); ++i)
       for (int rank = 0; rank < group_->size(); ++rank) wanted[i] += element_of(rank, i);
-    for (size_t i = 0; i < values_.size(); ++i)
-      if (values_[i] != wanted[i % wanted.size()]) ++errors_;
+    return wanted;
   }
 
   Communicator& world_;
   std::unique_ptr<Communicator> group_;  ///< null: this rank has no part in the level
   std::unique_ptr<Reducer> reducer_;
   std::vector<float> values_;
+  std::vector<double> received_;  ///< of all sums; empty: they are not compressed
+  int sums_ = 0;
   int64_t errors_ = 0;
 };
 
@@ -114,25 +148,27 @@ int repetitions_for(double once) {
 
 Result<SumTimes> bench_size(Communicator& world, const std::string& level,
                             const std::vector<std::string>& hosts,
-                            const std::vector<LinkProfile>& links, int64_t bytes, int repetitions) {
+                            const std::vector<LinkProfile>& links, int64_t bytes,
+                            const SumBenchOptions& options) {
   const std::vector<int> ranks = ranks_at(level, hosts, world.rank());
   std::vector<std::string> own_hosts;
   for (const int rank : ranks) own_hosts.push_back(hosts[static_cast<size_t>(rank)]);
   auto group = ranks.empty() ? nullptr : world.group(ranks);
-  MOTLEY_TRY(SumBench bench, SumBench::open(world, std::move(group), own_hosts, links, bytes));
+  MOTLEY_TRY(SumBench bench,
+             SumBench::open(world, std::move(group), own_hosts, links, bytes, options.codec));
   double once = 0;
   for (int i = 0; i < 2; ++i) {
     MOTLEY_TRY(once, bench.sum_once());  // the same on all ranks
   }
   std::vector<double> seconds;
-  if (repetitions == 0) repetitions = repetitions_for(once);
+  const int repetitions = options.repetitions == 0 ? repetitions_for(once) : options.repetitions;
   for (int i = 0; i < repetitions; ++i) {
     MOTLEY_TRY(const double this_time, bench.sum_once());
     seconds.push_back(this_time);
   }
   std::array<int64_t, 2> most = {static_cast<int64_t>(ranks.size()), 0};
   MOTLEY_TRY_VOID(world.all_reduce_max(most));
-  int64_t errors = bench.errors();
+  MOTLEY_TRY(int64_t errors, bench.errors());
   MOTLEY_TRY_VOID(world.all_reduce_sum(std::span(&errors, 1)));
   return SumTimes{level, static_cast<int>(most[0]), Bytes(bytes), *median(seconds), errors};
 }
@@ -146,7 +182,7 @@ Result<std::vector<SumTimes>> bench_sums(Communicator& world, const std::vector<
   for (const std::string& level : levels_of(hosts)) {
     if (!options.level.empty() && options.level != level) continue;
     for (const int64_t bytes : options.sizes) {
-      MOTLEY_TRY(SumTimes row, bench_size(world, level, hosts, links, bytes, options.repetitions));
+      MOTLEY_TRY(SumTimes row, bench_size(world, level, hosts, links, bytes, options));
       rows.push_back(std::move(row));
     }
   }

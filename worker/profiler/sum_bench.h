@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "core/compression.h"
 
 namespace motley {
 
@@ -22,6 +23,8 @@ struct SumBenchOptions {
   std::vector<int64_t> sizes;  ///< bytes of each sum
   int repetitions = 0;         ///< 0: as many as are worth their time
   std::string level;           ///< the only one; empty: all that there are
+  /// On all links between hosts. What was summed and what was kept back then make up the sums.
+  CodecSpec codec = {};
 };
 
 /// Sums of float32 as training performs them. Levels: "world", all ranks; and where there are

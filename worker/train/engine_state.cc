@@ -42,6 +42,23 @@ void reach_through(Engine& engine, Engine::State which, Bytes begin, StateView* 
   };
 }
 
+/// All but where it lies.
+StateView view_of(const FlatTensor& held, const std::string& prefix, const char* dtype) {
+  StateView view;
+  view.name = prefix + held.tensor.name;
+  view.dtype = dtype;
+  view.shape = held.tensor.shape;
+  view.slice = held.slice;
+  view.cut_dimension = held.tensor.split_dimension;
+  view.piece = piece_of(held.tensor);
+  return view;
+}
+
+std::span<std::byte> part_of(std::span<std::byte> flat, const FlatTensor& held, size_t element) {
+  return flat.subspan(static_cast<size_t>(held.offset) * element,
+                      static_cast<size_t>(held.elements()) * element);
+}
+
 }  // namespace
 
 Result<std::vector<StateView>> state_views(Engine& engine, Engine::State which) {
@@ -50,22 +67,25 @@ Result<std::vector<StateView>> state_views(Engine& engine, Engine::State which) 
   if (in_reach) {
     MOTLEY_TRY(flat, engine.state(which));
   }
-  const auto element = static_cast<size_t>(engine.element_bytes());
+  const int element = engine.element_bytes();
   std::vector<StateView> views;
   for (const FlatTensor& held : engine.tensors(which)) {
-    StateView view;
-    view.name = prefix_of(which) + held.tensor.name;
-    view.dtype = element == 8 ? "F64" : "F32";
-    view.shape = held.tensor.shape;
-    view.slice = held.slice;
+    StateView view = view_of(held, prefix_of(which), element == 8 ? "F64" : "F32");
     if (in_reach)
-      view.data = flat.subspan(static_cast<size_t>(held.offset) * element,
-                               static_cast<size_t>(held.elements()) * element);
+      view.data = part_of(flat, held, static_cast<size_t>(element));
     else
-      reach_through(engine, which, Bytes(held.offset * engine.element_bytes()), &view);
-    view.cut_dimension = held.tensor.split_dimension;
-    view.piece = piece_of(held.tensor);
+      reach_through(engine, which, Bytes(held.offset * element), &view);
     views.push_back(std::move(view));
+  }
+  return views;
+}
+
+std::vector<StateView> residual_views(Engine& engine, std::span<float> flat) {
+  std::vector<StateView> views;
+  if (flat.empty()) return views;
+  for (const FlatTensor& held : engine.tensors(Engine::State::kWeight)) {
+    views.push_back(view_of(held, kResidualPrefix, "F32"));
+    views.back().data = part_of(std::as_writable_bytes(flat), held, sizeof(float));
   }
   return views;
 }

@@ -18,10 +18,11 @@ MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank,
   for (const Ownership& owner : plan.owners)
     if (owner.owner == rank) owned += owner.slice.elements();
   MemoryEstimate bytes = estimate_engine(engine_options(job, plan, rank), device);
-  bytes.exchange = slice_exchange_bytes(plan, job.model, rank,
-                                        gradient_element_bytes(job.train.numerics, element_bytes),
-                                        element_bytes);
-  bytes.snapshot = snapshot_bytes(owned, element_bytes);
+  const SliceExchangeNeeds exchange = slice_exchange_needs(
+      plan, job.model, rank, gradient_element_bytes(job.train.numerics, element_bytes),
+      element_bytes);
+  bytes.exchange = exchange.bytes;
+  bytes.snapshot = snapshot_bytes(owned, element_bytes, exchange.compresses);
   return bytes;
 }
 

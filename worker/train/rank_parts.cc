@@ -91,7 +91,8 @@ Result<Unit> build_engine(const Attempt& attempt, Communicator& world, RankParts
 
 Result<std::unique_ptr<DeviceCommunicator>> island_of_all(const Attempt& attempt,
                                                           Communicator& world, RankParts& parts) {
-  if (!sums_whole_gradients(attempt.plan)) return nullptr;
+  // Devices among themselves send gradients as they are.
+  if (!sums_whole_gradients(attempt.plan) || parts.slices->compresses()) return nullptr;
   std::vector<const DeviceSpec*> devices;
   for (const RankPlacement& rank : attempt.plan.ranks)
     devices.push_back(attempt.fleet.find(rank.device));

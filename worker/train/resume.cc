@@ -51,6 +51,8 @@ class Resumer {
   Result<ResumePoint> begin_anew();
   Result<Unit> check_usable(const Manifest& manifest) const;
   Result<Unit> load_mine(const std::string& name, ResumePoint* point);
+  Result<Unit> load_residuals(const FoundCheckpoint& found);
+  Result<Unit> tell_of_useless_residuals();
   Result<Tried> try_to_load(const std::string& name, ResumePoint* point);
   Result<Tried> set_aside_together(const std::string& name,
                                    const std::vector<LoadVerdict>& verdicts);
@@ -71,6 +73,7 @@ class Resumer {
   FileSystem& fs_;
   const std::string directory_;
   std::vector<std::string> candidates_;  ///< rank 0: names, newest first
+  int64_t useless_residuals_ = 0;        ///< of the checkpoint that was loaded
 };
 
 Result<ResumePoint> Resumer::run() {
@@ -84,7 +87,10 @@ Result<ResumePoint> Resumer::run() {
     if (name.empty()) return joint_failure(world_, ErrorCode::kCorrupt, nothing_loads());
     ResumePoint point;
     MOTLEY_TRY(const Tried tried, try_to_load(name, &point));
-    if (tried == Tried::kLoaded) return point;
+    if (tried == Tried::kLoaded) {
+      MOTLEY_TRY_VOID(tell_of_useless_residuals());
+      return point;
+    }
     // Where only copies were damaged, new ones may do: once.
     fetched_again = tried == Tried::kCopiesDamaged && !fetched_again;
     if (!fetched_again) ++next;
@@ -169,9 +175,37 @@ Result<Unit> Resumer::load_mine(const std::string& name, ResumePoint* point) {
   MOTLEY_TRY(const auto views, all_state_views(*parts_.engine));
   MOTLEY_TRY_VOID(load(fs_, directory_, found, views, nullptr));
   MOTLEY_TRY_VOID(state_written(*parts_.engine));
+  MOTLEY_TRY_VOID(load_residuals(found));
   parts_.engine->set_exact_exponent(found.manifest.exact_exponent);
   parts_.loss_scale.restore(found.manifest.loss_scale);
   *point = {.step = found.manifest.step, .directory = name};
+  return Unit{};
+}
+
+/// Of a run whose gradients are compressed now.
+Result<Unit> Resumer::load_residuals(const FoundCheckpoint& found) {
+  const auto& tensors = found.manifest.tensors;
+  const bool stored = std::any_of(tensors.begin(), tensors.end(), [](const StoredTensor& tensor) {
+    return tensor.name.starts_with(kResidualPrefix);
+  });
+  useless_residuals_ = stored ? 1 : 0;
+  if (!parts_.slices->compresses()) return Unit{};
+  const std::span<float> residuals = parts_.slices->residuals();
+  std::fill(residuals.begin(), residuals.end(), 0.0F);
+  if (stored)
+    MOTLEY_TRY_VOID(
+        load(fs_, directory_, found, residual_views(*parts_.engine, residuals), nullptr));
+  useless_residuals_ = parts_.slices->restore_residuals();
+  return Unit{};
+}
+
+/// What was not sent of gradients so far, and is not compressed any more, no later step can send.
+Result<Unit> Resumer::tell_of_useless_residuals() {
+  MOTLEY_TRY_VOID(world_.all_reduce_sum(std::span(&useless_residuals_, 1)));
+  if (useless_residuals_ > 0 && world_.rank() == 0)
+    log_warning(
+        "what compression has kept back of gradients so far is dropped where they are not "
+        "compressed any more");
   return Unit{};
 }
 

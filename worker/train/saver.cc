@@ -58,6 +58,8 @@ Result<std::unique_ptr<Saver>> Saver::create(const Attempt& attempt, RankParts& 
                                              FileSystem& fs) {
   std::unique_ptr<Saver> saver(new Saver(attempt, parts, world, storage, fs));
   MOTLEY_TRY(auto views, all_state_views(*parts.engine));
+  for (StateView& view : residual_views(*parts.engine, parts.slices->residuals()))
+    views.push_back(std::move(view));
   MOTLEY_TRY(saver->writer_, ShardWriter::create(fs, saver->directory_, attempt.epoch, world.rank(),
                                                  std::move(views), attempt.plan.owners));
   saver->snapshot_ =
@@ -71,7 +73,8 @@ Result<Unit> Saver::begin(int64_t step) {
   exact_exponent_ = parts_.engine->exact_exponent();
   loss_scale_ = parts_.loss_scale.state();
   MOTLEY_TRY_VOID(parts_.device->synchronize());  // the update is through
-  (void)writer_->snapshot(step);                  // the report says how it went
+  if (parts_.slices->compresses()) MOTLEY_TRY_VOID(parts_.slices->gather_residuals());
+  (void)writer_->snapshot(step);  // the report says how it went
   return Unit{};
 }
 

@@ -9,12 +9,13 @@
 #include "core/holdings.h"
 
 namespace motley {
-namespace {
 
 ParameterLayout layout_of(const Plan& plan, const ModelSpec& model, Rank rank) {
   const Role role = role_of(plan, rank);
   return ParameterLayout(holdings_of(model, stage_of(plan, role), role.member));
 }
+
+namespace {
 
 /// Who holds a part of one tensor, and who owns one.
 struct TensorHolders {
@@ -88,6 +89,9 @@ ReductionClass class_of(const BoxHolders& box, SliceUse use) {
       break;
     case SliceUse::kSumsToOwners:
       one = {box.counted, {box.owner}, box.owner, 0};
+      break;
+    case SliceUse::kAllToOwners:
+      one = {box.all, {box.owner}, box.owner, 0};
       break;
     case SliceUse::kOwnersToHolders:
       one = {{box.owner}, box.all, box.owner, 0};
@@ -175,12 +179,6 @@ SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, 
     });
   }
   return classes.take(self.value());
-}
-
-Islands islands_of(const Plan& plan) {
-  std::vector<std::string> hosts;
-  for (const RankPlacement& rank : plan.ranks) hosts.push_back(rank.host);
-  return islands_of(hosts, {});
 }
 
 }  // namespace motley

@@ -15,6 +15,7 @@ namespace motley {
 enum class SliceUse {
   kSumsToHolders,    ///< every counted copy of a gradient is added up, and all holders get the sum
   kSumsToOwners,     ///< the owner alone gets it (sharded optimizer state)
+  kAllToOwners,      ///< what any holder has is added up for the owner (what compression lost)
   kOwnersToHolders,  ///< what the owner has goes to the other holders (its weights, then)
 };
 
@@ -30,12 +31,12 @@ struct SliceClasses {
 /// `self`.
 SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, SliceUse use);
 
+/// How a rank's weights and gradients lie, one after the other.
+ParameterLayout layout_of(const Plan& plan, const ModelSpec& model, Rank rank);
+
 /// What a step of the plan does to gradients.
 inline SliceUse gradient_use(const Plan& plan) {
   return plan.shard_optimizer ? SliceUse::kSumsToOwners : SliceUse::kSumsToHolders;
 }
-
-/// The ranks of each host are an island.
-Islands islands_of(const Plan& plan);
 
 }  // namespace motley

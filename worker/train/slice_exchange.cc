@@ -52,19 +52,52 @@ class StagedGate final : public ElementGate {
   StagedView& staged_;
 };
 
-Bytes bytes_for(const Plan& plan, const SliceClasses& classes, Rank self, int element_bytes) {
-  const Islands islands = islands_of(plan);
-  return reducer_memory(plan_reduction(classes.classes, islands, element_bytes), islands,
-                        self.value())
-      .total();
+/// Gradients alone are compressed.
+ReductionPlan reduction_for(const Plan& plan, const std::vector<ReductionClass>& classes,
+                            SliceUse use, int element_bytes) {
+  ReductionOptions options;
+  if (use == gradient_use(plan)) options.compression = plan.compression;
+  return plan_reduction(classes, islands_of(plan), element_bytes, options);
 }
 
-Result<std::unique_ptr<Reducer>> open_reducer(const Plan& plan, SliceClasses classes,
+Result<std::unique_ptr<Reducer>> open_reducer(const Plan& plan, SliceClasses classes, SliceUse use,
                                               Communicator& world, int element_bytes) {
-  const Islands islands = islands_of(plan);
-  return world.open_reducer(plan_reduction(classes.classes, islands, element_bytes), islands,
-                            std::move(classes.runs));
+  return world.open_reducer(reduction_for(plan, classes.classes, use, element_bytes),
+                            islands_of(plan), std::move(classes.runs));
 }
+
+std::vector<ElementRun> compressed_runs(const ReductionPlan& plan,
+                                        const std::vector<std::vector<ElementRun>>& runs) {
+  std::vector<ElementRun> compressed;
+  for (size_t part = 0; part < runs.size(); ++part)
+    if (plan.parts[part].compressed())
+      compressed.insert(compressed.end(), runs[part].begin(), runs[part].end());
+  std::sort(compressed.begin(), compressed.end(),
+            [](const ElementRun& a, const ElementRun& b) { return a.offset < b.offset; });
+  return compressed;
+}
+
+/// Planned as open() does.
+class Needs {
+ public:
+  Needs(const Plan& plan, const ModelSpec& model, Rank self)
+      : plan_(plan), model_(model), self_(self) {}
+
+  ReductionPlan add(SliceUse use, int element_bytes) {
+    const SliceClasses classes = slice_classes(plan_, model_, self_, use);
+    ReductionPlan reduction = reduction_for(plan_, classes.classes, use, element_bytes);
+    bytes_ += reducer_memory(reduction, islands_of(plan_), self_.value()).total();
+    return reduction;
+  }
+  void add(Bytes more) { bytes_ += more; }
+  Bytes bytes() const { return bytes_; }
+
+ private:
+  const Plan& plan_;
+  const ModelSpec& model_;
+  const Rank self_;
+  Bytes bytes_{0};
+};
 
 std::pair<std::span<std::byte>, SumType> flat_of(const GradientSpans& gradients) {
   if (!gradients.fixed.empty()) return {std::as_writable_bytes(gradients.fixed), SumType::kInt64};
@@ -104,14 +137,16 @@ Result<bool> FinalGate::readable(std::span<const ElementRun> runs) {
   });
 }
 
-Bytes slice_exchange_bytes(const Plan& plan, const ModelSpec& model, Rank self, int gradient_bytes,
-                           int weight_bytes) {
-  Bytes bytes =
-      bytes_for(plan, slice_classes(plan, model, self, gradient_use(plan)), self, gradient_bytes);
-  if (plan.shard_optimizer)
-    bytes += bytes_for(plan, slice_classes(plan, model, self, SliceUse::kOwnersToHolders), self,
-                       weight_bytes);
-  return bytes;
+SliceExchangeNeeds slice_exchange_needs(const Plan& plan, const ModelSpec& model, Rank self,
+                                        int gradient_bytes, int weight_bytes) {
+  Needs needs(plan, model, self);
+  const bool compresses = needs.add(gradient_use(plan), gradient_bytes).compressed();
+  if (plan.shard_optimizer) needs.add(SliceUse::kOwnersToHolders, weight_bytes);
+  if (compresses) {
+    needs.add(SliceUse::kAllToOwners, sizeof(float));
+    needs.add(Bytes(layout_of(plan, model, self).elements() * int64_t{sizeof(float)}));
+  }
+  return {needs.bytes(), compresses};
 }
 
 Result<std::unique_ptr<SliceExchange>> SliceExchange::open(const Plan& plan, const ModelSpec& model,
@@ -120,17 +155,58 @@ Result<std::unique_ptr<SliceExchange>> SliceExchange::open(const Plan& plan, con
                                                            MemoryAccount& account) {
   const Rank self(world.rank());
   std::unique_ptr<SliceExchange> slices(new SliceExchange());
-  slices->charge_ =
-      MemoryCharge(account, MemoryUse::kExchange,
-                   slice_exchange_bytes(plan, model, self, gradient_bytes, weight_bytes));
-  SliceClasses sums = slice_classes(plan, model, self, gradient_use(plan));
+  const SliceExchangeNeeds needs =
+      slice_exchange_needs(plan, model, self, gradient_bytes, weight_bytes);
+  slices->charge_ = MemoryCharge(account, MemoryUse::kExchange, needs.bytes);
+  const SliceUse use = gradient_use(plan);
+  SliceClasses sums = slice_classes(plan, model, self, use);
   slices->has_gradients_ = sums.any();
-  MOTLEY_TRY(slices->sums_, open_reducer(plan, std::move(sums), world, gradient_bytes));
+  if (needs.compresses)
+    slices->compressed_ =
+        compressed_runs(reduction_for(plan, sums.classes, use, gradient_bytes), sums.runs);
+  MOTLEY_TRY(slices->sums_, open_reducer(plan, std::move(sums), use, world, gradient_bytes));
+  if (needs.compresses) MOTLEY_TRY_VOID(slices->open_residuals(plan, model, world));
   if (!plan.shard_optimizer) return slices;
   SliceClasses weights = slice_classes(plan, model, self, SliceUse::kOwnersToHolders);
   slices->has_weights_ = weights.any();
-  MOTLEY_TRY(slices->weights_, open_reducer(plan, std::move(weights), world, weight_bytes));
+  MOTLEY_TRY(slices->weights_, open_reducer(plan, std::move(weights), SliceUse::kOwnersToHolders,
+                                            world, weight_bytes));
   return slices;
+}
+
+Result<Unit> SliceExchange::open_residuals(const Plan& plan, const ModelSpec& model,
+                                           Communicator& world) {
+  const Rank self(world.rank());
+  residuals_.resize(static_cast<size_t>(layout_of(plan, model, self).elements()));
+  MOTLEY_TRY(residual_sums_,
+             open_reducer(plan, slice_classes(plan, model, self, SliceUse::kAllToOwners),
+                          SliceUse::kAllToOwners, world, sizeof(float)));
+  return Unit{};
+}
+
+/// What this rank alone holds it does not compress.
+Result<Unit> SliceExchange::gather_residuals() {
+  std::fill(residuals_.begin(), residuals_.end(), 0.0F);
+  sums_->gather_residuals(residuals_);
+  MOTLEY_TRY_VOID(
+      residual_sums_->begin(std::as_writable_bytes(std::span(residuals_)), SumType::kFloat32));
+  return residual_sums_->wait();
+}
+
+int64_t SliceExchange::restore_residuals() {
+  sums_->restore_residuals(residuals_);
+  int64_t useless = 0;
+  int64_t next = 0;
+  const auto count_to = [&](int64_t end) {
+    useless += std::count_if(residuals_.begin() + next, residuals_.begin() + end,
+                             [](float value) { return value != 0; });
+  };
+  for (const ElementRun& run : compressed_) {
+    count_to(run.offset);
+    next = run.offset + run.count;
+  }
+  count_to(static_cast<int64_t>(residuals_.size()));
+  return useless;
 }
 
 Result<Unit> SliceExchange::sum(const GradientSpans& gradients) {

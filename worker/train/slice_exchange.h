@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "core/plan.h"
@@ -61,18 +62,37 @@ class SliceExchange {
   /// Collective, where state is sharded.
   Result<Unit> distribute(std::span<std::byte> weights, int element_bytes);
 
+  /// Whether anything of the sums is compressed on any rank (core/link_profile.h).
+  bool compresses() const { return residual_sums_ != nullptr; }
+  /// What the sums lack so far, laid out as the gradients; empty unless compresses(). Owners have
+  /// theirs after gather_residuals().
+  std::span<float> residuals() { return residuals_; }
+  /// Collective, between two sums.
+  Result<Unit> gather_residuals();
+  /// Takes what residuals() has, which every holder knows, instead of what was lost here. How many
+  /// elements of it there is no use for, because they are not compressed.
+  int64_t restore_residuals();
+
  private:
   SliceExchange() = default;
+  Result<Unit> open_residuals(const Plan& plan, const ModelSpec& model, Communicator& world);
 
   MemoryCharge charge_;
   FinalGate finals_;  ///< outlives the sums
   std::unique_ptr<Reducer> sums_, weights_;
+  std::unique_ptr<Reducer> residual_sums_;  ///< null: nothing is compressed
+  std::vector<ElementRun> compressed_;      ///< rising
+  std::vector<float> residuals_;
   bool has_gradients_ = false;
   bool has_weights_ = false;
 };
 
-/// What open() allocates for a rank.
-Bytes slice_exchange_bytes(const Plan& plan, const ModelSpec& model, Rank self, int gradient_bytes,
-                           int weight_bytes);
+/// What open() allocates for a rank, and whether it will compress anything.
+struct SliceExchangeNeeds {
+  Bytes bytes;
+  bool compresses = false;
+};
+SliceExchangeNeeds slice_exchange_needs(const Plan& plan, const ModelSpec& model, Rank self,
+                                        int gradient_bytes, int weight_bytes);
 
 }  // namespace motley

@@ -28,6 +28,11 @@ struct Agreement {
   std::span<int64_t> span() { return {&tokens, sizeof(Agreement) / sizeof(int64_t)}; }
 };
 
+/// A step that overflows is repeated: by then nothing of it may be in what compression keeps.
+bool repeats_with_residuals(const Attempt& attempt, const RankParts& parts) {
+  return parts.slices->compresses() && scales_loss(attempt.plan);
+}
+
 }  // namespace
 
 Stepper::Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
@@ -39,7 +44,7 @@ Stepper::Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
       exchanges_gradients_(parts.slices->has_gradients()),
       exchanges_weights_(parts.slices->has_weights()),
       overlaps_(exchanges_gradients_ && !parts.island && parts.device->host_accessible() &&
-                !parts.pacer.paced()) {}
+                !parts.pacer.paced() && !repeats_with_residuals(attempt, parts)) {}
 
 Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   StepResult result;

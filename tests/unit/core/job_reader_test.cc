@@ -328,8 +328,9 @@ TEST(JobReader, RefusesWhatComesLaterByName) {
       {"", "priority:\n", "job.yaml:9:1: 'priority' is not supported yet"},
       {"", "parallel: {tensor: 2}\n",
        "job.yaml:9:20: 'tensor': '2' is not supported yet (only auto or 1)"},
-      {"", "parallel: {compress: int8}\n",
-       "job.yaml:9:22: 'compress': 'int8' is not supported yet (only off)"},
+      {"", "parallel: {compress: power_sgd}\n",
+       "job.yaml:9:22: 'compress': 'power_sgd' is not supported yet (int8, top_k, fp16, bf16 and "
+       "sign are)"},
       {"", "pin: {grain: 4}\n", "job.yaml:9:6: 'pin' is not supported yet (leave it out)"},
       {"[quickstart.yaml]", "[quickstart.yaml], tokens: train.bin",
        "job.yaml:4:33: 'tokens' is not supported yet (give text files)"},
@@ -337,12 +338,8 @@ TEST(JobReader, RefusesWhatComesLaterByName) {
   expect_errors(cases);
 }
 
-TEST(JobReader, ReadsCompressionBeforeItRefusesIt) {
+TEST(JobReader, ReadsCompression) {
   const BadJob cases[] = {
-      {"", "parallel: {compress: {type: top_k, fraction: 0.05}}\n",
-       "job.yaml:9:22: 'compress': 'top_k' is not supported yet (only off)"},
-      {"", "parallel: {compress: auto}\n",
-       "job.yaml:9:22: 'compress': 'auto' is not supported yet (only off)"},
       {"", "parallel: {compress: {type: top_k, fraction: 0.5}}\n",
        "job.yaml:9:46: 'compress': 'fraction': expected a number from 0.01 to 0.1, found '0.5'"},
       {"", "  numerics: exact\nparallel: {compress: int8}\n",
@@ -350,7 +347,13 @@ TEST(JobReader, ReadsCompressionBeforeItRefusesIt) {
        "gradient (compress: off, or numerics: fast)"},
   };
   expect_errors(cases);
-  EXPECT_EQ(read_text(job_with("", "parallel: {compress: off}\n"))->parallel.compress, CodecSpec{});
+  const auto read = [](const std::string& written) {
+    return read_text(job_with("", "parallel: {compress: " + written + "}\n"))->parallel.compress;
+  };
+  EXPECT_EQ(read("off"), CodecSpec{});
+  EXPECT_EQ(read("auto"), CodecSpec{.kind = CodecKind::kAuto});
+  EXPECT_EQ(read("{type: top_k, fraction: 0.05}"),
+            (CodecSpec{.kind = CodecKind::kTopK, .fraction = 0.05}));
 }
 
 TEST(JobReader, OverridesCountAsWritten) {

@@ -90,7 +90,8 @@ TEST(PlanJson, EveryMemberIsNeededAndTyped) {
   testing::expect_members_are_needed(
       to_json(valid_plan()), try_plan,
       {"id", "host_optimizer", "recompute", "shard_optimizer", "job_key", "host", "type", "shares",
-       "precision", "owners", "reduction", "host_memory"});
+       "precision", "owners", "reduction", "host_memory", "links", "compression",
+       "below_bytes_per_second"});
   testing::expect_members_are_typed(to_json(valid_plan()), try_plan);
 }
 
@@ -178,7 +179,7 @@ TEST(PlanJson, NamesTheSlipRatherThanTheMemberThatItLeavesMissing) {
 // --- the id ---
 
 TEST(PlanId, IsTheSameInEveryBuild) {
-  EXPECT_EQ(plan_id(valid_plan()), "e2d1f976c978d99ad553e00ead9dc476");
+  EXPECT_EQ(plan_id(valid_plan()), "ae483dd9c68fdd8f98dd764e9d7ed7ef");
 }
 
 TEST(PlanId, TellsPlansApartAndNotHowTheyWereFound) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -114,6 +115,15 @@ std::vector<std::vector<T>> expected_sums(const Plan& plan) {
   return sums;
 }
 
+/// Whether the slice has the element of that number, counted in row-major order.
+bool has_index(const Slice& slice, const std::vector<int64_t>& shape, int64_t index) {
+  for (size_t d = shape.size(); d-- > 0; index /= shape[d]) {
+    const int64_t at = index % shape[d];
+    if (at < slice.start[d] || at >= slice.start[d] + slice.extent[d]) return false;
+  }
+  return true;
+}
+
 GradientSpans spans_of(std::span<float> buffer) { return {buffer, {}, {}}; }
 GradientSpans spans_of(std::span<int64_t> buffer) { return {{}, {}, buffer}; }
 
@@ -165,7 +175,7 @@ void expect_sums(const Replicas& replicas, int hosts, bool staged) {
     });
     EXPECT_EQ(wrong, 0) << "of rank " << world.rank();
     const Bytes needed =
-        slice_exchange_bytes(plan, model(), Rank(world.rank()), sizeof(T), sizeof(float));
+        slice_exchange_needs(plan, model(), Rank(world.rank()), sizeof(T), sizeof(float)).bytes;
     EXPECT_EQ(account.held(MemoryUse::kExchange), needed);
     EXPECT_LE(needed, Bytes(16 << 20)) << "though slices are longer than that";
     return Unit{};
@@ -177,6 +187,89 @@ template <class T>
 void expect_sums(const Replicas& replicas) {
   for (const int hosts : {1, 2, 3})
     for (const bool staged : {false, true}) expect_sums<T>(replicas, hosts, staged);
+}
+
+/// What all ranks' residuals come to, by logical tensor, as the owners have them.
+Result<std::vector<double>> lost_in_all(SliceExchange& slices, const Plan& plan,
+                                        Communicator& world) {
+  MOTLEY_TRY_VOID(slices.gather_residuals());
+  std::vector<double> lost;
+  int64_t first = 0;
+  const auto tensors = logical_tensors(model());
+  for (size_t number = 0; number < tensors.size(); ++number) {
+    lost.resize(lost.size() + static_cast<size_t>(tensors[number].elements()), 0.0);
+    Held(plan, world.rank())
+        .each([&](const FlatTensor& flat, int64_t tensor, int64_t offset, int64_t index) {
+          if (tensor != static_cast<int64_t>(number)) return;
+          for (const Ownership& owned : plan.owners)
+            if (owned.tensor == flat.tensor.name && owned.owner == Rank(world.rank()) &&
+                has_index(owned.slice, flat.tensor.shape, index))
+              lost[static_cast<size_t>(first + index)] =
+                  slices.residuals()[static_cast<size_t>(offset)];
+        });
+    first += tensors[number].elements();
+  }
+  MOTLEY_TRY_VOID(world.all_reduce_sum(std::span(lost)));
+  return lost;
+}
+
+/// Two steps compressed under one cut; the owners' copies of what was lost, given to another.
+void expect_residuals_kept(const Replicas& before, const Replicas& after, bool sharded) {
+  Plan one = plan_of(before, 2);
+  one.compression.codec = {.kind = CodecKind::kTopK};
+  one.shard_optimizer = sharded;
+  Plan other = plan_of(after, 3);
+  other.compression.codec = {.kind = CodecKind::kInt8};
+  std::vector<double> lost;
+  const auto steps = run_inproc(one.world_size(), [&](Communicator& world) -> Result<Unit> {
+    const Held held(one, world.rank());
+    std::vector<float> buffer(static_cast<size_t>(held.elements()));
+    MemoryAccount account;
+    MOTLEY_TRY(const auto slices,
+               SliceExchange::open(one, model(), world, sizeof(float), sizeof(float), account));
+    for (int step = 0; step < 2; ++step) {
+      held.each([&](const FlatTensor&, int64_t tensor, int64_t offset, int64_t index) {
+        buffer[static_cast<size_t>(offset)] = term(world.rank(), tensor, index);
+      });
+      MOTLEY_TRY_VOID(slices->sum(spans_of(std::span(buffer))));
+    }
+    EXPECT_TRUE(slices->compresses());
+    const auto needs =
+        slice_exchange_needs(one, model(), Rank(world.rank()), sizeof(float), sizeof(float));
+    EXPECT_EQ(account.held(MemoryUse::kExchange), needs.bytes);
+    MOTLEY_TRY(const auto all, lost_in_all(*slices, one, world));
+    if (world.rank() == 0) lost = all;
+    return Unit{};
+  });
+  ASSERT_TRUE(steps) << steps.error().to_string();
+  EXPECT_GT(std::count_if(lost.begin(), lost.end(), [](double value) { return value != 0; }),
+            std::ssize(lost) / 2);
+  const auto given = run_inproc(other.world_size(), [&](Communicator& world) -> Result<Unit> {
+    MemoryAccount account;
+    MOTLEY_TRY(const auto slices,
+               SliceExchange::open(other, model(), world, sizeof(float), sizeof(float), account));
+    std::vector<int64_t> firsts = {0};
+    for (const LogicalTensor& tensor : logical_tensors(model()))
+      firsts.push_back(firsts.back() + tensor.elements());
+    Held(other, world.rank())
+        .each([&](const FlatTensor&, int64_t tensor, int64_t offset, int64_t index) {
+          const auto at = static_cast<size_t>(firsts[static_cast<size_t>(tensor)] + index);
+          slices->residuals()[static_cast<size_t>(offset)] = static_cast<float>(lost[at]);
+        });
+    EXPECT_EQ(slices->restore_residuals(), 0);
+    MOTLEY_TRY(const auto all, lost_in_all(*slices, other, world));
+    EXPECT_EQ(all, lost);
+    return Unit{};
+  });
+  ASSERT_TRUE(given) << given.error().to_string();
+}
+
+TEST(SliceExchange, WhatCompressionHasLostGoesToAnyOtherCut) {
+  const Replicas whole = {{{3}}, {{3}}};
+  const Replicas unlike = {{{3}}, {{1}, {2}}, {{2, {0.75, 0.25}}, {1}}};
+  expect_residuals_kept(whole, unlike, false);
+  expect_residuals_kept(whole, {{{3}}, {{3}}, {{3}}}, true);
+  expect_residuals_kept({{{3}}, {{3}}, {{3}}, {{3}}}, whole, false);
 }
 
 TEST(SliceExchange, OfLikeReplicas) {

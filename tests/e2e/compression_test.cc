@@ -1,0 +1,113 @@
+// Trainings whose gradients are compressed between hosts.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/e2e/small_run.h"
+
+namespace motley::testing {
+namespace {
+
+using Stage = SmallReplica::Stage;
+
+SmallRun run_on_two_hosts(CodecSpec codec) {
+  SmallRun run;
+  run.grains = {2, 1, 2};
+  run.hosts = {0, 0, 1};
+  run.compress = codec;
+  run.steps = 30;
+  return run;
+}
+
+class Compression : public ::testing::Test {
+ protected:
+  struct Trained {
+    double loss = 0;
+    std::string weights;
+  };
+  /// Goes on where a run of that name has stopped.
+  Trained train(const SmallRun& run, const std::string& name, int64_t stop_at = 0) {
+    const Attempt attempt = small_attempt(run, scratch_.path() + "/" + name);
+    Recorder recorder;
+    const auto outcome =
+        run_small(attempt, recorder, [&](int, int64_t step, ControlWishes& wishes) -> Result<Unit> {
+          if (step == stop_at) wishes.stop = true;
+          return Unit{};
+        });
+    EXPECT_TRUE(outcome) << name << ": " << (outcome ? "" : outcome.error().to_string());
+    return outcome ? Trained{outcome->loss, outcome->weights_xxh3} : Trained{};
+  }
+
+  const TemporaryDirectory scratch_;
+};
+
+TEST_F(Compression, LearnsLikeWithout) {
+  const double without = train(run_on_two_hosts({}), "off").loss;
+  for (const CodecKind kind : {CodecKind::kFp16, CodecKind::kBf16, CodecKind::kInt8}) {
+    const double with = train(run_on_two_hosts({.kind = kind}), to_text({.kind = kind})).loss;
+    EXPECT_NEAR(with, without, 0.02 * without) << to_text({.kind = kind});
+  }
+}
+
+TEST_F(Compression, TheShortestCodecsLearn) {
+  SmallRun one = run_on_two_hosts({});
+  one.steps = 1;
+  const double at_first = train(one, "first").loss;
+  for (const CodecSpec& codec :
+       {CodecSpec{.kind = CodecKind::kSign}, CodecSpec{.kind = CodecKind::kTopK}}) {
+    SmallRun run = run_on_two_hosts(codec);
+    run.steps = 100;
+    const Trained trained = train(run, to_text(codec));
+    EXPECT_LT(trained.loss, 0.75 * at_first) << to_text(codec);
+    EXPECT_EQ(train(run, to_text(codec) + " again").weights, trained.weights);
+  }
+}
+
+TEST_F(Compression, OfShardedOptimizersAndUnlikeReplicas) {
+  SmallRun run = run_on_two_hosts({});
+  run.replicas = {{.stages = {{3}, {1}}, .grains = 2}, {.stages = {{4}}, .grains = 2}};
+  run.hosts = {0, 1, 1};
+  for (const bool sharded : {false, true}) {
+    run.shard_optimizer = sharded;
+    run.compress = {};
+    const std::string name = sharded ? "sharded" : "unlike";
+    const double without = train(run, name).loss;
+    run.compress.kind = CodecKind::kInt8;
+    EXPECT_NEAR(train(run, name + " int8").loss, without, 0.02 * without) << name;
+  }
+}
+
+TEST_F(Compression, AStepThatOverflowsLeavesNoTraceInWhatIsKeptBack) {
+  SmallRun run = run_on_two_hosts({.kind = CodecKind::kInt8});
+  run.precision = Precision::kFp16;  // the first scales are too large for some steps
+  const double with = train(run, "fp16 int8").loss;
+  run.compress = {};
+  const double without = train(run, "fp16").loss;
+  EXPECT_NEAR(with, without, 0.02 * without);
+}
+
+TEST_F(Compression, GoesOnWhereItWasStopped) {
+  SmallRun run = run_on_two_hosts({.kind = CodecKind::kTopK, .fraction = 0.05});
+  const double at_once = train(run, "at once").loss;
+  train(run, "in two", 15);
+  // What each island had kept back of a sum is one island's now: not the same bits.
+  EXPECT_NEAR(train(run, "in two").loss, at_once, 0.03 * at_once);
+}
+
+TEST_F(Compression, GoesOnOnAnotherMixAndWithout) {
+  SmallRun run = run_on_two_hosts({.kind = CodecKind::kTopK, .fraction = 0.05});
+  const double at_once = train(run, "at once").loss;
+  for (const bool compressed : {true, false}) {
+    const std::string name = compressed ? "to another mix" : "to one host";
+    train(run, name, 15);
+    SmallRun then = run;
+    then.grains = {};
+    then.replicas = {{.stages = {{4}}, .grains = 3}, {.stages = {{2}, {2}}, .grains = 2}};
+    then.hosts = compressed ? std::vector<int>{0, 1, 2} : std::vector<int>{0, 0, 0};
+    EXPECT_NEAR(train(then, name).loss, at_once, 0.05 * at_once) << name;
+  }
+}
+
+}  // namespace
+}  // namespace motley::testing
