@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -96,6 +97,9 @@ struct CommunicatorOptions {
   /// step on a weak device) and a dead one is noticed by mpirun, a hanging one by the runner: this
   /// is for the case that neither is there.
   Nanos timeout{int64_t{600} * 1'000'000'000};
+  /// Whether ranks compare their calls (comm/checked.h). Unset: in Debug builds and with
+  /// MOTLEY_DEBUG=collectives; under MPI, if that is so on any rank.
+  std::optional<bool> checked = {};
 };
 
 /// Runs `body` once for each rank as a thread, with communicators joined to each other; returns

@@ -22,6 +22,21 @@ INSTANTIATE_TEST_SUITE_P(Communicator, Inproc,
                                   std::to_string(std::get<0>(instance.param));
                          });
 
+class CheckedInproc : public Inproc {};
+
+TEST_P(CheckedInproc, KeepsTheContract) {
+  const auto& [ranks, named] = GetParam();
+  expect_ok(run_inproc(ranks, named.check, {.checked = true}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Communicator, CheckedInproc,
+                         ::testing::Combine(::testing::Values(1, 3),
+                                            ::testing::ValuesIn(communicator_contract())),
+                         [](const auto& instance) {
+                           return std::get<1>(instance.param).name +
+                                  std::to_string(std::get<0>(instance.param));
+                         });
+
 class WatchedInproc : public Inproc {};
 
 TEST_P(WatchedInproc, KeepsTheContract) {
@@ -117,7 +132,7 @@ TEST(InprocFailure, ASumThatARankStaysAwayFromNamesItAndThePhase) {
   for (const auto& [hosts, phase] : {std::pair(1, "contribute"), std::pair(2, "across")}) {
     const auto result = run_inproc(
         2, [hosts = hosts](Communicator& comm) { return sum_without_rank_1(comm, hosts); },
-        {.timeout = Nanos(50'000'000)});
+        {.timeout = Nanos(50'000'000), .checked = false});
     ASSERT_FALSE(result.has_value());
     EXPECT_EQ(result.error().code, ErrorCode::kPeerLost);
     EXPECT_EQ(result.error().message,
