@@ -188,13 +188,15 @@ class CheckedReducer final : public Reducer {
     return inner_->begin_beside(flat, type, gate);
   }
   Result<Unit> wait() override {
-    MOTLEY_TRY_VOID(ranks_.compare(head_of(operation_, name_of_element(type_), elements_)));
-    return inner_->wait();
+    const auto same = ranks_.compare(head_of(operation_, name_of_element(type_), elements_));
+    if (same) return inner_->wait();
+    inner_.reset();  // what it has begun beside is over, as after any wait
+    return same;
   }
-  int64_t bytes_sent() const override { return inner_->bytes_sent(); }
+  int64_t bytes_sent() const override { return inner_ ? inner_->bytes_sent() : 0; }
 
  private:
-  const std::unique_ptr<Reducer> inner_;
+  std::unique_ptr<Reducer> inner_;
   Checked& ranks_;
   const std::string operation_;
   const int64_t elements_;

@@ -242,6 +242,8 @@ Result<Unit> ChunkReducer::still_patient(std::chrono::nanoseconds silence) const
     if (one.task->done()) continue;
     ChunkWait wait = one.task->waits_for();
     if (wait.distance < nearest.distance) nearest = std::move(wait);
+    // Of what it leads the oldest counts: ranks that are held up there have no room for later ones.
+    if (nearest.distance < kFollowersDistance) break;
   }
   if (silence <= timeout + timeout / 4 * nearest.distance) return Unit{};
   return fail(site_.transport.lost(nearest.whom + " did not answer in a reduction"));

@@ -38,8 +38,8 @@ constexpr unsigned kAsksForOneCall = 16;
 /// For ending all ranks.
 constexpr std::chrono::nanoseconds kAbortTime = std::chrono::seconds(10);
 
-const std::string kStarting = "starting";
-const std::string kEnding = "ending";
+const std::string kStarting = "the start";
+const std::string kEnding = "the end";
 const std::string kPost = "post";
 const std::string kNotices = "telling who is lost";
 const std::string kAcross = "a reduction (across)";
