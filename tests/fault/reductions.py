@@ -40,11 +40,12 @@ class Case:
         self.output = open(self.home / "output", "w")
         environment = dict(os.environ)
         environment.pop("MOTLEY_DEBUG", None)
-        options = ["-x", "MOTLEY_DEBUG=collectives"] if fault == "mismatch" else []
+        options = {"mismatch": ["-x", "MOTLEY_DEBUG=collectives"], "vanish": ["--enable-recovery"]}.get(fault, [])
+        action = {"vanish": "kill", "cut": "wait", "heal": "wait", "slow": "wait"}.get(fault, fault)
         command = [shutil.which("mpirun.openmpi") or "mpirun", "--bind-to", "none", "-n", str(len(self.ranks)), *options, "--host",
                    ",".join(f"{host}:{count}" for host, count in zip(hosts.names, shape)), "--mca", "plm_rsh_agent", str(hosts.agent),
                    "--mca", "btl_tcp_if_include", "eth0", str(PROGRAM), str(self.home), ",".join(map(str, shape)), phase,
-                   str(self.victim), fault if fault in ("kill", "stop", "mismatch") else "wait", str(PATIENCE)]
+                   str(self.victim), action, str(PATIENCE)]
         self.mpirun = subprocess.Popen(hosts.command_on(hosts.names[0], command), stdin=subprocess.DEVNULL, stdout=self.output,
                                        stderr=self.output, env=environment)
 
@@ -122,14 +123,25 @@ def killed(hosts, home):
         expect(f"process rank {case.victim} " in case.text("output"), f"no word of the killed rank: {case.report()}")
 
 
+def expect_named_by_survivors(case):
+    wanted = rf"^rank {case.victim} did not answer in all_reduce_sum of integers"
+    if case.phase != "collective":
+        wanted = rf"rank {case.victim}( or rank \d)* \({case.phase}\) did not answer in a reduction"
+    case.expect_lines(wanted, [rank for rank in case.ranks if rank != case.victim])
+
+
+def vanished(hosts, home):
+    """A rank is killed where mpirun cares for no rank's end, nor for its status."""
+    for case in started(hosts, home, "vanish"):
+        case.expect_end(case.mpirun.wait(LIMIT))
+        expect_named_by_survivors(case)
+
+
 def stopped(hosts, home):
     """Nobody sees it but those who wait: who stands next to it names it, the others have it from there."""
     for case in started(hosts, home, "stop"):
-        wanted = rf"^rank {case.victim} did not answer in all_reduce_sum of integers"
-        if case.phase != "collective":
-            wanted = rf"rank {case.victim}( or rank \d)* \({case.phase}\) did not answer in a reduction"
         case.expect_end()
-        case.expect_lines(wanted, [rank for rank in case.ranks if rank != case.victim])
+        expect_named_by_survivors(case)
 
 
 def mismatched(hosts, home):
@@ -210,7 +222,7 @@ def main():
     reason = netns_hosts.possible()
     if reason:
         os.execvp("bash", ["bash", "tests/support/missing_capability.sh", "netns", reason])
-    chosen = [globals()[name] for name in sys.argv[1:]] or [killed, stopped, mismatched, cut, healed, slow]
+    chosen = [globals()[name] for name in sys.argv[1:]] or [killed, vanished, stopped, mismatched, cut, healed, slow]
     with bed() as (hosts, home):
         for fault in chosen:
             begun = time.monotonic()
