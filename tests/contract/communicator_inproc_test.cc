@@ -140,6 +140,32 @@ TEST(InprocFailure, ASumThatARankStaysAwayFromNamesItAndThePhase) {
   }
 }
 
+/// Ranks 0 and 1 wait for rank 2, which waits for rank 3: who stands next to it speaks first.
+TEST(InprocFailure, AllWhoWaitInARowNameTheRankAtItsEnd) {
+  std::atomic<int> survivors = 0;
+  const auto result = run_inproc(
+      4,
+      [&](Communicator& comm) -> Result<Unit> {
+        const Islands islands{
+            .of_rank = {0, 0, 1, 1}, .bytes_per_second = {1e8, 1e8}, .latency_seconds = 0};
+        const ReductionPlan plan = plan_reduction(
+            {{{0, 1, 2, 3}, {0, 1, 2, 3}, std::nullopt, 200'000}}, islands, sizeof(float));
+        MOTLEY_TRY(const auto reducer,
+                   comm.open_reducer(plan, islands, {{{.offset = 0, .count = 200'000, .at = 0}}}));
+        if (comm.rank() == 3) return Unit{};
+        std::vector<float> values(200'000);
+        MOTLEY_TRY_VOID(
+            reducer->begin(std::as_writable_bytes(std::span(values)), SumType::kFloat32));
+        const auto done = reducer->wait();
+        if (!done && done.error().message == "rank 3 (contribute) did not answer in a reduction")
+          ++survivors;
+        return done;
+      },
+      {.timeout = Nanos(400'000'000), .checked = false});
+  EXPECT_FALSE(result.has_value());
+  EXPECT_EQ(survivors, 3);
+}
+
 TEST(InprocFailure, ASumWhoseRankFailsWakesTheOther) {
   const auto result = run_inproc(2, [](Communicator& comm) -> Result<Unit> {
     const auto done = sum_without_rank_1(comm, 2);
