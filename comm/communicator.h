@@ -4,9 +4,10 @@
 // device_communicator.h.
 //
 // One thread of each rank calls; every rank of the group makes the same calls in the same order
-// with the same sizes. Every call blocks until done or until the group's timeout; kPeerLost (naming
-// rank, operation and phase where known) ends the group: destroy it. Sums are taken in rank order,
-// so a repeated run gives the same bits, and all ranks get identical bits.
+// with the same sizes (CommunicatorOptions::checked: or all are told which two differ). Every call
+// blocks until done or until the group's timeout; kPeerLost (naming rank, operation and phase where
+// known) ends the group: destroy it. Sums are taken in rank order, so a repeated run gives the same
+// bits, and all ranks get identical bits.
 //
 // A group and the groups made of it share one connection: between two ranks, collectives match in
 // the order in which both call them, whatever group they go through, and so do messages. A rank

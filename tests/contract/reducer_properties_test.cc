@@ -15,7 +15,7 @@
 namespace motley::testing {
 namespace {
 
-/// Of these cases many run in a second: each is a few threads and some thousand elements.
+/// Each case is a few threads and some thousand elements.
 constexpr int64_t kMostElements = 4000;
 
 /// A sum and all that must not show in its bits.
