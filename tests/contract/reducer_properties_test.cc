@@ -100,7 +100,7 @@ T element_of(uint32_t seed, int rank, int64_t i) {
   random.discard(2);
   const auto value = static_cast<int32_t>(random());
   if constexpr (std::is_same_v<T, int64_t>)
-    return static_cast<int64_t>(value) * (int64_t{1} << 31);
+    return static_cast<int64_t>(value) * (int64_t{1} << 26);
   else
     return static_cast<T>(value) * (random() % 3 == 0 ? T(0.001) : T(1000));
 }
