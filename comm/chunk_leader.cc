@@ -24,7 +24,7 @@ class Leader final : public ChunkTask {
   Result<Unit> open();
   Result<bool> advance() override;
   bool done() const override { return state_ == State::kDone; }
-  std::string waits_for() const override;
+  ChunkWait waits_for() const override;
 
  private:
   enum class State { kContribute, kAcross, kHandOut, kSending, kDone };
@@ -328,20 +328,25 @@ Result<bool> Leader::hand_out() {
   return true;
 }
 
-std::string Leader::waits_for() const {
-  if (state_ == State::kContribute) {
+ChunkWait Leader::waits_for() const {
+  const auto named = [](int rank) { return "rank " + std::to_string(rank); };
+  if (state_ == State::kContribute && (!alone() || place_is_free())) {
     for (const int rank : chunk_.island().contributors) {
       if (rank == site_.rank()) continue;
       const int member = site_.member_of[static_cast<size_t>(rank)];
       if (site_.memory->find_contribution(member, chunk_.tag) < 0)
-        return "rank " + std::to_string(rank) + " (contribute)";
+        return {named(rank) + " (contribute)", 0};
     }
-    return "rank " + std::to_string(site_.rank()) + " itself (contribute)";
+    return {named(site_.rank()) + " itself (contribute)", 0};
   }
+  const bool from_root = !chunk_.part->direct() && !is_root();
   for (const Transfer& transfer : transfers_)
     if (transfer.incoming || state_ == State::kSending)
-      return "rank " + std::to_string(transfer.peer) + " (across)";
-  return "the ranks of its host (receive)";
+      return {named(transfer.peer) + " (across)", from_root ? 2 : 1};
+  std::string readers;
+  for (const int rank : chunk_.island().receivers)
+    if (rank != site_.rank()) readers += (readers.empty() ? "" : " or ") + named(rank);
+  return {readers + " (receive)", 0};
 }
 
 }  // namespace

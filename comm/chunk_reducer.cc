@@ -62,6 +62,7 @@ class ChunkReducer final : public Reducer {
   LeaderBuffers buffers(int number);
   Result<bool> advance_all();
   Result<Unit> move_on(const std::stop_token& stop);
+  Result<Unit> still_patient(std::chrono::nanoseconds silence) const;
 
   const ReductionPlan plan_;
   const std::vector<std::vector<ElementRun>> runs_;
@@ -224,9 +225,7 @@ Result<Unit> ChunkReducer::move_on(const std::stop_token& stop) {
       continue;
     }
     MOTLEY_TRY_VOID(site_.transport.alive());
-    if (counts && patience.silence() > site_.transport.timeout())
-      return fail(site_.transport.lost(under_way_.front().task->waits_for() +
-                                       " did not answer in a reduction"));
+    if (counts) MOTLEY_TRY_VOID(still_patient(patience.silence()));
     patience.pause();
   }
   return fail(ErrorCode::kInternal, "a reduction was given up");
@@ -238,6 +237,23 @@ void ChunkReducer::gather_residuals(std::span<float> flat) const {
 
 void ChunkReducer::restore_residuals(std::span<const float> flat) {
   if (residuals_) residuals_->restore(runs_, flat);
+}
+
+/// A quarter of the group's timeout more for every rank that may stand between this and the lost
+/// one.
+Result<Unit> ChunkReducer::still_patient(std::chrono::nanoseconds silence) const {
+  const auto timeout = site_.transport.timeout();
+  if (silence <= timeout) return Unit{};
+  ChunkWait nearest{"rank " + std::to_string(site_.rank()) + " itself", kFollowersDistance + 1};
+  for (const UnderWay& one : under_way_) {
+    if (one.task->done()) continue;
+    ChunkWait wait = one.task->waits_for();
+    if (wait.distance < nearest.distance) nearest = std::move(wait);
+    // Of what it leads the oldest counts: ranks that are held up there have no room for later ones.
+    if (nearest.distance < kFollowersDistance) break;
+  }
+  if (silence <= timeout + timeout / 4 * nearest.distance) return Unit{};
+  return fail(site_.transport.lost(nearest.whom + " did not answer in a reduction"));
 }
 
 /// That all have made the same plan of the same ranks.

@@ -26,8 +26,10 @@ class Follower final : public ChunkTask {
     return false;
   }
   bool done() const override { return !hands_in_ && !receives_; }
-  std::string waits_for() const override {
-    return "rank " + std::to_string(leader_) + (hands_in_ ? " (contribute)" : " (receive)");
+  ChunkWait waits_for() const override {
+    const char* const phase = hands_in_ ? " (contribute)" : " (receive)";
+    if (asked_in_vain_) return {"rank " + std::to_string(site_.rank()) + " itself" + phase, 0};
+    return {"rank " + std::to_string(leader_) + phase, kFollowersDistance};
   }
 
  private:
@@ -38,6 +40,7 @@ class Follower final : public ChunkTask {
                                                  static_cast<int>(order_ % site_.memory->slots()));
     if (slot.tag.load(std::memory_order_acquire) != 0) return false;
     MOTLEY_TRY(const bool readable, site_.readable(chunk_));
+    asked_in_vain_ = !readable;
     if (!readable) return false;
     site_.gather(chunk_, slot.data);
     slot.tag.store(chunk_.tag, std::memory_order_release);
@@ -49,6 +52,7 @@ class Follower final : public ChunkTask {
   /// What is only received must not be in anybody else's hands either.
   Result<bool> ask_for_it() {
     MOTLEY_TRY(untouched_, site_.readable(chunk_));
+    asked_in_vain_ = !untouched_;
     return untouched_;
   }
 
@@ -69,6 +73,7 @@ class Follower final : public ChunkTask {
   const int64_t order_;
   bool hands_in_, receives_;
   bool untouched_ = hands_in_;  ///< asked for already
+  bool asked_in_vain_ = false;  ///< the gate is shut
 };
 
 }  // namespace

@@ -87,6 +87,14 @@ struct ReductionSite {
   void scatter(const Chunk& chunk, const std::byte* from) const;
 };
 
+/// Whom a task waits for. Ranks wait for each other in a row, at whose end is the one that is lost:
+/// who stands next to it must give up first, or an innocent one is named.
+struct ChunkWait {
+  std::string whom;  ///< "rank 3 (contribute)"
+  int distance = 0;  ///< from the end of the longest such row
+};
+inline constexpr int kFollowersDistance = 3;
+
 class ChunkTask {
  public:
   ChunkTask(ReductionSite& site, const Chunk& chunk) : site_(site), chunk_(chunk) {}
@@ -95,8 +103,7 @@ class ChunkTask {
   /// Whether anything moved.
   virtual Result<bool> advance() = 0;
   virtual bool done() const = 0;
-  /// "rank 3 (contribute)": whom it waits for.
-  virtual std::string waits_for() const = 0;
+  virtual ChunkWait waits_for() const = 0;
 
  protected:
   ReductionSite& site_;

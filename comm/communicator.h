@@ -4,9 +4,10 @@
 // device_communicator.h.
 //
 // One thread of each rank calls; every rank of the group makes the same calls in the same order
-// with the same sizes. Every call blocks until done or until the group's timeout; kPeerLost (naming
-// rank, operation and phase where known) ends the group: destroy it. Sums are taken in rank order,
-// so a repeated run gives the same bits, and all ranks get identical bits.
+// with the same sizes (CommunicatorOptions::checked: or all are told which two differ). Every call
+// blocks until done or until the group's timeout; kPeerLost (naming rank, operation and phase where
+// known) ends the group: destroy it. Sums are taken in rank order, so a repeated run gives the same
+// bits, and all ranks get identical bits.
 //
 // A group and the groups made of it share one connection: between two ranks, collectives match in
 // the order in which both call them, whatever group they go through, and so do messages. A rank
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -96,6 +98,9 @@ struct CommunicatorOptions {
   /// step on a weak device) and a dead one is noticed by mpirun, a hanging one by the runner: this
   /// is for the case that neither is there.
   Nanos timeout{int64_t{600} * 1'000'000'000};
+  /// Whether ranks compare their calls (comm/checked.h). Unset: in Debug builds and with
+  /// MOTLEY_DEBUG=collectives; under MPI, if that is so on any rank.
+  std::optional<bool> checked = {};
 };
 
 /// Runs `body` once for each rank as a thread, with communicators joined to each other; returns

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/checked.h"
 #include "comm/collectives.h"
 #include "comm/post_pool.h"
 #include "core/check.h"
@@ -328,11 +329,13 @@ class InprocTransport final : public Transport {
 Result<Unit> run_inproc(int ranks, const std::function<Result<Unit>(Communicator&)>& body,
                         const CommunicatorOptions& options) {
   MOTLEY_CHECK_LT(0, ranks);
+  const bool are_checked = options.checked.value_or(collectives_are_checked());
   Hub hub(ranks, options.timeout);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&hub, &body, rank] {
-      const auto comm = communicator_over(std::make_unique<InprocTransport>(hub, rank));
+    threads.emplace_back([&hub, &body, are_checked, rank] {
+      auto comm = communicator_over(std::make_unique<InprocTransport>(hub, rank));
+      if (are_checked) comm = checked(std::move(comm));
       if (const Result<Unit> done = body(*comm); !done) hub.fail_all(done.error());
     });
   }

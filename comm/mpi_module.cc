@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "comm/checked.h"
 #include "comm/collectives.h"
 
 namespace motley {
@@ -54,7 +55,10 @@ Result<MpiModule> load() {
 Result<std::unique_ptr<Communicator>> open_mpi_communicator(const CommunicatorOptions& options) {
   MOTLEY_TRY(const MpiModule module, load());
   MOTLEY_TRY(auto transport, module.open(options));
-  return communicator_over(std::move(transport));
+  auto ranks = communicator_over(std::move(transport));
+  int64_t any_is_checked = options.checked.value_or(collectives_are_checked()) ? 1 : 0;
+  MOTLEY_TRY_VOID(ranks->all_reduce_max(std::span(&any_is_checked, 1)));
+  return any_is_checked != 0 ? checked(std::move(ranks)) : std::move(ranks);
 }
 
 Result<std::string> mpi_library() {

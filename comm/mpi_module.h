@@ -7,7 +7,7 @@
 namespace motley {
 
 /// Bump when Transport or CommunicatorOptions changes: program and module must agree.
-inline constexpr int kMpiModuleVersion = 4;
+inline constexpr int kMpiModuleVersion = 5;
 
 /// What the module exports under these names, without mangling. Open may be called once in a
 /// process; it starts MPI.

@@ -3,20 +3,25 @@
 
 #include <dlfcn.h>
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <vector>
 
+#include "comm/call_watch.h"
 #include "comm/mpi_module.h"
+#include "comm/mpi_notices.h"
 #include "comm/patience.h"
 #include "comm/post_pool.h"
 #include "core/check.h"
+#include "core/debug_env.h"
 
 namespace motley {
 namespace {
@@ -27,6 +32,27 @@ constexpr int kFirstTransferTag = 2;
 /// Large messages travel in pieces: over TCP these reach the link's rate with receives posted
 /// early, in shared memory they cost nothing.
 constexpr size_t kChunkBytes = 256 << 10;
+/// Others may have told why sooner than this rank finds out itself; asking costs a call of MPI.
+constexpr auto kQuietBeforeAsking = std::chrono::milliseconds(1);
+constexpr unsigned kAsksForOneCall = 16;
+/// For ending all ranks.
+constexpr std::chrono::nanoseconds kAbortTime = std::chrono::seconds(10);
+
+const std::string kStarting = "the start";
+const std::string kEnding = "the end";
+const std::string kPost = "post";
+const std::string kNotices = "telling who is lost";
+const std::string kAcross = "a reduction (across)";
+
+std::atomic<int> rank_of_process{-1};
+
+/// A call of MPI is stuck: so would be the one that ends the other ranks. That this one ends
+/// without a word to mpirun ends them.
+void end_process(const std::string& stuck) {
+  std::fprintf(stderr, "motley: rank %d: %s\n", rank_of_process.load(), stuck.c_str());
+  std::fflush(stderr);
+  _exit(exit_code(ErrorCode::kPeerLost));
+}
 
 std::string text_of(int mpi_error) {
   char text[MPI_MAX_ERROR_STRING];
@@ -50,12 +76,17 @@ struct Requests {
 class MpiTransport final : public Transport {
  public:
   MpiTransport(int rank, int size, const CommunicatorOptions& options)
-      : rank_(rank), size_(size), timeout_(options.timeout.value()) {}
+      : rank_(rank),
+        size_(size),
+        timeout_(options.timeout.value()),
+        watch_(timeout_, end_process) {}
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
   ~MpiTransport() override {
-    if (abort_status_ != 0) MPI_Abort(MPI_COMM_WORLD, abort_status_);
+    if (abort_status_ != 0) abort();
     MOTLEY_CHECK(posts_.empty() && begun_.empty(), "a rank left with open transfers");
+    const CallWatch::Call call(watch_, "MPI_Finalize", kEnding);
+    notices_.close();
     MPI_Finalize();
   }
 
@@ -83,12 +114,9 @@ class MpiTransport final : public Transport {
   }
   Result<bool> finished(SendId transfer) override;
   void abandon(SendId transfer) override;
-  Result<Unit> alive() override { return Unit{}; }
+  Result<Unit> alive() override;
   std::chrono::nanoseconds timeout() const override { return timeout_; }
-  Error lost(const std::string& what) override {
-    give_up(exit_code(ErrorCode::kPeerLost));
-    return {ErrorCode::kPeerLost, what, {}};
-  }
+  Error lost(const std::string& what) override;
   void give_up(int exit_status) override {
     int none = 0;
     abort_status_.compare_exchange_strong(none, std::max(1, exit_status));
@@ -100,8 +128,9 @@ class MpiTransport final : public Transport {
   Result<Unit> transfer(std::span<const Incoming> receives, std::span<const Outgoing> sends,
                         int tag, const std::string& operation);
   Result<Unit> start(Requests& requests, std::span<const Incoming> receives,
-                     std::span<const Outgoing> sends, int tag);
+                     std::span<const Outgoing> sends, int tag, const std::string& operation);
   Result<Unit> wait_for(Requests& requests, const std::string& operation);
+  void abort() const;
   tl::unexpected<Error> lost(const std::string& what, const std::string& operation) {
     return fail(lost(what + " in " + operation));
   }
@@ -111,8 +140,11 @@ class MpiTransport final : public Transport {
   const std::chrono::nanoseconds timeout_;
   std::atomic<int> abort_status_{0};
   std::mutex mpi_;  // held in every call of the library but its first and last
+  CallWatch watch_;
+  MpiNotices notices_;
   Requests transfer_;
   PostPool<Requests> posts_;
+  std::atomic<unsigned> asked_{0};
   PostPool<Requests> begun_;  // of begin(), whose thread may be another
   std::vector<int> finished_;
 };
@@ -131,21 +163,24 @@ std::string MpiTransport::description() const { return "mpi: " + library_version
 Result<Unit> MpiTransport::transfer(std::span<const Incoming> receives,
                                     std::span<const Outgoing> sends, int tag,
                                     const std::string& operation) {
-  if (const auto started = start(transfer_, receives, sends, tag); !started)
+  if (const auto started = start(transfer_, receives, sends, tag, operation); !started)
     return lost(started.error().message, operation);
   return wait_for(transfer_, operation);
 }
 
 Result<SendId> MpiTransport::post(const Outgoing& message) {
   const SendId id = posts_.open();
-  if (const auto started = start(posts_.at(id), {}, std::span(&message, 1), kMessageTag); !started)
-    return lost(started.error().message, "post");
+  if (const auto started = start(posts_.at(id), {}, std::span(&message, 1), kMessageTag, kPost);
+      !started)
+    return lost(started.error().message, kPost);
   return id;
 }
 
 Result<Unit> MpiTransport::start(Requests& requests, std::span<const Incoming> receives,
-                                 std::span<const Outgoing> sends, int tag) {
+                                 std::span<const Outgoing> sends, int tag,
+                                 const std::string& operation) {
   const std::lock_guard lock(mpi_);
+  const CallWatch::Call call(watch_, sends.empty() ? "MPI_Irecv" : "MPI_Isend", operation);
   requests.clear();
   int error = MPI_SUCCESS;
   const auto each_chunk = [&](int peer, auto bytes, auto&& begin_one) {
@@ -175,8 +210,9 @@ Result<Unit> MpiTransport::start(Requests& requests, std::span<const Incoming> r
 Result<SendId> MpiTransport::begin(std::span<const Incoming> receives,
                                    std::span<const Outgoing> sends, int tag) {
   const SendId id = begun_.open();
-  if (const auto started = start(begun_.at(id), receives, sends, kFirstTransferTag + tag); !started)
-    return lost(started.error().message, "begin");
+  if (const auto started = start(begun_.at(id), receives, sends, kFirstTransferTag + tag, kAcross);
+      !started)
+    return lost(started.error().message, kAcross);
   return id;
 }
 
@@ -186,11 +222,12 @@ Result<bool> MpiTransport::finished(SendId transfer) {
   int error = MPI_SUCCESS;
   {
     const std::lock_guard lock(mpi_);
+    const CallWatch::Call call(watch_, "MPI_Testall", kAcross);
     error = MPI_Testall(static_cast<int>(requests.handles.size()), requests.handles.data(), &done,
                         MPI_STATUSES_IGNORE);
   }
   if (error != MPI_SUCCESS)
-    return lost(text_of(error) + " with " + requests.pending_peers(), "transfer");
+    return lost(text_of(error) + " with " + requests.pending_peers(), kAcross);
   if (done != 0) begun_.close(transfer);
   return done != 0;
 }
@@ -198,6 +235,7 @@ Result<bool> MpiTransport::finished(SendId transfer) {
 /// All ranks end soon. What may still arrive is called off, what is being sent cannot be.
 void MpiTransport::abandon(SendId transfer) {
   const std::lock_guard lock(mpi_);
+  const CallWatch::Call call(watch_, "MPI_Cancel", kAcross);
   for (MPI_Request& request : begun_.at(transfer).handles) {
     if (request == MPI_REQUEST_NULL) continue;
     MPI_Cancel(&request);
@@ -215,6 +253,9 @@ Result<Unit> MpiTransport::wait_for(Requests& requests, const std::string& opera
     int error = MPI_SUCCESS;
     {
       const std::lock_guard lock(mpi_);
+      const CallWatch::Call call(watch_, "MPI_Testsome", operation);
+      if (failpoint("mpi_call_sticks", rank_))
+        for (;;) pause();
       error = MPI_Testsome(static_cast<int>(handles.size()), handles.data(), &count,
                            finished_.data(), MPI_STATUSES_IGNORE);
     }
@@ -226,10 +267,42 @@ Result<Unit> MpiTransport::wait_for(Requests& requests, const std::string& opera
     } else if (patience.silence() > timeout_) {
       return lost(requests.pending_peers() + " did not answer", operation);
     } else {
+      if (patience.silence() > kQuietBeforeAsking) MOTLEY_TRY_VOID(alive());
       patience.pause();
     }
   }
   return Unit{};
+}
+
+Result<Unit> MpiTransport::alive() {
+  if (++asked_ % kAsksForOneCall != 0) return Unit{};
+  std::optional<std::string> heard;
+  {
+    const std::lock_guard lock(mpi_);
+    const CallWatch::Call call(watch_, "MPI_Test", kNotices);
+    heard = notices_.heard();
+  }
+  if (!heard) return Unit{};
+  give_up(exit_code(ErrorCode::kPeerLost));
+  return fail(ErrorCode::kPeerLost, *heard);
+}
+
+Error MpiTransport::lost(const std::string& what) {
+  {
+    const std::lock_guard lock(mpi_);
+    const CallWatch::Call call(watch_, "MPI_Isend", kNotices);
+    notices_.tell_all(what, rank_, size_);
+  }
+  give_up(exit_code(ErrorCode::kPeerLost));
+  return {ErrorCode::kPeerLost, what, {}};
+}
+
+/// What cannot be told to mpirun, as over a link that is cut, it finds out.
+void MpiTransport::abort() const {
+  CallWatch soon(std::min(timeout_, kAbortTime),
+                 [this](const std::string&) { _exit(abort_status_); });
+  const CallWatch::Call call(soon, "MPI_Abort", kEnding);
+  MPI_Abort(MPI_COMM_WORLD, abort_status_);
 }
 
 std::string Requests::pending_peers() const {
@@ -259,6 +332,12 @@ void raise_eager_limits() {
   for (const auto& [name, value] : settings) setenv(name, value, 0);
 }
 
+int start_mpi(const CommunicatorOptions& options, int* provided) {
+  CallWatch watch(std::chrono::nanoseconds(options.timeout.value()), end_process);
+  const CallWatch::Call call(watch, "MPI_Init_thread", kStarting);
+  return MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, provided);
+}
+
 }  // namespace
 }  // namespace motley
 
@@ -276,7 +355,7 @@ extern "C" {
   motley::make_mpi_symbols_global();
   motley::raise_eager_limits();
   int provided = 0;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
+  if (motley::start_mpi(options, &provided) != MPI_SUCCESS)
     return motley::fail(ErrorCode::kBrokenInstall, "MPI does not start");
   if (provided < MPI_THREAD_SERIALIZED)
     return motley::fail(ErrorCode::kBrokenInstall,
@@ -285,6 +364,7 @@ extern "C" {
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
+  motley::rank_of_process = rank;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   return std::make_unique<motley::MpiTransport>(rank, size, options);
 }

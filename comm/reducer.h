@@ -42,7 +42,8 @@ class Reducer {
   /// calls the communicator for something else.
   virtual Result<Unit> begin_beside(std::span<std::byte> flat, SumType type, ElementGate& gate) = 0;
   /// Until all of this rank's part is done. kPeerLost names who was waited for in which phase, when
-  /// nothing has moved for the group's timeout.
+  /// nothing has moved for the group's timeout, or up to twice that where who is waited for may
+  /// wait for others.
   virtual Result<Unit> wait() = 0;
 
   /// Bytes this rank has put on links between islands.

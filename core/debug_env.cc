@@ -43,12 +43,14 @@ DebugEnv read_debug_env(const EnvLookup& lookup) {
   return {.failpoint = value_or_empty(lookup, "MOTLEY_FAILPOINT"),
           .worker_path = value_or_empty(lookup, "MOTLEY_WORKER"),
           .modules = value_or_empty(lookup, "MOTLEY_MODULES"),
+          .debug = value_or_empty(lookup, "MOTLEY_DEBUG"),
           .cudnn = value_or_empty(lookup, "MOTLEY_CUDNN")};
 }
 
 std::vector<EnvSetting> read_debug_env_settings(const EnvLookup& lookup) {
   std::vector<EnvSetting> settings;
-  for (const char* name : {"MOTLEY_FAILPOINT", "MOTLEY_WORKER", "MOTLEY_MODULES", "MOTLEY_CUDNN"}) {
+  for (const char* name :
+       {"MOTLEY_FAILPOINT", "MOTLEY_WORKER", "MOTLEY_MODULES", "MOTLEY_DEBUG", "MOTLEY_CUDNN"}) {
     const char* value = lookup(name);
     settings.push_back({name, value ? value : "", value ? "environment" : "default"});
   }

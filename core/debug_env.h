@@ -16,6 +16,7 @@ struct DebugEnv {
   std::string
       worker_path;  ///< MOTLEY_WORKER: the motley-worker to launch instead of the one beside motley
   std::string modules;  ///< MOTLEY_MODULES: a directory whose modules come before those of lib/
+  std::string debug;    ///< MOTLEY_DEBUG: "collectives": ranks compare their calls (comm/checked.h)
   std::string cudnn;  ///< MOTLEY_CUDNN: the library to open as cuDNN, or "none": attention is then
                       ///< computed by our own kernels
 };

@@ -22,6 +22,21 @@ INSTANTIATE_TEST_SUITE_P(Communicator, Inproc,
                                   std::to_string(std::get<0>(instance.param));
                          });
 
+class CheckedInproc : public Inproc {};
+
+TEST_P(CheckedInproc, KeepsTheContract) {
+  const auto& [ranks, named] = GetParam();
+  expect_ok(run_inproc(ranks, named.check, {.checked = true}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Communicator, CheckedInproc,
+                         ::testing::Combine(::testing::Values(1, 3),
+                                            ::testing::ValuesIn(communicator_contract())),
+                         [](const auto& instance) {
+                           return std::get<1>(instance.param).name +
+                                  std::to_string(std::get<0>(instance.param));
+                         });
+
 class WatchedInproc : public Inproc {};
 
 TEST_P(WatchedInproc, KeepsTheContract) {
@@ -117,12 +132,38 @@ TEST(InprocFailure, ASumThatARankStaysAwayFromNamesItAndThePhase) {
   for (const auto& [hosts, phase] : {std::pair(1, "contribute"), std::pair(2, "across")}) {
     const auto result = run_inproc(
         2, [hosts = hosts](Communicator& comm) { return sum_without_rank_1(comm, hosts); },
-        {.timeout = Nanos(50'000'000)});
+        {.timeout = Nanos(50'000'000), .checked = false});
     ASSERT_FALSE(result.has_value());
     EXPECT_EQ(result.error().code, ErrorCode::kPeerLost);
     EXPECT_EQ(result.error().message,
               std::string("rank 1 (") + phase + ") did not answer in a reduction");
   }
+}
+
+/// Ranks 0 and 1 wait for rank 2, which waits for rank 3: who stands next to it speaks first.
+TEST(InprocFailure, AllWhoWaitInARowNameTheRankAtItsEnd) {
+  std::atomic<int> survivors = 0;
+  const auto result = run_inproc(
+      4,
+      [&](Communicator& comm) -> Result<Unit> {
+        const Islands islands{
+            .of_rank = {0, 0, 1, 1}, .bytes_per_second = {1e8, 1e8}, .latency_seconds = 0};
+        const ReductionPlan plan = plan_reduction(
+            {{{0, 1, 2, 3}, {0, 1, 2, 3}, std::nullopt, 200'000}}, islands, sizeof(float));
+        MOTLEY_TRY(const auto reducer,
+                   comm.open_reducer(plan, islands, {{{.offset = 0, .count = 200'000, .at = 0}}}));
+        if (comm.rank() == 3) return Unit{};
+        std::vector<float> values(200'000);
+        MOTLEY_TRY_VOID(
+            reducer->begin(std::as_writable_bytes(std::span(values)), SumType::kFloat32));
+        const auto done = reducer->wait();
+        if (!done && done.error().message == "rank 3 (contribute) did not answer in a reduction")
+          ++survivors;
+        return done;
+      },
+      {.timeout = Nanos(400'000'000), .checked = false});
+  EXPECT_FALSE(result.has_value());
+  EXPECT_EQ(survivors, 3);
 }
 
 TEST(InprocFailure, ASumWhoseRankFailsWakesTheOther) {

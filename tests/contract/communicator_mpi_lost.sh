@@ -20,4 +20,11 @@ trap 'rm -f "$errors"' EXIT
 expect dies 137 ""
 expect gives_up 42 ""
 expect silent 1 "rank 1 did not answer in complete"
+# Nobody but its own watch notices that a rank is stuck inside the library.
+MOTLEY_FAILPOINT=mpi_call_sticks expect silent 1 ""
+if ! grep -q "rank [01]: MPI_Testsome has not returned for 2 s in " "$errors"; then
+  echo "a call that is stuck has not been named:" >&2
+  cat "$errors" >&2
+  failed=1
+fi
 exit "$failed"

@@ -77,13 +77,13 @@ Result<std::unique_ptr<Device>> open_device_for(const JobSpec& job, const Device
 
 void leave_world(std::unique_ptr<Communicator> world, const Error& error) {
   const int status = exit_code(error.code);
-  if (error.code != ErrorCode::kPeerLost || world->rank() == 0) {
-    std::fprintf(stderr, "motley-worker: %s\n", one_line(error.to_string()).c_str());
-    std::fflush(stderr);
-  }
+  // Each survivor says whom it has lost, in case others cannot be heard any more.
+  const bool lost = error.code == ErrorCode::kPeerLost;
+  const std::string who = lost ? "rank " + std::to_string(world->rank()) + ": " : "";
+  std::fprintf(stderr, "motley-worker: %s%s\n", who.c_str(), one_line(error.to_string()).c_str());
+  std::fflush(stderr);
   // Whoever aborts first sets mpirun's status and silences the others: the culprit goes before.
-  if (error.code == ErrorCode::kPeerLost)
-    steady_clock().sleep_until(steady_clock().now() + kCulpritsHeadStart);
+  if (lost) steady_clock().sleep_until(steady_clock().now() + kCulpritsHeadStart);
   world->give_up(status);
   world.reset();  // under MPI this ends all ranks and does not return
   std::exit(status);

@@ -32,8 +32,8 @@ Result<std::unique_ptr<ControlLink>> join_runner(Communicator& world, const std:
                                                  const std::string& key_file, Epoch epoch,
                                                  ControlWishes* wishes);
 
-/// The last act of a rank that failed: says why (unless another rank is to blame and says so),
-/// ends the others, exits with the error's code.
+/// The last act of a rank that failed: says why, or which rank it has lost, ends the others, exits
+/// with the error's code.
 [[noreturn]] void leave_world(std::unique_ptr<Communicator> world, const Error& error);
 
 /// The name of this host as the system gives it.
