@@ -29,7 +29,8 @@ from sandbox import BIN, MOTLEY, WORKER, sample_text  # noqa: E402
 CASES = {"plain": False, "sharded": True}  # whether optimizer state is sharded
 GOAL = 0.15
 RATIO = 0.7  # of sums to a backward pass
-LAYERS, WIDTH, CONTEXT, SAMPLES = 8, 256, 128, 16  # samples of each rank
+# Much computing for each byte: what moves the bytes here takes time from the same cores.
+LAYERS, WIDTH, CONTEXT, SAMPLES = 8, 256, 128, 32  # samples of each rank
 HOSTS = ["a", "b"]
 WARM_UP = 2  # steps
 RUN_SECONDS = 600
