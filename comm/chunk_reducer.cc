@@ -34,6 +34,7 @@ class ChunkReducer final : public Reducer {
         sizes_(reducer_memory(plan, islands, transport.rank())),
         buffers_(sizes_.own_bytes()),
         site_{.transport = transport} {
+    find_turns();
     site_.member_of = numbers_within(islands);
     if (plan_.compressed()) site_.residuals = &residuals_.emplace(plan_, transport.rank());
     for (int i = kChunksLed; i-- > 0;) free_.push_back(i);
@@ -56,8 +57,16 @@ class ChunkReducer final : public Reducer {
     int buffers = -1;  ///< of a leader
   };
 
+  /// A chunk that this rank has a part in.
+  struct Turn {
+    ReductionTurn what;
+    int home = 0;         ///< this rank's island among those of the part
+    uint64_t number = 0;  ///< among all turns of the plan, from 1
+  };
+
   static std::vector<int> numbers_within(const Islands& islands);
-  bool next_chunk(Chunk* chunk);
+  void find_turns();
+  Chunk chunk_of(const Turn& turn) const;
   Result<bool> admit();
   LeaderBuffers buffers(int number);
   Result<bool> advance_all();
@@ -72,12 +81,11 @@ class ChunkReducer final : public Reducer {
   std::optional<LinkResiduals> residuals_;  ///< where anything is compressed
   ReductionSite site_;
 
-  // The chunk that comes next: parts and chunks from the last to the first, the order in which a
-  // backward pass makes them.
-  size_t parts_left_ = 0;
-  int64_t chunks_left_ = 0;
-  uint64_t chunks_before_ = 0;  ///< of all reductions, whoever has a part in them: a chunk's tag
-  std::optional<Chunk> waiting_;
+  std::vector<Turn> turns_;
+  size_t next_turn_ = 0;
+  uint64_t chunks_ = 0;  ///< of the plan, whoever has a part in them
+  uint64_t reductions_ = 0;
+  uint64_t chunks_before_ = 0;  ///< of earlier reductions
   int64_t contributions_ = 0;
   std::vector<int> free_;  ///< buffers
   std::deque<UnderWay> under_way_;
@@ -95,6 +103,15 @@ std::vector<int> ChunkReducer::numbers_within(const Islands& islands) {
   return numbers;
 }
 
+void ChunkReducer::find_turns() {
+  for (const ReductionTurn& turn : plan_.turns()) {
+    ++chunks_;
+    const int home = plan_.parts[turn.part].home_of(site_.rank());
+    if (home >= 0) turns_.push_back({turn, home, chunks_});
+  }
+  next_turn_ = turns_.size();
+}
+
 Result<Unit> ChunkReducer::join_island(Communicator& ranks, const Islands& islands) {
   if (sizes_.island.slot_bytes == 0) return Unit{};
   const int home = islands.of_rank[static_cast<size_t>(ranks.rank())];
@@ -105,46 +122,30 @@ Result<Unit> ChunkReducer::join_island(Communicator& ranks, const Islands& islan
 }
 
 Result<Unit> ChunkReducer::begin(std::span<std::byte> flat, SumType type, ElementGate* gate) {
-  MOTLEY_CHECK(under_way_.empty() && !waiting_ && parts_left_ == 0,
+  MOTLEY_CHECK(under_way_.empty() && next_turn_ == turns_.size(),
                "a reduction begins when the last one is over");
   MOTLEY_CHECK_EQ(bytes_of(type), plan_.element_bytes);
   MOTLEY_CHECK(!residuals_ || type == SumType::kFloat32, "only float32 is compressed");
   site_.flat = flat;
   site_.type = type;
   site_.gate = gate;
-  parts_left_ = plan_.parts.size();
-  chunks_left_ = parts_left_ == 0 ? 0 : plan_.parts.back().chunks();
+  next_turn_ = 0;
+  chunks_before_ = chunks_ * reductions_++;
   return Unit{};
 }
 
-/// The next one that this rank has a part in.
-bool ChunkReducer::next_chunk(Chunk* chunk) {
-  while (parts_left_ > 0) {
-    const size_t number = parts_left_ - 1;
-    const ReductionPart& part = plan_.parts[number];
-    const int home = part.home_of(site_.rank());
-    if (home < 0) {
-      chunks_before_ += static_cast<uint64_t>(std::exchange(chunks_left_, 0));
-    } else if (chunks_left_ > 0) {
-      const int64_t c = --chunks_left_;
-      const int64_t first = c * part.chunk_elements;
-      ++chunks_before_;
-      *chunk = {.part = &part,
-                .runs = &runs_[number],
-                .number = c,
-                .first = first,
-                .count = part.elements_of(c),
-                .home = home,
-                .tag = chunks_before_,
-                .message_tag = static_cast<int>(2 * (chunks_before_ % (Transport::kMostTag / 2)))};
-      return true;
-    }
-    if (chunks_left_ == 0) {
-      --parts_left_;
-      chunks_left_ = parts_left_ == 0 ? 0 : plan_.parts[parts_left_ - 1].chunks();
-    }
-  }
-  return false;
+Chunk ChunkReducer::chunk_of(const Turn& turn) const {
+  const ReductionPart& part = plan_.parts[turn.what.part];
+  const int64_t first = turn.what.chunk * part.chunk_elements;
+  const uint64_t tag = chunks_before_ + turn.number;
+  return {.part = &part,
+          .runs = &runs_[turn.what.part],
+          .number = turn.what.chunk,
+          .first = first,
+          .count = part.elements_of(turn.what.chunk),
+          .home = turn.home,
+          .tag = tag,
+          .message_tag = static_cast<int>(2 * (tag % (Transport::kMostTag / 2)))};
 }
 
 LeaderBuffers ChunkReducer::buffers(int number) {
@@ -163,12 +164,8 @@ LeaderBuffers ChunkReducer::buffers(int number) {
 /// Takes on the next chunk if there is room for it.
 Result<bool> ChunkReducer::admit() {
   if (under_way_.size() >= kUnderWay) return false;
-  if (!waiting_) {
-    Chunk chunk;
-    if (!next_chunk(&chunk)) return false;
-    waiting_ = chunk;
-  }
-  const Chunk& chunk = *waiting_;
+  if (next_turn_ == turns_.size()) return false;
+  const Chunk chunk = chunk_of(turns_[next_turn_]);
   if (chunk.part->leader(chunk.home, chunk.number) == site_.rank()) {
     if (free_.empty()) return false;
     MOTLEY_TRY(auto task, leader_task(site_, chunk, buffers(free_.back())));
@@ -181,7 +178,7 @@ Result<bool> ChunkReducer::admit() {
     under_way_.push_back({follower_task(site_, chunk, contributions_)});
     contributions_ += hands_in ? 1 : 0;
   }
-  waiting_.reset();
+  ++next_turn_;
   return true;
 }
 
@@ -219,14 +216,14 @@ Result<Unit> ChunkReducer::move_on(const std::stop_token& stop) {
   for (bool counts = false; !stop.stop_requested();) {
     MOTLEY_TRY(const bool admitted, admit());
     MOTLEY_TRY(const bool moved, advance_all());
-    if (under_way_.empty() && !waiting_ && parts_left_ == 0) return Unit{};
+    if (under_way_.empty() && next_turn_ == turns_.size()) return Unit{};
     if (admitted || moved || (waited_for_ && !std::exchange(counts, true))) {
       patience.something_happened();
       continue;
     }
     MOTLEY_TRY_VOID(site_.transport.alive());
     if (counts) MOTLEY_TRY_VOID(still_patient(patience.silence()));
-    patience.pause();
+    waited_for_ ? patience.pause() : patience.nap();
   }
   return fail(ErrorCode::kInternal, "a reduction was given up");
 }

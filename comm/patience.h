@@ -25,6 +25,13 @@ class Patience {
     }
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(quiet / 50, microseconds(200)));
   }
+  /// Beside work that wants the core: sleeps at once, for half of the silence so far, 50 us to 1
+  /// ms: several chunks are under way, so links do not wait for it.
+  void nap() const {
+    using std::chrono::microseconds;
+    std::this_thread::sleep_for(
+        std::clamp<std::chrono::nanoseconds>(silence() / 2, microseconds(50), microseconds(1000)));
+  }
 
  private:
   Clock::time_point quiet_since_ = Clock::now();

@@ -6,6 +6,7 @@
 
 #include "core/holdings.h"
 #include "core/plan.h"
+#include "core/reduction.h"
 
 namespace motley {
 namespace {
@@ -63,24 +64,36 @@ std::vector<Slice> boxes_of(const std::vector<HeldSlice>& held, size_t dimension
   return boxes;
 }
 
-/// Deals a group's boxes to its holders in contiguous runs: holder h ends where (h + 1) / holders
-/// of all elements are dealt, rounded to a row.
-void deal(const std::vector<Box>& boxes, const Holders& holders,
+/// How often each of so many holders has its turn where they alternate over the boxes: in stretches
+/// that are worth a few messages, and much longer than the rows to which they are rounded.
+int64_t rounds_over(const std::vector<Box>& boxes, int64_t total, int64_t holders) {
+  constexpr int64_t kLeastElements = 128 << 10;
+  constexpr int64_t kLeastRows = 8;
+  int64_t least = kLeastElements;
+  for (const Box& box : boxes) least = std::max(least, kLeastRows * box.row_elements());
+  return std::clamp<int64_t>(total / (holders * least), 1, rounds_over_model(holders));
+}
+
+/// Deals a group's boxes to its holders in contiguous stretches, in turn: of n stretches number k
+/// ends where (k + 1) / n of all elements are dealt, rounded to a row.
+void deal(const std::vector<Box>& boxes, const Holders& holders, bool alternate,
           const std::vector<LogicalTensor>& tensors,
           std::map<size_t, std::vector<Ownership>>* dealt) {
   int64_t total = 0;
   for (const Box& box : boxes) total += box.slice.elements();
-  const auto count = static_cast<int64_t>(holders.size());
+  const auto owners = static_cast<int64_t>(holders.size());
+  const bool in_turn = alternate && owners > 1;
+  const int64_t count = owners * (in_turn ? rounds_over(boxes, total, owners) : 1);
   int64_t before = 0;  // elements of the boxes so far
-  int64_t holder = 0;
+  int64_t stretch = 0;
   for (const Box& box : boxes) {
     const int64_t rows = box.slice.extent[0];
     for (int64_t row = 0; row < rows;) {
       const int64_t boundary =
-          total / count * (holder + 1) + total % count * (holder + 1) / count - before;
+          total / count * (stretch + 1) + total % count * (stretch + 1) / count - before;
       const int64_t row_elements = box.row_elements();
       const int64_t end =
-          holder + 1 == count
+          stretch + 1 == count
               ? rows
               : std::clamp<int64_t>((boundary + row_elements / 2) / row_elements, row, rows);
       if (end > row) {
@@ -88,10 +101,10 @@ void deal(const std::vector<Box>& boxes, const Holders& holders,
         slice.start[0] += row;
         slice.extent[0] = end - row;
         (*dealt)[box.tensor].push_back(
-            {tensors[box.tensor].name, slice, holders[static_cast<size_t>(holder)]});
+            {tensors[box.tensor].name, slice, holders[static_cast<size_t>(stretch % owners)]});
         row = end;
       }
-      if (row < rows) ++holder;
+      if (row < rows) ++stretch;
     }
     before += box.slice.elements();
   }
@@ -114,7 +127,8 @@ std::vector<Ownership> even_ownership(const Plan& plan, const ModelSpec& model) 
     }
   }
   std::map<size_t, std::vector<Ownership>> dealt;
-  for (const auto& [holders, boxes] : groups) deal(boxes, holders, tensors, &dealt);
+  for (const auto& [holders, boxes] : groups)
+    deal(boxes, holders, plan.shard_optimizer, tensors, &dealt);
   std::vector<Ownership> owners;  // in canonical order
   for (auto& [tensor, slices] : dealt) owners.insert(owners.end(), slices.begin(), slices.end());
   return owners;

@@ -163,8 +163,9 @@ Result<Unit> check_made_for(const Plan& plan, const JobSpec& job);
 Result<Unit> validate_for(const Plan& plan, const JobSpec& job);
 
 /// Every slice dealt to those who hold it: what the same ranks hold goes to them in contiguous runs
-/// of about equal bytes, cut between rows. Needs ranks and replicas of a plan that is valid but for
-/// its owners.
+/// of about equal bytes, cut between rows. Where state is sharded they alternate over the model, so
+/// that all have something to receive whatever part of it a backward pass is at. Needs ranks and
+/// replicas of a plan that is valid but for its owners.
 std::vector<Ownership> even_ownership(const Plan& plan, const ModelSpec& model);
 
 nlohmann::json to_json(const Plan& plan);

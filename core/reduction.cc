@@ -1,7 +1,9 @@
 #include "core/reduction.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include "core/check.h"
 #include "core/hash.h"
@@ -15,6 +17,9 @@ constexpr int kPattern = 64;
 
 /// How many times longer than others a chunk is that a codec shortens by as much or more.
 constexpr int64_t kLongestEncoded = 4;
+
+/// Elements that are close together: no backward pass says more often what is final.
+constexpr int64_t kClose = 256 << 10;
 
 std::vector<IslandPart> parts_of(const ReductionClass& one, const Islands& islands) {
   std::vector<IslandPart> all(static_cast<size_t>(islands.count()));
@@ -104,6 +109,14 @@ CodecSpec codec_of(const ReductionPart& part, const Islands& islands, int elemen
                                                                       : CodecSpec{};
 }
 
+/// Of the model, as far as the parts know it.
+int64_t close_in(const ReductionPlan& plan) {
+  int64_t end = 0;
+  for (const ReductionPart& part : plan.parts)
+    if (part.elements > 0) end = std::max(end, part.place(part.chunks() - 1) + part.chunk_elements);
+  return std::max(kClose, end / rounds_over_model(std::ssize(plan.parts)));
+}
+
 }  // namespace
 
 bool ReductionPart::encodes(int which, int64_t c) const {
@@ -127,6 +140,45 @@ int ReductionPart::home_of(int rank) const {
   for (size_t i = 0; i < islands.size(); ++i)
     if (has(islands[i].contributors) || has(islands[i].receivers)) return static_cast<int>(i);
   return -1;
+}
+
+int64_t rounds_over_model(int64_t parts) {
+  constexpr int64_t kMostStretches = 4096;
+  constexpr int64_t kMostRounds = 256;
+  return std::clamp<int64_t>(kMostStretches / std::max<int64_t>(parts, 1), 1, kMostRounds);
+}
+
+int64_t ReductionPart::place(int64_t c) const {
+  const int64_t first = c * chunk_elements;
+  const auto after = std::partition_point(places.begin(), places.end(),
+                                          [&](const ElementPlace& one) { return one.at <= first; });
+  return after == places.begin() ? first : std::prev(after)->place + (first - std::prev(after)->at);
+}
+
+std::vector<ReductionTurn> ReductionPlan::turns() const {
+  struct Key {
+    int64_t stretch = 0;  ///< of the model
+    int64_t turn = 0;     ///< of its part, there
+    ReductionTurn what;
+  };
+  std::vector<Key> keys;
+  const int64_t close = close_in(*this);
+  for (size_t number = parts.size(); number-- > 0;) {
+    int64_t turn = 0;
+    int64_t before = -1;
+    for (int64_t c = parts[number].chunks(); c-- > 0;) {
+      const int64_t stretch = parts[number].place(c) / close;
+      turn = stretch == std::exchange(before, stretch) ? turn + 1 : 0;
+      keys.push_back({stretch, turn, {number, c}});
+    }
+  }
+  std::stable_sort(keys.begin(), keys.end(), [](const Key& a, const Key& b) {
+    return a.stretch != b.stretch ? a.stretch > b.stretch : a.turn < b.turn;
+  });
+  std::vector<ReductionTurn> turns;
+  turns.reserve(keys.size());
+  for (const Key& key : keys) turns.push_back(key.what);
+  return turns;
 }
 
 int ReductionPart::leader(int which, int64_t c) const {
@@ -221,6 +273,7 @@ ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const I
     ReductionPart part;
     part.islands = parts_of(one, islands);
     part.elements = one.elements;
+    part.places = one.places;
     if (one.owner) {
       part.roots = {pin_owner(&part, islands, *one.owner)};
     } else if (part.islands.size() > 1) {
@@ -250,6 +303,10 @@ std::string ReductionPlan::hash() const {
     ranks(part.roots);
     const std::string codec = to_text(part.codec);
     stream.add(codec.data(), codec.size());
+    for (const ElementPlace& one : part.places) {
+      number(one.at);
+      number(one.place);
+    }
     for (const IslandPart& one : part.islands) {
       number(one.island);
       ranks(one.contributors);

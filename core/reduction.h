@@ -35,6 +35,13 @@ namespace motley {
 
 struct Plan;
 
+/// Where elements of a class lie among all of the model in canonical order: from number `at` on at
+/// `place` and what follows it.
+struct ElementPlace {
+  int64_t at = 0;
+  int64_t place = 0;
+};
+
 /// Elements that the same ranks add up and receive: all_reduce (contributors and receivers are the
 /// same), reduce (one receiver), broadcast (one contributor), and what is between them.
 struct ReductionClass {
@@ -42,6 +49,7 @@ struct ReductionClass {
   std::vector<int> receivers;     ///< rising, at least one
   std::optional<int> owner;       ///< a rank of either kind that adds up; unset: as is fastest
   int64_t elements = 0;
+  std::vector<ElementPlace> places = {};  ///< rising, the first at 0; empty: {0, 0}
 };
 
 /// A run of elements of a rank's flat buffer, in elements.
@@ -88,7 +96,8 @@ struct ReductionPart {
   int64_t chunk_elements = 0;  ///< of all chunks but the last
   /// Rooted: which of `islands` adds up chunk c is roots[c % roots.size()]. Empty: direct.
   std::vector<int> roots;
-  CodecSpec codec;  ///< of what crosses links
+  CodecSpec codec;                   ///< of what crosses links
+  std::vector<ElementPlace> places;  ///< of the class
 
   int64_t chunks() const { return (elements + chunk_elements - 1) / chunk_elements; }
   int64_t elements_of(int64_t c) const {
@@ -105,13 +114,27 @@ struct ReductionPart {
   /// Who speaks for islands[which] in chunk c.
   int leader(int which, int64_t c) const;
   int root(int64_t c) const { return roots[static_cast<size_t>(c) % roots.size()]; }
+  /// Of the chunk's first element.
+  int64_t place(int64_t c) const;
+};
+
+/// A chunk of a plan.
+struct ReductionTurn {
+  size_t part = 0;
+  int64_t chunk = 0;
+
+  bool operator==(const ReductionTurn&) const = default;
 };
 
 struct ReductionPlan {
   int element_bytes = 0;
   std::vector<ReductionPart> parts;  ///< of the classes in their order
 
-  /// Of all that decides what is sent to whom: 16 hexadecimal digits.
+  /// All chunks in the order in which they go: as a backward pass makes them, so from the end of
+  /// the model to its beginning. Parts that lie close together take turns chunk by chunk: where
+  /// each has an owner of its own, the links of all are busy at once.
+  std::vector<ReductionTurn> turns() const;
+  /// Of all that decides what is sent to whom and when: 16 hexadecimal digits.
   std::string hash() const;
   /// What an island's link carries out and in, the more of both: what its leaders send and receive.
   Bytes link_bytes(int island) const;
@@ -132,6 +155,10 @@ std::vector<EncodedChunk> chunks_encoded(const ReductionPlan& plan, int rank);
 
 ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const Islands& islands,
                              int element_bytes, const ReductionOptions& options = {});
+
+/// In how many rounds `parts` that share a model alternate over it: often, so that all are at work
+/// at any time of a backward pass, but with no more stretches than a plan can list.
+int64_t rounds_over_model(int64_t parts);
 
 /// The ranks of each host are an island; hosts are numbered as they first appear. A host's link is
 /// as fast as the fastest of those measured between it and another host; what was not measured is

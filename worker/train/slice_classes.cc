@@ -103,12 +103,20 @@ ReductionClass class_of(const BoxHolders& box, SliceUse use) {
   return one;
 }
 
+/// Of the box's first element in a row-major tensor.
+int64_t offset_in(const std::vector<int64_t>& shape, const Slice& box) {
+  int64_t offset = 0;
+  for (size_t d = 0; d < shape.size(); ++d) offset = offset * shape[d] + box.start[d];
+  return offset;
+}
+
 class Classes {
  public:
   explicit Classes(SliceUse use) : use_(use) {}
 
-  /// `mine`: this rank's part of the tensor; null: it has none.
-  void add(const TensorHolders& tensor, const Slice& box, const FlatTensor* mine) {
+  /// `place`: of the box's first element in the model; `mine`: this rank's part of the tensor;
+  /// null: it has none.
+  void add(const TensorHolders& tensor, const Slice& box, int64_t place, const FlatTensor* mine) {
     const ReductionClass one = class_of(holders_of(tensor, box), use_);
     if (one.contributors.empty()) return;
     const auto [number, is_new] = number_.try_emplace(
@@ -118,6 +126,7 @@ class Classes {
       found_.runs.emplace_back();
     }
     int64_t& elements = found_.classes[number->second].elements;
+    append(&found_.classes[number->second].places, {elements, place});
     if (mine != nullptr)
       for (const CopyRun& run : copy_runs(mine->slice, box))
         append(&found_.runs[number->second], {.offset = mine->offset + run.from_offset,
@@ -149,6 +158,11 @@ class Classes {
     runs->push_back(run);
   }
 
+  static void append(std::vector<ElementPlace>* places, const ElementPlace& one) {
+    if (!places->empty() && places->back().place - places->back().at == one.place - one.at) return;
+    places->push_back(one);
+  }
+
   const SliceUse use_;
   std::map<std::tuple<std::vector<int>, std::vector<int>, int>, size_t> number_;
   SliceClasses found_;
@@ -172,11 +186,13 @@ SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, 
       tensors[owned.tensor].owned_slices.emplace_back(owned.slice, owned.owner.value());
   const ParameterLayout mine = layout_of(plan, model, self);
   Classes classes(use);
+  int64_t place = 0;  // of the tensor
   for (const LogicalTensor& logical : logical_tensors(model)) {
     const TensorHolders& tensor = tensors[logical.name];
     Boxes(tensor, logical.shape.size()).each([&](const Slice& box) {
-      classes.add(tensor, box, mine.find(logical.name));
+      classes.add(tensor, box, place + offset_in(logical.shape, box), mine.find(logical.name));
     });
+    place += logical.elements();
   }
   return classes.take(self.value());
 }

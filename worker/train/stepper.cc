@@ -24,6 +24,7 @@ struct Agreement {
   int64_t stop = 0;
   int64_t save = 0;
   int64_t shards_settled = 0;
+  int64_t sums_begun = 0;
 
   std::span<int64_t> span() { return {&tokens, sizeof(Agreement) / sizeof(int64_t)}; }
 };
@@ -52,16 +53,18 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   result.update_seconds = update_seconds_;
   for (int overflows = 0;; ++overflows) {
     parts_.engine->set_loss_scale_exponent(parts_.loss_scale.exponent());
-    MOTLEY_TRY_VOID(compute(step));
+    const bool beside = sums_beside(step);
+    MOTLEY_TRY_VOID(compute(step, beside));
     MOTLEY_TRY(const LossSums mine, parts_.engine->sums());  // the device is through
     parts_.sections.close();
     result.compute_seconds += parts_.sections.take_worked() - std::exchange(update_seconds_, 0);
-    MOTLEY_TRY(const Sums sums, sum_losses(mine, step, wishes, &result));
+    MOTLEY_TRY(const Sums sums, sum_losses(mine, step, wishes, beside, &result));
     result.loss = sums.loss / static_cast<double>(sums.tokens);
-    if (overlaps_) MOTLEY_TRY_VOID(finish_sum());
+    const bool usable = std::isfinite(result.loss) && !sums.overflow;
+    // What one has begun all bring to its end, also of a step that is repeated or the last.
+    if (usable || sums.begun) MOTLEY_TRY_VOID(beside ? finish_sum() : sum_gradients());
     if (!std::isfinite(result.loss)) return diverged_at(step);
     if (!sums.overflow) {
-      if (!overlaps_) MOTLEY_TRY_VOID(sum_gradients());
       MOTLEY_TRY_VOID(measure_gradient(step, sums.tokens, &result));
       parts_.sections.end_step();
       leave_communication(&result);
@@ -76,15 +79,18 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
 
 /// A paced rank computes before the time of the device it stands for is over: what it would have
 /// sent by then is not known, and nothing is.
-Result<Unit> Stepper::compute(int64_t step) {
-  if (!overlaps_) return pipeline_.train(step);
+bool Stepper::sums_beside(int64_t step) const {
+  return overlaps_ && !failpoint("sum_afterwards_at_step_" + std::to_string(step), world_.rank());
+}
+
+Result<Unit> Stepper::compute(int64_t step, bool beside) {
+  if (!beside) return pipeline_.train(step);
   MOTLEY_TRY(const GradientSpans gradients, parts_.engine->gradients());
   MOTLEY_TRY_VOID(parts_.slices->begin_sum(gradients));
   return pipeline_.train(step,
                          [this](const ParameterRange& range) { parts_.slices->is_final(range); });
 }
 
-/// Also of a step that is repeated or the last: the others are at it, too.
 Result<Unit> Stepper::finish_sum() {
   MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kReduce, world_));
   MOTLEY_TRY_VOID(parts_.slices->finish_sum());
@@ -115,13 +121,15 @@ void Stepper::leave_communication(StepResult* result) {
 }
 
 Result<Stepper::Sums> Stepper::sum_losses(const LossSums& mine, int64_t step,
-                                          const StepWishes& wishes, StepResult* result) {
+                                          const StepWishes& wishes, bool sum_begun,
+                                          StepResult* result) {
   Agreement agreement{.tokens = mine.tokens,
                       .loss_fixed = mine.loss_fixed,
                       .overflow = mine.overflow,
                       .stop = wishes.stop,
                       .save = wishes.save,
-                      .shards_settled = wishes.shard_settled};
+                      .shards_settled = wishes.shard_settled,
+                      .sums_begun = sum_begun};
   double loss = mine.loss;
   if (failpoint("nan_at_step_" + std::to_string(step), world_.rank())) {
     loss = std::numeric_limits<double>::quiet_NaN();
@@ -134,7 +142,10 @@ Result<Stepper::Sums> Stepper::sum_losses(const LossSums& mine, int64_t step,
   result->stop = agreement.stop > 0;
   result->save = agreement.save > 0;
   result->all_shards_settled = agreement.shards_settled == world_.size();
-  Sums sums{.loss = loss, .tokens = agreement.tokens, .overflow = agreement.overflow > 0};
+  Sums sums{.loss = loss,
+            .tokens = agreement.tokens,
+            .overflow = agreement.overflow > 0,
+            .begun = agreement.sums_begun > 0};
   if (exact() && std::isfinite(loss))
     sums.loss = static_cast<double>(agreement.loss_fixed) / kLossUnit;
   return sums;
@@ -214,7 +225,7 @@ Result<double> Stepper::evaluate() {
   parts_.sections.take_worked();
   update_seconds_ = 0;  // it was in the section that just ended
   StepResult ignored;
-  MOTLEY_TRY(const Sums sums, sum_losses(mine, 0, {}, &ignored));
+  MOTLEY_TRY(const Sums sums, sum_losses(mine, 0, {}, false, &ignored));
   parts_.sections.open();
   parts_.sections.take_waited();
   return sums.loss / static_cast<double>(sums.tokens);

@@ -66,11 +66,14 @@ class Stepper {
     double loss = 0;
     int64_t tokens = 0;
     bool overflow = false;
+    bool begun = false;  ///< somebody sums gradients while computing
   };
 
+  /// `sum_begun`: of this rank's gradients.
   Result<Sums> sum_losses(const LossSums& mine, int64_t step, const StepWishes& wishes,
-                          StepResult* result);
-  Result<Unit> compute(int64_t step);
+                          bool sum_begun, StepResult* result);
+  bool sums_beside(int64_t step) const;
+  Result<Unit> compute(int64_t step, bool beside);
   Result<Unit> sum_gradients();
   Result<Unit> finish_sum();
   Result<Unit> sum_on_devices();
@@ -88,7 +91,7 @@ class Stepper {
   Pipeline pipeline_;
   const bool exchanges_gradients_;
   const bool exchanges_weights_;
-  const bool overlaps_;        ///< gradients are summed while others are still computed
+  const bool overlaps_;        ///< gradients may be summed while others are still computed
   double update_seconds_ = 0;  ///< in the section that is open
 };
 

@@ -405,6 +405,31 @@ TEST(PlanOwnership, EvenRunsTileEveryTensor) {
   }
 }
 
+/// So that each has a part of whatever a backward pass has just made.
+TEST(PlanOwnership, OwnersOfShardedStateAlternateOverTheModel) {
+  const ModelSpec model{"gpt", 4, 8, 512, 64, 5000};
+  for (int ranks = 2; ranks <= 5; ++ranks) {
+    Plan plan = replicated(ranks);
+    for (ReplicaPlan& replica : plan.replicas) replica.stages[0].last_layer = 5;
+    plan.shard_optimizer = true;
+    std::map<std::string, std::vector<Slice>> slices;
+    std::vector<int64_t> elements(static_cast<size_t>(ranks), 0);
+    std::vector<int> turns;
+    for (const Ownership& owner : even_ownership(plan, model)) {
+      slices[owner.tensor].push_back(owner.slice);
+      elements[static_cast<size_t>(owner.owner.value())] += owner.slice.elements();
+      if (turns.empty() || turns.back() != owner.owner.value())
+        turns.push_back(owner.owner.value());
+    }
+    for (const LogicalTensor& tensor : logical_tensors(model))
+      EXPECT_TRUE(check_tiles(tensor.name, tensor.shape, slices[tensor.name])) << tensor.name;
+    for (size_t i = 0; i < turns.size(); ++i) EXPECT_EQ(turns[i], static_cast<int>(i) % ranks);
+    EXPECT_GE(std::ssize(turns), 8 * ranks);
+    const double even = static_cast<double>(parameter_count(model)) / ranks;
+    for (const int64_t own : elements) EXPECT_NEAR(static_cast<double>(own), even, even / 8);
+  }
+}
+
 TEST(PlanPrediction, TheSlowestIsTheFirstWithTheLongestSection) {
   Prediction prediction = valid_plan().prediction;
   EXPECT_EQ(prediction.slowest()->rank, Rank(1));

@@ -121,6 +121,71 @@ TEST(Reduction, SmallSumsTakeOneLatency) {
   EXPECT_FALSE(plan_reduction({all_of(islands, 10'000'000)}, islands, 4).parts[0].direct());
 }
 
+/// Of all chunks in their order.
+std::vector<int64_t> places_of(const ReductionPlan& plan) {
+  std::vector<int64_t> places;
+  for (const ReductionTurn& turn : plan.turns())
+    places.push_back(plan.parts[turn.part].place(turn.chunk));
+  return places;
+}
+
+TEST(Reduction, EveryChunkHasOneTurn) {
+  std::mt19937_64 random(seed_of_this_run());
+  const Islands islands = islands_with({0, 1, 2}, {1e8, 1e9, 1e9});
+  for (int round = 0; round < 50; ++round) {
+    std::vector<ReductionClass> classes;
+    for (size_t i = 0; i < 1 + random() % 5; ++i) {
+      classes.push_back(all_of(islands, static_cast<int64_t>(random() % 3'000'000)));
+      for (int64_t at = 0, place = 0; random() % 8 != 0; at += 100'000)
+        classes.back().places.push_back({at, place += static_cast<int64_t>(random() % 1'000'000)});
+    }
+    const ReductionPlan plan = plan_reduction(classes, islands, 4);
+    std::set<std::pair<size_t, int64_t>> seen;
+    for (const ReductionTurn& turn : plan.turns())
+      EXPECT_TRUE(seen.emplace(turn.part, turn.chunk).second);
+    size_t chunks = 0;
+    for (const ReductionPart& part : plan.parts) chunks += static_cast<size_t>(part.chunks());
+    EXPECT_EQ(seen.size(), chunks);
+  }
+}
+
+TEST(Reduction, OnePartGoesFromItsLastChunkToItsFirst) {
+  const Islands islands = islands_with({0, 1}, {1e8, 1e8});
+  const std::vector<int64_t> places =
+      places_of(plan_reduction({all_of(islands, 5'000'000)}, islands, 4));
+  EXPECT_TRUE(std::is_sorted(places.rbegin(), places.rend()));
+}
+
+/// The first class lies at the model's beginning and end, the second between.
+TEST(Reduction, WhatLiesLaterInTheModelGoesFirst) {
+  const Islands islands = islands_with({0, 1}, {1e8, 1e8});
+  std::vector<ReductionClass> classes(2, all_of(islands, 4 << 20));
+  classes[0].places = {{0, 0}, {1 << 20, 5 << 20}};
+  classes[1].places = {{0, 1 << 20}};
+  const ReductionPlan plan = plan_reduction(classes, islands, 4);
+  const std::vector<int64_t> places = places_of(plan);
+  EXPECT_TRUE(std::is_sorted(places.rbegin(), places.rend()));
+  EXPECT_EQ(places.front() / (1 << 20), 7);
+  std::vector<size_t> parts;
+  for (const ReductionTurn& turn : plan.turns()) parts.push_back(turn.part);
+  parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+  EXPECT_EQ(parts, (std::vector<size_t>{0, 1, 0}));
+}
+
+/// As owners of a sharded optimizer do.
+TEST(Reduction, PartsThatAlternateOverTheModelTakeTurnsChunkByChunk) {
+  const Islands islands = islands_with({0, 1}, {1e8, 1e8});
+  std::vector<ReductionClass> classes(2, all_of(islands, 2 << 20));
+  for (int64_t stretch = 0; stretch < 32; ++stretch)
+    classes[stretch % 2].places.push_back({stretch / 2 * (128 << 10), stretch * (128 << 10)});
+  const ReductionPlan plan = plan_reduction(classes, islands, 4);
+  const auto turns = plan.turns();
+  for (size_t i = 0; i + 1 < turns.size(); i += 2) EXPECT_NE(turns[i].part, turns[i + 1].part);
+  ReductionPlan elsewhere = plan;
+  elsewhere.parts[1].places[0].place = 1;
+  EXPECT_NE(elsewhere.hash(), plan.hash()) << "ranks with another order are told apart";
+}
+
 TEST(Reduction, TheHashTellsPlansApart) {
   const Islands islands = islands_with({0, 0, 1}, {1e8, 1e8});
   const std::string hash = plan_reduction({all_of(islands, 1000)}, islands, 4).hash();
