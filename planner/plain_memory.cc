@@ -33,27 +33,32 @@ Profile with_tables_for(const PlanRequest& request, int ranks) {
   const int64_t owned = (elements + ranks - 1) / ranks;
   const auto hosts = static_cast<int>(request.fleet.hosts().size());
   const auto most_ranks = static_cast<int>(request.fleet.devices.size());
+  const int fewest = fewest_speakers(request.fleet);
   for (DeviceProfile& device : profile.devices) {
     const DeviceSpec* spec = request.fleet.find(device.device);
     if (spec == nullptr || spec->kind == DeviceKind::kCuda) continue;
     const ElementBytes bytes = element_bytes(request.job, *spec);
     const Bytes more = snapshot_bytes(owned, bytes.weight) +
-                       plain_reducer_bytes(elements, bytes.gradient, most_ranks, hosts);
+                       std::max(plain_reducer_bytes(elements, bytes.gradient, most_ranks, hosts),
+                                plain_reducer_bytes(elements, bytes.gradient, fewest, hosts));
     for (MemoryPoint& point : device.memory) point.fixed += more;
   }
   return profile;
 }
 
-/// What a rank of a plan of whole replicas needs to sum gradients.
-Bytes exchange_bytes(const Plan& plan, int64_t elements, int gradient_bytes, Rank rank) {
-  if (plan.world_size() == 1) return Bytes(0);
-  ReductionClass all{.contributors = {}, .receivers = {}, .owner = {}, .elements = elements};
+/// What a rank of a plan of whole replicas needs to sum gradients through hosts.
+Bytes exchange_bytes(const Plan& plan, const DeviceIslands& gpus, int64_t elements,
+                     int gradient_bytes, Rank rank) {
+  std::vector<int> ranks;
   std::vector<std::string> hosts;
   for (int other = 0; other < plan.world_size(); ++other) {
-    all.contributors.push_back(other);
+    ranks.push_back(other);
     hosts.push_back(plan.ranks[static_cast<size_t>(other)].host);
   }
-  all.receivers = all.contributors;
+  const std::vector<int> speakers = gpus.speakers(ranks);
+  if (speakers.size() == 1) return Bytes(0);
+  const ReductionClass all{
+      .contributors = speakers, .receivers = speakers, .owner = {}, .elements = elements};
   const Islands islands = islands_of(hosts, {});
   return reducer_memory(plan_reduction({all}, islands, gradient_bytes), islands, rank.value())
       .total();
@@ -107,7 +112,8 @@ class BestPlan {
 
 }  // namespace
 
-RankMemory plain_memory(const PlanRequest& request, const Plan& plan, Rank rank, Bytes engine) {
+RankMemory plain_memory(const PlanRequest& request, const Plan& plan, const DeviceIslands& gpus,
+                        Rank rank, Bytes engine) {
   int64_t owned = 0;
   for (const Ownership& owner : plan.owners)
     if (owner.owner == rank) owned += owner.slice.elements();
@@ -115,8 +121,9 @@ RankMemory plain_memory(const PlanRequest& request, const Plan& plan, Rank rank,
   const DeviceSpec* spec = request.fleet.find(plan.ranks[static_cast<size_t>(rank.value())].device);
   MOTLEY_CHECK(spec != nullptr, "a plan with a device that is not in the fleet");
   const ElementBytes bytes = element_bytes(request.job, *spec);
-  const Bytes more = snapshot_bytes(owned, bytes.weight) +
-                     exchange_bytes(plan, parameter_count(request.job.model), bytes.gradient, rank);
+  const Bytes more =
+      snapshot_bytes(owned, bytes.weight) +
+      exchange_bytes(plan, gpus, parameter_count(request.job.model), bytes.gradient, rank);
   if (spec->kind == DeviceKind::kCuda) return {.total = engine, .host = more};
   return {.total = engine + more};
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/device_islands.h"
 #include "core/plan.h"
 #include "core/reduction.h"
 #include "worker/program/parameters.h"
@@ -27,15 +28,16 @@ struct SliceClasses {
 };
 
 /// Of a valid plan: all classes that pass between ranks, the same on every rank, and the runs of
-/// `self`.
-SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, SliceUse use);
+/// `self`. Of a gradient each island of GPUs has one copy.
+SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, SliceUse use,
+                           const DeviceIslands& islands = {});
 
 /// What a step of the plan does to gradients.
 inline SliceUse gradient_use(const Plan& plan) {
   return plan.shard_optimizer ? SliceUse::kSumsToOwners : SliceUse::kSumsToHolders;
 }
 
-/// The ranks of each host are an island.
+/// The ranks of each host are an island of the hosts' sums.
 Islands islands_of(const Plan& plan);
 
 }  // namespace motley

@@ -104,32 +104,32 @@ Result<bool> FinalGate::readable(std::span<const ElementRun> runs) {
   });
 }
 
-Bytes slice_exchange_bytes(const Plan& plan, const ModelSpec& model, Rank self, int gradient_bytes,
-                           int weight_bytes) {
-  Bytes bytes =
-      bytes_for(plan, slice_classes(plan, model, self, gradient_use(plan)), self, gradient_bytes);
+Bytes slice_exchange_bytes(const Plan& plan, const ModelSpec& model, Rank self,
+                           const ElementBytes& elements, const DeviceIslands& islands) {
+  Bytes bytes = bytes_for(plan, slice_classes(plan, model, self, gradient_use(plan), islands), self,
+                          elements.gradient);
   if (plan.shard_optimizer)
     bytes += bytes_for(plan, slice_classes(plan, model, self, SliceUse::kOwnersToHolders), self,
-                       weight_bytes);
+                       elements.weight);
   return bytes;
 }
 
 Result<std::unique_ptr<SliceExchange>> SliceExchange::open(const Plan& plan, const ModelSpec& model,
-                                                           Communicator& world, int gradient_bytes,
-                                                           int weight_bytes,
-                                                           MemoryAccount& account) {
+                                                           Communicator& world,
+                                                           const ElementBytes& elements,
+                                                           MemoryAccount& account,
+                                                           const DeviceIslands& islands) {
   const Rank self(world.rank());
   std::unique_ptr<SliceExchange> slices(new SliceExchange());
-  slices->charge_ =
-      MemoryCharge(account, MemoryUse::kExchange,
-                   slice_exchange_bytes(plan, model, self, gradient_bytes, weight_bytes));
-  SliceClasses sums = slice_classes(plan, model, self, gradient_use(plan));
+  slices->charge_ = MemoryCharge(account, MemoryUse::kExchange,
+                                 slice_exchange_bytes(plan, model, self, elements, islands));
+  SliceClasses sums = slice_classes(plan, model, self, gradient_use(plan), islands);
   slices->has_gradients_ = sums.any();
-  MOTLEY_TRY(slices->sums_, open_reducer(plan, std::move(sums), world, gradient_bytes));
+  MOTLEY_TRY(slices->sums_, open_reducer(plan, std::move(sums), world, elements.gradient));
   if (!plan.shard_optimizer) return slices;
   SliceClasses weights = slice_classes(plan, model, self, SliceUse::kOwnersToHolders);
   slices->has_weights_ = weights.any();
-  MOTLEY_TRY(slices->weights_, open_reducer(plan, std::move(weights), world, weight_bytes));
+  MOTLEY_TRY(slices->weights_, open_reducer(plan, std::move(weights), world, elements.weight));
   return slices;
 }
 
