@@ -46,6 +46,8 @@ class DeviceCommunicator {
   /// inout[i] = Σ_r inout_r[i], identical bits on all ranks. The order is the library's: of
   /// integers, which wrap, it is no matter.
   virtual Result<Unit> all_reduce_sum(const DeviceArray& inout) = 0;
+  /// The same on `root` alone; what the others have stays as it is.
+  virtual Result<Unit> reduce_sum(const DeviceArray& inout, int root) = 0;
   /// inout[i] = Σ_r weight_r · inout_r[i], each rank giving its own weight, which is above zero: a
   /// rank that counts for nothing clears its memory. Not of integers.
   virtual Result<Unit> all_reduce_weighted_sum(const DeviceArray& inout, double weight) = 0;

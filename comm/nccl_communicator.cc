@@ -86,6 +86,12 @@ class NcclCommunicator final : public DeviceCommunicator {
   Result<Unit> all_reduce_sum(const DeviceArray& inout) override {
     return reduce("all-reduce", inout, nccl::kSum);
   }
+  Result<Unit> reduce_sum(const DeviceArray& inout, int root) override {
+    return enqueue("reduce", [&] {
+      return library_.reduce(inout.data, inout.data, static_cast<size_t>(inout.count),
+                             type_of(inout.element), nccl::kSum, root, comm_, stream());
+    });
+  }
   Result<Unit> all_reduce_weighted_sum(const DeviceArray& inout, double weight) override;
   Result<Unit> reduce_scatter_sum(const void* all, const DeviceArray& own) override {
     return enqueue("reduce-scatter", [&] {

@@ -15,6 +15,7 @@ void Library::find_all(VendorSymbols& symbols) {
       .find(create_weighted_sum, "ncclRedOpCreatePreMulSum")
       .find(destroy_op, "ncclRedOpDestroy")
       .find(all_reduce, "ncclAllReduce")
+      .find(reduce, "ncclReduce")
       .find(reduce_scatter, "ncclReduceScatter")
       .find(all_gather, "ncclAllGather")
       .find(broadcast, "ncclBroadcast")

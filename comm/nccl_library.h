@@ -67,6 +67,8 @@ struct Library {
   Status (*destroy_op)(RedOp op, Comm comm) = nullptr;
   Status (*all_reduce)(const void* in, void* out, size_t count, DataType type, RedOp op, Comm comm,
                        Stream stream) = nullptr;
+  Status (*reduce)(const void* in, void* out, size_t count, DataType type, RedOp op, int root,
+                   Comm comm, Stream stream) = nullptr;
   Status (*reduce_scatter)(const void* in, void* out, size_t out_count, DataType type, RedOp op,
                            Comm comm, Stream stream) = nullptr;
   Status (*all_gather)(const void* in, void* out, size_t in_count, DataType type, Comm comm,

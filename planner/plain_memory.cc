@@ -48,6 +48,7 @@ Profile with_tables_for(const PlanRequest& request, int ranks) {
   const int64_t owned = (elements + ranks - 1) / ranks;
   const auto hosts = static_cast<int>(request.fleet.hosts().size());
   const auto most_ranks = static_cast<int>(request.fleet.devices.size());
+  const int fewest = fewest_speakers(request.fleet);
   for (DeviceProfile& device : profile.devices) {
     const DeviceSpec* spec = request.fleet.find(device.device);
     if (spec == nullptr || spec->kind == DeviceKind::kCuda) continue;
@@ -55,7 +56,8 @@ Profile with_tables_for(const PlanRequest& request, int ranks) {
     const CodecSpec codec = codec_of(request, bytes.gradient);
     const bool compresses = codec.kind != CodecKind::kOff;
     Bytes more = snapshot_bytes(owned, bytes.weight, compresses) +
-                 plain_reducer_bytes(elements, bytes.gradient, most_ranks, hosts, codec);
+                 std::max(plain_reducer_bytes(elements, bytes.gradient, most_ranks, hosts, codec),
+                          plain_reducer_bytes(elements, bytes.gradient, fewest, hosts, codec));
     if (compresses)  // what is lost, on its way to checkpoints
       more += plain_reducer_bytes(elements, sizeof(float), most_ranks, hosts) +
               Bytes(elements * int64_t{sizeof(float)});
@@ -64,25 +66,28 @@ Profile with_tables_for(const PlanRequest& request, int ranks) {
   return profile;
 }
 
-/// What a rank of a plan of whole replicas needs to sum gradients, as the worker's SliceExchange.
+/// What a rank of a plan of whole replicas needs to sum gradients through hosts, as the worker's
+/// SliceExchange.
 struct ExchangeNeeds {
   Bytes bytes{0};
   bool compresses = false;
 };
-ExchangeNeeds exchange_needs(const Plan& plan, int64_t elements, int gradient_bytes, Rank rank) {
-  if (plan.world_size() == 1) return {};
-  ReductionClass all{.contributors = {}, .receivers = {}, .owner = {}, .elements = elements};
-  for (int other = 0; other < plan.world_size(); ++other) all.contributors.push_back(other);
-  all.receivers = all.contributors;
+ExchangeNeeds exchange_needs(const Plan& plan, const DeviceIslands& gpus, int64_t elements,
+                             int gradient_bytes, Rank rank) {
+  std::vector<int> ranks;
+  for (int other = 0; other < plan.world_size(); ++other) ranks.push_back(other);
+  const std::vector<int> speakers = gpus.speakers(ranks);
+  if (speakers.size() == 1) return {};
   const Islands islands = islands_of(plan);
   ReductionOptions options;
   options.compression = plan.compression;
-  const ReductionPlan sums = plan_reduction({all}, islands, gradient_bytes, options);
+  const ReductionPlan sums = plan_reduction({{speakers, speakers, std::nullopt, elements}}, islands,
+                                            gradient_bytes, options);
   ExchangeNeeds needs{reducer_memory(sums, islands, rank.value()).total(), sums.compressed()};
   if (!needs.compresses) return needs;
   std::vector<ReductionClass> to_owners;
   for (const auto& [owner, owned] : owned_elements(plan))
-    to_owners.push_back({all.contributors, {owner.value()}, owner.value(), owned});
+    to_owners.push_back({ranks, {owner.value()}, owner.value(), owned});
   needs.bytes +=
       reducer_memory(plan_reduction(to_owners, islands, sizeof(float)), islands, rank.value())
           .total() +
@@ -138,13 +143,14 @@ class BestPlan {
 
 }  // namespace
 
-RankMemory plain_memory(const PlanRequest& request, const Plan& plan, Rank rank, Bytes engine) {
+RankMemory plain_memory(const PlanRequest& request, const Plan& plan, const DeviceIslands& gpus,
+                        Rank rank, Bytes engine) {
   if (request.tables_of_ranks) return {.total = engine};
   const DeviceSpec* spec = request.fleet.find(plan.ranks[static_cast<size_t>(rank.value())].device);
   MOTLEY_CHECK(spec != nullptr, "a plan with a device that is not in the fleet");
   const ElementBytes bytes = element_bytes(request.job, *spec);
   const ExchangeNeeds exchange =
-      exchange_needs(plan, parameter_count(request.job.model), bytes.gradient, rank);
+      exchange_needs(plan, gpus, parameter_count(request.job.model), bytes.gradient, rank);
   const Bytes more = exchange.bytes +
                      snapshot_bytes(owned_elements(plan)[rank], bytes.weight, exchange.compresses);
   if (spec->kind == DeviceKind::kCuda) return {.total = engine, .host = more};

@@ -5,14 +5,16 @@
 
 #include <functional>
 
+#include "core/device_islands.h"
 #include "core/plan.h"
 #include "core/result.h"
 #include "planner/request.h"
 
 namespace motley {
 
-/// Of a rank of a valid plain plan for which its memory table says `engine`.
-RankMemory plain_memory(const PlanRequest& request, const Plan& plan, Rank rank, Bytes engine);
+/// Of a rank of a valid plain plan, `gpus` its islands, for which its memory table says `engine`.
+RankMemory plain_memory(const PlanRequest& request, const Plan& plan, const DeviceIslands& gpus,
+                        Rank rank, Bytes engine);
 
 /// The quickest plan of what `search` finds where memory tables mean all that a rank needs: it is
 /// asked for at least 1, 2, 3, 4, 6, 8, 12, … ranks, with tables of what these need (more ranks

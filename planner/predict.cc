@@ -113,7 +113,10 @@ class Predictor {
  public:
   Predictor(const PlanRequest& request, const Plan& plan, std::vector<const DeviceProfile*> devices)
       : request_(request), plan_(plan), devices_(std::move(devices)), plain_(is_plain(plan)) {
-    if (!plain_) traffic_ = slice_traffic(plan, request.job.model);
+    if (plain_)
+      islands_ = device_islands(plan, request.fleet);
+    else
+      traffic_ = slice_traffic(plan, request.job.model);
   }
 
   Result<Prediction> run() {
@@ -183,7 +186,8 @@ class Predictor {
     RankPrediction& own = prediction_.ranks[index(rank)];
     own.compute_seconds = device_seconds(device, samples_of(plan_, replica).count, micro_batch);
     if (request_.counted.empty() && plain_)
-      set_memory(plain_memory(request_, plan_, rank, memory_at(device, micro_batch)), &own);
+      set_memory(plain_memory(request_, plan_, islands_, rank, memory_at(device, micro_batch)),
+                 &own);
     end_ = std::max(end_, section_seconds(own.compute_seconds, ready_[index(rank)]));
     be_uncertain(uncertainty_at(*device.curve("model"), micro_batch));
     return Unit{};
@@ -271,7 +275,8 @@ class Predictor {
   const Plan& plan_;
   std::vector<const DeviceProfile*> devices_;  ///< by rank
   bool plain_;
-  std::vector<SliceTraffic> traffic_;  ///< unless plain
+  DeviceIslands islands_;              ///< of a plain plan
+  std::vector<SliceTraffic> traffic_;  ///< of any other
   std::vector<double> ready_;          ///< seconds from the step's begin, by rank
   Prediction prediction_;
   double end_ = 0;  ///< when the last replica is through, from the step's begin

@@ -149,6 +149,24 @@ TEST_P(PlanSearch, SnapshotsAndMessagesDoNotCountAgainstTheMemoryOfGpus) {
             Bytes(3 * 4 * parameter_count(problem.job.model)));
 }
 
+TEST_P(PlanSearch, LikeGpusNeedNoHostMemoryToSum) {
+  PlanningCase problem = with_snapshots();
+  problem.job.devices.count = CountRange{2, 2};
+  for (DeviceSpec& device : problem.fleet.devices) {
+    device.kind = DeviceKind::kCuda;
+    device.uuid = "GPU-" + device.id;
+  }
+  const Bytes snapshots(3 * 4 * parameter_count(problem.job.model));
+  const auto host_memory = [&] {
+    const Result<Plan> found = plan(problem);
+    EXPECT_EQ(found->world_size(), 2);
+    return found->prediction.ranks[0].host_memory + found->prediction.ranks[1].host_memory;
+  };
+  EXPECT_EQ(host_memory(), snapshots);
+  problem.fleet.devices[1].type += "-other";
+  EXPECT_GT(host_memory(), snapshots);
+}
+
 TEST_P(PlanSearch, AGpuDoesNotComputeInFloat64) {
   PlanningCase problem(8);
   problem.add({});

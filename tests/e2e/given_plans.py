@@ -193,16 +193,19 @@ def check_memory_and_exact(cache):
     refused(exact, "exact", plan, "ranks", "excludes tensor parallelism")
 
 
-def check_unlike_replicas(cache):
+def check_shipped(cache, name, ranks):
+    """A job and its plan as they are shipped, shortened: replicas that are cut differently add up to one training."""
     sandbox = Sandbox(cache=cache)
-    result = sandbox.run("run", str(SOURCE / "configs/jobs/unlike.yaml"), "--plan",
-                         str(SOURCE / "configs/plans/unlike.json"), "--set", "train.steps=8", "--no-compare", "--json",
+    result = sandbox.run("run", str(SOURCE / f"configs/jobs/{name}.yaml"), "--plan",
+                         str(SOURCE / f"configs/plans/{name}.json"), "--set", "train.steps=8", "--no-compare", "--json",
                          timeout=300)
     final = final_object(result)
-    expect(0.90 <= final["efficiency"] <= 1, f"efficiency {final['efficiency']}")
+    expect_equal(len(final["ranks"]), ranks, f"{name}: ranks")
+    expect(final["final_loss"] < final["first_loss"] - 0.2, f"{name}: nothing was learned: {final}")
+    expect(0.90 <= final["efficiency"] <= 1, f"{name}: efficiency {final['efficiency']}")
     error = abs(final["predicted_step_seconds"] / final["actual_step_seconds"] - 1)
-    expect(error < 0.05, f"prediction off by {error:.1%}")
-    print(f"unlike replicas: {final['efficiency']:.1%} of the summed speeds")
+    expect(error < 0.05, f"{name}: prediction off by {error:.1%}")
+    print(f"{name}: {final['efficiency']:.1%} of the summed speeds")
 
 
 def check_equal_split(sandbox):
@@ -294,7 +297,8 @@ def main():
     check_refusals(sandbox.home / "cache", json.loads((sandbox.home / "whole.json").read_text()))
     check_demands(sandbox.home / "cache")
     check_memory_and_exact(sandbox.home / "cache")
-    check_unlike_replicas(sandbox.home / "cache")
+    check_shipped(sandbox.home / "cache", "unlike", ranks=3)
+    check_shipped(sandbox.home / "cache", "hybrid", ranks=6)
     check_equal_pipelines(sandbox.home / "cache")
     print("ok")
 

@@ -103,7 +103,7 @@ class TalkingStage final : public Engine {
   }
   Result<GradientSpans> staged_gradients() override { return GradientSpans{}; }
   int64_t held_elements() const override { return 0; }
-  DeviceArray device_gradients() override { return {}; }
+  Result<DeviceArray> device_gradients() override { return DeviceArray{}; }
   Result<double> gradient_norm(int64_t, Communicator&) override { return 0; }
   Result<Unit> update(int64_t, double, int64_t, double) override { return Unit{}; }
   int64_t updated_elements() const override { return 0; }

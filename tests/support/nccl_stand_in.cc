@@ -48,7 +48,7 @@ struct Config {
 };
 
 struct Call {
-  enum class Kind { kAllReduce, kReduceScatter, kAllGather, kBroadcast } kind;
+  enum class Kind { kAllReduce, kReduce, kReduceScatter, kAllGather, kBroadcast } kind;
   const void* in;
   void* out;
   size_t count;
@@ -142,7 +142,8 @@ void perform(const Parts& parts) {
   const size_t bytes = one.count * size_of(one.type);
   const size_t ranks = parts.size();
   std::vector<char> result;
-  if (one.kind == Call::Kind::kAllReduce) result = sum_of(parts, one.count);
+  const bool to_root = one.kind == Call::Kind::kReduce;
+  if (one.kind == Call::Kind::kAllReduce || to_root) result = sum_of(parts, one.count);
   if (one.kind == Call::Kind::kReduceScatter) result = sum_of(parts, one.count * ranks);
   if (one.kind == Call::Kind::kAllGather)
     for (const auto& [rank, call] : parts)
@@ -153,6 +154,7 @@ void perform(const Parts& parts) {
     result.assign(from, from + bytes);
   }
   for (const auto& [rank, call] : parts) {
+    if (to_root && rank != one.root) continue;
     const bool scattered = one.kind == Call::Kind::kReduceScatter;
     const size_t offset = scattered ? static_cast<size_t>(rank) * bytes : 0;
     if (!result.empty())
@@ -186,11 +188,28 @@ bool reach(Clique& clique, int number, Call& part) {
   return true;
 }
 
+const char* name_of(Call::Kind kind) {
+  switch (kind) {
+    case Call::Kind::kAllReduce:
+      return "all_reduce";
+    case Call::Kind::kReduce:
+      return "reduce";
+    case Call::Kind::kReduceScatter:
+      return "reduce_scatter";
+    case Call::Kind::kAllGather:
+      return "all_gather";
+    case Call::Kind::kBroadcast:
+      break;
+  }
+  return "broadcast";
+}
+
 Status submit(Member* member, const Call& call, void* stream) {
   Clique& clique = *member->clique;
   const auto part = std::make_shared<Call>(call);
   std::unique_lock lock(mutex);
   const int number = member->collectives++;
+  ++counts[name_of(call.kind)];
   if (!begin_call(member)) return kInProgress;
   Parts& parts = clique.waiting[number];
   for (const auto& [rank, other] : parts)
@@ -247,7 +266,8 @@ Status leave(Member* member, const char* how) {
 
 extern "C" {
 
-/// How often something was called: "abort", "destroy", "finalize".
+/// How often something was called: "abort", "destroy", "finalize"; of collectives "all_reduce",
+/// "reduce", "reduce_scatter", "all_gather" and "broadcast".
 int nccl_stand_in_count(const char* what) {
   const std::lock_guard lock(mutex);
   return counts[what];
@@ -341,6 +361,9 @@ Status ncclAllReduce(COLLECTIVE, int op, Member* member, void* stream) {
                      .type = type,
                      .weight = op == 0 ? 1 : member->weights.at(op)},
                 stream);
+}
+Status ncclReduce(COLLECTIVE, int, int root, Member* member, void* stream) {
+  return submit(member, Call{Call::Kind::kReduce, in, out, count, type, root}, stream);
 }
 Status ncclReduceScatter(COLLECTIVE, int, Member* member, void* stream) {
   return submit(member, Call{Call::Kind::kReduceScatter, in, out, count, type}, stream);

@@ -156,9 +156,9 @@ class Engine {
   }
   /// Parameters this rank holds.
   virtual int64_t held_elements() const = 0;
-  /// The gradients where they lie on the device, behind all that has been enqueued: whoever sums
-  /// them there need not take them to the host.
-  virtual DeviceArray device_gradients() = 0;
+  /// The gradients where they lie on the device, behind all that has been enqueued and with what
+  /// the host has made of them: whoever sums them there need not take them to the host.
+  virtual Result<DeviceArray> device_gradients() = 0;
   /// Collective: the Euclidean norm of the summed gradient, of which each rank has what it owns,
   /// divided by `tokens` (global count). Exact: from fixed point, the same bits for any slicing;
   /// only of a step without overflow. Fast: not finite where a gradient is not.

@@ -462,12 +462,12 @@ GradientSpans StageEngine::gradient_spans() {
   return spans;
 }
 
-DeviceArray StageEngine::device_gradients() {
-  MOTLEY_CHECK(exposed_.empty() && !staging_gradients_, "the host may have changed the gradients");
+Result<DeviceArray> StageEngine::device_gradients() {
+  MOTLEY_TRY_VOID(push_gradients());
   const SumType element = exact()                       ? SumType::kInt64
                           : stage_.element_bytes() == 8 ? SumType::kFloat64
                                                         : SumType::kFloat32;
-  return {gradients_.device(), parameters_.elements(), element};
+  return DeviceArray{gradients_.device(), parameters_.elements(), element};
 }
 
 Result<Unit> StageEngine::push_gradients() {

@@ -41,7 +41,7 @@ class StageEngine final : public Engine {
   Result<GradientSpans> gradients(std::span<const ParameterRange> parts) override;
   Result<GradientSpans> staged_gradients() override;
   int64_t held_elements() const override { return parameters_.elements(); }
-  DeviceArray device_gradients() override;
+  Result<DeviceArray> device_gradients() override;
   Result<double> gradient_norm(int64_t tokens, Communicator& world) override;
   Result<Unit> update(int64_t step, double lr, int64_t tokens, double clip_factor) override;
   int64_t updated_elements() const override;

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "comm/link_probe.h"
 #include "core/holdings.h"
@@ -12,7 +14,7 @@
 #include "core/spec/precisions.h"
 #include "core/spec/profile_key.h"
 #include "worker/profiler/profiler.h"
-#include "worker/train/island.h"
+#include "worker/train/island_sum.h"
 #include "worker/train/slice_exchange.h"
 
 namespace motley {
@@ -58,48 +60,64 @@ ModelSpec small_enough(ModelSpec model, Bytes most, int element_bytes) {
 /// Memory like that of the gradient an engine sums: on the device, and as the host sees it.
 class GradientBuffer {
  public:
-  static Result<GradientBuffer> allocate(const JobSpec& job, Device& device,
-                                         MemoryAccount& account) {
-    const bool exact = job.train.numerics == Numerics::kExact;
-    const int element = gradient_element_bytes(job.train.numerics, device.element_bytes());
-    GradientBuffer buffer(device, exact);
-    MOTLEY_TRY(buffer.memory_, SharedMemory::allocate(
-                                   device, Bytes(parameter_count(job.model) * element), account));
-    MOTLEY_TRY_VOID(buffer.memory_.have_view());
-    std::ranges::fill(buffer.memory_.host(), std::byte{0});
-    MOTLEY_TRY_VOID(buffer.memory_.enqueue_push());
+  /// `at_host`: whether the host asks for it.
+  static Result<std::unique_ptr<GradientBuffer>> allocate(const JobSpec& job, Device& device,
+                                                          bool at_host, MemoryAccount& account) {
+    std::unique_ptr<GradientBuffer> buffer(new GradientBuffer(job, device));
+    MOTLEY_TRY(buffer->memory_,
+               SharedMemory::allocate(device, Bytes(buffer->count_ * bytes_of(buffer->element_)),
+                                      account));
+    if (!at_host) return buffer;
+    MOTLEY_TRY_VOID(buffer->memory_.have_view());
+    std::ranges::fill(buffer->memory_.host(), std::byte{0});
+    MOTLEY_TRY_VOID(buffer->memory_.enqueue_push());
     MOTLEY_TRY_VOID(device.synchronize());
+    if (!buffer->memory_.in_place())
+      buffer->staged_.emplace(device, buffer->memory_,
+                              static_cast<int>(bytes_of(buffer->element_)));
     return buffer;
   }
 
-  /// The host's spans of it, for one step; `staged` brings a GPU's to the host and back.
-  GradientSpans begin(StagedView* staged) {
+  /// As Engine::staged_gradients().
+  GradientSpans at_host() {
     const std::span<std::byte> view = memory_.host();
     GradientSpans spans;
-    if (exact_)
+    if (element_ == SumType::kInt64)
       spans.fixed = all_of<int64_t>(view);
-    else if (device_->element_bytes() == sizeof(double))
+    else if (element_ == SumType::kFloat64)
       spans.doubles = all_of<double>(view);
     else
       spans.floats = all_of<float>(view);
-    if (memory_.in_place()) return spans;
-    staged->begin();
-    spans.staged = staged;
+    if (!staged_) return spans;
+    staged_->begin();
+    spans.staged = &*staged_;
+    staging_ = true;
     return spans;
   }
-  SharedMemory& memory() { return memory_; }
+  /// As Engine::device_gradients().
+  DeviceArray on_device() {
+    if (std::exchange(staging_, false)) staged_->end();
+    return {memory_.device(), count_, element_};
+  }
   Bytes size() const { return memory_.size(); }
 
  private:
-  GradientBuffer(Device& device, bool exact) : device_(&device), exact_(exact) {}
+  GradientBuffer(const JobSpec& job, const Device& device)
+      : count_(parameter_count(job.model)),
+        element_(job.train.numerics == Numerics::kExact     ? SumType::kInt64
+                 : device.element_bytes() == sizeof(double) ? SumType::kFloat64
+                                                            : SumType::kFloat32) {}
   template <class T>
   static std::span<T> all_of(std::span<std::byte> view) {
     return {reinterpret_cast<T*>(view.data()), view.size() / sizeof(T)};
   }
 
-  Device* device_;
-  bool exact_;
+  const int64_t count_;
+  const SumType element_;
   SharedMemory memory_;
+  std::optional<StagedView>
+      staged_;  ///< brings it to the host and back, while that is not in place
+  bool staging_ = false;
 };
 
 /// Median seconds of `sum_once`, which all ranks do together.
@@ -117,60 +135,38 @@ Result<double> median_seconds(Communicator& communicator, Pacer& pacer,
   return seconds[kReductionRepetitions / 2];
 }
 
-/// What a step takes to sum the job's gradient over all ranks through host memory (SliceExchange),
-/// a GPU's way there and back with it.
-Result<ReductionPoint> measure_through_hosts(const JobSpec& job, const FleetSpec& fleet,
-                                             Device& device, Communicator& communicator,
-                                             Pacer& pacer) {
-  MemoryAccount account;
-  const int element = gradient_element_bytes(job.train.numerics, device.element_bytes());
-  MOTLEY_TRY(const auto slices,
-             SliceExchange::open(replicas_on(communicator.size(), fleet, job), job.model,
-                                 communicator, element, device.element_bytes(), account));
-  MOTLEY_TRY(GradientBuffer gradient, GradientBuffer::allocate(job, device, account));
-  StagedView staged(device, gradient.memory(), element);
-  ReductionPoint point;
-  point.bytes = gradient.size();
-  MOTLEY_TRY(point.seconds, median_seconds(communicator, pacer, [&]() -> Result<Unit> {
-               const GradientSpans spans = gradient.begin(&staged);
-               MOTLEY_TRY_VOID(slices->sum(spans));
-               if (spans.staged != nullptr) staged.end();
-               return device.synchronize();
-             }));
-  return point;
-}
-
-/// The same on the devices themselves.
-Result<ReductionPoint> measure_on_devices(const JobSpec& job, Device& device,
-                                          DeviceCommunicator& island, Communicator& communicator,
-                                          Pacer& pacer) {
-  const bool exact = job.train.numerics == Numerics::kExact;
-  DeviceArray gradient{.data = nullptr,
-                       .count = parameter_count(job.model),
-                       .element = exact ? SumType::kInt64 : SumType::kFloat32};
-  ReductionPoint point;
-  point.bytes = Bytes(gradient.count * (exact ? sizeof(int64_t) : sizeof(float)));
-  MOTLEY_TRY(const DeviceBuffer memory, device.allocate(point.bytes));
-  gradient.data = memory.data();
-  MOTLEY_TRY(point.seconds, median_seconds(communicator, pacer, [&]() -> Result<Unit> {
-               MOTLEY_TRY_VOID(island.all_reduce_sum(gradient));
-               return island.wait();
-             }));
-  MOTLEY_TRY_VOID(island.close());
-  return point;
-}
-
-/// As a plan of replicas on the first devices of the fleet would go about it.
+/// What a step takes to sum the job's gradient, as a plan of replicas on the first devices of the
+/// fleet goes about it: like GPUs among themselves, the rest through host memory, a GPU's way there
+/// and back with it.
 Result<ReductionPoint> measure_reduction(const JobSpec& job, const FleetSpec& fleet, Device& device,
                                          Communicator& first, Pacer& pacer) {
-  std::vector<const DeviceSpec*> devices;
-  for (int rank = 0; rank < first.size(); ++rank)
-    devices.push_back(&fleet.devices[static_cast<size_t>(rank)]);
-  MOTLEY_TRY(const auto island, open_island(devices, first, device));
-  MOTLEY_TRY(ReductionPoint point, island
-                                       ? measure_on_devices(job, device, *island, first, pacer)
-                                       : measure_through_hosts(job, fleet, device, first, pacer));
+  const Plan plan = replicas_on(first.size(), fleet, job);
+  MOTLEY_TRY(OpenIslands open, open_islands(device_islands(plan, fleet), first, device));
+  MemoryAccount account;
+  MOTLEY_TRY(
+      const auto slices,
+      SliceExchange::open(plan, job.model, first,
+                          {gradient_element_bytes(job.train.numerics, device.element_bytes()),
+                           device.element_bytes()},
+                          account, open.islands));
+  std::unique_ptr<IslandSum> island;
+  if (open.devices) {
+    MOTLEY_TRY(island, IslandSum::open(std::move(open), false, *slices));
+  }
+  MOTLEY_TRY(const auto gradient,
+             GradientBuffer::allocate(job, device, slices->has_gradients(), account));
+  const IslandGradients gradients{.on_device = [&] { return gradient->on_device(); },
+                                  .at_host = [&] { return gradient->at_host(); }};
+  ReductionPoint point;
   point.ranks = first.size();
+  point.bytes = gradient->size();
+  MOTLEY_TRY(point.seconds, median_seconds(first, pacer, [&]() -> Result<Unit> {
+               if (island) return island->sum(gradients);
+               MOTLEY_TRY_VOID(slices->sum(gradient->at_host()));
+               gradient->on_device();  // behind what the host has given back
+               return device.synchronize();
+             }));
+  if (island) MOTLEY_TRY_VOID(island->close());
   return point;
 }
 

@@ -12,15 +12,15 @@ DeviceTraits traits_driven(const JobSpec& job, const DeviceSpec& device, Precisi
 }
 
 MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank,
-                             const DeviceTraits& device) {
+                             const DeviceTraits& device, const DeviceIslands& islands) {
   const int element_bytes = full_bytes(device.precision);
   int64_t owned = 0;
   for (const Ownership& owner : plan.owners)
     if (owner.owner == rank) owned += owner.slice.elements();
-  MemoryEstimate bytes = estimate_engine(engine_options(job, plan, rank), device);
+  MemoryEstimate bytes = estimate_engine(engine_options(job, plan, rank, islands), device);
   const SliceExchangeNeeds exchange = slice_exchange_needs(
-      plan, job.model, rank, gradient_element_bytes(job.train.numerics, element_bytes),
-      element_bytes);
+      plan, job.model, rank,
+      {gradient_element_bytes(job.train.numerics, element_bytes), element_bytes}, islands);
   bytes.exchange = exchange.bytes;
   bytes.snapshot = snapshot_bytes(owned, element_bytes, exchange.compresses);
   return bytes;

@@ -1,6 +1,7 @@
 #pragma once
 // All that a rank of a plan holds of memory that grows with the model (core/rank_memory.h).
 
+#include "core/device_islands.h"
 #include "core/plan.h"
 #include "core/spec/fleet_spec.h"
 #include "core/spec/job_spec.h"
@@ -8,9 +9,10 @@
 
 namespace motley {
 
-/// What `rank` of a valid plan will count on its account, without allocating or any hardware.
+/// What `rank` of a valid plan will count on its account where NCCL connects these islands, without
+/// allocating or any hardware.
 MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank,
-                             const DeviceTraits& device);
+                             const DeviceTraits& device, const DeviceIslands& islands = {});
 
 /// Of a device driven for the job.
 DeviceTraits traits_driven(const JobSpec& job, const DeviceSpec& device, Precision planned);

@@ -10,7 +10,6 @@
 #include "core/spec/profile_key.h"
 #include "core/units.h"
 #include "worker/train/agreement.h"
-#include "worker/train/island.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/world.h"
 
@@ -24,10 +23,12 @@ Result<Unit> check_attempt(const Attempt& attempt, int ranks) {
   return check_world(attempt.plan, ranks);
 }
 
-Result<Unit> check_memory(const Attempt& attempt, Rank rank, const RankParts& parts) {
+Result<Unit> check_memory(const Attempt& attempt, Rank rank, const RankParts& parts,
+                          const DeviceIslands& islands) {
   const Device& device = *parts.device;
   const Bytes limit = parts.memory_limit;
-  const MemoryEstimate needed = estimate_rank(attempt.job, attempt.plan, rank, traits_of(device));
+  const MemoryEstimate needed =
+      estimate_rank(attempt.job, attempt.plan, rank, traits_of(device), islands);
   if (needed.total() <= limit) return Unit{};
   return fail(ErrorCode::kOutOfMemory, parts.spec.id + " needs " + format_bytes(needed.total()) +
                                            " for its part, more than its limit of " +
@@ -69,18 +70,23 @@ bool oom_if_told(int largest_micro_batch, int rank) {
   return false;
 }
 
-Result<Unit> build_engine(const Attempt& attempt, Communicator& world, RankParts* parts) {
+Result<Unit> load_data(const Attempt& attempt, RankParts* parts) {
+  MOTLEY_TRY(parts->corpus, Corpus::load(attempt.job.data, attempt.job.model.context));
+  return Unit{};
+}
+
+Result<Unit> build_engine(const Attempt& attempt, const DeviceIslands& islands, Communicator& world,
+                          RankParts* parts) {
   const Plan& plan = attempt.plan;
   const Rank rank(world.rank());
-  MOTLEY_TRY(parts->corpus, Corpus::load(attempt.job.data, attempt.job.model.context));
   const StagePlan& stage = stage_of(plan, role_of(plan, rank));
   if (stage.ranks.size() > 1) {
     std::vector<int> ranks;
     for (const Rank member : stage.ranks) ranks.push_back(member.value());
     parts->group = std::make_unique<StageGroup>(world.group(ranks), parts->sections);
   }
-  EngineOptions options = engine_options(attempt.job, plan, rank);
-  MOTLEY_TRY_VOID(check_memory(attempt, rank, *parts));
+  EngineOptions options = engine_options(attempt.job, plan, rank, islands);
+  MOTLEY_TRY_VOID(check_memory(attempt, rank, *parts, islands));
   if (oom_if_told(parts->share.largest(), rank.value()))
     return fail(ErrorCode::kOutOfMemory, "out of memory, as the failpoint says");
   options.account = &parts->memory;
@@ -89,14 +95,19 @@ Result<Unit> build_engine(const Attempt& attempt, Communicator& world, RankParts
   return Unit{};
 }
 
-Result<std::unique_ptr<DeviceCommunicator>> island_of_all(const Attempt& attempt,
-                                                          Communicator& world, RankParts& parts) {
-  // Devices among themselves send gradients as they are.
-  if (!sums_whole_gradients(attempt.plan) || parts.slices->compresses()) return nullptr;
-  std::vector<const DeviceSpec*> devices;
-  for (const RankPlacement& rank : attempt.plan.ranks)
-    devices.push_back(attempt.fleet.find(rank.device));
-  return open_island(devices, world, *parts.device);
+/// How gradients are summed, and weights go round.
+Result<Unit> open_sums(const Attempt& attempt, OpenIslands islands, Communicator& world,
+                       RankParts* parts) {
+  const int element_bytes = parts->engine->element_bytes();
+  MOTLEY_TRY(parts->slices,
+             SliceExchange::open(
+                 attempt.plan, attempt.job.model, world,
+                 {gradient_element_bytes(attempt.job.train.numerics, element_bytes), element_bytes},
+                 parts->memory, islands.islands));
+  if (!islands.devices) return Unit{};
+  MOTLEY_TRY(parts->island,
+             IslandSum::open(std::move(islands), attempt.plan.shard_optimizer, *parts->slices));
+  return Unit{};
 }
 
 }  // namespace
@@ -115,7 +126,7 @@ Result<std::unique_ptr<RankParts>> build_rank(const Attempt& attempt, Communicat
   Result<Unit> opened = Unit{};
   if (!parts) opened = fail(parts.error());
   MOTLEY_TRY_VOID(all_succeeded(world, opened));
-  MOTLEY_TRY_VOID(all_succeeded(world, build_engine(attempt, world, parts->get())));
+  MOTLEY_TRY_VOID(all_succeeded(world, load_data(attempt, parts->get())));
   const bool exact = attempt.job.train.numerics == Numerics::kExact;
   MOTLEY_TRY_VOID(
       all_alike(world, {.host = system_host_name(),
@@ -123,12 +134,11 @@ Result<std::unique_ptr<RankParts>> build_rank(const Attempt& attempt, Communicat
                         .communicator = world.description(),
                         .arithmetic_class = exact ? (*parts)->device->arithmetic_class() : "",
                         .data_hash = (*parts)->corpus.hash()}));
-  const int element_bytes = (*parts)->engine->element_bytes();
-  MOTLEY_TRY((*parts)->slices,
-             SliceExchange::open(attempt.plan, attempt.job.model, world,
-                                 gradient_element_bytes(attempt.job.train.numerics, element_bytes),
-                                 element_bytes, (*parts)->memory));
-  MOTLEY_TRY((*parts)->island, island_of_all(attempt, world, **parts));
+  MOTLEY_TRY(OpenIslands islands,
+             open_islands(device_islands(attempt.plan, attempt.fleet), world, *(*parts)->device));
+  MOTLEY_TRY_VOID(
+      all_succeeded(world, build_engine(attempt, islands.islands, world, parts->get())));
+  MOTLEY_TRY_VOID(open_sums(attempt, std::move(islands), world, parts->get()));
   return parts;
 }
 

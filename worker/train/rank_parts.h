@@ -4,13 +4,13 @@
 #include <memory>
 
 #include "comm/communicator.h"
-#include "comm/device_communicator.h"
 #include "core/attempt.h"
 #include "core/result.h"
 #include "kernels/device.h"
 #include "worker/data/corpus.h"
 #include "worker/engine/engine.h"
 #include "worker/optimizer/loss_scale.h"
+#include "worker/train/island_sum.h"
 #include "worker/train/pacer.h"
 #include "worker/train/rank_share.h"
 #include "worker/train/sections.h"
@@ -31,7 +31,7 @@ struct RankParts {
   std::unique_ptr<StageGroup> group;  ///< null where this rank has its stage for itself
   std::unique_ptr<Engine> engine;
   std::unique_ptr<SliceExchange> slices;
-  std::unique_ptr<DeviceCommunicator> island;  ///< sums gradients; null: host memory does
+  std::unique_ptr<IslandSum> island;  ///< sums gradients; null: `slices` alone does
   LossScale loss_scale;
 
   RankParts(DeviceSpec device_spec, RankShare rank_share, const Attempt& attempt)
@@ -52,9 +52,9 @@ struct RankParts {
 /// kUsage when the plan is not for that many ranks.
 Result<Unit> check_world(const Plan& plan, int ranks);
 
-/// Checks the plan against the job and the world, opens this rank's device, loads the data, builds
-/// the engine. Collective: on all ranks or on none. The attempt's devices and data must be there,
-/// and in one version on all hosts (kBrokenInstall).
+/// Checks the plan against the job and the world, opens this rank's device, loads the data,
+/// connects islands of GPUs, builds the engine. Collective: on all ranks or on none. The attempt's
+/// devices and data must be there, and in one version on all hosts (kBrokenInstall).
 Result<std::unique_ptr<RankParts>> build_rank(const Attempt& attempt, Communicator& world);
 
 }  // namespace motley

@@ -55,7 +55,8 @@ bool scales_loss(const Plan& plan) {
   return false;
 }
 
-EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank) {
+EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank,
+                             const DeviceIslands& islands) {
   const Role role = role_of(plan, rank);
   const RankShare share = share_of(plan, rank, 0);
   EngineOptions options;
@@ -75,7 +76,8 @@ EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank) {
   const RankPlacement& place = plan.ranks[static_cast<size_t>(rank.value())];
   options.host_optimizer = place.host_optimizer;
   options.managed_memory = place.managed_memory;
-  options.exchanges_gradients = slice_classes(plan, job.model, rank, gradient_use(plan)).any();
+  options.exchanges_gradients =
+      slice_classes(plan, job.model, rank, gradient_use(plan), islands).any();
   options.exchanges_weights =
       plan.shard_optimizer &&
       slice_classes(plan, job.model, rank, SliceUse::kOwnersToHolders).any();

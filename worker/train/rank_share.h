@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "core/device_islands.h"
 #include "core/plan.h"
 #include "core/spec/job_spec.h"
 #include "worker/engine/engine.h"
@@ -26,7 +27,9 @@ RankShare share_of(const Plan& plan, Rank rank, int evaluation_samples);
 /// Whether some rank computes in fp16, for which all scale the loss.
 bool scales_loss(const Plan& plan);
 
-/// What `rank` of a valid plan builds; memory_limit and group are for those who run it.
-EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank);
+/// What `rank` of a valid plan with these islands builds; memory_limit and group are for those who
+/// run it.
+EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank,
+                             const DeviceIslands& islands = {});
 
 }  // namespace motley

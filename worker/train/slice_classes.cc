@@ -80,15 +80,16 @@ BoxHolders holders_of(const TensorHolders& tensor, const Slice& box) {
   return found;
 }
 
-/// What is to be done with a box; without contributors nothing, as where one rank alone has it.
-ReductionClass class_of(const BoxHolders& box, SliceUse use) {
+/// What is to be done with a box; without contributors nothing, as where one rank, or one island,
+/// alone has it.
+ReductionClass class_of(const BoxHolders& box, SliceUse use, const DeviceIslands& islands) {
   ReductionClass one;
   switch (use) {
     case SliceUse::kSumsToHolders:
-      one = {box.counted, box.all, std::nullopt, 0};
+      one = {islands.speakers(box.counted), islands.speakers(box.all), std::nullopt, 0};
       break;
     case SliceUse::kSumsToOwners:
-      one = {box.counted, {box.owner}, box.owner, 0};
+      one = {islands.speakers(box.counted, box.owner), {box.owner}, box.owner, 0};
       break;
     case SliceUse::kAllToOwners:
       one = {box.all, {box.owner}, box.owner, 0};
@@ -112,12 +113,12 @@ int64_t offset_in(const std::vector<int64_t>& shape, const Slice& box) {
 
 class Classes {
  public:
-  explicit Classes(SliceUse use) : use_(use) {}
+  Classes(SliceUse use, const DeviceIslands& islands) : use_(use), islands_(islands) {}
 
   /// `place`: of the box's first element in the model; `mine`: this rank's part of the tensor;
   /// null: it has none.
   void add(const TensorHolders& tensor, const Slice& box, int64_t place, const FlatTensor* mine) {
-    const ReductionClass one = class_of(holders_of(tensor, box), use_);
+    const ReductionClass one = class_of(holders_of(tensor, box), use_, islands_);
     if (one.contributors.empty()) return;
     const auto [number, is_new] = number_.try_emplace(
         {one.contributors, one.receivers, one.owner.value_or(-1)}, found_.classes.size());
@@ -164,6 +165,7 @@ class Classes {
   }
 
   const SliceUse use_;
+  const DeviceIslands& islands_;
   std::map<std::tuple<std::vector<int>, std::vector<int>, int>, size_t> number_;
   SliceClasses found_;
 };
@@ -174,7 +176,8 @@ bool SliceClasses::any() const {
   return std::any_of(runs.begin(), runs.end(), [](const auto& some) { return !some.empty(); });
 }
 
-SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, SliceUse use) {
+SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, SliceUse use,
+                           const DeviceIslands& islands) {
   std::map<std::string, TensorHolders> tensors;
   for (int rank = 0; rank < plan.world_size(); ++rank) {
     const ParameterLayout layout = layout_of(plan, model, Rank(rank));
@@ -185,7 +188,7 @@ SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, 
     for (const Ownership& owned : plan.owners)
       tensors[owned.tensor].owned_slices.emplace_back(owned.slice, owned.owner.value());
   const ParameterLayout mine = layout_of(plan, model, self);
-  Classes classes(use);
+  Classes classes(use, islands);
   int64_t place = 0;  // of the tensor
   for (const LogicalTensor& logical : logical_tensors(model)) {
     const TensorHolders& tensor = tensors[logical.name];

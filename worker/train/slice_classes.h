@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/device_islands.h"
 #include "core/plan.h"
 #include "core/reduction.h"
 #include "worker/program/parameters.h"
@@ -28,8 +29,9 @@ struct SliceClasses {
 };
 
 /// Of a valid plan: all classes that pass between ranks, the same on every rank, and the runs of
-/// `self`.
-SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, SliceUse use);
+/// `self`. Of a gradient each island of GPUs has one copy.
+SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, SliceUse use,
+                           const DeviceIslands& islands = {});
 
 /// How a rank's weights and gradients lie, one after the other.
 ParameterLayout layout_of(const Plan& plan, const ModelSpec& model, Rank rank);

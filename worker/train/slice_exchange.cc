@@ -83,8 +83,8 @@ class Needs {
   Needs(const Plan& plan, const ModelSpec& model, Rank self)
       : plan_(plan), model_(model), self_(self) {}
 
-  ReductionPlan add(SliceUse use, int element_bytes) {
-    const SliceClasses classes = slice_classes(plan_, model_, self_, use);
+  ReductionPlan add(SliceUse use, int element_bytes, const DeviceIslands& islands = {}) {
+    const SliceClasses classes = slice_classes(plan_, model_, self_, use, islands);
     ReductionPlan reduction = reduction_for(plan_, classes.classes, use, element_bytes);
     bytes_ += reducer_memory(reduction, islands_of(plan_), self_.value()).total();
     return reduction;
@@ -138,10 +138,11 @@ Result<bool> FinalGate::readable(std::span<const ElementRun> runs) {
 }
 
 SliceExchangeNeeds slice_exchange_needs(const Plan& plan, const ModelSpec& model, Rank self,
-                                        int gradient_bytes, int weight_bytes) {
+                                        const ElementBytes& elements,
+                                        const DeviceIslands& islands) {
   Needs needs(plan, model, self);
-  const bool compresses = needs.add(gradient_use(plan), gradient_bytes).compressed();
-  if (plan.shard_optimizer) needs.add(SliceUse::kOwnersToHolders, weight_bytes);
+  const bool compresses = needs.add(gradient_use(plan), elements.gradient, islands).compressed();
+  if (plan.shard_optimizer) needs.add(SliceUse::kOwnersToHolders, elements.weight);
   if (compresses) {
     needs.add(SliceUse::kAllToOwners, sizeof(float));
     needs.add(Bytes(layout_of(plan, model, self).elements() * int64_t{sizeof(float)}));
@@ -150,27 +151,27 @@ SliceExchangeNeeds slice_exchange_needs(const Plan& plan, const ModelSpec& model
 }
 
 Result<std::unique_ptr<SliceExchange>> SliceExchange::open(const Plan& plan, const ModelSpec& model,
-                                                           Communicator& world, int gradient_bytes,
-                                                           int weight_bytes,
-                                                           MemoryAccount& account) {
+                                                           Communicator& world,
+                                                           const ElementBytes& elements,
+                                                           MemoryAccount& account,
+                                                           const DeviceIslands& islands) {
   const Rank self(world.rank());
   std::unique_ptr<SliceExchange> slices(new SliceExchange());
-  const SliceExchangeNeeds needs =
-      slice_exchange_needs(plan, model, self, gradient_bytes, weight_bytes);
+  const SliceExchangeNeeds needs = slice_exchange_needs(plan, model, self, elements, islands);
   slices->charge_ = MemoryCharge(account, MemoryUse::kExchange, needs.bytes);
   const SliceUse use = gradient_use(plan);
-  SliceClasses sums = slice_classes(plan, model, self, use);
+  SliceClasses sums = slice_classes(plan, model, self, use, islands);
   slices->has_gradients_ = sums.any();
   if (needs.compresses)
     slices->compressed_ =
-        compressed_runs(reduction_for(plan, sums.classes, use, gradient_bytes), sums.runs);
-  MOTLEY_TRY(slices->sums_, open_reducer(plan, std::move(sums), use, world, gradient_bytes));
+        compressed_runs(reduction_for(plan, sums.classes, use, elements.gradient), sums.runs);
+  MOTLEY_TRY(slices->sums_, open_reducer(plan, std::move(sums), use, world, elements.gradient));
   if (needs.compresses) MOTLEY_TRY_VOID(slices->open_residuals(plan, model, world));
   if (!plan.shard_optimizer) return slices;
   SliceClasses weights = slice_classes(plan, model, self, SliceUse::kOwnersToHolders);
   slices->has_weights_ = weights.any();
   MOTLEY_TRY(slices->weights_, open_reducer(plan, std::move(weights), SliceUse::kOwnersToHolders,
-                                            world, weight_bytes));
+                                            world, elements.weight));
   return slices;
 }
 

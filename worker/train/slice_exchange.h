@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "core/device_islands.h"
 #include "core/plan.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/memory_account.h"
@@ -40,13 +41,21 @@ class FinalGate final : public ElementGate {
   std::map<int64_t, int64_t> open_;  ///< ends of ranges that do not touch, by where they begin
 };
 
+/// Of one element that is exchanged.
+struct ElementBytes {
+  int gradient = 0;
+  int weight = 0;
+};
+
 class SliceExchange {
  public:
-  /// Collective, for the ranks of a valid plan. `gradient_bytes` are those of an element of a
-  /// gradient, `weight_bytes` of a weight. Finds all classes and allocates what they need.
+  /// Collective, for the ranks of a valid plan whose GPUs sum among themselves in these islands:
+  /// who is not a speaker has no part in sums. Finds all classes and allocates what they need.
   static Result<std::unique_ptr<SliceExchange>> open(const Plan& plan, const ModelSpec& model,
-                                                     Communicator& world, int gradient_bytes,
-                                                     int weight_bytes, MemoryAccount& account);
+                                                     Communicator& world,
+                                                     const ElementBytes& elements,
+                                                     MemoryAccount& account,
+                                                     const DeviceIslands& islands = {});
 
   /// Whether sum() and distribute() look at anything of this rank.
   bool has_gradients() const { return has_gradients_; }
@@ -73,6 +82,9 @@ class SliceExchange {
   /// elements of it there is no use for, because they are not compressed.
   int64_t restore_residuals();
 
+  /// Of gradients, so far, on links between hosts.
+  int64_t bytes_sent() const { return sums_->bytes_sent(); }
+
  private:
   SliceExchange() = default;
   Result<Unit> open_residuals(const Plan& plan, const ModelSpec& model, Communicator& world);
@@ -93,6 +105,7 @@ struct SliceExchangeNeeds {
   bool compresses = false;
 };
 SliceExchangeNeeds slice_exchange_needs(const Plan& plan, const ModelSpec& model, Rank self,
-                                        int gradient_bytes, int weight_bytes);
+                                        const ElementBytes& elements,
+                                        const DeviceIslands& islands = {});
 
 }  // namespace motley

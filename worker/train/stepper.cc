@@ -156,7 +156,7 @@ Result<Stepper::Sums> Stepper::sum_losses(const LossSums& mine, int64_t step,
 Result<Unit> Stepper::sum_gradients() {
   const WorkRange range(*parts_.device, "reduce");
   MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kReduce, world_));
-  if (parts_.island) return sum_on_devices();
+  if (parts_.island) return sum_with_island();
   GradientSpans gradients;
   if (exchanges_gradients_) {
     MOTLEY_TRY(gradients, parts_.engine->staged_gradients());
@@ -166,9 +166,10 @@ Result<Unit> Stepper::sum_gradients() {
   return Unit{};
 }
 
-Result<Unit> Stepper::sum_on_devices() {
-  MOTLEY_TRY_VOID(parts_.island->all_reduce_sum(parts_.engine->device_gradients()));
-  MOTLEY_TRY_VOID(parts_.island->wait());
+Result<Unit> Stepper::sum_with_island() {
+  MOTLEY_TRY_VOID(
+      parts_.island->sum({.on_device = [this] { return parts_.engine->device_gradients(); },
+                          .at_host = [this] { return parts_.engine->staged_gradients(); }}));
   parts_.sections.mark(TraceKind::kReduce);
   return Unit{};
 }

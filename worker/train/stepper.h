@@ -76,7 +76,7 @@ class Stepper {
   Result<Unit> compute(int64_t step, bool beside);
   Result<Unit> sum_gradients();
   Result<Unit> finish_sum();
-  Result<Unit> sum_on_devices();
+  Result<Unit> sum_with_island();
   Result<Unit> measure_gradient(int64_t step, int64_t tokens, StepResult* result);
   bool lower_scales(int overflows_before);
   tl::unexpected<Error> diverged_at(int64_t step);

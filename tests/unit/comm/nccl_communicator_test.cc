@@ -160,6 +160,11 @@ Result<Unit> check_reductions(DeviceCommunicator& island, size_t count) {
   MOTLEY_TRY_VOID(island.wait());
   EXPECT_EQ(all, sum_over<T>(island.size(), count));
 
+  auto at_last = values_of<T>(island.rank(), count);
+  MOTLEY_TRY_VOID(island.reduce_sum(array(at_last), island.size() - 1));
+  MOTLEY_TRY_VOID(island.wait());
+  EXPECT_EQ(at_last, rank + 1 == ranks ? all : values_of<T>(island.rank(), count));
+
   auto whole = values_of<T>(island.rank(), count * ranks);
   std::vector<T> own(count), gathered(count * ranks);
   MOTLEY_TRY_VOID(island.reduce_scatter_sum(whole.data(), array(own)));

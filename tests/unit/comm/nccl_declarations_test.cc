@@ -52,6 +52,7 @@ SAME_CALL(last_error, ncclGetLastError);
 SAME_CALL(create_weighted_sum, ncclRedOpCreatePreMulSum);
 SAME_CALL(destroy_op, ncclRedOpDestroy);
 SAME_CALL(all_reduce, ncclAllReduce);
+SAME_CALL(reduce, ncclReduce);
 SAME_CALL(reduce_scatter, ncclReduceScatter);
 SAME_CALL(all_gather, ncclAllGather);
 SAME_CALL(broadcast, ncclBroadcast);

@@ -48,7 +48,8 @@ std::string job_error_of(const std::string& text, const std::vector<Override>& o
 }
 
 TEST(JobReader, ReadsTheShippedJobs) {
-  for (const char* name : {"jobs/quickstart.yaml", "jobs/uneven.yaml", "jobs/unlike.yaml"}) {
+  for (const char* name :
+       {"jobs/hybrid.yaml", "jobs/quickstart.yaml", "jobs/uneven.yaml", "jobs/unlike.yaml"}) {
     const Result<JobSpec> job = read_job(config(name));
     ASSERT_TRUE(job) << job.error().to_string();
     EXPECT_GT(job->data.files.size(), 10u);

@@ -6,12 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 
 #include "core/holdings.h"
 #include "tests/unit/worker/engine/foreign_device.h"
 #include "worker/program/parameters.h"
+#include "worker/train/slice_classes.h"
 
 namespace motley {
 namespace {
@@ -25,6 +28,12 @@ using Replicas = std::vector<std::vector<Cut>>;
 
 ModelSpec model() {
   return {.type = "gpt", .layers = 1, .heads = 4, .width = 256, .context = 8, .vocab = 6001};
+}
+
+std::vector<int64_t> shape_of(const std::string& name) {
+  for (const LogicalTensor& tensor : logical_tensors(model()))
+    if (tensor.name == name) return tensor.shape;
+  return {};
 }
 
 /// On so many hosts, in turn.
@@ -124,6 +133,17 @@ bool has_index(const Slice& slice, const std::vector<int64_t>& shape, int64_t in
   return true;
 }
 
+/// What the ranks of an island have once its GPUs are through.
+std::vector<int64_t> sums_of_islands(const Plan& plan, const DeviceIslands& islands, int rank) {
+  const std::vector<int>* island = islands.of(rank);
+  std::vector<int64_t> sums(static_cast<size_t>(Held(plan, rank).elements()));
+  for (const int other : island == nullptr ? std::vector<int>{rank} : *island)
+    Held(plan, other).each([&](const FlatTensor&, int64_t tensor, int64_t offset, int64_t index) {
+      sums[static_cast<size_t>(offset)] += term_as<int64_t>(other, tensor, index);
+    });
+  return sums;
+}
+
 GradientSpans spans_of(std::span<float> buffer) { return {buffer, {}, {}}; }
 GradientSpans spans_of(std::span<int64_t> buffer) { return {{}, {}, buffer}; }
 
@@ -163,7 +183,7 @@ void expect_sums(const Replicas& replicas, int hosts, bool staged) {
     });
     MemoryAccount account;
     MOTLEY_TRY(const auto slices,
-               SliceExchange::open(plan, model(), world, sizeof(T), sizeof(float), account));
+               SliceExchange::open(plan, model(), world, {sizeof(T), sizeof(float)}, account));
     if (staged)
       MOTLEY_TRY_VOID(exchange_staged(*slices, buffer));
     else
@@ -175,7 +195,7 @@ void expect_sums(const Replicas& replicas, int hosts, bool staged) {
     });
     EXPECT_EQ(wrong, 0) << "of rank " << world.rank();
     const Bytes needed =
-        slice_exchange_needs(plan, model(), Rank(world.rank()), sizeof(T), sizeof(float)).bytes;
+        slice_exchange_needs(plan, model(), Rank(world.rank()), {sizeof(T), sizeof(float)}).bytes;
     EXPECT_EQ(account.held(MemoryUse::kExchange), needed);
     EXPECT_LE(needed, Bytes(16 << 20)) << "though slices are longer than that";
     return Unit{};
@@ -226,7 +246,7 @@ void expect_residuals_kept(const Replicas& before, const Replicas& after, bool s
     std::vector<float> buffer(static_cast<size_t>(held.elements()));
     MemoryAccount account;
     MOTLEY_TRY(const auto slices,
-               SliceExchange::open(one, model(), world, sizeof(float), sizeof(float), account));
+               SliceExchange::open(one, model(), world, {sizeof(float), sizeof(float)}, account));
     for (int step = 0; step < 2; ++step) {
       held.each([&](const FlatTensor&, int64_t tensor, int64_t offset, int64_t index) {
         buffer[static_cast<size_t>(offset)] = term(world.rank(), tensor, index);
@@ -235,7 +255,7 @@ void expect_residuals_kept(const Replicas& before, const Replicas& after, bool s
     }
     EXPECT_TRUE(slices->compresses());
     const auto needs =
-        slice_exchange_needs(one, model(), Rank(world.rank()), sizeof(float), sizeof(float));
+        slice_exchange_needs(one, model(), Rank(world.rank()), {sizeof(float), sizeof(float)});
     EXPECT_EQ(account.held(MemoryUse::kExchange), needs.bytes);
     MOTLEY_TRY(const auto all, lost_in_all(*slices, one, world));
     if (world.rank() == 0) lost = all;
@@ -247,7 +267,7 @@ void expect_residuals_kept(const Replicas& before, const Replicas& after, bool s
   const auto given = run_inproc(other.world_size(), [&](Communicator& world) -> Result<Unit> {
     MemoryAccount account;
     MOTLEY_TRY(const auto slices,
-               SliceExchange::open(other, model(), world, sizeof(float), sizeof(float), account));
+               SliceExchange::open(other, model(), world, {sizeof(float), sizeof(float)}, account));
     std::vector<int64_t> firsts = {0};
     for (const LogicalTensor& tensor : logical_tensors(model()))
       firsts.push_back(firsts.back() + tensor.elements());
@@ -282,6 +302,96 @@ TEST(SliceExchange, OfUnlikeReplicas) {
   const Replicas replicas = {{{3}}, {{1}, {2}}, {{2, {0.75, 0.25}}, {1, {0.5, 0.5}}}};
   expect_sums<float>(replicas);
   expect_sums<int64_t>(replicas);
+}
+
+/// Sums over hosts of what each island's speaker has; how many elements of those asked about are
+/// not the sums of all, and bytes on links between hosts.
+struct IslandsSummed {
+  std::atomic<int64_t> wrong{0}, checked{0}, bytes_sent{0};
+};
+void sum_islands(const Plan& plan, const DeviceIslands& islands,
+                 const std::function<bool(int, const std::string&, int64_t)>& is_due,
+                 IslandsSummed* summed) {
+  const auto expected = expected_sums<int64_t>(plan);
+  const auto done = run_inproc(plan.world_size(), [&](Communicator& world) -> Result<Unit> {
+    std::vector<int64_t> buffer = sums_of_islands(plan, islands, world.rank());
+    MemoryAccount account;
+    MOTLEY_TRY(const auto slices,
+               SliceExchange::open(plan, model(), world, {sizeof(int64_t), sizeof(float)}, account,
+                                   islands));
+    if (slices->has_gradients()) MOTLEY_TRY_VOID(slices->sum(spans_of(std::span(buffer))));
+    Held(plan, world.rank())
+        .each([&](const FlatTensor& flat, int64_t tensor, int64_t offset, int64_t index) {
+          if (!is_due(world.rank(), flat.tensor.name, index)) return;
+          ++summed->checked;
+          summed->wrong += buffer[static_cast<size_t>(offset)] !=
+                           expected[static_cast<size_t>(tensor)][static_cast<size_t>(index)];
+        });
+    summed->bytes_sent += slices->bytes_sent();
+    EXPECT_EQ(account.held(MemoryUse::kExchange),
+              slice_exchange_needs(plan, model(), Rank(world.rank()),
+                                   {sizeof(int64_t), sizeof(float)}, islands)
+                  .bytes);
+    return Unit{};
+  });
+  EXPECT_TRUE(done) << done.error().to_string();
+}
+
+/// Four GPUs on two hosts that hold the model each, and two on a third that hold it together.
+const Replicas kHybrid = {{{3}}, {{3}}, {{3}}, {{3}}, {{1}, {2}}};
+Plan hybrid() {
+  Plan plan = plan_of(kHybrid, 1);
+  for (int rank = 0; rank < 6; ++rank)
+    plan.ranks[static_cast<size_t>(rank)].host = "host" + std::to_string(rank / 2);
+  return plan;
+}
+const DeviceIslands kFourGpus({{0, 1, 2, 3}});
+
+TEST(SliceExchange, OfIslandsTakesOneContributionOfEach) {
+  const auto at_speakers = [](int rank, const std::string&, int64_t) {
+    return kFourGpus.speakers({rank}) == std::vector<int>{rank};
+  };
+  IslandsSummed with, without;
+  sum_islands(hybrid(), kFourGpus, at_speakers, &with);
+  EXPECT_GT(with.checked, 2 * parameter_count(model())) << "of the speaker and the two others";
+  EXPECT_EQ(with.wrong, 0);
+  sum_islands(hybrid(), {}, at_speakers, &without);
+  EXPECT_EQ(without.wrong, 0);
+  // One copy to and from the two that hold the model together; and what both of these hold, which
+  // counts twice, is the word embedding.
+  EXPECT_EQ(with.bytes_sent, 2 * 8 * parameter_count(model()));
+  EXPECT_GT(without.bytes_sent, with.bytes_sent + with.bytes_sent / 2) << "three hosts, not two";
+}
+
+TEST(SliceExchange, OfIslandsReachesTheOwners) {
+  Plan plan = hybrid();
+  plan.shard_optimizer = true;
+  const auto owns = [&](int rank, const std::string& tensor, int64_t index) {
+    return std::any_of(plan.owners.begin(), plan.owners.end(), [&](const Ownership& owner) {
+      if (owner.owner.value() != rank || owner.tensor != tensor) return false;
+      int64_t rest = index;
+      for (size_t d = owner.slice.start.size(); d-- > 0;) {
+        const int64_t extent = shape_of(tensor)[d];
+        const int64_t at = rest % extent - owner.slice.start[d];
+        if (at < 0 || at >= owner.slice.extent[d]) return false;
+        rest /= extent;
+      }
+      return true;
+    });
+  };
+  IslandsSummed summed;
+  sum_islands(plan, kFourGpus, owns, &summed);
+  EXPECT_EQ(summed.checked, parameter_count(model())) << "each has one owner";
+  EXPECT_EQ(summed.wrong, 0);
+}
+
+TEST(SliceExchange, HasNothingToDoForAnIslandOfAll) {
+  for (const bool sharded : {false, true}) {
+    Plan plan = plan_of({{{3}}, {{3}}, {{3}}}, 2);
+    plan.shard_optimizer = sharded;
+    const DeviceIslands all({{0, 1, 2}});
+    EXPECT_TRUE(slice_classes(plan, model(), Rank(0), gradient_use(plan), all).classes.empty());
+  }
 }
 
 TEST(SliceExchange, OfOneReplicaWhoseRanksShareALayer) { expect_sums<float>({{{3, {0.5, 0.5}}}}); }

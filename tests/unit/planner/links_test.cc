@@ -1,0 +1,62 @@
+#include "planner/links.h"
+
+#include <gtest/gtest.h>
+
+#include "planner/search.h"
+#include "tests/support/planning_case.h"
+
+namespace motley {
+namespace {
+
+using testing::PlanningCase;
+
+/// Two devices on hosts joined by a link of so many bytes a second.
+PlanningCase joined_by(double bytes_per_second, CodecKind codec) {
+  PlanningCase problem(12);
+  problem.add({.host = "b", .fixed = 0})
+      .add({.host = "a", .fixed = 0})
+      .add_link("b", "a", 1e-4, bytes_per_second);
+  problem.job.parallel.compress.kind = codec;
+  return problem;
+}
+
+TEST(Links, AreInThePlanInOneOrder) {
+  PlanningCase problem = joined_by(1e9, CodecKind::kOff);
+  problem.add_link("b", "elsewhere", 1e-4, 1e6).add_link("a", "a", 0, 1e10);
+  const Plan plan = *plan_search(problem.request());
+  ASSERT_EQ(plan.links.size(), 1U);
+  EXPECT_EQ(plan.links[0], (LinkProfile{{"a", "b"}, 1e-4, 1e9}));
+  EXPECT_FALSE(plan.compression.on());
+}
+
+TEST(Links, AutoCompressesWhatIsSlow) {
+  const Plan slow = *plan_search(joined_by(25e6, CodecKind::kAuto).request());
+  EXPECT_EQ(slow.compression.codec.kind, kCodecOfSlowLinks);
+  EXPECT_EQ(slow.compression.below_bytes_per_second, kSlowLink);
+  EXPECT_FALSE(plan_search(joined_by(1e9, CodecKind::kAuto).request())->compression.on());
+  PlanningCase exact = joined_by(25e6, CodecKind::kAuto);
+  exact.job.train.numerics = Numerics::kExact;
+  exact.job.train.grain = 2;
+  EXPECT_FALSE(plan_search(exact.request())->compression.on());
+}
+
+TEST(Links, WhatTheJobNamesIsDoneOnAllOfThem) {
+  const Plan plan = *plan_search(joined_by(1e9, CodecKind::kBf16).request());
+  EXPECT_EQ(plan.compression, (LinkCompression{.codec = {.kind = CodecKind::kBf16}}));
+}
+
+TEST(Links, CompressionIsPredictedToHelp) {
+  const PlanningCase off = joined_by(1e3, CodecKind::kOff);
+  const PlanningCase on = joined_by(1e3, CodecKind::kInt8);
+  JobSpec two = off.job;
+  two.devices.count = CountRange{2, 2};
+  JobSpec two_compressed = on.job;
+  two_compressed.devices.count = CountRange{2, 2};
+  const Plan plain = *plan_search({two, off.fleet, off.profile});
+  const Plan compressed = *plan_search({two_compressed, on.fleet, on.profile});
+  EXPECT_LT(compressed.prediction.communication_seconds,
+            0.3 * plain.prediction.communication_seconds);
+}
+
+}  // namespace
+}  // namespace motley
