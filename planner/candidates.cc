@@ -135,6 +135,14 @@ Result<Candidates> find_candidates(const PlanRequest& request) {
   return candidates;
 }
 
+Error too_few_grains(int least_devices) {
+  return {ErrorCode::kNoPlan,
+          "the global batch has too few grains for the " + std::to_string(least_devices) +
+              " devices resources.devices.count asks for; a smaller train.grain or a larger "
+              "train.global_batch would help",
+          {}};
+}
+
 Result<Plan> assemble(const PlanRequest& request, const Candidates& candidates,
                       const Choice& choice) {
   Plan plan;

@@ -64,11 +64,7 @@ Result<Plan> search_within_tables(const PlanRequest& request) {
       candidates.devices);
   Found found = search_all_grains(request, candidates, reduction);
   if (!found.search) {
-    return fail(ErrorCode::kNoPlan,
-                "the global batch has too few grains for the " +
-                    std::to_string(candidates.least_devices) +
-                    " devices resources.devices.count asks for; a smaller train.grain or a larger "
-                    "train.global_batch would help");
+    return fail(too_few_grains(candidates.least_devices));
   }
   const Deal& best = found.deal;
   MOTLEY_TRY(Plan plan, assemble(request, candidates,
