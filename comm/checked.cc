@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <numeric>
+#include <set>
 
 #include "comm/post_pool.h"
 #include "core/debug_env.h"
@@ -156,6 +157,7 @@ class Checked final : public Communicator {
         compare(head_of("all_reduce_sum", name_of_element(sum_type_of<T>()), std::ssize(inout))));
     return inner_->all_reduce_sum(inout);
   }
+  std::unique_ptr<Checked> checked_group(const std::vector<int>& ranks);
   std::string name_of_rank(size_t rank) const { return "rank " + std::to_string(ranks_[rank]); }
 
   PostPool<Post> posts_;  ///< goes after the transport, which may still read the heads
@@ -170,12 +172,15 @@ class Checked final : public Communicator {
   std::vector<Outgoing> sends_;
 };
 
-/// Begins as it is; who waits for it must all mean the same reduction.
+/// Begins as it is; who waits for it must all mean the same reduction: those who have a part in it,
+/// as the others need not wait.
 class CheckedReducer final : public Reducer {
  public:
-  CheckedReducer(std::unique_ptr<Reducer> inner, Checked& ranks, int number, int64_t elements)
-      : inner_(std::move(inner)),
-        ranks_(ranks),
+  /// `ranks` are those; null: this one is none of them.
+  CheckedReducer(std::unique_ptr<Reducer> inner, std::unique_ptr<Checked> ranks, int number,
+                 int64_t elements)
+      : ranks_(std::move(ranks)),
+        inner_(std::move(inner)),
         operation_("reduction " + std::to_string(number)),
         elements_(elements) {}
 
@@ -188,7 +193,8 @@ class CheckedReducer final : public Reducer {
     return inner_->begin_beside(flat, type, gate);
   }
   Result<Unit> wait() override {
-    const auto same = ranks_.compare(head_of(operation_, name_of_element(type_), elements_));
+    if (ranks_ == nullptr) return inner_->wait();
+    const auto same = ranks_->compare(head_of(operation_, name_of_element(type_), elements_));
     if (same) return inner_->wait();
     inner_.reset();  // what it has begun beside is over, as after any wait
     return same;
@@ -203,12 +209,22 @@ class CheckedReducer final : public Reducer {
   }
 
  private:
+  const std::unique_ptr<Checked> ranks_;
   std::unique_ptr<Reducer> inner_;
-  Checked& ranks_;
   const std::string operation_;
   const int64_t elements_;
   SumType type_ = SumType::kFloat32;
 };
+
+std::vector<int> ranks_of(const ReductionPlan& plan) {
+  std::set<int> ranks;
+  for (const ReductionPart& part : plan.parts)
+    for (const IslandPart& island : part.islands) {
+      ranks.insert(island.contributors.begin(), island.contributors.end());
+      ranks.insert(island.receivers.begin(), island.receivers.end());
+    }
+  return {ranks.begin(), ranks.end()};
+}
 
 Result<Unit> Checked::compare(CallHead mine) {
   if (size() == 1) return Unit{};
@@ -237,6 +253,10 @@ Result<Unit> Checked::compare(CallHead mine) {
 }
 
 std::unique_ptr<Communicator> Checked::group(const std::vector<int>& ranks) {
+  return checked_group(ranks);
+}
+
+std::unique_ptr<Checked> Checked::checked_group(const std::vector<int>& ranks) {
   std::vector<int> of_the_whole;
   for (const int rank : ranks) of_the_whole.push_back(ranks_.at(static_cast<size_t>(rank)));
   return std::make_unique<Checked>(inner_->group(ranks), std::move(of_the_whole));
@@ -279,7 +299,12 @@ Result<std::unique_ptr<Reducer>> Checked::open_reducer(const ReductionPlan& plan
   const int64_t elements =
       std::accumulate(plan.parts.begin(), plan.parts.end(), int64_t{0},
                       [](int64_t sum, const ReductionPart& part) { return sum + part.elements; });
-  return std::make_unique<CheckedReducer>(std::move(reducer), *this, ++reducers_, elements);
+  const std::vector<int> with_a_part = ranks_of(plan);
+  std::unique_ptr<Checked> those;
+  if (std::binary_search(with_a_part.begin(), with_a_part.end(), rank()))
+    those = checked_group(with_a_part);
+  return std::make_unique<CheckedReducer>(std::move(reducer), std::move(those), ++reducers_,
+                                          elements);
 }
 
 }  // namespace

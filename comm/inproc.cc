@@ -96,7 +96,7 @@ class Hub {
 
 void Hub::enqueue(Lane lane, int rank, Post& post) {
   queue(lane, rank, post.to).push_back(&post);
-  changed(post.to).notify_one();
+  changed(post.to).notify_all();
 }
 
 template <class Ready>
@@ -130,7 +130,7 @@ void Hub::copy(Lock& lock, Post& post, const Incoming& in) {
   std::memcpy(in.into.data(), post.data.data(), in.into.size());
   lock.lock();
   post.state = Post::State::kDone;
-  changed(in.from).notify_one();
+  changed(in.from).notify_all();
 }
 
 Result<bool> Hub::sent(const Post& post) {
@@ -219,7 +219,7 @@ void Hub::fail_locked(const Error& error) {
   const bool says_more =
       failure_ && failure_->code == ErrorCode::kPeerLost && error.code != ErrorCode::kPeerLost;
   if (!failure_ || says_more) failure_ = error;
-  for (std::condition_variable& one : changed_) one.notify_one();
+  for (std::condition_variable& one : changed_) one.notify_all();
 }
 
 void Hub::fail_all(const Error& error) {

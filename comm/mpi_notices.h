@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/call_watch.h"
 #include "comm/patience.h"
 
 namespace motley {
@@ -19,8 +20,11 @@ namespace motley {
 class MpiNotices {
  public:
   /// Collective.
-  MpiNotices() {
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
+  MpiNotices(CallWatch& watch, const std::string& operation) {
+    {
+      const CallWatch::Call call(watch, "MPI_Comm_dup", operation);
+      MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
+    }
     MPI_Irecv(heard_.data(), static_cast<int>(heard_.size()), MPI_CHAR, MPI_ANY_SOURCE, 0, comm_,
               &receive_);
   }
@@ -29,6 +33,7 @@ class MpiNotices {
 
   /// Waits a moment for it to leave, not for anybody to hear it.
   void tell_all(const std::string& what, int rank, int size) {
+    if (!told_.empty()) return;  // all know of one; what was told may still be on its way
     told_ = what.substr(0, heard_.size());
     std::vector<MPI_Request> sends;
     for (int peer = 0; peer < size; ++peer) {

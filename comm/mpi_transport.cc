@@ -79,7 +79,8 @@ class MpiTransport final : public Transport {
       : rank_(rank),
         size_(size),
         timeout_(options.timeout.value()),
-        watch_(timeout_, end_process) {}
+        watch_(timeout_, end_process),
+        notices_(watch_, kStarting) {}
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
   ~MpiTransport() override {

@@ -104,9 +104,7 @@ CodecSpec codec_of(const ReductionPart& part, const Islands& islands, int elemen
   if (!can || !compression.on()) return {};
   const std::vector<double> speed = bandwidths(part, islands);
   const double slowest = *std::min_element(speed.begin(), speed.end());
-  // Where no link was measured none is known to be fast.
-  return slowest == 0 || slowest < compression.below_bytes_per_second ? compression.codec
-                                                                      : CodecSpec{};
+  return slowest < compression.below_bytes_per_second ? compression.codec : CodecSpec{};
 }
 
 /// Of the model, as far as the parts know it.

@@ -1,6 +1,7 @@
 #include "planner/links.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -27,10 +28,11 @@ LinkCompression compression_wanted(const JobSpec& job) {
 
 bool may_compress(const JobSpec& job, const std::vector<LinkProfile>& links) {
   const LinkCompression wanted = compression_wanted(job);
-  return wanted.on() && std::any_of(links.begin(), links.end(), [&](const LinkProfile& link) {
-           return link.between[0] != link.between[1] &&
-                  link.bytes_per_second < wanted.below_bytes_per_second;
-         });
+  return wanted.on() && (std::isinf(wanted.below_bytes_per_second) ||
+                         std::any_of(links.begin(), links.end(), [&](const LinkProfile& link) {
+                           return link.between[0] != link.between[1] &&
+                                  link.bytes_per_second < wanted.below_bytes_per_second;
+                         }));
 }
 
 void describe_links(const PlanRequest& request, Plan* plan) {
@@ -42,11 +44,8 @@ void describe_links(const PlanRequest& request, Plan* plan) {
         hosts.contains(link.between[1]))
       plan->links.push_back(in_order(link));
   std::sort(plan->links.begin(), plan->links.end(), comes_before);
-  if (!plan->compression.on()) plan->compression = compression_wanted(request.job);
-  // Nothing is done to links that are all fast.
-  if (request.job.parallel.compress.kind == CodecKind::kAuto &&
-      !may_compress(request.job, plan->links))
-    plan->compression = {};
+  if (!plan->compression.on() && may_compress(request.job, plan->links))
+    plan->compression = compression_wanted(request.job);
 }
 
 }  // namespace motley

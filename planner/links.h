@@ -19,7 +19,8 @@ inline constexpr CodecKind kCodecOfSlowLinks = CodecKind::kInt8;
 /// Of a plan for the job.
 LinkCompression compression_wanted(const JobSpec& job);
 
-/// Whether plans over these links may compress anything.
+/// Whether plans over these links may compress anything: where the job names a codec, whatever is
+/// known of them.
 bool may_compress(const JobSpec& job, const std::vector<LinkProfile>& links);
 
 /// Fills in plan.links from the profile, and plan.compression from the job where the plan has none.

@@ -66,15 +66,29 @@ Result<std::unique_ptr<Reducer>> open_reducer(const Plan& plan, SliceClasses cla
                             islands_of(plan), std::move(classes.runs));
 }
 
-std::vector<ElementRun> compressed_runs(const ReductionPlan& plan,
-                                        const std::vector<std::vector<ElementRun>>& runs) {
+/// Whoever speaks for its GPUs: of islands within hosts.
+std::vector<ElementRun> compressed_runs(const Plan& plan, const ModelSpec& model, Rank self,
+                                        int element_bytes) {
+  const SliceUse use = gradient_use(plan);
+  const SliceClasses held = slice_classes(plan, model, self, use);
+  const ReductionPlan sums = reduction_for(plan, held.classes, use, element_bytes);
   std::vector<ElementRun> compressed;
-  for (size_t part = 0; part < runs.size(); ++part)
-    if (plan.parts[part].compressed())
-      compressed.insert(compressed.end(), runs[part].begin(), runs[part].end());
-  std::sort(compressed.begin(), compressed.end(),
-            [](const ElementRun& a, const ElementRun& b) { return a.offset < b.offset; });
+  for (size_t part = 0; part < held.runs.size(); ++part)
+    if (sums.parts[part].compressed())
+      compressed.insert(compressed.end(), held.runs[part].begin(), held.runs[part].end());
   return compressed;
+}
+
+std::vector<ElementRun> owned_runs(const Plan& plan, const ModelSpec& model, Rank self) {
+  const ParameterLayout mine = layout_of(plan, model, self);
+  std::vector<ElementRun> owned;
+  for (const Ownership& owner : plan.owners) {
+    if (owner.owner != self) continue;
+    const FlatTensor& flat = *mine.find(owner.tensor);
+    for (const CopyRun& run : copy_runs(flat.slice, owner.slice))
+      owned.push_back({.offset = flat.offset + run.from_offset, .count = run.count});
+  }
+  return owned;
 }
 
 /// Planned as open() does.
@@ -162,11 +176,12 @@ Result<std::unique_ptr<SliceExchange>> SliceExchange::open(const Plan& plan, con
   const SliceUse use = gradient_use(plan);
   SliceClasses sums = slice_classes(plan, model, self, use, islands);
   slices->has_gradients_ = sums.any();
-  if (needs.compresses)
-    slices->compressed_ =
-        compressed_runs(reduction_for(plan, sums.classes, use, elements.gradient), sums.runs);
   MOTLEY_TRY(slices->sums_, open_reducer(plan, std::move(sums), use, world, elements.gradient));
-  if (needs.compresses) MOTLEY_TRY_VOID(slices->open_residuals(plan, model, world));
+  if (needs.compresses) {
+    slices->compressed_ = compressed_runs(plan, model, self, elements.gradient);
+    slices->owned_ = owned_runs(plan, model, self);
+    MOTLEY_TRY_VOID(slices->open_residuals(plan, model, world));
+  }
   if (!plan.shard_optimizer) return slices;
   SliceClasses weights = slice_classes(plan, model, self, SliceUse::kOwnersToHolders);
   slices->has_weights_ = weights.any();
@@ -196,17 +211,13 @@ Result<Unit> SliceExchange::gather_residuals() {
 
 int64_t SliceExchange::restore_residuals() {
   sums_->restore_residuals(residuals_);
+  std::vector<bool> compressed(residuals_.size(), false);
+  for (const ElementRun& run : compressed_)
+    std::fill_n(compressed.begin() + run.offset, run.count, true);
   int64_t useless = 0;
-  int64_t next = 0;
-  const auto count_to = [&](int64_t end) {
-    useless += std::count_if(residuals_.begin() + next, residuals_.begin() + end,
-                             [](float value) { return value != 0; });
-  };
-  for (const ElementRun& run : compressed_) {
-    count_to(run.offset);
-    next = run.offset + run.count;
-  }
-  count_to(static_cast<int64_t>(residuals_.size()));
+  for (const ElementRun& run : owned_)
+    for (int64_t i = run.offset; i < run.offset + run.count; ++i)
+      useless += residuals_[static_cast<size_t>(i)] != 0 && !compressed[static_cast<size_t>(i)];
   return useless;
 }
 

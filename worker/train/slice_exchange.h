@@ -78,8 +78,8 @@ class SliceExchange {
   std::span<float> residuals() { return residuals_; }
   /// Collective, between two sums.
   Result<Unit> gather_residuals();
-  /// Takes what residuals() has, which every holder knows, instead of what was lost here. How many
-  /// elements of it there is no use for, because they are not compressed.
+  /// Takes what residuals() has, which every holder knows, instead of what was lost here. Of how
+  /// many elements that this rank owns there is no use for it, because they are not compressed.
   int64_t restore_residuals();
 
   /// Of gradients, so far, on links between hosts.
@@ -93,7 +93,8 @@ class SliceExchange {
   FinalGate finals_;  ///< outlives the sums
   std::unique_ptr<Reducer> sums_, weights_;
   std::unique_ptr<Reducer> residual_sums_;  ///< null: nothing is compressed
-  std::vector<ElementRun> compressed_;      ///< rising
+  std::vector<ElementRun> compressed_;      ///< of what this rank holds
+  std::vector<ElementRun> owned_;
   std::vector<float> residuals_;
   bool has_gradients_ = false;
   bool has_weights_ = false;

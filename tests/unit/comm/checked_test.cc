@@ -118,6 +118,30 @@ TEST(Checked, ReductionsThatDifferAreNamed) {
             "rank 2 calls barrier where rank 0 calls open_reducer");
 }
 
+TEST(Checked, WhoHasNoPartInAReductionNeedNotWaitForIt) {
+  const auto done = run_inproc(
+      3,
+      [](Communicator& comm) -> Result<Unit> {
+        const Islands islands{.of_rank = {0, 0, 0}, .bytes_per_second = {1e9}};
+        const ReductionPlan plan =
+            plan_reduction({{{0, 2}, {0, 2}, std::nullopt, 40}}, islands, sizeof(float));
+        const bool has_part = comm.rank() != 1;
+        std::vector<std::vector<ElementRun>> runs(1);
+        if (has_part) runs[0] = {{.offset = 0, .count = 40, .at = 0}};
+        MOTLEY_TRY(const auto reducer, comm.open_reducer(plan, islands, runs));
+        std::vector<float> values(40, 1.0F);
+        if (has_part) {
+          MOTLEY_TRY_VOID(
+              reducer->begin(std::as_writable_bytes(std::span(values)), SumType::kFloat32));
+          MOTLEY_TRY_VOID(reducer->wait());
+          EXPECT_EQ(values[39], 2.0F);
+        }
+        return comm.barrier();
+      },
+      kChecked);
+  EXPECT_TRUE(done) << done.error().to_string();
+}
+
 TEST(Checked, AMessageOfAnotherSizeIsNamedWhereItIsReceived) {
   for (const size_t sent : {0u, 12u}) {
     const auto done = run_inproc(
