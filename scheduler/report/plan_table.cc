@@ -1,6 +1,7 @@
 #include "scheduler/report/plan_table.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/holdings.h"
 #include "core/spec/names.h"
@@ -179,12 +180,26 @@ std::string prediction_line(const Prediction& prediction) {
   return text + "\n";
 }
 
+/// "gradients between hosts: int8, where links are below 125 MB/s"; empty: as they are.
+std::string compression_line(const Plan& plan) {
+  const LinkCompression& compression = plan.compression;
+  const bool between_hosts =
+      std::any_of(plan.ranks.begin(), plan.ranks.end(),
+                  [&](const RankPlacement& rank) { return rank.host != plan.ranks.front().host; });
+  if (!compression.on() || !between_hosts) return "";
+  std::string text = "gradients between hosts: " + to_text(compression.codec);
+  if (std::isfinite(compression.below_bytes_per_second))
+    text += ", where links are below " + format_fixed(compression.below_bytes_per_second / 1e6, 0) +
+            " MB/s";
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string plan_table(const Plan& plan, Evidence evidence) {
   std::string text = std::string("Plan (from ") + name_of(evidence) + " profiles): global batch " +
                      std::to_string(plan.global_batch) + " in grains of " +
-                     std::to_string(plan.grain) + "\n" + rank_rows(plan) +
+                     std::to_string(plan.grain) + "\n" + rank_rows(plan) + compression_line(plan) +
                      prediction_line(plan.prediction);
   for (const LeftOut& left : plan.left_out) {
     text += "left out: " + left.device + ": " + left.why + "\n";

@@ -18,6 +18,7 @@ using testing::expect_golden;
 using ::testing::HasSubstr;
 using testing::made_up_plan;
 using testing::made_up_summary;
+using ::testing::Not;
 
 TEST(ReportText, OfAFinishedRun) {
   expect_golden("report/report.txt", report_text(made_up_summary(), made_up_plan()));
@@ -175,6 +176,16 @@ TEST(PlanTable, OfACutPlanHasARowForEachRank) {
   }
   plan.left_out.clear();
   expect_golden("report/cut_plan.txt", plan_table(plan, Evidence::kPaced));
+}
+
+TEST(PlanTable, SaysHowGradientsAreCompressedBetweenHosts) {
+  Plan plan = made_up_plan();
+  plan.compression = {.codec = {.kind = CodecKind::kInt8}, .below_bytes_per_second = 125e6};
+  for (RankPlacement& rank : plan.ranks) rank.host = "here";
+  EXPECT_THAT(plan_table(plan, Evidence::kPaced), Not(HasSubstr("gradients between hosts")));
+  plan.ranks.back().host = "elsewhere";
+  EXPECT_THAT(plan_table(plan, Evidence::kPaced),
+              HasSubstr("gradients between hosts: int8, where links are below 125 MB/s\n"));
 }
 
 TEST(TextTable, AlignsByWhatATerminalShows) {
