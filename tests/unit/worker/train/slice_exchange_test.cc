@@ -124,15 +124,6 @@ std::vector<std::vector<T>> expected_sums(const Plan& plan) {
   return sums;
 }
 
-/// Whether the slice has the element of that number, counted in row-major order.
-bool has_index(const Slice& slice, const std::vector<int64_t>& shape, int64_t index) {
-  for (size_t d = shape.size(); d-- > 0; index /= shape[d]) {
-    const int64_t at = index % shape[d];
-    if (at < slice.start[d] || at >= slice.start[d] + slice.extent[d]) return false;
-  }
-  return true;
-}
-
 /// What the ranks of an island have once its GPUs are through.
 std::vector<int64_t> sums_of_islands(const Plan& plan, const DeviceIslands& islands, int rank) {
   const std::vector<int>* island = islands.of(rank);
@@ -209,25 +200,27 @@ void expect_sums(const Replicas& replicas) {
     for (const bool staged : {false, true}) expect_sums<T>(replicas, hosts, staged);
 }
 
-/// What all ranks' residuals come to, by logical tensor, as the owners have them.
+/// What all ranks' residuals come to, tensor by tensor in the model's order, as the owners have
+/// them.
 Result<std::vector<double>> lost_in_all(SliceExchange& slices, const Plan& plan,
                                         Communicator& world) {
   MOTLEY_TRY_VOID(slices.gather_residuals());
+  const Role role = role_of(plan, Rank(world.rank()));
+  const ParameterLayout layout(holdings_of(model(), stage_of(plan, role), role.member));
   std::vector<double> lost;
-  int64_t first = 0;
-  const auto tensors = logical_tensors(model());
-  for (size_t number = 0; number < tensors.size(); ++number) {
-    lost.resize(lost.size() + static_cast<size_t>(tensors[number].elements()), 0.0);
-    Held(plan, world.rank())
-        .each([&](const FlatTensor& flat, int64_t tensor, int64_t offset, int64_t index) {
-          if (tensor != static_cast<int64_t>(number)) return;
-          for (const Ownership& owned : plan.owners)
-            if (owned.tensor == flat.tensor.name && owned.owner == Rank(world.rank()) &&
-                has_index(owned.slice, flat.tensor.shape, index))
-              lost[static_cast<size_t>(first + index)] =
-                  slices.residuals()[static_cast<size_t>(offset)];
-        });
-    first += tensors[number].elements();
+  for (const LogicalTensor& tensor : logical_tensors(model())) {
+    const auto first = std::ssize(lost);
+    lost.resize(lost.size() + static_cast<size_t>(tensor.elements()), 0.0);
+    for (const Ownership& owned : plan.owners) {
+      if (owned.tensor != tensor.name || owned.owner != Rank(world.rank())) continue;
+      const FlatTensor& flat = *layout.find(tensor.name);
+      std::vector<float> own(static_cast<size_t>(owned.slice.elements()));
+      for (const CopyRun& run : copy_runs(flat.slice, owned.slice))
+        std::copy_n(slices.residuals().begin() + flat.offset + run.from_offset, run.count,
+                    own.begin() + run.to_offset);
+      for (const CopyRun& run : copy_runs(owned.slice, whole(tensor.shape)))
+        std::copy_n(own.begin() + run.from_offset, run.count, lost.begin() + first + run.to_offset);
+    }
   }
   MOTLEY_TRY_VOID(world.all_reduce_sum(std::span(lost)));
   return lost;
