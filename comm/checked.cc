@@ -132,8 +132,10 @@ class Checked final : public Communicator {
   }
 
   Result<Unit> send(std::span<const std::byte> data, int to) override {
-    MOTLEY_TRY(const SendId begun, post(data, to));
-    return complete(begun);
+    const MessageHead head{.bytes = std::ssize(data)};
+    head_bytes_ += static_cast<int64_t>(sizeof head);
+    MOTLEY_TRY_VOID(inner_->send(std::as_bytes(std::span(&head, 1)), to));
+    return inner_->send(data, to);
   }
   Result<Unit> receive(std::span<std::byte> data, int from) override;
   Result<SendId> post(std::span<const std::byte> data, int to) override;

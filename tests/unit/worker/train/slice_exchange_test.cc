@@ -30,12 +30,6 @@ ModelSpec model() {
   return {.type = "gpt", .layers = 1, .heads = 4, .width = 256, .context = 8, .vocab = 6001};
 }
 
-std::vector<int64_t> shape_of(const std::string& name) {
-  for (const LogicalTensor& tensor : logical_tensors(model()))
-    if (tensor.name == name) return tensor.shape;
-  return {};
-}
-
 /// On so many hosts, in turn.
 Plan plan_of(const Replicas& replicas, int hosts) {
   Plan plan;
@@ -359,18 +353,18 @@ TEST(SliceExchange, OfIslandsTakesOneContributionOfEach) {
 TEST(SliceExchange, OfIslandsReachesTheOwners) {
   Plan plan = hybrid();
   plan.shard_optimizer = true;
+  std::map<std::pair<int, std::string>, std::vector<bool>> owned;  // by element
+  for (const LogicalTensor& tensor : logical_tensors(model()))
+    for (const Ownership& owner : plan.owners) {
+      if (owner.tensor != tensor.name) continue;
+      std::vector<bool>& elements = owned[{owner.owner.value(), tensor.name}];
+      elements.resize(static_cast<size_t>(tensor.elements()), false);
+      for (const CopyRun& run : copy_runs(owner.slice, whole(tensor.shape)))
+        std::fill_n(elements.begin() + run.to_offset, run.count, true);
+    }
   const auto owns = [&](int rank, const std::string& tensor, int64_t index) {
-    return std::any_of(plan.owners.begin(), plan.owners.end(), [&](const Ownership& owner) {
-      if (owner.owner.value() != rank || owner.tensor != tensor) return false;
-      int64_t rest = index;
-      for (size_t d = owner.slice.start.size(); d-- > 0;) {
-        const int64_t extent = shape_of(tensor)[d];
-        const int64_t at = rest % extent - owner.slice.start[d];
-        if (at < 0 || at >= owner.slice.extent[d]) return false;
-        rest /= extent;
-      }
-      return true;
-    });
+    const auto found = owned.find({rank, tensor});
+    return found != owned.end() && found->second[static_cast<size_t>(index)];
   };
   IslandsSummed summed;
   sum_islands(plan, kFourGpus, owns, &summed);
