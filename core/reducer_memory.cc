@@ -47,13 +47,12 @@ bool passes_within(const ReductionPart& part, int island) {
 ReducerMemory reducer_memory(const ReductionPlan& plan, const Islands& islands, int rank) {
   ReducerMemory memory;
   size_t arriving = 0;
-  size_t encoded = 0;
+  const size_t encoded = plan.compressed() ? 1 : 0;  // also of a rank that leads what is not
   for (const ReductionPart& part : plan.parts) {
     if (!leads(part, rank)) continue;
     arriving = std::max(arriving, part.islands.size() - 1);
     memory.chunk =
         std::max(memory.chunk, chunk_bytes(part.elements_of(0), plan.element_bytes, part.codec));
-    if (part.compressed()) encoded = 1;
   }
   memory.for_each_led = 2 + arriving + encoded;  // besides the island's sum and the total
   for (const EncodedChunk& chunk : chunks_encoded(plan, rank))

@@ -231,6 +231,37 @@ Result<Unit> what_is_not_finite_is_seen_and_not_kept(Communicator& comm) {
   });
 }
 
+/// One class over fast links alone, one over a slow link: the first is exact to the bit, also for a
+/// rank that leads nothing else.
+Result<Unit> fast_links_are_left_alone(Communicator& comm) {
+  if (comm.size() < 3) return Unit{};
+  std::vector<int> of_rank;
+  for (int rank = 0; rank < comm.size(); ++rank) of_rank.push_back(std::min(rank, 2));
+  const Islands islands{
+      .of_rank = of_rank, .bytes_per_second = {1e9, 1e9, 25e6}, .latency_seconds = 1e-4};
+  ReductionOptions options;
+  options.compression = {.codec = {.kind = CodecKind::kSign}, .below_bytes_per_second = 1e8};
+  const ReductionPlan plan = plan_reduction({{{0, 1}, {0, 1}, std::nullopt, kCodedElements},
+                                             {{1, 2}, {1, 2}, std::nullopt, kCodedElements}},
+                                            islands, sizeof(float), options);
+  EXPECT_FALSE(plan.parts[0].compressed());
+  EXPECT_TRUE(plan.parts[1].compressed());
+  std::vector<std::vector<ElementRun>> runs(2);
+  for (size_t part = 0; part < 2; ++part)
+    if (plan.parts[part].home_of(comm.rank()) >= 0)
+      runs[part] = {{.offset = static_cast<int64_t>(part) * kCodedElements,
+                     .count = kCodedElements,
+                     .at = 0}};
+  MOTLEY_TRY(const auto reducer, comm.open_reducer(plan, islands, runs));
+  std::vector<float> flat(static_cast<size_t>(2 * kCodedElements), 0.25F);
+  MOTLEY_TRY_VOID(reducer->begin(std::as_writable_bytes(std::span(flat)), SumType::kFloat32));
+  MOTLEY_TRY_VOID(reducer->wait());
+  if (runs[0].empty()) return Unit{};
+  EXPECT_TRUE(std::all_of(flat.begin(), flat.begin() + kCodedElements,
+                          [](float value) { return value == 0.5F; }));
+  return Unit{};
+}
+
 }  // namespace
 
 const std::vector<NamedCheck>& coded_reducer_contract() {
@@ -239,6 +270,7 @@ const std::vector<NamedCheck>& coded_reducer_contract() {
       {"CodedReducerBits", all_receivers_have_the_same_bits},
       {"CodedReducerLinkBytes", as_many_bytes_as_planned},
       {"CodedReducerResiduals", residuals_go_to_one_rank_each},
+      {"CodedReducerFastLinks", fast_links_are_left_alone},
       {"CodedReducerNotFinite", what_is_not_finite_is_seen_and_not_kept},
   };
   return checks;
