@@ -123,9 +123,18 @@ int power_sgd_rank(const CodecSpec& codec, const MatrixShape& matrix) {
 }
 
 int64_t power_sgd_bytes(const CodecSpec& codec, const MatrixShape& matrix) {
-  const int64_t rank = power_sgd_rank(codec, matrix);
+  FactorElements one;
+  one.add(codec, matrix);
   const CodecSpec values = codec_of_values(codec.values);
-  return encoded_bytes(values, matrix.rows * rank) + encoded_bytes(values, matrix.columns * rank);
+  return encoded_bytes(values, one.p) + encoded_bytes(values, one.q);
+}
+
+void FactorElements::add(const CodecSpec& codec, const MatrixShape& matrix) {
+  const int64_t rank = power_sgd_rank(codec, matrix);
+  matrices += matrix.rows * matrix.columns;
+  p += matrix.rows * rank;
+  q += matrix.columns * rank;
+  columns += matrix.columns;
 }
 
 }  // namespace motley

@@ -13,6 +13,11 @@ namespace motley {
 /// kAuto only in a job: it leaves the choice to the planner.
 enum class CodecKind { kOff, kAuto, kFp16, kBf16, kInt8, kSign, kTopK, kPowerSgd };
 
+/// Whether it is for spans of floats, whatever they are; kPowerSgd is for matrices.
+constexpr bool encodes_spans(CodecKind kind) {
+  return kind != CodecKind::kOff && kind != CodecKind::kAuto && kind != CodecKind::kPowerSgd;
+}
+
 /// In which top-k sends its values and PowerSGD its factors; of these, kInt8 only top-k.
 enum class CodecValues { kFp32, kFp16, kBf16, kInt8 };
 
@@ -68,5 +73,14 @@ int power_sgd_rank(const CodecSpec& codec, const MatrixShape& matrix);
 
 /// Bytes that one rank contributes to the sums of both factors.
 int64_t power_sgd_bytes(const CodecSpec& codec, const MatrixShape& matrix);
+
+/// Elements of tensors that are summed as two factors, all together.
+struct FactorElements {
+  int64_t matrices = 0;
+  int64_t p = 0, q = 0;
+  int64_t columns = 0;
+
+  void add(const CodecSpec& codec, const MatrixShape& matrix);
+};
 
 }  // namespace motley

@@ -76,6 +76,8 @@ std::vector<int> DeviceIslands::speakers(const std::vector<int>& ranks, int pref
 }
 
 DeviceIslands device_islands(const Plan& plan, const FleetSpec& fleet) {
+  // What a speaker makes of whole matrices, owners elsewhere in its island would not get.
+  if (plan.shard_optimizer && plan.compression.factors()) return {};
   std::map<Likeness, std::vector<int>> alike;
   std::map<Likeness, std::vector<const DeviceSpec*>> devices;
   for (const ReplicaPlan& replica : plan.replicas)

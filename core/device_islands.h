@@ -30,7 +30,8 @@ class DeviceIslands {
 };
 
 /// Those that a valid plan's ranks form if NCCL connects them: like whole GPUs, on one host or,
-/// where nothing is compressed, on several, none of them twice.
+/// where nothing is compressed, on several, none of them twice. Where PowerSGD compresses and
+/// optimizer state is sharded, none.
 DeviceIslands device_islands(const Plan& plan, const FleetSpec& fleet);
 
 /// As few ranks may sum through hosts where all devices of the fleet hold the same: one of each

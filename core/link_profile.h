@@ -27,13 +27,19 @@ nlohmann::json to_json(const LinkProfile& link);
 void read_link(JsonFields& fields, LinkProfile& link);
 
 /// How sums of float32 gradients are shortened where they cross links: all sums that some host
-/// slower than this takes part in.
+/// slower than this takes part in. PowerSGD shortens whole matrices, as far as all who hold one
+/// hold it whole, and leaves all else as it is.
 struct LinkCompression {
   CodecSpec codec;
   double below_bytes_per_second = std::numeric_limits<double>::infinity();
   bool operator==(const LinkCompression&) const = default;
 
   bool on() const { return codec.kind != CodecKind::kOff; }
+  bool factors() const { return codec.kind == CodecKind::kPowerSgd; }
+  /// Of the sums of factors, where factors().
+  LinkCompression of_factors() const {
+    return {codec_of_values(codec.values), below_bytes_per_second};
+  }
 };
 
 /// {"codec": …, "below_bytes_per_second": …}, the latter null where all links are meant.

@@ -66,6 +66,12 @@ ReducerMemory reducer_memory(const ReductionPlan& plan, const Islands& islands, 
   return memory;
 }
 
+Bytes factor_bytes(const FactorElements& elements, const CodecSpec& codec) {
+  int64_t floats = elements.matrices + elements.p + elements.q + elements.columns;
+  if (codec.values != CodecValues::kFp32) floats += std::max(elements.p, elements.q);
+  return Bytes(floats * int64_t{sizeof(float)});
+}
+
 Bytes plain_reducer_bytes(int64_t elements, int element_bytes, int ranks, int hosts,
                           const CodecSpec& codec) {
   Bytes most{0};
@@ -73,7 +79,7 @@ Bytes plain_reducer_bytes(int64_t elements, int element_bytes, int ranks, int ho
   for (const int count : {1, islands - 1, islands}) {
     if (count < 1) continue;
     const int least_on_a_host = (ranks + count - 1) / count;
-    const bool compressed = count > 1 && codec.kind != CodecKind::kOff;
+    const bool compressed = count > 1 && encodes_spans(codec.kind);
     const CodecSpec used = compressed ? codec : CodecSpec{};
     const int64_t chunk = std::min(
         elements, chunk_elements(elements, element_bytes, count, least_on_a_host, {}, used));

@@ -39,8 +39,13 @@ struct ReducerMemory {
 
 ReducerMemory reducer_memory(const ReductionPlan& plan, const Islands& islands, int rank);
 
+/// What a rank keeps of tensors that it sums as factors (comm/compression/power_sgd.h), besides
+/// what the reducers of both take: residuals, factors, a row, and what was lost of a factor.
+Bytes factor_bytes(const FactorElements& elements, const CodecSpec& codec);
+
 /// At most that of any rank where `ranks` ranks on at most `hosts` hosts, however they are spread,
-/// hold all of these elements each, and compress them on all links if at all.
+/// hold all of these elements each, and compress them on all links if at all, as a codec of spans
+/// does.
 Bytes plain_reducer_bytes(int64_t elements, int element_bytes, int ranks, int hosts,
                           const CodecSpec& codec = {});
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/check.h"
@@ -97,14 +98,13 @@ int pin_owner(ReductionPart* part, const Islands& islands, int owner) {
   return 0;
 }
 
-/// What the options say of a part that crosses links: off where all of them are fast.
-CodecSpec codec_of(const ReductionPart& part, const Islands& islands, int element_bytes,
+/// What the options say of a class that crosses links: off where all of them are fast.
+CodecSpec codec_of(const ReductionClass& one, const Islands& islands, int element_bytes,
                    const LinkCompression& compression) {
-  const bool can = part.islands.size() > 1 && element_bytes == sizeof(float);
-  if (!can || !compression.on()) return {};
-  const std::vector<double> speed = bandwidths(part, islands);
-  const double slowest = *std::min_element(speed.begin(), speed.end());
-  return slowest < compression.below_bytes_per_second ? compression.codec : CodecSpec{};
+  if (element_bytes != sizeof(float) || !encodes_spans(compression.codec.kind)) return {};
+  std::vector<int> ranks = one.contributors;
+  ranks.insert(ranks.end(), one.receivers.begin(), one.receivers.end());
+  return crosses_slow_link(ranks, islands, compression) ? compression.codec : CodecSpec{};
 }
 
 /// Of the model, as far as the parts know it.
@@ -257,6 +257,17 @@ Islands islands_of(const std::vector<std::string>& host_of_rank,
   return islands;
 }
 
+bool crosses_slow_link(const std::vector<int>& ranks, const Islands& islands,
+                       const LinkCompression& compression) {
+  if (!compression.on()) return false;
+  std::set<int> homes;
+  for (const int rank : ranks) homes.insert(islands.of_rank[static_cast<size_t>(rank)]);
+  return homes.size() > 1 && std::any_of(homes.begin(), homes.end(), [&](int home) {
+           return islands.bytes_per_second[static_cast<size_t>(home)] <
+                  compression.below_bytes_per_second;
+         });
+}
+
 Islands islands_of(const Plan& plan) {
   std::vector<std::string> hosts;
   for (const RankPlacement& rank : plan.ranks) hosts.push_back(rank.host);
@@ -278,7 +289,7 @@ ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const I
       if (!direct_is_faster(part, islands, one.elements * element_bytes))
         part.roots = interleaved(root_shares(bandwidths(part, islands)));
     }
-    part.codec = codec_of(part, islands, element_bytes, options.compression);
+    part.codec = codec_of(one, islands, element_bytes, options.compression);
     part.chunk_elements =
         chunk_elements(one.elements, element_bytes, static_cast<int>(part.islands.size()),
                        most_leaders(part), options, part.codec);

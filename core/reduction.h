@@ -75,7 +75,8 @@ struct ReductionOptions {
   Bytes smallest_chunk{32 << 10};  ///< but for the last of a class
   Bytes smallest_at_home{8 << 10};
   Bytes largest_at_home{64 << 10};  ///< of a class within one island: what stays in caches
-  /// Of float32 elements. A chunk that it shortens is up to four times as long.
+  /// Of float32 elements, by a codec of spans; another leaves them as they are. A chunk that it
+  /// shortens is up to four times as long.
   LinkCompression compression = {};
 };
 
@@ -155,6 +156,10 @@ std::vector<EncodedChunk> chunks_encoded(const ReductionPlan& plan, int rank);
 
 ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const Islands& islands,
                              int element_bytes, const ReductionOptions& options = {});
+
+/// Whether a sum among these ranks crosses links that are slow enough to compress.
+bool crosses_slow_link(const std::vector<int>& ranks, const Islands& islands,
+                       const LinkCompression& compression);
 
 /// In how many rounds `parts` that share a model alternate over it: often, so that all are at work
 /// at any time of a backward pass, but with no more stretches than a plan can list.

@@ -73,8 +73,8 @@ MicroBatchChoice best_micro_batch(const DeviceProfile& device, int samples,
 }
 
 ReductionModel::ReductionModel(const Profile& profile, Bytes gradient_bytes,
-                               const LinkCompression& compression)
-    : profile_(&profile), bytes_(gradient_bytes), compression_(compression) {
+                               const ShortenedLinks& shortened)
+    : profile_(&profile), bytes_(gradient_bytes), shortened_(shortened) {
   for (const LinkProfile& link : profile.links) {
     links_.insert({{link.between[0], link.between[1]}, &link});
     links_.insert({{link.between[1], link.between[0]}, &link});
@@ -110,12 +110,7 @@ const LinkProfile* ReductionModel::link(const std::string& a, const std::string&
 }
 
 double ReductionModel::bytes_ratio(const LinkProfile& link) const {
-  const bool shortened =
-      compression_.on() && link.bytes_per_second < compression_.below_bytes_per_second;
-  constexpr int64_t kMany = int64_t{1} << 16;
-  return shortened ? static_cast<double>(encoded_bytes(compression_.codec, kMany)) /
-                         (kMany * sizeof(float))
-                   : 1;
+  return link.bytes_per_second < shortened_.below_bytes_per_second ? shortened_.bytes_ratio : 1;
 }
 
 double ReductionModel::ring_seconds(int ranks, const LinkProfile& link, double bytes_ratio) const {

@@ -16,6 +16,7 @@
 #include "core/profile.h"
 #include "core/result.h"
 #include "core/spec/job_spec.h"
+#include "planner/links.h"
 #include "planner/request.h"
 
 namespace motley {
@@ -68,7 +69,7 @@ class ReductionModel {
  public:
   /// `profile` outlives it.
   ReductionModel(const Profile& profile, Bytes gradient_bytes,
-                 const LinkCompression& compression = {});
+                 const ShortenedLinks& shortened = {});
 
   double seconds(int ranks, const std::vector<std::string>& hosts) const;
   double pair_seconds(int ranks, const std::string& a, const std::string& b) const;
@@ -85,7 +86,7 @@ class ReductionModel {
 
   const Profile* profile_;
   Bytes bytes_;
-  LinkCompression compression_;
+  ShortenedLinks shortened_;
   std::map<std::pair<std::string, std::string>, const LinkProfile*> links_;  ///< both ways round
   std::map<std::string, Points> within_;                                     ///< by host
   Points across_;                                                            ///< over several hosts

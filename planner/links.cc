@@ -20,6 +20,33 @@ bool comes_before(const LinkProfile& a, const LinkProfile& b) {
 
 }  // namespace
 
+FactorElements factored_elements(const CodecSpec& codec, const ModelSpec& model) {
+  FactorElements elements;
+  if (codec.kind != CodecKind::kPowerSgd) return elements;
+  for (const LogicalTensor& tensor : logical_tensors(model))
+    if (const auto matrix = matrix_for_power_sgd(tensor.shape, codec.rank))
+      elements.add(codec, *matrix);
+  return elements;
+}
+
+ShortenedLinks shortened_links(const LinkCompression& compression, const ModelSpec& model) {
+  if (!compression.on()) return {};
+  constexpr int64_t kFloat = sizeof(float);
+  int64_t all = int64_t{1} << 16;
+  int64_t sent = 0;
+  if (compression.factors()) {
+    const FactorElements factored = factored_elements(compression.codec, model);
+    const CodecSpec values = codec_of_values(compression.codec.values);
+    all = parameter_count(model);
+    sent = (all - factored.matrices) * kFloat + encoded_bytes(values, factored.p) +
+           encoded_bytes(values, factored.q);
+  } else {
+    sent = encoded_bytes(compression.codec, all);
+  }
+  return {compression.below_bytes_per_second,
+          static_cast<double>(sent) / static_cast<double>(all * kFloat)};
+}
+
 LinkCompression compression_wanted(const JobSpec& job) {
   if (job.parallel.compress.kind != CodecKind::kAuto) return {.codec = job.parallel.compress};
   if (job.train.numerics == Numerics::kExact) return {};

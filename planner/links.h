@@ -16,6 +16,18 @@ inline constexpr double kSlowLink = 125e6;
 /// What it does there: loses little, and that in a scale for each block of elements.
 inline constexpr CodecKind kCodecOfSlowLinks = CodecKind::kInt8;
 
+/// Over links slower than this a part of the bytes goes.
+struct ShortenedLinks {
+  double below_bytes_per_second = 0;
+  double bytes_ratio = 1;
+};
+
+/// What compression does to the gradients of a model that ranks hold whole.
+ShortenedLinks shortened_links(const LinkCompression& compression, const ModelSpec& model);
+
+/// Of the tensors that are summed as factors then; of a codec of spans none.
+FactorElements factored_elements(const CodecSpec& codec, const ModelSpec& model);
+
 /// Of a plan for the job.
 LinkCompression compression_wanted(const JobSpec& job);
 

@@ -40,11 +40,24 @@ CodecSpec codec_of(const PlanRequest& request, int gradient_bytes) {
   return may ? compression_wanted(request.job).codec : CodecSpec{};
 }
 
+/// At most what summing gradients takes of a rank, of `ranks` on so many hosts.
+Bytes most_for_sums(const ModelSpec& model, int gradient_bytes, int ranks, int hosts,
+                    const CodecSpec& codec) {
+  const FactorElements factored = factored_elements(codec, model);
+  Bytes most = plain_reducer_bytes(parameter_count(model), gradient_bytes, ranks, hosts, codec);
+  if (factored.matrices == 0) return most;
+  for (const int64_t elements : {factored.p, factored.q})
+    most +=
+        plain_reducer_bytes(elements, gradient_bytes, ranks, hosts, codec_of_values(codec.values));
+  return most + factor_bytes(factored, codec);
+}
+
 /// The profile with what each of `ranks` ranks may need in all, on whichever devices. A GPU's limit
 /// is not for host memory.
 Profile with_tables_for(const PlanRequest& request, int ranks) {
   Profile profile = request.profile;
-  const int64_t elements = parameter_count(request.job.model);
+  const ModelSpec& model = request.job.model;
+  const int64_t elements = parameter_count(model);
   const int64_t owned = (elements + ranks - 1) / ranks;
   const auto hosts = static_cast<int>(request.fleet.hosts().size());
   const auto most_ranks = static_cast<int>(request.fleet.devices.size());
@@ -56,8 +69,8 @@ Profile with_tables_for(const PlanRequest& request, int ranks) {
     const CodecSpec codec = codec_of(request, bytes.gradient);
     const bool compresses = codec.kind != CodecKind::kOff;
     Bytes more = snapshot_bytes(owned, bytes.weight, compresses) +
-                 std::max(plain_reducer_bytes(elements, bytes.gradient, most_ranks, hosts, codec),
-                          plain_reducer_bytes(elements, bytes.gradient, fewest, hosts, codec));
+                 std::max(most_for_sums(model, bytes.gradient, most_ranks, hosts, codec),
+                          most_for_sums(model, bytes.gradient, fewest, hosts, codec));
     if (compresses)  // what is lost, on its way to checkpoints
       more += plain_reducer_bytes(elements, sizeof(float), most_ranks, hosts) +
               Bytes(elements * int64_t{sizeof(float)});
@@ -72,26 +85,46 @@ struct ExchangeNeeds {
   Bytes bytes{0};
   bool compresses = false;
 };
-ExchangeNeeds exchange_needs(const Plan& plan, const DeviceIslands& gpus, int64_t elements,
+
+/// Of the sums themselves.
+ExchangeNeeds sum_needs(const Plan& plan, const std::vector<int>& speakers, const ModelSpec& model,
+                        int gradient_bytes, Rank rank) {
+  const Islands islands = islands_of(plan);
+  const auto of_reducer = [&](int64_t elements, const LinkCompression& compression) {
+    ReductionOptions options;
+    options.compression = compression;
+    const ReductionPlan sums = plan_reduction({{speakers, speakers, std::nullopt, elements}},
+                                              islands, gradient_bytes, options);
+    return ExchangeNeeds{reducer_memory(sums, islands, rank.value()).total(), sums.compressed()};
+  };
+  FactorElements factored;
+  if (gradient_bytes == sizeof(float) && crosses_slow_link(speakers, islands, plan.compression))
+    factored = factored_elements(plan.compression.codec, model);
+  ExchangeNeeds needs = of_reducer(parameter_count(model) - factored.matrices, plan.compression);
+  if (factored.matrices == 0) return needs;
+  for (const int64_t elements : {factored.p, factored.q})
+    needs.bytes += of_reducer(elements, plan.compression.of_factors()).bytes;
+  if (std::binary_search(speakers.begin(), speakers.end(), rank.value()))
+    needs.bytes += factor_bytes(factored, plan.compression.codec);
+  return {needs.bytes, true};
+}
+
+ExchangeNeeds exchange_needs(const Plan& plan, const DeviceIslands& gpus, const ModelSpec& model,
                              int gradient_bytes, Rank rank) {
   std::vector<int> ranks;
   for (int other = 0; other < plan.world_size(); ++other) ranks.push_back(other);
   const std::vector<int> speakers = gpus.speakers(ranks);
   if (speakers.size() == 1) return {};
-  const Islands islands = islands_of(plan);
-  ReductionOptions options;
-  options.compression = plan.compression;
-  const ReductionPlan sums = plan_reduction({{speakers, speakers, std::nullopt, elements}}, islands,
-                                            gradient_bytes, options);
-  ExchangeNeeds needs{reducer_memory(sums, islands, rank.value()).total(), sums.compressed()};
+  ExchangeNeeds needs = sum_needs(plan, speakers, model, gradient_bytes, rank);
   if (!needs.compresses) return needs;
   std::vector<ReductionClass> to_owners;
   for (const auto& [owner, owned] : owned_elements(plan))
     to_owners.push_back({ranks, {owner.value()}, owner.value(), owned});
+  const Islands islands = islands_of(plan);
   needs.bytes +=
       reducer_memory(plan_reduction(to_owners, islands, sizeof(float)), islands, rank.value())
           .total() +
-      Bytes(elements * int64_t{sizeof(float)});
+      Bytes(parameter_count(model) * int64_t{sizeof(float)});
   return needs;
 }
 
@@ -150,7 +183,7 @@ RankMemory plain_memory(const PlanRequest& request, const Plan& plan, const Devi
   MOTLEY_CHECK(spec != nullptr, "a plan with a device that is not in the fleet");
   const ElementBytes bytes = element_bytes(request.job, *spec);
   const ExchangeNeeds exchange =
-      exchange_needs(plan, gpus, parameter_count(request.job.model), bytes.gradient, rank);
+      exchange_needs(plan, gpus, request.job.model, bytes.gradient, rank);
   const Bytes more = exchange.bytes +
                      snapshot_bytes(owned_elements(plan)[rank], bytes.weight, exchange.compresses);
   if (spec->kind == DeviceKind::kCuda) return {.total = engine, .host = more};

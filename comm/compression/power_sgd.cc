@@ -73,25 +73,24 @@ void orthonormalise(std::span<float> factor, int rank, int64_t length) {
 
 }  // namespace
 
-PowerSgd::PowerSgd(const CodecSpec& codec, MatrixShape matrix, std::span<float> residual,
+PowerSgd::PowerSgd(const CodecSpec& codec, MatrixShape matrix, const PowerSgdMemory& memory,
                    uint64_t seed, uint32_t tensor)
     : matrix_(matrix),
       rank_(power_sgd_rank(codec, matrix)),
       seed_(seed),
       tensor_(tensor),
-      residual_(residual),
-      p_(static_cast<size_t>(rank_ * matrix.rows)),
-      q_(static_cast<size_t>(rank_ * matrix.columns)),
-      row_(static_cast<size_t>(matrix.columns)),
-      factor_codec_(make_codec(codec_of_values(codec.values))) {
+      residual_(memory.residual),
+      p_(memory.p),
+      q_(memory.q),
+      row_(static_cast<size_t>(matrix.columns)) {
   MOTLEY_CHECK(codec.kind == CodecKind::kPowerSgd && !first_fault(codec), to_text(codec));
-  MOTLEY_CHECK_EQ(std::ssize(residual), matrix.rows * matrix.columns);
-  const int64_t longest = rank_ * std::max(matrix.rows, matrix.columns);
-  encoded_.resize(static_cast<size_t>(factor_codec_->encoded_bytes(longest)));
+  MOTLEY_CHECK_EQ(std::ssize(residual_), matrix.rows * matrix.columns);
+  MOTLEY_CHECK_EQ(std::ssize(p_), rank_ * matrix.rows);
+  MOTLEY_CHECK_EQ(std::ssize(q_), rank_ * matrix.columns);
 }
 
 void PowerSgd::draw_column(int column) {
-  const std::span<float> q = column_of(std::span(q_), column, matrix_.columns);
+  const std::span<float> q = column_of(q_, column, matrix_.columns);
   for (size_t i = 0; i < q.size(); ++i)
     q[i] = random_uniform(seed_, RandomUse::kCompression, tensor_,
                           static_cast<uint64_t>(column) * q.size() + i) -
@@ -106,13 +105,6 @@ void PowerSgd::revive_lost_columns() {
   }
 }
 
-void PowerSgd::round_factor(std::span<float> factor) {
-  if (factor_codec().kind == CodecKind::kOff) return;
-  const auto bytes = static_cast<size_t>(factor_codec_->encoded_bytes(std::ssize(factor)));
-  factor_codec_->encode(factor, std::span(encoded_).first(bytes));
-  factor_codec_->decode(std::span(encoded_).first(bytes), factor);
-}
-
 std::span<float> PowerSgd::project(std::span<float> gradient) {
   MOTLEY_CHECK_EQ(gradient.size(), residual_.size());
   gradient_ = gradient;
@@ -124,15 +116,14 @@ std::span<float> PowerSgd::project(std::span<float> gradient) {
       p_[static_cast<size_t>(i * matrix_.rows + row)] =
           dot(gradient.subspan(static_cast<size_t>(row) * columns, columns),
               column_of(std::span<const float>(q_), i, matrix_.columns));
-  round_factor(p_);
   return p_;
 }
 
-void PowerSgd::product_row(int64_t row, std::span<float> out) const {
+void PowerSgd::product_row(int64_t row, std::span<const float> factor, std::span<float> out) const {
   std::fill(out.begin(), out.end(), 0.0F);
   for (int i = 0; i < rank_; ++i) {
     const float p = p_[static_cast<size_t>(i * matrix_.rows + row)];
-    const std::span<const float> q = column_of(std::span<const float>(q_), i, matrix_.columns);
+    const std::span<const float> q = column_of(factor, i, matrix_.columns);
     for (size_t j = 0; j < out.size(); ++j) out[j] += p * q[j];
   }
 }
@@ -149,19 +140,26 @@ std::span<float> PowerSgd::orthonormalise_and_project_back() {
       for (size_t j = 0; j < columns; ++j) q[j] += m[j] * p;
     }
   }
-  round_factor(q_);
   for (int64_t row = 0; row < matrix_.rows; ++row) {
     const size_t first = static_cast<size_t>(row) * columns;
-    product_row(row, row_);
+    product_row(row, q_, row_);
     keep_what_was_lost(gradient_.subspan(first, columns), row_, residual_.subspan(first, columns));
   }
   return q_;
 }
 
-void PowerSgd::reconstruct() {
+void PowerSgd::reconstruct(std::span<const float> lost) {
   const auto columns = static_cast<size_t>(matrix_.columns);
-  for (int64_t row = 0; row < matrix_.rows; ++row)
-    product_row(row, gradient_.subspan(static_cast<size_t>(row) * columns, columns));
+  for (int64_t row = 0; row < matrix_.rows; ++row) {
+    const size_t first = static_cast<size_t>(row) * columns;
+    product_row(row, q_, gradient_.subspan(first, columns));
+    if (lost.empty()) continue;
+    product_row(row, lost, row_);
+    for (size_t i = 0; i < columns; ++i) {
+      const float both = residual_[first + i] + row_[i];
+      if (std::isfinite(both)) residual_[first + i] = both;
+    }
+  }
   gradient_ = {};
 }
 

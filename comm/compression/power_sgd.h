@@ -11,13 +11,18 @@
 // M_w - P (M_wᵀ P)ᵀ, whose sum over the ranks is what the sum loses.
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
-#include "comm/compression/codec.h"
+#include "core/compression.h"
 
 namespace motley {
+
+/// Borrowed: planned by whoever has it.
+struct PowerSgdMemory {
+  std::span<float> residual;  ///< rows·columns, saved by checkpoints, 0 at the start of a training
+  std::span<float> p, q;      ///< the rank times as many as rows and columns; q is 0 at the start
+};
 
 /// One tensor on one rank; the ranks that sum it make the same calls. One thread; fixed order of
 /// sums, so equal bits in give equal bits out. All steps of a training go through
@@ -27,9 +32,9 @@ namespace motley {
 ///     power_sgd.reconstruct();
 class PowerSgd {
  public:
-  /// `codec` is of kind kPowerSgd. `residual` is borrowed, rows·columns floats, 0 at the start of a
-  /// training. The first Q comes from (seed, tensor), which are the same on all ranks.
-  PowerSgd(const CodecSpec& codec, MatrixShape matrix, std::span<float> residual, uint64_t seed,
+  /// `codec` is of kind kPowerSgd; in what the factors are sent is left to those who sum them. The
+  /// first Q comes from (seed, tensor), which are the same on all ranks.
+  PowerSgd(const CodecSpec& codec, MatrixShape matrix, const PowerSgdMemory& memory, uint64_t seed,
            uint32_t tensor);
 
   /// Adds the residual to `gradient` (row by row) and gives this rank's P, [rank, rows], to be
@@ -41,34 +46,29 @@ class PowerSgd {
   /// others make up to a millionth become 0.
   std::span<float> orthonormalise_and_project_back();
   /// After Q is summed: `gradient` becomes P Qᵀ. All of it is NaN if a gradient of any rank was
-  /// infinite or NaN.
-  void reconstruct();
+  /// infinite or NaN. `lost`, if any: what the sum of Q lacks by this rank's doing, as where it is
+  /// sent in fewer bytes; the residual then has what that was of the gradient. What the sum of P
+  /// lacks no one need know.
+  void reconstruct(std::span<const float> lost = {});
 
   int rank() const { return rank_; }
   /// [rank, rows] and [rank, columns].
   std::span<const float> p() const { return p_; }
   std::span<const float> q() const { return q_; }
 
-  /// The factors are numbers that this one sends without a loss, in one span each: they are rounded
-  /// before they are handed out, so the residual knows of it. Sums need not be.
-  const CodecSpec& factor_codec() const { return factor_codec_->spec(); }
-
  private:
   void revive_lost_columns();
   void draw_column(int column);
-  void round_factor(std::span<float> factor);
-  /// Row `row` of P Qᵀ.
-  void product_row(int64_t row, std::span<float> out) const;
+  /// Row `row` of P times the transpose of such a factor.
+  void product_row(int64_t row, std::span<const float> factor, std::span<float> out) const;
 
   MatrixShape matrix_;
   int rank_;
   uint64_t seed_;
   uint32_t tensor_;
-  std::span<float> residual_;
+  std::span<float> residual_, p_, q_;
   std::span<float> gradient_;
-  std::vector<float> p_, q_, row_;
-  std::unique_ptr<Codec> factor_codec_;
-  std::vector<std::byte> encoded_;
+  std::vector<float> row_;
 };
 
 }  // namespace motley

@@ -84,9 +84,6 @@ std::optional<SpecFault> compression_fault(const JobSpec& job) {
                      name +
                          " contradicts exact numerics, which keep every bit of a gradient "
                          "(compress: off, or numerics: fast)"};
-  if (codec.kind == CodecKind::kPowerSgd)  // sums of spans know nothing of matrices
-    return SpecFault{"parallel.compress",
-                     name + " is not supported yet (int8, top_k, fp16, bf16 and sign are)"};
   return std::nullopt;
 }
 

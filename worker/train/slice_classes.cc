@@ -177,7 +177,7 @@ bool SliceClasses::any() const {
 }
 
 SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, SliceUse use,
-                           const DeviceIslands& islands) {
+                           const DeviceIslands& islands, const std::set<std::string>& without) {
   std::map<std::string, TensorHolders> tensors;
   for (int rank = 0; rank < plan.world_size(); ++rank) {
     const ParameterLayout layout = layout_of(plan, model, Rank(rank));
@@ -192,9 +192,10 @@ SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, 
   int64_t place = 0;  // of the tensor
   for (const LogicalTensor& logical : logical_tensors(model)) {
     const TensorHolders& tensor = tensors[logical.name];
-    Boxes(tensor, logical.shape.size()).each([&](const Slice& box) {
-      classes.add(tensor, box, place + offset_in(logical.shape, box), mine.find(logical.name));
-    });
+    if (!without.contains(logical.name))
+      Boxes(tensor, logical.shape.size()).each([&](const Slice& box) {
+        classes.add(tensor, box, place + offset_in(logical.shape, box), mine.find(logical.name));
+      });
     place += logical.elements();
   }
   return classes.take(self.value());

@@ -4,6 +4,8 @@
 // the logical tensors where any slice ends.
 
 #include <cstdint>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "core/device_islands.h"
@@ -29,9 +31,10 @@ struct SliceClasses {
 };
 
 /// Of a valid plan: all classes that pass between ranks, the same on every rank, and the runs of
-/// `self`. Of a gradient each island of GPUs has one copy.
+/// `self`; but for the tensors `without`. Of a gradient each island of GPUs has one copy.
 SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, SliceUse use,
-                           const DeviceIslands& islands = {});
+                           const DeviceIslands& islands = {},
+                           const std::set<std::string>& without = {});
 
 /// How a rank's weights and gradients lie, one after the other.
 ParameterLayout layout_of(const Plan& plan, const ModelSpec& model, Rank rank);

@@ -66,6 +66,13 @@ Result<std::unique_ptr<Reducer>> open_reducer(const Plan& plan, SliceClasses cla
                             islands_of(plan), std::move(classes.runs));
 }
 
+/// Those of gradients of elements so wide.
+std::vector<FactoredTensor> tensors_factored(const Plan& plan, const ModelSpec& model,
+                                             int element_bytes, const DeviceIslands& islands = {}) {
+  if (element_bytes != sizeof(float)) return {};
+  return factored_tensors(plan, model, islands);
+}
+
 /// Whoever speaks for its GPUs: of islands within hosts.
 std::vector<ElementRun> compressed_runs(const Plan& plan, const ModelSpec& model, Rank self,
                                         int element_bytes) {
@@ -73,6 +80,10 @@ std::vector<ElementRun> compressed_runs(const Plan& plan, const ModelSpec& model
   const SliceClasses held = slice_classes(plan, model, self, use);
   const ReductionPlan sums = reduction_for(plan, held.classes, use, element_bytes);
   std::vector<ElementRun> compressed;
+  const ParameterLayout mine = layout_of(plan, model, self);
+  for (const FactoredTensor& tensor : tensors_factored(plan, model, element_bytes))
+    if (const FlatTensor* flat = mine.find(tensor.name))
+      compressed.push_back({.offset = flat->offset, .count = flat->elements()});
   for (size_t part = 0; part < held.runs.size(); ++part)
     if (sums.parts[part].compressed())
       compressed.insert(compressed.end(), held.runs[part].begin(), held.runs[part].end());
@@ -97,8 +108,9 @@ class Needs {
   Needs(const Plan& plan, const ModelSpec& model, Rank self)
       : plan_(plan), model_(model), self_(self) {}
 
-  ReductionPlan add(SliceUse use, int element_bytes, const DeviceIslands& islands = {}) {
-    const SliceClasses classes = slice_classes(plan_, model_, self_, use, islands);
+  ReductionPlan add(SliceUse use, int element_bytes, const DeviceIslands& islands = {},
+                    const std::set<std::string>& without = {}) {
+    const SliceClasses classes = slice_classes(plan_, model_, self_, use, islands, without);
     ReductionPlan reduction = reduction_for(plan_, classes.classes, use, element_bytes);
     bytes_ += reducer_memory(reduction, islands_of(plan_), self_.value()).total();
     return reduction;
@@ -155,7 +167,11 @@ SliceExchangeNeeds slice_exchange_needs(const Plan& plan, const ModelSpec& model
                                         const ElementBytes& elements,
                                         const DeviceIslands& islands) {
   Needs needs(plan, model, self);
-  const bool compresses = needs.add(gradient_use(plan), elements.gradient, islands).compressed();
+  const auto factored = tensors_factored(plan, model, elements.gradient, islands);
+  const bool compresses =
+      needs.add(gradient_use(plan), elements.gradient, islands, names_of(factored)).compressed() ||
+      !factored.empty();
+  if (!factored.empty()) needs.add(factored_sums_bytes(plan, factored, self));
   if (plan.shard_optimizer) needs.add(SliceUse::kOwnersToHolders, elements.weight);
   if (compresses) {
     needs.add(SliceUse::kAllToOwners, sizeof(float));
@@ -173,10 +189,7 @@ Result<std::unique_ptr<SliceExchange>> SliceExchange::open(const Plan& plan, con
   std::unique_ptr<SliceExchange> slices(new SliceExchange());
   const SliceExchangeNeeds needs = slice_exchange_needs(plan, model, self, elements, islands);
   slices->charge_ = MemoryCharge(account, MemoryUse::kExchange, needs.bytes);
-  const SliceUse use = gradient_use(plan);
-  SliceClasses sums = slice_classes(plan, model, self, use, islands);
-  slices->has_gradients_ = sums.any();
-  MOTLEY_TRY(slices->sums_, open_reducer(plan, std::move(sums), use, world, elements.gradient));
+  MOTLEY_TRY_VOID(slices->open_sums(plan, model, world, elements.gradient, islands));
   if (needs.compresses) {
     slices->compressed_ = compressed_runs(plan, model, self, elements.gradient);
     slices->owned_ = owned_runs(plan, model, self);
@@ -188,6 +201,20 @@ Result<std::unique_ptr<SliceExchange>> SliceExchange::open(const Plan& plan, con
   MOTLEY_TRY(slices->weights_, open_reducer(plan, std::move(weights), SliceUse::kOwnersToHolders,
                                             world, elements.weight));
   return slices;
+}
+
+Result<Unit> SliceExchange::open_sums(const Plan& plan, const ModelSpec& model, Communicator& world,
+                                      int element_bytes, const DeviceIslands& islands) {
+  const auto factored = tensors_factored(plan, model, element_bytes, islands);
+  const SliceUse use = gradient_use(plan);
+  SliceClasses sums =
+      slice_classes(plan, model, Rank(world.rank()), use, islands, names_of(factored));
+  has_gradients_ = sums.any();
+  MOTLEY_TRY(sums_, open_reducer(plan, std::move(sums), use, world, element_bytes));
+  if (factored.empty()) return Unit{};
+  MOTLEY_TRY(factored_, FactoredSums::open(plan, model, factored, world));
+  has_gradients_ = has_gradients_ || factored_->any();
+  return Unit{};
 }
 
 Result<Unit> SliceExchange::open_residuals(const Plan& plan, const ModelSpec& model,
@@ -204,6 +231,7 @@ Result<Unit> SliceExchange::open_residuals(const Plan& plan, const ModelSpec& mo
 Result<Unit> SliceExchange::gather_residuals() {
   std::fill(residuals_.begin(), residuals_.end(), 0.0F);
   sums_->gather_residuals(residuals_);
+  if (factored_) factored_->gather_residuals(residuals_);
   MOTLEY_TRY_VOID(
       residual_sums_->begin(std::as_writable_bytes(std::span(residuals_)), SumType::kFloat32));
   return residual_sums_->wait();
@@ -211,6 +239,7 @@ Result<Unit> SliceExchange::gather_residuals() {
 
 int64_t SliceExchange::restore_residuals() {
   sums_->restore_residuals(residuals_);
+  if (factored_) factored_->restore_residuals(residuals_);
   std::vector<bool> compressed(residuals_.size(), false);
   for (const ElementRun& run : compressed_)
     std::fill_n(compressed.begin() + run.offset, run.count, true);
@@ -225,6 +254,7 @@ Result<Unit> SliceExchange::sum(const GradientSpans& gradients) {
   const auto [flat, type] = flat_of(gradients);
   std::optional<StagedGate> gate;
   if (gradients.staged != nullptr) gate.emplace(*gradients.staged);
+  if (factored_) MOTLEY_TRY_VOID(factored_->sum(gradients));
   MOTLEY_TRY_VOID(sums_->begin(flat, type, gate ? &*gate : nullptr));
   return sums_->wait();
 }

@@ -9,7 +9,8 @@
 // Of n replicas on as many hosts each sends and receives 2·(n-1)/n of what it holds; replicas on
 // one host count as one. What a chunk needs of a device with memory of its own gets under way to
 // the host when the chunk's turn comes near, and what it has made goes back beside those that
-// follow (StagedView).
+// follow (StagedView). Matrices that PowerSGD compresses are summed by factored_sums.h, before the
+// rest.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,7 @@
 #include "core/plan.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/memory_account.h"
+#include "worker/train/factored_sums.h"
 
 namespace motley {
 
@@ -63,6 +65,8 @@ class SliceExchange {
 
   /// Collective. What a rank gets no sum of is undefined afterwards.
   Result<Unit> sum(const GradientSpans& gradients);
+  /// Whether sums may begin while gradients are still computed.
+  bool may_begin_early() const { return factored_ == nullptr; }
   /// The same while gradients are still computed, where the host reaches them: what is_final() has
   /// said of a range goes out. Until finish_sum() nobody else touches that.
   Result<Unit> begin_sum(const GradientSpans& gradients);
@@ -83,14 +87,19 @@ class SliceExchange {
   int64_t restore_residuals();
 
   /// Of gradients, so far, on links between hosts.
-  int64_t bytes_sent() const { return sums_->bytes_sent(); }
+  int64_t bytes_sent() const {
+    return sums_->bytes_sent() + (factored_ ? factored_->bytes_sent() : 0);
+  }
 
  private:
   SliceExchange() = default;
+  Result<Unit> open_sums(const Plan& plan, const ModelSpec& model, Communicator& world,
+                         int element_bytes, const DeviceIslands& islands);
   Result<Unit> open_residuals(const Plan& plan, const ModelSpec& model, Communicator& world);
 
   MemoryCharge charge_;
-  FinalGate finals_;  ///< outlives the sums
+  FinalGate finals_;                        ///< outlives the sums
+  std::unique_ptr<FactoredSums> factored_;  ///< null: there are none
   std::unique_ptr<Reducer> sums_, weights_;
   std::unique_ptr<Reducer> residual_sums_;  ///< null: nothing is compressed
   std::vector<ElementRun> compressed_;      ///< of what this rank holds

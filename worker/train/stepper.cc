@@ -44,8 +44,9 @@ Stepper::Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
       pipeline_(attempt, parts, world, std::move(on_progress)),
       exchanges_gradients_(parts.slices->has_gradients()),
       exchanges_weights_(parts.slices->has_weights()),
-      overlaps_(exchanges_gradients_ && !parts.island && parts.device->host_accessible() &&
-                !parts.pacer.paced() && !repeats_with_residuals(attempt, parts)) {}
+      overlaps_(exchanges_gradients_ && parts.slices->may_begin_early() && !parts.island &&
+                parts.device->host_accessible() && !parts.pacer.paced() &&
+                !repeats_with_residuals(attempt, parts)) {}
 
 Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   StepResult result;

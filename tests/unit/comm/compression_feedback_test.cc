@@ -226,26 +226,22 @@ double LeastSquares::trained_with(const CodecSpec& spec) const {
 }
 
 double LeastSquares::trained_with_power_sgd(const CodecSpec& spec) const {
-  std::vector<std::vector<float>> residuals(kWorkers, std::vector<float>(kSize, 0.0F));
+  std::vector<std::unique_ptr<testing::PowerSgdOfOne>> of_workers;
   std::vector<PowerSgd> workers;
-  for (std::vector<float>& residual : residuals)
-    workers.emplace_back(spec, MatrixShape{kRows, kColumns}, residual, 1, 0);
-  const auto all_reduce = [](const std::vector<std::span<float>>& factors) {
-    for (size_t i = 0; i < factors[0].size(); ++i) {
-      float sum = 0;
-      for (const std::span<float> factor : factors) sum += factor[i];
-      for (const std::span<float> factor : factors) factor[i] = sum;
-    }
-  };
+  for (int w = 0; w < kWorkers; ++w) {
+    of_workers.push_back(
+        std::make_unique<testing::PowerSgdOfOne>(spec, MatrixShape{kRows, kColumns}, 1, 0));
+    workers.push_back(of_workers.back()->power_sgd);
+  }
   return train([&](const std::vector<float>& x) {
     std::vector<std::vector<float>> gradients;
     for (int w = 0; w < kWorkers; ++w) gradients.push_back(gradient(w, x));
     std::vector<std::span<float>> factors;
     for (size_t w = 0; w < kWorkers; ++w) factors.push_back(workers[w].project(gradients[w]));
-    all_reduce(factors);
+    testing::sum_factors(factors, spec.values);
     for (size_t w = 0; w < kWorkers; ++w) factors[w] = workers[w].orthonormalise_and_project_back();
-    all_reduce(factors);
-    for (PowerSgd& worker : workers) worker.reconstruct();
+    const auto lost = testing::sum_factors(factors, spec.values);
+    for (size_t w = 0; w < kWorkers; ++w) workers[w].reconstruct(lost[w]);
     return gradients[0];
   });
 }

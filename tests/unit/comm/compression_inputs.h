@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/compression/codec.h"
+#include "comm/compression/power_sgd.h"
 #include "tests/support/new_seeds.h"
 
 namespace motley::testing {
@@ -35,6 +36,20 @@ inline std::vector<CodecSpec> all_codecs() {
   return codecs;
 }
 
+/// PowerSGD of one tensor on one rank, with what it borrows.
+struct PowerSgdOfOne {
+  PowerSgdOfOne(const CodecSpec& spec, MatrixShape shape, uint64_t seed, uint32_t tensor)
+      : residual(static_cast<size_t>(shape.rows * shape.columns), 0.0F),
+        p(static_cast<size_t>(power_sgd_rank(spec, shape) * shape.rows), 0.0F),
+        q(static_cast<size_t>(power_sgd_rank(spec, shape) * shape.columns), 0.0F),
+        power_sgd(spec, shape, {residual, p, q}, seed, tensor) {}
+  PowerSgdOfOne(const PowerSgdOfOne&) = delete;
+  PowerSgdOfOne& operator=(const PowerSgdOfOne&) = delete;
+
+  std::vector<float> residual, p, q;
+  PowerSgd power_sgd;
+};
+
 inline constexpr size_t kLengths[] = {0, 1, 3, 255, 256, 257, 65535, 65536, 200003};
 
 /// As gradients are: around 0, of magnitudes that differ from stretch to stretch, some of them 0.
@@ -61,6 +76,24 @@ inline std::vector<float> sent(Codec& codec, std::span<const float> in) {
   std::vector<float> out(in.size(), 7.0F);
   codec.decode(encoded(codec, in), out);
   return out;
+}
+
+/// Sums factors as islands do that send them in such values; what each of them lost.
+inline std::vector<std::vector<float>> sum_factors(const std::vector<std::span<float>>& factors,
+                                                   CodecValues values) {
+  const auto codec = make_codec(codec_of_values(values));
+  std::vector<std::vector<float>> lost;
+  std::vector<float> sum(factors[0].size(), 0.0F);
+  for (const std::span<float> factor : factors) {
+    const std::vector<float> got = sent(*codec, factor);
+    lost.emplace_back(factor.begin(), factor.end());
+    for (size_t i = 0; i < sum.size(); ++i) {
+      lost.back()[i] -= got[i];
+      sum[i] += got[i];
+    }
+  }
+  for (const std::span<float> factor : factors) std::copy(sum.begin(), sum.end(), factor.begin());
+  return lost;
 }
 
 /// Calls `body(codec, gradient)` for every kind and length, with new numbers in every run.

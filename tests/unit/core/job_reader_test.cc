@@ -329,9 +329,6 @@ TEST(JobReader, RefusesWhatComesLaterByName) {
       {"", "priority:\n", "job.yaml:9:1: 'priority' is not supported yet"},
       {"", "parallel: {tensor: 2}\n",
        "job.yaml:9:20: 'tensor': '2' is not supported yet (only auto or 1)"},
-      {"", "parallel: {compress: power_sgd}\n",
-       "job.yaml:9:22: 'compress': 'power_sgd' is not supported yet (int8, top_k, fp16, bf16 and "
-       "sign are)"},
       {"", "pin: {grain: 4}\n", "job.yaml:9:6: 'pin' is not supported yet (leave it out)"},
       {"[quickstart.yaml]", "[quickstart.yaml], tokens: train.bin",
        "job.yaml:4:33: 'tokens' is not supported yet (give text files)"},
@@ -355,6 +352,8 @@ TEST(JobReader, ReadsCompression) {
   EXPECT_EQ(read("auto"), CodecSpec{.kind = CodecKind::kAuto});
   EXPECT_EQ(read("{type: top_k, fraction: 0.05}"),
             (CodecSpec{.kind = CodecKind::kTopK, .fraction = 0.05}));
+  EXPECT_EQ(read("{type: power_sgd, rank: 3}"),
+            (CodecSpec{.kind = CodecKind::kPowerSgd, .rank = 3}));
 }
 
 TEST(JobReader, OverridesCountAsWritten) {

@@ -125,7 +125,7 @@ TEST(ReductionModel, FewerBytesCrossLinksThatAreCompressed) {
   Profile profile;
   profile.links = {{{"a", "b"}, 0.5, 100}, {{"b", "c"}, 0, 50}, {{"a", "a"}, 0, 20}};
   const ReductionModel model(profile, kGradients,
-                             {.codec = {.kind = CodecKind::kBf16}, .below_bytes_per_second = 80});
+                             {.below_bytes_per_second = 80, .bytes_ratio = 0.5});
   EXPECT_DOUBLE_EQ(model.seconds(2, {"a"}), ring(2, 0, 20));
   EXPECT_DOUBLE_EQ(model.pair_seconds(2, "a", "b"), ring(2, 0.5, 100));
   EXPECT_DOUBLE_EQ(model.pair_seconds(2, "b", "c"), ring(2, 0, 50 * 2));

@@ -221,12 +221,13 @@ Result<std::vector<double>> lost_in_all(SliceExchange& slices, const Plan& plan,
 }
 
 /// Two steps compressed under one cut; the owners' copies of what was lost, given to another.
-void expect_residuals_kept(const Replicas& before, const Replicas& after, bool sharded) {
+void expect_residuals_kept(const Replicas& before, const Replicas& after, bool sharded,
+                           CodecKind kind = CodecKind::kTopK, CodecKind then = CodecKind::kInt8) {
   Plan one = plan_of(before, 2);
-  one.compression.codec = {.kind = CodecKind::kTopK};
+  one.compression.codec = {.kind = kind};
   one.shard_optimizer = sharded;
   Plan other = plan_of(after, 3);
-  other.compression.codec = {.kind = CodecKind::kInt8};
+  other.compression.codec = {.kind = then};
   std::vector<double> lost;
   const auto steps = run_inproc(one.world_size(), [&](Communicator& world) -> Result<Unit> {
     const Held held(one, world.rank());
@@ -277,6 +278,9 @@ TEST(SliceExchange, WhatCompressionHasLostGoesToAnyOtherCut) {
   expect_residuals_kept(whole, unlike, false);
   expect_residuals_kept(whole, {{{3}}, {{3}}, {{3}}}, true);
   expect_residuals_kept({{{3}}, {{3}}, {{3}}, {{3}}}, whole, false);
+  const CodecKind factors = CodecKind::kPowerSgd;
+  expect_residuals_kept(whole, {{{3}}, {{1}, {2}}}, false, factors, factors);
+  expect_residuals_kept({{{3}}, {{3}}, {{3}}, {{3}}}, unlike, true, factors);
 }
 
 TEST(SliceExchange, OfLikeReplicas) {
