@@ -20,6 +20,10 @@ SmallRun run_on_two_hosts(CodecSpec codec) {
   return run;
 }
 
+CodecSpec factors(int rank, CodecValues values = CodecValues::kFp32) {
+  return {.kind = CodecKind::kPowerSgd, .rank = rank, .values = values};
+}
+
 class Compression : public ::testing::Test {
  protected:
   struct Trained {
@@ -44,9 +48,11 @@ class Compression : public ::testing::Test {
 
 TEST_F(Compression, LearnsLikeWithout) {
   const double without = train(run_on_two_hosts({}), "off").loss;
-  for (const CodecKind kind : {CodecKind::kFp16, CodecKind::kBf16, CodecKind::kInt8}) {
-    const double with = train(run_on_two_hosts({.kind = kind}), to_text({.kind = kind})).loss;
-    EXPECT_NEAR(with, without, 0.02 * without) << to_text({.kind = kind});
+  for (const CodecSpec& codec :
+       {CodecSpec{.kind = CodecKind::kFp16}, CodecSpec{.kind = CodecKind::kBf16},
+        CodecSpec{.kind = CodecKind::kInt8}, factors(4), factors(4, CodecValues::kBf16)}) {
+    const double with = train(run_on_two_hosts(codec), to_text(codec)).loss;
+    EXPECT_NEAR(with, without, 0.02 * without) << to_text(codec);
   }
 }
 
@@ -55,12 +61,28 @@ TEST_F(Compression, TheShortestCodecsLearn) {
   one.steps = 1;
   const double at_first = train(one, "first").loss;
   for (const CodecSpec& codec :
-       {CodecSpec{.kind = CodecKind::kSign}, CodecSpec{.kind = CodecKind::kTopK}}) {
+       {CodecSpec{.kind = CodecKind::kSign}, CodecSpec{.kind = CodecKind::kTopK}, factors(1)}) {
     SmallRun run = run_on_two_hosts(codec);
     run.steps = 100;
     const Trained trained = train(run, to_text(codec));
     EXPECT_LT(trained.loss, 0.75 * at_first) << to_text(codec);
     EXPECT_EQ(train(run, to_text(codec) + " again").weights, trained.weights);
+  }
+}
+
+TEST_F(Compression, ByFactorsIsOfWholeMatrices) {
+  SmallRun run = run_on_two_hosts({});
+  run.replicas = {{.stages = {{3}, {1}}, .grains = 2},
+                  {.stages = {{4}}, .grains = 2},
+                  {.stages = {{4, {0.5, 0.5}}}, .grains = 1}};
+  run.hosts = {0, 1, 1, 2, 2};
+  for (const bool sharded : {false, true}) {
+    run.shard_optimizer = sharded;
+    run.compress = {};
+    const std::string name = sharded ? "sharded" : "unlike";
+    const double without = train(run, name).loss;
+    run.compress = factors(4);
+    EXPECT_NEAR(train(run, name + " factors").loss, without, 0.1 * without) << name;
   }
 }
 
@@ -82,30 +104,40 @@ TEST_F(Compression, AStepThatOverflowsLeavesNoTraceInWhatIsKeptBack) {
   SmallRun run = run_on_two_hosts({.kind = CodecKind::kInt8});
   run.precision = Precision::kFp16;  // the first scales are too large for some steps
   const double with = train(run, "fp16 int8").loss;
+  run.compress = factors(4);
+  const double by_factors = train(run, "fp16 factors").loss;
   run.compress = {};
   const double without = train(run, "fp16").loss;
   EXPECT_NEAR(with, without, 0.02 * without);
+  EXPECT_NEAR(by_factors, without, 0.1 * without);
 }
 
 TEST_F(Compression, GoesOnWhereItWasStopped) {
-  SmallRun run = run_on_two_hosts({.kind = CodecKind::kTopK, .fraction = 0.05});
-  const double at_once = train(run, "at once").loss;
-  train(run, "in two", 15);
-  // What each island had kept back of a sum is one island's now: not the same bits.
-  EXPECT_NEAR(train(run, "in two").loss, at_once, 0.03 * at_once);
+  for (const CodecSpec& codec :
+       {CodecSpec{.kind = CodecKind::kTopK, .fraction = 0.05}, factors(4)}) {
+    const SmallRun run = run_on_two_hosts(codec);
+    const std::string name = to_text(codec);
+    const double at_once = train(run, name).loss;
+    train(run, name + " in two", 15);
+    // What each island had kept back of a sum is one island's now: not the same bits.
+    EXPECT_NEAR(train(run, name + " in two").loss, at_once, 0.03 * at_once) << name;
+  }
 }
 
 TEST_F(Compression, GoesOnOnAnotherMixAndWithout) {
-  SmallRun run = run_on_two_hosts({.kind = CodecKind::kTopK, .fraction = 0.05});
-  const double at_once = train(run, "at once").loss;
-  for (const bool compressed : {true, false}) {
-    const std::string name = compressed ? "to another mix" : "to one host";
-    train(run, name, 15);
-    SmallRun then = run;
-    then.grains = {};
-    then.replicas = {{.stages = {{4}}, .grains = 3}, {.stages = {{2}, {2}}, .grains = 2}};
-    then.hosts = compressed ? std::vector<int>{0, 1, 2} : std::vector<int>{0, 0, 0};
-    EXPECT_NEAR(train(then, name).loss, at_once, 0.05 * at_once) << name;
+  for (const CodecSpec& codec :
+       {CodecSpec{.kind = CodecKind::kTopK, .fraction = 0.05}, factors(4)}) {
+    const SmallRun run = run_on_two_hosts(codec);
+    const double at_once = train(run, to_text(codec)).loss;
+    for (const bool compressed : {true, false}) {
+      const std::string name = to_text(codec) + (compressed ? " to another mix" : " to one host");
+      train(run, name, 15);
+      SmallRun then = run;
+      then.grains = {};
+      then.replicas = {{.stages = {{4}}, .grains = 3}, {.stages = {{2}, {2}}, .grains = 2}};
+      then.hosts = compressed ? std::vector<int>{0, 1, 2} : std::vector<int>{0, 0, 0};
+      EXPECT_NEAR(train(then, name).loss, at_once, 0.05 * at_once) << name;
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/reducer_memory.h"
 #include "core/run_layout.h"
+#include "planner/cost_model.h"
 #include "tests/e2e/small_run.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/rank_parts.h"
@@ -28,7 +29,13 @@ struct Cut {
   bool host_optimizer = false;
   Numerics numerics = Numerics::kFast;
   Precision precision = Precision::kFp32;
+  std::vector<int> hosts = {};
+  CodecSpec compress = {};
 };
+
+CodecSpec factors_in(CodecValues values) {
+  return {.kind = CodecKind::kPowerSgd, .rank = 3, .values = values};
+}
 
 std::vector<Recompute> all_of(int layers, Recompute part) {
   return std::vector<Recompute>(static_cast<size_t>(layers), part);
@@ -77,6 +84,20 @@ std::vector<Cut> cuts() {
        false,
        Numerics::kFast,
        Precision::kFp64},
+      {.name = "compressed",
+       .replicas = replicas(3),
+       .hosts = {0, 1, 1},
+       .compress = {.kind = CodecKind::kInt8}},
+      {.name = "factors",
+       .replicas = replicas(3),
+       .hosts = {0, 1, 1},
+       .compress = factors_in(CodecValues::kFp32)},
+      {.name = "factors in bf16, unlike, sharded",
+       .replicas = {{.stages = {{8}}, .grains = 4},
+                    {.stages = {{2, {0.5, 0.5}}, {6}}, .grains = 3}},
+       .shard_optimizer = true,
+       .hosts = {0, 1, 1, 2},
+       .compress = factors_in(CodecValues::kBf16)},
   };
 }
 
@@ -88,6 +109,8 @@ Attempt attempt_of(const Cut& cut, const std::string& directory) {
   run.host_optimizer = cut.host_optimizer;
   run.numerics = cut.numerics;
   run.precision = cut.precision;
+  run.hosts = cut.hosts;
+  run.compress = cut.compress;
   return small_attempt(run, directory);
 }
 
@@ -205,6 +228,39 @@ TEST_F(PlanMemory, OfPlainReplicasIsWithinTheirSimpleFormula) {
       EXPECT_LE(rank.exchange, most);
       EXPECT_GE(rank.exchange * 2, most);
     }
+  }
+}
+
+/// Of devices whose engines take nothing: what is left is for sums and saving.
+Profile profile_without_engines(const FleetSpec& fleet) {
+  Profile profile;
+  for (const DeviceSpec& spec : fleet.devices) {
+    DeviceProfile& device = profile.devices.emplace_back();
+    device.device = spec.id;
+    device.memory_limit = *spec.memory;
+    device.memory = {{1, Bytes(0), Bytes(0)}, {64, Bytes(0), Bytes(0)}};
+    LayerCurve& curve = device.curves.emplace_back();
+    curve.points = {{1, 0.01, 0.01, 3}, {64, 0.1, 0.01, 3}};
+    curve.fit = fit_curve(curve.points);
+  }
+  return profile;
+}
+
+TEST_F(PlanMemory, OfPlainReplicasIsWhatThePlannerCounts) {
+  for (const CodecSpec& codec : {CodecSpec{}, CodecSpec{.kind = CodecKind::kInt8},
+                                 factors_in(CodecValues::kFp32), factors_in(CodecValues::kFp16)}) {
+    SCOPED_TRACE(to_text(codec));
+    Attempt attempt =
+        attempt_of({.name = "", .replicas = replicas(4), .hosts = {0, 1, 1, 2}, .compress = codec},
+                   scratch_.path());
+    const PlanRequest request{attempt.job, attempt.fleet, profile_without_engines(attempt.fleet)};
+    const auto planned = predict(request, &attempt.plan);
+    ASSERT_TRUE(planned) << planned.error().to_string();
+    const std::vector<MemoryEstimate> estimates = predicted(attempt);
+    for (size_t rank = 0; rank < estimates.size(); ++rank)
+      EXPECT_EQ(attempt.plan.prediction.ranks[rank].memory,
+                estimates[rank].exchange + estimates[rank].snapshot)
+          << "rank " << rank;
   }
 }
 

@@ -89,6 +89,10 @@ TEST(DeviceIslands, StayOnAHostWhereHostsCompressWhatTheySend) {
   EXPECT_THAT(four.islands(), ElementsAre(ElementsAre(0, 1, 2, 3)));
   four.plan.compression.codec.kind = CodecKind::kInt8;
   EXPECT_THAT(four.islands(), ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+  four.plan.compression.codec.kind = CodecKind::kPowerSgd;
+  EXPECT_THAT(four.islands(), ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+  four.plan.shard_optimizer = true;
+  EXPECT_THAT(four.islands(), IsEmpty()) << "only speakers would have what factors come to";
 }
 
 TEST(DeviceIslands, HoldTheVerySameSlices) {

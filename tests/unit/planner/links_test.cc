@@ -45,6 +45,26 @@ TEST(Links, WhatTheJobNamesIsDoneOnAllOfThem) {
   EXPECT_EQ(plan.compression, (LinkCompression{.codec = {.kind = CodecKind::kBf16}}));
 }
 
+TEST(Links, FewerBytesAreCounted) {
+  const ModelSpec model{
+      .type = "gpt", .layers = 2, .heads = 2, .width = 64, .context = 32, .vocab = 256};
+  EXPECT_EQ(shortened_links({}, model).below_bytes_per_second, 0);
+  const ShortenedLinks bf16 = shortened_links({.codec = {.kind = CodecKind::kBf16}}, model);
+  EXPECT_DOUBLE_EQ(bf16.bytes_ratio, 0.5);
+  const CodecSpec factors{.kind = CodecKind::kPowerSgd, .rank = 2, .values = CodecValues::kBf16};
+  int64_t sent = 0;
+  for (const LogicalTensor& tensor : logical_tensors(model)) {
+    const auto matrix = matrix_for_power_sgd(tensor.shape, 2);
+    sent += matrix ? power_sgd_bytes(factors, *matrix) : tensor.elements() * 4;
+  }
+  const ShortenedLinks shortened =
+      shortened_links({.codec = factors, .below_bytes_per_second = 1e6}, model);
+  EXPECT_EQ(shortened.below_bytes_per_second, 1e6);
+  EXPECT_DOUBLE_EQ(shortened.bytes_ratio,
+                   static_cast<double>(sent) / static_cast<double>(4 * parameter_count(model)));
+  EXPECT_LT(shortened.bytes_ratio, 0.1);
+}
+
 TEST(Links, CompressionIsPredictedToHelp) {
   const PlanningCase off = joined_by(1e3, CodecKind::kOff);
   const PlanningCase on = joined_by(1e3, CodecKind::kInt8);

@@ -135,6 +135,9 @@ class SomeSteps {
  public:
   SomeSteps(const Plan& plan, int count, bool staged = false)
       : plan_(plan), count_(count), staged_(staged) {}
+  /// Whose GPUs have summed within these islands before, and get their speaker's result after.
+  SomeSteps(const Plan& plan, int count, const DeviceIslands& islands)
+      : plan_(plan), count_(count), islands_(islands) {}
 
   Steps sum(const Gradient& gradient) {
     Steps steps;
@@ -142,9 +145,10 @@ class SomeSteps {
     const auto done = run_inproc(plan_.world_size(), [&](Communicator& world) -> Result<Unit> {
       MemoryAccount account;
       MOTLEY_TRY(const auto slices,
-                 SliceExchange::open(plan_, small_model(), world, kFloats, account));
-      EXPECT_EQ(account.held(MemoryUse::kExchange),
-                slice_exchange_needs(plan_, small_model(), Rank(world.rank()), kFloats).bytes);
+                 SliceExchange::open(plan_, small_model(), world, kFloats, account, islands_));
+      EXPECT_EQ(
+          account.held(MemoryUse::kExchange),
+          slice_exchange_needs(plan_, small_model(), Rank(world.rank()), kFloats, islands_).bytes);
       for (int step = 0; step < count_; ++step)
         MOTLEY_TRY_VOID(one_step(*slices, world, step, gradient, &steps));
       int64_t bytes = slices->bytes_sent();
@@ -164,13 +168,21 @@ class SomeSteps {
     const int rank = world.rank();
     std::vector<float>& buffer = buffers_[static_cast<size_t>(rank)];
     buffer.resize(static_cast<size_t>(layout_of(plan_, small_model(), Rank(rank)).elements()));
+    const std::vector<int>* island = islands_.of(rank);
     each_held(plan_, rank, [&](const FlatTensor&, int64_t number, int64_t at, int64_t index) {
-      buffer[static_cast<size_t>(at)] = gradient(rank, step, number, index);
+      float& sum = buffer[static_cast<size_t>(at)];
+      sum = 0;
+      for (const int member : island == nullptr ? std::vector{rank} : *island)
+        sum += gradient(member, step, number, index);
     });
-    MOTLEY_TRY_VOID(staged_ ? sum_staged(slices, buffer) : slices.sum({buffer, {}, {}}));
+    if (slices.has_gradients())
+      MOTLEY_TRY_VOID(staged_ ? sum_staged(slices, buffer) : slices.sum({buffer, {}, {}}));
     if (slices.compresses()) MOTLEY_TRY_VOID(slices.gather_residuals());
     MOTLEY_TRY_VOID(world.barrier());
     if (rank == 0) {
+      for (const std::vector<int>& members : islands_.all())
+        for (const int member : members)
+          buffers_[static_cast<size_t>(member)] = buffers_[static_cast<size_t>(members.front())];
       steps->wanted.push_back(wanted(step, gradient));
       steps->sums.push_back(zeros());
       steps->lost.push_back(zeros());
@@ -212,7 +224,8 @@ class SomeSteps {
 
   const Plan& plan_;
   const int count_;
-  const bool staged_;
+  const bool staged_ = false;
+  const DeviceIslands islands_;
   std::vector<std::vector<float>> buffers_;
 };
 
@@ -268,6 +281,14 @@ TEST(FactoredSums, OfDevicesWithMemoryOfTheirOwn) {
   const Plan plan = factored_plan(kFourWhole, {0, 0, 1, 1}, factors_of_rank(2));
   const Steps at_host = SomeSteps(plan, 2).sum(any_gradient);
   EXPECT_EQ(SomeSteps(plan, 2, true).sum(any_gradient).sums, at_host.sums);
+}
+
+TEST(FactoredSums, OfIslandsAreTheirSpeakers) {
+  const Plan plan = factored_plan(kFourWhole, {0, 0, 1, 1}, factors_of_rank(2));
+  const DeviceIslands two({{0, 1}, {2, 3}});
+  for (const FactoredTensor& tensor : factored_tensors(plan, small_model(), two))
+    EXPECT_EQ(tensor.ranks, (std::vector{0, 2})) << tensor.name;
+  EXPECT_FALSE(expect_nothing_lost(SomeSteps(plan, 2, two).sum(any_gradient)).empty());
 }
 
 /// The sum of all is of rank 2, whatever each one has.
