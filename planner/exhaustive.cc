@@ -24,7 +24,8 @@ class Enumeration {
       : request_(request),
         candidates_(candidates),
         cut_{request.job.train.global_batch, grain},
-        reduction_(request.profile, gradient_bytes(request.job), compression_wanted(request.job)) {
+        reduction_(request.profile, gradient_bytes(request.job), compression_wanted(request.job),
+                   sync_wanted(request)) {
     for (const Candidate& candidate : candidates.devices) {
       const std::vector<int> sizes =
           micro_batch_sizes(*candidate.profile, micro_batch_rule(request, grain));

@@ -60,7 +60,8 @@ Found search_all_grains(const PlanRequest& request, const Candidates& candidates
 Result<Plan> search_within_tables(const PlanRequest& request) {
   MOTLEY_TRY(const Candidates candidates, find_candidates(request));
   const ReductionTable reduction(
-      ReductionModel(request.profile, gradient_bytes(request.job), compression_wanted(request.job)),
+      ReductionModel(request.profile, gradient_bytes(request.job), compression_wanted(request.job),
+                     sync_wanted(request)),
       candidates.devices);
   Found found = search_all_grains(request, candidates, reduction);
   if (!found.search) {
