@@ -26,6 +26,14 @@ namespace {
 constexpr Engine::State kStates[] = {Engine::State::kWeight, Engine::State::kAdamM,
                                      Engine::State::kAdamV};
 
+/// Each rank on a device of its own, should they be GPUs.
+Attempt attempt_of(const SmallRun& run, const std::string& run_dir) {
+  Attempt attempt = small_attempt(run, run_dir);
+  for (size_t i = 0; i < attempt.fleet.devices.size(); ++i)
+    attempt.fleet.devices[i].uuid = "GPU-00000000-0000-0000-0000-00000000000" + std::to_string(i);
+  return attempt;
+}
+
 SmallRun run_on_two_hosts(int across) {
   SmallRun run;
   run.grains = {1, 3};
@@ -42,7 +50,7 @@ class LocalAverages : public ::testing::Test {
   /// Goes on where a run of that name has stopped.
   TrainOutcome train(const SmallRun& run, const std::string& name, int64_t stop_at = 0) {
     const auto outcome =
-        run_small(small_attempt(run, directory_of(name)), recorder_,
+        run_small(attempt_of(run, directory_of(name)), recorder_,
                   [&](int rank, int64_t step, ControlWishes& wishes) -> Result<Unit> {
                     if (step == stop_at && rank == 1) wishes.stop = true;
                     return Unit{};
@@ -154,7 +162,7 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
 
 TEST_F(LocalAverages, AreWhatSeparateTrainingsAveragedByHandGive) {
   const SmallRun run = run_on_two_hosts(4);
-  const Attempt attempt = small_attempt(run, directory_of("run"));
+  const Attempt attempt = attempt_of(run, directory_of("run"));
   train(run, "run");
   ByHand by_hand(attempt);
   by_hand.train();
@@ -165,6 +173,7 @@ TEST_F(LocalAverages, AreWhatSeparateTrainingsAveragedByHandGive) {
   const auto found = find_checkpoints(fs, from, nullptr).value();
   ASSERT_FALSE(found.empty());
   ASSERT_TRUE(load(fs, from, found[0], all_state_views(trained.engine()).value(), nullptr));
+  ASSERT_TRUE(state_written(trained.engine()));
   for (const auto which : kStates)
     EXPECT_LT(largest_difference(ByHand::values(trained.engine(), which),
                                  ByHand::values(by_hand.engine(), which)),
@@ -218,7 +227,7 @@ TEST_F(LocalAverages, GiveAllRanksTheSameBits) {
     run.grains = {1, 2, 1, 2};
     run.hosts = {0, 0, 1, 2};
     run.precision = precision;
-    const Attempt attempt = small_attempt(run, directory_of("bits"));
+    const Attempt attempt = attempt_of(run, directory_of("bits"));
     const auto averaged = after_steps(attempt, 6);
     for (const Seen& rank : averaged) EXPECT_EQ(rank.states, averaged[0].states);
     const auto apart = after_steps(attempt, 5);
@@ -236,10 +245,10 @@ TEST_F(LocalAverages, AloneCrossLinks) {
     return std::accumulate(ranks.begin(), ranks.end(), int64_t{0},
                            [&](int64_t sum, const Seen& rank) { return sum + rank.*bytes; });
   };
-  const auto apart = after_steps(small_attempt(run, directory_of("apart")), 8);
-  const auto until_an_average = after_steps(small_attempt(run, directory_of("apart")), 3);
+  const auto apart = after_steps(attempt_of(run, directory_of("apart")), 8);
+  const auto until_an_average = after_steps(attempt_of(run, directory_of("apart")), 3);
   run.across = 1;
-  const auto together = after_steps(small_attempt(run, directory_of("together")), 8);
+  const auto together = after_steps(attempt_of(run, directory_of("together")), 8);
   const int64_t model = sum_of(together, &Seen::gradient_bytes) / 8;
   EXPECT_GT(model, 0);
   EXPECT_EQ(sum_of(apart, &Seen::gradient_bytes), 0);
@@ -255,7 +264,7 @@ TEST_F(LocalAverages, NeedTheMemoryThatIsEstimated) {
                   {.stages = {{2}, {2, {0.5, 0.5}}}, .grains = 1},
                   {.stages = {{1}, {3}}, .grains = 1}};
   run.hosts = {0, 0, 1, 1, 2, 2};  // the second replica joins the first two
-  const Attempt attempt = small_attempt(run, directory_of("memory"));
+  const Attempt attempt = attempt_of(run, directory_of("memory"));
   for (const Seen& rank : after_steps(attempt, 2)) EXPECT_EQ(rank.counted, rank.estimated);
 }
 
