@@ -26,6 +26,11 @@ struct LinkProfile {
 nlohmann::json to_json(const LinkProfile& link);
 void read_link(JsonFields& fields, LinkProfile& link);
 
+/// Links below this are slow: one gigabit a second, what offices and labs have. `compress: auto`
+/// acts on them, as a codec keeps up with several times that on one core (tests/bench/README.md);
+/// and faster ones join hosts into groups that average less often than they step.
+inline constexpr double kSlowLink = 125e6;
+
 /// How sums of float32 gradients are shortened where they cross links: all sums that some host
 /// slower than this takes part in. PowerSGD shortens whole matrices, as far as all who hold one
 /// hold it whole, and leaves all else as it is.

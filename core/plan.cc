@@ -9,6 +9,7 @@
 #include "core/json_place.h"
 #include "core/spec/names.h"
 #include "core/spec/profile_key.h"
+#include "core/sync_groups.h"
 #include "core/units.h"
 
 namespace motley {
@@ -270,6 +271,7 @@ Result<Unit> validate_cut(const Plan& plan, const ModelSpec& model) {
   MOTLEY_TRY_VOID(check_members(plan, model));
   MOTLEY_TRY_VOID(check_batch(plan));
   MOTLEY_TRY_VOID(check_memory(plan));
+  MOTLEY_TRY_VOID(check_sync(plan));
   return plan.numerics == Numerics::kExact ? check_exact(plan) : Result<Unit>(Unit{});
 }
 
@@ -299,6 +301,11 @@ Result<Unit> check_made_for(const Plan& plan, const JobSpec& job) {
 
 Result<Unit> validate_for(const Plan& plan, const JobSpec& job) {
   MOTLEY_TRY_VOID(check_made_for(plan, job));
+  if (plan.sync.across != job.parallel.sync.across)
+    return invalid_at("/sync/across", "the plan averages every " +
+                                          std::to_string(plan.sync.across) +
+                                          " steps, the job has parallel.sync.across " +
+                                          std::to_string(job.parallel.sync.across));
   MOTLEY_TRY_VOID(check_compression(plan, job));
   return validate(plan, job.model);
 }

@@ -56,6 +56,14 @@ struct Ownership {
   Rank owner;
 };
 
+/// Local SGD (Stich 2019): groups of hosts train by themselves, and all average what they have
+/// learnt every so many steps (core/sync_groups.h).
+struct SyncPlan {
+  int across = 1;  ///< steps from one average to the next; 1: gradients are summed over all ranks
+  std::vector<std::vector<std::string>> groups = {};  ///< of hosts; empty: as links have it
+  bool operator==(const SyncPlan&) const = default;
+};
+
 struct RankPrediction {
   Rank rank;
   double compute_seconds = 0;  ///< forward, backward and fixed overhead of a step
@@ -128,6 +136,7 @@ struct Plan {
   /// once, rising.
   std::vector<LinkProfile> links;
   LinkCompression compression;  ///< of gradients on links
+  SyncPlan sync;
   Prediction prediction;
   SearchRecord search;
   std::vector<LeftOut> left_out;
@@ -151,7 +160,8 @@ std::vector<SampleRange> micro_batches_of(const Plan& plan, int replica);
 /// Everything that must hold of a plan for this model: grains sum to the global batch, stages cover
 /// the layers in order, no empty stage, ranks known and used once, every rank of a stage has heads,
 /// columns and vocabulary, owners hold what they own and tile every tensor, memory within limits,
-/// exact's demands. kInvalidSpec with the JSON pointer of the fault and the reason.
+/// exact's demands, each replica within one group that averages. kInvalidSpec with the JSON pointer
+/// of the fault and the reason.
 Result<Unit> validate(const Plan& plan, const ModelSpec& model);
 /// All of that but the owners, which may still be missing.
 Result<Unit> validate_cut(const Plan& plan, const ModelSpec& model);

@@ -97,6 +97,7 @@ Result<Unit> complete(const JobSpec& job, const FleetSpec& fleet, Plan* plan) {
   MOTLEY_TRY_VOID(set_precisions(job, fleet, plan));
   if (!plan->compression.on() && job.parallel.compress.kind != CodecKind::kAuto)
     plan->compression = {.codec = job.parallel.compress};
+  if (plan->sync.across == 1) plan->sync.across = job.parallel.sync.across;
   if (plan->job_key.empty()) plan->job_key = profile_job_key(job);
   if (plan->owners.empty()) {
     MOTLEY_TRY_VOID(validate_cut(*plan, job.model));

@@ -1,5 +1,6 @@
 // Plan <-> JSON (core/FORMATS.md, "plan"), and the id made of it.
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/hash.h"
@@ -166,6 +167,25 @@ void read_search(JsonFields& fields, SearchRecord& search) {
   });
 }
 
+json sync_to_json(const SyncPlan& sync) {
+  return {{"across", sync.across}, {"groups", sync.groups}};
+}
+
+void read_sync(JsonFields& fields, SyncPlan& sync) {
+  fields.read_between("across", sync.across, 1, SyncSpec::kMostAcross);
+  if (!fields.has("groups")) return;
+  const json* groups = fields.member("groups");
+  if (groups == nullptr || !groups->is_array())
+    return fields.fault("groups", "expected a list of lists of hosts");
+  for (const json& group : *groups) {
+    const bool names =
+        group.is_array() &&
+        std::all_of(group.begin(), group.end(), [](const json& host) { return host.is_string(); });
+    if (!names) return fields.fault("groups", "expected a list of lists of hosts");
+    sync.groups.push_back(group.get<std::vector<std::string>>());
+  }
+}
+
 /// What workers act on, and what the planner predicted of it: all that makes a plan this plan.
 json body_to_json(const Plan& plan) {
   json ranks = json::array();
@@ -186,20 +206,22 @@ json body_to_json(const Plan& plan) {
   }
   json links = json::array();
   for (const LinkProfile& link : plan.links) links.push_back(to_json(link));
-  return {{"version", 1},
-          {"job_key", plan.job_key},
-          {"numerics", spec_name(plan.numerics)},
-          {"global_batch", plan.global_batch},
-          {"grain", plan.grain},
-          {"ranks", ranks},
-          {"replicas", replicas},
-          {"owners", owners},
-          {"shard_optimizer", plan.shard_optimizer},
-          {"reduction", plan.reduction},
-          {"links", links},
-          {"compression", to_json(plan.compression)},
-          {"prediction", prediction_to_json(plan.prediction)},
-          {"left_out", left_out}};
+  json body = {{"version", 1},
+               {"job_key", plan.job_key},
+               {"numerics", spec_name(plan.numerics)},
+               {"global_batch", plan.global_batch},
+               {"grain", plan.grain},
+               {"ranks", ranks},
+               {"replicas", replicas},
+               {"owners", owners},
+               {"shard_optimizer", plan.shard_optimizer},
+               {"reduction", plan.reduction},
+               {"links", links},
+               {"compression", to_json(plan.compression)},
+               {"prediction", prediction_to_json(plan.prediction)},
+               {"left_out", left_out}};
+  if (plan.sync.across > 1) body["sync"] = sync_to_json(plan.sync);
+  return body;
 }
 
 }  // namespace
@@ -241,6 +263,7 @@ Result<Plan> plan_from_json(const json& document) {
     fields.each("links", [&](JsonFields& f) { read_link(f, plan.links.emplace_back()); });
   if (fields.has("compression"))
     fields.object("compression", [&](JsonFields& f) { read_compression(f, plan.compression); });
+  if (fields.has("sync")) fields.object("sync", [&](JsonFields& f) { read_sync(f, plan.sync); });
   if (fields.has("prediction")) {
     fields.object("prediction", [&](JsonFields& f) { read_prediction(f, plan.prediction); });
   }

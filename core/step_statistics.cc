@@ -1,10 +1,36 @@
 #include "core/step_statistics.h"
 
+#include <numeric>
+
 #include "core/median.h"
+#include "core/sync_groups.h"
 
 namespace motley {
+namespace {
 
-StepStatistics::StepStatistics(const Plan& plan) : ranks_(plan.ranks.size()) {
+template <class Values>
+double mean_of(const Values& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+TypicalStep::TypicalStep(const Plan& plan)
+    : across_(trains_apart(plan) ? static_cast<size_t>(plan.sync.across) : 1) {}
+
+void TypicalStep::add(double seconds) {
+  all_.push_back(seconds);
+  row_.push_back(seconds);
+  if (row_.size() > across_) row_.pop_front();
+  if (row_.size() == across_) means_.push_back(mean_of(row_));
+}
+
+std::optional<double> TypicalStep::seconds() const {
+  if (!means_.empty() || all_.empty()) return median(means_);
+  return mean_of(all_);
+}
+
+StepStatistics::StepStatistics(const Plan& plan) : typical_(plan), ranks_(plan.ranks.size()) {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     ranks_[i].total.rank = static_cast<int>(i);
     ranks_[i].total.device = plan.ranks[i].device;
@@ -28,11 +54,11 @@ void StepStatistics::add(const StepReport& report) {
   rank.update_seconds += report.update_seconds;
 }
 
-std::optional<double> StepStatistics::median_step_seconds(int warm_up) const {
-  std::vector<double> ordinary;
+std::optional<double> StepStatistics::typical_step_seconds(int warm_up) const {
+  TypicalStep typical = typical_;
   for (size_t i = static_cast<size_t>(warm_up); i < steps_.size(); ++i)
-    if (!steps_[i].special) ordinary.push_back(steps_[i].step_seconds);
-  return median(std::move(ordinary));
+    steps_[i].special ? typical.interrupt() : typical.add(steps_[i].step_seconds);
+  return typical.seconds();
 }
 
 std::vector<RankActual> StepStatistics::ranks() const {

@@ -1,6 +1,7 @@
 #pragma once
 // What the steps of one attempt took, rank by rank.
 
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -12,6 +13,25 @@ namespace motley {
 
 inline constexpr int kWarmUpSteps = 5;  ///< of each attempt, not counted in medians
 
+/// How long a step of the plan takes: the median of those that are added. Where groups average
+/// every so many steps it is that of the means over so many in a row, as one of these waits for the
+/// average; or the mean of all, where there are never so many in a row.
+class TypicalStep {
+ public:
+  explicit TypicalStep(const Plan& plan);
+
+  void add(double seconds);
+  /// The next one does not follow the last.
+  void interrupt() { row_.clear(); }
+  /// Nothing for none.
+  std::optional<double> seconds() const;
+
+ private:
+  size_t across_;
+  std::deque<double> row_;  ///< the last ones, that follow each other
+  std::vector<double> all_, means_;
+};
+
 class StepStatistics {
  public:
   explicit StepStatistics(const Plan& plan);
@@ -19,9 +39,8 @@ class StepStatistics {
   void add(const StepReport& report);
   int64_t last_step() const { return last_step_; }  ///< of rank 0; 0 before the first
 
-  /// Rank 0's seconds of a step, without the first `warm_up` ones and those with an evaluation or a
-  /// save.
-  std::optional<double> median_step_seconds(int warm_up) const;
+  /// Rank 0's, without the first `warm_up` steps and those with an evaluation or a save.
+  std::optional<double> typical_step_seconds(int warm_up) const;
   std::vector<RankActual> ranks() const;
   SectionCount paced() const;  ///< of all ranks, so far
 
@@ -32,6 +51,7 @@ class StepStatistics {
     int64_t counted = 0;
     double compute_seconds = 0, wait_seconds = 0, update_seconds = 0;  ///< of those counted
   };
+  TypicalStep typical_;  ///< without any yet
   std::vector<RankSums> ranks_;
   std::vector<StepReport> steps_;  ///< of rank 0
   int64_t last_step_ = 0;

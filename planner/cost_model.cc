@@ -73,8 +73,13 @@ MicroBatchChoice best_micro_batch(const DeviceProfile& device, int samples,
 }
 
 ReductionModel::ReductionModel(const Profile& profile, Bytes gradient_bytes,
-                               const ShortenedLinks& shortened)
+                               const ShortenedLinks& shortened, const SyncPlan& sync)
     : profile_(&profile), bytes_(gradient_bytes), shortened_(shortened) {
+  if (sync.across > 1 && sync.groups.size() > 1) {
+    steps_across_ = sync.across;
+    for (size_t group = 0; group < sync.groups.size(); ++group)
+      for (const std::string& host : sync.groups[group]) group_[host] = static_cast<int>(group);
+  }
   for (const LinkProfile& link : profile.links) {
     links_.insert({{link.between[0], link.between[1]}, &link});
     links_.insert({{link.between[1], link.between[0]}, &link});
@@ -126,7 +131,22 @@ double ReductionModel::slowest_link_seconds(int ranks) const {
   return slowest;
 }
 
+bool ReductionModel::sums_within(const std::string& host) const {
+  return within_.contains(host) || link(host, host) != nullptr || !anywhere_.empty();
+}
+
 double ReductionModel::pair_seconds(int ranks, const std::string& a, const std::string& b) const {
+  constexpr double kStates = 3;  // weights and two moments, each as large as the gradients
+  if (steps_across_ == 1) return every_step_seconds(ranks, a, b);
+  if (a == b && !sums_within(a)) return 0;
+  const auto group_a = group_.find(a), group_b = group_.find(b);
+  const bool apart =
+      group_a != group_.end() && group_b != group_.end() && group_a->second != group_b->second;
+  return every_step_seconds(ranks, a, b) * (apart ? kStates / steps_across_ : 1);
+}
+
+double ReductionModel::every_step_seconds(int ranks, const std::string& a,
+                                          const std::string& b) const {
   const auto exact = anywhere_.find(ranks);
   if (exact != anywhere_.end()) return exact->second;
   const LinkProfile* between = link(a, b);

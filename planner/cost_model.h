@@ -64,18 +64,23 @@ MicroBatchChoice best_micro_batch(const DeviceProfile& device, int samples,
 /// host paired with itself included. Within a host the measured reductions tell; between hosts the
 /// link, 2·(n-1)·(latency + bytes/n / bandwidth), times what a measured reduction over several
 /// hosts took of the same formula. Numbers of ranks nobody measured are interpolated. Over links
-/// that are compressed fewer bytes go; nothing was measured with compression.
+/// that are compressed fewer bytes go; nothing was measured with compression. Hosts in different
+/// sync groups average weights and moments instead, every so many steps.
 class ReductionModel {
  public:
   /// `profile` outlives it.
-  ReductionModel(const Profile& profile, Bytes gradient_bytes,
-                 const ShortenedLinks& shortened = {});
+  ReductionModel(const Profile& profile, Bytes gradient_bytes, const ShortenedLinks& shortened = {},
+                 const SyncPlan& sync = {});
 
   double seconds(int ranks, const std::vector<std::string>& hosts) const;
   double pair_seconds(int ranks, const std::string& a, const std::string& b) const;
 
  private:
   using Points = std::map<int, double>;  ///< seconds by number of ranks
+
+  double every_step_seconds(int ranks, const std::string& a, const std::string& b) const;
+  /// Whether the profile knows of sums within the host: of one with a single rank it does not.
+  bool sums_within(const std::string& host) const;
 
   const LinkProfile* link(const std::string& a, const std::string& b) const;
   double ring_seconds(int ranks, const LinkProfile& link, double bytes_ratio = 1) const;
@@ -90,8 +95,10 @@ class ReductionModel {
   std::map<std::pair<std::string, std::string>, const LinkProfile*> links_;  ///< both ways round
   std::map<std::string, Points> within_;                                     ///< by host
   Points across_;                                                            ///< over several hosts
-  Points calibration_;  ///< across_ as multiples of the links' formula
-  Points anywhere_;     ///< measured on hosts unknown
+  int steps_across_ = 1;              ///< from one average over sync groups to the next
+  std::map<std::string, int> group_;  ///< of each host, where there are several
+  Points calibration_;                ///< across_ as multiples of the links' formula
+  Points anywhere_;                   ///< measured on hosts unknown
 };
 
 /// Bytes reduced in a step: the gradients in fp32, or in exact's 64-bit fixed point.

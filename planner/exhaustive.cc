@@ -25,7 +25,8 @@ class Enumeration {
         candidates_(candidates),
         cut_{request.job.train.global_batch, grain},
         reduction_(request.profile, gradient_bytes(request.job),
-                   shortened_links(compression_wanted(request.job), request.job.model)) {
+                   shortened_links(compression_wanted(request.job), request.job.model),
+                   sync_wanted(request)) {
     for (const Candidate& candidate : candidates.devices) {
       const std::vector<int> sizes =
           micro_batch_sizes(*candidate.profile, micro_batch_rule(request, grain));

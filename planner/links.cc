@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "core/sync_groups.h"
+
 namespace motley {
 namespace {
 
@@ -48,6 +50,7 @@ ShortenedLinks shortened_links(const LinkCompression& compression, const ModelSp
 }
 
 LinkCompression compression_wanted(const JobSpec& job) {
+  if (job.parallel.sync.across > 1) return {};
   if (job.parallel.compress.kind != CodecKind::kAuto) return {.codec = job.parallel.compress};
   if (job.train.numerics == Numerics::kExact) return {};
   return {.codec = {.kind = kCodecOfSlowLinks}, .below_bytes_per_second = kSlowLink};
@@ -62,6 +65,16 @@ bool may_compress(const JobSpec& job, const std::vector<LinkProfile>& links) {
                          }));
 }
 
+SyncPlan sync_wanted(const PlanRequest& request) {
+  const int across = request.job.parallel.sync.across;
+  if (across == 1) return {};
+  Plan all;
+  for (const std::string& host : request.fleet.hosts())
+    all.ranks.push_back({.device = "", .host = host, .type = ""});
+  all.links = request.profile.links;
+  return {across, sync_groups(all)};
+}
+
 void describe_links(const PlanRequest& request, Plan* plan) {
   std::set<std::string> hosts;
   for (const RankPlacement& rank : plan->ranks) hosts.insert(rank.host);
@@ -73,6 +86,8 @@ void describe_links(const PlanRequest& request, Plan* plan) {
   std::sort(plan->links.begin(), plan->links.end(), comes_before);
   if (!plan->compression.on() && may_compress(request.job, plan->links))
     plan->compression = compression_wanted(request.job);
+  plan->sync.across = request.job.parallel.sync.across;
+  if (plan->sync.across > 1 && plan->sync.groups.empty()) plan->sync.groups = sync_groups(*plan);
 }
 
 }  // namespace motley

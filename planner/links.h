@@ -8,12 +8,8 @@
 
 namespace motley {
 
-/// `compress: auto` acts on links below this: one gigabit a second, what offices and labs have. A
-/// codec keeps up with several times that on one core (tests/bench/README.md), so it never costs
-/// more than it saves there.
-inline constexpr double kSlowLink = 125e6;
-
-/// What it does there: loses little, and that in a scale for each block of elements.
+/// What `compress: auto` does on slow links: loses little, and that in a scale for each block of
+/// elements.
 inline constexpr CodecKind kCodecOfSlowLinks = CodecKind::kInt8;
 
 /// Over links slower than this a part of the bytes goes.
@@ -35,7 +31,11 @@ LinkCompression compression_wanted(const JobSpec& job);
 /// known of them.
 bool may_compress(const JobSpec& job, const std::vector<LinkProfile>& links);
 
-/// Fills in plan.links from the profile, and plan.compression from the job where the plan has none.
+/// When all devices of the fleet would average, and in which groups.
+SyncPlan sync_wanted(const PlanRequest& request);
+
+/// Fills in plan.links from the profile, and plan.compression and plan.sync from the job where the
+/// plan has none.
 void describe_links(const PlanRequest& request, Plan* plan);
 
 }  // namespace motley

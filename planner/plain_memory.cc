@@ -11,6 +11,7 @@
 #include "core/rank_memory.h"
 #include "core/reducer_memory.h"
 #include "core/spec/precisions.h"
+#include "core/sync_groups.h"
 #include "planner/cost_model.h"
 #include "planner/links.h"
 
@@ -71,6 +72,8 @@ Profile with_tables_for(const PlanRequest& request, int ranks) {
     Bytes more = snapshot_bytes(owned, bytes.weight, compresses) +
                  std::max(most_for_sums(model, bytes.gradient, most_ranks, hosts, codec),
                           most_for_sums(model, bytes.gradient, fewest, hosts, codec));
+    if (request.job.parallel.sync.across > 1)  // averages
+      more += plain_reducer_bytes(elements, bytes.weight, most_ranks, hosts);
     if (compresses)  // what is lost, on its way to checkpoints
       more += plain_reducer_bytes(elements, sizeof(float), most_ranks, hosts) +
               Bytes(elements * int64_t{sizeof(float)});
@@ -128,6 +131,28 @@ ExchangeNeeds exchange_needs(const Plan& plan, const DeviceIslands& gpus, const 
   return needs;
 }
 
+/// The same between averages, and for these (worker/train/group_average.h).
+ExchangeNeeds needs_apart(const PlanRequest& request, const Plan& plan, int64_t elements,
+                          ElementBytes bytes, Rank rank, bool in_host) {
+  const GroupPart part = group_part(plan, request.job.model, rank);
+  ExchangeNeeds needs = exchange_needs(part.plan, device_islands(part.plan, request.fleet),
+                                       request.job.model, bytes.gradient, part.self);
+  ReductionClass averages{.contributors = {}, .receivers = {}, .owner = {}, .elements = elements};
+  const std::vector<int> groups = group_of_ranks(plan);
+  for (int other = 0; other < plan.world_size(); ++other) {
+    averages.receivers.push_back(other);
+    if (std::find(groups.begin(), groups.begin() + other, groups[static_cast<size_t>(other)]) ==
+        groups.begin() + other)
+      averages.contributors.push_back(other);
+  }
+  const Islands islands = islands_of(plan);
+  needs.bytes +=
+      reducer_memory(plan_reduction({averages}, islands, bytes.weight), islands, rank.value())
+          .total();
+  if (!in_host) needs.bytes += Bytes(elements * bytes.weight);
+  return needs;
+}
+
 /// How many micro-batch sizes fit each device.
 std::vector<size_t> sizes_that_fit(const Profile& profile, double headroom) {
   std::vector<size_t> sizes;
@@ -182,8 +207,11 @@ RankMemory plain_memory(const PlanRequest& request, const Plan& plan, const Devi
   const DeviceSpec* spec = request.fleet.find(plan.ranks[static_cast<size_t>(rank.value())].device);
   MOTLEY_CHECK(spec != nullptr, "a plan with a device that is not in the fleet");
   const ElementBytes bytes = element_bytes(request.job, *spec);
+  const int64_t elements = parameter_count(request.job.model);
   const ExchangeNeeds exchange =
-      exchange_needs(plan, gpus, request.job.model, bytes.gradient, rank);
+      trains_apart(plan)
+          ? needs_apart(request, plan, elements, bytes, rank, spec->kind != DeviceKind::kCuda)
+          : exchange_needs(plan, gpus, request.job.model, bytes.gradient, rank);
   const Bytes more = exchange.bytes +
                      snapshot_bytes(owned_elements(plan)[rank], bytes.weight, exchange.compresses);
   if (spec->kind == DeviceKind::kCuda) return {.total = engine, .host = more};

@@ -223,7 +223,7 @@ class Predictor {
 
   double reduction_seconds(const LinkCompression& compression) const {
     const ReductionModel reduction(request_.profile, gradient_bytes(request_.job),
-                                   shortened_links(compression, request_.job.model));
+                                   shortened_links(compression, request_.job.model), plan_.sync);
     if (plain_) return reduction.seconds(plan_.world_size(), hosts_of(plan_, all_ranks()));
     const auto whole = static_cast<double>(parameter_count(request_.job.model));
     double slowest = 0;

@@ -61,7 +61,8 @@ Result<Plan> search_within_tables(const PlanRequest& request) {
   MOTLEY_TRY(const Candidates candidates, find_candidates(request));
   const ReductionTable reduction(
       ReductionModel(request.profile, gradient_bytes(request.job),
-                     shortened_links(compression_wanted(request.job), request.job.model)),
+                     shortened_links(compression_wanted(request.job), request.job.model),
+                     sync_wanted(request)),
       candidates.devices);
   Found found = search_all_grains(request, candidates, reduction);
   if (!found.search) {

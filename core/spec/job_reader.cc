@@ -180,6 +180,13 @@ const YamlKeys<ResourcesDraft>& resources_keys() {
   return keys;
 }
 
+const YamlKeys<SyncSpec>& sync_keys() {
+  static const YamlKeys<SyncSpec> keys = {
+      integer("across", &SyncSpec::across, {1, SyncSpec::kMostAcross}),
+  };
+  return keys;
+}
+
 const YamlKeys<ParallelSpec>& parallel_keys() {
   using Draft = ParallelSpec;
   static const YamlKeys<Draft> keys = {
@@ -190,6 +197,7 @@ const YamlKeys<ParallelSpec>& parallel_keys() {
       fixed<Draft>("shard_optimizer", {"auto", "off"}),
       converted("compress", "off, auto, the name of a codec, or a mapping with its type",
                 &Draft::compress, to_codec),
+      section("sync", &Draft::sync, sync_keys),
   };
   return keys;
 }

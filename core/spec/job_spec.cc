@@ -87,12 +87,33 @@ std::optional<SpecFault> compression_fault(const JobSpec& job) {
   return std::nullopt;
 }
 
+std::optional<SpecFault> sync_fault(const JobSpec& job) {
+  const int across = job.parallel.sync.across;
+  if (across < 1 || across > SyncSpec::kMostAcross)
+    return SpecFault{"parallel.sync.across", "'across' must be from 1 to " +
+                                                 std::to_string(SyncSpec::kMostAcross) + " steps"};
+  if (across == 1) return std::nullopt;
+  const std::string name = "'across': averaging every " + std::to_string(across) + " steps";
+  if (job.train.numerics == Numerics::kExact)
+    return SpecFault{"parallel.sync.across",
+                     name +
+                         " contradicts exact numerics, whose bits do not depend on who trains "
+                         "with whom (across: 1, or numerics: fast)"};
+  const CodecKind codec = job.parallel.compress.kind;
+  if (codec != CodecKind::kOff && codec != CodecKind::kAuto)
+    return SpecFault{"parallel.sync.across",
+                     name + " sends no gradients over slow links, so there is nothing for '" +
+                         spec_name(codec) + "' to compress (compress: off, or across: 1)"};
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<SpecFault> first_fault(const JobSpec& job) {
   if (auto fault = model_fault(job)) return fault;
   if (auto fault = train_fault(job.train)) return fault;
   if (auto fault = compression_fault(job)) return fault;
+  if (auto fault = sync_fault(job)) return fault;
   if (!(job.data.held_out >= 0 && job.data.held_out <= 0.5))
     return SpecFault{"data.held_out", "'held_out' must be from 0 to 0.5"};
   if (job.checkpoint.keep < 1) return SpecFault{"checkpoint.keep", "'keep' must be at least 1"};

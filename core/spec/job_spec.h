@@ -85,8 +85,17 @@ struct DeviceFilter {
   bool mix = true;  ///< false: one type only
 };
 
+/// When ranks agree on what they have learnt.
+struct SyncSpec {
+  int across = 1;  ///< groups of hosts average every so many steps (core/sync_groups.h); 1: all sum
+                   ///< their gradients in each
+
+  static constexpr int kMostAcross = 1'000'000;
+};
+
 struct ParallelSpec {
   CodecSpec compress;  ///< of gradients, on the links that the planner names
+  SyncSpec sync;
 };
 
 struct RetrySpec {

@@ -144,6 +144,8 @@ void read_filter(JsonFields& fields, DeviceFilter& filter) {
 
 void read_parallel(JsonFields& fields, ParallelSpec& parallel) {
   read_codec(fields, "compress", parallel.compress);
+  if (fields.has("sync"))
+    fields.object("sync", [&](JsonFields& f) { f.read("across", parallel.sync.across); });
 }
 
 void read_retry(JsonFields& fields, RetrySpec& retry) {
@@ -266,7 +268,9 @@ json to_json(const JobSpec& job) {
           {"train", train_json(job.train)},
           {"checkpoint", checkpoint_json(job.checkpoint)},
           {"devices", filter_json(job.devices)},
-          {"parallel", {{"compress", to_json(job.parallel.compress)}}},
+          {"parallel",
+           {{"compress", to_json(job.parallel.compress)},
+            {"sync", {{"across", job.parallel.sync.across}}}}},
           {"retry",
            {{"max_restarts", job.retry.max_restarts},
             {"exclude_failed_devices", job.retry.exclude_failed_devices}}}};

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/holdings.h"
 #include "core/spec/names.h"
+#include "core/sync_groups.h"
 #include "core/units.h"
 #include "planner/cost_model.h"
 #include "planner/layer_times.h"
@@ -194,13 +196,25 @@ std::string compression_line(const Plan& plan) {
   return text + "\n";
 }
 
+/// "average every 8 steps: host a | hosts b, c"; empty: gradients are summed in each.
+std::string sync_line(const Plan& plan) {
+  if (!trains_apart(plan)) return "";
+  std::string text = "average every " + std::to_string(plan.sync.across) + " steps:";
+  const char* before = " ";
+  for (const std::vector<std::string>& group : sync_groups(plan)) {
+    text += std::exchange(before, " | ") + std::string(group.size() > 1 ? "hosts " : "host ");
+    for (size_t i = 0; i < group.size(); ++i) text += (i > 0 ? ", " : "") + group[i];
+  }
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string plan_table(const Plan& plan, Evidence evidence) {
   std::string text = std::string("Plan (from ") + name_of(evidence) + " profiles): global batch " +
                      std::to_string(plan.global_batch) + " in grains of " +
                      std::to_string(plan.grain) + "\n" + rank_rows(plan) + compression_line(plan) +
-                     prediction_line(plan.prediction);
+                     sync_line(plan) + prediction_line(plan.prediction);
   for (const LeftOut& left : plan.left_out) {
     text += "left out: " + left.device + ": " + left.why + "\n";
   }

@@ -57,7 +57,7 @@ Result<EqualSplit> measured(const EqualSplitRequest& request, const Plan& plan,
   remove_on(remote_hosts(attempt.plan.ranks), {attempt.run_dir}, request.rsh_agent);
   if (const SectionCount paced = record.statistics.paced(); !paced.trustworthy())
     return fail(ErrorCode::kRunFailed, untrustworthy_text(paced));
-  const auto seconds = record.statistics.median_step_seconds(kTrialWarmUp);
+  const auto seconds = record.statistics.typical_step_seconds(kTrialWarmUp);
   if (!seconds || *seconds <= 0)
     return fail(ErrorCode::kRunFailed, "too few steps to measure their time");
   return EqualSplit{equal_split_form(plan), request.job.train.global_batch / *seconds, ""};

@@ -140,7 +140,8 @@ Result<Plan> price(const GivenPlan& given, const JobSpec& job, const FleetSpec& 
   PlanRequest request{job, fleet, profile};
   request.counted = given.counted;
   if (const auto predicted = predict(request, &plan); !predicted) return refused(predicted.error());
-  if (plan.compression != given.plan.compression) {  // known only now that links are
+  // Known only now that links are:
+  if (plan.compression != given.plan.compression || plan.sync != given.plan.sync) {
     MOTLEY_TRY(request.counted, count_memory(plan, job, fleet));
     MOTLEY_TRY_VOID(predict(request, &plan));
   }

@@ -7,7 +7,6 @@
 #include "core/attempt_result.h"
 #include "core/file_system.h"
 #include "core/json_file.h"
-#include "core/median.h"
 #include "core/spec/device_identity.h"
 #include "core/spec/json.h"
 #include "core/step_statistics.h"
@@ -25,20 +24,20 @@ std::string plan_of_attempt(const RunDirectory& run, Epoch epoch) {
   return plan && plan->is_object() ? plan->value("id", "") : "";
 }
 
-/// The median over every attempt with this plan, each without its warm-up: a run that was
-/// interrupted often still says how long its steps took.
-std::optional<double> median_of_plan(const RunDirectory& run, const std::vector<MetricsRow>& rows,
-                                     const std::string& plan_id) {
+/// Over every attempt with this plan, each without its warm-up: a run that was interrupted often
+/// still says how long its steps took.
+std::optional<double> typical_of_plan(const RunDirectory& run, const std::vector<MetricsRow>& rows,
+                                      const Plan& plan) {
   std::map<int, bool> same_plan;
   std::map<int, int> seen;
-  std::vector<double> seconds;
+  TypicalStep typical(plan);
   for (const MetricsRow& row : rows) {
     const int epoch = row.epoch.value();
-    if (same_plan.count(epoch) == 0) same_plan[epoch] = plan_of_attempt(run, row.epoch) == plan_id;
+    if (same_plan.count(epoch) == 0) same_plan[epoch] = plan_of_attempt(run, row.epoch) == plan.id;
     const bool counts = ++seen[epoch] > kWarmUpSteps && !row.special && row.step_seconds > 0;
-    if (same_plan[epoch] && counts) seconds.push_back(row.step_seconds);
+    same_plan[epoch] && counts ? typical.add(row.step_seconds) : typical.interrupt();
   }
-  return median(std::move(seconds));
+  return typical.seconds();
 }
 
 /// Each attempt's last count that is still on record.
@@ -104,7 +103,7 @@ RunSummary recorded(const RunDirectory& run, const JobSpec& job, const Plan& pla
   for (const MetricsRow& row : rows)
     if (row.eval_loss) summary.eval_loss = row.eval_loss;
   summary.paced = paced_in(rows);
-  summary.actual_step_seconds = median_of_plan(run, rows, plan.id);
+  summary.actual_step_seconds = typical_of_plan(run, rows, plan);
   add_speed(job, plan.prediction, &summary);
   summary.plan_id = plan.id;
   if (const auto profile = run.profile())

@@ -60,6 +60,8 @@ class ByHand : public ::testing::Test {
   void write_documents(const SmallRun& run, const std::string& checkpoints = "") {
     Attempt attempt = small_attempt(run, scratch_.path());
     attempt.job.checkpoint.dir = checkpoints;
+    for (size_t rank = 0; rank < attempt.plan.ranks.size(); ++rank)
+      attempt.fleet.devices[rank].host = attempt.plan.ranks[rank].host;
     nlohmann::json plan = to_json(attempt.plan);
     plan["fleet"] = to_json(attempt.fleet);
     std::ofstream(path("job.json")) << to_json(attempt.job).dump();
@@ -113,6 +115,23 @@ TEST_F(ByHand, AKilledRankEndsTheRunAndTheSameCommandGoesOnBitForBit) {
     return output.substr(output.rfind("weights "));
   };
   EXPECT_EQ(weights(again.output), weights(whole.output));
+}
+
+TEST_F(ByHand, HostsThatAverageGoOnFromTheSaveBeforeARankWasKilled) {
+  SmallRun run;
+  run.grains = {2, 1, 1};
+  run.hosts = {0, 0, 1};
+  run.across = 3;
+  run.steps = 12;
+  run.save_every = 4;
+  write_documents(run);
+  const Ended whole = shell(train("whole"));
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  EXPECT_NE(shell(train("killed", 3, "MOTLEY_FAILPOINT=kill_at_step_7:2")).status, 0);
+  const Ended again = shell(train("killed", 3, "MOTLEY_DEBUG=collectives"));
+  ASSERT_EQ(again.status, 0) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("resumed at step 4"));
+  EXPECT_EQ(losses("killed"), losses("whole"));
 }
 
 TEST_F(ByHand, EveryRanksTimesAndTheWeightsAreKeptForTheReport) {

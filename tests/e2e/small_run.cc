@@ -107,6 +107,7 @@ JobSpec small_job(const SmallRun& run, const std::string& text) {
         job.train.precision_by_type[type_of(stage.precision)] = stage.precision;
   job.train.eval = run.eval;
   job.parallel.compress = run.compress;
+  job.parallel.sync.across = run.across;
   job.checkpoint.every_steps = run.save_every;
   return job;
 }
@@ -124,6 +125,7 @@ Plan small_plan(const SmallRun& run, const JobSpec& job) {
   plan.grain = run.grain;
   plan.shard_optimizer = run.shard_optimizer;
   plan.compression.codec = run.compress;
+  plan.sync.across = run.across;
   for (const SmallReplica& small : replicas_of(run)) {
     ReplicaPlan replica;
     replica.micro_batch = run.grain * small.micro_batch_grains;

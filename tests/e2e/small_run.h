@@ -47,6 +47,7 @@ struct SmallRun {
   int samples_missing = 0;      ///< from the last grain of a step
   std::vector<int> hosts = {};  ///< number of each rank's; default: all on one
   CodecSpec compress = {};      ///< between hosts
+  int across = 1;               ///< hosts average every so many steps
   bool shard_optimizer = false;
   bool host_optimizer = false;
   int64_t steps = 10;

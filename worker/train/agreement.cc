@@ -56,11 +56,11 @@ Result<Unit> all_succeeded(Communicator& world, const Result<Unit>& mine) {
   return joint;
 }
 
-tl::unexpected<Error> joint_failure(Communicator& world, ErrorCode code,
-                                    const std::string& message) {
-  wait_until_all_know(world);
-  if (world.rank() == 0) return fail(code, message);
-  return ended_by(0, message);
+tl::unexpected<Error> joint_failure(Communicator& ranks, ErrorCode code, const std::string& message,
+                                    int speaker) {
+  wait_until_all_know(ranks);
+  if (ranks.rank() == 0) return fail(code, message);
+  return ended_by(speaker, message);
 }
 
 Result<Unit> all_alike(Communicator& world, const Identity& mine) {

@@ -13,9 +13,10 @@ namespace motley {
 /// failed gets its error back.
 Result<Unit> all_succeeded(Communicator& world, const Result<Unit>& mine);
 
-/// Collective. For an error that every rank has found by itself from what all know: rank 0 speaks.
-tl::unexpected<Error> joint_failure(Communicator& world, ErrorCode code,
-                                    const std::string& message);
+/// Collective. For an error that every rank has found by itself from what all know: the first
+/// speaks, whose number in the whole is `speaker`.
+tl::unexpected<Error> joint_failure(Communicator& ranks, ErrorCode code, const std::string& message,
+                                    int speaker = 0);
 
 /// What must be the same on all ranks before they may train together.
 struct Identity {

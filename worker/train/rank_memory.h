@@ -9,8 +9,8 @@
 
 namespace motley {
 
-/// What `rank` of a valid plan will count on its account where NCCL connects these islands, without
-/// allocating or any hardware.
+/// What `rank` of a valid plan will count on its account where NCCL connects these islands of its
+/// group's part (core/sync_groups.h), without allocating or any hardware.
 MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank,
                              const DeviceTraits& device, const DeviceIslands& islands = {});
 

@@ -95,13 +95,22 @@ Result<Unit> build_engine(const Attempt& attempt, const DeviceIslands& islands, 
   return Unit{};
 }
 
+Result<Unit> open_average(const Attempt& attempt, Communicator& world, RankParts* parts) {
+  MOTLEY_TRY(parts->average,
+             GroupAverage::open(attempt.plan, attempt.job.model, world, *parts->engine,
+                                parts->device->host_accessible(), parts->memory));
+  return Unit{};
+}
+
 /// How gradients are summed, and weights go round.
 Result<Unit> open_sums(const Attempt& attempt, OpenIslands islands, Communicator& world,
                        RankParts* parts) {
+  const ModelSpec& model = attempt.job.model;
   const int element_bytes = parts->engine->element_bytes();
+  if (trains_apart(attempt.plan)) MOTLEY_TRY_VOID(open_average(attempt, world, parts));
   MOTLEY_TRY(parts->slices,
              SliceExchange::open(
-                 attempt.plan, attempt.job.model, world,
+                 parts->part.plan, model, parts->peers ? *parts->peers : world,
                  {gradient_element_bytes(attempt.job.train.numerics, element_bytes), element_bytes},
                  parts->memory, islands.islands));
   if (!islands.devices) return Unit{};
@@ -134,8 +143,11 @@ Result<std::unique_ptr<RankParts>> build_rank(const Attempt& attempt, Communicat
                         .communicator = world.description(),
                         .arithmetic_class = exact ? (*parts)->device->arithmetic_class() : "",
                         .data_hash = (*parts)->corpus.hash()}));
-  MOTLEY_TRY(OpenIslands islands,
-             open_islands(device_islands(attempt.plan, attempt.fleet), world, *(*parts)->device));
+  RankParts& own = **parts;
+  own.part = group_part(attempt.plan, attempt.job.model, Rank(world.rank()));
+  if (trains_apart(attempt.plan)) own.peers = world.group(own.part.ranks);
+  MOTLEY_TRY(OpenIslands islands, open_islands(device_islands(own.part.plan, attempt.fleet),
+                                               own.peers ? *own.peers : world, *own.device));
   MOTLEY_TRY_VOID(
       all_succeeded(world, build_engine(attempt, islands.islands, world, parts->get())));
   MOTLEY_TRY_VOID(open_sums(attempt, std::move(islands), world, parts->get()));

@@ -6,10 +6,12 @@
 #include "comm/communicator.h"
 #include "core/attempt.h"
 #include "core/result.h"
+#include "core/sync_groups.h"
 #include "kernels/device.h"
 #include "worker/data/corpus.h"
 #include "worker/engine/engine.h"
 #include "worker/optimizer/loss_scale.h"
+#include "worker/train/group_average.h"
 #include "worker/train/island_sum.h"
 #include "worker/train/pacer.h"
 #include "worker/train/rank_share.h"
@@ -30,8 +32,11 @@ struct RankParts {
   Corpus corpus;
   std::unique_ptr<StageGroup> group;  ///< null where this rank has its stage for itself
   std::unique_ptr<Engine> engine;
+  GroupPart part;                       ///< what of a step its sync group does
+  std::unique_ptr<Communicator> peers;  ///< those of that group; null: all ranks are
   std::unique_ptr<SliceExchange> slices;
-  std::unique_ptr<IslandSum> island;  ///< sums gradients; null: `slices` alone does
+  std::unique_ptr<IslandSum> island;      ///< sums gradients; null: `slices` alone does
+  std::unique_ptr<GroupAverage> average;  ///< null where groups do not train apart
   LossScale loss_scale;
 
   RankParts(DeviceSpec device_spec, RankShare rank_share, const Attempt& attempt)

@@ -5,6 +5,7 @@
 
 #include "core/holdings.h"
 #include "core/pipeline.h"
+#include "core/sync_groups.h"
 #include "worker/train/slice_classes.h"
 
 namespace motley {
@@ -69,15 +70,16 @@ EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank,
   options.stage = stage_of(plan, role);
   options.member = role.member;
   options.in_flight = share.in_flight;
+  const GroupPart part = group_part(plan, job.model, rank);
   options.owned.emplace();
-  for (const Ownership& owner : plan.owners)
-    if (owner.owner == rank) options.owned->push_back(owner);
+  for (const Ownership& owner : part.plan.owners)
+    if (owner.owner == part.self) options.owned->push_back(owner);
   options.shard_optimizer = plan.shard_optimizer;
   const RankPlacement& place = plan.ranks[static_cast<size_t>(rank.value())];
   options.host_optimizer = place.host_optimizer;
   options.managed_memory = place.managed_memory;
   options.exchanges_gradients =
-      slice_classes(plan, job.model, rank, gradient_use(plan), islands).any();
+      slice_classes(part.plan, job.model, part.self, gradient_use(plan), islands).any();
   options.exchanges_weights =
       plan.shard_optimizer &&
       slice_classes(plan, job.model, rank, SliceUse::kOwnersToHolders).any();

@@ -27,8 +27,8 @@ RankShare share_of(const Plan& plan, Rank rank, int evaluation_samples);
 /// Whether some rank computes in fp16, for which all scale the loss.
 bool scales_loss(const Plan& plan);
 
-/// What `rank` of a valid plan with these islands builds; memory_limit and group are for those who
-/// run it.
+/// What `rank` of a valid plan builds, with these islands of its group's part (core/sync_groups.h);
+/// memory_limit and group are for those who run it.
 EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank,
                              const DeviceIslands& islands = {});
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/holdings.h"
+#include "core/sync_groups.h"
 
 namespace motley {
 
@@ -80,9 +81,20 @@ BoxHolders holders_of(const TensorHolders& tensor, const Slice& box) {
   return found;
 }
 
+/// Of these ranks.
+std::vector<int> first_of_each_group(const std::vector<int>& ranks,
+                                     const std::vector<int>& group_of_rank) {
+  std::set<int> seen;
+  std::vector<int> firsts;
+  for (const int rank : ranks)
+    if (seen.insert(group_of_rank[static_cast<size_t>(rank)]).second) firsts.push_back(rank);
+  return firsts;
+}
+
 /// What is to be done with a box; without contributors nothing, as where one rank, or one island,
 /// alone has it.
-ReductionClass class_of(const BoxHolders& box, SliceUse use, const DeviceIslands& islands) {
+ReductionClass class_of(const BoxHolders& box, SliceUse use, const DeviceIslands& islands,
+                        const std::vector<int>& group_of_rank) {
   ReductionClass one;
   switch (use) {
     case SliceUse::kSumsToHolders:
@@ -97,6 +109,9 @@ ReductionClass class_of(const BoxHolders& box, SliceUse use, const DeviceIslands
     case SliceUse::kOwnersToHolders:
       one = {{box.owner}, box.all, box.owner, 0};
       std::erase(one.receivers, box.owner);
+      break;
+    case SliceUse::kGroupsToHolders:
+      one = {first_of_each_group(box.all, group_of_rank), box.all, std::nullopt, 0};
       break;
   }
   if (one.receivers.empty() || (one.contributors.size() == 1 && one.contributors == one.receivers))
@@ -113,12 +128,13 @@ int64_t offset_in(const std::vector<int64_t>& shape, const Slice& box) {
 
 class Classes {
  public:
-  Classes(SliceUse use, const DeviceIslands& islands) : use_(use), islands_(islands) {}
+  Classes(SliceUse use, const DeviceIslands& islands, std::vector<int> group_of_rank)
+      : use_(use), islands_(islands), group_of_rank_(std::move(group_of_rank)) {}
 
   /// `place`: of the box's first element in the model; `mine`: this rank's part of the tensor;
   /// null: it has none.
   void add(const TensorHolders& tensor, const Slice& box, int64_t place, const FlatTensor* mine) {
-    const ReductionClass one = class_of(holders_of(tensor, box), use_, islands_);
+    const ReductionClass one = class_of(holders_of(tensor, box), use_, islands_, group_of_rank_);
     if (one.contributors.empty()) return;
     const auto [number, is_new] = number_.try_emplace(
         {one.contributors, one.receivers, one.owner.value_or(-1)}, found_.classes.size());
@@ -166,6 +182,7 @@ class Classes {
 
   const SliceUse use_;
   const DeviceIslands& islands_;
+  const std::vector<int> group_of_rank_;
   std::map<std::tuple<std::vector<int>, std::vector<int>, int>, size_t> number_;
   SliceClasses found_;
 };
@@ -188,7 +205,7 @@ SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, 
     for (const Ownership& owned : plan.owners)
       tensors[owned.tensor].owned_slices.emplace_back(owned.slice, owned.owner.value());
   const ParameterLayout mine = layout_of(plan, model, self);
-  Classes classes(use, islands);
+  Classes classes(use, islands, group_of_ranks(plan));
   int64_t place = 0;  // of the tensor
   for (const LogicalTensor& logical : logical_tensors(model)) {
     const TensorHolders& tensor = tensors[logical.name];

@@ -20,6 +20,7 @@ enum class SliceUse {
   kSumsToOwners,     ///< the owner alone gets it (sharded optimizer state)
   kAllToOwners,      ///< what any holder has is added up for the owner (what compression lost)
   kOwnersToHolders,  ///< what the owner has goes to the other holders (its weights, then)
+  kGroupsToHolders,  ///< one holder of each group that trains apart contributes, all get the sum
 };
 
 struct SliceClasses {

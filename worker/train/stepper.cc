@@ -59,7 +59,9 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
     MOTLEY_TRY(const LossSums mine, parts_.engine->sums());  // the device is through
     parts_.sections.close();
     result.compute_seconds += parts_.sections.take_worked() - std::exchange(update_seconds_, 0);
-    MOTLEY_TRY(const Sums sums, sum_losses(mine, step, wishes, beside, &result));
+    MOTLEY_TRY(
+        const Sums sums,
+        sum_losses(peers(), mine, step, parts_.average ? StepWishes{} : wishes, beside, &result));
     result.loss = sums.loss / static_cast<double>(sums.tokens);
     const bool usable = std::isfinite(result.loss) && !sums.overflow;
     // What one has begun all bring to its end, also of a step that is repeated or the last.
@@ -71,6 +73,8 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
       leave_communication(&result);
       MOTLEY_TRY_VOID(update(step, sums.tokens, &result));
       parts_.loss_scale.keep();
+      if (parts_.average && all_meet(step))
+        MOTLEY_TRY_VOID(average_groups(mine, step, wishes, &result));
       return result;
     }
     if (!lower_scales(overflows)) return diverged_at(step);
@@ -93,7 +97,7 @@ Result<Unit> Stepper::compute(int64_t step, bool beside) {
 }
 
 Result<Unit> Stepper::finish_sum() {
-  MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kReduce, world_));
+  MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kReduce, peers()));
   MOTLEY_TRY_VOID(parts_.slices->finish_sum());
   parts_.sections.mark(TraceKind::kReduce);
   return Unit{};
@@ -110,8 +114,9 @@ bool Stepper::lower_scales(int overflows_before) {
 
 tl::unexpected<Error> Stepper::diverged_at(int64_t step) {
   return joint_failure(
-      world_, ErrorCode::kDiverged,
-      "loss or gradient not finite at step " + std::to_string(step) + ": lower train.optimizer.lr");
+      peers(), ErrorCode::kDiverged,
+      "loss or gradient not finite at step " + std::to_string(step) + ": lower train.optimizer.lr",
+      parts_.part.ranks.front());
 }
 
 /// The end of the step's communication; the next section begins.
@@ -121,7 +126,7 @@ void Stepper::leave_communication(StepResult* result) {
   result->wait_seconds += parts_.sections.take_waited();
 }
 
-Result<Stepper::Sums> Stepper::sum_losses(const LossSums& mine, int64_t step,
+Result<Stepper::Sums> Stepper::sum_losses(Communicator& ranks, const LossSums& mine, int64_t step,
                                           const StepWishes& wishes, bool sum_begun,
                                           StepResult* result) {
   Agreement agreement{.tokens = mine.tokens,
@@ -136,13 +141,13 @@ Result<Stepper::Sums> Stepper::sum_losses(const LossSums& mine, int64_t step,
     loss = std::numeric_limits<double>::quiet_NaN();
     agreement.overflow = 1;
   }
-  MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kAgreement, world_));
-  MOTLEY_TRY_VOID(world_.all_reduce_sum(agreement.span()));
-  MOTLEY_TRY_VOID(world_.all_reduce_sum(std::span(&loss, 1)));
+  MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kAgreement, ranks));
+  MOTLEY_TRY_VOID(ranks.all_reduce_sum(agreement.span()));
+  MOTLEY_TRY_VOID(ranks.all_reduce_sum(std::span(&loss, 1)));
   parts_.sections.mark(TraceKind::kAgreement);
   result->stop = agreement.stop > 0;
   result->save = agreement.save > 0;
-  result->all_shards_settled = agreement.shards_settled == world_.size();
+  result->all_shards_settled = agreement.shards_settled == ranks.size();
   Sums sums{.loss = loss,
             .tokens = agreement.tokens,
             .overflow = agreement.overflow > 0,
@@ -156,7 +161,7 @@ Result<Stepper::Sums> Stepper::sum_losses(const LossSums& mine, int64_t step,
 /// on the device.
 Result<Unit> Stepper::sum_gradients() {
   const WorkRange range(*parts_.device, "reduce");
-  MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kReduce, world_));
+  MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kReduce, peers()));
   if (parts_.island) return sum_with_island();
   GradientSpans gradients;
   if (exchanges_gradients_) {
@@ -186,9 +191,9 @@ void Stepper::finish() {
 
 /// Collective, hence before the section of the update: nobody's waiting counts as another's work.
 Result<Unit> Stepper::measure_gradient(int64_t step, int64_t tokens, StepResult* result) {
-  MOTLEY_TRY(result->gradient_norm, parts_.engine->gradient_norm(tokens, world_));
+  MOTLEY_TRY(result->gradient_norm, parts_.engine->gradient_norm(tokens, peers()));
   parts_.sections.mark(TraceKind::kAgreement);
-  // The norm is of all ranks' gradients: all see it.
+  // The norm is of all peers' gradients: all see it.
   if (!std::isfinite(result->gradient_norm)) return diverged_at(step);
   return Unit{};
 }
@@ -220,6 +225,39 @@ Result<Unit> Stepper::share_weights() {
   return Unit{};
 }
 
+bool Stepper::all_meet(int64_t step) const {
+  if (!parts_.average) return true;
+  const JobSpec& job = attempt_.job;
+  const auto is_every = [step](int64_t every) { return every > 0 && step % every == 0; };
+  return step == job.train.steps || is_every(attempt_.plan.sync.across) ||
+         is_every(job.checkpoint.every_steps) || is_every(job.train.eval.every);
+}
+
+/// What passes between groups: `mine` once more, so that the loss is of all samples, then what they
+/// have learnt.
+Result<Unit> Stepper::average_groups(const LossSums& mine, int64_t step, const StepWishes& wishes,
+                                     StepResult* result) {
+  MOTLEY_TRY_VOID(parts_.device->synchronize());  // the update is work, not waiting
+  parts_.sections.close();
+  MOTLEY_TRY(const Sums sums, sum_losses(world_, mine, step, wishes, false, result));
+  result->loss = sums.loss / static_cast<double>(sums.tokens);
+  MOTLEY_TRY_VOID(agree_on_loss_scale());
+  MOTLEY_TRY_VOID(parts_.average->run());
+  parts_.sections.mark(TraceKind::kAverage);
+  parts_.sections.open();
+  return Unit{};
+}
+
+/// The smaller: it has overflowed nowhere.
+Result<Unit> Stepper::agree_on_loss_scale() {
+  const LossScaleState& mine = parts_.loss_scale.state();
+  int64_t least[2] = {-mine.exponent, -mine.kept_steps};
+  MOTLEY_TRY_VOID(world_.all_reduce_max(std::span<int64_t>(least)));
+  parts_.loss_scale.restore(
+      {.exponent = static_cast<int>(-least[0]), .kept_steps = static_cast<int>(-least[1])});
+  return Unit{};
+}
+
 Result<double> Stepper::evaluate() {
   MOTLEY_TRY_VOID(pipeline_.evaluate());
   MOTLEY_TRY(const LossSums mine, parts_.engine->sums());
@@ -227,7 +265,7 @@ Result<double> Stepper::evaluate() {
   parts_.sections.take_worked();
   update_seconds_ = 0;  // it was in the section that just ended
   StepResult ignored;
-  MOTLEY_TRY(const Sums sums, sum_losses(mine, 0, {}, false, &ignored));
+  MOTLEY_TRY(const Sums sums, sum_losses(world_, mine, 0, {}, false, &ignored));
   parts_.sections.open();
   parts_.sections.take_waited();
   return sums.loss / static_cast<double>(sums.tokens);

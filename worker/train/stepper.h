@@ -9,6 +9,9 @@
 //   section 1                communication | section 2                        communication | ...
 //   compute 1                sum 1         | update 1   compute 2             sum 2         |
 //   `------------- step 1 ---------------´ `--------------- step 2 -----------------------´
+//
+// Where groups train apart (core/sync_groups.h) "all ranks" are those of a group, and after some
+// updates all groups meet: they take the average and agree on what is to come.
 
 #include <cstdint>
 #include <functional>
@@ -22,7 +25,7 @@
 
 namespace motley {
 
-/// What a rank brings to a step's agreement besides its sums. All ranks learn whether anyone
+/// What a rank brings to an agreement of all besides its sums. All ranks learn whether anyone
 /// wishes.
 struct StepWishes {
   bool stop = false;
@@ -31,7 +34,8 @@ struct StepWishes {
 };
 
 struct StepResult {
-  double loss = 0;  ///< mean over the global batch's tokens
+  double loss = 0;  ///< mean over the global batch's tokens; of a step in which groups do not meet,
+                    ///< over the group's
   double gradient_norm = 0;
   double learning_rate = 0;
   double ended = 0;  ///< on the pacer's clock: when the sums were complete
@@ -51,11 +55,15 @@ class Stepper {
   Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
           std::function<void()> on_progress);
 
-  /// Collective. Step number `step`, from 1. kDiverged when the loss or the gradient is not
-  /// finite.
+  /// Whether all ranks agree in this step, and then have the same weights: in every one, or where
+  /// groups train apart in every so many, and in those after which the job saves or evaluates.
+  bool all_meet(int64_t step) const;
+
+  /// Collective. Step number `step`, from 1; wishes are heard where all_meet(). kDiverged when the
+  /// loss or the gradient is not finite.
   Result<StepResult> run(int64_t step, const StepWishes& wishes);
 
-  /// Collective. Mean loss over the held-out samples.
+  /// Collective, where all have met. Mean loss over the held-out samples.
   Result<double> evaluate();
 
   /// Collective, after the last step: waits until its update would be over.
@@ -70,8 +78,8 @@ class Stepper {
   };
 
   /// `sum_begun`: of this rank's gradients.
-  Result<Sums> sum_losses(const LossSums& mine, int64_t step, const StepWishes& wishes,
-                          bool sum_begun, StepResult* result);
+  Result<Sums> sum_losses(Communicator& ranks, const LossSums& mine, int64_t step,
+                          const StepWishes& wishes, bool sum_begun, StepResult* result);
   bool sums_beside(int64_t step) const;
   Result<Unit> compute(int64_t step, bool beside);
   Result<Unit> sum_gradients();
@@ -83,6 +91,11 @@ class Stepper {
   void leave_communication(StepResult* result);
   Result<Unit> update(int64_t step, int64_t tokens, StepResult* result);
   Result<Unit> share_weights();
+  Result<Unit> average_groups(const LossSums& mine, int64_t step, const StepWishes& wishes,
+                              StepResult* result);
+  Result<Unit> agree_on_loss_scale();
+  /// Those of its group.
+  Communicator& peers() { return parts_.peers ? *parts_.peers : world_; }
   bool exact() const { return attempt_.job.train.numerics == Numerics::kExact; }
 
   const Attempt& attempt_;

@@ -30,6 +30,7 @@ constexpr KindWords kKinds[] = {
     {"agreement", "communication", false},
     {"reduce", "communication", false},
     {"distribute", "communication", false},
+    {"average", "communication", false},
 };
 
 std::string metadata(const char* name, int rank, const nlohmann::json& arguments) {

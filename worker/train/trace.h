@@ -25,6 +25,7 @@ enum class TraceKind : uint8_t {
   kAgreement,   ///< sum of the losses
   kReduce,      ///< gradients to their owners
   kDistribute,  ///< from the owners to all holders: gradients, or weights
+  kAverage,     ///< over groups that train apart
 };
 
 class Trace {

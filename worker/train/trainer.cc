@@ -50,7 +50,7 @@ class Trainer {
   void keep_trace(bool ended_well);
   Result<Unit> one_step();
   void report(const StepResult& result);
-  Result<Unit> at_boundary(const StepResult& result);
+  Result<Unit> at_boundary(const StepResult& result);  ///< where all ranks meet
   bool save_is_due() const;
   bool evaluation_is_due() const;
   Result<Unit> evaluate();
@@ -169,12 +169,14 @@ Result<Unit> Trainer::one_step() {
   if (failpoint("oom_at_step_" + std::to_string(step), world_.rank()))
     return fail(ErrorCode::kOutOfMemory, "out of memory, as the failpoint says");
   special_ = std::exchange(disturbed_, false) || saver_->in_flight();
-  MOTLEY_TRY(const StepResult result, stepper_->run(step, collect_wishes()));
+  const bool all_meet = stepper_->all_meet(step);
+  MOTLEY_TRY(const StepResult result,
+             stepper_->run(step, all_meet ? collect_wishes() : StepWishes{}));
   outcome_.step = step;
   outcome_.loss = result.loss;
   outcome_.stopped = result.stop && step < steps();
   report(result);
-  return at_boundary(result);
+  return all_meet ? at_boundary(result) : Result<Unit>(Unit{});
 }
 
 void Trainer::report(const StepResult& result) {

@@ -336,6 +336,30 @@ TEST(JobReader, RefusesWhatComesLaterByName) {
   expect_errors(cases);
 }
 
+TEST(JobReader, ReadsHowOftenGroupsAverage) {
+  const BadJob cases[] = {
+      {"", "parallel: {sync: {across: 0}}\n",
+       "job.yaml:9:27: 'across': expected an integer from 1 to 1000000, found '0'"},
+      {"", "parallel: {sync: 4}\n", "job.yaml:9:18: expected a mapping of keys, found '4'"},
+      {"", "parallel: {sync: {acros: 4}}\n",
+       "job.yaml:9:19: unknown key 'acros' (did you mean 'across'?)"},
+      {"", "  numerics: exact\nparallel: {sync: {across: 4}}\n",
+       "job.yaml:10:27: 'across': averaging every 4 steps contradicts exact numerics, whose bits "
+       "do "
+       "not depend on who trains with whom (across: 1, or numerics: fast)"},
+      {"", "parallel: {compress: int8, sync: {across: 4}}\n",
+       "job.yaml:9:43: 'across': averaging every 4 steps sends no gradients over slow links, so "
+       "there is nothing for 'int8' to compress (compress: off, or across: 1)"},
+  };
+  expect_errors(cases);
+  const auto across = [](const std::string& parallel) {
+    return read_text(job_with("", "parallel: {" + parallel + "}\n"))->parallel.sync.across;
+  };
+  EXPECT_EQ(across("sync: {across: 8}"), 8);
+  EXPECT_EQ(across("compress: auto, sync: {across: 8}"), 8);
+  EXPECT_EQ(across("compress: off"), 1);
+}
+
 TEST(JobReader, ReadsCompression) {
   const BadJob cases[] = {
       {"", "parallel: {compress: {type: top_k, fraction: 0.5}}\n",

@@ -72,6 +72,18 @@ TEST(PlanCompletion, FillsInAllThatIsLeftOut) {
   EXPECT_EQ(plan->id, plan_id(*plan));
 }
 
+TEST(PlanCompletion, AveragesAsOftenAsTheJobSays) {
+  JobSpec every_four = job();
+  every_four.parallel.sync.across = 4;
+  EXPECT_EQ(completed(by_hand(), every_four)->sync.across, 4);
+  json document = by_hand();
+  document["sync"]["across"] = 8;
+  const auto plan = completed(document, every_four);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().message,
+            "/sync/across: the plan averages every 8 steps, the job has parallel.sync.across 4");
+}
+
 TEST(PlanCompletion, LeavesWhatWasGiven) {
   auto plan = completed(by_hand());
   ASSERT_TRUE(plan);

@@ -85,6 +85,7 @@ TEST(SpecJson, AFleetFromBeforeThereWereSharesIsRead) {
 TEST(SpecJson, AJobFromBeforeThereWasCompressionIsRead) {
   json document = to_json(sample_job());
   EXPECT_EQ(document["parallel"]["compress"], "off");
+  EXPECT_EQ(document["parallel"]["sync"]["across"], 1);
   document.erase("parallel");
   const Result<JobSpec> job = job_from_json(document);
   ASSERT_TRUE(job) << job.error().to_string();
@@ -145,6 +146,8 @@ TEST(SpecJson, NamesThePointerOfAFault) {
       {"/train/global_batch", 4294967297,
        "/train/global_batch: expected an integer of 32 bits, found 4294967297"},
       {"/train/seed", -1, "/train/seed: expected an integer of 64 bits, found -1"},
+      {"/parallel/sync/across", 0,
+       "/parallel/sync/across: 'across' must be from 1 to 1000000 steps"},
       {"/parallel/compress", "int7", "/parallel/compress: unknown word 'int7'"},
       {"/train/numerics", "exakt", "/train/numerics: unknown word 'exakt'"},
       {"/train/optimizer/betas", {0.9}, "/train/optimizer/betas: expected two numbers"},

@@ -78,5 +78,48 @@ TEST(Links, CompressionIsPredictedToHelp) {
             0.3 * plain.prediction.communication_seconds);
 }
 
+/// Two devices each on hosts "a" and "b", and one on "c", which is far from both.
+PlanningCase far_apart(int across) {
+  PlanningCase problem(30);
+  for (const char* host : {"a", "a", "b", "b", "c"}) problem.add({.host = host, .fixed = 0});
+  problem.add_link("a", "a", 0, 1e10)
+      .add_link("b", "b", 0, 1e10)
+      .add_link("a", "b", 1e-4, 1e9)
+      .add_link("a", "c", 1e-4, 1e5)
+      .add_link("b", "c", 1e-4, 1e5);
+  problem.job.devices.count = CountRange{5, 5};
+  problem.job.parallel.sync.across = across;
+  return problem;
+}
+
+TEST(Links, SlowOnesPartTheGroupsThatAverage) {
+  const Plan plan = *plan_search(far_apart(8).request());
+  EXPECT_EQ(plan.sync, (SyncPlan{8, {{"a", "b"}, {"c"}}}));
+  EXPECT_EQ(plan_search(far_apart(1).request())->sync, SyncPlan{});
+  PlanningCase with_auto = far_apart(8);
+  with_auto.job.parallel.compress.kind = CodecKind::kAuto;
+  EXPECT_FALSE(plan_search(with_auto.request())->compression.on());
+}
+
+TEST(Links, CarryWeightsAndTwoMomentsEverySoManySteps) {
+  const auto communication = [](int across) {
+    return plan_search(far_apart(across).request())->prediction.communication_seconds;
+  };
+  EXPECT_DOUBLE_EQ(communication(6), communication(1) * 3 / 6);
+  EXPECT_DOUBLE_EQ(communication(24), communication(1) * 3 / 24);
+  const double within = communication(1'000'000);  // no less than what passes in each step
+  EXPECT_GT(within, 0);
+  EXPECT_LT(within, communication(1) / 10);
+}
+
+TEST(Links, AHostOfOneRankHasNothingToSumBetweenAverages) {
+  PlanningCase problem = joined_by(1e5, CodecKind::kOff);
+  problem.job.devices.count = CountRange{2, 2};
+  const double every_step = plan_search(problem.request())->prediction.communication_seconds;
+  problem.job.parallel.sync.across = 300;
+  EXPECT_DOUBLE_EQ(plan_search(problem.request())->prediction.communication_seconds,
+                   every_step * 3 / 300);
+}
+
 }  // namespace
 }  // namespace motley

@@ -188,6 +188,16 @@ TEST(PlanTable, SaysHowGradientsAreCompressedBetweenHosts) {
               HasSubstr("gradients between hosts: int8, where links are below 125 MB/s\n"));
 }
 
+TEST(PlanTable, SaysWhichHostsAverageAndHowOften) {
+  Plan plan = made_up_plan();
+  for (RankPlacement& rank : plan.ranks) rank.host = "here";
+  plan.ranks.back().host = "elsewhere";
+  EXPECT_THAT(plan_table(plan, Evidence::kPaced), Not(HasSubstr("average every")));
+  plan.sync.across = 8;
+  EXPECT_THAT(plan_table(plan, Evidence::kPaced),
+              HasSubstr("average every 8 steps: host here | host elsewhere\n"));
+}
+
 TEST(TextTable, AlignsByWhatATerminalShows) {
   TextTable table({{"name", Align::kLeft}, {"\u00b5s", Align::kRight}});
   table.add_row({"\u00e9t\u00e9", "1"});
