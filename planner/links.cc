@@ -23,7 +23,8 @@ bool comes_before(const LinkProfile& a, const LinkProfile& b) {
 LinkCompression compression_wanted(const JobSpec& job) {
   if (job.parallel.compress.kind != CodecKind::kAuto) return {.codec = job.parallel.compress};
   if (job.train.numerics == Numerics::kExact) return {};
-  return {.codec = {.kind = kCodecOfSlowLinks}, .below_bytes_per_second = kSlowLink};
+  return {.codec = {.kind = kCodecOfSlowLinks, .warmup = job.parallel.compress.warmup},
+          .below_bytes_per_second = kSlowLink};
 }
 
 bool may_compress(const JobSpec& job, const std::vector<LinkProfile>& links) {

@@ -12,6 +12,7 @@ const YamlKeys<CodecSpec>& codec_keys() {
              {.low = CodecSpec::kLeastFraction, .high = CodecSpec::kMostFraction}),
       integer("rank", &CodecSpec::rank, {CodecSpec::kLeastRank, CodecSpec::kMostRank}),
       word("values", &CodecSpec::values),
+      integer("warmup", &CodecSpec::warmup, {0, CodecSpec::kMostWarmup}),
   };
   return keys;
 }
