@@ -252,7 +252,7 @@ void Leader::list_sums() {
 
 Result<Unit> Leader::send_total() {
   const std::byte* total = total_;
-  if (chunk_.encodes()) {
+  if (site_.compresses(chunk_) && chunk_.encodes()) {
     encode(place_for_total());
     total = buffers_.encoded;
   }
