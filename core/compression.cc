@@ -31,7 +31,7 @@ std::string out_of_range(const std::string& key, const std::string& range) {
   return "'" + key + "' must be from " + range;
 }
 
-constexpr int kUsualWarmup = 200;
+constexpr int kUsualWarmup = 150;
 
 /// What top-k sends in the first step after the warm-up.
 constexpr double kFirstFraction = 0.25;
@@ -46,8 +46,8 @@ CodecSpec codec_in_step(const CodecSpec& codec, int64_t step) {
   const int64_t warmup = warmup_steps(codec);
   if (step <= warmup) return {};
   CodecSpec now = codec;
-  if (codec.kind != CodecKind::kTopK || step >= 2 * warmup) return now;
-  const double done = static_cast<double>(step - warmup) / static_cast<double>(warmup);
+  if (codec.kind != CodecKind::kTopK || step >= 3 * warmup) return now;
+  const double done = static_cast<double>(step - warmup) / static_cast<double>(2 * warmup);
   now.fraction = std::clamp(kFirstFraction * std::pow(codec.fraction / kFirstFraction, done),
                             codec.fraction, kFirstFraction);
   return now;

@@ -39,7 +39,7 @@ constexpr bool has_values(CodecKind kind) { return has_fraction(kind) || has_ran
 int warmup_steps(const CodecSpec& codec);
 
 /// What serves in step `step`, from 1: off during the warm-up; from then on the codec, of which
-/// top-k begins with a quarter and sends less by and by until, after as many steps again, it
+/// top-k begins with a quarter and sends less by and by until, twice as many steps later, it
 /// sends its fraction (Lin et al. 2018). Follows from the step alone, so that a resumed training is
 /// where it was.
 CodecSpec codec_in_step(const CodecSpec& codec, int64_t step);
