@@ -203,6 +203,9 @@ class CheckedReducer final : public Reducer {
   }
   int64_t bytes_sent() const override { return inner_ ? inner_->bytes_sent() : 0; }
   bool compresses() const override { return inner_ && inner_->compresses(); }
+  void set_codec(const CodecSpec& codec) override {
+    if (inner_) inner_->set_codec(codec);
+  }
   void gather_residuals(std::span<float> flat) const override {
     if (inner_) inner_->gather_residuals(flat);
   }

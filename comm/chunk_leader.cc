@@ -141,7 +141,7 @@ Result<bool> Leader::contribute() {
   list_contributions();
   if (alone()) {
     add_up();
-  } else if (terms_.size() == 1 && slots_.empty() && !chunk_.part->compressed()) {
+  } else if (terms_.size() == 1 && slots_.empty() && !site_.compresses(chunk_)) {
     sum_ = terms_[0];
   } else if (!terms_.empty()) {
     sum_elements(site_.type, buffers_.sum, terms_, chunk_.count);
@@ -195,7 +195,7 @@ void Leader::free_contributions() {
 /// The island's sum, to all or to the root.
 Result<Unit> Leader::hand_on() {
   if (alone() || is_root()) return Unit{};
-  if (sum_ != nullptr && chunk_.part->compressed()) {
+  if (sum_ != nullptr && site_.compresses(chunk_)) {
     encode(buffers_.sum);
     sum_ = buffers_.encoded;
   }
@@ -230,7 +230,7 @@ Result<bool> Leader::across() {
   const bool overwrites = receiver && sum_ != nullptr && sum_ == site_.in_place(chunk_);
   if (open_transfers(!overwrites) || !place_is_free()) return moved;
   list_sums();
-  if (!terms_.empty()) chunk_.part->compressed() ? decode_and_add_up() : add_up();
+  if (!terms_.empty()) site_.compresses(chunk_) ? decode_and_add_up() : add_up();
   if (is_root()) MOTLEY_TRY_VOID(send_total());
   state_ = State::kHandOut;
   return true;
@@ -252,7 +252,7 @@ void Leader::list_sums() {
 
 Result<Unit> Leader::send_total() {
   const std::byte* total = total_;
-  if (chunk_.encodes()) {
+  if (site_.compresses(chunk_) && chunk_.encodes()) {
     encode(place_for_total());
     total = buffers_.encoded;
   }

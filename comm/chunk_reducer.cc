@@ -36,7 +36,10 @@ class ChunkReducer final : public Reducer {
         site_{.transport = transport} {
     find_turns();
     site_.member_of = numbers_within(islands);
-    if (plan_.compressed()) site_.residuals = &residuals_.emplace(plan_, transport.rank());
+    if (plan_.compressed()) {
+      site_.residuals = &residuals_.emplace(plan_, transport.rank());
+      site_.codec = residuals_->codec();
+    }
     for (int i = kChunksLed; i-- > 0;) free_.push_back(i);
   }
 
@@ -48,6 +51,7 @@ class ChunkReducer final : public Reducer {
   Result<Unit> wait() override;
   int64_t bytes_sent() const override { return site_.bytes_sent; }
   bool compresses() const override { return plan_.compressed(); }
+  void set_codec(const CodecSpec& codec) override;
   void gather_residuals(std::span<float> flat) const override;
   void restore_residuals(std::span<const float> flat) override;
 
@@ -180,6 +184,13 @@ Result<bool> ChunkReducer::admit() {
   }
   ++next_turn_;
   return true;
+}
+
+void ChunkReducer::set_codec(const CodecSpec& codec) {
+  MOTLEY_CHECK(under_way_.empty(), "codecs change between reductions");
+  if (!residuals_) return;
+  site_.codec = codec;
+  if (codec.kind != CodecKind::kOff) residuals_->set_codec(codec);
 }
 
 Result<bool> ChunkReducer::advance_all() {

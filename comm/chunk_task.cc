@@ -85,9 +85,7 @@ std::vector<ElementRun> ReductionSite::runs_of(const Chunk& chunk) {
 }
 
 size_t ReductionSite::wire_bytes(const Chunk& chunk) const {
-  return chunk.part->compressed()
-             ? static_cast<size_t>(encoded_bytes(chunk.part->codec, chunk.count))
-             : bytes(chunk);
+  return compresses(chunk) ? static_cast<size_t>(encoded_bytes(codec, chunk.count)) : bytes(chunk);
 }
 
 Result<bool> ReductionSite::readable(const Chunk& chunk) const {

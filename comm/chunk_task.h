@@ -64,6 +64,7 @@ struct ReductionSite {
   std::span<std::byte> flat = {};
   SumType type = SumType::kFloat32;
   ElementGate* gate = nullptr;
+  CodecSpec codec = {};  ///< of parts that are compressed; off: they are not this time
 
   int64_t handed_in = 0;   ///< contributions of this rank so far
   int64_t bytes_sent = 0;  ///< between islands
@@ -72,6 +73,9 @@ struct ReductionSite {
   int member() const { return member_of[static_cast<size_t>(rank())]; }
   size_t bytes(const Chunk& chunk) const {
     return static_cast<size_t>(chunk.count * bytes_of(type));
+  }
+  bool compresses(const Chunk& chunk) const {
+    return chunk.part->compressed() && codec.kind != CodecKind::kOff;
   }
   /// Where it crosses a link.
   size_t wire_bytes(const Chunk& chunk) const;

@@ -20,6 +20,8 @@ class LinkResiduals {
   /// Of a plan that compresses, which outlives it. All are 0.
   LinkResiduals(const ReductionPlan& plan, int rank);
 
+  const CodecSpec& codec() { return feedback_.codec().spec(); }
+  void set_codec(const CodecSpec& codec) { feedback_.set_codec(codec); }
   /// `chunk`, float32 elements that this rank encodes, with what was lost before; in `out`, of
   /// wire_bytes(). Afterwards the chunk is what decode() gives everywhere.
   void encode(const Chunk& chunk, std::span<float> elements, std::span<std::byte> out);

@@ -52,6 +52,10 @@ class Reducer {
   /// Whether any class is compressed where it crosses links. What is lost then stays with the
   /// reducer, and is added to the same elements the next time.
   virtual bool compresses() const = 0;
+  /// How the reductions that begin from now on do, instead of as the plan says; all ranks say the
+  /// same. Off, or the plan's codec with another fraction. Of a reducer that does not it is
+  /// ignored.
+  virtual void set_codec(const CodecSpec& codec) = 0;
   /// What this rank has lost so far, into float32 `flat`, laid out as those that begin() is given.
   /// Elements that it does not encode stay as they are. Summed over the ranks it is all that the
   /// sums lack.

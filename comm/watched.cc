@@ -34,6 +34,7 @@ class WatchedReducer final : public Reducer {
   }
   int64_t bytes_sent() const override { return inner_->bytes_sent(); }
   bool compresses() const override { return inner_->compresses(); }
+  void set_codec(const CodecSpec& codec) override { inner_->set_codec(codec); }
   void gather_residuals(std::span<float> flat) const override { inner_->gather_residuals(flat); }
   void restore_residuals(std::span<const float> flat) override { inner_->restore_residuals(flat); }
 

@@ -31,11 +31,34 @@ std::string out_of_range(const std::string& key, const std::string& range) {
   return "'" + key + "' must be from " + range;
 }
 
+constexpr int kUsualWarmup = 150;
+
+/// What top-k sends in the first step after the warm-up.
+constexpr double kFirstFraction = 0.25;
+
 }  // namespace
+
+int warmup_steps(const CodecSpec& codec) {
+  return codec.warmup.value_or(hides_magnitudes(codec.kind) ? kUsualWarmup : 0);
+}
+
+CodecSpec codec_in_step(const CodecSpec& codec, int64_t step) {
+  const int64_t warmup = warmup_steps(codec);
+  if (step <= warmup) return {};
+  CodecSpec now = codec;
+  if (codec.kind != CodecKind::kTopK || step >= 3 * warmup) return now;
+  const double done = static_cast<double>(step - warmup) / static_cast<double>(2 * warmup);
+  now.fraction = std::clamp(kFirstFraction * std::pow(codec.fraction / kFirstFraction, done),
+                            codec.fraction, kFirstFraction);
+  return now;
+}
 
 std::optional<CodecFault> first_fault(const CodecSpec& codec) {
   const CodecSpec defaults;
+  if (codec.warmup && (*codec.warmup < 0 || *codec.warmup > CodecSpec::kMostWarmup))
+    return CodecFault{"warmup", out_of_range("warmup", "0 to 1000000000 steps")};
   const std::string none = "' is of no use: " + spec_name(codec.kind) + " has none";
+  if (!has_warmup(codec.kind) && codec.warmup) return CodecFault{"warmup", "'warmup" + none};
   if (!has_fraction(codec.kind) && codec.fraction != defaults.fraction)
     return CodecFault{"fraction", "'fraction" + none};
   if (!has_rank(codec.kind) && codec.rank != defaults.rank)
@@ -59,6 +82,7 @@ std::string to_text(const CodecSpec& codec) {
   if (has_rank(codec.kind)) text += " of rank " + std::to_string(codec.rank);
   if (has_values(codec.kind) && codec.values != CodecValues::kFp32)
     text += " in " + spec_name(codec.values);
+  if (codec.warmup) text += " after " + std::to_string(*codec.warmup) + " steps";
   return text;
 }
 

@@ -26,17 +26,39 @@ struct CodecSpec {
   double fraction = 0.01;                   ///< of kTopK: how many of the elements are sent
   int rank = 2;                             ///< of kPowerSgd
   CodecValues values = CodecValues::kFp32;  ///< of kTopK and kPowerSgd
+  std::optional<int> warmup = {};           ///< unset: warmup_steps() knows
   bool operator==(const CodecSpec&) const = default;
 
   static constexpr double kLeastFraction = 0.01, kMostFraction = 0.10;
   static constexpr int kLeastRank = 1, kMostRank = 4;
+  static constexpr int kMostWarmup = 1'000'000'000;
   static constexpr int64_t kBlock = 256;  ///< elements that share a scale in kInt8 and kSign
 };
 
 /// Which members count besides `kind`. Those that do not have their defaults.
 constexpr bool has_fraction(CodecKind kind) { return kind == CodecKind::kTopK; }
 constexpr bool has_rank(CodecKind kind) { return kind == CodecKind::kPowerSgd; }
+constexpr bool has_warmup(CodecKind kind) {
+  return kind != CodecKind::kOff && kind != CodecKind::kPowerSgd;
+}
 constexpr bool has_values(CodecKind kind) { return has_fraction(kind) || has_rank(kind); }
+
+/// Of how many steps sums are not compressed, from the first.
+int warmup_steps(const CodecSpec& codec);
+
+/// What serves in step `step`, from 1: off during the warm-up; from then on the codec, of which
+/// top-k begins with a quarter and sends less by and by until, twice as many steps later, it
+/// sends its fraction (Lin et al. 2018). Follows from the step alone, so that a resumed training is
+/// where it was.
+CodecSpec codec_in_step(const CodecSpec& codec, int64_t step);
+
+/// Whether what is received says little of a gradient's size: of one element that comes all at once
+/// after many steps, or with its neighbours' mean magnitude. Optimizers hold what they have learnt
+/// of sizes in the warm-up then, after which a step is linear in gradients and error feedback makes
+/// up for what was lost (1-bit Adam, Tang et al. 2021).
+constexpr bool hides_magnitudes(CodecKind kind) {
+  return kind == CodecKind::kSign || kind == CodecKind::kTopK;
+}
 
 /// A member out of its range, or one that counts for nothing in this kind.
 struct CodecFault {
@@ -45,7 +67,8 @@ struct CodecFault {
 };
 std::optional<CodecFault> first_fault(const CodecSpec& codec);
 
-/// For people: "int8", "top_k 1% in fp16", "power_sgd of rank 2".
+/// For people: "int8", "top_k 1% in fp16", "power_sgd of rank 2", "sign after 50 steps" (where the
+/// warm-up is set).
 std::string to_text(const CodecSpec& codec);
 
 /// What sends the values of top-k or the factors of PowerSGD; kOff sends floats as they are.

@@ -53,7 +53,8 @@ LinkCompression compression_wanted(const JobSpec& job) {
   if (job.parallel.sync.across > 1) return {};
   if (job.parallel.compress.kind != CodecKind::kAuto) return {.codec = job.parallel.compress};
   if (job.train.numerics == Numerics::kExact) return {};
-  return {.codec = {.kind = kCodecOfSlowLinks}, .below_bytes_per_second = kSlowLink};
+  return {.codec = {.kind = kCodecOfSlowLinks, .warmup = job.parallel.compress.warmup},
+          .below_bytes_per_second = kSlowLink};
 }
 
 bool may_compress(const JobSpec& job, const std::vector<LinkProfile>& links) {

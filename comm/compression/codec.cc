@@ -1,5 +1,7 @@
 #include "comm/compression/codec.h"
 
+#include <algorithm>
+
 #include "comm/compression/block_codecs.h"
 #include "comm/compression/cast_codecs.h"
 #include "comm/compression/top_k.h"
@@ -30,7 +32,9 @@ void Codec::do_decode_add(const std::byte* in, std::span<float> out) {
 }
 
 std::unique_ptr<Codec> make_codec(const CodecSpec& spec) {
-  const std::optional<CodecFault> fault = first_fault(spec);
+  CodecSpec of_a_job = spec;
+  of_a_job.fraction = std::min(spec.fraction, CodecSpec::kMostFraction);
+  const std::optional<CodecFault> fault = first_fault(of_a_job);
   MOTLEY_CHECK(!fault, fault ? fault->what : "");
   switch (spec.kind) {
     case CodecKind::kOff:

@@ -61,7 +61,7 @@ class Codec {
   std::vector<float> decoded_;
 };
 
-/// Of every kind but kAuto and kPowerSgd (power_sgd.h). The spec has no fault.
+/// Not of kAuto and kPowerSgd (power_sgd.h). No fault, but top-k may send more (codec_in_step()).
 std::unique_ptr<Codec> make_codec(const CodecSpec& spec);
 
 }  // namespace motley

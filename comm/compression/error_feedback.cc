@@ -7,6 +7,10 @@ namespace motley {
 ErrorFeedback::ErrorFeedback(const CodecSpec& codec, std::span<float> residual)
     : codec_(make_codec(codec)), residual_(residual) {}
 
+void ErrorFeedback::set_codec(const CodecSpec& codec) {
+  if (codec != codec_->spec()) codec_ = make_codec(codec);
+}
+
 void ErrorFeedback::compress(int64_t begin, std::span<float> chunk, std::span<std::byte> out) {
   MOTLEY_CHECK_LE(0, begin);
   MOTLEY_CHECK_LE(begin + std::ssize(chunk), std::ssize(residual_));

@@ -27,6 +27,8 @@ class ErrorFeedback {
   void compress(int64_t begin, std::span<float> chunk, std::span<std::byte> out);
 
   Codec& codec() { return *codec_; }
+  /// For what is compressed from now on; residuals stay.
+  void set_codec(const CodecSpec& codec);
   std::span<float> residual() { return residual_; }
 
  private:

@@ -9,10 +9,12 @@ namespace motley {
 using nlohmann::json;
 
 json to_json(const CodecSpec& codec) {
-  if (!has_values(codec.kind)) return spec_name(codec.kind);
-  json document = {{"type", spec_name(codec.kind)}, {"values", spec_name(codec.values)}};
+  if (!has_values(codec.kind) && !codec.warmup) return spec_name(codec.kind);
+  json document = {{"type", spec_name(codec.kind)}};
+  if (has_values(codec.kind)) document["values"] = spec_name(codec.values);
   if (has_fraction(codec.kind)) document["fraction"] = codec.fraction;
   if (has_rank(codec.kind)) document["rank"] = codec.rank;
+  if (codec.warmup) document["warmup"] = *codec.warmup;
   return document;
 }
 
@@ -22,9 +24,10 @@ void read_codec(JsonFields& fields, const char* key, CodecSpec& codec) {
     return void(fields.read_word(key, codec.kind, from_spec_name<CodecKind>));
   fields.object(key, [&](JsonFields& f) {
     f.read_word("type", codec.kind, from_spec_name<CodecKind>);
-    f.read_word("values", codec.values, from_spec_name<CodecValues>);
+    if (has_values(codec.kind)) f.read_word("values", codec.values, from_spec_name<CodecValues>);
     if (has_fraction(codec.kind)) f.read("fraction", codec.fraction);
     if (has_rank(codec.kind)) f.read("rank", codec.rank);
+    if (f.has("warmup")) f.read("warmup", codec.warmup);
   });
 }
 

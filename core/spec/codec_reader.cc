@@ -12,14 +12,17 @@ const YamlKeys<CodecSpec>& codec_keys() {
              {.low = CodecSpec::kLeastFraction, .high = CodecSpec::kMostFraction}),
       integer("rank", &CodecSpec::rank, {CodecSpec::kLeastRank, CodecSpec::kMostRank}),
       word("values", &CodecSpec::values),
+      integer("warmup", &CodecSpec::warmup, {0, CodecSpec::kMostWarmup}),
   };
   return keys;
 }
 
 /// A parameter that the codec has not got is a mistake even with its default.
 Result<Unit> check_parameters(const YamlNode& node, CodecKind kind) {
-  const std::pair<const char*, bool> parameters[] = {
-      {"fraction", has_fraction(kind)}, {"rank", has_rank(kind)}, {"values", has_values(kind)}};
+  const std::pair<const char*, bool> parameters[] = {{"fraction", has_fraction(kind)},
+                                                     {"rank", has_rank(kind)},
+                                                     {"values", has_values(kind)},
+                                                     {"warmup", has_warmup(kind)}};
   for (const auto& [name, is_used] : parameters)
     if (const YamlNode* value = node.find(name); value != nullptr && !is_used)
       return fail_at(*value,

@@ -189,7 +189,9 @@ std::string compression_line(const Plan& plan) {
       std::any_of(plan.ranks.begin(), plan.ranks.end(),
                   [&](const RankPlacement& rank) { return rank.host != plan.ranks.front().host; });
   if (!compression.on() || !between_hosts) return "";
-  std::string text = "gradients between hosts: " + to_text(compression.codec);
+  CodecSpec codec = compression.codec;
+  if (const int warmup = warmup_steps(codec); warmup > 0) codec.warmup = warmup;
+  std::string text = "gradients between hosts: " + to_text(codec);
   if (std::isfinite(compression.below_bytes_per_second))
     text += ", where links are below " + format_fixed(compression.below_bytes_per_second / 1e6, 0) +
             " MB/s";

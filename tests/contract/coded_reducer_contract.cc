@@ -224,6 +224,31 @@ Result<Unit> residuals_go_to_one_rank_each(Communicator& comm) {
   return for_all(comm, check, {{.kind = CodecKind::kInt8}, {.kind = CodecKind::kTopK}});
 }
 
+/// A sum that is not compressed is whole, and leaves what was kept back as it is.
+Result<Unit> codecs_change_between_sums(Communicator& comm) {
+  return for_all(comm, [&](CodedClass& coded) -> Result<Unit> {
+    CodecSpec codec = coded.plan().parts[0].codec;
+    for (int round = 0; round < 4; round += 2) {
+      MOTLEY_TRY(const std::vector<double> kept, coded.lost());
+      coded.reducer().set_codec({});
+      MOTLEY_TRY(const std::vector<float> whole, coded.sum_of_round(round));
+      double worst = 0;
+      for (int64_t i = 0; i < kCodedElements && coded.receives(); ++i)
+        worst = std::max(worst, std::abs(static_cast<double>(whole[static_cast<size_t>(i)]) -
+                                         coded.expected(round, i)));
+      EXPECT_LT(worst, 1e-6 * comm.size());
+      MOTLEY_TRY(const std::vector<double> still_kept, coded.lost());
+      EXPECT_EQ(still_kept, kept);
+      if (codec.kind == CodecKind::kTopK) codec.fraction = 0.25;
+      coded.reducer().set_codec(codec);
+      MOTLEY_TRY_VOID(coded.sum_of_round(round + 1));
+      MOTLEY_TRY(const std::vector<double> lost, coded.lost());
+      EXPECT_NE(lost, kept);
+    }
+    return Unit{};
+  });
+}
+
 /// One infinity of one rank: no receiver takes it for a number, and none keeps it.
 Result<Unit> what_is_not_finite_is_seen_and_not_kept(Communicator& comm) {
   return for_all(comm, [&](CodedClass& coded) -> Result<Unit> {
@@ -279,6 +304,7 @@ const std::vector<NamedCheck>& coded_reducer_contract() {
       {"CodedReducerBits", all_receivers_have_the_same_bits},
       {"CodedReducerLinkBytes", as_many_bytes_as_planned},
       {"CodedReducerResiduals", residuals_go_to_one_rank_each},
+      {"CodedReducerOtherCodec", codecs_change_between_sums},
       {"CodedReducerFastLinks", fast_links_are_left_alone},
       {"CodedReducerNotFinite", what_is_not_finite_is_seen_and_not_kept},
   };

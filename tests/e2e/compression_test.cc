@@ -29,6 +29,7 @@ class Compression : public ::testing::Test {
   struct Trained {
     double loss = 0;
     std::string weights;
+    std::map<int64_t, uint64_t> loss_bits;  ///< by step
   };
   /// Goes on where a run of that name has stopped.
   Trained train(const SmallRun& run, const std::string& name, int64_t stop_at = 0) {
@@ -40,7 +41,8 @@ class Compression : public ::testing::Test {
           return Unit{};
         });
     EXPECT_TRUE(outcome) << name << ": " << (outcome ? "" : outcome.error().to_string());
-    return outcome ? Trained{outcome->loss, outcome->weights_xxh3} : Trained{};
+    return outcome ? Trained{outcome->loss, outcome->weights_xxh3, recorder.loss_bits()}
+                   : Trained{};
   }
 
   const TemporaryDirectory scratch_;
@@ -60,8 +62,8 @@ TEST_F(Compression, TheShortestCodecsLearn) {
   SmallRun one = run_on_two_hosts({});
   one.steps = 1;
   const double at_first = train(one, "first").loss;
-  for (const CodecSpec& codec :
-       {CodecSpec{.kind = CodecKind::kSign}, CodecSpec{.kind = CodecKind::kTopK}, factors(1)}) {
+  for (const CodecSpec& codec : {CodecSpec{.kind = CodecKind::kSign, .warmup = 0},
+                                 CodecSpec{.kind = CodecKind::kTopK, .warmup = 0}, factors(1)}) {
     SmallRun run = run_on_two_hosts(codec);
     run.steps = 100;
     const Trained trained = train(run, to_text(codec));
@@ -83,6 +85,38 @@ TEST_F(Compression, ByFactorsIsOfWholeMatrices) {
     const double without = train(run, name).loss;
     run.compress = factors(4);
     EXPECT_NEAR(train(run, name + " factors").loss, without, 0.1 * without) << name;
+  }
+}
+
+/// What AdamW has learnt of gradients' sizes by then serves for all steps that follow.
+TEST_F(Compression, AfterAWarmUpTheShortestCodecsLearnLikeWithout) {
+  SmallRun run = run_on_two_hosts({});
+  run.steps = 150;
+  const double without = train(run, "long off").loss;
+  for (const CodecKind kind : {CodecKind::kSign, CodecKind::kTopK}) {
+    run.compress = {.kind = kind, .warmup = 0};
+    const double at_once = train(run, to_text(run.compress)).loss;
+    run.compress.warmup = 60;
+    const double warmed_up = train(run, to_text(run.compress)).loss;
+    EXPECT_GT(at_once, 1.4 * without) << to_text(run.compress);
+    EXPECT_LT(warmed_up, 1.2 * without) << to_text(run.compress);
+  }
+}
+
+TEST_F(Compression, BeginsWithTheFirstStepAfterTheWarmUp) {
+  SmallRun run = run_on_two_hosts({});
+  run.steps = 12;
+  const auto without = train(run, "short off").loss_bits;
+  for (const bool sharded : {false, true}) {
+    run.shard_optimizer = sharded;
+    run.compress = {.kind = CodecKind::kTopK, .warmup = 6};
+    const std::string name = sharded ? "sharded" : "whole";
+    const Trained at_once = train(run, name);
+    for (const auto& [step, bits] : at_once.loss_bits)  // a loss is from before its step's sum
+      EXPECT_EQ(bits == without.at(step), step <= 7) << name << ", step " << step;
+    const std::string in_two = name + " in two";
+    train(run, in_two, 5);  // nothing is kept back yet
+    EXPECT_EQ(train(run, in_two).weights, at_once.weights) << name;
   }
 }
 
@@ -114,7 +148,7 @@ TEST_F(Compression, AStepThatOverflowsLeavesNoTraceInWhatIsKeptBack) {
 
 TEST_F(Compression, GoesOnWhereItWasStopped) {
   for (const CodecSpec& codec :
-       {CodecSpec{.kind = CodecKind::kTopK, .fraction = 0.05}, factors(4)}) {
+       {CodecSpec{.kind = CodecKind::kTopK, .fraction = 0.05, .warmup = 0}, factors(4)}) {
     const SmallRun run = run_on_two_hosts(codec);
     const std::string name = to_text(codec);
     const double at_once = train(run, name).loss;
@@ -126,7 +160,7 @@ TEST_F(Compression, GoesOnWhereItWasStopped) {
 
 TEST_F(Compression, GoesOnOnAnotherMixAndWithout) {
   for (const CodecSpec& codec :
-       {CodecSpec{.kind = CodecKind::kTopK, .fraction = 0.05}, factors(4)}) {
+       {CodecSpec{.kind = CodecKind::kTopK, .fraction = 0.05, .warmup = 0}, factors(4)}) {
     const SmallRun run = run_on_two_hosts(codec);
     const double at_once = train(run, to_text(codec)).loss;
     for (const bool compressed : {true, false}) {

@@ -106,6 +106,7 @@ class TalkingStage final : public Engine {
   Result<DeviceArray> device_gradients() override { return DeviceArray{}; }
   Result<double> gradient_norm(int64_t, Communicator&) override { return 0; }
   Result<Unit> update(int64_t, double, int64_t, double) override { return Unit{}; }
+  void hold_second_moment_after(int64_t) override {}
   int64_t updated_elements() const override { return 0; }
   int exact_exponent() const override { return 0; }
   void set_exact_exponent(int) override {}

@@ -166,6 +166,8 @@ class Engine {
   /// AdamW on the summed gradient; step counts from 1. Where state is sharded the weights of slices
   /// that others own are theirs to send afterwards. Does not wait for the device.
   virtual Result<Unit> update(int64_t step, double lr, int64_t tokens, double clip_factor) = 0;
+  /// Updates of later steps leave AdamW's second moment as it is. From 1.
+  virtual void hold_second_moment_after(int64_t step) = 0;
   /// Elements update() changes.
   virtual int64_t updated_elements() const = 0;
 

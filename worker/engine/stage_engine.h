@@ -44,6 +44,7 @@ class StageEngine final : public Engine {
   Result<DeviceArray> device_gradients() override;
   Result<double> gradient_norm(int64_t tokens, Communicator& world) override;
   Result<Unit> update(int64_t step, double lr, int64_t tokens, double clip_factor) override;
+  void hold_second_moment_after(int64_t step) override { updater_->hold_second_moment_after(step); }
   int64_t updated_elements() const override;
 
   int exact_exponent() const override { return exponent_; }

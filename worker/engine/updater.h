@@ -78,6 +78,7 @@ class Updater {
   /// whoever else rounds them passes null.
   Result<Unit> update(int64_t step, double lr, double gradient_scale, int exponent,
                       Address rounded);
+  void hold_second_moment_after(int64_t step) { held_after_ = step; }
   /// Whether update() updates all weights that there are.
   bool updates_all() const { return updates_all_; }
 
@@ -114,6 +115,7 @@ class Updater {
   UpdateTables places_;
   bool updates_all_;
   uint64_t largest_gradient_ = 0;
+  int64_t held_after_ = INT64_MAX;  ///< step
 };
 
 }  // namespace motley

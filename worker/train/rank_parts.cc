@@ -113,6 +113,9 @@ Result<Unit> open_sums(const Attempt& attempt, OpenIslands islands, Communicator
                  parts->part.plan, model, parts->peers ? *parts->peers : world,
                  {gradient_element_bytes(attempt.job.train.numerics, element_bytes), element_bytes},
                  parts->memory, islands.islands));
+  const CodecSpec& codec = attempt.plan.compression.codec;
+  if (parts->slices->compresses() && hides_magnitudes(codec.kind) && warmup_steps(codec) > 0)
+    parts->engine->hold_second_moment_after(warmup_steps(codec));
   if (!islands.devices) return Unit{};
   MOTLEY_TRY(parts->island,
              IslandSum::open(std::move(islands), attempt.plan.shard_optimizer, *parts->slices));

@@ -77,6 +77,8 @@ class SliceExchange {
 
   /// Whether anything of the sums is compressed on any rank (core/link_profile.h).
   bool compresses() const { return residual_sums_ != nullptr; }
+  /// In the sums that begin from now on (comm/reducer.h); all ranks say the same.
+  void set_codec(const CodecSpec& codec) { sums_->set_codec(codec); }
   /// What the sums lack so far, laid out as the gradients; empty unless compresses(). Owners have
   /// theirs after gather_residuals().
   std::span<float> residuals() { return residuals_; }

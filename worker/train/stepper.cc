@@ -51,6 +51,8 @@ Stepper::Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
 Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   StepResult result;
   result.samples = parts_.share.samples();
+  if (parts_.slices->compresses())
+    parts_.slices->set_codec(codec_in_step(attempt_.plan.compression.codec, step));
   result.update_seconds = update_seconds_;
   for (int overflows = 0;; ++overflows) {
     parts_.engine->set_loss_scale_exponent(parts_.loss_scale.exponent());

@@ -29,6 +29,8 @@ TEST(CodecJson, EveryKindComesBack) {
     codecs.push_back({.kind = CodecKind::kTopK, .fraction = 0.037, .values = values});
     codecs.push_back({.kind = CodecKind::kPowerSgd, .rank = 4, .values = values});
   }
+  codecs.push_back({.kind = CodecKind::kSign, .warmup = 50});
+  codecs.push_back({.kind = CodecKind::kTopK, .fraction = 0.05, .warmup = 0});
   for (const CodecSpec& codec : codecs) {
     CodecSpec back;
     EXPECT_EQ(codec_fault_of(Json::parse(to_json(codec).dump()), &back), "");
@@ -65,6 +67,9 @@ TEST(CodecSpec, RangesAreChecked) {
   EXPECT_EQ(fault({.kind = CodecKind::kInt8, .rank = 1}), "'rank' is of no use: int8 has none");
   EXPECT_EQ(fault({.kind = CodecKind::kSign, .values = CodecValues::kFp16}),
             "'values' is of no use: sign has none");
+  EXPECT_EQ(fault({.warmup = 1}), "'warmup' is of no use: off has none");
+  EXPECT_EQ(fault({.kind = CodecKind::kSign, .warmup = -1}),
+            "'warmup' must be from 0 to 1000000000 steps");
   EXPECT_NE(fault({.kind = CodecKind::kPowerSgd, .values = CodecValues::kInt8}), "");
 }
 
@@ -74,6 +79,32 @@ TEST(CodecSpec, IsToldToPeople) {
   EXPECT_EQ(to_text({.kind = CodecKind::kTopK, .fraction = 0.025, .values = CodecValues::kFp16}),
             "top_k 2.5% in fp16");
   EXPECT_EQ(to_text({.kind = CodecKind::kPowerSgd, .rank = 2}), "power_sgd of rank 2");
+  EXPECT_EQ(to_text({.kind = CodecKind::kSign, .warmup = 50}), "sign after 50 steps");
+}
+
+TEST(CodecSpec, WarmUpFollowsFromTheStep) {
+  const CodecSpec sign{.kind = CodecKind::kSign, .warmup = 50};
+  EXPECT_EQ(codec_in_step(sign, 50), CodecSpec{});
+  EXPECT_EQ(codec_in_step(sign, 51), sign);
+  const CodecSpec at_once{.kind = CodecKind::kTopK, .warmup = 0};
+  EXPECT_EQ(codec_in_step(at_once, 1), at_once);
+  const CodecSpec int8{.kind = CodecKind::kInt8};
+  EXPECT_EQ(codec_in_step(int8, 1), int8);
+}
+
+TEST(CodecSpec, TopKSendsLessByAndBy) {
+  const CodecSpec codec{.kind = CodecKind::kTopK, .fraction = 0.01, .warmup = 50};
+  EXPECT_EQ(codec_in_step(codec, 50), CodecSpec{});
+  double before = 0.25;
+  for (int step = 51; step < 150; ++step) {
+    const CodecSpec now = codec_in_step(codec, step);
+    EXPECT_LT(now.fraction, before) << step;
+    EXPECT_GT(now.fraction, codec.fraction) << step;
+    EXPECT_LT(encoded_bytes(now, 1000), 4000) << step;  // buffers are made for what is not encoded
+    before = now.fraction;
+  }
+  EXPECT_NEAR(codec_in_step(codec, 100).fraction, std::sqrt(0.01 * 0.25), 1e-9);
+  EXPECT_EQ(codec_in_step(codec, 150), codec);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ TEST(CodecReader, ReadsNamesAndMappings) {
        {.kind = CodecKind::kTopK, .fraction = 0.05, .values = CodecValues::kInt8}},
       {"{type: power_sgd, rank: 4, values: bf16}",
        {.kind = CodecKind::kPowerSgd, .rank = 4, .values = CodecValues::kBf16}},
+      {"{type: sign, warmup: 50}", {.kind = CodecKind::kSign, .warmup = 50}},
       {"power_sgd", {.kind = CodecKind::kPowerSgd, .rank = 2}},
   };
   for (const auto& [text, expected] : cases) {

@@ -320,6 +320,35 @@ TEST(Engine, UpdateIsAdamWOnTheMeanGradient) {
   }
 }
 
+TEST(Engine, HoldsTheSecondMomentWithItsCorrection) {
+  ForeignDevice device;
+  EngineOptions options = options_for(tiny_model(), {2});
+  options.optimizer = {.beta1 = 0.8, .beta2 = 0.9, .eps = 1e-3, .weight_decay = 0};
+  const auto engine = engine_on(device, options);
+  engine->hold_second_moment_after(1);
+  const auto step = [&](int64_t number) {
+    engine->begin_step();
+    ASSERT_TRUE(run_micro_batch(*engine, random_tokens(tiny_model(), 2, 4), 2));
+    gradient_of(*engine);
+    ASSERT_TRUE(engine->update(number, 0.1, 10, 1));
+  };
+  const auto copy_of = [&](Engine::State which) {
+    const auto view = state_of<double>(*engine, which);
+    return std::vector<double>(view.begin(), view.end());
+  };
+  step(1);
+  const std::vector<double> second = copy_of(Engine::State::kAdamV);
+  const std::vector<double> old = copy_of(Engine::State::kWeight);
+  step(2);
+  EXPECT_EQ(copy_of(Engine::State::kAdamV), second);
+  const std::vector<double> first = copy_of(Engine::State::kAdamM);
+  const std::vector<double> updated = copy_of(Engine::State::kWeight);
+  for (size_t i = 0; i < updated.size(); ++i)
+    ASSERT_NEAR(updated[i],
+                old[i] - 0.1 * (first[i] / (1 - 0.64)) / (std::sqrt(second[i] / 0.1) + 1e-3), 1e-12)
+        << i;
+}
+
 TEST(Engine, ProfilersSeePassesAndTheirLayers) {
   ForeignDevice device;
   const auto engine = engine_on(device, options_for(tiny_model(), {2}));
