@@ -201,6 +201,8 @@ class CheckedReducer final : public Reducer {
     inner_.reset();  // what it has begun beside is over, as after any wait
     return same;
   }
+  /// Not compared: who asks for a part need not be in step with the others.
+  Result<bool> wait_for(std::chrono::nanoseconds time) override { return inner_->wait_for(time); }
   int64_t bytes_sent() const override { return inner_ ? inner_->bytes_sent() : 0; }
   bool compresses() const override { return inner_ && inner_->compresses(); }
   void set_codec(const CodecSpec& codec) override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <semaphore>
 #include <stop_token>
 #include <thread>
 
@@ -49,6 +50,7 @@ class ChunkReducer final : public Reducer {
   Result<Unit> begin(std::span<std::byte> flat, SumType type, ElementGate* gate) override;
   Result<Unit> begin_beside(std::span<std::byte> flat, SumType type, ElementGate& gate) override;
   Result<Unit> wait() override;
+  Result<bool> wait_for(std::chrono::nanoseconds time) override;
   int64_t bytes_sent() const override { return site_.bytes_sent; }
   bool compresses() const override { return plan_.compressed(); }
   void set_codec(const CodecSpec& codec) override;
@@ -96,6 +98,7 @@ class ChunkReducer final : public Reducer {
 
   Result<Unit> outcome_ = Unit{};
   std::atomic<bool> waited_for_ = false;
+  std::binary_semaphore over_{0};  ///< what begin_beside() began
   /// Of begin_beside(): has all of the above until it ends, and ends before any of it goes.
   std::jthread thread_;
 };
@@ -210,15 +213,30 @@ Result<Unit> ChunkReducer::begin_beside(std::span<std::byte> flat, SumType type,
   MOTLEY_CHECK(!thread_.joinable(), "a reduction begins when the last one is over");
   MOTLEY_TRY_VOID(begin(flat, type, &gate));
   waited_for_ = false;
-  thread_ = std::jthread([this](const std::stop_token& stop) { outcome_ = move_on(stop); });
+  thread_ = std::jthread([this](const std::stop_token& stop) {
+    outcome_ = move_on(stop);
+    over_.release();
+  });
   return Unit{};
 }
 
 Result<Unit> ChunkReducer::wait() {
   waited_for_ = true;
   if (!thread_.joinable()) return move_on({});
+  over_.acquire();
   thread_.join();
   return outcome_;
+}
+
+Result<bool> ChunkReducer::wait_for(std::chrono::nanoseconds time) {
+  waited_for_ = true;
+  if (!over_.try_acquire_for(time)) {
+    waited_for_ = false;  // the caller has something to do again
+    return false;
+  }
+  thread_.join();
+  MOTLEY_TRY_VOID(outcome_);
+  return true;
 }
 
 /// Silence counts from when somebody waits: before, this rank itself may have nothing to give.

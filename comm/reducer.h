@@ -3,6 +3,7 @@
 // added up while the next chunks are under way. Elements stay where they lie, in runs of a flat
 // buffer.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -45,6 +46,8 @@ class Reducer {
   /// nothing has moved for the group's timeout, or up to twice that where who is waited for may
   /// wait for others.
   virtual Result<Unit> wait() = 0;
+  /// Of begin_beside(), for at most so long: whether it is done, after which there is no wait().
+  virtual Result<bool> wait_for(std::chrono::nanoseconds time) = 0;
 
   /// Bytes this rank has put on links between islands.
   virtual int64_t bytes_sent() const = 0;

@@ -32,6 +32,10 @@ class WatchedReducer final : public Reducer {
     const Waiting now(waiting_);
     return inner_->wait();
   }
+  Result<bool> wait_for(std::chrono::nanoseconds time) override {
+    const Waiting now(waiting_);
+    return inner_->wait_for(time);
+  }
   int64_t bytes_sent() const override { return inner_->bytes_sent(); }
   bool compresses() const override { return inner_->compresses(); }
   void set_codec(const CodecSpec& codec) override { inner_->set_codec(codec); }

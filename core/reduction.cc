@@ -176,6 +176,7 @@ std::vector<ReductionTurn> ReductionPlan::turns() const {
   std::vector<ReductionTurn> turns;
   turns.reserve(keys.size());
   for (const Key& key : keys) turns.push_back(key.what);
+  if (order == ReductionOrder::kFromTheBeginning) std::reverse(turns.begin(), turns.end());
   return turns;
 }
 
@@ -276,7 +277,7 @@ Islands islands_of(const Plan& plan) {
 
 ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const Islands& islands,
                              int element_bytes, const ReductionOptions& options) {
-  ReductionPlan plan{.element_bytes = element_bytes, .parts = {}};
+  ReductionPlan plan{.element_bytes = element_bytes, .order = options.order, .parts = {}};
   for (const ReductionClass& one : classes) {
     MOTLEY_CHECK(!one.contributors.empty() && !one.receivers.empty(), "a class without ranks");
     ReductionPart part;
@@ -306,6 +307,7 @@ std::string ReductionPlan::hash() const {
     for (const int rank : some) number(rank);
   };
   number(element_bytes);
+  number(static_cast<int64_t>(order));
   for (const ReductionPart& part : parts) {
     number(part.elements);
     number(part.chunk_elements);

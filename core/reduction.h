@@ -67,6 +67,10 @@ struct Islands {
   int count() const { return static_cast<int>(bytes_per_second.size()); }
 };
 
+/// From which end of the model chunks go: as a backward pass makes gradients, or as a forward pass
+/// needs weights.
+enum class ReductionOrder { kFromTheEnd, kFromTheBeginning };
+
 /// Chunks a rank leads at a time: enough to keep a link busy while earlier ones come back.
 inline constexpr int kChunksLed = 8;
 
@@ -78,6 +82,7 @@ struct ReductionOptions {
   /// Of float32 elements, by a codec of spans; another leaves them as they are. A chunk that it
   /// shortens is up to four times as long.
   LinkCompression compression = {};
+  ReductionOrder order = ReductionOrder::kFromTheEnd;
 };
 
 /// In one island of a class.
@@ -129,11 +134,11 @@ struct ReductionTurn {
 
 struct ReductionPlan {
   int element_bytes = 0;
+  ReductionOrder order = ReductionOrder::kFromTheEnd;
   std::vector<ReductionPart> parts;  ///< of the classes in their order
 
-  /// All chunks in the order in which they go: as a backward pass makes them, so from the end of
-  /// the model to its beginning. Parts that lie close together take turns chunk by chunk: where
-  /// each has an owner of its own, the links of all are busy at once.
+  /// All chunks in the order in which they go. Parts that lie close together take turns chunk by
+  /// chunk: where each has an owner of its own, the links of all are busy at once.
   std::vector<ReductionTurn> turns() const;
   /// Of all that decides what is sent to whom and when: 16 hexadecimal digits.
   std::string hash() const;

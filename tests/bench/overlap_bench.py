@@ -1,12 +1,13 @@
-"""What is left of the time that summing gradients takes when they go out while others are still computed: a training on two hosts
-joined by a link of exact rate (netns and link_switch of tests/support; needs root), its steps in turn with sums beside the
-backward pass and after it.
+"""What is left of the time that gradients and sharded weights take between hosts when they go out while others are still computed
+or used: a training on two hosts joined by a link of exact rate (netns and link_switch of tests/support; needs root), its steps by
+twos with communication beside computing and after it.
 
     tests/bench/run.sh overlap [--json] [--case plain|sharded]... [--pairs N]
 
-The link is made as fast as lets the sums take RATIO of a backward pass. Of a pair of steps, one of each kind: `exposed` is the time
-by which the step with sums beside is longer than the computing of the other, as a share of what the sums of the other took, so
-also what computing is slowed down; `tail` counts only what comes after the backward pass. Figures are medians over the pairs."""
+The link is made as fast as lets the sums take RATIO of a backward pass. Of each two the second is looked at, as weights belong to
+the step after. Of a pair of these, one of each kind: `exposed` is the time by which the step with communication beside is longer
+than the computing of the other, as a share of what the communication of the other took, so also what computing is slowed down;
+`tail` counts only what computing waits for. Figures are medians over the pairs."""
 
 import argparse
 import json
@@ -106,11 +107,11 @@ def times_of(path):
     for event in json.loads(path.read_text()):
         if event["ph"] != "X":
             continue
-        times = steps.setdefault(event["args"]["step"], {"step": 0, "backward": 0, "reduce": 0, "tail": 0})
+        times = steps.setdefault(event["args"]["step"], {"step": 0, "backward": 0, "reduce": 0, "distribute": 0, "tail": 0})
         what, seconds = re.sub(r" \d+$", "", event["name"]), event["dur"] / 1e6
         if what in times:
             times[what] += seconds
-        if what in ("agreement", "reduce", "wait for reduce"):
+        if what in ("agreement", "reduce", "wait for reduce", "distribute", "wait for distribute"):
             times["tail"] += seconds
     return steps
 
@@ -123,23 +124,27 @@ def calibrated_rate(bed, sharded):
 
 
 def measure(bed, sharded, pairs):
-    """Medians over the pairs: exposed, tail (as shares of the sums), sums and backward pass in seconds."""
+    """Medians over the pairs: exposed, tail (as shares of the communication), the rest in seconds."""
     for host in HOSTS:
         bed.hosts.slow(host, GIGABIT)
     rate = calibrated_rate(bed, sharded)
     for host in HOSTS:
         bed.hosts.slow(host, rate)
-    steps = WARM_UP + 2 * pairs
-    times = bed.train(sharded, steps, range(WARM_UP + 1, steps, 2))
+    steps = WARM_UP + 4 * pairs
+    firsts = range(WARM_UP + 1, steps, 4)
+    times = bed.train(sharded, steps, [step for first in firsts for step in (first, first + 1)])
     rows = []
-    for after in range(WARM_UP + 1, steps, 2):
+    for first in firsts:
+        after, beside = first + 1, first + 3
+
         def of(step, what, choose=max):
             return choose(rank[what] for rank in times[step])
         sums = of(after, "reduce", min)
-        computing = of(after, "step") - sums
-        rows.append({"exposed": (of(after + 1, "step") - computing) / sums,
-                     "tail": (of(after + 1, "tail") - (of(after, "tail") - sums)) / sums,
-                     "sums": sums, "backward": of(after, "backward")})
+        communication = sums + of(after, "distribute", min)
+        computing = of(after, "step") - communication
+        rows.append({"exposed": (of(beside, "step") - computing) / communication,
+                     "tail": (of(beside, "tail") - (of(after, "tail") - communication)) / communication,
+                     "sums": sums, "communication": communication, "backward": of(after, "backward")})
     return {key: statistics.median(row[key] for row in rows) for key in rows[0]}
 
 
@@ -150,7 +155,7 @@ def row_of(case, metric, value):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="run.sh overlap", description="sums of gradients beside the backward pass")
+    parser = argparse.ArgumentParser(prog="run.sh overlap", description="communication beside computing")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--case", action="append", choices=list(CASES), default=[])
     parser.add_argument("--pairs", type=int, default=8, help="of steps")
@@ -166,8 +171,8 @@ def main():
             found = measure(bed, CASES[case], arguments.pairs)
             rows += [row_of(case, f"{metric}_share", found[metric]) for metric in ("exposed", "tail")]
             if not arguments.json:
-                print(f"{case:8} sums {found['sums'] * 1e3:6.0f} ms, {found['sums'] / found['backward']:.2f} of a backward pass;"
-                      f" exposed {found['exposed']:6.1%}, after the backward pass {found['tail']:6.1%} (goal {GOAL:.0%})", flush=True)
+                print(f"{case:8} sums {found['sums'] * 1e3:6.0f} ms, {found['sums'] / found['backward']:.2f} of a backward pass,"
+                      f" all {found['communication'] * 1e3:6.0f} ms; exposed {found['exposed']:6.1%}, waited for {found['tail']:6.1%} (goal {GOAL:.0%})", flush=True)
     if arguments.json:
         print(json.dumps(rows, indent=1))
 

@@ -68,6 +68,10 @@ class TalkingStage final : public Engine {
     MOTLEY_TRY_VOID(expect_from(stage_ - 1, 0, here, here.input, samples));
     return say(0, here, &here.output, samples);
   }
+  Result<Unit> forward_first(int slot, int samples, const WeightsNeeded& before_use) override {
+    MOTLEY_TRY_VOID(before_use({0, stage_ + 1}));
+    return forward(slot, samples);
+  }
   Result<Unit> backward(int slot, int samples) override {
     Slot& here = at(slot);
     MOTLEY_TRY_VOID(expect_from(stage_ + 1, 1, here, here.output, samples));
@@ -208,7 +212,7 @@ Result<Unit> run_rank(const Attempt& attempt, const Corpus& corpus, Communicator
   int64_t reported = 0;
   const auto on_final = [&](const ParameterRange& range) { reported += range.count; };
   MOTLEY_TRY_VOID(pipeline.train(1));
-  MOTLEY_TRY_VOID(pipeline.train(2, on_final));
+  MOTLEY_TRY_VOID(pipeline.train(2, {.on_final = on_final}));
   EXPECT_EQ(reported, role.stage + 1) << "once, of the last backward pass";
   MOTLEY_TRY_VOID(pipeline.evaluate());
   MOTLEY_TRY_VOID(pipeline.train(3));

@@ -93,6 +93,9 @@ enum class Boundary { kInput, kOutput, kOutputGradient, kInputGradient };
 /// Told of gradients that are final: see Engine::backward_last().
 using GradientsFinal = std::function<void(const ParameterRange& range)>;
 
+/// Asked for weights that are about to be used: see Engine::forward_first().
+using WeightsNeeded = std::function<Result<Unit>(const ParameterRange& range)>;
+
 class Engine {
  public:
   /// Compiles, allocates, initialises parameters. kInvalidSpec for an impossible model,
@@ -109,6 +112,11 @@ class Engine {
   /// where it is asked for.
   virtual Result<Unit> forward(int slot, int samples) = 0;
   virtual Result<Unit> backward(int slot, int samples) = 0;
+  /// The first forward pass after an update, while weights still arrive from their owners: calls
+  /// before_use(range) between two operations, and no operation reads any of the range before it
+  /// returns. What the pass does not use is in no range. Where the host does not reach the device,
+  /// or products read weights in another precision, the first range is all there is.
+  virtual Result<Unit> forward_first(int slot, int samples, const WeightsNeeded& before_use) = 0;
   /// The last backward pass of a step, after which there is none until begin_step(). Calls
   /// on_final(range) as soon as this rank's gradients of a range are final: what gradients() gives
   /// of it now, it gives until update(), without a loss's scale, and no operation uses it any more.

@@ -106,6 +106,7 @@ MemoryPoint StageEngine::memory() const {
 StageEngine::BoundProgram StageEngine::bind_to_slots(const Program& program, int slots) const {
   BoundProgram bound;
   auto* const arena = static_cast<std::byte*>(arena_.data());
+  const std::vector<NeededBefore> needs = needs_of_forward(program);
   const std::vector<FinalAfter> finals = finals_of_backward(program);
   for (int slot = 0; slot < slots; ++slot) {
     const std::vector<Instruction> instructions =
@@ -117,13 +118,26 @@ StageEngine::BoundProgram StageEngine::bind_to_slots(const Program& program, int
                        .kept = arena + (plan_.arena + plan_.kept * slot).value(),
                        .activations = arena});
     const std::span all(instructions);
-    bound.forward.push_back(record(all.first(program.backward), {}));
-    bound.backward.push_back(record(all.subspan(program.backward), finals));
+    bound.forward.push_back(record(all.first(program.backward), needs, {}));
+    bound.backward.push_back(record(all.subspan(program.backward), {}, finals));
   }
   for (size_t i = 0; i < program.instructions.size(); ++i)
     (i < program.backward ? bound.work.forward : bound.work.backward) +=
         program.instructions[i].flops;
   return bound;
+}
+
+/// All at once where the whole is used at once: rounded, or by a device that is given the pass in
+/// one piece.
+std::vector<StageEngine::NeededBefore> StageEngine::needs_of_forward(const Program& program) const {
+  if (!device_.host_accessible() || is_reduced(stage_.precision))
+    return {{0, {0, held_elements()}}};
+  std::vector<NeededBefore> needs;
+  for (const NeededWeights& needed : program.needed_weights)
+    needs.push_back({needed.before,
+                     {needed.offset.value() / stage_.element_bytes(),
+                      needed.size.value() / stage_.element_bytes()}});
+  return needs;
 }
 
 /// Of a device that computes on its own all at the end: that finality is of no use to the host
@@ -145,17 +159,24 @@ std::vector<StageEngine::FinalAfter> StageEngine::finals_of_backward(const Progr
 }
 
 StageEngine::Pass StageEngine::record(std::span<const Instruction> instructions,
+                                      std::span<const NeededBefore> needs,
                                       std::span<const FinalAfter> finals) const {
   Pass pass;
   std::vector<LayerCall> calls;
+  std::vector<ParameterRange> needed;
   double flops = 0;
   const auto end_stretch = [&](auto after, double flops_before) {
-    pass.push_back({.calls = device_.record([this, calls = std::move(calls)] { enqueue(calls); }),
+    pass.push_back({.needs = std::exchange(needed, {}),
+                    .calls = device_.record([this, calls = std::move(calls)] { enqueue(calls); }),
                     .flops = flops_before,
                     .after = after});
     calls.clear();
   };
   for (size_t i = 0; i < instructions.size(); ++i) {
+    for (; !needs.empty() && needs.front().instruction == i; needs = needs.subspan(1)) {
+      if (!calls.empty()) end_stretch(std::monostate(), 0);
+      needed.push_back(needs.front().range);
+    }
     const Instruction& instruction = instructions[i];
     flops += instruction.flops;
     if (const auto* call = std::get_if<OpCall>(&instruction.work))
@@ -258,9 +279,17 @@ Result<Unit> StageEngine::put_samples(int slot, const MicroBatchInput& input) {
 }
 
 Result<Unit> StageEngine::forward(int slot, int samples) {
+  return run_forward(slot, samples, nullptr);
+}
+
+Result<Unit> StageEngine::forward_first(int slot, int samples, const WeightsNeeded& before_use) {
+  return run_forward(slot, samples, &before_use);
+}
+
+Result<Unit> StageEngine::run_forward(int slot, int samples, const WeightsNeeded* before_use) {
   const WorkRange range(device_, "forward");
   MOTLEY_TRY_VOID(exchange_->make_room(slot));
-  MOTLEY_TRY_VOID(run(programs_.at(samples).forward[static_cast<size_t>(slot)]));
+  MOTLEY_TRY_VOID(run(programs_.at(samples).forward[static_cast<size_t>(slot)], before_use));
   return exchange_->add_losses(slot, samples);
 }
 
@@ -279,7 +308,7 @@ Result<Unit> StageEngine::run_backward(int slot, int samples, const GradientsFin
   MOTLEY_CHECK(!gradients_final_, "a backward pass after the last of its step");
   const WorkRange range(device_, "backward");
   gradients_scaled_ = options_.scale_loss && !exact();
-  return run(programs_.at(samples).backward[static_cast<size_t>(slot)], on_final);
+  return run(programs_.at(samples).backward[static_cast<size_t>(slot)], nullptr, on_final);
 }
 
 Result<Unit> StageEngine::evaluate(int samples) {
@@ -326,9 +355,12 @@ void StageEngine::round_weights() {
                       .count = std::min(chunk, all - first)});
 }
 
-Result<Unit> StageEngine::run(const Pass& pass, const GradientsFinal* on_final) {
-  round_weights();
+Result<Unit> StageEngine::run(const Pass& pass, const WeightsNeeded* before_use,
+                              const GradientsFinal* on_final) {
   for (const Stretch& stretch : pass) {
+    if (before_use != nullptr)
+      for (const ParameterRange& range : stretch.needs) MOTLEY_TRY_VOID((*before_use)(range));
+    round_weights();
     stretch.calls->replay();
     if (const auto* sum = std::get_if<GroupSum>(&stretch.after))
       MOTLEY_TRY_VOID(sum_over_group(*sum, stretch.flops));

@@ -28,6 +28,7 @@ class StageEngine final : public Engine {
   void begin_step() override;
   Result<Unit> put_samples(int slot, const MicroBatchInput& input) override;
   Result<Unit> forward(int slot, int samples) override;
+  Result<Unit> forward_first(int slot, int samples, const WeightsNeeded& before_use) override;
   Result<Unit> backward(int slot, int samples) override;
   Result<Unit> backward_last(int slot, int samples, const GradientsFinal& on_final) override;
   Result<Unit> evaluate(int samples) override;
@@ -67,12 +68,17 @@ class StageEngine final : public Engine {
   /// Operations until ranks sum over the group, or until gradients are final that somebody may be
   /// told of meanwhile.
   struct Stretch {
+    std::vector<ParameterRange> needs = {};  ///< weights that no earlier stretch uses
     std::unique_ptr<Recording> calls;
     double flops = 0;  ///< before a sum: since the last one
     std::variant<std::monostate, GroupSum, GroupGather> after;
     std::vector<ParameterRange> final_gradients = {};  ///< no later stretch uses them
   };
   /// The same of a pass that is not recorded yet.
+  struct NeededBefore {
+    size_t instruction = 0;
+    ParameterRange range;
+  };
   struct FinalAfter {
     size_t instruction = 0;
     ParameterRange range;
@@ -94,12 +100,16 @@ class StageEngine final : public Engine {
   void initialise_row(const FlatTensor& flat, int tensor_number, int64_t row,
                       std::span<std::byte> into) const;
   BoundProgram bind_to_slots(const Program& program, int slots) const;
+  std::vector<NeededBefore> needs_of_forward(const Program& program) const;
   std::vector<FinalAfter> finals_of_backward(const Program& program) const;
-  Pass record(std::span<const Instruction> instructions, std::span<const FinalAfter> finals) const;
+  Pass record(std::span<const Instruction> instructions, std::span<const NeededBefore> needs,
+              std::span<const FinalAfter> finals) const;
   void enqueue(const std::vector<LayerCall>& calls) const;
 
   Result<Unit> run_backward(int slot, int samples, const GradientsFinal* on_final);
-  Result<Unit> run(const Pass& pass, const GradientsFinal* on_final = nullptr);
+  Result<Unit> run_forward(int slot, int samples, const WeightsNeeded* before_use);
+  Result<Unit> run(const Pass& pass, const WeightsNeeded* before_use = nullptr,
+                   const GradientsFinal* on_final = nullptr);
   void report(const Stretch& stretch, const GradientsFinal& on_final);
   Result<Unit> sum_over_group(const GroupSum& sum, double flops);
   Result<Unit> gather_over_group(const GroupGather& gather, double flops);

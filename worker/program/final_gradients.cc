@@ -78,4 +78,25 @@ std::vector<FinalGradients> final_gradients(const std::vector<Symbol>& symbols, 
   return found;
 }
 
+std::vector<NeededWeights> needed_weights(const std::vector<Symbol>& symbols, size_t backward,
+                                          Bytes least) {
+  std::vector<NeededWeights> needed;
+  for (const Symbol& symbol : symbols)
+    if (symbol.segment == Segment::kParameters && symbol.first_use >= 0 &&
+        symbol.first_use < static_cast<int>(backward) && symbol.size > Bytes(0))
+      needed.push_back({static_cast<size_t>(symbol.first_use), symbol.offset, symbol.size});
+  std::stable_sort(
+      needed.begin(), needed.end(),
+      [](const NeededWeights& a, const NeededWeights& b) { return a.before < b.before; });
+  Bytes together(0);
+  size_t before = 0;
+  for (NeededWeights& one : needed) {
+    if (together == Bytes(0)) before = one.before;
+    one.before = before;
+    together += one.size;
+    if (together >= least) together = Bytes(0);
+  }
+  return needed;
+}
+
 }  // namespace motley

@@ -16,4 +16,10 @@ inline constexpr Bytes kLeastFinalGradients{1 << 20};
 /// the same bytes or of none in common.
 std::vector<FinalGradients> final_gradients(const std::vector<Symbol>& symbols, Bytes least);
 
+/// The same of weights and first uses, for a forward pass, instructions [0, backward), that begins
+/// while they still arrive: needed together are those that come to `least` bytes after the first of
+/// them.
+std::vector<NeededWeights> needed_weights(const std::vector<Symbol>& symbols, size_t backward,
+                                          Bytes least);
+
 }  // namespace motley

@@ -129,6 +129,8 @@ Program ProgramBuilder::finish(bool keep_apart) {
   program_.kept = place_symbols(program_.symbols, Segment::kKept);
   program_.arena = place_symbols(program_.symbols, Segment::kActivations);
   program_.final_gradients = final_gradients(program_.symbols, kLeastFinalGradients);
+  program_.needed_weights =
+      needed_weights(program_.symbols, program_.backward, kLeastFinalGradients);
   return std::move(program_);
 }
 

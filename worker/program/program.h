@@ -69,11 +69,19 @@ struct FinalGradients {
   Bytes size{0};
 };
 
+/// A run of the segment kParameters that instructions from `before` on use.
+struct NeededWeights {
+  size_t before = 0;  ///< index of an instruction
+  Bytes offset{0};
+  Bytes size{0};
+};
+
 struct Program {
   std::vector<Instruction> instructions;
   size_t backward = 0;  ///< index of the backward pass's first instruction
   std::vector<Symbol> symbols;
   std::vector<FinalGradients> final_gradients;  ///< tile those it computes; `after` never falls
+  std::vector<NeededWeights> needed_weights;    ///< of the forward pass; `before` never falls
   Bytes kept{0};                                ///< what the segment kKept needs
   Bytes arena{0};                               ///< what kActivations needs
 
@@ -118,9 +126,9 @@ class ProgramBuilder {
   void emit(const GroupGather& gather) { program_.instructions.push_back({gather, layer_, 0}); }
 
   /// Computes liveness, places the symbols (worker/program/placement.h) and finds where gradients
-  /// are final (worker/program/final_gradients.h). Ends the builder. With `keep_apart`, what lives
-  /// from the forward to the backward pass gets a segment of its own, so that several micro-batches
-  /// can be between the two.
+  /// are final and weights needed (worker/program/final_gradients.h). Ends the builder. With
+  /// `keep_apart`, what lives from the forward to the backward pass gets a segment of its own, so
+  /// that several micro-batches can be between the two.
   Program finish(bool keep_apart);
 
  private:

@@ -50,18 +50,21 @@ Pipeline::Pipeline(const Attempt& attempt, RankParts& parts, Communicator& world
 
 // --- a step
 
-Result<Unit> Pipeline::train(int64_t step, const GradientsFinal& on_final) {
+Result<Unit> Pipeline::train(int64_t step, const PassHooks& hooks) {
   parts_.engine->begin_step();
   for (const PipelineAction& action : schedule_) {
     const SampleRange& range = parts_.share.micro_batches[static_cast<size_t>(action.micro_batch)];
     const int slot = action.micro_batch % parts_.share.in_flight;
     parts_.sections.work_on(action.backward ? TraceKind::kBackward : TraceKind::kForward,
                             action.micro_batch);
-    const bool last = &action == &schedule_.back();  // which is a backward pass
+    const bool first = &action == &schedule_.front();  // which is a forward pass
+    const bool last = &action == &schedule_.back();    // which is a backward pass
     if (action.backward)
-      MOTLEY_TRY_VOID(backward(slot, range, last && on_final ? &on_final : nullptr));
+      MOTLEY_TRY_VOID(backward(slot, range, last && hooks.on_final ? &hooks.on_final : nullptr));
     else
-      MOTLEY_TRY_VOID(forward(slot, step, range));
+      MOTLEY_TRY_VOID(
+          forward(slot, step, range, first && hooks.before_use ? &hooks.before_use : nullptr));
+    if (first && hooks.after_first_forward) MOTLEY_TRY_VOID(hooks.after_first_forward());
     on_progress_();
   }
   return settle_all();
@@ -84,7 +87,8 @@ Result<Unit> Pipeline::put(int slot, int64_t step, const SampleRange& range) {
   return parts_.engine->put_samples(slot, input);
 }
 
-Result<Unit> Pipeline::forward(int slot, int64_t step, const SampleRange& range) {
+Result<Unit> Pipeline::forward(int slot, int64_t step, const SampleRange& range,
+                               const WeightsNeeded* first) {
   MOTLEY_TRY_VOID(put(slot, step, range));
   if (has_previous()) MOTLEY_TRY_VOID(receive(slot, Boundary::kInput, range.count, input_from_));
   // Beside the receiving, so that nothing parts the last stage's forward and backward pass.
@@ -92,7 +96,8 @@ Result<Unit> Pipeline::forward(int slot, int64_t step, const SampleRange& range)
   MOTLEY_TRY_VOID(settle(&sent.output));
   MOTLEY_TRY_VOID(settle(&sent.d_input));
   if (parts_.group) parts_.group->set_samples(range.count);
-  MOTLEY_TRY_VOID(parts_.engine->forward(slot, range.count));
+  MOTLEY_TRY_VOID(first ? parts_.engine->forward_first(slot, range.count, *first)
+                        : parts_.engine->forward(slot, range.count));
   charge(parts_.engine->flops(range.count).forward, range.count);
   return send(slot, Boundary::kOutput, range.count, output_to_, &sent.output);
 }

@@ -13,16 +13,21 @@
 
 namespace motley {
 
+/// What goes on beside a step's passes; each may be empty.
+struct PassHooks {
+  WeightsNeeded before_use = {};  ///< in the first forward pass: Engine::forward_first()
+  std::function<Result<Unit>()> after_first_forward = {};
+  GradientsFinal on_final = {};  ///< in the last backward pass: Engine::backward_last()
+};
+
 class Pipeline {
  public:
   /// Borrows everything; `on_progress` is called after every micro-batch.
   Pipeline(const Attempt& attempt, RankParts& parts, Communicator& world,
            std::function<void()> on_progress);
 
-  /// Forward and backward of this rank's part of step `step`, from 1. Leaves a section open. Where
-  /// there is an `on_final`, its last backward pass tells it of gradients that are final, as
-  /// Engine::backward_last().
-  Result<Unit> train(int64_t step, const GradientsFinal& on_final = {});
+  /// Forward and backward of this rank's part of step `step`, from 1. Leaves a section open.
+  Result<Unit> train(int64_t step, const PassHooks& hooks = {});
   /// Forward of its part of the held-out samples. Leaves a section open.
   Result<Unit> evaluate();
 
@@ -37,7 +42,9 @@ class Pipeline {
   };
 
   Result<Unit> put(int slot, int64_t step, const SampleRange& range);
-  Result<Unit> forward(int slot, int64_t step, const SampleRange& range);
+  /// `first`: Engine::forward_first() with it; null: weights are all there.
+  Result<Unit> forward(int slot, int64_t step, const SampleRange& range,
+                       const WeightsNeeded* first);
   /// `last`: Engine::backward_last() with it; null: another pass follows, or nobody is to be told.
   Result<Unit> backward(int slot, const SampleRange& range, const GradientsFinal* last);
   Result<Unit> evaluate_piece(const SampleRange& range);

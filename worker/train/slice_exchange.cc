@@ -57,6 +57,7 @@ ReductionPlan reduction_for(const Plan& plan, const std::vector<ReductionClass>&
                             SliceUse use, int element_bytes) {
   ReductionOptions options;
   if (use == gradient_use(plan)) options.compression = plan.compression;
+  if (use == SliceUse::kOwnersToHolders) options.order = ReductionOrder::kFromTheBeginning;
   return plan_reduction(classes, islands_of(plan), element_bytes, options);
 }
 
@@ -100,6 +101,18 @@ std::vector<ElementRun> owned_runs(const Plan& plan, const ModelSpec& model, Ran
       owned.push_back({.offset = flat.offset + run.from_offset, .count = run.count});
   }
   return owned;
+}
+
+std::vector<ElementRun> received_runs(const SliceClasses& weights, Rank self) {
+  std::vector<ElementRun> received;
+  for (size_t i = 0; i < weights.classes.size(); ++i) {
+    const std::vector<int>& receivers = weights.classes[i].receivers;
+    if (std::binary_search(receivers.begin(), receivers.end(), self.value()))
+      received.insert(received.end(), weights.runs[i].begin(), weights.runs[i].end());
+  }
+  std::sort(received.begin(), received.end(),
+            [](const ElementRun& a, const ElementRun& b) { return a.offset < b.offset; });
+  return received;
 }
 
 /// Planned as open() does.
@@ -156,11 +169,31 @@ void FinalGate::open(const ParameterRange& range) {
 }
 
 Result<bool> FinalGate::readable(std::span<const ElementRun> runs) {
+  return std::all_of(runs.begin(), runs.end(), [&](const ElementRun& run) { return is_open(run); });
+}
+
+bool FinalGate::is_open(const ElementRun& run) {
   const std::lock_guard lock(mutex_);
-  return std::all_of(runs.begin(), runs.end(), [&](const ElementRun& run) {
-    const auto after = open_.upper_bound(run.offset);
-    return after != open_.begin() && std::prev(after)->second >= run.offset + run.count;
+  const auto after = open_.upper_bound(run.offset);
+  return after != open_.begin() && std::prev(after)->second >= run.offset + run.count;
+}
+
+Result<Unit> ArrivalGate::written(std::span<const ElementRun> runs) {
+  for (const ElementRun& run : runs) written_.open({run.offset, run.count});
+  return Unit{};
+}
+
+bool ArrivalGate::has_arrived(const ParameterRange& range) {
+  const int64_t end = range.offset + range.count;
+  auto run = std::partition_point(arriving_.begin(), arriving_.end(), [&](const ElementRun& other) {
+    return other.offset + other.count <= range.offset;
   });
+  for (; run != arriving_.end() && run->offset < end; ++run) {
+    const int64_t begin = std::max(run->offset, range.offset);
+    const int64_t count = std::min(run->offset + run->count, end) - begin;
+    if (!written_.is_open({.offset = begin, .count = count})) return false;
+  }
+  return true;
 }
 
 SliceExchangeNeeds slice_exchange_needs(const Plan& plan, const ModelSpec& model, Rank self,
@@ -198,6 +231,7 @@ Result<std::unique_ptr<SliceExchange>> SliceExchange::open(const Plan& plan, con
   if (!plan.shard_optimizer) return slices;
   SliceClasses weights = slice_classes(plan, model, self, SliceUse::kOwnersToHolders);
   slices->has_weights_ = weights.any();
+  slices->arrivals_.expect(received_runs(weights, self));
   MOTLEY_TRY(slices->weights_, open_reducer(plan, std::move(weights), SliceUse::kOwnersToHolders,
                                             world, elements.weight));
   return slices;
@@ -268,10 +302,24 @@ Result<Unit> SliceExchange::begin_sum(const GradientSpans& gradients) {
 void SliceExchange::is_final(const ParameterRange& range) { finals_.open(range); }
 
 /// Nothing is added: the type only tells how wide an element is.
-Result<Unit> SliceExchange::distribute(std::span<std::byte> weights, int element_bytes) {
-  MOTLEY_TRY_VOID(weights_->begin(
-      weights, element_bytes == sizeof(float) ? SumType::kFloat32 : SumType::kFloat64));
-  return weights_->wait();
+Result<Unit> SliceExchange::begin_distribute(std::span<std::byte> weights, int element_bytes) {
+  arrivals_.begin();
+  distributing_ = true;
+  return weights_->begin_beside(
+      weights, element_bytes == sizeof(float) ? SumType::kFloat32 : SumType::kFloat64, arrivals_);
+}
+
+Result<Unit> SliceExchange::arrive(const ParameterRange& range) {
+  constexpr std::chrono::microseconds kLook(100);
+  while (!has_arrived(range)) {
+    MOTLEY_TRY(const bool all, weights_->wait_for(kLook));
+    distributing_ = !all;
+  }
+  return Unit{};
+}
+
+Result<Unit> SliceExchange::finish_distribute() {
+  return std::exchange(distributing_, false) ? weights_->wait() : Result<Unit>(Unit{});
 }
 
 }  // namespace motley

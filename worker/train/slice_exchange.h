@@ -37,10 +37,26 @@ class FinalGate final : public ElementGate {
   void open(const ParameterRange& range);
   Result<bool> readable(std::span<const ElementRun> runs) override;
   Result<Unit> written(std::span<const ElementRun>) override { return Unit{}; }
+  bool is_open(const ElementRun& run);
 
  private:
   std::mutex mutex_;
   std::map<int64_t, int64_t> open_;  ///< ends of ranges that do not touch, by where they begin
+};
+
+/// Knows what has been written since begin(). Any thread.
+class ArrivalGate final : public ElementGate {
+ public:
+  /// What is written from outside: rising, without overlaps.
+  void expect(std::vector<ElementRun> arriving) { arriving_ = std::move(arriving); }
+  void begin() { written_.close(); }
+  bool has_arrived(const ParameterRange& range);
+  Result<bool> readable(std::span<const ElementRun>) override { return true; }
+  Result<Unit> written(std::span<const ElementRun> runs) override;
+
+ private:
+  std::vector<ElementRun> arriving_;
+  FinalGate written_;
 };
 
 /// Of one element that is exchanged.
@@ -59,7 +75,7 @@ class SliceExchange {
                                                      MemoryAccount& account,
                                                      const DeviceIslands& islands = {});
 
-  /// Whether sum() and distribute() look at anything of this rank.
+  /// Whether sum() and begin_distribute() look at anything of this rank.
   bool has_gradients() const { return has_gradients_; }
   bool has_weights() const { return has_weights_; }
 
@@ -72,8 +88,14 @@ class SliceExchange {
   Result<Unit> begin_sum(const GradientSpans& gradients);
   void is_final(const ParameterRange& range);
   Result<Unit> finish_sum() { return sums_->wait(); }
-  /// Collective, where state is sharded.
-  Result<Unit> distribute(std::span<std::byte> weights, int element_bytes);
+  /// Collective, where state is sharded: the next forward pass may begin, and waits with arrive()
+  /// for what it uses. Until then, or finish_distribute(), weights that others own are nobody's.
+  Result<Unit> begin_distribute(std::span<std::byte> weights, int element_bytes);
+  bool has_arrived(const ParameterRange& range) {
+    return !distributing_ || arrivals_.has_arrived(range);
+  }
+  Result<Unit> arrive(const ParameterRange& range);
+  Result<Unit> finish_distribute();
 
   /// Whether anything of the sums is compressed on any rank (core/link_profile.h).
   bool compresses() const { return residual_sums_ != nullptr; }
@@ -100,7 +122,9 @@ class SliceExchange {
   Result<Unit> open_residuals(const Plan& plan, const ModelSpec& model, Communicator& world);
 
   MemoryCharge charge_;
-  FinalGate finals_;                        ///< outlives the sums
+  FinalGate finals_;      ///< outlives the sums
+  ArrivalGate arrivals_;  ///< outlives weights_
+  bool distributing_ = false;
   std::unique_ptr<FactoredSums> factored_;  ///< null: there are none
   std::unique_ptr<Reducer> sums_, weights_;
   std::unique_ptr<Reducer> residual_sums_;  ///< null: nothing is compressed

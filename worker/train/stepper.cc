@@ -1,5 +1,6 @@
 #include "worker/train/stepper.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -34,6 +35,16 @@ bool repeats_with_residuals(const Attempt& attempt, const RankParts& parts) {
   return parts.slices->compresses() && scales_loss(attempt.plan);
 }
 
+/// The same answer on all ranks: those who wait at once for their part would hold up those who wait
+/// for it in their next forward pass.
+bool weights_may_overlap(const Attempt& attempt) {
+  const auto& devices = attempt.fleet.devices;
+  const auto overlaps = [](const DeviceSpec& device) {
+    return device.kind == DeviceKind::kCpu && !device.paced;
+  };
+  return std::all_of(devices.begin(), devices.end(), overlaps);
+}
+
 }  // namespace
 
 Stepper::Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
@@ -46,7 +57,8 @@ Stepper::Stepper(const Attempt& attempt, RankParts& parts, Communicator& world,
       exchanges_weights_(parts.slices->has_weights()),
       overlaps_(exchanges_gradients_ && parts.slices->may_begin_early() && !parts.island &&
                 parts.device->host_accessible() && !parts.pacer.paced() &&
-                !repeats_with_residuals(attempt, parts)) {}
+                !repeats_with_residuals(attempt, parts)),
+      weights_overlap_(weights_may_overlap(attempt)) {}
 
 Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
   StepResult result;
@@ -86,17 +98,39 @@ Result<StepResult> Stepper::run(int64_t step, const StepWishes& wishes) {
 
 /// A paced rank computes before the time of the device it stands for is over: what it would have
 /// sent by then is not known, and nothing is.
-bool Stepper::sums_beside(int64_t step) const {
-  return overlaps_ && !failpoint("sum_afterwards_at_step_" + std::to_string(step), world_.rank());
+bool Stepper::sums_beside(int64_t step) const { return overlaps_ && !afterwards(step); }
+
+bool Stepper::afterwards(int64_t step) const {
+  return failpoint("sum_afterwards_at_step_" + std::to_string(step), world_.rank());
 }
 
+/// The transport carries one reduction at a time: weights are all there before gradients go out.
 Result<Unit> Stepper::compute(int64_t step, bool beside) {
-  if (!beside) return pipeline_.train(step);
-  MOTLEY_TRY(const GradientSpans gradients, parts_.engine->gradients());
-  MOTLEY_TRY_VOID(parts_.slices->begin_sum(gradients));
-  return pipeline_.train(step,
-                         [this](const ParameterRange& range) { parts_.slices->is_final(range); });
+  PassHooks hooks{
+      .before_use = [this](const ParameterRange& range) { return await_weights(range); },
+      .after_first_forward = [this, beside]() -> Result<Unit> {
+        MOTLEY_TRY_VOID(await_weights({0, parts_.engine->held_elements()}));
+        MOTLEY_TRY_VOID(settle());
+        if (!beside) return Unit{};
+        MOTLEY_TRY(const GradientSpans gradients, parts_.engine->gradients());
+        return parts_.slices->begin_sum(gradients);
+      }};
+  if (beside)
+    hooks.on_final = [this](const ParameterRange& range) { parts_.slices->is_final(range); };
+  return pipeline_.train(step, hooks);
 }
+
+Result<Unit> Stepper::await_weights(const ParameterRange& range) {
+  if (parts_.slices->has_arrived(range)) return Unit{};
+  parts_.sections.charge(0, 0);  // so far it worked
+  parts_.sections.close();
+  MOTLEY_TRY_VOID(parts_.slices->arrive(range));
+  parts_.sections.mark_wait(TraceKind::kDistribute);
+  parts_.sections.open();
+  return Unit{};
+}
+
+Result<Unit> Stepper::settle() { return parts_.slices->finish_distribute(); }
 
 Result<Unit> Stepper::finish_sum() {
   MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kReduce, peers()));
@@ -182,13 +216,15 @@ Result<Unit> Stepper::sum_with_island() {
   return Unit{};
 }
 
-void Stepper::finish() {
+Result<Unit> Stepper::finish() {
+  MOTLEY_TRY_VOID(settle());
   parts_.sections.close();
   parts_.sections.open();
-  if (!parts_.island) return;
+  if (!parts_.island) return Unit{};
   // All that was trained is there: how its ranks part is no reason to fail.
   if (const auto closed = parts_.island->close(); !closed) log_warning(closed.error().message);
   parts_.island.reset();
+  return Unit{};
 }
 
 /// Collective, hence before the section of the update: nobody's waiting counts as another's work.
@@ -209,17 +245,18 @@ Result<Unit> Stepper::update(int64_t step, int64_t tokens, StepResult* result) {
   if (exact()) parts_.engine->set_exact_exponent(parts_.engine->next_exact_exponent(false));
   parts_.sections.charge(update_flops(parts_.engine->updated_elements()), 0);
   update_seconds_ = parts_.pacer.section_seconds();
-  return attempt_.plan.shard_optimizer ? share_weights() : Result<Unit>(Unit{});
+  return attempt_.plan.shard_optimizer ? share_weights(step) : Result<Unit>(Unit{});
 }
 
 /// What the owners have updated reaches the other holders.
-Result<Unit> Stepper::share_weights() {
+Result<Unit> Stepper::share_weights(int64_t step) {
   MOTLEY_TRY_VOID(parts_.device->synchronize());  // the update is work, not waiting
   parts_.sections.close();
   MOTLEY_TRY_VOID(parts_.sections.meet(TraceKind::kDistribute, world_));
   if (exchanges_weights_) {
     MOTLEY_TRY(const std::span<std::byte> weights, parts_.engine->state(Engine::State::kWeight));
-    MOTLEY_TRY_VOID(parts_.slices->distribute(weights, parts_.engine->element_bytes()));
+    MOTLEY_TRY_VOID(parts_.slices->begin_distribute(weights, parts_.engine->element_bytes()));
+    if (!weights_overlap_ || afterwards(step)) MOTLEY_TRY_VOID(settle());
     MOTLEY_TRY_VOID(parts_.engine->state_written(Engine::State::kWeight));
   }
   parts_.sections.mark(TraceKind::kDistribute);
@@ -261,6 +298,7 @@ Result<Unit> Stepper::agree_on_loss_scale() {
 }
 
 Result<double> Stepper::evaluate() {
+  MOTLEY_TRY_VOID(settle());
   MOTLEY_TRY_VOID(pipeline_.evaluate());
   MOTLEY_TRY(const LossSums mine, parts_.engine->sums());
   parts_.sections.close();

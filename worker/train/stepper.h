@@ -66,8 +66,12 @@ class Stepper {
   /// Collective, where all have met. Mean loss over the held-out samples.
   Result<double> evaluate();
 
+  /// Collective, after run() and before anybody looks at weights that other ranks update: they may
+  /// still be on their way.
+  Result<Unit> settle();
+
   /// Collective, after the last step: waits until its update would be over.
-  void finish();
+  Result<Unit> finish();
 
  private:
   struct Sums {
@@ -81,6 +85,7 @@ class Stepper {
   Result<Sums> sum_losses(Communicator& ranks, const LossSums& mine, int64_t step,
                           const StepWishes& wishes, bool sum_begun, StepResult* result);
   bool sums_beside(int64_t step) const;
+  bool afterwards(int64_t step) const;
   Result<Unit> compute(int64_t step, bool beside);
   Result<Unit> sum_gradients();
   Result<Unit> finish_sum();
@@ -90,7 +95,8 @@ class Stepper {
   tl::unexpected<Error> diverged_at(int64_t step);
   void leave_communication(StepResult* result);
   Result<Unit> update(int64_t step, int64_t tokens, StepResult* result);
-  Result<Unit> share_weights();
+  Result<Unit> share_weights(int64_t step);
+  Result<Unit> await_weights(const ParameterRange& range);
   Result<Unit> average_groups(const LossSums& mine, int64_t step, const StepWishes& wishes,
                               StepResult* result);
   Result<Unit> agree_on_loss_scale();
@@ -104,8 +110,9 @@ class Stepper {
   Pipeline pipeline_;
   const bool exchanges_gradients_;
   const bool exchanges_weights_;
-  const bool overlaps_;        ///< gradients may be summed while others are still computed
-  double update_seconds_ = 0;  ///< in the section that is open
+  const bool overlaps_;         ///< gradients may be summed while others are still computed
+  const bool weights_overlap_;  ///< all ranks' next forward passes begin while weights arrive
+  double update_seconds_ = 0;   ///< in the section that is open
 };
 
 }  // namespace motley

@@ -217,6 +217,7 @@ Result<Unit> Trainer::at_boundary(const StepResult& result) {
   }
   save_requested_ = false;
   last_save_ = steady_clock().now();
+  MOTLEY_TRY_VOID(stepper_->settle());
   return saver_->begin(outcome_.step);
 }
 
@@ -273,7 +274,7 @@ Result<Unit> Trainer::save_now() {
 }
 
 Result<Unit> Trainer::finish() {
-  stepper_->finish();
+  MOTLEY_TRY_VOID(stepper_->finish());
   MOTLEY_TRY_VOID(save_now());
   if (outcome_.stopped) return count_overruns();
   if (attempt_.job.train.eval.samples > 0 && evaluated_step_ != outcome_.step)

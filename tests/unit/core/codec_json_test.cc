@@ -68,6 +68,8 @@ TEST(CodecSpec, RangesAreChecked) {
   EXPECT_EQ(fault({.kind = CodecKind::kSign, .values = CodecValues::kFp16}),
             "'values' is of no use: sign has none");
   EXPECT_EQ(fault({.warmup = 1}), "'warmup' is of no use: off has none");
+  EXPECT_EQ(fault({.kind = CodecKind::kPowerSgd, .warmup = 1}),
+            "'warmup' is of no use: power_sgd has none");
   EXPECT_EQ(fault({.kind = CodecKind::kSign, .warmup = -1}),
             "'warmup' must be from 0 to 1000000000 steps");
   EXPECT_NE(fault({.kind = CodecKind::kPowerSgd, .values = CodecValues::kInt8}), "");

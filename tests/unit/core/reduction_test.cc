@@ -156,6 +156,16 @@ TEST(Reduction, OnePartGoesFromItsLastChunkToItsFirst) {
   EXPECT_TRUE(std::is_sorted(places.rbegin(), places.rend()));
 }
 
+TEST(Reduction, ForAForwardPassTheFirstChunksGoFirst) {
+  const Islands islands = islands_with({0, 1}, {1e8, 1e8});
+  const std::vector<ReductionClass> classes = {all_of(islands, 5'000'000)};
+  const ReductionPlan plan =
+      plan_reduction(classes, islands, 4, {.order = ReductionOrder::kFromTheBeginning});
+  const std::vector<int64_t> places = places_of(plan);
+  EXPECT_TRUE(std::is_sorted(places.begin(), places.end()));
+  EXPECT_NE(plan.hash(), plan_reduction(classes, islands, 4).hash());
+}
+
 /// The first class lies at the model's beginning and end, the second between.
 TEST(Reduction, WhatLiesLaterInTheModelGoesFirst) {
   const Islands islands = islands_with({0, 1}, {1e8, 1e8});

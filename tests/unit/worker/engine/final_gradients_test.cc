@@ -224,6 +224,49 @@ TEST_P(FinalGradientsOnDevice, StayAsTheyWereReported) {
   }
 }
 
+/// What the first micro-batch comes to; with `before_use` in a first forward pass.
+struct ForwardResult {
+  double loss = 0;
+  std::vector<std::byte> output;
+
+  bool operator==(const ForwardResult&) const = default;
+};
+ForwardResult forward_of(Engine& engine, const EngineOptions& options,
+                         const WeightsNeeded& before_use) {
+  const int samples = kMicroBatches[0];
+  const StagePlan stage = options.stage.value_or(whole_model(options.model));
+  engine.begin_step();
+  const auto tokens = random_tokens(options.model, samples, 3);
+  EXPECT_TRUE(engine.put_samples(0, {.tokens = tokens, .samples = samples, .step = 1}));
+  if (stage.first_layer > 0) fill(engine, Boundary::kInput, 0, samples);
+  EXPECT_TRUE(before_use ? engine.forward_first(0, samples, before_use)
+                         : engine.forward(0, samples));
+  if (stage.last_layer > options.model.layers) return {.loss = engine.sums()->loss, .output = {}};
+  const auto output = *engine.pull(0, Boundary::kOutput, samples);
+  return {.output = {output.begin(), output.end()}};
+}
+
+TEST_P(FinalGradientsOnDevice, WeightsAreAskedForBeforeTheyAreUsed) {
+  ASSERT_NO_FATAL_FAILURE(open(test_device()));
+  const auto engine = engine_on(*device_, options_);
+  const ForwardResult expected = forward_of(*engine, options_, {});
+  const std::span<std::byte> weights = *engine->state(Engine::State::kWeight);
+  const std::vector<std::byte> kept(weights.begin(), weights.end());
+  std::fill(weights.begin(), weights.end(), std::byte{0xFF});  // NaN
+  ASSERT_TRUE(engine->state_written(Engine::State::kWeight));
+  int asked = 0;
+  const auto arrive = [&](const ParameterRange& range) {
+    ++asked;
+    const auto width = static_cast<size_t>(engine->element_bytes());
+    const auto offset = static_cast<size_t>(range.offset) * width;
+    std::copy_n(kept.begin() + static_cast<ptrdiff_t>(offset),
+                static_cast<size_t>(range.count) * width, weights.subspan(offset).begin());
+    return engine->state_written(Engine::State::kWeight);
+  };
+  EXPECT_EQ(forward_of(*engine, options_, arrive), expected);
+  EXPECT_EQ(asked > 1, device_->host_accessible() && !is_reduced(engine->precision()));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Engines, FinalGradientsOnDevice,
     ::testing::Values(

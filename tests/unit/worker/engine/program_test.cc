@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "worker/engine/stage.h"
@@ -191,6 +192,26 @@ TEST(FinalGradientsOfProgram, NoLaterInstructionUsesThem) {
       const bool token_first = program.final_gradients.front().offset == Bytes(0);
       EXPECT_EQ(token_first, first > 0) << "the head alone uses it, or the embedding, too";
     }
+  }
+}
+
+TEST(NeededWeightsOfProgram, ComeBeforeTheInstructionsThatUseThem) {
+  StageSpec stage = stage_spec(Numerics::kFast);
+  stage.model.width = 192;
+  const ParameterLayout parameters(stage.model);
+  const Program program = compile_training(stage, parameters, ExchangeLayout(stage, 2), 2);
+  const auto& needed = program.needed_weights;
+  EXPECT_TRUE(std::is_sorted(needed.begin(), needed.end(),
+                             [](const auto& a, const auto& b) { return a.before < b.before; }));
+  EXPECT_EQ(needed.front().before, 0U);
+  EXPECT_GT(needed.back().before, program.backward / 2) << "not all at once";
+  for (const Symbol& symbol : program.symbols) {
+    if (symbol.segment != Segment::kParameters || symbol.first_use < 0) continue;
+    const bool in_time = std::any_of(needed.begin(), needed.end(), [&](const NeededWeights& one) {
+      return static_cast<int>(one.before) <= symbol.first_use && one.offset <= symbol.offset &&
+             symbol.offset + symbol.size <= one.offset + one.size;
+    });
+    EXPECT_TRUE(in_time) << symbol.offset.value();
   }
 }
 
