@@ -229,6 +229,7 @@ Result<Unit> ChunkReducer::wait() {
 }
 
 Result<bool> ChunkReducer::wait_for(std::chrono::nanoseconds time) {
+  if (!thread_.joinable()) return true;
   waited_for_ = true;
   if (!over_.try_acquire_for(time)) {
     waited_for_ = false;  // the caller has something to do again

@@ -46,7 +46,7 @@ class Reducer {
   /// nothing has moved for the group's timeout, or up to twice that where who is waited for may
   /// wait for others.
   virtual Result<Unit> wait() = 0;
-  /// Of begin_beside(), for at most so long: whether it is done, after which there is no wait().
+  /// Of begin_beside(), for at most so long: whether it is done. wait() follows all the same.
   virtual Result<bool> wait_for(std::chrono::nanoseconds time) = 0;
 
   /// Bytes this rank has put on links between islands.

@@ -75,6 +75,7 @@ Result<Manifest> read_manifest(const json& from) {
     scale.read("exponent", manifest.loss_scale.exponent)
         .read_between("kept_steps", manifest.loss_scale.kept_steps, 0, INT32_MAX);
   });
+  fields.read_if("steps_held", manifest.steps_held);
   fields.member("xxh3_128");  // checked over the text
   read_each(fields, "tensors", &manifest.tensors);
   read_each(fields, "files", &manifest.files);
@@ -160,6 +161,8 @@ Result<Unit> check_manifest(const Manifest& manifest) {
     return corrupt("impossible exponent");
   if (manifest.step < 0 || manifest.epoch < Epoch(1) || manifest.next_sample < 0)
     return corrupt("a negative counter");
+  if (manifest.steps_held < 0 || manifest.steps_held > manifest.step)
+    return corrupt("impossible steps_held");
   FileRanges ranges;
   for (const StoredFile& file : manifest.files) {
     if (!is_shard_file_name(file.name)) return corrupt("a file's name is not one of a shard");
@@ -228,9 +231,10 @@ std::string to_text(const Manifest& manifest) {
              {"exact_exponent", manifest.exact_exponent},
              {"loss_scale",
               {{"exponent", manifest.loss_scale.exponent},
-               {"kept_steps", manifest.loss_scale.kept_steps}}},
-             {"tensors", json::array()},
-             {"files", json::array()}};
+               {"kept_steps", manifest.loss_scale.kept_steps}}}};
+  if (manifest.steps_held > 0) to["steps_held"] = manifest.steps_held;
+  to["tensors"] = json::array();
+  to["files"] = json::array();
   for (const StoredTensor& tensor : manifest.tensors) to["tensors"].push_back(to_json(tensor));
   for (const StoredFile& file : manifest.files) to["files"].push_back(to_json(file));
   std::string text = to.dump(1, ' ', false, json::error_handler_t::replace);

@@ -70,6 +70,7 @@ struct Manifest {
   int64_t next_sample = 0;  ///< global index
   int exact_exponent = 0;   ///< scale of exact's fixed point at the next step
   LossScaleState loss_scale;
+  int64_t steps_held = 0;  ///< of them AdamW's second moment was not updated in
   std::vector<StoredTensor> tensors;
   std::vector<StoredFile> files;
 };

@@ -207,6 +207,8 @@ std::string sync_line(const Plan& plan) {
     text += std::exchange(before, " | ") + std::string(group.size() > 1 ? "hosts " : "host ");
     for (size_t i = 0; i < group.size(); ++i) text += (i > 0 ? ", " : "") + group[i];
   }
+  constexpr int kStates = 3;  // an average is of weights and both moments
+  if (plan.sync.across <= kStates) text += "; to send less than in every step takes more than 3";
   return text + "\n";
 }
 

@@ -12,13 +12,16 @@
 namespace motley {
 namespace {
 
-constexpr int64_t kTrialSteps = 8;
+constexpr int64_t kTrialSteps = 8, kMostTrialSteps = 64;
 constexpr int kTrialWarmUp = 2;
 constexpr const char* kFile = "equal_split.json";
 
-/// The job cut down to a few steps that leave nothing behind.
+/// The job cut down to a few steps that leave nothing behind: such as follow a warm-up, and, unless
+/// they are far between, two averages of groups.
 JobSpec trial_job(JobSpec job) {
-  job.train.steps = std::min(job.train.steps, kTrialSteps);
+  if (has_warmup(job.parallel.compress.kind)) job.parallel.compress.warmup = 0;
+  const int64_t steps = std::max<int64_t>(kTrialSteps, 2 + 2 * int64_t{job.parallel.sync.across});
+  job.train.steps = std::min(job.train.steps, std::min(steps, kMostTrialSteps));
   job.train.eval = EvalSpec{.every = 0, .samples = 1};
   job.checkpoint = CheckpointSpec{};
   return job;
@@ -34,6 +37,8 @@ Attempt trial(const EqualSplitRequest& request, const Plan& plan) {
   attempt.job = trial_job(request.job);
   attempt.fleet = request.fleet;
   attempt.plan = plan;
+  CodecSpec& codec = attempt.plan.compression.codec;
+  if (has_warmup(codec.kind)) codec.warmup = attempt.job.parallel.compress.warmup;
   attempt.resume_checkpoint = "none";
   return attempt;
 }

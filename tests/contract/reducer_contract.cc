@@ -242,6 +242,34 @@ Result<Unit> bytes_on_links_are_as_planned(Communicator& comm) {
   return Unit{};
 }
 
+class OpenGate final : public ElementGate {
+ public:
+  Result<bool> readable(std::span<const ElementRun>) override { return true; }
+  Result<Unit> written(std::span<const ElementRun>) override { return Unit{}; }
+};
+
+/// Some ranks look in between until it is over, others wait at its end alone.
+Result<Unit> waited_for_in_pieces(Communicator& comm) {
+  const Islands islands = shapes(comm.size()).front();
+  const ReductionClass one{all_ranks(comm), all_ranks(comm), std::nullopt, 60'013};
+  const auto runs = runs_for(one.elements, Place::kTogether);
+  MOTLEY_TRY(const auto reducer,
+             comm.open_reducer(plan_reduction({one}, islands, sizeof(float)), islands, {runs}));
+  const std::vector<float> wanted = expected_sum<float>(one, islands);
+  OpenGate gate;
+  for (int round = 0; round < 4; ++round) {
+    Buffer<float> buffer(comm.rank(), runs, one.elements);
+    MOTLEY_TRY_VOID(reducer->begin_beside(std::as_writable_bytes(std::span(buffer.values)),
+                                          SumType::kFloat32, gate));
+    for (bool over = (comm.rank() + round) % 2 == 0; !over;) {
+      MOTLEY_TRY(over, reducer->wait_for(std::chrono::microseconds(20)));
+    }
+    MOTLEY_TRY_VOID(reducer->wait());
+    expect_elements(buffer, runs, wanted, "in pieces");
+  }
+  return Unit{};
+}
+
 }  // namespace
 
 const std::vector<NamedCheck>& reducer_contract() {
@@ -254,6 +282,7 @@ const std::vector<NamedCheck>& reducer_contract() {
       {"ReducerUnlike", unlike_contributors_and_receivers},
       {"ReducerOverlapping", classes_that_overlap},
       {"ReducerLinkBytes", bytes_on_links_are_as_planned},
+      {"ReducerWaitedForInPieces", waited_for_in_pieces},
   };
   return checks;
 }

@@ -111,6 +111,8 @@ class TalkingStage final : public Engine {
   Result<double> gradient_norm(int64_t, Communicator&) override { return 0; }
   Result<Unit> update(int64_t, double, int64_t, double) override { return Unit{}; }
   void hold_second_moment_after(int64_t) override {}
+  int64_t steps_held() const override { return 0; }
+  void set_steps_held(int64_t) override {}
   int64_t updated_elements() const override { return 0; }
   int exact_exponent() const override { return 0; }
   void set_exact_exponent(int) override {}

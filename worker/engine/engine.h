@@ -176,6 +176,10 @@ class Engine {
   virtual Result<Unit> update(int64_t step, double lr, int64_t tokens, double clip_factor) = 0;
   /// Updates of later steps leave AdamW's second moment as it is. From 1.
   virtual void hold_second_moment_after(int64_t step) = 0;
+  /// In how many updates so far it was held: what its bias is corrected for knows. Part of the
+  /// checkpoint.
+  virtual int64_t steps_held() const = 0;
+  virtual void set_steps_held(int64_t steps) = 0;
   /// Elements update() changes.
   virtual int64_t updated_elements() const = 0;
 

@@ -46,6 +46,8 @@ class StageEngine final : public Engine {
   Result<double> gradient_norm(int64_t tokens, Communicator& world) override;
   Result<Unit> update(int64_t step, double lr, int64_t tokens, double clip_factor) override;
   void hold_second_moment_after(int64_t step) override { updater_->hold_second_moment_after(step); }
+  int64_t steps_held() const override { return updater_->steps_held(); }
+  void set_steps_held(int64_t steps) override { updater_->set_steps_held(steps); }
   int64_t updated_elements() const override;
 
   int exact_exponent() const override { return exponent_; }

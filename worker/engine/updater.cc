@@ -202,12 +202,13 @@ Result<Unit> Updater::update(int64_t step, double lr, double gradient_scale, int
   AdamwArgs args;
   args.lr = lr;
   args.beta1 = optimizer_.beta1;
-  args.beta2 = step > held_after_ ? 1 : optimizer_.beta2;
+  const bool held = step > held_after_;
+  if (held) ++steps_held_;
+  args.beta2 = held ? 1 : optimizer_.beta2;
   args.eps = optimizer_.eps;
   args.gradient_scale = gradient_scale;
   args.correction1 = 1 - std::pow(optimizer_.beta1, static_cast<double>(step));
-  args.correction2 =
-      1 - std::pow(optimizer_.beta2, static_cast<double>(std::min(step, held_after_)));
+  args.correction2 = 1 - std::pow(optimizer_.beta2, static_cast<double>(step - steps_held_));
   args.rounded = rounded;
   if (exact() || in_host_) return update_chunks(args, exponent);
   args.parameter = Address::of(weights_->device());

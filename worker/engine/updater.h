@@ -79,6 +79,8 @@ class Updater {
   Result<Unit> update(int64_t step, double lr, double gradient_scale, int exponent,
                       Address rounded);
   void hold_second_moment_after(int64_t step) { held_after_ = step; }
+  int64_t steps_held() const { return steps_held_; }
+  void set_steps_held(int64_t steps) { steps_held_ = steps; }
   /// Whether update() updates all weights that there are.
   bool updates_all() const { return updates_all_; }
 
@@ -116,6 +118,7 @@ class Updater {
   bool updates_all_;
   uint64_t largest_gradient_ = 0;
   int64_t held_after_ = INT64_MAX;  ///< step
+  int64_t steps_held_ = 0;          ///< so far
 };
 
 }  // namespace motley

@@ -178,6 +178,7 @@ Result<Unit> Resumer::load_mine(const std::string& name, ResumePoint* point) {
   MOTLEY_TRY_VOID(load_residuals(found));
   parts_.engine->set_exact_exponent(found.manifest.exact_exponent);
   parts_.loss_scale.restore(found.manifest.loss_scale);
+  parts_.engine->set_steps_held(found.manifest.steps_held);
   *point = {.step = found.manifest.step, .directory = name};
   return Unit{};
 }

@@ -72,6 +72,7 @@ Result<Unit> Saver::begin(int64_t step) {
   step_ = step;
   exact_exponent_ = parts_.engine->exact_exponent();
   loss_scale_ = parts_.loss_scale.state();
+  steps_held_ = parts_.engine->steps_held();
   MOTLEY_TRY_VOID(parts_.device->synchronize());  // the update is through
   if (parts_.slices->compresses()) MOTLEY_TRY_VOID(parts_.slices->gather_residuals());
   (void)writer_->snapshot(step);  // the report says how it went
@@ -180,6 +181,7 @@ Manifest Saver::manifest_base() const {
   base.next_sample = *step_ * attempt_.plan.global_batch;
   base.exact_exponent = exact_exponent_;
   base.loss_scale = loss_scale_;
+  base.steps_held = steps_held_;
   return base;
 }
 

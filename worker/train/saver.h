@@ -69,7 +69,8 @@ class Saver {
   MemoryCharge snapshot_;        ///< what the writer holds
   std::optional<int64_t> step_;  ///< of the save in flight
   int exact_exponent_ = 0;       ///< at its boundary
-  LossScaleState loss_scale_;    ///< the same
+  int64_t steps_held_ = 0;
+  LossScaleState loss_scale_;  ///< the same
   Nanos begun_{0};
 };
 

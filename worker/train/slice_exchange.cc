@@ -311,10 +311,7 @@ Result<Unit> SliceExchange::begin_distribute(std::span<std::byte> weights, int e
 
 Result<Unit> SliceExchange::arrive(const ParameterRange& range) {
   constexpr std::chrono::microseconds kLook(100);
-  while (!has_arrived(range)) {
-    MOTLEY_TRY(const bool all, weights_->wait_for(kLook));
-    distributing_ = !all;
-  }
+  while (!has_arrived(range)) MOTLEY_TRY_VOID(weights_->wait_for(kLook));
   return Unit{};
 }
 

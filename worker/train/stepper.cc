@@ -38,11 +38,11 @@ bool repeats_with_residuals(const Attempt& attempt, const RankParts& parts) {
 /// The same answer on all ranks: those who wait at once for their part would hold up those who wait
 /// for it in their next forward pass.
 bool weights_may_overlap(const Attempt& attempt) {
-  const auto& devices = attempt.fleet.devices;
-  const auto overlaps = [](const DeviceSpec& device) {
-    return device.kind == DeviceKind::kCpu && !device.paced;
+  const auto overlaps = [&](const RankPlacement& rank) {
+    const DeviceSpec* const device = attempt.fleet.find(rank.device);
+    return device != nullptr && device->kind == DeviceKind::kCpu && !device->paced;
   };
-  return std::all_of(devices.begin(), devices.end(), overlaps);
+  return std::all_of(attempt.plan.ranks.begin(), attempt.plan.ranks.end(), overlaps);
 }
 
 }  // namespace

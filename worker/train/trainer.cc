@@ -168,7 +168,9 @@ Result<Unit> Trainer::one_step() {
   die_if_told(step, world_.rank());
   if (failpoint("oom_at_step_" + std::to_string(step), world_.rank()))
     return fail(ErrorCode::kOutOfMemory, "out of memory, as the failpoint says");
-  special_ = std::exchange(disturbed_, false) || saver_->in_flight();
+  const CodecSpec& codec = attempt_.plan.compression.codec;
+  special_ = std::exchange(disturbed_, false) || saver_->in_flight() ||
+             (parts_->slices->compresses() && codec_in_step(codec, step) != codec);
   const bool all_meet = stepper_->all_meet(step);
   MOTLEY_TRY(const StepResult result,
              stepper_->run(step, all_meet ? collect_wishes() : StepWishes{}));
@@ -218,7 +220,11 @@ Result<Unit> Trainer::at_boundary(const StepResult& result) {
   save_requested_ = false;
   last_save_ = steady_clock().now();
   MOTLEY_TRY_VOID(stepper_->settle());
-  return saver_->begin(outcome_.step);
+  MOTLEY_TRY_VOID(saver_->begin(outcome_.step));
+  if (!parts_->average) return Unit{};
+  disturbed_ = true;  // ranks meet again in so many steps only
+  wait_for_shard();
+  return finish_save();
 }
 
 bool Trainer::evaluation_is_due() const {

@@ -347,6 +347,26 @@ TEST(Engine, HoldsTheSecondMomentWithItsCorrection) {
     ASSERT_NEAR(updated[i],
                 old[i] - 0.1 * (first[i] / (1 - 0.64)) / (std::sqrt(second[i] / 0.1) + 1e-3), 1e-12)
         << i;
+  EXPECT_EQ(engine->steps_held(), 1);
+
+  // Updated again, as where a later attempt compresses nothing: two updates in three steps.
+  const auto resumed = engine_on(device, options);
+  resumed->set_steps_held(1);
+  resumed->begin_step();
+  ASSERT_TRUE(run_micro_batch(*resumed, random_tokens(tiny_model(), 2, 4), 2));
+  const std::vector<double> gradient = [&] {
+    const auto view = resumed->gradients()->doubles;
+    return std::vector<double>(view.begin(), view.end());
+  }();
+  const auto before = state_of<double>(*resumed, Engine::State::kWeight);
+  const std::vector<double> weights(before.begin(), before.end());
+  ASSERT_TRUE(resumed->update(3, 0.1, 10, 1));
+  const auto after = state_of<double>(*resumed, Engine::State::kWeight);
+  for (size_t i = 0; i < after.size(); ++i) {
+    const double g = gradient[i] / 10;
+    const double m = 0.2 * g / (1 - std::pow(0.8, 3)), v = 0.1 * g * g / (1 - 0.81);
+    ASSERT_NEAR(after[i], weights[i] - 0.1 * m / (std::sqrt(v) + 1e-3), 1e-12) << i;
+  }
 }
 
 TEST(Engine, ProfilersSeePassesAndTheirLayers) {
