@@ -308,6 +308,25 @@ TEST_F(LocalAverages, ComeBeforeSavesEvaluationsAndStops) {
   EXPECT_EQ(train(run, "saved until 6").weights_xxh3, whole);
 }
 
+/// Who dies before the next average does not lose what the last one saved.
+TEST_F(LocalAverages, AreCommittedBeforeTheNextOne) {
+  SmallRun run = run_on_two_hosts(4);
+  run.save_every = 4;
+  std::string newest;
+  const auto outcome = run_small(
+      attempt_of(run, directory_of("run")), recorder_,
+      [&](int rank, int64_t step, ControlWishes&) -> Result<Unit> {
+        if (rank != 0 || step != 6) return Unit{};
+        MOTLEY_TRY(
+            const auto found,
+            find_checkpoints(real_file_system(), directory_of("run") + "/checkpoints", nullptr));
+        if (!found.empty()) newest = found.front().directory;
+        return Unit{};
+      });
+  ASSERT_TRUE(outcome) << outcome.error().to_string();
+  EXPECT_EQ(newest.substr(0, 13), "step-00000004");
+}
+
 TEST_F(LocalAverages, GoOnUnderAnotherCut) {
   SmallRun run = run_on_two_hosts(4);
   run.steps = 40;

@@ -51,6 +51,17 @@ TEST(Manifest, ReadsBackWhatItWrote) {
   EXPECT_EQ(read->seed, UINT64_MAX);
   EXPECT_EQ(read->exact_exponent, -3);
   EXPECT_EQ(read->tensors[0].slices[1].slice, (Slice{{0, 1}, {2, 2}}));
+  EXPECT_EQ(text.find("steps_held"), std::string::npos);
+}
+
+TEST(Manifest, KnowsInHowManyStepsTheSecondMomentWasHeld) {
+  Manifest manifest = valid_manifest();
+  manifest.steps_held = 1050;
+  const auto read = manifest_from_text(to_text(manifest));
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->steps_held, 1050);
+  manifest.steps_held = manifest.step + 1;
+  EXPECT_FALSE(manifest_from_text(to_text(manifest)));
 }
 
 TEST(Manifest, ItsLastMemberIsTheHashOfWhatStandsBefore) {
