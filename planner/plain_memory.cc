@@ -53,16 +53,15 @@ Bytes most_for_sums(const ModelSpec& model, int gradient_bytes, int ranks, int h
   return most + factor_bytes(factored, codec);
 }
 
-/// The profile with what each of `ranks` ranks may need in all, on whichever devices. A GPU's limit
-/// is not for host memory.
-Profile with_tables_for(const PlanRequest& request, int ranks) {
+/// The profile with what each of `least` to `most_ranks` ranks may need in all, on whichever
+/// devices. A GPU's limit is not for host memory.
+Profile with_tables_for(const PlanRequest& request, int least, int most_ranks) {
   Profile profile = request.profile;
   const ModelSpec& model = request.job.model;
   const int64_t elements = parameter_count(model);
-  const int64_t owned = (elements + ranks - 1) / ranks;
+  const int64_t owned = (elements + least - 1) / least;
   const auto hosts = static_cast<int>(request.fleet.hosts().size());
-  const auto most_ranks = static_cast<int>(request.fleet.devices.size());
-  const int fewest = fewest_speakers(request.fleet);
+  const int fewest = std::min(fewest_speakers(request.fleet), most_ranks);
   for (DeviceProfile& device : profile.devices) {
     const DeviceSpec* spec = request.fleet.find(device.device);
     if (spec == nullptr || spec->kind == DeviceKind::kCuda) continue;
@@ -225,15 +224,24 @@ Result<Plan> best_over_ranks(const PlanRequest& request,
   CountRange wanted = request.job.devices.count.value_or(CountRange{});
   wanted.low = std::max(wanted.low, 1);
   BestPlan best;
-  std::vector<size_t> tried;
-  for (const int least : numbers_of_ranks(wanted.low, std::min(wanted.high, devices))) {
-    const Profile profile = with_tables_for(request, least);
-    std::vector<size_t> sizes = sizes_that_fit(profile, request.memory_headroom);
-    if (sizes == tried) continue;  // it would find no more than before
-    tried = std::move(sizes);
+  const auto consider = [&](int least, int most, const Profile& profile) {
     JobSpec job = request.job;
-    if (least > wanted.low) job.devices.count = CountRange{least, wanted.high};
+    if (least > wanted.low || most < wanted.high) job.devices.count = CountRange{least, most};
     best.consider(search({job, request.fleet, profile, request.memory_headroom, true}));
+  };
+  const std::vector<int> numbers = numbers_of_ranks(wanted.low, std::min(wanted.high, devices));
+  std::vector<size_t> tried;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const Profile profile = with_tables_for(request, numbers[i], devices);
+    const std::vector<size_t> sizes = sizes_that_fit(profile, request.memory_headroom);
+    // Where as much fits as with fewer, it would find no more than before.
+    if (std::exchange(tried, sizes) != sizes) consider(numbers[i], wanted.high, profile);
+    if (i + 1 == numbers.size()) break;
+    // Fewer ranks need less for their sums than all would.
+    const int most = numbers[i + 1] - 1;
+    const Profile of_few = with_tables_for(request, numbers[i], most);
+    if (sizes_that_fit(of_few, request.memory_headroom) != sizes)
+      consider(numbers[i], most, of_few);
   }
   MOTLEY_TRY(Plan plan, best.take());
   MOTLEY_TRY_VOID(predict(request, &plan));  // with what this number of ranks needs
