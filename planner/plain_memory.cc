@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
@@ -169,6 +171,23 @@ std::vector<int> numbers_of_ranks(int low, int high) {
   return numbers;
 }
 
+/// No `ranks` devices of the profile compute a step in less: the fastest of them, each at its best
+/// micro-batch all the time.
+double least_seconds(const PlanRequest& request, const Profile& profile, int ranks) {
+  std::vector<double> rates;
+  for (const DeviceProfile& device : profile.devices) {
+    double fastest = 0;
+    const LayerCurve* const curve = device.curve("model");
+    if (curve == nullptr) continue;
+    for (const int size : micro_batch_sizes(device, {1, false, request.memory_headroom}))
+      fastest = std::max(fastest, size / curve->seconds_at(size));
+    rates.push_back(fastest);
+  }
+  std::sort(rates.rbegin(), rates.rend());
+  rates.resize(std::min(rates.size(), static_cast<size_t>(ranks)));
+  return request.job.train.global_batch / std::accumulate(rates.begin(), rates.end(), 0.0);
+}
+
 /// The quickest of several plans, with one account of how all were found.
 class BestPlan {
  public:
@@ -180,6 +199,12 @@ class BestPlan {
     const bool better =
         found && best_ && (!*best_ || found->search.step_seconds < (*best_)->search.step_seconds);
     if (!best_ || better) best_ = std::move(found);
+  }
+
+  /// Infinite while there is none.
+  double step_seconds() const {
+    const bool found = best_ && *best_;
+    return found ? (*best_)->search.step_seconds : std::numeric_limits<double>::infinity();
   }
 
   /// Of at least one.
@@ -240,7 +265,8 @@ Result<Plan> best_over_ranks(const PlanRequest& request,
     // Fewer ranks need less for their sums than all would.
     const int most = numbers[i + 1] - 1;
     const Profile of_few = with_tables_for(request, numbers[i], most);
-    if (sizes_that_fit(of_few, request.memory_headroom) != sizes)
+    if (sizes_that_fit(of_few, request.memory_headroom) != sizes &&
+        least_seconds(request, of_few, most) < best.step_seconds())
       consider(numbers[i], most, of_few);
   }
   MOTLEY_TRY(Plan plan, best.take());
