@@ -228,7 +228,8 @@ int64_t chunk_elements(int64_t elements, int element_bytes, int islands, int lea
     unit = CodecSpec::kBlock * element_bytes;
   }
   // Small sums are cut so that every leader has some of the work, and chunks to do it by.
-  const int64_t even = elements * element_bytes / (kChunksLed * leaders);
+  const int64_t for_each = islands == 1 ? kChunksLedAtHome : kChunksLed;
+  const int64_t even = elements * element_bytes / (for_each * leaders);
   const int64_t bytes = std::clamp(even, smallest.value(), largest.value());
   const int64_t aligned = bytes / unit * unit;
   return std::max<int64_t>(1, aligned / element_bytes);

@@ -73,6 +73,9 @@ enum class ReductionOrder { kFromTheEnd, kFromTheBeginning };
 
 /// Chunks a rank leads at a time: enough to keep a link busy while earlier ones come back.
 inline constexpr int kChunksLed = 8;
+/// Of a small sum within one island: ranks may share cores, and every turn of theirs costs more
+/// than chunks that overlap gain.
+inline constexpr int kChunksLedAtHome = 1;
 
 struct ReductionOptions {
   Bytes largest_chunk{128 << 10};  ///< between islands
