@@ -1,0 +1,119 @@
+#pragma once
+// Devices and layers as the search for pipelines sees them: tables instead of curves.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/profile.h"
+#include "planner/layer_memory.h"
+#include "planner/layer_times.h"
+#include "planner/pipeline_simulation.h"
+#include "planner/request.h"
+
+namespace motley {
+
+/// Devices on one host of which everything measured is equal.
+struct DeviceGroup {
+  std::vector<const DeviceSpec*> devices;  ///< in fleet order
+  const DeviceProfile* profile = nullptr;  ///< of the first
+  Precision precision = Precision::kFp32;  ///< it computes in
+
+  int count() const { return static_cast<int>(devices.size()); }
+};
+
+/// The admitted devices by group, groups in the order of their first devices. kInvalidSpec where
+/// the profile lacks one.
+Result<std::vector<DeviceGroup>> group_devices(const PlanRequest& request);
+
+/// Consecutive layers on one device of a group.
+struct PipelineStage {
+  int group = 0;
+  LayerIndex first = 0;
+  LayerIndex last = 0;
+
+  bool operator==(const PipelineStage&) const = default;
+};
+
+/// A replica of single-device stages.
+struct Pipeline {
+  std::vector<PipelineStage> stages;
+  int micro_batch = 0;
+
+  bool operator==(const Pipeline&) const = default;
+};
+
+/// Prices of stages and pipelines by the formulas of predict(), without its plans.
+class PipelineCosts {
+ public:
+  /// Layers at these micro-batches and less.
+  static Result<PipelineCosts> make(const PlanRequest& request,
+                                    const std::vector<DeviceGroup>& groups,
+                                    const std::vector<int>& micro_batches,
+                                    const CountLayers& count);
+
+  int groups() const { return static_cast<int>(groups_.size()); }
+  int layers() const { return layers_; }
+  /// Whether the group can be priced: all kinds of its layers were measured.
+  bool priced(int group) const { return groups_[index(group)].priced; }
+  /// Whether, by the sum over its layers, a device holds them with so many micro-batches in flight.
+  bool fits(const PipelineStage& stage, int micro_batch, int in_flight) const;
+  /// Every stage, with so many samples in a step.
+  bool fits(const Pipeline& pipeline, int samples) const;
+  /// What fits() compares with the device's usable memory.
+  Bytes bytes(const PipelineStage& stage, int micro_batch, int in_flight) const;
+  /// The sums over layers were too small: from now on they are taken times `factor`, which only
+  /// grows.
+  void correct(int group, double factor);
+
+  /// One micro-batch through the layers; without what begins sections.
+  PassSeconds pass(const PipelineStage& stage, int samples) const;
+  double overhead(int group) const { return groups_[index(group)].profile->step_overhead_seconds; }
+  /// Of what the stage holds; 0 at least.
+  double update_seconds(const PipelineStage& stage) const;
+  /// Of a micro-batch's activations from one device to another.
+  Nanos travel(int from, int to, int samples) const;
+
+  /// The stages' times in a step of so many samples, as planner/replica_times.h has them.
+  std::vector<StageTimes> times(const Pipeline& pipeline, int samples) const;
+  double seconds(const Pipeline& pipeline, int samples) const;
+
+  /// No plan, however it is cut, computes a step in less: every device at its best on what it is
+  /// best at, all the time, each as often as counts say.
+  double least_seconds(const std::vector<int>& counts, int samples) const;
+
+ private:
+  static constexpr size_t kKinds = 3;  ///< embedding, block, head
+  struct Group {
+    const DeviceProfile* profile = nullptr;
+    std::string host;
+    Bytes usable{0};
+    Precision precision = Precision::kFp32;
+    double correction = 1;
+    bool priced = false;
+    std::vector<PassSeconds> passes[kKinds];  ///< by samples, 1 on
+    double least_per_sample[kKinds] = {};
+    std::map<int, LayerMemory> memory[kKinds];  ///< by micro-batch
+  };
+
+  static size_t index(int number) { return static_cast<size_t>(number); }
+  size_t kind_of(LayerIndex layer) const;
+  /// Layers of each kind.
+  std::vector<int> counts_of(const PipelineStage& stage) const;
+  Result<Unit> measure(const PlanRequest& request, int most_samples, Group* group);
+  void be_no_slower_than_whole(int most_samples, Group* group) const;
+  Result<Unit> count_memory(const CountLayers& count, DeviceKind kind,
+                            const std::vector<int>& micro_batches, Group* group);
+  void find_travel(const PlanRequest& request);
+
+  std::vector<Group> groups_;
+  int layers_ = 0;
+  std::vector<int64_t> held_;  ///< elements of each kind of layer, the head's tied one included
+  int64_t tied_ = 0;           ///< elements that embedding and head share
+  int64_t elements_ = 0;
+  const ModelSpec* model_ = nullptr;
+  std::vector<const LinkProfile*> links_;  ///< [from * groups + to]; null: free
+};
+
+}  // namespace motley

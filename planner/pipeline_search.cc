@@ -1,0 +1,319 @@
+#include "planner/pipeline_search.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "planner/cost_model.h"
+#include "planner/deal.h"
+#include "planner/replica_packing.h"
+
+namespace motley {
+namespace {
+
+/// Sets of devices that are looked at, of a fleet with more the smaller ones.
+constexpr size_t kMostSets = 2000;
+constexpr int kMostStages = 8;
+constexpr int kMostReplicas = 16;
+constexpr int kFewGrains = 16;
+/// Of a step, where the job leaves the grain open: a share of a replica is hardly ever finer.
+constexpr int kFinestCut = 256;
+/// Plans whose ranks are counted before it is given up.
+constexpr int kMostCounts = 32;
+
+/// All sets of at most `most` devices, but the empty one.
+void extend_sets(const GroupCounts& there, size_t group, int most, GroupCounts* set,
+                 std::vector<GroupCounts>* sets) {
+  if (group == there.size()) {
+    if (std::accumulate(set->begin(), set->end(), 0) > 0) sets->push_back(*set);
+    return;
+  }
+  for (int count = 0; count <= std::min(there[group], most); ++count) {
+    (*set)[group] = count;
+    extend_sets(there, group + 1, most - count, set, sets);
+    if (sets->size() > kMostSets) break;
+  }
+  (*set)[group] = 0;
+}
+
+std::vector<GroupCounts> sets_of(const GroupCounts& there, int most_stages) {
+  std::vector<GroupCounts> sets;
+  for (int most = most_stages; most > 0; --most) {
+    sets.clear();
+    GroupCounts set(there.size(), 0);
+    extend_sets(there, 0, most, &set, &sets);
+    if (sets.size() <= kMostSets) break;
+  }
+  return sets;
+}
+
+/// The job's; else one sample, unless that would make very many grains.
+int grain_of(const JobSpec& job) {
+  if (job.train.grain) return *job.train.grain;
+  int grain = 1;
+  while (job.train.global_batch % grain != 0 || job.train.global_batch / grain > kFinestCut)
+    ++grain;
+  return grain;
+}
+
+/// Multiples of the grain, 1, 2, 3, 4, 6, 8, 12, …, and the largest of which anything was measured,
+/// or of which a step is made.
+std::vector<int> micro_batches_of(const PlanRequest& request,
+                                  const std::vector<DeviceGroup>& groups, int grain) {
+  if (request.job.train.numerics == Numerics::kExact) return {grain};
+  int most = grain;
+  for (const DeviceGroup& group : groups)
+    for (const LayerCurve& curve : group.profile->curves)
+      most = std::max(most, curve.points.back().micro_batch);
+  most = std::min(most, (request.job.train.global_batch + grain - 1) / grain * grain);
+  std::vector<int> sizes;
+  for (int power = grain; power <= most; power *= 2)
+    for (const int size : {power, power / grain % 2 == 0 ? power / 2 * 3 : power})
+      if (size <= most && size % grain == 0 && (sizes.empty() || size > sizes.back()))
+        sizes.push_back(size);
+  if (sizes.back() < most) sizes.push_back(most / grain * grain);  // all of a step at once
+  return sizes;
+}
+
+class PipelineSearch {
+ public:
+  PipelineSearch(const PlanRequest& request, const MemoryCounter& counter,
+                 std::vector<DeviceGroup> groups)
+      : request_(request), counter_(counter), groups_(std::move(groups)) {
+    for (const DeviceGroup& group : groups_) there_.push_back(group.count());
+    grain_ = grain_of(request.job);
+    micro_batches_ = micro_batches_of(request, groups_, grain_);
+  }
+
+  Result<Plan> run() {
+    MOTLEY_TRY_VOID(check_size());
+    MOTLEY_TRY(costs_, PipelineCosts::make(request_, groups_, micro_batches_, counter_.layers));
+    least_ = costs_->least_seconds(there_, batch());
+    for (int round = 0; round < kMostCounts; ++round) {
+      MOTLEY_TRY(Plan plan, quickest_plan());
+      MOTLEY_TRY(const bool fits, count_memory(&plan));
+      if (!fits) continue;
+      record(&plan);
+      MOTLEY_TRY_VOID(validate(plan, request_.job.model));
+      return plan;
+    }
+    return fail(none_fits());
+  }
+
+ private:
+  int batch() const { return request_.job.train.global_batch; }
+  int grains() const { return (batch() + grain_ - 1) / grain_; }
+  int missing() const { return grains() * grain_ - batch(); }
+  int devices() const { return std::accumulate(there_.begin(), there_.end(), 0); }
+
+  Result<Unit> check_size() const {
+    double counts = 1;
+    for (const int count : there_) counts *= count + 1;
+    if (counts <= kMostSets) return Unit{};
+    return fail(ErrorCode::kUnsupported,
+                "the fleet has too many unlike devices to look for pipelines over all of them");
+  }
+
+  Error none_fits() const {
+    return {ErrorCode::kNoPlan,
+            "no pipeline over any of the " + std::to_string(devices()) +
+                " devices holds the model; more memory, more devices, a smaller model or context "
+                "would help",
+            {}};
+  }
+
+  /// A set is asked for designs for any number of grains if these are few; else for all samples,
+  /// for what would be its share, and what lies around.
+  std::vector<int> samples_for(const GroupCounts& set) const {
+    std::vector<int> samples{batch()};
+    if (grains() <= kFewGrains) {
+      for (int grain = 1; grain <= grains(); ++grain) samples.push_back(grain * grain_);
+      for (int grain = 1; missing() > 0 && grain <= grains(); ++grain)
+        samples.push_back(grain * grain_ - missing());
+      return samples;
+    }
+    const double whole = costs_->least_seconds(set, batch());
+    if (whole <= 0) return samples;
+    const double share = grains() * std::min(1.0, least_ / whole);
+    for (const double part : {0.5, 1.0, 1.5})
+      samples.push_back(std::clamp(static_cast<int>(part * share), 1, grains()) * grain_);
+    return samples;
+  }
+
+  /// By predict(), of the best packing for each number of replicas.
+  Result<Plan> quickest_plan() {
+    sets_.clear();
+    for (const GroupCounts& set : sets_of(there_, std::min(kMostStages, costs_->layers()))) {
+      ReplicaDesigns designs(*costs_, set, micro_batches_, samples_for(set));
+      nodes_ += designs.nodes();
+      if (designs.possible()) sets_.push_back(std::move(designs));
+    }
+    const auto& wanted = request_.job.devices.count;
+    const PackingProblem problem{
+        .devices = there_,
+        .most_devices = std::min(devices(), wanted ? wanted->high : devices()),
+        .grains = grains(),
+        .grain = grain_,
+        .missing = missing(),
+        .most_replicas = std::min({kMostReplicas, devices(), grains()})};
+    std::optional<Plan> best;
+    for (const Packing& packing : best_packings(problem, sets_, least_)) {
+      if (packing.empty()) continue;
+      MOTLEY_TRY(Plan plan, plan_of(packing));
+      if (wanted && plan.world_size() < wanted->low) continue;
+      if (!best || plan.prediction.step_seconds < best->prediction.step_seconds)
+        best = std::move(plan);
+    }
+    if (!best) return fail(none_fits());
+    return std::move(*best);
+  }
+
+  /// Its grains are dealt so that the last replica is done soonest.
+  Deal deal_over(const Packing& packing) {
+    std::vector<GrainTable> tables;
+    for (const size_t set : packing) {
+      std::vector<double> full{kNever}, shorted{kNever};
+      for (int grain = 1; grain <= grains(); ++grain) {
+        full.push_back(sets_[set].seconds(grain * grain_));
+        const int samples = grain * grain_ - missing();
+        if (missing() > 0) shorted.push_back(sets_[set].seconds(samples));
+      }
+      tables.push_back({GrainCurve(std::move(full)),
+                        missing() > 0 ? GrainCurve(std::move(shorted)) : GrainCurve()});
+    }
+    DealProblem problem;
+    problem.grains = grains();
+    problem.has_short = missing() > 0;
+    for (const GrainTable& table : tables) problem.devices.push_back(&table);
+    problem.reduction.assign(packing.size() + 1, 0);
+    problem.least_devices = problem.most_devices = static_cast<int>(packing.size());
+    const std::vector<double> times = section_times(problem.devices);
+    problem.section_times = &times;
+    DealResult dealt = best_deal(problem);
+    nodes_ += dealt.nodes;
+    return std::move(dealt.deal);
+  }
+
+  Result<Plan> plan_of(const Packing& packing) {
+    const Deal deal = deal_over(packing);
+    if (deal.grains.empty())
+      return fail(ErrorCode::kInternal, "a packing whose grains cannot be dealt");
+    Plan plan;
+    plan.job_key = request_.profile.job_key;
+    plan.numerics = request_.job.train.numerics;
+    plan.global_batch = batch();
+    plan.grain = grain_;
+    std::vector<size_t> next(groups_.size(), 0);
+    std::vector<size_t> order;  // the replica with the short grain comes last
+    for (size_t i = 0; i < packing.size(); ++i)
+      if (static_cast<int>(i) != deal.short_device) order.push_back(i);
+    if (deal.short_device >= 0) order.push_back(static_cast<size_t>(deal.short_device));
+    for (const size_t i : order) {
+      const bool is_short = static_cast<int>(i) == deal.short_device;
+      const int samples = deal.grains[i] * grain_ - (is_short ? missing() : 0);
+      add_replica(sets_[packing[i]].quickest(samples), deal.grains[i], &next, &plan);
+    }
+    for (size_t group = 0; group < groups_.size(); ++group)
+      for (size_t i = next[group]; i < groups_[group].devices.size(); ++i)
+        plan.left_out.push_back(
+            {groups_[group].devices[i]->id, "no plan found with it is quicker"});
+    plan.owners = even_ownership(plan, request_.job.model);
+    MOTLEY_TRY_VOID(predict(request_, &plan));
+    return plan;
+  }
+
+  void add_replica(const Pipeline& pipeline, int grains, std::vector<size_t>* next, Plan* plan) {
+    ReplicaPlan& replica = plan->replicas.emplace_back();
+    replica.micro_batch = pipeline.micro_batch;
+    replica.grains = grains;
+    for (const PipelineStage& from : pipeline.stages) {
+      const auto number = static_cast<size_t>(from.group);
+      const DeviceSpec& device = *groups_[number].devices[(*next)[number]++];
+      StagePlan stage;
+      stage.first_layer = from.first;
+      stage.last_layer = from.last;
+      stage.ranks = {Rank(plan->world_size())};
+      stage.shares = {1.0};
+      stage.precision = groups_[number].precision;
+      replica.stages.push_back(std::move(stage));
+      plan->ranks.push_back({device.id, device.host, device.type});
+    }
+  }
+
+  /// Whether every rank's bytes fit its device; they go into the prediction. Where they do not,
+  /// what layers need was taken for too little.
+  Result<bool> count_memory(Plan* plan) {
+    PlanRequest counted = request_;
+    MOTLEY_TRY(counted.counted, counter_.plan(*plan));
+    MOTLEY_TRY_VOID(predict(counted, plan));
+    bool fits = true;
+    for (const ReplicaPlan& replica : plan->replicas)
+      for (size_t s = 0; s < replica.stages.size(); ++s) {
+        const Rank rank = replica.stages[s].ranks.front();
+        const std::string& device = plan->ranks[static_cast<size_t>(rank.value())].device;
+        const Bytes needs = counted.counted[static_cast<size_t>(rank.value())].total;
+        if (needs <= usable_memory(*request_.profile.find(device), request_.memory_headroom))
+          continue;
+        fits = false;
+        correct(*plan, replica, s, needs);
+      }
+    return fits;
+  }
+
+  void correct(const Plan& plan, const ReplicaPlan& replica, size_t s, Bytes needs) {
+    const StagePlan& stage = replica.stages[s];
+    const std::string& device = plan.ranks[static_cast<size_t>(stage.ranks.front().value())].device;
+    const auto stages = static_cast<int>(replica.stages.size());
+    const int in_flight =
+        most_in_flight(stages, static_cast<int>(s),
+                       (replica.grains * grain_ + replica.micro_batch - 1) / replica.micro_batch);
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      const auto& members = groups_[group].devices;
+      if (std::none_of(members.begin(), members.end(),
+                       [&](const DeviceSpec* one) { return one->id == device; }))
+        continue;
+      const auto number = static_cast<int>(group);
+      const Bytes taken = costs_->bytes({number, stage.first_layer, stage.last_layer},
+                                        replica.micro_batch, in_flight);
+      costs_->correct(number,
+                      static_cast<double>(needs.value()) / static_cast<double>(taken.value()));
+    }
+  }
+
+  void record(Plan* plan) const {
+    SearchRecord& search = plan->search;
+    search.space =
+        "pipelines: replicas of up to " + std::to_string(std::min(kMostStages, costs_->layers())) +
+        " of " + std::to_string(devices()) +
+        " devices each, one a stage, in any order, any layers each, any whole grains of " +
+        std::to_string(grain_) + ", micro-batches of " + std::to_string(micro_batches_.front()) +
+        " to " + std::to_string(micro_batches_.back());
+    search.step_seconds = plan->prediction.step_seconds;
+    search.lower_bound_step_seconds = least_;
+    search.gap = search.step_seconds / least_ - 1;
+    search.nodes = nodes_;
+    plan->id = plan_id(*plan);
+  }
+
+  const PlanRequest& request_;
+  const MemoryCounter& counter_;
+  std::vector<DeviceGroup> groups_;
+  GroupCounts there_;
+  int grain_ = 1;
+  std::vector<int> micro_batches_;
+  std::optional<PipelineCosts> costs_;
+  std::vector<ReplicaDesigns> sets_;
+  double least_ = 0;  ///< seconds of a step, whatever the plan
+  int64_t nodes_ = 0;
+};
+
+}  // namespace
+
+Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter) {
+  MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request));
+  return PipelineSearch(request, counter, std::move(groups)).run();
+}
+
+}  // namespace motley

@@ -1,0 +1,22 @@
+#pragma once
+// Plans whose replicas are pipelines: of any devices each, unlike layers a stage, unlike numbers of
+// grains. For models that no device holds alone, and for fleets on which cutting is quicker.
+//
+// Devices that are alike (planner/pipeline_costs.h) are counted, not listed. Each set of devices
+// that could be a replica has a few designs (planner/replica_designs.h). Within a bound on the step
+// each set computes a known number of grains; which sets together compute most of them is a
+// knapsack over the devices of each group, solved by dynamic programming; the least bound within
+// which all grains are computed is found by bisection. Whole replicas of one device are sets like
+// others. For each number of replicas the best packing becomes a plan, priced by predict() with its
+// sums of gradients.
+
+#include "planner/layer_memory.h"
+#include "planner/search.h"
+
+namespace motley {
+
+/// The quickest found. kNoPlan where none fits; what the counter fails with; kUnsupported where
+/// the fleet has too many unlike devices to pack.
+Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter);
+
+}  // namespace motley

@@ -1,0 +1,103 @@
+#include "planner/replica_designs.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace motley {
+namespace {
+
+/// All orders of up to so many; of more those that a sort by speed or memory and moves lead to.
+constexpr size_t kMostOrders = 120;
+
+std::vector<int> members_of(const GroupCounts& devices) {
+  std::vector<int> members;
+  for (size_t group = 0; group < devices.size(); ++group)
+    members.insert(members.end(), static_cast<size_t>(devices[group]), static_cast<int>(group));
+  return members;
+}
+
+/// The first orders in which the groups can stand, and their mirror images: in these every group is
+/// first and last at least once.
+std::vector<std::vector<int>> orders_of(const GroupCounts& devices) {
+  std::vector<std::vector<int>> orders;
+  std::vector<int> order = members_of(devices);
+  const auto add = [&](const std::vector<int>& one) {
+    if (std::find(orders.begin(), orders.end(), one) == orders.end()) orders.push_back(one);
+  };
+  do {
+    orders.push_back(order);
+  } while (orders.size() <= kMostOrders && std::next_permutation(order.begin(), order.end()));
+  if (orders.size() <= kMostOrders) return orders;
+  orders.clear();
+  std::vector<int> turned = members_of(devices);
+  for (size_t i = 0; i < turned.size(); ++i) {
+    add(turned);
+    add({turned.rbegin(), turned.rend()});
+    for (size_t j = 0; j + 1 < turned.size(); ++j) {
+      std::vector<int> swapped = turned;
+      std::swap(swapped[j], swapped[j + 1]);
+      add(swapped);
+    }
+    std::rotate(turned.begin(), turned.begin() + 1, turned.end());
+  }
+  return orders;
+}
+
+}  // namespace
+
+ReplicaDesigns::ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
+                               const std::vector<int>& micro_batches,
+                               const std::vector<int>& samples)
+    : costs_(costs), devices_(std::move(devices)) {
+  for (size_t group = 0; group < devices_.size(); ++group)
+    if (devices_[group] > 0 && !costs.priced(static_cast<int>(group))) return;
+  if (std::accumulate(devices_.begin(), devices_.end(), 0) > costs.layers()) return;
+  const std::vector<std::vector<int>> orders = orders_of(devices_);
+  for (const int count : samples)
+    for (const int micro_batch : micro_batches) {
+      add(orders, micro_batch, count);
+      if (micro_batch >= count) break;  // larger ones compute the same single micro-batch
+    }
+}
+
+void ReplicaDesigns::add(const std::vector<std::vector<int>>& orders, int micro_batch,
+                         int samples) {
+  PipelineCut best;
+  for (const std::vector<int>& order : orders) {
+    PipelineCut cut = best_cut(costs_, order, micro_batch, samples, best.seconds);
+    nodes_ += cut.nodes;
+    if (cut.seconds < best.seconds) best = std::move(cut);
+  }
+  const bool is_new = std::find(designs_.begin(), designs_.end(), best.pipeline) == designs_.end();
+  if (best.seconds < kNever && is_new) designs_.push_back(std::move(best.pipeline));
+}
+
+const ReplicaDesigns::Quickest& ReplicaDesigns::find(int samples) {
+  const auto [found, is_new] = known_.try_emplace(samples);
+  if (!is_new) return found->second;
+  for (size_t i = 0; i < designs_.size(); ++i) {
+    if (!costs_.fits(designs_[i], samples)) continue;
+    const double seconds = costs_.seconds(designs_[i], samples);
+    if (seconds < found->second.seconds) found->second = {seconds, i};
+  }
+  return found->second;
+}
+
+double ReplicaDesigns::seconds(int samples) { return find(samples).seconds; }
+
+const Pipeline& ReplicaDesigns::quickest(int samples) { return designs_[find(samples).design]; }
+
+int ReplicaDesigns::grains_within(double limit, int grain, int missing, int most) {
+  int low = 0, high = most;  // low is within
+  while (low < high) {
+    const int middle = low + (high - low + 1) / 2;
+    if (seconds(middle * grain - missing) <= limit)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+}  // namespace motley

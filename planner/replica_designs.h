@@ -1,0 +1,49 @@
+#pragma once
+// How the devices of one replica are best put in a row: for each set of devices a few designs, of
+// which one is quick for few samples and another for many.
+
+#include <map>
+#include <vector>
+
+#include "planner/pipeline_cut.h"
+
+namespace motley {
+
+/// How many devices of each group a replica has.
+using GroupCounts = std::vector<int>;
+
+/// A set of devices as a replica, and how long it computes for any number of samples.
+class ReplicaDesigns {
+ public:
+  /// The quickest for each of `samples` in each of `micro_batches`, over all orders of the devices
+  /// (over some of them where there are very many).
+  ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
+                 const std::vector<int>& micro_batches, const std::vector<int>& samples);
+
+  const GroupCounts& devices() const { return devices_; }
+  bool possible() const { return !designs_.empty(); }
+  /// Seconds of a step, the update before it included; kNever where no design fits.
+  double seconds(int samples);
+  /// Of these seconds.
+  const Pipeline& quickest(int samples);
+  /// The most grains within a limit, of `most`, if one of them lacks `missing` samples; 0 where not
+  /// one is. Takes seconds to rise with samples.
+  int grains_within(double limit, int grain, int missing, int most);
+  int64_t nodes() const { return nodes_; }
+
+ private:
+  struct Quickest {
+    double seconds = kNever;
+    size_t design = 0;
+  };
+  const Quickest& find(int samples);
+  void add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples);
+
+  const PipelineCosts& costs_;
+  GroupCounts devices_;
+  std::vector<Pipeline> designs_;
+  std::map<int, Quickest> known_;  ///< by samples
+  int64_t nodes_ = 0;
+};
+
+}  // namespace motley
