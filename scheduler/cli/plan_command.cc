@@ -8,12 +8,12 @@
 #include "core/spec/profile_fit.h"
 #include "core/spec/profile_key.h"
 #include "planner/explain.h"
-#include "planner/search.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/job_options.h"
 #include "scheduler/cli/output_file.h"
 #include "scheduler/report/plan_table.h"
 #include "scheduler/run/equal_split.h"
+#include "scheduler/run/find_plan.h"
 #include "scheduler/run/given_plan.h"
 #include "scheduler/run/measure.h"
 
@@ -83,7 +83,7 @@ class PlanCommand final : public Command {
  private:
   Result<Plan> plan_of(const PlanRequest& request, const std::optional<GivenPlan>& given) const {
     if (given) return price(*given, request.job, request.fleet, request.profile);
-    return equal_ ? equal_split_plan(request) : plan_search(request);
+    return equal_ ? equal_split_plan(request) : find_plan(request);
   }
 
   Result<Profile> obtain(const JobSpec& job, const FleetSpec& fleet, SignalInbox& signals) const {

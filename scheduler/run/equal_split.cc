@@ -7,6 +7,7 @@
 #include "core/json_file.h"
 #include "planner/search.h"
 #include "scheduler/launch/remote_hosts.h"
+#include "scheduler/run/count_memory.h"
 #include "scheduler/run/given_plan.h"
 
 namespace motley {

@@ -11,21 +11,13 @@
 #include "core/spec/json.h"
 #include "core/spec/names.h"
 #include "planner/cost_model.h"
-#include "scheduler/launch/command.h"
-#include "scheduler/launch/worker_program.h"
+#include "scheduler/run/count_memory.h"
 
 namespace motley {
 namespace {
 
 constexpr Bytes kLargestPlan{256 << 20};
-constexpr double kCountingSeconds = 120;
 constexpr const char* kNoSearch = "given: no search";
-
-Result<Bytes> bytes_of_row(const nlohmann::json& row, const std::string& member) {
-  if (row.is_object() && row.contains(member) && row[member].is_number_integer())
-    return Bytes(row[member].get<int64_t>());
-  return fail(ErrorCode::kBrokenInstall, "motley-worker estimate says nothing of " + member);
-}
 
 std::string wanted_text(const CountRange& count) {
   if (count.low == count.high) return std::to_string(count.low);
@@ -87,27 +79,6 @@ Result<Unit> check_given_limits(const GivenPlan& given, const JobSpec& job,
 }
 
 }  // namespace
-
-Result<std::vector<RankMemory>> count_memory(const Plan& plan, const JobSpec& job,
-                                             const FleetSpec& fleet) {
-  MOTLEY_TRY(const std::string worker, worker_program());
-  MOTLEY_TRY(const CommandOutput output, run_command({{worker, "estimate", "--plan", "-", "--json"},
-                                                      packed(plan, job, fleet).dump()},
-                                                     nanos_of_seconds(kCountingSeconds)));
-  if (!output.status.ok())
-    return fail(error_code_of_exit(output.status.status),
-                "cannot count the memory of the plan: " + last_words_of_worker(output.err));
-  MOTLEY_TRY(const auto rows,
-             parse_json_file(output.out, worker + " estimate", ErrorCode::kBrokenInstall));
-  std::vector<RankMemory> counted;
-  for (const auto& row : rows) {
-    RankMemory& rank = counted.emplace_back();
-    MOTLEY_TRY(rank.total, bytes_of_row(row, "total_bytes"));
-    MOTLEY_TRY(rank.host, bytes_of_row(row, "host_total_bytes"));
-  }
-  if (counted.size() == plan.ranks.size()) return counted;
-  return fail(ErrorCode::kBrokenInstall, "motley-worker estimate counted other ranks");
-}
 
 bool is_given(const Plan& plan) { return plan.search.space == kNoSearch; }
 

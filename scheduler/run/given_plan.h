@@ -32,10 +32,6 @@ struct GivenPlan {
 Result<GivenPlan> read_given_plan(const std::string& path, const JobSpec& job,
                                   const FleetSpec& fleet);
 
-/// Bytes of each rank of a plan without open faults, as `motley-worker estimate` counts them.
-Result<std::vector<RankMemory>> count_memory(const Plan& plan, const JobSpec& job,
-                                             const FleetSpec& fleet);
-
 /// The plan with its prediction and id. kInvalidSpec as above for a rank beyond what its device was
 /// found to have, or when the profile lacks something the plan needs.
 Result<Plan> price(const GivenPlan& given, const JobSpec& job, const FleetSpec& fleet,

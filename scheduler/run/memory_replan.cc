@@ -17,9 +17,17 @@ int largest_micro_batch_of(const Plan& plan, int replica) {
   return largest;
 }
 
+/// Of a plan by hand and of one that is cut only the micro-batch changes: memory tables of whole
+/// models, which a search would look at, say nothing of stages.
+bool keeps_its_cut(const Plan& plan) {
+  return is_given(plan) ||
+         std::any_of(plan.replicas.begin(), plan.replicas.end(),
+                     [](const ReplicaPlan& one) { return one.stages.size() > 1; });
+}
+
 /// Fewer samples than this no plan for the job can give a device at a time.
 int smallest_micro_batch(const JobSpec& job, const Plan& plan) {
-  return is_given(plan) ? plan.grain : job.train.grain.value_or(1);
+  return keeps_its_cut(plan) ? plan.grain : job.train.grain.value_or(1);
 }
 
 std::string remedy(const JobSpec& job, int smallest) {
@@ -40,7 +48,7 @@ void forget_above(int most, const std::string& device, Profile* profile) {
                     [&](const MemoryPoint& point) { return point.micro_batch > most; });
 }
 
-/// As it was handed to us but for the micro-batch of a replica.
+/// As it was but for the micro-batch of a replica.
 Result<Plan> given_with(Plan plan, int replica, int micro_batch, const PlanRequest& request,
                         const CountPlan& count) {
   plan.replicas[static_cast<size_t>(replica)].micro_batch = micro_batch;
@@ -78,7 +86,7 @@ Result<MemoryReplan> plan_for_less_memory(const PlanRequest& request, const Plan
   next.profile = request.profile;
   forget_above(most, place.device, &next.profile);
   PlanRequest smaller{request.job, request.fleet, next.profile};
-  if (is_given(plan)) {
+  if (keeps_its_cut(plan)) {
     MOTLEY_TRY(next.plan, given_with(plan, replica, most, smaller, count));
   } else {
     MOTLEY_TRY(next.plan, plan_search(smaller));

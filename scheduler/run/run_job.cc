@@ -6,11 +6,11 @@
 #include "core/clock.h"
 #include "core/spec/json.h"
 #include "core/units.h"
-#include "planner/search.h"
 #include "scheduler/launch/command.h"
 #include "scheduler/launch/remote_hosts.h"
 #include "scheduler/run/data_record.h"
 #include "scheduler/run/equal_split.h"
+#include "scheduler/run/find_plan.h"
 #include "scheduler/run/measure.h"
 #include "scheduler/run/run_output.h"
 #include "scheduler/run/sample.h"
@@ -118,7 +118,7 @@ class RunSession {
     if (options_.plan) {
       MOTLEY_TRY(plan_, price(*options_.plan, options_.job, admitted_, profile_));
     } else {
-      MOTLEY_TRY(plan_, plan_search({options_.job, admitted_, profile_}));
+      MOTLEY_TRY(plan_, find_plan({options_.job, admitted_, profile_}));
     }
     return Unit{};
   }

@@ -9,8 +9,9 @@
 #include "core/clock.h"
 #include "core/file_system.h"
 #include "core/units.h"
-#include "planner/search.h"
 #include "scheduler/report/report_text.h"
+#include "scheduler/run/count_memory.h"
+#include "scheduler/run/find_plan.h"
 #include "scheduler/run/given_plan.h"
 #include "scheduler/run/memory_replan.h"
 
@@ -180,7 +181,7 @@ class Training {
     const std::string lost = (whole_host ? "the host of device " : "device ") + device;
     const bool given = is_given(result_.plan);
     FleetSpec rest = without(fleet_, device, whole_host);
-    auto planned = plan_search({request_.job, rest, profile_});
+    auto planned = find_plan({request_.job, rest, profile_});
     if (!planned && given)
       return fail(planned.error().code,
                   lost +

@@ -21,8 +21,11 @@
 namespace motley {
 namespace {
 
+constexpr Bytes kLargestDocument{256 << 20};
+
 struct EstimateOptions {
   std::string job, plan;
+  std::string device = "cpu", precision = "auto";
   int threads = 1;
   std::vector<std::string> layers = {"embedding", "block", "head"};
   std::vector<int> micro_batches = {1};
@@ -61,14 +64,11 @@ constexpr const char* kBytesTitles =
 // --- kinds of layers
 
 /// What one layer needs in a stage; saved bytes are those of one micro-batch in flight.
-Result<MemoryEstimate> estimate_layer(const JobSpec& job, const LayerKind& kind, int samples,
-                                      int threads) {
+MemoryEstimate estimate_layer(const JobSpec& job, const LayerKind& kind, int samples,
+                              const DeviceTraits& traits) {
   EngineOptions engine = layer_engine_options(job, kind, {samples});
   engine.in_flight = 2;  // so that what is saved is told apart
-  DeviceSpec cpu;
-  cpu.kind = DeviceKind::kCpu;
-  cpu.threads = threads;
-  MemoryEstimate bytes = estimate_engine(engine, traits_driven(job, cpu, Precision::kAuto));
+  MemoryEstimate bytes = estimate_engine(engine, traits);
   bytes.saved = Bytes(bytes.saved.value() / 2);
   return bytes;
 }
@@ -90,7 +90,19 @@ Result<std::vector<LayerKind>> kinds_of(const EstimateOptions& options, const Mo
   return kinds;
 }
 
+/// Of the device that layers are counted for.
+Result<DeviceTraits> traits_wanted(const EstimateOptions& options, const JobSpec& job) {
+  DeviceSpec device;
+  const auto precision = from_spec_name<Precision>(options.precision);
+  if (!precision)
+    return fail(ErrorCode::kUsage, "unknown word '" + options.precision + "' of precision");
+  device.kind = options.device == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
+  device.threads = options.threads;
+  return traits_driven(job, device, *precision);
+}
+
 Result<Unit> estimate_layers(const EstimateOptions& options, const JobSpec& job) {
+  MOTLEY_TRY(const DeviceTraits traits, traits_wanted(options, job));
   MOTLEY_TRY(const std::vector<LayerKind> kinds, kinds_of(options, job.model));
   nlohmann::json rows = nlohmann::json::array();
   if (!options.as_json)
@@ -98,7 +110,7 @@ Result<Unit> estimate_layers(const EstimateOptions& options, const JobSpec& job)
                 kBytesTitles);
   for (const LayerKind& kind : kinds) {
     for (const int samples : options.micro_batches) {
-      MOTLEY_TRY(const auto bytes, estimate_layer(job, kind, samples, options.threads));
+      const MemoryEstimate bytes = estimate_layer(job, kind, samples, traits);
       nlohmann::json row = bytes_to_json(bytes);
       row["layer"] = kind.layer;
       row["share"] = kind.share;
@@ -138,9 +150,14 @@ struct PlanToEstimate {
   Plan plan;
 };
 
+Result<std::string> document_text(const std::string& path) {
+  if (path != "-") return read_text(real_file_system(), path, kLargestDocument);
+  return std::string(std::istreambuf_iterator<char>(std::cin), {});
+}
+
 Result<JobSpec> read_job_document(const std::string& path) {
-  MOTLEY_TRY(const auto document,
-             read_json_file(real_file_system(), path, ErrorCode::kInvalidSpec));
+  MOTLEY_TRY(const std::string text, document_text(path));
+  MOTLEY_TRY(const auto document, parse_json_file(text, path, ErrorCode::kInvalidSpec));
   MOTLEY_TRY(JobSpec job, job_from_json(document));
   MOTLEY_TRY_VOID(validate(job.model));
   return job;
@@ -164,13 +181,8 @@ Result<PlanToEstimate> parse_plan(const EstimateOptions& options, const std::str
   return all;
 }
 
-Result<std::string> plan_text(const std::string& path) {
-  if (path != "-") return read_text(real_file_system(), path, Bytes(256 << 20));
-  return std::string(std::istreambuf_iterator<char>(std::cin), {});
-}
-
 Result<Unit> estimate_plan(const EstimateOptions& options) {
-  MOTLEY_TRY(const std::string text, plan_text(options.plan));
+  MOTLEY_TRY(const std::string text, document_text(options.plan));
   const auto parsed = parse_plan(options, text);
   if (!parsed) return fail(placed_in(parsed.error(), text, options.plan));
   const auto& [job, fleet, plan] = *parsed;
@@ -211,7 +223,7 @@ void add_estimate_command(CLI::App& app, Result<Unit>* outcome) {
   auto options = std::make_shared<EstimateOptions>();
   command->add_option(
       "--job", options->job,
-      "job.json of a run or written by `motley plan` (default: packed with the plan)");
+      "job.json of a run or written by `motley plan` (default: packed with the plan); - is stdin");
   auto* plan =
       command->add_option("--plan", options->plan, "Of each rank of this plan; - is stdin");
   const auto list = [&](const char* name, auto& value, const char* help) {
@@ -223,6 +235,13 @@ void add_estimate_command(CLI::App& app, Result<Unit>* outcome) {
   list("--shares", options->shares,
        "Of a rank that shares its layers, e.g. 0.75,0.25 (default: 1)");
   list("--recompute", options->recompute, "Of blocks: none,attention,mlp,block (default: none)");
+  command->add_option("--device", options->device, "Of layers: cpu or cuda (default: cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->excludes(plan);
+  command
+      ->add_option("--precision", options->precision,
+                   "Of layers: what the device computes in (default: as the job has it)")
+      ->excludes(plan);
   command->add_option("--threads", options->threads, "Threads of the device, unless the plan says")
       ->check(CLI::PositiveNumber);
   command->add_flag("--json", options->as_json, "A list of objects");

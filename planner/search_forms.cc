@@ -1,0 +1,65 @@
+#include "planner/search_forms.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/units.h"
+#include "planner/pipeline_search.h"
+
+namespace motley {
+namespace {
+
+/// Of the step; below it a cut is not worth what can be said less surely of it.
+constexpr double kWorthCutting = 0.02;
+
+void reject(std::string what, std::string why, double step_seconds, Plan* plan) {
+  auto& rejected = plan->search.rejected;
+  const auto place = std::find_if(rejected.begin(), rejected.end(), [&](const RejectedPlan& other) {
+    return other.step_seconds == 0 || other.step_seconds > step_seconds;
+  });
+  rejected.insert(place, {std::move(what), std::move(why), step_seconds});
+}
+
+/// "2 replicas of 3 and 1 stages".
+std::string shape_of(const Plan& plan) {
+  std::string stages;
+  for (size_t i = 0; i < plan.replicas.size(); ++i)
+    stages += (i == 0                         ? ""
+               : i + 1 < plan.replicas.size() ? ", "
+                                              : " and ") +
+              std::to_string(plan.replicas[i].stages.size());
+  const size_t count = plan.replicas.size();
+  return std::to_string(count) + (count == 1 ? " replica of " : " replicas of ") + stages +
+         (stages == "1" ? " stage" : " stages");
+}
+
+bool is_cut(const Plan& plan) {
+  return std::any_of(plan.replicas.begin(), plan.replicas.end(),
+                     [](const ReplicaPlan& replica) { return replica.stages.size() > 1; });
+}
+
+}  // namespace
+
+Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter) {
+  Result<Plan> plain = plan_search(request);
+  if (!plain && plain.error().code != ErrorCode::kNoPlan) return plain;
+  Result<Plan> cut = search_pipelines(request, counter);
+  if (!plain && !cut) {
+    Error error = plain.error();
+    error.message += "; " + cut.error().message;
+    return fail(std::move(error));
+  }
+  if (!cut || (plain && !is_cut(*cut))) return plain;
+  if (!plain) return cut;
+  const double quickest = plain->prediction.step_seconds, other = cut->prediction.step_seconds;
+  if (other < quickest * (1 - kWorthCutting)) {
+    reject("data parallel over " + std::to_string(plain->world_size()) + " whole devices",
+           "pipelines are quicker", quickest, &*cut);
+    return cut;
+  }
+  reject("pipelines: " + shape_of(*cut),
+         other < quickest ? "hardly quicker than whole replicas" : "no quicker", other, &*plain);
+  return plain;
+}
+
+}  // namespace motley

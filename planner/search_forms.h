@@ -1,0 +1,14 @@
+#pragma once
+// All forms of search behind one question.
+
+#include "planner/layer_memory.h"
+#include "planner/search.h"
+
+namespace motley {
+
+/// The plan of plan_search(), or a pipeline's where nothing else fits or where that is clearly
+/// quicker: predictions of cut plans are less certain. What lost is among `rejected`. Errors are
+/// those of plan_search(); where a pipeline was tried in vain, too, that is said.
+Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter);
+
+}  // namespace motley

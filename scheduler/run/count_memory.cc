@@ -1,0 +1,90 @@
+#include "scheduler/run/count_memory.h"
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "core/json_fields.h"
+#include "core/json_file.h"
+#include "core/spec/json.h"
+#include "core/spec/names.h"
+#include "scheduler/launch/command.h"
+#include "scheduler/launch/worker_program.h"
+#include "scheduler/run/given_plan.h"
+
+namespace motley {
+namespace {
+
+constexpr double kCountingSeconds = 120;
+
+/// Its rows, of a document on its stdin.
+Result<nlohmann::json> estimate(const std::vector<std::string>& options, std::string document) {
+  MOTLEY_TRY(const std::string worker, worker_program());
+  std::vector<std::string> command{worker, "estimate", "--json"};
+  command.insert(command.end(), options.begin(), options.end());
+  MOTLEY_TRY(const CommandOutput output, run_command({std::move(command), std::move(document)},
+                                                     nanos_of_seconds(kCountingSeconds)));
+  if (!output.status.ok())
+    return fail(error_code_of_exit(output.status.status),
+                "cannot count the memory of the plan: " + last_words_of_worker(output.err));
+  return parse_json_file(output.out, worker + " estimate", ErrorCode::kBrokenInstall);
+}
+
+Result<Bytes> bytes_of_row(const nlohmann::json& row, const std::string& member) {
+  if (row.is_object() && row.contains(member) && row[member].is_number_integer())
+    return Bytes(row[member].get<int64_t>());
+  return fail(ErrorCode::kBrokenInstall, "motley-worker estimate says nothing of " + member);
+}
+
+}  // namespace
+
+Result<std::vector<RankMemory>> count_memory(const Plan& plan, const JobSpec& job,
+                                             const FleetSpec& fleet) {
+  MOTLEY_TRY(const auto rows, estimate({"--plan", "-"}, packed(plan, job, fleet).dump()));
+  std::vector<RankMemory> counted;
+  for (const auto& row : rows) {
+    RankMemory& rank = counted.emplace_back();
+    MOTLEY_TRY(rank.total, bytes_of_row(row, "total_bytes"));
+    MOTLEY_TRY(rank.host, bytes_of_row(row, "host_total_bytes"));
+  }
+  if (counted.size() == plan.ranks.size()) return counted;
+  return fail(ErrorCode::kBrokenInstall, "motley-worker estimate counted other ranks");
+}
+
+Result<LayerMemoryTable> count_layers(const JobSpec& job, DeviceKind device, Precision precision,
+                                      const std::vector<int>& micro_batches) {
+  std::string sizes;
+  for (const int size : micro_batches) sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
+  MOTLEY_TRY(const auto rows,
+             estimate({"--job", "-", "--micro-batches", sizes, "--precision", spec_name(precision),
+                       "--device", device == DeviceKind::kCuda ? "cuda" : "cpu"},
+                      to_json(job).dump()));
+  LayerMemoryTable table;
+  for (const auto& row : rows) {
+    LayerMemory memory;
+    MOTLEY_TRY(memory.fixed, bytes_of_row(row, "static_bytes"));
+    MOTLEY_TRY(memory.saved, bytes_of_row(row, "saved_bytes"));
+    MOTLEY_TRY(memory.transient, bytes_of_row(row, "transient_bytes"));
+    table[{row.value("layer", ""), row.value("micro_batch", 0)}] = memory;
+  }
+  return table;
+}
+
+MemoryCounter memory_counter(const PlanRequest& request) {
+  using Key = std::pair<DeviceKind, Precision>;
+  const auto known = std::make_shared<std::map<Key, LayerMemoryTable>>();
+  const auto layers = [&request, known](
+                          DeviceKind device, Precision precision,
+                          const std::vector<int>& micro_batches) -> Result<LayerMemoryTable> {
+    const auto found = known->find({device, precision});
+    if (found != known->end()) return found->second;
+    MOTLEY_TRY(LayerMemoryTable table, count_layers(request.job, device, precision, micro_batches));
+    return known->emplace(Key{device, precision}, std::move(table)).first->second;
+  };
+  return {[&request](const Plan& plan) { return count_memory(plan, request.job, request.fleet); },
+          layers};
+}
+
+}  // namespace motley

@@ -1,0 +1,26 @@
+#pragma once
+// What `motley-worker estimate` counts, without hardware: all byte counts come from it.
+
+#include <vector>
+
+#include "core/plan.h"
+#include "core/result.h"
+#include "core/spec/fleet_spec.h"
+#include "core/spec/job_spec.h"
+#include "planner/layer_memory.h"
+#include "planner/request.h"
+
+namespace motley {
+
+/// Bytes of each rank of a plan without open faults.
+Result<std::vector<RankMemory>> count_memory(const Plan& plan, const JobSpec& job,
+                                             const FleetSpec& fleet);
+
+/// Bytes of whole layers on such a device.
+Result<LayerMemoryTable> count_layers(const JobSpec& job, DeviceKind device, Precision precision,
+                                      const std::vector<int>& micro_batches);
+
+/// Both, for searches; layers are counted once for all devices alike. `request` outlives it.
+MemoryCounter memory_counter(const PlanRequest& request);
+
+}  // namespace motley
