@@ -85,15 +85,16 @@ class PipelineSearch {
     for (const DeviceGroup& group : groups_) there_.push_back(group.count());
     grain_ = grain_of(request.job);
     micro_batches_ = micro_batches_of(request, groups_, grain_);
+    exact_ = grains() <= kFewGrains;
   }
 
   Result<Plan> run() {
-    MOTLEY_TRY_VOID(check_size());
     MOTLEY_TRY(costs_, PipelineCosts::make(request_, groups_, micro_batches_, counter_.layers));
     least_ = costs_->least_seconds(there_, batch());
     for (int round = 0; round < kMostCounts; ++round) {
       MOTLEY_TRY(Plan plan, quickest_plan());
       MOTLEY_TRY(const bool fits, count_memory(&plan));
+      exact_ = exact_ && fits;  // what layers need in all is corrected by a rule of thumb
       if (!fits) continue;
       record(&plan);
       MOTLEY_TRY_VOID(validate(plan, request_.job.model));
@@ -107,14 +108,6 @@ class PipelineSearch {
   int grains() const { return (batch() + grain_ - 1) / grain_; }
   int missing() const { return grains() * grain_ - batch(); }
   int devices() const { return std::accumulate(there_.begin(), there_.end(), 0); }
-
-  Result<Unit> check_size() const {
-    double counts = 1;
-    for (const int count : there_) counts *= count + 1;
-    if (counts <= kMostSets) return Unit{};
-    return fail(ErrorCode::kUnsupported,
-                "the fleet has too many unlike devices to look for pipelines over all of them");
-  }
 
   Error none_fits() const {
     return {ErrorCode::kNoPlan,
@@ -148,6 +141,7 @@ class PipelineSearch {
     for (const GroupCounts& set : sets_of(there_, std::min(kMostStages, costs_->layers()))) {
       ReplicaDesigns designs(*costs_, set, micro_batches_, samples_for(set));
       nodes_ += designs.nodes();
+      exact_ = exact_ && designs.proved();
       if (designs.possible()) sets_.push_back(std::move(designs));
     }
     const auto& wanted = request_.job.devices.count;
@@ -159,8 +153,9 @@ class PipelineSearch {
         .missing = missing(),
         .most_replicas = std::min({kMostReplicas, devices(), grains()})};
     std::optional<Plan> best;
-    for (const Packing& packing : best_packings(problem, sets_, least_)) {
-      if (packing.empty()) continue;
+    const Packings packings = best_packings(problem, sets_, least_);
+    packed_ = packings.least_seconds;
+    for (const Packing& packing : packings.found) {
       MOTLEY_TRY(Plan plan, plan_of(packing));
       if (wanted && plan.world_size() < wanted->low) continue;
       if (!best || plan.prediction.step_seconds < best->prediction.step_seconds)
@@ -170,23 +165,26 @@ class PipelineSearch {
     return std::move(*best);
   }
 
+  GrainTable table_of(size_t set) {
+    std::vector<double> full{kNever}, shorted{kNever};
+    for (int grain = 1; grain <= grains(); ++grain) {
+      full.push_back(sets_[set].seconds(grain * grain_));
+      if (missing() > 0) shorted.push_back(sets_[set].seconds(grain * grain_ - missing()));
+    }
+    return {GrainCurve(std::move(full)),
+            missing() > 0 ? GrainCurve(std::move(shorted)) : GrainCurve()};
+  }
+
   /// Its grains are dealt so that the last replica is done soonest.
   Deal deal_over(const Packing& packing) {
-    std::vector<GrainTable> tables;
-    for (const size_t set : packing) {
-      std::vector<double> full{kNever}, shorted{kNever};
-      for (int grain = 1; grain <= grains(); ++grain) {
-        full.push_back(sets_[set].seconds(grain * grain_));
-        const int samples = grain * grain_ - missing();
-        if (missing() > 0) shorted.push_back(sets_[set].seconds(samples));
-      }
-      tables.push_back({GrainCurve(std::move(full)),
-                        missing() > 0 ? GrainCurve(std::move(shorted)) : GrainCurve()});
-    }
+    std::map<size_t, GrainTable> tables;  // of each set
     DealProblem problem;
+    for (const size_t set : packing) {
+      if (!tables.contains(set)) tables.emplace(set, table_of(set));
+      problem.devices.push_back(&tables.at(set));
+    }
     problem.grains = grains();
     problem.has_short = missing() > 0;
-    for (const GrainTable& table : tables) problem.devices.push_back(&table);
     problem.reduction.assign(packing.size() + 1, 0);
     problem.least_devices = problem.most_devices = static_cast<int>(packing.size());
     const std::vector<double> times = section_times(problem.devices);
@@ -289,8 +287,8 @@ class PipelineSearch {
         std::to_string(grain_) + ", micro-batches of " + std::to_string(micro_batches_.front()) +
         " to " + std::to_string(micro_batches_.back());
     search.step_seconds = plan->prediction.step_seconds;
-    search.lower_bound_step_seconds = least_;
-    search.gap = search.step_seconds / least_ - 1;
+    search.lower_bound_step_seconds = exact_ ? std::max(least_, packed_) : least_;
+    search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
     search.nodes = nodes_;
     plan->id = plan_id(*plan);
   }
@@ -303,14 +301,21 @@ class PipelineSearch {
   std::vector<int> micro_batches_;
   std::optional<PipelineCosts> costs_;
   std::vector<ReplicaDesigns> sets_;
-  double least_ = 0;  ///< seconds of a step, whatever the plan
+  double least_ = 0;    ///< seconds of a step, whatever the plan
+  double packed_ = 0;   ///< the same by what packings are possible, where `exact_`
+  bool exact_ = false;  ///< all sets were looked at in all orders and cuts
   int64_t nodes_ = 0;
 };
 
 }  // namespace
 
 Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter) {
-  MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request));
+  MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kHost));
+  GroupCounts counts;
+  for (const DeviceGroup& group : groups) counts.push_back(group.count());
+  if (!few_enough_to_enumerate(counts)) {
+    MOTLEY_TRY(groups, group_devices(request, GroupBy::kType));
+  }
   return PipelineSearch(request, counter, std::move(groups)).run();
 }
 

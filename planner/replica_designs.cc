@@ -19,7 +19,7 @@ std::vector<int> members_of(const GroupCounts& devices) {
 
 /// The first orders in which the groups can stand, and their mirror images: in these every group is
 /// first and last at least once.
-std::vector<std::vector<int>> orders_of(const GroupCounts& devices) {
+std::vector<std::vector<int>> orders_of(const GroupCounts& devices, bool* all) {
   std::vector<std::vector<int>> orders;
   std::vector<int> order = members_of(devices);
   const auto add = [&](const std::vector<int>& one) {
@@ -28,7 +28,8 @@ std::vector<std::vector<int>> orders_of(const GroupCounts& devices) {
   do {
     orders.push_back(order);
   } while (orders.size() <= kMostOrders && std::next_permutation(order.begin(), order.end()));
-  if (orders.size() <= kMostOrders) return orders;
+  *all = orders.size() <= kMostOrders;
+  if (*all) return orders;
   orders.clear();
   std::vector<int> turned = members_of(devices);
   for (size_t i = 0; i < turned.size(); ++i) {
@@ -53,7 +54,7 @@ ReplicaDesigns::ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
   for (size_t group = 0; group < devices_.size(); ++group)
     if (devices_[group] > 0 && !costs.priced(static_cast<int>(group))) return;
   if (std::accumulate(devices_.begin(), devices_.end(), 0) > costs.layers()) return;
-  const std::vector<std::vector<int>> orders = orders_of(devices_);
+  const std::vector<std::vector<int>> orders = orders_of(devices_, &proved_);
   for (const int count : samples)
     for (const int micro_batch : micro_batches) {
       add(orders, micro_batch, count);
@@ -67,6 +68,7 @@ void ReplicaDesigns::add(const std::vector<std::vector<int>>& orders, int micro_
   for (const std::vector<int>& order : orders) {
     PipelineCut cut = best_cut(costs_, order, micro_batch, samples, best.seconds);
     nodes_ += cut.nodes;
+    proved_ = proved_ && cut.proved;
     if (cut.seconds < best.seconds) best = std::move(cut);
   }
   const bool is_new = std::find(designs_.begin(), designs_.end(), best.pipeline) == designs_.end();

@@ -22,6 +22,8 @@ class ReplicaDesigns {
 
   const GroupCounts& devices() const { return devices_; }
   bool possible() const { return !designs_.empty(); }
+  /// Whether for each of the samples no pipeline of these devices is quicker.
+  bool proved() const { return proved_; }
   /// Seconds of a step, the update before it included; kNever where no design fits.
   double seconds(int samples);
   /// Of these seconds.
@@ -44,6 +46,7 @@ class ReplicaDesigns {
   std::vector<Pipeline> designs_;
   std::map<int, Quickest> known_;  ///< by samples
   int64_t nodes_ = 0;
+  bool proved_ = true;
 };
 
 }  // namespace motley
