@@ -17,9 +17,11 @@ namespace {
 constexpr size_t kMostSets = 2000;
 constexpr int kMostStages = 8;
 constexpr int kMostReplicas = 16;
-constexpr int kFewGrains = 16;
+/// Searches for a cut, over all sets of devices.
+constexpr size_t kMostCuts = 60'000;
+constexpr int kFewOrders = 6;
 /// Of a step, where the job leaves the grain open: a share of a replica is hardly ever finer.
-constexpr int kFinestCut = 256;
+constexpr int kFinestCut = 2048;
 /// Plans whose ranks are counted before it is given up.
 constexpr int kMostCounts = 32;
 
@@ -85,7 +87,6 @@ class PipelineSearch {
     for (const DeviceGroup& group : groups_) there_.push_back(group.count());
     grain_ = grain_of(request.job);
     micro_batches_ = micro_batches_of(request, groups_, grain_);
-    exact_ = grains() <= kFewGrains;
   }
 
   Result<Plan> run() {
@@ -117,11 +118,11 @@ class PipelineSearch {
             {}};
   }
 
-  /// A set is asked for designs for any number of grains if these are few; else for all samples,
-  /// for what would be its share, and what lies around.
-  std::vector<int> samples_for(const GroupCounts& set) const {
+  /// A set is asked for designs for any number of grains if these and the sets are few; else for
+  /// all samples, for what would be its share, and what lies around.
+  std::vector<int> samples_for(const GroupCounts& set, int cuts) const {
     std::vector<int> samples{batch()};
-    if (grains() <= kFewGrains) {
+    if (grains() * static_cast<int>(micro_batches_.size()) * kFewOrders <= cuts) {
       for (int grain = 1; grain <= grains(); ++grain) samples.push_back(grain * grain_);
       for (int grain = 1; missing() > 0 && grain <= grains(); ++grain)
         samples.push_back(grain * grain_ - missing());
@@ -135,15 +136,23 @@ class PipelineSearch {
     return samples;
   }
 
-  /// By predict(), of the best packing for each number of replicas.
-  Result<Plan> quickest_plan() {
+  void design_sets() {
     sets_.clear();
-    for (const GroupCounts& set : sets_of(there_, std::min(kMostStages, costs_->layers()))) {
-      ReplicaDesigns designs(*costs_, set, micro_batches_, samples_for(set));
+    const auto all = sets_of(there_, std::min(kMostStages, costs_->layers()));
+    const auto cuts = static_cast<int>(kMostCuts / all.size());
+    for (const GroupCounts& set : all) {
+      const std::vector<int> samples = samples_for(set, cuts);
+      const size_t orders = static_cast<size_t>(cuts) / (samples.size() * micro_batches_.size());
+      ReplicaDesigns designs(*costs_, set, micro_batches_, samples, std::max<size_t>(2, orders));
       nodes_ += designs.nodes();
-      exact_ = exact_ && designs.proved();
+      exact_ = exact_ && designs.proved() && samples.size() > static_cast<size_t>(grains());
       if (designs.possible()) sets_.push_back(std::move(designs));
     }
+  }
+
+  /// By predict(), of the best packing for each number of replicas.
+  Result<Plan> quickest_plan() {
+    design_sets();
     const auto& wanted = request_.job.devices.count;
     const PackingProblem problem{
         .devices = there_,
@@ -165,9 +174,16 @@ class PipelineSearch {
     return std::move(*best);
   }
 
-  GrainTable table_of(size_t set) {
+  /// Far more than an even share nobody gets.
+  GrainTable table_of(size_t set, size_t replicas) {
     std::vector<double> full{kNever}, shorted{kNever};
+    const int most = 8 + 8 * grains() / static_cast<int>(replicas);
     for (int grain = 1; grain <= grains(); ++grain) {
+      if (grain > most) {
+        full.push_back(kNever);
+        if (missing() > 0) shorted.push_back(kNever);
+        continue;
+      }
       full.push_back(sets_[set].seconds(grain * grain_));
       if (missing() > 0) shorted.push_back(sets_[set].seconds(grain * grain_ - missing()));
     }
@@ -180,7 +196,7 @@ class PipelineSearch {
     std::map<size_t, GrainTable> tables;  // of each set
     DealProblem problem;
     for (const size_t set : packing) {
-      if (!tables.contains(set)) tables.emplace(set, table_of(set));
+      if (!tables.contains(set)) tables.emplace(set, table_of(set, packing.size()));
       problem.devices.push_back(&tables.at(set));
     }
     problem.grains = grains();
@@ -301,9 +317,9 @@ class PipelineSearch {
   std::vector<int> micro_batches_;
   std::optional<PipelineCosts> costs_;
   std::vector<ReplicaDesigns> sets_;
-  double least_ = 0;    ///< seconds of a step, whatever the plan
-  double packed_ = 0;   ///< the same by what packings are possible, where `exact_`
-  bool exact_ = false;  ///< all sets were looked at in all orders and cuts
+  double least_ = 0;   ///< seconds of a step, whatever the plan
+  double packed_ = 0;  ///< the same by what packings are possible, where `exact_`
+  bool exact_ = true;  ///< all sets were looked at in all orders and cuts
   int64_t nodes_ = 0;
 };
 

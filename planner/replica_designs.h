@@ -15,10 +15,11 @@ using GroupCounts = std::vector<int>;
 /// A set of devices as a replica, and how long it computes for any number of samples.
 class ReplicaDesigns {
  public:
-  /// The quickest for each of `samples` in each of `micro_batches`, over all orders of the devices
-  /// (over some of them where there are very many).
+  /// The quickest for each of `samples` in each of `micro_batches`, over all orders of the devices,
+  /// or where these are more over so many of them.
   ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
-                 const std::vector<int>& micro_batches, const std::vector<int>& samples);
+                 const std::vector<int>& micro_batches, const std::vector<int>& samples,
+                 size_t most_orders);
 
   const GroupCounts& devices() const { return devices_; }
   bool possible() const { return !designs_.empty(); }

@@ -11,7 +11,7 @@ namespace motley {
 namespace {
 
 constexpr double kPrecision = 1e-6;
-constexpr double kMostStates = 2000;
+constexpr double kMostStates = 600;
 
 /// The least seconds within which `within` finds a packing, and the packing; bounds from which to
 /// start. Empty where none is found.
@@ -57,7 +57,8 @@ Able able_within(const PackingProblem& problem, std::vector<ReplicaDesigns>& set
 double seconds_of_one(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets) {
   double least = kNever;
   for (ReplicaDesigns& set : sets)
-    least = std::min(least, set.seconds(problem.grains * problem.grain - problem.missing));
+    if (std::accumulate(set.devices().begin(), set.devices().end(), 0) <= problem.most_devices)
+      least = std::min(least, set.seconds(problem.grains * problem.grain - problem.missing));
   return least;
 }
 

@@ -55,7 +55,7 @@ DeviceProfile random_type(std::mt19937& random) {
 }
 
 /// Devices of up to three types on one host, none of which was measured with the whole model.
-PlanningCase random_case(std::mt19937& random, int most_devices, int most_blocks) {
+PlanningCase random_cut_case(std::mt19937& random, int most_devices, int most_blocks) {
   PlanningCase problem(draw(random, 2, 7));
   problem.job.model = {"gpt", draw(random, 1, most_blocks), 2, 8, 16, 32};
   std::vector<DeviceProfile> types;
@@ -229,7 +229,7 @@ TEST(PipelineSearch, FindsTheBestOfAllPipelines) {
   std::mt19937 random(20261123);
   int found = 0, none = 0, cut = 0, several = 0;
   for (int i = 0; i < 200; ++i) {
-    const PlanningCase problem = random_case(random, i % 8 == 0 ? 4 : 3, 4);
+    const PlanningCase problem = random_cut_case(random, i % 8 == 0 ? 4 : 3, 4);
     const double best = EveryPipeline(problem).run();
     const Result<Plan> plan = search_pipelines(problem.request(), counter_for(problem));
     SCOPED_TRACE("case " + std::to_string(i));
@@ -257,7 +257,7 @@ TEST(PipelineSearch, FindsTheBestOfAllPipelines) {
 /// `copies` hosts with two quick devices and a slow one each, of which none holds the model.
 PlanningCase many_devices(int copies) {
   std::mt19937 random(1);
-  PlanningCase problem(4 * copies);
+  PlanningCase problem(16 * copies);
   problem.job.model = {"gpt", 12, 2, 8, 16, 32};
   std::vector<DeviceProfile> types{random_type(random), random_type(random)};
   for (int host = 0; host < copies; ++host)
@@ -279,8 +279,10 @@ TEST(PipelineSearch, PacksManyDevices) {
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_TRUE(validate(*plan, problem.job.model));
     EXPECT_GE(plan->search.gap, -1e-9);
-    EXPECT_LT(plan->search.gap, 0.35) << "of " << copies << " hosts: bubbles, and little else";
-    EXPECT_GT(plan->replicas.size(), static_cast<size_t>(copies) / 2);
+    const MemoryCounter counter = counter_for(problem);
+    const Result<Plan> equal = plan_equal_split(problem.request(), counter.plan);
+    ASSERT_TRUE(equal) << equal.error().message;
+    EXPECT_LT(plan->prediction.step_seconds, 0.85 * equal->prediction.step_seconds);
     EXPECT_EQ(plan->ranks.size() + plan->left_out.size(), problem.fleet.devices.size());
   }
 }
@@ -345,7 +347,6 @@ TEST(SearchForms, CutsOnlyWhereThatIsQuicker) {
   const Result<Plan> cut = search_all_forms(problem.request(), counter);
   ASSERT_TRUE(cut) << cut.error().message;
   EXPECT_EQ(cut->world_size(), 3);
-  EXPECT_EQ(cut->replicas.size(), 2u);
   EXPECT_THAT(cut->search.rejected.at(0).what, HasSubstr("data parallel over 1 whole device"));
 }
 
