@@ -171,7 +171,8 @@ PipelineCosts::StageBytes PipelineCosts::bytes(const PipelineStage& stage, int m
 bool PipelineCosts::fits(const PipelineStage& stage, int micro_batch, int in_flight) const {
   const Group& group = groups_[index(stage.group)];
   const StageBytes sum = bytes(stage, micro_batch, in_flight);
-  return sum.fixed * group.correction + sum.passes <= static_cast<double>(group.usable.value());
+  const double besides = std::min(group.most_besides, group.most_besides_of_fixed * sum.fixed);
+  return sum.sum() + besides <= static_cast<double>(group.usable.value());
 }
 
 bool PipelineCosts::fits(const Pipeline& pipeline, int samples) const {
@@ -186,10 +187,11 @@ bool PipelineCosts::fits(const Pipeline& pipeline, int samples) const {
 
 void PipelineCosts::correct(const PipelineStage& stage, int micro_batch, int in_flight,
                             Bytes needs) {
-  double& correction = groups_[index(stage.group)].correction;
+  Group& group = groups_[index(stage.group)];
   const StageBytes sum = bytes(stage, micro_batch, in_flight);
-  const double wanted = (static_cast<double>(needs.value()) - sum.passes) / sum.fixed;
-  correction = std::max(correction, wanted);
+  const double besides = static_cast<double>(needs.value()) - sum.sum();
+  group.most_besides = std::max(group.most_besides, besides);
+  group.most_besides_of_fixed = std::max(group.most_besides_of_fixed, besides / sum.fixed);
 }
 
 PassSeconds PipelineCosts::pass(const PipelineStage& stage, int samples) const {

@@ -65,9 +65,9 @@ class PipelineCosts {
   bool fits(const PipelineStage& stage, int micro_batch, int in_flight) const;
   /// Every stage, with so many samples in a step.
   bool fits(const Pipeline& pipeline, int samples) const;
-  /// The stage was counted to need more than it was taken to: from now on what the group's layers
-  /// need whatever is in flight is taken for more, as copies on their way to others and to
-  /// checkpoints are.
+  /// The stage was counted to need more than it was taken to, for copies on their way to others and
+  /// to checkpoints. From now on stages of the group are taken to need as much more as any that was
+  /// counted, or as much in proportion to what is fixed, whichever is less.
   void correct(const PipelineStage& stage, int micro_batch, int in_flight, Bytes needs);
 
   /// One micro-batch through the layers; without what begins sections.
@@ -94,7 +94,8 @@ class PipelineCosts {
     std::set<std::string> hosts;
     Bytes usable{0};
     Precision precision = Precision::kFp32;
-    double correction = 1;  ///< of what is fixed
+    double most_besides = 0;           ///< bytes
+    double most_besides_of_fixed = 0;  ///< as a share of what is fixed
     bool priced = false;
     std::vector<PassSeconds> passes[kKinds];  ///< by samples, 1 on
     double least_per_sample[kKinds] = {};
@@ -104,8 +105,9 @@ class PipelineCosts {
   static size_t index(int number) { return static_cast<size_t>(number); }
   /// What fits() looks at.
   struct StageBytes {
-    double fixed = 0;   ///< without correction
+    double fixed = 0;
     double passes = 0;  ///< what is in flight, and the largest transient
+    double sum() const { return fixed + passes; }
   };
   StageBytes bytes(const PipelineStage& stage, int micro_batch, int in_flight) const;
   size_t kind_of(LayerIndex layer) const;

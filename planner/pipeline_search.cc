@@ -260,6 +260,7 @@ class PipelineSearch {
   /// what layers need was taken for too little.
   Result<bool> count_memory(Plan* plan) {
     PlanRequest counted = request_;
+    plan->prediction = {};  // may say by tables that it does not fit
     MOTLEY_TRY(counted.counted, counter_.plan(*plan));
     MOTLEY_TRY_VOID(predict(counted, plan));
     bool fits = true;

@@ -44,6 +44,7 @@ Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& c
   Result<Plan> plain = plan_search(request);
   if (!plain && plain.error().code != ErrorCode::kNoPlan) return plain;
   Result<Plan> cut = search_pipelines(request, counter);
+  if (!cut && cut.error().code != ErrorCode::kNoPlan) return cut;
   if (!plain && !cut) {
     Error error = plain.error();
     error.message += "; " + cut.error().message;

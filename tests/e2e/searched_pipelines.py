@@ -1,0 +1,115 @@
+"""Models that no device holds: the search cuts them, the cut runs as predicted, computes what one device would, and another is
+found when a device is lost."""
+
+import json
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from sandbox import Sandbox, expect, expect_equal, expect_exit, run_test  # noqa: E402
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+
+def final_object(result):
+    expect_exit(result, 0)
+    return json.loads(result.stdout)
+
+
+def with_memory(sandbox, size):
+    """Every device of the fleet has so much."""
+    fleet = (sandbox.home / "fleet.yaml").read_text()
+    sandbox.write("fleet.yaml", re.sub(r"memory: \w+", f"memory: {size}", fleet))
+
+
+def largest_rank(sandbox, *arguments):
+    """Bytes of the rank of the chosen plan that needs most."""
+    plan = json.loads(sandbox.run("plan", "job.yaml", "--json", *arguments).stdout)
+    return max(rank["memory"] for rank in plan["prediction"]["ranks"])
+
+
+def exact_job(cache=None):
+    return Sandbox(steps=12, every=4, numerics="exact", grain=1, cache=cache)
+
+
+def is_cut(plan):
+    return any(len(replica["stages"]) > 1 for replica in plan["replicas"])
+
+
+def check_same_as_one_device(whole):
+    """The weights are those of a fleet with room for everything."""
+    reference = final_object(whole.run("run", "job.yaml", "--no-compare", "--json"))
+    small = exact_job()
+    with_memory(small, f"{int(largest_rank(whole) * 0.8 / 1000)}KB")
+    final = final_object(small.run("run", "job.yaml", "--json"))
+    plan = json.loads((small.run_directory() / "plan.json").read_text())
+    expect(is_cut(plan), f"not cut: {plan['replicas']}")
+    expect_equal(final["weights_xxh3"], reference["weights_xxh3"], "weights")
+    error = abs(final["predicted_step_seconds"] / final["actual_step_seconds"] - 1)
+    expect(error < 0.05, f"prediction off by {error:.1%}")
+    expect(plan["search"]["lower_bound_step_seconds"] <= final["predicted_step_seconds"], f"bound: {plan['search']}")
+    for rank in plan["prediction"]["ranks"]:
+        expect(rank["memory"] <= rank["memory_limit"], f"too large: {rank}")
+        log = (small.run_directory() / "attempts" / "1" / f"rank-{rank['rank']:04}.log").read_text()
+        expect_equal(int(re.search(r"counted memory: (\d+) bytes", log).group(1)), rank["memory"], f"bytes of rank {rank['rank']}")
+    explained = small.run("plan", "job.yaml", "--explain")
+    expect("searched pipelines:" in explained.stdout, f"not explained:\n{explained.stdout}")
+    print(f"ok: cut in {[len(replica['stages']) for replica in plan['replicas']]} stages, off by {error:.1%}")
+    return small
+
+
+def check_device_lost(small):
+    """Device 0 fails whenever it is used: the others take its layers."""
+    lost = exact_job(cache=pathlib.Path(small.environment["XDG_CACHE_HOME"]))
+    lost.write("fleet.yaml", (small.home / "fleet.yaml").read_text())
+    result = lost.run("run", "job.yaml", "--no-compare", "--json", "--set", "retry.max_restarts=3",
+                      environment={"MOTLEY_FAILPOINT": "kill_at_step_6:0"})
+    before = json.loads((lost.run_directory() / "attempts" / "1" / "plan.json").read_text())
+    expect(is_cut(before), "not cut")
+    expect("failed twice running and is left out" in result.stderr, f"not left out: {result.stderr!r}")
+    expect(result.returncode in (0, 1), f"exit {result.returncode}")
+    attempts = sorted((lost.run_directory() / "attempts").iterdir(), key=lambda path: int(path.name))
+    after = json.loads((attempts[-1] / "plan.json").read_text())
+    devices = {rank["device"] for rank in after["ranks"]}
+    expect(before["ranks"][0]["device"] not in devices, f"still used: {devices}")
+    print("ok: another cut after a device was lost")
+
+
+def check_no_fit():
+    none = exact_job()
+    with_memory(none, "100KB")
+    result = none.run("run", "job.yaml")
+    expect_equal(result.returncode, 65, f"exit code ({result.stderr!r})")
+    expect(re.search(r"no device can hold the model.*no pipeline over any of the 4 devices holds", result.stderr),
+           f"not said: {result.stderr!r}")
+    print("ok: nothing fits")
+
+
+def check_hybrid(cache):
+    """Four cards that hold the model and two that do not: the shape that is shipped as a plan by hand is found."""
+    sandbox = Sandbox(cache=cache)
+    job = str(SOURCE / "configs/jobs/hybrid.yaml")
+    by_hand = sandbox.run("plan", job, "--score", str(SOURCE / "configs/plans/hybrid.json"), "--json")
+    expect_exit(by_hand, 0)
+    searched = sandbox.run("plan", job, "--json")
+    expect_exit(searched, 0)
+    hand, plan = (json.loads(one.stdout)["prediction"]["step_seconds"] for one in (by_hand, searched))
+    expect(plan <= hand * 1.001, f"the plan by hand is quicker: {hand} against {plan}")
+    final = final_object(sandbox.run("run", job, "--set", "train.steps=8", "--no-compare", "--json", timeout=300))
+    error = abs(final["predicted_step_seconds"] / final["actual_step_seconds"] - 1)
+    expect(error < 0.05, f"prediction off by {error:.1%}")
+    expect(final["efficiency"] > 0.93, f"efficiency {final['efficiency']}")
+    print(f"ok: hybrid, {hand / plan:.3f}x the plan by hand, {final['efficiency']:.1%} of the summed speeds, off by {error:.1%}")
+
+
+def main():
+    whole = exact_job()
+    small = check_same_as_one_device(whole)
+    check_device_lost(small)
+    check_no_fit()
+    check_hybrid(pathlib.Path(whole.environment["XDG_CACHE_HOME"]))
+
+
+if __name__ == "__main__":
+    run_test(main)
