@@ -1,6 +1,7 @@
 #include "planner/pipeline_costs.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -172,7 +173,17 @@ bool PipelineCosts::fits(const PipelineStage& stage, int micro_batch, int in_fli
   const Group& group = groups_[index(stage.group)];
   const StageBytes sum = bytes(stage, micro_batch, in_flight);
   const double besides = std::min(group.most_besides, group.most_besides_of_fixed * sum.fixed);
-  return sum.sum() + besides <= static_cast<double>(group.usable.value());
+  if (sum.sum() + besides > static_cast<double>(group.usable.value())) return false;
+  const std::vector<int> counts = counts_of(stage);
+  return std::none_of(group.excluded.begin(), group.excluded.end(), [&](const Excluded& excluded) {
+    return micro_batch >= excluded.micro_batch && in_flight >= excluded.in_flight &&
+           std::equal(counts.begin(), counts.end(), excluded.layers.begin(),
+                      std::greater_equal<>());
+  });
+}
+
+void PipelineCosts::exclude(const PipelineStage& stage, int micro_batch, int in_flight) {
+  groups_[index(stage.group)].excluded.push_back({counts_of(stage), micro_batch, in_flight});
 }
 
 bool PipelineCosts::fits(const Pipeline& pipeline, int samples) const {

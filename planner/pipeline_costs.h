@@ -63,6 +63,8 @@ class PipelineCosts {
   bool priced(int group) const { return groups_[index(group)].priced; }
   /// Whether, by the sum over its layers, a device holds them with so many micro-batches in flight.
   bool fits(const PipelineStage& stage, int micro_batch, int in_flight) const;
+  /// From now on neither this stage fits nor one of as many layers and more in flight.
+  void exclude(const PipelineStage& stage, int micro_batch, int in_flight);
   /// Every stage, with so many samples in a step.
   bool fits(const Pipeline& pipeline, int samples) const;
   /// The stage was counted to need more than it was taken to, for copies on their way to others and
@@ -89,6 +91,11 @@ class PipelineCosts {
 
  private:
   static constexpr size_t kKinds = 3;  ///< embedding, block, head
+  struct Excluded {
+    std::vector<int> layers;  ///< of each kind
+    int micro_batch = 0;
+    int in_flight = 0;
+  };
   struct Group {
     const DeviceProfile* profile = nullptr;
     std::set<std::string> hosts;
@@ -100,6 +107,7 @@ class PipelineCosts {
     std::vector<PassSeconds> passes[kKinds];  ///< by samples, 1 on
     double least_per_sample[kKinds] = {};
     std::map<int, LayerMemory> memory[kKinds];  ///< by micro-batch
+    std::vector<Excluded> excluded;
   };
 
   static size_t index(int number) { return static_cast<size_t>(number); }

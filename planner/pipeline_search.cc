@@ -23,7 +23,8 @@ constexpr int kFewOrders = 6;
 /// Of a step, where the job leaves the grain open: a share of a replica is hardly ever finer.
 constexpr int kFinestCut = 2048;
 /// Plans whose ranks are counted before it is given up.
-constexpr int kMostCounts = 32;
+constexpr int kMostCounts = 48;
+constexpr int kCountsToExclude = 24;
 
 /// All sets of at most `most` devices, but the empty one.
 void extend_sets(const GroupCounts& there, size_t group, int most, GroupCounts* set,
@@ -90,18 +91,24 @@ class PipelineSearch {
   }
 
   Result<Plan> run() {
-    MOTLEY_TRY(costs_, PipelineCosts::make(request_, groups_, micro_batches_, counter_.layers));
-    least_ = costs_->least_seconds(there_, batch());
-    for (int round = 0; round < kMostCounts; ++round) {
-      MOTLEY_TRY(Plan plan, quickest_plan());
-      MOTLEY_TRY(const bool fits, count_memory(&plan));
-      exact_ = exact_ && fits;  // what layers need in all is corrected by a rule of thumb
-      if (!fits) continue;
-      record(&plan);
-      MOTLEY_TRY_VOID(validate(plan, request_.job.model));
-      return plan;
+    MOTLEY_TRY(const PipelineCosts costs,
+               PipelineCosts::make(request_, groups_, micro_batches_, counter_.layers));
+    least_ = costs.least_seconds(there_, batch());
+    // A single replica needs no memory for sums: what does not fit with others may fit alone.
+    const int most = std::min({kMostReplicas, devices(), grains()});
+    const bool few = few_enough_to_enumerate(there_);
+    std::optional<Plan> best;
+    for (const auto& [low, high] : {std::pair(1, few ? 1 : most), std::pair(2, few ? most : 0)}) {
+      costs_ = costs;
+      Result<Plan> plan = quickest_that_fits(low, high);
+      if (!plan && plan.error().code != ErrorCode::kNoPlan) return plan;
+      if (plan && (!best || plan->prediction.step_seconds < best->prediction.step_seconds))
+        best = std::move(*plan);
     }
-    return fail(none_fits());
+    if (!best) return fail(none_fits());
+    record(&*best);
+    MOTLEY_TRY_VOID(validate(*best, request_.job.model));
+    return std::move(*best);
   }
 
  private:
@@ -150,8 +157,19 @@ class PipelineSearch {
     }
   }
 
+  Result<Plan> quickest_that_fits(int least_replicas, int most_replicas) {
+    for (int round = 0; round < kMostCounts; ++round) {
+      MOTLEY_TRY(Plan plan, quickest_plan(least_replicas, most_replicas));
+      MOTLEY_TRY(const bool fits, count_memory(&plan, round < kCountsToExclude));
+      if (fits) return plan;
+      exact_ = false;
+    }
+    return fail(none_fits());
+  }
+
   /// By predict(), of the best packing for each number of replicas.
-  Result<Plan> quickest_plan() {
+  Result<Plan> quickest_plan(int least_replicas, int most_replicas) {
+    if (least_replicas > most_replicas) return fail(none_fits());
     design_sets();
     const auto& wanted = request_.job.devices.count;
     const PackingProblem problem{
@@ -160,10 +178,11 @@ class PipelineSearch {
         .grains = grains(),
         .grain = grain_,
         .missing = missing(),
-        .most_replicas = std::min({kMostReplicas, devices(), grains()})};
+        .least_replicas = least_replicas,
+        .most_replicas = most_replicas};
     std::optional<Plan> best;
     const Packings packings = best_packings(problem, sets_, least_);
-    packed_ = packings.least_seconds;
+    packed_ = std::min(packed_, packings.least_seconds);
     for (const Packing& packing : packings.found) {
       MOTLEY_TRY(Plan plan, plan_of(packing));
       if (wanted && plan.world_size() < wanted->low) continue;
@@ -258,7 +277,7 @@ class PipelineSearch {
 
   /// Whether every rank's bytes fit its device; they go into the prediction. Where they do not,
   /// what layers need was taken for too little.
-  Result<bool> count_memory(Plan* plan) {
+  Result<bool> count_memory(Plan* plan, bool exclude) {
     PlanRequest counted = request_;
     plan->prediction = {};  // may say by tables that it does not fit
     MOTLEY_TRY(counted.counted, counter_.plan(*plan));
@@ -272,12 +291,14 @@ class PipelineSearch {
         if (needs <= usable_memory(*request_.profile.find(device), request_.memory_headroom))
           continue;
         fits = false;
-        correct(*plan, replica, s, needs);
+        learn(*plan, replica, s, needs, exclude);
       }
     return fits;
   }
 
-  void correct(const Plan& plan, const ReplicaPlan& replica, size_t s, Bytes needs) {
+  /// At first only that the stage does not fit: what it needs besides its layers depends on the
+  /// plan.
+  void learn(const Plan& plan, const ReplicaPlan& replica, size_t s, Bytes needs, bool exclude) {
     const StagePlan& stage = replica.stages[s];
     const std::string& device = plan.ranks[static_cast<size_t>(stage.ranks.front().value())].device;
     const auto stages = static_cast<int>(replica.stages.size());
@@ -289,9 +310,11 @@ class PipelineSearch {
       if (std::none_of(members.begin(), members.end(),
                        [&](const DeviceSpec* one) { return one->id == device; }))
         continue;
-      const auto number = static_cast<int>(group);
-      costs_->correct({number, stage.first_layer, stage.last_layer}, replica.micro_batch, in_flight,
-                      needs);
+      const PipelineStage own{static_cast<int>(group), stage.first_layer, stage.last_layer};
+      if (exclude)
+        costs_->exclude(own, replica.micro_batch, in_flight);
+      else
+        costs_->correct(own, replica.micro_batch, in_flight, needs);
     }
   }
 

@@ -104,7 +104,7 @@ class PackingSearch {
     const double one = seconds_of_one(problem_, sets_);
     Packings packings;
     packings.least_seconds = kNever;
-    for (int replicas = 1; replicas <= problem_.most_replicas; ++replicas) {
+    for (int replicas = problem_.least_replicas; replicas <= problem_.most_replicas; ++replicas) {
       double own = kNever;
       Packing packing = soonest(
           least, one, [&](double seconds) { return within(seconds, replicas); }, &own);

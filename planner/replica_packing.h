@@ -13,6 +13,7 @@ struct PackingProblem {
   int grains = 0;        ///< of the step
   int grain = 0;         ///< samples
   int missing = 0;       ///< samples of the last grain, whichever replica takes it
+  int least_replicas = 1;
   int most_replicas = 0;
 };
 
