@@ -41,7 +41,7 @@ class ChunkReducer final : public Reducer {
       site_.residuals = &residuals_.emplace(plan_, transport.rank());
       site_.codec = residuals_->codec();
     }
-    for (int i = kChunksLed; i-- > 0;) free_.push_back(i);
+    for (auto i = static_cast<int>(sizes_.led); i-- > 0;) free_.push_back(i);
   }
 
   /// Collective over `ranks`.

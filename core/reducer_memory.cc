@@ -31,10 +31,16 @@ size_t chunk_bytes(int64_t elements, int element_bytes, const CodecSpec& codec) 
       codec.kind == CodecKind::kOff ? plain : std::max(plain, encoded_bytes(codec, elements)));
 }
 
-bool leads(const ReductionPart& part, int rank) {
-  return std::any_of(part.islands.begin(), part.islands.end(), [&](const IslandPart& one) {
-    return std::find(one.leaders.begin(), one.leaders.end(), rank) != one.leaders.end();
-  });
+int at_a_time(int64_t chunks) { return static_cast<int>(std::min<int64_t>(kChunksLed, chunks)); }
+
+/// How many chunks of the part a rank leads, of islands[which]: leaders take turns.
+int64_t chunks_led(const ReductionPart& part, int rank) {
+  for (const IslandPart& one : part.islands) {
+    const auto turns = static_cast<int64_t>(one.leaders.size());
+    if (std::find(one.leaders.begin(), one.leaders.end(), rank) != one.leaders.end())
+      return (part.chunks() + turns - 1) / turns;
+  }
+  return 0;
 }
 
 bool passes_within(const ReductionPart& part, int island) {
@@ -49,22 +55,27 @@ bool passes_within(const ReductionPart& part, int island) {
 ReducerMemory reducer_memory(const ReductionPlan& plan, const Islands& islands, int rank) {
   ReducerMemory memory;
   size_t arriving = 0;
+  int64_t led = 0, within = 0;                       // chunks
   const size_t encoded = plan.compressed() ? 1 : 0;  // also of a rank that leads what is not
   for (const ReductionPart& part : plan.parts) {
-    if (!leads(part, rank)) continue;
+    if (passes_within(part, islands.of_rank[static_cast<size_t>(rank)])) within += part.chunks();
+    const int64_t own = chunks_led(part, rank);
+    if (own == 0) continue;
+    led += own;
     arriving = std::max(arriving, part.islands.size() - 1);
     memory.chunk =
         std::max(memory.chunk, chunk_bytes(part.elements_of(0), plan.element_bytes, part.codec));
   }
+  memory.led = static_cast<size_t>(at_a_time(led));
   memory.for_each_led = 2 + arriving + encoded;  // besides the island's sum and the total
   for (const EncodedChunk& chunk : chunks_encoded(plan, rank))
     memory.residual += static_cast<size_t>(chunk.count) * sizeof(float);
   memory.scratch = encoded * kScratchFloats * memory.chunk;
   const int home = islands.of_rank[static_cast<size_t>(rank)];
   if (const int members = ranks_in(islands, home); members > 1)
-    memory.island = {members, kChunksLed, largest_chunk(plan, [&](const ReductionPart& part) {
-                       return passes_within(part, home);
-                     })};
+    memory.island = {
+        members, at_a_time(within),
+        largest_chunk(plan, [&](const ReductionPart& part) { return passes_within(part, home); })};
   return memory;
 }
 
@@ -87,10 +98,12 @@ Bytes plain_reducer_bytes(int64_t elements, int element_bytes, const PlainRanks&
     const int64_t chunk =
         std::min(elements, chunk_elements(elements, element_bytes, spread, {}, used));
     ReducerMemory memory;
+    const int at_once = at_a_time((elements + chunk - 1) / chunk);
+    memory.led = static_cast<size_t>(at_once);
     memory.chunk = chunk_bytes(chunk, element_bytes, used);
     memory.for_each_led = static_cast<size_t>(1 + count + (compressed ? 1 : 0));
     if (ranks.count > count)
-      memory.island = {least_on_a_host, kChunksLed, static_cast<size_t>(chunk * element_bytes)};
+      memory.island = {least_on_a_host, at_once, static_cast<size_t>(chunk * element_bytes)};
     if (compressed) {  // a rank alone on its host encodes all
       memory.residual = static_cast<size_t>(elements) * sizeof(float);
       memory.scratch = kScratchFloats * memory.chunk;

@@ -24,13 +24,14 @@ struct IslandMemoryShape {
 
 /// What one rank allocates.
 struct ReducerMemory {
+  size_t led = 0;            ///< chunks it leads at a time
   size_t chunk = 0;          ///< bytes of the largest that it leads, encoded or not
   size_t for_each_led = 0;   ///< chunks
   IslandMemoryShape island;  ///< the same on all its ranks
   size_t residual = 0;       ///< bytes kept of what compression lost
   size_t scratch = 0;        ///< at most, of the codec
 
-  size_t own_bytes() const { return kChunksLed * for_each_led * chunk; }
+  size_t own_bytes() const { return led * for_each_led * chunk; }
   /// With its part of the island's.
   Bytes total() const {
     return Bytes(static_cast<int64_t>(own_bytes() + island.member_bytes() + residual + scratch));

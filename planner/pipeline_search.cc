@@ -341,9 +341,9 @@ class PipelineSearch {
   std::vector<int> micro_batches_;
   std::optional<PipelineCosts> costs_;
   std::vector<ReplicaDesigns> sets_;
-  double least_ = 0;   ///< seconds of a step, whatever the plan
-  double packed_ = 0;  ///< the same by what packings are possible, where `exact_`
-  bool exact_ = true;  ///< all sets were looked at in all orders and cuts
+  double least_ = 0;        ///< seconds of a step, whatever the plan
+  double packed_ = kNever;  ///< the same by what packings are possible, where `exact_`
+  bool exact_ = true;       ///< all sets were looked at in all orders and cuts
   int64_t nodes_ = 0;
 };
 

@@ -262,8 +262,9 @@ def check_interrupted_equal_split(cache):
 def check_equal_pipelines(cache):
     """The baseline where no device holds the model: as many layers for each of a pipeline, as many samples for each."""
     sandbox = Sandbox(cache=cache)
+    sandbox.write("job.yaml", (sandbox.home / "job.yaml").read_text().replace("width: 32", "width: 64"))
     fleet = (sandbox.home / "fleet.yaml").read_text()
-    sandbox.write("fleet.yaml", fleet.replace("memory: 1GB", "memory: 950KB"))
+    sandbox.write("fleet.yaml", fleet.replace("memory: 1GB", "memory: 3500KB"))
     searched = sandbox.run("plan", "job.yaml", "--json")
     expect_exit(searched, 0)
     result = sandbox.run("plan", "job.yaml", "--equal-split", "-o", "equal.json")
