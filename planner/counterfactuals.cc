@@ -51,6 +51,24 @@ std::optional<Bytes> limit_for_more(const PlanRequest& request, const DeviceProf
   return std::nullopt;
 }
 
+/// The sizes to try on a device, rising: the next that is sold and, if the plan's form is short of
+/// memory, lets it compute a larger micro-batch; and twice as much, as sums over more ranks may
+/// need more, too. None where there is room for anything.
+std::vector<Bytes> sizes_to_try(const PlanRequest& request, const DeviceProfile& device,
+                                Bytes besides) {
+  constexpr int64_t kRoomForAnything = 3;  // engine, sums and snapshots
+  constexpr double kLeastStep = 1.2;       // less is the same card, its driver's part told apart
+  const Bytes usable = usable_memory(device, request.memory_headroom);
+  if (device.memory.empty() || usable >= device.memory.back().total() * kRoomForAnything) return {};
+  const auto more = [&](double times) {
+    return Bytes(std::llround(static_cast<double>(device.memory_limit.value()) * times));
+  };
+  const Bytes needed = limit_for_more(request, device, besides).value_or(Bytes(0));
+  const Bytes next = memory_size_from(std::max(needed, more(kLeastStep)));
+  const Bytes twice = memory_size_from(more(2));
+  return twice > next ? std::vector{next, twice} : std::vector{next};
+}
+
 /// "24 GB", "1.5 GB", "96 MB": a size of memory_size_from().
 std::string size_text(Bytes size) {
   double value = static_cast<double>(size.value());
@@ -79,6 +97,8 @@ class Trials {
   std::vector<Counterfactual> take() { return std::move(found_); }
 
  private:
+  /// Whether that makes the plan quicker.
+  bool with_memory(const std::vector<const DeviceSpec*>& devices, Bytes limit);
   /// Empty where it is not known how fast they would be.
   std::optional<double> step_with_memory(const std::vector<const DeviceSpec*>& devices,
                                          Bytes limit) const;
@@ -134,18 +154,25 @@ void Trials::try_memory() {
   const Bytes besides = beyond_tables(request_, plan_);
   for (const auto& devices : alike_in_memory(fleet_, request_.profile)) {
     const DeviceProfile& measured = *request_.profile.find(devices.front()->id);
-    const auto needed = limit_for_more(request_, measured, besides);
-    if (!needed) continue;
-    const Bytes limit = memory_size_from(*needed);
-    const auto one = step_with_memory({devices.front()}, limit);
-    if (one) add("with " + size_text(limit) + " on " + devices.front()->id, *one);
-    if (devices.size() == 1) continue;
-    const auto all = step_with_memory(devices, limit);
-    if (!all || (one && *all >= *one * (1 - kLeastChange))) continue;  // one is enough
-    add("with " + size_text(limit) + " on each of " + std::to_string(devices.size()) + " " +
-            devices.front()->type,
-        *all);
+    for (const Bytes limit : sizes_to_try(request_, measured, besides))
+      if (with_memory(devices, limit)) break;
   }
+}
+
+bool Trials::with_memory(const std::vector<const DeviceSpec*>& devices, Bytes limit) {
+  const double now = plan_.prediction.step_seconds;
+  const std::string what = "with " + size_text(limit) + " on ";
+  const auto one = step_with_memory({devices.front()}, limit);
+  if (!one) return false;
+  add(what + devices.front()->id, *one);
+  double least = *one;
+  if (devices.size() > 1) {
+    const double all = step_with_memory(devices, limit).value_or(*one);
+    least = std::min(least, all);
+    if (all < *one * (1 - kLeastChange))  // else one is enough
+      add(what + "each of " + std::to_string(devices.size()) + " " + devices.front()->type, all);
+  }
+  return least < now * (1 - kLeastChange);
 }
 
 void Trials::try_without_types() {

@@ -20,8 +20,9 @@ inline constexpr size_t kMostCounterfactuals = 6;
 
 /// Those that change the step of `plan`, which `search` found of `request`; the largest effect
 /// first. Tried are: of the devices of a type with the same memory one, and all of them, with the
-/// next size that hardware comes in and that admits a larger micro-batch; each type left out; each
-/// of the slowest links between hosts with twice the bandwidth, and all of them.
+/// next size that hardware comes in and that admits a larger micro-batch, then with twice what they
+/// have; each type left out; each of the slowest links between hosts with twice the bandwidth, and
+/// all of them.
 std::vector<Counterfactual> counterfactuals(const PlanRequest& request, const Plan& plan,
                                             const SearchPlan& search);
 

@@ -81,7 +81,7 @@ TEST(Counterfactuals, ADeviceTooSmallToBeMeasuredWholeIsJudgedByItsLayers) {
   small.curves = {layer("embedding", 0.001), layer("block", 0.008), layer("head", 0.001)};
   const Told told = told_of(problem);
   EXPECT_EQ(told.plan.world_size(), 1);
-  EXPECT_NEAR(told.step("with 24 MB on localhost/1"), 0.040, 1e-12);
+  EXPECT_NEAR(told.step("with 32 MB on localhost/1"), 0.040, 1e-12);
   small.curves.clear();
   EXPECT_THAT(told_of(problem).text(), Not(HasSubstr("with "))) << "how fast it is nobody knows";
 }
@@ -96,6 +96,22 @@ TEST(Counterfactuals, OfLikeDevicesOneIsRaisedAndAllOfThem) {
   EXPECT_NEAR(told.step("with 32 MB on localhost/0"), 0.140, 1e-12);
   EXPECT_NEAR(told.step("with 32 MB on each of 2 card"), 0.120, 1e-12);
   EXPECT_EQ(told.list.front().what, "with 32 MB on each of 2 card") << "the larger effect first";
+}
+
+TEST(Counterfactuals, MemoryForSumsOverMoreRanksCounts) {
+  PlanningCase problem(16);
+  problem.job.model = {"gpt", 2, 2, 32, 16, 256};
+  problem.add({.type = "narrow", .fixed = 0.008, .per_sample = 0.004});
+  problem.add({.type = "slow", .fixed = 0, .per_sample = 0.012});
+  DeviceProfile& narrow = problem.profile.devices.front();
+  narrow.memory_limit = Bytes(2'500'000);
+  for (MemoryPoint& point : narrow.memory)
+    point.fixed = Bytes(550'000), point.activations = Bytes(87'000 * point.micro_batch);
+  const Told told = told_of(problem);
+  // All micro-batches fit, but not together with what sums over two ranks take.
+  ASSERT_EQ(told.plan.world_size(), 1) << "the case needs sums that do not fit";
+  EXPECT_NEAR(told.plan.prediction.step_seconds, 0.072, 1e-12);
+  EXPECT_NEAR(told.step("with 6 MB on localhost/0"), 0.056, 1e-12) << told.text();  // 12 : 4
 }
 
 TEST(Counterfactuals, ATypeThatHelpsIsMissedWhenLeftOut) {

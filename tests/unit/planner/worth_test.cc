@@ -100,6 +100,15 @@ TEST(Worth, ATypeThatCannotHoldTheModelIsLeftOutForThatReason) {
   EXPECT_THAT(verdict(worth), HasSubstr("; mix fast and slow: 1.50x"));
 }
 
+TEST(Worth, EachTypeThatIsLeftOutHasItsOwnReason) {
+  PlanningCase problem(12);
+  problem.add(card("fast", 0.010)).add(card("slow", 0.020)).add(card("old", 0.100));
+  problem.add(card("small", 0.010));
+  problem.profile.devices.back().memory_limit = Bytes(1 << 20);
+  EXPECT_THAT(verdict(worth_of(steady(problem))),
+              StartsWith("leave the old out: 25 % faster without; leave the small out: memory: "));
+}
+
 TEST(Worth, OnlyOneTypeHoldsTheModel) {
   PlanningCase problem(8);
   problem.add(card("big", 0.010)).add(card("small", 0.010));
