@@ -3,14 +3,12 @@
 #include <optional>
 
 #include "core/clock.h"
-#include "core/file_system.h"
-#include "core/json_file.h"
-#include "core/spec/profile_fit.h"
-#include "core/spec/profile_key.h"
+#include "planner/counterfactuals.h"
 #include "planner/explain.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/job_options.h"
 #include "scheduler/cli/output_file.h"
+#include "scheduler/cli/profile_option.h"
 #include "scheduler/report/plan_table.h"
 #include "scheduler/run/equal_split.h"
 #include "scheduler/run/find_plan.h"
@@ -20,20 +18,14 @@
 namespace motley {
 namespace {
 
-/// A profile written by `motley profile --json`, of the same job and devices; of the machines
-/// behind them nothing is asked.
-Result<Profile> read_profile_for(const std::string& path, const JobSpec& job,
-                                 const FleetSpec& fleet) {
-  MOTLEY_TRY(const auto document,
-             read_json_file(real_file_system(), path, ErrorCode::kInvalidSpec));
-  const auto refused = [&](const std::string& why) {
-    return fail(ErrorCode::kInvalidSpec, why, {path, 0, 0});
-  };
-  auto profile = profile_from_json(document);
-  if (!profile) return refused(profile.error().message);
-  if (const auto why = misfit(*profile, job, fleet, [](const DeviceSpec&) { return Machine(); }))
-    return refused("the profile does not fit: " + *why + "; `motley profile JOB --json` makes one");
-  return profile;
+/// `step_seconds` is null where no plan would fit.
+nlohmann::json counterfactual_json(const std::vector<Counterfactual>& list) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Counterfactual& what : list)
+    all.push_back({{"what", what.what},
+                   {"step_seconds",
+                    what.step_seconds > 0 ? nlohmann::json(what.step_seconds) : nlohmann::json()}});
+  return all;
 }
 
 class PlanCommand final : public Command {
@@ -51,7 +43,11 @@ class PlanCommand final : public Command {
             "the baseline: plain data parallel, as many samples for each device that holds the "
             "model, synchronous reduction at the end; where none does, a pipeline of equal stages",
             &equal_)
-        .flag("--explain", "say what else was considered, and why it lost", &explain_)
+        .flag(
+            "--explain",
+            "say what else was considered and why it lost, and what would have to be different for "
+            "another step",
+            &explain_)
         .flag("--json", "the plan as JSON, with the search's wall time", &json_)
         .option("--set", "KEY=VALUE", "override a value of the job", &set_)
         .option("--rsh-agent", "PROGRAM", "used instead of ssh to reach other hosts",
@@ -66,17 +62,29 @@ class PlanCommand final : public Command {
       MOTLEY_TRY(given, read_given_plan(score_, job, fleet));
     }
     SignalInbox signals;
-    const auto profile = obtain(job, fleet, signals);
+    const auto profile = profile_for(job, fleet, {profile_, measure_}, signals);
     if (!profile && profile.error().code == ErrorCode::kStopped) return 128 + signals.last();
     if (!profile) return fail(profile.error());
     const Nanos before = steady_clock().now();
     MOTLEY_TRY(const Plan plan, plan_of({job, fleet, *profile}, given));
     const double wall_seconds = seconds_of(steady_clock().now() - before);
-    const nlohmann::json document = packed(plan, job, fleet);
+    nlohmann::json document = packed(plan, job, fleet);
     if (!output_.empty()) {
       MOTLEY_TRY_VOID(write_output_file(output_, document.dump(2) + "\n"));
     }
-    print(job, *profile, plan, document, wall_seconds);
+    const bool searched = !given && !equal_;
+    std::vector<Counterfactual> what_if;
+    if (explain_ && searched) what_if = counterfactuals({job, fleet, *profile}, plan, plan_search);
+    if (json_) {
+      document["search"]["wall_seconds"] = wall_seconds;
+      if (explain_ && searched)
+        document["search"]["counterfactuals"] = counterfactual_json(what_if);
+      std::printf("%s\n", document.dump(2).c_str());
+      return 0;
+    }
+    print(job, *profile, plan);
+    if (explain_ && searched) std::printf("%s", counterfactual_text(plan, what_if).c_str());
+    if (!output_.empty()) std::printf("written to %s\n", output_.c_str());
     return 0;
   }
 
@@ -86,33 +94,12 @@ class PlanCommand final : public Command {
     return equal_ ? equal_split_plan(request) : find_plan(request);
   }
 
-  Result<Profile> obtain(const JobSpec& job, const FleetSpec& fleet, SignalInbox& signals) const {
-    MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
-    ProgressLine line(steady_clock());
-    if (!profile_.empty()) {
-      MOTLEY_TRY(Profile profile, read_profile_for(profile_, job, chosen));
-      const int measured = measured_micro_batches(profile);
-      if (measured < largest_profiled_micro_batch(job))
-        line.note(profile_ + " ends at micro-batch " + std::to_string(measured) +
-                  ": no larger one is planned");
-      return profile;
-    }
-    return obtain_profile(job, chosen, measure_, signals, line);
-  }
-
-  void print(const JobSpec& job, const Profile& profile, const Plan& plan, nlohmann::json document,
-             double wall_seconds) const {
-    if (json_) {
-      document["search"]["wall_seconds"] = wall_seconds;
-      std::printf("%s\n", document.dump(2).c_str());
-      return;
-    }
+  void print(const JobSpec& job, const Profile& profile, const Plan& plan) const {
     const Evidence evidence = weakest_evidence(profile, plan);
     if (equal_) std::printf("%s\n\n", plan.search.space.c_str());
     std::printf("%s\n%s", solo_table(solo_speeds(profile, plan, job.model), evidence).c_str(),
                 plan_table(plan, evidence).c_str());
     if (explain_) std::printf("\n%s", explain(plan).c_str());
-    if (!output_.empty()) std::printf("written to %s\n", output_.c_str());
   }
 
   MeasureOptions measure_;

@@ -1,0 +1,57 @@
+#include "planner/fleet_parts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace motley {
+
+std::vector<std::string> types_of(const FleetSpec& fleet) {
+  std::vector<std::string> types;
+  for (const DeviceSpec& device : fleet.devices)
+    if (std::find(types.begin(), types.end(), device.type) == types.end())
+      types.push_back(device.type);
+  return types;
+}
+
+FleetSpec part_of(const FleetSpec& fleet, const std::function<bool(const DeviceSpec&)>& keep) {
+  FleetSpec part = fleet;
+  std::erase_if(part.devices, [&](const DeviceSpec& device) { return !keep(device); });
+  return part;
+}
+
+FleetSpec only_types(const FleetSpec& fleet, const std::vector<std::string>& types) {
+  return part_of(fleet, [&](const DeviceSpec& device) {
+    return std::find(types.begin(), types.end(), device.type) != types.end();
+  });
+}
+
+PlanRequest asked_of(const PlanRequest& request, const FleetSpec& fleet) {
+  return {request.job, fleet, request.profile, request.memory_headroom, request.tables_of_ranks};
+}
+
+std::string listed_types(const std::vector<std::string>& types) {
+  std::string text;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (i > 0) text += i + 1 == types.size() ? " and " : ", ";
+    text += types[i];
+  }
+  return text;
+}
+
+std::string short_percent(double share) {
+  char text[32];
+  const double percent = share * 100;
+  std::snprintf(text, sizeof text, "%.*f %%", std::abs(percent) < 9.95 ? 1 : 0, percent);
+  return text;
+}
+
+std::string speed_text(double seconds, double others) {
+  const double ratio = others / seconds;
+  if (ratio < 2) return short_percent(std::abs(ratio - 1)) + (ratio > 1 ? " faster" : " slower");
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2fx as fast", ratio);
+  return text;
+}
+
+}  // namespace motley
