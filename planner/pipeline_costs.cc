@@ -151,21 +151,25 @@ void PipelineCosts::find_travel(const PlanRequest& request) {
     }
 }
 
-Bytes PipelineCosts::bytes(const PipelineStage& stage, int micro_batch, int in_flight) const {
+PipelineCosts::StageBytes PipelineCosts::bytes(const PipelineStage& stage, int micro_batch,
+                                               int in_flight) const {
   const Group& group = groups_[index(stage.group)];
   const std::vector<int> counts = counts_of(stage);
-  int64_t sum = 0, transient = 0;
+  int64_t fixed = 0, saved = 0, transient = 0;
   for (size_t kind = 0; kind < kKinds; ++kind) {
     if (counts[kind] == 0) continue;
     const LayerMemory& one = group.memory[kind].at(micro_batch);
-    sum += counts[kind] * (one.fixed.value() + in_flight * one.saved.value());
+    fixed += counts[kind] * one.fixed.value();
+    saved += counts[kind] * one.saved.value();
     transient = std::max(transient, one.transient.value());
   }
-  return Bytes(static_cast<int64_t>(static_cast<double>(sum + transient) * group.correction));
+  return {static_cast<double>(fixed), static_cast<double>(in_flight * saved + transient)};
 }
 
 bool PipelineCosts::fits(const PipelineStage& stage, int micro_batch, int in_flight) const {
-  return bytes(stage, micro_batch, in_flight) <= groups_[index(stage.group)].usable;
+  const Group& group = groups_[index(stage.group)];
+  const StageBytes sum = bytes(stage, micro_batch, in_flight);
+  return sum.fixed * group.correction + sum.passes <= static_cast<double>(group.usable.value());
 }
 
 bool PipelineCosts::fits(const Pipeline& pipeline, int samples) const {
@@ -178,9 +182,12 @@ bool PipelineCosts::fits(const Pipeline& pipeline, int samples) const {
   return true;
 }
 
-void PipelineCosts::correct(int group, double factor) {
-  double& correction = groups_[index(group)].correction;
-  correction = std::max(correction, factor);
+void PipelineCosts::correct(const PipelineStage& stage, int micro_batch, int in_flight,
+                            Bytes needs) {
+  double& correction = groups_[index(stage.group)].correction;
+  const StageBytes sum = bytes(stage, micro_batch, in_flight);
+  const double wanted = (static_cast<double>(needs.value()) - sum.passes) / sum.fixed;
+  correction = std::max(correction, wanted);
 }
 
 PassSeconds PipelineCosts::pass(const PipelineStage& stage, int samples) const {

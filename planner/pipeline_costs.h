@@ -61,11 +61,10 @@ class PipelineCosts {
   bool fits(const PipelineStage& stage, int micro_batch, int in_flight) const;
   /// Every stage, with so many samples in a step.
   bool fits(const Pipeline& pipeline, int samples) const;
-  /// What fits() compares with the device's usable memory.
-  Bytes bytes(const PipelineStage& stage, int micro_batch, int in_flight) const;
-  /// The sums over layers were too small: from now on they are taken times `factor`, which only
-  /// grows.
-  void correct(int group, double factor);
+  /// The stage was counted to need more than it was taken to: from now on what the group's layers
+  /// need whatever is in flight is taken for more, as copies on their way to others and to
+  /// checkpoints are.
+  void correct(const PipelineStage& stage, int micro_batch, int in_flight, Bytes needs);
 
   /// One micro-batch through the layers; without what begins sections.
   PassSeconds pass(const PipelineStage& stage, int samples) const;
@@ -90,7 +89,7 @@ class PipelineCosts {
     std::string host;
     Bytes usable{0};
     Precision precision = Precision::kFp32;
-    double correction = 1;
+    double correction = 1;  ///< of what is fixed
     bool priced = false;
     std::vector<PassSeconds> passes[kKinds];  ///< by samples, 1 on
     double least_per_sample[kKinds] = {};
@@ -98,6 +97,12 @@ class PipelineCosts {
   };
 
   static size_t index(int number) { return static_cast<size_t>(number); }
+  /// What fits() looks at.
+  struct StageBytes {
+    double fixed = 0;   ///< without correction
+    double passes = 0;  ///< what is in flight, and the largest transient
+  };
+  StageBytes bytes(const PipelineStage& stage, int micro_batch, int in_flight) const;
   size_t kind_of(LayerIndex layer) const;
   /// Layers of each kind.
   std::vector<int> counts_of(const PipelineStage& stage) const;

@@ -275,10 +275,8 @@ class PipelineSearch {
                        [&](const DeviceSpec* one) { return one->id == device; }))
         continue;
       const auto number = static_cast<int>(group);
-      const Bytes taken = costs_->bytes({number, stage.first_layer, stage.last_layer},
-                                        replica.micro_batch, in_flight);
-      costs_->correct(number,
-                      static_cast<double>(needs.value()) / static_cast<double>(taken.value()));
+      costs_->correct({number, stage.first_layer, stage.last_layer}, replica.micro_batch, in_flight,
+                      needs);
     }
   }
 
