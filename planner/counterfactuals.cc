@@ -94,21 +94,28 @@ class Trials {
   void try_memory();
   void try_without_types();
   void try_links();
-  std::vector<Counterfactual> take() { return std::move(found_); }
+  /// The first error that does not say that there is no plan, if there was one.
+  Result<std::vector<Counterfactual>> take() {
+    if (error_) return fail(*error_);
+    return std::move(found_);
+  }
 
  private:
   /// Whether that makes the plan quicker.
   bool with_memory(const std::vector<const DeviceSpec*>& devices, Bytes limit);
   /// Empty where it is not known how fast they would be.
   std::optional<double> step_with_memory(const std::vector<const DeviceSpec*>& devices,
-                                         Bytes limit) const;
+                                         Bytes limit);
   void with_links(const std::vector<size_t>& links, const std::string& what);
-  double step_of(const Result<Plan>& plan) const {
+  double step_of(const PlanRequest& request) {
+    if (error_) return 0;
+    const Result<Plan> plan = search_(request);
+    if (!plan && !means_no_plan(plan.error())) error_ = plan.error();
     return plan ? plan->prediction.step_seconds : 0;
   }
-  double step_with(const Profile& profile) const {
-    return step_of(search_(
-        {request_.job, fleet_, profile, request_.memory_headroom, request_.tables_of_ranks}));
+  double step_with(const Profile& profile) {
+    return step_of(
+        {request_.job, fleet_, profile, request_.memory_headroom, request_.tables_of_ranks});
   }
   void add(std::string what, double step_seconds) {
     found_.push_back({std::move(what), step_seconds});
@@ -119,6 +126,7 @@ class Trials {
   const FleetSpec& fleet_;
   const SearchPlan& search_;
   std::vector<Counterfactual> found_;
+  std::optional<Error> error_;
 };
 
 /// Devices that are told apart by nothing but their names, as far as memory goes.
@@ -134,7 +142,7 @@ std::vector<std::vector<const DeviceSpec*>> alike_in_memory(const FleetSpec& fle
 }
 
 std::optional<double> Trials::step_with_memory(const std::vector<const DeviceSpec*>& devices,
-                                               Bytes limit) const {
+                                               Bytes limit) {
   Profile profile = request_.profile;
   for (DeviceProfile& device : profile.devices) {
     if (std::none_of(devices.begin(), devices.end(),
@@ -184,7 +192,7 @@ void Trials::try_without_types() {
       continue;
     const FleetSpec rest =
         part_of(fleet_, [&](const DeviceSpec& device) { return device.type != type; });
-    add("leaving out the " + type, step_of(search_(asked_of(request_, rest))));
+    add("leaving out the " + type, step_of(asked_of(request_, rest)));
   }
 }
 
@@ -267,16 +275,15 @@ Bytes memory_size_from(Bytes needed) {
         return Bytes(bytes);
 }
 
-std::vector<Counterfactual> counterfactuals(const PlanRequest& request, const Plan& plan,
-                                            const SearchPlan& search) {
-  const Result<FleetSpec> fleet = admitted(request.fleet, request.job);
+Result<std::vector<Counterfactual>> counterfactuals(const PlanRequest& request, const Plan& plan,
+                                                    const SearchPlan& search) {
+  MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job));
   const double step = plan.prediction.step_seconds;
-  if (!fleet || step <= 0) return {};
-  Trials trials(request, plan, *fleet, search);
+  Trials trials(request, plan, fleet, search);
   trials.try_memory();
   trials.try_without_types();
   trials.try_links();
-  std::vector<Counterfactual> found = trials.take();
+  MOTLEY_TRY(std::vector<Counterfactual> found, trials.take());
   std::erase_if(found,
                 [&](const Counterfactual& what) { return effect_of(what, step) < kLeastChange; });
   std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {

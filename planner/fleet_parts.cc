@@ -6,6 +6,11 @@
 
 namespace motley {
 
+bool means_no_plan(const Error& error) {
+  return error.code == ErrorCode::kNoPlan || error.code == ErrorCode::kNoDevice ||
+         error.code == ErrorCode::kInvalidSpec || error.code == ErrorCode::kUnsupported;
+}
+
 std::vector<std::string> types_of(const FleetSpec& fleet) {
   std::vector<std::string> types;
   for (const DeviceSpec& device : fleet.devices)

@@ -14,6 +14,9 @@ namespace motley {
 /// Any form of plan search (planner/search.h).
 using SearchPlan = std::function<Result<Plan>(const PlanRequest& request)>;
 
+/// Whether an error of a search says that these devices cannot do it, not that the search failed.
+bool means_no_plan(const Error& error);
+
 /// The types of its devices, each once, in the order of the fleet.
 std::vector<std::string> types_of(const FleetSpec& fleet);
 

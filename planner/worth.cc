@@ -98,25 +98,25 @@ std::vector<FleetSpec> fleets_with_each(const PlanRequest& request, const FleetS
       part_of(fleet, [&](const DeviceSpec& device) { return is_among(one_of_all, device.id); })};
 }
 
-/// The quickest plan that search finds with no device idle.
-std::optional<Plan> plan_with_all(const PlanRequest& request, const FleetSpec& fleet,
-                                  const SearchPlan& search) {
+/// The quickest plan that search finds with no device idle; empty where there is none.
+Result<std::optional<Plan>> plan_with_all(const PlanRequest& request, const FleetSpec& fleet,
+                                          const SearchPlan& search) {
   const auto devices = static_cast<int>(fleet.devices.size());
   const CountRange wanted = request.job.devices.count.value_or(CountRange{});
-  if (devices < wanted.low || devices > wanted.high) return std::nullopt;
+  if (devices < wanted.low || devices > wanted.high) return std::optional<Plan>();
   JobSpec job = request.job;
   job.devices.count = CountRange{devices, devices};
   Result<Plan> plan =
       search({job, fleet, request.profile, request.memory_headroom, request.tables_of_ranks});
-  if (!plan) return std::nullopt;
-  return *std::move(plan);
+  if (!plan && !means_no_plan(plan.error())) return fail(plan.error());
+  return plan ? std::optional<Plan>(*std::move(plan)) : std::nullopt;
 }
 
-std::optional<Plan> plan_with_each_type(const PlanRequest& request, const FleetSpec& fleet,
-                                        const Plan& freely, const SearchPlan& search) {
+Result<std::optional<Plan>> plan_with_each_type(const PlanRequest& request, const FleetSpec& fleet,
+                                                const Plan& freely, const SearchPlan& search) {
   std::optional<Plan> best;
   for (const FleetSpec& devices : fleets_with_each(request, fleet, freely)) {
-    auto plan = plan_with_all(request, devices, search);
+    MOTLEY_TRY(auto plan, plan_with_all(request, devices, search));
     if (!plan || !types_used(*plan, fleet, /*used=*/false).empty()) continue;
     if (!best || plan->prediction.step_seconds < best->prediction.step_seconds)
       best = std::move(plan);
@@ -172,22 +172,28 @@ class Comparison {
   Comparison(const PlanRequest& request, const FleetSpec& fleet, const SearchPlan& search)
       : request_(request), fleet_(fleet), search_(search) {}
 
-  void add(const TypeSet& types) {
+  Result<Unit> add(const TypeSet& types) {
     const FleetSpec fleet = only_types(fleet_, types);
     Mix& mix = mixes_.emplace_back();
     mix.types = shares_of_types(fleet);
     const Result<Plan> freely = search_(asked_of(request_, fleet));
+    if (!freely && !means_no_plan(freely.error())) return fail(freely.error());
     if (!freely) {
       if (mixes_.size() == 1) error_ = freely.error();
       mix.why_not = freely.error().message;
-      return;
+      return Unit{};
     }
     if (mixes_.size() == 1) quickest_ = types_used(*freely, fleet, /*used=*/true);
     mix.better_without = types_used(*freely, fleet, /*used=*/false);
-    if (mix.better_without.empty()) return take_plan(*freely, fleet, &mix);
-    if (const auto plan = plan_with_each_type(request_, fleet, *freely, search_))
-      return take_plan(*plan, fleet, &mix);
-    mix.why_not = why_without(*freely, fleet, mix.better_without);
+    std::optional<Plan> plan = *freely;
+    if (!mix.better_without.empty()) {
+      MOTLEY_TRY(plan, plan_with_each_type(request_, fleet, *freely, search_));
+    }
+    if (plan)
+      take_plan(*plan, fleet, &mix);
+    else
+      mix.why_not = why_without(*freely, fleet, mix.better_without);
+    return Unit{};
   }
 
   const std::vector<Mix>& mixes() const { return mixes_; }
@@ -276,10 +282,10 @@ Result<Worth> compare_mixes(const PlanRequest& request, const SearchPlan& search
   worth.every_set = worth.types.size() <= size_t{kMostTypesForEverySet};
   Comparison comparison(request, fleet, search);
   const auto sets = worth.every_set ? every_set_of(worth.types) : some_sets_of(worth.types);
-  for (const TypeSet& types : sets) comparison.add(types);
+  for (const TypeSet& types : sets) MOTLEY_TRY_VOID(comparison.add(types));
   const TypeSet& quickest = comparison.quickest();
   if (!quickest.empty() && std::find(sets.begin(), sets.end(), quickest) == sets.end())
-    comparison.add(quickest);
+    MOTLEY_TRY_VOID(comparison.add(quickest));
   worth.mixes = comparison.mixes();
   std::stable_sort(worth.mixes.begin(), worth.mixes.end(), comes_first);
   worth.chosen = choose(worth.mixes);

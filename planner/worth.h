@@ -65,7 +65,8 @@ struct Worth {
 double indifference(const Mix& one, const Mix& other);
 bool as_quick(const Mix& one, const Mix& other);  ///< both with a plan
 
-/// Compares them. Where no set of types has a plan, the error of all of them together.
+/// Compares them. Where no set of types has a plan, the error of all of them together; any other
+/// error of a search (means_no_plan) at once.
 Result<Worth> compare_mixes(const PlanRequest& request, const SearchPlan& search);
 
 /// "mix all: 2.31x the best single type (A100)", "leave the gtx1070 out: 12 % faster without; …",

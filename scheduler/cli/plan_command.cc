@@ -6,6 +6,7 @@
 #include "planner/counterfactuals.h"
 #include "planner/explain.h"
 #include "scheduler/cli/command.h"
+#include "scheduler/cli/counted_search.h"
 #include "scheduler/cli/job_options.h"
 #include "scheduler/cli/output_file.h"
 #include "scheduler/cli/profile_option.h"
@@ -72,20 +73,12 @@ class PlanCommand final : public Command {
     if (!output_.empty()) {
       MOTLEY_TRY_VOID(write_output_file(output_, document.dump(2) + "\n"));
     }
-    const bool searched = !given && !equal_;
-    std::vector<Counterfactual> what_if;
-    if (explain_ && searched) what_if = counterfactuals({job, fleet, *profile}, plan, plan_search);
-    if (json_) {
-      document["search"]["wall_seconds"] = wall_seconds;
-      if (explain_ && searched)
-        document["search"]["counterfactuals"] = counterfactual_json(what_if);
-      std::printf("%s\n", document.dump(2).c_str());
-      return 0;
-    }
-    print(job, *profile, plan);
-    if (explain_ && searched) std::printf("%s", counterfactual_text(plan, what_if).c_str());
-    if (!output_.empty()) std::printf("written to %s\n", output_.c_str());
-    return 0;
+    if (!explain_ || given || equal_) return print(job, *profile, plan, document, wall_seconds);
+    const auto what_if = what_would_change({job, fleet, *profile}, plan, signals);
+    if (!what_if && what_if.error().code == ErrorCode::kStopped) return 128 + signals.last();
+    if (!what_if) return fail(what_if.error());
+    document["search"]["counterfactuals"] = counterfactual_json(*what_if);
+    return print(job, *profile, plan, document, wall_seconds, counterfactual_text(plan, *what_if));
   }
 
  private:
@@ -94,12 +87,27 @@ class PlanCommand final : public Command {
     return equal_ ? equal_split_plan(request) : find_plan(request);
   }
 
-  void print(const JobSpec& job, const Profile& profile, const Plan& plan) const {
+  static Result<std::vector<Counterfactual>> what_would_change(const PlanRequest& request,
+                                                               const Plan& plan,
+                                                               SignalInbox& signals) {
+    ProgressLine line(steady_clock());
+    return counterfactuals(request, plan, counted_search(plan_search, signals, line));
+  }
+
+  int print(const JobSpec& job, const Profile& profile, const Plan& plan, nlohmann::json document,
+            double wall_seconds, const std::string& what_if = "") const {
+    if (json_) {
+      document["search"]["wall_seconds"] = wall_seconds;
+      std::printf("%s\n", document.dump(2).c_str());
+      return 0;
+    }
     const Evidence evidence = weakest_evidence(profile, plan);
     if (equal_) std::printf("%s\n\n", plan.search.space.c_str());
     std::printf("%s\n%s", solo_table(solo_speeds(profile, plan, job.model), evidence).c_str(),
                 plan_table(plan, evidence).c_str());
-    if (explain_) std::printf("\n%s", explain(plan).c_str());
+    if (explain_) std::printf("\n%s%s", explain(plan).c_str(), what_if.c_str());
+    if (!output_.empty()) std::printf("written to %s\n", output_.c_str());
+    return 0;
   }
 
   MeasureOptions measure_;

@@ -1,9 +1,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "core/clock.h"
 #include "planner/search.h"
 #include "planner/worth.h"
 #include "scheduler/cli/command.h"
+#include "scheduler/cli/counted_search.h"
 #include "scheduler/cli/job_options.h"
 #include "scheduler/cli/profile_option.h"
 #include "scheduler/report/worth_table.h"
@@ -33,10 +35,15 @@ class WorthCommand final : public Command {
     const auto profile = profile_for(job, fleet, profile_, signals);
     if (!profile && profile.error().code == ErrorCode::kStopped) return 128 + signals.last();
     if (!profile) return fail(profile.error());
-    MOTLEY_TRY(const Worth worth, compare_mixes({job, fleet, *profile}, plan_search));
+    ProgressLine line(steady_clock());
+    const auto worth =
+        compare_mixes({job, fleet, *profile}, counted_search(plan_search, signals, line));
+    line.finish();
+    if (!worth && worth.error().code == ErrorCode::kStopped) return 128 + signals.last();
+    if (!worth) return fail(worth.error());
     const Evidence evidence = weakest_evidence(*profile);
     const std::string text =
-        json_ ? worth_json(worth, evidence).dump(2) + "\n" : worth_text(worth, evidence);
+        json_ ? worth_json(*worth, evidence).dump(2) + "\n" : worth_text(*worth, evidence);
     std::fputs(text.c_str(), stdout);
     return 0;
   }

@@ -15,6 +15,8 @@ CASES = [
     (["report", ""], ["first", "second"]),
     (["sample", "f"], ["first"]),
     (["resume", "--st"], ["--step"]),
+    (["wor"], ["worth"]),
+    (["worth", "--pro"], ["--profile"]),
     (["run", ""], []),
 ]
 

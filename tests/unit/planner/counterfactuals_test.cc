@@ -34,7 +34,9 @@ struct Told {
 Told told_of(const PlanningCase& problem) {
   const Result<Plan> plan = plan_search(problem.request());
   EXPECT_TRUE(plan) << plan.error().to_string();
-  return {*plan, counterfactuals(problem.request(), *plan, plan_search)};
+  const auto list = counterfactuals(problem.request(), *plan, plan_search);
+  EXPECT_TRUE(list) << list.error().to_string();
+  return {*plan, *list};
 }
 
 TEST(Counterfactuals, MemoryIsSoldInSizes) {
@@ -184,6 +186,16 @@ TEST(Counterfactuals, NoMoreThanSixAreToldAndTheLargestFirst) {
   for (size_t i = 1; i < told.list.size(); ++i)
     EXPECT_GE(std::abs(told.list[i - 1].step_seconds - step),
               std::abs(told.list[i].step_seconds - step));
+}
+
+TEST(Counterfactuals, ASearchThatFailsIsNoWantOfAPlan) {
+  const PlanningCase problem = two_hosts();
+  const Plan plan = *plan_search(problem.request());
+  const auto told = counterfactuals(problem.request(), plan, [](const PlanRequest&) {
+    return Result<Plan>(fail(ErrorCode::kBrokenInstall, "nobody counts"));
+  });
+  ASSERT_FALSE(told);
+  EXPECT_EQ(told.error().code, ErrorCode::kBrokenInstall);
 }
 
 TEST(Counterfactuals, ThePlanItselfStaysAsItWas) {

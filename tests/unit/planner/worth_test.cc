@@ -127,6 +127,19 @@ TEST(Worth, WithoutAPlanForAnyTheErrorIsThatOfAll) {
   EXPECT_THAT(worth.error().message, HasSubstr("no device can hold the model"));
 }
 
+TEST(Worth, ASearchThatFailsEndsTheComparison) {
+  PlanningCase problem(8);
+  problem.add(card("a", 0.010)).add(card("b", 0.010));
+  int asked = 0;
+  const auto worth = compare_mixes(problem.request(), [&](const PlanRequest& request) {
+    return ++asked < 2 ? plan_search(request)
+                       : Result<Plan>(fail(ErrorCode::kStopped, "interrupted"));
+  });
+  ASSERT_FALSE(worth);
+  EXPECT_EQ(worth.error().code, ErrorCode::kStopped);
+  EXPECT_EQ(asked, 2);
+}
+
 TEST(Worth, OfOneTypeThereIsNothingToMix) {
   PlanningCase problem(8);
   problem.add(card("card", 0.010)).add(card("card", 0.010));
