@@ -53,7 +53,7 @@ class Transport {
   /// beginning; never with the calls above. Beside these one other thread may use all that is
   /// above; it is one thread at a time that uses these. At most kMostBytes each.
   static constexpr int kMostTag = (1 << 20) - 1;
-  static constexpr size_t kMostBytes = 256 << 10;
+  static constexpr size_t kMostBytes = 1 << 20;
   virtual Result<SendId> begin(const Incoming& message, int tag) = 0;
   virtual Result<SendId> begin(const Outgoing& message, int tag) = 0;
   virtual Result<bool> finished(SendId transfer) = 0;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/chunk_sizes.h"
+
 namespace motley {
 namespace {
 
@@ -72,21 +74,22 @@ Bytes factor_bytes(const FactorElements& elements, const CodecSpec& codec) {
   return Bytes(floats * int64_t{sizeof(float)});
 }
 
-Bytes plain_reducer_bytes(int64_t elements, int element_bytes, int ranks, int hosts,
+Bytes plain_reducer_bytes(int64_t elements, int element_bytes, const PlainRanks& ranks,
                           const CodecSpec& codec) {
   Bytes most{0};
-  const int islands = std::min(ranks, hosts);
+  const int islands = std::min(ranks.count, ranks.hosts);
   for (const int count : {1, islands - 1, islands}) {
     if (count < 1) continue;
-    const int least_on_a_host = (ranks + count - 1) / count;
+    const int least_on_a_host = (ranks.count + count - 1) / count;
     const bool compressed = count > 1 && encodes_spans(codec.kind);
     const CodecSpec used = compressed ? codec : CodecSpec{};
-    const int64_t chunk = std::min(
-        elements, chunk_elements(elements, element_bytes, count, least_on_a_host, {}, used));
+    const ClassSpread spread{count, least_on_a_host, 1, ranks.round_trip_bytes};
+    const int64_t chunk =
+        std::min(elements, chunk_elements(elements, element_bytes, spread, {}, used));
     ReducerMemory memory;
     memory.chunk = chunk_bytes(chunk, element_bytes, used);
     memory.for_each_led = static_cast<size_t>(1 + count + (compressed ? 1 : 0));
-    if (ranks > count)
+    if (ranks.count > count)
       memory.island = {least_on_a_host, kChunksLed, static_cast<size_t>(chunk * element_bytes)};
     if (compressed) {  // a rank alone on its host encodes all
       memory.residual = static_cast<size_t>(elements) * sizeof(float);
@@ -94,7 +97,7 @@ Bytes plain_reducer_bytes(int64_t elements, int element_bytes, int ranks, int ho
     }
     most = std::max(most, memory.total());
   }
-  return ranks > 1 ? most : Bytes(0);
+  return ranks.count > 1 ? most : Bytes(0);
 }
 
 }  // namespace motley

@@ -43,10 +43,16 @@ ReducerMemory reducer_memory(const ReductionPlan& plan, const Islands& islands, 
 /// what the reducers of both take: residuals, factors, a row, and what was lost of a factor.
 Bytes factor_bytes(const FactorElements& elements, const CodecSpec& codec);
 
-/// At most that of any rank where `ranks` ranks on at most `hosts` hosts, however they are spread,
-/// hold all of these elements each, and compress them on all links if at all, as a codec of spans
+/// Ranks that hold all elements of a model each, however they are spread over hosts.
+struct PlainRanks {
+  int count = 0;
+  int hosts = 0;                ///< at most
+  double round_trip_bytes = 0;  ///< of the links between these, at most
+};
+
+/// At most that of any of these ranks, which compress on all links if at all, as a codec of spans
 /// does.
-Bytes plain_reducer_bytes(int64_t elements, int element_bytes, int ranks, int hosts,
+Bytes plain_reducer_bytes(int64_t elements, int element_bytes, const PlainRanks& ranks,
                           const CodecSpec& codec = {});
 
 }  // namespace motley

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/chunk_sizes.h"
 #include "core/hash.h"
 #include "core/plan.h"
 
@@ -15,9 +16,6 @@ namespace {
 
 /// How finely shares are kept: chunks are rooted in a pattern of about this length.
 constexpr int kPattern = 64;
-
-/// How many times longer than others a chunk is that a codec shortens by as much or more.
-constexpr int64_t kLongestEncoded = 4;
 
 /// Elements that are close together: no backward pass says more often what is final.
 constexpr int64_t kClose = 256 << 10;
@@ -78,12 +76,6 @@ bool direct_is_faster(const ReductionPart& part, const Islands& islands, int64_t
     rooted = std::max(rooted, size * (1 + (others - 1) * share[i]) / speed[i]);
   }
   return direct <= rooted + islands.latency_seconds;
-}
-
-int most_leaders(const ReductionPart& part) {
-  size_t most = 0;
-  for (const IslandPart& one : part.islands) most = std::max(most, one.leaders.size());
-  return static_cast<int>(most);
 }
 
 /// Which of the class's islands the pinned owner is in; it is its only leader then.
@@ -216,25 +208,6 @@ std::vector<double> root_shares(const std::vector<double>& bytes_per_second) {
   return shares;
 }
 
-int64_t chunk_elements(int64_t elements, int element_bytes, int islands, int leaders,
-                       const ReductionOptions& options, const CodecSpec& codec) {
-  const Bytes smallest = islands == 1 ? options.smallest_at_home : options.smallest_chunk;
-  Bytes largest = islands == 1 ? options.largest_at_home : options.largest_chunk;
-  int64_t unit = 64;  // chunks begin where cache lines do
-  if (codec.kind != CodecKind::kOff) {
-    const int64_t many = int64_t{1} << 16;
-    largest = largest * std::clamp<int64_t>(many * element_bytes / encoded_bytes(codec, many), 1,
-                                            kLongestEncoded);
-    unit = CodecSpec::kBlock * element_bytes;
-  }
-  // Small sums are cut so that every leader has some of the work, and chunks to do it by.
-  const int64_t for_each = islands == 1 ? kChunksLedAtHome : kChunksLed;
-  const int64_t even = elements * element_bytes / (for_each * leaders);
-  const int64_t bytes = std::clamp(even, smallest.value(), largest.value());
-  const int64_t aligned = bytes / unit * unit;
-  return std::max<int64_t>(1, aligned / element_bytes);
-}
-
 Islands islands_of(const std::vector<std::string>& host_of_rank,
                    const std::vector<LinkProfile>& links) {
   Islands islands;
@@ -292,9 +265,8 @@ ReductionPlan plan_reduction(const std::vector<ReductionClass>& classes, const I
         part.roots = interleaved(root_shares(bandwidths(part, islands)));
     }
     part.codec = codec_of(one, islands, element_bytes, options.compression);
-    part.chunk_elements =
-        chunk_elements(one.elements, element_bytes, static_cast<int>(part.islands.size()),
-                       most_leaders(part), options, part.codec);
+    part.chunk_elements = chunk_elements(one.elements, element_bytes,
+                                         spread_of(part.islands, islands), options, part.codec);
     plan.parts.push_back(std::move(part));
   }
   return plan;

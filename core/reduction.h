@@ -78,12 +78,13 @@ inline constexpr int kChunksLed = 8;
 inline constexpr int kChunksLedAtHome = 1;
 
 struct ReductionOptions {
-  Bytes largest_chunk{128 << 10};  ///< between islands
+  Bytes largest_chunk{128 << 10};  ///< between islands, where that fills the links
+  Bytes longest_chunk{1 << 20};    ///< where it takes more (core/chunk_sizes.h)
   Bytes smallest_chunk{32 << 10};  ///< but for the last of a class
   Bytes smallest_at_home{8 << 10};
   Bytes largest_at_home{64 << 10};  ///< of a class within one island: what stays in caches
   /// Of float32 elements, by a codec of spans; another leaves them as they are. A chunk that it
-  /// shortens is up to four times as long.
+  /// shortens is up to four times as long, but no longer than the longest.
   LinkCompression compression = {};
   ReductionOrder order = ReductionOrder::kFromTheEnd;
 };
@@ -181,11 +182,6 @@ Islands islands_of(const std::vector<std::string>& host_of_rank,
 
 /// Of its hosts and the links it knows.
 Islands islands_of(const Plan& plan);
-
-/// Of each chunk but the last, where `leaders` ranks of an island take turns; with `codec` if they
-/// are compressed.
-int64_t chunk_elements(int64_t elements, int element_bytes, int islands, int leaders,
-                       const ReductionOptions& options = {}, const CodecSpec& codec = {});
 
 /// The shares of rooted chunks, summing to 1, that minimise the longest time any link takes,
 /// max (1 + (k-2)·s) / bandwidth, over k >= 2 islands.

@@ -27,7 +27,7 @@ std::string measured_text(const DeviceProfile& device) {
 
 }  // namespace
 
-Result<std::vector<DeviceGroup>> group_devices(const PlanRequest& request) {
+Result<std::vector<DeviceGroup>> group_devices(const PlanRequest& request, GroupBy by) {
   MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job));
   std::vector<DeviceGroup> groups;
   std::map<std::string, size_t> numbers;
@@ -38,7 +38,7 @@ Result<std::vector<DeviceGroup>> group_devices(const PlanRequest& request) {
       return fail(ErrorCode::kInvalidSpec, "the profile lacks " + spec.id + " (" + spec.type +
                                                "); measure it with `motley profile`");
     const Precision precision = precision_allowed(request.job, spec, profile->precision);
-    const std::string key = spec.host + "\n" + spec.type + "\n" +
+    const std::string key = (by == GroupBy::kHost ? spec.host : "") + "\n" + spec.type + "\n" +
                             std::to_string(static_cast<int>(precision)) + measured_text(*profile);
     const auto [found, is_new] = numbers.emplace(key, groups.size());
     if (is_new) groups.push_back({.devices = {}, .profile = profile, .precision = precision});
@@ -77,7 +77,7 @@ Result<PipelineCosts> PipelineCosts::make(const PlanRequest& request,
   for (const DeviceGroup& from : groups) {
     Group& group = costs.groups_.emplace_back();
     group.profile = from.profile;
-    group.host = from.devices.front()->host;
+    for (const DeviceSpec* device : from.devices) group.hosts.insert(device->host);
     group.precision = from.precision;
     group.usable = usable_memory(*from.profile, request.memory_headroom);
     MOTLEY_TRY_VOID(costs.measure(request, most, &group));
@@ -141,13 +141,15 @@ Result<Unit> PipelineCosts::count_memory(const CountLayers& count, DeviceKind ki
 void PipelineCosts::find_travel(const PlanRequest& request) {
   for (const Group& from : groups_)
     for (const Group& to : groups_) {
-      links_.push_back(nullptr);
-      for (const LinkProfile& link : request.profile.links)
-        if ((link.between[0] == from.host && link.between[1] == to.host) ||
-            (link.between[0] == to.host && link.between[1] == from.host)) {
-          links_.back() = &link;
-          break;
-        }
+      Way& way = ways_.emplace_back();
+      for (const LinkProfile& link : request.profile.links) {
+        const auto& [a, b] = link.between;
+        if (!(from.hosts.contains(a) && to.hosts.contains(b)) &&
+            !(from.hosts.contains(b) && to.hosts.contains(a)))
+          continue;
+        way.latency_seconds = std::max(way.latency_seconds, link.latency_seconds);
+        way.bytes_per_second = std::min(way.bytes_per_second, link.bytes_per_second);
+      }
     }
 }
 
@@ -211,12 +213,11 @@ double PipelineCosts::update_seconds(const PipelineStage& stage) const {
 }
 
 Nanos PipelineCosts::travel(int from, int to, int samples) const {
-  const LinkProfile* const link = links_[index(from) * groups_.size() + index(to)];
-  if (link == nullptr) return Nanos(0);
+  const Way& way = ways_[index(from) * groups_.size() + index(to)];
   const int element =
       reduced_bytes(carried(groups_[index(from)].precision, groups_[index(to)].precision));
   const double bytes = 1.0 * samples * model_->context * model_->width * element;
-  return nanos_of_seconds(link->latency_seconds + bytes / link->bytes_per_second);
+  return nanos_of_seconds(way.latency_seconds + bytes / way.bytes_per_second);
 }
 
 std::vector<StageTimes> PipelineCosts::times(const Pipeline& pipeline, int samples) const {

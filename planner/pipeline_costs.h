@@ -2,6 +2,7 @@
 // Devices and layers as the search for pipelines sees them: tables instead of curves.
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@
 
 namespace motley {
 
-/// Devices on one host of which everything measured is equal.
+/// Devices of which everything measured is equal.
 struct DeviceGroup {
   std::vector<const DeviceSpec*> devices;  ///< in fleet order
   const DeviceProfile* profile = nullptr;  ///< of the first
@@ -23,9 +24,12 @@ struct DeviceGroup {
   int count() const { return static_cast<int>(devices.size()); }
 };
 
+/// Whether devices on different hosts are different.
+enum class GroupBy { kHost, kType };
+
 /// The admitted devices by group, groups in the order of their first devices. kInvalidSpec where
 /// the profile lacks one.
-Result<std::vector<DeviceGroup>> group_devices(const PlanRequest& request);
+Result<std::vector<DeviceGroup>> group_devices(const PlanRequest& request, GroupBy by);
 
 /// Consecutive layers on one device of a group.
 struct PipelineStage {
@@ -71,7 +75,8 @@ class PipelineCosts {
   double overhead(int group) const { return groups_[index(group)].profile->step_overhead_seconds; }
   /// Of what the stage holds; 0 at least.
   double update_seconds(const PipelineStage& stage) const;
-  /// Of a micro-batch's activations from one device to another.
+  /// Of a micro-batch's activations from one device to another, over the slowest link between any
+  /// of their hosts.
   Nanos travel(int from, int to, int samples) const;
 
   /// The stages' times in a step of so many samples, as planner/replica_times.h has them.
@@ -86,7 +91,7 @@ class PipelineCosts {
   static constexpr size_t kKinds = 3;  ///< embedding, block, head
   struct Group {
     const DeviceProfile* profile = nullptr;
-    std::string host;
+    std::set<std::string> hosts;
     Bytes usable{0};
     Precision precision = Precision::kFp32;
     double correction = 1;  ///< of what is fixed
@@ -118,7 +123,11 @@ class PipelineCosts {
   int64_t tied_ = 0;           ///< elements that embedding and head share
   int64_t elements_ = 0;
   const ModelSpec* model_ = nullptr;
-  std::vector<const LinkProfile*> links_;  ///< [from * groups + to]; null: free
+  struct Way {
+    double latency_seconds = 0;
+    double bytes_per_second = LinkProfile::kFree;
+  };
+  std::vector<Way> ways_;  ///< [from * groups + to]; what nobody measured takes no time
 };
 
 }  // namespace motley

@@ -17,9 +17,11 @@ namespace {
 constexpr size_t kMostSets = 2000;
 constexpr int kMostStages = 8;
 constexpr int kMostReplicas = 16;
-constexpr int kFewGrains = 16;
+/// Searches for a cut, over all sets of devices.
+constexpr size_t kMostCuts = 60'000;
+constexpr int kFewOrders = 6;
 /// Of a step, where the job leaves the grain open: a share of a replica is hardly ever finer.
-constexpr int kFinestCut = 256;
+constexpr int kFinestCut = 2048;
 /// Plans whose ranks are counted before it is given up.
 constexpr int kMostCounts = 32;
 
@@ -88,12 +90,12 @@ class PipelineSearch {
   }
 
   Result<Plan> run() {
-    MOTLEY_TRY_VOID(check_size());
     MOTLEY_TRY(costs_, PipelineCosts::make(request_, groups_, micro_batches_, counter_.layers));
     least_ = costs_->least_seconds(there_, batch());
     for (int round = 0; round < kMostCounts; ++round) {
       MOTLEY_TRY(Plan plan, quickest_plan());
       MOTLEY_TRY(const bool fits, count_memory(&plan));
+      exact_ = exact_ && fits;  // what layers need in all is corrected by a rule of thumb
       if (!fits) continue;
       record(&plan);
       MOTLEY_TRY_VOID(validate(plan, request_.job.model));
@@ -108,14 +110,6 @@ class PipelineSearch {
   int missing() const { return grains() * grain_ - batch(); }
   int devices() const { return std::accumulate(there_.begin(), there_.end(), 0); }
 
-  Result<Unit> check_size() const {
-    double counts = 1;
-    for (const int count : there_) counts *= count + 1;
-    if (counts <= kMostSets) return Unit{};
-    return fail(ErrorCode::kUnsupported,
-                "the fleet has too many unlike devices to look for pipelines over all of them");
-  }
-
   Error none_fits() const {
     return {ErrorCode::kNoPlan,
             "no pipeline over any of the " + std::to_string(devices()) +
@@ -124,11 +118,11 @@ class PipelineSearch {
             {}};
   }
 
-  /// A set is asked for designs for any number of grains if these are few; else for all samples,
-  /// for what would be its share, and what lies around.
-  std::vector<int> samples_for(const GroupCounts& set) const {
+  /// A set is asked for designs for any number of grains if these and the sets are few; else for
+  /// all samples, for what would be its share, and what lies around.
+  std::vector<int> samples_for(const GroupCounts& set, int cuts) const {
     std::vector<int> samples{batch()};
-    if (grains() <= kFewGrains) {
+    if (grains() * static_cast<int>(micro_batches_.size()) * kFewOrders <= cuts) {
       for (int grain = 1; grain <= grains(); ++grain) samples.push_back(grain * grain_);
       for (int grain = 1; missing() > 0 && grain <= grains(); ++grain)
         samples.push_back(grain * grain_ - missing());
@@ -142,14 +136,23 @@ class PipelineSearch {
     return samples;
   }
 
-  /// By predict(), of the best packing for each number of replicas.
-  Result<Plan> quickest_plan() {
+  void design_sets() {
     sets_.clear();
-    for (const GroupCounts& set : sets_of(there_, std::min(kMostStages, costs_->layers()))) {
-      ReplicaDesigns designs(*costs_, set, micro_batches_, samples_for(set));
+    const auto all = sets_of(there_, std::min(kMostStages, costs_->layers()));
+    const auto cuts = static_cast<int>(kMostCuts / all.size());
+    for (const GroupCounts& set : all) {
+      const std::vector<int> samples = samples_for(set, cuts);
+      const size_t orders = static_cast<size_t>(cuts) / (samples.size() * micro_batches_.size());
+      ReplicaDesigns designs(*costs_, set, micro_batches_, samples, std::max<size_t>(2, orders));
       nodes_ += designs.nodes();
+      exact_ = exact_ && designs.proved() && samples.size() > static_cast<size_t>(grains());
       if (designs.possible()) sets_.push_back(std::move(designs));
     }
+  }
+
+  /// By predict(), of the best packing for each number of replicas.
+  Result<Plan> quickest_plan() {
+    design_sets();
     const auto& wanted = request_.job.devices.count;
     const PackingProblem problem{
         .devices = there_,
@@ -159,8 +162,9 @@ class PipelineSearch {
         .missing = missing(),
         .most_replicas = std::min({kMostReplicas, devices(), grains()})};
     std::optional<Plan> best;
-    for (const Packing& packing : best_packings(problem, sets_, least_)) {
-      if (packing.empty()) continue;
+    const Packings packings = best_packings(problem, sets_, least_);
+    packed_ = packings.least_seconds;
+    for (const Packing& packing : packings.found) {
       MOTLEY_TRY(Plan plan, plan_of(packing));
       if (wanted && plan.world_size() < wanted->low) continue;
       if (!best || plan.prediction.step_seconds < best->prediction.step_seconds)
@@ -170,23 +174,33 @@ class PipelineSearch {
     return std::move(*best);
   }
 
+  /// Far more than an even share nobody gets.
+  GrainTable table_of(size_t set, size_t replicas) {
+    std::vector<double> full{kNever}, shorted{kNever};
+    const int most = 8 + 8 * grains() / static_cast<int>(replicas);
+    for (int grain = 1; grain <= grains(); ++grain) {
+      if (grain > most) {
+        full.push_back(kNever);
+        if (missing() > 0) shorted.push_back(kNever);
+        continue;
+      }
+      full.push_back(sets_[set].seconds(grain * grain_));
+      if (missing() > 0) shorted.push_back(sets_[set].seconds(grain * grain_ - missing()));
+    }
+    return {GrainCurve(std::move(full)),
+            missing() > 0 ? GrainCurve(std::move(shorted)) : GrainCurve()};
+  }
+
   /// Its grains are dealt so that the last replica is done soonest.
   Deal deal_over(const Packing& packing) {
-    std::vector<GrainTable> tables;
-    for (const size_t set : packing) {
-      std::vector<double> full{kNever}, shorted{kNever};
-      for (int grain = 1; grain <= grains(); ++grain) {
-        full.push_back(sets_[set].seconds(grain * grain_));
-        const int samples = grain * grain_ - missing();
-        if (missing() > 0) shorted.push_back(sets_[set].seconds(samples));
-      }
-      tables.push_back({GrainCurve(std::move(full)),
-                        missing() > 0 ? GrainCurve(std::move(shorted)) : GrainCurve()});
-    }
+    std::map<size_t, GrainTable> tables;  // of each set
     DealProblem problem;
+    for (const size_t set : packing) {
+      if (!tables.contains(set)) tables.emplace(set, table_of(set, packing.size()));
+      problem.devices.push_back(&tables.at(set));
+    }
     problem.grains = grains();
     problem.has_short = missing() > 0;
-    for (const GrainTable& table : tables) problem.devices.push_back(&table);
     problem.reduction.assign(packing.size() + 1, 0);
     problem.least_devices = problem.most_devices = static_cast<int>(packing.size());
     const std::vector<double> times = section_times(problem.devices);
@@ -289,8 +303,8 @@ class PipelineSearch {
         std::to_string(grain_) + ", micro-batches of " + std::to_string(micro_batches_.front()) +
         " to " + std::to_string(micro_batches_.back());
     search.step_seconds = plan->prediction.step_seconds;
-    search.lower_bound_step_seconds = least_;
-    search.gap = search.step_seconds / least_ - 1;
+    search.lower_bound_step_seconds = exact_ ? std::max(least_, packed_) : least_;
+    search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
     search.nodes = nodes_;
     plan->id = plan_id(*plan);
   }
@@ -303,14 +317,21 @@ class PipelineSearch {
   std::vector<int> micro_batches_;
   std::optional<PipelineCosts> costs_;
   std::vector<ReplicaDesigns> sets_;
-  double least_ = 0;  ///< seconds of a step, whatever the plan
+  double least_ = 0;   ///< seconds of a step, whatever the plan
+  double packed_ = 0;  ///< the same by what packings are possible, where `exact_`
+  bool exact_ = true;  ///< all sets were looked at in all orders and cuts
   int64_t nodes_ = 0;
 };
 
 }  // namespace
 
 Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter) {
-  MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request));
+  MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kHost));
+  GroupCounts counts;
+  for (const DeviceGroup& group : groups) counts.push_back(group.count());
+  if (!few_enough_to_enumerate(counts)) {
+    MOTLEY_TRY(groups, group_devices(request, GroupBy::kType));
+  }
   return PipelineSearch(request, counter, std::move(groups)).run();
 }
 

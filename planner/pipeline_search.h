@@ -15,8 +15,7 @@
 
 namespace motley {
 
-/// The quickest found. kNoPlan where none fits; what the counter fails with; kUnsupported where
-/// the fleet has too many unlike devices to pack.
+/// The quickest found. kNoPlan where none fits; what the counter fails with.
 Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter);
 
 }  // namespace motley

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/chunk_sizes.h"
 #include "core/model.h"
 #include "core/rank_memory.h"
 #include "core/reducer_memory.h"
@@ -43,15 +44,14 @@ CodecSpec codec_of(const PlanRequest& request, int gradient_bytes) {
   return may ? compression_wanted(request.job).codec : CodecSpec{};
 }
 
-/// At most what summing gradients takes of a rank, of `ranks` on so many hosts.
-Bytes most_for_sums(const ModelSpec& model, int gradient_bytes, int ranks, int hosts,
+/// At most what summing gradients takes of one of the ranks.
+Bytes most_for_sums(const ModelSpec& model, int gradient_bytes, const PlainRanks& ranks,
                     const CodecSpec& codec) {
   const FactorElements factored = factored_elements(codec, model);
-  Bytes most = plain_reducer_bytes(parameter_count(model), gradient_bytes, ranks, hosts, codec);
+  Bytes most = plain_reducer_bytes(parameter_count(model), gradient_bytes, ranks, codec);
   if (factored.matrices == 0) return most;
   for (const int64_t elements : {factored.p, factored.q})
-    most +=
-        plain_reducer_bytes(elements, gradient_bytes, ranks, hosts, codec_of_values(codec.values));
+    most += plain_reducer_bytes(elements, gradient_bytes, ranks, codec_of_values(codec.values));
   return most + factor_bytes(factored, codec);
 }
 
@@ -62,8 +62,10 @@ Profile with_tables_for(const PlanRequest& request, int least, int most_ranks) {
   const ModelSpec& model = request.job.model;
   const int64_t elements = parameter_count(model);
   const int64_t owned = (elements + least - 1) / least;
-  const auto hosts = static_cast<int>(request.fleet.hosts().size());
-  const int fewest = std::min(fewest_speakers(request.fleet), most_ranks);
+  const PlainRanks ranks{most_ranks, static_cast<int>(request.fleet.hosts().size()),
+                         most_round_trip_bytes(profile.links)};
+  PlainRanks fewest = ranks;
+  fewest.count = std::min(fewest_speakers(request.fleet), most_ranks);
   for (DeviceProfile& device : profile.devices) {
     const DeviceSpec* spec = request.fleet.find(device.device);
     if (spec == nullptr || spec->kind == DeviceKind::kCuda) continue;
@@ -71,12 +73,12 @@ Profile with_tables_for(const PlanRequest& request, int least, int most_ranks) {
     const CodecSpec codec = codec_of(request, bytes.gradient);
     const bool compresses = codec.kind != CodecKind::kOff;
     Bytes more = snapshot_bytes(owned, bytes.weight, compresses) +
-                 std::max(most_for_sums(model, bytes.gradient, most_ranks, hosts, codec),
-                          most_for_sums(model, bytes.gradient, fewest, hosts, codec));
+                 std::max(most_for_sums(model, bytes.gradient, ranks, codec),
+                          most_for_sums(model, bytes.gradient, fewest, codec));
     if (request.job.parallel.sync.across > 1)  // averages
-      more += plain_reducer_bytes(elements, bytes.weight, most_ranks, hosts);
+      more += plain_reducer_bytes(elements, bytes.weight, ranks);
     if (compresses)  // what is lost, on its way to checkpoints
-      more += plain_reducer_bytes(elements, sizeof(float), most_ranks, hosts) +
+      more += plain_reducer_bytes(elements, sizeof(float), ranks) +
               Bytes(elements * int64_t{sizeof(float)});
     for (MemoryPoint& point : device.memory) point.fixed += more;
   }

@@ -7,9 +7,6 @@
 namespace motley {
 namespace {
 
-/// All orders of up to so many; of more those that a sort by speed or memory and moves lead to.
-constexpr size_t kMostOrders = 120;
-
 std::vector<int> members_of(const GroupCounts& devices) {
   std::vector<int> members;
   for (size_t group = 0; group < devices.size(); ++group)
@@ -17,23 +14,28 @@ std::vector<int> members_of(const GroupCounts& devices) {
   return members;
 }
 
-/// The first orders in which the groups can stand, and their mirror images: in these every group is
-/// first and last at least once.
-std::vector<std::vector<int>> orders_of(const GroupCounts& devices) {
+/// All, if they are at most so many; else by rotation, so that every group is first and last in
+/// some, each also mirrored and with neighbours changed.
+std::vector<std::vector<int>> orders_of(const GroupCounts& devices, size_t most, bool* all) {
   std::vector<std::vector<int>> orders;
   std::vector<int> order = members_of(devices);
   const auto add = [&](const std::vector<int>& one) {
-    if (std::find(orders.begin(), orders.end(), one) == orders.end()) orders.push_back(one);
+    if (orders.size() < most && std::find(orders.begin(), orders.end(), one) == orders.end())
+      orders.push_back(one);
   };
   do {
     orders.push_back(order);
-  } while (orders.size() <= kMostOrders && std::next_permutation(order.begin(), order.end()));
-  if (orders.size() <= kMostOrders) return orders;
+  } while (orders.size() <= most && std::next_permutation(order.begin(), order.end()));
+  *all = orders.size() <= most;
+  if (*all) return orders;
   orders.clear();
   std::vector<int> turned = members_of(devices);
   for (size_t i = 0; i < turned.size(); ++i) {
     add(turned);
     add({turned.rbegin(), turned.rend()});
+    std::rotate(turned.begin(), turned.begin() + 1, turned.end());
+  }
+  for (size_t i = 0; i < turned.size(); ++i) {
     for (size_t j = 0; j + 1 < turned.size(); ++j) {
       std::vector<int> swapped = turned;
       std::swap(swapped[j], swapped[j + 1]);
@@ -48,12 +50,12 @@ std::vector<std::vector<int>> orders_of(const GroupCounts& devices) {
 
 ReplicaDesigns::ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
                                const std::vector<int>& micro_batches,
-                               const std::vector<int>& samples)
+                               const std::vector<int>& samples, size_t most_orders)
     : costs_(costs), devices_(std::move(devices)) {
   for (size_t group = 0; group < devices_.size(); ++group)
     if (devices_[group] > 0 && !costs.priced(static_cast<int>(group))) return;
   if (std::accumulate(devices_.begin(), devices_.end(), 0) > costs.layers()) return;
-  const std::vector<std::vector<int>> orders = orders_of(devices_);
+  const std::vector<std::vector<int>> orders = orders_of(devices_, most_orders, &proved_);
   for (const int count : samples)
     for (const int micro_batch : micro_batches) {
       add(orders, micro_batch, count);
@@ -67,6 +69,7 @@ void ReplicaDesigns::add(const std::vector<std::vector<int>>& orders, int micro_
   for (const std::vector<int>& order : orders) {
     PipelineCut cut = best_cut(costs_, order, micro_batch, samples, best.seconds);
     nodes_ += cut.nodes;
+    proved_ = proved_ && cut.proved;
     if (cut.seconds < best.seconds) best = std::move(cut);
   }
   const bool is_new = std::find(designs_.begin(), designs_.end(), best.pipeline) == designs_.end();

@@ -15,13 +15,16 @@ using GroupCounts = std::vector<int>;
 /// A set of devices as a replica, and how long it computes for any number of samples.
 class ReplicaDesigns {
  public:
-  /// The quickest for each of `samples` in each of `micro_batches`, over all orders of the devices
-  /// (over some of them where there are very many).
+  /// The quickest for each of `samples` in each of `micro_batches`, over all orders of the devices,
+  /// or where these are more over so many of them.
   ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
-                 const std::vector<int>& micro_batches, const std::vector<int>& samples);
+                 const std::vector<int>& micro_batches, const std::vector<int>& samples,
+                 size_t most_orders);
 
   const GroupCounts& devices() const { return devices_; }
   bool possible() const { return !designs_.empty(); }
+  /// Whether for each of the samples no pipeline of these devices is quicker.
+  bool proved() const { return proved_; }
   /// Seconds of a step, the update before it included; kNever where no design fits.
   double seconds(int samples);
   /// Of these seconds.
@@ -44,6 +47,7 @@ class ReplicaDesigns {
   std::vector<Pipeline> designs_;
   std::map<int, Quickest> known_;  ///< by samples
   int64_t nodes_ = 0;
+  bool proved_ = true;
 };
 
 }  // namespace motley

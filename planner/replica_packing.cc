@@ -3,11 +3,64 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <utility>
+
+#include "planner/packing_bound.h"
 
 namespace motley {
 namespace {
 
 constexpr double kPrecision = 1e-6;
+constexpr double kMostStates = 600;
+
+/// The least seconds within which `within` finds a packing, and the packing; bounds from which to
+/// start. Empty where none is found.
+template <class Within>
+Packing soonest(double low, double high, Within within, double* least) {
+  Packing best;
+  if (high == kNever) {  // no single replica can compute all
+    high = low;
+    for (int doubled = 0; doubled < 60 && best.empty(); ++doubled) best = within(high *= 2);
+    if (best.empty()) return best;
+  }
+  while (high - low > kPrecision * high) {
+    const double middle = low + (high - low) / 2;
+    Packing packing = within(middle);
+    if (packing.empty()) {
+      low = middle;
+    } else {
+      high = middle;
+      best = std::move(packing);
+    }
+  }
+  if (least != nullptr) *least = low;
+  return best.empty() ? within(high * (1 + kPrecision)) : best;
+}
+
+/// What each set computes in time: whole grains, and with the short one among them.
+struct Able {
+  std::vector<int> whole, shorted;
+};
+
+Able able_within(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets, double seconds) {
+  Able able;
+  for (ReplicaDesigns& set : sets) {
+    able.whole.push_back(set.grains_within(seconds, problem.grain, 0, problem.grains));
+    if (problem.missing == 0) continue;
+    able.shorted.push_back(
+        set.grains_within(seconds, problem.grain, problem.missing, problem.grains));
+  }
+  return able;
+}
+
+/// Of the quickest single replica; kNever where none can compute everything.
+double seconds_of_one(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets) {
+  double least = kNever;
+  for (ReplicaDesigns& set : sets)
+    if (std::accumulate(set.devices().begin(), set.devices().end(), 0) <= problem.most_devices)
+      least = std::min(least, set.seconds(problem.grains * problem.grain - problem.missing));
+  return least;
+}
 
 /// Counts of devices as one number, digit by digit.
 class CountIndex {
@@ -38,6 +91,7 @@ class CountIndex {
   size_t size_ = 1;
 };
 
+/// All packings of few devices.
 class PackingSearch {
  public:
   PackingSearch(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets)
@@ -46,15 +100,18 @@ class PackingSearch {
     for (const ReplicaDesigns& set : sets) set_index_.push_back(index_.of(set.devices()));
   }
 
-  std::vector<Packing> run(double least) {
-    double most = kNever;  // of one replica
-    for (ReplicaDesigns& set : sets_)
-      if (fits(set.devices(), problem_.devices))
-        most = std::min(most, set.seconds(problem_.grains * problem_.grain - problem_.missing));
-    std::vector<Packing> best(static_cast<size_t>(problem_.most_replicas));
-    for (int replicas = 1; replicas <= problem_.most_replicas; ++replicas)
-      best[static_cast<size_t>(replicas - 1)] = soonest(replicas, least, most);
-    return best;
+  Packings run(double least) {
+    const double one = seconds_of_one(problem_, sets_);
+    Packings packings;
+    packings.least_seconds = kNever;
+    for (int replicas = 1; replicas <= problem_.most_replicas; ++replicas) {
+      double own = kNever;
+      Packing packing = soonest(
+          least, one, [&](double seconds) { return within(seconds, replicas); }, &own);
+      packings.least_seconds = std::min(packings.least_seconds, own);
+      if (!packing.empty()) packings.found.push_back(std::move(packing));
+    }
+    return packings;
   }
 
  private:
@@ -64,50 +121,11 @@ class PackingSearch {
     size_t set = 0;
     size_t before = 0;  ///< state of the others
   };
-  /// What each set computes in time: whole grains, and with the short one among them.
-  struct Able {
-    std::vector<int> whole, shorted;
-  };
-
-  static bool fits(const GroupCounts& wanted, const GroupCounts& there) {
-    for (size_t i = 0; i < wanted.size(); ++i)
-      if (wanted[i] > there[i]) return false;
-    return true;
-  }
-
-  /// Where nothing is known of a single replica, a bound is looked for by doubling.
-  Packing soonest(int replicas, double low, double high) {
-    Packing best;
-    if (high == kNever) {
-      high = low;
-      for (int doubled = 0; doubled < 60 && best.empty(); ++doubled)
-        best = within(high *= 2, replicas);
-      if (best.empty()) return best;
-    }
-    while (high - low > kPrecision * high) {
-      const double middle = low + (high - low) / 2;
-      Packing packing = within(middle, replicas);
-      if (packing.empty()) {
-        low = middle;
-      } else {
-        high = middle;
-        best = std::move(packing);
-      }
-    }
-    return best.empty() ? within(high * (1 + kPrecision), replicas) : best;
-  }
-
   /// States are the devices used, by index, and whether the short grain is among the grains.
   static size_t state(size_t index, bool shorted) { return 2 * index + (shorted ? 1 : 0); }
 
   Packing within(double seconds, int replicas) {
-    Able able;
-    for (ReplicaDesigns& set : sets_) {
-      able.whole.push_back(set.grains_within(seconds, problem_.grain, 0, problem_.grains));
-      if (problem_.missing == 0) continue;
-      able.shorted.push_back(
-          set.grains_within(seconds, problem_.grain, problem_.missing, problem_.grains));
-    }
+    const Able able = able_within(problem_, sets_, seconds);
     std::vector<std::vector<Best>> rows{std::vector<Best>(2 * index_.size())};
     rows[0][state(0, false)].grains = 0;
     for (int used = 1; used <= replicas; ++used) rows.push_back(one_more(rows.back(), able));
@@ -161,11 +179,109 @@ class PackingSearch {
   std::vector<size_t> set_index_;
 };
 
+/// Of so many devices that packings cannot be looked at one by one.
+class ManyDevices {
+ public:
+  ManyDevices(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets)
+      : problem_(problem), sets_(sets) {
+    for (const ReplicaDesigns& set : sets) {
+      needs_.push_back(set.devices());
+      sizes_.push_back(std::accumulate(needs_.back().begin(), needs_.back().end(), 0));
+      needs_.back().push_back(sizes_.back());  // of all devices that may be used
+    }
+  }
+
+  Packings run(double least) {
+    const double one = seconds_of_one(problem_, sets_);
+    Packings packings;
+    Packing packing = soonest(
+        least, one, [&](double seconds) { return within(seconds); }, nullptr);
+    if (packing.empty()) return packings;
+    packings.found.push_back(std::move(packing));
+    // A fraction has no deal: whether one is enough stands for a packing.
+    soonest(
+        least, one, [&](double seconds) { return enough(seconds) ? Packing{0} : Packing{}; },
+        &packings.least_seconds);
+    return packings;
+  }
+
+ private:
+  GroupCounts there() const {
+    GroupCounts there = problem_.devices;
+    there.push_back(problem_.most_devices);
+    return there;
+  }
+
+  /// The short grain counts as if every replica had it: a bound all the same.
+  std::vector<int> worth(double seconds) const {
+    const Able able = able_within(problem_, sets_, seconds);
+    return problem_.missing > 0 ? able.shorted : able.whole;
+  }
+
+  bool enough(double seconds) const {
+    return pack_fractions(needs_, worth(seconds), there()).worth >= problem_.grains - 1e-6;
+  }
+
+  Packing within(double seconds) const {
+    const std::vector<int> grains = able_within(problem_, sets_, seconds).whole;
+    const FractionalPacking fractions = pack_fractions(needs_, grains, there());
+    Packing packing;
+    GroupCounts left = there();
+    int dealt = 0;
+    const auto take = [&](size_t set) {
+      for (size_t g = 0; g < left.size(); ++g) left[g] -= needs_[set][g];
+      packing.push_back(set);
+      dealt += grains[set];
+    };
+    for (size_t set = 0; set < needs_.size(); ++set)
+      for (int copy = 1; copy <= static_cast<int>(fractions.copies[set] + 1e-6); ++copy)
+        if (room(set, left) && dealt < problem_.grains) take(set);
+    while (dealt < problem_.grains) {
+      const auto next = most_worth(grains, left);
+      if (next == needs_.size()) return {};
+      take(next);
+    }
+    std::sort(packing.begin(), packing.end());
+    return static_cast<int>(packing.size()) <= problem_.grains ? packing : Packing{};
+  }
+
+  bool room(size_t set, const GroupCounts& left) const {
+    for (size_t g = 0; g < left.size(); ++g)
+      if (needs_[set][g] > left[g]) return false;
+    return true;
+  }
+
+  /// The set for which there is room that computes most; of equals the smallest.
+  size_t most_worth(const std::vector<int>& grains, const GroupCounts& left) const {
+    size_t best = needs_.size();
+    for (size_t set = 0; set < needs_.size(); ++set) {
+      if (grains[set] == 0 || !room(set, left)) continue;
+      if (best == needs_.size() || grains[set] > grains[best] ||
+          (grains[set] == grains[best] && sizes_[set] < sizes_[best]))
+        best = set;
+    }
+    return best;
+  }
+
+  const PackingProblem& problem_;
+  std::vector<ReplicaDesigns>& sets_;
+  std::vector<std::vector<int>> needs_;
+  std::vector<int> sizes_;
+};
+
 }  // namespace
 
-std::vector<Packing> best_packings(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets,
-                                   double least_seconds) {
-  return PackingSearch(problem, sets).run(least_seconds);
+bool few_enough_to_enumerate(const GroupCounts& devices) {
+  double states = 1;
+  for (const int count : devices) states *= count + 1;
+  return states <= kMostStates;
+}
+
+Packings best_packings(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets,
+                       double least_seconds) {
+  if (few_enough_to_enumerate(problem.devices))
+    return PackingSearch(problem, sets).run(least_seconds);
+  return ManyDevices(problem, sets).run(least_seconds);
 }
 
 }  // namespace motley

@@ -19,9 +19,20 @@ struct PackingProblem {
 /// Sets of devices, by number; in rising order.
 using Packing = std::vector<size_t>;
 
-/// For each number of replicas from 1 on the sets that compute all grains soonest, one after the
-/// other or none: an empty packing. Seconds are right to a millionth.
-std::vector<Packing> best_packings(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets,
-                                   double least_seconds);
+struct Packings {
+  std::vector<Packing> found;
+  /// No packing of these sets computes all grains in less, sums of gradients apart.
+  double least_seconds = 0;
+};
+
+/// Whether there are so few devices that packings can be looked at one by one.
+bool few_enough_to_enumerate(const GroupCounts& devices);
+
+/// Of few devices, for each number of replicas the sets that compute all grains soonest, to a
+/// millionth of that time, by dynamic programming. Of many, one packing: most of it the fractional
+/// one's (planner/packing_bound.h), what is left filled with the sets that are worth most.
+/// `least_seconds`: no packing is quicker.
+Packings best_packings(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets,
+                       double least_seconds);
 
 }  // namespace motley

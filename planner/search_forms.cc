@@ -53,7 +53,9 @@ Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& c
   if (!plain) return cut;
   const double quickest = plain->prediction.step_seconds, other = cut->prediction.step_seconds;
   if (other < quickest * (1 - kWorthCutting)) {
-    reject("data parallel over " + std::to_string(plain->world_size()) + " whole devices",
+    const int whole = plain->world_size();
+    reject("data parallel over " + std::to_string(whole) +
+               (whole == 1 ? " whole device" : " whole devices"),
            "pipelines are quicker", quickest, &*cut);
     return cut;
   }

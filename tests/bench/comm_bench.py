@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(pathlib.Path(__file__).resolve().parent / "comm")]
 os.environ.setdefault("MOTLEY_TEST_BIN_DIR", str(ROOT / "build/release/bin"))
 import netns_hosts  # noqa: E402
-from cases import DELAY, GIGABIT, MIB, OPEN_MPI, all_cases  # noqa: E402
+from cases import GIGABIT, MIB, OPEN_MPI, all_cases  # noqa: E402
 from linked_hosts import LinkedHosts  # noqa: E402
 from sandbox import BIN, WORKER  # noqa: E402
 
@@ -76,7 +76,7 @@ def place_of(layout):
             yield Place(layout, home)
             return
         names = [f"island{i}" for i in range(len(layout.islands))]
-        with LinkedHosts(names, home, private=[], shared=[str(BIN.parent)], rate=GIGABIT, delay=DELAY) as hosts:
+        with LinkedHosts(names, home, private=[], shared=[str(BIN.parent)], rate=GIGABIT, delay=layout.delay) as hosts:
             for i, name in enumerate(names):
                 hosts.slow(name, layout.rate(i))
             yield Place(layout, home, hosts)

@@ -16,6 +16,7 @@ constexpr int64_t kCodedElements = 8'751;
 /// An eighth of the usual: several chunks, yet few elements for the sanitizers.
 ReductionOptions short_chunks() {
   return {.largest_chunk = Bytes{16 << 10},
+          .longest_chunk = Bytes{32 << 10},
           .smallest_chunk = Bytes{4 << 10},
           .smallest_at_home = Bytes{1 << 10},
           .largest_at_home = Bytes{8 << 10}};

@@ -1,9 +1,12 @@
 #include "tests/contract/reducer_contract.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "comm/reducer.h"
 
@@ -270,6 +273,41 @@ Result<Unit> waited_for_in_pieces(Communicator& comm) {
   return Unit{};
 }
 
+class CountingGate final : public ElementGate {
+ public:
+  Result<bool> readable(std::span<const ElementRun>) override { return true; }
+  Result<Unit> written(std::span<const ElementRun> runs) override {
+    for (const ElementRun& run : runs) written_ += run.count;
+    return Unit{};
+  }
+  int64_t written() const { return written_; }
+
+ private:
+  std::atomic<int64_t> written_ = 0;
+};
+
+/// Chunks of several messages each, as on long links, that go on while no rank waits for them.
+Result<Unit> long_chunks_beside_work(Communicator& comm) {
+  const Islands islands = shapes(comm.size()).back();
+  const ReductionClass one{all_ranks(comm), all_ranks(comm), std::nullopt, 300'007};
+  const auto runs = runs_for(one.elements, Place::kTogether);
+  const ReductionPlan plan =
+      plan_reduction({one}, islands, sizeof(float),
+                     {.largest_chunk = Bytes{600 << 10}, .smallest_chunk = Bytes{600 << 10}});
+  MOTLEY_TRY(const auto reducer, comm.open_reducer(plan, islands, {runs}));
+  Buffer<float> buffer(comm.rank(), runs, one.elements);
+  CountingGate gate;
+  MOTLEY_TRY_VOID(reducer->begin_beside(std::as_writable_bytes(std::span(buffer.values)),
+                                        SumType::kFloat32, gate));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (gate.written() < one.elements && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(gate.written(), one.elements) << "it is over before anybody waits";
+  MOTLEY_TRY_VOID(reducer->wait());
+  expect_elements(buffer, runs, expected_sum<float>(one, islands), "long chunks");
+  return Unit{};
+}
+
 }  // namespace
 
 const std::vector<NamedCheck>& reducer_contract() {
@@ -283,6 +321,7 @@ const std::vector<NamedCheck>& reducer_contract() {
       {"ReducerOverlapping", classes_that_overlap},
       {"ReducerLinkBytes", bytes_on_links_are_as_planned},
       {"ReducerWaitedForInPieces", waited_for_in_pieces},
+      {"ReducerLongChunks", long_chunks_beside_work},
   };
   return checks;
 }

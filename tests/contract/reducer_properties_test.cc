@@ -56,6 +56,7 @@ void draw_ways(Setting* setting) {
   setting->islands.latency_seconds = *rc::gen::element(0.0, 1e-5, 1e-2);
   const Bytes chunk(*rc::gen::element(512, 1024, 4096, 128 << 10));
   setting->options = {.largest_chunk = chunk,
+                      .longest_chunk = chunk * *rc::gen::element<int64_t>(1, 3),
                       .smallest_chunk = std::min(chunk, Bytes(*rc::gen::element(512, 1024))),
                       .smallest_at_home = Bytes(512),
                       .largest_at_home = chunk};

@@ -223,7 +223,7 @@ TEST_F(PlanMemory, RecomputingAndSharingNeedLess) {
 TEST_F(PlanMemory, OfPlainReplicasIsWithinTheirSimpleFormula) {
   for (const int count : {2, 3, 4}) {
     const Attempt attempt = attempt_of({.name = "", .replicas = replicas(count)}, scratch_.path());
-    const Bytes most = plain_reducer_bytes(parameter_count(attempt.job.model), 4, count, 1);
+    const Bytes most = plain_reducer_bytes(parameter_count(attempt.job.model), 4, {count, 1});
     for (const MemoryEstimate& rank : predicted(attempt)) {
       EXPECT_LE(rank.exchange, most);
       EXPECT_GE(rank.exchange * 2, most);

@@ -17,6 +17,7 @@ class Layout:
     name: str
     islands: tuple  # ranks of each
     rates: tuple = ()  # bytes per second of each island's link, both ways; default: GIGABIT
+    delay: float = DELAY  # one way
 
     def rate(self, island):
         return self.rates[island] if self.rates else GIGABIT
@@ -66,7 +67,7 @@ class Case:
         figures = [("of the limit", ">=", self.goals.of_limit, self.limit and self.limit / ours),
                    ("x " + OPEN_MPI, "<=", self.goals.over_mpi, peers.get(OPEN_MPI) and ours / peers[OPEN_MPI]),
                    ("x best peer", "<=", self.goals.over_best, ours / min(peers.values()) if peers else None),
-                   ("round trips", "<=", self.goals.round_trips, ours / (2 * DELAY))]
+                   ("round trips", "<=", self.goals.round_trips, ours / (2 * self.layout.delay))]
         return [(f"{side} {goal:g} {what}", value, value >= goal if side == ">=" else value <= goal)
                 for what, side, goal, value in figures if goal and value]
 
@@ -87,6 +88,8 @@ def all_cases():
     cases += [Case(Layout("3+1", (3, 1)), 16 * MIB, unequal), Case(Layout("3+2+1", (3, 2, 1)), 16 * MIB, unequal)]
     one_slow = Layout("2+2+2 one at 200Mbit/s", (2, 2, 2), (GIGABIT, GIGABIT, 25e6))
     cases += [Case(one_slow, 16 * MIB, Goals(of_limit=1 / 1.08))]
+    far = Layout("2x2 20ms", (2, 2), delay=0.02)  # 5 MB are on the way in a round trip; nothing is promised
+    cases += [Case(far, 16 * MIB), Case(far, 64 * MIB), Case(Layout("1x1 20ms", (1, 1), delay=0.02), 64 * MIB)]
     one_host = Layout("1x4", (4,))
     sizes = (16 * KIB, 64 * KIB, 256 * KIB, 1 * MIB, 16 * MIB, 64 * MIB)
     return cases + [Case(one_host, size, Goals(over_mpi=0.5)) for size in sizes]

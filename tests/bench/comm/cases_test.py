@@ -56,6 +56,11 @@ class GoalsTest(unittest.TestCase):
         self.assertEqual([kept for _, _, kept in case.verdicts(2.4 * DELAY, {})], [True])
         self.assertEqual([kept for _, _, kept in case.verdicts(2.8 * DELAY, {})], [False])
 
+    def test_round_trips_are_those_of_the_layout(self):
+        case = Case(Layout("", (2, 2), delay=0.02), 1024, Goals(round_trips=1.3))
+        self.assertEqual([kept for _, _, kept in case.verdicts(0.05, {})], [True])
+        self.assertEqual([kept for _, _, kept in case.verdicts(0.053, {})], [False])
+
     def test_names_are_unlike(self):
         names = [case.name for case in all_cases()]
         self.assertEqual(len(names), len(set(names)))

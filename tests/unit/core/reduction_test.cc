@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "core/chunk_sizes.h"
 #include "core/reducer_memory.h"
 #include "tests/support/new_seeds.h"
 
@@ -209,22 +210,125 @@ TEST(Reduction, TheHashTellsPlansApart) {
   EXPECT_NE(plan_reduction({owned}, islands, 4).hash(), hash);
 }
 
+/// Of a large sum over all ranks of such islands.
+int64_t chunk_bytes_of(const std::vector<int>& ranks_of_island, std::vector<double> speed,
+                       double latency, const CodecSpec& codec = {}) {
+  Islands islands{.of_rank = {}, .bytes_per_second = std::move(speed), .latency_seconds = latency};
+  for (size_t i = 0; i < ranks_of_island.size(); ++i)
+    islands.of_rank.insert(islands.of_rank.end(), static_cast<size_t>(ranks_of_island[i]),
+                           static_cast<int>(i));
+  ReductionOptions options;
+  options.compression.codec = codec;
+  const ReductionPlan plan =
+      plan_reduction({all_of(islands, 64 << 20)}, islands, sizeof(float), options);
+  return plan.parts[0].chunk_elements * int64_t{sizeof(float)};
+}
+
+TEST(ReductionChunks, AreOf128KibWhereLinksAreShort) {
+  for (const double measured : {1.5e-4, 2e-4, 3e-4, 8e-4})
+    for (const double speed : {25e6, 110e6, 125e6, 130e6})
+      for (const std::vector<int>& ranks : {std::vector<int>{2, 2}, {3, 1}, {1, 1}, {3, 2, 1}})
+        EXPECT_EQ(chunk_bytes_of(ranks, std::vector<double>(ranks.size(), speed), measured),
+                  128 << 10);
+  EXPECT_EQ(chunk_bytes_of({2, 2}, {LinkProfile::kFree, LinkProfile::kFree}, 0), 128 << 10);
+}
+
+TEST(ReductionChunks, OfAnIslandsLeadersTogetherFillTwoRoundTripsOfTheLink) {
+  for (const double speed : {125e6, 312e6, 3.125e9, 12.5e9})
+    for (const double latency : {1e-4, 1e-3, 5e-3, 1e-2, 2e-2, 1e-1})
+      for (const std::vector<int>& ranks : {std::vector<int>{2, 2}, {4, 1}, {4, 8}, {2, 3, 2}}) {
+        const int64_t chunk =
+            chunk_bytes_of(ranks, std::vector<double>(ranks.size(), speed), latency);
+        const int leaders = *std::min_element(ranks.begin(), ranks.end());
+        const double round_trips = static_cast<double>(8 * leaders * chunk) / (speed * 2 * latency);
+        EXPECT_GE(chunk, 128 << 10);
+        EXPECT_LE(chunk, 1 << 20);
+        if (chunk < 1 << 20) {
+          EXPECT_GE(round_trips, 2);
+        }
+        const double spare = static_cast<double>(8 * leaders * (128 << 10)) / (speed * 2 * latency);
+        if (chunk > 128 << 10) {
+          EXPECT_LE(round_trips, 2 + spare);
+        }
+      }
+}
+
+TEST(ReductionChunks, FollowTheSlowestLinkThatASumCrosses) {
+  EXPECT_GT(chunk_bytes_of({2, 2}, {1e9, 1e9}, 0.01), 512 << 10);
+  EXPECT_EQ(chunk_bytes_of({2, 2, 2}, {1e9, 1e9, 1e7}, 0.01), 128 << 10);
+}
+
+TEST(ReductionChunks, ThatAreCompressedAreAsLongOnLinksButNeverLongerThanTheLongest) {
+  const CodecSpec int8{.kind = CodecKind::kInt8};
+  EXPECT_EQ(chunk_bytes_of({2, 2}, {25e6, 25e6}, 2e-4, int8),
+            3 * chunk_bytes_of({2, 2}, {25e6, 25e6}, 2e-4));
+  EXPECT_EQ(chunk_bytes_of({2, 2}, {125e6, 125e6}, 0.1, int8), 1 << 20);
+}
+
+TEST(ReductionChunks, WithinAnIslandAreAsEver) {
+  EXPECT_EQ(chunk_bytes_of({4}, {1e9}, 0.1), 64 << 10);
+}
+
+TEST(ReductionChunks, SmallSumsAreCutForAllLeadersHoweverLongTheLinks) {
+  const Islands far{.of_rank = {0, 0, 1, 1}, .bytes_per_second = {1e9, 1e9}, .latency_seconds = 1};
+  EXPECT_EQ(plan_reduction({all_of(far, 1 << 20)}, far, 4).parts[0].chunks(), 16);
+}
+
+TEST(ReductionChunks, OfOtherLengthMakeAnotherPlan) {
+  Islands islands{.of_rank = {0, 1}, .bytes_per_second = {1e9, 1e9}, .latency_seconds = 1e-4};
+  const ReductionClass all = all_of(islands, 4 << 20);
+  const std::string near = plan_reduction({all}, islands, 4).hash();
+  islands.latency_seconds = 1e-2;
+  EXPECT_NE(plan_reduction({all}, islands, 4).hash(), near);
+}
+
+/// Between some of so many hosts, near and far, each once.
+std::vector<LinkProfile> any_links(int hosts, std::mt19937_64* random) {
+  std::uniform_real_distribution<double> speed(6, 11);
+  std::uniform_real_distribution<double> latency(-6, 0);
+  std::vector<LinkProfile> links;
+  for (int a = 0; a < hosts; ++a)
+    for (int b = a; b < hosts; ++b)
+      if ((*random)() % 5 != 0)
+        links.push_back({{std::to_string(a), std::to_string(b)},
+                         std::pow(10.0, latency(*random)),
+                         std::pow(10.0, speed(*random))});
+  return links;
+}
+
 TEST(Reduction, MemoryOfPlainReplicasIsWithinItsFormula) {
   std::mt19937_64 random(seed_of_this_run());
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 600; ++round) {
     const int ranks = 1 + static_cast<int>(random() % 9);
     const int hosts = 1 + static_cast<int>(random() % static_cast<uint64_t>(ranks));
-    const int64_t elements = 1 + static_cast<int64_t>(random() % 3'000'000);
-    Islands islands;
-    for (int rank = 0; rank < ranks; ++rank)
-      islands.of_rank.push_back(rank < hosts ? rank : static_cast<int>(random() % hosts));
-    islands.bytes_per_second.assign(static_cast<size_t>(hosts), 1e9);
-    const ReductionPlan plan = plan_reduction({all_of(islands, elements)}, islands, 4);
+    const int fleet = hosts + static_cast<int>(random() % 3);
+    const int64_t elements = 1 + static_cast<int64_t>(random() % 9'000'000);
+    const std::vector<LinkProfile> links = any_links(fleet, &random);
+    std::vector<std::string> host_of_rank;  // some hosts of the fleet have none
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int host = rank < hosts ? rank : static_cast<int>(random() % hosts);
+      host_of_rank.push_back(std::to_string(fleet - 1 - host));
+    }
+    const Islands islands = islands_of(host_of_rank, links);
+    const CodecSpec codec{.kind = round % 3 == 0 ? CodecKind::kInt8 : CodecKind::kOff};
+    ReductionOptions options;
+    options.compression.codec = codec;
+    const ReductionPlan plan = plan_reduction({all_of(islands, elements)}, islands, 4, options);
     for (int rank = 0; rank < ranks && ranks > 1; ++rank)
-      EXPECT_LE(reducer_memory(plan, islands, rank).total(),
-                plain_reducer_bytes(elements, 4, ranks, hosts))
+      EXPECT_LE(
+          reducer_memory(plan, islands, rank).total(),
+          plain_reducer_bytes(elements, 4, {ranks, hosts, most_round_trip_bytes(links)}, codec))
           << ranks << " ranks on " << hosts << " hosts, " << elements << " elements";
   }
+}
+
+TEST(Reduction, ADistantSlowHostDoesNotMakeTheFormulaCountLongChunks) {
+  const std::vector<LinkProfile> links = {{{"a", "b"}, 1e-5, 12.5e9},
+                                          {{"a", "far"}, 3e-2, 1.25e6},
+                                          {{"b", "far"}, 3e-2, 1.25e6},
+                                          {{"a", "a"}, 1, 1e12}};
+  EXPECT_DOUBLE_EQ(most_round_trip_bytes(links), 2 * 1e-5 * 12.5e9);
+  EXPECT_EQ(most_round_trip_bytes({}), 0);
 }
 
 TEST(Reduction, HostsAreIslandsAndTheirFastestLinkCounts) {

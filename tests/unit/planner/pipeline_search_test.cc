@@ -16,6 +16,7 @@
 #include "planner/cost_model.h"
 #include "planner/grain_table.h"
 #include "planner/pipeline_costs.h"
+#include "planner/search_forms.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {
@@ -54,7 +55,7 @@ DeviceProfile random_type(std::mt19937& random) {
 }
 
 /// Devices of up to three types on one host, none of which was measured with the whole model.
-PlanningCase random_case(std::mt19937& random, int most_devices, int most_blocks) {
+PlanningCase random_cut_case(std::mt19937& random, int most_devices, int most_blocks) {
   PlanningCase problem(draw(random, 2, 7));
   problem.job.model = {"gpt", draw(random, 1, most_blocks), 2, 8, 16, 32};
   std::vector<DeviceProfile> types;
@@ -228,7 +229,7 @@ TEST(PipelineSearch, FindsTheBestOfAllPipelines) {
   std::mt19937 random(20261123);
   int found = 0, none = 0, cut = 0, several = 0;
   for (int i = 0; i < 200; ++i) {
-    const PlanningCase problem = random_case(random, i % 8 == 0 ? 4 : 3, 4);
+    const PlanningCase problem = random_cut_case(random, i % 8 == 0 ? 4 : 3, 4);
     const double best = EveryPipeline(problem).run();
     const Result<Plan> plan = search_pipelines(problem.request(), counter_for(problem));
     SCOPED_TRACE("case " + std::to_string(i));
@@ -242,6 +243,7 @@ TEST(PipelineSearch, FindsTheBestOfAllPipelines) {
     const double seconds = plan->prediction.step_seconds - plan->prediction.communication_seconds;
     EXPECT_NEAR(seconds / best, 1, 1e-9);
     EXPECT_LE(plan->search.lower_bound_step_seconds, best * (1 + 1e-9));
+    EXPECT_NEAR(plan->search.gap, 0, 1e-5) << "proved, since all was tried";
     EXPECT_TRUE(validate(*plan, problem.job.model));
     if (plan->replicas[0].stages.size() > 1) ++cut;
     if (plan->replicas.size() > 1) ++several;
@@ -250,6 +252,102 @@ TEST(PipelineSearch, FindsTheBestOfAllPipelines) {
   EXPECT_GT(none, 5);
   EXPECT_GT(cut, 40);
   EXPECT_GT(several, 30);
+}
+
+/// `copies` hosts with two quick devices and a slow one each, of which none holds the model.
+PlanningCase many_devices(int copies) {
+  std::mt19937 random(1);
+  PlanningCase problem(16 * copies);
+  problem.job.model = {"gpt", 12, 2, 8, 16, 32};
+  std::vector<DeviceProfile> types{random_type(random), random_type(random)};
+  for (int host = 0; host < copies; ++host)
+    for (const size_t type : {size_t{0}, size_t{0}, size_t{1}}) {
+      problem.add({.host = "host" + std::to_string(host), .type = "card" + std::to_string(type)});
+      DeviceProfile& device = problem.profile.devices.back();
+      device.curves = types[type].curves;
+      device.memory.clear();
+      device.update_seconds = 0.001;
+      device.memory_limit = Bytes((type == 0 ? 24 : 16) * kMiB);
+    }
+  return problem;
+}
+
+TEST(PipelineSearch, PacksManyDevices) {
+  for (const int copies : {4, 24, 64}) {
+    const PlanningCase problem = many_devices(copies);
+    const Result<Plan> plan = search_pipelines(problem.request(), counter_for(problem));
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_TRUE(validate(*plan, problem.job.model));
+    EXPECT_GE(plan->search.gap, -1e-9);
+    const MemoryCounter counter = counter_for(problem);
+    const Result<Plan> equal = plan_equal_split(problem.request(), counter.plan);
+    ASSERT_TRUE(equal) << equal.error().message;
+    EXPECT_LT(plan->prediction.step_seconds, 0.85 * equal->prediction.step_seconds);
+    EXPECT_EQ(plan->ranks.size() + plan->left_out.size(), problem.fleet.devices.size());
+  }
+}
+
+TEST(PipelineSearch, SaysThatNothingFits) {
+  PlanningCase problem = many_devices(2);
+  for (DeviceProfile& device : problem.profile.devices) device.memory_limit = Bytes(4 * kMiB);
+  const Result<Plan> plan = search_pipelines(problem.request(), counter_for(problem));
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, ErrorCode::kNoPlan);
+  EXPECT_THAT(plan.error().message, HasSubstr("no pipeline over any of the 6 devices holds"));
+}
+
+/// Ranks need half a MiB more for each layer than their layers by themselves.
+TEST(PipelineSearch, LearnsWhatRanksNeedBesides) {
+  PlanningCase problem = many_devices(2);
+  int asked = 0;
+  const CountMemory more = [&](const Plan& plan) -> Result<std::vector<RankMemory>> {
+    ++asked;
+    auto memory = *counted_plan(plan, problem.job.model);
+    for (const ReplicaPlan& replica : plan.replicas)
+      for (const StagePlan& stage : replica.stages)
+        memory[static_cast<size_t>(stage.ranks.front().value())].total +=
+            Bytes(stage.layers() * kMiB / 2);
+    return memory;
+  };
+  const Result<Plan> plan = search_pipelines(problem.request(), {more, counted_layers});
+  ASSERT_TRUE(plan) << plan.error().message;
+  for (const RankPrediction& rank : plan->prediction.ranks)
+    EXPECT_LE(rank.memory, Bytes(rank.memory_limit.value() * 19 / 20));
+  EXPECT_LT(asked, 8);
+}
+
+TEST(PipelineSearch, KeepsToTheNumberOfDevicesAsked) {
+  PlanningCase problem = many_devices(3);
+  problem.job.devices.count = CountRange{1, 4};
+  const Result<Plan> plan = search_pipelines(problem.request(), counter_for(problem));
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_LE(plan->world_size(), 4);
+}
+
+/// Devices that hold the model twice over: cutting it brings nothing.
+TEST(SearchForms, CutsOnlyWhereThatIsQuicker) {
+  PlanningCase problem = many_devices(1);
+  for (DeviceProfile& device : problem.profile.devices) {
+    LayerCurve whole = layer_curve("model", 0, 0.05);
+    device.curves.push_back(whole);
+    device.memory_limit = Bytes(400 * kMiB);
+    for (int size = 1; size <= 4; ++size)
+      device.memory.push_back({size, Bytes(30 * kMiB), Bytes(size * kMiB)});
+  }
+  const MemoryCounter counter = counter_for(problem);
+  const Result<Plan> plain = search_all_forms(problem.request(), counter);
+  ASSERT_TRUE(plain) << plain.error().message;
+  for (const ReplicaPlan& replica : plain->replicas) EXPECT_EQ(replica.stages.size(), 1u);
+
+  // Two of them no longer do: together they do.
+  for (const size_t small : {1, 2}) {
+    problem.profile.devices[small].memory_limit = Bytes(24 * kMiB);
+    problem.profile.devices[small].memory.clear();
+  }
+  const Result<Plan> cut = search_all_forms(problem.request(), counter);
+  ASSERT_TRUE(cut) << cut.error().message;
+  EXPECT_EQ(cut->world_size(), 3);
+  EXPECT_THAT(cut->search.rejected.at(0).what, HasSubstr("data parallel over 1 whole device"));
 }
 
 }  // namespace
