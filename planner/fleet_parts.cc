@@ -2,9 +2,41 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 
 namespace motley {
+namespace {
+
+using TypeSet = std::vector<std::string>;
+
+/// Those that have their bit in `set`.
+TypeSet types_in(const TypeSet& types, uint32_t set) {
+  TypeSet chosen;
+  for (size_t i = 0; i < types.size(); ++i)
+    if ((set >> i & 1) != 0) chosen.push_back(types[i]);
+  return chosen;
+}
+
+std::vector<TypeSet> every_set_of(const TypeSet& types) {
+  std::vector<TypeSet> sets;
+  for (uint32_t set = (uint32_t{1} << types.size()) - 1; set > 0; --set)
+    sets.push_back(types_in(types, set));
+  return sets;
+}
+
+/// All, all but one, each alone.
+std::vector<TypeSet> some_sets_of(const TypeSet& types) {
+  std::vector<TypeSet> sets{types};
+  for (const std::string& without : types) {
+    TypeSet& rest = sets.emplace_back(types);
+    std::erase(rest, without);
+    sets.push_back({without});
+  }
+  return sets;
+}
+
+}  // namespace
 
 bool means_no_plan(const Error& error) {
   return error.code == ErrorCode::kNoPlan || error.code == ErrorCode::kNoDevice ||
@@ -17,6 +49,10 @@ std::vector<std::string> types_of(const FleetSpec& fleet) {
     if (std::find(types.begin(), types.end(), device.type) == types.end())
       types.push_back(device.type);
   return types;
+}
+
+std::vector<std::vector<std::string>> sets_of_types(const std::vector<std::string>& types) {
+  return types.size() <= size_t{kMostTypesForEverySet} ? every_set_of(types) : some_sets_of(types);
 }
 
 FleetSpec part_of(const FleetSpec& fleet, const std::function<bool(const DeviceSpec&)>& keep) {

@@ -20,6 +20,13 @@ bool means_no_plan(const Error& error);
 /// The types of its devices, each once, in the order of the fleet.
 std::vector<std::string> types_of(const FleetSpec& fleet);
 
+/// Of more types than this not every set is planned.
+inline constexpr int kMostTypesForEverySet = 12;
+
+/// Every set of these types but the empty one, all of them first; of too many all, all but one
+/// each, each alone.
+std::vector<std::vector<std::string>> sets_of_types(const std::vector<std::string>& types);
+
 /// The fleet with only the devices of which `keep` is true.
 FleetSpec part_of(const FleetSpec& fleet, const std::function<bool(const DeviceSpec&)>& keep);
 

@@ -1,8 +1,6 @@
 #include "planner/worth.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <cstdio>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -16,32 +14,6 @@ constexpr double kRoundingOfSteps = 1e-6;  ///< relative
 constexpr double kMostIndifference = 0.05;
 
 using TypeSet = std::vector<std::string>;
-
-/// All devices of a fleet whose types have their bit in `set`.
-TypeSet types_in(const TypeSet& types, uint32_t set) {
-  TypeSet chosen;
-  for (size_t i = 0; i < types.size(); ++i)
-    if ((set >> i & 1) != 0) chosen.push_back(types[i]);
-  return chosen;
-}
-
-std::vector<TypeSet> every_set_of(const TypeSet& types) {
-  std::vector<TypeSet> sets;
-  for (uint32_t set = (uint32_t{1} << types.size()) - 1; set > 0; --set)
-    sets.push_back(types_in(types, set));
-  return sets;
-}
-
-/// All, all but one, each alone.
-std::vector<TypeSet> some_sets_of(const TypeSet& types) {
-  std::vector<TypeSet> sets{types};
-  for (const std::string& without : types) {
-    TypeSet& rest = sets.emplace_back(types);
-    std::erase(rest, without);
-    sets.push_back({without});
-  }
-  return sets;
-}
 
 /// Those of the fleet's types that the plan uses, or those that it does not.
 TypeSet types_used(const Plan& plan, const FleetSpec& fleet, bool used) {
@@ -281,7 +253,7 @@ Result<Worth> compare_mixes(const PlanRequest& request, const SearchPlan& search
   worth.types = types_of(fleet);
   worth.every_set = worth.types.size() <= size_t{kMostTypesForEverySet};
   Comparison comparison(request, fleet, search);
-  const auto sets = worth.every_set ? every_set_of(worth.types) : some_sets_of(worth.types);
+  const auto sets = sets_of_types(worth.types);
   for (const TypeSet& types : sets) MOTLEY_TRY_VOID(comparison.add(types));
   const TypeSet& quickest = comparison.quickest();
   if (!quickest.empty() && std::find(sets.begin(), sets.end(), quickest) == sets.end())

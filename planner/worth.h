@@ -36,10 +36,6 @@ struct Mix {
   std::vector<std::string> names() const;  ///< of the types
 };
 
-/// Of more types than this not every set is planned, but all together, all but one, each alone, and
-/// those that the quickest plan of all uses.
-inline constexpr int kMostTypesForEverySet = 12;
-
 enum class Advice {
   kMixAll,        ///< use every type
   kLeaveOut,      ///< mix some, without the others

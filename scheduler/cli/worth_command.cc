@@ -2,13 +2,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/clock.h"
-#include "planner/search.h"
 #include "planner/worth.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/counted_search.h"
 #include "scheduler/cli/job_options.h"
 #include "scheduler/cli/profile_option.h"
 #include "scheduler/report/worth_table.h"
+#include "scheduler/run/find_plan.h"
 
 namespace motley {
 namespace {
@@ -37,7 +37,7 @@ class WorthCommand final : public Command {
     if (!profile) return fail(profile.error());
     ProgressLine line(steady_clock());
     const auto worth =
-        compare_mixes({job, fleet, *profile}, counted_search(plan_search, signals, line));
+        compare_mixes({job, fleet, *profile}, counted_search(find_plan, signals, line));
     line.finish();
     if (!worth && worth.error().code == ErrorCode::kStopped) return 128 + signals.last();
     if (!worth) return fail(worth.error());

@@ -16,6 +16,7 @@ CASES = [
     (["sample", "f"], ["first"]),
     (["resume", "--st"], ["--step"]),
     (["wor"], ["worth"]),
+    (["plan", "job.yaml", "--objective", ""], ["throughput", "cost"]),
     (["worth", "--pro"], ["--profile"]),
     (["run", ""], []),
 ]

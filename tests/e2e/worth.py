@@ -150,6 +150,46 @@ def check_counterfactuals():
     expect(re.search(r"\nwhat would change it:\n  \S.*\d+ % (faster|slower) \(.* to .*/step\)\n", text), f"text:\n{text}")
 
 
+def check_objective():
+    """Two fast ones at 2 an hour are dearer a sample than a slow one at 0.5, and three times as quick each."""
+    sandbox = Sandbox()
+    sandbox.write("fleet.yaml", fleet(FAST, FAST, SLOW))
+    mixes = {types_of(mix): mix for mix in judged(sandbox)["mixes"]}
+    cost = {types: mix["cost_per_hour"] * mix["step_seconds"] for types, mix in mixes.items()}
+    cheapest = min(cost, key=cost.get)
+    expect_equal(cheapest, ("slow",), f"the cheapest of {cost}")
+
+    def planned(*arguments):
+        result = sandbox.run("plan", "job.yaml", "--json", *arguments)
+        expect_exit(result, 0)
+        plan = json.loads(result.stdout)
+        return [rank["type"] for rank in plan["ranks"]], plan
+    types, plan = planned("--objective", "cost")
+    expect_equal(types, ["slow"], "devices of the cheapest plan")
+    expect_equal({left["device"] for left in plan["left_out"]}, {"localhost/0", "localhost/1"}, "left out")
+    deadline = 40 * mixes[("fast",)]["step_seconds"] * 1.01  # the job has 40 steps; both mixes with fast ones make it
+    types, _ = planned("--objective", "cost", "--deadline", f"{deadline}s")
+    wanted = min((("fast",), ("fast", "slow")), key=cost.get)
+    expect_equal(tuple(dict.fromkeys(types)), wanted, "types of the cheapest plan in time")
+    expect_equal(planned("--objective", "throughput")[1]["id"], planned()[1]["id"], "the quickest, asked for or not")
+    text = sandbox.run("plan", "job.yaml", "--objective", "cost").stdout
+    expect(re.search(r"^40 steps: \S+ s, cost 0\.00; quickest: ", text, re.MULTILINE), f"no bill:\n{text}")
+
+    for arguments, code, why in (
+            (("--objective", "speed"), 2, "throughput or cost"),
+            (("--objective", "cost", "--equal-split"), 2, "of a search"),
+            (("--deadline", "soon"), 2, "--deadline"),
+            (("--deadline", "1ms"), 65, "longer than the deadline of 1 ms"),
+            (("--objective", "cost", "--deadline", "1ms"), 65, "longer than the deadline of 1 ms")):
+        result = sandbox.run("plan", "job.yaml", *arguments)
+        expect_equal(result.returncode, code, f"{arguments}: {result.stderr!r}")
+        expect(why in result.stderr, f"{arguments}: {result.stderr!r} does not say {why!r}")
+    sandbox.write("fleet.yaml", fleet(FAST, SLOW.replace("price: 0.5, ", "")))
+    unpriced = sandbox.run("plan", "job.yaml", "--objective", "cost")
+    expect_equal(unpriced.returncode, 65, "without a price")
+    expect(re.search(r"fleet\.yaml:\d+:\d+: localhost/1 \(slow\) has no price", unpriced.stderr), f"why: {unpriced.stderr!r}")
+
+
 def main():
     sandbox, answer = check_leave_out()
     check_brute_force(sandbox, answer)
@@ -157,6 +197,7 @@ def main():
     check_one_type()
     check_exit_codes()
     check_counterfactuals()
+    check_objective()
     print("ok")
 
 
