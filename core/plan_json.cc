@@ -154,7 +154,8 @@ void read_prediction(JsonFields& fields, Prediction& prediction) {
 
 void read_search(JsonFields& fields, SearchRecord& search) {
   // `motley plan --json` prints it; a plan itself never holds a wall time.
-  if (fields.has("wall_seconds")) fields.member("wall_seconds");
+  for (const char* of_this_search : {"wall_seconds", "counterfactuals"})
+    if (fields.has(of_this_search)) fields.member(of_this_search);
   fields.read("space", search.space);
   read_seconds(fields, "step_seconds", search.step_seconds);
   if (!fields.is_null("lower_bound_step_seconds"))

@@ -3,15 +3,17 @@
 #include <optional>
 
 #include "core/clock.h"
-#include "core/file_system.h"
-#include "core/json_file.h"
-#include "core/spec/profile_fit.h"
-#include "core/spec/profile_key.h"
+#include "core/units.h"
+#include "planner/counterfactuals.h"
 #include "planner/explain.h"
+#include "planner/objective.h"
 #include "scheduler/cli/command.h"
+#include "scheduler/cli/counted_search.h"
 #include "scheduler/cli/job_options.h"
 #include "scheduler/cli/output_file.h"
+#include "scheduler/cli/profile_option.h"
 #include "scheduler/report/plan_table.h"
+#include "scheduler/report/table.h"
 #include "scheduler/run/equal_split.h"
 #include "scheduler/run/find_plan.h"
 #include "scheduler/run/given_plan.h"
@@ -20,20 +22,24 @@
 namespace motley {
 namespace {
 
-/// A profile written by `motley profile --json`, of the same job and devices; of the machines
-/// behind them nothing is asked.
-Result<Profile> read_profile_for(const std::string& path, const JobSpec& job,
-                                 const FleetSpec& fleet) {
-  MOTLEY_TRY(const auto document,
-             read_json_file(real_file_system(), path, ErrorCode::kInvalidSpec));
-  const auto refused = [&](const std::string& why) {
-    return fail(ErrorCode::kInvalidSpec, why, {path, 0, 0});
+/// `step_seconds` is null where no plan would fit.
+nlohmann::json counterfactual_json(const std::vector<Counterfactual>& list) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Counterfactual& what : list)
+    all.push_back({{"what", what.what},
+                   {"step_seconds",
+                    what.step_seconds > 0 ? nlohmann::json(what.step_seconds) : nlohmann::json()}});
+  return all;
+}
+
+/// "2000 steps: 5h10m, cost 12.40; quickest: 3h02m, cost 18.20".
+std::string bill_text(int64_t steps, const CheapestPlan& found) {
+  const auto told = [](const Bill& bill) {
+    return format_seconds(bill.seconds) + ", cost " + format_fixed(bill.cost, 2);
   };
-  auto profile = profile_from_json(document);
-  if (!profile) return refused(profile.error().message);
-  if (const auto why = misfit(*profile, job, fleet, [](const DeviceSpec&) { return Machine(); }))
-    return refused("the profile does not fit: " + *why + "; `motley profile JOB --json` makes one");
-  return profile;
+  std::string text = std::to_string(steps) + " steps: " + told(found.bill);
+  if (found.quickest.seconds < found.bill.seconds) text += "; quickest: " + told(found.quickest);
+  return text + "\n";
 }
 
 class PlanCommand final : public Command {
@@ -51,7 +57,15 @@ class PlanCommand final : public Command {
             "the baseline: plain data parallel, as many samples for each device that holds the "
             "model, synchronous reduction at the end; where none does, a pipeline of equal stages",
             &equal_)
-        .flag("--explain", "say what else was considered, and why it lost", &explain_)
+        .option("--objective", "WHAT", "throughput (the default) or cost: the cheapest in time",
+                &objective_)
+        .completes({"throughput", "cost"})
+        .option("--deadline", "TIME", "when all steps must have ended, such as 6h", &deadline_)
+        .flag(
+            "--explain",
+            "say what else was considered and why it lost, and what would have to be different for "
+            "another step",
+            &explain_)
         .flag("--json", "the plan as JSON, with the search's wall time", &json_)
         .option("--set", "KEY=VALUE", "override a value of the job", &set_)
         .option("--rsh-agent", "PROGRAM", "used instead of ssh to reach other hosts",
@@ -59,6 +73,7 @@ class PlanCommand final : public Command {
   }
 
   Result<int> run() override {
+    MOTLEY_TRY(const auto deadline, wanted_deadline());
     MOTLEY_TRY(const JobSpec job, read_job_with(job_, set_));
     MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
     std::optional<GivenPlan> given;
@@ -66,42 +81,68 @@ class PlanCommand final : public Command {
       MOTLEY_TRY(given, read_given_plan(score_, job, fleet));
     }
     SignalInbox signals;
-    const auto profile = obtain(job, fleet, signals);
+    const auto profile = profile_for(job, fleet, {profile_, measure_}, signals);
     if (!profile && profile.error().code == ErrorCode::kStopped) return 128 + signals.last();
     if (!profile) return fail(profile.error());
     const Nanos before = steady_clock().now();
-    MOTLEY_TRY(const Plan plan, plan_of({job, fleet, *profile}, given));
+    const auto plan = plan_of({job, fleet, *profile}, given, deadline, signals);
+    if (!plan && plan.error().code == ErrorCode::kStopped) return 128 + signals.last();
+    if (!plan) return fail(plan.error());
+    MOTLEY_TRY_VOID(check_deadline(*plan, job.train.steps, deadline));
     const double wall_seconds = seconds_of(steady_clock().now() - before);
-    const nlohmann::json document = packed(plan, job, fleet);
+    nlohmann::json document = packed(*plan, job, fleet);
     if (!output_.empty()) {
       MOTLEY_TRY_VOID(write_output_file(output_, document.dump(2) + "\n"));
     }
-    print(job, *profile, plan, document, wall_seconds);
+    std::string what_if;
+    if (explain_ && !given && !equal_ && objective_ != kCost) {
+      const auto changes = what_would_change({job, fleet, *profile}, *plan, signals);
+      if (!changes && changes.error().code == ErrorCode::kStopped) return 128 + signals.last();
+      if (!changes) return fail(changes.error());
+      document["search"]["counterfactuals"] = counterfactual_json(*changes);
+      what_if = counterfactual_text(*plan, *changes);
+    }
+    print(job, *profile, *plan, document, wall_seconds, what_if);
     return 0;
   }
 
  private:
-  Result<Plan> plan_of(const PlanRequest& request, const std::optional<GivenPlan>& given) const {
-    if (given) return price(*given, request.job, request.fleet, request.profile);
-    return equal_ ? equal_split_plan(request) : find_plan(request);
+  static constexpr const char* kCost = "cost";
+
+  /// In seconds; kUsage when the words of objective and deadline make no sense.
+  Result<std::optional<double>> wanted_deadline() const {
+    const bool searches = score_.empty() && !equal_;
+    if (objective_ != kCost && objective_ != "throughput")
+      return fail(ErrorCode::kUsage, "--objective is throughput or cost, not '" + objective_ + "'");
+    if (objective_ == kCost && !searches)
+      return fail(ErrorCode::kUsage, "--objective is of a search, not of --score or --equal-split");
+    if (deadline_.empty()) return std::optional<double>();
+    const auto deadline = parse_duration(deadline_);
+    if (!deadline) return fail(ErrorCode::kUsage, "--deadline: " + deadline.error().message);
+    return seconds_of(*deadline);
   }
 
-  Result<Profile> obtain(const JobSpec& job, const FleetSpec& fleet, SignalInbox& signals) const {
-    MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
+  Result<Plan> plan_of(const PlanRequest& request, const std::optional<GivenPlan>& given,
+                       const std::optional<double>& deadline, SignalInbox& signals) {
+    if (given) return price(*given, request.job, request.fleet, request.profile);
+    if (equal_) return equal_split_plan(request);
+    if (objective_ != kCost) return find_plan(request);
     ProgressLine line(steady_clock());
-    if (!profile_.empty()) {
-      MOTLEY_TRY(Profile profile, read_profile_for(profile_, job, chosen));
-      const int measured = measured_micro_batches(profile);
-      if (measured < largest_profiled_micro_batch(job))
-        line.note(profile_ + " ends at micro-batch " + std::to_string(measured) +
-                  ": no larger one is planned");
-      return profile;
-    }
-    return obtain_profile(job, chosen, measure_, signals, line);
+    MOTLEY_TRY(CheapestPlan found,
+               cheapest_plan(request, deadline, counted_search(find_plan, signals, line)));
+    bill_ = bill_text(request.job.train.steps, found);
+    return std::move(found.plan);
+  }
+
+  static Result<std::vector<Counterfactual>> what_would_change(const PlanRequest& request,
+                                                               const Plan& plan,
+                                                               SignalInbox& signals) {
+    ProgressLine line(steady_clock());
+    return counterfactuals(request, plan, counted_search(find_plan, signals, line));
   }
 
   void print(const JobSpec& job, const Profile& profile, const Plan& plan, nlohmann::json document,
-             double wall_seconds) const {
+             double wall_seconds, const std::string& what_if) const {
     if (json_) {
       document["search"]["wall_seconds"] = wall_seconds;
       std::printf("%s\n", document.dump(2).c_str());
@@ -111,12 +152,14 @@ class PlanCommand final : public Command {
     if (equal_) std::printf("%s\n\n", plan.search.space.c_str());
     std::printf("%s\n%s", solo_table(solo_speeds(profile, plan, job.model), evidence).c_str(),
                 plan_table(plan, evidence).c_str());
-    if (explain_) std::printf("\n%s", explain(plan).c_str());
+    std::printf("%s", bill_.c_str());
+    if (explain_) std::printf("\n%s%s", explain(plan).c_str(), what_if.c_str());
     if (!output_.empty()) std::printf("written to %s\n", output_.c_str());
   }
 
   MeasureOptions measure_;
-  std::string job_, fleet_, profile_, output_, score_;
+  std::string job_, fleet_, profile_, output_, score_, deadline_, bill_;
+  std::string objective_ = "throughput";
   std::vector<std::string> set_;
   bool equal_ = false, explain_ = false, json_ = false;
 };

@@ -15,6 +15,9 @@ CASES = [
     (["report", ""], ["first", "second"]),
     (["sample", "f"], ["first"]),
     (["resume", "--st"], ["--step"]),
+    (["wor"], ["worth"]),
+    (["plan", "job.yaml", "--objective", ""], ["throughput", "cost"]),
+    (["worth", "--pro"], ["--profile"]),
     (["run", ""], []),
 ]
 
