@@ -15,6 +15,7 @@
 #include "core/units.h"
 #include "worker/commands/commands.h"
 #include "worker/engine/engine.h"
+#include "worker/profiler/count_device.h"
 #include "worker/profiler/layer_kinds.h"
 #include "worker/train/rank_memory.h"
 
@@ -22,7 +23,7 @@ namespace motley {
 namespace {
 
 struct EstimateOptions {
-  std::string job, plan;
+  std::string job, plan, work;
   int threads = 1;
   std::vector<std::string> layers = {"embedding", "block", "head"};
   std::vector<int> micro_batches = {1};
@@ -164,13 +165,13 @@ Result<PlanToEstimate> parse_plan(const EstimateOptions& options, const std::str
   return all;
 }
 
-Result<std::string> plan_text(const std::string& path) {
+Result<std::string> text_of(const std::string& path) {
   if (path != "-") return read_text(real_file_system(), path, Bytes(256 << 20));
   return std::string(std::istreambuf_iterator<char>(std::cin), {});
 }
 
 Result<Unit> estimate_plan(const EstimateOptions& options) {
-  MOTLEY_TRY(const std::string text, plan_text(options.plan));
+  MOTLEY_TRY(const std::string text, text_of(options.plan));
   const auto parsed = parse_plan(options, text);
   if (!parsed) return fail(placed_in(parsed.error(), text, options.plan));
   const auto& [job, fleet, plan] = *parsed;
@@ -195,7 +196,21 @@ Result<Unit> estimate_plan(const EstimateOptions& options) {
   return Unit{};
 }
 
+// --- work
+
+Result<Unit> estimate_work(const std::string& path) {
+  MOTLEY_TRY(const std::string text, text_of(path));
+  MOTLEY_TRY(const auto document, parse_json_file(text, path, ErrorCode::kInvalidSpec));
+  MOTLEY_TRY(const WorkRequest request, work_request_from_json(document));
+  std::vector<WorkTable> tables;
+  for (const WorkDevice& device : request.devices)
+    tables.push_back(count_device(request.job, device));
+  std::printf("%s\n", to_json(tables).dump().c_str());
+  return Unit{};
+}
+
 Result<Unit> run_estimate(const EstimateOptions& options) {
+  if (!options.work.empty()) return estimate_work(options.work);
   if (!options.plan.empty()) return estimate_plan(options);
   if (options.job.empty()) return fail(ErrorCode::kUsage, "estimate needs --job or --plan");
   MOTLEY_TRY(const JobSpec job, read_job_document(options.job));
@@ -223,6 +238,11 @@ void add_estimate_command(CLI::App& app, Result<Unit>* outcome) {
   list("--shares", options->shares,
        "Of a rank that shares its layers, e.g. 0.75,0.25 (default: 1)");
   list("--recompute", options->recompute, "Of blocks: none,attention,mlp,block (default: none)");
+  command
+      ->add_option("--work", options->work,
+                   "Work and memory of the model and its layers on devices, from what `motley "
+                   "simulate` asks (JSON); - is stdin")
+      ->excludes(plan);
   command->add_option("--threads", options->threads, "Threads of the device, unless the plan says")
       ->check(CLI::PositiveNumber);
   command->add_flag("--json", options->as_json, "A list of objects");
