@@ -42,5 +42,6 @@ std::unique_ptr<Command> make_resume_command();
 std::unique_ptr<Command> make_run_command();
 std::unique_ptr<Command> make_runner_command();
 std::unique_ptr<Command> make_sample_command();
+std::unique_ptr<Command> make_simulate_command();
 
 }  // namespace motley

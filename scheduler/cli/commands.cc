@@ -8,6 +8,8 @@ const std::vector<CommandEntry>& commands() {
       {"resume", "continue a stopped or failed run, perhaps on other devices", make_resume_command},
       {"plan", "who would compute what, the prediction, and why the others lost",
        make_plan_command},
+      {"simulate", "a step second by second, also of a fleet that nobody has here",
+       make_simulate_command},
       {"profile", "measure the devices of a job's fleet", make_profile_command},
       {"profiles", "what has been measured so far", make_profiles_command},
       {"devices", "the devices of this machine", make_devices_command},
