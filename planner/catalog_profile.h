@@ -8,6 +8,7 @@
 //   max(product FLOPs / rate, product bytes / bandwidth) + max(other FLOPs / rate, other bytes /
 //   bandwidth) + operations · overhead
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ namespace motley {
 struct DeviceRates {
   double product_flops_per_second = 1;
   double other_flops_per_second = 1;
-  double bytes_per_second = LinkProfile::kFree;
+  double bytes_per_second = std::numeric_limits<double>::infinity();
   double operation_seconds = 0;
   double section_seconds = 0;      ///< to begin a section between communications
   double half_batch = 0;           ///< samples of which half the rate is reached

@@ -10,9 +10,9 @@
 
 namespace motley {
 
-/// What is drawn, borrowed.
+/// What is drawn, all but the name borrowed.
 struct DrawnStep {
-  const std::string& job;  ///< its name
+  std::string job;  ///< its name
   const Plan& plan;
   const Profile& profile;  ///< whose evidence the figures are of
   const StepTimeline& timeline;

@@ -16,6 +16,8 @@ CASES = [
     (["sample", "f"], ["first"]),
     (["resume", "--st"], ["--step"]),
     (["run", ""], []),
+    (["sim"], ["simulate"]),
+    (["simulate", "--sv"], ["--svg"]),
 ]
 
 
