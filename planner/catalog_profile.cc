@@ -1,6 +1,9 @@
 #include "planner/catalog_profile.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "core/check.h"
 #include "core/spec/device_identity.h"
@@ -51,69 +54,56 @@ LayerCurve curve_at(const DeviceRates& rates, const LayerWork& layer) {
   return curve;
 }
 
-const LinkSpec* written_link(const FleetSpec& fleet, const std::string& a, const std::string& b) {
-  for (const LinkSpec& link : fleet.links)
-    if ((link.between[0] == a && link.between[1] == b) ||
-        (link.between[0] == b && link.between[1] == a))
-      return &link;
-  return nullptr;
-}
-
+/// Links between and within the hosts of a fleet: as it gives them, else as the catalog assumes.
 class LinkAssumer {
  public:
   LinkAssumer(const FleetSpec& fleet, const CatalogAssumptions& assume,
               const std::vector<DeviceToSimulate>& devices)
-      : fleet_(fleet), assume_(assume), devices_(devices) {}
+      : hosts_(fleet.hosts()), assume_(assume) {
+    // On the virtual clock what paced devices tell each other takes no time.
+    free_ = fleet.clock == PaceClock::kVirtual;
+    for (const DeviceToSimulate& device : devices) {
+      on_host_[device.spec->host].push_back(&device);
+      free_ = free_ && device.spec->paced.has_value();
+    }
+    for (const LinkSpec& link : fleet.links)
+      written_[std::minmax(link.between[0], link.between[1])] = &link;
+  }
 
   void add_all(CatalogProfile* into) const {
-    const std::vector<std::string> hosts = fleet_.hosts();
-    for (size_t a = 0; a < hosts.size(); ++a)
-      for (size_t b = a; b < hosts.size(); ++b)
-        if (a != b || devices_on(hosts[a]).size() > 1) add(hosts[a], hosts[b], into);
+    for (size_t a = 0; a < hosts_.size(); ++a)
+      for (size_t b = a; b < hosts_.size(); ++b)
+        if (a != b || on_host_.at(hosts_[a]).size() > 1) add(hosts_[a], hosts_[b], into);
   }
 
  private:
   void add(const std::string& a, const std::string& b, CatalogProfile* into) const {
-    if (const LinkSpec* written = written_link(fleet_, a, b)) {
-      into->profile.links.push_back(
-          {{a, b}, seconds_of(written->latency), written->bytes_per_second});
-      return;
+    if (const auto found = written_.find(std::minmax(a, b)); found != written_.end()) {
+      const LinkSpec& link = *found->second;
+      into->profile.links.push_back({{a, b}, seconds_of(link.latency), link.bytes_per_second});
+    } else if (free_) {
+      into->profile.links.push_back({{a, b}, 0, LinkProfile::kFree});
+    } else {
+      const CatalogLink& link = a == b ? within(a) : assume_.between_hosts;
+      into->profile.links.push_back({{a, b}, seconds_of(link.latency), link.bytes_per_second});
+      into->assumed.push_back(into->profile.links.back());
     }
-    const LinkProfile link = assumed(a, b);
-    into->profile.links.push_back(link);
-    if (link.bytes_per_second < LinkProfile::kFree) into->assumed.push_back(link);
   }
 
-  LinkProfile assumed(const std::string& a, const std::string& b) const {
-    const std::vector<const DeviceToSimulate*> here = devices_on(a);
-    // On the virtual clock what paced devices tell each other takes no time.
-    if (fleet_.clock == PaceClock::kVirtual && all_paced()) return {{a, b}, 0, LinkProfile::kFree};
-    const CatalogLink& link = a != b        ? assume_.between_hosts
-                              : alike(here) ? here.front()->figures->link
-                                            : assume_.through_host;
-    return {{a, b}, seconds_of(link.latency), link.bytes_per_second};
-  }
-
-  std::vector<const DeviceToSimulate*> devices_on(const std::string& host) const {
-    std::vector<const DeviceToSimulate*> found;
-    for (const DeviceToSimulate& device : devices_)
-      if (device.spec->host == host) found.push_back(&device);
-    return found;
-  }
-  bool all_paced() const {
-    return std::all_of(devices_.begin(), devices_.end(), [](const DeviceToSimulate& device) {
-      return device.spec->paced.has_value();
+  const CatalogLink& within(const std::string& host) const {
+    const std::vector<const DeviceToSimulate*>& here = on_host_.at(host);
+    const CatalogDevice* const first = here.front()->figures;
+    const bool alike = std::all_of(here.begin(), here.end(), [&](const DeviceToSimulate* device) {
+      return device->figures != nullptr && device->figures == first;
     });
-  }
-  static bool alike(const std::vector<const DeviceToSimulate*>& devices) {
-    return std::all_of(devices.begin(), devices.end(), [&](const DeviceToSimulate* device) {
-      return device->figures != nullptr && device->figures == devices.front()->figures;
-    });
+    return alike ? first->link : assume_.through_host;
   }
 
-  const FleetSpec& fleet_;
+  std::vector<std::string> hosts_;
   const CatalogAssumptions& assume_;
-  const std::vector<DeviceToSimulate>& devices_;
+  std::map<std::string, std::vector<const DeviceToSimulate*>> on_host_;
+  std::map<std::pair<std::string, std::string>, const LinkSpec*> written_;  ///< names in order
+  bool free_ = false;
 };
 
 /// Optimizer state in host memory: gradients come there, weights go back.

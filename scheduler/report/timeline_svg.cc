@@ -1,6 +1,8 @@
 // A simulated step as an SVG document.
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "scheduler/report/axis.h"
 #include "scheduler/report/plan_table.h"
