@@ -116,7 +116,7 @@ def check_paced(cache):
         measured = simulated(sandbox, *words, "-o", "trace.json", "--svg", "step.svg")
         expect_equal((measured["source"], measured["evidence"]), ("cache", "paced"), "once it was measured")
         error = abs(simulation["step_seconds"] / measured["step_seconds"] - 1)
-        expect(error < 1e-3, f"{words}: simulated {simulation['step_seconds']}, measured {measured['step_seconds']}")
+        expect(error < 1e-6, f"{words}: simulated {simulation['step_seconds']}, measured {measured['step_seconds']}")
         if words:  # of plans that take as long the search may find another
             expect_equal([rank["memory"] for rank in simulation["ranks"]], [rank["memory"] for rank in measured["ranks"]],
                          "memory by rank")
