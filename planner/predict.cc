@@ -41,14 +41,6 @@ Bytes memory_at(const DeviceProfile& device, int micro_batch) {
   return device.memory.back().total();
 }
 
-/// One rank for the whole model, computing nothing twice: what the curve "model" was measured of.
-bool is_plain(const ReplicaPlan& replica) {
-  const StagePlan& first = replica.stages.front();
-  return replica.stages.size() == 1 && first.ranks.size() == 1 &&
-         std::all_of(first.recompute.begin(), first.recompute.end(),
-                     [](Recompute part) { return part == Recompute::kNone; });
-}
-
 /// Replicas of one rank each with all state on its device: what the profile's tables of memory and
 /// reductions were made for.
 bool is_plain(const Plan& plan) {

@@ -129,6 +129,13 @@ class ReplicaTimer {
 
 }  // namespace
 
+bool is_plain(const ReplicaPlan& replica) {
+  const StagePlan& first = replica.stages.front();
+  return replica.stages.size() == 1 && first.ranks.size() == 1 &&
+         std::all_of(first.recompute.begin(), first.recompute.end(),
+                     [](Recompute part) { return part == Recompute::kNone; });
+}
+
 Result<ReplicaTimes> replica_times(const PlanRequest& request, const Plan& plan, int replica,
                                    const std::vector<double>& ready) {
   return ReplicaTimer(request, plan, replica).run(ready);

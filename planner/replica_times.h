@@ -21,4 +21,7 @@ struct ReplicaTimes {
 Result<ReplicaTimes> replica_times(const PlanRequest& request, const Plan& plan, int replica,
                                    const std::vector<double>& ready);
 
+/// One rank for the whole model, computing nothing twice: what the curve "model" was measured of.
+bool is_plain(const ReplicaPlan& replica);
+
 }  // namespace motley

@@ -42,6 +42,7 @@ std::unique_ptr<Command> make_resume_command();
 std::unique_ptr<Command> make_run_command();
 std::unique_ptr<Command> make_runner_command();
 std::unique_ptr<Command> make_sample_command();
+std::unique_ptr<Command> make_simulate_command();
 std::unique_ptr<Command> make_worth_command();
 
 }  // namespace motley

@@ -10,6 +10,8 @@ const std::vector<CommandEntry>& commands() {
        make_plan_command},
       {"worth", "should these device types be mixed at all: every set of them, and the verdict",
        make_worth_command},
+      {"simulate", "a step second by second, also of a fleet that nobody has here",
+       make_simulate_command},
       {"profile", "measure the devices of a job's fleet", make_profile_command},
       {"profiles", "what has been measured so far", make_profiles_command},
       {"devices", "the devices of this machine", make_devices_command},

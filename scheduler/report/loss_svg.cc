@@ -5,6 +5,7 @@
 
 #include "scheduler/report/axis.h"
 #include "scheduler/report/loss_curves.h"
+#include "scheduler/report/svg_text.h"
 #include "scheduler/report/table.h"
 
 namespace motley {
@@ -17,28 +18,6 @@ constexpr double kPlotHeight = kHeight - kTop - kBottom;
 constexpr size_t kMostPoints = 2000;  // more than the picture has columns
 constexpr const char* kTrainColour = "#2563a8";
 constexpr const char* kHeldOutColour = "#d9640c";
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) >= ' ') safe += c;
-    }
-  }
-  return safe;
-}
-
-std::string number(double value) { return format_fixed(value, 1); }
 
 std::vector<LossPoint> finite(const std::vector<LossPoint>& points) {
   std::vector<LossPoint> kept;
@@ -78,53 +57,48 @@ std::vector<LossPoint> smoothed(const std::vector<LossPoint>& points) {
 
 class Picture {
  public:
-  Picture(Axis x, Axis y) : x_(x), y_(y) {
-    text_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + format_fixed(kWidth, 0) +
-            " " + format_fixed(kHeight, 0) + "\" width=\"" + format_fixed(kWidth, 0) +
-            "\" height=\"" + format_fixed(kHeight, 0) +
-            "\" font-family=\"system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif\" "
-            "font-size=\"13\" fill=\"#333\">\n"
-            "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
-  }
+  Picture(Axis x, Axis y) : x_(x), y_(y) { text_ = svg_begin(kWidth, kHeight); }
 
   void title(const std::string& title) {
-    text_ += "<text x=\"" + number(kLeft) + "\" y=\"28\" font-size=\"16\" font-weight=\"600\">" +
-             escaped(title) + "</text>\n";
+    text_ += "<text x=\"" + svg_number(kLeft) +
+             "\" y=\"28\" font-size=\"16\" font-weight=\"600\">" + svg_escaped(title) + "</text>\n";
   }
 
   void axes() {
     for (const double tick : y_.ticks()) {
-      const std::string y = number(at_y(tick));
-      text_ += "<line x1=\"" + number(kLeft) + "\" x2=\"" + number(kWidth - kRight) + "\" y1=\"" +
-               y + "\" y2=\"" + y + "\" stroke=\"#e3e6ea\"/>\n";
+      const std::string y = svg_number(at_y(tick));
+      text_ += "<line x1=\"" + svg_number(kLeft) + "\" x2=\"" + svg_number(kWidth - kRight) +
+               "\" y1=\"" + y + "\" y2=\"" + y + "\" stroke=\"#e3e6ea\"/>\n";
       label(kLeft - 9, at_y(tick) + 4.5, "end", y_.label(tick));
     }
     for (const double tick : x_.ticks()) {
-      const std::string x = number(at_x(tick));
+      const std::string x = svg_number(at_x(tick));
       const double base = kTop + kPlotHeight;
-      text_ += "<line x1=\"" + x + "\" x2=\"" + x + "\" y1=\"" + number(base) + "\" y2=\"" +
-               number(base + 5) + "\" stroke=\"#8a929c\"/>\n";
+      text_ += "<line x1=\"" + x + "\" x2=\"" + x + "\" y1=\"" + svg_number(base) + "\" y2=\"" +
+               svg_number(base + 5) + "\" stroke=\"#8a929c\"/>\n";
       label(at_x(tick), base + 20, "middle", x_.label(tick));
     }
-    text_ += "<path d=\"M" + number(kLeft) + " " + number(kTop) + "V" + number(kTop + kPlotHeight) +
-             "H" + number(kWidth - kRight) + "\" fill=\"none\" stroke=\"#8a929c\"/>\n";
+    text_ += "<path d=\"M" + svg_number(kLeft) + " " + svg_number(kTop) + "V" +
+             svg_number(kTop + kPlotHeight) + "H" + svg_number(kWidth - kRight) +
+             "\" fill=\"none\" stroke=\"#8a929c\"/>\n";
     label(kLeft + kPlotWidth / 2, kHeight - 14, "middle", "step");
-    text_ += "<text transform=\"translate(20 " + number(kTop + kPlotHeight / 2) +
+    text_ += "<text transform=\"translate(20 " + svg_number(kTop + kPlotHeight / 2) +
              ") rotate(-90)\" text-anchor=\"middle\">loss</text>\n";
   }
 
   void line(const std::vector<LossPoint>& points, const std::string& style) {
     text_ += "<polyline points=\"";
     for (const LossPoint& point : points) {
-      text_ += number(at_x(static_cast<double>(point.step))) + "," + number(at_y(point.loss)) + " ";
+      text_ += svg_number(at_x(static_cast<double>(point.step))) + "," +
+               svg_number(at_y(point.loss)) + " ";
     }
     text_ += "\" fill=\"none\" stroke-linejoin=\"round\" " + style + "/>\n";
   }
 
   void dots(const std::vector<LossPoint>& points, const std::string& colour) {
     for (const LossPoint& point : points) {
-      text_ += "<circle cx=\"" + number(at_x(static_cast<double>(point.step))) + "\" cy=\"" +
-               number(at_y(point.loss)) + "\" r=\"3.2\" fill=\"" + colour +
+      text_ += "<circle cx=\"" + svg_number(at_x(static_cast<double>(point.step))) + "\" cy=\"" +
+               svg_number(at_y(point.loss)) + "\" r=\"3.2\" fill=\"" + colour +
                "\" stroke=\"#fff\"/>\n";
     }
   }
@@ -133,8 +107,9 @@ class Picture {
   void legend(const std::string& colour, const std::string& what) {
     const double y = kTop + 16 + 20 * entries_++;
     const double x = kWidth - kRight - 176;
-    text_ += "<line x1=\"" + number(x) + "\" x2=\"" + number(x + 24) + "\" y1=\"" + number(y) +
-             "\" y2=\"" + number(y) + "\" stroke=\"" + colour + "\" stroke-width=\"2.5\"/>\n";
+    text_ += "<line x1=\"" + svg_number(x) + "\" x2=\"" + svg_number(x + 24) + "\" y1=\"" +
+             svg_number(y) + "\" y2=\"" + svg_number(y) + "\" stroke=\"" + colour +
+             "\" stroke-width=\"2.5\"/>\n";
     label(x + 32, y + 4.5, "start", what);
   }
 
@@ -144,8 +119,8 @@ class Picture {
   double at_x(double step) const { return kLeft + x_.place(step) * kPlotWidth; }
   double at_y(double loss) const { return kTop + (1 - y_.place(loss)) * kPlotHeight; }
   void label(double x, double y, const char* anchor, const std::string& what) {
-    text_ += "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor +
-             "\">" + escaped(what) + "</text>\n";
+    text_ += "<text x=\"" + svg_number(x) + "\" y=\"" + svg_number(y) + "\" text-anchor=\"" +
+             anchor + "\">" + svg_escaped(what) + "</text>\n";
   }
 
   Axis x_, y_;

@@ -1,26 +1,23 @@
 #include "scheduler/run/trace_export.h"
 
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "core/file_system.h"
 #include "core/plan.h"
 #include "core/run_layout.h"
+#include "core/trace_events.h"
 
 namespace motley {
 namespace {
 
 constexpr Bytes kLargestTrace{int64_t{1} << 30};
-// What every rank's file begins and ends with: events, one a line, between.
-constexpr std::string_view kBegin = "[\n";
-constexpr std::string_view kEnd = "\n]\n";
 
 Result<std::string> events_of(const std::string& path) {
   MOTLEY_TRY(const std::string text, read_text(real_file_system(), path, kLargestTrace));
-  if (text.size() < kBegin.size() + kEnd.size() || !text.starts_with(kBegin) ||
-      !text.ends_with(kEnd))
+  if (text.size() < kTraceBegin.size() + kTraceEnd.size() || !text.starts_with(kTraceBegin) ||
+      !text.ends_with(kTraceEnd))
     return fail(ErrorCode::kCorrupt, "not a trace of ours", {path, 0, 0});
-  return text.substr(kBegin.size(), text.size() - kBegin.size() - kEnd.size());
+  return text.substr(kTraceBegin.size(), text.size() - kTraceBegin.size() - kTraceEnd.size());
 }
 
 Result<int> ranks_of(const std::string& directory) {
@@ -39,11 +36,13 @@ Result<MergedTrace> merged(const std::string& directory) {
     const auto events = events_of(trace_path(directory, Rank(rank)));
     if (!events && events.error().code != ErrorCode::kNotFound) return fail(events.error());
     if (events)
-      trace.text += (trace.text.empty() ? std::string(kBegin) : ",\n") + *events;
+      trace.text +=
+          (trace.text.empty() ? std::string(kTraceBegin) : std::string(kBetweenTraceLines)) +
+          *events;
     else
       trace.missing += (trace.missing.empty() ? "" : ", ") + std::to_string(rank);
   }
-  if (!trace.text.empty()) trace.text += kEnd;
+  if (!trace.text.empty()) trace.text += kTraceEnd;
   return trace;
 }
 

@@ -19,6 +19,8 @@ CASES = [
     (["plan", "job.yaml", "--objective", ""], ["throughput", "cost"]),
     (["worth", "--pro"], ["--profile"]),
     (["run", ""], []),
+    (["sim"], ["simulate"]),
+    (["simulate", "--sv"], ["--svg"]),
 ]
 
 

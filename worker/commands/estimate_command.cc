@@ -15,6 +15,7 @@
 #include "core/units.h"
 #include "worker/commands/commands.h"
 #include "worker/engine/engine.h"
+#include "worker/profiler/count_device.h"
 #include "worker/profiler/layer_kinds.h"
 #include "worker/train/rank_memory.h"
 
@@ -24,7 +25,7 @@ namespace {
 constexpr Bytes kLargestDocument{256 << 20};
 
 struct EstimateOptions {
-  std::string job, plan;
+  std::string job, plan, work;
   std::string device = "cpu", precision = "auto";
   int threads = 1;
   std::vector<std::string> layers = {"embedding", "block", "head"};
@@ -207,7 +208,21 @@ Result<Unit> estimate_plan(const EstimateOptions& options) {
   return Unit{};
 }
 
+// --- work
+
+Result<Unit> estimate_work(const std::string& path) {
+  MOTLEY_TRY(const std::string text, document_text(path));
+  MOTLEY_TRY(const auto document, parse_json_file(text, path, ErrorCode::kInvalidSpec));
+  MOTLEY_TRY(const WorkRequest request, work_request_from_json(document));
+  std::vector<WorkTable> tables;
+  for (const WorkDevice& device : request.devices)
+    tables.push_back(count_device(request.job, device));
+  std::printf("%s\n", to_json(tables).dump().c_str());
+  return Unit{};
+}
+
 Result<Unit> run_estimate(const EstimateOptions& options) {
+  if (!options.work.empty()) return estimate_work(options.work);
   if (!options.plan.empty()) return estimate_plan(options);
   if (options.job.empty()) return fail(ErrorCode::kUsage, "estimate needs --job or --plan");
   MOTLEY_TRY(const JobSpec job, read_job_document(options.job));
@@ -241,6 +256,11 @@ void add_estimate_command(CLI::App& app, Result<Unit>* outcome) {
   command
       ->add_option("--precision", options->precision,
                    "Of layers: what the device computes in (default: as the job has it)")
+      ->excludes(plan);
+  command
+      ->add_option("--work", options->work,
+                   "Work and memory of the model and its layers on devices, from what `motley "
+                   "simulate` asks (JSON); - is stdin")
       ->excludes(plan);
   command->add_option("--threads", options->threads, "Threads of the device, unless the plan says")
       ->check(CLI::PositiveNumber);

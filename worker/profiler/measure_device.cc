@@ -1,26 +1,15 @@
 #include <algorithm>
 #include <memory>
-#include <set>
 
 #include "core/spec/profile_key.h"
 #include "worker/engine/engine.h"
 #include "worker/profiler/curve.h"
 #include "worker/profiler/host_link.h"
+#include "worker/profiler/layer_kinds.h"
 #include "worker/profiler/profiler.h"
 
 namespace motley {
 namespace {
-
-/// 1, 2, 3, 4, 6, 8, 12, 16, … up to `largest`, and `largest` itself: dense where curves bend.
-std::vector<int> candidate_micro_batches(int largest) {
-  std::set<int> sizes = {1, 2, 3, largest};
-  for (int power = 4; power <= largest; power *= 2) {
-    sizes.insert(power);
-    sizes.insert(power + power / 2);
-  }
-  sizes.erase(sizes.upper_bound(largest), sizes.end());
-  return {sizes.begin(), sizes.end()};
-}
 
 /// Repeats one kind of section on one engine and keeps its time.
 class SectionTimer {
@@ -87,7 +76,7 @@ Result<std::unique_ptr<Engine>> warm_engine(Device& device, const EngineOptions&
 Result<std::unique_ptr<Engine>> largest_engine(Device& device, EngineOptions* options, int* largest,
                                                Pacer& pacer, const ProfilerProgress& progress) {
   while (true) {
-    options->micro_batches = candidate_micro_batches(*largest);
+    options->micro_batches = model_micro_batches(*largest);
     auto engine = warm_engine(device, *options, *largest, pacer);
     const bool too_large = !engine && engine.error().code == ErrorCode::kOutOfMemory;
     if (!too_large || *largest == 1) return engine;

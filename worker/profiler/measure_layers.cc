@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <set>
 
 #include "core/spec/profile_key.h"
 #include "worker/engine/shared_memory.h"
@@ -153,14 +152,6 @@ class LayerTimer {
   std::vector<int32_t> tokens_;
 };
 
-/// Powers of `base` up to `largest`, and `largest` itself.
-std::vector<int> powers_up_to(int largest, int base) {
-  std::vector<int> sizes;
-  for (int size = 1; size < largest; size *= base) sizes.push_back(size);
-  sizes.push_back(largest);
-  return sizes;
-}
-
 class LayerProfiler {
  public:
   LayerProfiler(const JobSpec& job, Device& device, Pacer& pacer, const ProfilerOptions& options,
@@ -170,22 +161,13 @@ class LayerProfiler {
     options_.longest_repetition = options.longest_layer_repetition;
   }
 
-  /// All that fit, whole and shared. The block first: it tells best what beginning a section costs.
-  std::vector<LayerKind> kinds_that_fit() const {
-    std::vector<LayerKind> kinds;
-    for (const char* layer : {"block", "embedding", "head"}) {
-      if (layer_fits({.layer = layer})) kinds.push_back({.layer = layer});
-      for (const double share : shares_to_measure(layer))
-        kinds.push_back({.layer = layer, .share = share});
-    }
-    add_recomputing(&kinds);
-    return kinds;
+  std::vector<LayerKind> kinds() const {
+    return kinds_that_fit(job_.model, [&](const LayerKind& kind) { return layer_fits(kind); });
   }
 
   Result<Unit> measure(const LayerKind& kind, const ProfilerProgress& progress) {
-    const bool plain = kind.share == 1 && kind.recompute == Recompute::kNone;
-    const int most = largest_profiled_micro_batch(job_);
-    EngineOptions engine = pass_options(kind, powers_up_to(most, plain ? 2 : 4));
+    EngineOptions engine =
+        pass_options(job_, kind, layer_micro_batches(kind, largest_profiled_micro_batch(job_)));
     std::erase_if(engine.micro_batches, [&](int size) { return !layer_fits(kind, size); });
     MOTLEY_TRY(const auto timer, LayerTimer::create(device_, pacer_, engine));
     MOTLEY_TRY(MeasuredCurve measured,
@@ -220,59 +202,11 @@ class LayerProfiler {
   }
 
  private:
-  /// A layer without its optimizer's state, which no pass needs: in a plan it may be the host's or
-  /// other ranks'.
-  EngineOptions pass_options(const LayerKind& kind, std::vector<int> micro_batches) const {
-    EngineOptions engine = layer_engine_options(job_, kind, std::move(micro_batches));
-    engine.shard_optimizer = true;
-    engine.owned.emplace();
-    return engine;
-  }
-
   bool fits(const EngineOptions& engine) const {
     return estimate_engine(engine, traits_of(device_)).total() <= profile_->memory_limit;
   }
   bool layer_fits(const LayerKind& kind, int samples = 1) const {
-    return check_layer_kind(kind, job_.model) && fits(pass_options(kind, {samples}));
-  }
-
-  /// Those that let a straight line through two points tell the others: about a quarter of the
-  /// heads, and the rest; smaller where these do not fit. None where nothing can be shared.
-  std::vector<double> shares_to_measure(const std::string& layer) const {
-    const int heads = job_.model.heads;
-    const int few = std::max(1, heads / 4);
-    const auto most_that_fit = [&](int most) {
-      while (most > 0 && !layer_fits({layer, share_of_heads(most)})) --most;
-      return most;
-    };
-    const int more = most_that_fit(heads - few);
-    const int less = most_that_fit(std::min(few, more - 1));
-    std::vector<double> shares;
-    if (less > 0) shares.push_back(share_of_heads(less));
-    if (more > 0) shares.push_back(share_of_heads(more));
-    if (shares.size() == 2 || layer == "block" || layer_fits({.layer = layer})) return shares;
-    // Of the vocabulary a rank may have less than goes with one head.
-    if (const double half = share_of_heads(1) / 2; layer_fits({layer, half}))
-      shares.insert(shares.begin(), half);
-    return shares;
-  }
-
-  double share_of_heads(int heads) const {
-    return static_cast<double>(heads) / static_cast<double>(job_.model.heads);
-  }
-
-  /// Of the whole block; where that does not fit, of the largest share among `kinds` of which it
-  /// does.
-  void add_recomputing(std::vector<LayerKind>* kinds) const {
-    std::set<double> shares = {1.0};
-    for (const LayerKind& kind : *kinds)
-      if (kind.layer == "block") shares.insert(kind.share);
-    for (const Recompute part : {Recompute::kAttention, Recompute::kMlp, Recompute::kBlock}) {
-      const auto largest = std::find_if(shares.rbegin(), shares.rend(), [&](double share) {
-        return layer_fits({"block", share, part});
-      });
-      if (largest != shares.rend()) kinds->push_back({"block", *largest, part});
-    }
+    return check_layer_kind(kind, job_.model) && fits(pass_options(job_, kind, {samples}));
   }
 
   /// 0 where none fits.
@@ -318,7 +252,7 @@ Result<Unit> measure_layers(const JobSpec& job, Device& device, Pacer& pacer,
                             const ProfilerOptions& options, const ProfilerProgress& progress,
                             DeviceProfile* profile) {
   LayerProfiler profiler(job, device, pacer, options, profile);
-  const std::vector<LayerKind> kinds = profiler.kinds_that_fit();
+  const std::vector<LayerKind> kinds = profiler.kinds();
   for (const LayerKind& kind : kinds)
     MOTLEY_TRY_VOID(profiler.measure(
         kind, [&](const std::string& what) { progress(kind.layer + ", " + what); }));

@@ -1,0 +1,108 @@
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "planner/step_timeline.h"
+#include "scheduler/cli/command.h"
+#include "scheduler/cli/job_options.h"
+#include "scheduler/cli/output_file.h"
+#include "scheduler/report/plan_table.h"
+#include "scheduler/report/table.h"
+#include "scheduler/report/timeline.h"
+#include "scheduler/run/find_plan.h"
+#include "scheduler/run/given_plan.h"
+#include "scheduler/run/measure.h"
+#include "scheduler/run/simulated_profile.h"
+
+namespace motley {
+namespace {
+
+constexpr int kSimulationVersion = 1;
+
+/// "link a1 - r1: 1.2 GB/s, 60 us, assumed".
+std::string assumed_text(const LinkProfile& link) {
+  const std::string where = link.between[0] == link.between[1]
+                                ? "within " + link.between[0]
+                                : link.between[0] + " - " + link.between[1];
+  return "link " + where + ": " + format_fixed(link.bytes_per_second / 1e9, 2) + " GB/s, " +
+         format_duration(link.latency_seconds) + ", assumed\n";
+}
+
+/// `motley simulate JOB`: what a step of a fleet would be that nobody has here.
+class SimulateCommand final : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    line.positional("JOB", "job file (YAML)", &job_)
+        .option("--fleet", "FILE", "devices to simulate, instead of the job's own fleet", &fleet_)
+        .option("--plan", "PLAN", "simulate this plan, by hand or by us, instead of searching one",
+                &plan_)
+        .option("--profile", "FILE",
+                "a profile written by `motley profile --json`, instead of the cache or the catalog",
+                &sources_.profile)
+        .option("--catalog", "FILE",
+                "figures of devices, instead of what was measured and of the catalog built in",
+                &sources_.catalog)
+        .option("-o,--output", "FILE", "write the step as a trace for Perfetto", &trace_)
+        .option("--svg", "FILE", "draw it", &svg_)
+        .flag("--json", "one object: the step rank by rank, and the plan", &json_)
+        .option("--set", "KEY=VALUE", "override a value of the job", &set_);
+  }
+
+  Result<int> run() override {
+    if (!sources_.profile.empty() && !sources_.catalog.empty())
+      return fail(ErrorCode::kUsage, "--profile and --catalog exclude each other");
+    MOTLEY_TRY(const JobSpec job, read_job_with(job_, set_));
+    MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
+    std::optional<GivenPlan> given;
+    if (!plan_.empty()) {
+      MOTLEY_TRY(given, read_given_plan(plan_, job, fleet));
+    }
+    MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
+    MOTLEY_TRY(const ProfileForSimulation from, profile_for_simulation(job, chosen, sources_));
+    const PlanRequest request{job, fleet, from.profile};
+    MOTLEY_TRY(const Plan plan,
+               given ? price(*given, job, fleet, from.profile) : find_plan(request));
+    MOTLEY_TRY(const StepTimeline timeline, step_timeline(request, plan));
+    const DrawnStep step{job.name, plan, from.profile, timeline};
+    if (!trace_.empty()) MOTLEY_TRY_VOID(write_output_file(trace_, timeline_trace(step)));
+    if (!svg_.empty()) MOTLEY_TRY_VOID(write_output_file(svg_, timeline_svg(step)));
+    if (json_)
+      print_json(step, from, packed(plan, job, fleet));
+    else
+      print_text(step, from);
+    return 0;
+  }
+
+ private:
+  static void print_json(const DrawnStep& step, const ProfileForSimulation& from,
+                         nlohmann::json plan) {
+    nlohmann::json document = timeline_json(step);
+    document["version"] = kSimulationVersion;
+    document["source"] = from.source;
+    document["remarks"] = from.remarks;
+    document["assumed_links"] = nlohmann::json::array();
+    for (const LinkProfile& link : from.assumed) document["assumed_links"].push_back(to_json(link));
+    document["plan"] = std::move(plan);
+    std::printf("%s\n", document.dump(2).c_str());
+  }
+
+  void print_text(const DrawnStep& step, const ProfileForSimulation& from) const {
+    std::printf("%s\n%s", plan_table(step.plan, weakest_evidence(step.profile, step.plan)).c_str(),
+                timeline_table(step).c_str());
+    for (const std::string& remark : from.remarks) std::printf("from: %s\n", remark.c_str());
+    for (const LinkProfile& link : from.assumed) std::printf("%s", assumed_text(link).c_str());
+    for (const std::string& file : {trace_, svg_})
+      if (!file.empty()) std::printf("written to %s\n", file.c_str());
+  }
+
+  SimulationSources sources_;
+  std::string job_, fleet_, plan_, trace_, svg_;
+  std::vector<std::string> set_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_simulate_command() { return std::make_unique<SimulateCommand>(); }
+
+}  // namespace motley

@@ -1,0 +1,129 @@
+#include "core/spec/catalog_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/support/paths.h"
+
+namespace motley {
+namespace {
+
+const std::string kAssume = R"(assume:
+  product_efficiency: 0.5
+  bandwidth_efficiency: 0.75
+  operation_overhead: 4us
+  host_bandwidth: 20GB/s
+  through_host: {bandwidth: 8GB/s, latency: 30us}
+  between_hosts: {bandwidth: 10Gbit/s}
+)";
+
+std::string device_text(const std::string& type, const std::string& more) {
+  return "  - {type: " + type + ", bandwidth: 900GB/s, link: {bandwidth: 24GB/s}, " + more + "}\n";
+}
+const std::string kFigures = "memory: 16GB, tflops: {fp32: 15.7, fp16: 125}";
+
+std::string refusal_of_catalog(const std::string& text) {
+  const auto catalog = parse_catalog(text, "devices.yaml");
+  return catalog ? "no error" : catalog.error().to_string();
+}
+
+TEST(CatalogReader, ReadsEveryKey) {
+  const auto catalog = parse_catalog("version: 1\n" + kAssume + "devices:\n" +
+                                         device_text("V100-16GB", "aliases: [V100], " + kFigures),
+                                     "devices.yaml");
+  ASSERT_TRUE(catalog) << catalog.error().to_string();
+  EXPECT_EQ(catalog->source, "devices.yaml");
+  EXPECT_DOUBLE_EQ(catalog->assume.product_efficiency, 0.5);
+  EXPECT_DOUBLE_EQ(catalog->assume.bandwidth_efficiency, 0.75);
+  EXPECT_EQ(catalog->assume.operation_overhead, Nanos(4000));
+  EXPECT_DOUBLE_EQ(catalog->assume.host_bytes_per_second, 20e9);
+  EXPECT_EQ(catalog->assume.through_host.latency, Nanos(30'000));
+  EXPECT_DOUBLE_EQ(catalog->assume.between_hosts.bytes_per_second, 1.25e9);
+  ASSERT_EQ(catalog->devices.size(), 1U);
+  const CatalogDevice& device = catalog->devices[0];
+  EXPECT_EQ(device.type, "V100-16GB");
+  EXPECT_EQ(device.aliases, std::vector<std::string>{"V100"});
+  EXPECT_EQ(device.memory, Bytes(16'000'000'000));
+  EXPECT_DOUBLE_EQ(device.bytes_per_second, 900e9);
+  EXPECT_DOUBLE_EQ(device.tflops.in(Precision::kFp32), 15.7);
+  EXPECT_DOUBLE_EQ(device.tflops.in(Precision::kFp16), 125);
+  EXPECT_DOUBLE_EQ(device.tflops.in(Precision::kBf16), 0);
+  EXPECT_DOUBLE_EQ(device.link.bytes_per_second, 24e9);
+}
+
+TEST(CatalogReader, RefusesWithTheWordsPlace) {
+  const std::string begin = kAssume + "devices:\n";  // 8 lines
+  // Columns count from 1.
+  const auto place = [&](const std::string& line, const std::string& word) {
+    return "devices.yaml:9:" + std::to_string(line.find(word) + 1) + ": ";
+  };
+  const std::string misspelt = device_text("V100", kFigures + ", memori: 3GB");
+  EXPECT_EQ(refusal_of_catalog(begin + misspelt),
+            place(misspelt, "memori:") + "unknown key 'memori' (did you mean 'memory'?)");
+  const std::string negative = device_text("V100", "memory: 16GB, tflops: {fp32: -3}");
+  EXPECT_EQ(refusal_of_catalog(begin + negative).rfind(place(negative, "-3") + "'fp32': ", 0), 0U)
+      << refusal_of_catalog(begin + negative);
+  for (const char* more : {"memory: -16GB, tflops: {fp32: 1}", "memory: 0GB, tflops: {fp32: 1}",
+                           "memory: 16GB, tflops: {}", "memory: 16GB", "tflops: {fp32: 1}"})
+    EXPECT_EQ(refusal_of_catalog(begin + device_text("V100", more)).rfind("devices.yaml:9:", 0), 0U)
+        << more << ": " << refusal_of_catalog(begin + device_text("V100", more));
+  EXPECT_NE(refusal_of_catalog(begin + device_text("V100", kFigures) +
+                               device_text("T4", "aliases: [V100], " + kFigures))
+                .find("devices.yaml:10:12: the name 'V100' is given twice"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal_of_catalog("devices:\n" + device_text("V100", kFigures)).find("'assume' is missing"),
+      std::string::npos);
+  EXPECT_NE(refusal_of_catalog(kAssume).find("'devices' is missing"), std::string::npos);
+}
+
+DeviceSpec device_named(const std::string& type, std::optional<Bytes> memory = {}) {
+  DeviceSpec device;
+  device.id = "a1/0";
+  device.type = type;
+  device.memory = memory;
+  return device;
+}
+
+TEST(Catalog, OfTheProgramIsTheFile) {
+  std::ifstream file(testing::source_dir() / "configs" / "devices.yaml");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(built_in_catalog_text(), text.str());
+  const auto catalog = built_in_catalog();
+  ASSERT_TRUE(catalog) << catalog.error().to_string();
+  EXPECT_GE(catalog->devices.size(), 20U);
+  for (const CatalogDevice& device : catalog->devices) {
+    // Half precision is never slower than full, more memory bandwidth than a link's.
+    EXPECT_GE(device.tflops.fp16, device.tflops.fp32) << device.type;
+    EXPECT_GT(device.bytes_per_second, device.link.bytes_per_second) << device.type;
+    EXPECT_GT(device.link.latency, Nanos(0)) << device.type;
+  }
+}
+
+TEST(Catalog, FindsWhatATypeMeans) {
+  const auto catalog = built_in_catalog();
+  ASSERT_TRUE(catalog);
+  const auto type_of = [&](const DeviceSpec& device) -> std::string {
+    const auto found = find_figures(*catalog, device);
+    return found ? (*found)->type : found.error().message;
+  };
+  EXPECT_EQ(type_of(device_named("RTX3090")), "RTX3090");
+  EXPECT_EQ(type_of(device_named("rtx3090-egpu")), "RTX3090");
+  EXPECT_EQ(type_of(device_named("NVIDIA GeForce RTX 3090")), "RTX3090");
+  EXPECT_EQ(type_of(device_named("NVIDIA A100-SXM4-40GB")), "A100-40GB");
+  EXPECT_EQ(type_of(device_named("A100-80GB-PCIe")), "A100-80GB-PCIe");
+  EXPECT_EQ(type_of(device_named("A100-80GB-lab2")), "A100-80GB");
+  EXPECT_EQ(type_of(device_named("A100", Bytes(39'000'000'000))), "A100-40GB");
+  EXPECT_EQ(type_of(device_named("A100", Bytes(85'000'000'000))), "A100-80GB");
+  EXPECT_EQ(type_of(device_named("A100")),
+            "device a1/0: a 'A100' may be A100-40GB, A100-80GB or A100-80GB-PCIe: say which, or "
+            "give its memory");
+  EXPECT_NE(type_of(device_named("RTX3O90")).find("did you mean 'RTX3090'?"), std::string::npos);
+  EXPECT_NE(type_of(device_named("abacus")).find("it knows V100-16GB"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace motley
