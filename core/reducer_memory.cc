@@ -43,6 +43,11 @@ int64_t chunks_led(const ReductionPart& part, int rank) {
   return 0;
 }
 
+bool has_part(const ReductionPart& part, int island) {
+  return std::any_of(part.islands.begin(), part.islands.end(),
+                     [&](const IslandPart& one) { return one.island == island; });
+}
+
 bool passes_within(const ReductionPart& part, int island) {
   return std::any_of(part.islands.begin(), part.islands.end(), [&](const IslandPart& one) {
     return one.island == island && (one.contributors.size() > 1 || one.receivers.size() > 1 ||
@@ -54,11 +59,12 @@ bool passes_within(const ReductionPart& part, int island) {
 
 ReducerMemory reducer_memory(const ReductionPlan& plan, const Islands& islands, int rank) {
   ReducerMemory memory;
+  const int home = islands.of_rank[static_cast<size_t>(rank)];
   size_t arriving = 0;
-  int64_t led = 0, within = 0;                       // chunks
+  int64_t led = 0, of_island = 0;                    // chunks: any of its ranks may lead any
   const size_t encoded = plan.compressed() ? 1 : 0;  // also of a rank that leads what is not
   for (const ReductionPart& part : plan.parts) {
-    if (passes_within(part, islands.of_rank[static_cast<size_t>(rank)])) within += part.chunks();
+    if (has_part(part, home)) of_island += part.chunks();
     const int64_t own = chunks_led(part, rank);
     if (own == 0) continue;
     led += own;
@@ -71,10 +77,9 @@ ReducerMemory reducer_memory(const ReductionPlan& plan, const Islands& islands, 
   for (const EncodedChunk& chunk : chunks_encoded(plan, rank))
     memory.residual += static_cast<size_t>(chunk.count) * sizeof(float);
   memory.scratch = encoded * kScratchFloats * memory.chunk;
-  const int home = islands.of_rank[static_cast<size_t>(rank)];
   if (const int members = ranks_in(islands, home); members > 1)
     memory.island = {
-        members, at_a_time(within),
+        members, at_a_time(of_island),
         largest_chunk(plan, [&](const ReductionPart& part) { return passes_within(part, home); })};
   return memory;
 }
