@@ -322,6 +322,33 @@ TEST(Reduction, MemoryOfPlainReplicasIsWithinItsFormula) {
   }
 }
 
+/// Small classes of few ranks beside large ones of many: a leader has a slot of the memory that its
+/// island shares for each chunk it leads at a time, whether or not the chunk passes through it.
+TEST(Reduction, EveryChunkThatIsLedHasASlot) {
+  std::mt19937_64 random(seed_of_this_run());
+  for (int round = 0; round < 300; ++round) {
+    const Islands islands = islands_with({0, 0, 1, 0, 1, 2}, {1e8, 1e8, 1e9});
+    std::vector<ReductionClass> classes;
+    for (int number = 1 + static_cast<int>(random() % 5); number > 0; --number) {
+      std::vector<int> ranks;
+      for (int rank = 0; rank < 6; ++rank)
+        if (random() % 2 == 0) ranks.push_back(rank);
+      if (ranks.empty()) ranks.push_back(0);
+      classes.push_back({ranks, ranks, std::nullopt, 1 + static_cast<int64_t>(random() % 200'000)});
+    }
+    const ReductionPlan plan = plan_reduction(classes, islands, 4);
+    for (int rank = 0; rank < 6; ++rank) {
+      const ReducerMemory memory = reducer_memory(plan, islands, rank);
+      if (memory.island.slot_bytes > 0)
+        EXPECT_LE(memory.led, static_cast<size_t>(memory.island.slots));
+      for (int other = 0; other < 6; ++other)  // they map the same
+        if (islands.of_rank[static_cast<size_t>(other)] ==
+            islands.of_rank[static_cast<size_t>(rank)])
+          EXPECT_EQ(reducer_memory(plan, islands, other).island.slots, memory.island.slots);
+    }
+  }
+}
+
 TEST(Reduction, ADistantSlowHostDoesNotMakeTheFormulaCountLongChunks) {
   const std::vector<LinkProfile> links = {{{"a", "b"}, 1e-5, 12.5e9},
                                           {{"a", "far"}, 3e-2, 1.25e6},
