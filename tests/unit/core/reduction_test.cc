@@ -339,12 +339,15 @@ TEST(Reduction, EveryChunkThatIsLedHasASlot) {
     const ReductionPlan plan = plan_reduction(classes, islands, 4);
     for (int rank = 0; rank < 6; ++rank) {
       const ReducerMemory memory = reducer_memory(plan, islands, rank);
-      if (memory.island.slot_bytes > 0)
+      if (memory.island.slot_bytes > 0) {
         EXPECT_LE(memory.led, static_cast<size_t>(memory.island.slots));
-      for (int other = 0; other < 6; ++other)  // they map the same
-        if (islands.of_rank[static_cast<size_t>(other)] ==
-            islands.of_rank[static_cast<size_t>(rank)])
-          EXPECT_EQ(reducer_memory(plan, islands, other).island.slots, memory.island.slots);
+      }
+      const int home = islands.of_rank[static_cast<size_t>(rank)];
+      for (int other = 0; other < 6; ++other) {
+        if (islands.of_rank[static_cast<size_t>(other)] != home) continue;
+        EXPECT_EQ(reducer_memory(plan, islands, other).island.slots, memory.island.slots)
+            << "of ranks that map the same";
+      }
     }
   }
 }
