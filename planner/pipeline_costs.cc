@@ -53,7 +53,7 @@ size_t PipelineCosts::kind_of(LayerIndex layer) const {
   return layer + 1 < layers_ ? 1 : 2;
 }
 
-std::vector<int> PipelineCosts::counts_of(const PipelineStage& stage) const {
+PipelineCosts::LayerCounts PipelineCosts::counts_of(const PipelineStage& stage) const {
   const int embedding = stage.first == 0 ? 1 : 0;
   const int head = stage.last + 1 == layers_ ? 1 : 0;
   return {embedding, stage.last - stage.first + 1 - embedding - head, head};
@@ -117,7 +117,7 @@ Result<Unit> PipelineCosts::measure(const PlanRequest& request, int most_samples
 void PipelineCosts::be_no_slower_than_whole(int most_samples, Group* group) const {
   const LayerCurve* const whole = group->profile->curve("model");
   if (whole == nullptr) return;
-  const std::vector<int> all = counts_of({0, 0, layers_ - 1});
+  const LayerCounts all = counts_of({0, 0, layers_ - 1});
   double sum = 0;
   for (size_t kind = 0; kind < kKinds; ++kind) sum += all[kind] * group->least_per_sample[kind];
   double least = sum;
@@ -157,7 +157,7 @@ void PipelineCosts::find_travel(const PlanRequest& request) {
 PipelineCosts::StageBytes PipelineCosts::bytes(const PipelineStage& stage, int micro_batch,
                                                int in_flight) const {
   const Group& group = groups_[index(stage.group)];
-  const std::vector<int> counts = counts_of(stage);
+  const LayerCounts counts = counts_of(stage);
   int64_t fixed = 0, saved = 0, transient = 0;
   for (size_t kind = 0; kind < kKinds; ++kind) {
     if (counts[kind] == 0) continue;
@@ -174,7 +174,7 @@ bool PipelineCosts::fits(const PipelineStage& stage, int micro_batch, int in_fli
   const StageBytes sum = bytes(stage, micro_batch, in_flight);
   const double besides = std::min(group.most_besides, group.most_besides_of_fixed * sum.fixed);
   if (sum.sum() + besides > static_cast<double>(group.usable.value())) return false;
-  const std::vector<int> counts = counts_of(stage);
+  const LayerCounts counts = counts_of(stage);
   return std::none_of(group.excluded.begin(), group.excluded.end(), [&](const Excluded& excluded) {
     return micro_batch >= excluded.micro_batch && in_flight >= excluded.in_flight &&
            std::equal(counts.begin(), counts.end(), excluded.layers.begin(),
@@ -207,7 +207,7 @@ void PipelineCosts::correct(const PipelineStage& stage, int micro_batch, int in_
 
 PassSeconds PipelineCosts::pass(const PipelineStage& stage, int samples) const {
   const Group& group = groups_[index(stage.group)];
-  const std::vector<int> counts = counts_of(stage);
+  const LayerCounts counts = counts_of(stage);
   PassSeconds sum;
   for (size_t kind = 0; kind < kKinds; ++kind) {
     const PassSeconds& one = group.passes[kind][index(samples) - 1];
@@ -218,7 +218,7 @@ PassSeconds PipelineCosts::pass(const PipelineStage& stage, int samples) const {
 }
 
 double PipelineCosts::update_seconds(const PipelineStage& stage) const {
-  const std::vector<int> counts = counts_of(stage);
+  const LayerCounts counts = counts_of(stage);
   int64_t held = counts[0] + counts[2] > 0 ? tied_ : 0;
   for (size_t kind = 0; kind < kKinds; ++kind) held += counts[kind] * held_[kind];
   return groups_[index(stage.group)].profile->update_seconds *
@@ -273,7 +273,7 @@ double PipelineCosts::seconds(const Pipeline& pipeline, int samples) const {
 /// devices: with any price of each kind, no device earns more in a second than by what it is best
 /// paid for. As prices serve the times of each group in turn.
 double PipelineCosts::least_seconds(const std::vector<int>& counts, int samples) const {
-  const std::vector<int> all = counts_of({0, 0, layers_ - 1});
+  const LayerCounts all = counts_of({0, 0, layers_ - 1});
   double best = 0;
   for (const Group& prices : groups_) {
     if (!prices.priced) continue;

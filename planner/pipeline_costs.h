@@ -1,6 +1,7 @@
 #pragma once
 // Devices and layers as the search for pipelines sees them: tables instead of curves.
 
+#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -91,8 +92,9 @@ class PipelineCosts {
 
  private:
   static constexpr size_t kKinds = 3;  ///< embedding, block, head
+  using LayerCounts = std::array<int, kKinds>;
   struct Excluded {
-    std::vector<int> layers;  ///< of each kind
+    LayerCounts layers{};
     int micro_batch = 0;
     int in_flight = 0;
   };
@@ -120,7 +122,7 @@ class PipelineCosts {
   StageBytes bytes(const PipelineStage& stage, int micro_batch, int in_flight) const;
   size_t kind_of(LayerIndex layer) const;
   /// Layers of each kind.
-  std::vector<int> counts_of(const PipelineStage& stage) const;
+  LayerCounts counts_of(const PipelineStage& stage) const;
   Result<Unit> measure(const PlanRequest& request, int most_samples, Group* group);
   void be_no_slower_than_whole(int most_samples, Group* group) const;
   Result<Unit> count_memory(const CountLayers& count, DeviceKind kind,

@@ -5,7 +5,9 @@
 namespace motley {
 namespace {
 
-constexpr int64_t kMostNodes = 20'000;
+/// Where nodes are few they are not spent on cuts that are hardly quicker; nothing is proved then.
+constexpr int64_t kMany = 5000;
+constexpr double kClearlyLess = 0.997;
 
 /// Of a stage in a step.
 struct StageCost {
@@ -18,13 +20,15 @@ struct StageCost {
 class CutSearch {
  public:
   CutSearch(const PipelineCosts& costs, const std::vector<int>& order, int micro_batch, int samples,
-            double cutoff)
+            double cutoff, int64_t most_nodes)
       : costs_(costs),
         order_(order),
         stages_(static_cast<int>(order.size())),
         layers_(costs.layers()),
         micro_batch_(micro_batch),
         samples_(samples),
+        most_nodes_(most_nodes),
+        worth_(most_nodes < kMany ? kClearlyLess : 1),
         count_((samples + micro_batch_ - 1) / micro_batch_) {
     best_.seconds = cutoff;
     current_.micro_batch = micro_batch_;
@@ -41,19 +45,22 @@ class CutSearch {
     } else {
       price_stages();
       find_least_busy();
-      if (least_busy(0, 0) < best_.seconds) {
+      if (least_busy(0, 0) < worth_ * best_.seconds) {
         try_least_busy();
         extend(0, 0, 0, 0);
       }
     }
+    best_.proved = best_.proved && worth_ == 1;
     if (best_.pipeline.stages.empty()) best_.seconds = kNever;
     return std::move(best_);
   }
 
  private:
   int group(int stage) const { return order_[static_cast<size_t>(stage)]; }
+  /// Only the first stage has the embedding and only the last the head: what a stage costs depends
+  /// on how many layers it has.
   StageCost& cost(int stage, int first, int last) {
-    return priced_[static_cast<size_t>((stage * layers_ + first) * layers_ + last)];
+    return priced_[static_cast<size_t>(stage * layers_ + last - first)];
   }
   double& least_busy(int stage, int first) {
     return least_busy_[static_cast<size_t>(stage * (layers_ + 1) + first)];
@@ -71,11 +78,12 @@ class CutSearch {
   }
 
   void price_stages() {
-    priced_.resize(static_cast<size_t>(stages_ * layers_ * layers_));
+    priced_.resize(static_cast<size_t>(stages_ * layers_));
     for (int s = 0; s < stages_; ++s)
-      for (int first = s; first <= last_possible(s); ++first)
-        for (int last = first; last <= last_possible(s); ++last)
-          if (is_end(s, last)) cost(s, first, last) = cost_of(s, {group(s), first, last});
+      for (int count = 1; count <= layers_ - stages_ + 1; ++count) {
+        const int first = s == 0 ? 0 : s + 1 == stages_ ? layers_ - count : 1;
+        cost(s, first, first + count - 1) = cost_of(s, {group(s), first, first + count - 1});
+      }
   }
 
   StageCost cost_of(int number, const PipelineStage& stage) const {
@@ -109,6 +117,7 @@ class CutSearch {
   }
 
   void try_least_busy() {
+    double begins = 0, after = 0, bound = 0;
     int first = 0;
     for (int s = 0; s < stages_; ++s) {
       int chosen = first;
@@ -116,10 +125,15 @@ class CutSearch {
         if (is_end(s, last) && std::max(cost(s, first, last).work, least_busy(s + 1, last + 1)) ==
                                    least_busy(s, first))
           chosen = last;
+      const StageCost& own = cost(s, first, chosen);
+      begins = std::max(begins, own.ready);
+      bound = std::max(bound, begins + own.work + after);
+      begins += own.first_forward;
+      after += own.last_backward;
       current_.stages.push_back({group(s), first, chosen});
       first = chosen + 1;
     }
-    keep_if_quicker();
+    if (bound < worth_ * best_.seconds) keep_if_quicker();
     current_.stages.clear();
   }
 
@@ -137,8 +151,9 @@ class CutSearch {
       if (!is_end(stage, last)) continue;
       const StageCost& own = cost(stage, first, last);
       const double start = std::max(begins, own.ready);
-      if (start + own.work + after >= best_.seconds) return;  // so are those of more layers
-      if (++best_.nodes > kMostNodes) {
+      if (start + own.work + after >= worth_ * best_.seconds)
+        return;  // so are those of more layers
+      if (++best_.nodes > most_nodes_) {
         best_.proved = false;
         return;
       }
@@ -146,7 +161,7 @@ class CutSearch {
       if (stage + 1 < stages_) {
         next += forward_travels_[static_cast<size_t>(stage)];
         next_after += backward_travels_[static_cast<size_t>(stage)];
-        if (next + least_busy(stage + 1, last + 1) + next_after >= best_.seconds) continue;
+        if (next + least_busy(stage + 1, last + 1) + next_after >= worth_ * best_.seconds) continue;
       }
       current_.stages.push_back({group(stage), first, last});
       extend(stage + 1, last + 1, next, next_after);
@@ -157,6 +172,8 @@ class CutSearch {
   const PipelineCosts& costs_;
   const std::vector<int>& order_;
   const int stages_, layers_, micro_batch_, samples_;
+  const int64_t most_nodes_;
+  const double worth_;
   const int count_;  ///< micro-batches
   std::vector<double> forward_travels_, backward_travels_;
   std::vector<StageCost> priced_;
@@ -168,9 +185,9 @@ class CutSearch {
 }  // namespace
 
 PipelineCut best_cut(const PipelineCosts& costs, const std::vector<int>& order, int micro_batch,
-                     int samples, double cutoff) {
+                     int samples, double cutoff, int64_t most_nodes) {
   if (static_cast<int>(order.size()) > costs.layers()) return {};
-  return CutSearch(costs, order, micro_batch, samples, cutoff).run();
+  return CutSearch(costs, order, micro_batch, samples, cutoff, most_nodes).run();
 }
 
 }  // namespace motley

@@ -21,6 +21,6 @@ struct PipelineCut {
 /// The quickest pipeline of one device a stage, by group in the order of stages, for `samples` of a
 /// step in micro-batches of `micro_batch`; of equally quick ones the first found.
 PipelineCut best_cut(const PipelineCosts& costs, const std::vector<int>& order, int micro_batch,
-                     int samples, double cutoff = kNever);
+                     int samples, double cutoff, int64_t most_nodes);
 
 }  // namespace motley

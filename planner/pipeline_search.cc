@@ -17,8 +17,10 @@ namespace {
 constexpr size_t kMostSets = 2000;
 constexpr int kMostStages = 8;
 constexpr int kMostReplicas = 16;
-/// Searches for a cut, over all sets of devices.
-constexpr size_t kMostCuts = 60'000;
+/// Searches for a cut, over all sets of devices, and stages that one of few sets places.
+constexpr int64_t kMostCuts = 20'000;
+constexpr int64_t kMostNodes = 400'000;
+constexpr int64_t kFewestNodes = 100;
 constexpr int kFewOrders = 6;
 /// Of a step, where the job leaves the grain open: a share of a replica is hardly ever finer.
 constexpr int kFinestCut = 2048;
@@ -143,17 +145,31 @@ class PipelineSearch {
     return samples;
   }
 
+  ReplicaDesigns design(const GroupCounts& set, int cuts) {
+    const std::vector<int> samples = samples_for(set, cuts);
+    const size_t orders = static_cast<size_t>(cuts) / (samples.size() * micro_batches_.size());
+    ReplicaDesigns designs(*costs_, set, micro_batches_, samples, std::max<size_t>(2, orders),
+                           std::max<int64_t>(kFewestNodes, kMostNodes * cuts / kMostCuts));
+    nodes_ += designs.nodes();
+    exact_ = exact_ && designs.proved() && samples.size() > static_cast<size_t>(grains());
+    return designs;
+  }
+
+  /// Those that what was learnt of memory does not concern stay.
   void design_sets() {
-    sets_.clear();
     const auto all = sets_of(there_, std::min(kMostStages, costs_->layers()));
-    const auto cuts = static_cast<int>(kMostCuts / all.size());
-    for (const GroupCounts& set : all) {
-      const std::vector<int> samples = samples_for(set, cuts);
-      const size_t orders = static_cast<size_t>(cuts) / (samples.size() * micro_batches_.size());
-      ReplicaDesigns designs(*costs_, set, micro_batches_, samples, std::max<size_t>(2, orders));
-      nodes_ += designs.nodes();
-      exact_ = exact_ && designs.proved() && samples.size() > static_cast<size_t>(grains());
-      if (designs.possible()) sets_.push_back(std::move(designs));
+    const auto cuts = static_cast<int>(kMostCuts / static_cast<int64_t>(all.size()));
+    if (designs_.empty())
+      for (const GroupCounts& set : all) designs_.push_back(design(set, cuts));
+    sets_.clear();
+    for (ReplicaDesigns& known : designs_) {
+      if (!known.possible()) continue;
+      if (known.still_fits(batch())) {
+        sets_.push_back(known);
+        continue;
+      }
+      ReplicaDesigns other = design(known.devices(), cuts);
+      if (other.possible()) sets_.push_back(std::move(other));
     }
   }
 
@@ -340,10 +356,11 @@ class PipelineSearch {
   int grain_ = 1;
   std::vector<int> micro_batches_;
   std::optional<PipelineCosts> costs_;
-  std::vector<ReplicaDesigns> sets_;
-  double least_ = 0;        ///< seconds of a step, whatever the plan
-  double packed_ = kNever;  ///< the same by what packings are possible, where `exact_`
-  bool exact_ = true;       ///< all sets were looked at in all orders and cuts
+  std::vector<ReplicaDesigns> designs_;  ///< of all sets, before anything was learnt of memory
+  std::vector<ReplicaDesigns> sets_;     ///< those that are possible with what was
+  double least_ = 0;                     ///< seconds of a step, whatever the plan
+  double packed_ = kNever;               ///< the same by what packings are possible, where `exact_`
+  bool exact_ = true;                    ///< all sets were looked at in all orders and cuts
   int64_t nodes_ = 0;
 };
 

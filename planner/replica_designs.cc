@@ -50,38 +50,54 @@ std::vector<std::vector<int>> orders_of(const GroupCounts& devices, size_t most,
 
 ReplicaDesigns::ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
                                const std::vector<int>& micro_batches,
-                               const std::vector<int>& samples, size_t most_orders)
-    : costs_(costs), devices_(std::move(devices)) {
+                               const std::vector<int>& samples, size_t most_orders,
+                               int64_t most_nodes)
+    : costs_(&costs), devices_(std::move(devices)) {
   for (size_t group = 0; group < devices_.size(); ++group)
     if (devices_[group] > 0 && !costs.priced(static_cast<int>(group))) return;
   if (std::accumulate(devices_.begin(), devices_.end(), 0) > costs.layers()) return;
   const std::vector<std::vector<int>> orders = orders_of(devices_, most_orders, &proved_);
   for (const int count : samples)
     for (const int micro_batch : micro_batches) {
-      add(orders, micro_batch, count);
+      add(orders, micro_batch, count, most_nodes);
       if (micro_batch >= count) break;  // larger ones compute the same single micro-batch
     }
 }
 
-void ReplicaDesigns::add(const std::vector<std::vector<int>>& orders, int micro_batch,
-                         int samples) {
+void ReplicaDesigns::add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples,
+                         int64_t most_nodes) {
   PipelineCut best;
   for (const std::vector<int>& order : orders) {
-    PipelineCut cut = best_cut(costs_, order, micro_batch, samples, best.seconds);
+    PipelineCut cut = best_cut(*costs_, order, micro_batch, samples, best.seconds, most_nodes);
     nodes_ += cut.nodes;
     proved_ = proved_ && cut.proved;
     if (cut.seconds < best.seconds) best = std::move(cut);
   }
-  const bool is_new = std::find(designs_.begin(), designs_.end(), best.pipeline) == designs_.end();
-  if (best.seconds < kNever && is_new) designs_.push_back(std::move(best.pipeline));
+  if (best.seconds == kNever) return;
+  for (const Design& design : designs_)
+    if (design.pipeline == best.pipeline) return;
+  Design design{std::move(best.pipeline), 0};
+  for (const PipelineStage& stage : design.pipeline.stages) {
+    const PassSeconds pass = costs_->pass(stage, design.pipeline.micro_batch);
+    design.busiest = std::max(design.busiest, pass.forward + pass.backward);
+  }
+  designs_.push_back(std::move(design));
+}
+
+bool ReplicaDesigns::still_fits(int samples) const {
+  return std::all_of(designs_.begin(), designs_.end(),
+                     [&](const Design& design) { return costs_->fits(design.pipeline, samples); });
 }
 
 const ReplicaDesigns::Quickest& ReplicaDesigns::find(int samples) {
   const auto [found, is_new] = known_.try_emplace(samples);
   if (!is_new) return found->second;
   for (size_t i = 0; i < designs_.size(); ++i) {
-    if (!costs_.fits(designs_[i], samples)) continue;
-    const double seconds = costs_.seconds(designs_[i], samples);
+    const auto& [pipeline, busiest] = designs_[i];
+    const bool whole = pipeline.stages.size() == 1;  // may be priced as measured whole
+    if (!whole && samples / pipeline.micro_batch * busiest >= found->second.seconds) continue;
+    if (!costs_->fits(pipeline, samples)) continue;
+    const double seconds = costs_->seconds(pipeline, samples);
     if (seconds < found->second.seconds) found->second = {seconds, i};
   }
   return found->second;
@@ -89,7 +105,9 @@ const ReplicaDesigns::Quickest& ReplicaDesigns::find(int samples) {
 
 double ReplicaDesigns::seconds(int samples) { return find(samples).seconds; }
 
-const Pipeline& ReplicaDesigns::quickest(int samples) { return designs_[find(samples).design]; }
+const Pipeline& ReplicaDesigns::quickest(int samples) {
+  return designs_[find(samples).design].pipeline;
+}
 
 int ReplicaDesigns::grains_within(double limit, int grain, int missing, int most) {
   int low = 0, high = most;  // low is within

@@ -16,15 +16,17 @@ using GroupCounts = std::vector<int>;
 class ReplicaDesigns {
  public:
   /// The quickest for each of `samples` in each of `micro_batches`, over all orders of the devices,
-  /// or where these are more over so many of them.
+  /// or where these are more over so many of them; each cut within so many nodes.
   ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
                  const std::vector<int>& micro_batches, const std::vector<int>& samples,
-                 size_t most_orders);
+                 size_t most_orders, int64_t most_nodes);
 
   const GroupCounts& devices() const { return devices_; }
   bool possible() const { return !designs_.empty(); }
   /// Whether for each of the samples no pipeline of these devices is quicker.
   bool proved() const { return proved_; }
+  /// Whether nothing that was learnt of memory concerns it.
+  bool still_fits(int samples) const;
   /// Seconds of a step, the update before it included; kNever where no design fits.
   double seconds(int samples);
   /// Of these seconds.
@@ -35,16 +37,21 @@ class ReplicaDesigns {
   int64_t nodes() const { return nodes_; }
 
  private:
+  struct Design {
+    Pipeline pipeline;
+    double busiest = 0;  ///< seconds of a full micro-batch on the stage that takes longest
+  };
   struct Quickest {
     double seconds = kNever;
     size_t design = 0;
   };
   const Quickest& find(int samples);
-  void add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples);
+  void add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples,
+           int64_t most_nodes);
 
-  const PipelineCosts& costs_;
+  const PipelineCosts* costs_;
   GroupCounts devices_;
-  std::vector<Pipeline> designs_;
+  std::vector<Design> designs_;
   std::map<int, Quickest> known_;  ///< by samples
   int64_t nodes_ = 0;
   bool proved_ = true;

@@ -19,7 +19,7 @@ nodes:
 FAST = "{kind: cpu, type: fast, threads: 1, price: 2, paced: {speed: 1, memory: 1GB}}"
 SLOW = "{kind: cpu, type: slow, threads: 1, price: 0.5, paced: {speed: 0.3333, memory: 1GB}}"
 OLD = "{kind: cpu, type: gtx1070, threads: 1, price: 0.2, paced: {speed: 0.02, memory: 1GB}}"
-TINY = "{kind: cpu, type: tiny, threads: 1, paced: {speed: 1, memory: 500KB}}"
+TINY = "{kind: cpu, type: tiny, threads: 1, paced: {speed: 1, memory: 150KB}}"
 # Each micro-batch takes as long as two samples more, and memory ends soon.
 NARROW = "{kind: cpu, type: narrow, threads: 1, paced: {speed: 1, memory: 2500KB, half_batch: 2}}"
 
