@@ -121,10 +121,10 @@ def paced_case(source, number):
 
 # --- paced, planned by hand
 
-def plan_text(samples, replicas, **more):
-    """Each replica is (grains of one sample, micro-batch, stages), a stage (last layer, shares[, recomputation of a layer])."""
+def plan_text(samples, replicas, grain=1, **more):
+    """Each replica is (samples, micro-batch, stages), a stage (last layer, shares[, recomputation of a layer])."""
     ranks, written = 0, []
-    for grains, micro_batch, stages in replicas:
+    for part, micro_batch, stages in replicas:
         first, cut = 0, []
         for last, shares, *recompute in stages:
             stage = {"first_layer": first, "last_layer": last, "ranks": list(range(ranks, ranks + len(shares)))}
@@ -134,14 +134,14 @@ def plan_text(samples, replicas, **more):
                 stage["recompute"] = recompute * (last - first + 1)
             cut.append(stage)
             first, ranks = last + 1, ranks + len(shares)
-        written.append({"stages": cut, "micro_batch": micro_batch, "grains": grains})
-    return json.dumps({"version": 1, "numerics": "fast", "global_batch": samples, "grain": 1,
+        written.append({"stages": cut, "micro_batch": micro_batch, "grains": part // grain})
+    return json.dumps({"version": 1, "numerics": "fast", "global_batch": samples, "grain": grain,
                        "ranks": [{"device": f"localhost/{rank}"} for rank in range(ranks)], "replicas": written, **more})
 
 
 def by_hand(name, clock, speeds_, replicas, **more):
     """Of a model with layers 0 to 9."""
-    samples = sum(grains for grains, _, _ in replicas)
+    samples = sum(part for part, _, _ in replicas)
     devices = tuple(Device(speed, 200, 0.5) for speed in speeds_)
     return Case(f"hand-{name}", devices, Model(8, 32, 16, heads=8), samples, clock, plan=plan_text(samples, replicas, **more))
 
@@ -181,7 +181,7 @@ def throttled_cases():
         throttled("3-unlike", ["15%", "30%", "60%"]),
         throttled("4-in-pairs", ["15%", "15%", "40%", "40%"], samples=64),
         throttled("pipeline", ["40%", "60%"], memory=1.5),
-        throttled("pipeline-by-hand", ["25%", "60%"], plan=plan_text(48, [(48, 4, [(2, alone), (7, alone)])])),
+        throttled("pipeline-by-hand", ["25%", "60%"], plan=plan_text(48, [(48, 4, [(2, alone), (7, alone)])], grain=4)),
         throttled("one-core-for-two", ["@0", "@0", "@1"], samples=64),
     ]
 
