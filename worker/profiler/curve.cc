@@ -12,6 +12,7 @@ namespace {
 /// A larger micro-batch that is quicker by more than this was measured badly, or the smaller was.
 constexpr double kTolerance = 0.05;
 constexpr int kMostRounds = 4;
+constexpr int kMostSections = 1000;  ///< of a repetition, should they take no time
 /// What the step's fixed cost may be of the quickest point: something must remain for its samples.
 constexpr double kMostOverhead = 0.95;
 
@@ -19,6 +20,29 @@ bool enough(const ProfilerOptions& options, size_t repetitions, double seconds) 
   const auto count = static_cast<int>(repetitions);
   return count >= options.most_repetitions ||
          (count >= options.least_repetitions && seconds >= options.seconds_per_point);
+}
+
+/// What is told of something and how long it took.
+struct Timed {
+  double value = 0, spent = 0;
+};
+
+struct Repetition {
+  double mean = 0, spent = 0;  ///< of its values; all that they took
+};
+
+Result<Repetition> one_repetition(const ProfilerOptions& options,
+                                  const std::function<Result<Timed>()>& measure) {
+  Repetition repetition;
+  int count = 0;
+  do {
+    MOTLEY_TRY(const Timed once, measure());
+    repetition.mean += once.value;
+    repetition.spent += once.spent;
+    ++count;
+  } while (repetition.spent < options.least_repetition_seconds && count < kMostSections);
+  repetition.mean /= count;
+  return repetition;
 }
 
 class CurveMeasurement {
@@ -46,10 +70,13 @@ class CurveMeasurement {
     std::vector<double> fixed;
     double total = 0;
     while (!enough(options_, fixed.size(), total)) {
-      MOTLEY_TRY(const double once, section_(size, 1));
-      MOTLEY_TRY(const double twice, section_(size, 2));
-      fixed.push_back(2 * once - twice);
-      total += once + twice;
+      MOTLEY_TRY(const Repetition pairs, one_repetition(options_, [&]() -> Result<Timed> {
+                   MOTLEY_TRY(const double once, section_(size, 1));
+                   MOTLEY_TRY(const double twice, section_(size, 2));
+                   return Timed{2 * once - twice, once + twice};
+                 }));
+      fixed.push_back(pairs.mean);
+      total += pairs.spent;
     }
     return *median(std::move(fixed));
   }
@@ -94,9 +121,12 @@ Result<CurvePoint> repeat(const ProfilerOptions& options,
   std::vector<double> seconds;
   double total = 0;
   while (!enough(options, seconds.size(), total)) {
-    MOTLEY_TRY(const double once, measure());
-    seconds.push_back(once);
-    total += once;
+    MOTLEY_TRY(const Repetition repetition, one_repetition(options, [&]() -> Result<Timed> {
+                 MOTLEY_TRY(const double once, measure());
+                 return Timed{once, once};
+               }));
+    seconds.push_back(repetition.mean);
+    total += repetition.spent;
   }
   const auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
   CurvePoint point;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -21,6 +22,8 @@ namespace motley {
 namespace {
 
 constexpr int kReductionRepetitions = 5;
+constexpr double kReductionSeconds = 0.1;  ///< of a repetition, where devices are not paced
+constexpr double kMostSums = 30;
 
 /// One replica on each of the fleet's first devices, slices dealt evenly: the plan of a
 /// data-parallel job.
@@ -120,16 +123,32 @@ class GradientBuffer {
   bool staging_ = false;
 };
 
+/// How many sums make a repetition, the same on all ranks: as many as last long enough for what
+/// now and then stops a device (ProfilerOptions::least_repetition_seconds). Of paced devices one.
+Result<int64_t> sums_of_repetition(double seconds_of_one, const Pacer& pacer,
+                                   Communicator& communicator) {
+  const double wished = pacer.paced() ? 1 : std::ceil(kReductionSeconds / seconds_of_one);
+  auto count = static_cast<int64_t>(std::clamp(wished, 1.0, kMostSums));
+  MOTLEY_TRY_VOID(communicator.all_reduce_max(std::span(&count, 1)));
+  return count;
+}
+
 /// Median seconds of `sum_once`, which all ranks do together.
 Result<double> median_seconds(Communicator& communicator, Pacer& pacer,
                               const std::function<Result<Unit>()>& sum_once) {
   std::vector<double> seconds;
+  int64_t count = 1;
   for (int i = 0; i <= kReductionRepetitions; ++i) {
     MOTLEY_TRY_VOID(communicator.barrier());
     const double start = pacer.now();
-    MOTLEY_TRY_VOID(sum_once());
+    for (int64_t sum = 0; sum < count; ++sum) MOTLEY_TRY_VOID(sum_once());
     MOTLEY_TRY_VOID(pacer.meet(communicator));
-    if (i > 0) seconds.push_back(pacer.now() - start);  // the first one warms up
+    const double one = (pacer.now() - start) / static_cast<double>(count);
+    if (i > 0) {
+      seconds.push_back(one);
+    } else {  // which warms up
+      MOTLEY_TRY(count, sums_of_repetition(one, pacer, communicator));
+    }
   }
   std::nth_element(seconds.begin(), seconds.begin() + kReductionRepetitions / 2, seconds.end());
   return seconds[kReductionRepetitions / 2];
@@ -215,10 +234,14 @@ Result<std::vector<LinkProfile>> measure_links(const FleetSpec& fleet, Communica
 Result<DeviceProfile> measure_fastest(const JobSpec& job, const RankDevice& own,
                                       const ProfilerProgress& progress) {
   std::optional<DeviceProfile> fastest;
+  ProfilerOptions options;
+  // A pace says of each section what it takes, however short.
+  if (!own.pacer.paced())
+    options.least_repetition_seconds = options.share_of_point(options.seconds_per_point);
   for (const auto& device : own.devices) {
     const std::string in = own.devices.size() > 1 ? " in " + spec_name(device->precision()) : "";
     MOTLEY_TRY(DeviceProfile found,
-               measure_device(job, *device, own.memory_limit, own.pacer, ProfilerOptions{},
+               measure_device(job, *device, own.memory_limit, own.pacer, options,
                               [&](const std::string& what) { progress(what + in); }));
     found.precision = device->precision();
     if (!fastest || found.best_speed() > fastest->best_speed()) fastest = std::move(found);

@@ -157,7 +157,11 @@ class LayerProfiler {
   LayerProfiler(const JobSpec& job, Device& device, Pacer& pacer, const ProfilerOptions& options,
                 DeviceProfile* profile)
       : job_(job), device_(device), pacer_(pacer), options_(options), profile_(profile) {
-    options_.seconds_per_point = options.seconds_per_layer_point;
+    const bool alone = profile->curve("model") == nullptr;
+    options_.seconds_per_point =
+        alone ? options.seconds_per_lone_layer_point : options.seconds_per_layer_point;
+    if (options.least_repetition_seconds > 0)
+      options_.least_repetition_seconds = options.share_of_point(options_.seconds_per_point);
     options_.longest_repetition = options.longest_layer_repetition;
   }
 

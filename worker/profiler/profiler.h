@@ -26,9 +26,17 @@ struct ProfilerOptions {
   /// No larger micro-batch once one repetition takes this long and three points exist.
   double longest_repetition = 1.0;
   int most_repetitions = 7;
+  /// A repetition does its section as often as takes this long, and counts the mean: what stops a
+  /// device every now and then (a quota of time) hits few of many short sections, so that their
+  /// median would not know it.
+  double least_repetition_seconds = 0;
   // Of single layers, of which there are several kinds to measure:
   double seconds_per_layer_point = 0.1;
   double longest_layer_repetition = 0.25;
+  double seconds_per_lone_layer_point = 0.3;  ///< where the whole model cannot be measured
+
+  /// As many seconds as lets the least number of repetitions fill a point.
+  double share_of_point(double seconds) const { return seconds / least_repetitions; }
 };
 
 /// Called with what is being measured, e.g. "micro-batch 8": also a sign of life.

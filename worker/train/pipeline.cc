@@ -59,6 +59,7 @@ Result<Unit> Pipeline::train(int64_t step, const PassHooks& hooks) {
                             action.micro_batch);
     const bool first = &action == &schedule_.front();  // which is a forward pass
     const bool last = &action == &schedule_.back();    // which is a backward pass
+    if (last && hooks.before_last_backward) MOTLEY_TRY_VOID(hooks.before_last_backward());
     if (action.backward)
       MOTLEY_TRY_VOID(backward(slot, range, last && hooks.on_final ? &hooks.on_final : nullptr));
     else

@@ -17,6 +17,7 @@ namespace motley {
 struct PassHooks {
   WeightsNeeded before_use = {};  ///< in the first forward pass: Engine::forward_first()
   std::function<Result<Unit>()> after_first_forward = {};
+  std::function<Result<Unit>()> before_last_backward = {};
   GradientsFinal on_final = {};  ///< in the last backward pass: Engine::backward_last()
 };
 

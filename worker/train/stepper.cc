@@ -108,15 +108,18 @@ bool Stepper::afterwards(int64_t step) const {
 Result<Unit> Stepper::compute(int64_t step, bool beside) {
   PassHooks hooks{
       .before_use = [this](const ParameterRange& range) { return await_weights(range); },
-      .after_first_forward = [this, beside]() -> Result<Unit> {
+      .after_first_forward = [this]() -> Result<Unit> {
         MOTLEY_TRY_VOID(await_weights({0, parts_.engine->held_elements()}));
-        MOTLEY_TRY_VOID(settle());
-        if (!beside) return Unit{};
-        MOTLEY_TRY(const GradientSpans gradients, parts_.engine->gradients());
-        return parts_.slices->begin_sum(gradients);
+        return settle();
       }};
-  if (beside)
+  if (beside) {
+    // Not before: what watches for chunks to send would only take time from computing.
+    hooks.before_last_backward = [this]() -> Result<Unit> {
+      MOTLEY_TRY(const GradientSpans gradients, parts_.engine->gradients());
+      return parts_.slices->begin_sum(gradients);
+    };
     hooks.on_final = [this](const ParameterRange& range) { parts_.slices->is_final(range); };
+  }
   return pipeline_.train(step, hooks);
 }
 

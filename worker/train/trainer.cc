@@ -57,7 +57,7 @@ class Trainer {
   Result<Unit> finish_save();
   Result<Unit> save_now();
   Result<Unit> finish();
-  Result<Unit> count_overruns();
+  Result<Unit> count_what_it_took();
 
   int64_t steps() const { return attempt_.job.train.steps; }
   bool is_root() const { return world_.rank() == 0; }
@@ -282,16 +282,18 @@ Result<Unit> Trainer::save_now() {
 Result<Unit> Trainer::finish() {
   MOTLEY_TRY_VOID(stepper_->finish());
   MOTLEY_TRY_VOID(save_now());
-  if (outcome_.stopped) return count_overruns();
+  if (outcome_.stopped) return count_what_it_took();
   if (attempt_.job.train.eval.samples > 0 && evaluated_step_ != outcome_.step)
     MOTLEY_TRY_VOID(evaluate());
   reporter_.phase("finishing", outcome_.step);
   MOTLEY_TRY(outcome_.weights_xxh3,
              weights_xxh3(*parts_->engine, attempt_.job.model, attempt_.plan.owners, world_));
-  return count_overruns();
+  return count_what_it_took();
 }
 
-Result<Unit> Trainer::count_overruns() {
+Result<Unit> Trainer::count_what_it_took() {
+  log_info("counted memory, to the end: " + std::to_string(parts_->counted_memory().value()) +
+           " bytes");
   int64_t counts[2] = {parts_->pacer.sections(), parts_->pacer.overruns()};
   MOTLEY_TRY_VOID(world_.all_reduce_sum(std::span<int64_t>(counts)));
   outcome_.paced = {.sections = counts[0], .overruns = counts[1]};

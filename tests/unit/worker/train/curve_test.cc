@@ -93,6 +93,47 @@ TEST(Curve, ACliffThatIsThereStays) {
   EXPECT_NEAR(cliff.curve.points[3].seconds, 4 * kPerSample, 1e-9);
 }
 
+/// Computes for its quota of each period, then stands still until the next.
+class HeldBack {
+ public:
+  /// Of work that takes `seconds` on a device that is not held back.
+  double section(double seconds) {
+    const double begin = now_;
+    while (seconds > left_) {
+      seconds -= left_;
+      now_ += left_ + kPeriod - kQuota;
+      left_ = kQuota;
+    }
+    now_ += seconds;
+    left_ -= seconds;
+    return now_ - begin;
+  }
+
+  static constexpr double kPeriod = 0.020, kQuota = 0.004;
+
+ private:
+  double now_ = 0, left_ = kQuota;
+};
+
+TEST(Curve, ADeviceThatIsHeldBackIsMeasuredAtTheSpeedThatItKeepsUp) {
+  constexpr double kWork = 0.0007;  // of a sample: of most sections the quota sees nothing
+  HeldBack device;
+  ProfilerOptions options;
+  options.least_repetition_seconds = options.share_of_point(options.seconds_per_point);
+  const auto curve = measure_curve(
+      {1, 2, 3, 4, 8, 16},
+      [&](int samples, int count) -> Result<double> {
+        return device.section(kWork * samples * count);
+      },
+      options, [](const std::string&) {});
+  ASSERT_TRUE(curve.has_value()) << curve.error().to_string();
+  for (const CurvePoint& point : curve->curve.points) {
+    const double kept_up = kWork * point.micro_batch * HeldBack::kPeriod / HeldBack::kQuota;
+    EXPECT_NEAR((point.seconds + curve->step_overhead_seconds) / kept_up, 1, 0.1)
+        << point.micro_batch;
+  }
+}
+
 TEST(Curve, NoTimeIsAnErrorThatSaysSo) {
   const auto curve = measure_curve(
       {1, 2}, [](int, int) -> Result<double> { return 0.0; }, ProfilerOptions{},
