@@ -137,12 +137,22 @@ size_t JsonFields::array_size(const char* key, const json& array) {
 
 const json& JsonFields::element(const json& array, size_t index) { return array[index]; }
 
+JsonFields& JsonFields::leave_others() {
+  leave_others_ = true;
+  return *this;
+}
+
+const json& JsonFields::whole() const {
+  static const json none = json::object();
+  return json_ ? *json_ : none;
+}
+
 Result<Unit> JsonFields::done() {
   if (fault_ && missing_.empty()) return fail(*fault_);
   for (const auto& [key, value] : json_->items()) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
     const std::string near = did_you_mean(key, known_.data(), known_.size());
-    if (fault_ && near != missing_) continue;
+    if (fault_ ? near != missing_ : leave_others_) continue;
     fault_.reset();
     fault(nullptr,
           "unknown key '" + key + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)"));

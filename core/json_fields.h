@@ -114,6 +114,10 @@ class JsonFields {
   bool is_null(const char* key);
   /// The member for reading by other means, marked as known; null (and a fault) when missing.
   const nlohmann::json* member(const char* key);
+  /// Members that nobody asks for are no fault: for documents that others wrote.
+  JsonFields& leave_others();
+  /// The object itself, to go through keys that are not known; empty where it is none.
+  const nlohmann::json& whole() const;
   /// Notes a fault of this member; `key` null: of the object itself. Only the first one counts.
   void fault(const char* key, const std::string& what);
   /// The same for a member read as a document of its own: `what` begins with its pointer.
@@ -139,6 +143,7 @@ class JsonFields {
   std::string pointer_;
   std::vector<std::string_view> known_;
   std::optional<Error> fault_;
+  bool leave_others_ = false;
   std::string_view missing_;  ///< the member whose absence is the fault
 };
 

@@ -9,6 +9,7 @@
 
 #include "core/median.h"
 #include "planner/search.h"
+#include "tests/bench/planner_case.h"
 #include "tests/bench/rows.h"
 #include "tests/support/planning_case.h"
 
@@ -99,6 +100,7 @@ int run(bool json, const std::string& only) {
 }  // namespace motley
 
 int main(int argc, char** argv) {
+  if (const auto request = motley::case_arguments(argc, argv)) return motley::plan_case(*request);
   const auto [json, only] = motley::bench_arguments(argc, argv);
   return motley::run(json, only);
 }

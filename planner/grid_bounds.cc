@@ -1,0 +1,104 @@
+#include "planner/grid_bounds.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace motley {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+/// How often stages are forbidden by what the last round has shown.
+constexpr int kRounds = 4;
+/// Beyond so many, layers are not bounded by what devices are left.
+constexpr int64_t kMostCells = 4'000'000;
+
+}  // namespace
+
+GridBounds::GridBounds(const GridTables& tables, double cutoff) : tables_(&tables) {
+  int64_t cells = tables.layers() + 1;
+  for (const int there : tables.budget()) cells *= there + 1;
+  for (const int there : tables.budget()) {
+    strides_.push_back(cells <= kMostCells ? sizes_ : 0);
+    if (cells <= kMostCells) sizes_ *= there + 1;
+  }
+  const int layers = tables.layers();
+  const auto ends = static_cast<size_t>(layers + 1);
+  allowed_.assign(static_cast<size_t>(tables.configs()) * ends * ends, 0);
+  least_update_ = kInfinite;
+  for (int config = 0; config < tables.configs(); ++config)
+    for (int first = 0; first < layers; ++first)
+      for (int end = first + 1; end <= layers; ++end) {
+        if (tables.farthest_from_end(config, first, end) < (end < layers ? 2 : 1)) continue;
+        allowed_[stage(config, first, end)] = 1;
+        least_update_ = std::min(least_update_, tables.update(config, first, end));
+      }
+  for (int round = 0; round < kRounds; ++round) {
+    find();
+    if (!forbid(cutoff)) break;
+  }
+}
+
+void GridBounds::find() {
+  const auto cells = static_cast<size_t>(sizes_) * static_cast<size_t>(tables_->layers() + 1);
+  busiest_.assign(cells, kInfinite);
+  path_.assign(cells, kInfinite);
+  reduction_.assign(cells, kInfinite);
+  for (std::vector<double>* table : {&busiest_, &path_, &reduction_})
+    std::fill_n(table->begin(), sizes_, 0.0);
+  for (int end = 1; end <= tables_->layers(); ++end)
+    for (int config = 0; config < tables_->configs(); ++config)
+      for (int first = 0; first < end; ++first)
+        if (allowed(config, first, end)) extend(config, first, end);
+}
+
+/// Over all numbers of devices left of which the stage takes its own: runs of consecutive indices,
+/// as types before its own vary fastest.
+void GridBounds::extend(int config, int first, int end) {
+  const GridConfig own = tables_->config(config);
+  const double busy = tables_->least_busy(config, first, end);
+  const double path = tables_->least_path(config, first, end);
+  const double reduction = tables_->reduction(config, first, end);
+  const int64_t step = stride(own.type);
+  const int64_t whole =
+      std::max<int64_t>(1, step * (tables_->budget()[static_cast<size_t>(own.type)] + 1));
+  const int64_t taken = step * own.degree;
+  for (int64_t begin = 0; begin < sizes_; begin += whole) {
+    const size_t to = index(end, begin + taken), from = index(first, begin);
+    const auto count = static_cast<size_t>(whole - taken);
+    for (size_t i = 0; i < count; ++i) {
+      busiest_[to + i] = std::min(busiest_[to + i], std::max(busy, busiest_[from + i]));
+      path_[to + i] = std::min(path_[to + i], path + path_[from + i]);
+      reduction_[to + i] = std::min(reduction_[to + i], std::max(reduction, reduction_[from + i]));
+    }
+  }
+}
+
+double GridBounds::least_seconds() const {
+  const int layers = tables_->layers();
+  return (tables_->passes() - 1) * busiest(layers, all()) + path(layers, all()) +
+         reduction(layers, all()) + least_update_;
+}
+
+/// Stages that alone are busy for so long, or reduce for so long, that no plan with them is in less
+/// than the cutoff. Whether there were any.
+bool GridBounds::forbid(double cutoff) {
+  const int layers = tables_->layers();
+  if (!(least_seconds() < cutoff)) return false;
+  const double passes = tables_->passes() - 1;
+  const double least_busy = busiest(layers, all()), least_path = path(layers, all());
+  const double least_reduction = reduction(layers, all());
+  bool some = false;
+  for (int config = 0; config < tables_->configs(); ++config)
+    for (int first = 0; first < layers; ++first)
+      for (int end = first + 1; end <= layers; ++end) {
+        if (!allowed(config, first, end)) continue;
+        const double busy = std::max(least_busy, tables_->least_busy(config, first, end));
+        const double reduction = std::max(least_reduction, tables_->reduction(config, first, end));
+        if (passes * busy + least_path + reduction + least_update_ < cutoff) continue;
+        allowed_[stage(config, first, end)] = 0;
+        some = true;
+      }
+  return some;
+}
+
+}  // namespace motley

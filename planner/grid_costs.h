@@ -1,0 +1,76 @@
+#pragma once
+// Plans of equal pipelines, and what a search needs to know to price them: a grid of stages by
+// replicas, in which each stage has as many devices of one type for every replica. The form for
+// fleets of many like devices, where only how often a type is there matters.
+//
+// The step is  (passes - 1)·max busy + sum of paths + max update + max reduction  over the stages.
+// Which sends count into what is the cost model's own; this is the seam behind which models stand.
+
+#include <vector>
+
+namespace motley {
+
+/// The devices of a stage in one replica: so many of a type, each with a share of every tensor.
+struct GridConfig {
+  int type = 0;
+  int degree = 1;
+
+  bool operator==(const GridConfig&) const = default;
+};
+
+/// Consecutive layers, [first, end).
+struct GridStage {
+  int first = 0;
+  int end = 0;
+  GridConfig config;
+
+  bool operator==(const GridStage&) const = default;
+};
+
+struct GridPlan {
+  int micro_batch = 0;
+  int replicas = 0;
+  std::vector<GridStage> stages;
+};
+
+/// How often the time to send what comes into a stage (to and from the one before it), and what
+/// goes out of it, counts: in what the stage is busy with, and on the way of one micro-batch.
+struct SendWeights {
+  double in_busy = 0;
+  double out_busy = 0;
+  double in_path = 0;
+  double out_path = 0;
+};
+
+/// All times in seconds; stages of `layers` layers, types by number. Pure.
+class GridCosts {
+ public:
+  virtual ~GridCosts() = default;
+
+  virtual int layers() const = 0;
+  virtual int types() const = 0;
+  virtual int global_batch() const = 0;  ///< samples
+  /// At which anything was measured, rising.
+  virtual std::vector<int> micro_batches() const = 0;
+  /// Degrees of tensor parallelism at which a type was measured, rising.
+  virtual std::vector<int> degrees(int type, int micro_batch) const = 0;
+  /// Forward and backward pass of one micro-batch.
+  virtual double compute(GridConfig config, int micro_batch, int layer) const = 0;
+  /// The output of a layer, from a stage to its neighbour.
+  virtual double send(int layer, int micro_batch, GridConfig from, GridConfig to) const = 0;
+  virtual double update(const GridStage& stage, int micro_batch) const = 0;
+  virtual double reduction(const GridStage& stage, int replicas) const = 0;
+  /// How many stages from the end, itself included, it may be for its devices to hold it and the
+  /// micro-batches in flight; 0: they never do.
+  virtual int farthest_from_end(const GridStage& stage, int micro_batch, int passes) const = 0;
+  /// Of the stage that is so many from the end (1: the last), the first of all or not. They do not
+  /// fall with the distance.
+  virtual SendWeights weights(int from_end, bool first) const = 0;
+  /// Seconds of a step, at least those of the form above.
+  virtual double step_seconds(const GridPlan& plan) const { return closed_form(plan); }
+
+  double closed_form(const GridPlan& plan) const;
+  int passes(int micro_batch, int replicas) const;
+};
+
+}  // namespace motley

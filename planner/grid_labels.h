@@ -1,0 +1,31 @@
+#pragma once
+// The best grid of one shape: stages are put one before the other from the last on, so that how
+// many micro-batches each has in flight is known. What is known of a row of stages is a label; of
+// labels that begin with the same layer and config, one that is nowhere better than another is
+// dropped (Pareto dominance), as is one that by its bound cannot beat the cutoff.
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "planner/grid_bounds.h"
+
+namespace motley {
+
+constexpr int kMostGridTypes = 8;
+
+struct GridFound {
+  std::optional<GridPlan> plan;  ///< the quickest in less than the cutoff
+  double seconds = std::numeric_limits<double>::infinity();  ///< of its step
+  /// No plan of the shape takes less, if it takes less than the cutoff.
+  double least_seconds = std::numeric_limits<double>::infinity();
+  int64_t labels = 0;
+};
+
+/// `most_labels` that begin with the same layer are gone on with, those with the least bounds.
+GridFound best_grid(const GridCosts& costs, const GridTables& tables, const GridBounds& bounds,
+                    double cutoff, size_t most_labels);
+
+}  // namespace motley

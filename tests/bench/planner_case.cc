@@ -1,0 +1,146 @@
+#include "tests/bench/planner_case.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "planner/grid_plan_json.h"
+#include "planner/grid_search.h"
+#include "tests/bench/published_costs.h"
+#include "tests/bench/rows.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kUsage = 2;
+
+[[noreturn]] void refuse(const std::string& what) {
+  std::fprintf(stderr,
+               "%s\nusage: run.sh planner --case FILE --cluster TYPE=N[,TYPE=N]... [--cluster "
+               "...] [--plan FILE] [--json]\n",
+               what.c_str());
+  std::exit(kUsage);
+}
+
+struct Cluster {
+  std::vector<std::string> types;
+  std::vector<int> devices;
+
+  std::string name() const {
+    std::string name;
+    for (const int count : devices) name += (name.empty() ? "" : "+") + std::to_string(count);
+    return name;
+  }
+};
+
+Cluster read_cluster(const std::string& text, const ForeignProfile& profile) {
+  Cluster cluster;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const size_t equals = part.rfind('=');
+    const int count = equals == std::string::npos ? 0 : std::atoi(part.c_str() + equals + 1);
+    if (count < 1) refuse("--cluster: '" + part + "' is not TYPE=N");
+    cluster.types.push_back(part.substr(0, equals));
+    cluster.devices.push_back(count);
+    if (!profile.devices.contains(cluster.types.back()))
+      refuse("--cluster: the case has no device of type '" + cluster.types.back() + "'");
+  }
+  if (cluster.types.empty()) refuse("--cluster names no devices");
+  return cluster;
+}
+
+void print_plan(const GridPlan& plan, const Cluster& cluster) {
+  std::printf("  %d replicas, micro-batch %d:", plan.replicas, plan.micro_batch);
+  for (const GridStage& stage : plan.stages)
+    std::printf("  %dx %s [%d..%d]", stage.config.degree,
+                cluster.types[static_cast<size_t>(stage.config.type)].c_str(), stage.first,
+                stage.end - 1);
+  std::printf("\n");
+}
+
+/// opt350/32+96, of opt350-a100-v100.json.
+std::string case_name(const std::string& file, const Cluster& cluster) {
+  const std::string stem = std::filesystem::path(file).stem().string();
+  return stem.substr(0, stem.find('-')) + "/" + cluster.name();
+}
+
+bool plan_cluster(const CaseRequest& request, const ForeignProfile& profile, const Cluster& cluster,
+                  Rows* rows) {
+  const std::string name = case_name(request.file, cluster);
+  const PublishedCosts costs(profile, cluster.types);
+  const double start = thread_seconds();
+  const Result<GridResult> found = search_grid(costs, cluster.devices);
+  const double seconds = thread_seconds() - start;
+  if (!found) {
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), found.error().message.c_str());
+    return false;
+  }
+  const double scored = costs.closed_form(found->plan);
+  rows->add({name, "iterations_per_second", "1/s", "higher", 1 / scored});
+  rows->add({name, "plan_seconds", "s", "lower", seconds});
+  rows->add({name, "gap", "ratio", "lower", found->search.gap()});
+  if (!request.json) {
+    std::printf("%-18s %.4f iterations/s   gap %.2g   %.3f s   %lld labels\n", name.c_str(),
+                1 / scored, found->search.gap(), seconds,
+                static_cast<long long>(found->search.labels));
+    print_plan(found->plan, cluster);
+    std::fflush(stdout);
+  }
+  if (request.plan.empty()) return true;
+  json document = to_json(found->plan, cluster.types, cluster.devices);
+  document["iterations_per_second"] = 1 / scored;
+  document["search"] = to_json(found->search, grid_space(costs, cluster.devices));
+  std::ofstream out(request.plan);
+  out << document.dump(2) << "\n";
+  if (!out.flush()) std::fprintf(stderr, "cannot write %s\n", request.plan.c_str());
+  return static_cast<bool>(out);
+}
+
+}  // namespace
+
+std::optional<CaseRequest> case_arguments(int argc, char** argv) {
+  CaseRequest request;
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (std::find(arguments.begin(), arguments.end(), "--case") == arguments.end()) return {};
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--json") {
+      request.json = true;
+      continue;
+    }
+    if (i + 1 == arguments.size()) refuse("'" + arguments[i] + "' lacks its value");
+    const std::string& value = arguments[i + 1];
+    if (arguments[i] == "--case")
+      request.file = value;
+    else if (arguments[i] == "--cluster")
+      request.clusters.push_back(value);
+    else if (arguments[i] == "--plan")
+      request.plan = value;
+    else
+      refuse("unknown option '" + arguments[i] + "'");
+    ++i;
+  }
+  if (request.clusters.empty()) refuse("--cluster is missing");
+  if (!request.plan.empty() && request.clusters.size() > 1) refuse("--plan is for one --cluster");
+  return request;
+}
+
+int plan_case(const CaseRequest& request) {
+  const Result<ForeignProfile> profile = read_foreign_profile(real_file_system(), request.file);
+  if (!profile) {
+    std::fprintf(stderr, "%s\n", profile.error().to_string().c_str());
+    return 1;
+  }
+  if (profile->global_batch == 0) refuse(request.file + ": has no global_batch");
+  Rows rows("planner");
+  for (const std::string& text : request.clusters)
+    if (!plan_cluster(request, *profile, read_cluster(text, *profile), &rows)) return 1;
+  if (request.json) rows.print();
+  return 0;
+}
+
+}  // namespace motley
