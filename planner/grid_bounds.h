@@ -41,9 +41,12 @@ class GridBounds {
     return (static_cast<size_t>(config) * ends + static_cast<size_t>(first)) * ends +
            static_cast<size_t>(end);
   }
+  /// By the layers alone, whatever devices are left; and how fast devices can be all in all.
+  bool ruled_out(double cutoff);
+  double fluid_busiest() const;
+  bool forbid(double cutoff, double busiest, double path, double reduction);
   void find();
   void extend(int config, int first, int end);
-  bool forbid(double cutoff);
 
   const GridTables* tables_;
   std::vector<int64_t> strides_;
@@ -51,6 +54,7 @@ class GridBounds {
   std::vector<double> busiest_, path_, reduction_;
   std::vector<char> allowed_;
   double least_update_ = 0;
+  std::vector<double> least_work_;  ///< device-seconds of all layers, by type
 };
 
 }  // namespace motley

@@ -1,0 +1,204 @@
+// The search over grids against trying every one, priced by a formula of the test's own.
+
+#include "planner/grid_search.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <numeric>
+
+#include "tests/support/new_seeds.h"
+
+namespace motley {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+/// Everything at random, with sends that count in one of two ways.
+class RandomCosts : public GridCosts {
+ public:
+  RandomCosts(std::mt19937& random, int layers, int types)
+      : layers_(layers), types_(types), batch_(pick(random, 4, 24)), blocking_(pick(random, 0, 1)) {
+    for (int type = 0; type < types; ++type) {
+      memory_.push_back(real(random, 3, 30));
+      const double speed = real(random, 0.3, 3);
+      for (int degree = 1; degree <= 2; ++degree)
+        for (int size = 1; size <= 2; ++size)
+          for (int layer = 0; layer < layers; ++layer)
+            seconds_.push_back(speed * real(random, 0.7, 1.3) * (0.4 + 0.6 * size) /
+                               (degree == 1 ? 1 : real(random, 1.2, 2)));
+    }
+    for (int layer = 0; layer < layers; ++layer) weights_.push_back(real(random, 0.2, 2));
+    for (int i = 0; i < 4 * types * types; ++i) sends_.push_back(real(random, 0, 0.6));
+    for (int i = 0; i < types; ++i) sums_.push_back(real(random, 0, 1));
+  }
+
+  int layers() const override { return layers_; }
+  int types() const override { return types_; }
+  int global_batch() const override { return batch_; }
+  std::vector<int> micro_batches() const override { return {1, 2}; }
+  std::vector<int> degrees(int, int) const override { return {1, 2}; }
+  double compute(GridConfig config, int size, int layer) const override {
+    const int row = (config.type * 2 + config.degree - 1) * 2 + size - 1;
+    return seconds_[static_cast<size_t>(row * layers_ + layer)];
+  }
+  double send(int layer, int size, GridConfig from, GridConfig to) const override {
+    const int link = (from.type * 2 + from.degree - 1) * 2 * types_ + to.type * 2 + to.degree - 1;
+    return sends_[static_cast<size_t>(link)] * size * (1 + 0.1 * (layer % 3));
+  }
+  double update(const GridStage& stage, int) const override {
+    return 0.1 * weights_[static_cast<size_t>(stage.first)] / stage.config.degree;
+  }
+  double reduction(const GridStage& stage, int replicas) const override {
+    return held(stage) * sums_[static_cast<size_t>(stage.config.type)] * (replicas - 1) / replicas;
+  }
+  int farthest_from_end(const GridStage& stage, int size, int) const override {
+    const double left =
+        memory_[static_cast<size_t>(stage.config.type)] * stage.config.degree - held(stage);
+    return left < 0 ? 0 : static_cast<int>(left / (0.4 * size * (stage.end - stage.first)));
+  }
+  SendWeights weights(int from_end, bool first) const override {
+    if (!blocking_) return from_end == 1 ? SendWeights{} : SendWeights{0, 0, 0, 2};
+    if (first) return {0, from_end <= 3 ? 1.0 : 2.0, 0, from_end <= 3 ? 1.0 : 2.0};
+    return from_end == 1 ? SendWeights{2, 0, 2, 0} : SendWeights{1, 1, 1, 1};
+  }
+
+  /// The step of a plan, or nothing where it does not fit; written apart from closed_form().
+  double price(const GridPlan& plan, const std::vector<int>& devices) const {
+    std::vector<int> used(devices.size(), 0);
+    const int count = static_cast<int>(plan.stages.size());
+    double busiest = 0, path = 0, update_most = 0, sum_most = 0;
+    for (int s = 0; s < count; ++s) {
+      const GridStage& stage = plan.stages[static_cast<size_t>(s)];
+      if (farthest_from_end(stage, plan.micro_batch, 0) < count - s) return kInfinite;
+      used[static_cast<size_t>(stage.config.type)] += stage.config.degree * plan.replicas;
+      double computing = 0;
+      for (int layer = stage.first; layer < stage.end; ++layer)
+        computing += compute(stage.config, plan.micro_batch, layer);
+      const double in = s == 0 ? 0
+                               : send(stage.first, plan.micro_batch, stage.config,
+                                      plan.stages[static_cast<size_t>(s) - 1].config);
+      const double out = s + 1 == count ? 0
+                                        : send(stage.end - 1, plan.micro_batch, stage.config,
+                                               plan.stages[static_cast<size_t>(s) + 1].config);
+      double sending = in + out;
+      if (s == 0 && count > 3) sending = 2 * out;
+      if (s + 1 == count) sending = 2 * in;
+      busiest = std::max(busiest, computing + (blocking_ ? sending : 0));
+      path += computing + (blocking_ ? sending : 2 * out);
+      update_most = std::max(update_most, update(stage, plan.micro_batch));
+      sum_most = std::max(sum_most, reduction(stage, plan.replicas));
+    }
+    for (size_t type = 0; type < devices.size(); ++type)
+      if (used[type] > devices[type]) return kInfinite;
+    const int samples = plan.micro_batch * plan.replicas;
+    const int passes = (batch_ + samples - 1) / samples;
+    return (passes - 1) * busiest + path + update_most + sum_most;
+  }
+
+ private:
+  static int pick(std::mt19937& random, int least, int most) {
+    return std::uniform_int_distribution(least, most)(random);
+  }
+  static double real(std::mt19937& random, double least, double most) {
+    return std::uniform_real_distribution(least, most)(random);
+  }
+  double held(const GridStage& stage) const {
+    return std::accumulate(weights_.begin() + stage.first, weights_.begin() + stage.end, 0.0);
+  }
+
+  int layers_, types_, batch_, blocking_;
+  std::vector<double> seconds_, weights_, sends_, sums_, memory_;
+};
+
+/// The least step over every plan, also with more replicas than a number of passes needs.
+class EveryGrid {
+ public:
+  EveryGrid(const RandomCosts& costs, const std::vector<int>& devices)
+      : costs_(costs), devices_(devices) {
+    const int all = std::accumulate(devices.begin(), devices.end(), 0);
+    for (plan_.micro_batch = 1; plan_.micro_batch <= 2; ++plan_.micro_batch)
+      for (plan_.replicas = 1; plan_.replicas <= all; ++plan_.replicas)
+        extend(0, all / plan_.replicas);
+  }
+  double least() const { return least_; }
+
+ private:
+  void extend(int first, int devices_left) {
+    if (first == costs_.layers()) {
+      least_ = std::min(least_, costs_.price(plan_, devices_));
+      return;
+    }
+    for (int end = first + 1; end <= costs_.layers(); ++end)
+      for (int type = 0; type < costs_.types(); ++type)
+        for (int degree = 1; degree <= std::min(2, devices_left); ++degree) {
+          plan_.stages.push_back({first, end, {type, degree}});
+          extend(end, devices_left - degree);
+          plan_.stages.pop_back();
+        }
+  }
+
+  const RandomCosts& costs_;
+  const std::vector<int>& devices_;
+  GridPlan plan_;
+  double least_ = kInfinite;
+};
+
+std::vector<int> random_fleet(std::mt19937& random, int types, int most) {
+  std::vector<int> devices(static_cast<size_t>(types), 0);
+  const int all = std::uniform_int_distribution(types, most)(random);
+  for (int i = 0; i < all; ++i)
+    ++devices[i < types ? static_cast<size_t>(i)
+                        : std::uniform_int_distribution<size_t>(0, devices.size() - 1)(random)];
+  return devices;
+}
+
+TEST(GridSearch, FindsTheBestOfAllAndProvesIt) {
+  std::mt19937 random(seed_of_this_run());
+  int possible = 0;
+  for (int round = 0; round < 220; ++round) {
+    const int types = 1 + round % 3;
+    const RandomCosts costs(random, 3 + round % 6, types);
+    const std::vector<int> devices = random_fleet(random, types, 6);
+    const double least = EveryGrid(costs, devices).least();
+    const Result<GridResult> found = search_grid(costs, devices);
+    if (least == kInfinite) {
+      ASSERT_FALSE(found);
+      EXPECT_EQ(found.error().code, ErrorCode::kNoPlan);
+      continue;
+    }
+    ++possible;
+    ASSERT_TRUE(found) << found.error().to_string();
+    EXPECT_NEAR(costs.price(found->plan, devices), least, 1e-9 * least) << "round " << round;
+    EXPECT_NEAR(found->search.step_seconds, least, 1e-9 * least);
+    EXPECT_NEAR(found->search.least_seconds, least, 1e-9 * least);
+  }
+  EXPECT_GE(possible, 180);
+}
+
+TEST(GridSearch, IsNoSlowerWithMoreDevicesOrFasterOnes) {
+  std::mt19937 random(seed_of_this_run());
+  for (int round = 0; round < 40; ++round) {
+    const RandomCosts costs(random, 10, 2);
+    std::vector<int> devices = {4 + round, 9};
+    const auto before = search_grid(costs, devices);
+    ++devices[static_cast<size_t>(round % 2)];
+    const auto after = search_grid(costs, devices);
+    if (!before) continue;
+    ASSERT_TRUE(after);
+    EXPECT_LE(after->search.step_seconds, before->search.step_seconds * (1 + 1e-12));
+  }
+}
+
+TEST(GridSearch, OfManyDevicesIsProved) {
+  std::mt19937 random(5);
+  const RandomCosts costs(random, 24, 3);
+  for (const int many : {64, 1024, 16384}) {
+    const auto found = search_grid(costs, {many / 2, many / 4, many / 4});
+    ASSERT_TRUE(found) << found.error().to_string();
+    EXPECT_LE(found->search.gap(), 1e-9) << many;
+  }
+}
+
+}  // namespace
+}  // namespace motley
