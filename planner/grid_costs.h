@@ -63,8 +63,8 @@ class GridCosts {
   /// How many stages from the end, itself included, it may be for its devices to hold it and the
   /// micro-batches in flight; 0: they never do.
   virtual int farthest_from_end(const GridStage& stage, int micro_batch, int passes) const = 0;
-  /// Of the stage that is so many from the end (1: the last), the first of all or not. They do not
-  /// fall with the distance.
+  /// Of the stage that is so many from the end (1: the last), the first of all or not. Those of the
+  /// first do not fall with the distance.
   virtual SendWeights weights(int from_end, bool first) const = 0;
   /// Seconds of a step, at least those of the form above.
   virtual double step_seconds(const GridPlan& plan) const { return closed_form(plan); }

@@ -21,10 +21,12 @@ struct Label {
   double path = 0;      ///< of all, without what comes into the first
   double update = 0;
   double reduction = 0;
+  SendWeights weights;  ///< of the first, where it is not the first of all
 
   bool no_worse_than(const Label& other) const {
     if (busiest > other.busiest || path > other.path || own_busy > other.own_busy ||
-        reduction > other.reduction || update > other.update || stages > other.stages)
+        reduction > other.reduction || update > other.update || stages > other.stages ||
+        weights.in_busy > other.weights.in_busy || weights.in_path > other.weights.in_path)
       return false;
     for (int type = 0; type < kMostGridTypes; ++type)
       if (used[static_cast<size_t>(type)] > other.used[static_cast<size_t>(type)]) return false;
@@ -67,8 +69,7 @@ class GridLabels {
   /// Seconds of any plan that ends with these stages, at least.
   double bound(const Label& label) const {
     return (tables_.passes() - 1) * label.busiest + label.path +
-           tables_.weights(label.stages, false).in_path *
-               tables_.least_send(label.first, label.config) +
+           label.weights.in_path * tables_.least_send(label.first, label.config) +
            bounds_.path(label.first, label.left) + label.update + label.reduction;
   }
 
@@ -115,7 +116,7 @@ class GridLabels {
     const double computing = tables_.compute(config, first, end);
     double path = label->path + computing, own_busy = computing;
     if (label->stages > 0) {
-      const SendWeights after = tables_.weights(label->stages, false);
+      const SendWeights after = label->weights;
       const double in = tables_.send(end, label->config, config);
       label->busiest = std::max(label->busiest, label->own_busy + after.in_busy * in);
       const double out = tables_.send(end - 1, config, label->config);
@@ -134,13 +135,14 @@ class GridLabels {
     label->end = end;
     label->config = config;
     label->stages += 1;
+    label->weights = tables_.weights(label->stages, false);
     label->after = number;
   }
 
   /// What any completion brings about is put in at once: labels that differ in nothing else are
   /// then alike.
   void raise(Label* label) const {
-    const double in = tables_.weights(label->stages, false).in_busy;
+    const double in = label->weights.in_busy;
     label->busiest =
         std::max({label->busiest, bounds_.busiest(label->first, label->left),
                   label->own_busy + in * tables_.least_send(label->first, label->config)});
