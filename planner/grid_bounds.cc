@@ -116,9 +116,9 @@ double GridBounds::fluid_busiest() const {
         if (!allowed(config, first, end)) continue;
         const GridConfig own = tables_->config(config);
         double& rate = rates[static_cast<size_t>(own.type)];
-        rate = std::max(rate, (weight[static_cast<size_t>(end)] -
-                               weight[static_cast<size_t>(first)]) /
-                                  (tables_->least_busy(config, first, end) * own.degree));
+        rate =
+            std::max(rate, (weight[static_cast<size_t>(end)] - weight[static_cast<size_t>(first)]) /
+                               (tables_->least_busy(config, first, end) * own.degree));
       }
   double all = 0;
   for (size_t type = 0; type < rates.size(); ++type) all += tables_->budget()[type] * rates[type];
@@ -135,8 +135,8 @@ bool GridBounds::ruled_out(double cutoff) {
         if (!allowed(config, first, end)) continue;
         const auto to = static_cast<size_t>(end), from = static_cast<size_t>(first);
         path[to] = std::min(path[to], path[from] + tables_->least_path(config, first, end));
-        reduction[to] = std::min(
-            reduction[to], std::max(reduction[from], tables_->reduction(config, first, end)));
+        reduction[to] = std::min(reduction[to],
+                                 std::max(reduction[from], tables_->reduction(config, first, end)));
       }
   const double busiest = fluid_busiest();
   if (!((tables_->passes() - 1) * busiest + path.back() + reduction.back() + least_update_ <

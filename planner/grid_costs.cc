@@ -9,7 +9,7 @@ int GridCosts::passes(int micro_batch, int replicas) const {
   return (global_batch() + samples - 1) / samples;
 }
 
-double GridCosts::closed_form(const GridPlan& plan) const {
+double GridCosts::step_seconds(const GridPlan& plan) const {
   const auto count = static_cast<int>(plan.stages.size());
   double busiest = 0, path = 0, update_seconds = 0, reduction_seconds = 0;
   for (int s = 0; s < count; ++s) {

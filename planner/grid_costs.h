@@ -66,10 +66,9 @@ class GridCosts {
   /// Of the stage that is so many from the end (1: the last), the first of all or not. Those of the
   /// first do not fall with the distance.
   virtual SendWeights weights(int from_end, bool first) const = 0;
-  /// Seconds of a step, at least those of the form above.
-  virtual double step_seconds(const GridPlan& plan) const { return closed_form(plan); }
 
-  double closed_form(const GridPlan& plan) const;
+  /// Seconds of a step, by the form above.
+  double step_seconds(const GridPlan& plan) const;
   int passes(int micro_batch, int replicas) const;
 };
 

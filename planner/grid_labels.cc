@@ -36,10 +36,8 @@ struct Label {
 
 class GridLabels {
  public:
-  GridLabels(const GridCosts& costs, const GridTables& tables, const GridBounds& bounds,
-             double cutoff, size_t most_labels)
-      : costs_(costs),
-        tables_(tables),
+  GridLabels(const GridTables& tables, const GridBounds& bounds, double cutoff, size_t most_labels)
+      : tables_(tables),
         bounds_(bounds),
         cutoff_(cutoff),
         most_labels_(most_labels),
@@ -175,13 +173,10 @@ class GridLabels {
       if (stage->after == kNone) break;
     }
     found_.least_seconds = std::min(found_.least_seconds, seconds);
-    const double stepped = costs_.step_seconds(plan);
-    if (!(stepped < cutoff_)) return;
-    cutoff_ = found_.seconds = stepped;
+    cutoff_ = found_.seconds = seconds;
     found_.plan = std::move(plan);
   }
 
-  const GridCosts& costs_;
   const GridTables& tables_;
   const GridBounds& bounds_;
   double cutoff_;
@@ -193,9 +188,9 @@ class GridLabels {
 
 }  // namespace
 
-GridFound best_grid(const GridCosts& costs, const GridTables& tables, const GridBounds& bounds,
-                    double cutoff, size_t most_labels) {
-  return GridLabels(costs, tables, bounds, cutoff, most_labels).run();
+GridFound best_grid(const GridTables& tables, const GridBounds& bounds, double cutoff,
+                    size_t most_labels) {
+  return GridLabels(tables, bounds, cutoff, most_labels).run();
 }
 
 }  // namespace motley

@@ -25,7 +25,7 @@ struct GridFound {
 };
 
 /// `most_labels` that begin with the same layer are gone on with, those with the least bounds.
-GridFound best_grid(const GridCosts& costs, const GridTables& tables, const GridBounds& bounds,
-                    double cutoff, size_t most_labels);
+GridFound best_grid(const GridTables& tables, const GridBounds& bounds, double cutoff,
+                    size_t most_labels);
 
 }  // namespace motley

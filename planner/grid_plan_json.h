@@ -5,13 +5,18 @@
 #include <string>
 #include <vector>
 
+#include "core/result.h"
+#include "planner/foreign_costs.h"
 #include "planner/grid_search.h"
 
 namespace motley {
 
-/// `types` by number; `devices` there are of each.
-nlohmann::json to_json(const GridPlan& plan, const std::vector<std::string>& types,
-                       const std::vector<int>& devices);
+nlohmann::json to_json(const GridPlan& plan, const std::vector<GridType>& types);
 nlohmann::json to_json(const GridRecord& search, const std::string& space);
+
+/// Micro-batch, replicas and stages of such a document; all else in it is left aside. Checked to be
+/// whole, to be priced by these costs and to fit their devices and memory: kInvalidSpec, its
+/// message beginning with a JSON pointer.
+Result<GridPlan> read_grid_plan(const nlohmann::json& document, const ForeignCosts& costs);
 
 }  // namespace motley

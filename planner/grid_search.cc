@@ -51,7 +51,7 @@ class GridSearch {
                   "no pipeline of equal replicas over these devices holds the model");
     GridResult result{*best_, record_};
     result.search.step_seconds = seconds_;
-    result.search.least_seconds = std::min(seconds_, least_);
+    result.search.least_seconds = seconds_;
     for (const Candidate& left : open)
       result.search.least_seconds = std::min(result.search.least_seconds, left.least_seconds);
     return result;
@@ -105,7 +105,7 @@ class GridSearch {
       const GridBounds bounds(tables, seconds_);
       const double least = std::max(candidate.least_seconds, bounds.least_seconds());
       if (!(least < seconds_)) continue;
-      GridFound found = best_grid(costs_, tables, bounds, seconds_, most_labels);
+      GridFound found = best_grid(tables, bounds, seconds_, most_labels);
       record_.labels += found.labels;
       if (most_labels == kManyLabels) ++record_.shapes;
       if (found.plan) {
@@ -122,7 +122,6 @@ class GridSearch {
   const std::vector<int>& devices_;
   std::optional<GridPlan> best_;
   double seconds_ = kInfinite;
-  double least_ = kInfinite;
   GridRecord record_;
 };
 

@@ -331,18 +331,23 @@ void note_places(const YamlNode& node, const std::string& path, JobSpec& job) {
     note_places(node.value(i), (path.empty() ? "" : path + ".") + node.key(i).text, job);
 }
 
-Result<JobSpec> finish_job(const YamlTree& tree, const std::string& source, const std::string& base,
-                           JobDraft draft) {
+/// All of a job that no model and no data are needed for.
+Result<Unit> settle(const YamlTree& tree, const std::string& source, const std::string& base,
+                    JobDraft& draft) {
   draft.source = source;
   note_places(tree.root, "", draft);
   draft.train = draft.train_draft;
   draft.devices = draft.resources.devices;
   draft.fleet_path = resolved(base, draft.fleet_path);
   draft.checkpoint.dir = resolved(base, draft.checkpoint.dir);
-  if (draft.model.vocab == 0) draft.model.vocab = kByteVocabulary;
   if (draft.name.empty()) draft.name = std::filesystem::path(source).stem().string();
   if (!is_job_name(draft.name))
     return fail_at(tree.root, "'name' is missing (" + std::string(kJobName) + ")");
+  return Unit{};
+}
+
+Result<JobSpec> finish_job(const YamlTree& tree, const std::string& base, JobDraft draft) {
+  if (draft.model.vocab == 0) draft.model.vocab = kByteVocabulary;
   MOTLEY_TRY_VOID(settle_steps(tree, draft));
   if (const std::optional<SpecFault> fault = first_fault(draft))
     return fail_at(tree.nearest(fault->key), fault->what);
@@ -354,21 +359,28 @@ Result<JobSpec> finish_job(const YamlTree& tree, const std::string& source, cons
 }  // namespace
 
 Result<JobSpec> parse_job(std::string_view text, const std::string& source,
-                          const std::string& base_directory,
-                          const std::vector<Override>& overrides) {
+                          const std::string& base_directory, const std::vector<Override>& overrides,
+                          JobParts parts) {
   MOTLEY_TRY(YamlTree tree, parse_yaml(text, source, kJobLimits));
   for (const Override& override : overrides)
     MOTLEY_TRY_VOID(override_value(tree, override.path, override.value));
+  YamlKeys<JobDraft> keys = job_keys();
+  if (parts == JobParts::kWithoutModel)
+    for (YamlKey<JobDraft>& key : keys)
+      if (key.name == "model" || key.name == "data") key.is_required = false;
   JobDraft draft;
-  MOTLEY_TRY_VOID(read_mapping(tree.root, job_keys(), draft));
-  return finish_job(tree, source, base_directory, std::move(draft));
+  MOTLEY_TRY_VOID(read_mapping(tree.root, keys, draft));
+  MOTLEY_TRY_VOID(settle(tree, source, base_directory, draft));
+  if (parts == JobParts::kWithoutModel) return JobSpec(std::move(draft));
+  return finish_job(tree, base_directory, std::move(draft));
 }
 
-Result<JobSpec> read_job(const std::string& path, const std::vector<Override>& overrides) {
+Result<JobSpec> read_job(const std::string& path, const std::vector<Override>& overrides,
+                         JobParts parts) {
   MOTLEY_TRY(const std::string text, read_yaml_file(path, kJobLimits.bytes));
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
-  return parse_job(text, path, absolute.parent_path().string(), overrides);
+  return parse_job(text, path, absolute.parent_path().string(), overrides, parts);
 }
 
 }  // namespace motley

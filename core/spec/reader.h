@@ -23,12 +23,18 @@ struct Override {
   std::string value;
 };
 
+/// kWithoutModel: for planning by a profile that brings its model. `model`, `data` and `steps` may
+/// be missing; no file of data is looked for, and what only they decide is not checked.
+enum class JobParts { kAll, kWithoutModel };
+
 /// Reads and checks a job; expands data globs (kNotFound if one matches nothing) and resolves paths
 /// against the file.
-Result<JobSpec> read_job(const std::string& path, const std::vector<Override>& overrides = {});
+Result<JobSpec> read_job(const std::string& path, const std::vector<Override>& overrides = {},
+                         JobParts parts = JobParts::kAll);
 Result<JobSpec> parse_job(std::string_view text, const std::string& source,
                           const std::string& base_directory,
-                          const std::vector<Override>& overrides = {});
+                          const std::vector<Override>& overrides = {},
+                          JobParts parts = JobParts::kAll);
 
 Result<FleetSpec> read_fleet(const std::string& path);
 Result<FleetSpec> parse_fleet(std::string_view text, const std::string& source);

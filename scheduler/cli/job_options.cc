@@ -1,10 +1,9 @@
 #include "scheduler/cli/job_options.h"
 
-#include "core/spec/reader.h"
-
 namespace motley {
 
-Result<JobSpec> read_job_with(const std::string& path, const std::vector<std::string>& overrides) {
+Result<JobSpec> read_job_with(const std::string& path, const std::vector<std::string>& overrides,
+                              JobParts parts) {
   std::vector<Override> parsed;
   for (const std::string& text : overrides) {
     const size_t equals = text.find('=');
@@ -12,7 +11,7 @@ Result<JobSpec> read_job_with(const std::string& path, const std::vector<std::st
       return fail(ErrorCode::kUsage, "--set takes KEY=VALUE, not '" + text + "'");
     parsed.push_back({text.substr(0, equals), text.substr(equals + 1)});
   }
-  return read_job(path, parsed);
+  return read_job(path, parsed, parts);
 }
 
 }  // namespace motley

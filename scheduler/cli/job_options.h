@@ -6,10 +6,12 @@
 
 #include "core/result.h"
 #include "core/spec/job_spec.h"
+#include "core/spec/reader.h"
 
 namespace motley {
 
 /// `overrides`: KEY=VALUE each, as given to --set.
-Result<JobSpec> read_job_with(const std::string& path, const std::vector<std::string>& overrides);
+Result<JobSpec> read_job_with(const std::string& path, const std::vector<std::string>& overrides,
+                              JobParts parts = JobParts::kAll);
 
 }  // namespace motley

@@ -9,6 +9,7 @@
 #include "planner/objective.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/counted_search.h"
+#include "scheduler/cli/foreign_plan.h"
 #include "scheduler/cli/job_options.h"
 #include "scheduler/cli/output_file.h"
 #include "scheduler/cli/profile_option.h"
@@ -48,7 +49,9 @@ class PlanCommand final : public Command {
     line.positional("JOB", "job file (YAML)", &job_)
         .option("--fleet", "FILE", "devices to plan for, instead of the job's own fleet", &fleet_)
         .option("--profile", "FILE",
-                "a profile written by `motley profile --json`, instead of the cache", &profile_)
+                "a profile written by `motley profile --json`, instead of the cache; or one that "
+                "brings its model (core/FORMATS.md, foreign profile)",
+                &profile_)
         .option("-o,--output", "FILE", "write the plan for `motley run --plan`", &output_)
         .option("--score", "PLAN", "predict this plan, by hand or by us, instead of searching",
                 &score_)
@@ -74,6 +77,7 @@ class PlanCommand final : public Command {
 
   Result<int> run() override {
     MOTLEY_TRY(const auto deadline, wanted_deadline());
+    if (!profile_.empty() && is_foreign_profile(profile_)) return by_foreign_profile();
     MOTLEY_TRY(const JobSpec job, read_job_with(job_, set_));
     MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
     std::optional<GivenPlan> given;
@@ -120,6 +124,15 @@ class PlanCommand final : public Command {
     const auto deadline = parse_duration(deadline_);
     if (!deadline) return fail(ErrorCode::kUsage, "--deadline: " + deadline.error().message);
     return seconds_of(*deadline);
+  }
+
+  Result<int> by_foreign_profile() const {
+    if (equal_ || explain_ || objective_ == kCost || !deadline_.empty())
+      return fail(ErrorCode::kUsage,
+                  "--equal-split, --explain, --objective and --deadline need a profile of this "
+                  "job's own; " +
+                      profile_ + " brings its model");
+    return plan_by_foreign_profile({job_, fleet_, profile_, score_, output_, set_, json_});
   }
 
   Result<Plan> plan_of(const PlanRequest& request, const std::optional<GivenPlan>& given,

@@ -27,60 +27,54 @@ constexpr int kUsage = 2;
   std::exit(kUsage);
 }
 
-struct Cluster {
-  std::vector<std::string> types;
-  std::vector<int> devices;
+/// The judge's hosts.
+constexpr int kDevicesOfJudgedHosts = 4;
 
-  std::string name() const {
-    std::string name;
-    for (const int count : devices) name += (name.empty() ? "" : "+") + std::to_string(count);
-    return name;
-  }
-};
-
-Cluster read_cluster(const std::string& text, const ForeignProfile& profile) {
-  Cluster cluster;
+std::vector<GridType> read_cluster(const std::string& text, const ForeignProfile& profile) {
+  std::vector<GridType> cluster;
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
     const size_t equals = part.rfind('=');
     const int count = equals == std::string::npos ? 0 : std::atoi(part.c_str() + equals + 1);
     if (count < 1) refuse("--cluster: '" + part + "' is not TYPE=N");
-    cluster.types.push_back(part.substr(0, equals));
-    cluster.devices.push_back(count);
-    if (!profile.devices.contains(cluster.types.back()))
-      refuse("--cluster: the case has no device of type '" + cluster.types.back() + "'");
+    cluster.push_back({part.substr(0, equals), kDevicesOfJudgedHosts, count});
+    if (!profile.devices.contains(cluster.back().name))
+      refuse("--cluster: the case has no device of type '" + cluster.back().name + "'");
   }
-  if (cluster.types.empty()) refuse("--cluster names no devices");
+  if (cluster.empty()) refuse("--cluster names no devices");
   return cluster;
 }
 
-void print_plan(const GridPlan& plan, const Cluster& cluster) {
+void print_plan(const GridPlan& plan, const std::vector<GridType>& cluster) {
   std::printf("  %d replicas, micro-batch %d:", plan.replicas, plan.micro_batch);
   for (const GridStage& stage : plan.stages)
     std::printf("  %dx %s [%d..%d]", stage.config.degree,
-                cluster.types[static_cast<size_t>(stage.config.type)].c_str(), stage.first,
+                cluster[static_cast<size_t>(stage.config.type)].name.c_str(), stage.first,
                 stage.end - 1);
   std::printf("\n");
 }
 
 /// opt350/32+96, of opt350-a100-v100.json.
-std::string case_name(const std::string& file, const Cluster& cluster) {
+std::string case_name(const std::string& file, const std::vector<GridType>& cluster) {
   const std::string stem = std::filesystem::path(file).stem().string();
-  return stem.substr(0, stem.find('-')) + "/" + cluster.name();
+  std::string counts;
+  for (const GridType& type : cluster)
+    counts += (counts.empty() ? "" : "+") + std::to_string(type.devices);
+  return stem.substr(0, stem.find('-')) + "/" + counts;
 }
 
-bool plan_cluster(const CaseRequest& request, const ForeignProfile& profile, const Cluster& cluster,
-                  Rows* rows) {
+bool plan_cluster(const CaseRequest& request, const ForeignProfile& profile,
+                  const std::vector<GridType>& cluster, Rows* rows) {
   const std::string name = case_name(request.file, cluster);
-  const PublishedCosts costs(profile, cluster.types);
+  const PublishedCosts costs(profile, cluster);
   const double start = thread_seconds();
-  const Result<GridResult> found = search_grid(costs, cluster.devices);
+  const Result<GridResult> found = search_grid(costs, costs.devices());
   const double seconds = thread_seconds() - start;
   if (!found) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), found.error().message.c_str());
     return false;
   }
-  const double scored = costs.closed_form(found->plan);
+  const double scored = costs.step_seconds(found->plan);
   rows->add({name, "iterations_per_second", "1/s", "higher", 1 / scored});
   rows->add({name, "plan_seconds", "s", "lower", seconds});
   rows->add({name, "gap", "ratio", "lower", found->search.gap()});
@@ -92,9 +86,9 @@ bool plan_cluster(const CaseRequest& request, const ForeignProfile& profile, con
     std::fflush(stdout);
   }
   if (request.plan.empty()) return true;
-  json document = to_json(found->plan, cluster.types, cluster.devices);
+  json document = to_json(found->plan, cluster);
   document["iterations_per_second"] = 1 / scored;
-  document["search"] = to_json(found->search, grid_space(costs, cluster.devices));
+  document["search"] = to_json(found->search, grid_space(costs, costs.devices()));
   std::ofstream out(request.plan);
   out << document.dump(2) << "\n";
   if (!out.flush()) std::fprintf(stderr, "cannot write %s\n", request.plan.c_str());

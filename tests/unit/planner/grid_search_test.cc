@@ -63,7 +63,7 @@ class RandomCosts : public GridCosts {
     return from_end == 1 ? SendWeights{2, 0, 2, 0} : SendWeights{1, 1, 1, 1};
   }
 
-  /// The step of a plan, or nothing where it does not fit; written apart from closed_form().
+  /// The step of a plan, or nothing where it does not fit; written apart from step_seconds().
   double price(const GridPlan& plan, const std::vector<int>& devices) const {
     std::vector<int> used(devices.size(), 0);
     const int count = static_cast<int>(plan.stages.size());

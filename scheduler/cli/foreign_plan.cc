@@ -1,0 +1,200 @@
+#include "scheduler/cli/foreign_plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/clock.h"
+#include "core/file_system.h"
+#include "core/json_file.h"
+#include "core/json_place.h"
+#include "core/profile.h"
+#include "core/spec/fleet_spec.h"
+#include "core/spec/names.h"
+#include "core/units.h"
+#include "planner/grid_plan_json.h"
+#include "planner/grid_search.h"
+#include "scheduler/cli/job_options.h"
+#include "scheduler/cli/output_file.h"
+#include "scheduler/report/table.h"
+#include "scheduler/run/measure.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+
+constexpr Bytes kLargestGridPlan{64 << 20};
+
+/// What a plan is priced to take.
+struct Priced {
+  GridPlan plan;
+  std::optional<GridRecord> search;  ///< none: it was given
+  double wall_seconds = 0;
+};
+
+/// The profile's name of a device's type, case ignored. kInvalidSpec at the device.
+Result<std::string> name_in(const ForeignProfile& profile, const DeviceSpec& device,
+                            const std::string& path) {
+  std::vector<std::string_view> known;
+  std::string list;
+  for (const auto& [name, of] : profile.devices) {
+    if (type_matches(name, device.type) && type_matches(device.type, name)) return name;
+    known.push_back(name);
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  const std::string near = did_you_mean(device.type, known.data(), known.size());
+  return fail(ErrorCode::kInvalidSpec,
+              path + " has no device of type '" + device.type + "'" +
+                  (near.empty() ? " (it has " + list + ")" : " (did you mean '" + near + "'?)"),
+              device.place);
+}
+
+/// The fleet's devices by type and number on their host, in the order of the fleet.
+Result<std::vector<GridType>> grid_types(const ForeignProfile& profile, const FleetSpec& fleet,
+                                         const std::string& path) {
+  std::map<std::pair<std::string, std::string>, int> on_hosts;
+  std::vector<std::pair<std::string, std::string>> order;
+  for (const DeviceSpec& device : fleet.devices) {
+    MOTLEY_TRY(const std::string name, name_in(profile, device, path));
+    if (on_hosts[{name, device.host}]++ == 0) order.push_back({name, device.host});
+  }
+  std::vector<GridType> types;
+  for (const auto& place : order) {
+    const int count = on_hosts[place];
+    const auto same = std::find_if(types.begin(), types.end(), [&](const GridType& type) {
+      return type.name == place.first && type.on_host == count;
+    });
+    if (same == types.end())
+      types.push_back({place.first, count, count});
+    else
+      same->devices += count;
+  }
+  return types;
+}
+
+/// How many devices a plan has is not asked for here.
+Result<Unit> check_count(const JobSpec& job, const FleetSpec& fleet) {
+  const auto& count = job.devices.count;
+  if (!count || static_cast<int>(fleet.devices.size()) <= count->high) return Unit{};
+  const auto place = job.places.find("resources.devices.count");
+  return fail(ErrorCode::kUnsupported,
+              "with a foreign profile 'count' cannot choose among the " +
+                  std::to_string(fleet.devices.size()) +
+                  " devices there are (name fewer of them in the fleet)",
+              place == job.places.end() ? SourcePlace{} : place->second);
+}
+
+Result<GridPlan> read_scored(const std::string& path, const ForeignCosts& costs) {
+  MOTLEY_TRY(const std::string text, read_text(real_file_system(), path, kLargestGridPlan));
+  MOTLEY_TRY(const json document, parse_json_file(text, path, ErrorCode::kInvalidSpec));
+  const Result<GridPlan> plan = read_grid_plan(document, costs);
+  if (!plan) return fail(placed_in(plan.error(), text, path));
+  return *plan;
+}
+
+Result<Priced> priced(const ForeignPlanOptions& options, const ForeignCosts& costs) {
+  if (!options.score.empty()) {
+    MOTLEY_TRY(GridPlan plan, read_scored(options.score, costs));
+    return Priced{std::move(plan), {}, 0};
+  }
+  const Nanos before = steady_clock().now();
+  MOTLEY_TRY(GridResult found, search_grid(costs, costs.devices()));
+  return Priced{std::move(found.plan), found.search, seconds_of(steady_clock().now() - before)};
+}
+
+json document_of(const Priced& priced, const ForeignCosts& costs, const ForeignProfile& profile) {
+  json document = to_json(priced.plan, costs.grid_types());
+  const double seconds = costs.step_seconds(priced.plan);
+  document["model"] = profile.name;
+  document["global_batch"] = costs.global_batch();
+  document["prediction"] = {{"step_seconds", seconds},
+                            {"simulated_step_seconds", costs.simulated_seconds(priced.plan)},
+                            {"samples_per_second", costs.global_batch() / seconds}};
+  if (priced.search)
+    document["search"] = to_json(*priced.search, grid_space(costs, costs.devices()));
+  return document;
+}
+
+std::string stages_table(const GridPlan& plan, const ForeignCosts& costs,
+                         const ForeignProfile& profile) {
+  TextTable table({{"stage"},
+                   {"layers", Align::kLeft},
+                   {"device", Align::kLeft},
+                   {"tensor"},
+                   {"devices"},
+                   {"of a micro-batch"},
+                   {"memory", Align::kLeft}});
+  const auto count = static_cast<int>(plan.stages.size());
+  const int passes = costs.passes(plan.micro_batch, plan.replicas);
+  for (int s = 0; s < count; ++s) {
+    const GridStage& stage = plan.stages[static_cast<size_t>(s)];
+    const GridType& type = costs.grid_types()[static_cast<size_t>(stage.config.type)];
+    double computing = 0;
+    for (int layer = stage.first; layer < stage.end; ++layer)
+      computing += costs.compute(stage.config, plan.micro_batch, layer);
+    const double bytes =
+        costs.fixed_bytes(stage) +
+        std::min(count - s, passes) * costs.bytes_in_flight(stage, plan.micro_batch);
+    table.add_row({std::to_string(s),
+                   std::to_string(stage.first) + ".." + std::to_string(stage.end - 1), type.name,
+                   std::to_string(stage.config.degree),
+                   std::to_string(stage.config.degree * plan.replicas), format_seconds(computing),
+                   format_bytes(Bytes(static_cast<int64_t>(bytes))) + " of " +
+                       format_bytes(profile.devices.at(type.name).memory)});
+  }
+  return table.to_string();
+}
+
+void print(const Priced& priced, const json& document, const ForeignCosts& costs,
+           const ForeignProfile& profile) {
+  const GridPlan& plan = priced.plan;
+  std::printf("%d replicas, micro-batch %d, %d of them a step and replica\n%s", plan.replicas,
+              plan.micro_batch, costs.passes(plan.micro_batch, plan.replicas),
+              stages_table(plan, costs, profile).c_str());
+  const json& prediction = document["prediction"];
+  std::printf("step %s (%s by simulation), %s samples/s\n",
+              format_seconds(prediction["step_seconds"].get<double>()).c_str(),
+              format_seconds(prediction["simulated_step_seconds"].get<double>()).c_str(),
+              format_fixed(prediction["samples_per_second"].get<double>(), 2).c_str());
+  for (const auto& [name, count] : document["left_out"].items())
+    std::printf("left out: %d of %s\n", count.get<int>(), name.c_str());
+  if (priced.search)
+    std::printf("no plan of its kind is more than %s quicker: %s\n",
+                format_percent(priced.search->gap()).c_str(),
+                document["search"]["space"].get<std::string>().c_str());
+}
+
+}  // namespace
+
+bool is_foreign_profile(const std::string& path) {
+  const auto document = read_json_file(real_file_system(), path, ErrorCode::kInvalidSpec);
+  return document && document->is_object() && document->contains("model");
+}
+
+Result<int> plan_by_foreign_profile(const ForeignPlanOptions& options) {
+  MOTLEY_TRY(const JobSpec job, read_job_with(options.job, options.set, JobParts::kWithoutModel));
+  MOTLEY_TRY(const FleetSpec all, resolve_fleet(options.fleet, job));
+  MOTLEY_TRY(const FleetSpec fleet, admitted(all, job));
+  MOTLEY_TRY_VOID(check_count(job, fleet));
+  MOTLEY_TRY(const ForeignProfile profile,
+             read_foreign_profile(real_file_system(), options.profile));
+  MOTLEY_TRY(std::vector<GridType> types, grid_types(profile, fleet, options.profile));
+  const ForeignCosts costs(profile, std::move(types), job.train.global_batch, kMemoryHeadroom);
+  MOTLEY_TRY(const Priced found, priced(options, costs));
+  json document = document_of(found, costs, profile);
+  if (!options.output.empty())
+    MOTLEY_TRY_VOID(write_output_file(options.output, document.dump(2) + "\n"));
+  if (options.json) {
+    if (found.search) document["search"]["wall_seconds"] = found.wall_seconds;
+    std::printf("%s\n", document.dump(2).c_str());
+    return 0;
+  }
+  print(found, document, costs, profile);
+  if (!options.output.empty()) std::printf("written to %s\n", options.output.c_str());
+  return 0;
+}
+
+}  // namespace motley

@@ -1,0 +1,102 @@
+"""Plans from a profile that brings its model: what `motley plan --profile` prints, writes, prices and refuses."""
+
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from sandbox import Sandbox, expect, expect_equal, expect_exit, run_test  # noqa: E402
+
+JOB = "version: 1\nname: foreign\ntrain: {global_batch: 32}\n"
+FLEET = "version: 1\nnodes:\n" + "".join(
+    f"  - host: {host}\n    devices: [" + ", ".join(f"{{type: {kind}}}" for kind in kinds) + "]\n"
+    for host, kinds in (("a1", ["fast"] * 2), ("a2", ["fast"] * 2), ("b1", ["slow"] * 2 + ["fast"]), ("b2", ["slow"] * 2)))
+LAYERS = 4
+
+
+def times(batch, tensor, seconds):
+    return {"micro_batch": batch, "tensor": tensor, "forward_seconds": [seconds * batch / tensor / 3] * LAYERS,
+            "backward_seconds": [seconds * batch / tensor * 2 / 3] * LAYERS, "update_seconds": [0.001 / tensor] * LAYERS, "seen_by": "someone"}
+
+
+def profile():
+    """`slow` takes twice the time and holds two layers."""
+    layer = {"parameters": {"1": 1e6, "2": 5e5}, "activation_bytes_per_sample": 1e6, "output_bytes_per_sample": 1e5}
+    devices = {kind: {"memory_bytes": memory, "profiles": [times(batch, tensor, seconds) for batch in (1, 2) for tensor in (1, 2)]}
+               for kind, memory, seconds in (("fast", 10**9, 0.010), ("slow", 6 * 10**7, 0.020))}
+    links = [{"from": "fast", "to": to, "from_devices": m, "to_devices": n, "latency_seconds": 1e-5, "bytes_per_second": 1e9}
+             for to in ("fast", "slow") for m in (1, 2) for n in (1, 2)]
+    links += [{"from": "slow", "to": "slow", "from_devices": m, "to_devices": n, "seconds_by_bytes": [[1e4, 2e-5], [1e6, 1e-3]]}
+              for m in (1, 2) for n in (1, 2)]
+    return {"version": 1, "name": "four layers", "model": {"optimizer_bytes_per_parameter": 16, "layers": [layer] * LAYERS}, "devices": devices,
+            "links": links, "source": "this test"}
+
+
+def main():
+    sandbox = Sandbox()
+
+    def write(name, content):
+        sandbox.write(name, content if isinstance(content, str) else json.dumps(content, indent=1))
+
+    def plan(*arguments):
+        return sandbox.run("plan", "job.yaml", "--fleet", "fleet.yaml", "--profile", "profile.json", *arguments)
+
+    write("job.yaml", JOB)
+    write("fleet.yaml", FLEET)
+    write("profile.json", profile())
+
+    found = plan("--json", "-o", "plan.json")
+    expect_exit(found, 0)
+    document = json.loads(found.stdout)
+    stages = document["stages"]
+    expect_equal([stages[0]["first_layer"], stages[-1]["last_layer"]], [0, LAYERS - 1], "layers")
+    expect(abs(document["search"]["gap"]) < 1e-9, f"gap {document['search']['gap']}")
+    used = sum(stage["tensor"] * document["replicas"] for stage in stages)
+    expect_equal(used + sum(document["left_out"].values()), 9, "devices of the fleet")
+    # No more than all devices at work all the time: a fast one does 1/40 ms, a slow one 1/80 ms.
+    expect(document["prediction"]["samples_per_second"] <= 5 / 0.040 + 4 / 0.080 + 1e-6, "more than all devices can")
+    expect(document["prediction"]["samples_per_second"] >= 5 / 0.040 * 0.6, "hardly more than half of the fast ones")
+    again = plan("--json")
+    expect_equal(json.loads(again.stdout)["stages"], stages, "the same plan again")
+
+    scored = plan("--score", "plan.json", "--json")
+    expect_exit(scored, 0)
+    expect_equal(json.loads(scored.stdout)["prediction"], document["prediction"], "the price of what was found")
+    one = {"version": 1, "micro_batch": 1, "replicas": 1, "stages": [{"first_layer": 0, "last_layer": 3, "type": "fast", "tensor": 1}]}
+    write("one.json", one)
+    alone = json.loads(plan("--score", "one.json", "--json").stdout)["prediction"]
+    expect(abs(alone["step_seconds"] - (32 * 0.040 + 0.004)) < 1e-9, f"one fast device takes {alone}")
+    expect(abs(alone["simulated_step_seconds"] - alone["step_seconds"]) < 1e-6, "and the same by simulation")
+    text = plan()
+    expect_exit(text, 0)
+    expect("samples/s" in text.stdout and "no plan of its kind" in text.stdout, text.stdout)
+
+    def refused(code, said, *arguments):
+        result = plan(*arguments)
+        expect_exit(result, code)
+        expect(said in result.stderr and result.stderr.count("\n") == 1, f"{said!r} is not in {result.stderr!r}")
+
+    refused(2, "--explain", "--explain")
+    write("bad.json", {**one, "stages": [{"first_layer": 0, "last_layer": 2, "type": "fast", "tensor": 1}]})
+    refused(65, "bad.json:5:12: /stages: must hold all 4 layers", "--score", "bad.json")
+    write("bad.json", {**one, "stages": [{"first_layer": 0, "last_layer": 3, "type": "slow", "tensor": 1}]})
+    refused(65, "memory", "--score", "bad.json")
+    write("bad.json", {**one, "replicas": 6})
+    refused(65, "needs more fast than the 4 there are, 2 to a host", "--score", "bad.json")
+    write("fleet.yaml", FLEET.replace("type: slow", "type: slaw"))
+    refused(65, "fleet.yaml:8:15: profile.json has no device of type 'slaw' (did you mean 'slow'?)")
+    write("fleet.yaml", FLEET)
+    broken = profile()
+    broken["devices"]["fast"]["profiles"][1]["forward_seconds"] = [0.01]
+    write("profile.json", broken)
+    refused(65, "/devices/fast/profiles/1/forward_seconds: must have one number for each of 4 layers, and has 1")
+    tight = profile()
+    for device in tight["devices"].values():
+        device["memory_bytes"] = 10**6
+    write("profile.json", tight)
+    refused(65, "holds the model")
+    print("ok")
+
+
+if __name__ == "__main__":
+    run_test(main)
