@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "planner/grid_labels.h"
 #include "tests/support/new_seeds.h"
 
 namespace motley {
@@ -174,6 +175,27 @@ TEST(GridSearch, FindsTheBestOfAllAndProvesIt) {
     EXPECT_NEAR(found->search.least_seconds, least, 1e-9 * least);
   }
   EXPECT_GE(possible, 500);
+}
+
+TEST(GridSearch, BoundsAreTrueWhereFewLabelsAreGoneOnWith) {
+  std::mt19937 random(seed_of_this_run());
+  for (int round = 0; round < 100; ++round) {
+    const RandomCosts costs(random, 6, 2);
+    const std::vector<int> devices = random_fleet(random, 2, 6);
+    const double least = EveryGrid(costs, devices).least();
+    double bound = kInfinite, found = kInfinite;
+    for (const int micro_batch : costs.micro_batches())
+      for (int replicas = 1; replicas <= 6; ++replicas) {
+        const GridTables tables(costs, {micro_batch, replicas}, devices);
+        const GridBounds bounds(tables, kInfinite);
+        if (bounds.least_seconds() == kInfinite) continue;
+        const GridFound one = best_grid(tables, bounds, kInfinite, 1);
+        bound = std::min(bound, one.least_seconds);
+        if (one.plan) found = std::min(found, costs.price(*one.plan, devices));
+      }
+    EXPECT_LE(bound, least * (1 + 1e-12));
+    EXPECT_GE(found, least * (1 - 1e-12));
+  }
 }
 
 TEST(GridSearch, IsNoSlowerWithMoreDevicesOrFasterOnes) {
