@@ -5,6 +5,7 @@
 #include "core/spec/codec_reader.h"
 #include "core/spec/data_windows.h"
 #include "core/spec/glob.h"
+#include "core/spec/model_job.h"
 #include "core/spec/model_reader.h"
 #include "core/spec/reader.h"
 #include "core/spec/yaml_keys.h"
@@ -331,8 +332,10 @@ void note_places(const YamlNode& node, const std::string& path, JobSpec& job) {
     note_places(node.value(i), (path.empty() ? "" : path + ".") + node.key(i).text, job);
 }
 
-Result<JobSpec> finish_job(const YamlTree& tree, const std::string& source, const std::string& base,
-                           JobDraft draft) {
+/// All but its data.
+Result<Unit> settle(const YamlTree& tree, const std::string& source, const std::string& base,
+                    JobDraft* of) {
+  JobDraft& draft = *of;
   draft.source = source;
   note_places(tree.root, "", draft);
   draft.train = draft.train_draft;
@@ -346,9 +349,7 @@ Result<JobSpec> finish_job(const YamlTree& tree, const std::string& source, cons
   MOTLEY_TRY_VOID(settle_steps(tree, draft));
   if (const std::optional<SpecFault> fault = first_fault(draft))
     return fail_at(tree.nearest(fault->key), fault->what);
-  MOTLEY_TRY_VOID(expand_data(tree, base, draft.data));
-  MOTLEY_TRY_VOID(check_data(tree, draft));
-  return JobSpec(std::move(draft));
+  return Unit{};
 }
 
 }  // namespace
@@ -361,7 +362,20 @@ Result<JobSpec> parse_job(std::string_view text, const std::string& source,
     MOTLEY_TRY_VOID(override_value(tree, override.path, override.value));
   JobDraft draft;
   MOTLEY_TRY_VOID(read_mapping(tree.root, job_keys(), draft));
-  return finish_job(tree, source, base_directory, std::move(draft));
+  MOTLEY_TRY_VOID(settle(tree, source, base_directory, &draft));
+  MOTLEY_TRY_VOID(expand_data(tree, base_directory, draft.data));
+  MOTLEY_TRY_VOID(check_data(tree, draft));
+  return JobSpec(std::move(draft));
+}
+
+Result<JobSpec> job_without_data(const YamlTree& tree, const std::string& source) {
+  YamlKeys<JobDraft> keys = job_keys();
+  for (YamlKey<JobDraft>& key : keys)
+    if (key.name == "data") key.is_required = false;
+  JobDraft draft;
+  MOTLEY_TRY_VOID(read_mapping(tree.root, keys, draft));
+  MOTLEY_TRY_VOID(settle(tree, source, "", &draft));
+  return JobSpec(std::move(draft));
 }
 
 Result<JobSpec> read_job(const std::string& path, const std::vector<Override>& overrides) {

@@ -6,8 +6,12 @@
 
 #include "core/result.h"
 #include "core/spec/job_spec.h"
+#include "core/spec/reader.h"
 
 namespace motley {
+
+/// KEY=VALUE each, as given to --set.
+Result<std::vector<Override>> parse_overrides(const std::vector<std::string>& overrides);
 
 /// `overrides`: KEY=VALUE each, as given to --set.
 Result<JobSpec> read_job_with(const std::string& path, const std::vector<std::string>& overrides);

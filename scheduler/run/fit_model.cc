@@ -1,0 +1,188 @@
+#include "scheduler/run/fit_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "core/model.h"
+#include "core/spec/precisions.h"
+#include "planner/catalog_profile.h"
+#include "scheduler/run/count_memory.h"
+#include "scheduler/run/find_plan.h"
+#include "scheduler/run/simulated_profile.h"
+
+namespace motley {
+namespace {
+
+constexpr const char* kNoHost = "fit";
+
+int grain_of_fit(const JobSpec& job) { return job.train.grain.value_or(1); }
+
+int grains_of_fit(const JobSpec& job) {
+  return (job.train.global_batch + grain_of_fit(job) - 1) / grain_of_fit(job);
+}
+
+DeviceSpec gpu(const std::string& type, size_t number) {
+  DeviceSpec device;
+  device.host = kNoHost;
+  device.id = device.host + "/" + std::to_string(number);
+  device.kind = DeviceKind::kCuda;
+  device.type = type;
+  device.uuid = "GPU-" + std::to_string(number);
+  return device;
+}
+
+/// One replica on so many GPUs. What the job asks of types does not count: stages say it.
+class PipelineCounter {
+ public:
+  explicit PipelineCounter(const JobSpec& job) : job_(job) { job_.train.precision_by_type.clear(); }
+
+  Result<std::vector<MemoryParts>> parts(const std::vector<FitStage>& stages) {
+    job_.train.precision =
+        job_.train.numerics == Numerics::kExact ? stages.front().precision : Precision::kAuto;
+    FleetSpec fleet;
+    Plan plan;
+    plan.numerics = job_.train.numerics;
+    plan.global_batch = job_.train.global_batch;
+    plan.grain = grain_of_fit(job_);
+    ReplicaPlan& replica = plan.replicas.emplace_back();
+    replica.micro_batch = plan.grain;
+    replica.grains = grains_of_fit(job_);
+    for (size_t s = 0; s < stages.size(); ++s) {
+      fleet.devices.push_back(gpu(kNoHost, s));
+      plan.ranks.push_back({fleet.devices.back().id, kNoHost, kNoHost});
+      StagePlan& stage = replica.stages.emplace_back();
+      stage.first_layer = stages[s].first;
+      stage.last_layer = stages[s].last;
+      stage.precision = stages[s].precision;
+      stage.ranks = {Rank(static_cast<int>(s))};
+      stage.shares = {1.0};
+    }
+    return count_memory_parts(plan, job_, fleet);
+  }
+
+  CountStages totals() {
+    return [this](const std::vector<FitStage>& stages) -> Result<std::vector<Bytes>> {
+      MOTLEY_TRY(const auto counted, parts(stages));
+      std::vector<Bytes> bytes;
+      for (const MemoryParts& rank : counted) bytes.push_back(rank.total);
+      return bytes;
+    };
+  }
+
+ private:
+  JobSpec job_;
+};
+
+/// What of the catalog the job admits; without those that lack what it is to be computed in.
+std::vector<FitType> types_to_fit(const JobSpec& job, const DeviceCatalog& catalog) {
+  std::vector<FitType> types;
+  for (const CatalogDevice& figures : catalog.devices) {
+    DeviceSpec device = gpu(figures.type, 0);
+    device.memory = figures.memory;
+    if (!unmet_demand(device, job).empty() || lacks_precision(job, device)) continue;
+    const auto precisions = precisions_to_simulate(job, device, &figures);
+    if (!precisions) continue;
+    FitType& type = types.emplace_back();
+    type.type = figures.type;
+    type.memory = figures.memory;
+    type.usable = Bytes(static_cast<int64_t>(
+        std::floor(static_cast<double>(figures.memory.value()) * (1 - kMemoryHeadroom))));
+    type.precisions = *precisions;
+    type.price_per_hour = figures.price_per_hour;
+    for (const Precision precision : *precisions)
+      type.flops_per_second = std::max(type.flops_per_second, figures.tflops.in(precision));
+  }
+  return types;
+}
+
+Bytes with_headroom(Bytes needs) {
+  return Bytes(
+      static_cast<int64_t>(std::ceil(static_cast<double>(needs.value()) / (1 - kMemoryHeadroom))));
+}
+
+Result<std::vector<FitNeed>> needs_of(const std::vector<FitType>& types, int layers,
+                                      PipelineCounter& counter) {
+  std::vector<FitNeed> needs;
+  std::set<Precision> known;
+  for (const FitType& type : types)
+    for (const Precision precision : type.precisions) {
+      if (!known.insert(precision).second) continue;
+      MOTLEY_TRY(const auto counted, counter.parts({{0, layers - 1, precision}}));
+      const MemoryParts& parts = counted.front();
+      needs.push_back({precision, parts.parameters, parts.gradients, parts.optimizer,
+                       parts.activations, parts.total, with_headroom(parts.total), parts.host});
+    }
+  return needs;
+}
+
+/// The rank with the least of its memory left.
+void note_tightest(const Plan& plan, FleetFit* fleet) {
+  const auto left = [](const RankPrediction& rank) {
+    return static_cast<double>(rank.memory.value()) /
+           static_cast<double>(rank.memory_limit.value());
+  };
+  const auto& ranks = plan.prediction.ranks;
+  const auto tightest = std::max_element(
+      ranks.begin(), ranks.end(),
+      [&](const RankPrediction& a, const RankPrediction& b) { return left(a) < left(b); });
+  fleet->device = plan.ranks[static_cast<size_t>(tightest->rank.value())].device;
+  fleet->needs = tightest->memory;
+  fleet->memory = tightest->memory_limit;
+  fleet->devices_used = plan.world_size();
+}
+
+}  // namespace
+
+Result<ModelFit> fit_model(const JobSpec& job, const DeviceCatalog& catalog) {
+  std::vector<FitType> types = types_to_fit(job, catalog);
+  if (types.empty())
+    return fail(
+        ErrorCode::kNoPlan,
+        "no device of " + catalog.source + " is admitted by the job and computes as it asks",
+        place_of(job, "resources.devices"));
+  PipelineCounter counter(job);
+  const int layers = layer_count(job.model);
+  ModelFit fit;
+  fit.job = job.name;
+  fit.catalog = catalog.source;
+  fit.parameters = parameter_count(job.model);
+  fit.micro_batch = grain_of_fit(job);
+  fit.headroom = kMemoryHeadroom;
+  fit.types = types;
+  fit.most_devices = kMostFitDevices;
+  if (job.devices.count) fit.most_devices = std::min(fit.most_devices, job.devices.count->high);
+  MOTLEY_TRY(fit.needs, needs_of(types, layers, counter));
+  MemoryFit found(std::move(types), layers, grains_of_fit(job), counter.totals());
+  for (size_t i = 0; i < fit.types.size(); ++i) {
+    MOTLEY_TRY(const auto holds, found.holds_whole(i));
+    fit.holds.push_back(holds.has_value());
+  }
+  MOTLEY_TRY(fit.device, found.smallest_device());
+  MOTLEY_TRY(fit.like, found.smallest_mix(false, fit.most_devices));
+  if (!job.devices.mix) return fit;
+  MOTLEY_TRY(fit.unlike, found.smallest_mix(true, fit.most_devices));
+  return fit;
+}
+
+Result<FleetFit> fit_fleet(const JobSpec& job, const FleetSpec& fleet,
+                           const DeviceCatalog& catalog) {
+  FleetFit fit{.source = fleet.source};
+  const auto plan = [&]() -> Result<Plan> {
+    MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
+    MOTLEY_TRY_VOID(check_precisions(chosen, job));
+    MOTLEY_TRY(const ProfileForSimulation from, simulated_profile(job, chosen, catalog));
+    return find_plan({job, fleet, from.profile});
+  }();
+  if (plan) {
+    note_tightest(*plan, &fit);
+    return fit;
+  }
+  const ErrorCode code = plan.error().code;
+  if (code != ErrorCode::kNoPlan && code != ErrorCode::kNoDevice) return fail(plan.error());
+  fit.why_not = plan.error().to_string();
+  return fit;
+}
+
+}  // namespace motley
