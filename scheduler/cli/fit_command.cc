@@ -3,6 +3,7 @@
 
 #include "core/spec/catalog_reader.h"
 #include "core/spec/model_job.h"
+#include "core/spec/model_presets.h"
 #include "core/spec/reader.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/job_options.h"
@@ -13,12 +14,19 @@
 namespace motley {
 namespace {
 
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const ModelPreset& preset : model_presets()) names.emplace_back(preset.name);
+  return names;
+}
+
 /// `motley fit JOB|MODEL`: what would one have to buy?
 class FitCommand final : public Command {
  public:
   void declare(CommandLine& line) override {
     line.positional("JOB", "job file (YAML), a model file, or a model's name such as gpt2-124m",
                     &job_)
+        .completes(model_names())
         .option("--fleet", "FILE", "say whether these devices train it, instead of the job's own",
                 &fleet_)
         .option("--catalog", "FILE", "devices to choose from, instead of those built in", &catalog_)

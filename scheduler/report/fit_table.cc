@@ -110,6 +110,23 @@ std::string fleet_text(const FleetFit& fleet) {
          " free)\n";
 }
 
+/// "not looked at: A, B (why); C (another reason)".
+std::string left_out_text(const ModelFit& fit) {
+  std::vector<std::pair<std::string, std::string>> by_reason;
+  for (const auto& [type, why] : fit.left_out) {
+    const auto found = std::find_if(by_reason.begin(), by_reason.end(),
+                                    [&](const auto& known) { return known.first == why; });
+    if (found == by_reason.end())
+      by_reason.emplace_back(why, type);
+    else
+      found->second += ", " + type;
+  }
+  std::string text;
+  for (const auto& [why, types] : by_reason)
+    text += (text.empty() ? "left out: " : "; ") + types + " (" + why + ")";
+  return text.empty() ? text : text + "\n";
+}
+
 nlohmann::json json_of_need(const FitNeed& need) {
   return {{"precision", spec_name(need.precision)},
           {"parameter_bytes", need.parameters.value()},
@@ -192,12 +209,14 @@ std::string fit_text(const ModelFit& fit) {
                      ": counted by the worker)\n" + needs_table(fit) + device_text(fit) +
                      mix_text(fit, "one type", fit.like) + mix_text(fit, "two types", fit.unlike);
   if (fit.fleet) text += fleet_text(*fit.fleet);
-  return text + "devices of " + fit.catalog + ", each with " + format_percent(fit.headroom) +
-         " of its memory left free; nothing of it was measured\n";
+  return text + left_out_text(fit) + "devices of " + fit.catalog + ", each with " +
+         format_percent(fit.headroom) + " of its memory left free; nothing of it was measured\n";
 }
 
 nlohmann::json fit_json(const ModelFit& fit) {
-  nlohmann::json needs = nlohmann::json::array(), devices = nlohmann::json::array();
+  nlohmann::json needs = nlohmann::json::array(), devices = nlohmann::json::array(),
+                 left_out = nlohmann::json::array();
+  for (const auto& [type, why] : fit.left_out) left_out.push_back({{"type", type}, {"why", why}});
   for (const FitNeed& need : fit.needs) needs.push_back(json_of_need(need));
   for (size_t i = 0; i < fit.types.size(); ++i) devices.push_back(json_of_type(fit, i));
   return {{"version", 1},
@@ -210,6 +229,7 @@ nlohmann::json fit_json(const ModelFit& fit) {
           {"most_devices", fit.most_devices},
           {"needs", needs},
           {"devices", devices},
+          {"left_out", left_out},
           {"smallest_device", fit.device ? json_of_type(fit, *fit.device) : nlohmann::json()},
           {"smallest_mix",
            {{"one_type", json_of_mix(fit, fit.like)}, {"two_types", json_of_mix(fit, fit.unlike)}}},

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/precision.h"
@@ -41,13 +42,14 @@ struct ModelFit {
   int64_t parameters = 0;
   int micro_batch = 1;
   double headroom = 0;
-  int most_devices = 0;          ///< of a mix
-  std::vector<FitNeed> needs;    ///< in each precision that some type may use
-  std::vector<FitType> types;    ///< of the catalog that the job admits
-  std::vector<bool> holds;       ///< it whole, by type
-  std::optional<size_t> device;  ///< the smallest that does
-  std::optional<FitMix> like;    ///< the smallest mix of one type
-  std::optional<FitMix> unlike;  ///< of two
+  int most_devices = 0;        ///< of a mix
+  std::vector<FitNeed> needs;  ///< in each precision that some type may use
+  std::vector<FitType> types;  ///< of the catalog that the job admits
+  std::vector<bool> holds;     ///< it whole, by type
+  std::vector<std::pair<std::string, std::string>> left_out;  ///< other types, and why
+  std::optional<size_t> device;                               ///< the smallest that does
+  std::optional<FitMix> like;                                 ///< the smallest mix of one type
+  std::optional<FitMix> unlike;                               ///< of two
   std::optional<FleetFit> fleet;
 
   bool fits() const { return device || like || unlike; }

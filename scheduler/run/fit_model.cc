@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "core/model.h"
+#include "core/spec/names.h"
 #include "core/spec/precisions.h"
 #include "planner/catalog_profile.h"
+#include "scheduler/report/table.h"
 #include "scheduler/run/count_memory.h"
 #include "scheduler/run/find_plan.h"
 #include "scheduler/run/simulated_profile.h"
@@ -16,6 +18,8 @@ namespace motley {
 namespace {
 
 constexpr const char* kNoHost = "fit";
+/// For which the oldest toolkit of the presets compiles (HACKING.md).
+constexpr double kLeastCapability = 7.0;
 
 int grain_of_fit(const JobSpec& job) { return job.train.grain.value_or(1); }
 
@@ -36,7 +40,10 @@ DeviceSpec gpu(const std::string& type, size_t number) {
 /// One replica on so many GPUs. What the job asks of types does not count: stages say it.
 class PipelineCounter {
  public:
-  explicit PipelineCounter(const JobSpec& job) : job_(job) { job_.train.precision_by_type.clear(); }
+  explicit PipelineCounter(const JobSpec& job) : job_(job) {
+    job_.train.precision_by_type.clear();
+    job_.data = {};
+  }
 
   Result<std::vector<MemoryParts>> parts(const std::vector<FitStage>& stages) {
     job_.train.precision =
@@ -59,6 +66,7 @@ class PipelineCounter {
       stage.ranks = {Rank(static_cast<int>(s))};
       stage.shares = {1.0};
     }
+    plan.owners = even_ownership(plan, job_.model);
     return count_memory_parts(plan, job_, fleet);
   }
 
@@ -75,26 +83,47 @@ class PipelineCounter {
   JobSpec job_;
 };
 
-/// What of the catalog the job admits; without those that lack what it is to be computed in.
-std::vector<FitType> types_to_fit(const JobSpec& job, const DeviceCatalog& catalog) {
-  std::vector<FitType> types;
+/// Why it is not to be thought of; empty: it may be.
+std::string why_left_out(const JobSpec& job, const DeviceSpec& device,
+                         const CatalogDevice& figures) {
+  if (figures.compute_capability > 0 && figures.compute_capability < kLeastCapability)
+    return "no build computes on compute capability " + format_fixed(figures.compute_capability, 1);
+  if (const std::string demand = unmet_demand(device, job); !demand.empty()) return demand;
+  if (!lacks_precision(job, device) && precisions_to_simulate(job, device, &figures)) return "";
+  return "it lacks " + spec_name(precision_wanted(job, device.type));
+}
+
+FitType type_to_fit(const CatalogDevice& figures, std::vector<Precision> precisions) {
+  FitType type;
+  type.type = figures.type;
+  type.memory = figures.memory;
+  type.usable = Bytes(static_cast<int64_t>(
+      std::floor(static_cast<double>(figures.memory.value()) * (1 - kMemoryHeadroom))));
+  type.price_per_hour = figures.price_per_hour;
+  for (const Precision precision : precisions)
+    type.flops_per_second = std::max(type.flops_per_second, figures.tflops.in(precision));
+  type.precisions = std::move(precisions);
+  return type;
+}
+
+/// What of the catalog the job admits, and what not.
+Result<Unit> choose_types(const JobSpec& job, const DeviceCatalog& catalog, ModelFit* fit) {
   for (const CatalogDevice& figures : catalog.devices) {
     DeviceSpec device = gpu(figures.type, 0);
     device.memory = figures.memory;
-    if (!unmet_demand(device, job).empty() || lacks_precision(job, device)) continue;
-    const auto precisions = precisions_to_simulate(job, device, &figures);
-    if (!precisions) continue;
-    FitType& type = types.emplace_back();
-    type.type = figures.type;
-    type.memory = figures.memory;
-    type.usable = Bytes(static_cast<int64_t>(
-        std::floor(static_cast<double>(figures.memory.value()) * (1 - kMemoryHeadroom))));
-    type.precisions = *precisions;
-    type.price_per_hour = figures.price_per_hour;
-    for (const Precision precision : *precisions)
-      type.flops_per_second = std::max(type.flops_per_second, figures.tflops.in(precision));
+    if (std::string why = why_left_out(job, device, figures); !why.empty()) {
+      fit->left_out.emplace_back(figures.type, std::move(why));
+      continue;
+    }
+    MOTLEY_TRY(auto precisions, precisions_to_simulate(job, device, &figures));
+    fit->types.push_back(type_to_fit(figures, std::move(precisions)));
   }
-  return types;
+  if (!fit->types.empty()) return Unit{};
+  const std::string none = "no device of " + catalog.source + " may train it";
+  if (fit->left_out.empty()) return fail(ErrorCode::kNoPlan, none);
+  const auto& [type, why] = fit->left_out.back();
+  return fail(ErrorCode::kNoPlan, none + ", not even " + type + " (" + why + ")",
+              place_of(job, "resources.devices"));
 }
 
 Bytes with_headroom(Bytes needs) {
@@ -136,25 +165,19 @@ void note_tightest(const Plan& plan, FleetFit* fleet) {
 }  // namespace
 
 Result<ModelFit> fit_model(const JobSpec& job, const DeviceCatalog& catalog) {
-  std::vector<FitType> types = types_to_fit(job, catalog);
-  if (types.empty())
-    return fail(
-        ErrorCode::kNoPlan,
-        "no device of " + catalog.source + " is admitted by the job and computes as it asks",
-        place_of(job, "resources.devices"));
+  ModelFit fit;
+  MOTLEY_TRY_VOID(choose_types(job, catalog, &fit));
   PipelineCounter counter(job);
   const int layers = layer_count(job.model);
-  ModelFit fit;
   fit.job = job.name;
   fit.catalog = catalog.source;
   fit.parameters = parameter_count(job.model);
   fit.micro_batch = grain_of_fit(job);
   fit.headroom = kMemoryHeadroom;
-  fit.types = types;
   fit.most_devices = kMostFitDevices;
   if (job.devices.count) fit.most_devices = std::min(fit.most_devices, job.devices.count->high);
-  MOTLEY_TRY(fit.needs, needs_of(types, layers, counter));
-  MemoryFit found(std::move(types), layers, grains_of_fit(job), counter.totals());
+  MOTLEY_TRY(fit.needs, needs_of(fit.types, layers, counter));
+  MemoryFit found(fit.types, layers, grains_of_fit(job), counter.totals());
   for (size_t i = 0; i < fit.types.size(); ++i) {
     MOTLEY_TRY(const auto holds, found.holds_whole(i));
     fit.holds.push_back(holds.has_value());
