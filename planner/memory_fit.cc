@@ -165,13 +165,30 @@ Result<std::optional<FitMix>> MemoryFit::counted(std::vector<MixStage> stages) {
   return mix;
 }
 
-Result<std::optional<FitMix>> MemoryFit::smallest_mix(bool unlike, int most) {
+Result<std::optional<FitMix>> MemoryFit::smallest_of(bool unlike, int most,
+                                                     const std::vector<bool>& left_out) {
   for (int devices = 2; devices <= most; ++devices)
     for (const MixSize& mix : mixes_of(types_, devices, unlike)) {
+      if (left_out[mix.one] || left_out[mix.other]) continue;
+      if (mix.ones * types_[mix.one].usable.value() +
+              mix.others * types_[mix.other].usable.value() <
+          least_.value())
+        continue;
       MOTLEY_TRY(auto found, pipeline(mix.one, mix.ones, mix.other, mix.others));
       if (found) return found;
     }
   return std::nullopt;
+}
+
+Result<std::optional<FitMix>> MemoryFit::smallest_mix(bool unlike, int most) {
+  std::vector<bool> alone;
+  for (size_t type = 0; type < types_.size(); ++type) {
+    MOTLEY_TRY(const auto holds, holds_whole(type));
+    alone.push_back(holds.has_value());
+  }
+  MOTLEY_TRY(auto found, smallest_of(unlike, most, alone));
+  if (found || std::find(alone.begin(), alone.end(), true) == alone.end()) return found;
+  return smallest_of(unlike, most, std::vector<bool>(types_.size(), false));
 }
 
 }  // namespace motley

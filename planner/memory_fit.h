@@ -54,12 +54,15 @@ struct FitMix {
 /// Each count is asked for once.
 class MemoryFit {
  public:
-  /// `micro_batches`: of a step, as many as a pipeline can have in flight.
-  MemoryFit(std::vector<FitType> types, int layers, int micro_batches, CountStages count)
+  /// `micro_batches`: of a step, as many as a pipeline can have in flight; `least`: what the stages
+  /// of any pipeline need together at least.
+  MemoryFit(std::vector<FitType> types, int layers, int micro_batches, CountStages count,
+            Bytes least = Bytes(0))
       : types_(std::move(types)),
         layers_(layers),
         micro_batches_(micro_batches),
-        count_(std::move(count)) {}
+        count_(std::move(count)),
+        least_(least) {}
 
   const std::vector<FitType>& types() const { return types_; }
 
@@ -69,7 +72,8 @@ class MemoryFit {
   /// Of those that hold it the one with the least memory, then the cheapest, then the slowest.
   Result<std::optional<size_t>> smallest_device();
   /// The pipeline of fewest devices, from 2 to `most`, then of least memory, then the cheapest,
-  /// then the slowest; all of one type, or of two.
+  /// then the slowest; all of one type, or of two. No device of it holds the model alone, unless
+  /// there is no other pipeline.
   Result<std::optional<FitMix>> smallest_mix(bool unlike, int most);
   /// Such a pipeline of so many of one type and of another (may be 0), in any order.
   Result<std::optional<FitMix>> pipeline(size_t one, int ones, size_t other, int others);
@@ -88,11 +92,14 @@ class MemoryFit {
   Result<std::optional<FitStage>> furthest(const FitType& type, LayerIndex first, int number,
                                            int stages);
   Result<std::optional<FitMix>> counted(std::vector<MixStage> stages);
+  Result<std::optional<FitMix>> smallest_of(bool unlike, int most,
+                                            const std::vector<bool>& left_out);
 
   std::vector<FitType> types_;
   int layers_;
   int micro_batches_;
   CountStages count_;
+  Bytes least_;
   std::map<Shape, Bytes> known_;
 };
 

@@ -39,6 +39,12 @@ std::string needs_table(const ModelFit& fit) {
   return table.to_string();
 }
 
+/// `auto` takes the fastest, which is what types name first.
+std::string asked_for(const FitType& type, Precision precision) {
+  if (precision == type.precisions.front()) return "";
+  return ", which the job has to ask for (auto takes the fastest)";
+}
+
 /// Others of the same memory that hold it, too.
 std::vector<std::string> as_large(const ModelFit& fit) {
   std::vector<std::string> names;
@@ -59,7 +65,7 @@ std::string device_text(const ModelFit& fit) {
   const FitType& type = fit.types[*fit.device];
   const Precision precision = precision_held(fit, *fit.device);
   std::string text = "smallest device: " + type.type + " (" + sold_as(type.memory) + ") in " +
-                     spec_name(precision) + ", " +
+                     spec_name(precision) + asked_for(type, precision) + ", " +
                      format_bytes(type.usable - fit.need(precision).total) + " to spare";
   const std::vector<std::string> others = as_large(fit);
   for (size_t i = 0; i < others.size(); ++i) text += (i == 0 ? "; as large: " : ", ") + others[i];
@@ -95,7 +101,8 @@ std::string mix_text(const ModelFit& fit, const char* what, const std::optional<
     const MixStage& stage = mix->stages[s];
     text += (s == 0 ? "" : ", ") + std::to_string(stage.layers.first) + "-" +
             std::to_string(stage.layers.last) + " on " + fit.types[stage.type].type + " in " +
-            spec_name(stage.layers.precision) + " (" + format_bytes(stage.needs) + ")";
+            spec_name(stage.layers.precision) + " (" + format_bytes(stage.needs) + ")" +
+            asked_for(fit.types[stage.type], stage.layers.precision);
   }
   return text + "\n";
 }

@@ -143,7 +143,17 @@ Result<std::vector<FitNeed>> needs_of(const std::vector<FitType>& types, int lay
       needs.push_back({precision, parts.parameters, parts.gradients, parts.optimizer,
                        parts.activations, parts.total, with_headroom(parts.total), parts.host});
     }
+  std::sort(needs.begin(), needs.end(),
+            [](const FitNeed& a, const FitNeed& b) { return a.precision < b.precision; });
   return needs;
+}
+
+/// Of parameters, gradients and state no pipeline keeps less than this; a tied tensor twice.
+Bytes least_kept(const std::vector<FitNeed>& needs) {
+  Bytes least{INT64_MAX};
+  for (const FitNeed& need : needs)
+    least = std::min(least, need.parameters + need.gradients + need.optimizer);
+  return least;
 }
 
 /// The rank with the least of its memory left.
@@ -177,7 +187,7 @@ Result<ModelFit> fit_model(const JobSpec& job, const DeviceCatalog& catalog) {
   fit.most_devices = kMostFitDevices;
   if (job.devices.count) fit.most_devices = std::min(fit.most_devices, job.devices.count->high);
   MOTLEY_TRY(fit.needs, needs_of(fit.types, layers, counter));
-  MemoryFit found(fit.types, layers, grains_of_fit(job), counter.totals());
+  MemoryFit found(fit.types, layers, grains_of_fit(job), counter.totals(), least_kept(fit.needs));
   for (size_t i = 0; i < fit.types.size(); ++i) {
     MOTLEY_TRY(const auto holds, found.holds_whole(i));
     fit.holds.push_back(holds.has_value());

@@ -91,12 +91,13 @@ def holds(counter, cards):
 
 
 def least_mix(counter, types):
-    """(devices, kilobytes) of the least mix of so many types, from 2 to 3 devices."""
-    for count in (2, 3):
-        found = [sum(CARDS[card][0] for card in cards) for cards in itertools.product(CARDS, repeat=count)
-                 if len(set(cards)) == types and holds(counter, cards)]
-        if found:
-            return count, min(found) * 1000
+    """(devices, bytes) of the least mix of so many types, from 2 to 3 devices that do not hold it alone, or else of any."""
+    for among in ([card for card in CARDS if not holds(counter, (card,))], list(CARDS)):
+        for count in (2, 3):
+            found = [sum(CARDS[card][0] for card in cards) for cards in itertools.product(among, repeat=count)
+                     if len(set(cards)) == types and holds(counter, cards)]
+            if found:
+                return count, min(found) * 1000
     return None
 
 
