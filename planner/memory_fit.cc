@@ -191,4 +191,22 @@ Result<std::optional<FitMix>> MemoryFit::smallest_mix(bool unlike, int most) {
   return smallest_of(unlike, most, std::vector<bool>(types_.size(), false));
 }
 
+Result<std::optional<FitShards>> MemoryFit::smallest_sharded(int most, const CountShards& count) {
+  for (int devices = 2; devices <= most; ++devices) {
+    std::map<Precision, Bytes> known;
+    for (const MixSize& mix : mixes_of(types_, devices, false)) {
+      MOTLEY_TRY(const auto holds, holds_whole(mix.one));
+      if (holds) continue;
+      for (const Precision precision : types_[mix.one].precisions) {
+        if (!known.contains(precision)) {
+          MOTLEY_TRY(known[precision], count(devices, precision));
+        }
+        if (known[precision] <= types_[mix.one].usable)
+          return FitShards{mix.one, devices, precision, known[precision]};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace motley

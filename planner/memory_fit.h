@@ -51,6 +51,17 @@ struct FitMix {
   Bytes memory{0};  ///< of all its devices
 };
 
+/// Bytes that each of so many whole replicas needs at most where they share the optimizer's state.
+using CountShards = std::function<Result<Bytes>(int replicas, Precision precision)>;
+
+/// Whole replicas of one type that fit because each keeps a part of the state.
+struct FitShards {
+  size_t type = 0;
+  int devices = 0;
+  Precision precision = Precision::kFp32;
+  Bytes needs{0};
+};
+
 /// Each count is asked for once.
 class MemoryFit {
  public:
@@ -75,7 +86,9 @@ class MemoryFit {
   /// then the slowest; all of one type, or of two. No device of it holds the model alone, unless
   /// there is no other pipeline.
   Result<std::optional<FitMix>> smallest_mix(bool unlike, int most);
-  /// Such a pipeline of so many of one type and of another (may be 0), in any order.
+  /// Of a type that does not hold the model alone the fewest replicas, from 2 to `most`, as above.
+  Result<std::optional<FitShards>> smallest_sharded(int most, const CountShards& count);
+  /// A pipeline of so many of one type and of another (may be 0), in any order.
   Result<std::optional<FitMix>> pipeline(size_t one, int ones, size_t other, int others);
 
  private:

@@ -51,7 +51,7 @@ class FitCommand final : public Command {
                                           ", nor up to " + std::to_string(fit.most_devices) +
                                           " in a pipeline: " + nearest_text(fit));
     if (!fleet_.empty() && !fit.fleet->why_not.empty())
-      return fail(ErrorCode::kNoPlan, fleet_ + " does not train " + fit.job);
+      return fail(ErrorCode::kNoPlan, "no plan found for " + fit.job + " on " + fleet_);
     return 0;
   }
 

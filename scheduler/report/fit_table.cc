@@ -107,8 +107,19 @@ std::string mix_text(const ModelFit& fit, const char* what, const std::optional<
   return text + "\n";
 }
 
+/// Nothing where every device that could be part of it holds the model alone.
+std::string sharded_text(const ModelFit& fit) {
+  if (!fit.sharded) return "";
+  const FitShards& shards = *fit.sharded;
+  const FitType& type = fit.types[shards.type];
+  return "smallest mix that shares the optimizer's state (a plan by hand): " +
+         std::to_string(shards.devices) + " " + type.type + " (" + sold_as(type.memory) + ") in " +
+         spec_name(shards.precision) + " (" + format_bytes(shards.needs) + " each)" +
+         asked_for(type, shards.precision) + "\n";
+}
+
 std::string fleet_text(const FleetFit& fleet) {
-  if (!fleet.why_not.empty()) return fleet.source + ": does not train it: " + fleet.why_not + "\n";
+  if (!fleet.why_not.empty()) return fleet.source + ": no plan found: " + fleet.why_not + "\n";
   return fleet.source + ": trains it on " + std::to_string(fleet.devices_used) +
          (fleet.devices_used == 1 ? " device" : " devices") + "; tightest is " + fleet.device +
          ", which needs " + format_bytes(fleet.needs) + " of " + sold_as(fleet.memory) + " (" +
@@ -169,6 +180,16 @@ nlohmann::json json_of_mix(const ModelFit& fit, const std::optional<FitMix>& mix
   return {{"devices", mix->stages.size()}, {"memory", mix->memory.value()}, {"stages", stages}};
 }
 
+nlohmann::json json_of_shards(const ModelFit& fit) {
+  if (!fit.sharded) return nullptr;
+  const FitShards& shards = *fit.sharded;
+  return {{"type", fit.types[shards.type].type},
+          {"devices", shards.devices},
+          {"memory", shards.devices * fit.types[shards.type].memory.value()},
+          {"precision", spec_name(shards.precision)},
+          {"needs", shards.needs.value()}};
+}
+
 nlohmann::json json_of_fleet(const FleetFit& fleet) {
   const bool trains = fleet.why_not.empty();
   nlohmann::json tightest;
@@ -214,7 +235,8 @@ std::string fit_text(const ModelFit& fit) {
                      " parameters; whole on one GPU, micro-batches of " +
                      std::to_string(fit.micro_batch) + " (" + name_of(Evidence::kSimulated) +
                      ": counted by the worker)\n" + needs_table(fit) + device_text(fit) +
-                     mix_text(fit, "one type", fit.like) + mix_text(fit, "two types", fit.unlike);
+                     mix_text(fit, "one type", fit.like) + mix_text(fit, "two types", fit.unlike) +
+                     sharded_text(fit);
   if (fit.fleet) text += fleet_text(*fit.fleet);
   return text + left_out_text(fit) + "devices of " + fit.catalog + ", each with " +
          format_percent(fit.headroom) + " of its memory left free; nothing of it was measured\n";
@@ -239,7 +261,9 @@ nlohmann::json fit_json(const ModelFit& fit) {
           {"left_out", left_out},
           {"smallest_device", fit.device ? json_of_type(fit, *fit.device) : nlohmann::json()},
           {"smallest_mix",
-           {{"one_type", json_of_mix(fit, fit.like)}, {"two_types", json_of_mix(fit, fit.unlike)}}},
+           {{"one_type", json_of_mix(fit, fit.like)},
+            {"two_types", json_of_mix(fit, fit.unlike)},
+            {"sharded_state", json_of_shards(fit)}}},
           {"fleet", fit.fleet ? json_of_fleet(*fit.fleet) : nlohmann::json()}};
 }
 

@@ -50,6 +50,7 @@ struct ModelFit {
   std::optional<size_t> device;                               ///< the smallest that does
   std::optional<FitMix> like;                                 ///< the smallest mix of one type
   std::optional<FitMix> unlike;                               ///< of two
+  std::optional<FitShards> sharded;  ///< the smallest of whole replicas that share the state
   std::optional<FleetFit> fleet;
 
   bool fits() const { return device || like || unlike; }

@@ -37,7 +37,8 @@ DeviceSpec gpu(const std::string& type, size_t number) {
   return device;
 }
 
-/// One replica on so many GPUs. What the job asks of types does not count: stages say it.
+/// Plans for GPUs that are alike, whichever. What the job asks of types does not count: stages say
+/// it.
 class PipelineCounter {
  public:
   explicit PipelineCounter(const JobSpec& job) : job_(job) {
@@ -45,29 +46,33 @@ class PipelineCounter {
     job_.data = {};
   }
 
+  /// Of a pipeline.
   Result<std::vector<MemoryParts>> parts(const std::vector<FitStage>& stages) {
-    job_.train.precision =
-        job_.train.numerics == Numerics::kExact ? stages.front().precision : Precision::kAuto;
     FleetSpec fleet;
-    Plan plan;
-    plan.numerics = job_.train.numerics;
-    plan.global_batch = job_.train.global_batch;
-    plan.grain = grain_of_fit(job_);
-    ReplicaPlan& replica = plan.replicas.emplace_back();
-    replica.micro_batch = plan.grain;
-    replica.grains = grains_of_fit(job_);
-    for (size_t s = 0; s < stages.size(); ++s) {
-      fleet.devices.push_back(gpu(kNoHost, s));
-      plan.ranks.push_back({fleet.devices.back().id, kNoHost, kNoHost});
-      StagePlan& stage = replica.stages.emplace_back();
-      stage.first_layer = stages[s].first;
-      stage.last_layer = stages[s].last;
-      stage.precision = stages[s].precision;
-      stage.ranks = {Rank(static_cast<int>(s))};
-      stage.shares = {1.0};
-    }
+    Plan plan = empty_plan(stages.size(), stages.front().precision, &fleet);
+    plan.replicas.push_back({{}, plan.grain, plan.grain_count()});
+    for (size_t s = 0; s < stages.size(); ++s)
+      plan.replicas.front().stages.push_back(stage_on(static_cast<int>(s), stages[s]));
     plan.owners = even_ownership(plan, job_.model);
     return count_memory_parts(plan, job_, fleet);
+  }
+
+  /// Of whole replicas that share the optimizer's state, what the one that needs most does.
+  Result<Bytes> sharded(int replicas, Precision precision) {
+    FleetSpec fleet;
+    Plan plan = empty_plan(static_cast<size_t>(replicas), precision, &fleet);
+    plan.shard_optimizer = true;
+    for (int rank = 0; rank < replicas; ++rank) {
+      const int more = rank < plan.grain_count() % replicas ? 1 : 0;
+      plan.replicas.push_back({{stage_on(rank, {0, layer_count(job_.model) - 1, precision})},
+                               plan.grain,
+                               plan.grain_count() / replicas + more});
+    }
+    plan.owners = even_ownership(plan, job_.model);
+    MOTLEY_TRY(const auto counted, count_memory_parts(plan, job_, fleet));
+    Bytes most{0};
+    for (const MemoryParts& rank : counted) most = std::max(most, rank.total);
+    return most;
   }
 
   CountStages totals() {
@@ -80,6 +85,30 @@ class PipelineCounter {
   }
 
  private:
+  /// On so many GPUs.
+  Plan empty_plan(size_t ranks, Precision precision, FleetSpec* fleet) {
+    job_.train.precision = job_.train.numerics == Numerics::kExact ? precision : Precision::kAuto;
+    Plan plan;
+    plan.numerics = job_.train.numerics;
+    plan.global_batch = job_.train.global_batch;
+    plan.grain = grain_of_fit(job_);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      fleet->devices.push_back(gpu(kNoHost, rank));
+      plan.ranks.push_back({fleet->devices.back().id, kNoHost, kNoHost});
+    }
+    return plan;
+  }
+
+  static StagePlan stage_on(int rank, const FitStage& layers) {
+    StagePlan stage;
+    stage.first_layer = layers.first;
+    stage.last_layer = layers.last;
+    stage.precision = layers.precision;
+    stage.ranks = {Rank(rank)};
+    stage.shares = {1.0};
+    return stage;
+  }
+
   JobSpec job_;
 };
 
@@ -194,6 +223,11 @@ Result<ModelFit> fit_model(const JobSpec& job, const DeviceCatalog& catalog) {
   }
   MOTLEY_TRY(fit.device, found.smallest_device());
   MOTLEY_TRY(fit.like, found.smallest_mix(false, fit.most_devices));
+  const auto sharded = [&](int replicas, Precision precision) {
+    return counter.sharded(replicas, precision);
+  };
+  MOTLEY_TRY(fit.sharded,
+             found.smallest_sharded(std::min(fit.most_devices, grains_of_fit(job)), sharded));
   if (!job.devices.mix) return fit;
   MOTLEY_TRY(fit.unlike, found.smallest_mix(true, fit.most_devices));
   return fit;
