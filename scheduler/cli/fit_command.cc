@@ -42,7 +42,7 @@ class FitCommand final : public Command {
     MOTLEY_TRY(ModelFit fit, fit_model(job, catalog));
     if (!fleet_.empty() || !job.fleet_path.empty()) {
       MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
-      MOTLEY_TRY(fit.fleet, fit_fleet(job, fleet, catalog));
+      MOTLEY_TRY(fit.fleet, judged(job, fleet, catalog));
     }
     const std::string text = json_ ? fit_json(fit).dump(2) + "\n" : fit_text(fit);
     std::fputs(text.c_str(), stdout);
@@ -56,6 +56,14 @@ class FitCommand final : public Command {
   }
 
  private:
+  /// Of the job's own fleet nobody asked: what cannot be said of it is said.
+  Result<FleetFit> judged(const JobSpec& job, const FleetSpec& fleet,
+                          const DeviceCatalog& catalog) const {
+    auto fit = fit_fleet(job, fleet, catalog);
+    if (fit || !fleet_.empty() || fit.error().code != ErrorCode::kInvalidSpec) return fit;
+    return FleetFit{.source = fleet.source, .why_not = fit.error().to_string()};
+  }
+
   std::string job_, fleet_, catalog_;
   std::vector<std::string> set_;
   bool json_ = false;

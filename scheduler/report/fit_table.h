@@ -53,7 +53,7 @@ struct ModelFit {
   std::optional<FitShards> sharded;  ///< the smallest of whole replicas that share the state
   std::optional<FleetFit> fleet;
 
-  bool fits() const { return device || like || unlike; }
+  bool fits() const { return device || like || unlike || sharded; }
   const FitNeed& need(Precision precision) const;
   /// In which a type needs least for the whole model.
   Precision least_of(const FitType& type) const;

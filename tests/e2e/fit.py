@@ -196,6 +196,9 @@ def check_catalog():
     only = fits(sandbox, "gpt2-124m", "--set", "resources={devices: {types: [A100], mix: forbid}}")
     expect_equal({device["type"].split("-")[0] for device in only["devices"]}, {"A100"}, "types admitted")
     expect_equal(only["smallest_mix"]["two_types"], None, "a mix that the job forbids")
+    sandbox.write("cpu.yaml", "version: 1\nnodes: [{host: a1, devices: [{kind: cpu, type: xeon}]}]\n")
+    unknown = fits(sandbox, "job.yaml", "--set", "fleet=cpu.yaml")["fleet"]
+    expect(not unknown["trains"] and "no figures tell how fast a CPU is" in unknown["why_not"], f"of CPUs: {unknown}")
     own = fits(sandbox, "job.yaml")["fleet"]
     expect_equal((own["trains"], own["tightest"]["memory"]), (True, 1000000000), "the job's own fleet")
 
@@ -206,6 +209,7 @@ def check_refusals():
     sandbox.write("catalog.yaml", catalog({"tiny": CARDS["tiny"]}).replace("memory: 1200KB", "memori: 1200KB"))
     sandbox.write("crumbs.yaml", catalog({"crumb": (100, "fp32: 1"), "bit": (90, "fp32: 1")}))
     sandbox.write("small.yaml", "version: 1\nnodes: [{host: a1, devices: [{type: T4, memory: 10KB}]}]\n")
+    sandbox.write("cpu.yaml", "version: 1\nnodes: [{host: a1, devices: [{kind: cpu, type: xeon}]}]\n")
     sandbox.write("unknown.yaml", "version: 1\nnodes: [{host: a1, devices: [{type: T44}]}]\n")
     cases = [
         ((), 2, "JOB"),
@@ -219,6 +223,7 @@ def check_refusals():
          r"nothing of crumbs\.yaml trains gpt2-124m, nor up to 8 in a pipeline: the nearest, crumb \(.*\), lacks 2\.62 GiB of 2\.62 GiB in fp32"),
         (("job.yaml", "--fleet", "nowhere.yaml"), 66, r"nowhere\.yaml"),
         (("job.yaml", "--fleet", "small.yaml"), 65, r"no plan found for job on small\.yaml"),
+        (("job.yaml", "--fleet", "cpu.yaml"), 65, r"no figures tell how fast a CPU is"),
         (("job.yaml", "--fleet", "unknown.yaml"), 65, r"unknown\.yaml:2:\d+: .*no figures of 'T44' \(did you mean 'T4'\?\)"),
         (("gpt2-124m", "--set", "resources={devices: {types: [H300]}}"), 65, r"no device of configs/devices\.yaml may train it"),
     ]

@@ -30,9 +30,11 @@ std::string refusal_of_catalog(const std::string& text) {
 }
 
 TEST(CatalogReader, ReadsEveryKey) {
-  const auto catalog = parse_catalog("version: 1\n" + kAssume + "devices:\n" +
-                                         device_text("V100-16GB", "aliases: [V100], " + kFigures),
-                                     "devices.yaml");
+  const auto catalog =
+      parse_catalog("version: 1\n" + kAssume + "devices:\n" +
+                        device_text("V100-16GB", "aliases: [V100], " + kFigures) +
+                        device_text("P100", "capability: 6.1, price: 0.25, " + kFigures),
+                    "devices.yaml");
   ASSERT_TRUE(catalog) << catalog.error().to_string();
   EXPECT_EQ(catalog->source, "devices.yaml");
   EXPECT_DOUBLE_EQ(catalog->assume.product_efficiency, 0.5);
@@ -41,7 +43,9 @@ TEST(CatalogReader, ReadsEveryKey) {
   EXPECT_DOUBLE_EQ(catalog->assume.host_bytes_per_second, 20e9);
   EXPECT_EQ(catalog->assume.through_host.latency, Nanos(30'000));
   EXPECT_DOUBLE_EQ(catalog->assume.between_hosts.bytes_per_second, 1.25e9);
-  ASSERT_EQ(catalog->devices.size(), 1U);
+  ASSERT_EQ(catalog->devices.size(), 2U);
+  EXPECT_DOUBLE_EQ(catalog->devices[1].compute_capability, 6.1);
+  EXPECT_DOUBLE_EQ(catalog->devices[1].price_per_hour, 0.25);
   const CatalogDevice& device = catalog->devices[0];
   EXPECT_EQ(device.type, "V100-16GB");
   EXPECT_EQ(device.aliases, std::vector<std::string>{"V100"});
@@ -51,6 +55,8 @@ TEST(CatalogReader, ReadsEveryKey) {
   EXPECT_DOUBLE_EQ(device.tflops.in(Precision::kFp16), 125);
   EXPECT_DOUBLE_EQ(device.tflops.in(Precision::kBf16), 0);
   EXPECT_DOUBLE_EQ(device.link.bytes_per_second, 24e9);
+  EXPECT_EQ(device.compute_capability, 0);
+  EXPECT_EQ(device.price_per_hour, 0);
 }
 
 TEST(CatalogReader, RefusesWithTheWordsPlace) {
