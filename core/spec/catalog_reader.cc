@@ -72,6 +72,8 @@ const YamlKeys<CatalogDevice>& catalog_device_keys() {
           .required(),
       section("tflops", &D::tflops, tflops_keys).required(),
       section("link", &D::link, catalog_link_keys).required(),
+      number("capability", &D::compute_capability, {.low = 1, .high = 99}),
+      number("price", &D::price_per_hour, {.low = 0, .high = 1e9}),
   };
   return keys;
 }

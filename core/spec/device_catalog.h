@@ -31,7 +31,9 @@ struct CatalogDevice {
   Bytes memory{0};
   double bytes_per_second = 0;  ///< of its memory
   CatalogTflops tflops;
-  CatalogLink link;  ///< to others of its type on its host
+  CatalogLink link;               ///< to others of its type on its host
+  double compute_capability = 0;  ///< such as 6.1; 0: not given
+  double price_per_hour = 0;      ///< 0: not given
 };
 
 /// What data sheets do not tell.

@@ -5,6 +5,7 @@
 #include "core/spec/codec_reader.h"
 #include "core/spec/data_windows.h"
 #include "core/spec/glob.h"
+#include "core/spec/model_job.h"
 #include "core/spec/model_reader.h"
 #include "core/spec/reader.h"
 #include "core/spec/yaml_keys.h"
@@ -346,33 +347,42 @@ Result<Unit> settle(const YamlTree& tree, const std::string& source, const std::
   return Unit{};
 }
 
-Result<JobSpec> finish_job(const YamlTree& tree, const std::string& base, JobDraft draft) {
+/// What else there is, its data apart.
+Result<Unit> settle_model(const YamlTree& tree, JobDraft& draft) {
   if (draft.model.vocab == 0) draft.model.vocab = kByteVocabulary;
   MOTLEY_TRY_VOID(settle_steps(tree, draft));
   if (const std::optional<SpecFault> fault = first_fault(draft))
     return fail_at(tree.nearest(fault->key), fault->what);
-  MOTLEY_TRY_VOID(expand_data(tree, base, draft.data));
-  MOTLEY_TRY_VOID(check_data(tree, draft));
-  return JobSpec(std::move(draft));
+  return Unit{};
 }
 
 }  // namespace
+
+Result<JobSpec> job_of(YamlTree tree, const std::string& source, const std::string& base_directory,
+                       const std::vector<Override>& overrides, JobParts parts) {
+  for (const Override& override : overrides)
+    MOTLEY_TRY_VOID(override_value(tree, override.path, override.value));
+  YamlKeys<JobDraft> keys = job_keys();
+  for (YamlKey<JobDraft>& key : keys)
+    if ((key.name == "model" && parts == JobParts::kWithoutModel) ||
+        (key.name == "data" && parts != JobParts::kAll))
+      key.is_required = false;
+  JobDraft draft;
+  MOTLEY_TRY_VOID(read_mapping(tree.root, keys, draft));
+  MOTLEY_TRY_VOID(settle(tree, source, base_directory, draft));
+  if (parts != JobParts::kWithoutModel) MOTLEY_TRY_VOID(settle_model(tree, draft));
+  if (parts == JobParts::kAll) {
+    MOTLEY_TRY_VOID(expand_data(tree, base_directory, draft.data));
+    MOTLEY_TRY_VOID(check_data(tree, draft));
+  }
+  return JobSpec(std::move(draft));
+}
 
 Result<JobSpec> parse_job(std::string_view text, const std::string& source,
                           const std::string& base_directory, const std::vector<Override>& overrides,
                           JobParts parts) {
   MOTLEY_TRY(YamlTree tree, parse_yaml(text, source, kJobLimits));
-  for (const Override& override : overrides)
-    MOTLEY_TRY_VOID(override_value(tree, override.path, override.value));
-  YamlKeys<JobDraft> keys = job_keys();
-  if (parts == JobParts::kWithoutModel)
-    for (YamlKey<JobDraft>& key : keys)
-      if (key.name == "model" || key.name == "data") key.is_required = false;
-  JobDraft draft;
-  MOTLEY_TRY_VOID(read_mapping(tree.root, keys, draft));
-  MOTLEY_TRY_VOID(settle(tree, source, base_directory, draft));
-  if (parts == JobParts::kWithoutModel) return JobSpec(std::move(draft));
-  return finish_job(tree, base_directory, std::move(draft));
+  return job_of(std::move(tree), source, base_directory, overrides, parts);
 }
 
 Result<JobSpec> read_job(const std::string& path, const std::vector<Override>& overrides,

@@ -23,9 +23,10 @@ struct Override {
   std::string value;
 };
 
-/// kWithoutModel: for planning by a profile that brings its model. `model`, `data` and `steps` may
-/// be missing; no file of data is looked for, and what only they decide is not checked.
-enum class JobParts { kAll, kWithoutModel };
+/// kWithoutData: no file of data is looked for, and `data` may be missing. kWithoutModel: for
+/// planning by a profile that brings its model; neither `model`, `data` nor `steps` is needed, and
+/// what only they decide is not checked.
+enum class JobParts { kAll, kWithoutData, kWithoutModel };
 
 /// Reads and checks a job; expands data globs (kNotFound if one matches nothing) and resolves paths
 /// against the file.

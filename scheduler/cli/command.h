@@ -34,6 +34,7 @@ std::unique_ptr<Command> make_completion_command();
 std::unique_ptr<Command> make_devices_command();
 std::unique_ptr<Command> make_doctor_command();
 std::unique_ptr<Command> make_export_command();
+std::unique_ptr<Command> make_fit_command();
 std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_profile_command();
 std::unique_ptr<Command> make_profiles_command();

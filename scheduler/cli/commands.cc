@@ -10,6 +10,8 @@ const std::vector<CommandEntry>& commands() {
        make_plan_command},
       {"worth", "should these device types be mixed at all: every set of them, and the verdict",
        make_worth_command},
+      {"fit", "the memory a job or a model needs, the smallest device and mix that train it",
+       make_fit_command},
       {"simulate", "a step second by second, also of a fleet that nobody has here",
        make_simulate_command},
       {"profile", "measure the devices of a job's fleet", make_profile_command},

@@ -10,6 +10,9 @@
 
 namespace motley {
 
+/// KEY=VALUE each, as given to --set.
+Result<std::vector<Override>> parse_overrides(const std::vector<std::string>& overrides);
+
 /// `overrides`: KEY=VALUE each, as given to --set.
 Result<JobSpec> read_job_with(const std::string& path, const std::vector<std::string>& overrides,
                               JobParts parts = JobParts::kAll);

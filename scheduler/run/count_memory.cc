@@ -53,6 +53,25 @@ Result<std::vector<RankMemory>> count_memory(const Plan& plan, const JobSpec& jo
   return fail(ErrorCode::kBrokenInstall, "motley-worker estimate counted other ranks");
 }
 
+Result<std::vector<MemoryParts>> count_memory_parts(const Plan& plan, const JobSpec& job,
+                                                    const FleetSpec& fleet) {
+  MOTLEY_TRY(const auto rows, estimate({"--plan", "-"}, packed(plan, job, fleet).dump()));
+  std::vector<MemoryParts> counted;
+  for (const auto& row : rows) {
+    MemoryParts& rank = counted.emplace_back();
+    MOTLEY_TRY(rank.parameters, bytes_of_row(row, "parameter_bytes"));
+    MOTLEY_TRY(rank.gradients, bytes_of_row(row, "gradient_bytes"));
+    MOTLEY_TRY(rank.optimizer, bytes_of_row(row, "optimizer_bytes"));
+    MOTLEY_TRY(const Bytes saved, bytes_of_row(row, "saved_bytes"));
+    MOTLEY_TRY(const Bytes transient, bytes_of_row(row, "transient_bytes"));
+    rank.activations = saved + transient;
+    MOTLEY_TRY(rank.total, bytes_of_row(row, "total_bytes"));
+    MOTLEY_TRY(rank.host, bytes_of_row(row, "host_total_bytes"));
+  }
+  if (counted.size() == plan.ranks.size()) return counted;
+  return fail(ErrorCode::kBrokenInstall, "motley-worker estimate counted other ranks");
+}
+
 Result<LayerMemoryTable> count_layers(const JobSpec& job, DeviceKind device, Precision precision,
                                       const std::vector<int>& micro_batches) {
   std::string sizes;

@@ -16,6 +16,18 @@ namespace motley {
 Result<std::vector<RankMemory>> count_memory(const Plan& plan, const JobSpec& job,
                                              const FleetSpec& fleet);
 
+/// The same of a plan of GPUs, by what they are for.
+struct MemoryParts {
+  Bytes parameters{0};  ///< with their copies in reduced precision
+  Bytes gradients{0};
+  Bytes optimizer{0};
+  Bytes activations{0};  ///< kept between passes, and within one
+  Bytes total{0};        ///< these, samples and losses
+  Bytes host{0};         ///< in host memory besides
+};
+Result<std::vector<MemoryParts>> count_memory_parts(const Plan& plan, const JobSpec& job,
+                                                    const FleetSpec& fleet);
+
 /// Bytes of whole layers on such a device.
 Result<LayerMemoryTable> count_layers(const JobSpec& job, DeviceKind device, Precision precision,
                                       const std::vector<int>& micro_batches);

@@ -21,6 +21,9 @@ CASES = [
     (["run", ""], []),
     (["sim"], ["simulate"]),
     (["simulate", "--sv"], ["--svg"]),
+    (["fi"], ["fit"]),
+    (["fit", "gpt2-1"], ["gpt2-124m", "gpt2-1558m"]),
+    (["fit", "--cat"], ["--catalog"]),
 ]
 
 

@@ -37,6 +37,9 @@ struct EstimateOptions {
 
 nlohmann::json bytes_to_json(const MemoryEstimate& bytes) {
   return {{"static_bytes", bytes.fixed.value()},
+          {"parameter_bytes", bytes.parameters.value()},
+          {"gradient_bytes", bytes.gradients.value()},
+          {"optimizer_bytes", bytes.optimizer.value()},
           {"saved_bytes", bytes.saved.value()},
           {"transient_bytes", bytes.transient.value()},
           {"exchange_bytes", bytes.exchange.value()},

@@ -253,7 +253,11 @@ std::vector<MemoryPoint> estimate_memory(EngineOptions options, const DeviceTrai
 
 /// Bytes of a rank by what they are for. On the device by how long they are in use:
 struct MemoryEstimate {
-  Bytes fixed{0};      ///< always: parameters, gradients, optimizer state
+  Bytes fixed{0};  ///< always: parameters, gradients, optimizer state
+  // Of `fixed`, and of managed memory:
+  Bytes parameters{0};  ///< with their copies in reduced precision
+  Bytes gradients{0};
+  Bytes optimizer{0};
   Bytes saved{0};      ///< from forward to backward pass, of all micro-batches in flight, with what
                        ///< passes between neighbouring stages
   Bytes transient{0};  ///< within one pass; with one micro-batch in flight all activations

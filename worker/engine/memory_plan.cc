@@ -70,6 +70,9 @@ MemoryEstimate MemoryPlan::estimate() const {
   const Bytes in_slots = slot * slots;
   const Bytes shared = parameters + gradients + optimizer + exchange;
   return {.fixed = shared + rounded - in_slots - managed,
+          .parameters = parameters + rounded,
+          .gradients = gradients,
+          .optimizer = optimizer,
           .saved = kept * slots + in_slots,
           .transient = arena + scratch,
           .host = host_state + staging + managed + (one_memory ? Bytes(0) : views),

@@ -1,0 +1,255 @@
+#include "scheduler/run/fit_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "core/model.h"
+#include "core/spec/names.h"
+#include "core/spec/precisions.h"
+#include "planner/catalog_profile.h"
+#include "scheduler/report/table.h"
+#include "scheduler/run/count_memory.h"
+#include "scheduler/run/find_plan.h"
+#include "scheduler/run/simulated_profile.h"
+
+namespace motley {
+namespace {
+
+constexpr const char* kNoHost = "fit";
+/// For which the oldest toolkit of the presets compiles (HACKING.md).
+constexpr double kLeastCapability = 7.0;
+
+int grain_of_fit(const JobSpec& job) { return job.train.grain.value_or(1); }
+
+int grains_of_fit(const JobSpec& job) {
+  return (job.train.global_batch + grain_of_fit(job) - 1) / grain_of_fit(job);
+}
+
+DeviceSpec gpu(const std::string& type, size_t number) {
+  DeviceSpec device;
+  device.host = kNoHost;
+  device.id = device.host + "/" + std::to_string(number);
+  device.kind = DeviceKind::kCuda;
+  device.type = type;
+  device.uuid = "GPU-" + std::to_string(number);
+  return device;
+}
+
+/// Plans for GPUs that are alike, whichever. What the job asks of types does not count: stages say
+/// it.
+class PipelineCounter {
+ public:
+  explicit PipelineCounter(const JobSpec& job) : job_(job) {
+    job_.train.precision_by_type.clear();
+    job_.data = {};
+  }
+
+  /// Of a pipeline.
+  Result<std::vector<MemoryParts>> parts(const std::vector<FitStage>& stages) {
+    FleetSpec fleet;
+    Plan plan = empty_plan(stages.size(), stages.front().precision, &fleet);
+    plan.replicas.push_back({{}, plan.grain, plan.grain_count()});
+    for (size_t s = 0; s < stages.size(); ++s)
+      plan.replicas.front().stages.push_back(stage_on(static_cast<int>(s), stages[s]));
+    plan.owners = even_ownership(plan, job_.model);
+    return count_memory_parts(plan, job_, fleet);
+  }
+
+  /// Of whole replicas that share the optimizer's state, what the one that needs most does.
+  Result<Bytes> sharded(int replicas, Precision precision) {
+    FleetSpec fleet;
+    Plan plan = empty_plan(static_cast<size_t>(replicas), precision, &fleet);
+    plan.shard_optimizer = true;
+    for (int rank = 0; rank < replicas; ++rank) {
+      const int more = rank < plan.grain_count() % replicas ? 1 : 0;
+      plan.replicas.push_back({{stage_on(rank, {0, layer_count(job_.model) - 1, precision})},
+                               plan.grain,
+                               plan.grain_count() / replicas + more});
+    }
+    plan.owners = even_ownership(plan, job_.model);
+    MOTLEY_TRY(const auto counted, count_memory_parts(plan, job_, fleet));
+    Bytes most{0};
+    for (const MemoryParts& rank : counted) most = std::max(most, rank.total);
+    return most;
+  }
+
+  CountStages totals() {
+    return [this](const std::vector<FitStage>& stages) -> Result<std::vector<Bytes>> {
+      MOTLEY_TRY(const auto counted, parts(stages));
+      std::vector<Bytes> bytes;
+      for (const MemoryParts& rank : counted) bytes.push_back(rank.total);
+      return bytes;
+    };
+  }
+
+ private:
+  /// On so many GPUs.
+  Plan empty_plan(size_t ranks, Precision precision, FleetSpec* fleet) {
+    job_.train.precision = job_.train.numerics == Numerics::kExact ? precision : Precision::kAuto;
+    Plan plan;
+    plan.numerics = job_.train.numerics;
+    plan.global_batch = job_.train.global_batch;
+    plan.grain = grain_of_fit(job_);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      fleet->devices.push_back(gpu(kNoHost, rank));
+      plan.ranks.push_back({fleet->devices.back().id, kNoHost, kNoHost});
+    }
+    return plan;
+  }
+
+  static StagePlan stage_on(int rank, const FitStage& layers) {
+    StagePlan stage;
+    stage.first_layer = layers.first;
+    stage.last_layer = layers.last;
+    stage.precision = layers.precision;
+    stage.ranks = {Rank(rank)};
+    stage.shares = {1.0};
+    return stage;
+  }
+
+  JobSpec job_;
+};
+
+/// Why it is not to be thought of; empty: it may be.
+std::string why_left_out(const JobSpec& job, const DeviceSpec& device,
+                         const CatalogDevice& figures) {
+  if (figures.compute_capability > 0 && figures.compute_capability < kLeastCapability)
+    return "no build computes on compute capability " + format_fixed(figures.compute_capability, 1);
+  if (const std::string demand = unmet_demand(device, job); !demand.empty()) return demand;
+  if (!lacks_precision(job, device) && precisions_to_simulate(job, device, &figures)) return "";
+  return "it lacks " + spec_name(precision_wanted(job, device.type));
+}
+
+FitType type_to_fit(const CatalogDevice& figures, std::vector<Precision> precisions) {
+  FitType type;
+  type.type = figures.type;
+  type.memory = figures.memory;
+  type.usable = Bytes(static_cast<int64_t>(
+      std::floor(static_cast<double>(figures.memory.value()) * (1 - kMemoryHeadroom))));
+  type.price_per_hour = figures.price_per_hour;
+  for (const Precision precision : precisions)
+    type.flops_per_second = std::max(type.flops_per_second, figures.tflops.in(precision));
+  type.precisions = std::move(precisions);
+  return type;
+}
+
+/// What of the catalog the job admits, and what not.
+Result<Unit> choose_types(const JobSpec& job, const DeviceCatalog& catalog, ModelFit* fit) {
+  for (const CatalogDevice& figures : catalog.devices) {
+    DeviceSpec device = gpu(figures.type, 0);
+    device.memory = figures.memory;
+    if (std::string why = why_left_out(job, device, figures); !why.empty()) {
+      fit->left_out.emplace_back(figures.type, std::move(why));
+      continue;
+    }
+    MOTLEY_TRY(auto precisions, precisions_to_simulate(job, device, &figures));
+    fit->types.push_back(type_to_fit(figures, std::move(precisions)));
+  }
+  if (!fit->types.empty()) return Unit{};
+  const std::string none = "no device of " + catalog.source + " may train it";
+  if (fit->left_out.empty()) return fail(ErrorCode::kNoPlan, none);
+  const auto& [type, why] = fit->left_out.back();
+  return fail(ErrorCode::kNoPlan, none + ", not even " + type + " (" + why + ")",
+              place_of(job, "resources.devices"));
+}
+
+Bytes with_headroom(Bytes needs) {
+  return Bytes(
+      static_cast<int64_t>(std::ceil(static_cast<double>(needs.value()) / (1 - kMemoryHeadroom))));
+}
+
+Result<std::vector<FitNeed>> needs_of(const std::vector<FitType>& types, int layers,
+                                      PipelineCounter& counter) {
+  std::vector<FitNeed> needs;
+  std::set<Precision> known;
+  for (const FitType& type : types)
+    for (const Precision precision : type.precisions) {
+      if (!known.insert(precision).second) continue;
+      MOTLEY_TRY(const auto counted, counter.parts({{0, layers - 1, precision}}));
+      const MemoryParts& parts = counted.front();
+      needs.push_back({precision, parts.parameters, parts.gradients, parts.optimizer,
+                       parts.activations, parts.total, with_headroom(parts.total), parts.host});
+    }
+  std::sort(needs.begin(), needs.end(),
+            [](const FitNeed& a, const FitNeed& b) { return a.precision < b.precision; });
+  return needs;
+}
+
+/// Of parameters, gradients and state no pipeline keeps less than this; a tied tensor twice.
+Bytes least_kept(const std::vector<FitNeed>& needs) {
+  Bytes least{INT64_MAX};
+  for (const FitNeed& need : needs)
+    least = std::min(least, need.parameters + need.gradients + need.optimizer);
+  return least;
+}
+
+/// The rank with the least of its memory left.
+void note_tightest(const Plan& plan, FleetFit* fleet) {
+  const auto left = [](const RankPrediction& rank) {
+    return static_cast<double>(rank.memory.value()) /
+           static_cast<double>(rank.memory_limit.value());
+  };
+  const auto& ranks = plan.prediction.ranks;
+  const auto tightest = std::max_element(
+      ranks.begin(), ranks.end(),
+      [&](const RankPrediction& a, const RankPrediction& b) { return left(a) < left(b); });
+  fleet->device = plan.ranks[static_cast<size_t>(tightest->rank.value())].device;
+  fleet->needs = tightest->memory;
+  fleet->memory = tightest->memory_limit;
+  fleet->devices_used = plan.world_size();
+}
+
+}  // namespace
+
+Result<ModelFit> fit_model(const JobSpec& job, const DeviceCatalog& catalog) {
+  ModelFit fit;
+  MOTLEY_TRY_VOID(choose_types(job, catalog, &fit));
+  PipelineCounter counter(job);
+  const int layers = layer_count(job.model);
+  fit.job = job.name;
+  fit.catalog = catalog.source;
+  fit.parameters = parameter_count(job.model);
+  fit.micro_batch = grain_of_fit(job);
+  fit.headroom = kMemoryHeadroom;
+  fit.most_devices = kMostFitDevices;
+  if (job.devices.count) fit.most_devices = std::min(fit.most_devices, job.devices.count->high);
+  MOTLEY_TRY(fit.needs, needs_of(fit.types, layers, counter));
+  MemoryFit found(fit.types, layers, grains_of_fit(job), counter.totals(), least_kept(fit.needs));
+  for (size_t i = 0; i < fit.types.size(); ++i) {
+    MOTLEY_TRY(const auto holds, found.holds_whole(i));
+    fit.holds.push_back(holds.has_value());
+  }
+  MOTLEY_TRY(fit.device, found.smallest_device());
+  MOTLEY_TRY(fit.like, found.smallest_mix(false, fit.most_devices));
+  const auto sharded = [&](int replicas, Precision precision) {
+    return counter.sharded(replicas, precision);
+  };
+  MOTLEY_TRY(fit.sharded,
+             found.smallest_sharded(std::min(fit.most_devices, grains_of_fit(job)), sharded));
+  if (!job.devices.mix) return fit;
+  MOTLEY_TRY(fit.unlike, found.smallest_mix(true, fit.most_devices));
+  return fit;
+}
+
+Result<FleetFit> fit_fleet(const JobSpec& job, const FleetSpec& fleet,
+                           const DeviceCatalog& catalog) {
+  FleetFit fit{.source = fleet.source};
+  const auto plan = [&]() -> Result<Plan> {
+    MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
+    MOTLEY_TRY_VOID(check_precisions(chosen, job));
+    MOTLEY_TRY(const ProfileForSimulation from, simulated_profile(job, chosen, catalog));
+    return find_plan({job, fleet, from.profile});
+  }();
+  if (plan) {
+    note_tightest(*plan, &fit);
+    return fit;
+  }
+  const ErrorCode code = plan.error().code;
+  if (code != ErrorCode::kNoPlan && code != ErrorCode::kNoDevice) return fail(plan.error());
+  fit.why_not = plan.error().to_string();
+  return fit;
+}
+
+}  // namespace motley
