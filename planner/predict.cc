@@ -57,21 +57,29 @@ std::optional<double> ideal_step_seconds(const PlanRequest& request, const Plan&
                                          const std::vector<const DeviceProfile*>& devices) {
   const StepCut cut{plan.global_batch, plan.grain};
   const MicroBatchRule rule = micro_batch_rule(request, plan.grain);
-  std::vector<GrainTable> tables;
+  std::vector<DeviceProfile> wholes;
   for (const DeviceProfile* device : devices) {
-    const auto whole = as_whole(*device, request.job.model, rule);
+    auto whole = as_whole(*device, request.job.model, rule);
     if (!whole) return std::nullopt;
-    tables.push_back(make_grain_table(*whole, cut, micro_batch_sizes(*whole, rule)));
+    wholes.push_back(std::move(*whole));
   }
+  std::vector<DeviceSizes> sizes;
+  for (const DeviceProfile& whole : wholes)
+    sizes.push_back({&whole, micro_batch_sizes(whole, rule)});
+  GrainTables tables(std::move(sizes), cut);
   DealProblem problem;
   problem.grains = cut.grains();
   problem.has_short = cut.missing() > 0;
-  for (const GrainTable& table : tables) problem.devices.push_back(&table);
-  problem.reduction.assign(tables.size() + 1, 0);
-  problem.most_devices = static_cast<int>(tables.size());
-  const std::vector<double> times = section_times(problem.devices);
-  problem.section_times = &times;
-  return best_deal(problem).deal.step_seconds;
+  problem.reduction.assign(devices.size() + 1, 0);
+  problem.most_devices = static_cast<int>(devices.size());
+  while (true) {
+    problem.devices.clear();
+    for (const auto& table : tables.of()) problem.devices.push_back(table.get());
+    problem.section_times = &tables.section_times();
+    const double step = best_deal(problem).deal.step_seconds;
+    if (step < tables.beyond() || tables.beyond() == kNever) return step;
+    tables.lengthen();
+  }
 }
 
 Result<std::vector<const DeviceProfile*>> devices_of(const PlanRequest& request, const Plan& plan) {

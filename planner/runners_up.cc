@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/units.h"
+#include "planner/one_more.h"
 #include "planner/search.h"
 
 namespace motley {
@@ -15,12 +16,10 @@ constexpr size_t kMostRejected = 12;
 constexpr double kRounding = 1e-6;  ///< of a step
 
 /// What one more device would do to the step.
-std::string reason_of(const GrainSearch& search, const Deal& chosen, size_t candidate) {
+std::string reason_of(const GrainSearch& search, const Deal& chosen, size_t candidate,
+                      OneMoreDevice* one_more) {
   if (chosen.devices() >= search.cut().grains()) return "every grain already has a device";
-  std::vector<bool> used;
-  for (const int grains : chosen.grains) used.push_back(grains > 0);
-  used[candidate] = true;
-  const double with = search.run_with_all(used).deal.step_seconds;
+  const double with = one_more->step_seconds_with(candidate);
   const std::string now = format_seconds(chosen.step_seconds);
   if (with == kNever) return "cannot compute in grains of " + std::to_string(search.cut().grain);
   if (with <= chosen.step_seconds || equally_quick(with, chosen.step_seconds))
@@ -135,13 +134,14 @@ bool equally_quick(double step_seconds, double other_step_seconds) {
 std::vector<LeftOut> reasons_left_out(const Candidates& candidates, const GrainSearch& search,
                                       const Deal& chosen) {
   std::vector<LeftOut> left_out;
+  OneMoreDevice one_more(search, chosen);
   const bool count_reached = chosen.devices() >= candidates.most_devices;
   for (size_t i = 0; i < candidates.devices.size(); ++i) {
     if (chosen.grains[i] > 0) continue;
     left_out.push_back(
         {candidates.devices[i].spec->id,
          count_reached ? "resources.devices.count allows " + std::to_string(candidates.most_devices)
-                       : reason_of(search, chosen, i)});
+                       : reason_of(search, chosen, i, &one_more)});
   }
   return left_out;
 }

@@ -73,7 +73,7 @@ RC_GTEST_PROP(PlanProperties, NoHostsReduceQuickerThanTheSearchAssumes, ()) {
   for (int ranks = 2; ranks <= room; ++ranks)
     for (int host = 0; host < table.host_count(); ++host)
       if (hosts[static_cast<size_t>(host)])
-        RC_ASSERT(table.least_seconds(ranks, host) <= table.seconds(ranks, hosts));
+        RC_ASSERT(table.least_seconds(ranks, ranks, host) <= table.seconds(ranks, hosts));
 }
 
 RC_GTEST_PROP(PlanProperties, AnEqualSplitIsNeverQuicker, ()) {
