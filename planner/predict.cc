@@ -82,10 +82,10 @@ std::optional<double> ideal_step_seconds(const PlanRequest& request, const Plan&
   }
 }
 
-Result<std::vector<const DeviceProfile*>> devices_of(const PlanRequest& request, const Plan& plan) {
+Result<std::vector<const DeviceProfile*>> devices_of(const DeviceIndex& index, const Plan& plan) {
   std::vector<const DeviceProfile*> devices;
   for (const RankPlacement& rank : plan.ranks) {
-    const DeviceProfile* device = request.profile.find(rank.device);
+    const DeviceProfile* device = index.profile(rank.device);
     const std::string name = rank.device + " (" + rank.type + ")";
     if (device == nullptr)
       return fail(ErrorCode::kInvalidSpec, "the profile lacks " + name + ", which the plan uses");
@@ -100,10 +100,10 @@ std::vector<std::string> hosts_of(const Plan& plan, const std::vector<Rank>& ran
   return {hosts.begin(), hosts.end()};
 }
 
-double price_of(const FleetSpec& fleet, const Plan& plan) {
+double price_of(const DeviceIndex& index, const Plan& plan) {
   double price = 0;
   for (const RankPlacement& rank : plan.ranks) {
-    if (const DeviceSpec* device = fleet.find(rank.device)) price += device->price_per_hour;
+    if (const DeviceSpec* device = index.spec(rank.device)) price += device->price_per_hour;
   }
   return price;
 }
@@ -111,12 +111,19 @@ double price_of(const FleetSpec& fleet, const Plan& plan) {
 /// Fills a prediction rank by rank.
 class Predictor {
  public:
-  Predictor(const PlanRequest& request, const Plan& plan, std::vector<const DeviceProfile*> devices)
-      : request_(request), plan_(plan), devices_(std::move(devices)), plain_(is_plain(plan)) {
-    if (plain_)
+  Predictor(const PlanRequest& request, const Plan& plan, const DeviceIndex& index,
+            std::vector<const DeviceProfile*> devices)
+      : request_(request),
+        plan_(plan),
+        index_(index),
+        devices_(std::move(devices)),
+        plain_(is_plain(plan)) {
+    if (plain_) {
       islands_ = device_islands(plan, request.fleet);
-    else
+      plain_memory_.emplace(request, plan, islands_, index);
+    } else {
       traffic_ = slice_traffic(plan, request.job.model);
+    }
   }
 
   Result<Prediction> run() {
@@ -186,7 +193,7 @@ class Predictor {
     RankPrediction& own = prediction_.ranks[index(rank)];
     own.compute_seconds = device_seconds(device, samples_of(plan_, replica).count, micro_batch);
     if (request_.counted.empty() && plain_)
-      set_memory(plain_memory(request_, plan_, islands_, rank, memory_at(device, micro_batch)),
+      set_memory(plain_memory_->of(rank, memory_at(device, micro_batch)),
                  &own);
     end_ = std::max(end_, section_seconds(own.compute_seconds, ready_[index(rank)]));
     be_uncertain(uncertainty_at(*device.curve("model"), micro_batch));
@@ -251,7 +258,7 @@ class Predictor {
     prediction_.bubble_seconds = end_ - slowest.section_seconds();
     prediction_.step_seconds = step_seconds(end_, prediction_.communication_seconds);
     prediction_.samples_per_second = plan_.global_batch / prediction_.step_seconds;
-    prediction_.cost_per_hour = price_of(request_.fleet, plan_);
+    prediction_.cost_per_hour = price_of(index_, plan_);
     for (RankPrediction& rank : prediction_.ranks)
       rank.wait_seconds = end_ - rank.section_seconds();
     sum_solo_speeds();
@@ -274,9 +281,11 @@ class Predictor {
 
   const PlanRequest& request_;
   const Plan& plan_;
+  const DeviceIndex& index_;
   std::vector<const DeviceProfile*> devices_;  ///< by rank
   bool plain_;
   DeviceIslands islands_;              ///< of a plain plan
+  std::optional<PlainMemory> plain_memory_;
   std::vector<SliceTraffic> traffic_;  ///< of any other
   std::vector<double> ready_;          ///< seconds from the step's begin, by rank
   Prediction prediction_;
@@ -286,9 +295,10 @@ class Predictor {
 }  // namespace
 
 Result<Unit> predict(const PlanRequest& request, Plan* plan) {
-  MOTLEY_TRY(auto devices, devices_of(request, *plan));
+  const DeviceIndex index(request.fleet, request.profile);
+  MOTLEY_TRY(auto devices, devices_of(index, *plan));
   describe_links(request, plan);
-  MOTLEY_TRY(plan->prediction, Predictor(request, *plan, std::move(devices)).run());
+  MOTLEY_TRY(plan->prediction, Predictor(request, *plan, index, std::move(devices)).run());
   return Unit{};
 }
 

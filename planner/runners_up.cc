@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/units.h"
+#include "planner/device_index.h"
 #include "planner/one_more.h"
 #include "planner/search.h"
 
@@ -107,10 +108,11 @@ void add_memory_limits(const PlanRequest& request, const Plan& plan,
                        std::vector<RejectedPlan>* rejected) {
   const MicroBatchRule rule = micro_batch_rule(request, plan.grain);
   if (rule.exact) return;
+  const DeviceIndex index(request.fleet, request.profile);
   for (const ReplicaPlan& replica : plan.replicas) {
     const RankPlacement& place =
         plan.ranks[static_cast<size_t>(replica.stages[0].ranks[0].value())];
-    const DeviceProfile& device = *request.profile.find(place.device);
+    const DeviceProfile& device = *index.profile(place.device);
     if (replica.micro_batch < micro_batch_sizes(device, rule).back()) continue;
     const Bytes usable = usable_memory(device, rule.headroom);
     for (const MemoryPoint& point : device.memory) {

@@ -76,7 +76,6 @@ Result<Plan> search_within_tables(const PlanRequest& request) {
   }
   plan.search = std::move(found.record);
   plan.search.rejected = runners_up(request, candidates, reduction, found.tried, plan);
-  plan.id = plan_id(plan);
   MOTLEY_TRY_VOID(validate(plan, request.job.model));
   return plan;
 }
