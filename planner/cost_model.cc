@@ -99,7 +99,7 @@ void ReductionModel::calibrate(const ReductionPoint& point) {
   for (size_t i = 0; i < point.hosts.size(); ++i) {
     for (size_t j = i + 1; j < point.hosts.size(); ++j) {
       if (const LinkProfile* between = link(point.hosts[i], point.hosts[j])) {
-        formula = std::max(formula, ring_seconds(point.ranks, *between));
+        formula = std::max(formula, ring_seconds(point.ranks, over(*between), false));
       }
     }
   }
@@ -110,11 +110,17 @@ const LinkProfile* ReductionModel::link(const std::string& a, const std::string&
   return links_.between(links_.number(a), links_.number(b));
 }
 
-double ReductionModel::bytes_ratio(const LinkProfile& link) const {
-  return link.bytes_per_second < shortened_.below_bytes_per_second ? shortened_.bytes_ratio : 1;
+ReductionModel::HostPair ReductionModel::over(const LinkProfile& link) const {
+  HostPair pair;
+  pair.latency_seconds = link.latency_seconds;
+  pair.bytes_per_second = link.bytes_per_second;
+  pair.linked = true;
+  pair.shortened = link.bytes_per_second < shortened_.below_bytes_per_second;
+  return pair;
 }
 
-double ReductionModel::ring_seconds(int ranks, const LinkProfile& link, double bytes_ratio) const {
+double ReductionModel::ring_seconds(int ranks, const HostPair& link, bool shortened) const {
+  const double bytes_ratio = shortened ? shortened_.bytes_ratio : 1;
   const double part = static_cast<double>(bytes_.value()) * bytes_ratio / ranks;
   return 2.0 * (ranks - 1) * (link.latency_seconds + part / link.bytes_per_second);
 }
@@ -122,7 +128,7 @@ double ReductionModel::ring_seconds(int ranks, const LinkProfile& link, double b
 double ReductionModel::slowest_link_seconds(int ranks) const {
   double slowest = 0;
   for (const LinkProfile* link : slow_links_) {
-    slowest = std::max(slowest, ring_seconds(ranks, *link, bytes_ratio(*link)));
+    slowest = std::max(slowest, ring_seconds(ranks, over(*link), over(*link).shortened));
   }
   return slowest;
 }
@@ -135,8 +141,12 @@ ReductionModel::Host ReductionModel::host(const std::string& name) const {
 }
 
 ReductionModel::HostPair ReductionModel::pair(const Host& a, const Host& b, bool same) const {
-  return {links_.between(a.number, b.number), same ? a.sums : nullptr, same,
-          a.group >= 0 && b.group >= 0 && a.group != b.group};
+  const LinkProfile* link = links_.between(a.number, b.number);
+  HostPair pair = link == nullptr ? HostPair{} : over(*link);
+  pair.sums = same ? a.sums : nullptr;
+  pair.same = same;
+  pair.apart = a.group >= 0 && b.group >= 0 && a.group != b.group;
+  return pair;
 }
 
 double ReductionModel::pair_seconds(int ranks, const std::string& a, const std::string& b) const {
@@ -147,24 +157,22 @@ double ReductionModel::pair_seconds(int ranks, const HostPair& hosts) const {
   constexpr double kStates = 3;  // weights and two moments, each as large as the gradients
   if (steps_across_ == 1) return every_step_seconds(ranks, hosts);
   // Of a host with a single rank the profile knows no sums within it.
-  const bool sums = hosts.sums != nullptr || hosts.link != nullptr || !anywhere_.empty();
+  const bool sums = hosts.sums != nullptr || hosts.linked || !anywhere_.empty();
   if (hosts.same && !sums) return 0;
   return every_step_seconds(ranks, hosts) * (hosts.apart ? kStates / steps_across_ : 1);
 }
 
 double ReductionModel::every_step_seconds(int ranks, const HostPair& hosts) const {
-  const auto exact = anywhere_.find(ranks);
-  if (exact != anywhere_.end()) return exact->second;
-  const LinkProfile* between = hosts.link;
+  if (const auto exact = anywhere_.find(ranks); exact != anywhere_.end()) return exact->second;
   if (hosts.same) {
     if (hosts.sums != nullptr) return interpolated(*hosts.sums, ranks);
-  } else if (between != nullptr && !calibration_.empty()) {
-    return ring_seconds(ranks, *between, bytes_ratio(*between)) * nearest(calibration_, ranks);
-  } else if (between == nullptr && !across_.empty()) {
+    if (hosts.linked) return ring_seconds(ranks, hosts, false);
+  } else if (hosts.linked) {
+    const double seconds = ring_seconds(ranks, hosts, hosts.shortened);
+    return calibration_.empty() ? seconds : seconds * nearest(calibration_, ranks);
+  } else if (!across_.empty()) {
     return interpolated(across_, ranks);
   }
-  if (between != nullptr && hosts.same) return ring_seconds(ranks, *between);
-  if (between != nullptr) return ring_seconds(ranks, *between, bytes_ratio(*between));
   if (!profile_->links.empty()) return slowest_link_seconds(ranks);
   return anywhere_.empty() ? 0 : interpolated(anywhere_, ranks);
 }

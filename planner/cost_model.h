@@ -79,8 +79,11 @@ class ReductionModel {
   };
   /// Two hosts that take part, or one and itself.
   struct HostPair {
-    const LinkProfile* link = nullptr;            ///< null: not measured
+    double latency_seconds = 0;  ///< of their link
+    double bytes_per_second = 0;
     const std::map<int, double>* sums = nullptr;  ///< of one host
+    bool linked = false;                          ///< a link was measured
+    bool shortened = false;                       ///< fewer bytes cross it
     bool same = false;                            ///< one and itself
     bool apart = false;                           ///< in groups that average
   };
@@ -100,9 +103,8 @@ class ReductionModel {
 
   double every_step_seconds(int ranks, const HostPair& hosts) const;
   const LinkProfile* link(const std::string& a, const std::string& b) const;
-  double ring_seconds(int ranks, const LinkProfile& link, double bytes_ratio = 1) const;
-  /// Of the bytes that cross the link, to those of the gradients.
-  double bytes_ratio(const LinkProfile& link) const;
+  HostPair over(const LinkProfile& link) const;
+  double ring_seconds(int ranks, const HostPair& link, bool shortened) const;
   double slowest_link_seconds(int ranks) const;
   void calibrate(const ReductionPoint& point);
 

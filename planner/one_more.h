@@ -16,7 +16,7 @@ class OneMoreDevice {
   OneMoreDevice(const GrainSearch& search, const Deal& chosen);
 
   /// The quickest step of those used and this one, all of them with grains; kNever if there is
-  /// none.
+  /// none. Of one that cannot compute these grains at all, the step without it.
   double step_seconds_with(size_t candidate);
 
  private:
@@ -37,6 +37,7 @@ class OneMoreDevice {
   int ranks_ = 0;  ///< with one more
   double reduction_among_used_ = 0;
   std::unordered_map<size_t, Taken> taken_;
+  std::optional<double> without_;              ///< the step of those used alone
   std::unordered_map<int, double> reduction_;  ///< by the host of one more
 };
 

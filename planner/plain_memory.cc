@@ -82,10 +82,9 @@ class TablesOfRanks {
     for (size_t i = 0; i < more.size(); ++i) {
       const DeviceProfile& device = request_.profile.devices[i];
       const Bytes usable = usable_memory(device, request_.memory_headroom);
-      sizes.push_back(static_cast<size_t>(
-          std::count_if(device.memory.begin(), device.memory.end(), [&](const MemoryPoint& point) {
-            return point.total() + more[i] <= usable;
-          })));
+      sizes.push_back(static_cast<size_t>(std::count_if(
+          device.memory.begin(), device.memory.end(),
+          [&](const MemoryPoint& point) { return point.total() + more[i] <= usable; })));
     }
     return sizes;
   }
@@ -202,10 +201,7 @@ class BestPlan {
 
 PlainMemory::PlainMemory(const PlanRequest& request, const Plan& plan, const DeviceIslands& gpus,
                          const DeviceIndex& index)
-    : request_(request),
-      plan_(plan),
-      index_(index),
-      elements_(parameter_count(request.job.model)) {
+    : request_(request), plan_(plan), index_(index), elements_(parameter_count(request.job.model)) {
   if (request.tables_of_ranks) return;
   std::vector<int> ranks(plan.ranks.size());
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -254,7 +250,8 @@ PlainMemory::Needs PlainMemory::exchange_needs(int gradient_bytes, Rank rank) {
   Needs needs{Bytes(0), sums.compresses};
   for (const ReductionPlan& plan : sums.plans)
     needs.bytes += reducer_memory(plan, islands_, rank.value()).total();
-  if (std::binary_search(speakers_.begin(), speakers_.end(), rank.value())) needs.bytes += sums.more;
+  if (std::binary_search(speakers_.begin(), speakers_.end(), rank.value()))
+    needs.bytes += sums.more;
   if (sums.compresses) needs.bytes += Bytes(elements_ * int64_t{sizeof(float)});
   return needs;
 }

@@ -193,8 +193,7 @@ class Predictor {
     RankPrediction& own = prediction_.ranks[index(rank)];
     own.compute_seconds = device_seconds(device, samples_of(plan_, replica).count, micro_batch);
     if (request_.counted.empty() && plain_)
-      set_memory(plain_memory_->of(rank, memory_at(device, micro_batch)),
-                 &own);
+      set_memory(plain_memory_->of(rank, memory_at(device, micro_batch)), &own);
     end_ = std::max(end_, section_seconds(own.compute_seconds, ready_[index(rank)]));
     be_uncertain(uncertainty_at(*device.curve("model"), micro_batch));
     return Unit{};
@@ -284,7 +283,7 @@ class Predictor {
   const DeviceIndex& index_;
   std::vector<const DeviceProfile*> devices_;  ///< by rank
   bool plain_;
-  DeviceIslands islands_;              ///< of a plain plan
+  DeviceIslands islands_;  ///< of a plain plan
   std::optional<PlainMemory> plain_memory_;
   std::vector<SliceTraffic> traffic_;  ///< of any other
   std::vector<double> ready_;          ///< seconds from the step's begin, by rank

@@ -109,26 +109,30 @@ double ReductionTable::least_pair_seconds(int low, int high, int a, int b) const
 
 /// The other hosts that are nearest, until there are candidates enough: any choice of hosts has one
 /// at least as far.
-double ReductionTable::find_least(const Ranks& ranks, int host) const {
-  const double own = least_of_pair(ranks, host, host);
+double ReductionTable::find_least(const Ranks& ranks, int host,
+                                  const std::vector<double>& within) const {
+  const double own = within[static_cast<size_t>(host)];
   const int room = ranks.low - sizes_[static_cast<size_t>(host)];
   if (room <= 0) return own;
   std::vector<OtherHost> others;
   others.reserve(sizes_.size());
   for (int other = 0; other < host_count(); ++other) {
     if (other == host) continue;
-    others.emplace_back(
-        std::max(least_of_pair(ranks, host, other), least_of_pair(ranks, other, other)),
-        sizes_[static_cast<size_t>(other)]);
+    const auto at = static_cast<size_t>(other);
+    others.emplace_back(std::max(least_of_pair(ranks, host, other), within[at]), sizes_[at]);
   }
   return std::max(own, seconds_for_room(std::move(others), room));
 }
 
 double ReductionTable::least_with(const Ranks& ranks, int host) const {
-  std::vector<double>& known = least_[ranks];
-  if (known.empty()) known.assign(sizes_.size(), -1);
-  double& least = known[static_cast<size_t>(host)];
-  if (least < 0) least = find_least(ranks, host);
+  Known& known = known_[ranks];
+  if (known.least.empty()) {
+    known.least.assign(sizes_.size(), -1);
+    for (int each = 0; each < host_count(); ++each)
+      known.within.push_back(least_of_pair(ranks, each, each));
+  }
+  double& least = known.least[static_cast<size_t>(host)];
+  if (least < 0) least = find_least(ranks, host, known.within);
   return least;
 }
 

@@ -41,7 +41,7 @@ class ReductionTable {
   std::vector<Ranks> between_turns(int low, int high) const;
   double least_of_pair(const Ranks& ranks, int a, int b) const;
   double least_with(const Ranks& ranks, int host) const;
-  double find_least(const Ranks& ranks, int host) const;
+  double find_least(const Ranks& ranks, int host, const std::vector<double>& within) const;
   const ReductionModel::HostPair& pair(int a, int b) const {
     return pairs_[static_cast<size_t>(a) * sizes_.size() + static_cast<size_t>(b)];
   }
@@ -51,7 +51,12 @@ class ReductionTable {
   std::vector<int> host_of_;
   std::vector<int> sizes_;  ///< candidates of each host
   std::vector<ReductionModel::HostPair> pairs_;
-  mutable std::map<Ranks, std::vector<double>> least_;  ///< by host; negative: not asked yet
+  /// What was asked of some numbers of ranks, by host.
+  struct Known {
+    std::vector<double> within;  ///< least seconds of the host and itself
+    std::vector<double> least;   ///< with it; negative: not asked yet
+  };
+  mutable std::map<Ranks, Known> known_;
 };
 
 }  // namespace motley
