@@ -117,10 +117,8 @@ void GrainSearch::keep(const Deal& deal) {
   if (improves) result_.deal = deal;
 }
 
-/// Prices the pool's deal with its real reduction; where that is more than the bound assumed,
-/// splits the pool by its slowest pair of hosts: both are used, or one of them is not.
-void GrainSearch::branch(const Pool& pool, std::vector<Pool>* open) {
-  if (pool.deal.grains.empty()) return;
+/// Considers the pool's deal with its real reduction, which is returned.
+double GrainSearch::price(const Pool& pool) {
   std::vector<bool> used;
   for (const int grains : pool.deal.grains) used.push_back(grains > 0);
   std::vector<size_t> indices;
@@ -138,9 +136,15 @@ void GrainSearch::branch(const Pool& pool, std::vector<Pool>* open) {
   Deal real = pool.deal;
   real.step_seconds = deal_seconds(problem, compact);
   keep(real);
-  if (problem.reduction[static_cast<size_t>(ranks)] <= relaxed_reduction(pool, ranks, ranks))
-    return;
+  return problem.reduction[static_cast<size_t>(ranks)];
+}
 
+/// Where a pool's deal has a longer reduction than the bound assumed, splits the pool by its
+/// slowest pair of hosts: both are used, or one of them is not.
+void GrainSearch::branch(const Pool& pool, double reduction, std::vector<Pool>* open) {
+  const int ranks = pool.deal.devices();
+  if (reduction <= relaxed_reduction(pool, ranks, ranks)) return;
+  const std::vector<bool> hosts = hosts_of(pool.deal);
   const std::pair<int, int> slowest = reduction_.slowest_pair(ranks, hosts);
   auto floors = pool.floors;
   floors.push_back(slowest);
@@ -153,8 +157,9 @@ void GrainSearch::branch(const Pool& pool, std::vector<Pool>* open) {
   }
 }
 
-DealResult GrainSearch::run(double cutoff) {
+DealResult GrainSearch::run(double cutoff, double enough) {
   cutoff_ = cutoff;
+  enough_ = enough;
   result_ = {};
   while (true) {
     search_pools();
@@ -177,10 +182,18 @@ void GrainSearch::search_pools() {
     open.erase(first);
     if (pool.bound >= result_.deal.step_seconds) break;
     if (pools >= most_pools(candidates_.devices.size())) {
-      unexplored = pool.bound;
+      unexplored = std::min(unexplored, pool.bound);
       break;
     }
-    branch(pool, &open);
+    if (!pool.deal.grains.empty()) {
+      const double reduction = price(pool);
+      const double quickest = std::min(result_.deal.step_seconds, cutoff_);
+      if (enough_ > 0 && quickest <= pool.bound * (1 + enough_)) {
+        unexplored = std::min(unexplored, pool.bound);
+        break;
+      }
+      branch(pool, reduction, &open);
+    }
     // A pool whose bound is not met by its own deal (its enumeration was too large) stays open.
     if (pool.bound < pool.deal.step_seconds) unexplored = std::min(unexplored, pool.bound);
   }

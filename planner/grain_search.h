@@ -17,8 +17,9 @@ class GrainSearch {
   GrainSearch(const PlanRequest& request, const Candidates& candidates,
               const ReductionTable& reduction, int grain);
 
-  /// The quickest deal over all candidates, unless it is slower than `cutoff`; by candidate.
-  DealResult run(double cutoff = kNever);
+  /// The quickest deal over all candidates, unless it is slower than `cutoff`; by candidate. With
+  /// `enough` it ends where that, or the cutoff, is no further above the bound.
+  DealResult run(double cutoff = kNever, double enough = 0);
   /// The quickest deal that uses exactly these candidates.
   DealResult run_with_all(const std::vector<bool>& used) const;
   const StepCut& cut() const { return cut_; }
@@ -31,7 +32,8 @@ class GrainSearch {
   DealProblem problem_over(const std::vector<bool>& candidates, std::vector<size_t>* indices) const;
   double relaxed_reduction(const Pool& pool, int low, int high) const;
   std::vector<bool> hosts_of(const Deal& deal) const;
-  void branch(const Pool& pool, std::vector<Pool>* open);
+  double price(const Pool& pool);
+  void branch(const Pool& pool, double reduction, std::vector<Pool>* open);
   void keep(const Deal& deal);
   void search_pools();
 
@@ -39,7 +41,7 @@ class GrainSearch {
   const ReductionTable& reduction_;
   StepCut cut_;
   GrainTables tables_;  ///< by candidate
-  double cutoff_ = kNever;
+  double cutoff_ = kNever, enough_ = 0;
   DealResult result_;
 };
 

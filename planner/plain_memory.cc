@@ -303,7 +303,8 @@ Result<Plan> best_over_ranks(const PlanRequest& request,
   const auto consider = [&](int least, int most, const Profile& profile) {
     JobSpec job = request.job;
     if (least > wanted.low || most < wanted.high) job.devices.count = CountRange{least, most};
-    best.consider(search({job, request.fleet, profile, request.memory_headroom, true}));
+    best.consider(
+        search({job, request.fleet, profile, request.memory_headroom, true, {}, request.previous}));
   };
   const TablesOfRanks tables(request);
   const std::vector<int> numbers = numbers_of_ranks(wanted.low, std::min(wanted.high, devices));

@@ -133,6 +133,13 @@ bool equally_quick(double step_seconds, double other_step_seconds) {
          kRounding * std::min(step_seconds, other_step_seconds);
 }
 
+std::string grains_tried(const std::vector<GrainResult>& tried) {
+  std::string grains;
+  for (const GrainResult& result : tried)
+    grains += (grains.empty() ? "" : ", ") + std::to_string(result.grain);
+  return grains;
+}
+
 std::vector<LeftOut> reasons_left_out(const Candidates& candidates, const GrainSearch& search,
                                       const Deal& chosen) {
   std::vector<LeftOut> left_out;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/median.h"
+#include "planner/plan_again.h"
 #include "planner/search.h"
 #include "tests/bench/rows.h"
 #include "tests/support/planning_case.h"
@@ -131,8 +132,20 @@ class PlannerBench {
   Rows rows_{"planner"};
 };
 
-/// What issue and README promise of fleets so large.
+/// What is promised of fleets so large.
 double gap_limit(int devices) { return devices > 1024 ? 0.03 : 0; }
+
+/// Planning again when one of the devices that a plan uses is lost.
+bool measure_again(int devices, const std::string& name, PlannerBench* bench) {
+  PlanningCase problem = unlike(devices);
+  const Result<Plan> plan = plan_search(problem.request());
+  if (!plan) return false;
+  const std::string& lost = plan->ranks[plan->ranks.size() / 2].device;
+  std::erase_if(problem.fleet.devices, [&](const DeviceSpec& spec) { return spec.id == lost; });
+  PlanRequest request = problem.request();
+  request.previous = &*plan;
+  return bench->measure(name, request, kEnoughAgain);
+}
 
 int run(bool json, const std::string& only) {
   PlannerBench bench(json, only);
@@ -147,6 +160,10 @@ int run(bool json, const std::string& only) {
     if (!bench.wants(name)) continue;
     const PlanningCase problem = alike(types, devices);
     if (!bench.measure(name, problem.request(), gap_limit(devices))) return 1;
+  }
+  for (const int devices : {64, 1024}) {
+    const std::string name = "replan/" + std::to_string(devices);
+    if (bench.wants(name) && !measure_again(devices, name, &bench)) return 1;
   }
   bench.print();
   return 0;
