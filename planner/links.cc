@@ -23,6 +23,17 @@ bool comes_before(const LinkProfile& a, const LinkProfile& b) {
 
 /// Those that no other of them beats in latency and in bandwidth.
 void add_slowest(std::vector<const LinkProfile*> links, std::vector<const LinkProfile*>* slowest) {
+  if (links.empty()) return;
+  const auto slowness = [](const LinkProfile* link) {
+    return link->latency_seconds / link->bytes_per_second;
+  };
+  const LinkProfile* slow = *std::max_element(
+      links.begin(), links.end(),
+      [&](const LinkProfile* a, const LinkProfile* b) { return slowness(a) < slowness(b); });
+  std::erase_if(links, [&](const LinkProfile* link) {  // most of them, before the rest is sorted
+    return link != slow && link->latency_seconds <= slow->latency_seconds &&
+           link->bytes_per_second >= slow->bytes_per_second;
+  });
   std::stable_sort(links.begin(), links.end(), [](const LinkProfile* a, const LinkProfile* b) {
     return std::pair(-a->latency_seconds, a->bytes_per_second) <
            std::pair(-b->latency_seconds, b->bytes_per_second);
