@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string>
+#include <unordered_map>
 
 namespace motley {
 namespace {
@@ -79,7 +79,7 @@ int64_t chunk_elements(int64_t elements, int element_bytes, const ClassSpread& s
 /// The link of the greatest latency joins two hosts of the plan, and the sum is no faster than the
 /// slower of them is to its nearest.
 double most_round_trip_bytes(const std::vector<LinkProfile>& links) {
-  std::map<std::string, double> fastest;
+  std::unordered_map<std::string, double> fastest;
   for (const LinkProfile& link : links) {
     if (link.between[0] == link.between[1]) continue;
     for (const std::string& host : link.between)

@@ -187,8 +187,9 @@ void read_sync(JsonFields& fields, SyncPlan& sync) {
   }
 }
 
-/// What workers act on, and what the planner predicted of it: all that makes a plan this plan.
-json body_to_json(const Plan& plan) {
+/// What workers act on, and what the planner predicted of it: all that makes a plan this plan, but
+/// for the links, of which there may be millions.
+json body_without_links(const Plan& plan) {
   json ranks = json::array();
   for (const RankPlacement& rank : plan.ranks) {
     ranks.push_back({{"device", rank.device},
@@ -205,8 +206,6 @@ json body_to_json(const Plan& plan) {
   for (const LeftOut& left : plan.left_out) {
     left_out.push_back({{"device", left.device}, {"why", left.why}});
   }
-  json links = json::array();
-  for (const LinkProfile& link : plan.links) links.push_back(to_json(link));
   json body = {{"version", 1},
                {"job_key", plan.job_key},
                {"numerics", spec_name(plan.numerics)},
@@ -217,7 +216,7 @@ json body_to_json(const Plan& plan) {
                {"owners", owners},
                {"shard_optimizer", plan.shard_optimizer},
                {"reduction", plan.reduction},
-               {"links", links},
+               {"links", json::array()},
                {"compression", to_json(plan.compression)},
                {"prediction", prediction_to_json(plan.prediction)},
                {"left_out", left_out}};
@@ -228,13 +227,34 @@ json body_to_json(const Plan& plan) {
 }  // namespace
 
 json to_json(const Plan& plan) {
-  json document = body_to_json(plan);
+  json document = body_without_links(plan);
+  for (const LinkProfile& link : plan.links) document["links"].push_back(to_json(link));
   document["id"] = plan.id;
   document["search"] = search_to_json(plan.search);
   return document;
 }
 
-std::string plan_id(const Plan& plan) { return xxh3_128_hex(body_to_json(plan).dump()); }
+/// Of the text of the body, put together member by member.
+std::string plan_id(const Plan& plan) {
+  Xxh3Stream stream(Xxh3Stream::Width::k128);
+  const auto add = [&](const std::string& text) { stream.add(text.data(), text.size()); };
+  const json body = body_without_links(plan);
+  std::string before = "{";
+  for (const auto& [key, value] : body.items()) {
+    add(before + json(key).dump() + ":");
+    before = ",";
+    if (key != "links") {
+      add(value.dump());
+      continue;
+    }
+    add("[");
+    for (const LinkProfile& link : plan.links)
+      add((&link == plan.links.data() ? "" : ",") + to_json(link).dump());
+    add("]");
+  }
+  add("}");
+  return stream.hex();
+}
 
 Result<Plan> plan_from_json(const json& document) {
   Plan plan;

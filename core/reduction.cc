@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "core/check.h"
@@ -211,7 +212,7 @@ std::vector<double> root_shares(const std::vector<double>& bytes_per_second) {
 Islands islands_of(const std::vector<std::string>& host_of_rank,
                    const std::vector<LinkProfile>& links) {
   Islands islands;
-  std::map<std::string, int> number;
+  std::unordered_map<std::string, int> number;
   for (const std::string& host : host_of_rank)
     islands.of_rank.push_back(
         number.try_emplace(host, static_cast<int>(number.size())).first->second);
@@ -219,11 +220,12 @@ Islands islands_of(const std::vector<std::string>& host_of_rank,
   double slowest = LinkProfile::kFree;
   for (const LinkProfile& link : links) {
     if (link.between[0] == link.between[1]) continue;
-    if (!number.contains(link.between[0]) || !number.contains(link.between[1])) continue;
+    const auto one = number.find(link.between[0]), other = number.find(link.between[1]);
+    if (one == number.end() || other == number.end()) continue;
     slowest = std::min(slowest, link.bytes_per_second);
     islands.latency_seconds = std::max(islands.latency_seconds, link.latency_seconds);
-    for (const std::string& host : link.between) {
-      double& fastest = islands.bytes_per_second[static_cast<size_t>(number[host])];
+    for (const int island : {one->second, other->second}) {
+      double& fastest = islands.bytes_per_second[static_cast<size_t>(island)];
       fastest = std::max(fastest, link.bytes_per_second);
     }
   }

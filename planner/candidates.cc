@@ -4,6 +4,7 @@
 
 #include "core/spec/precisions.h"
 #include "core/units.h"
+#include "planner/device_index.h"
 
 namespace motley {
 namespace {
@@ -109,12 +110,13 @@ Result<Candidates> find_candidates(const PlanRequest& request) {
   const MicroBatchRule rule = micro_batch_rule(request);
   Candidates candidates;
   std::vector<Candidate> unfit;
+  const DeviceIndex index(fleet, request.profile);
   for (const DeviceSpec& spec : request.fleet.devices) {
-    if (fleet.find(spec.id) == nullptr) {
+    if (index.spec(spec.id) == nullptr) {
       candidates.left_out.push_back({spec.id, "not admitted by resources.devices"});
       continue;
     }
-    const Candidate candidate{&spec, request.profile.find(spec.id)};
+    const Candidate candidate{&spec, index.profile(spec.id)};
     if (candidate.profile == nullptr) {
       return fail(ErrorCode::kInvalidSpec,
                   "the profile lacks " + candidate.name() + "; measure it with `motley profile`");
@@ -166,10 +168,11 @@ Result<Plan> assemble(const PlanRequest& request, const Candidates& candidates,
     std::rotate(taker, taker + 1, plan.replicas.end());
   }
   const MicroBatchRule rule = micro_batch_rule(request, plan.grain);
+  const DeviceIndex index(request.fleet, request.profile);
   for (size_t i = 0; i < plan.replicas.size(); ++i) {
     ReplicaPlan& replica = plan.replicas[i];
     const auto rank = static_cast<size_t>(replica.stages[0].ranks[0].value());
-    const DeviceProfile& device = *request.profile.find(plan.ranks[rank].device);
+    const DeviceProfile& device = *index.profile(plan.ranks[rank].device);
     const int samples = samples_of(plan, static_cast<int>(i)).count;
     replica.micro_batch =
         best_micro_batch(device, samples, micro_batch_sizes(device, rule)).micro_batch;

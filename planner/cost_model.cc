@@ -74,16 +74,13 @@ MicroBatchChoice best_micro_batch(const DeviceProfile& device, int samples,
 
 ReductionModel::ReductionModel(const Profile& profile, Bytes gradient_bytes,
                                const ShortenedLinks& shortened, const SyncPlan& sync)
-    : profile_(&profile), bytes_(gradient_bytes), shortened_(shortened) {
+    : profile_(&profile), bytes_(gradient_bytes), shortened_(shortened), links_(profile.links) {
   if (sync.across > 1 && sync.groups.size() > 1) {
     steps_across_ = sync.across;
     for (size_t group = 0; group < sync.groups.size(); ++group)
       for (const std::string& host : sync.groups[group]) group_[host] = static_cast<int>(group);
   }
-  for (const LinkProfile& link : profile.links) {
-    links_.insert({{link.between[0], link.between[1]}, &link});
-    links_.insert({{link.between[1], link.between[0]}, &link});
-  }
+  slow_links_ = slowest_of(profile.links, shortened_.below_bytes_per_second);
   for (const ReductionPoint& point : profile.reductions) {
     if (point.ranks < 2) continue;
     if (point.hosts.empty()) {
@@ -102,7 +99,7 @@ void ReductionModel::calibrate(const ReductionPoint& point) {
   for (size_t i = 0; i < point.hosts.size(); ++i) {
     for (size_t j = i + 1; j < point.hosts.size(); ++j) {
       if (const LinkProfile* between = link(point.hosts[i], point.hosts[j])) {
-        formula = std::max(formula, ring_seconds(point.ranks, *between));
+        formula = std::max(formula, ring_seconds(point.ranks, over(*between), false));
       }
     }
   }
@@ -110,69 +107,104 @@ void ReductionModel::calibrate(const ReductionPoint& point) {
 }
 
 const LinkProfile* ReductionModel::link(const std::string& a, const std::string& b) const {
-  const auto found = links_.find({a, b});
-  return found == links_.end() ? nullptr : found->second;
+  return links_.between(links_.number(a), links_.number(b));
 }
 
-double ReductionModel::bytes_ratio(const LinkProfile& link) const {
-  return link.bytes_per_second < shortened_.below_bytes_per_second ? shortened_.bytes_ratio : 1;
+ReductionModel::HostPair ReductionModel::over(const LinkProfile& link) const {
+  HostPair pair;
+  pair.latency_seconds = link.latency_seconds;
+  pair.bytes_per_second = link.bytes_per_second;
+  pair.linked = true;
+  pair.shortened = link.bytes_per_second < shortened_.below_bytes_per_second;
+  return pair;
 }
 
-double ReductionModel::ring_seconds(int ranks, const LinkProfile& link, double bytes_ratio) const {
+double ReductionModel::ring_seconds(int ranks, const HostPair& link, bool shortened) const {
+  const double bytes_ratio = shortened ? shortened_.bytes_ratio : 1;
   const double part = static_cast<double>(bytes_.value()) * bytes_ratio / ranks;
   return 2.0 * (ranks - 1) * (link.latency_seconds + part / link.bytes_per_second);
 }
 
 double ReductionModel::slowest_link_seconds(int ranks) const {
   double slowest = 0;
-  for (const LinkProfile& link : profile_->links) {
-    slowest = std::max(slowest, ring_seconds(ranks, link, bytes_ratio(link)));
+  for (const LinkProfile* link : slow_links_) {
+    slowest = std::max(slowest, ring_seconds(ranks, over(*link), over(*link).shortened));
   }
   return slowest;
 }
 
-bool ReductionModel::sums_within(const std::string& host) const {
-  return within_.contains(host) || link(host, host) != nullptr || !anywhere_.empty();
+ReductionModel::Host ReductionModel::host(const std::string& name) const {
+  const auto own = within_.find(name);
+  const auto group = group_.find(name);
+  return {links_.number(name), own == within_.end() ? nullptr : &own->second,
+          group == group_.end() ? -1 : group->second};
+}
+
+ReductionModel::HostPair ReductionModel::pair(const Host& a, const Host& b, bool same) const {
+  const LinkProfile* link = links_.between(a.number, b.number);
+  HostPair pair = link == nullptr ? HostPair{} : over(*link);
+  pair.sums = same ? a.sums : nullptr;
+  pair.same = same;
+  pair.apart = a.group >= 0 && b.group >= 0 && a.group != b.group;
+  return pair;
 }
 
 double ReductionModel::pair_seconds(int ranks, const std::string& a, const std::string& b) const {
-  constexpr double kStates = 3;  // weights and two moments, each as large as the gradients
-  if (steps_across_ == 1) return every_step_seconds(ranks, a, b);
-  if (a == b && !sums_within(a)) return 0;
-  const auto group_a = group_.find(a), group_b = group_.find(b);
-  const bool apart =
-      group_a != group_.end() && group_b != group_.end() && group_a->second != group_b->second;
-  return every_step_seconds(ranks, a, b) * (apart ? kStates / steps_across_ : 1);
+  return pair_seconds(ranks, pair(host(a), host(b), a == b));
 }
 
-double ReductionModel::every_step_seconds(int ranks, const std::string& a,
-                                          const std::string& b) const {
-  const auto exact = anywhere_.find(ranks);
-  if (exact != anywhere_.end()) return exact->second;
-  const LinkProfile* between = link(a, b);
-  if (a == b) {
-    const auto own = within_.find(a);
-    if (own != within_.end()) return interpolated(own->second, ranks);
-  } else if (between != nullptr && !calibration_.empty()) {
-    return ring_seconds(ranks, *between, bytes_ratio(*between)) * nearest(calibration_, ranks);
-  } else if (between == nullptr && !across_.empty()) {
+double ReductionModel::pair_seconds(int ranks, const HostPair& hosts) const {
+  constexpr double kStates = 3;  // weights and two moments, each as large as the gradients
+  if (steps_across_ == 1) return every_step_seconds(ranks, hosts);
+  // Of a host with a single rank the profile knows no sums within it.
+  const bool sums = hosts.sums != nullptr || hosts.linked || !anywhere_.empty();
+  if (hosts.same && !sums) return 0;
+  return every_step_seconds(ranks, hosts) * (hosts.apart ? kStates / steps_across_ : 1);
+}
+
+double ReductionModel::every_step_seconds(int ranks, const HostPair& hosts) const {
+  if (const auto exact = anywhere_.find(ranks); exact != anywhere_.end()) return exact->second;
+  if (hosts.same) {
+    if (hosts.sums != nullptr) return interpolated(*hosts.sums, ranks);
+    if (hosts.linked) return ring_seconds(ranks, hosts, false);
+  } else if (hosts.linked) {
+    const double seconds = ring_seconds(ranks, hosts, hosts.shortened);
+    return calibration_.empty() ? seconds : seconds * nearest(calibration_, ranks);
+  } else if (!across_.empty()) {
     return interpolated(across_, ranks);
   }
-  if (between != nullptr && a == b) return ring_seconds(ranks, *between);
-  if (between != nullptr) return ring_seconds(ranks, *between, bytes_ratio(*between));
   if (!profile_->links.empty()) return slowest_link_seconds(ranks);
   return anywhere_.empty() ? 0 : interpolated(anywhere_, ranks);
 }
 
-double ReductionModel::seconds(int ranks, const std::vector<std::string>& hosts) const {
+double ReductionModel::seconds(int ranks, const std::vector<std::string>& names) const {
   if (ranks < 2) return 0;
+  std::vector<Host> hosts;
+  for (const std::string& name : names) hosts.push_back(host(name));
   double slowest = 0;
   for (size_t i = 0; i < hosts.size(); ++i) {
     for (size_t j = i; j < hosts.size(); ++j) {
-      slowest = std::max(slowest, pair_seconds(ranks, hosts[i], hosts[j]));
+      slowest = std::max(slowest, pair_seconds(ranks, pair(hosts[i], hosts[j], i == j)));
     }
   }
   return slowest;
+}
+
+std::vector<int> ReductionModel::turns() const {
+  std::vector<int> turns;
+  const auto add = [&](const Points& points) {
+    for (auto point = points.begin(); point != points.end(); ++point) {
+      turns.push_back(point->first);
+      turns.push_back(point->first + 1);
+      if (point != points.begin())  // where another one is the nearest
+        turns.push_back((std::prev(point)->first + point->first + 1) / 2);
+    }
+  };
+  for (const auto& [host, points] : within_) add(points);
+  for (const Points* points : {&across_, &calibration_, &anywhere_}) add(*points);
+  std::sort(turns.begin(), turns.end());
+  turns.erase(std::unique(turns.begin(), turns.end()), turns.end());
+  return turns;
 }
 
 Bytes gradient_bytes(const JobSpec& job) {

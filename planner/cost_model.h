@@ -9,7 +9,6 @@
 
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/plan.h"
@@ -72,33 +71,54 @@ class ReductionModel {
   ReductionModel(const Profile& profile, Bytes gradient_bytes, const ShortenedLinks& shortened = {},
                  const SyncPlan& sync = {});
 
+  /// What is known of a host, looked up once.
+  struct Host {
+    int number = -1;                              ///< among those with links
+    const std::map<int, double>* sums = nullptr;  ///< measured within it, by number of ranks
+    int group = -1;                               ///< that averages; -1: in none
+  };
+  /// Two hosts that take part, or one and itself.
+  struct HostPair {
+    double latency_seconds = 0;  ///< of their link
+    double bytes_per_second = 0;
+    const std::map<int, double>* sums = nullptr;  ///< of one host
+    bool linked = false;                          ///< a link was measured
+    bool shortened = false;                       ///< fewer bytes cross it
+    bool same = false;                            ///< one and itself
+    bool apart = false;                           ///< in groups that average
+  };
+  Host host(const std::string& name) const;
+  HostPair pair(const Host& a, const Host& b, bool same) const;
+
   double seconds(int ranks, const std::vector<std::string>& hosts) const;
   double pair_seconds(int ranks, const std::string& a, const std::string& b) const;
+  double pair_seconds(int ranks, const HostPair& hosts) const;
+
+  /// Numbers of ranks, rising, from each of which up to before the next the seconds of every pair
+  /// only rise, or only fall. Without any they always rise with the ranks.
+  std::vector<int> turns() const;
 
  private:
   using Points = std::map<int, double>;  ///< seconds by number of ranks
 
-  double every_step_seconds(int ranks, const std::string& a, const std::string& b) const;
-  /// Whether the profile knows of sums within the host: of one with a single rank it does not.
-  bool sums_within(const std::string& host) const;
-
+  double every_step_seconds(int ranks, const HostPair& hosts) const;
   const LinkProfile* link(const std::string& a, const std::string& b) const;
-  double ring_seconds(int ranks, const LinkProfile& link, double bytes_ratio = 1) const;
-  /// Of the bytes that cross the link, to those of the gradients.
-  double bytes_ratio(const LinkProfile& link) const;
+  HostPair over(const LinkProfile& link) const;
+  double ring_seconds(int ranks, const HostPair& link, bool shortened) const;
   double slowest_link_seconds(int ranks) const;
   void calibrate(const ReductionPoint& point);
 
   const Profile* profile_;
   Bytes bytes_;
   ShortenedLinks shortened_;
-  std::map<std::pair<std::string, std::string>, const LinkProfile*> links_;  ///< both ways round
-  std::map<std::string, Points> within_;                                     ///< by host
-  Points across_;                                                            ///< over several hosts
-  int steps_across_ = 1;              ///< from one average over sync groups to the next
-  std::map<std::string, int> group_;  ///< of each host, where there are several
-  Points calibration_;                ///< across_ as multiples of the links' formula
-  Points anywhere_;                   ///< measured on hosts unknown
+  LinkIndex links_;
+  std::vector<const LinkProfile*> slow_links_;  ///< one of them is the slowest for any ranks
+  std::map<std::string, Points> within_;        ///< by host
+  Points across_;                               ///< over several hosts
+  int steps_across_ = 1;                        ///< from one average over sync groups to the next
+  std::map<std::string, int> group_;            ///< of each host, where there are several
+  Points calibration_;                          ///< across_ as multiples of the links' formula
+  Points anywhere_;                             ///< measured on hosts unknown
 };
 
 /// Bytes reduced in a step: the gradients in fp32, or in exact's 64-bit fixed point.

@@ -5,8 +5,10 @@
 #include <optional>
 #include <queue>
 #include <set>
+#include <tuple>
 #include <utility>
 
+#include "planner/deal_capacity.h"
 #include "planner/grain_sums.h"
 
 namespace motley {
@@ -135,19 +137,51 @@ void balance(const DealProblem& problem, Deal* deal) {
 class DealSearch {
  public:
   explicit DealSearch(const DealProblem& problem)
-      : problem_(problem), bounds_(*problem.section_times) {}
+      : problem_(problem), bounds_(*problem.section_times), capacity_(problem) {}
 
   DealResult run() {
     const int most = std::min(
         {problem_.most_devices, problem_.grains, static_cast<int>(problem_.devices.size())});
-    for (int n = most; n >= problem_.least_devices; --n) search(n);
+    open_numbers(problem_.least_devices, most, 0);
+    while (!open_.empty()) {
+      const Numbers next = open_.top();
+      open_.pop();
+      if (!improves(next.step, next.low)) break;  // then none does
+      if (next.low == next.high) {
+        search(next.low, next.bound);
+        continue;
+      }
+      const int middle = next.low + (next.high - next.low) / 2;
+      open_numbers(next.low, middle, next.bound);
+      open_numbers(middle + 1, next.high, next.bound);
+    }
+    result_.nodes += capacity_.bounds_tried();
     result_.lower_bound = std::min({result_.deal.step_seconds, unresolved_, problem_.cutoff});
     return std::move(result_);
   }
 
  private:
+  /// Deals of `low` to `high` devices: none is quicker than `step`, nor any section than
+  /// bounds_[bound].
+  struct Numbers {
+    double step;
+    int low, high;
+    size_t bound;
+    bool operator>(const Numbers& other) const {
+      return std::tie(step, low) > std::tie(other.step, other.low);
+    }
+  };
+
+  void open_numbers(int low, int high, size_t from) {
+    if (low > high) return;
+    const size_t bound = capacity_.first_for(low, high, from);
+    if (bound == bounds_.size()) return;
+    const double step = step_seconds(bounds_[bound], problem_.reduction_of(low, high));
+    if (improves(step, low)) open_.push({step, low, high, bound});
+  }
+
   double step_of(int n, size_t bound) const {
-    return step_seconds(bounds_[bound], problem_.reduction[static_cast<size_t>(n)]);
+    return step_seconds(bounds_[bound], problem_.reduction_of(n, n));
   }
 
   bool improves(double step, int n) const {
@@ -188,19 +222,21 @@ class DealSearch {
     return from;
   }
 
-  size_t first_holding(int n, size_t to) {
+  size_t first_holding(int n, size_t from, size_t to) {
     const auto holds = [&](size_t bound) {
       return select_within(n, bound, false).total >= problem_.grains;
     };
-    if (to == 0 || !holds(to - 1)) return to;
-    return first_where(0, to, holds);
+    if (from >= to) return to;
+    return holds(from) ? from : first_where(from + 1, to, holds);
   }
 
-  /// The quickest deal of n devices, if it improves.
-  void search(int n) {
-    const size_t useless = first_where(
-        0, bounds_.size(), [&](size_t bound) { return !improves(step_of(n, bound), n); });
-    const size_t first = first_holding(n, useless);
+  /// The quickest deal of n devices, if it improves; no section is below bounds_[from].
+  void search(int n, size_t from) {
+    const double reduction = problem_.reduction_of(n, n);
+    const size_t useless = first_where(from, bounds_.size(), [&](size_t bound) {
+      return !improves(step_seconds(bounds_[bound], reduction), n);
+    });
+    const size_t first = first_holding(n, from, useless);
     if (first == useless) return;
     std::optional<Deal> deal = realise({n, first, useless});
     if (!deal) return;
@@ -243,6 +279,8 @@ class DealSearch {
 
   const DealProblem& problem_;
   const std::vector<double>& bounds_;  ///< on sections: every time that occurs, rising
+  DealCapacity capacity_;
+  std::priority_queue<Numbers, std::vector<Numbers>, std::greater<>> open_;
   double unresolved_ = kNever;
   DealResult result_;
 };
@@ -253,13 +291,19 @@ int Deal::devices() const {
   return static_cast<int>(std::count_if(grains.begin(), grains.end(), [](int g) { return g > 0; }));
 }
 
+double DealProblem::reduction_of(int low, int high) const {
+  if (least_reduction) return least_reduction(low, high);
+  return *std::min_element(reduction.begin() + low, reduction.begin() + high + 1);
+}
+
 double deal_seconds(const DealProblem& problem, const Deal& deal) {
   double section = 0;
   for (size_t i = 0; i < deal.grains.size(); ++i) {
     if (deal.grains[i] == 0) continue;
     section = std::max(section, seconds_of(problem, deal, static_cast<int>(i)));
   }
-  return step_seconds(section, problem.reduction[static_cast<size_t>(deal.devices())]);
+  const int devices = deal.devices();
+  return step_seconds(section, problem.reduction_of(devices, devices));
 }
 
 std::vector<double> section_times(const std::vector<const GrainTable*>& tables) {

@@ -6,13 +6,15 @@
 //
 //   step = max s_i(g_i) + reduction(n)
 //
-// s_i is whatever was measured: it may even fall from g to g + 1. For each n the least bound on s
-// is found by bisection over the values that occur. Whether a bound can be met is first asked of a
-// relaxation, where a device may take any number up to the most it can compute in time; its n most
-// capable devices decide. Where their curves have no holes below the bound, that is the answer;
-// otherwise the sums that can really be dealt are enumerated (planner/grain_sums.h).
+// s_i is whatever was measured: it may even fall from g to g + 1. Ranges of n are halved, those
+// with the least bound first (planner/deal_capacity.h); for one n the least bound on s is found by
+// bisection over the values that occur. Whether a bound can be met is first asked of a relaxation,
+// where a device may take any number up to the most it can compute in time; its n most capable
+// devices decide. Where their curves have no holes below the bound, that is the answer; otherwise
+// the sums that can really be dealt are enumerated (planner/grain_sums.h).
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "planner/grain_table.h"
@@ -24,11 +26,16 @@ struct DealProblem {
   bool has_short = false;  ///< one of them is short: some used device takes it
   std::vector<const GrainTable*> devices;
   std::vector<double> reduction;  ///< by number of devices, index 0 to devices.size()
+  /// Instead of it: a bound on the reduction of any number of devices from `low` to `high`, exact
+  /// where these are equal.
+  std::function<double(int low, int high)> least_reduction = nullptr;
   int least_devices = 1;
   int most_devices = 0;
   /// Every time the devices' tables hold, rising (section_times); others do no harm.
   const std::vector<double>* section_times = nullptr;
   double cutoff = kNever;  ///< slower deals are of no interest
+
+  double reduction_of(int low, int high) const;
 };
 
 std::vector<double> section_times(const std::vector<const GrainTable*>& tables);

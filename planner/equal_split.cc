@@ -29,7 +29,6 @@ Result<Plan> recorded(Result<Plan> plan, const char* form) {
   if (!plan) return plan;
   plan->search.space = std::string("equal split: ") + form;
   plan->search.step_seconds = plan->prediction.step_seconds;
-  plan->id = plan_id(*plan);
   return plan;
 }
 
@@ -44,8 +43,11 @@ Result<Plan> plan_equal_split(const PlanRequest& request, const CountMemory& cou
   auto replicas = best_over_ranks(request, equal_split_within_tables);
   if (replicas || replicas.error().code != ErrorCode::kNoPlan || !count) return replicas;
   auto plan = plan_equal_pipelines(request, count);
-  if (plan || plan.error().code != ErrorCode::kNoPlan)
-    return recorded(std::move(plan), kEqualPipelines);
+  if (plan || plan.error().code != ErrorCode::kNoPlan) {
+    plan = recorded(std::move(plan), kEqualPipelines);
+    if (plan) plan->id = plan_id(*plan);
+    return plan;
+  }
   Error error = std::move(replicas).error();
   error.message += "; " + plan.error().message;
   return fail(std::move(error));

@@ -2,6 +2,7 @@
 // One device as the search sees it: its shortest section for each number of grains.
 
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "core/profile.h"
@@ -11,14 +12,17 @@ namespace motley {
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Seconds of a section, update included, by number of grains, 1 to the step's; not assumed to rise
-/// with it. Index 0 is kNever: a device without grains is not used.
+/// Seconds of a section, update included, by number of grains, 1 to the most tabulated; not assumed
+/// to rise with it. Index 0 is kNever: a device without grains is not used.
 class GrainCurve {
  public:
   GrainCurve() = default;
   explicit GrainCurve(std::vector<double> seconds);
 
-  double seconds(int grains) const { return seconds_[static_cast<size_t>(grains)]; }
+  double seconds(int grains) const {
+    const auto at = static_cast<size_t>(grains);
+    return at < seconds_.size() ? seconds_[at] : kNever;
+  }
   const std::vector<double>& all() const { return seconds_; }
   /// The most grains it computes within `limit`; 0 if none.
   int most_within(double limit) const;
@@ -33,8 +37,9 @@ class GrainCurve {
 
 /// A kind of device at one grain. Devices measured alike share one.
 struct GrainTable {
-  GrainCurve full;     ///< of whole grains
-  GrainCurve shorted;  ///< the last of them is the step's short one; empty when there is none
+  GrainCurve full;         ///< of whole grains
+  GrainCurve shorted;      ///< the last of them is the step's short one; empty when there is none
+  double beyond = kNever;  ///< no more grains than are tabulated take less; kNever: all are
 };
 
 /// How a step is cut.
@@ -48,8 +53,38 @@ struct StepCut {
   }
 };
 
-/// `sizes` as from micro_batch_sizes, at least one.
+/// `sizes` as from micro_batch_sizes, at least one. Of `most` grains at most: 0 means all.
 GrainTable make_grain_table(const DeviceProfile& device, const StepCut& cut,
-                            const std::vector<int>& sizes);
+                            const std::vector<int>& sizes, int most = 0);
+
+/// A device and the micro-batches that it may compute; none: it cannot be used.
+struct DeviceSizes {
+  const DeviceProfile* device = nullptr;
+  std::vector<int> sizes = {};
+};
+
+/// The tables of a fleet. Of many devices only as many grains as one could have to compute: deals
+/// whose sections are below `beyond` are the same with longer tables.
+class GrainTables {
+ public:
+  GrainTables(std::vector<DeviceSizes> devices, const StepCut& cut);
+
+  /// By device; null: it cannot be used.
+  const std::vector<std::shared_ptr<const GrainTable>>& of() const { return tables_; }
+  const std::vector<double>& section_times() const { return times_; }
+  double beyond() const { return beyond_; }
+  /// With several times as many grains.
+  void lengthen();
+
+ private:
+  void tabulate();
+
+  std::vector<DeviceSizes> devices_;
+  StepCut cut_;
+  int most_ = 0;  ///< grains
+  std::vector<std::shared_ptr<const GrainTable>> tables_;
+  std::vector<double> times_;
+  double beyond_ = kNever;
+};
 
 }  // namespace motley

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "core/sync_groups.h"
@@ -20,7 +21,76 @@ bool comes_before(const LinkProfile& a, const LinkProfile& b) {
   return std::tie(a.between[0], a.between[1]) < std::tie(b.between[0], b.between[1]);
 }
 
+/// Those that no other of them beats in latency and in bandwidth.
+void add_slowest(std::vector<const LinkProfile*> links, std::vector<const LinkProfile*>* slowest) {
+  if (links.empty()) return;
+  const auto slowness = [](const LinkProfile* link) {
+    return link->latency_seconds / link->bytes_per_second;
+  };
+  const LinkProfile* slow = *std::max_element(
+      links.begin(), links.end(),
+      [&](const LinkProfile* a, const LinkProfile* b) { return slowness(a) < slowness(b); });
+  std::erase_if(links, [&](const LinkProfile* link) {  // most of them, before the rest is sorted
+    return link != slow && link->latency_seconds <= slow->latency_seconds &&
+           link->bytes_per_second >= slow->bytes_per_second;
+  });
+  std::stable_sort(links.begin(), links.end(), [](const LinkProfile* a, const LinkProfile* b) {
+    return std::pair(-a->latency_seconds, a->bytes_per_second) <
+           std::pair(-b->latency_seconds, b->bytes_per_second);
+  });
+  const LinkProfile* narrowest = nullptr;
+  for (const LinkProfile* link : links) {
+    if (narrowest != nullptr && link->bytes_per_second >= narrowest->bytes_per_second) continue;
+    narrowest = link;
+    slowest->push_back(link);
+  }
+}
+
 }  // namespace
+
+LinkIndex::LinkIndex(const std::vector<LinkProfile>& links) {
+  for (const LinkProfile& link : links)
+    for (const std::string& host : link.between)
+      numbers_.emplace(host, static_cast<int>(numbers_.size()));
+  constexpr size_t kFew = 1 << 16;  // pairs
+  const size_t pairs = numbers_.size() * numbers_.size();
+  const bool dense = pairs <= std::max(kFew, 8 * links.size());
+  if (dense) all_.assign(pairs, nullptr);
+  for (const LinkProfile& link : links) {
+    const int a = number(link.between[0]), b = number(link.between[1]);
+    for (const uint64_t at : {place(a, b), place(b, a)}) {
+      if (!dense) sparse_.emplace(at, &link);
+      if (dense && all_[at] == nullptr) all_[at] = &link;
+    }
+  }
+}
+
+int LinkIndex::number(const std::string& host) const {
+  const auto found = numbers_.find(host);
+  return found == numbers_.end() ? -1 : found->second;
+}
+
+uint64_t LinkIndex::place(int a, int b) const {
+  return static_cast<uint64_t>(a) * numbers_.size() + static_cast<uint64_t>(b);
+}
+
+const LinkProfile* LinkIndex::between(int a, int b) const {
+  if (a < 0 || b < 0) return nullptr;
+  if (!all_.empty()) return all_[place(a, b)];
+  const auto found = sparse_.find(place(a, b));
+  return found == sparse_.end() ? nullptr : found->second;
+}
+
+std::vector<const LinkProfile*> slowest_of(const std::vector<LinkProfile>& links,
+                                           double shortened_below) {
+  std::vector<const LinkProfile*> whole, shortened;
+  for (const LinkProfile& link : links)
+    (link.bytes_per_second < shortened_below ? shortened : whole).push_back(&link);
+  std::vector<const LinkProfile*> slowest;
+  add_slowest(std::move(whole), &slowest);
+  add_slowest(std::move(shortened), &slowest);
+  return slowest;
+}
 
 FactorElements factored_elements(const CodecSpec& codec, const ModelSpec& model) {
   FactorElements elements;
@@ -77,7 +147,7 @@ SyncPlan sync_wanted(const PlanRequest& request) {
 }
 
 void describe_links(const PlanRequest& request, Plan* plan) {
-  std::set<std::string> hosts;
+  std::unordered_set<std::string> hosts;
   for (const RankPlacement& rank : plan->ranks) hosts.insert(rank.host);
   plan->links.clear();
   for (const LinkProfile& link : request.profile.links)

@@ -1,6 +1,9 @@
 #pragma once
 // What a plan knows of the links between its hosts, and what is done to gradients that cross them.
 
+#include <cstdint>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/plan.h"
@@ -11,6 +14,29 @@ namespace motley {
 /// What `compress: auto` does on slow links: loses little, and that in a scale for each block of
 /// elements.
 inline constexpr CodecKind kCodecOfSlowLinks = CodecKind::kInt8;
+
+/// Links by the hosts that they join.
+class LinkIndex {
+ public:
+  /// `links` outlive it; of several between the same hosts the first counts.
+  explicit LinkIndex(const std::vector<LinkProfile>& links);
+
+  int number(const std::string& host) const;  ///< -1: it has no link
+  /// Null where none was measured, or a host has no number.
+  const LinkProfile* between(int a, int b) const;
+
+ private:
+  uint64_t place(int a, int b) const;
+
+  std::unordered_map<std::string, int> numbers_;
+  std::vector<const LinkProfile*> all_;                      ///< where most pairs have one
+  std::unordered_map<uint64_t, const LinkProfile*> sparse_;  ///< where few have
+};
+
+/// Some of the links: whatever the bytes and however often a message is waited for, one of them is
+/// the slowest. Links below `shortened_below` bytes per second are not compared with others.
+std::vector<const LinkProfile*> slowest_of(const std::vector<LinkProfile>& links,
+                                           double shortened_below);
 
 /// Over links slower than this a part of the bytes goes.
 struct ShortenedLinks {

@@ -16,6 +16,7 @@
 #include "core/spec/precisions.h"
 #include "core/sync_groups.h"
 #include "planner/cost_model.h"
+#include "planner/device_index.h"
 #include "planner/links.h"
 
 namespace motley {
@@ -37,11 +38,10 @@ std::map<Rank, int64_t> owned_elements(const Plan& plan) {
   return owned;
 }
 
-/// What gradients of elements so wide may be compressed with.
-CodecSpec codec_of(const PlanRequest& request, int gradient_bytes) {
-  const bool may =
-      gradient_bytes == sizeof(float) && may_compress(request.job, request.profile.links);
-  return may ? compression_wanted(request.job).codec : CodecSpec{};
+/// What gradients of 32 bits may be compressed with.
+CodecSpec codec_of(const PlanRequest& request) {
+  return may_compress(request.job, request.profile.links) ? compression_wanted(request.job).codec
+                                                          : CodecSpec{};
 }
 
 /// At most what summing gradients takes of one of the ranks.
@@ -55,114 +55,86 @@ Bytes most_for_sums(const ModelSpec& model, int gradient_bytes, const PlainRanks
   return most + factor_bytes(factored, codec);
 }
 
-/// The profile with what each of `least` to `most_ranks` ranks may need in all, on whichever
-/// devices. A GPU's limit is not for host memory.
-Profile with_tables_for(const PlanRequest& request, int least, int most_ranks) {
-  Profile profile = request.profile;
-  const ModelSpec& model = request.job.model;
-  const int64_t elements = parameter_count(model);
-  const int64_t owned = (elements + least - 1) / least;
-  const PlainRanks ranks{most_ranks, static_cast<int>(request.fleet.hosts().size()),
-                         most_round_trip_bytes(profile.links)};
-  PlainRanks fewest = ranks;
-  fewest.count = std::min(fewest_speakers(request.fleet), most_ranks);
-  for (DeviceProfile& device : profile.devices) {
-    const DeviceSpec* spec = request.fleet.find(device.device);
-    if (spec == nullptr || spec->kind == DeviceKind::kCuda) continue;
-    const ElementBytes bytes = element_bytes(request.job, *spec);
-    const CodecSpec codec = codec_of(request, bytes.gradient);
+/// Memory tables of what each of `least` to `most` ranks may need in all, on whichever devices. A
+/// GPU's limit is not for host memory.
+class TablesOfRanks {
+ public:
+  explicit TablesOfRanks(const PlanRequest& request)
+      : request_(request),
+        model_(request.job.model),
+        elements_(parameter_count(model_)),
+        hosts_(static_cast<int>(request.fleet.hosts().size())),
+        speakers_(fewest_speakers(request.fleet)),
+        round_trip_bytes_(most_round_trip_bytes(request.profile.links)),
+        codec_of_floats_(codec_of(request)) {
+    const DeviceIndex index(request.fleet, request.profile);
+    for (const DeviceProfile& device : request.profile.devices) {
+      const DeviceSpec* spec = index.spec(device.device);
+      const bool counts = spec != nullptr && spec->kind != DeviceKind::kCuda;
+      widths_.push_back(counts ? element_bytes(request.job, *spec) : ElementBytes{});
+    }
+  }
+
+  /// How many micro-batch sizes fit each device.
+  std::vector<size_t> sizes_that_fit(int least, int most) const {
+    const std::vector<Bytes> more = all_more(least, most);
+    std::vector<size_t> sizes;
+    for (size_t i = 0; i < more.size(); ++i) {
+      const DeviceProfile& device = request_.profile.devices[i];
+      const Bytes usable = usable_memory(device, request_.memory_headroom);
+      sizes.push_back(static_cast<size_t>(std::count_if(
+          device.memory.begin(), device.memory.end(),
+          [&](const MemoryPoint& point) { return point.total() + more[i] <= usable; })));
+    }
+    return sizes;
+  }
+
+  Profile profile(int least, int most) const {
+    Profile profile = request_.profile;
+    const std::vector<Bytes> more = all_more(least, most);
+    for (size_t i = 0; i < more.size(); ++i)
+      for (MemoryPoint& point : profile.devices[i].memory) point.fixed += more[i];
+    return profile;
+  }
+
+ private:
+  /// By device, besides its engine.
+  std::vector<Bytes> all_more(int least, int most) const {
+    std::map<std::pair<int, int>, Bytes> known{{{0, 0}, Bytes(0)}};
+    std::vector<Bytes> more;
+    for (const ElementBytes& bytes : widths_) {
+      const auto [entry, is_new] = known.emplace(std::pair(bytes.gradient, bytes.weight), Bytes(0));
+      if (is_new) entry->second = more_with(bytes, least, most);
+      more.push_back(entry->second);
+    }
+    return more;
+  }
+
+  Bytes more_with(const ElementBytes& bytes, int least, int most) const {
+    const PlainRanks ranks{most, hosts_, round_trip_bytes_};
+    PlainRanks fewest = ranks;
+    fewest.count = std::min(speakers_, most);
+    const CodecSpec codec = bytes.gradient == sizeof(float) ? codec_of_floats_ : CodecSpec{};
     const bool compresses = codec.kind != CodecKind::kOff;
-    Bytes more = snapshot_bytes(owned, bytes.weight, compresses) +
-                 std::max(most_for_sums(model, bytes.gradient, ranks, codec),
-                          most_for_sums(model, bytes.gradient, fewest, codec));
-    if (request.job.parallel.sync.across > 1)  // averages
-      more += plain_reducer_bytes(elements, bytes.weight, ranks);
+    Bytes more = snapshot_bytes((elements_ + least - 1) / least, bytes.weight, compresses) +
+                 std::max(most_for_sums(model_, bytes.gradient, ranks, codec),
+                          most_for_sums(model_, bytes.gradient, fewest, codec));
+    if (request_.job.parallel.sync.across > 1)  // averages
+      more += plain_reducer_bytes(elements_, bytes.weight, ranks);
     if (compresses)  // what is lost, on its way to checkpoints
-      more += plain_reducer_bytes(elements, sizeof(float), ranks) +
-              Bytes(elements * int64_t{sizeof(float)});
-    for (MemoryPoint& point : device.memory) point.fixed += more;
+      more += plain_reducer_bytes(elements_, sizeof(float), ranks) +
+              Bytes(elements_ * int64_t{sizeof(float)});
+    return more;
   }
-  return profile;
-}
 
-/// What a rank of a plan of whole replicas needs to sum gradients through hosts, as the worker's
-/// SliceExchange.
-struct ExchangeNeeds {
-  Bytes bytes{0};
-  bool compresses = false;
+  const PlanRequest& request_;
+  const ModelSpec& model_;
+  int64_t elements_;
+  int hosts_, speakers_;
+  double round_trip_bytes_;
+  CodecSpec codec_of_floats_;
+  std::vector<ElementBytes> widths_;  ///< by device; 0: its table is of all it needs
 };
-
-/// Of the sums themselves.
-ExchangeNeeds sum_needs(const Plan& plan, const std::vector<int>& speakers, const ModelSpec& model,
-                        int gradient_bytes, Rank rank) {
-  const Islands islands = islands_of(plan);
-  const auto of_reducer = [&](int64_t elements, const LinkCompression& compression) {
-    ReductionOptions options;
-    options.compression = compression;
-    const ReductionPlan sums = plan_reduction({{speakers, speakers, std::nullopt, elements}},
-                                              islands, gradient_bytes, options);
-    return ExchangeNeeds{reducer_memory(sums, islands, rank.value()).total(), sums.compressed()};
-  };
-  FactorElements factored;
-  if (gradient_bytes == sizeof(float) && crosses_slow_link(speakers, islands, plan.compression))
-    factored = factored_elements(plan.compression.codec, model);
-  ExchangeNeeds needs = of_reducer(parameter_count(model) - factored.matrices, plan.compression);
-  if (factored.matrices == 0) return needs;
-  for (const int64_t elements : {factored.p, factored.q})
-    needs.bytes += of_reducer(elements, plan.compression.of_factors()).bytes;
-  if (std::binary_search(speakers.begin(), speakers.end(), rank.value()))
-    needs.bytes += factor_bytes(factored, plan.compression.codec);
-  return {needs.bytes, true};
-}
-
-ExchangeNeeds exchange_needs(const Plan& plan, const DeviceIslands& gpus, const ModelSpec& model,
-                             int gradient_bytes, Rank rank) {
-  std::vector<int> ranks;
-  for (int other = 0; other < plan.world_size(); ++other) ranks.push_back(other);
-  const std::vector<int> speakers = gpus.speakers(ranks);
-  if (speakers.size() == 1) return {};
-  ExchangeNeeds needs = sum_needs(plan, speakers, model, gradient_bytes, rank);
-  if (!needs.compresses) return needs;
-  std::vector<ReductionClass> to_owners;
-  for (const auto& [owner, owned] : owned_elements(plan))
-    to_owners.push_back({ranks, {owner.value()}, owner.value(), owned});
-  const Islands islands = islands_of(plan);
-  needs.bytes +=
-      reducer_memory(plan_reduction(to_owners, islands, sizeof(float)), islands, rank.value())
-          .total() +
-      Bytes(parameter_count(model) * int64_t{sizeof(float)});
-  return needs;
-}
-
-/// The same between averages, and for these (worker/train/group_average.h).
-ExchangeNeeds needs_apart(const PlanRequest& request, const Plan& plan, int64_t elements,
-                          ElementBytes bytes, Rank rank, bool in_host) {
-  const GroupPart part = group_part(plan, request.job.model, rank);
-  ExchangeNeeds needs = exchange_needs(part.plan, device_islands(part.plan, request.fleet),
-                                       request.job.model, bytes.gradient, part.self);
-  ReductionClass averages{.contributors = {}, .receivers = {}, .owner = {}, .elements = elements};
-  const std::vector<int> groups = group_of_ranks(plan);
-  for (int other = 0; other < plan.world_size(); ++other) {
-    averages.receivers.push_back(other);
-    if (std::find(groups.begin(), groups.begin() + other, groups[static_cast<size_t>(other)]) ==
-        groups.begin() + other)
-      averages.contributors.push_back(other);
-  }
-  const Islands islands = islands_of(plan);
-  needs.bytes +=
-      reducer_memory(plan_reduction({averages}, islands, bytes.weight), islands, rank.value())
-          .total();
-  if (!in_host) needs.bytes += Bytes(elements * bytes.weight);
-  return needs;
-}
-
-/// How many micro-batch sizes fit each device.
-std::vector<size_t> sizes_that_fit(const Profile& profile, double headroom) {
-  std::vector<size_t> sizes;
-  for (const DeviceProfile& device : profile.devices)
-    sizes.push_back(micro_batch_sizes(device, {1, false, headroom}).size());
-  return sizes;
-}
 
 /// `low`, and what of 1, 2, 3, 4, 6, 8, 12, … lies between it and `high`.
 std::vector<int> numbers_of_ranks(int low, int high) {
@@ -227,20 +199,97 @@ class BestPlan {
 
 }  // namespace
 
-RankMemory plain_memory(const PlanRequest& request, const Plan& plan, const DeviceIslands& gpus,
-                        Rank rank, Bytes engine) {
-  if (request.tables_of_ranks) return {.total = engine};
-  const DeviceSpec* spec = request.fleet.find(plan.ranks[static_cast<size_t>(rank.value())].device);
+PlainMemory::PlainMemory(const PlanRequest& request, const Plan& plan, const DeviceIslands& gpus,
+                         const DeviceIndex& index)
+    : request_(request), plan_(plan), index_(index), elements_(parameter_count(request.job.model)) {
+  if (request.tables_of_ranks) return;
+  std::vector<int> ranks(plan.ranks.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  speakers_ = gpus.speakers(ranks);
+  islands_ = islands_of(plan);
+  owned_ = owned_elements(plan);
+  apart_ = trains_apart(plan);
+}
+
+/// As the worker's SliceExchange, where replicas are whole.
+const PlainMemory::Sums& PlainMemory::sums_of(int gradient_bytes) {
+  const auto [entry, is_new] = sums_.emplace(gradient_bytes, Sums{});
+  Sums& sums = entry->second;
+  if (!is_new) return sums;
+  const auto add = [&](int64_t elements, const LinkCompression& compression) {
+    ReductionOptions options;
+    options.compression = compression;
+    sums.plans.push_back(plan_reduction({{speakers_, speakers_, std::nullopt, elements}}, islands_,
+                                        gradient_bytes, options));
+  };
+  FactorElements factored;
+  const CodecSpec& codec = plan_.compression.codec;
+  if (gradient_bytes == sizeof(float) && crosses_slow_link(speakers_, islands_, plan_.compression))
+    factored = factored_elements(codec, request_.job.model);
+  add(elements_ - factored.matrices, plan_.compression);
+  sums.compresses = sums.plans.back().compressed();
+  if (factored.matrices > 0) {
+    for (const int64_t elements : {factored.p, factored.q})
+      add(elements, plan_.compression.of_factors());
+    sums.more = factor_bytes(factored, codec);
+    sums.compresses = true;
+  }
+  if (!sums.compresses) return sums;
+  std::vector<int> ranks(plan_.ranks.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<ReductionClass> to_owners;
+  for (const auto& [owner, owned] : owned_)
+    to_owners.push_back({ranks, {owner.value()}, owner.value(), owned});
+  sums.plans.push_back(plan_reduction(to_owners, islands_, sizeof(float)));
+  return sums;
+}
+
+PlainMemory::Needs PlainMemory::exchange_needs(int gradient_bytes, Rank rank) {
+  if (speakers_.size() == 1) return {};
+  const Sums& sums = sums_of(gradient_bytes);
+  Needs needs{Bytes(0), sums.compresses};
+  for (const ReductionPlan& plan : sums.plans)
+    needs.bytes += reducer_memory(plan, islands_, rank.value()).total();
+  if (std::binary_search(speakers_.begin(), speakers_.end(), rank.value()))
+    needs.bytes += sums.more;
+  if (sums.compresses) needs.bytes += Bytes(elements_ * int64_t{sizeof(float)});
+  return needs;
+}
+
+/// The same between averages, and for these (worker/train/group_average.h).
+PlainMemory::Needs PlainMemory::needs_apart(int gradient_bytes, int weight_bytes, Rank rank,
+                                            bool in_host) const {
+  const GroupPart part = group_part(plan_, request_.job.model, rank);
+  const DeviceIslands gpus = device_islands(part.plan, request_.fleet);
+  Needs needs =
+      PlainMemory(request_, part.plan, gpus, index_).exchange_needs(gradient_bytes, part.self);
+  ReductionClass averages{.contributors = {}, .receivers = {}, .owner = {}, .elements = elements_};
+  const std::vector<int> groups = group_of_ranks(plan_);
+  for (int other = 0; other < plan_.world_size(); ++other) {
+    averages.receivers.push_back(other);
+    if (std::find(groups.begin(), groups.begin() + other, groups[static_cast<size_t>(other)]) ==
+        groups.begin() + other)
+      averages.contributors.push_back(other);
+  }
+  needs.bytes +=
+      reducer_memory(plan_reduction({averages}, islands_, weight_bytes), islands_, rank.value())
+          .total();
+  if (!in_host) needs.bytes += Bytes(elements_ * weight_bytes);
+  return needs;
+}
+
+RankMemory PlainMemory::of(Rank rank, Bytes engine) {
+  if (request_.tables_of_ranks) return {.total = engine};
+  const DeviceSpec* spec = index_.spec(plan_.ranks[static_cast<size_t>(rank.value())].device);
   MOTLEY_CHECK(spec != nullptr, "a plan with a device that is not in the fleet");
-  const ElementBytes bytes = element_bytes(request.job, *spec);
-  const int64_t elements = parameter_count(request.job.model);
-  const ExchangeNeeds exchange =
-      trains_apart(plan)
-          ? needs_apart(request, plan, elements, bytes, rank, spec->kind != DeviceKind::kCuda)
-          : exchange_needs(plan, gpus, request.job.model, bytes.gradient, rank);
-  const Bytes more = exchange.bytes +
-                     snapshot_bytes(owned_elements(plan)[rank], bytes.weight, exchange.compresses);
-  if (spec->kind == DeviceKind::kCuda) return {.total = engine, .host = more};
+  const ElementBytes bytes = element_bytes(request_.job, *spec);
+  const bool in_host = spec->kind != DeviceKind::kCuda;
+  const Needs needs = apart_ ? needs_apart(bytes.gradient, bytes.weight, rank, in_host)
+                             : exchange_needs(bytes.gradient, rank);
+  const auto owned = owned_.find(rank);
+  const Bytes more = needs.bytes + snapshot_bytes(owned == owned_.end() ? 0 : owned->second,
+                                                  bytes.weight, needs.compresses);
+  if (!in_host) return {.total = engine, .host = more};
   return {.total = engine + more};
 }
 
@@ -254,21 +303,23 @@ Result<Plan> best_over_ranks(const PlanRequest& request,
   const auto consider = [&](int least, int most, const Profile& profile) {
     JobSpec job = request.job;
     if (least > wanted.low || most < wanted.high) job.devices.count = CountRange{least, most};
-    best.consider(search({job, request.fleet, profile, request.memory_headroom, true}));
+    best.consider(
+        search({job, request.fleet, profile, request.memory_headroom, true, {}, request.previous}));
   };
+  const TablesOfRanks tables(request);
   const std::vector<int> numbers = numbers_of_ranks(wanted.low, std::min(wanted.high, devices));
   std::vector<size_t> tried;
   for (size_t i = 0; i < numbers.size(); ++i) {
-    const Profile profile = with_tables_for(request, numbers[i], devices);
-    const std::vector<size_t> sizes = sizes_that_fit(profile, request.memory_headroom);
+    const std::vector<size_t> sizes = tables.sizes_that_fit(numbers[i], devices);
     // Where as much fits as with fewer, it would find no more than before.
-    if (std::exchange(tried, sizes) != sizes) consider(numbers[i], wanted.high, profile);
+    if (std::exchange(tried, sizes) != sizes)
+      consider(numbers[i], wanted.high, tables.profile(numbers[i], devices));
     if (i + 1 == numbers.size()) break;
     // Fewer ranks need less for their sums than all would.
     const int most = numbers[i + 1] - 1;
-    const Profile of_few = with_tables_for(request, numbers[i], most);
-    if (sizes_that_fit(of_few, request.memory_headroom) != sizes &&
-        least_seconds(request, of_few, most) < best.step_seconds())
+    if (tables.sizes_that_fit(numbers[i], most) == sizes) continue;
+    const Profile of_few = tables.profile(numbers[i], most);
+    if (least_seconds(request, of_few, most) < best.step_seconds())
       consider(numbers[i], most, of_few);
   }
   MOTLEY_TRY(Plan plan, best.take());

@@ -57,27 +57,35 @@ std::optional<double> ideal_step_seconds(const PlanRequest& request, const Plan&
                                          const std::vector<const DeviceProfile*>& devices) {
   const StepCut cut{plan.global_batch, plan.grain};
   const MicroBatchRule rule = micro_batch_rule(request, plan.grain);
-  std::vector<GrainTable> tables;
+  std::vector<DeviceProfile> wholes;
   for (const DeviceProfile* device : devices) {
-    const auto whole = as_whole(*device, request.job.model, rule);
+    auto whole = as_whole(*device, request.job.model, rule);
     if (!whole) return std::nullopt;
-    tables.push_back(make_grain_table(*whole, cut, micro_batch_sizes(*whole, rule)));
+    wholes.push_back(std::move(*whole));
   }
+  std::vector<DeviceSizes> sizes;
+  for (const DeviceProfile& whole : wholes)
+    sizes.push_back({&whole, micro_batch_sizes(whole, rule)});
+  GrainTables tables(std::move(sizes), cut);
   DealProblem problem;
   problem.grains = cut.grains();
   problem.has_short = cut.missing() > 0;
-  for (const GrainTable& table : tables) problem.devices.push_back(&table);
-  problem.reduction.assign(tables.size() + 1, 0);
-  problem.most_devices = static_cast<int>(tables.size());
-  const std::vector<double> times = section_times(problem.devices);
-  problem.section_times = &times;
-  return best_deal(problem).deal.step_seconds;
+  problem.reduction.assign(devices.size() + 1, 0);
+  problem.most_devices = static_cast<int>(devices.size());
+  while (true) {
+    problem.devices.clear();
+    for (const auto& table : tables.of()) problem.devices.push_back(table.get());
+    problem.section_times = &tables.section_times();
+    const double step = best_deal(problem).deal.step_seconds;
+    if (step < tables.beyond() || tables.beyond() == kNever) return step;
+    tables.lengthen();
+  }
 }
 
-Result<std::vector<const DeviceProfile*>> devices_of(const PlanRequest& request, const Plan& plan) {
+Result<std::vector<const DeviceProfile*>> devices_of(const DeviceIndex& index, const Plan& plan) {
   std::vector<const DeviceProfile*> devices;
   for (const RankPlacement& rank : plan.ranks) {
-    const DeviceProfile* device = request.profile.find(rank.device);
+    const DeviceProfile* device = index.profile(rank.device);
     const std::string name = rank.device + " (" + rank.type + ")";
     if (device == nullptr)
       return fail(ErrorCode::kInvalidSpec, "the profile lacks " + name + ", which the plan uses");
@@ -92,10 +100,10 @@ std::vector<std::string> hosts_of(const Plan& plan, const std::vector<Rank>& ran
   return {hosts.begin(), hosts.end()};
 }
 
-double price_of(const FleetSpec& fleet, const Plan& plan) {
+double price_of(const DeviceIndex& index, const Plan& plan) {
   double price = 0;
   for (const RankPlacement& rank : plan.ranks) {
-    if (const DeviceSpec* device = fleet.find(rank.device)) price += device->price_per_hour;
+    if (const DeviceSpec* device = index.spec(rank.device)) price += device->price_per_hour;
   }
   return price;
 }
@@ -103,12 +111,19 @@ double price_of(const FleetSpec& fleet, const Plan& plan) {
 /// Fills a prediction rank by rank.
 class Predictor {
  public:
-  Predictor(const PlanRequest& request, const Plan& plan, std::vector<const DeviceProfile*> devices)
-      : request_(request), plan_(plan), devices_(std::move(devices)), plain_(is_plain(plan)) {
-    if (plain_)
+  Predictor(const PlanRequest& request, const Plan& plan, const DeviceIndex& index,
+            std::vector<const DeviceProfile*> devices)
+      : request_(request),
+        plan_(plan),
+        index_(index),
+        devices_(std::move(devices)),
+        plain_(is_plain(plan)) {
+    if (plain_) {
       islands_ = device_islands(plan, request.fleet);
-    else
+      plain_memory_.emplace(request, plan, islands_, index);
+    } else {
       traffic_ = slice_traffic(plan, request.job.model);
+    }
   }
 
   Result<Prediction> run() {
@@ -178,8 +193,7 @@ class Predictor {
     RankPrediction& own = prediction_.ranks[index(rank)];
     own.compute_seconds = device_seconds(device, samples_of(plan_, replica).count, micro_batch);
     if (request_.counted.empty() && plain_)
-      set_memory(plain_memory(request_, plan_, islands_, rank, memory_at(device, micro_batch)),
-                 &own);
+      set_memory(plain_memory_->of(rank, memory_at(device, micro_batch)), &own);
     end_ = std::max(end_, section_seconds(own.compute_seconds, ready_[index(rank)]));
     be_uncertain(uncertainty_at(*device.curve("model"), micro_batch));
     return Unit{};
@@ -243,7 +257,7 @@ class Predictor {
     prediction_.bubble_seconds = end_ - slowest.section_seconds();
     prediction_.step_seconds = step_seconds(end_, prediction_.communication_seconds);
     prediction_.samples_per_second = plan_.global_batch / prediction_.step_seconds;
-    prediction_.cost_per_hour = price_of(request_.fleet, plan_);
+    prediction_.cost_per_hour = price_of(index_, plan_);
     for (RankPrediction& rank : prediction_.ranks)
       rank.wait_seconds = end_ - rank.section_seconds();
     sum_solo_speeds();
@@ -266,9 +280,11 @@ class Predictor {
 
   const PlanRequest& request_;
   const Plan& plan_;
+  const DeviceIndex& index_;
   std::vector<const DeviceProfile*> devices_;  ///< by rank
   bool plain_;
-  DeviceIslands islands_;              ///< of a plain plan
+  DeviceIslands islands_;  ///< of a plain plan
+  std::optional<PlainMemory> plain_memory_;
   std::vector<SliceTraffic> traffic_;  ///< of any other
   std::vector<double> ready_;          ///< seconds from the step's begin, by rank
   Prediction prediction_;
@@ -278,9 +294,10 @@ class Predictor {
 }  // namespace
 
 Result<Unit> predict(const PlanRequest& request, Plan* plan) {
-  MOTLEY_TRY(auto devices, devices_of(request, *plan));
+  const DeviceIndex index(request.fleet, request.profile);
+  MOTLEY_TRY(auto devices, devices_of(index, *plan));
   describe_links(request, plan);
-  MOTLEY_TRY(plan->prediction, Predictor(request, *plan, std::move(devices)).run());
+  MOTLEY_TRY(plan->prediction, Predictor(request, *plan, index, std::move(devices)).run());
   return Unit{};
 }
 

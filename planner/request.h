@@ -26,6 +26,9 @@ struct PlanRequest {
   /// For predict() of a plan that is cut, by rank. Empty: plain data parallelism is looked up in
   /// the profile, any other stays 0.
   std::vector<RankMemory> counted = {};
+  /// The plan of the same job before devices were lost or added, to begin with: what is good enough
+  /// then is planner/plan_again.h's. It outlives the request.
+  const Plan* previous = nullptr;
 };
 
 }  // namespace motley

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "core/units.h"
+#include "planner/device_index.h"
+#include "planner/one_more.h"
 #include "planner/search.h"
 
 namespace motley {
@@ -15,12 +17,10 @@ constexpr size_t kMostRejected = 12;
 constexpr double kRounding = 1e-6;  ///< of a step
 
 /// What one more device would do to the step.
-std::string reason_of(const GrainSearch& search, const Deal& chosen, size_t candidate) {
+std::string reason_of(const GrainSearch& search, const Deal& chosen, size_t candidate,
+                      OneMoreDevice* one_more) {
   if (chosen.devices() >= search.cut().grains()) return "every grain already has a device";
-  std::vector<bool> used;
-  for (const int grains : chosen.grains) used.push_back(grains > 0);
-  used[candidate] = true;
-  const double with = search.run_with_all(used).deal.step_seconds;
+  const double with = one_more->step_seconds_with(candidate);
   const std::string now = format_seconds(chosen.step_seconds);
   if (with == kNever) return "cannot compute in grains of " + std::to_string(search.cut().grain);
   if (with <= chosen.step_seconds || equally_quick(with, chosen.step_seconds))
@@ -108,10 +108,11 @@ void add_memory_limits(const PlanRequest& request, const Plan& plan,
                        std::vector<RejectedPlan>* rejected) {
   const MicroBatchRule rule = micro_batch_rule(request, plan.grain);
   if (rule.exact) return;
+  const DeviceIndex index(request.fleet, request.profile);
   for (const ReplicaPlan& replica : plan.replicas) {
     const RankPlacement& place =
         plan.ranks[static_cast<size_t>(replica.stages[0].ranks[0].value())];
-    const DeviceProfile& device = *request.profile.find(place.device);
+    const DeviceProfile& device = *index.profile(place.device);
     if (replica.micro_batch < micro_batch_sizes(device, rule).back()) continue;
     const Bytes usable = usable_memory(device, rule.headroom);
     for (const MemoryPoint& point : device.memory) {
@@ -132,16 +133,24 @@ bool equally_quick(double step_seconds, double other_step_seconds) {
          kRounding * std::min(step_seconds, other_step_seconds);
 }
 
+std::string grains_tried(const std::vector<GrainResult>& tried) {
+  std::string grains;
+  for (const GrainResult& result : tried)
+    grains += (grains.empty() ? "" : ", ") + std::to_string(result.grain);
+  return grains;
+}
+
 std::vector<LeftOut> reasons_left_out(const Candidates& candidates, const GrainSearch& search,
                                       const Deal& chosen) {
   std::vector<LeftOut> left_out;
+  OneMoreDevice one_more(search, chosen);
   const bool count_reached = chosen.devices() >= candidates.most_devices;
   for (size_t i = 0; i < candidates.devices.size(); ++i) {
     if (chosen.grains[i] > 0) continue;
     left_out.push_back(
         {candidates.devices[i].spec->id,
          count_reached ? "resources.devices.count allows " + std::to_string(candidates.most_devices)
-                       : reason_of(search, chosen, i)});
+                       : reason_of(search, chosen, i, &one_more)});
   }
   return left_out;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Why the others lost: what --explain prints of plans and devices that were not chosen.
 
+#include <string>
 #include <vector>
 
 #include "planner/grain_search.h"
@@ -16,6 +17,9 @@ struct GrainResult {
   int grain = 0;
   double step_seconds = kNever;
 };
+
+/// "1, 2, 4".
+std::string grains_tried(const std::vector<GrainResult>& tried);
 
 /// Reasons for the candidates the plan does not use.
 std::vector<LeftOut> reasons_left_out(const Candidates& candidates, const GrainSearch& search,

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "planner/candidates.h"
 #include "planner/grain_search.h"
 #include "planner/grains.h"
 #include "planner/links.h"
 #include "planner/plain_memory.h"
+#include "planner/plan_again.h"
 #include "planner/runners_up.h"
 
 namespace motley {
@@ -19,25 +21,13 @@ bool improves(const Deal& deal, const Deal& best) {
 }
 
 std::string space_of(const std::vector<GrainResult>& tried, size_t candidates) {
-  std::string grains;
-  for (const GrainResult& result : tried) {
-    grains += (grains.empty() ? "" : ", ") + std::to_string(result.grain);
-  }
   return "data parallel: any of " + std::to_string(candidates) +
-         " devices, any whole grains each, any micro-batch that fits; grain " + grains;
+         " devices, any whole grains each, any micro-batch that fits; grain " + grains_tried(tried);
 }
 
-/// The quickest deal over all grains, and how it was found.
-struct Found {
-  Deal deal;
-  std::unique_ptr<GrainSearch> search;  ///< of its grain
-  std::vector<GrainResult> tried;
-  SearchRecord record;
-};
-
-Found search_all_grains(const PlanRequest& request, const Candidates& candidates,
-                        const ReductionTable& reduction) {
-  Found found;
+FoundDeal search_all_grains(const PlanRequest& request, const Candidates& candidates,
+                            const ReductionTable& reduction) {
+  FoundDeal found;
   double lower_bound = kNever;
   for (const int grain : candidate_grains(request, candidates)) {
     auto search = std::make_unique<GrainSearch>(request, candidates, reduction, grain);
@@ -64,7 +54,10 @@ Result<Plan> search_within_tables(const PlanRequest& request) {
                      shortened_links(compression_wanted(request.job), request.job.model),
                      sync_wanted(request)),
       candidates.devices);
-  Found found = search_all_grains(request, candidates, reduction);
+  std::optional<FoundDeal> again = deal_again(request, candidates, reduction);
+  const bool searched = !again;
+  FoundDeal found =
+      searched ? search_all_grains(request, candidates, reduction) : *std::move(again);
   if (!found.search) {
     return fail(too_few_grains(candidates.least_devices));
   }
@@ -75,8 +68,8 @@ Result<Plan> search_within_tables(const PlanRequest& request) {
     plan.left_out.push_back(std::move(left));
   }
   plan.search = std::move(found.record);
-  plan.search.rejected = runners_up(request, candidates, reduction, found.tried, plan);
-  plan.id = plan_id(plan);
+  if (searched)
+    plan.search.rejected = runners_up(request, candidates, reduction, found.tried, plan);
   MOTLEY_TRY_VOID(validate(plan, request.job.model));
   return plan;
 }

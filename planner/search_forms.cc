@@ -42,6 +42,8 @@ bool is_cut(const Plan& plan) {
 
 Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter) {
   Result<Plan> plain = plan_search(request);
+  // Planning again keeps the form that the search once chose, where that still fits.
+  if (plain && request.previous != nullptr && !is_cut(*request.previous)) return plain;
   if (!plain && plain.error().code != ErrorCode::kNoPlan) return plain;
   Result<Plan> cut = search_pipelines(request, counter);
   if (!cut && cut.error().code != ErrorCode::kNoPlan) return cut;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <string_view>
+#include <unordered_set>
 
 namespace motley {
 namespace {
@@ -103,9 +105,9 @@ bool type_matches(std::string_view type, std::string_view wanted) {
 
 std::vector<std::string> FleetSpec::hosts() const {
   std::vector<std::string> names;
+  std::unordered_set<std::string_view> known;
   for (const DeviceSpec& device : devices)
-    if (std::find(names.begin(), names.end(), device.host) == names.end())
-      names.push_back(device.host);
+    if (known.insert(device.host).second) names.push_back(device.host);
   return names;
 }
 

@@ -181,7 +181,9 @@ class Training {
     const std::string lost = (whole_host ? "the host of device " : "device ") + device;
     const bool given = is_given(result_.plan);
     FleetSpec rest = without(fleet_, device, whole_host);
-    auto planned = find_plan({request_.job, rest, profile_});
+    PlanRequest again{request_.job, rest, profile_};
+    if (!given) again.previous = &result_.plan;
+    auto planned = find_plan(again);
     if (!planned && given)
       return fail(planned.error().code,
                   lost +

@@ -6,7 +6,8 @@ import subprocess
 import sys
 import unittest
 
-CASES = [("engine", "quickstart fp32"), ("engine", "width256 fp32"), ("kernels", "quickstart"), ("planner", "synthetic/64")]
+CASES = [("engine", "quickstart fp32"), ("engine", "width256 fp32"), ("kernels", "quickstart"), ("planner", "synthetic/64"),
+         ("planner", "alike-2/64"), ("planner", "replan/64")]
 GOALS = {"exact_over_fast", "gap"}  # metrics whose limit is a promise; other limits are what the hardware allows
 KEYS = {"bench", "case", "metric", "unit", "better", "ours", "limit", "peers", "kind"}
 

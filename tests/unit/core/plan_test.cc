@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "core/hash.h"
 #include "core/spec/profile_key.h"
 #include "tests/support/json_members.h"
 
@@ -180,6 +181,17 @@ TEST(PlanJson, NamesTheSlipRatherThanTheMemberThatItLeavesMissing) {
 
 TEST(PlanId, IsTheSameInEveryBuild) {
   EXPECT_EQ(plan_id(valid_plan()), "ae483dd9c68fdd8f98dd764e9d7ed7ef");
+}
+
+TEST(PlanId, IsOfTheTextOfTheBody) {
+  Plan plan = valid_plan();
+  for (int links = 0; links < 3; ++links) {
+    json body = to_json(plan);
+    body.erase("id");
+    body.erase("search");
+    EXPECT_EQ(plan_id(plan), xxh3_128_hex(body.dump())) << links << " links";
+    plan.links.push_back({{"a", "b" + std::to_string(links)}, 1e-5, 1e9});
+  }
 }
 
 TEST(PlanId, TellsPlansApartAndNotHowTheyWereFound) {

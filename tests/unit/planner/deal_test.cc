@@ -72,6 +72,48 @@ TEST(GrainTable, HoldsTheBestMicroBatchAndTheUpdate) {
   EXPECT_THAT(make_grain_table(device, {8, 2}, {2, 4}).shorted.all(), IsEmpty());
 }
 
+DealResult solve(const GrainTables& tables, int grains) {
+  DealProblem problem;
+  problem.grains = grains;
+  for (const auto& table : tables.of()) problem.devices.push_back(table.get());
+  problem.reduction.assign(problem.devices.size() + 1, 0);
+  problem.most_devices = static_cast<int>(problem.devices.size());
+  problem.section_times = &tables.section_times();
+  return best_deal(problem);
+}
+
+TEST(GrainTables, AreLongEnoughForWhatLiesBelowTheirEnd) {
+  std::vector<DeviceProfile> devices(200);
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const double seconds = i == 0 ? 0.01 : 1 + 0.001 * static_cast<double>(i);  // one is quick
+    devices[i].curves.emplace_back();
+    devices[i].curves[0].points = {{1, seconds, 0, 1}};
+    devices[i].curves[0].fit = {0, seconds, 0};
+  }
+  const StepCut cut{1000, 1};
+  std::vector<DeviceSizes> sizes;
+  for (const DeviceProfile& device : devices) sizes.push_back({&device, {1}});
+  GrainTables tables(sizes, cut);
+  ASSERT_LT(tables.beyond(), kNever);
+  const DealResult cut_off = solve(tables, cut.grains());
+  EXPECT_GT(cut_off.deal.step_seconds, tables.beyond()) << "the quick one could do more";
+  int lengthened = 0;
+  for (;
+       tables.beyond() < kNever && solve(tables, cut.grains()).deal.step_seconds >= tables.beyond();
+       ++lengthened)
+    tables.lengthen();
+  EXPECT_GT(lengthened, 0);
+  // 100 grains a second of the quick one and one a second of each other, but a little less of most.
+  const Deal deal = solve(tables, cut.grains()).deal;
+  EXPECT_GT(deal.grains[0], 300);
+  for (size_t i = 0; i < devices.size(); ++i)
+    EXPECT_LE(deal.grains[i] * devices[i].curves[0].fit.per_sample, deal.step_seconds + 1e-9);
+  int64_t sooner = 0;  // grains that all could compute in a little less
+  for (const DeviceProfile& device : devices)
+    sooner += static_cast<int64_t>((deal.step_seconds - 1e-6) / device.curves[0].fit.per_sample);
+  EXPECT_LT(sooner, cut.grains());
+}
+
 TEST(BestDeal, SharesAreAsSpeeds) {
   Case deal(6, {{1, 2, 3, 4, 5, 6}, {2, 4, 6, 8, 10, 12}});
   const DealResult best = deal.solve();

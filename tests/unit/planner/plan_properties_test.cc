@@ -73,7 +73,14 @@ RC_GTEST_PROP(PlanProperties, NoHostsReduceQuickerThanTheSearchAssumes, ()) {
   for (int ranks = 2; ranks <= room; ++ranks)
     for (int host = 0; host < table.host_count(); ++host)
       if (hosts[static_cast<size_t>(host)])
-        RC_ASSERT(table.least_seconds(ranks, host) <= table.seconds(ranks, hosts));
+        RC_ASSERT(table.least_seconds(ranks, ranks, host) <= table.seconds(ranks, hosts));
+  const int low = *rc::gen::inRange(2, 8), high = low + *rc::gen::inRange(0, 8);
+  for (int ranks = low; ranks <= high; ++ranks)
+    for (int a = 0; a < table.host_count(); ++a) {
+      RC_ASSERT(table.least_seconds(low, high, a) <= table.least_seconds(ranks, ranks, a));
+      for (int b = 0; b < table.host_count(); ++b)
+        RC_ASSERT(table.least_pair_seconds(low, high, a, b) <= table.pair_seconds(ranks, a, b));
+    }
 }
 
 RC_GTEST_PROP(PlanProperties, AnEqualSplitIsNeverQuicker, ()) {
