@@ -1,12 +1,12 @@
 #include "planner/grid_bounds.h"
 
 #include <algorithm>
-#include <limits>
+
+#include "planner/grain_table.h"
 
 namespace motley {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// How often stages are forbidden by what the last round has shown.
 constexpr int kRounds = 4;
 /// Beyond so many, layers are not bounded by what devices are left.
@@ -24,8 +24,8 @@ GridBounds::GridBounds(const GridTables& tables, double cutoff) : tables_(&table
   const int layers = tables.layers();
   const auto ends = static_cast<size_t>(layers + 1);
   allowed_.assign(static_cast<size_t>(tables.configs()) * ends * ends, 0);
-  least_update_ = kInfinite;
-  least_work_.assign(tables.budget().size(), kInfinite);
+  least_update_ = kNever;
+  least_work_.assign(tables.budget().size(), kNever);
   for (int config = 0; config < tables.configs(); ++config) {
     double& least = least_work_[static_cast<size_t>(tables.config(config).type)];
     least = std::min(least, tables.compute(config, 0, layers) * tables.config(config).degree);
@@ -54,9 +54,9 @@ GridBounds::GridBounds(const GridTables& tables, double cutoff) : tables_(&table
 
 void GridBounds::find() {
   const auto cells = static_cast<size_t>(sizes_) * static_cast<size_t>(tables_->layers() + 1);
-  busiest_.assign(cells, kInfinite);
-  path_.assign(cells, kInfinite);
-  reduction_.assign(cells, kInfinite);
+  busiest_.assign(cells, kNever);
+  path_.assign(cells, kNever);
+  reduction_.assign(cells, kNever);
   for (std::vector<double>* table : {&busiest_, &path_, &reduction_})
     std::fill_n(table->begin(), sizes_, 0.0);
   for (int end = 1; end <= tables_->layers(); ++end)
@@ -88,7 +88,7 @@ void GridBounds::extend(int config, int first, int end) {
 }
 
 double GridBounds::least_seconds() const {
-  if (sizes_ == 0) return kInfinite;
+  if (sizes_ == 0) return kNever;
   const int layers = tables_->layers();
   return (tables_->passes() - 1) * busiest(layers, all()) + path(layers, all()) +
          reduction(layers, all()) + least_update_;
@@ -104,7 +104,7 @@ double GridBounds::fluid_busiest() const {
            least_work_[static_cast<size_t>(tables_->config(config).type)];
   };
   for (int layer = 0; layer < layers; ++layer) {
-    double least = kInfinite;
+    double least = kNever;
     for (int config = 0; config < tables_->configs(); ++config)
       least = std::min(least, of_stage(config, layer, layer + 1));
     weight[static_cast<size_t>(layer) + 1] = weight[static_cast<size_t>(layer)] + least;
@@ -122,12 +122,12 @@ double GridBounds::fluid_busiest() const {
       }
   double all = 0;
   for (size_t type = 0; type < rates.size(); ++type) all += tables_->budget()[type] * rates[type];
-  return all > 0 ? weight.back() / all : kInfinite;
+  return all > 0 ? weight.back() / all : kNever;
 }
 
 bool GridBounds::ruled_out(double cutoff) {
   const int layers = tables_->layers();
-  std::vector<double> path(static_cast<size_t>(layers) + 1, kInfinite), reduction = path;
+  std::vector<double> path(static_cast<size_t>(layers) + 1, kNever), reduction = path;
   path[0] = reduction[0] = 0;
   for (int end = 1; end <= layers; ++end)
     for (int config = 0; config < tables_->configs(); ++config)

@@ -4,6 +4,7 @@
 // programming over layers and devices left.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

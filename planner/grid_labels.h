@@ -5,6 +5,7 @@
 // dropped (Pareto dominance), as is one that by its bound cannot beat the cutoff.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>

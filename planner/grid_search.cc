@@ -1,16 +1,15 @@
 #include "planner/grid_search.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <optional>
 
+#include "planner/grain_table.h"
 #include "planner/grid_labels.h"
 
 namespace motley {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// Labels of each first layer that are gone on with: for a plan to begin with, and to prove one.
 constexpr size_t kFewLabels = 8;
 constexpr size_t kManyLabels = 20'000;
@@ -62,12 +61,12 @@ class GridSearch {
   /// and each layer once where it is quickest.
   double fluid_seconds(GridShape shape) const {
     const int layers = costs_.layers();
-    std::vector<double> of_devices(static_cast<size_t>(layers), kInfinite);  // weighted
+    std::vector<double> of_devices(static_cast<size_t>(layers), kNever);  // weighted
     std::vector<double> quickest = of_devices;
     double speeds = 0;
     for (int type = 0; type < costs_.types(); ++type) {
       const int there = devices_[static_cast<size_t>(type)] / shape.replicas;
-      double least = kInfinite;  // device-seconds for all layers
+      double least = kNever;  // device-seconds for all layers
       for (const int degree : costs_.degrees(type, shape.micro_batch)) {
         if (degree > there) continue;
         double all = 0;
@@ -75,7 +74,7 @@ class GridSearch {
           all += costs_.compute({type, degree}, shape.micro_batch, layer);
         least = std::min(least, all * degree);
       }
-      if (least == kInfinite) continue;
+      if (least == kNever) continue;
       speeds += there / least;
       for (const int degree : costs_.degrees(type, shape.micro_batch)) {
         if (degree > there) continue;
@@ -87,7 +86,7 @@ class GridSearch {
         }
       }
     }
-    if (speeds == 0) return kInfinite;
+    if (speeds == 0) return kNever;
     const double busiest = std::accumulate(of_devices.begin(), of_devices.end(), 0.0) / speeds;
     return (costs_.passes(shape.micro_batch, shape.replicas) - 1) * busiest +
            std::accumulate(quickest.begin(), quickest.end(), 0.0);
@@ -121,7 +120,7 @@ class GridSearch {
   const GridCosts& costs_;
   const std::vector<int>& devices_;
   std::optional<GridPlan> best_;
-  double seconds_ = kInfinite;
+  double seconds_ = kNever;
   GridRecord record_;
 };
 

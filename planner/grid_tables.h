@@ -2,6 +2,7 @@
 // The prices of every stage of one shape of grid (micro-batch and number of replicas), looked up
 // instead of computed.
 
+#include <cstddef>
 #include <vector>
 
 #include "planner/grid_costs.h"
