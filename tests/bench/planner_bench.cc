@@ -9,6 +9,7 @@
 
 #include "core/median.h"
 #include "planner/search.h"
+#include "tests/bench/pipelines_bench_cases.h"
 #include "tests/bench/rows.h"
 #include "tests/support/planning_case.h"
 
@@ -91,6 +92,7 @@ int run(bool json, const std::string& only) {
                 used, devices, search.step_seconds);
     std::fflush(stdout);
   }
+  if (!run_pipeline_cases(json, only, &rows)) return 1;
   if (json) rows.print();
   return 0;
 }
