@@ -3,41 +3,47 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
 
 #include "core/check.h"
 
 namespace motley {
 namespace {
 
-/// Patterns of more rounds, and those of longer pipelines, are not looked for.
-constexpr size_t kLongestPattern = 8;
-constexpr size_t kMostToRemember = 16;
+/// Rounds that differ in turn are looked for up to so many apart.
+constexpr int kLongestPattern = 8;
+constexpr size_t kNumbers = 3 * kMostAlikeStages;
+/// Of a stage: when it is free, and when its neighbours have what it sent last.
+enum Time : size_t { kFree, kForwardArrives, kBackwardArrives, kTimes };
 
-/// When a stage is free, and when the neighbours have what it sent last.
-struct StageClock {
-  int64_t free = 0;
-  int64_t forward_arrives = 0;
-  int64_t backward_arrives = 0;
+/// When everything is at the end of a round, and by how much what stages waited for in it was late
+/// (below 0) or early.
+struct Round {
+  std::array<int64_t, kNumbers> times;
+  std::array<int64_t, kNumbers> slacks;
 };
 
 class Rounds {
  public:
-  Rounds(const std::vector<AlikePasses>& stages, int micro_batches, StageClock* clocks)
-      : stages_(stages), count_(stages.size()), last_(micro_batches - 1), clocks_(clocks) {}
+  Rounds(const std::vector<AlikePasses>& stages, int micro_batches)
+      : stages_(stages), count_(stages.size()), last_(micro_batches - 1) {}
 
   Nanos run() {
     begin();
-    // Until then no stage has begun the last micro-batch forward.
+    // Until then no stage begins the last micro-batch forward.
     const int alike = std::max(0, last_ - static_cast<int>(count_));
-    int round = 0;
-    if (count_ <= kMostToRemember) round = repeat(alike);
-    for (; round <= last_; ++round) work(round);
+    repeat(alike);
+    for (int round = alike; round <= last_; ++round) work(round);
     int64_t end = 0;
-    for (size_t s = 0; s < count_; ++s) end = std::max(end, clocks_[s].free);
+    for (size_t s = 0; s < count_; ++s) end = std::max(end, time(s, kFree));
     return Nanos(end);
   }
 
  private:
+  int64_t& time(size_t stage, Time which) { return now_.times[kTimes * stage + which]; }
+
   int64_t forward(size_t stage, int number, bool first) const {
     const AlikePasses& passes = stages_[stage];
     if (number == last_) return passes.last_forward.value();
@@ -46,13 +52,13 @@ class Rounds {
 
   /// Forward passes before the first backward pass: of stage s one more than of stage s + 1.
   void begin() {
-    for (size_t s = 0; s < count_; ++s) clocks_[s].free = stages_[s].ready.value();
+    for (size_t s = 0; s < count_; ++s) time(s, kFree) = stages_[s].ready.value();
     for (int number = 0; number <= last_ && number < static_cast<int>(count_); ++number) {
       int64_t arrives = 0;
       for (size_t s = 0; s + static_cast<size_t>(number) < count_; ++s) {
-        StageClock& clock = clocks_[s];
-        clock.free = std::max(clock.free, arrives) + forward(s, number, true);
-        arrives = clock.forward_arrives = clock.free + stages_[s].forward_travels.value();
+        int64_t& free = time(s, kFree);
+        free = std::max(free, arrives) + forward(s, number, true);
+        arrives = time(s, kForwardArrives) = free + stages_[s].forward_travels.value();
       }
     }
   }
@@ -61,70 +67,96 @@ class Rounds {
   /// the stage before has sent last what is needed.
   void work(int number) {
     for (size_t s = count_; s-- > 0;) {
-      StageClock& clock = clocks_[s];
       const AlikePasses& passes = stages_[s];
-      if (s + 1 < count_) clock.free = std::max(clock.free, clocks_[s + 1].backward_arrives);
-      clock.free += (number == last_ ? passes.last_backward : passes.backward).value();
-      clock.backward_arrives = clock.free + passes.backward_travels.value();
+      int64_t& free = time(s, kFree);
+      if (s + 1 < count_) wait(s, time(s + 1, kBackwardArrives), kBackwardArrives);
+      free += (number == last_ ? passes.last_backward : passes.backward).value();
+      time(s, kBackwardArrives) = free + passes.backward_travels.value();
       const int next = static_cast<int>(count_ - s) + number;
       if (next > last_) continue;
-      if (s > 0) clock.free = std::max(clock.free, clocks_[s - 1].forward_arrives);
-      clock.free += forward(s, next, false);
-      clock.forward_arrives = clock.free + passes.forward_travels.value();
+      if (s > 0) wait(s, time(s - 1, kForwardArrives), kForwardArrives);
+      free += forward(s, next, false);
+      time(s, kForwardArrives) = free + passes.forward_travels.value();
     }
   }
 
-  /// The first `rounds`, which are alike; how many were worked or skipped: all of them.
-  int repeat(int rounds) {
-    using Times = std::array<StageClock, kMostToRemember>;
-    std::array<Times, kLongestPattern + 1> seen;  // by round
+  void wait(size_t stage, int64_t arrives, Time which) {
+    int64_t& free = time(stage, kFree);
+    now_.slacks[kTimes * stage + which] = free - arrives;
+    free = std::max(free, arrives);
+  }
+
+  /// The first `rounds`, which are alike.
+  void repeat(int rounds) {
+    int known = 0;  // rounds before, one after the other
     for (int round = 0; round < rounds; ++round) {
       work(round);
-      Times& now = seen[static_cast<size_t>(round) % seen.size()];
-      std::copy(clocks_, clocks_ + count_, now.begin());
-      for (int ago = 1; ago <= std::min(round, static_cast<int>(kLongestPattern)); ++ago) {
-        const Times& then = seen[static_cast<size_t>(round - ago) % seen.size()];
-        const int64_t moved = now[0].free - then[0].free;
-        if (!all_moved(then.data(), moved)) continue;
-        const int patterns = (rounds - 1 - round) / ago;
-        for (size_t s = 0; s < count_; ++s) move(moved * patterns, &clocks_[s]);
-        round += patterns * ago;
-        while (++round < rounds) work(round);
-        return rounds;
-      }
+      const int left = rounds - 1 - round;
+      int skipped = known >= 2 ? skip_steady(ago(1), ago(2), left) : 0;
+      for (int length = 2; skipped == 0 && length <= std::min(known, kLongestPattern); ++length)
+        skipped = skip_patterns(ago(length), length, left);
+      if (skipped > 0) known = 0;
+      round += skipped;
+      ++known;
+      newest_ = (newest_ + 1) % seen_.size();
+      seen_[newest_] = now_;
     }
-    return rounds;
   }
 
-  bool all_moved(const StageClock* then, int64_t by) const {
-    for (size_t s = 0; s < count_; ++s)
-      if (clocks_[s].free - then[s].free != by ||
-          clocks_[s].forward_arrives - then[s].forward_arrives != by ||
-          clocks_[s].backward_arrives - then[s].backward_arrives != by)
-        return false;
-    return true;
+  const Round& ago(int rounds) const {
+    return seen_[(newest_ + seen_.size() + 1 - static_cast<size_t>(rounds)) % seen_.size()];
   }
 
-  static void move(int64_t by, StageClock* clock) {
-    clock->free += by;
-    clock->forward_arrives += by;
-    clock->backward_arrives += by;
+  /// Where every time moves on by as much as it did in the round before, it goes on so until what a
+  /// stage waited for begins, or ceases, to be late. How many rounds were skipped.
+  int skip_steady(const Round& before, const Round& earlier, int most) {
+    const size_t numbers = kTimes * count_;
+    for (size_t i = 0; i < numbers; ++i)
+      if (now_.times[i] - before.times[i] != before.times[i] - earlier.times[i]) return 0;
+    int64_t rounds = most;
+    for (size_t i = 0; i < numbers; ++i)
+      rounds = std::min(rounds, rounds_alike(before.slacks[i], now_.slacks[i]));
+    for (size_t i = 0; i < numbers; ++i) {
+      now_.times[i] += rounds * (now_.times[i] - before.times[i]);
+      now_.slacks[i] += rounds * (now_.slacks[i] - before.slacks[i]);
+    }
+    return static_cast<int>(rounds);
+  }
+
+  /// While a slack changes as it did in the last round, how often it stays on its side of 0.
+  static int64_t rounds_alike(int64_t before, int64_t now) {
+    const int64_t slope = now - before;
+    if ((before < 0 && now > 0) || (before > 0 && now < 0)) return 0;
+    if (slope == 0 || (now > 0 && slope > 0) || (now < 0 && slope < 0))
+      return std::numeric_limits<int64_t>::max();
+    return std::abs(now) / std::abs(slope);
+  }
+
+  /// Where all times have moved on by the same, they will again.
+  int skip_patterns(const Round& before, int length, int most) {
+    const size_t numbers = kTimes * count_;
+    const int64_t moved = now_.times[0] - before.times[0];
+    for (size_t i = 0; i < numbers; ++i)
+      if (now_.times[i] - before.times[i] != moved) return 0;
+    const int patterns = most / length;
+    for (size_t i = 0; i < numbers; ++i) now_.times[i] += moved * patterns;
+    return patterns * length;
   }
 
   const std::vector<AlikePasses>& stages_;
   size_t count_;
   int last_;  ///< micro-batch
-  StageClock* clocks_;
+  Round now_ = {};
+  std::array<Round, kLongestPattern> seen_;
+  size_t newest_ = 0;
 };
 
 }  // namespace
 
 Nanos pipeline_end(const std::vector<AlikePasses>& stages, int micro_batches) {
-  MOTLEY_CHECK(!stages.empty() && micro_batches > 0, "a replica has a stage and a micro-batch");
-  std::array<StageClock, kMostToRemember> few = {};
-  std::vector<StageClock> many;
-  if (stages.size() > few.size()) many.resize(stages.size());
-  return Rounds(stages, micro_batches, many.empty() ? few.data() : many.data()).run();
+  MOTLEY_CHECK(!stages.empty() && stages.size() <= kMostAlikeStages && micro_batches > 0,
+               "a replica has stages and micro-batches");
+  return Rounds(stages, micro_batches).run();
 }
 
 }  // namespace motley

@@ -1,10 +1,12 @@
 #pragma once
 // When a pipeline whose micro-batches are alike is through: simulate_pipeline()'s end to the
 // nanosecond, without its timeline. A round, one backward pass of each stage and what forward
-// passes follow, depends on the round before alone; where all times have moved on by the same as in
-// so many rounds before, so they will again, and the rounds up to the last are skipped (the cycle
-// time of a max-plus recurrence; Baccelli et al. 1992, "Synchronization and Linearity").
+// passes follow, depends on the round before alone. Where every time moves on as it did in the
+// round before, it does until what a stage waits for begins or ceases to be late; where all have
+// moved on by the same as some rounds before, they will for good (a max-plus recurrence; Baccelli
+// et al. 1992, "Synchronization and Linearity"): such rounds are skipped.
 
+#include <cstddef>
 #include <vector>
 
 #include "core/ids.h"
@@ -23,7 +25,10 @@ struct AlikePasses {
   Nanos backward_travels{0};
 };
 
-/// The end of the last action of any stage; of at least one stage and one micro-batch.
+inline constexpr size_t kMostAlikeStages = 16;
+
+/// The end of the last action of any stage; of 1 to kMostAlikeStages stages and at least one
+/// micro-batch.
 Nanos pipeline_end(const std::vector<AlikePasses>& stages, int micro_batches);
 
 }  // namespace motley
