@@ -12,6 +12,14 @@ namespace motley {
 /// How many devices of each group a replica has.
 using GroupCounts = std::vector<int>;
 
+/// How hard they are looked for.
+struct DesignEffort {
+  size_t most_orders = 2;
+  int64_t most_nodes = 100;  ///< of each cut
+  /// Micro-batches by which as many samples take so many times the least are passed over.
+  double much_slower = 1;
+};
+
 /// A set of devices as a replica, and how long it computes for any number of samples.
 class ReplicaDesigns {
  public:
@@ -19,7 +27,11 @@ class ReplicaDesigns {
   /// or where these are more over so many of them; each cut within so many nodes.
   ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
                  const std::vector<int>& micro_batches, const std::vector<int>& samples,
-                 size_t most_orders, int64_t most_nodes);
+                 const DesignEffort& effort);
+
+  /// Looks for a quicker one for so many samples, from the quickest known: neighbouring
+  /// micro-batches, then other places for two devices, as long as that helps.
+  void improve(const std::vector<int>& micro_batches, int samples, int64_t most_nodes);
 
   const GroupCounts& devices() const { return devices_; }
   bool possible() const { return !designs_.empty(); }
@@ -46,8 +58,10 @@ class ReplicaDesigns {
     size_t design = 0;
   };
   const Quickest& find(int samples);
-  void add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples,
-           int64_t most_nodes);
+  /// Seconds of what is found; `cutoff` where nothing is quicker.
+  double add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples,
+             double cutoff, int64_t most_nodes);
+  void keep(Pipeline pipeline);
 
   const PipelineCosts* costs_;
   GroupCounts devices_;
