@@ -1,6 +1,7 @@
 #include "planner/pipeline_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -92,7 +93,7 @@ class PipelineSearch {
     const double whole = costs_->least_seconds(set, batch());
     if (whole <= 0) return samples;
     const double share = grains() * std::min(1.0, least_ / whole);
-    for (const double part : {0.5, 1.0, 1.5})
+    for (const double part : {0.6, 1.2})
       samples.push_back(std::clamp(static_cast<int>(part * share), 1, grains()) * grain_);
     return samples;
   }
@@ -105,7 +106,8 @@ class PipelineSearch {
         *costs_, set, micro_batches_, samples,
         {.most_orders = std::max<size_t>(2, orders),
          .most_nodes = all ? std::max(kFewNodes, kMostNodes * cuts / kMostCuts) : kFewNodes,
-         .much_slower = all ? 1 : kMuchSlower});
+         .much_slower = all ? 1 : kMuchSlower,
+         .most_in_vain = all ? std::numeric_limits<int>::max() : 2});
     nodes_ += designs.nodes();
     exact_ = exact_ && designs.proved() && all;
     return designs;

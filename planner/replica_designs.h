@@ -2,6 +2,7 @@
 // How the devices of one replica are best put in a row: for each set of devices a few designs, of
 // which one is quick for few samples and another for many.
 
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct DesignEffort {
   int64_t most_nodes = 100;  ///< of each cut
   /// Micro-batches by which as many samples take so many times the least are passed over.
   double much_slower = 1;
+  int most_in_vain = std::numeric_limits<int>::max();  ///< micro-batches that bring nothing
 };
 
 /// A set of devices as a replica, and how long it computes for any number of samples.
