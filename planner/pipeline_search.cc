@@ -20,7 +20,8 @@ constexpr int kMostReplicas = 16;
 /// Searches for a cut, over all sets of devices, and stages that one of few sets places.
 constexpr int64_t kMostCuts = 20'000;
 constexpr int64_t kMostNodes = 400'000;
-constexpr int64_t kFewNodes = 200;
+constexpr int64_t kFewNodes = 60;
+constexpr size_t kFewOrdersOfASet = 24;
 /// Where not all sets are looked at in all ways: of designs for other numbers of samples, and of
 /// cuts of sets that are used.
 constexpr double kMuchSlower = 1.05;
@@ -104,7 +105,7 @@ class PipelineSearch {
     const bool all = samples.size() > static_cast<size_t>(grains());
     ReplicaDesigns designs(
         *costs_, set, micro_batches_, samples,
-        {.most_orders = std::max<size_t>(2, orders),
+        {.most_orders = std::max<size_t>(2, all ? orders : std::min(kFewOrdersOfASet, orders / 2)),
          .most_nodes = all ? std::max(kFewNodes, kMostNodes * cuts / kMostCuts) : kFewNodes,
          .much_slower = all ? 1 : kMuchSlower,
          .most_in_vain = all ? std::numeric_limits<int>::max() : 2});
