@@ -54,12 +54,6 @@ size_t PipelineCosts::kind_of(LayerIndex layer) const {
   return layer + 1 < layers_ ? 1 : 2;
 }
 
-PipelineCosts::LayerCounts PipelineCosts::counts_of(const PipelineStage& stage) const {
-  const int embedding = stage.first == 0 ? 1 : 0;
-  const int head = stage.last + 1 == layers_ ? 1 : 0;
-  return {embedding, stage.last - stage.first + 1 - embedding - head, head};
-}
-
 Result<PipelineCosts> PipelineCosts::make(const PlanRequest& request,
                                           const std::vector<DeviceGroup>& groups,
                                           const std::vector<int>& micro_batches,

@@ -124,7 +124,11 @@ class PipelineCosts {
   StageBytes bytes(const PipelineStage& stage, int micro_batch, int in_flight) const;
   size_t kind_of(LayerIndex layer) const;
   /// Layers of each kind.
-  LayerCounts counts_of(const PipelineStage& stage) const;
+  LayerCounts counts_of(const PipelineStage& stage) const {
+    const int embedding = stage.first == 0 ? 1 : 0;
+    const int head = stage.last + 1 == layers_ ? 1 : 0;
+    return {embedding, stage.last - stage.first + 1 - embedding - head, head};
+  }
   Result<Unit> measure(const PlanRequest& request, int most_samples, Group* group);
   void be_no_slower_than_whole(int most_samples, Group* group) const;
   Result<Unit> count_memory(const CountLayers& count, DeviceKind kind,

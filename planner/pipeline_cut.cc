@@ -20,7 +20,7 @@ struct StageCost {
   int64_t work = kTooLong;
   int64_t first_forward = 0;
   int64_t last_backward = 0;
-  AlikePasses passes;
+  int64_t ready = 0;
 };
 
 class CutSearch {
@@ -112,16 +112,14 @@ class CutSearch {
 
   void set_cost(int number, const PipelineStage& stage) {
     StageCost& own = cost(number, stage.first, stage.last);
-    AlikePasses& passes = own.passes;
-    passes = costs_.passes(stage, number, stages_, micro_batch_, samples_);
-    passes.forward_travels = forward_travels_[static_cast<size_t>(number)];
-    passes.backward_travels = backward_travels_[static_cast<size_t>(number)];
+    const AlikePasses passes = costs_.passes(stage, number, stages_, micro_batch_, samples_);
     const int first = std::min(most_in_flight(stages_, number, count_), count_ - 1);
     own.work = first * passes.first_forward.value() +
                (count_ - 1 - first) * passes.forward.value() + passes.last_forward.value() +
                (count_ - 1) * passes.backward.value() + passes.last_backward.value();
     own.first_forward = (count_ > 1 ? passes.first_forward : passes.last_forward).value();
     own.last_backward = passes.last_backward.value();
+    own.ready = passes.ready.value();
   }
 
   /// least_busy(s, first): of stages s to the last, cut as is best, from layer `first` on. With
@@ -172,7 +170,7 @@ class CutSearch {
         if (chosen > first && busiest(s, first, chosen - 1) < busiest(s, first, chosen)) --chosen;
       }
       const StageCost& own = cost(s, first, chosen);
-      begins = std::max(begins, own.passes.ready.value());
+      begins = std::max(begins, own.ready);
       bound = std::max(bound, begins + own.work + after);
       begins += own.first_forward;
       after += own.last_backward;
@@ -186,7 +184,10 @@ class CutSearch {
 
   void push(int stage, int first, int last) {
     current_.stages.push_back({group(stage), first, last});
-    passes_.push_back(cost(stage, first, last).passes);
+    passes_.push_back(
+        costs_.passes(current_.stages.back(), stage, stages_, micro_batch_, samples_));
+    passes_.back().forward_travels = forward_travels_[static_cast<size_t>(stage)];
+    passes_.back().backward_travels = backward_travels_[static_cast<size_t>(stage)];
   }
 
   void keep_if_quicker() {
@@ -203,7 +204,7 @@ class CutSearch {
     const auto [earliest, latest] = ends_of(stage, first);
     for (int last = earliest; last <= latest; ++last) {
       const StageCost& own = cost(stage, first, last);
-      const int64_t start = std::max(begins, own.passes.ready.value());
+      const int64_t start = std::max(begins, own.ready);
       if (start + own.work + after >= enough_) return;  // so are those of more layers
       if (++best_.nodes > most_nodes_) {
         best_.proved = false;
@@ -211,7 +212,7 @@ class CutSearch {
       }
       int64_t next = start + own.first_forward, next_after = after + own.last_backward;
       if (stage + 1 < stages_) {
-        next += own.passes.forward_travels.value();
+        next += forward_travels_[static_cast<size_t>(stage)].value();
         next_after += backward_travels_[static_cast<size_t>(stage) + 1].value();
         if (next + least_busy(stage + 1, last + 1) + next_after >= enough_) continue;
       }

@@ -149,7 +149,8 @@ class PipelineSearch {
     design_sets();
     MOTLEY_TRY(Packed best, quickest_packing(least_replicas, most_replicas));
     for (int times = 0; !exact_ && times < kMostImprovements && improve(best); ++times) {
-      MOTLEY_TRY(Packed other, quickest_packing(least_replicas, most_replicas));
+      const auto replicas = static_cast<int>(best.plan.replicas.size());
+      MOTLEY_TRY(Packed other, quickest_packing(replicas, replicas));
       if (other.seconds() <= best.seconds()) best = std::move(other);
     }
     return std::move(best.plan);

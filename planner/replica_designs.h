@@ -60,6 +60,7 @@ class ReplicaDesigns {
     size_t design = 0;
   };
   const Quickest& find(int samples);
+  void be_quickest_of(size_t design, int samples, Quickest* quickest) const;
   /// Seconds of what is found; `cutoff` where nothing is quicker.
   double add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples,
              double cutoff, int64_t most_nodes);
