@@ -77,7 +77,7 @@ Result<PipelineCosts> PipelineCosts::make(const PlanRequest& request,
     group.precision = from.precision;
     group.usable = usable_memory(*from.profile, request.memory_headroom);
     MOTLEY_TRY_VOID(costs.measure(request, most, &group));
-    if (group.priced)
+    if (group.priced && count)
       MOTLEY_TRY_VOID(costs.count_memory(count, kind_driven(request.job, *from.devices.front()),
                                          micro_batches, &group));
   }

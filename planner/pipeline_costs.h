@@ -51,7 +51,7 @@ struct Pipeline {
 /// Prices of stages and pipelines by the formulas of predict(), without its plans.
 class PipelineCosts {
  public:
-  /// Layers at these micro-batches and less.
+  /// Layers at these micro-batches and less. Without a counter nothing may be asked of memory.
   static Result<PipelineCosts> make(const PlanRequest& request,
                                     const std::vector<DeviceGroup>& groups,
                                     const std::vector<int>& micro_batches,

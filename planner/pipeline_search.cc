@@ -369,4 +369,13 @@ Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& c
   return PipelineSearch(request, counter, std::move(groups)).run();
 }
 
+Result<double> least_seconds_of_pipelines(const PlanRequest& request) {
+  MOTLEY_TRY(const std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kType));
+  GroupCounts counts;
+  for (const DeviceGroup& group : groups) counts.push_back(group.count());
+  const std::vector<int> sizes = micro_batches_of(request, groups, grain_of(request.job));
+  MOTLEY_TRY(const PipelineCosts costs, PipelineCosts::make(request, groups, sizes, nullptr));
+  return costs.least_seconds(counts, request.job.train.global_batch);
+}
+
 }  // namespace motley

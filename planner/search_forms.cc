@@ -43,6 +43,13 @@ bool is_cut(const Plan& plan) {
 Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter) {
   Result<Plan> plain = plan_search(request);
   if (!plain && plain.error().code != ErrorCode::kNoPlan) return plain;
+  if (plain) {
+    MOTLEY_TRY(const double least, least_seconds_of_pipelines(request));
+    if (least >= plain->prediction.step_seconds * (1 - kWorthCutting)) {
+      plain->search.rejected.push_back({"pipelines", "none could be clearly quicker"});
+      return plain;
+    }
+  }
   Result<Plan> cut = search_pipelines(request, counter);
   if (!cut && cut.error().code != ErrorCode::kNoPlan) return cut;
   if (!plain && !cut) {
