@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -53,12 +54,6 @@ size_t PipelineCosts::kind_of(LayerIndex layer) const {
   return layer + 1 < layers_ ? 1 : 2;
 }
 
-PipelineCosts::LayerCounts PipelineCosts::counts_of(const PipelineStage& stage) const {
-  const int embedding = stage.first == 0 ? 1 : 0;
-  const int head = stage.last + 1 == layers_ ? 1 : 0;
-  return {embedding, stage.last - stage.first + 1 - embedding - head, head};
-}
-
 Result<PipelineCosts> PipelineCosts::make(const PlanRequest& request,
                                           const std::vector<DeviceGroup>& groups,
                                           const std::vector<int>& micro_batches,
@@ -82,7 +77,7 @@ Result<PipelineCosts> PipelineCosts::make(const PlanRequest& request,
     group.precision = from.precision;
     group.usable = usable_memory(*from.profile, request.memory_headroom);
     MOTLEY_TRY_VOID(costs.measure(request, most, &group));
-    if (group.priced)
+    if (group.priced && count)
       MOTLEY_TRY_VOID(costs.count_memory(count, kind_driven(request.job, *from.devices.front()),
                                          micro_batches, &group));
   }
@@ -129,13 +124,16 @@ void PipelineCosts::be_no_slower_than_whole(int most_samples, Group* group) cons
 Result<Unit> PipelineCosts::count_memory(const CountLayers& count, DeviceKind kind,
                                          const std::vector<int>& micro_batches, Group* group) {
   MOTLEY_TRY(const LayerMemoryTable table, count(kind, group->precision, micro_batches));
-  for (size_t layer = 0; layer < kKinds; ++layer)
+  for (size_t layer = 0; layer < kKinds; ++layer) {
+    group->memory[layer].resize(
+        index(*std::max_element(micro_batches.begin(), micro_batches.end())) + 1);
     for (const int samples : micro_batches) {
       const auto found = table.find({kLayerKinds[layer], samples});
       if (found == table.end())
         return fail(ErrorCode::kInternal, "the memory of a layer was not counted");
-      group->memory[layer].emplace(samples, found->second);
+      group->memory[layer][index(samples)] = found->second;
     }
+  }
   return Unit{};
 }
 
@@ -161,7 +159,7 @@ PipelineCosts::StageBytes PipelineCosts::bytes(const PipelineStage& stage, int m
   int64_t fixed = 0, saved = 0, transient = 0;
   for (size_t kind = 0; kind < kKinds; ++kind) {
     if (counts[kind] == 0) continue;
-    const LayerMemory& one = group.memory[kind].at(micro_batch);
+    const LayerMemory& one = group.memory[kind][index(micro_batch)];
     fixed += counts[kind] * one.fixed.value();
     saved += counts[kind] * one.saved.value();
     transient = std::max(transient, one.transient.value());
@@ -233,40 +231,39 @@ Nanos PipelineCosts::travel(int from, int to, int samples) const {
   return nanos_of_seconds(way.latency_seconds + bytes / way.bytes_per_second);
 }
 
-std::vector<StageTimes> PipelineCosts::times(const Pipeline& pipeline, int samples) const {
-  const auto stages = static_cast<int>(pipeline.stages.size());
-  const int micro_batch = std::min(pipeline.micro_batch, samples);
+AlikePasses PipelineCosts::passes(const PipelineStage& stage, int number, int stages,
+                                  int micro_batch, int samples) const {
   const int count = (samples + micro_batch - 1) / micro_batch;
-  const int begun = stages > 1 ? std::min(stages, count) : 1;
-  std::vector<StageTimes> all;
-  for (int s = 0; s < stages; ++s) {
-    const PipelineStage& stage = pipeline.stages[index(s)];
-    const PassSeconds full = pass(stage, micro_batch);
-    const int last = samples - (count - 1) * micro_batch;
-    const PassSeconds rest = last == micro_batch ? full : pass(stage, last);
-    const double begins = overhead(stage.group);
-    StageTimes& times = all.emplace_back();
-    for (int i = 0; i < count; ++i) {
-      const PassSeconds& own = i + 1 < count ? full : rest;
-      times.forward.push_back(nanos_of_seconds(own.forward + (s > 0 || i < begun ? begins : 0)));
-      times.backward.push_back(nanos_of_seconds(own.backward + (s + 1 < stages ? begins : 0)));
-    }
-    times.ready = nanos_of_seconds(update_seconds(stage));
-    if (s + 1 < stages)
-      times.forward_travels = travel(stage.group, pipeline.stages[index(s + 1)].group, micro_batch);
-    if (s > 0)
-      times.backward_travels =
-          travel(stage.group, pipeline.stages[index(s - 1)].group, micro_batch);
-  }
-  return all;
+  const int begun = most_in_flight(stages, 0, count);
+  const PassSeconds full = pass(stage, std::min(micro_batch, samples));
+  const int last = samples - (count - 1) * micro_batch;
+  const PassSeconds rest = last == micro_batch ? full : pass(stage, last);
+  const double begins = overhead(stage.group);
+  const double before = number > 0 ? begins : 0, after = number + 1 < stages ? begins : 0;
+  return {.first_forward = nanos_of_seconds(full.forward + begins),
+          .forward = nanos_of_seconds(full.forward + before),
+          .last_forward = nanos_of_seconds(rest.forward + (count <= begun ? begins : before)),
+          .backward = nanos_of_seconds(full.backward + after),
+          .last_backward = nanos_of_seconds(rest.backward + after),
+          .ready = nanos_of_seconds(update_seconds(stage))};
 }
 
 double PipelineCosts::seconds(const Pipeline& pipeline, int samples) const {
   const DeviceProfile& first = *groups_[index(pipeline.stages.front().group)].profile;
+  const int micro_batch = std::min(samples, pipeline.micro_batch);
   if (pipeline.stages.size() == 1 && first.curve("model") != nullptr)
-    return section_seconds(device_seconds(first, samples, std::min(samples, pipeline.micro_batch)),
-                           first.update_seconds);
-  return seconds_of(simulate_pipeline(times(pipeline, samples)).end);
+    return section_seconds(device_seconds(first, samples, micro_batch), first.update_seconds);
+  const auto stages = static_cast<int>(pipeline.stages.size());
+  std::vector<AlikePasses> all;
+  for (int s = 0; s < stages; ++s) {
+    const int group = pipeline.stages[index(s)].group;
+    all.push_back(passes(pipeline.stages[index(s)], s, stages, micro_batch, samples));
+    if (s + 1 < stages)
+      all.back().forward_travels = travel(group, pipeline.stages[index(s + 1)].group, micro_batch);
+    if (s > 0)
+      all.back().backward_travels = travel(group, pipeline.stages[index(s - 1)].group, micro_batch);
+  }
+  return seconds_of(pipeline_end(all, (samples + micro_batch - 1) / micro_batch));
 }
 
 /// By weak duality of the fractional problem of dealing each kind of layer of all samples to

@@ -2,7 +2,6 @@
 // Devices and layers as the search for pipelines sees them: tables instead of curves.
 
 #include <array>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,7 +10,7 @@
 #include "core/profile.h"
 #include "planner/layer_memory.h"
 #include "planner/layer_times.h"
-#include "planner/pipeline_simulation.h"
+#include "planner/pipeline_end.h"
 #include "planner/request.h"
 
 namespace motley {
@@ -52,7 +51,7 @@ struct Pipeline {
 /// Prices of stages and pipelines by the formulas of predict(), without its plans.
 class PipelineCosts {
  public:
-  /// Layers at these micro-batches and less.
+  /// Layers at these micro-batches and less. Without a counter nothing may be asked of memory.
   static Result<PipelineCosts> make(const PlanRequest& request,
                                     const std::vector<DeviceGroup>& groups,
                                     const std::vector<int>& micro_batches,
@@ -82,8 +81,11 @@ class PipelineCosts {
   /// of their hosts.
   Nanos travel(int from, int to, int samples) const;
 
-  /// The stages' times in a step of so many samples, as planner/replica_times.h has them.
-  std::vector<StageTimes> times(const Pipeline& pipeline, int samples) const;
+  /// What stage `number` of `stages` takes for each micro-batch of a step, as
+  /// planner/replica_times.h has it; what it sends to others is left at no time.
+  AlikePasses passes(const PipelineStage& stage, int number, int stages, int micro_batch,
+                     int samples) const;
+  /// Of a step of so many samples.
   double seconds(const Pipeline& pipeline, int samples) const;
 
   /// No plan, however it is cut, computes a step in less: every device at its best on what it is
@@ -108,7 +110,7 @@ class PipelineCosts {
     bool priced = false;
     std::vector<PassSeconds> passes[kKinds];  ///< by samples, 1 on
     double least_per_sample[kKinds] = {};
-    std::map<int, LayerMemory> memory[kKinds];  ///< by micro-batch
+    std::vector<LayerMemory> memory[kKinds];  ///< by micro-batch; of those that were asked for
     std::vector<Excluded> excluded;
   };
 
@@ -122,7 +124,11 @@ class PipelineCosts {
   StageBytes bytes(const PipelineStage& stage, int micro_batch, int in_flight) const;
   size_t kind_of(LayerIndex layer) const;
   /// Layers of each kind.
-  LayerCounts counts_of(const PipelineStage& stage) const;
+  LayerCounts counts_of(const PipelineStage& stage) const {
+    const int embedding = stage.first == 0 ? 1 : 0;
+    const int head = stage.last + 1 == layers_ ? 1 : 0;
+    return {embedding, stage.last - stage.first + 1 - embedding - head, head};
+  }
   Result<Unit> measure(const PlanRequest& request, int most_samples, Group* group);
   void be_no_slower_than_whole(int most_samples, Group* group) const;
   Result<Unit> count_memory(const CountLayers& count, DeviceKind kind,

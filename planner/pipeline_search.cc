@@ -1,86 +1,40 @@
 #include "planner/pipeline_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "planner/cost_model.h"
 #include "planner/deal.h"
+#include "planner/pipeline_space.h"
 #include "planner/replica_packing.h"
 
 namespace motley {
 namespace {
 
-/// Sets of devices that are looked at, of a fleet with more the smaller ones.
-constexpr size_t kMostSets = 2000;
-constexpr int kMostStages = 8;
 constexpr int kMostReplicas = 16;
 /// Searches for a cut, over all sets of devices, and stages that one of few sets places.
 constexpr int64_t kMostCuts = 20'000;
 constexpr int64_t kMostNodes = 400'000;
-constexpr int64_t kFewestNodes = 100;
+constexpr int64_t kFewNodes = 60;
+constexpr size_t kFewOrdersOfASet = 24;
+/// Where not all sets are looked at in all ways: of designs for other numbers of samples, and of
+/// cuts of sets that are used.
+constexpr double kMuchSlower = 1.05;
+constexpr int64_t kNodesToImprove = 2000;
+constexpr int kMostImprovements = 6;
+/// Of the least time in which packings compute all grains: exact, and where designs are not,
+/// either.
+constexpr double kExactly = 1e-6;
+constexpr double kNearly = 1e-4;
 constexpr int kFewOrders = 6;
-/// Of a step, where the job leaves the grain open: a share of a replica is hardly ever finer.
-constexpr int kFinestCut = 2048;
 /// Plans whose ranks are counted before it is given up.
 constexpr int kMostCounts = 48;
 constexpr int kCountsToExclude = 24;
-
-/// All sets of at most `most` devices, but the empty one.
-void extend_sets(const GroupCounts& there, size_t group, int most, GroupCounts* set,
-                 std::vector<GroupCounts>* sets) {
-  if (group == there.size()) {
-    if (std::accumulate(set->begin(), set->end(), 0) > 0) sets->push_back(*set);
-    return;
-  }
-  for (int count = 0; count <= std::min(there[group], most); ++count) {
-    (*set)[group] = count;
-    extend_sets(there, group + 1, most - count, set, sets);
-    if (sets->size() > kMostSets) break;
-  }
-  (*set)[group] = 0;
-}
-
-std::vector<GroupCounts> sets_of(const GroupCounts& there, int most_stages) {
-  std::vector<GroupCounts> sets;
-  for (int most = most_stages; most > 0; --most) {
-    sets.clear();
-    GroupCounts set(there.size(), 0);
-    extend_sets(there, 0, most, &set, &sets);
-    if (sets.size() <= kMostSets) break;
-  }
-  return sets;
-}
-
-/// The job's; else one sample, unless that would make very many grains.
-int grain_of(const JobSpec& job) {
-  if (job.train.grain) return *job.train.grain;
-  int grain = 1;
-  while (job.train.global_batch % grain != 0 || job.train.global_batch / grain > kFinestCut)
-    ++grain;
-  return grain;
-}
-
-/// Multiples of the grain, 1, 2, 3, 4, 6, 8, 12, …, and the largest of which anything was measured,
-/// or of which a step is made.
-std::vector<int> micro_batches_of(const PlanRequest& request,
-                                  const std::vector<DeviceGroup>& groups, int grain) {
-  if (request.job.train.numerics == Numerics::kExact) return {grain};
-  int most = grain;
-  for (const DeviceGroup& group : groups)
-    for (const LayerCurve& curve : group.profile->curves)
-      most = std::max(most, curve.points.back().micro_batch);
-  most = std::min(most, (request.job.train.global_batch + grain - 1) / grain * grain);
-  std::vector<int> sizes;
-  for (int power = grain; power <= most; power *= 2)
-    for (const int size : {power, power / grain % 2 == 0 ? power / 2 * 3 : power})
-      if (size <= most && size % grain == 0 && (sizes.empty() || size > sizes.back()))
-        sizes.push_back(size);
-  if (sizes.back() < most) sizes.push_back(most / grain * grain);  // all of a step at once
-  return sizes;
-}
 
 class PipelineSearch {
  public:
@@ -140,7 +94,7 @@ class PipelineSearch {
     const double whole = costs_->least_seconds(set, batch());
     if (whole <= 0) return samples;
     const double share = grains() * std::min(1.0, least_ / whole);
-    for (const double part : {0.5, 1.0, 1.5})
+    for (const double part : {0.6, 1.2})
       samples.push_back(std::clamp(static_cast<int>(part * share), 1, grains()) * grain_);
     return samples;
   }
@@ -148,10 +102,15 @@ class PipelineSearch {
   ReplicaDesigns design(const GroupCounts& set, int cuts) {
     const std::vector<int> samples = samples_for(set, cuts);
     const size_t orders = static_cast<size_t>(cuts) / (samples.size() * micro_batches_.size());
-    ReplicaDesigns designs(*costs_, set, micro_batches_, samples, std::max<size_t>(2, orders),
-                           std::max<int64_t>(kFewestNodes, kMostNodes * cuts / kMostCuts));
+    const bool all = samples.size() > static_cast<size_t>(grains());
+    ReplicaDesigns designs(
+        *costs_, set, micro_batches_, samples,
+        {.most_orders = std::max<size_t>(2, all ? orders : std::min(kFewOrdersOfASet, orders / 2)),
+         .most_nodes = all ? std::max(kFewNodes, kMostNodes * cuts / kMostCuts) : kFewNodes,
+         .much_slower = all ? 1 : kMuchSlower,
+         .most_in_vain = all ? std::numeric_limits<int>::max() : 2});
     nodes_ += designs.nodes();
-    exact_ = exact_ && designs.proved() && samples.size() > static_cast<size_t>(grains());
+    exact_ = exact_ && designs.proved() && all;
     return designs;
   }
 
@@ -162,6 +121,7 @@ class PipelineSearch {
     if (designs_.empty())
       for (const GroupCounts& set : all) designs_.push_back(design(set, cuts));
     sets_.clear();
+    improved_.clear();
     for (ReplicaDesigns& known : designs_) {
       if (!known.possible()) continue;
       if (known.still_fits(batch())) {
@@ -183,10 +143,27 @@ class PipelineSearch {
     return fail(none_fits());
   }
 
-  /// By predict(), of the best packing for each number of replicas.
+  /// What the quickest plan is made of is improved until nothing is left to.
   Result<Plan> quickest_plan(int least_replicas, int most_replicas) {
     if (least_replicas > most_replicas) return fail(none_fits());
     design_sets();
+    MOTLEY_TRY(Packed best, quickest_packing(least_replicas, most_replicas));
+    for (int times = 0; !exact_ && times < kMostImprovements && improve(best); ++times) {
+      const auto replicas = static_cast<int>(best.plan.replicas.size());
+      MOTLEY_TRY(Packed other, quickest_packing(replicas, replicas));
+      if (other.seconds() <= best.seconds()) best = std::move(other);
+    }
+    return std::move(best.plan);
+  }
+
+  struct Packed {
+    Plan plan;
+    std::vector<std::pair<size_t, int>> shares;  ///< a set of devices, and its samples
+    double seconds() const { return plan.prediction.step_seconds; }
+  };
+
+  /// By predict(), of the best packing for each number of replicas.
+  Result<Packed> quickest_packing(int least_replicas, int most_replicas) {
     const auto& wanted = request_.job.devices.count;
     const PackingProblem problem{
         .devices = there_,
@@ -195,18 +172,31 @@ class PipelineSearch {
         .grain = grain_,
         .missing = missing(),
         .least_replicas = least_replicas,
-        .most_replicas = most_replicas};
-    std::optional<Plan> best;
+        .most_replicas = most_replicas,
+        .precision = exact_ ? kExactly : kNearly};
+    std::optional<Packed> best;
     const Packings packings = best_packings(problem, sets_, least_);
     packed_ = std::min(packed_, packings.least_seconds);
     for (const Packing& packing : packings.found) {
-      MOTLEY_TRY(Plan plan, plan_of(packing));
-      if (wanted && plan.world_size() < wanted->low) continue;
-      if (!best || plan.prediction.step_seconds < best->prediction.step_seconds)
-        best = std::move(plan);
+      MOTLEY_TRY(Packed packed, plan_of(packing));
+      if (wanted && packed.plan.world_size() < wanted->low) continue;
+      if (!best || packed.seconds() < best->seconds()) best = std::move(packed);
     }
     if (!best) return fail(none_fits());
     return std::move(*best);
+  }
+
+  /// The designs of these sets, for the samples that they compute; false where all were already.
+  bool improve(const Packed& packed) {
+    bool any = false;
+    for (const auto& [set, samples] : packed.shares) {
+      if (!improved_.emplace(set, samples).second) continue;
+      const int64_t before = sets_[set].nodes();
+      sets_[set].improve(micro_batches_, samples, kNodesToImprove);
+      nodes_ += sets_[set].nodes() - before;
+      any = true;
+    }
+    return any;
   }
 
   /// Far more than an even share nobody gets.
@@ -245,11 +235,12 @@ class PipelineSearch {
     return std::move(dealt.deal);
   }
 
-  Result<Plan> plan_of(const Packing& packing) {
+  Result<Packed> plan_of(const Packing& packing) {
     const Deal deal = deal_over(packing);
     if (deal.grains.empty())
       return fail(ErrorCode::kInternal, "a packing whose grains cannot be dealt");
-    Plan plan;
+    Packed packed;
+    Plan& plan = packed.plan;
     plan.job_key = request_.profile.job_key;
     plan.numerics = request_.job.train.numerics;
     plan.global_batch = batch();
@@ -263,6 +254,7 @@ class PipelineSearch {
       const bool is_short = static_cast<int>(i) == deal.short_device;
       const int samples = deal.grains[i] * grain_ - (is_short ? missing() : 0);
       add_replica(sets_[packing[i]].quickest(samples), deal.grains[i], &next, &plan);
+      packed.shares.emplace_back(packing[i], samples);
     }
     for (size_t group = 0; group < groups_.size(); ++group)
       for (size_t i = next[group]; i < groups_[group].devices.size(); ++i)
@@ -270,7 +262,7 @@ class PipelineSearch {
             {groups_[group].devices[i]->id, "no plan found with it is quicker"});
     plan.owners = even_ownership(plan, request_.job.model);
     MOTLEY_TRY_VOID(predict(request_, &plan));
-    return plan;
+    return packed;
   }
 
   void add_replica(const Pipeline& pipeline, int grains, std::vector<size_t>* next, Plan* plan) {
@@ -358,9 +350,10 @@ class PipelineSearch {
   std::optional<PipelineCosts> costs_;
   std::vector<ReplicaDesigns> designs_;  ///< of all sets, before anything was learnt of memory
   std::vector<ReplicaDesigns> sets_;     ///< those that are possible with what was
-  double least_ = 0;                     ///< seconds of a step, whatever the plan
-  double packed_ = kNever;               ///< the same by what packings are possible, where `exact_`
-  bool exact_ = true;                    ///< all sets were looked at in all orders and cuts
+  std::set<std::pair<size_t, int>> improved_;  ///< sets, for samples
+  double least_ = 0;                           ///< seconds of a step, whatever the plan
+  double packed_ = kNever;  ///< the same by what packings are possible, where `exact_`
+  bool exact_ = true;       ///< all sets were looked at in all orders and cuts
   int64_t nodes_ = 0;
 };
 
@@ -374,6 +367,15 @@ Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& c
     MOTLEY_TRY(groups, group_devices(request, GroupBy::kType));
   }
   return PipelineSearch(request, counter, std::move(groups)).run();
+}
+
+Result<double> least_seconds_of_pipelines(const PlanRequest& request) {
+  MOTLEY_TRY(const std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kType));
+  GroupCounts counts;
+  for (const DeviceGroup& group : groups) counts.push_back(group.count());
+  const std::vector<int> sizes = micro_batches_of(request, groups, grain_of(request.job));
+  MOTLEY_TRY(const PipelineCosts costs, PipelineCosts::make(request, groups, sizes, nullptr));
+  return costs.least_seconds(counts, request.job.train.global_batch);
 }
 
 }  // namespace motley

@@ -18,4 +18,8 @@ namespace motley {
 /// The quickest found. kNoPlan where none fits; what the counter fails with.
 Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter);
 
+/// No plan takes less, however it is cut, were memory and sums of gradients free; 0 where too
+/// little was measured to tell. kInvalidSpec where the profile lacks a device.
+Result<double> least_seconds_of_pipelines(const PlanRequest& request);
+
 }  // namespace motley

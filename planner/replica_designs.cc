@@ -1,6 +1,7 @@
 #include "planner/replica_designs.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -50,38 +51,79 @@ std::vector<std::vector<int>> orders_of(const GroupCounts& devices, size_t most,
 
 ReplicaDesigns::ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
                                const std::vector<int>& micro_batches,
-                               const std::vector<int>& samples, size_t most_orders,
-                               int64_t most_nodes)
+                               const std::vector<int>& samples, const DesignEffort& effort)
     : costs_(&costs), devices_(std::move(devices)) {
   for (size_t group = 0; group < devices_.size(); ++group)
     if (devices_[group] > 0 && !costs.priced(static_cast<int>(group))) return;
   if (std::accumulate(devices_.begin(), devices_.end(), 0) > costs.layers()) return;
-  const std::vector<std::vector<int>> orders = orders_of(devices_, most_orders, &proved_);
-  for (const int count : samples)
+  const std::vector<std::vector<int>> orders = orders_of(devices_, effort.most_orders, &proved_);
+  for (const int count : samples) {
+    double least = seconds(count);
     for (const int micro_batch : micro_batches) {
-      add(orders, micro_batch, count, most_nodes);
+      least = std::min(
+          least, add(orders, micro_batch, count, effort.much_slower * least, effort.most_nodes));
       if (micro_batch >= count) break;  // larger ones compute the same single micro-batch
     }
+  }
 }
 
-void ReplicaDesigns::add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples,
-                         int64_t most_nodes) {
+double ReplicaDesigns::add(const std::vector<std::vector<int>>& orders, int micro_batch,
+                           int samples, double cutoff, int64_t most_nodes) {
   PipelineCut best;
+  best.seconds = cutoff;
   for (const std::vector<int>& order : orders) {
     PipelineCut cut = best_cut(*costs_, order, micro_batch, samples, best.seconds, most_nodes);
     nodes_ += cut.nodes;
     proved_ = proved_ && cut.proved;
     if (cut.seconds < best.seconds) best = std::move(cut);
   }
-  if (best.seconds == kNever) return;
+  if (!best.pipeline.stages.empty()) keep(std::move(best.pipeline));
+  return best.seconds;
+}
+
+void ReplicaDesigns::keep(Pipeline pipeline) {
   for (const Design& design : designs_)
-    if (design.pipeline == best.pipeline) return;
-  Design design{std::move(best.pipeline), 0};
+    if (design.pipeline == pipeline) return;
+  Design design{std::move(pipeline), 0};
   for (const PipelineStage& stage : design.pipeline.stages) {
     const PassSeconds pass = costs_->pass(stage, design.pipeline.micro_batch);
     design.busiest = std::max(design.busiest, pass.forward + pass.backward);
   }
   designs_.push_back(std::move(design));
+  known_.clear();
+}
+
+void ReplicaDesigns::improve(const std::vector<int>& micro_batches, int samples,
+                             int64_t most_nodes) {
+  double least = seconds(samples);
+  if (least == kNever) return;
+  const Pipeline& quickest = this->quickest(samples);
+  int micro_batch = quickest.micro_batch;
+  std::vector<int> order;
+  for (const PipelineStage& stage : quickest.stages) order.push_back(stage.group);
+  const auto try_order = [&](const std::vector<int>& other, int size) {
+    const double found = add({other}, size, samples, least, most_nodes);
+    if (found >= least) return false;
+    least = found;
+    micro_batch = size;
+    return true;
+  };
+  const auto place = std::find(micro_batches.begin(), micro_batches.end(), micro_batch);
+  for (auto other = place - std::min<std::ptrdiff_t>(2, place - micro_batches.begin());
+       other != micro_batches.end() && other - place <= 2; ++other)
+    try_order(order, *other);
+  for (bool better = true; better;) {
+    better = false;
+    for (size_t i = 0; i < order.size(); ++i)
+      for (size_t j = i + 1; j < order.size(); ++j) {
+        if (order[i] == order[j]) continue;
+        std::swap(order[i], order[j]);
+        if (try_order(order, micro_batch))
+          better = true;
+        else
+          std::swap(order[i], order[j]);
+      }
+  }
 }
 
 bool ReplicaDesigns::still_fits(int samples) const {
@@ -92,15 +134,23 @@ bool ReplicaDesigns::still_fits(int samples) const {
 const ReplicaDesigns::Quickest& ReplicaDesigns::find(int samples) {
   const auto [found, is_new] = known_.try_emplace(samples);
   if (!is_new) return found->second;
-  for (size_t i = 0; i < designs_.size(); ++i) {
-    const auto& [pipeline, busiest] = designs_[i];
-    const bool whole = pipeline.stages.size() == 1;  // may be priced as measured whole
-    if (!whole && samples / pipeline.micro_batch * busiest >= found->second.seconds) continue;
-    if (!costs_->fits(pipeline, samples)) continue;
-    const double seconds = costs_->seconds(pipeline, samples);
-    if (seconds < found->second.seconds) found->second = {seconds, i};
-  }
+  const auto next = std::next(found);  // what is quickest for a few more often is for these, too
+  const size_t likely = next == known_.end() ? 0 : next->second.design;
+  if (likely < designs_.size()) be_quickest_of(likely, samples, &found->second);
+  for (size_t i = 0; i < designs_.size(); ++i)
+    if (i != likely) be_quickest_of(i, samples, &found->second);
   return found->second;
+}
+
+/// Of equals the first.
+void ReplicaDesigns::be_quickest_of(size_t design, int samples, Quickest* quickest) const {
+  const auto& [pipeline, busiest] = designs_[design];
+  const bool whole = pipeline.stages.size() == 1;  // may be priced as measured whole
+  if (!whole && samples / pipeline.micro_batch * busiest > quickest->seconds) return;
+  if (!costs_->fits(pipeline, samples)) return;
+  const double seconds = costs_->seconds(pipeline, samples);
+  if (seconds < quickest->seconds || (seconds == quickest->seconds && design < quickest->design))
+    *quickest = {seconds, design};
 }
 
 double ReplicaDesigns::seconds(int samples) { return find(samples).seconds; }

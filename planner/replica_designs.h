@@ -2,6 +2,7 @@
 // How the devices of one replica are best put in a row: for each set of devices a few designs, of
 // which one is quick for few samples and another for many.
 
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -12,6 +13,15 @@ namespace motley {
 /// How many devices of each group a replica has.
 using GroupCounts = std::vector<int>;
 
+/// How hard they are looked for.
+struct DesignEffort {
+  size_t most_orders = 2;
+  int64_t most_nodes = 100;  ///< of each cut
+  /// Micro-batches by which as many samples take so many times the least are passed over.
+  double much_slower = 1;
+  int most_in_vain = std::numeric_limits<int>::max();  ///< micro-batches that bring nothing
+};
+
 /// A set of devices as a replica, and how long it computes for any number of samples.
 class ReplicaDesigns {
  public:
@@ -19,7 +29,11 @@ class ReplicaDesigns {
   /// or where these are more over so many of them; each cut within so many nodes.
   ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
                  const std::vector<int>& micro_batches, const std::vector<int>& samples,
-                 size_t most_orders, int64_t most_nodes);
+                 const DesignEffort& effort);
+
+  /// Looks for a quicker one for so many samples, from the quickest known: neighbouring
+  /// micro-batches, then other places for two devices, as long as that helps.
+  void improve(const std::vector<int>& micro_batches, int samples, int64_t most_nodes);
 
   const GroupCounts& devices() const { return devices_; }
   bool possible() const { return !designs_.empty(); }
@@ -46,8 +60,11 @@ class ReplicaDesigns {
     size_t design = 0;
   };
   const Quickest& find(int samples);
-  void add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples,
-           int64_t most_nodes);
+  void be_quickest_of(size_t design, int samples, Quickest* quickest) const;
+  /// Seconds of what is found; `cutoff` where nothing is quicker.
+  double add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples,
+             double cutoff, int64_t most_nodes);
+  void keep(Pipeline pipeline);
 
   const PipelineCosts* costs_;
   GroupCounts devices_;

@@ -1,6 +1,8 @@
 #include "planner/replica_packing.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -10,20 +12,19 @@
 namespace motley {
 namespace {
 
-constexpr double kPrecision = 1e-6;
 constexpr double kMostStates = 600;
 
 /// The least seconds within which `within` finds a packing, and the packing; bounds from which to
 /// start. Empty where none is found.
 template <class Within>
-Packing soonest(double low, double high, Within within, double* least) {
+Packing soonest(double precision, double low, double high, Within within, double* least) {
   Packing best;
   if (high == kNever) {  // no single replica can compute all
     high = low;
     for (int doubled = 0; doubled < 60 && best.empty(); ++doubled) best = within(high *= 2);
     if (best.empty()) return best;
   }
-  while (high - low > kPrecision * high) {
+  while (high - low > precision * high) {
     const double middle = low + (high - low) / 2;
     Packing packing = within(middle);
     if (packing.empty()) {
@@ -34,7 +35,7 @@ Packing soonest(double low, double high, Within within, double* least) {
     }
   }
   if (least != nullptr) *least = low;
-  return best.empty() ? within(high * (1 + kPrecision)) : best;
+  return best.empty() ? within(high * (1 + precision)) : best;
 }
 
 /// What each set computes in time: whole grains, and with the short one among them.
@@ -97,7 +98,12 @@ class PackingSearch {
   PackingSearch(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets)
       : problem_(problem), sets_(sets), index_(problem.devices) {
     for (size_t i = 0; i < index_.size(); ++i) counts_.push_back(index_.counts(i));
-    for (const ReplicaDesigns& set : sets) set_index_.push_back(index_.of(set.devices()));
+    for (const ReplicaDesigns& set : sets) {
+      set_index_.push_back(index_.of(set.devices()));
+      std::vector<size_t>& room = room_.emplace_back();
+      for (size_t i = 0; i < index_.size(); ++i)
+        if (has_room(counts_[i], set.devices())) room.push_back(i);
+    }
   }
 
   Packings run(double least) {
@@ -107,7 +113,8 @@ class PackingSearch {
     for (int replicas = problem_.least_replicas; replicas <= problem_.most_replicas; ++replicas) {
       double own = kNever;
       Packing packing = soonest(
-          least, one, [&](double seconds) { return within(seconds, replicas); }, &own);
+          problem_.precision, least, one, [&](double seconds) { return within(seconds, replicas); },
+          &own);
       packings.least_seconds = std::min(packings.least_seconds, own);
       if (!packing.empty()) packings.found.push_back(std::move(packing));
     }
@@ -118,24 +125,30 @@ class PackingSearch {
   /// The last replica of a packing and what is left to the others.
   struct Best {
     int grains = -1;  ///< of all together; -1: there is no such packing
-    size_t set = 0;
-    size_t before = 0;  ///< state of the others
+    uint32_t set = 0;
+    uint32_t before = 0;  ///< state of the others
+  };
+  using Row = std::vector<Best>;
+  struct Within {
+    Able able;
+    std::vector<Row> rows;
   };
   /// States are the devices used, by index, and whether the short grain is among the grains.
   static size_t state(size_t index, bool shorted) { return 2 * index + (shorted ? 1 : 0); }
 
   Packing within(double seconds, int replicas) {
-    const Able able = able_within(problem_, sets_, seconds);
-    std::vector<std::vector<Best>> rows{std::vector<Best>(2 * index_.size())};
-    rows[0][state(0, false)].grains = 0;
-    for (int used = 1; used <= replicas; ++used) rows.push_back(one_more(rows.back(), able));
+    const std::vector<Row>& rows = rows_within(seconds, replicas);
     std::optional<size_t> found;
+    int most = 0;
     for (size_t i = 0; i < index_.size(); ++i) {
       const size_t last = state(i, problem_.missing > 0);
       const int devices = std::accumulate(counts_[i].begin(), counts_[i].end(), 0);
-      const int grains = rows.back()[last].grains;
+      const int grains = rows[static_cast<size_t>(replicas)][last].grains;
       if (grains < problem_.grains || devices > problem_.most_devices) continue;
-      if (!found || grains > rows.back()[*found].grains) found = last;
+      if (!found || grains > most) {
+        found = last;
+        most = grains;
+      }
     }
     Packing packing;
     if (!found) return packing;
@@ -148,25 +161,43 @@ class PackingSearch {
     return packing;
   }
 
-  std::vector<Best> one_more(const std::vector<Best>& before, const Able& able) const {
-    std::vector<Best> row(before.size());
+  /// Row r: the best of r replicas in each state. Searches for different numbers of replicas begin
+  /// with the same bounds.
+  const std::vector<Row>& rows_within(double seconds, int replicas) {
+    Within& known = known_[seconds];
+    if (known.rows.empty()) {
+      known.able = able_within(problem_, sets_, seconds);
+      known.rows.emplace_back(2 * index_.size());
+      known.rows[0][state(0, false)].grains = 0;
+    }
+    while (static_cast<int>(known.rows.size()) <= replicas)
+      known.rows.push_back(one_more(known.rows.back(), known.able));
+    return known.rows;
+  }
+
+  Row one_more(const Row& before, const Able& able) const {
+    Row row(before.size());
     const auto offer = [&](size_t from, size_t to, int grains, size_t set) {
       if (before[from].grains < 0 || grains == 0) return;
       if (before[from].grains + grains > row[to].grains)
-        row[to] = {before[from].grains + grains, set, from};
+        row[to] = {before[from].grains + grains, static_cast<uint32_t>(set),
+                   static_cast<uint32_t>(from)};
     };
-    for (size_t i = 0; i < index_.size(); ++i)
-      for (size_t set = 0; set < sets_.size(); ++set) {
-        if (!room(counts_[i], sets_[set].devices())) continue;
+    const bool has_short = problem_.missing > 0;
+    for (size_t set = 0; set < sets_.size(); ++set) {
+      if (able.whole[set] == 0 && (!has_short || able.shorted[set] == 0)) continue;
+      for (const size_t i : room_[set]) {
         const size_t to = i + set_index_[set];
-        for (const bool shorted : {false, true})
-          offer(state(i, shorted), state(to, shorted), able.whole[set], set);
-        if (problem_.missing > 0) offer(state(i, false), state(to, true), able.shorted[set], set);
+        offer(state(i, false), state(to, false), able.whole[set], set);
+        if (!has_short) continue;
+        offer(state(i, true), state(to, true), able.whole[set], set);
+        offer(state(i, false), state(to, true), able.shorted[set], set);
       }
+    }
     return row;
   }
 
-  bool room(const GroupCounts& used, const GroupCounts& more) const {
+  bool has_room(const GroupCounts& used, const GroupCounts& more) const {
     for (size_t i = 0; i < used.size(); ++i)
       if (used[i] + more[i] > problem_.devices[i]) return false;
     return true;
@@ -177,6 +208,8 @@ class PackingSearch {
   CountIndex index_;
   std::vector<GroupCounts> counts_;  ///< by index
   std::vector<size_t> set_index_;
+  std::vector<std::vector<size_t>> room_;  ///< by set, the devices used that leave room for it
+  std::map<double, Within> known_;         ///< by seconds
 };
 
 /// Of so many devices that packings cannot be looked at one by one.
@@ -195,12 +228,13 @@ class ManyDevices {
     const double one = seconds_of_one(problem_, sets_);
     Packings packings;
     Packing packing = soonest(
-        least, one, [&](double seconds) { return within(seconds); }, nullptr);
+        problem_.precision, least, one, [&](double seconds) { return within(seconds); }, nullptr);
     if (packing.empty()) return packings;
     packings.found.push_back(std::move(packing));
     // A fraction has no deal: whether one is enough stands for a packing.
     soonest(
-        least, one, [&](double seconds) { return enough(seconds) ? Packing{0} : Packing{}; },
+        problem_.precision, least, one,
+        [&](double seconds) { return enough(seconds) ? Packing{0} : Packing{}; },
         &packings.least_seconds);
     return packings;
   }

@@ -15,6 +15,7 @@ struct PackingProblem {
   int missing = 0;       ///< samples of the last grain, whichever replica takes it
   int least_replicas = 1;
   int most_replicas = 0;
+  double precision = 1e-6;  ///< of the least time in which packings compute all grains
 };
 
 /// Sets of devices, by number; in rising order.
@@ -30,7 +31,7 @@ struct Packings {
 bool few_enough_to_enumerate(const GroupCounts& devices);
 
 /// Of few devices, for each number of replicas the sets that compute all grains soonest, to a
-/// millionth of that time, by dynamic programming. Of many, one packing: most of it the fractional
+/// share of that time, by dynamic programming. Of many, one packing: most of it the fractional
 /// one's (planner/packing_bound.h), what is left filled with the sets that are worth most.
 /// `least_seconds`: no packing is quicker.
 Packings best_packings(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets,

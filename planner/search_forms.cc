@@ -45,6 +45,13 @@ Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& c
   // Planning again keeps the form that the search once chose, where that still fits.
   if (plain && request.previous != nullptr && !is_cut(*request.previous)) return plain;
   if (!plain && plain.error().code != ErrorCode::kNoPlan) return plain;
+  if (plain) {
+    MOTLEY_TRY(const double least, least_seconds_of_pipelines(request));
+    if (least >= plain->prediction.step_seconds * (1 - kWorthCutting)) {
+      plain->search.rejected.push_back({"pipelines", "none could be clearly quicker"});
+      return plain;
+    }
+  }
   Result<Plan> cut = search_pipelines(request, counter);
   if (!cut && cut.error().code != ErrorCode::kNoPlan) return cut;
   if (!plain && !cut) {
@@ -52,14 +59,17 @@ Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& c
     error.message += "; " + cut.error().message;
     return fail(std::move(error));
   }
-  if (!cut || (plain && !is_cut(*cut))) return plain;
+  if (!cut) return plain;
   if (!plain) return cut;
   const double quickest = plain->prediction.step_seconds, other = cut->prediction.step_seconds;
-  if (other < quickest * (1 - kWorthCutting)) {
+  const bool is_quicker = other < quickest * (1 - kWorthCutting);
+  if (!is_quicker && !is_cut(*cut)) return plain;
+  if (is_quicker) {  // whole replicas, too: what tables of memory keep out may fit as it is counted
     const int whole = plain->world_size();
     reject("data parallel over " + std::to_string(whole) +
                (whole == 1 ? " whole device" : " whole devices"),
-           "pipelines are quicker", quickest, &*cut);
+           is_cut(*cut) ? "pipelines are quicker" : "more devices hold the model than was measured",
+           quickest, &*cut);
     return cut;
   }
   reject("pipelines: " + shape_of(*cut),

@@ -6,9 +6,10 @@
 
 namespace motley {
 
-/// The plan of plan_search(), or a pipeline's where nothing else fits or where that is clearly
-/// quicker: predictions of cut plans are less certain. What lost is among `rejected`. Errors are
-/// those of plan_search(); where a pipeline was tried in vain, too, that is said.
+/// The plan of plan_search(), or that of search_pipelines() where nothing else fits or where it is
+/// clearly quicker: predictions of cut plans are less certain. Where none could be, pipelines are
+/// not looked for. What lost is among `rejected`. Errors are those of plan_search(); where a
+/// pipeline was tried in vain, too, that is said.
 Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter);
 
 }  // namespace motley

@@ -11,6 +11,7 @@
 #include "core/median.h"
 #include "planner/plan_again.h"
 #include "planner/search.h"
+#include "tests/bench/pipelines_bench_cases.h"
 #include "tests/bench/planner_case.h"
 #include "tests/bench/rows.h"
 #include "tests/support/planning_case.h"
@@ -123,6 +124,7 @@ class PlannerBench {
     return true;
   }
 
+  Rows* rows() { return &rows_; }
   void print() const {
     if (json_) rows_.print();
   }
@@ -166,6 +168,7 @@ int run(bool json, const std::string& only) {
     const std::string name = "replan/" + std::to_string(devices);
     if (bench.wants(name) && !measure_again(devices, name, &bench)) return 1;
   }
+  if (!run_pipeline_cases(json, only, bench.rows())) return 1;
   bench.print();
   return 0;
 }

@@ -109,7 +109,10 @@ PlanningCase PlanningCase::scaled(double factor) const {
     device.step_overhead_seconds *= factor;
     device.update_seconds *= factor;
     for (LayerCurve& curve : device.curves) {
-      for (CurvePoint& point : curve.points) point.seconds *= factor;
+      for (CurvePoint& point : curve.points) {
+        point.seconds *= factor;
+        point.forward_seconds *= factor;
+      }
       curve.fit.fixed *= factor;
       curve.fit.per_sample *= factor;
     }

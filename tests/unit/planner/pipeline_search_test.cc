@@ -350,5 +350,32 @@ TEST(SearchForms, CutsOnlyWhereThatIsQuicker) {
   EXPECT_THAT(cut->search.rejected.at(0).what, HasSubstr("data parallel over 1 whole device"));
 }
 
+/// The layers of both devices add up to what whole replicas take: nothing is even counted.
+TEST(SearchForms, LooksForNoPipelineWhereNoneCanBeQuicker) {
+  PlanningCase problem(16);
+  problem.job.model = {"gpt", 2, 2, 8, 16, 32};
+  for (int i = 0; i < 2; ++i) {
+    problem.add({.per_sample = 0.04});
+    DeviceProfile& device = problem.profile.devices.back();
+    device.curves = {layer_curve("embedding", 0, 0.002), layer_curve("block", 0, 0.016),
+                     layer_curve("head", 0, 0.006), layer_curve("model", 0, 0.04)};
+  }
+  int counted = 0;
+  const MemoryCounter counter{
+      [&](const Plan& plan) {
+        ++counted;
+        return counted_plan(plan, problem.job.model);
+      },
+      [&](DeviceKind device, Precision precision, const std::vector<int>& sizes) {
+        ++counted;
+        return counted_layers(device, precision, sizes);
+      }};
+  const Result<Plan> plan = search_all_forms(problem.request(), counter);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->replicas.size(), 2u);
+  EXPECT_EQ(counted, 0);
+  EXPECT_THAT(plan->search.rejected.back().why, HasSubstr("none could be clearly quicker"));
+}
+
 }  // namespace
 }  // namespace motley

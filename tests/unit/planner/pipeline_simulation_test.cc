@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "planner/pipeline_end.h"
+
 namespace motley {
 namespace {
 
@@ -112,6 +114,62 @@ TEST(PipelineSimulation, WhatIsSentTravelsWhileItsSenderGoesOn) {
   EXPECT_EQ(last[0].begin, Nanos(15));
   EXPECT_EQ(first[2].begin, Nanos(15 + 10 + 20 + 7)) << "the first backward pass";
   EXPECT_EQ(timeline.end, Nanos(15 + 2 * 30 + 7 + 20));
+}
+
+/// Rarely of round numbers, so that patterns are long or come late; or of few, so that many tie.
+AlikePasses any_passes(int64_t most) {
+  const auto length = [&] { return Nanos(*rc::gen::inRange<int64_t>(0, most)); };
+  return {.first_forward = length(),
+          .forward = length(),
+          .last_forward = length(),
+          .backward = length(),
+          .last_backward = length(),
+          .ready = length(),
+          .forward_travels = length(),
+          .backward_travels = length()};
+}
+
+/// Every micro-batch by itself, in the order in which the stage takes them.
+StageTimes one_by_one(const AlikePasses& passes, int stages, int stage, int micro_batches) {
+  StageTimes times;
+  const int begun = most_in_flight(stages, stage, micro_batches);
+  for (int i = 0; i < micro_batches; ++i) {
+    const bool last = i + 1 == micro_batches;
+    times.forward.push_back(last        ? passes.last_forward
+                            : i < begun ? passes.first_forward
+                                        : passes.forward);
+    times.backward.push_back(last ? passes.last_backward : passes.backward);
+  }
+  times.ready = passes.ready;
+  times.forward_travels = passes.forward_travels;
+  times.backward_travels = passes.backward_travels;
+  return times;
+}
+
+RC_GTEST_PROP(PipelineEnd, IsThatOfTheSimulation, ()) {
+  const int stages = *rc::gen::inRange(1, 17);
+  const int micro_batches = *rc::gen::oneOf(rc::gen::inRange(1, 20), rc::gen::inRange(20, 400));
+  const int64_t most = *rc::gen::element<int64_t>(2, 5, 1000, 100'000'000);
+  std::vector<AlikePasses> passes;
+  std::vector<StageTimes> times;
+  for (int stage = 0; stage < stages; ++stage) {
+    passes.push_back(any_passes(most));
+    times.push_back(one_by_one(passes.back(), stages, stage, micro_batches));
+  }
+  RC_ASSERT(pipeline_end(passes, micro_batches) == simulate_pipeline(times).end);
+}
+
+/// A hundred million micro-batches end at once: none is worked that is like those before.
+TEST(PipelineEnd, SkipsWhatRepeats) {
+  const AlikePasses quick{.first_forward = Nanos(10),
+                          .forward = Nanos(10),
+                          .last_forward = Nanos(10),
+                          .backward = Nanos(20),
+                          .last_backward = Nanos(20)};
+  AlikePasses slow = quick;
+  slow.backward = slow.last_backward = Nanos(21);
+  constexpr int kMany = 100'000'000;
+  EXPECT_EQ(pipeline_end({quick, slow}, kMany), Nanos(10 + int64_t{31} * kMany + 20));
 }
 
 }  // namespace

@@ -1,0 +1,54 @@
+#include "tests/bench/pipelines_bench_cases.h"
+
+#include <cstdio>
+#include <vector>
+
+#include "core/median.h"
+#include "planner/search_forms.h"
+#include "tests/support/cut_fleets.h"
+#include "tests/support/layered_case.h"
+
+namespace motley {
+namespace {
+
+using testing::PlanningCase;
+
+constexpr double kEnoughPipelineSeconds = 2;
+}  // namespace
+
+bool run_pipeline_cases(bool json, const std::string& only, Rows* rows) {
+  for (const testing::CutFleet& fleet : testing::cut_fleets()) {
+    const std::string name = "pipelines/" + fleet.name;
+    if (!only.empty() && only != name) continue;
+    const PlanningCase problem = fleet.make();
+    const MemoryCounter counter = testing::layer_bytes_counter(problem);
+    std::vector<double> seconds;
+    SearchRecord search;
+    std::string shape;
+    for (double total = 0;
+         seconds.empty() || (seconds.size() < 5 && total < kEnoughPipelineSeconds);) {
+      const double start = thread_seconds();
+      const Result<Plan> plan = search_all_forms(problem.request(), counter);
+      seconds.push_back(thread_seconds() - start);
+      total += seconds.back();
+      if (!plan) {
+        std::fprintf(stderr, "%s: %s\n", name.c_str(), plan.error().message.c_str());
+        return false;
+      }
+      search = plan->search;
+      shape.clear();
+      for (const ReplicaPlan& replica : plan->replicas)
+        shape += " " + std::to_string(replica.stages.size());
+    }
+    rows->add({name, "plan_seconds", "s", "lower", *median(seconds)});
+    rows->add({name, "gap", "ratio", "lower", search.gap});
+    if (json) continue;
+    std::printf("%-24s %8.4f s   gap %.4f   %lld nodes   step %.6f s, stages%s\n", name.c_str(),
+                *median(seconds), search.gap, static_cast<long long>(search.nodes),
+                search.step_seconds, shape.c_str());
+    std::fflush(stdout);
+  }
+  return true;
+}
+
+}  // namespace motley

@@ -1,0 +1,110 @@
+#include "tests/support/layered_case.h"
+
+#include "core/pipeline.h"
+
+namespace motley::testing {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+constexpr int kMostSamples = 32;
+
+const char* kind_of_layer(const ModelSpec& model, LayerIndex layer) {
+  if (layer == 0) return "embedding";
+  return layer <= model.layers ? "block" : "head";
+}
+
+LayerCurve curve_of(const std::string& layer, double fixed, double per_sample) {
+  LayerCurve curve;
+  curve.layer = layer;
+  for (int size = 1; size <= kMostSamples; size *= 2) {
+    const double seconds = fixed + per_sample * size;
+    curve.points.push_back({size, seconds, 0.01, 5, seconds / 3});
+  }
+  curve.fit = fit_curve(curve.points);
+  return curve;
+}
+
+/// Of everything on one device.
+LayerMemory model_bytes(const ModelSpec& model, int micro_batch) {
+  LayerMemory sum;
+  for (LayerIndex layer = 0; layer < layer_count(model); ++layer) {
+    const LayerMemory one = layer_bytes(model, kind_of_layer(model, layer), micro_batch);
+    sum.fixed += one.fixed;
+    sum.saved += one.saved;
+    sum.transient = std::max(sum.transient, one.transient);
+  }
+  return sum;
+}
+
+Result<std::vector<RankMemory>> count_ranks(const Plan& plan, const ModelSpec& model) {
+  std::vector<RankMemory> memory(plan.ranks.size());
+  for (size_t r = 0; r < plan.replicas.size(); ++r) {
+    const ReplicaPlan& replica = plan.replicas[r];
+    const auto stages = static_cast<int>(replica.stages.size());
+    const auto count = static_cast<int>(micro_batches_of(plan, static_cast<int>(r)).size());
+    for (int s = 0; s < stages; ++s) {
+      const StagePlan& stage = replica.stages[static_cast<size_t>(s)];
+      Bytes sum(kMiB), transient{0};
+      for (LayerIndex layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
+        const LayerMemory one =
+            layer_bytes(model, kind_of_layer(model, layer), replica.micro_batch);
+        sum += one.fixed + Bytes(one.saved.value() * most_in_flight(stages, s, count));
+        transient = std::max(transient, one.transient);
+      }
+      memory[static_cast<size_t>(stage.ranks.front().value())].total = sum + transient;
+    }
+  }
+  return memory;
+}
+
+}  // namespace
+
+void add_layered(const LayeredDevice& device, PlanningCase* problem) {
+  problem->add({.host = device.host,
+                .type = device.type,
+                .step_overhead = device.overhead,
+                .update = device.update});
+  DeviceProfile& profile = problem->profile.devices.back();
+  const ModelSpec& model = problem->job.model;
+  profile.curves = {curve_of("embedding", device.fixed, 0.1 * device.per_sample),
+                    curve_of("block", device.fixed, device.per_sample),
+                    curve_of("head", device.fixed, 1.5 * device.per_sample)};
+  profile.memory.clear();
+  profile.memory_limit = Bytes(device.memory_mib * kMiB);
+  for (int size = 1; size <= kMostSamples; ++size) {
+    const LayerMemory needs = model_bytes(model, size);
+    profile.memory.push_back({size, needs.fixed, needs.saved + needs.transient});
+  }
+  if (profile.memory.front().total() > profile.memory_limit) {
+    profile.memory.clear();
+    return;
+  }
+  const double blocks = model.layers + 1.6;
+  profile.curves.push_back(
+      curve_of("model", device.fixed * layer_count(model), blocks * device.per_sample));
+}
+
+LayerMemory layer_bytes(const ModelSpec& model, const std::string& layer, int micro_batch) {
+  const int64_t width = model.width, tokens = int64_t{1} * model.context * micro_batch;
+  if (layer == "block")
+    return {.fixed = Bytes(16 * 12 * width * width),
+            .saved = Bytes(34 * tokens * width),
+            .transient = Bytes(16 * tokens * width)};
+  return {.fixed = Bytes(16 * model.vocab * width),
+          .saved = Bytes(4 * tokens * width),
+          .transient = Bytes(layer == "head" ? 4 * tokens * model.vocab : 0)};
+}
+
+MemoryCounter layer_bytes_counter(const PlanningCase& problem) {
+  const ModelSpec& model = problem.job.model;
+  const auto layers = [&model](DeviceKind, Precision,
+                               const std::vector<int>& sizes) -> Result<LayerMemoryTable> {
+    LayerMemoryTable table;
+    for (const char* const layer : {"embedding", "block", "head"})
+      for (const int size : sizes) table[{layer, size}] = layer_bytes(model, layer, size);
+    return table;
+  };
+  return {[&model](const Plan& plan) { return count_ranks(plan, model); }, layers};
+}
+
+}  // namespace motley::testing

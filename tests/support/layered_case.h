@@ -1,0 +1,36 @@
+#pragma once
+// Planning problems whose devices were measured layer by layer, for searches that cut models.
+
+#include <string>
+
+#include "planner/layer_memory.h"
+#include "tests/support/planning_case.h"
+
+namespace motley::testing {
+
+inline const ModelSpec kSmallGpt2{"gpt", 12, 12, 768, 1024, 50257};
+inline const ModelSpec kLargeGpt2{"gpt", 48, 25, 1600, 1024, 50257};
+
+/// A device that takes fixed + per_sample * b seconds for b samples of a block, a third of it
+/// forward; of the embedding a tenth of that, of the head half as much again.
+struct LayeredDevice {
+  std::string host = "localhost";
+  std::string type = "card";
+  double per_sample = 0.010;
+  double fixed = 0.001;
+  double overhead = 0.0001;
+  double update = 0.010;  ///< of the whole model
+  int64_t memory_mib = 8192;
+};
+
+/// Measured with up to 32 samples, and with the whole model where its memory allows a sample.
+void add_layered(const LayeredDevice& device, PlanningCase* problem);
+
+/// Bytes that nobody counted: 16 for each parameter, 34 for each activation of a block in flight,
+/// a row of the vocabulary for each token of a pass through the head.
+LayerMemory layer_bytes(const ModelSpec& model, const std::string& layer, int micro_batch);
+
+/// Of the layers a rank holds, and a MiB besides.
+MemoryCounter layer_bytes_counter(const PlanningCase& problem);
+
+}  // namespace motley::testing

@@ -1,0 +1,172 @@
+// What holds of the best plan of either form, whole replicas and pipelines, of up to four devices,
+// of which every pipeline is looked at. Of more, designs are a choice, and it need not.
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "planner/pipeline_search.h"
+#include "planner/search_forms.h"
+#include "tests/support/layered_case.h"
+
+namespace motley {
+namespace {
+
+using testing::add_layered;
+using testing::layer_bytes_counter;
+using testing::LayeredDevice;
+using testing::PlanningCase;
+
+constexpr int kMostDevices = 4;
+/// A cut has to be so much quicker to be chosen, and packings are as near to the best.
+constexpr double kWorthCutting = 0.02;
+constexpr double kNearly = 1e-5;
+
+LayeredDevice any_layered() {
+  static const LayeredDevice kTypes[] = {
+      {.type = "a", .per_sample = 0.004, .fixed = 0.0005, .update = 0.003, .memory_mib = 60},
+      {.type = "b", .per_sample = 0.009, .fixed = 0.0002, .update = 0.004, .memory_mib = 24},
+      {.type = "c", .per_sample = 0.021, .fixed = 0.0010, .update = 0.010, .memory_mib = 14},
+      {.type = "d", .per_sample = 0.007, .fixed = 0.0001, .update = 0.002, .memory_mib = 11}};
+  LayeredDevice device = *rc::gen::elementOf(std::vector(std::begin(kTypes), std::end(kTypes)));
+  device.host = *rc::gen::element<std::string>("one", "other");
+  return device;
+}
+
+/// Of a model of four small blocks; some devices hold it, most do not.
+PlanningCase any_layered_case(int least, int most) {
+  PlanningCase problem(*rc::gen::inRange(2, 6));
+  problem.job.model = {"gpt", 4, 4, 128, 64, 256};
+  for (int i = *rc::gen::inRange(least, most + 1); i > 0; --i) add_layered(any_layered(), &problem);
+  if (*rc::gen::arbitrary<bool>()) {
+    problem.add_link("one", "one", 1e-5, 4e9).add_link("other", "other", 1e-5, 4e9);
+    problem.add_link("one", "other", 1e-4, 1e8 * *rc::gen::inRange(1, 20));
+  }
+  return problem;
+}
+
+Result<Plan> plan_of(const PlanningCase& problem) {
+  return search_all_forms(problem.request(), layer_bytes_counter(problem));
+}
+
+constexpr double kNoStep = std::numeric_limits<double>::infinity();
+
+double step_of(const PlanningCase& problem) {
+  const Result<Plan> plan = plan_of(problem);
+  return plan ? plan->prediction.step_seconds : kNoStep;
+}
+
+/// Pipelines alone: their sums of gradients apart, which the number of replicas is chosen by.
+double section_of_pipelines(const PlanningCase& problem) {
+  const Result<Plan> plan = search_pipelines(problem.request(), layer_bytes_counter(problem));
+  if (!plan) return kNoStep;
+  return plan->prediction.step_seconds - plan->prediction.communication_seconds;
+}
+
+void be_quicker(double factor, DeviceProfile* device) {
+  device->step_overhead_seconds *= factor;
+  device->update_seconds *= factor;
+  for (LayerCurve& curve : device->curves) {
+    for (CurvePoint& point : curve.points) {
+      point.seconds *= factor;
+      point.forward_seconds *= factor;
+    }
+    curve.fit.fixed *= factor;
+    curve.fit.per_sample *= factor;
+  }
+}
+
+RC_GTEST_PROP(FormProperties, AnotherDeviceNeverMakesItSlower, ()) {
+  PlanningCase problem = any_layered_case(1, kMostDevices - 1);
+  const double before = step_of(problem);
+  LayeredDevice device = any_layered();
+  device.host = problem.fleet.devices.back().host;
+  add_layered(device, &problem);
+  RC_ASSERT(step_of(problem) <= before * (1 + kWorthCutting));
+}
+
+RC_GTEST_PROP(FormProperties, AFasterDeviceNeverMakesItSlower, ()) {
+  PlanningCase problem = any_layered_case(1, kMostDevices);
+  const double before = step_of(problem);
+  const size_t which = *rc::gen::inRange<size_t>(0, problem.profile.devices.size());
+  be_quicker(0.01 * *rc::gen::inRange(10, 100), &problem.profile.devices[which]);
+  RC_ASSERT(step_of(problem) <= before * (1 + kWorthCutting));
+}
+
+RC_GTEST_PROP(FormProperties, PipelinesOfMoreDevicesAreNoSlower, ()) {
+  PlanningCase problem = any_layered_case(1, kMostDevices - 1);
+  problem.profile.links.clear();
+  const double before = section_of_pipelines(problem);
+  add_layered(any_layered(), &problem);
+  RC_ASSERT(section_of_pipelines(problem) <= before * (1 + kNearly));
+}
+
+RC_GTEST_PROP(FormProperties, PipelinesOfAFasterDeviceAreNoSlower, ()) {
+  PlanningCase problem = any_layered_case(1, kMostDevices);
+  problem.profile.links.clear();
+  const double before = section_of_pipelines(problem);
+  const size_t which = *rc::gen::inRange<size_t>(0, problem.profile.devices.size());
+  be_quicker(0.01 * *rc::gen::inRange(10, 100), &problem.profile.devices[which]);
+  RC_ASSERT(section_of_pipelines(problem) <= before * (1 + kNearly));
+}
+
+RC_GTEST_PROP(FormProperties, MoreMemoryNeverMakesItSlower, ()) {
+  PlanningCase problem = any_layered_case(1, kMostDevices);
+  const double before = step_of(problem);
+  for (DeviceProfile& device : problem.profile.devices) device.memory_limit += Bytes(1 << 22);
+  RC_ASSERT(step_of(problem) <= before * (1 + kWorthCutting));
+}
+
+RC_GTEST_PROP(FormProperties, TheOrderOfDevicesChangesNamesOnly, ()) {
+  const PlanningCase problem = any_layered_case(2, kMostDevices);
+  std::vector<size_t> order(problem.fleet.devices.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::mt19937 random(*rc::gen::arbitrary<uint32_t>());
+  std::shuffle(order.begin(), order.end(), random);
+  const double one = step_of(problem), other = step_of(problem.permuted(order));
+  RC_ASSERT(one <= other * (1 + kNearly));
+  RC_ASSERT(other <= one * (1 + kNearly));
+}
+
+/// Up to whole nanoseconds.
+RC_GTEST_PROP(FormProperties, TwiceTheTimesIsTwiceTheStep, ()) {
+  const PlanningCase problem = any_layered_case(1, kMostDevices);
+  const double one = step_of(problem), two = step_of(problem.scaled(2));
+  RC_ASSERT((one == kNoStep) == (two == kNoStep));
+  if (one < kNoStep) RC_ASSERT(std::abs(two / (2 * one) - 1) < kNearly);
+}
+
+RC_GTEST_PROP(FormProperties, NoPlanIsQuickerThanItsBound, ()) {
+  const PlanningCase problem = any_layered_case(1, kMostDevices);
+  const auto plan = search_pipelines(problem.request(), layer_bytes_counter(problem));
+  RC_PRE(plan.has_value());
+  RC_ASSERT(plan->search.lower_bound_step_seconds <= plan->prediction.step_seconds * (1 + kNearly));
+  RC_ASSERT(*least_seconds_of_pipelines(problem.request()) <=
+            plan->search.lower_bound_step_seconds * (1 + kNearly));
+}
+
+/// Four cards make two replicas; with a fifth behind a slow link both could be quicker, were it not
+/// for the sums.
+TEST(FormProperties, ADeviceBehindASlowLinkIsLeftOut) {
+  PlanningCase problem(32);
+  problem.job.model = {"gpt", 4, 4, 128, 64, 256};
+  const LayeredDevice card{
+      .host = "one", .type = "a", .per_sample = 0.004, .fixed = 0.0001, .memory_mib = 11};
+  for (int i = 0; i < 4; ++i) add_layered(card, &problem);
+  problem.add_link("one", "one", 1e-5, 4e9).add_link("one", "other", 1e-4, 1e6);
+  const Result<Plan> near = plan_of(problem);
+  ASSERT_TRUE(near) << near.error().message;
+  ASSERT_GT(near->replicas.size(), 1u);
+  LayeredDevice far = card;
+  far.host = "other";
+  add_layered(far, &problem);
+  const Result<Plan> with = plan_of(problem);
+  ASSERT_TRUE(with) << with.error().message;
+  EXPECT_LE(with->prediction.step_seconds, near->prediction.step_seconds * (1 + kNearly));
+}
+
+}  // namespace
+}  // namespace motley
