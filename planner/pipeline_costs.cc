@@ -171,7 +171,7 @@ bool PipelineCosts::fits(const PipelineStage& stage, int micro_batch, int in_fli
   const Group& group = groups_[index(stage.group)];
   const StageBytes sum = bytes(stage, micro_batch, in_flight);
   const double besides = std::min(group.most_besides, group.most_besides_of_fixed * sum.fixed);
-  if (sum.sum() + besides > static_cast<double>(group.usable.value())) return false;
+  if (sum.sum() * of_layers_ + besides > static_cast<double>(group.usable.value())) return false;
   const LayerCounts counts = counts_of(stage);
   return std::none_of(group.excluded.begin(), group.excluded.end(), [&](const Excluded& excluded) {
     return micro_batch >= excluded.micro_batch && in_flight >= excluded.in_flight &&

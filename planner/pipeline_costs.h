@@ -63,6 +63,8 @@ class PipelineCosts {
   bool priced(int group) const { return groups_[index(group)].priced; }
   /// Whether, by the sum over its layers, a device holds them with so many micro-batches in flight.
   bool fits(const PipelineStage& stage, int micro_batch, int in_flight) const;
+  /// What the layers of a stage need one by one is from now on taken times so much.
+  void take_layers_for_less(double times) { of_layers_ = times; }
   /// From now on neither this stage fits nor one of as many layers and more in flight.
   void exclude(const PipelineStage& stage, int micro_batch, int in_flight);
   /// Every stage, with so many samples in a step.
@@ -136,6 +138,7 @@ class PipelineCosts {
   void find_travel(const PlanRequest& request);
 
   std::vector<Group> groups_;
+  double of_layers_ = 1;
   int layers_ = 0;
   std::vector<int64_t> held_;  ///< elements of each kind of layer, the head's tied one included
   int64_t tied_ = 0;           ///< elements that embedding and head share

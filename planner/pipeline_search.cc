@@ -32,6 +32,9 @@ constexpr int kMostImprovements = 6;
 constexpr double kExactly = 1e-6;
 constexpr double kNearly = 1e-4;
 constexpr int kFewOrders = 6;
+/// What a stage needs of what its layers need one by one, where nothing would fit otherwise: their
+/// largest buffers do not all live at once.
+constexpr double kLessThanLayers = 0.95;
 /// Plans whose ranks are counted before it is given up.
 constexpr int kMostCounts = 48;
 constexpr int kCountsToExclude = 24;
@@ -47,19 +50,14 @@ class PipelineSearch {
   }
 
   Result<Plan> run() {
-    MOTLEY_TRY(const PipelineCosts costs,
+    MOTLEY_TRY(PipelineCosts costs,
                PipelineCosts::make(request_, groups_, micro_batches_, counter_.layers));
     least_ = costs.least_seconds(there_, batch());
-    // A single replica needs no memory for sums: what does not fit with others may fit alone.
-    const int most = std::min({kMostReplicas, devices(), grains()});
-    const bool few = few_enough_to_enumerate(there_);
-    std::optional<Plan> best;
-    for (const auto& [low, high] : {std::pair(1, few ? 1 : most), std::pair(2, few ? most : 0)}) {
-      costs_ = costs;
-      Result<Plan> plan = quickest_that_fits(low, high);
-      if (!plan && plan.error().code != ErrorCode::kNoPlan) return plan;
-      if (plan && (!best || plan->prediction.step_seconds < best->prediction.step_seconds))
-        best = std::move(*plan);
+    MOTLEY_TRY(std::optional<Plan> best, quickest_of_all(costs));
+    if (!best) {
+      costs.take_layers_for_less(kLessThanLayers);
+      designs_.clear();
+      MOTLEY_TRY(best, quickest_of_all(costs));
     }
     if (!best) return fail(none_fits());
     record(&*best);
@@ -68,6 +66,21 @@ class PipelineSearch {
   }
 
  private:
+  Result<std::optional<Plan>> quickest_of_all(const PipelineCosts& costs) {
+    // A single replica needs no memory for sums: what does not fit with others may fit alone.
+    const int most = std::min({kMostReplicas, devices(), grains()});
+    const bool few = few_enough_to_enumerate(there_);
+    std::optional<Plan> best;
+    for (const auto& [low, high] : {std::pair(1, few ? 1 : most), std::pair(2, few ? most : 0)}) {
+      costs_ = costs;
+      Result<Plan> plan = quickest_that_fits(low, high);
+      if (!plan && plan.error().code != ErrorCode::kNoPlan) return fail(plan.error());
+      if (plan && (!best || plan->prediction.step_seconds < best->prediction.step_seconds))
+        best = std::move(*plan);
+    }
+    return best;
+  }
+
   int batch() const { return request_.job.train.global_batch; }
   int grains() const { return (batch() + grain_ - 1) / grain_; }
   int missing() const { return grains() * grain_ - batch(); }
