@@ -183,6 +183,19 @@ def check_planner_agrees():
     expect_exit(sandbox.run("simulate", "job.yaml", "--fleet", "mix.yaml", *words), 0)
 
 
+def check_named_mixes_are_planned():
+    """However little they leave free."""
+    sandbox = Sandbox()
+    for model in ("gpt2-350m", "gpt2-774m", "gpt2-1558m"):
+        own = ("--set", "model={preset: %s}" % model, "--set", "train.global_batch=8", "--set", "train.eval={every: 0}")
+        for name, mix in fits(sandbox, model)["smallest_mix"].items():
+            if name == "sharded_state":
+                continue
+            cards = ", ".join(f"{{type: {stage['type']}}}" for stage in mix["stages"])
+            sandbox.write("mix.yaml", f"version: 1\nnodes: [{{host: a1, devices: [{cards}]}}]\n")
+            expect_exit(sandbox.run("simulate", "job.yaml", "--fleet", "mix.yaml", *own), 0)
+
+
 def check_catalog():
     """The built-in one: models in the order of their size need devices in that order, text and left out."""
     sandbox = Sandbox()
@@ -237,6 +250,7 @@ def check_refusals():
 def main():
     check_against_counts()
     check_planner_agrees()
+    check_named_mixes_are_planned()
     check_catalog()
     check_refusals()
     print("ok")
