@@ -25,8 +25,9 @@ struct LayerMemory {
 /// By kind of layer ("embedding", "block", "head") and micro-batch.
 using LayerMemoryTable = std::map<std::pair<std::string, int>, LayerMemory>;
 
-/// Counts layers on a device of a kind that computes in a precision.
+/// Counts layers on a device of a kind that computes in a precision, and what blocks compute again.
 using CountLayers = std::function<Result<LayerMemoryTable>(DeviceKind device, Precision precision,
+                                                           Recompute recompute,
                                                            const std::vector<int>& micro_batches)>;
 
 /// Both ways of counting.

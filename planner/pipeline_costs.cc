@@ -57,8 +57,9 @@ size_t PipelineCosts::kind_of(LayerIndex layer) const {
 Result<PipelineCosts> PipelineCosts::make(const PlanRequest& request,
                                           const std::vector<DeviceGroup>& groups,
                                           const std::vector<int>& micro_batches,
-                                          const CountLayers& count) {
+                                          const CountLayers& count, Recompute recompute) {
   PipelineCosts costs;
+  costs.recompute_ = recompute;
   costs.model_ = &request.job.model;
   costs.layers_ = layer_count(request.job.model);
   costs.held_.assign(kKinds, 0);
@@ -95,6 +96,7 @@ Result<Unit> PipelineCosts::measure(const PlanRequest& request, int most_samples
     layer.first_layer = layer.last_layer = example[kind];
     layer.ranks = {Rank(0)};
     layer.shares = {1.0};
+    layer.recompute = {recompute_};
     for (int samples = 1; samples <= most_samples; ++samples) {
       const auto seconds = pass_seconds(*group->profile, request.job.model, layer, 0, samples);
       if (!seconds) return Unit{};  // it was not measured: of no use in a pipeline
@@ -123,7 +125,7 @@ void PipelineCosts::be_no_slower_than_whole(int most_samples, Group* group) cons
 
 Result<Unit> PipelineCosts::count_memory(const CountLayers& count, DeviceKind kind,
                                          const std::vector<int>& micro_batches, Group* group) {
-  MOTLEY_TRY(const LayerMemoryTable table, count(kind, group->precision, micro_batches));
+  MOTLEY_TRY(const LayerMemoryTable table, count(kind, group->precision, recompute_, micro_batches));
   for (size_t layer = 0; layer < kKinds; ++layer) {
     group->memory[layer].resize(
         index(*std::max_element(micro_batches.begin(), micro_batches.end())) + 1);

@@ -51,11 +51,12 @@ struct Pipeline {
 /// Prices of stages and pipelines by the formulas of predict(), without its plans.
 class PipelineCosts {
  public:
-  /// Layers at these micro-batches and less. Without a counter nothing may be asked of memory.
+  /// Layers at these micro-batches and less; of blocks, `recompute` in every backward pass. Without
+  /// a counter nothing may be asked of memory.
   static Result<PipelineCosts> make(const PlanRequest& request,
                                     const std::vector<DeviceGroup>& groups,
-                                    const std::vector<int>& micro_batches,
-                                    const CountLayers& count);
+                                    const std::vector<int>& micro_batches, const CountLayers& count,
+                                    Recompute recompute = Recompute::kNone);
 
   int groups() const { return static_cast<int>(groups_.size()); }
   int layers() const { return layers_; }
@@ -144,6 +145,7 @@ class PipelineCosts {
   int64_t tied_ = 0;           ///< elements that embedding and head share
   int64_t elements_ = 0;
   const ModelSpec* model_ = nullptr;
+  Recompute recompute_ = Recompute::kNone;
   struct Way {
     double latency_seconds = 0;
     double bytes_per_second = LinkProfile::kFree;

@@ -8,9 +8,11 @@
 #include <set>
 #include <utility>
 
+#include "core/pipeline.h"
 #include "planner/cost_model.h"
 #include "planner/deal.h"
 #include "planner/pipeline_space.h"
+#include "planner/recompute_less.h"
 #include "planner/replica_packing.h"
 
 namespace motley {
@@ -42,8 +44,12 @@ constexpr int kCountsToExclude = 24;
 class PipelineSearch {
  public:
   PipelineSearch(const PlanRequest& request, const MemoryCounter& counter,
-                 std::vector<DeviceGroup> groups)
-      : request_(request), counter_(counter), groups_(std::move(groups)) {
+                 std::vector<DeviceGroup> groups, Recompute recompute)
+      : request_(request),
+        counter_(counter),
+        groups_(std::move(groups)),
+        recompute_(recompute),
+        exact_(recompute == Recompute::kNone) {
     for (const DeviceGroup& group : groups_) there_.push_back(group.count());
     grain_ = grain_of(request.job);
     micro_batches_ = micro_batches_of(request, groups_, grain_);
@@ -51,12 +57,16 @@ class PipelineSearch {
 
   Result<Plan> run() {
     MOTLEY_TRY(PipelineCosts costs,
-               PipelineCosts::make(request_, groups_, micro_batches_, counter_.layers));
+               PipelineCosts::make(request_, groups_, micro_batches_, counter_.layers, recompute_));
     least_ = costs.least_seconds(there_, batch());
+    if (recompute_ != Recompute::kNone) {  // a plan may do with less of it
+      MOTLEY_TRY(least_, least_seconds_of_pipelines(request_));
+    }
     MOTLEY_TRY(std::optional<Plan> best, quickest_of_all(costs));
     if (!best) {
       costs.take_layers_for_less(kLessThanLayers);
       designs_.clear();
+      exact_ = false;
       MOTLEY_TRY(best, quickest_of_all(costs));
     }
     if (!best) return fail(none_fits());
@@ -291,6 +301,10 @@ class PipelineSearch {
       stage.ranks = {Rank(plan->world_size())};
       stage.shares = {1.0};
       stage.precision = groups_[number].precision;
+      if (recompute_ != Recompute::kNone)
+        for (LayerIndex layer = from.first; layer <= from.last; ++layer)
+          stage.recompute.push_back(is_block(layer, request_.job.model) ? recompute_
+                                                                        : Recompute::kNone);
       replica.stages.push_back(std::move(stage));
       plan->ranks.push_back({device.id, device.host, device.type});
     }
@@ -346,7 +360,8 @@ class PipelineSearch {
         " of " + std::to_string(devices()) +
         " devices each, one a stage, in any order, any layers each, any whole grains of " +
         std::to_string(grain_) + ", micro-batches of " + std::to_string(micro_batches_.front()) +
-        " to " + std::to_string(micro_batches_.back());
+        " to " + std::to_string(micro_batches_.back()) +
+        (recompute_ == Recompute::kNone ? "" : ", all blocks computed again, or as few as fit");
     search.step_seconds = plan->prediction.step_seconds;
     search.lower_bound_step_seconds = exact_ ? std::max(least_, packed_) : least_;
     search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
@@ -358,6 +373,7 @@ class PipelineSearch {
   const MemoryCounter& counter_;
   std::vector<DeviceGroup> groups_;
   GroupCounts there_;
+  Recompute recompute_;  ///< of all blocks
   int grain_ = 1;
   std::vector<int> micro_batches_;
   std::optional<PipelineCosts> costs_;
@@ -366,28 +382,40 @@ class PipelineSearch {
   std::set<std::pair<size_t, int>> improved_;  ///< sets, for samples
   double least_ = 0;                           ///< seconds of a step, whatever the plan
   double packed_ = kNever;  ///< the same by what packings are possible, where `exact_`
-  bool exact_ = true;       ///< all sets were looked at in all orders and cuts
+  bool exact_;              ///< all sets were looked at in all orders and cuts
   int64_t nodes_ = 0;
 };
 
-}  // namespace
-
-Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter) {
+Result<Plan> search_with(const PlanRequest& request, const MemoryCounter& counter,
+                         Recompute recompute) {
   MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kHost));
   GroupCounts counts;
   for (const DeviceGroup& group : groups) counts.push_back(group.count());
   if (!few_enough_to_enumerate(counts)) {
     MOTLEY_TRY(groups, group_devices(request, GroupBy::kType));
   }
-  return PipelineSearch(request, counter, std::move(groups)).run();
+  return PipelineSearch(request, counter, std::move(groups), recompute).run();
 }
 
-Result<double> least_seconds_of_pipelines(const PlanRequest& request) {
+}  // namespace
+
+Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter) {
+  return search_with(request, counter, Recompute::kNone);
+}
+
+Result<Plan> search_recomputing(const PlanRequest& request, const MemoryCounter& counter) {
+  MOTLEY_TRY(Plan plan, search_with(request, counter, Recompute::kBlock));
+  MOTLEY_TRY_VOID(recompute_less(request, counter.plan, &plan));
+  return plan;
+}
+
+Result<double> least_seconds_of_pipelines(const PlanRequest& request, Recompute recompute) {
   MOTLEY_TRY(const std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kType));
   GroupCounts counts;
   for (const DeviceGroup& group : groups) counts.push_back(group.count());
   const std::vector<int> sizes = micro_batches_of(request, groups, grain_of(request.job));
-  MOTLEY_TRY(const PipelineCosts costs, PipelineCosts::make(request, groups, sizes, nullptr));
+  MOTLEY_TRY(const PipelineCosts costs,
+             PipelineCosts::make(request, groups, sizes, nullptr, recompute));
   return costs.least_seconds(counts, request.job.train.global_batch);
 }
 

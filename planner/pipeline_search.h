@@ -17,9 +17,14 @@ namespace motley {
 
 /// The quickest found. kNoPlan where none fits; what the counter fails with.
 Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter);
+/// The same where every block is computed again in its backward pass; then, stage by stage, as few
+/// of its blocks as fit.
+Result<Plan> search_recomputing(const PlanRequest& request, const MemoryCounter& counter);
 
-/// No plan takes less, however it is cut, were memory and sums of gradients free; 0 where too
-/// little was measured to tell. kInvalidSpec where the profile lacks a device.
-Result<double> least_seconds_of_pipelines(const PlanRequest& request);
+/// No plan whose blocks compute so much again takes less, however it is cut, were memory and sums
+/// of gradients free; 0 where too little was measured to tell. kInvalidSpec where the profile lacks
+/// a device.
+Result<double> least_seconds_of_pipelines(const PlanRequest& request,
+                                          Recompute recompute = Recompute::kNone);
 
 }  // namespace motley

@@ -38,9 +38,8 @@ bool is_cut(const Plan& plan) {
                      [](const ReplicaPlan& replica) { return replica.stages.size() > 1; });
 }
 
-}  // namespace
-
-Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter) {
+/// Of plans that compute nothing twice.
+Result<Plan> search_whole_and_cut(const PlanRequest& request, const MemoryCounter& counter) {
   Result<Plan> plain = plan_search(request);
   // Planning again keeps the form that the search once chose, where that still fits.
   if (plain && request.previous != nullptr && !is_cut(*request.previous)) return plain;
@@ -75,6 +74,34 @@ Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& c
   reject("pipelines: " + shape_of(*cut),
          other < quickest ? "hardly quicker than whole replicas" : "no quicker", other, &*plain);
   return plain;
+}
+
+/// Whether blocks that are computed again could make a plan, or a clearly quicker one.
+Result<bool> may_recomputing_help(const PlanRequest& request, const Result<Plan>& plan) {
+  if (!request.job.parallel.recompute) return false;
+  if (!plan) return plan.error().code == ErrorCode::kNoPlan;
+  if (request.previous != nullptr) return false;
+  MOTLEY_TRY(const double least, least_seconds_of_pipelines(request, Recompute::kBlock));
+  return least > 0 && least < plan->prediction.step_seconds * (1 - kWorthCutting);
+}
+
+}  // namespace
+
+Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter) {
+  Result<Plan> plan = search_whole_and_cut(request, counter);
+  MOTLEY_TRY(const bool may_help, may_recomputing_help(request, plan));
+  if (!may_help) return plan;
+  Result<Plan> again = search_recomputing(request, counter);
+  if (!again) return again.error().code == ErrorCode::kNoPlan ? plan : again;
+  if (!plan) return again;
+  const double quickest = plan->prediction.step_seconds, other = again->prediction.step_seconds;
+  if (other < quickest * (1 - kWorthCutting)) {
+    reject("nothing computed twice", "blocks computed again leave room for a quicker plan",
+           quickest, &*again);
+    return again;
+  }
+  reject("blocks computed again", "no quicker", other, &*plan);
+  return plan;
 }
 
 }  // namespace motley

@@ -194,7 +194,7 @@ const YamlKeys<ParallelSpec>& parallel_keys() {
       fixed<Draft>("data", {"auto"}),
       fixed<Draft>("pipeline", {"auto", "1"}),
       fixed<Draft>("tensor", {"auto", "1"}),
-      fixed<Draft>("recompute", {"auto", "off"}),
+      flag("recompute", &Draft::recompute, "auto", "off"),
       fixed<Draft>("shard_optimizer", {"auto", "off"}),
       converted("compress", "off, auto, the name of a codec, or a mapping with its type",
                 &Draft::compress, to_codec),

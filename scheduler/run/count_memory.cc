@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "core/json_fields.h"
@@ -73,15 +74,16 @@ Result<std::vector<MemoryParts>> count_memory_parts(const Plan& plan, const JobS
 }
 
 Result<LayerMemoryTable> count_layers(const JobSpec& job, DeviceKind device, Precision precision,
-                                      const std::vector<int>& micro_batches) {
+                                      Recompute recompute, const std::vector<int>& micro_batches) {
   std::string sizes;
   for (const int size : micro_batches) sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
   MOTLEY_TRY(const auto rows,
              estimate({"--job", "-", "--micro-batches", sizes, "--precision", spec_name(precision),
-                       "--device", device == DeviceKind::kCuda ? "cuda" : "cpu"},
+                       "--device", device == DeviceKind::kCuda ? "cuda" : "cpu", "--recompute",
+                       recompute == Recompute::kNone ? "none" : "none," + spec_name(recompute)},
                       to_json(job).dump()));
   LayerMemoryTable table;
-  for (const auto& row : rows) {
+  for (const auto& row : rows) {  // of blocks that compute again after those that do not
     LayerMemory memory;
     MOTLEY_TRY(memory.fixed, bytes_of_row(row, "static_bytes"));
     MOTLEY_TRY(memory.saved, bytes_of_row(row, "saved_bytes"));
@@ -92,15 +94,17 @@ Result<LayerMemoryTable> count_layers(const JobSpec& job, DeviceKind device, Pre
 }
 
 MemoryCounter memory_counter(const PlanRequest& request) {
-  using Key = std::pair<DeviceKind, Precision>;
+  using Key = std::tuple<DeviceKind, Precision, Recompute>;
   const auto known = std::make_shared<std::map<Key, LayerMemoryTable>>();
   const auto layers = [&request, known](
-                          DeviceKind device, Precision precision,
+                          DeviceKind device, Precision precision, Recompute recompute,
                           const std::vector<int>& micro_batches) -> Result<LayerMemoryTable> {
-    const auto found = known->find({device, precision});
+    const Key key{device, precision, recompute};
+    const auto found = known->find(key);
     if (found != known->end()) return found->second;
-    MOTLEY_TRY(LayerMemoryTable table, count_layers(request.job, device, precision, micro_batches));
-    return known->emplace(Key{device, precision}, std::move(table)).first->second;
+    MOTLEY_TRY(LayerMemoryTable table,
+               count_layers(request.job, device, precision, recompute, micro_batches));
+    return known->emplace(key, std::move(table)).first->second;
   };
   return {[&request](const Plan& plan) { return count_memory(plan, request.job, request.fleet); },
           layers};

@@ -86,6 +86,27 @@ def check_no_fit():
     print("ok: nothing fits")
 
 
+def check_recomputing():
+    """Where nothing fits otherwise blocks are computed again, with the same weights; off means off."""
+    deep = ("--set", "model={type: gpt, layers: 6, heads: 2, width: 32, context: 128}", "--set", "train.eval={every: 0}")
+    whole = exact_job()
+    whole.write("text.txt", (whole.home / "text.txt").read_text() * 3)
+    reference = final_object(whole.run("run", "job.yaml", "--no-compare", "--json", *deep))
+    small = exact_job()
+    small.write("text.txt", (whole.home / "text.txt").read_text())
+    with_memory(small, "1800KB")
+    off = small.run("plan", "job.yaml", *deep, "--set", "parallel.recompute=off")
+    expect_equal(off.returncode, 65, f"exit code without ({off.stderr!r})")
+    final = final_object(small.run("run", "job.yaml", "--no-compare", "--json", *deep))
+    plan = json.loads((small.run_directory() / "plan.json").read_text())
+    again = [word for replica in plan["replicas"] for stage in replica["stages"] for word in stage["recompute"] if word != "none"]
+    expect(0 < len(again) < 6, f"{len(again)} of 6 blocks are computed again")
+    expect_equal(final["weights_xxh3"], reference["weights_xxh3"], "weights")
+    error = abs(final["predicted_step_seconds"] / final["actual_step_seconds"] - 1)
+    expect(error < 0.05, f"prediction off by {error:.1%}")
+    print(f"ok: {len(again)} of 6 blocks computed again, off by {error:.1%}")
+
+
 def check_hybrid(cache):
     """Four cards that hold the model and two that do not: the shape that is shipped as a plan by hand is found."""
     sandbox = Sandbox(cache=cache)
@@ -108,6 +129,7 @@ def main():
     small = check_same_as_one_device(whole)
     check_device_lost(small)
     check_no_fit()
+    check_recomputing()
     check_hybrid(pathlib.Path(whole.environment["XDG_CACHE_HOME"]))
 
 

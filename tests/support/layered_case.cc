@@ -46,8 +46,12 @@ Result<std::vector<RankMemory>> count_ranks(const Plan& plan, const ModelSpec& m
       const StagePlan& stage = replica.stages[static_cast<size_t>(s)];
       Bytes sum(kMiB), transient{0};
       for (LayerIndex layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
+        const Recompute recompute =
+            stage.recompute.empty()
+                ? Recompute::kNone
+                : stage.recompute[static_cast<size_t>(layer - stage.first_layer)];
         const LayerMemory one =
-            layer_bytes(model, kind_of_layer(model, layer), replica.micro_batch);
+            layer_bytes(model, kind_of_layer(model, layer), replica.micro_batch, recompute);
         sum += one.fixed + Bytes(one.saved.value() * most_in_flight(stages, s, count));
         transient = std::max(transient, one.transient);
       }
@@ -69,6 +73,13 @@ void add_layered(const LayeredDevice& device, PlanningCase* problem) {
   profile.curves = {curve_of("embedding", device.fixed, 0.1 * device.per_sample),
                     curve_of("block", device.fixed, device.per_sample),
                     curve_of("head", device.fixed, 1.5 * device.per_sample)};
+  if (device.recomputing) {
+    LayerCurve again = profile.curves[1];
+    again.recompute = Recompute::kBlock;
+    for (CurvePoint& point : again.points) point.seconds += point.forward_seconds;
+    again.fit = fit_curve(again.points);
+    profile.curves.push_back(std::move(again));
+  }
   profile.memory.clear();
   profile.memory_limit = Bytes(device.memory_mib * kMiB);
   for (int size = 1; size <= kMostSamples; ++size) {
@@ -84,8 +95,13 @@ void add_layered(const LayeredDevice& device, PlanningCase* problem) {
       curve_of("model", device.fixed * layer_count(model), blocks * device.per_sample));
 }
 
-LayerMemory layer_bytes(const ModelSpec& model, const std::string& layer, int micro_batch) {
+LayerMemory layer_bytes(const ModelSpec& model, const std::string& layer, int micro_batch,
+                        Recompute recompute) {
   const int64_t width = model.width, tokens = int64_t{1} * model.context * micro_batch;
+  if (layer == "block" && recompute == Recompute::kBlock)
+    return {.fixed = Bytes(16 * 12 * width * width),
+            .saved = Bytes(2 * tokens * width),
+            .transient = Bytes((34 + 16) * tokens * width)};
   if (layer == "block")
     return {.fixed = Bytes(16 * 12 * width * width),
             .saved = Bytes(34 * tokens * width),
@@ -97,11 +113,12 @@ LayerMemory layer_bytes(const ModelSpec& model, const std::string& layer, int mi
 
 MemoryCounter layer_bytes_counter(const PlanningCase& problem) {
   const ModelSpec& model = problem.job.model;
-  const auto layers = [&model](DeviceKind, Precision,
+  const auto layers = [&model](DeviceKind, Precision, Recompute recompute,
                                const std::vector<int>& sizes) -> Result<LayerMemoryTable> {
     LayerMemoryTable table;
     for (const char* const layer : {"embedding", "block", "head"})
-      for (const int size : sizes) table[{layer, size}] = layer_bytes(model, layer, size);
+      for (const int size : sizes)
+        table[{layer, size}] = layer_bytes(model, layer, size, recompute);
     return table;
   };
   return {[&model](const Plan& plan) { return count_ranks(plan, model); }, layers};

@@ -21,6 +21,7 @@ struct LayeredDevice {
   double overhead = 0.0001;
   double update = 0.010;  ///< of the whole model
   int64_t memory_mib = 8192;
+  bool recomputing = false;  ///< measured also with blocks that are computed again: a third more
 };
 
 /// Measured with up to 32 samples, and with the whole model where its memory allows a sample.
@@ -28,7 +29,9 @@ void add_layered(const LayeredDevice& device, PlanningCase* problem);
 
 /// Bytes that nobody counted: 16 for each parameter, 34 for each activation of a block in flight,
 /// a row of the vocabulary for each token of a pass through the head.
-LayerMemory layer_bytes(const ModelSpec& model, const std::string& layer, int micro_batch);
+/// A block that is computed again keeps what comes into it.
+LayerMemory layer_bytes(const ModelSpec& model, const std::string& layer, int micro_batch,
+                        Recompute recompute = Recompute::kNone);
 
 /// Of the layers a rank holds, and a MiB besides.
 MemoryCounter layer_bytes_counter(const PlanningCase& problem);

@@ -1,6 +1,7 @@
 // What holds of the best plan of either form, whole replicas and pipelines, of up to four devices,
 // of which every pipeline is looked at. Of more, designs are a choice, and it need not.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <limits>
 #include <numeric>
 
+#include "planner/cost_model.h"
 #include "planner/pipeline_search.h"
 #include "planner/search_forms.h"
 #include "tests/support/layered_case.h"
@@ -166,6 +168,53 @@ TEST(FormProperties, ADeviceBehindASlowLinkIsLeftOut) {
   const Result<Plan> with = plan_of(problem);
   ASSERT_TRUE(with) << with.error().message;
   EXPECT_LE(with->prediction.step_seconds, near->prediction.step_seconds * (1 + kNearly));
+}
+
+/// Whether every rank fits by what was counted of it.
+std::vector<bool> ranks_fit(const Plan& plan, const PlanningCase& problem) {
+  const auto counted = layer_bytes_counter(problem).plan(plan);
+  std::vector<bool> fit;
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank)
+    fit.push_back((*counted)[rank].total <=
+                  usable_memory(*problem.profile.find(plan.ranks[rank].device), kMemoryHeadroom));
+  return fit;
+}
+
+/// Of devices that are too small: what is computed again fits, and with a block less of any stage
+/// that stage does not.
+TEST(Forms, RecomputeAsFewBlocksAsFit) {
+  int only_so = 0, quicker_so = 0;
+  for (const int64_t memory_mib : {13, 14, 15, 16, 18, 20, 24}) {
+    PlanningCase problem(4);
+    problem.job.model = {"gpt", 6, 4, 128, 512, 256};
+    for (int i = 0; i < 3; ++i)
+      add_layered({.per_sample = 0.004, .memory_mib = memory_mib, .recomputing = true}, &problem);
+    problem.job.parallel.recompute = false;
+    const Result<Plan> without = plan_of(problem);
+    problem.job.parallel.recompute = true;
+    const Result<Plan> plan = plan_of(problem);
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_THAT(ranks_fit(*plan, problem), ::testing::Each(true));
+    bool any = false;
+    for (size_t s = 0; s < plan->replicas[0].stages.size(); ++s) {
+      Plan less = *plan;
+      std::vector<Recompute>& again = less.replicas[0].stages[s].recompute;
+      const auto last = std::find(again.rbegin(), again.rend(), Recompute::kBlock);
+      if (last == again.rend()) continue;
+      *last = Recompute::kNone;
+      any = true;
+      const Rank rank = less.replicas[0].stages[s].ranks.front();
+      EXPECT_FALSE(ranks_fit(less, problem)[static_cast<size_t>(rank.value())])
+          << memory_mib << " MiB, stage " << s;
+    }
+    only_so += any && !without;
+    quicker_so += any && without;
+    if (without) {
+      EXPECT_LE(plan->prediction.step_seconds, without->prediction.step_seconds);
+    }
+  }
+  EXPECT_GT(only_so, 0);
+  EXPECT_GT(quicker_so, 0);
 }
 
 }  // namespace

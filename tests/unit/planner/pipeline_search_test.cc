@@ -82,7 +82,8 @@ LayerMemory memory_of(const std::string& layer, int micro_batch) {
           .transient = Bytes(kMiB)};
 }
 
-Result<LayerMemoryTable> counted_layers(DeviceKind, Precision, const std::vector<int>& sizes) {
+Result<LayerMemoryTable> counted_layers(DeviceKind, Precision, Recompute,
+                                        const std::vector<int>& sizes) {
   LayerMemoryTable table;
   for (const char* const layer : {"embedding", "block", "head"})
     for (const int size : sizes) table[{layer, size}] = memory_of(layer, size);
@@ -361,15 +362,15 @@ TEST(SearchForms, LooksForNoPipelineWhereNoneCanBeQuicker) {
                      layer_curve("head", 0, 0.006), layer_curve("model", 0, 0.04)};
   }
   int counted = 0;
-  const MemoryCounter counter{
-      [&](const Plan& plan) {
-        ++counted;
-        return counted_plan(plan, problem.job.model);
-      },
-      [&](DeviceKind device, Precision precision, const std::vector<int>& sizes) {
-        ++counted;
-        return counted_layers(device, precision, sizes);
-      }};
+  const MemoryCounter counter{[&](const Plan& plan) {
+                                ++counted;
+                                return counted_plan(plan, problem.job.model);
+                              },
+                              [&](DeviceKind device, Precision precision, Recompute recompute,
+                                  const std::vector<int>& sizes) {
+                                ++counted;
+                                return counted_layers(device, precision, recompute, sizes);
+                              }};
   const Result<Plan> plan = search_all_forms(problem.request(), counter);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->replicas.size(), 2u);
