@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/json_fields.h"
@@ -80,7 +81,8 @@ void read_table(JsonFields& fields, ForeignLink::Table* table) {
   if (!rows) return;
   for (const json& row : rows->is_array() ? *rows : json::array()) {
     if (!row.is_array() || row.size() != 2 || !row[0].is_number() || !row[1].is_number() ||
-        !(row[0].get<double>() > 0) || !(row[1].get<double>() >= 0))
+        !(row[0].get<double>() > 0) || !(row[1].get<double>() >= 0) ||
+        row[1].get<double>() > kMostSeconds)
       return fields.fault("seconds_by_bytes", "expected pairs of bytes and seconds");
     (*table)[row[0].get<double>()] = row[1].get<double>();
   }
@@ -177,6 +179,26 @@ double ForeignLink::seconds(double bytes) const {
   if (above == table.end()) return below->second * bytes / below->first;
   const double part = (bytes - below->first) / (above->first - below->first);
   return below->second + part * (above->second - below->second);
+}
+
+bool ForeignLink::favours_large(double least_bytes, double most_bytes) const {
+  constexpr int kSizes = 200;
+  std::vector<double> sizes = {least_bytes, most_bytes};
+  if (const auto* table = std::get_if<Table>(&speed)) {
+    for (const auto& [bytes, at] : *table)
+      if (bytes > least_bytes && bytes < most_bytes) sizes.push_back(bytes);
+  } else {
+    for (int i = 1; i < kSizes; ++i)
+      sizes.push_back(least_bytes * std::pow(most_bytes / least_bytes, 1.0 * i / kSizes));
+  }
+  std::sort(sizes.begin(), sizes.end());
+  double before = std::numeric_limits<double>::infinity();
+  for (const double bytes : sizes) {
+    const double of_a_byte = seconds(bytes) / bytes;
+    if (of_a_byte > before * (1 + 1e-12)) return false;
+    before = of_a_byte;
+  }
+  return true;
 }
 
 const ForeignLink* ForeignProfile::link(const std::string& from, int from_devices,

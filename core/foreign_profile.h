@@ -54,6 +54,9 @@ struct ForeignLink {
   std::variant<ForeignLine, Polynomial, Table> speed;
 
   double seconds(double bytes) const;
+  /// Whether no byte of a smaller message takes less than one of a larger, of messages between two
+  /// sizes: of a polynomial, as far as many sizes between show.
+  bool favours_large(double least_bytes, double most_bytes) const;
 };
 
 struct ForeignProfile {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
+#include "planner/pipeline_end.h"
 #include "planner/pipeline_simulation.h"
 
 namespace motley {
@@ -13,6 +15,20 @@ namespace {
 double at_degree(const std::map<int, double>& sizes, int degree) {
   const auto found = sizes.find(degree);
   return found == sizes.end() ? sizes.at(1) / degree : found->second;
+}
+
+/// Also of more stages than the quick way takes.
+Nanos end_of(const std::vector<AlikePasses>& stages, int passes) {
+  if (stages.size() <= kMostAlikeStages) return pipeline_end(stages, passes);
+  std::vector<StageTimes> times;
+  for (const AlikePasses& stage : stages) {
+    StageTimes& one = times.emplace_back();
+    one.forward.assign(static_cast<size_t>(passes), stage.forward);
+    one.backward.assign(static_cast<size_t>(passes), stage.backward);
+    one.forward_travels = stage.forward_travels;
+    one.backward_travels = stage.backward_travels;
+  }
+  return simulate_step({times});
 }
 
 Nanos nanos(double seconds) { return Nanos(std::llround(seconds * 1e9)); }
@@ -39,10 +55,20 @@ const ForeignLink* ForeignCosts::link(GridConfig from, GridConfig to) const {
                        types_[static_cast<size_t>(to.type)].name, to.degree);
 }
 
-std::vector<int> ForeignCosts::devices() const {
-  std::vector<int> devices;
-  for (const GridType& type : types_) devices.push_back(type.devices);
-  return devices;
+int GridType::devices() const { return std::accumulate(on_hosts.begin(), on_hosts.end(), 0); }
+
+std::vector<GridGroups> ForeignCosts::groups() const {
+  std::vector<GridGroups> fleet;
+  for (int type = 0; type < types(); ++type) {
+    GridGroups& groups = fleet.emplace_back();
+    std::set<int> sizes = {1};
+    for (const ForeignTimes& one : device(type).profiles)
+      for (const int degree : degrees(type, one.micro_batch)) sizes.insert(degree);
+    for (const int size : sizes)
+      for (const int on_host : types_[static_cast<size_t>(type)].on_hosts)
+        groups[size] += on_host / size;
+  }
+  return fleet;
 }
 
 std::vector<int> ForeignCosts::micro_batches() const {
@@ -57,10 +83,8 @@ std::vector<int> ForeignCosts::degrees(int type, int micro_batch) const {
   for (const ForeignTimes& one : device(type).profiles)
     if (one.micro_batch == micro_batch) measured.insert(one.tensor);
   std::vector<int> degrees;
-  const int on_host = types_[static_cast<size_t>(type)].on_host;
   for (const int degree : measured)
-    if (on_host % degree == 0 && (degrees.empty() || degree % degrees.back() == 0))
-      degrees.push_back(degree);
+    if (degrees.empty() || degree % degrees.back() == 0) degrees.push_back(degree);
   return degrees;
 }
 
@@ -72,7 +96,7 @@ double ForeignCosts::compute(GridConfig config, int micro_batch, int layer) cons
 
 double ForeignCosts::send(int layer, int micro_batch, GridConfig from, GridConfig to) const {
   const ForeignLink* between = link(from, to);
-  if (!between) return kNoLinkSeconds;
+  if (!between) return kNoGridSeconds;
   return between->seconds(profile_.layers[static_cast<size_t>(layer)].output_bytes_per_sample *
                           micro_batch);
 }
@@ -85,17 +109,41 @@ double ForeignCosts::update(const GridStage& stage, int micro_batch) const {
   return sum;
 }
 
-double ForeignCosts::reduction(const GridStage& stage, int replicas) const {
-  if (replicas == 1) return 0;
-  const GridConfig one{stage.config.type, 1};
-  const ForeignLink* around = link(one, one);
-  if (!around) return kNoLinkSeconds;
+const ForeignLink* ForeignCosts::ring(const GridStage& stage) const {
+  return link({stage.config.type, 1}, {stage.config.type, 1});
+}
+
+double ForeignCosts::gradient_bytes(const GridStage& stage, int degree) const {
   double bytes = 0;
   for (int layer = stage.first; layer < stage.end; ++layer)
-    bytes +=
-        at_degree(profile_.layers[static_cast<size_t>(layer)].parameters, stage.config.degree) *
-        profile_.gradient_bytes_per_parameter;
-  return 2 * (replicas - 1) * around->seconds(bytes / replicas);
+    bytes += at_degree(profile_.layers[static_cast<size_t>(layer)].parameters, degree) *
+             profile_.gradient_bytes_per_parameter;
+  return bytes;
+}
+
+double ForeignCosts::reduction(const GridStage& stage, int replicas) const {
+  if (replicas == 1) return 0;
+  const ForeignLink* around = ring(stage);
+  if (!around) return kNoGridSeconds;
+  return 2 * (replicas - 1) *
+         around->seconds(gradient_bytes(stage, stage.config.degree) / replicas);
+}
+
+/// A ring over more sends smaller parts: it takes longer where no byte of a smaller message takes
+/// less than one of a larger.
+bool ForeignCosts::reductions_rise() const {
+  double least = kNoGridSeconds;
+  for (int layer = 0; layer < layers(); ++layer) {
+    const double bytes = gradient_bytes({layer, layer + 1, {}}, 1);
+    if (bytes > 0) least = std::min(least, bytes);
+  }
+  const double all = gradient_bytes({0, layers(), {}}, 1);
+  for (int type = 0; type < types() && all > 0; ++type) {
+    const GridStage any{0, 0, {type, 1}};
+    const double parts = types_[static_cast<size_t>(type)].devices();
+    if (ring(any) && !ring(any)->favours_large(least / parts, all)) return false;
+  }
+  return true;
 }
 
 double ForeignCosts::fixed_bytes(const GridStage& stage) const {
@@ -117,8 +165,8 @@ double ForeignCosts::bytes_in_flight(const GridStage& stage, int micro_batch) co
 }
 
 int ForeignCosts::farthest_from_end(const GridStage& stage, int micro_batch, int passes) const {
-  const double usable =
-      static_cast<double>(device(stage.config.type).memory.value()) * (1 - headroom_);
+  const Bytes memory = types_[static_cast<size_t>(stage.config.type)].memory;
+  const double usable = static_cast<double>(memory.value()) * (1 - headroom_);
   const double left = usable - fixed_bytes(stage);
   const double in_flight = bytes_in_flight(stage, micro_batch);
   if (left < in_flight) return 0;
@@ -133,8 +181,7 @@ SendWeights ForeignCosts::weights(int from_end, bool) const {
 }
 
 double ForeignCosts::simulated_seconds(const GridPlan& plan) const {
-  const auto count = static_cast<size_t>(passes(plan.micro_batch, plan.replicas));
-  std::vector<StageTimes> stages;
+  std::vector<AlikePasses> stages;
   double end = 0, sums = 0;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const GridStage& stage = plan.stages[s];
@@ -144,9 +191,9 @@ double ForeignCosts::simulated_seconds(const GridPlan& plan) const {
       forward += of.forward_seconds[static_cast<size_t>(layer)];
       backward += of.backward_seconds[static_cast<size_t>(layer)];
     }
-    StageTimes& timed = stages.emplace_back();
-    timed.forward.assign(count, nanos(forward));
-    timed.backward.assign(count, nanos(backward));
+    AlikePasses& timed = stages.emplace_back();
+    timed.first_forward = timed.forward = timed.last_forward = nanos(forward);
+    timed.backward = timed.last_backward = nanos(backward);
     if (s + 1 < plan.stages.size())
       timed.forward_travels =
           nanos(send(stage.end - 1, plan.micro_batch, stage.config, plan.stages[s + 1].config));
@@ -154,7 +201,7 @@ double ForeignCosts::simulated_seconds(const GridPlan& plan) const {
     end = std::max(end, update(stage, plan.micro_batch));
     sums = std::max(sums, reduction(stage, plan.replicas));
   }
-  return seconds_of(simulate_step({stages})) + end + sums;
+  return seconds_of(end_of(stages, passes(plan.micro_batch, plan.replicas))) + end + sums;
 }
 
 }  // namespace motley

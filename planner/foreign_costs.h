@@ -8,17 +8,18 @@
 #include <vector>
 
 #include "core/foreign_profile.h"
+#include "core/units.h"
 #include "planner/grid_costs.h"
 
 namespace motley {
 
-/// Devices that are alike in everything, also in how many there are on each of their hosts.
+/// Devices that are alike, host by host: tensor parallelism stays within one.
 struct GridType {
   std::string name;  ///< of the profile's device
-  int on_host = 0;   ///< of them on each host: what tensor parallelism stays within
-  int devices = 0;   ///< in all
+  Bytes memory{0};   ///< of each
+  std::vector<int> on_hosts = {};
 
-  bool operator==(const GridType&) const = default;
+  int devices() const;
 };
 
 class ForeignCosts : public GridCosts {
@@ -31,19 +32,19 @@ class ForeignCosts : public GridCosts {
   int types() const override { return static_cast<int>(types_.size()); }
   int global_batch() const override { return global_batch_; }
   std::vector<int> micro_batches() const override;
-  /// Those measured that divide the devices on a host and each other, so that stages of any of
-  /// them always fill hosts.
+  /// Those measured, from the least on, of which each divides the next.
   std::vector<int> degrees(int type, int micro_batch) const override;
   double compute(GridConfig config, int micro_batch, int layer) const override;
   double send(int layer, int micro_batch, GridConfig from, GridConfig to) const override;
   double update(const GridStage& stage, int micro_batch) const override;
   double reduction(const GridStage& stage, int replicas) const override;
+  bool reductions_rise() const override;
   int farthest_from_end(const GridStage& stage, int micro_batch, int passes) const override;
   SendWeights weights(int from_end, bool first) const override;
 
   const std::vector<GridType>& grid_types() const { return types_; }
   /// By number, as the search takes them.
-  std::vector<int> devices() const;
+  std::vector<GridGroups> groups() const;
   /// Of a device of the stage: what its layers need, and each micro-batch in flight.
   double fixed_bytes(const GridStage& stage) const;
   double bytes_in_flight(const GridStage& stage, int micro_batch) const;
@@ -55,8 +56,9 @@ class ForeignCosts : public GridCosts {
   const ForeignTimes& times(GridConfig config, int micro_batch) const;
   /// Null where neither way was measured.
   const ForeignLink* link(GridConfig from, GridConfig to) const;
-  /// Seconds of what cannot be sent; finite, as it may count 0 times.
-  static constexpr double kNoLinkSeconds = 1e18;
+  /// That a stage's gradients are summed over; null where nobody measured it.
+  const ForeignLink* ring(const GridStage& stage) const;
+  double gradient_bytes(const GridStage& stage, int degree) const;
 
  private:
   const ForeignProfile& profile_;

@@ -5,8 +5,8 @@
 namespace motley {
 
 int GridCosts::passes(int micro_batch, int replicas) const {
-  const int samples = micro_batch * replicas;
-  return (global_batch() + samples - 1) / samples;
+  const int64_t samples = int64_t{micro_batch} * replicas;
+  return static_cast<int>((global_batch() + samples - 1) / samples);
 }
 
 double GridCosts::step_seconds(const GridPlan& plan) const {

@@ -6,6 +6,8 @@
 // The step is  (passes - 1)·max busy + sum of paths + max update + max reduction  over the stages.
 // Which sends count into what is the cost model's own; this is the seam behind which models stand.
 
+#include <cstdint>
+#include <map>
 #include <vector>
 
 namespace motley {
@@ -17,6 +19,10 @@ struct GridConfig {
 
   bool operator==(const GridConfig&) const = default;
 };
+
+/// Of the devices of one type, how many groups of so many there are, each on one host, by their
+/// size; of 1, all there are. Sizes divide each other, so that groups are cut of larger ones.
+using GridGroups = std::map<int, int>;
 
 /// Consecutive layers, [first, end).
 struct GridStage {
@@ -32,6 +38,10 @@ struct GridPlan {
   int replicas = 0;
   std::vector<GridStage> stages;
 };
+
+/// What takes so long is not possible: where nobody measured a link. Finite, as it may count 0
+/// times.
+inline constexpr double kNoGridSeconds = 1e18;
 
 /// How often the time to send what comes into a stage (to and from the one before it), and what
 /// goes out of it, counts: in what the stage is busy with, and on the way of one micro-batch.
@@ -60,6 +70,8 @@ class GridCosts {
   virtual double send(int layer, int micro_batch, GridConfig from, GridConfig to) const = 0;
   virtual double update(const GridStage& stage, int micro_batch) const = 0;
   virtual double reduction(const GridStage& stage, int replicas) const = 0;
+  /// Whether no reduction takes less over more replicas.
+  virtual bool reductions_rise() const = 0;
   /// How many stages from the end, itself included, it may be for its devices to hold it and the
   /// micro-batches in flight; 0: they never do.
   virtual int farthest_from_end(const GridStage& stage, int micro_batch, int passes) const = 0;
@@ -69,6 +81,7 @@ class GridCosts {
 
   /// Seconds of a step, by the form above.
   double step_seconds(const GridPlan& plan) const;
+  /// Micro-batches of a replica in a step.
   int passes(int micro_batch, int replicas) const;
 };
 

@@ -14,7 +14,7 @@ struct Label {
   int config = 0;
   int stages = 1;
   int after = kNone;  ///< the label that begins with the next stage
-  std::array<int16_t, kMostGridTypes> used = {};
+  std::array<int, kMostGridResources> used = {};
   int64_t left = 0;     ///< devices, as GridBounds counts them
   double busiest = 0;   ///< of all stages; of the first with the least it may take to send
   double own_busy = 0;  ///< of the first, without what comes into it
@@ -28,19 +28,21 @@ struct Label {
         reduction > other.reduction || update > other.update || stages > other.stages ||
         weights.in_busy > other.weights.in_busy || weights.in_path > other.weights.in_path)
       return false;
-    for (int type = 0; type < kMostGridTypes; ++type)
-      if (used[static_cast<size_t>(type)] > other.used[static_cast<size_t>(type)]) return false;
+    for (size_t resource = 0; resource < kMostGridResources; ++resource)
+      if (used[resource] > other.used[resource]) return false;
     return true;
   }
 };
 
 class GridLabels {
  public:
-  GridLabels(const GridTables& tables, const GridBounds& bounds, double cutoff, size_t most_labels)
+  GridLabels(const GridTables& tables, const GridBounds& bounds, double cutoff, size_t most_labels,
+             int64_t most_compared)
       : tables_(tables),
         bounds_(bounds),
         cutoff_(cutoff),
         most_labels_(most_labels),
+        most_compared_(most_compared),
         starting_(static_cast<size_t>(tables.layers() + 1) *
                   static_cast<size_t>(tables.configs())) {}
 
@@ -79,9 +81,11 @@ class GridLabels {
         if (least < cutoff_) by_bound.push_back({least, number});
       }
     std::sort(by_bound.begin(), by_bound.end());
-    if (by_bound.size() > most_labels_) {
-      found_.least_seconds = std::min(found_.least_seconds, by_bound[most_labels_].first);
-      by_bound.resize(most_labels_);
+    const size_t most =
+        found_.compared < most_compared_ ? most_labels_ : std::min(most_labels_, kFewGridLabels);
+    if (by_bound.size() > most) {
+      found_.least_seconds = std::min(found_.least_seconds, by_bound[most].first);
+      by_bound.resize(most);
     }
     std::vector<int> numbers;
     for (const auto& [least, number] : by_bound) numbers.push_back(number);
@@ -91,9 +95,7 @@ class GridLabels {
   /// By every stage before the label's.
   void extend(const Label& label, int number) {
     for (int config = 0; config < tables_.configs(); ++config) {
-      const GridConfig own = tables_.config(config);
-      const auto type = static_cast<size_t>(own.type);
-      if (label.used[type] + own.degree > tables_.budget()[type]) continue;
+      if (!has_room(label, tables_.config(config))) continue;
       for (int first = label.first - 1; first >= 0; --first) {
         if (tables_.farthest_from_end(config, first, label.first) <= label.stages) break;
         if (!bounds_.allowed(config, first, label.first)) continue;
@@ -105,6 +107,13 @@ class GridLabels {
           add(longer);
       }
     }
+  }
+
+  bool has_room(const Label& label, GridConfig config) const {
+    const std::vector<GridTables::Resource>& resources = tables_.resources();
+    for (size_t i = 0; i < resources.size(); ++i)
+      if (label.used[i] + resources[i].taken_by(config) > resources[i].there) return false;
+    return true;
   }
 
   void put_before(int config, int first, int number, Label* label) const {
@@ -126,8 +135,8 @@ class GridLabels {
     label->update =
         std::max({label->update, tables_.update(config, first, end), bounds_.least_update()});
     label->reduction = std::max(label->reduction, tables_.reduction(config, first, end));
-    label->used[static_cast<size_t>(own.type)] =
-        static_cast<int16_t>(label->used[static_cast<size_t>(own.type)] + own.degree);
+    for (size_t i = 0; i < tables_.resources().size(); ++i)
+      label->used[i] += tables_.resources()[i].taken_by(own);
     label->left -= own.degree * bounds_.stride(own.type);
     label->first = first;
     label->end = end;
@@ -156,6 +165,7 @@ class GridLabels {
     const auto of = [&](int number) -> const Label& {
       return labels_[static_cast<size_t>(number)];
     };
+    found_.compared += static_cast<int64_t>(others.size());
     for (const int other : others)
       if (of(other).no_worse_than(label)) return;
     std::erase_if(others, [&](int other) { return label.no_worse_than(of(other)); });
@@ -181,6 +191,7 @@ class GridLabels {
   const GridBounds& bounds_;
   double cutoff_;
   size_t most_labels_;
+  int64_t most_compared_;
   std::vector<Label> labels_;
   std::vector<std::vector<int>> starting_;  ///< labels that nothing dominates, by layer and config
   GridFound found_;
@@ -189,8 +200,8 @@ class GridLabels {
 }  // namespace
 
 GridFound best_grid(const GridTables& tables, const GridBounds& bounds, double cutoff,
-                    size_t most_labels) {
-  return GridLabels(tables, bounds, cutoff, most_labels).run();
+                    size_t most_labels, int64_t most_compared) {
+  return GridLabels(tables, bounds, cutoff, most_labels, most_compared).run();
 }
 
 }  // namespace motley

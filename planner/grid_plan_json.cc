@@ -1,6 +1,7 @@
 #include "planner/grid_plan_json.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/json_fields.h"
@@ -12,13 +13,12 @@ using nlohmann::json;
 
 namespace {
 
-/// Its number; of types of one name the one that has most devices on a host, unless the document
-/// says which.
-int type_of(const std::vector<GridType>& types, const std::string& name, int on_host) {
+/// Its number: of types of one name the one that has most memory, unless the document says.
+int type_of(const std::vector<GridType>& types, const std::string& name, Bytes memory) {
   int found = -1;
   for (size_t i = 0; i < types.size(); ++i) {
-    if (types[i].name != name || (on_host > 0 && types[i].on_host != on_host)) continue;
-    if (found < 0 || types[i].on_host > types[static_cast<size_t>(found)].on_host)
+    if (types[i].name != name || (memory > Bytes(0) && types[i].memory != memory)) continue;
+    if (found < 0 || types[i].memory > types[static_cast<size_t>(found)].memory)
       found = static_cast<int>(i);
   }
   return found;
@@ -26,7 +26,8 @@ int type_of(const std::vector<GridType>& types, const std::string& name, int on_
 
 void read_stage(JsonFields& fields, const ForeignCosts& costs, GridPlan* plan) {
   GridStage stage;
-  int last = 0, on_host = 0;
+  int last = 0;
+  Bytes memory{0};
   std::string type;
   const int expected = plan->stages.empty() ? 0 : plan->stages.back().end;
   fields.read_between("first_layer", stage.first, expected, expected)
@@ -34,9 +35,9 @@ void read_stage(JsonFields& fields, const ForeignCosts& costs, GridPlan* plan) {
       .read("type", type)
       .leave_others();
   if (fields.has("tensor")) fields.read_between("tensor", stage.config.degree, 1, 1 << 20);
-  if (fields.has("on_host")) fields.read_between("on_host", on_host, 1, 1 << 30);
+  if (fields.has("memory")) fields.read_between("memory", memory, 1, INT64_MAX / 4);
   stage.end = last + 1;
-  stage.config.type = type_of(costs.grid_types(), type, on_host);
+  stage.config.type = type_of(costs.grid_types(), type, memory);
   if (stage.config.type < 0) return fields.fault("type", "the fleet has no device of it");
   const std::vector<int> degrees = costs.degrees(stage.config.type, plan->micro_batch);
   if (std::find(degrees.begin(), degrees.end(), stage.config.degree) == degrees.end())
@@ -46,23 +47,33 @@ void read_stage(JsonFields& fields, const ForeignCosts& costs, GridPlan* plan) {
   plan->stages.push_back(stage);
 }
 
-Result<Unit> check_fit(const GridPlan& plan, const ForeignCosts& costs) {
-  std::vector<int64_t> used(costs.grid_types().size(), 0);
+/// Groups that stages take, or larger ones that hold them.
+Result<Unit> check_devices(const GridPlan& plan, const ForeignCosts& costs) {
+  const std::vector<GridGroups> fleet = costs.groups();
+  for (size_t type = 0; type < fleet.size(); ++type)
+    for (const auto& [size, there] : fleet[type]) {
+      int64_t taken = 0;
+      for (size_t s = 0; s < plan.stages.size(); ++s) {
+        const GridConfig config = plan.stages[s].config;
+        if (config.type != static_cast<int>(type) || config.degree % size != 0) continue;
+        taken += int64_t{config.degree / size} * plan.replicas;
+        if (taken > there)
+          return invalid_at(
+              "/stages/" + std::to_string(s),
+              "needs more " + costs.grid_types()[type].name + " than the " + std::to_string(there) +
+                  (size == 1 ? " there are" : " groups of " + std::to_string(size) + " on hosts"));
+      }
+    }
+  return Unit{};
+}
+
+Result<Unit> check_memory(const GridPlan& plan, const ForeignCosts& costs) {
   const auto count = static_cast<int>(plan.stages.size());
   const int passes = costs.passes(plan.micro_batch, plan.replicas);
-  for (int s = 0; s < count; ++s) {
-    const GridStage& stage = plan.stages[static_cast<size_t>(s)];
-    const std::string place = "/stages/" + std::to_string(s);
-    if (costs.farthest_from_end(stage, plan.micro_batch, passes) < count - s)
-      return invalid_at(place, "does not fit the memory of its devices");
-    const auto type = static_cast<size_t>(stage.config.type);
-    used[type] += int64_t{stage.config.degree} * plan.replicas;
-    if (used[type] > costs.grid_types()[type].devices)
-      return invalid_at(place, "needs more " + costs.grid_types()[type].name + " than the " +
-                                   std::to_string(costs.grid_types()[type].devices) +
-                                   " there are, " +
-                                   std::to_string(costs.grid_types()[type].on_host) + " to a host");
-  }
+  for (int s = 0; s < count; ++s)
+    if (costs.farthest_from_end(plan.stages[static_cast<size_t>(s)], plan.micro_batch, passes) <
+        count - s)
+      return invalid_at("/stages/" + std::to_string(s), "does not fit the memory of its devices");
   return Unit{};
 }
 
@@ -70,7 +81,7 @@ Result<Unit> check_fit(const GridPlan& plan, const ForeignCosts& costs) {
 
 json to_json(const GridPlan& plan, const std::vector<GridType>& types) {
   std::map<std::string, int> left;
-  for (const GridType& type : types) left[type.name] += type.devices;
+  for (const GridType& type : types) left[type.name] += type.devices();
   json stages = json::array();
   for (const GridStage& stage : plan.stages) {
     const GridType& type = types[static_cast<size_t>(stage.config.type)];
@@ -78,7 +89,7 @@ json to_json(const GridPlan& plan, const std::vector<GridType>& types) {
     stages.push_back({{"first_layer", stage.first},
                       {"last_layer", stage.end - 1},
                       {"type", type.name},
-                      {"on_host", type.on_host},
+                      {"memory", type.memory.value()},
                       {"tensor", stage.config.degree}});
   }
   std::erase_if(left, [](const auto& one) { return one.second == 0; });
@@ -108,7 +119,10 @@ Result<GridPlan> read_grid_plan(const json& document, const ForeignCosts& costs)
   if (plan.stages.empty() || plan.stages.back().end != costs.layers())
     fields.fault("stages", "must hold all " + std::to_string(costs.layers()) + " layers");
   MOTLEY_TRY_VOID(fields.done());
-  MOTLEY_TRY_VOID(check_fit(plan, costs));
+  MOTLEY_TRY_VOID(check_devices(plan, costs));
+  MOTLEY_TRY_VOID(check_memory(plan, costs));
+  if (costs.step_seconds(plan) >= kNoGridSeconds)
+    return invalid_at("/stages", "the profile lacks a link that they need");
   return plan;
 }
 

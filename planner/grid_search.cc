@@ -10,23 +10,33 @@
 namespace motley {
 namespace {
 
-/// Labels of each first layer that are gone on with: for a plan to begin with, and to prove one.
-constexpr size_t kFewLabels = 8;
-constexpr size_t kManyLabels = 20'000;
+/// Labels of each first layer that are gone on with, in turn: for a plan to begin with, to prove
+/// one.
+constexpr size_t kLabels[] = {kFewGridLabels, 200, 2000, 20'000};
+/// Pairs of labels compared, over all shapes: some seconds.
+constexpr int64_t kMostCompared = 1'000'000'000;
 
 struct Candidate {
   GridShape shape;
   double least_seconds = 0;
 };
 
-/// For each number of passes only the fewest replicas: more devices a replica, less to sum.
-std::vector<GridShape> shapes_of(const GridCosts& costs, int devices) {
+int64_t device_count(const std::vector<GridGroups>& fleet) {
+  int64_t count = 0;
+  for (const GridGroups& groups : fleet) count += groups.empty() ? 0 : groups.at(1);
+  return count;
+}
+
+/// For each number of passes the fewest replicas, which leave each the most devices; more of them
+/// only where to sum over more may take less.
+std::vector<GridShape> shapes_of(const GridCosts& costs, int64_t devices) {
   std::vector<GridShape> shapes;
+  const bool fewest = costs.reductions_rise();
   for (const int micro_batch : costs.micro_batches()) {
     int before = 0;
     for (int replicas = 1; replicas <= devices; ++replicas) {
       const int passes = costs.passes(micro_batch, replicas);
-      if (passes != before) shapes.push_back({micro_batch, replicas});
+      if (passes != before || !fewest) shapes.push_back({micro_batch, replicas});
       before = passes;
     }
   }
@@ -35,19 +45,18 @@ std::vector<GridShape> shapes_of(const GridCosts& costs, int devices) {
 
 class GridSearch {
  public:
-  GridSearch(const GridCosts& costs, const std::vector<int>& devices)
-      : costs_(costs), devices_(devices) {}
+  GridSearch(const GridCosts& costs, const std::vector<GridGroups>& fleet)
+      : costs_(costs), fleet_(fleet) {}
 
   Result<GridResult> run() {
     std::vector<Candidate> open;
-    for (const GridShape shape :
-         shapes_of(costs_, std::accumulate(devices_.begin(), devices_.end(), 0)))
+    for (const GridShape shape : shapes_of(costs_, device_count(fleet_)))
       open.push_back({shape, fluid_seconds(shape)});
-    look_at(&open, kFewLabels);
-    look_at(&open, kManyLabels);
+    for (const size_t most_labels : kLabels) look_at(&open, most_labels);
     if (!best_)
       return fail(ErrorCode::kNoPlan,
-                  "no pipeline of equal replicas over these devices holds the model");
+                  "no pipeline of equal replicas over these devices holds the model, or the "
+                  "profile lacks a link or a micro-batch that one needs");
     GridResult result{*best_, record_};
     result.search.step_seconds = seconds_;
     result.search.least_seconds = seconds_;
@@ -65,7 +74,8 @@ class GridSearch {
     std::vector<double> quickest = of_devices;
     double speeds = 0;
     for (int type = 0; type < costs_.types(); ++type) {
-      const int there = devices_[static_cast<size_t>(type)] / shape.replicas;
+      const GridGroups& groups = fleet_[static_cast<size_t>(type)];
+      const int there = groups.empty() ? 0 : groups.at(1) / shape.replicas;
       double least = kNever;  // device-seconds for all layers
       for (const int degree : costs_.degrees(type, shape.micro_batch)) {
         if (degree > there) continue;
@@ -100,13 +110,17 @@ class GridSearch {
     std::vector<Candidate> left;
     for (const Candidate& candidate : *open) {
       if (!(candidate.least_seconds < seconds_)) break;
-      const GridTables tables(costs_, candidate.shape, devices_);
+      const GridTables tables(costs_, candidate.shape, fleet_);
       const GridBounds bounds(tables, seconds_);
       const double least = std::max(candidate.least_seconds, bounds.least_seconds());
       if (!(least < seconds_)) continue;
-      GridFound found = best_grid(tables, bounds, seconds_, most_labels);
+      if (compared_ >= kMostCompared && most_labels > kFewGridLabels) {
+        left.push_back({candidate.shape, least});
+        continue;
+      }
+      GridFound found = best_grid(tables, bounds, seconds_, most_labels, kMostCompared - compared_);
       record_.labels += found.labels;
-      if (most_labels == kManyLabels) ++record_.shapes;
+      compared_ += found.compared;
       if (found.plan) {
         best_ = std::move(found.plan);
         seconds_ = found.seconds;
@@ -118,28 +132,32 @@ class GridSearch {
   }
 
   const GridCosts& costs_;
-  const std::vector<int>& devices_;
+  const std::vector<GridGroups>& fleet_;
   std::optional<GridPlan> best_;
-  double seconds_ = kNever;
+  double seconds_ = kNoGridSeconds;
+  int64_t compared_ = 0;
   GridRecord record_;
 };
 
 }  // namespace
 
-Result<GridResult> search_grid(const GridCosts& costs, const std::vector<int>& devices) {
-  if (costs.types() > kMostGridTypes)
-    return fail(ErrorCode::kUnsupported, "devices of more than " + std::to_string(kMostGridTypes) +
-                                             " types in equal pipelines");
-  return GridSearch(costs, devices).run();
+Result<GridResult> search_grid(const GridCosts& costs, const std::vector<GridGroups>& fleet) {
+  size_t resources = fleet.size();
+  for (const GridGroups& groups : fleet) resources += groups.empty() ? 0 : groups.size() - 1;
+  if (resources > kMostGridResources)
+    return fail(ErrorCode::kUnsupported,
+                "more than " + std::to_string(kMostGridResources) +
+                    " types of devices and tensor degrees of them in equal pipelines");
+  return GridSearch(costs, fleet).run();
 }
 
-std::string grid_space(const GridCosts& costs, const std::vector<int>& devices) {
+std::string grid_space(const GridCosts& costs, const std::vector<GridGroups>& fleet) {
   const std::vector<int> sizes = costs.micro_batches();
-  return "equal pipelines of " +
-         std::to_string(std::accumulate(devices.begin(), devices.end(), 0)) + " devices of " +
+  return "equal pipelines of " + std::to_string(device_count(fleet)) + " devices of " +
          std::to_string(costs.types()) +
          " types: any number of replicas and of stages, any layers, one type and tensor degree a "
-         "stage, types in any order, micro-batches of " +
+         "stage, degrees that divide each other within hosts, types in any order, micro-batches "
+         "of " +
          std::to_string(sizes.front()) + " to " + std::to_string(sizes.back()) +
          ", devices left out";
 }

@@ -13,26 +13,41 @@ SendWeights least_of(const SendWeights& a, const SendWeights& b) {
 
 }  // namespace
 
-GridTables::GridTables(const GridCosts& costs, GridShape shape, const std::vector<int>& devices)
+GridTables::GridTables(const GridCosts& costs, GridShape shape,
+                       const std::vector<GridGroups>& fleet)
     : shape_(shape),
       passes_(costs.passes(shape.micro_batch, shape.replicas)),
       layers_(costs.layers()) {
-  find_configs(costs, devices);
+  find_configs(costs, fleet);
+  find_groups(fleet);
   price_stages(costs);
   price_sends(costs);
 }
 
-void GridTables::find_configs(const GridCosts& costs, const std::vector<int>& devices) {
+void GridTables::find_configs(const GridCosts& costs, const std::vector<GridGroups>& fleet) {
   for (int type = 0; type < costs.types(); ++type) {
-    const int there = devices[at(type)] / shape_.replicas;
+    const GridGroups& groups = fleet[at(type)];
     int largest = 0;
     for (const int degree : costs.degrees(type, shape_.micro_batch)) {
-      if (degree > there) continue;
+      const auto there = groups.find(degree);
+      if (there == groups.end() || there->second < shape_.replicas) continue;
       configs_.push_back({type, degree});
       largest = degree;
     }
+    const int there = groups.empty() ? 0 : groups.at(1) / shape_.replicas;
     budget_.push_back(std::min(there, largest * layers_));
+    resources_.push_back({type, 1, budget_.back()});
   }
+}
+
+/// Where the number of devices says already how many groups there are, nothing more is counted.
+void GridTables::find_groups(const std::vector<GridGroups>& fleet) {
+  for (int type = 0; type < static_cast<int>(budget_.size()); ++type)
+    for (const auto& [group, groups] : fleet[at(type)]) {
+      const int there = groups / shape_.replicas;
+      if (group > 1 && there < budget_[at(type)] / group)
+        resources_.push_back({type, group, there});
+    }
 }
 
 void GridTables::price_stages(const GridCosts& costs) {

@@ -16,8 +16,8 @@ struct GridShape {
 
 class GridTables {
  public:
-  /// `devices` of each type there are.
-  GridTables(const GridCosts& costs, GridShape shape, const std::vector<int>& devices);
+  /// `fleet` by type.
+  GridTables(const GridCosts& costs, GridShape shape, const std::vector<GridGroups>& fleet);
 
   GridShape shape() const { return shape_; }
   int passes() const { return passes_; }
@@ -26,6 +26,18 @@ class GridTables {
   GridConfig config(int number) const { return configs_[at(number)]; }
   /// Devices of each type that one replica may have; no more than its layers could use.
   const std::vector<int>& budget() const { return budget_; }
+  /// What stages take of what there is for one replica: devices of each type, by number, then
+  /// groups of several of them where hosts have odd devices, which make none.
+  struct Resource {
+    int type = 0;
+    int group = 1;
+    int there = 0;
+
+    int taken_by(GridConfig config) const {
+      return config.type == type && config.degree % group == 0 ? config.degree / group : 0;
+    }
+  };
+  const std::vector<Resource>& resources() const { return resources_; }
 
   double compute(int config, int first, int end) const {
     return computed_[row(config) + at(end)] - computed_[row(config) + at(first)];
@@ -59,7 +71,8 @@ class GridTables {
   size_t stage(int config, int first, int end) const {
     return (row(config) + at(first)) * at(layers_ + 1) + at(end);
   }
-  void find_configs(const GridCosts& costs, const std::vector<int>& devices);
+  void find_configs(const GridCosts& costs, const std::vector<GridGroups>& fleet);
+  void find_groups(const std::vector<GridGroups>& fleet);
   void price_stages(const GridCosts& costs);
   void price_sends(const GridCosts& costs);
   const SendWeights& least_weights(int first, int end) const;
@@ -69,6 +82,7 @@ class GridTables {
   int layers_ = 0;
   std::vector<GridConfig> configs_;
   std::vector<int> budget_;
+  std::vector<Resource> resources_;
   std::vector<double> computed_;  ///< of the layers before, by config
   std::vector<double> update_, reduction_;
   std::vector<int> farthest_;

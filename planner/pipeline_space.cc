@@ -41,10 +41,7 @@ std::vector<GroupCounts> sets_of(const GroupCounts& there, int most_stages) {
 
 int grain_of(const JobSpec& job) {
   if (job.train.grain) return *job.train.grain;
-  int grain = 1;
-  while (job.train.global_batch % grain != 0 || job.train.global_batch / grain > kFinestCut)
-    ++grain;
-  return grain;
+  return (job.train.global_batch + kFinestCut - 1) / kFinestCut;
 }
 
 std::vector<int> micro_batches_of(const PlanRequest& request,

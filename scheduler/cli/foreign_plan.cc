@@ -52,27 +52,37 @@ Result<std::string> name_in(const ForeignProfile& profile, const DeviceSpec& dev
               device.place);
 }
 
-/// The fleet's devices by type and number on their host, in the order of the fleet.
+/// The fleet's devices by type and memory, which the fleet may limit; in the order of the fleet.
 Result<std::vector<GridType>> grid_types(const ForeignProfile& profile, const FleetSpec& fleet,
                                          const std::string& path) {
-  std::map<std::pair<std::string, std::string>, int> on_hosts;
-  std::vector<std::pair<std::string, std::string>> order;
+  std::vector<GridType> types;
+  std::vector<std::map<std::string, int>> on_hosts;  // by type
   for (const DeviceSpec& device : fleet.devices) {
     MOTLEY_TRY(const std::string name, name_in(profile, device, path));
-    if (on_hosts[{name, device.host}]++ == 0) order.push_back({name, device.host});
-  }
-  std::vector<GridType> types;
-  for (const auto& place : order) {
-    const int count = on_hosts[place];
+    const Bytes all = profile.devices.at(name).memory;
+    const Bytes memory = std::min(all, device.memory.value_or(all));
     const auto same = std::find_if(types.begin(), types.end(), [&](const GridType& type) {
-      return type.name == place.first && type.on_host == count;
+      return type.name == name && type.memory == memory;
     });
-    if (same == types.end())
-      types.push_back({place.first, count, count});
-    else
-      same->devices += count;
+    const auto number = static_cast<size_t>(same - types.begin());
+    if (same == types.end()) {
+      types.push_back({name, memory});
+      on_hosts.emplace_back();
+    }
+    ++on_hosts[number][device.host];
   }
+  for (size_t i = 0; i < types.size(); ++i)
+    for (const auto& [host, count] : on_hosts[i]) types[i].on_hosts.push_back(count);
   return types;
+}
+
+/// A grid says nothing of grains or of sums that any cut leaves the same.
+Result<Unit> check_numerics(const JobSpec& job) {
+  if (job.train.numerics != Numerics::kExact) return Unit{};
+  const auto place = job.places.find("train.numerics");
+  return fail(ErrorCode::kInvalidSpec,
+              "'exact' cannot be planned by a foreign profile (tensor parallelism contradicts it)",
+              place == job.places.end() ? SourcePlace{} : place->second);
 }
 
 /// How many devices a plan has is not asked for here.
@@ -101,7 +111,7 @@ Result<Priced> priced(const ForeignPlanOptions& options, const ForeignCosts& cos
     return Priced{std::move(plan), {}, 0};
   }
   const Nanos before = steady_clock().now();
-  MOTLEY_TRY(GridResult found, search_grid(costs, costs.devices()));
+  MOTLEY_TRY(GridResult found, search_grid(costs, costs.groups()));
   return Priced{std::move(found.plan), found.search, seconds_of(steady_clock().now() - before)};
 }
 
@@ -109,17 +119,17 @@ json document_of(const Priced& priced, const ForeignCosts& costs, const ForeignP
   json document = to_json(priced.plan, costs.grid_types());
   const double seconds = costs.step_seconds(priced.plan);
   document["model"] = profile.name;
+  document["kind"] = name_of(Evidence::kSimulated);
   document["global_batch"] = costs.global_batch();
   document["prediction"] = {{"step_seconds", seconds},
                             {"simulated_step_seconds", costs.simulated_seconds(priced.plan)},
                             {"samples_per_second", costs.global_batch() / seconds}};
   if (priced.search)
-    document["search"] = to_json(*priced.search, grid_space(costs, costs.devices()));
+    document["search"] = to_json(*priced.search, grid_space(costs, costs.groups()));
   return document;
 }
 
-std::string stages_table(const GridPlan& plan, const ForeignCosts& costs,
-                         const ForeignProfile& profile) {
+std::string stages_table(const GridPlan& plan, const ForeignCosts& costs) {
   TextTable table({{"stage"},
                    {"layers", Align::kLeft},
                    {"device", Align::kLeft},
@@ -138,24 +148,22 @@ std::string stages_table(const GridPlan& plan, const ForeignCosts& costs,
     const double bytes =
         costs.fixed_bytes(stage) +
         std::min(count - s, passes) * costs.bytes_in_flight(stage, plan.micro_batch);
-    table.add_row({std::to_string(s),
-                   std::to_string(stage.first) + ".." + std::to_string(stage.end - 1), type.name,
-                   std::to_string(stage.config.degree),
-                   std::to_string(stage.config.degree * plan.replicas), format_seconds(computing),
-                   format_bytes(Bytes(static_cast<int64_t>(bytes))) + " of " +
-                       format_bytes(profile.devices.at(type.name).memory)});
+    table.add_row(
+        {std::to_string(s), std::to_string(stage.first) + ".." + std::to_string(stage.end - 1),
+         type.name, std::to_string(stage.config.degree),
+         std::to_string(stage.config.degree * plan.replicas), format_seconds(computing),
+         format_bytes(Bytes(static_cast<int64_t>(bytes))) + " of " + format_bytes(type.memory)});
   }
   return table.to_string();
 }
 
-void print(const Priced& priced, const json& document, const ForeignCosts& costs,
-           const ForeignProfile& profile) {
+void print(const Priced& priced, const json& document, const ForeignCosts& costs) {
   const GridPlan& plan = priced.plan;
   std::printf("%d replicas, micro-batch %d, %d of them a step and replica\n%s", plan.replicas,
               plan.micro_batch, costs.passes(plan.micro_batch, plan.replicas),
-              stages_table(plan, costs, profile).c_str());
+              stages_table(plan, costs).c_str());
   const json& prediction = document["prediction"];
-  std::printf("step %s (%s by simulation), %s samples/s\n",
+  std::printf("step %s (%s by simulation), %s samples/s, simulated from the profile\n",
               format_seconds(prediction["step_seconds"].get<double>()).c_str(),
               format_seconds(prediction["simulated_step_seconds"].get<double>()).c_str(),
               format_fixed(prediction["samples_per_second"].get<double>(), 2).c_str());
@@ -169,15 +177,17 @@ void print(const Priced& priced, const json& document, const ForeignCosts& costs
 
 }  // namespace
 
-bool is_foreign_profile(const std::string& path) {
-  const auto document = read_json_file(real_file_system(), path, ErrorCode::kInvalidSpec);
-  return document && document->is_object() && document->contains("model");
+Result<bool> is_foreign_profile(const std::string& path) {
+  MOTLEY_TRY(const json document,
+             read_json_file(real_file_system(), path, ErrorCode::kInvalidSpec));
+  return document.is_object() && document.contains("model");
 }
 
 Result<int> plan_by_foreign_profile(const ForeignPlanOptions& options) {
   MOTLEY_TRY(const JobSpec job, read_job_with(options.job, options.set, JobParts::kWithoutModel));
   MOTLEY_TRY(const FleetSpec all, resolve_fleet(options.fleet, job));
   MOTLEY_TRY(const FleetSpec fleet, admitted(all, job));
+  MOTLEY_TRY_VOID(check_numerics(job));
   MOTLEY_TRY_VOID(check_count(job, fleet));
   MOTLEY_TRY(const ForeignProfile profile,
              read_foreign_profile(real_file_system(), options.profile));
@@ -192,7 +202,7 @@ Result<int> plan_by_foreign_profile(const ForeignPlanOptions& options) {
     std::printf("%s\n", document.dump(2).c_str());
     return 0;
   }
-  print(found, document, costs, profile);
+  print(found, document, costs);
   if (!options.output.empty()) std::printf("written to %s\n", options.output.c_str());
   return 0;
 }

@@ -17,8 +17,8 @@ struct ForeignPlanOptions {
   bool json = false;
 };
 
-/// Whether the file is a JSON document with a model; false where it cannot be read.
-bool is_foreign_profile(const std::string& path);
+/// Whether the file is a JSON document with a model. kNotFound, kInvalidSpec where it is none.
+Result<bool> is_foreign_profile(const std::string& path);
 
 /// The exit status: prints the plan, its step and how good it is.
 Result<int> plan_by_foreign_profile(const ForeignPlanOptions& options);

@@ -77,7 +77,10 @@ class PlanCommand final : public Command {
 
   Result<int> run() override {
     MOTLEY_TRY(const auto deadline, wanted_deadline());
-    if (!profile_.empty() && is_foreign_profile(profile_)) return by_foreign_profile();
+    if (!profile_.empty()) {
+      MOTLEY_TRY(const bool is_foreign, is_foreign_profile(profile_));
+      if (is_foreign) return by_foreign_profile();
+    }
     MOTLEY_TRY(const JobSpec job, read_job_with(job_, set_));
     MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
     std::optional<GivenPlan> given;

@@ -89,6 +89,11 @@ Result<GivenPlan> read_given_plan(const std::string& path, const JobSpec& job,
   MOTLEY_TRY(given.text, read_text(real_file_system(), path, kLargestPlan));
   MOTLEY_TRY(const auto document, parse_json_file(given.text, path, ErrorCode::kInvalidSpec));
   const auto refused = [&](const Error& error) { return fail(placed_in(error, given.text, path)); };
+  if (document.is_object() && document.contains("stages") && !document.contains("ranks"))
+    return fail(ErrorCode::kInvalidSpec,
+                "this is a grid plan of a foreign profile: `motley plan --profile` prices it, "
+                "nothing runs it",
+                SourcePlace{path, 1, 1});
   auto plan = plan_from_json(document);
   if (!plan) return refused(plan.error());
   given.plan = std::move(*plan);

@@ -1,5 +1,7 @@
 #include "tests/bench/planner_case.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -29,17 +31,27 @@ constexpr int kUsage = 2;
 
 /// The judge's hosts.
 constexpr int kDevicesOfJudgedHosts = 4;
+constexpr int kMostDevices = 1'000'000;
 
 std::vector<GridType> read_cluster(const std::string& text, const ForeignProfile& profile) {
   std::vector<GridType> cluster;
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
     const size_t equals = part.rfind('=');
-    const int count = equals == std::string::npos ? 0 : std::atoi(part.c_str() + equals + 1);
-    if (count < 1) refuse("--cluster: '" + part + "' is not TYPE=N");
-    cluster.push_back({part.substr(0, equals), kDevicesOfJudgedHosts, count});
+    int count = 0;
+    const char* const end = part.data() + part.size();
+    if (equals == std::string::npos || equals == 0 ||
+        std::from_chars(part.data() + equals + 1, end, count) !=
+            std::from_chars_result{end, std::errc()} ||
+        count < 1 || count > kMostDevices)
+      refuse("--cluster: '" + part + "' is not TYPE=N, N up to a million");
+    cluster.push_back({part.substr(0, equals)});
+    GridType& type = cluster.back();
+    type.on_hosts.assign(static_cast<size_t>(count / kDevicesOfJudgedHosts), kDevicesOfJudgedHosts);
+    if (count % kDevicesOfJudgedHosts > 0) type.on_hosts.push_back(count % kDevicesOfJudgedHosts);
     if (!profile.devices.contains(cluster.back().name))
       refuse("--cluster: the case has no device of type '" + cluster.back().name + "'");
+    type.memory = profile.devices.at(type.name).memory;
   }
   if (cluster.empty()) refuse("--cluster names no devices");
   return cluster;
@@ -59,8 +71,30 @@ std::string case_name(const std::string& file, const std::vector<GridType>& clus
   const std::string stem = std::filesystem::path(file).stem().string();
   std::string counts;
   for (const GridType& type : cluster)
-    counts += (counts.empty() ? "" : "+") + std::to_string(type.devices);
+    counts += (counts.empty() ? "" : "+") + std::to_string(type.devices());
   return stem.substr(0, stem.find('-')) + "/" + counts;
+}
+
+/// What is promised of so many devices.
+double gap_limit(const std::vector<GridType>& cluster) {
+  int64_t devices = 0;
+  for (const GridType& type : cluster) devices += type.devices();
+  return devices <= 64 ? 0 : devices <= 1024 ? 0.01 : 0.03;
+}
+
+/// build/bench/plans/opt350-32+96.json where no other place is asked for.
+bool write_plan(const std::string& wanted, const std::string& name, const nlohmann::json& plan) {
+  std::filesystem::path path = wanted;
+  if (wanted.empty()) {
+    path = std::filesystem::path("build/bench/plans") / name;
+    path = path.parent_path().string() + "-" + path.filename().string() + ".json";
+    std::error_code ignored;
+    std::filesystem::create_directories(path.parent_path(), ignored);
+  }
+  std::ofstream out(path);
+  out << plan.dump(2) << "\n";
+  std::fprintf(stderr, out.flush() ? "plan: %s\n" : "cannot write %s\n", path.c_str());
+  return static_cast<bool>(out);
 }
 
 bool plan_cluster(const CaseRequest& request, const ForeignProfile& profile,
@@ -68,16 +102,17 @@ bool plan_cluster(const CaseRequest& request, const ForeignProfile& profile,
   const std::string name = case_name(request.file, cluster);
   const PublishedCosts costs(profile, cluster);
   const double start = thread_seconds();
-  const Result<GridResult> found = search_grid(costs, costs.devices());
+  const Result<GridResult> found = search_grid(costs, costs.groups());
   const double seconds = thread_seconds() - start;
   if (!found) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), found.error().message.c_str());
     return false;
   }
   const double scored = costs.step_seconds(found->plan);
-  rows->add({name, "iterations_per_second", "1/s", "higher", 1 / scored});
+  rows->add({name, "iterations_per_second", "1/s", "higher", 1 / scored, {}, {}, "simulated"});
   rows->add({name, "plan_seconds", "s", "lower", seconds});
-  rows->add({name, "gap", "ratio", "lower", found->search.gap()});
+  rows->add(
+      {name, "gap", "ratio", "lower", found->search.gap(), gap_limit(cluster), {}, "simulated"});
   if (!request.json) {
     std::printf("%-18s %.4f iterations/s   gap %.2g   %.3f s   %lld labels\n", name.c_str(),
                 1 / scored, found->search.gap(), seconds,
@@ -85,14 +120,10 @@ bool plan_cluster(const CaseRequest& request, const ForeignProfile& profile,
     print_plan(found->plan, cluster);
     std::fflush(stdout);
   }
-  if (request.plan.empty()) return true;
   json document = to_json(found->plan, cluster);
   document["iterations_per_second"] = 1 / scored;
-  document["search"] = to_json(found->search, grid_space(costs, costs.devices()));
-  std::ofstream out(request.plan);
-  out << document.dump(2) << "\n";
-  if (!out.flush()) std::fprintf(stderr, "cannot write %s\n", request.plan.c_str());
-  return static_cast<bool>(out);
+  document["search"] = to_json(found->search, grid_space(costs, costs.groups()));
+  return write_plan(request.plan, name, document);
 }
 
 }  // namespace

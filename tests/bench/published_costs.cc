@@ -23,14 +23,9 @@ double PublishedCosts::update(const GridStage& stage, int micro_batch) const {
 
 double PublishedCosts::reduction(const GridStage& stage, int replicas) const {
   if (replicas == 1) return 0;
-  const GridConfig one{stage.config.type, 1};
-  const ForeignLink* around = link(one, one);
-  if (!around) return kNoLinkSeconds;
-  double bytes = 0;
-  for (int layer = stage.first; layer < stage.end; ++layer)
-    bytes += profile().layers[static_cast<size_t>(layer)].parameters.at(1) *
-             profile().gradient_bytes_per_parameter;
-  bytes /= std::min(kLargestSharedDegree, stage.config.degree);
+  const ForeignLink* around = ring(stage);
+  if (!around) return kNoGridSeconds;
+  double bytes = gradient_bytes(stage, 1) / std::min(kLargestSharedDegree, stage.config.degree);
   double seconds = 0;
   for (; bytes > 0; bytes -= kBucketBytes)
     seconds += 2 * (replicas - 1) * around->seconds(std::min(bytes, kBucketBytes) / replicas);

@@ -24,7 +24,7 @@ void Rows::add(const Row& row) {
                          {"metric", row.metric}, {"unit", row.unit},
                          {"better", row.better}, {"ours", row.ours},
                          {"limit", nullptr},     {"peers", nlohmann::json::object()},
-                         {"kind", "measured"}};
+                         {"kind", row.kind}};
   if (row.limit) line["limit"] = *row.limit;
   for (const auto& [peer, value] : row.peers) line["peers"][peer] = value;
   lines_.push_back(line.dump());

@@ -23,6 +23,7 @@ struct Row {
   double ours;
   std::optional<double> limit = std::nullopt;
   std::map<std::string, double> peers = {};
+  const char* kind = "measured";  ///< or simulated
 };
 
 /// Rows of what was measured here.

@@ -15,11 +15,27 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
+/// Devices of each type, host by host.
+using Hosts = std::vector<std::vector<int>>;
+
+std::vector<GridGroups> groups_of(const Hosts& hosts) {
+  std::vector<GridGroups> fleet;
+  for (const std::vector<int>& type : hosts) {
+    GridGroups& groups = fleet.emplace_back();
+    for (const int on_host : type) groups[1] += on_host, groups[2] += on_host / 2;
+  }
+  return fleet;
+}
+
 /// Everything at random, with sends that count in one of two ways.
 class RandomCosts : public GridCosts {
  public:
   RandomCosts(std::mt19937& random, int layers, int types)
-      : layers_(layers), types_(types), batch_(pick(random, 4, 24)), blocking_(pick(random, 0, 1)) {
+      : layers_(layers),
+        types_(types),
+        batch_(pick(random, 4, 24)),
+        blocking_(pick(random, 0, 1)),
+        rise_(pick(random, 0, 3)) {
     for (int type = 0; type < types; ++type) {
       memory_.push_back(real(random, 3, 30));
       const double speed = real(random, 0.3, 3);
@@ -51,8 +67,10 @@ class RandomCosts : public GridCosts {
     return 0.1 * weights_[static_cast<size_t>(stage.first)] / stage.config.degree;
   }
   double reduction(const GridStage& stage, int replicas) const override {
-    return held(stage) * sums_[static_cast<size_t>(stage.config.type)] * (replicas - 1) / replicas;
+    const double more = rise_ > 0 ? (replicas - 1.0) / replicas : 1.0 / replicas;
+    return held(stage) * sums_[static_cast<size_t>(stage.config.type)] * more;
   }
+  bool reductions_rise() const override { return rise_ > 0; }
   int farthest_from_end(const GridStage& stage, int size, int) const override {
     const double left =
         memory_[static_cast<size_t>(stage.config.type)] * stage.config.degree - held(stage);
@@ -65,14 +83,15 @@ class RandomCosts : public GridCosts {
   }
 
   /// The step of a plan, or nothing where it does not fit; written apart from step_seconds().
-  double price(const GridPlan& plan, const std::vector<int>& devices) const {
-    std::vector<int> used(devices.size(), 0);
+  double price(const GridPlan& plan, const Hosts& hosts) const {
+    std::vector<int> used(hosts.size(), 0), pairs(hosts.size(), 0);
     const int count = static_cast<int>(plan.stages.size());
     double busiest = 0, path = 0, update_most = 0, sum_most = 0;
     for (int s = 0; s < count; ++s) {
       const GridStage& stage = plan.stages[static_cast<size_t>(s)];
       if (farthest_from_end(stage, plan.micro_batch, 0) < count - s) return kInfinite;
       used[static_cast<size_t>(stage.config.type)] += stage.config.degree * plan.replicas;
+      pairs[static_cast<size_t>(stage.config.type)] += stage.config.degree / 2 * plan.replicas;
       double computing = 0;
       for (int layer = stage.first; layer < stage.end; ++layer)
         computing += compute(stage.config, plan.micro_batch, layer);
@@ -90,8 +109,11 @@ class RandomCosts : public GridCosts {
       update_most = std::max(update_most, update(stage, plan.micro_batch));
       sum_most = std::max(sum_most, reduction(stage, plan.replicas));
     }
-    for (size_t type = 0; type < devices.size(); ++type)
-      if (used[type] > devices[type]) return kInfinite;
+    for (size_t type = 0; type < hosts.size(); ++type) {
+      int there = 0, pairs_there = 0;
+      for (const int on_host : hosts[type]) there += on_host, pairs_there += on_host / 2;
+      if (used[type] > there || pairs[type] > pairs_there) return kInfinite;
+    }
     const int samples = plan.micro_batch * plan.replicas;
     const int passes = (batch_ + samples - 1) / samples;
     return (passes - 1) * busiest + path + update_most + sum_most;
@@ -108,16 +130,16 @@ class RandomCosts : public GridCosts {
     return std::accumulate(weights_.begin() + stage.first, weights_.begin() + stage.end, 0.0);
   }
 
-  int layers_, types_, batch_, blocking_;
+  int layers_, types_, batch_, blocking_, rise_;
   std::vector<double> seconds_, weights_, sends_, sums_, memory_;
 };
 
 /// The least step over every plan, also with more replicas than a number of passes needs.
 class EveryGrid {
  public:
-  EveryGrid(const RandomCosts& costs, const std::vector<int>& devices)
-      : costs_(costs), devices_(devices) {
-    const int all = std::accumulate(devices.begin(), devices.end(), 0);
+  EveryGrid(const RandomCosts& costs, const Hosts& hosts) : costs_(costs), hosts_(hosts) {
+    int all = 0;
+    for (const std::vector<int>& type : hosts) all += std::accumulate(type.begin(), type.end(), 0);
     for (plan_.micro_batch = 1; plan_.micro_batch <= 2; ++plan_.micro_batch)
       for (plan_.replicas = 1; plan_.replicas <= all; ++plan_.replicas)
         extend(0, all / plan_.replicas);
@@ -127,7 +149,7 @@ class EveryGrid {
  private:
   void extend(int first, int devices_left) {
     if (first == costs_.layers()) {
-      least_ = std::min(least_, costs_.price(plan_, devices_));
+      least_ = std::min(least_, costs_.price(plan_, hosts_));
       return;
     }
     for (int end = first + 1; end <= costs_.layers(); ++end)
@@ -140,18 +162,25 @@ class EveryGrid {
   }
 
   const RandomCosts& costs_;
-  const std::vector<int>& devices_;
+  const Hosts& hosts_;
   GridPlan plan_;
   double least_ = kInfinite;
 };
 
-std::vector<int> random_fleet(std::mt19937& random, int types, int most) {
-  std::vector<int> devices(static_cast<size_t>(types), 0);
-  const int all = std::uniform_int_distribution(types, most)(random);
-  for (int i = 0; i < all; ++i)
-    ++devices[i < types ? static_cast<size_t>(i)
-                        : std::uniform_int_distribution<size_t>(0, devices.size() - 1)(random)];
-  return devices;
+/// Up to `most` devices, at least one of each type, on hosts of one to three.
+Hosts random_fleet(std::mt19937& random, int types, int most) {
+  const auto pick = [&](int least, int greatest) {
+    return std::uniform_int_distribution(least, greatest)(random);
+  };
+  Hosts hosts(static_cast<size_t>(types), std::vector<int>{1});
+  for (int i = types, all = pick(types, most); i < all; ++i) {
+    std::vector<int>& type = hosts[static_cast<size_t>(pick(0, types - 1))];
+    if (type.back() < 3 && pick(0, 1) == 1)
+      ++type.back();
+    else
+      type.push_back(1);
+  }
+  return hosts;
 }
 
 TEST(GridSearch, FindsTheBestOfAllAndProvesIt) {
@@ -160,9 +189,9 @@ TEST(GridSearch, FindsTheBestOfAllAndProvesIt) {
   for (int round = 0; round < 600; ++round) {
     const int types = 1 + round % 3;
     const RandomCosts costs(random, 3 + round % 6, types);
-    const std::vector<int> devices = random_fleet(random, types, 6);
-    const double least = EveryGrid(costs, devices).least();
-    const Result<GridResult> found = search_grid(costs, devices);
+    const Hosts hosts = random_fleet(random, types, 6);
+    const double least = EveryGrid(costs, hosts).least();
+    const Result<GridResult> found = search_grid(costs, groups_of(hosts));
     if (least == kInfinite) {
       ASSERT_FALSE(found);
       EXPECT_EQ(found.error().code, ErrorCode::kNoPlan);
@@ -170,7 +199,7 @@ TEST(GridSearch, FindsTheBestOfAllAndProvesIt) {
     }
     ++possible;
     ASSERT_TRUE(found) << found.error().to_string();
-    EXPECT_NEAR(costs.price(found->plan, devices), least, 1e-9 * least) << "round " << round;
+    EXPECT_NEAR(costs.price(found->plan, hosts), least, 1e-9 * least) << "round " << round;
     EXPECT_NEAR(found->search.step_seconds, least, 1e-9 * least);
     EXPECT_NEAR(found->search.least_seconds, least, 1e-9 * least);
   }
@@ -181,17 +210,17 @@ TEST(GridSearch, BoundsAreTrueWhereFewLabelsAreGoneOnWith) {
   std::mt19937 random(seed_of_this_run());
   for (int round = 0; round < 100; ++round) {
     const RandomCosts costs(random, 6, 2);
-    const std::vector<int> devices = random_fleet(random, 2, 6);
-    const double least = EveryGrid(costs, devices).least();
+    const Hosts hosts = random_fleet(random, 2, 6);
+    const double least = EveryGrid(costs, hosts).least();
     double bound = kInfinite, found = kInfinite;
     for (const int micro_batch : costs.micro_batches())
       for (int replicas = 1; replicas <= 6; ++replicas) {
-        const GridTables tables(costs, {micro_batch, replicas}, devices);
+        const GridTables tables(costs, {micro_batch, replicas}, groups_of(hosts));
         const GridBounds bounds(tables, kInfinite);
         if (bounds.least_seconds() == kInfinite) continue;
-        const GridFound one = best_grid(tables, bounds, kInfinite, 1);
+        const GridFound one = best_grid(tables, bounds, kInfinite, 1, 1 << 30);
         bound = std::min(bound, one.least_seconds);
-        if (one.plan) found = std::min(found, costs.price(*one.plan, devices));
+        if (one.plan) found = std::min(found, costs.price(*one.plan, hosts));
       }
     EXPECT_LE(bound, least * (1 + 1e-12));
     EXPECT_GE(found, least * (1 - 1e-12));
@@ -202,10 +231,10 @@ TEST(GridSearch, IsNoSlowerWithMoreDevicesOrFasterOnes) {
   std::mt19937 random(seed_of_this_run());
   for (int round = 0; round < 40; ++round) {
     const RandomCosts costs(random, 10, 2);
-    std::vector<int> devices = {4 + round, 9};
-    const auto before = search_grid(costs, devices);
-    ++devices[static_cast<size_t>(round % 2)];
-    const auto after = search_grid(costs, devices);
+    Hosts hosts = {std::vector<int>(static_cast<size_t>(2 + round / 2), 2), {3, 3, 3}};
+    const auto before = search_grid(costs, groups_of(hosts));
+    hosts[static_cast<size_t>(round % 2)].push_back(1);
+    const auto after = search_grid(costs, groups_of(hosts));
     if (!before) continue;
     ASSERT_TRUE(after);
     EXPECT_LE(after->search.step_seconds, before->search.step_seconds * (1 + 1e-12));
@@ -216,7 +245,8 @@ TEST(GridSearch, OfManyDevicesIsProved) {
   std::mt19937 random(5);
   const RandomCosts costs(random, 24, 3);
   for (const int many : {64, 1024, 16384}) {
-    const auto found = search_grid(costs, {many / 2, many / 4, many / 4});
+    const Hosts hosts = {{many / 2}, {many / 4}, {many / 4}};
+    const auto found = search_grid(costs, groups_of(hosts));
     ASSERT_TRUE(found) << found.error().to_string();
     EXPECT_LE(found->search.gap(), 1e-9) << many;
   }
