@@ -125,7 +125,8 @@ void PipelineCosts::be_no_slower_than_whole(int most_samples, Group* group) cons
 
 Result<Unit> PipelineCosts::count_memory(const CountLayers& count, DeviceKind kind,
                                          const std::vector<int>& micro_batches, Group* group) {
-  MOTLEY_TRY(const LayerMemoryTable table, count(kind, group->precision, recompute_, micro_batches));
+  MOTLEY_TRY(const LayerMemoryTable table,
+             count(kind, group->precision, recompute_, micro_batches));
   for (size_t layer = 0; layer < kKinds; ++layer) {
     group->memory[layer].resize(
         index(*std::max_element(micro_batches.begin(), micro_batches.end())) + 1);

@@ -95,7 +95,7 @@ struct SyncSpec {
 
 struct ParallelSpec {
   bool recompute = true;  ///< allowed where memory does not suffice otherwise
-  CodecSpec compress;  ///< of gradients, on the links that the planner names
+  CodecSpec compress;     ///< of gradients, on the links that the planner names
   SyncSpec sync;
 };
 
