@@ -9,6 +9,8 @@
 namespace motley {
 namespace {
 
+constexpr std::string_view kLaptop = "laptop";
+
 std::string with_dashes(std::string text) {
   std::replace(text.begin(), text.end(), ' ', '-');
   return text;
@@ -21,13 +23,29 @@ std::vector<std::string> names_of_entry(const CatalogDevice& entry) {
   return names;
 }
 
+/// A laptop's GPU has other figures than the desktop card that it shares its name with.
+bool is_of_laptop(const std::string& name) {
+  for (size_t begin = 0; begin < name.size();) {
+    const size_t end = std::min(name.find('-', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    if (part.size() == kLaptop.size() && type_matches(part, kLaptop)) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+bool both_or_neither_of_laptop(const std::string& one, const std::string& other) {
+  return is_of_laptop(one) == is_of_laptop(other);
+}
+
 /// The entry with the longest name that is the type or a beginning of it.
 const CatalogDevice* by_beginning(const DeviceCatalog& catalog, const std::string& type) {
   const CatalogDevice* best = nullptr;
   size_t length = 0;
   for (const CatalogDevice& entry : catalog.devices)
     for (const std::string& name : names_of_entry(entry))
-      if (name.size() > length && type_matches(type, name)) {
+      if (name.size() > length && type_matches(type, name) &&
+          both_or_neither_of_laptop(type, name)) {
         best = &entry;
         length = name.size();
       }
@@ -39,8 +57,9 @@ std::vector<const CatalogDevice*> begun_by(const DeviceCatalog& catalog, const s
   std::vector<const CatalogDevice*> found;
   for (const CatalogDevice& entry : catalog.devices) {
     const std::vector<std::string> names = names_of_entry(entry);
-    if (std::any_of(names.begin(), names.end(),
-                    [&](const std::string& name) { return type_matches(name, type); }))
+    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+          return type_matches(name, type) && both_or_neither_of_laptop(type, name);
+        }))
       found.push_back(&entry);
   }
   return found;

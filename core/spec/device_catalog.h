@@ -53,9 +53,9 @@ struct DeviceCatalog {
 };
 
 /// The entry a fleet's device means: that whose type or alias is its type, else is the longest
-/// whole
-/// '-'-separated beginning of it, else begins with it ("A100"), of several the one whose memory is
-/// nearest to the device's. Case and blanks (which are as '-') do not matter. kInvalidSpec at the
+/// whole '-'-separated beginning of it, else begins with it ("A100"), of several the one whose
+/// memory is nearest to the device's. Case and blanks (which are as '-') do not matter. A type with
+/// the part "Laptop" means none that has it not, nor the other way round. kInvalidSpec at the
 /// device's place where there is none, or it may be several and the fleet does not give its memory.
 Result<const CatalogDevice*> find_figures(const DeviceCatalog& catalog, const DeviceSpec& device);
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/log.h"
 #include "core/spec/model_presets.h"
 #include "core/units.h"
 

@@ -47,9 +47,12 @@ class FitCommand final : public Command {
     const std::string text = json_ ? fit_json(fit).dump(2) + "\n" : fit_text(fit);
     std::fputs(text.c_str(), stdout);
     if (!fit.fits())
-      return fail(ErrorCode::kNoPlan, "nothing of " + catalog.source + " trains " + fit.job +
-                                          ", nor up to " + std::to_string(fit.most_devices) +
-                                          " in a pipeline: " + nearest_text(fit));
+      return fail(ErrorCode::kNoPlan,
+                  "nothing of " + catalog.source + " trains " + fit.job +
+                      (fit.most_devices < 2
+                           ? ""
+                           : ", nor up to " + std::to_string(fit.most_devices) + " in a pipeline") +
+                      ": " + nearest_text(fit));
     if (!fleet_.empty() && !fit.fleet->why_not.empty())
       return fail(ErrorCode::kNoPlan, "no plan found for " + fit.job + " on " + fleet_);
     return 0;

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
-#include "core/or_null.h"
 #include "core/profile.h"
 #include "core/spec/names.h"
 #include "core/units.h"
@@ -92,8 +91,10 @@ std::string devices_of_mix(const ModelFit& fit, const FitMix& mix) {
   return text;
 }
 
-std::string mix_text(const ModelFit& fit, const char* what, const std::optional<FitMix>& mix) {
+std::string mix_text(const ModelFit& fit, const char* what, const std::optional<FitMix>& mix,
+                     const std::string& not_asked) {
   const std::string title = std::string("smallest mix of ") + what + ": ";
+  if (!not_asked.empty()) return title + "not asked: " + not_asked + "\n";
   if (!mix)
     return title + "none of up to " + std::to_string(fit.most_devices) + " devices holds it\n";
   std::string text = title + devices_of_mix(fit, *mix) + ", a pipeline of layers ";
@@ -118,17 +119,30 @@ std::string sharded_text(const ModelFit& fit) {
          asked_for(type, shards.precision) + "\n";
 }
 
+/// "FILE: left out: 2 P100 (why), 1 T4 (another reason)".
+std::string left_out_of_fleet(const FleetFit& fleet) {
+  std::map<std::pair<std::string, std::string>, int> counts;
+  for (const LeftOutDevice& device : fleet.left_out) ++counts[{device.type, device.why}];
+  std::string text;
+  for (const auto& [what, count] : counts)
+    text += (text.empty() ? fleet.source + ": left out: " : ", ") + std::to_string(count) + " " +
+            what.first + " (" + what.second + ")";
+  return text.empty() ? text : text + "\n";
+}
+
 std::string fleet_text(const FleetFit& fleet) {
-  if (!fleet.why_not.empty()) return fleet.source + ": no plan found: " + fleet.why_not + "\n";
+  const std::string without = left_out_of_fleet(fleet);
+  if (!fleet.why_not.empty())
+    return fleet.source + ": no plan found: " + fleet.why_not + "\n" + without;
   return fleet.source + ": trains it on " + std::to_string(fleet.devices_used) +
          (fleet.devices_used == 1 ? " device" : " devices") + "; tightest is " + fleet.device +
          ", which needs " + format_bytes(fleet.needs) + " of " + sold_as(fleet.memory) + " (" +
          format_percent(1 - static_cast<double>(fleet.needs.value()) /
                                 static_cast<double>(fleet.memory.value())) +
-         " free)\n";
+         " free)\n" + without;
 }
 
-/// "not looked at: A, B (why); C (another reason)".
+/// "left out: A, B (why); C (another reason)".
 std::string left_out_text(const ModelFit& fit) {
   std::vector<std::pair<std::string, std::string>> by_reason;
   for (const auto& [type, why] : fit.left_out) {
@@ -143,6 +157,10 @@ std::string left_out_text(const ModelFit& fit) {
   for (const auto& [why, types] : by_reason)
     text += (text.empty() ? "left out: " : "; ") + types + " (" + why + ")";
   return text.empty() ? text : text + "\n";
+}
+
+nlohmann::json words_or_null(const std::string& words) {
+  return words.empty() ? nlohmann::json() : nlohmann::json(words);
 }
 
 nlohmann::json json_of_need(const FitNeed& need) {
@@ -196,9 +214,13 @@ nlohmann::json json_of_fleet(const FleetFit& fleet) {
   if (trains)
     tightest = {
         {"device", fleet.device}, {"needs", fleet.needs.value()}, {"memory", fleet.memory.value()}};
+  nlohmann::json left_out = nlohmann::json::array();
+  for (const LeftOutDevice& device : fleet.left_out)
+    left_out.push_back({{"device", device.device}, {"type", device.type}, {"why", device.why}});
   return {{"source", fleet.source},
           {"trains", trains},
-          {"why_not", trains ? nlohmann::json() : nlohmann::json(fleet.why_not)},
+          {"left_out", left_out},
+          {"why_not", words_or_null(fleet.why_not)},
           {"devices_used", fleet.devices_used},
           {"tightest", tightest}};
 }
@@ -231,15 +253,17 @@ std::string nearest_text(const ModelFit& fit) {
 }
 
 std::string fit_text(const ModelFit& fit) {
-  std::string text = fit.job + ": " + std::to_string(fit.parameters) +
-                     " parameters; whole on one GPU, micro-batches of " +
-                     std::to_string(fit.micro_batch) + " (" + name_of(Evidence::kSimulated) +
-                     ": counted by the worker)\n" + needs_table(fit) + device_text(fit) +
-                     mix_text(fit, "one type", fit.like) + mix_text(fit, "two types", fit.unlike) +
-                     sharded_text(fit);
+  std::string text =
+      fit.job + ": " + std::to_string(fit.parameters) +
+      " parameters; whole on one GPU, micro-batches of " + std::to_string(fit.micro_batch) + " (" +
+      name_of(Evidence::kSimulated) + ": counted by the worker)\n" + needs_table(fit) +
+      device_text(fit) + mix_text(fit, "one type", fit.like, fit.like_not_asked) +
+      mix_text(fit, "two types", fit.unlike, fit.unlike_not_asked) + sharded_text(fit);
   if (fit.fleet) text += fleet_text(*fit.fleet);
   return text + left_out_text(fit) + "devices of " + fit.catalog + ", each with " +
-         format_percent(fit.headroom) + " of its memory left free; nothing of it was measured\n";
+         format_percent(fit.headroom) +
+         " of its memory left free; the smallest mix is that of fewest devices, then least memory; "
+         "nothing of it was measured\n";
 }
 
 nlohmann::json fit_json(const ModelFit& fit) {
@@ -264,6 +288,9 @@ nlohmann::json fit_json(const ModelFit& fit) {
            {{"one_type", json_of_mix(fit, fit.like)},
             {"two_types", json_of_mix(fit, fit.unlike)},
             {"sharded_state", json_of_shards(fit)}}},
+          {"not_asked",
+           {{"one_type", words_or_null(fit.like_not_asked)},
+            {"two_types", words_or_null(fit.unlike_not_asked)}}},
           {"fleet", fit.fleet ? json_of_fleet(*fit.fleet) : nlohmann::json()}};
 }
 

@@ -25,10 +25,18 @@ struct FitNeed {
   Bytes host{0};           ///< in host memory besides
 };
 
+/// A device of a fleet that cannot be part of any plan.
+struct LeftOutDevice {
+  std::string device = {};
+  std::string type = {};
+  std::string why = {};
+};
+
 /// What a fleet that somebody named makes of it.
 struct FleetFit {
   std::string source;
-  std::string why_not = {};  ///< empty: it trains the model
+  std::string why_not = {};                  ///< empty: it trains the model
+  std::vector<LeftOutDevice> left_out = {};  ///< trained without
   // Of the rank with the least memory left by a plan for it:
   std::string device = {};
   Bytes needs{0};
@@ -50,6 +58,8 @@ struct ModelFit {
   std::optional<size_t> device;                               ///< the smallest that does
   std::optional<FitMix> like;                                 ///< the smallest mix of one type
   std::optional<FitMix> unlike;                               ///< of two
+  std::string like_not_asked;        ///< why nothing was looked for; empty: it was
+  std::string unlike_not_asked;      ///< the same of two types
   std::optional<FitShards> sharded;  ///< the smallest of whole replicas that share the state
   std::optional<FleetFit> fleet;
 

@@ -185,6 +185,29 @@ Bytes least_kept(const std::vector<FitNeed>& needs) {
   return least;
 }
 
+/// Takes out of the fleet what is not to be thought of. What the job's demands keep out stays for
+/// admitted(), which says so in the job's words; what has no figures for simulated_profile().
+void leave_out(const JobSpec& job, const DeviceCatalog& catalog, FleetSpec* fleet, FleetFit* fit) {
+  std::erase_if(fleet->devices, [&](const DeviceSpec& device) {
+    if (device.kind != DeviceKind::kCuda || device.paced || device.share) return false;
+    if (!unmet_demand(device, job).empty()) return false;
+    const auto figures = find_figures(catalog, device);
+    if (!figures) return false;
+    std::string why = why_left_out(job, device, **figures);
+    if (why.empty()) return false;
+    fit->left_out.push_back({device.id, device.type, std::move(why)});
+    return true;
+  });
+}
+
+/// Why a smallest mix need not be looked for; empty: it is.
+std::string why_not_asked(const JobSpec& job, const ModelFit& fit, bool unlike) {
+  if (fit.most_devices < 2) return "the job admits one device";
+  if (!unlike) return "";
+  if (!job.devices.mix) return "the job forbids mixing";
+  return fit.types.size() < 2 ? "only one type is admitted" : "";
+}
+
 /// The rank with the least of its memory left.
 void note_tightest(const Plan& plan, FleetFit* fleet) {
   const auto left = [](const RankPrediction& rank) {
@@ -222,20 +245,28 @@ Result<ModelFit> fit_model(const JobSpec& job, const DeviceCatalog& catalog) {
     fit.holds.push_back(holds.has_value());
   }
   MOTLEY_TRY(fit.device, found.smallest_device());
+  fit.like_not_asked = why_not_asked(job, fit, false);
+  fit.unlike_not_asked = why_not_asked(job, fit, true);
   MOTLEY_TRY(fit.like, found.smallest_mix(false, fit.most_devices));
   const auto sharded = [&](int replicas, Precision precision) {
     return counter.sharded(replicas, precision);
   };
   MOTLEY_TRY(fit.sharded,
              found.smallest_sharded(std::min(fit.most_devices, grains_of_fit(job)), sharded));
-  if (!job.devices.mix) return fit;
+  if (!fit.unlike_not_asked.empty()) return fit;
   MOTLEY_TRY(fit.unlike, found.smallest_mix(true, fit.most_devices));
   return fit;
 }
 
-Result<FleetFit> fit_fleet(const JobSpec& job, const FleetSpec& fleet,
+Result<FleetFit> fit_fleet(const JobSpec& job, const FleetSpec& whole,
                            const DeviceCatalog& catalog) {
-  FleetFit fit{.source = fleet.source};
+  FleetFit fit{.source = whole.source};
+  FleetSpec fleet = whole;
+  leave_out(job, catalog, &fleet, &fit);
+  if (fleet.devices.empty() && !fit.left_out.empty()) {
+    fit.why_not = "none of its devices may train it";
+    return fit;
+  }
   const auto plan = [&]() -> Result<Plan> {
     MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
     MOTLEY_TRY_VOID(check_precisions(chosen, job));

@@ -15,9 +15,9 @@ namespace motley {
 Result<ModelFit> fit_model(const JobSpec& job, const DeviceCatalog& catalog);
 inline constexpr int kMostFitDevices = 8;  ///< as many stages as searches for pipelines try
 
-/// Whether some plan for this fleet fits it, as simulated from the catalog. kNotFound and other
-/// errors that say nothing of the fleet.
-Result<FleetFit> fit_fleet(const JobSpec& job, const FleetSpec& fleet,
+/// Whether some plan for this fleet fits it, as simulated from the catalog, without the devices
+/// that fit_model() would leave out, too. kNotFound and other errors that say nothing of the fleet.
+Result<FleetFit> fit_fleet(const JobSpec& job, const FleetSpec& whole,
                            const DeviceCatalog& catalog);
 
 }  // namespace motley

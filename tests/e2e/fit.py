@@ -168,6 +168,8 @@ def check_planner_agrees():
              "--set", "train.precision=fp32")
     answer = fits(sandbox, "job.yaml", *words)
     needs = answer["needs"][0]["total_bytes"]
+    may_recompute, words = words, (*words, "--set", "parallel.recompute=off")  # with which less does, of which needs say nothing
+    expect_equal(fits(sandbox, "job.yaml", *words)["needs"], answer["needs"], "needs where nothing may be computed again")
     for memory, code in ((answer["needs"][0]["with_headroom_bytes"] + 1, 0), (int(needs / (1 - HEADROOM)) - 1, 65)):
         sandbox.write("one.yaml", f"version: 1\nnodes: [{{host: a1, devices: [{{type: huge, memory: {memory}B}}]}}]\n")
         expect_equal(sandbox.run("simulate", "job.yaml", "--fleet", "one.yaml", *words).returncode, code, f"{memory} bytes")
@@ -177,6 +179,8 @@ def check_planner_agrees():
             expect_equal(fleet["tightest"], {"device": "a1/0", "needs": needs, "memory": memory}, "the tightest")
         else:
             expect("memory" in fleet["why_not"], f"why: {fleet['why_not']}")
+    again = fits(sandbox, "job.yaml", "--fleet", "one.yaml", *may_recompute)["fleet"]
+    expect(again["trains"] and again["tightest"]["needs"] < needs, f"with blocks computed again in less memory: {again}")
     mix = answer["smallest_mix"]["one_type"]
     cards = ", ".join(f"{{type: {stage['type']}}}" for stage in mix["stages"])
     sandbox.write("mix.yaml", f"version: 1\nnodes: [{{host: a1, devices: [{cards}]}}]\n")
@@ -216,6 +220,61 @@ def check_catalog():
     expect_equal((own["trains"], own["tightest"]["memory"]), (True, 1000000000), "the job's own fleet")
 
 
+def fleet_of(sandbox, *cards):
+    listed = ", ".join("{type: %s}" % card for card in cards)
+    sandbox.write("named.yaml", f"version: 1\nnodes: [{{host: a1, devices: [{listed}]}}]\n")
+    return ("--fleet", "named.yaml")
+
+
+def check_devices_left_out_of_a_fleet():
+    """Nothing is said to train on a device that nothing is compiled for, or that lacks what the job asks for."""
+    sandbox = Sandbox()
+    old = "no build computes on compute capability 6.0"
+    alone = fits(sandbox, "gpt2-350m", *fleet_of(sandbox, "RTX3090"))["fleet"]
+    expect_equal((alone["trains"], alone["left_out"]), (True, []), "a fleet of which every device may train it")
+    mixed = fits(sandbox, "gpt2-350m", *fleet_of(sandbox, "P100", "RTX3090", "P100"))["fleet"]
+    expect_equal(mixed["left_out"], [{"device": f"a1/{number}", "type": "P100", "why": old} for number in (0, 2)], "left out")
+    expect_equal((mixed["trains"], mixed["devices_used"]), (True, 1), "trains on the other")
+    expect_equal(mixed["tightest"], {**alone["tightest"], "device": "a1/1"}, "as if they were not there")
+    text = sandbox.run("fit", "gpt2-350m", "--fleet", "named.yaml").stdout
+    expect(f"named.yaml: left out: 2 P100 ({old})\n" in text, f"what is left out of the fleet in\n{text}")
+    none = fits(sandbox, "gpt2-350m", *fleet_of(sandbox, "P100", "GTX1080"), code=65)["fleet"]
+    expect_equal((none["trains"], none["devices_used"], none["tightest"]), (False, 0, None), "a fleet of old cards")
+    expect_equal([device["type"] for device in none["left_out"]], ["P100", "GTX1080"], "all left out")
+    expect_equal(none["why_not"], "none of its devices may train it", "why")
+    result = sandbox.run("fit", "gpt2-350m", "--fleet", "named.yaml")
+    expect_exit(result, 65)
+    expect("no plan found: none of its devices may train it\nnamed.yaml: left out: 1 GTX1080 (" in result.stdout, result.stdout)
+    expect("trains it on" not in result.stdout, result.stdout)
+    bf16 = fits(sandbox, "gpt2-124m", "--set", "train.precision=bf16", *fleet_of(sandbox, "T4", "RTX3090"))["fleet"]
+    expect_equal(bf16["left_out"], [{"device": "a1/0", "type": "T4", "why": "it lacks bf16"}], "lacks the precision")
+    one_type = ("--set", "resources.devices.mix=forbid")
+    fits(sandbox, "gpt2-350m", *one_type, *fleet_of(sandbox, "P100", "RTX3090"))
+    fits(sandbox, "gpt2-350m", *one_type, *fleet_of(sandbox, "T4", "RTX3090"), code=65)
+
+
+def check_mixes_not_asked_for():
+    """Where nothing was tried, none is said to hold it."""
+    sandbox = Sandbox()
+    one, two = "smallest mix of one type: ", "smallest mix of two types: "
+    cases = [
+        ({"mix": "forbid"}, None, "the job forbids mixing"),
+        ({"types": "[T4]"}, None, "only one type is admitted"),
+        ({"count": 1}, "the job admits one device", "the job admits one device"),
+        ({"count": 2}, None, None),
+    ]
+    for demand, like, unlike in cases:
+        words = ("--set", "resources={devices: {%s}}" % ", ".join(f"{key}: {value}" for key, value in demand.items()))
+        answer = fits(sandbox, "gpt2-124m", *words)
+        expect_equal(answer["not_asked"], {"one_type": like, "two_types": unlike}, f"not asked with {demand}")
+        text = sandbox.run("fit", "gpt2-124m", *words).stdout
+        for title, why, mix in ((one, like, "one_type"), (two, unlike, "two_types")):
+            expect_equal(f"{title}not asked: {why}\n" in text, why is not None, f"{demand}: {title} in\n{text}")
+            expect(why is None or answer["smallest_mix"][mix] is None, f"{demand}: a mix that was not asked for")
+        expect("none of up to" not in text, f"{demand}: something was tried in\n{text}")
+        expect("the smallest mix is that of fewest devices, then least memory" in text, f"its order in\n{text}")
+
+
 def check_refusals():
     sandbox = Sandbox()
     sandbox.write("bad.yaml", MODEL.replace("heads", "headz"))
@@ -224,6 +283,7 @@ def check_refusals():
     sandbox.write("small.yaml", "version: 1\nnodes: [{host: a1, devices: [{type: T4, memory: 10KB}]}]\n")
     sandbox.write("cpu.yaml", "version: 1\nnodes: [{host: a1, devices: [{kind: cpu, type: xeon}]}]\n")
     sandbox.write("unknown.yaml", "version: 1\nnodes: [{host: a1, devices: [{type: T44}]}]\n")
+    sandbox.write("laptop.yaml", "version: 1\nnodes: [{host: a1, devices: [{type: RTX-3060-Laptop-GPU}]}]\n")
     cases = [
         ((), 2, "JOB"),
         (("gpt2-124m", "--flet", "x"), 2, "--fleet"),
@@ -238,6 +298,8 @@ def check_refusals():
         (("job.yaml", "--fleet", "small.yaml"), 65, r"no plan found for job on small\.yaml"),
         (("job.yaml", "--fleet", "cpu.yaml"), 65, r"no figures tell how fast a CPU is"),
         (("job.yaml", "--fleet", "unknown.yaml"), 65, r"unknown\.yaml:2:\d+: .*no figures of 'T44' \(did you mean 'T4'\?\)"),
+        (("job.yaml", "--fleet", "laptop.yaml"), 65, r"laptop\.yaml:2:\d+: .*no figures of 'RTX-3060-Laptop-GPU' \("),
+        (("gpt2-1558m", "--set", "resources={devices: {types: [T4], count: 1}}"), 65, r"trains gpt2-1558m: the nearest, T4"),
         (("gpt2-124m", "--set", "resources={devices: {types: [H300]}}"), 65, r"no device of configs/devices\.yaml may train it"),
     ]
     for arguments, code, message in cases:
@@ -252,6 +314,8 @@ def main():
     check_planner_agrees()
     check_named_mixes_are_planned()
     check_catalog()
+    check_devices_left_out_of_a_fleet()
+    check_mixes_not_asked_for()
     check_refusals()
     print("ok")
 

@@ -126,6 +126,9 @@ TEST(Catalog, FindsWhatATypeMeans) {
   EXPECT_EQ(type_of(device_named("NVIDIA GeForce RTX 3060 Ti")), "RTX3060Ti");
   EXPECT_EQ(type_of(device_named("NVIDIA GeForce RTX 4070 Ti SUPER")), "RTX4070Ti-SUPER");
   EXPECT_EQ(type_of(device_named("NVIDIA GeForce RTX 4070 SUPER")), "RTX4070-SUPER");
+  EXPECT_EQ(type_of(device_named("NVIDIA GeForce RTX 3080 Ti")), "RTX3080Ti");
+  EXPECT_EQ(type_of(device_named("NVIDIA GeForce RTX 3090 Ti")), "RTX3090Ti");
+  EXPECT_EQ(type_of(device_named("NVIDIA GeForce RTX 4080 SUPER")), "RTX4080-SUPER");
   EXPECT_EQ(type_of(device_named("NVIDIA RTX A5000")), "A5000");
   EXPECT_EQ(type_of(device_named("NVIDIA A10")), "A10");
   EXPECT_EQ(type_of(device_named("Tesla P100-PCIE-16GB")), "P100-PCIe");
@@ -139,6 +142,26 @@ TEST(Catalog, FindsWhatATypeMeans) {
             "give its memory");
   EXPECT_NE(type_of(device_named("RTX3O90")).find("did you mean 'RTX3090'?"), std::string::npos);
   EXPECT_NE(type_of(device_named("abacus")).find("it knows GTX1070"), std::string::npos);
+}
+
+TEST(Catalog, KnowsNoLaptopByTheDesktopsName) {
+  const auto built_in = built_in_catalog();
+  ASSERT_TRUE(built_in);
+  for (const char* type : {"RTX-3060-Laptop-GPU", "NVIDIA GeForce RTX 4090 Laptop GPU",
+                           "rtx3080ti-laptop", "RTX3060-laptop-egpu"}) {
+    const auto found = find_figures(*built_in, device_named(type));
+    ASSERT_FALSE(found) << type << ": " << (*found)->type;
+    EXPECT_EQ(found.error().code, ErrorCode::kInvalidSpec);
+    EXPECT_NE(found.error().message.find("has no figures of '" + std::string(type) + "' ("),
+              std::string::npos)
+        << found.error().message;
+  }
+  const auto own = parse_catalog(
+      kAssume + "devices:\n" + device_text("RTX-3060-Laptop-GPU", kFigures), "devices.yaml");
+  ASSERT_TRUE(own) << own.error().to_string();
+  EXPECT_TRUE(find_figures(*own, device_named("RTX 3060 Laptop GPU")));
+  EXPECT_TRUE(find_figures(*own, device_named("rtx-3060-laptop")));
+  EXPECT_FALSE(find_figures(*own, device_named("RTX 3060")));
 }
 
 }  // namespace
