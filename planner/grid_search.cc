@@ -34,7 +34,9 @@ std::vector<GridShape> shapes_of(const GridCosts& costs, int64_t devices) {
   const bool fewest = costs.reductions_rise();
   for (const int micro_batch : costs.micro_batches()) {
     int before = 0;
-    for (int replicas = 1; replicas <= devices; ++replicas) {
+    const int64_t most =  // each has a micro-batch at least
+        std::min<int64_t>(devices, (costs.global_batch() + micro_batch - 1) / micro_batch);
+    for (int replicas = 1; replicas <= most; ++replicas) {
       const int passes = costs.passes(micro_batch, replicas);
       if (passes != before || !fewest) shapes.push_back({micro_batch, replicas});
       before = passes;

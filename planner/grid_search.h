@@ -1,9 +1,10 @@
 #pragma once
 // The best grid (planner/grid_costs.h) for so many devices of each type: over micro-batches,
-// numbers of replicas, stages, the layers, type and tensor degree of each, the order of types,
-// devices left out. Shapes are looked at in the order of a bound (a fluid of layers over the
-// devices), first with few labels, then with more (planner/grid_labels.h), until none is left that
-// could be quicker or the budget, in labels compared, is spent. Pure and deterministic.
+// numbers of replicas (each with a micro-batch at least), stages, the layers, type and tensor
+// degree of each, the order of types, devices left out. Shapes are looked at in the order of a
+// bound (a fluid of layers over the devices), first with few labels, then with more
+// (planner/grid_labels.h), until none is left that could be quicker or the budget, in labels
+// compared, is spent. Pure and deterministic.
 
 #include <cstdint>
 #include <string>

@@ -115,6 +115,7 @@ class RandomCosts : public GridCosts {
       if (used[type] > there || pairs[type] > pairs_there) return kInfinite;
     }
     const int samples = plan.micro_batch * plan.replicas;
+    if (samples >= batch_ + plan.micro_batch) return kInfinite;  // nothing for the last replica
     const int passes = (batch_ + samples - 1) / samples;
     return (passes - 1) * busiest + path + update_most + sum_most;
   }
