@@ -27,7 +27,7 @@ struct PlanRequest {
   /// the profile, any other stays 0.
   std::vector<RankMemory> counted = {};
   /// The plan of the same job before devices were lost or added, to begin with: what is good enough
-  /// then is planner/plan_again.h's. It outlives the request.
+  /// then is planner/plain/plan_again.h's. It outlives the request.
   const Plan* previous = nullptr;
 };
 

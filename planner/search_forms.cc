@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/units.h"
-#include "planner/pipeline_search.h"
+#include "planner/pipelines/pipeline_search.h"
 
 namespace motley {
 namespace {

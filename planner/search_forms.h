@@ -1,8 +1,8 @@
 #pragma once
 // All forms of search behind one question.
 
-#include "planner/layer_memory.h"
-#include "planner/search.h"
+#include "planner/costs/layer_memory.h"
+#include "planner/plain/search.h"
 
 namespace motley {
 

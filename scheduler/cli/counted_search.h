@@ -1,7 +1,7 @@
 #pragma once
 // Searches one after the other, for commands that need many.
 
-#include "planner/fleet_parts.h"
+#include "planner/questions/fleet_parts.h"
 #include "scheduler/run/progress_line.h"
 #include "scheduler/run/signal_inbox.h"
 

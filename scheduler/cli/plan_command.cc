@@ -4,9 +4,9 @@
 
 #include "core/clock.h"
 #include "core/units.h"
-#include "planner/counterfactuals.h"
-#include "planner/explain.h"
-#include "planner/objective.h"
+#include "planner/questions/counterfactuals.h"
+#include "planner/questions/explain.h"
+#include "planner/questions/objective.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/counted_search.h"
 #include "scheduler/cli/foreign_plan.h"

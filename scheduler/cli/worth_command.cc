@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/clock.h"
-#include "planner/worth.h"
+#include "planner/questions/worth.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/counted_search.h"
 #include "scheduler/cli/job_options.h"

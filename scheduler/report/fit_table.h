@@ -9,7 +9,7 @@
 
 #include "core/precision.h"
 #include "core/result.h"
-#include "planner/memory_fit.h"
+#include "planner/questions/memory_fit.h"
 
 namespace motley {
 

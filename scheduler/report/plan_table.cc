@@ -8,8 +8,8 @@
 #include "core/spec/names.h"
 #include "core/sync_groups.h"
 #include "core/units.h"
-#include "planner/cost_model.h"
-#include "planner/layer_times.h"
+#include "planner/costs/cost_model.h"
+#include "planner/costs/layer_times.h"
 #include "scheduler/report/table.h"
 
 namespace motley {

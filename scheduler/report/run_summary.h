@@ -19,7 +19,7 @@ namespace motley {
 
 /// The baseline: what the same devices did where each got the same.
 struct EqualSplit {
-  std::string form;  ///< "plain data parallel, …" or "pipeline of …": planner/search.h
+  std::string form;  ///< "plain data parallel, …" or "pipeline of …": planner/plain/search.h
   double samples_per_second = 0;
   std::string not_measured;  ///< why there are neither form nor speed; empty: there are
 };

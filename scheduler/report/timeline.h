@@ -6,7 +6,7 @@
 
 #include "core/plan.h"
 #include "core/profile.h"
-#include "planner/step_timeline.h"
+#include "planner/costs/step_timeline.h"
 
 namespace motley {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/profile.h"
-#include "planner/worth.h"
+#include "planner/questions/worth.h"
 
 namespace motley {
 

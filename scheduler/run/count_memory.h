@@ -7,7 +7,7 @@
 #include "core/result.h"
 #include "core/spec/fleet_spec.h"
 #include "core/spec/job_spec.h"
-#include "planner/layer_memory.h"
+#include "planner/costs/layer_memory.h"
 #include "planner/request.h"
 
 namespace motley {

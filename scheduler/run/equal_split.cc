@@ -5,7 +5,7 @@
 
 #include "core/file_system.h"
 #include "core/json_file.h"
-#include "planner/search.h"
+#include "planner/plain/search.h"
 #include "scheduler/launch/remote_hosts.h"
 #include "scheduler/run/count_memory.h"
 #include "scheduler/run/given_plan.h"

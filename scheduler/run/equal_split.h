@@ -13,7 +13,7 @@
 
 namespace motley {
 
-/// planner/search.h, with memory counted by `motley-worker estimate`.
+/// planner/plain/search.h, with memory counted by `motley-worker estimate`.
 Result<Plan> equal_split_plan(const PlanRequest& request);
 
 struct EqualSplitRequest {

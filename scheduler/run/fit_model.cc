@@ -8,7 +8,7 @@
 #include "core/model.h"
 #include "core/spec/names.h"
 #include "core/spec/precisions.h"
-#include "planner/catalog_profile.h"
+#include "planner/costs/catalog_profile.h"
 #include "scheduler/report/table.h"
 #include "scheduler/run/count_memory.h"
 #include "scheduler/run/find_plan.h"

@@ -1,6 +1,6 @@
 #pragma once
-// Which devices of a catalog train a job's model (planner/memory_fit.h), with bytes counted by
-// `motley-worker estimate`.
+// Which devices of a catalog train a job's model (planner/questions/memory_fit.h), with bytes
+// counted by `motley-worker estimate`.
 
 #include "core/result.h"
 #include "core/spec/device_catalog.h"

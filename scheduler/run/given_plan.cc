@@ -10,7 +10,7 @@
 #include "core/plan_completion.h"
 #include "core/spec/json.h"
 #include "core/spec/names.h"
-#include "planner/cost_model.h"
+#include "planner/costs/cost_model.h"
 #include "scheduler/run/count_memory.h"
 
 namespace motley {

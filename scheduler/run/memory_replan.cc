@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/holdings.h"
-#include "planner/search.h"
+#include "planner/plain/search.h"
 #include "scheduler/run/given_plan.h"
 
 namespace motley {

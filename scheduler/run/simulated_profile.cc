@@ -10,7 +10,7 @@
 #include "core/spec/catalog_reader.h"
 #include "core/spec/precisions.h"
 #include "core/work_table.h"
-#include "planner/catalog_profile.h"
+#include "planner/costs/catalog_profile.h"
 #include "scheduler/launch/command.h"
 #include "scheduler/launch/worker_program.h"
 #include "scheduler/run/profile_cache.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/median.h"
-#include "planner/plan_again.h"
-#include "planner/search.h"
+#include "planner/plain/plan_again.h"
+#include "planner/plain/search.h"
 #include "tests/bench/pipelines_bench_cases.h"
 #include "tests/bench/planner_case.h"
 #include "tests/bench/rows.h"

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "planner/grid_plan_json.h"
-#include "planner/grid_search.h"
+#include "planner/grid/grid_plan_json.h"
+#include "planner/grid/grid_search.h"
 #include "tests/bench/published_costs.h"
 #include "tests/bench/rows.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/foreign_costs.h"
+#include "planner/grid/foreign_costs.h"
 
 namespace motley {
 

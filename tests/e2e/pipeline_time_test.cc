@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/spec/precisions.h"
-#include "planner/pipeline_simulation.h"
+#include "planner/costs/pipeline_simulation.h"
 #include "tests/e2e/small_run.h"
 #include "worker/engine/engine.h"
 #include "worker/train/rank_share.h"

@@ -12,7 +12,7 @@
 
 #include "core/reducer_memory.h"
 #include "core/run_layout.h"
-#include "planner/cost_model.h"
+#include "planner/costs/cost_model.h"
 #include "tests/e2e/small_run.h"
 #include "worker/train/rank_memory.h"
 #include "worker/train/rank_parts.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/spec/names.h"
-#include "planner/cost_model.h"
-#include "planner/search.h"
+#include "planner/costs/cost_model.h"
+#include "planner/plain/search.h"
 #include "tests/e2e/small_run.h"
 #include "tests/support/measured_fleet.h"
 #include "worker/train/rank_memory.h"

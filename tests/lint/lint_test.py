@@ -33,7 +33,7 @@ class PlantedViolations(unittest.TestCase):
 
     def test_a_good_tree_is_silent(self):
         self.plant("core/clock.h", "#pragma once\n#include <chrono>\n")
-        self.plant("scheduler/run.cc", '#include <boost/asio.hpp>\n#include "core/clock.h"\n#include "planner/search.h"\n')
+        self.plant("scheduler/run.cc", '#include <boost/asio.hpp>\n#include "core/clock.h"\n#include "planner/plain/search.h"\n')
         self.plant("comm/nccl.cc", '#include <nccl.h>\n#include <cuda_runtime.h>\n#include "kernels/buffer.h"\n')
         self.plant("tests/unit/core/clock_test.cc", '#include "core/clock.h"\n#include "worker/x.h"\n#include <mpi.h>\n')
         self.assertEqual(self.findings(), [])

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <random>
 
-#include "planner/cost_model.h"
-#include "planner/search.h"
+#include "planner/costs/cost_model.h"
+#include "planner/plain/search.h"
 #include "tests/support/new_seeds.h"
 #include "tests/support/planning_case.h"
 

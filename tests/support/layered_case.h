@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "planner/layer_memory.h"
+#include "planner/costs/layer_memory.h"
 #include "tests/support/planning_case.h"
 
 namespace motley::testing {

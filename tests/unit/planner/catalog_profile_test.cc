@@ -1,6 +1,6 @@
 // Profiles made of figures and counted work: the formula by hand, and what must hold of any.
 
-#include "planner/catalog_profile.h"
+#include "planner/costs/catalog_profile.h"
 
 #include <gtest/gtest.h>
 

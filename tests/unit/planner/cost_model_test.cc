@@ -1,9 +1,9 @@
-#include "planner/cost_model.h"
+#include "planner/costs/cost_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner/search.h"
+#include "planner/plain/search.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {

@@ -1,12 +1,12 @@
 // What would change a plan: reported where it matters, silent where it does not.
 
-#include "planner/counterfactuals.h"
+#include "planner/questions/counterfactuals.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner/cost_model.h"
-#include "planner/search.h"
+#include "planner/costs/cost_model.h"
+#include "planner/plain/search.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "core/plan_completion.h"
-#include "planner/cost_model.h"
-#include "planner/layer_times.h"
-#include "planner/slice_traffic.h"
+#include "planner/costs/cost_model.h"
+#include "planner/costs/layer_times.h"
+#include "planner/costs/slice_traffic.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {

@@ -1,4 +1,4 @@
-#include "planner/deal.h"
+#include "planner/plain/deal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 #include <numeric>
 
-#include "planner/grain_sums.h"
+#include "planner/plain/grain_sums.h"
 
 namespace motley {
 namespace {

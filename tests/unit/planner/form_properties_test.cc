@@ -9,8 +9,8 @@
 #include <limits>
 #include <numeric>
 
-#include "planner/cost_model.h"
-#include "planner/pipeline_search.h"
+#include "planner/costs/cost_model.h"
+#include "planner/pipelines/pipeline_search.h"
 #include "planner/search_forms.h"
 #include "tests/support/layered_case.h"
 

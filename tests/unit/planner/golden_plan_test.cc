@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "planner/explain.h"
-#include "planner/search.h"
+#include "planner/plain/search.h"
+#include "planner/questions/explain.h"
 #include "planner/search_forms.h"
 #include "tests/support/cut_fleets.h"
 #include "tests/support/golden.h"

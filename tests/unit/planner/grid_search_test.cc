@@ -1,13 +1,13 @@
 // The search over grids against trying every one, priced by a formula of the test's own.
 
-#include "planner/grid_search.h"
+#include "planner/grid/grid_search.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <numeric>
 
-#include "planner/grid_labels.h"
+#include "planner/grid/grid_labels.h"
 #include "tests/support/new_seeds.h"
 
 namespace motley {

@@ -1,8 +1,8 @@
-#include "planner/links.h"
+#include "planner/costs/links.h"
 
 #include <gtest/gtest.h>
 
-#include "planner/search.h"
+#include "planner/plain/search.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {

@@ -1,6 +1,6 @@
 // The smallest device and mixes against trying everything, with bytes made up.
 
-#include "planner/memory_fit.h"
+#include "planner/questions/memory_fit.h"
 
 #include <gtest/gtest.h>
 

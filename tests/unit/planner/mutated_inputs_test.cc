@@ -9,7 +9,7 @@
 
 #include "core/json_file.h"
 #include "core/spec/reader.h"
-#include "planner/cost_model.h"
+#include "planner/costs/cost_model.h"
 #include "planner/search_forms.h"
 #include "tests/support/layered_case.h"
 #include "tests/support/paths.h"

@@ -1,12 +1,12 @@
 // The cheapest plan, and the cheapest in time.
 
-#include "planner/objective.h"
+#include "planner/questions/objective.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "planner/search.h"
+#include "planner/plain/search.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {

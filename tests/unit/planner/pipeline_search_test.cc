@@ -1,6 +1,6 @@
 // The search for pipelines against every pipeline there is, on cases small enough to try all.
 
-#include "planner/pipeline_search.h"
+#include "planner/pipelines/pipeline_search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,9 +13,9 @@
 #include <set>
 
 #include "core/pipeline.h"
-#include "planner/cost_model.h"
-#include "planner/grain_table.h"
-#include "planner/pipeline_costs.h"
+#include "planner/costs/cost_model.h"
+#include "planner/pipelines/pipeline_costs.h"
+#include "planner/plain/grain_table.h"
 #include "planner/search_forms.h"
 #include "tests/support/planning_case.h"
 

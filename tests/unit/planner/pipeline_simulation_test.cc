@@ -1,13 +1,13 @@
 // The time line of 1F1B: by hand, against the textbook, and what holds of any.
 
-#include "planner/pipeline_simulation.h"
+#include "planner/costs/pipeline_simulation.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
 
-#include "planner/pipeline_end.h"
+#include "planner/pipelines/pipeline_end.h"
 
 namespace motley {
 namespace {

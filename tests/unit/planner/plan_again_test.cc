@@ -1,6 +1,6 @@
 // Planning again, from the plan there was, against planning from nothing.
 
-#include "planner/plan_again.h"
+#include "planner/plain/plan_again.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "planner/search.h"
+#include "planner/plain/search.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {

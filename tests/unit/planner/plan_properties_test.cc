@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "planner/grain_search.h"
-#include "planner/search.h"
+#include "planner/plain/grain_search.h"
+#include "planner/plain/search.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {

@@ -1,13 +1,13 @@
 // What --explain says of those that lost.
 
-#include "planner/runners_up.h"
+#include "planner/plain/runners_up.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/units.h"
-#include "planner/explain.h"
-#include "planner/search.h"
+#include "planner/plain/search.h"
+#include "planner/questions/explain.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {

@@ -1,6 +1,6 @@
 // The timeline of a step: adds up for every rank, and says what the prediction says.
 
-#include "planner/step_timeline.h"
+#include "planner/costs/step_timeline.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 #include "core/holdings.h"
 #include "core/plan_completion.h"
-#include "planner/cost_model.h"
-#include "planner/search.h"
+#include "planner/costs/cost_model.h"
+#include "planner/plain/search.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {

@@ -1,7 +1,7 @@
 // Whether mixing is worth it: the verdict on constructed fleets, and every set of types against
 // every set of devices.
 
-#include "planner/worth.h"
+#include "planner/questions/worth.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <map>
 #include <set>
 
-#include "planner/search.h"
+#include "planner/plain/search.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "planner/search.h"
+#include "planner/plain/search.h"
 #include "scheduler/report/report_text.h"
 #include "scheduler/run/given_plan.h"
 #include "tests/support/planning_case.h"

@@ -120,7 +120,7 @@ DeviceProfile measured_device(const std::string& name) {
   return device;
 }
 
-/// The same meaning as in predictions (planner/predict.cc).
+/// The same meaning as in predictions (planner/costs/predict.cc).
 TEST(PlanTable, CountsADeviceOfWhichNoMicroBatchIsAllowedLayerByLayer) {
   Plan plan = made_up_plan();
   plan.numerics = Numerics::kExact;  // grains of 4

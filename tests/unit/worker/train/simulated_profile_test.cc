@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "planner/catalog_profile.h"
+#include "planner/costs/catalog_profile.h"
 #include "tests/support/measured_fleet.h"
 #include "worker/profiler/count_device.h"
 

@@ -1,0 +1,44 @@
+#pragma once
+// What a part of a model takes on one device, put together from the measured curves of its layers.
+
+#include "core/plan.h"
+#include "core/profile.h"
+#include "core/result.h"
+#include "planner/costs/cost_model.h"
+
+namespace motley {
+
+/// One micro-batch through a stage. Without the fixed cost of beginning a section, and without what
+/// ranks that share the stage wait for each other.
+struct PassSeconds {
+  double forward = 0;
+  double backward = 0;
+};
+
+/// Of the rank number `member` of a stage. Where the whole model was measured too, layers are
+/// scaled so that all of them together take what it took. kInvalidSpec when a curve is missing.
+Result<PassSeconds> pass_seconds(const DeviceProfile& device, const ModelSpec& model,
+                                 const StagePlan& stage, int member, int micro_batch);
+
+/// The sums over the ranks of a shared stage that a micro-batch waits for.
+struct GroupSums {
+  int count = 0;
+  double bytes = 0;  ///< in all of them
+};
+GroupSums group_sums(const DeviceProfile& device, const ModelSpec& model, const StagePlan& stage,
+                     int micro_batch);
+
+/// Whether the device holds the model alone, at a micro-batch that the rule allows.
+bool holds_model(const DeviceProfile& device, const MicroBatchRule& rule);
+
+/// The device as if it held the model alone: itself where it does, else with its summed layer
+/// speeds at any micro-batch up to the largest measured, shares standing for layers too large to be
+/// measured whole. kInvalidSpec when neither was measured of a micro-batch that the rule allows: of
+/// what comes back one is always allowed.
+Result<DeviceProfile> as_whole(const DeviceProfile& device, const ModelSpec& model,
+                               const MicroBatchRule& rule);
+
+/// How far a time of this stage may be off, relatively: the largest spread of its layers' curves.
+double uncertainty_of(const DeviceProfile& device, const ModelSpec& model, const StagePlan& stage);
+
+}  // namespace motley

@@ -1,0 +1,304 @@
+// The prediction of a plan, whoever made it.
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "core/holdings.h"
+#include "planner/costs/cost_model.h"
+#include "planner/costs/layer_times.h"
+#include "planner/costs/links.h"
+#include "planner/costs/plain_memory.h"
+#include "planner/costs/replica_times.h"
+#include "planner/costs/slice_traffic.h"
+#include "planner/plain/deal.h"
+
+namespace motley {
+namespace {
+
+/// How far a duration taken from the curve may be off: what was seen at the points around it, and
+/// where there is no point, what the straight line misses.
+double uncertainty_at(const LayerCurve& curve, int micro_batch) {
+  double uncertainty = 0;
+  bool is_point = false;
+  for (size_t i = 0; i < curve.points.size(); ++i) {
+    const CurvePoint& point = curve.points[i];
+    const bool below =
+        point.micro_batch <= micro_batch &&
+        (i + 1 == curve.points.size() || curve.points[i + 1].micro_batch > micro_batch);
+    const bool above = point.micro_batch >= micro_batch &&
+                       (i == 0 || curve.points[i - 1].micro_batch < micro_batch);
+    if (below || above) uncertainty = std::max(uncertainty, point.spread);
+    if (point.micro_batch == micro_batch) is_point = true;
+  }
+  return is_point ? uncertainty : std::max(uncertainty, curve.fit.residual);
+}
+
+Bytes memory_at(const DeviceProfile& device, int micro_batch) {
+  for (const MemoryPoint& point : device.memory) {
+    if (point.micro_batch >= micro_batch) return point.total();
+  }
+  return device.memory.back().total();
+}
+
+/// Replicas of one rank each with all state on its device: what the profile's tables of memory and
+/// reductions were made for.
+bool is_plain(const Plan& plan) {
+  return !plan.shard_optimizer &&
+         std::all_of(plan.replicas.begin(), plan.replicas.end(),
+                     [](const ReplicaPlan& replica) { return is_plain(replica); }) &&
+         std::none_of(plan.ranks.begin(), plan.ranks.end(),
+                      [](const RankPlacement& rank) { return rank.host_optimizer; });
+}
+
+/// The step if communication were free and these devices' whole grains were dealt perfectly; empty
+/// when the speed of one at such grains is not known.
+std::optional<double> ideal_step_seconds(const PlanRequest& request, const Plan& plan,
+                                         const std::vector<const DeviceProfile*>& devices) {
+  const StepCut cut{plan.global_batch, plan.grain};
+  const MicroBatchRule rule = micro_batch_rule(request, plan.grain);
+  std::vector<DeviceProfile> wholes;
+  for (const DeviceProfile* device : devices) {
+    auto whole = as_whole(*device, request.job.model, rule);
+    if (!whole) return std::nullopt;
+    wholes.push_back(std::move(*whole));
+  }
+  std::vector<DeviceSizes> sizes;
+  for (const DeviceProfile& whole : wholes)
+    sizes.push_back({&whole, micro_batch_sizes(whole, rule)});
+  GrainTables tables(std::move(sizes), cut);
+  DealProblem problem;
+  problem.grains = cut.grains();
+  problem.has_short = cut.missing() > 0;
+  problem.reduction.assign(devices.size() + 1, 0);
+  problem.most_devices = static_cast<int>(devices.size());
+  while (true) {
+    problem.devices.clear();
+    for (const auto& table : tables.of()) problem.devices.push_back(table.get());
+    problem.section_times = &tables.section_times();
+    const double step = best_deal(problem).deal.step_seconds;
+    if (step < tables.beyond() || tables.beyond() == kNever) return step;
+    tables.lengthen();
+  }
+}
+
+Result<std::vector<const DeviceProfile*>> devices_of(const DeviceIndex& index, const Plan& plan) {
+  std::vector<const DeviceProfile*> devices;
+  for (const RankPlacement& rank : plan.ranks) {
+    const DeviceProfile* device = index.profile(rank.device);
+    const std::string name = rank.device + " (" + rank.type + ")";
+    if (device == nullptr)
+      return fail(ErrorCode::kInvalidSpec, "the profile lacks " + name + ", which the plan uses");
+    devices.push_back(device);
+  }
+  return devices;
+}
+
+std::vector<std::string> hosts_of(const Plan& plan, const std::vector<Rank>& ranks) {
+  std::set<std::string> hosts;
+  for (const Rank rank : ranks) hosts.insert(plan.ranks[static_cast<size_t>(rank.value())].host);
+  return {hosts.begin(), hosts.end()};
+}
+
+double price_of(const DeviceIndex& index, const Plan& plan) {
+  double price = 0;
+  for (const RankPlacement& rank : plan.ranks) {
+    if (const DeviceSpec* device = index.spec(rank.device)) price += device->price_per_hour;
+  }
+  return price;
+}
+
+/// Fills a prediction rank by rank.
+class Predictor {
+ public:
+  Predictor(const PlanRequest& request, const Plan& plan, const DeviceIndex& index,
+            std::vector<const DeviceProfile*> devices)
+      : request_(request),
+        plan_(plan),
+        index_(index),
+        devices_(std::move(devices)),
+        plain_(is_plain(plan)) {
+    if (plain_) {
+      islands_ = device_islands(plan, request.fleet);
+      plain_memory_.emplace(request, plan, islands_, index);
+    } else {
+      traffic_ = slice_traffic(plan, request.job.model);
+    }
+  }
+
+  Result<Prediction> run() {
+    prediction_.ranks.resize(plan_.ranks.size());
+    for (size_t rank = 0; rank < devices_.size(); ++rank) begin_rank(rank);
+    find_ready();
+    for (size_t i = 0; i < plan_.replicas.size(); ++i) {
+      MOTLEY_TRY_VOID(is_plain(plan_.replicas[i]) && device_of_plain(i).curve("model") != nullptr
+                          ? add_plain(static_cast<int>(i))
+                          : add_cut(static_cast<int>(i)));
+    }
+    prediction_.communication_seconds = reduction_seconds();
+    sum_up();
+    return std::move(prediction_);
+  }
+
+ private:
+  static size_t index(Rank rank) { return static_cast<size_t>(rank.value()); }
+  Rank plain_rank(size_t replica) const { return plan_.replicas[replica].stages[0].ranks[0]; }
+  const DeviceProfile& device_of_plain(size_t replica) const {
+    return *devices_[index(plain_rank(replica))];
+  }
+
+  /// What does not depend on the others.
+  void begin_rank(size_t rank) {
+    const DeviceProfile& device = *devices_[rank];
+    RankPrediction& own = prediction_.ranks[rank];
+    own.rank = Rank(static_cast<int>(rank));
+    own.update_seconds = update_seconds(rank);
+    own.memory_limit = device.memory_limit;
+    if (!request_.counted.empty()) set_memory(request_.counted[rank], &own);
+    const MicroBatchRule rule = solo_rule(plan_, request_.memory_headroom);
+    const auto whole = as_whole(device, request_.job.model, rule);
+    if (!whole) return;  // what it could do alone is not known
+    own.solo_samples_per_second = solo_samples_per_second(*whole, plan_.global_batch, rule);
+  }
+
+  static void set_memory(const RankMemory& counted, RankPrediction* own) {
+    own->memory = counted.total;
+    own->host_memory = counted.host;
+  }
+
+  double update_seconds(size_t rank) const {
+    const DeviceProfile& device = *devices_[rank];
+    if (plain_) return device.update_seconds;
+    const bool in_host = plan_.ranks[rank].host_optimizer && device.host_update_seconds > 0;
+    const SliceTraffic& slices = traffic_[rank];
+    const auto updated = static_cast<double>(plan_.shard_optimizer ? slices.owned : slices.held);
+    return (in_host ? device.host_update_seconds : device.update_seconds) *
+           (updated / static_cast<double>(parameter_count(request_.job.model)));
+  }
+
+  /// Sharded, ranks are free for a step once all have each other's weights.
+  void find_ready() {
+    double last = 0;
+    for (const RankPrediction& rank : prediction_.ranks) {
+      ready_.push_back(rank.update_seconds);
+      last = std::max(last, rank.update_seconds);
+    }
+    if (plan_.shard_optimizer) ready_.assign(ready_.size(), last);
+  }
+
+  Result<Unit> add_plain(int replica) {
+    const Rank rank = plain_rank(static_cast<size_t>(replica));
+    const DeviceProfile& device = *devices_[index(rank)];
+    const int micro_batch = plan_.replicas[static_cast<size_t>(replica)].micro_batch;
+    RankPrediction& own = prediction_.ranks[index(rank)];
+    own.compute_seconds = device_seconds(device, samples_of(plan_, replica).count, micro_batch);
+    if (request_.counted.empty() && plain_)
+      set_memory(plain_memory_->of(rank, memory_at(device, micro_batch)), &own);
+    end_ = std::max(end_, section_seconds(own.compute_seconds, ready_[index(rank)]));
+    be_uncertain(uncertainty_at(*device.curve("model"), micro_batch));
+    return Unit{};
+  }
+
+  Result<Unit> add_cut(int replica) {
+    MOTLEY_TRY(const ReplicaTimes times, replica_times(request_, plan_, replica, ready_));
+    const std::vector<StagePlan>& stages = plan_.replicas[static_cast<size_t>(replica)].stages;
+    for (size_t stage = 0; stage < stages.size(); ++stage) {
+      for (size_t member = 0; member < stages[stage].ranks.size(); ++member) {
+        const size_t rank = index(stages[stage].ranks[member]);
+        prediction_.ranks[rank].compute_seconds = times.compute[stage][member];
+        be_uncertain(uncertainty_of(*devices_[rank], request_.job.model, stages[stage]));
+      }
+    }
+    end_ = std::max(end_, seconds_of(simulate_pipeline(times.stages).end));
+    return Unit{};
+  }
+
+  void be_uncertain(double uncertainty) {
+    prediction_.uncertainty = std::max(prediction_.uncertainty, uncertainty);
+  }
+
+  /// Of the rank with the most to exchange: a reduction of the whole gradient over as many ranks,
+  /// in proportion to the bytes. A plain plan's is what was measured.
+  double reduction_seconds() const {
+    const double compressed = reduction_seconds(plan_.compression);
+    // Sharded, the weights that come back are not compressed.
+    return plan_.shard_optimizer && plan_.compression.on()
+               ? (compressed + reduction_seconds(LinkCompression{})) / 2
+               : compressed;
+  }
+
+  double reduction_seconds(const LinkCompression& compression) const {
+    const ReductionModel reduction(request_.profile, gradient_bytes(request_.job),
+                                   shortened_links(compression, request_.job.model), plan_.sync);
+    if (plain_) return reduction.seconds(plan_.world_size(), hosts_of(plan_, all_ranks()));
+    const auto whole = static_cast<double>(parameter_count(request_.job.model));
+    double slowest = 0;
+    for (const SliceTraffic& rank : traffic_) {
+      const auto peers = static_cast<int>(rank.peers.size());
+      if (peers < 2) continue;
+      const double part = static_cast<double>(std::max(rank.sent, rank.received)) /
+                          (2.0 * (peers - 1) / peers * whole);
+      slowest = std::max(slowest, part * reduction.seconds(peers, hosts_of(plan_, rank.peers)));
+    }
+    return slowest;
+  }
+
+  std::vector<Rank> all_ranks() const {
+    std::vector<Rank> ranks;
+    for (int rank = 0; rank < plan_.world_size(); ++rank) ranks.emplace_back(rank);
+    return ranks;
+  }
+
+  void sum_up() {
+    const RankPrediction& slowest = *prediction_.slowest();
+    end_ = std::max(end_, slowest.section_seconds());  // simulated time is in whole nanoseconds
+    prediction_.compute_seconds = slowest.compute_seconds;
+    prediction_.update_seconds = slowest.update_seconds;
+    prediction_.bubble_seconds = end_ - slowest.section_seconds();
+    prediction_.step_seconds = step_seconds(end_, prediction_.communication_seconds);
+    prediction_.samples_per_second = plan_.global_batch / prediction_.step_seconds;
+    prediction_.cost_per_hour = price_of(index_, plan_);
+    for (RankPrediction& rank : prediction_.ranks)
+      rank.wait_seconds = end_ - rank.section_seconds();
+    sum_solo_speeds();
+  }
+
+  /// Of all devices, or of none: a sum without one would flatter the plan.
+  void sum_solo_speeds() {
+    double sum = 0;
+    for (const ReplicaPlan& replica : plan_.replicas)
+      for (const StagePlan& stage : replica.stages)
+        for (const Rank rank : stage.ranks) {
+          const double own = prediction_.ranks[index(rank)].solo_samples_per_second;
+          if (own <= 0) return;
+          sum += own;
+        }
+    prediction_.solo_sum_samples_per_second = sum;
+    if (const auto ideal = ideal_step_seconds(request_, plan_, devices_))
+      prediction_.integer_bound_efficiency = plan_.global_batch / *ideal / sum;
+  }
+
+  const PlanRequest& request_;
+  const Plan& plan_;
+  const DeviceIndex& index_;
+  std::vector<const DeviceProfile*> devices_;  ///< by rank
+  bool plain_;
+  DeviceIslands islands_;  ///< of a plain plan
+  std::optional<PlainMemory> plain_memory_;
+  std::vector<SliceTraffic> traffic_;  ///< of any other
+  std::vector<double> ready_;          ///< seconds from the step's begin, by rank
+  Prediction prediction_;
+  double end_ = 0;  ///< when the last replica is through, from the step's begin
+};
+
+}  // namespace
+
+Result<Unit> predict(const PlanRequest& request, Plan* plan) {
+  const DeviceIndex index(request.fleet, request.profile);
+  MOTLEY_TRY(auto devices, devices_of(index, *plan));
+  describe_links(request, plan);
+  MOTLEY_TRY(plan->prediction, Predictor(request, *plan, index, std::move(devices)).run());
+  return Unit{};
+}
+
+}  // namespace motley

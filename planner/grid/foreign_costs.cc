@@ -1,0 +1,207 @@
+#include "planner/grid/foreign_costs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "planner/costs/pipeline_simulation.h"
+#include "planner/pipelines/pipeline_end.h"
+
+namespace motley {
+namespace {
+
+/// Of a layer's sizes, which may lack a degree that was measured.
+double at_degree(const std::map<int, double>& sizes, int degree) {
+  const auto found = sizes.find(degree);
+  return found == sizes.end() ? sizes.at(1) / degree : found->second;
+}
+
+/// Also of more stages than the quick way takes.
+Nanos end_of(const std::vector<AlikePasses>& stages, int passes) {
+  if (stages.size() <= kMostAlikeStages) return pipeline_end(stages, passes);
+  std::vector<StageTimes> times;
+  for (const AlikePasses& stage : stages) {
+    StageTimes& one = times.emplace_back();
+    one.forward.assign(static_cast<size_t>(passes), stage.forward);
+    one.backward.assign(static_cast<size_t>(passes), stage.backward);
+    one.forward_travels = stage.forward_travels;
+    one.backward_travels = stage.backward_travels;
+  }
+  return simulate_step({times});
+}
+
+Nanos nanos(double seconds) { return Nanos(std::llround(seconds * 1e9)); }
+
+}  // namespace
+
+ForeignCosts::ForeignCosts(const ForeignProfile& profile, std::vector<GridType> types,
+                           int global_batch, double headroom)
+    : profile_(profile),
+      types_(std::move(types)),
+      global_batch_(global_batch),
+      headroom_(headroom) {}
+
+const ForeignDevice& ForeignCosts::device(int type) const {
+  return profile_.devices.at(types_[static_cast<size_t>(type)].name);
+}
+
+const ForeignTimes& ForeignCosts::times(GridConfig config, int micro_batch) const {
+  return *device(config.type).find(micro_batch, config.degree);
+}
+
+const ForeignLink* ForeignCosts::link(GridConfig from, GridConfig to) const {
+  return profile_.link(types_[static_cast<size_t>(from.type)].name, from.degree,
+                       types_[static_cast<size_t>(to.type)].name, to.degree);
+}
+
+int GridType::devices() const { return std::accumulate(on_hosts.begin(), on_hosts.end(), 0); }
+
+std::vector<GridGroups> ForeignCosts::groups() const {
+  std::vector<GridGroups> fleet;
+  for (int type = 0; type < types(); ++type) {
+    GridGroups& groups = fleet.emplace_back();
+    std::set<int> sizes = {1};
+    for (const ForeignTimes& one : device(type).profiles)
+      for (const int degree : degrees(type, one.micro_batch)) sizes.insert(degree);
+    for (const int size : sizes)
+      for (const int on_host : types_[static_cast<size_t>(type)].on_hosts)
+        groups[size] += on_host / size;
+  }
+  return fleet;
+}
+
+std::vector<int> ForeignCosts::micro_batches() const {
+  std::set<int> sizes;
+  for (int type = 0; type < types(); ++type)
+    for (const ForeignTimes& one : device(type).profiles) sizes.insert(one.micro_batch);
+  return {sizes.begin(), sizes.end()};
+}
+
+std::vector<int> ForeignCosts::degrees(int type, int micro_batch) const {
+  std::set<int> measured;
+  for (const ForeignTimes& one : device(type).profiles)
+    if (one.micro_batch == micro_batch) measured.insert(one.tensor);
+  std::vector<int> degrees;
+  for (const int degree : measured)
+    if (degrees.empty() || degree % degrees.back() == 0) degrees.push_back(degree);
+  return degrees;
+}
+
+double ForeignCosts::compute(GridConfig config, int micro_batch, int layer) const {
+  const ForeignTimes& of = times(config, micro_batch);
+  const auto at = static_cast<size_t>(layer);
+  return of.forward_seconds[at] + of.backward_seconds[at];
+}
+
+double ForeignCosts::send(int layer, int micro_batch, GridConfig from, GridConfig to) const {
+  const ForeignLink* between = link(from, to);
+  if (!between) return kNoGridSeconds;
+  return between->seconds(profile_.layers[static_cast<size_t>(layer)].output_bytes_per_sample *
+                          micro_batch);
+}
+
+double ForeignCosts::update(const GridStage& stage, int micro_batch) const {
+  const std::vector<double>& seconds = times(stage.config, micro_batch).update_seconds;
+  double sum = 0;
+  for (int layer = stage.first; layer < stage.end; ++layer)
+    sum += seconds[static_cast<size_t>(layer)];
+  return sum;
+}
+
+const ForeignLink* ForeignCosts::ring(const GridStage& stage) const {
+  return link({stage.config.type, 1}, {stage.config.type, 1});
+}
+
+double ForeignCosts::gradient_bytes(const GridStage& stage, int degree) const {
+  double bytes = 0;
+  for (int layer = stage.first; layer < stage.end; ++layer)
+    bytes += at_degree(profile_.layers[static_cast<size_t>(layer)].parameters, degree) *
+             profile_.gradient_bytes_per_parameter;
+  return bytes;
+}
+
+double ForeignCosts::reduction(const GridStage& stage, int replicas) const {
+  if (replicas == 1) return 0;
+  const ForeignLink* around = ring(stage);
+  if (!around) return kNoGridSeconds;
+  return 2 * (replicas - 1) *
+         around->seconds(gradient_bytes(stage, stage.config.degree) / replicas);
+}
+
+/// A ring over more sends smaller parts: it takes longer where no byte of a smaller message takes
+/// less than one of a larger.
+bool ForeignCosts::reductions_rise() const {
+  double least = kNoGridSeconds;
+  for (int layer = 0; layer < layers(); ++layer) {
+    const double bytes = gradient_bytes({layer, layer + 1, {}}, 1);
+    if (bytes > 0) least = std::min(least, bytes);
+  }
+  const double all = gradient_bytes({0, layers(), {}}, 1);
+  for (int type = 0; type < types() && all > 0; ++type) {
+    const GridStage any{0, 0, {type, 1}};
+    const double parts = types_[static_cast<size_t>(type)].devices();
+    if (ring(any) && !ring(any)->favours_large(least / parts, all)) return false;
+  }
+  return true;
+}
+
+double ForeignCosts::fixed_bytes(const GridStage& stage) const {
+  double bytes = 0;
+  for (int layer = stage.first; layer < stage.end; ++layer)
+    bytes +=
+        at_degree(profile_.layers[static_cast<size_t>(layer)].parameters, stage.config.degree) *
+        profile_.optimizer_bytes_per_parameter;
+  return bytes;
+}
+
+double ForeignCosts::bytes_in_flight(const GridStage& stage, int micro_batch) const {
+  double bytes = 0;
+  for (int layer = stage.first; layer < stage.end; ++layer)
+    bytes += at_degree(profile_.layers[static_cast<size_t>(layer)].activation_bytes_per_sample,
+                       stage.config.degree) *
+             micro_batch;
+  return bytes;
+}
+
+int ForeignCosts::farthest_from_end(const GridStage& stage, int micro_batch, int passes) const {
+  const Bytes memory = types_[static_cast<size_t>(stage.config.type)].memory;
+  const double usable = static_cast<double>(memory.value()) * (1 - headroom_);
+  const double left = usable - fixed_bytes(stage);
+  const double in_flight = bytes_in_flight(stage, micro_batch);
+  if (left < in_flight) return 0;
+  if (left >= in_flight * std::min(passes, layers())) return layers();
+  return static_cast<int>(left / in_flight);
+}
+
+/// Activations on their way forward and gradients on theirs back. In 1F1B as many micro-batches are
+/// under way as stages follow: a round trip costs each of them its part.
+SendWeights ForeignCosts::weights(int from_end, bool) const {
+  return from_end == 1 ? SendWeights{} : SendWeights{0, 2, 0, 2};
+}
+
+double ForeignCosts::simulated_seconds(const GridPlan& plan) const {
+  std::vector<AlikePasses> stages;
+  double end = 0, sums = 0;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const GridStage& stage = plan.stages[s];
+    const ForeignTimes& of = times(stage.config, plan.micro_batch);
+    double forward = 0, backward = 0;
+    for (int layer = stage.first; layer < stage.end; ++layer) {
+      forward += of.forward_seconds[static_cast<size_t>(layer)];
+      backward += of.backward_seconds[static_cast<size_t>(layer)];
+    }
+    AlikePasses& timed = stages.emplace_back();
+    timed.first_forward = timed.forward = timed.last_forward = nanos(forward);
+    timed.backward = timed.last_backward = nanos(backward);
+    if (s + 1 < plan.stages.size())
+      timed.forward_travels =
+          nanos(send(stage.end - 1, plan.micro_batch, stage.config, plan.stages[s + 1].config));
+    if (s > 0) timed.backward_travels = stages[s - 1].forward_travels;
+    end = std::max(end, update(stage, plan.micro_batch));
+    sums = std::max(sums, reduction(stage, plan.replicas));
+  }
+  return seconds_of(end_of(stages, passes(plan.micro_batch, plan.replicas))) + end + sums;
+}
+
+}  // namespace motley

@@ -1,0 +1,129 @@
+#include "planner/grid/grid_plan_json.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/json_fields.h"
+#include "core/json_place.h"
+
+namespace motley {
+
+using nlohmann::json;
+
+namespace {
+
+/// Its number: of types of one name the one that has most memory, unless the document says.
+int type_of(const std::vector<GridType>& types, const std::string& name, Bytes memory) {
+  int found = -1;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i].name != name || (memory > Bytes(0) && types[i].memory != memory)) continue;
+    if (found < 0 || types[i].memory > types[static_cast<size_t>(found)].memory)
+      found = static_cast<int>(i);
+  }
+  return found;
+}
+
+void read_stage(JsonFields& fields, const ForeignCosts& costs, GridPlan* plan) {
+  GridStage stage;
+  int last = 0;
+  Bytes memory{0};
+  std::string type;
+  const int expected = plan->stages.empty() ? 0 : plan->stages.back().end;
+  fields.read_between("first_layer", stage.first, expected, expected)
+      .read_between("last_layer", last, expected, costs.layers() - 1)
+      .read("type", type)
+      .leave_others();
+  if (fields.has("tensor")) fields.read_between("tensor", stage.config.degree, 1, 1 << 20);
+  if (fields.has("memory")) fields.read_between("memory", memory, 1, INT64_MAX / 4);
+  stage.end = last + 1;
+  stage.config.type = type_of(costs.grid_types(), type, memory);
+  if (stage.config.type < 0) return fields.fault("type", "the fleet has no device of it");
+  const std::vector<int> degrees = costs.degrees(stage.config.type, plan->micro_batch);
+  if (std::find(degrees.begin(), degrees.end(), stage.config.degree) == degrees.end())
+    fields.fault(nullptr, type + " was not measured, or cannot be placed on its hosts, at tensor " +
+                              std::to_string(stage.config.degree) + " and micro-batch " +
+                              std::to_string(plan->micro_batch));
+  plan->stages.push_back(stage);
+}
+
+/// Groups that stages take, or larger ones that hold them.
+Result<Unit> check_devices(const GridPlan& plan, const ForeignCosts& costs) {
+  const std::vector<GridGroups> fleet = costs.groups();
+  for (size_t type = 0; type < fleet.size(); ++type)
+    for (const auto& [size, there] : fleet[type]) {
+      int64_t taken = 0;
+      for (size_t s = 0; s < plan.stages.size(); ++s) {
+        const GridConfig config = plan.stages[s].config;
+        if (config.type != static_cast<int>(type) || config.degree % size != 0) continue;
+        taken += int64_t{config.degree / size} * plan.replicas;
+        if (taken > there)
+          return invalid_at(
+              "/stages/" + std::to_string(s),
+              "needs more " + costs.grid_types()[type].name + " than the " + std::to_string(there) +
+                  (size == 1 ? " there are" : " groups of " + std::to_string(size) + " on hosts"));
+      }
+    }
+  return Unit{};
+}
+
+Result<Unit> check_memory(const GridPlan& plan, const ForeignCosts& costs) {
+  const auto count = static_cast<int>(plan.stages.size());
+  const int passes = costs.passes(plan.micro_batch, plan.replicas);
+  for (int s = 0; s < count; ++s)
+    if (costs.farthest_from_end(plan.stages[static_cast<size_t>(s)], plan.micro_batch, passes) <
+        count - s)
+      return invalid_at("/stages/" + std::to_string(s), "does not fit the memory of its devices");
+  return Unit{};
+}
+
+}  // namespace
+
+json to_json(const GridPlan& plan, const std::vector<GridType>& types) {
+  std::map<std::string, int> left;
+  for (const GridType& type : types) left[type.name] += type.devices();
+  json stages = json::array();
+  for (const GridStage& stage : plan.stages) {
+    const GridType& type = types[static_cast<size_t>(stage.config.type)];
+    left[type.name] -= stage.config.degree * plan.replicas;
+    stages.push_back({{"first_layer", stage.first},
+                      {"last_layer", stage.end - 1},
+                      {"type", type.name},
+                      {"memory", type.memory.value()},
+                      {"tensor", stage.config.degree}});
+  }
+  std::erase_if(left, [](const auto& one) { return one.second == 0; });
+  return {{"version", 1},
+          {"micro_batch", plan.micro_batch},
+          {"replicas", plan.replicas},
+          {"stages", std::move(stages)},
+          {"left_out", left}};
+}
+
+json to_json(const GridRecord& search, const std::string& space) {
+  return {{"space", space},
+          {"step_seconds", search.step_seconds},
+          {"lower_bound_step_seconds", search.least_seconds},
+          {"gap", search.gap()},
+          {"nodes", search.labels}};
+}
+
+Result<GridPlan> read_grid_plan(const json& document, const ForeignCosts& costs) {
+  GridPlan plan;
+  JsonFields fields(document);
+  fields.read_version(1)
+      .read_between("micro_batch", plan.micro_batch, 1, 1 << 30)
+      .read_between("replicas", plan.replicas, 1, 1 << 30)
+      .leave_others();
+  fields.each("stages", [&](JsonFields& each) { read_stage(each, costs, &plan); });
+  if (plan.stages.empty() || plan.stages.back().end != costs.layers())
+    fields.fault("stages", "must hold all " + std::to_string(costs.layers()) + " layers");
+  MOTLEY_TRY_VOID(fields.done());
+  MOTLEY_TRY_VOID(check_devices(plan, costs));
+  MOTLEY_TRY_VOID(check_memory(plan, costs));
+  if (costs.step_seconds(plan) >= kNoGridSeconds)
+    return invalid_at("/stages", "the profile lacks a link that they need");
+  return plan;
+}
+
+}  // namespace motley

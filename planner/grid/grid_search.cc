@@ -1,0 +1,167 @@
+#include "planner/grid/grid_search.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "planner/grid/grid_labels.h"
+#include "planner/plain/grain_table.h"
+
+namespace motley {
+namespace {
+
+/// Labels of each first layer that are gone on with, in turn: for a plan to begin with, to prove
+/// one.
+constexpr size_t kLabels[] = {kFewGridLabels, 200, 2000, 20'000};
+/// Pairs of labels compared, over all shapes: some seconds.
+constexpr int64_t kMostCompared = 400'000'000;
+
+struct Candidate {
+  GridShape shape;
+  double least_seconds = 0;
+};
+
+int64_t device_count(const std::vector<GridGroups>& fleet) {
+  int64_t count = 0;
+  for (const GridGroups& groups : fleet) count += groups.empty() ? 0 : groups.at(1);
+  return count;
+}
+
+/// For each number of passes the fewest replicas, which leave each the most devices; more of them
+/// only where to sum over more may take less.
+std::vector<GridShape> shapes_of(const GridCosts& costs, int64_t devices) {
+  std::vector<GridShape> shapes;
+  const bool fewest = costs.reductions_rise();
+  for (const int micro_batch : costs.micro_batches()) {
+    int before = 0;
+    const int64_t most =  // each has a micro-batch at least
+        std::min<int64_t>(devices, (costs.global_batch() + micro_batch - 1) / micro_batch);
+    for (int replicas = 1; replicas <= most; ++replicas) {
+      const int passes = costs.passes(micro_batch, replicas);
+      if (passes != before || !fewest) shapes.push_back({micro_batch, replicas});
+      before = passes;
+    }
+  }
+  return shapes;
+}
+
+class GridSearch {
+ public:
+  GridSearch(const GridCosts& costs, const std::vector<GridGroups>& fleet)
+      : costs_(costs), fleet_(fleet) {}
+
+  Result<GridResult> run() {
+    std::vector<Candidate> open;
+    for (const GridShape shape : shapes_of(costs_, device_count(fleet_)))
+      open.push_back({shape, fluid_seconds(shape)});
+    for (const size_t most_labels : kLabels) look_at(&open, most_labels);
+    if (!best_)
+      return fail(ErrorCode::kNoPlan,
+                  "no pipeline of equal replicas over these devices holds the model, or the "
+                  "profile lacks a link or a micro-batch that one needs");
+    GridResult result{*best_, record_};
+    result.search.step_seconds = seconds_;
+    result.search.least_seconds = seconds_;
+    for (const Candidate& left : open)
+      result.search.least_seconds = std::min(result.search.least_seconds, left.least_seconds);
+    return result;
+  }
+
+ private:
+  /// Every device all the time on the layers it is best at, in proportion to the speed of types;
+  /// and each layer once where it is quickest.
+  double fluid_seconds(GridShape shape) const {
+    const int layers = costs_.layers();
+    std::vector<double> of_devices(static_cast<size_t>(layers), kNever);  // weighted
+    std::vector<double> quickest = of_devices;
+    double speeds = 0;
+    for (int type = 0; type < costs_.types(); ++type) {
+      const GridGroups& groups = fleet_[static_cast<size_t>(type)];
+      const int there = groups.empty() ? 0 : groups.at(1) / shape.replicas;
+      double least = kNever;  // device-seconds for all layers
+      for (const int degree : costs_.degrees(type, shape.micro_batch)) {
+        if (degree > there) continue;
+        double all = 0;
+        for (int layer = 0; layer < layers; ++layer)
+          all += costs_.compute({type, degree}, shape.micro_batch, layer);
+        least = std::min(least, all * degree);
+      }
+      if (least == kNever) continue;
+      speeds += there / least;
+      for (const int degree : costs_.degrees(type, shape.micro_batch)) {
+        if (degree > there) continue;
+        for (int layer = 0; layer < layers; ++layer) {
+          const auto at = static_cast<size_t>(layer);
+          const double seconds = costs_.compute({type, degree}, shape.micro_batch, layer);
+          of_devices[at] = std::min(of_devices[at], seconds * degree / least);
+          quickest[at] = std::min(quickest[at], seconds);
+        }
+      }
+    }
+    if (speeds == 0) return kNever;
+    const double busiest = std::accumulate(of_devices.begin(), of_devices.end(), 0.0) / speeds;
+    return (costs_.passes(shape.micro_batch, shape.replicas) - 1) * busiest +
+           std::accumulate(quickest.begin(), quickest.end(), 0.0);
+  }
+
+  /// Leaves those of which a quicker plan may still exist, with what bounds it.
+  void look_at(std::vector<Candidate>* open, size_t most_labels) {
+    std::stable_sort(open->begin(), open->end(), [](const Candidate& a, const Candidate& b) {
+      return a.least_seconds < b.least_seconds;
+    });
+    std::vector<Candidate> left;
+    for (const Candidate& candidate : *open) {
+      if (!(candidate.least_seconds < seconds_)) break;
+      const GridTables tables(costs_, candidate.shape, fleet_);
+      const GridBounds bounds(tables, seconds_);
+      const double least = std::max(candidate.least_seconds, bounds.least_seconds());
+      if (!(least < seconds_)) continue;
+      if (compared_ >= kMostCompared && most_labels > kFewGridLabels) {
+        left.push_back({candidate.shape, least});
+        continue;
+      }
+      GridFound found = best_grid(tables, bounds, seconds_, most_labels, kMostCompared - compared_);
+      record_.labels += found.labels;
+      compared_ += found.compared;
+      if (found.plan) {
+        best_ = std::move(found.plan);
+        seconds_ = found.seconds;
+      }
+      if (found.least_seconds < seconds_)
+        left.push_back({candidate.shape, std::max(least, found.least_seconds)});
+    }
+    *open = std::move(left);
+  }
+
+  const GridCosts& costs_;
+  const std::vector<GridGroups>& fleet_;
+  std::optional<GridPlan> best_;
+  double seconds_ = kNoGridSeconds;
+  int64_t compared_ = 0;
+  GridRecord record_;
+};
+
+}  // namespace
+
+Result<GridResult> search_grid(const GridCosts& costs, const std::vector<GridGroups>& fleet) {
+  size_t resources = fleet.size();
+  for (const GridGroups& groups : fleet) resources += groups.empty() ? 0 : groups.size() - 1;
+  if (resources > kMostGridResources)
+    return fail(ErrorCode::kUnsupported,
+                "more than " + std::to_string(kMostGridResources) +
+                    " types of devices and tensor degrees of them in equal pipelines");
+  return GridSearch(costs, fleet).run();
+}
+
+std::string grid_space(const GridCosts& costs, const std::vector<GridGroups>& fleet) {
+  const std::vector<int> sizes = costs.micro_batches();
+  return "equal pipelines of " + std::to_string(device_count(fleet)) + " devices of " +
+         std::to_string(costs.types()) +
+         " types: any number of replicas and of stages, any layers, one type and tensor degree a "
+         "stage, degrees that divide each other within hosts, types in any order, micro-batches "
+         "of " +
+         std::to_string(sizes.front()) + " to " + std::to_string(sizes.back()) +
+         ", devices left out";
+}
+
+}  // namespace motley

@@ -1,0 +1,125 @@
+#include "planner/grid/grid_tables.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace motley {
+namespace {
+
+SendWeights least_of(const SendWeights& a, const SendWeights& b) {
+  return {std::min(a.in_busy, b.in_busy), std::min(a.out_busy, b.out_busy),
+          std::min(a.in_path, b.in_path), std::min(a.out_path, b.out_path)};
+}
+
+}  // namespace
+
+GridTables::GridTables(const GridCosts& costs, GridShape shape,
+                       const std::vector<GridGroups>& fleet)
+    : shape_(shape),
+      passes_(costs.passes(shape.micro_batch, shape.replicas)),
+      layers_(costs.layers()) {
+  find_configs(costs, fleet);
+  find_groups(fleet);
+  price_stages(costs);
+  price_sends(costs);
+}
+
+void GridTables::find_configs(const GridCosts& costs, const std::vector<GridGroups>& fleet) {
+  for (int type = 0; type < costs.types(); ++type) {
+    const GridGroups& groups = fleet[at(type)];
+    int largest = 0;
+    for (const int degree : costs.degrees(type, shape_.micro_batch)) {
+      const auto there = groups.find(degree);
+      if (there == groups.end() || there->second < shape_.replicas) continue;
+      configs_.push_back({type, degree});
+      largest = degree;
+    }
+    const int there = groups.empty() ? 0 : groups.at(1) / shape_.replicas;
+    budget_.push_back(std::min(there, largest * layers_));
+    resources_.push_back({type, 1, budget_.back()});
+  }
+}
+
+/// Where the number of devices says already how many groups there are, nothing more is counted.
+void GridTables::find_groups(const std::vector<GridGroups>& fleet) {
+  for (int type = 0; type < static_cast<int>(budget_.size()); ++type)
+    for (const auto& [group, groups] : fleet[at(type)]) {
+      const int there = groups / shape_.replicas;
+      if (group > 1 && there < budget_[at(type)] / group)
+        resources_.push_back({type, group, there});
+    }
+}
+
+void GridTables::price_stages(const GridCosts& costs) {
+  const size_t ends = at(layers_ + 1);
+  computed_.assign(configs_.size() * ends, 0);
+  update_.assign(configs_.size() * ends * ends, 0);
+  reduction_ = update_;
+  farthest_.assign(configs_.size() * ends * ends, 0);
+  for (int c = 0; c < configs(); ++c) {
+    const GridConfig config = configs_[at(c)];
+    for (int layer = 0; layer < layers_; ++layer)
+      computed_[row(c) + at(layer) + 1] =
+          computed_[row(c) + at(layer)] + costs.compute(config, shape_.micro_batch, layer);
+    for (int first = 0; first < layers_; ++first)
+      for (int end = first + 1; end <= layers_; ++end) {
+        const GridStage priced{first, end, config};
+        const int farthest = costs.farthest_from_end(priced, shape_.micro_batch, passes_);
+        farthest_[stage(c, first, end)] = farthest;
+        if (farthest < 1) break;  // nor do more layers fit
+        update_[stage(c, first, end)] = costs.update(priced, shape_.micro_batch);
+        reduction_[stage(c, first, end)] = costs.reduction(priced, shape_.replicas);
+      }
+  }
+}
+
+void GridTables::price_sends(const GridCosts& costs) {
+  for (int layer = 0; layer < layers_; ++layer)
+    for (const GridConfig from : configs_) {
+      double least = std::numeric_limits<double>::infinity();
+      for (const GridConfig to : configs_) {
+        send_.push_back(costs.send(layer, shape_.micro_batch, from, to));
+        least = std::min(least, send_.back());
+      }
+      least_send_.push_back(least);
+    }
+  weights_.assign(2 * at(layers_ + 1), {});
+  for (int from_end = 1; from_end <= layers_; ++from_end)
+    for (const bool first : {false, true})
+      weights_[2 * at(from_end) + (first ? 1 : 0)] = costs.weights(from_end, first);
+  least_only_ = weights(1, true);
+  least_last_ = weights(1, false);
+  if (layers_ < 2) return;
+  least_first_ = weights(2, true);
+  least_middle_ = weights(2, false);
+  for (int from_end = 3; from_end <= layers_; ++from_end) {
+    least_first_ = least_of(least_first_, weights(from_end, true));
+    least_middle_ = least_of(least_middle_, weights(from_end, false));
+  }
+}
+
+const SendWeights& GridTables::least_weights(int first, int end) const {
+  if (first == 0) return end == layers_ ? least_only_ : least_first_;
+  return end == layers_ ? least_last_ : least_middle_;
+}
+
+double GridTables::most_send(int layer, int from) const {
+  const double* row = &send_[(at(layer) * configs_.size() + at(from)) * configs_.size()];
+  return *std::max_element(row, row + configs());
+}
+
+double GridTables::least_busy(int config, int first, int end) const {
+  const SendWeights& weight = least_weights(first, end);
+  return compute(config, first, end) +
+         (first > 0 ? weight.in_busy * least_send(first, config) : 0) +
+         (end < layers_ ? weight.out_busy * least_send(end - 1, config) : 0);
+}
+
+double GridTables::least_path(int config, int first, int end) const {
+  const SendWeights& weight = least_weights(first, end);
+  return compute(config, first, end) +
+         (first > 0 ? weight.in_path * least_send(first, config) : 0) +
+         (end < layers_ ? weight.out_path * least_send(end - 1, config) : 0);
+}
+
+}  // namespace motley

@@ -1,0 +1,94 @@
+#pragma once
+// The prices of every stage of one shape of grid (micro-batch and number of replicas), looked up
+// instead of computed.
+
+#include <cstddef>
+#include <vector>
+
+#include "planner/grid/grid_costs.h"
+
+namespace motley {
+
+struct GridShape {
+  int micro_batch = 0;
+  int replicas = 0;
+};
+
+class GridTables {
+ public:
+  /// `fleet` by type.
+  GridTables(const GridCosts& costs, GridShape shape, const std::vector<GridGroups>& fleet);
+
+  GridShape shape() const { return shape_; }
+  int passes() const { return passes_; }
+  int layers() const { return layers_; }
+  int configs() const { return static_cast<int>(configs_.size()); }
+  GridConfig config(int number) const { return configs_[at(number)]; }
+  /// Devices of each type that one replica may have; no more than its layers could use.
+  const std::vector<int>& budget() const { return budget_; }
+  /// What stages take of what there is for one replica: devices of each type, by number, then
+  /// groups of several of them where hosts have odd devices, which make none.
+  struct Resource {
+    int type = 0;
+    int group = 1;
+    int there = 0;
+
+    int taken_by(GridConfig config) const {
+      return config.type == type && config.degree % group == 0 ? config.degree / group : 0;
+    }
+  };
+  const std::vector<Resource>& resources() const { return resources_; }
+
+  double compute(int config, int first, int end) const {
+    return computed_[row(config) + at(end)] - computed_[row(config) + at(first)];
+  }
+  double update(int config, int first, int end) const { return update_[stage(config, first, end)]; }
+  double reduction(int config, int first, int end) const {
+    return reduction_[stage(config, first, end)];
+  }
+  int farthest_from_end(int config, int first, int end) const {
+    return farthest_[stage(config, first, end)];
+  }
+  /// The output of a layer between devices of two configs.
+  double send(int layer, int from, int to) const {
+    return send_[(at(layer) * configs_.size() + at(from)) * configs_.size() + at(to)];
+  }
+  SendWeights weights(int from_end, bool first) const {
+    return weights_[2 * at(from_end) + (first ? 1 : 0)];
+  }
+  /// The least and the most that send() may take, over the configs it may be to.
+  double least_send(int layer, int from) const {
+    return least_send_[at(layer) * configs_.size() + at(from)];
+  }
+  double most_send(int layer, int from) const;
+  /// What the stage is busy with, and its path, wherever its neighbours are, at least.
+  double least_busy(int config, int first, int end) const;
+  double least_path(int config, int first, int end) const;
+
+ private:
+  static size_t at(int number) { return static_cast<size_t>(number); }
+  size_t row(int config) const { return at(config) * at(layers_ + 1); }
+  size_t stage(int config, int first, int end) const {
+    return (row(config) + at(first)) * at(layers_ + 1) + at(end);
+  }
+  void find_configs(const GridCosts& costs, const std::vector<GridGroups>& fleet);
+  void find_groups(const std::vector<GridGroups>& fleet);
+  void price_stages(const GridCosts& costs);
+  void price_sends(const GridCosts& costs);
+  const SendWeights& least_weights(int first, int end) const;
+
+  GridShape shape_;
+  int passes_ = 0;
+  int layers_ = 0;
+  std::vector<GridConfig> configs_;
+  std::vector<int> budget_;
+  std::vector<Resource> resources_;
+  std::vector<double> computed_;  ///< of the layers before, by config
+  std::vector<double> update_, reduction_;
+  std::vector<int> farthest_;
+  std::vector<double> send_, least_send_;
+  std::vector<SendWeights> weights_;  ///< by distance from the end, not first and first
+  SendWeights least_first_, least_middle_, least_last_, least_only_;
+};
+
+}  // namespace motley

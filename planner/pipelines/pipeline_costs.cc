@@ -1,0 +1,295 @@
+#include "planner/pipelines/pipeline_costs.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "core/model.h"
+#include "core/pipeline.h"
+#include "core/spec/precisions.h"
+#include "planner/costs/cost_model.h"
+
+namespace motley {
+namespace {
+
+constexpr const char* kLayerKinds[] = {"embedding", "block", "head"};
+
+/// All that was measured of a device, whichever it is.
+std::string measured_text(const DeviceProfile& device) {
+  DeviceProfile nameless = device;
+  nameless.device.clear();
+  nameless.identity.clear();
+  Profile alone;
+  alone.devices.push_back(std::move(nameless));
+  return to_json(alone).dump();
+}
+
+}  // namespace
+
+Result<std::vector<DeviceGroup>> group_devices(const PlanRequest& request, GroupBy by) {
+  MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job));
+  std::vector<DeviceGroup> groups;
+  std::map<std::string, size_t> numbers;
+  for (const DeviceSpec& spec : request.fleet.devices) {
+    if (fleet.find(spec.id) == nullptr) continue;
+    const DeviceProfile* const profile = request.profile.find(spec.id);
+    if (profile == nullptr)
+      return fail(ErrorCode::kInvalidSpec, "the profile lacks " + spec.id + " (" + spec.type +
+                                               "); measure it with `motley profile`");
+    const Precision precision = precision_allowed(request.job, spec, profile->precision);
+    const std::string key = (by == GroupBy::kHost ? spec.host : "") + "\n" + spec.type + "\n" +
+                            std::to_string(static_cast<int>(precision)) + measured_text(*profile);
+    const auto [found, is_new] = numbers.emplace(key, groups.size());
+    if (is_new) groups.push_back({.devices = {}, .profile = profile, .precision = precision});
+    groups[found->second].devices.push_back(&spec);
+  }
+  return groups;
+}
+
+size_t PipelineCosts::kind_of(LayerIndex layer) const {
+  if (layer == 0) return 0;
+  return layer + 1 < layers_ ? 1 : 2;
+}
+
+Result<PipelineCosts> PipelineCosts::make(const PlanRequest& request,
+                                          const std::vector<DeviceGroup>& groups,
+                                          const std::vector<int>& micro_batches,
+                                          const CountLayers& count, Recompute recompute) {
+  PipelineCosts costs;
+  costs.recompute_ = recompute;
+  costs.model_ = &request.job.model;
+  costs.layers_ = layer_count(request.job.model);
+  costs.held_.assign(kKinds, 0);
+  for (const LogicalTensor& tensor : logical_tensors(request.job.model)) {
+    costs.elements_ += tensor.elements();
+    if (tensor.layers.size() > 1)
+      costs.tied_ += tensor.elements();
+    else if (tensor.layers.front() < 2 || tensor.layers.front() + 1 == costs.layers_)  // one block
+      costs.held_[costs.kind_of(tensor.layers.front())] += tensor.elements();
+  }
+  const int most = *std::max_element(micro_batches.begin(), micro_batches.end());
+  for (const DeviceGroup& from : groups) {
+    Group& group = costs.groups_.emplace_back();
+    group.profile = from.profile;
+    for (const DeviceSpec* device : from.devices) group.hosts.insert(device->host);
+    group.precision = from.precision;
+    group.usable = usable_memory(*from.profile, request.memory_headroom);
+    MOTLEY_TRY_VOID(costs.measure(request, most, &group));
+    if (group.priced && count)
+      MOTLEY_TRY_VOID(costs.count_memory(count, kind_driven(request.job, *from.devices.front()),
+                                         micro_batches, &group));
+  }
+  costs.find_travel(request);
+  return costs;
+}
+
+Result<Unit> PipelineCosts::measure(const PlanRequest& request, int most_samples, Group* group) {
+  const LayerIndex last = layers_ - 1;
+  const LayerIndex example[kKinds] = {0, 1, last};
+  std::fill(std::begin(group->least_per_sample), std::end(group->least_per_sample),
+            std::numeric_limits<double>::infinity());
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    StagePlan layer;
+    layer.first_layer = layer.last_layer = example[kind];
+    layer.ranks = {Rank(0)};
+    layer.shares = {1.0};
+    layer.recompute = {recompute_};
+    for (int samples = 1; samples <= most_samples; ++samples) {
+      const auto seconds = pass_seconds(*group->profile, request.job.model, layer, 0, samples);
+      if (!seconds) return Unit{};  // it was not measured: of no use in a pipeline
+      group->passes[kind].push_back(*seconds);
+      double& least = group->least_per_sample[kind];
+      least = std::min(least, (seconds->forward + seconds->backward) / samples);
+    }
+  }
+  be_no_slower_than_whole(most_samples, group);
+  group->priced = true;
+  return Unit{};
+}
+
+/// Whole replicas are priced by the curve of the whole model, which may be below the sum of layers.
+void PipelineCosts::be_no_slower_than_whole(int most_samples, Group* group) const {
+  const LayerCurve* const whole = group->profile->curve("model");
+  if (whole == nullptr) return;
+  const LayerCounts all = counts_of({0, 0, layers_ - 1});
+  double sum = 0;
+  for (size_t kind = 0; kind < kKinds; ++kind) sum += all[kind] * group->least_per_sample[kind];
+  double least = sum;
+  for (int samples = 1; samples <= most_samples; ++samples)
+    least = std::min(least, whole->seconds_at(samples) / samples);
+  for (double& per_sample : group->least_per_sample) per_sample *= least / sum;
+}
+
+Result<Unit> PipelineCosts::count_memory(const CountLayers& count, DeviceKind kind,
+                                         const std::vector<int>& micro_batches, Group* group) {
+  MOTLEY_TRY(const LayerMemoryTable table,
+             count(kind, group->precision, recompute_, micro_batches));
+  for (size_t layer = 0; layer < kKinds; ++layer) {
+    group->memory[layer].resize(
+        index(*std::max_element(micro_batches.begin(), micro_batches.end())) + 1);
+    for (const int samples : micro_batches) {
+      const auto found = table.find({kLayerKinds[layer], samples});
+      if (found == table.end())
+        return fail(ErrorCode::kInternal, "the memory of a layer was not counted");
+      group->memory[layer][index(samples)] = found->second;
+    }
+  }
+  return Unit{};
+}
+
+void PipelineCosts::find_travel(const PlanRequest& request) {
+  for (const Group& from : groups_)
+    for (const Group& to : groups_) {
+      Way& way = ways_.emplace_back();
+      for (const LinkProfile& link : request.profile.links) {
+        const auto& [a, b] = link.between;
+        if (!(from.hosts.contains(a) && to.hosts.contains(b)) &&
+            !(from.hosts.contains(b) && to.hosts.contains(a)))
+          continue;
+        way.latency_seconds = std::max(way.latency_seconds, link.latency_seconds);
+        way.bytes_per_second = std::min(way.bytes_per_second, link.bytes_per_second);
+      }
+    }
+}
+
+PipelineCosts::StageBytes PipelineCosts::bytes(const PipelineStage& stage, int micro_batch,
+                                               int in_flight) const {
+  const Group& group = groups_[index(stage.group)];
+  const LayerCounts counts = counts_of(stage);
+  int64_t fixed = 0, saved = 0, transient = 0;
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    if (counts[kind] == 0) continue;
+    const LayerMemory& one = group.memory[kind][index(micro_batch)];
+    fixed += counts[kind] * one.fixed.value();
+    saved += counts[kind] * one.saved.value();
+    transient = std::max(transient, one.transient.value());
+  }
+  return {static_cast<double>(fixed), static_cast<double>(in_flight * saved + transient)};
+}
+
+bool PipelineCosts::fits(const PipelineStage& stage, int micro_batch, int in_flight) const {
+  const Group& group = groups_[index(stage.group)];
+  const StageBytes sum = bytes(stage, micro_batch, in_flight);
+  const double besides = std::min(group.most_besides, group.most_besides_of_fixed * sum.fixed);
+  if (sum.sum() * of_layers_ + besides > static_cast<double>(group.usable.value())) return false;
+  const LayerCounts counts = counts_of(stage);
+  return std::none_of(group.excluded.begin(), group.excluded.end(), [&](const Excluded& excluded) {
+    return micro_batch >= excluded.micro_batch && in_flight >= excluded.in_flight &&
+           std::equal(counts.begin(), counts.end(), excluded.layers.begin(),
+                      std::greater_equal<>());
+  });
+}
+
+void PipelineCosts::exclude(const PipelineStage& stage, int micro_batch, int in_flight) {
+  groups_[index(stage.group)].excluded.push_back({counts_of(stage), micro_batch, in_flight});
+}
+
+bool PipelineCosts::fits(const Pipeline& pipeline, int samples) const {
+  const int micro_batch = std::min(pipeline.micro_batch, samples);
+  const int count = (samples + micro_batch - 1) / micro_batch;
+  const auto stages = static_cast<int>(pipeline.stages.size());
+  for (int s = 0; s < stages; ++s)
+    if (!fits(pipeline.stages[index(s)], pipeline.micro_batch, most_in_flight(stages, s, count)))
+      return false;
+  return true;
+}
+
+void PipelineCosts::correct(const PipelineStage& stage, int micro_batch, int in_flight,
+                            Bytes needs) {
+  Group& group = groups_[index(stage.group)];
+  const StageBytes sum = bytes(stage, micro_batch, in_flight);
+  const double besides = static_cast<double>(needs.value()) - sum.sum();
+  group.most_besides = std::max(group.most_besides, besides);
+  group.most_besides_of_fixed = std::max(group.most_besides_of_fixed, besides / sum.fixed);
+}
+
+PassSeconds PipelineCosts::pass(const PipelineStage& stage, int samples) const {
+  const Group& group = groups_[index(stage.group)];
+  const LayerCounts counts = counts_of(stage);
+  PassSeconds sum;
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    const PassSeconds& one = group.passes[kind][index(samples) - 1];
+    sum.forward += counts[kind] * one.forward;
+    sum.backward += counts[kind] * one.backward;
+  }
+  return sum;
+}
+
+double PipelineCosts::update_seconds(const PipelineStage& stage) const {
+  const LayerCounts counts = counts_of(stage);
+  int64_t held = counts[0] + counts[2] > 0 ? tied_ : 0;
+  for (size_t kind = 0; kind < kKinds; ++kind) held += counts[kind] * held_[kind];
+  return groups_[index(stage.group)].profile->update_seconds *
+         (static_cast<double>(held) / static_cast<double>(elements_));
+}
+
+Nanos PipelineCosts::travel(int from, int to, int samples) const {
+  const Way& way = ways_[index(from) * groups_.size() + index(to)];
+  const int element =
+      reduced_bytes(carried(groups_[index(from)].precision, groups_[index(to)].precision));
+  const double bytes = 1.0 * samples * model_->context * model_->width * element;
+  return nanos_of_seconds(way.latency_seconds + bytes / way.bytes_per_second);
+}
+
+AlikePasses PipelineCosts::passes(const PipelineStage& stage, int number, int stages,
+                                  int micro_batch, int samples) const {
+  const int count = (samples + micro_batch - 1) / micro_batch;
+  const int begun = most_in_flight(stages, 0, count);
+  const PassSeconds full = pass(stage, std::min(micro_batch, samples));
+  const int last = samples - (count - 1) * micro_batch;
+  const PassSeconds rest = last == micro_batch ? full : pass(stage, last);
+  const double begins = overhead(stage.group);
+  const double before = number > 0 ? begins : 0, after = number + 1 < stages ? begins : 0;
+  return {.first_forward = nanos_of_seconds(full.forward + begins),
+          .forward = nanos_of_seconds(full.forward + before),
+          .last_forward = nanos_of_seconds(rest.forward + (count <= begun ? begins : before)),
+          .backward = nanos_of_seconds(full.backward + after),
+          .last_backward = nanos_of_seconds(rest.backward + after),
+          .ready = nanos_of_seconds(update_seconds(stage))};
+}
+
+double PipelineCosts::seconds(const Pipeline& pipeline, int samples) const {
+  const DeviceProfile& first = *groups_[index(pipeline.stages.front().group)].profile;
+  const int micro_batch = std::min(samples, pipeline.micro_batch);
+  if (pipeline.stages.size() == 1 && first.curve("model") != nullptr)
+    return section_seconds(device_seconds(first, samples, micro_batch), first.update_seconds);
+  const auto stages = static_cast<int>(pipeline.stages.size());
+  std::vector<AlikePasses> all;
+  for (int s = 0; s < stages; ++s) {
+    const int group = pipeline.stages[index(s)].group;
+    all.push_back(passes(pipeline.stages[index(s)], s, stages, micro_batch, samples));
+    if (s + 1 < stages)
+      all.back().forward_travels = travel(group, pipeline.stages[index(s + 1)].group, micro_batch);
+    if (s > 0)
+      all.back().backward_travels = travel(group, pipeline.stages[index(s - 1)].group, micro_batch);
+  }
+  return seconds_of(pipeline_end(all, (samples + micro_batch - 1) / micro_batch));
+}
+
+/// By weak duality of the fractional problem of dealing each kind of layer of all samples to
+/// devices: with any price of each kind, no device earns more in a second than by what it is best
+/// paid for. As prices serve the times of each group in turn.
+double PipelineCosts::least_seconds(const std::vector<int>& counts, int samples) const {
+  const LayerCounts all = counts_of({0, 0, layers_ - 1});
+  double best = 0;
+  for (const Group& prices : groups_) {
+    if (!prices.priced) continue;
+    double wanted = 0, earned = 0;
+    for (size_t kind = 0; kind < kKinds; ++kind)
+      wanted += samples * all[kind] * prices.least_per_sample[kind];
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      if (!groups_[i].priced || counts[i] == 0) continue;
+      double most = 0;
+      for (size_t kind = 0; kind < kKinds; ++kind)
+        most = std::max(most, prices.least_per_sample[kind] / groups_[i].least_per_sample[kind]);
+      earned += counts[i] * most;
+    }
+    if (earned > 0) best = std::max(best, wanted / earned);
+  }
+  return best;
+}
+
+}  // namespace motley

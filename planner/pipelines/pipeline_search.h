@@ -1,0 +1,30 @@
+#pragma once
+// Plans whose replicas are pipelines: of any devices each, unlike layers a stage, unlike numbers of
+// grains. For models that no device holds alone, and for fleets on which cutting is quicker.
+//
+// Devices that are alike (planner/pipelines/pipeline_costs.h) are counted, not listed. Each set of
+// devices that could be a replica has a few designs (planner/pipelines/replica_designs.h). Within a
+// bound on the step each set computes a known number of grains; which sets together compute most of
+// them is a knapsack over the devices of each group, solved by dynamic programming; the least bound
+// within which all grains are computed is found by bisection. Whole replicas of one device are sets
+// like others. For each number of replicas the best packing becomes a plan, priced by predict()
+// with its sums of gradients.
+
+#include "planner/costs/layer_memory.h"
+#include "planner/plain/search.h"
+
+namespace motley {
+
+/// The quickest found. kNoPlan where none fits; what the counter fails with.
+Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter);
+/// The same where every block is computed again in its backward pass; then, stage by stage, as few
+/// of its blocks as fit.
+Result<Plan> search_recomputing(const PlanRequest& request, const MemoryCounter& counter);
+
+/// No plan whose blocks compute so much again takes less, however it is cut, were memory and sums
+/// of gradients free; 0 where too little was measured to tell. kInvalidSpec where the profile lacks
+/// a device.
+Result<double> least_seconds_of_pipelines(const PlanRequest& request,
+                                          Recompute recompute = Recompute::kNone);
+
+}  // namespace motley

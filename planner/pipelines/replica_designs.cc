@@ -1,0 +1,174 @@
+#include "planner/pipelines/replica_designs.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+namespace motley {
+namespace {
+
+std::vector<int> members_of(const GroupCounts& devices) {
+  std::vector<int> members;
+  for (size_t group = 0; group < devices.size(); ++group)
+    members.insert(members.end(), static_cast<size_t>(devices[group]), static_cast<int>(group));
+  return members;
+}
+
+/// All, if they are at most so many; else by rotation, so that every group is first and last in
+/// some, each also mirrored and with neighbours changed.
+std::vector<std::vector<int>> orders_of(const GroupCounts& devices, size_t most, bool* all) {
+  std::vector<std::vector<int>> orders;
+  std::vector<int> order = members_of(devices);
+  const auto add = [&](const std::vector<int>& one) {
+    if (orders.size() < most && std::find(orders.begin(), orders.end(), one) == orders.end())
+      orders.push_back(one);
+  };
+  do {
+    orders.push_back(order);
+  } while (orders.size() <= most && std::next_permutation(order.begin(), order.end()));
+  *all = orders.size() <= most;
+  if (*all) return orders;
+  orders.clear();
+  std::vector<int> turned = members_of(devices);
+  for (size_t i = 0; i < turned.size(); ++i) {
+    add(turned);
+    add({turned.rbegin(), turned.rend()});
+    std::rotate(turned.begin(), turned.begin() + 1, turned.end());
+  }
+  for (size_t i = 0; i < turned.size(); ++i) {
+    for (size_t j = 0; j + 1 < turned.size(); ++j) {
+      std::vector<int> swapped = turned;
+      std::swap(swapped[j], swapped[j + 1]);
+      add(swapped);
+    }
+    std::rotate(turned.begin(), turned.begin() + 1, turned.end());
+  }
+  return orders;
+}
+
+}  // namespace
+
+ReplicaDesigns::ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
+                               const std::vector<int>& micro_batches,
+                               const std::vector<int>& samples, const DesignEffort& effort)
+    : costs_(&costs), devices_(std::move(devices)) {
+  for (size_t group = 0; group < devices_.size(); ++group)
+    if (devices_[group] > 0 && !costs.priced(static_cast<int>(group))) return;
+  if (std::accumulate(devices_.begin(), devices_.end(), 0) > costs.layers()) return;
+  const std::vector<std::vector<int>> orders = orders_of(devices_, effort.most_orders, &proved_);
+  for (const int count : samples) {
+    double least = seconds(count);
+    for (const int micro_batch : micro_batches) {
+      least = std::min(
+          least, add(orders, micro_batch, count, effort.much_slower * least, effort.most_nodes));
+      if (micro_batch >= count) break;  // larger ones compute the same single micro-batch
+    }
+  }
+}
+
+double ReplicaDesigns::add(const std::vector<std::vector<int>>& orders, int micro_batch,
+                           int samples, double cutoff, int64_t most_nodes) {
+  PipelineCut best;
+  best.seconds = cutoff;
+  for (const std::vector<int>& order : orders) {
+    PipelineCut cut = best_cut(*costs_, order, micro_batch, samples, best.seconds, most_nodes);
+    nodes_ += cut.nodes;
+    proved_ = proved_ && cut.proved;
+    if (cut.seconds < best.seconds) best = std::move(cut);
+  }
+  if (!best.pipeline.stages.empty()) keep(std::move(best.pipeline));
+  return best.seconds;
+}
+
+void ReplicaDesigns::keep(Pipeline pipeline) {
+  for (const Design& design : designs_)
+    if (design.pipeline == pipeline) return;
+  Design design{std::move(pipeline), 0};
+  for (const PipelineStage& stage : design.pipeline.stages) {
+    const PassSeconds pass = costs_->pass(stage, design.pipeline.micro_batch);
+    design.busiest = std::max(design.busiest, pass.forward + pass.backward);
+  }
+  designs_.push_back(std::move(design));
+  known_.clear();
+}
+
+void ReplicaDesigns::improve(const std::vector<int>& micro_batches, int samples,
+                             int64_t most_nodes) {
+  double least = seconds(samples);
+  if (least == kNever) return;
+  const Pipeline& quickest = this->quickest(samples);
+  int micro_batch = quickest.micro_batch;
+  std::vector<int> order;
+  for (const PipelineStage& stage : quickest.stages) order.push_back(stage.group);
+  const auto try_order = [&](const std::vector<int>& other, int size) {
+    const double found = add({other}, size, samples, least, most_nodes);
+    if (found >= least) return false;
+    least = found;
+    micro_batch = size;
+    return true;
+  };
+  const auto place = std::find(micro_batches.begin(), micro_batches.end(), micro_batch);
+  for (auto other = place - std::min<std::ptrdiff_t>(2, place - micro_batches.begin());
+       other != micro_batches.end() && other - place <= 2; ++other)
+    try_order(order, *other);
+  for (bool better = true; better;) {
+    better = false;
+    for (size_t i = 0; i < order.size(); ++i)
+      for (size_t j = i + 1; j < order.size(); ++j) {
+        if (order[i] == order[j]) continue;
+        std::swap(order[i], order[j]);
+        if (try_order(order, micro_batch))
+          better = true;
+        else
+          std::swap(order[i], order[j]);
+      }
+  }
+}
+
+bool ReplicaDesigns::still_fits(int samples) const {
+  return std::all_of(designs_.begin(), designs_.end(),
+                     [&](const Design& design) { return costs_->fits(design.pipeline, samples); });
+}
+
+const ReplicaDesigns::Quickest& ReplicaDesigns::find(int samples) {
+  const auto [found, is_new] = known_.try_emplace(samples);
+  if (!is_new) return found->second;
+  const auto next = std::next(found);  // what is quickest for a few more often is for these, too
+  const size_t likely = next == known_.end() ? 0 : next->second.design;
+  if (likely < designs_.size()) be_quickest_of(likely, samples, &found->second);
+  for (size_t i = 0; i < designs_.size(); ++i)
+    if (i != likely) be_quickest_of(i, samples, &found->second);
+  return found->second;
+}
+
+/// Of equals the first.
+void ReplicaDesigns::be_quickest_of(size_t design, int samples, Quickest* quickest) const {
+  const auto& [pipeline, busiest] = designs_[design];
+  const bool whole = pipeline.stages.size() == 1;  // may be priced as measured whole
+  if (!whole && samples / pipeline.micro_batch * busiest > quickest->seconds) return;
+  if (!costs_->fits(pipeline, samples)) return;
+  const double seconds = costs_->seconds(pipeline, samples);
+  if (seconds < quickest->seconds || (seconds == quickest->seconds && design < quickest->design))
+    *quickest = {seconds, design};
+}
+
+double ReplicaDesigns::seconds(int samples) { return find(samples).seconds; }
+
+const Pipeline& ReplicaDesigns::quickest(int samples) {
+  return designs_[find(samples).design].pipeline;
+}
+
+int ReplicaDesigns::grains_within(double limit, int grain, int missing, int most) {
+  int low = 0, high = most;  // low is within
+  while (low < high) {
+    const int middle = low + (high - low + 1) / 2;
+    if (seconds(middle * grain - missing) <= limit)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+}  // namespace motley

@@ -1,0 +1,77 @@
+#pragma once
+// How the devices of one replica are best put in a row: for each set of devices a few designs, of
+// which one is quick for few samples and another for many.
+
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "planner/pipelines/pipeline_cut.h"
+
+namespace motley {
+
+/// How many devices of each group a replica has.
+using GroupCounts = std::vector<int>;
+
+/// How hard they are looked for.
+struct DesignEffort {
+  size_t most_orders = 2;
+  int64_t most_nodes = 100;  ///< of each cut
+  /// Micro-batches by which as many samples take so many times the least are passed over.
+  double much_slower = 1;
+  int most_in_vain = std::numeric_limits<int>::max();  ///< micro-batches that bring nothing
+};
+
+/// A set of devices as a replica, and how long it computes for any number of samples.
+class ReplicaDesigns {
+ public:
+  /// The quickest for each of `samples` in each of `micro_batches`, over all orders of the devices,
+  /// or where these are more over so many of them; each cut within so many nodes.
+  ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
+                 const std::vector<int>& micro_batches, const std::vector<int>& samples,
+                 const DesignEffort& effort);
+
+  /// Looks for a quicker one for so many samples, from the quickest known: neighbouring
+  /// micro-batches, then other places for two devices, as long as that helps.
+  void improve(const std::vector<int>& micro_batches, int samples, int64_t most_nodes);
+
+  const GroupCounts& devices() const { return devices_; }
+  bool possible() const { return !designs_.empty(); }
+  /// Whether for each of the samples no pipeline of these devices is quicker.
+  bool proved() const { return proved_; }
+  /// Whether nothing that was learnt of memory concerns it.
+  bool still_fits(int samples) const;
+  /// Seconds of a step, the update before it included; kNever where no design fits.
+  double seconds(int samples);
+  /// Of these seconds.
+  const Pipeline& quickest(int samples);
+  /// The most grains within a limit, of `most`, if one of them lacks `missing` samples; 0 where not
+  /// one is. Takes seconds to rise with samples.
+  int grains_within(double limit, int grain, int missing, int most);
+  int64_t nodes() const { return nodes_; }
+
+ private:
+  struct Design {
+    Pipeline pipeline;
+    double busiest = 0;  ///< seconds of a full micro-batch on the stage that takes longest
+  };
+  struct Quickest {
+    double seconds = kNever;
+    size_t design = 0;
+  };
+  const Quickest& find(int samples);
+  void be_quickest_of(size_t design, int samples, Quickest* quickest) const;
+  /// Seconds of what is found; `cutoff` where nothing is quicker.
+  double add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples,
+             double cutoff, int64_t most_nodes);
+  void keep(Pipeline pipeline);
+
+  const PipelineCosts* costs_;
+  GroupCounts devices_;
+  std::vector<Design> designs_;
+  std::map<int, Quickest> known_;  ///< by samples
+  int64_t nodes_ = 0;
+  bool proved_ = true;
+};
+
+}  // namespace motley

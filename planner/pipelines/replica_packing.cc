@@ -1,0 +1,321 @@
+#include "planner/pipelines/replica_packing.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "planner/pipelines/packing_bound.h"
+
+namespace motley {
+namespace {
+
+constexpr double kMostStates = 600;
+
+/// The least seconds within which `within` finds a packing, and the packing; bounds from which to
+/// start. Empty where none is found.
+template <class Within>
+Packing soonest(double precision, double low, double high, Within within, double* least) {
+  Packing best;
+  if (high == kNever) {  // no single replica can compute all
+    high = low;
+    for (int doubled = 0; doubled < 60 && best.empty(); ++doubled) best = within(high *= 2);
+    if (best.empty()) return best;
+  }
+  while (high - low > precision * high) {
+    const double middle = low + (high - low) / 2;
+    Packing packing = within(middle);
+    if (packing.empty()) {
+      low = middle;
+    } else {
+      high = middle;
+      best = std::move(packing);
+    }
+  }
+  if (least != nullptr) *least = low;
+  return best.empty() ? within(high * (1 + precision)) : best;
+}
+
+/// What each set computes in time: whole grains, and with the short one among them.
+struct Able {
+  std::vector<int> whole, shorted;
+};
+
+Able able_within(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets, double seconds) {
+  Able able;
+  for (ReplicaDesigns& set : sets) {
+    able.whole.push_back(set.grains_within(seconds, problem.grain, 0, problem.grains));
+    if (problem.missing == 0) continue;
+    able.shorted.push_back(
+        set.grains_within(seconds, problem.grain, problem.missing, problem.grains));
+  }
+  return able;
+}
+
+/// Of the quickest single replica; kNever where none can compute everything.
+double seconds_of_one(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets) {
+  double least = kNever;
+  for (ReplicaDesigns& set : sets)
+    if (std::accumulate(set.devices().begin(), set.devices().end(), 0) <= problem.most_devices)
+      least = std::min(least, set.seconds(problem.grains * problem.grain - problem.missing));
+  return least;
+}
+
+/// Counts of devices as one number, digit by digit.
+class CountIndex {
+ public:
+  explicit CountIndex(const GroupCounts& most) : most_(most) {
+    for (const int count : most) {
+      steps_.push_back(size_);
+      size_ *= static_cast<size_t>(count) + 1;
+    }
+  }
+
+  size_t size() const { return size_; }
+  size_t of(const GroupCounts& counts) const {
+    size_t index = 0;
+    for (size_t i = 0; i < counts.size(); ++i) index += steps_[i] * static_cast<size_t>(counts[i]);
+    return index;
+  }
+  GroupCounts counts(size_t index) const {
+    GroupCounts counts;
+    for (size_t i = 0; i < most_.size(); ++i)
+      counts.push_back(static_cast<int>(index / steps_[i] % (static_cast<size_t>(most_[i]) + 1)));
+    return counts;
+  }
+
+ private:
+  const GroupCounts& most_;
+  std::vector<size_t> steps_;
+  size_t size_ = 1;
+};
+
+/// All packings of few devices.
+class PackingSearch {
+ public:
+  PackingSearch(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets)
+      : problem_(problem), sets_(sets), index_(problem.devices) {
+    for (size_t i = 0; i < index_.size(); ++i) counts_.push_back(index_.counts(i));
+    for (const ReplicaDesigns& set : sets) {
+      set_index_.push_back(index_.of(set.devices()));
+      std::vector<size_t>& room = room_.emplace_back();
+      for (size_t i = 0; i < index_.size(); ++i)
+        if (has_room(counts_[i], set.devices())) room.push_back(i);
+    }
+  }
+
+  Packings run(double least) {
+    const double one = seconds_of_one(problem_, sets_);
+    Packings packings;
+    packings.least_seconds = kNever;
+    for (int replicas = problem_.least_replicas; replicas <= problem_.most_replicas; ++replicas) {
+      double own = kNever;
+      Packing packing = soonest(
+          problem_.precision, least, one, [&](double seconds) { return within(seconds, replicas); },
+          &own);
+      packings.least_seconds = std::min(packings.least_seconds, own);
+      if (!packing.empty()) packings.found.push_back(std::move(packing));
+    }
+    return packings;
+  }
+
+ private:
+  /// The last replica of a packing and what is left to the others.
+  struct Best {
+    int grains = -1;  ///< of all together; -1: there is no such packing
+    uint32_t set = 0;
+    uint32_t before = 0;  ///< state of the others
+  };
+  using Row = std::vector<Best>;
+  struct Within {
+    Able able;
+    std::vector<Row> rows;
+  };
+  /// States are the devices used, by index, and whether the short grain is among the grains.
+  static size_t state(size_t index, bool shorted) { return 2 * index + (shorted ? 1 : 0); }
+
+  Packing within(double seconds, int replicas) {
+    const std::vector<Row>& rows = rows_within(seconds, replicas);
+    std::optional<size_t> found;
+    int most = 0;
+    for (size_t i = 0; i < index_.size(); ++i) {
+      const size_t last = state(i, problem_.missing > 0);
+      const int devices = std::accumulate(counts_[i].begin(), counts_[i].end(), 0);
+      const int grains = rows[static_cast<size_t>(replicas)][last].grains;
+      if (grains < problem_.grains || devices > problem_.most_devices) continue;
+      if (!found || grains > most) {
+        found = last;
+        most = grains;
+      }
+    }
+    Packing packing;
+    if (!found) return packing;
+    for (int used = replicas; used > 0; --used) {
+      const Best& step = rows[static_cast<size_t>(used)][*found];
+      packing.push_back(step.set);
+      found = step.before;
+    }
+    std::sort(packing.begin(), packing.end());
+    return packing;
+  }
+
+  /// Row r: the best of r replicas in each state. Searches for different numbers of replicas begin
+  /// with the same bounds.
+  const std::vector<Row>& rows_within(double seconds, int replicas) {
+    Within& known = known_[seconds];
+    if (known.rows.empty()) {
+      known.able = able_within(problem_, sets_, seconds);
+      known.rows.emplace_back(2 * index_.size());
+      known.rows[0][state(0, false)].grains = 0;
+    }
+    while (static_cast<int>(known.rows.size()) <= replicas)
+      known.rows.push_back(one_more(known.rows.back(), known.able));
+    return known.rows;
+  }
+
+  Row one_more(const Row& before, const Able& able) const {
+    Row row(before.size());
+    const auto offer = [&](size_t from, size_t to, int grains, size_t set) {
+      if (before[from].grains < 0 || grains == 0) return;
+      if (before[from].grains + grains > row[to].grains)
+        row[to] = {before[from].grains + grains, static_cast<uint32_t>(set),
+                   static_cast<uint32_t>(from)};
+    };
+    const bool has_short = problem_.missing > 0;
+    for (size_t set = 0; set < sets_.size(); ++set) {
+      if (able.whole[set] == 0 && (!has_short || able.shorted[set] == 0)) continue;
+      for (const size_t i : room_[set]) {
+        const size_t to = i + set_index_[set];
+        offer(state(i, false), state(to, false), able.whole[set], set);
+        if (!has_short) continue;
+        offer(state(i, true), state(to, true), able.whole[set], set);
+        offer(state(i, false), state(to, true), able.shorted[set], set);
+      }
+    }
+    return row;
+  }
+
+  bool has_room(const GroupCounts& used, const GroupCounts& more) const {
+    for (size_t i = 0; i < used.size(); ++i)
+      if (used[i] + more[i] > problem_.devices[i]) return false;
+    return true;
+  }
+
+  const PackingProblem& problem_;
+  std::vector<ReplicaDesigns>& sets_;
+  CountIndex index_;
+  std::vector<GroupCounts> counts_;  ///< by index
+  std::vector<size_t> set_index_;
+  std::vector<std::vector<size_t>> room_;  ///< by set, the devices used that leave room for it
+  std::map<double, Within> known_;         ///< by seconds
+};
+
+/// Of so many devices that packings cannot be looked at one by one.
+class ManyDevices {
+ public:
+  ManyDevices(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets)
+      : problem_(problem), sets_(sets) {
+    for (const ReplicaDesigns& set : sets) {
+      needs_.push_back(set.devices());
+      sizes_.push_back(std::accumulate(needs_.back().begin(), needs_.back().end(), 0));
+      needs_.back().push_back(sizes_.back());  // of all devices that may be used
+    }
+  }
+
+  Packings run(double least) {
+    const double one = seconds_of_one(problem_, sets_);
+    Packings packings;
+    Packing packing = soonest(
+        problem_.precision, least, one, [&](double seconds) { return within(seconds); }, nullptr);
+    if (packing.empty()) return packings;
+    packings.found.push_back(std::move(packing));
+    // A fraction has no deal: whether one is enough stands for a packing.
+    soonest(
+        problem_.precision, least, one,
+        [&](double seconds) { return enough(seconds) ? Packing{0} : Packing{}; },
+        &packings.least_seconds);
+    return packings;
+  }
+
+ private:
+  GroupCounts there() const {
+    GroupCounts there = problem_.devices;
+    there.push_back(problem_.most_devices);
+    return there;
+  }
+
+  /// The short grain counts as if every replica had it: a bound all the same.
+  std::vector<int> worth(double seconds) const {
+    const Able able = able_within(problem_, sets_, seconds);
+    return problem_.missing > 0 ? able.shorted : able.whole;
+  }
+
+  bool enough(double seconds) const {
+    return pack_fractions(needs_, worth(seconds), there()).worth >= problem_.grains - 1e-6;
+  }
+
+  Packing within(double seconds) const {
+    const std::vector<int> grains = able_within(problem_, sets_, seconds).whole;
+    const FractionalPacking fractions = pack_fractions(needs_, grains, there());
+    Packing packing;
+    GroupCounts left = there();
+    int dealt = 0;
+    const auto take = [&](size_t set) {
+      for (size_t g = 0; g < left.size(); ++g) left[g] -= needs_[set][g];
+      packing.push_back(set);
+      dealt += grains[set];
+    };
+    for (size_t set = 0; set < needs_.size(); ++set)
+      for (int copy = 1; copy <= static_cast<int>(fractions.copies[set] + 1e-6); ++copy)
+        if (room(set, left) && dealt < problem_.grains) take(set);
+    while (dealt < problem_.grains) {
+      const auto next = most_worth(grains, left);
+      if (next == needs_.size()) return {};
+      take(next);
+    }
+    std::sort(packing.begin(), packing.end());
+    return static_cast<int>(packing.size()) <= problem_.grains ? packing : Packing{};
+  }
+
+  bool room(size_t set, const GroupCounts& left) const {
+    for (size_t g = 0; g < left.size(); ++g)
+      if (needs_[set][g] > left[g]) return false;
+    return true;
+  }
+
+  /// The set for which there is room that computes most; of equals the smallest.
+  size_t most_worth(const std::vector<int>& grains, const GroupCounts& left) const {
+    size_t best = needs_.size();
+    for (size_t set = 0; set < needs_.size(); ++set) {
+      if (grains[set] == 0 || !room(set, left)) continue;
+      if (best == needs_.size() || grains[set] > grains[best] ||
+          (grains[set] == grains[best] && sizes_[set] < sizes_[best]))
+        best = set;
+    }
+    return best;
+  }
+
+  const PackingProblem& problem_;
+  std::vector<ReplicaDesigns>& sets_;
+  std::vector<std::vector<int>> needs_;
+  std::vector<int> sizes_;
+};
+
+}  // namespace
+
+bool few_enough_to_enumerate(const GroupCounts& devices) {
+  double states = 1;
+  for (const int count : devices) states *= count + 1;
+  return states <= kMostStates;
+}
+
+Packings best_packings(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets,
+                       double least_seconds) {
+  if (few_enough_to_enumerate(problem.devices))
+    return PackingSearch(problem, sets).run(least_seconds);
+  return ManyDevices(problem, sets).run(least_seconds);
+}
+
+}  // namespace motley

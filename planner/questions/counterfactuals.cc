@@ -1,0 +1,312 @@
+#include "planner/questions/counterfactuals.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "core/units.h"
+#include "planner/costs/cost_model.h"
+#include "planner/costs/layer_times.h"
+
+namespace motley {
+namespace {
+
+constexpr size_t kMostLinksTried = 4;
+
+/// What predictions count besides a device's memory table: the most of any rank.
+Bytes beyond_tables(const PlanRequest& request, const Plan& plan) {
+  Bytes most{0};
+  for (const ReplicaPlan& replica : plan.replicas) {
+    if (replica.stages.size() != 1 || replica.stages[0].ranks.size() != 1) continue;
+    const auto rank = static_cast<size_t>(replica.stages[0].ranks[0].value());
+    if (rank >= plan.prediction.ranks.size()) continue;
+    const DeviceProfile* device = request.profile.find(plan.ranks[rank].device);
+    if (device == nullptr) continue;
+    for (const MemoryPoint& point : device->memory)
+      if (point.micro_batch == replica.micro_batch &&
+          plan.prediction.ranks[rank].memory > point.total())
+        most = std::max(most, plan.prediction.ranks[rank].memory - point.total());
+  }
+  return most;
+}
+
+/// The least limit at which one micro-batch more of its table fits than now; empty when all do that
+/// the job has use for.
+std::optional<Bytes> limit_for_more(const PlanRequest& request, const DeviceProfile& device,
+                                    Bytes besides) {
+  const MicroBatchRule rule = micro_batch_rule(request);
+  const Bytes usable = usable_memory(device, rule.headroom);
+  for (const MemoryPoint& point : device.memory) {
+    const bool allowed =
+        rule.exact ? point.micro_batch == rule.grain : point.micro_batch % rule.grain == 0;
+    const Bytes needed = point.total() + besides;
+    if (!allowed || needed <= usable) continue;
+    return Bytes(static_cast<int64_t>(
+               std::ceil(static_cast<double>(needed.value()) / (1 - rule.headroom)))) +
+           Bytes(1);
+  }
+  return std::nullopt;
+}
+
+/// The sizes to try on a device, rising: the next that is sold and, if the plan's form is short of
+/// memory, lets it compute a larger micro-batch; and twice as much, as sums over more ranks may
+/// need more, too. None where there is room for anything.
+std::vector<Bytes> sizes_to_try(const PlanRequest& request, const DeviceProfile& device,
+                                Bytes besides) {
+  constexpr int64_t kRoomForAnything = 3;  // engine, sums and snapshots
+  constexpr double kLeastStep = 1.2;       // less is the same card, its driver's part told apart
+  const Bytes usable = usable_memory(device, request.memory_headroom);
+  if (device.memory.empty() || usable >= device.memory.back().total() * kRoomForAnything) return {};
+  const auto more = [&](double times) {
+    return Bytes(std::llround(static_cast<double>(device.memory_limit.value()) * times));
+  };
+  const Bytes needed = limit_for_more(request, device, besides).value_or(Bytes(0));
+  const Bytes next = memory_size_from(std::max(needed, more(kLeastStep)));
+  const Bytes twice = memory_size_from(more(2));
+  return twice > next ? std::vector{next, twice} : std::vector{next};
+}
+
+/// "24 GB", "1.5 GB", "96 MB": a size of memory_size_from().
+std::string size_text(Bytes size) {
+  double value = static_cast<double>(size.value());
+  const char* unit = " B";
+  for (const char* larger : {" kB", " MB", " GB", " TB"}) {
+    if (value < 1000) break;
+    value /= 1000;
+    unit = larger;
+  }
+  const std::string number = std::to_string(std::llround(value * 10));
+  const bool whole = number.back() == '0';
+  return number.substr(0, number.size() - 1) +
+         (whole ? "" : "." + number.substr(number.size() - 1)) + unit;
+}
+
+/// Asks the search again and again, each time with something else changed.
+class Trials {
+ public:
+  Trials(const PlanRequest& request, const Plan& plan, const FleetSpec& fleet,
+         const SearchPlan& search)
+      : request_(request), plan_(plan), fleet_(fleet), search_(search) {}
+
+  void try_memory();
+  void try_without_types();
+  void try_links();
+  /// The first error that does not say that there is no plan, if there was one.
+  Result<std::vector<Counterfactual>> take() {
+    if (error_) return fail(*error_);
+    return std::move(found_);
+  }
+
+ private:
+  /// Whether that makes the plan quicker.
+  bool with_memory(const std::vector<const DeviceSpec*>& devices, Bytes limit);
+  /// Empty where it is not known how fast they would be.
+  std::optional<double> step_with_memory(const std::vector<const DeviceSpec*>& devices,
+                                         Bytes limit);
+  void with_links(const std::vector<size_t>& links, const std::string& what);
+  double step_of(const PlanRequest& request) {
+    if (error_) return 0;
+    const Result<Plan> plan = search_(request);
+    if (!plan && !means_no_plan(plan.error())) error_ = plan.error();
+    return plan ? plan->prediction.step_seconds : 0;
+  }
+  double step_with(const Profile& profile) {
+    return step_of(
+        {request_.job, fleet_, profile, request_.memory_headroom, request_.tables_of_ranks});
+  }
+  void add(std::string what, double step_seconds) {
+    found_.push_back({std::move(what), step_seconds});
+  }
+
+  const PlanRequest& request_;
+  const Plan& plan_;
+  const FleetSpec& fleet_;
+  const SearchPlan& search_;
+  std::vector<Counterfactual> found_;
+  std::optional<Error> error_;
+};
+
+/// Devices that are told apart by nothing but their names, as far as memory goes.
+std::vector<std::vector<const DeviceSpec*>> alike_in_memory(const FleetSpec& fleet,
+                                                            const Profile& profile) {
+  std::map<std::pair<std::string, Bytes>, std::vector<const DeviceSpec*>> groups;
+  for (const DeviceSpec& device : fleet.devices)
+    if (const DeviceProfile* measured = profile.find(device.id))
+      groups[{device.type, measured->memory_limit}].push_back(&device);
+  std::vector<std::vector<const DeviceSpec*>> alike;
+  for (auto& [key, devices] : groups) alike.push_back(std::move(devices));
+  return alike;
+}
+
+std::optional<double> Trials::step_with_memory(const std::vector<const DeviceSpec*>& devices,
+                                               Bytes limit) {
+  Profile profile = request_.profile;
+  for (DeviceProfile& device : profile.devices) {
+    if (std::none_of(devices.begin(), devices.end(),
+                     [&](const DeviceSpec* spec) { return spec->id == device.device; }))
+      continue;
+    if (device.curve("model") == nullptr) {  // it could not be measured as a whole: by its layers
+      auto whole = as_whole(device, request_.job.model, micro_batch_rule(request_));
+      if (!whole) return std::nullopt;
+      device.curves.push_back(std::move(whole->curves.front()));
+    }
+    device.memory_limit = limit;
+  }
+  return step_with(profile);
+}
+
+void Trials::try_memory() {
+  const Bytes besides = beyond_tables(request_, plan_);
+  for (const auto& devices : alike_in_memory(fleet_, request_.profile)) {
+    const DeviceProfile& measured = *request_.profile.find(devices.front()->id);
+    for (const Bytes limit : sizes_to_try(request_, measured, besides))
+      if (with_memory(devices, limit)) break;
+  }
+}
+
+bool Trials::with_memory(const std::vector<const DeviceSpec*>& devices, Bytes limit) {
+  const double now = plan_.prediction.step_seconds;
+  const std::string what = "with " + size_text(limit) + " on ";
+  const auto one = step_with_memory({devices.front()}, limit);
+  if (!one) return false;
+  add(what + devices.front()->id, *one);
+  double least = *one;
+  if (devices.size() > 1) {
+    const double all = step_with_memory(devices, limit).value_or(*one);
+    least = std::min(least, all);
+    if (all < *one * (1 - kLeastChange))  // else one is enough
+      add(what + "each of " + std::to_string(devices.size()) + " " + devices.front()->type, all);
+  }
+  return least < now * (1 - kLeastChange);
+}
+
+void Trials::try_without_types() {
+  const std::vector<std::string> types = types_of(fleet_);
+  if (types.size() < 2) return;
+  for (const std::string& type : types) {
+    if (std::none_of(plan_.ranks.begin(), plan_.ranks.end(),
+                     [&](const RankPlacement& rank) { return rank.type == type; }))
+      continue;
+    const FleetSpec rest =
+        part_of(fleet_, [&](const DeviceSpec& device) { return device.type != type; });
+    add("leaving out the " + type, step_of(asked_of(request_, rest)));
+  }
+}
+
+bool joins(const LinkProfile& link, const std::vector<std::string>& hosts) {
+  const auto has = [&](const std::string& host) {
+    return std::find(hosts.begin(), hosts.end(), host) != hosts.end();
+  };
+  return link.between[0] != link.between[1] && has(link.between[0]) && has(link.between[1]);
+}
+
+/// Links between the fleet's hosts that bytes take time on, the slowest first.
+std::vector<size_t> links_between(const Profile& profile, const FleetSpec& fleet) {
+  const std::vector<std::string> hosts = fleet.hosts();
+  std::vector<size_t> links;
+  for (size_t i = 0; i < profile.links.size(); ++i)
+    if (joins(profile.links[i], hosts) && profile.links[i].bytes_per_second < LinkProfile::kFree)
+      links.push_back(i);
+  std::stable_sort(links.begin(), links.end(), [&](size_t a, size_t b) {
+    return profile.links[a].bytes_per_second < profile.links[b].bytes_per_second;
+  });
+  return links;
+}
+
+/// What the links say of the reduction at `point`, as ReductionModel calibrates by it.
+double formula_of(const Profile& links_only, const ReductionPoint& point, Bytes bytes) {
+  const ReductionModel model(links_only, bytes);
+  double slowest = 0;
+  for (const LinkProfile& link : links_only.links)
+    if (joins(link, point.hosts))
+      slowest =
+          std::max(slowest, model.pair_seconds(point.ranks, link.between[0], link.between[1]));
+  return slowest;
+}
+
+/// What would have been measured if these links had twice their bandwidth: reductions over several
+/// hosts take as much less as the links' formula says.
+Profile with_faster_links(const Profile& profile, const std::vector<size_t>& links, Bytes bytes) {
+  Profile faster = profile;
+  for (const size_t link : links) faster.links[link].bytes_per_second *= 2;
+  Profile slow_links, fast_links;
+  slow_links.links = profile.links;
+  fast_links.links = faster.links;
+  for (ReductionPoint& point : faster.reductions) {
+    if (point.hosts.size() < 2) continue;
+    const double before = formula_of(slow_links, point, bytes);
+    if (before > 0) point.seconds *= formula_of(fast_links, point, bytes) / before;
+  }
+  return faster;
+}
+
+void Trials::with_links(const std::vector<size_t>& links, const std::string& what) {
+  add(what, step_with(with_faster_links(request_.profile, links, gradient_bytes(request_.job))));
+}
+
+void Trials::try_links() {
+  const std::vector<size_t> links = links_between(request_.profile, fleet_);
+  for (size_t i = 0; i < std::min(links.size(), kMostLinksTried); ++i) {
+    const LinkProfile& link = request_.profile.links[links[i]];
+    with_links({links[i]},
+               "with a link twice as fast between " + link.between[0] + " and " + link.between[1]);
+  }
+  if (links.size() > 1) with_links(links, "with all links between hosts twice as fast");
+}
+
+/// By how much of itself the step changes; infinite where there is no plan then.
+double effect_of(const Counterfactual& what, double step) {
+  if (what.step_seconds <= 0) return std::numeric_limits<double>::infinity();
+  return std::abs(what.step_seconds / step - 1);
+}
+
+}  // namespace
+
+Bytes memory_size_from(Bytes needed) {
+  // 10, 11, 20, 40, 80, 141: what GPUs have besides powers of two and halves between them.
+  constexpr double kSizes[] = {1,  1.5, 2,  3,  4,  6,  8,   10,  11,  12,  16,  20,  24,
+                               32, 40,  48, 64, 80, 96, 128, 141, 192, 256, 384, 512, 768};
+  for (double unit = 1;; unit *= 1000)
+    for (const double size : kSizes)
+      if (const auto bytes = static_cast<int64_t>(size * unit); bytes >= needed.value())
+        return Bytes(bytes);
+}
+
+Result<std::vector<Counterfactual>> counterfactuals(const PlanRequest& request, const Plan& plan,
+                                                    const SearchPlan& search) {
+  MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job));
+  const double step = plan.prediction.step_seconds;
+  Trials trials(request, plan, fleet, search);
+  trials.try_memory();
+  trials.try_without_types();
+  trials.try_links();
+  MOTLEY_TRY(std::vector<Counterfactual> found, trials.take());
+  std::erase_if(found,
+                [&](const Counterfactual& what) { return effect_of(what, step) < kLeastChange; });
+  std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
+    return effect_of(a, step) > effect_of(b, step);
+  });
+  if (found.size() > kMostCounterfactuals) found.resize(kMostCounterfactuals);
+  return found;
+}
+
+std::string counterfactual_text(const Plan& plan, const std::vector<Counterfactual>& list) {
+  const double step = plan.prediction.step_seconds;
+  std::string text = list.empty() ? "no other memory, types or links would change it by 1 %\n"
+                                  : "what would change it:\n";
+  for (const Counterfactual& what : list) {
+    text += "  " + what.what + ": ";
+    if (what.step_seconds <= 0) {
+      text += "no plan fits\n";
+      continue;
+    }
+    text += speed_text(what.step_seconds, step) + " (" + format_seconds(step) + " to " +
+            format_seconds(what.step_seconds) + "/step)\n";
+  }
+  return text;
+}
+
+}  // namespace motley
