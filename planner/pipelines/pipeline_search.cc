@@ -56,6 +56,11 @@ class PipelineSearch {
   }
 
   Result<Plan> run() {
+    if (wanted().pipeline && *wanted().pipeline > static_cast<int>(kMostAlikeStages))
+      return fail(ErrorCode::kNoPlan,
+                  "parallel.pipeline asks for " + std::to_string(*wanted().pipeline) +
+                      " stages; pipelines are looked for up to " +
+                      std::to_string(kMostAlikeStages) + " (more can be pinned: pin.replicas)");
     MOTLEY_TRY(PipelineCosts costs,
                PipelineCosts::make(request_, groups_, micro_batches_, counter_.layers, recompute_));
     least_ = costs.least_seconds(there_, batch());
@@ -80,8 +85,11 @@ class PipelineSearch {
     // A single replica needs no memory for sums: what does not fit with others may fit alone.
     const int most = std::min({kMostReplicas, devices(), grains()});
     const bool few = few_enough_to_enumerate(there_);
+    std::vector<std::pair<int, int>> numbers{{1, few ? 1 : most}, {2, few ? most : 0}};
+    if (wanted().data)
+      numbers = {{*wanted().data, std::min({*wanted().data, devices(), grains()})}};
     std::optional<Plan> best;
-    for (const auto& [low, high] : {std::pair(1, few ? 1 : most), std::pair(2, few ? most : 0)}) {
+    for (const auto& [low, high] : numbers) {
       costs_ = costs;
       Result<Plan> plan = quickest_that_fits(low, high);
       if (!plan && plan.error().code != ErrorCode::kNoPlan) return fail(plan.error());
@@ -91,16 +99,30 @@ class PipelineSearch {
     return best;
   }
 
+  const ParallelSpec& wanted() const { return request_.job.parallel; }
+  int most_stages() const {
+    return std::min(wanted().pipeline.value_or(kMostStages), layer_count(request_.job.model));
+  }
   int batch() const { return request_.job.train.global_batch; }
   int grains() const { return (batch() + grain_ - 1) / grain_; }
   int missing() const { return grains() * grain_ - batch(); }
   int devices() const { return std::accumulate(there_.begin(), there_.end(), 0); }
 
   Error none_fits() const {
+    if (!wanted().data && !wanted().pipeline)
+      return {ErrorCode::kNoPlan,
+              "no pipeline over any of the " + std::to_string(devices()) +
+                  " devices holds the model; more memory, more devices, a smaller model or context "
+                  "would help",
+              {}};
     return {ErrorCode::kNoPlan,
-            "no pipeline over any of the " + std::to_string(devices()) +
-                " devices holds the model; more memory, more devices, a smaller model or context "
-                "would help",
+            "no plan found of " +
+                (wanted().data ? std::to_string(*wanted().data) + " replicas (parallel.data)"
+                               : "replicas") +
+                (wanted().pipeline
+                     ? " of " + std::to_string(*wanted().pipeline) + " stages (parallel.pipeline)"
+                     : "") +
+                " over the " + std::to_string(devices()) + " devices that holds the model",
             {}};
   }
 
@@ -139,8 +161,9 @@ class PipelineSearch {
 
   /// Those that what was learnt of memory does not concern stay.
   void design_sets() {
-    const auto all = sets_of(there_, std::min(kMostStages, costs_->layers()));
-    const auto cuts = static_cast<int>(kMostCuts / static_cast<int64_t>(all.size()));
+    const auto all = sets_of(there_, most_stages(), wanted().pipeline);
+    const auto cuts =
+        static_cast<int>(kMostCuts / std::max(static_cast<int64_t>(all.size()), int64_t{1}));
     if (designs_.empty())
       for (const GroupCounts& set : all) designs_.push_back(design(set, cuts));
     sets_.clear();
@@ -187,22 +210,23 @@ class PipelineSearch {
 
   /// By predict(), of the best packing for each number of replicas.
   Result<Packed> quickest_packing(int least_replicas, int most_replicas) {
-    const auto& wanted = request_.job.devices.count;
+    const auto& count = request_.job.devices.count;
     const PackingProblem problem{
         .devices = there_,
-        .most_devices = std::min(devices(), wanted ? wanted->high : devices()),
+        .most_devices = std::min(devices(), count ? count->high : devices()),
         .grains = grains(),
         .grain = grain_,
         .missing = missing(),
         .least_replicas = least_replicas,
         .most_replicas = most_replicas,
+        .is_number_given = wanted().data.has_value(),
         .precision = exact_ ? kExactly : kNearly};
     std::optional<Packed> best;
     const Packings packings = best_packings(problem, sets_, least_);
     packed_ = std::min(packed_, packings.least_seconds);
     for (const Packing& packing : packings.found) {
       MOTLEY_TRY(Packed packed, plan_of(packing));
-      if (wanted && packed.plan.world_size() < wanted->low) continue;
+      if (count && packed.plan.world_size() < count->low) continue;
       if (!best || packed.seconds() < best->seconds()) best = std::move(packed);
     }
     if (!best) return fail(none_fits());
@@ -279,6 +303,9 @@ class PipelineSearch {
       add_replica(sets_[packing[i]].quickest(samples), deal.grains[i], &next, &plan);
       packed.shares.emplace_back(packing[i], samples);
     }
+    for (const DeviceSpec& device : request_.fleet.devices)
+      if (!unmet_demand(device, request_.job).empty())
+        plan.left_out.push_back({device.id, why_not_admitted(device, request_.job)});
     for (size_t group = 0; group < groups_.size(); ++group)
       for (size_t i = next[group]; i < groups_[group].devices.size(); ++i)
         plan.left_out.push_back(
@@ -356,7 +383,8 @@ class PipelineSearch {
   void record(Plan* plan) const {
     SearchRecord& search = plan->search;
     search.space =
-        "pipelines: replicas of up to " + std::to_string(std::min(kMostStages, costs_->layers())) +
+        "pipelines: " + (wanted().data ? std::to_string(*wanted().data) + " " : std::string()) +
+        "replicas of " + (wanted().pipeline ? "" : "up to ") + std::to_string(most_stages()) +
         " of " + std::to_string(devices()) +
         " devices each, one a stage, in any order, any layers each, any whole grains of " +
         std::to_string(grain_) + ", micro-batches of " + std::to_string(micro_batches_.front()) +

@@ -93,6 +93,19 @@ Result<LayerMemoryTable> count_layers(const JobSpec& job, DeviceKind device, Pre
   return table;
 }
 
+namespace {
+
+/// The job as if a plan of some of its samples were all: what a rank needs depends on its plan.
+JobSpec job_of_part(JobSpec job, const Plan& plan) {
+  job.pin = {};
+  job.parallel.data = job.parallel.pipeline = std::nullopt;
+  job.train.global_batch = plan.global_batch;
+  if (job.train.grain) job.train.grain = plan.grain;
+  return job;
+}
+
+}  // namespace
+
 MemoryCounter memory_counter(const PlanRequest& request) {
   using Key = std::tuple<DeviceKind, Precision, Recompute>;
   const auto known = std::make_shared<std::map<Key, LayerMemoryTable>>();
@@ -106,8 +119,10 @@ MemoryCounter memory_counter(const PlanRequest& request) {
                count_layers(request.job, device, precision, recompute, micro_batches));
     return known->emplace(key, std::move(table)).first->second;
   };
-  return {[&request](const Plan& plan) { return count_memory(plan, request.job, request.fleet); },
-          layers};
+  const auto plan = [&request](const Plan& plan) {
+    return count_memory(plan, job_of_part(request.job, plan), request.fleet);
+  };
+  return {plan, layers};
 }
 
 }  // namespace motley

@@ -26,6 +26,11 @@ JobSpec sample_job() {
   job.devices.count = CountRange{2, 8};
   job.devices.types = {"A100"};
   job.devices.memory.low = Bytes(20'000'000'000);
+  job.pin.replicas = {{.stages = {{0, 2, {"a/0"}, {}, {Recompute::kBlock}, Precision::kBf16},
+                                  {3, 5, {"a/1", "b/0"}, {0.25, 0.75}, {}, Precision::kAuto}},
+                       .micro_batch = 4,
+                       .grains = std::nullopt}};
+  job.pin.leave_out = {"old/0"};
   return job;
 }
 
@@ -61,6 +66,7 @@ TEST(SpecJson, JobComesBackWhole) {
   EXPECT_EQ(to_json(*job), document);
   EXPECT_EQ(job->train.seed, UINT64_MAX);
   EXPECT_EQ(job->devices.count, sample_job().devices.count);
+  EXPECT_EQ(job->pin, sample_job().pin);
   EXPECT_EQ(first_incompatible_key(*job, sample_job()), "");
 }
 
@@ -87,6 +93,7 @@ TEST(SpecJson, AJobFromBeforeThereWasCompressionIsRead) {
   EXPECT_EQ(document["parallel"]["compress"], "off");
   EXPECT_EQ(document["parallel"]["sync"]["across"], 1);
   document.erase("parallel");
+  document.erase("pin");
   const Result<JobSpec> job = job_from_json(document);
   ASSERT_TRUE(job) << job.error().to_string();
   EXPECT_EQ(job->parallel.compress, CodecSpec{});
@@ -128,7 +135,14 @@ std::string try_job(const json& document) {
 }
 
 TEST(SpecJson, EveryRemovedMemberIsMissed) {
-  testing::expect_members_are_needed(to_json(sample_job()), try_job, {"recompute"});
+  testing::expect_members_are_needed(to_json(sample_job()), try_job,
+                                     {"data", "pipeline", "recompute", "pin"});
+}
+
+TEST(SpecJson, DataIsNeeded) {  // "data" may be missing only in `parallel`
+  json document = to_json(sample_job());
+  document.erase("data");
+  EXPECT_EQ(try_job(document), "/data: 'data' is missing");
 }
 
 TEST(SpecJson, EveryMemberHasItsType) {
