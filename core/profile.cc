@@ -154,6 +154,7 @@ void read_reduction(JsonFields& fields, std::vector<ReductionPoint>& reductions)
       .read_if("hosts", point.hosts)
       .read_between("bytes", point.bytes, 0, kMostBytes)
       .read_between("seconds", point.seconds, 0, kMostSeconds);
+  if (fields.has("spread")) fields.read_between("spread", point.spread, 0, kMostSeconds);
   reductions.push_back(point);
 }
 
@@ -223,6 +224,17 @@ double LayerCurve::forward_seconds_at(int micro_batch) const {
   return seconds_at(micro_batch) * (part(from) + way * (part(to) - part(from)));
 }
 
+double LayerCurve::uncertainty_at(int micro_batch) const {
+  const auto above =
+      std::lower_bound(points.begin(), points.end(), micro_batch,
+                       [](const CurvePoint& point, int size) { return point.micro_batch < size; });
+  if (above != points.end() && above->micro_batch == micro_batch) return above->spread;
+  double uncertainty = fit.residual;
+  if (above != points.end()) uncertainty = std::max(uncertainty, above->spread);
+  if (above != points.begin()) uncertainty = std::max(uncertainty, (above - 1)->spread);
+  return uncertainty;
+}
+
 double DeviceProfile::best_speed() const {
   if (const LayerCurve* model = curve("model")) return best_of(*model);
   double seconds = 0;
@@ -286,7 +298,8 @@ json to_json(const Profile& profile) {
     reductions.push_back({{"ranks", point.ranks},
                           {"hosts", point.hosts},
                           {"bytes", point.bytes.value()},
-                          {"seconds", point.seconds}});
+                          {"seconds", point.seconds},
+                          {"spread", point.spread}});
   }
   return {{"version", 1},
           {"code_version", profile.code_version},

@@ -56,6 +56,9 @@ struct LayerCurve {
   double seconds_at(int micro_batch) const;
   /// Of these the forward pass.
   double forward_seconds_at(int micro_batch) const;
+  /// How far they may be off, relatively: what was seen at the points around the micro-batch, and
+  /// where there is no point, what the straight line misses.
+  double uncertainty_at(int micro_batch) const;
 };
 
 /// Bytes an engine that holds the whole model needs on its device at one micro-batch size, counted
@@ -99,7 +102,8 @@ struct ReductionPoint {
   int ranks = 0;
   std::vector<std::string> hosts;  ///< they were on, each once; empty: of no consequence
   Bytes bytes{0};
-  double seconds = 0;
+  double seconds = 0;  ///< median
+  double spread = 0;   ///< (max - min) / median over the repetitions
 };
 
 struct Profile {

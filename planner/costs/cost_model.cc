@@ -207,6 +207,12 @@ std::vector<int> ReductionModel::turns() const {
   return turns;
 }
 
+double reduction_spread(const Profile& profile) {
+  double spread = 0;
+  for (const ReductionPoint& point : profile.reductions) spread = std::max(spread, point.spread);
+  return spread;
+}
+
 Bytes gradient_bytes(const JobSpec& job) {
   const bool exact = job.train.numerics == Numerics::kExact;
   return Bytes(parameter_count(job.model) * (exact ? 8 : 4));

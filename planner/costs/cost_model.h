@@ -121,6 +121,9 @@ class ReductionModel {
   Points anywhere_;                             ///< measured on hosts unknown
 };
 
+/// How far reductions as measured may be off, relatively: the largest spread of any.
+double reduction_spread(const Profile& profile);
+
 /// Bytes reduced in a step: the gradients in fp32, or in exact's 64-bit fixed point.
 Bytes gradient_bytes(const JobSpec& job);
 

@@ -214,16 +214,23 @@ Result<DeviceProfile> as_whole(const DeviceProfile& device, const ModelSpec& mod
   return whole;
 }
 
-double uncertainty_of(const DeviceProfile& device, const ModelSpec& model, const StagePlan& stage) {
-  std::set<std::string> kinds;
-  for (LayerIndex layer = stage.first_layer; layer <= stage.last_layer; ++layer)
-    kinds.insert(kind_of(layer, model));
-  double uncertainty = 0;
-  for (const LayerCurve& curve : device.curves) {
-    if (!kinds.contains(curve.layer)) continue;
-    for (const CurvePoint& point : curve.points) uncertainty = std::max(uncertainty, point.spread);
+Result<double> uncertainty_of(const DeviceProfile& device, const ModelSpec& model,
+                              const StagePlan& stage, int member, int micro_batch) {
+  const Parts parts = parts_of(model, stage, member);
+  double seconds = 0, error = 0;
+  for (LayerIndex layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
+    const std::string kind = kind_of(layer, model);
+    MOTLEY_TRY(const PassSeconds own, at_share(device, kind, parts.of(kind), micro_batch));
+    double uncertainty = 0;
+    for (const LayerCurve& curve : device.curves)
+      if (curve.layer == kind)
+        uncertainty = std::max(uncertainty, curve.uncertainty_at(micro_batch));
+    seconds += own.forward + own.backward;
+    error += (own.forward + own.backward) * uncertainty;
   }
-  return uncertainty;
+  const double of_layers = seconds > 0 ? error / seconds : 0;
+  const LayerCurve* whole = device.curve("model");
+  return whole == nullptr ? of_layers : std::max(of_layers, whole->uncertainty_at(micro_batch));
 }
 
 }  // namespace motley

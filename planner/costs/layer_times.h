@@ -38,7 +38,10 @@ bool holds_model(const DeviceProfile& device, const MicroBatchRule& rule);
 Result<DeviceProfile> as_whole(const DeviceProfile& device, const ModelSpec& model,
                                const MicroBatchRule& rule);
 
-/// How far a time of this stage may be off, relatively: the largest spread of its layers' curves.
-double uncertainty_of(const DeviceProfile& device, const ModelSpec& model, const StagePlan& stage);
+/// How far pass_seconds() may be off, relatively: each layer by what its curves tell, as they may
+/// all be too long or too short together. Where the whole model was measured, too, by what that
+/// tells, if it is more.
+Result<double> uncertainty_of(const DeviceProfile& device, const ModelSpec& model,
+                              const StagePlan& stage, int member, int micro_batch);
 
 }  // namespace motley

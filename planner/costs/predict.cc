@@ -16,24 +16,6 @@
 namespace motley {
 namespace {
 
-/// How far a duration taken from the curve may be off: what was seen at the points around it, and
-/// where there is no point, what the straight line misses.
-double uncertainty_at(const LayerCurve& curve, int micro_batch) {
-  double uncertainty = 0;
-  bool is_point = false;
-  for (size_t i = 0; i < curve.points.size(); ++i) {
-    const CurvePoint& point = curve.points[i];
-    const bool below =
-        point.micro_batch <= micro_batch &&
-        (i + 1 == curve.points.size() || curve.points[i + 1].micro_batch > micro_batch);
-    const bool above = point.micro_batch >= micro_batch &&
-                       (i == 0 || curve.points[i - 1].micro_batch < micro_batch);
-    if (below || above) uncertainty = std::max(uncertainty, point.spread);
-    if (point.micro_batch == micro_batch) is_point = true;
-  }
-  return is_point ? uncertainty : std::max(uncertainty, curve.fit.residual);
-}
-
 Bytes memory_at(const DeviceProfile& device, int micro_batch) {
   for (const MemoryPoint& point : device.memory) {
     if (point.micro_batch >= micro_batch) return point.total();
@@ -194,27 +176,42 @@ class Predictor {
     own.compute_seconds = device_seconds(device, samples_of(plan_, replica).count, micro_batch);
     if (request_.counted.empty() && plain_)
       set_memory(plain_memory_->of(rank, memory_at(device, micro_batch)), &own);
-    end_ = std::max(end_, section_seconds(own.compute_seconds, ready_[index(rank)]));
-    be_uncertain(uncertainty_at(*device.curve("model"), micro_batch));
+    add_end(section_seconds(own.compute_seconds, ready_[index(rank)]),
+            device.curve("model")->uncertainty_at(micro_batch));
     return Unit{};
   }
 
   Result<Unit> add_cut(int replica) {
     MOTLEY_TRY(const ReplicaTimes times, replica_times(request_, plan_, replica, ready_));
-    const std::vector<StagePlan>& stages = plan_.replicas[static_cast<size_t>(replica)].stages;
+    const ReplicaPlan& cut = plan_.replicas[static_cast<size_t>(replica)];
+    const std::vector<StagePlan>& stages = cut.stages;
+    double uncertainty = 0;
     for (size_t stage = 0; stage < stages.size(); ++stage) {
       for (size_t member = 0; member < stages[stage].ranks.size(); ++member) {
         const size_t rank = index(stages[stage].ranks[member]);
         prediction_.ranks[rank].compute_seconds = times.compute[stage][member];
-        be_uncertain(uncertainty_of(*devices_[rank], request_.job.model, stages[stage]));
+        MOTLEY_TRY(const double own,
+                   uncertainty_of(*devices_[rank], request_.job.model, stages[stage],
+                                  static_cast<int>(member), cut.micro_batch));
+        uncertainty = std::max(uncertainty, own);
       }
     }
-    end_ = std::max(end_, seconds_of(simulate_pipeline(times.stages).end));
+    add_end(seconds_of(simulate_pipeline(times.stages).end), uncertainty);
     return Unit{};
   }
 
-  void be_uncertain(double uncertainty) {
-    prediction_.uncertainty = std::max(prediction_.uncertainty, uncertainty);
+  /// Of a replica, whose passes may be off by so much, relatively.
+  void add_end(double end, double uncertainty) {
+    end_ = std::max(end_, end);
+    latest_end_ = std::max(latest_end_, end * (1 + uncertainty));
+    earliest_end_ = std::max(earliest_end_, end * (1 - uncertainty));
+  }
+
+  /// Of a step, relatively: of several replicas the last one counts, whichever that is.
+  double uncertainty() const {
+    const double of_ends = std::max(latest_end_ - end_, end_ - earliest_end_);
+    const double of_sums = prediction_.communication_seconds * reduction_spread(request_.profile);
+    return (of_ends + of_sums) / prediction_.step_seconds;
   }
 
   /// Of the rank with the most to exchange: a reduction of the whole gradient over as many ranks,
@@ -257,6 +254,7 @@ class Predictor {
     prediction_.bubble_seconds = end_ - slowest.section_seconds();
     prediction_.step_seconds = step_seconds(end_, prediction_.communication_seconds);
     prediction_.samples_per_second = plan_.global_batch / prediction_.step_seconds;
+    prediction_.uncertainty = uncertainty();
     prediction_.cost_per_hour = price_of(index_, plan_);
     for (RankPrediction& rank : prediction_.ranks)
       rank.wait_seconds = end_ - rank.section_seconds();
@@ -289,6 +287,7 @@ class Predictor {
   std::vector<double> ready_;          ///< seconds from the step's begin, by rank
   Prediction prediction_;
   double end_ = 0;  ///< when the last replica is through, from the step's begin
+  double latest_end_ = 0, earliest_end_ = 0;  ///< that may be, as far as was measured
 };
 
 }  // namespace

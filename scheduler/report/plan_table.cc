@@ -165,9 +165,16 @@ std::string rank_rows(const Plan& plan) {
   return table.to_string();
 }
 
+/// " +- 1.2 %"; empty where nothing is known to vary, as on a virtual clock.
+std::string give_or_take(double uncertainty) {
+  constexpr double kNothing = 0.0005;
+  return uncertainty < kNothing ? "" : " +- " + format_percent(uncertainty);
+}
+
 std::string prediction_line(const Prediction& prediction) {
   if (prediction.step_seconds <= 0) return "";
-  std::string text = "predicted: " + format_duration(prediction.step_seconds) + "/step, " +
+  std::string text = "predicted: " + format_duration(prediction.step_seconds) + "/step" +
+                     give_or_take(prediction.uncertainty) + ", " +
                      format_fixed(prediction.samples_per_second, 1) + " samples/s";
   if (prediction.solo_sum_samples_per_second > 0) {
     const double efficiency =

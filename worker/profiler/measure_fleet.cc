@@ -133,9 +133,9 @@ Result<int64_t> sums_of_repetition(double seconds_of_one, const Pacer& pacer,
   return count;
 }
 
-/// Median seconds of `sum_once`, which all ranks do together.
-Result<double> median_seconds(Communicator& communicator, Pacer& pacer,
-                              const std::function<Result<Unit>()>& sum_once) {
+/// Of `sum_once`, which all ranks do together, the median over repetitions and their spread.
+Result<Unit> time_sums(Communicator& communicator, Pacer& pacer,
+                       const std::function<Result<Unit>()>& sum_once, ReductionPoint* point) {
   std::vector<double> seconds;
   int64_t count = 1;
   for (int i = 0; i <= kReductionRepetitions; ++i) {
@@ -150,8 +150,10 @@ Result<double> median_seconds(Communicator& communicator, Pacer& pacer,
       MOTLEY_TRY(count, sums_of_repetition(one, pacer, communicator));
     }
   }
-  std::nth_element(seconds.begin(), seconds.begin() + kReductionRepetitions / 2, seconds.end());
-  return seconds[kReductionRepetitions / 2];
+  std::sort(seconds.begin(), seconds.end());
+  point->seconds = seconds[kReductionRepetitions / 2];
+  if (point->seconds > 0) point->spread = (seconds.back() - seconds.front()) / point->seconds;
+  return Unit{};
 }
 
 /// What a step takes to sum the job's gradient, as a plan of replicas on the first devices of the
@@ -179,12 +181,13 @@ Result<ReductionPoint> measure_reduction(const JobSpec& job, const FleetSpec& fl
   ReductionPoint point;
   point.ranks = first.size();
   point.bytes = gradient->size();
-  MOTLEY_TRY(point.seconds, median_seconds(first, pacer, [&]() -> Result<Unit> {
-               if (island) return island->sum(gradients);
-               MOTLEY_TRY_VOID(slices->sum(gradient->at_host()));
-               gradient->on_device();  // behind what the host has given back
-               return device.synchronize();
-             }));
+  const auto sum_once = [&]() -> Result<Unit> {
+    if (island) return island->sum(gradients);
+    MOTLEY_TRY_VOID(slices->sum(gradient->at_host()));
+    gradient->on_device();  // behind what the host has given back
+    return device.synchronize();
+  };
+  MOTLEY_TRY_VOID(time_sums(first, pacer, sum_once, &point));
   if (island) MOTLEY_TRY_VOID(island->close());
   return point;
 }

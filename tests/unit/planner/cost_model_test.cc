@@ -179,16 +179,28 @@ TEST(Prediction, TheBoundIsTheSameDealWithoutReduction) {
   EXPECT_DOUBLE_EQ(predicted.integer_bound_efficiency, 12 / 0.082 / solo_sum);
 }
 
-TEST(Prediction, UncertaintyIsTheSpreadAroundTheMicroBatch) {
+TEST(Prediction, UncertaintyIsOfTheReplicaThatMayEndLast) {
   PlanningCase problem = two_devices();
   Plan plan = two_device_plan(problem);
-  problem.profile.devices[1].curves[0].points[0].spread = 0.25;  // of micro-batch 1
   plan.replicas[1].micro_batch = 1;
-  ASSERT_TRUE(predict(problem.request(), &plan));
-  EXPECT_DOUBLE_EQ(plan.prediction.uncertainty, 0.25);
+  for (DeviceProfile& device : problem.profile.devices)
+    for (CurvePoint& point : device.curves[0].points) point.spread = 0;
+  const auto uncertainty = [&] {
+    EXPECT_TRUE(predict(problem.request(), &plan));
+    return plan.prediction.uncertainty * plan.prediction.step_seconds;
+  };
+  EXPECT_EQ(uncertainty(), 0);
+  // The second device ends last, after 82 ms.
+  problem.profile.devices[1].curves[0].points[0].spread = 0.25;  // of micro-batch 1
+  EXPECT_DOUBLE_EQ(uncertainty(), 0.25 * 0.082);
   plan.replicas[1].micro_batch = 4;
-  ASSERT_TRUE(predict(problem.request(), &plan));
-  EXPECT_DOUBLE_EQ(plan.prediction.uncertainty, 0.01);
+  EXPECT_EQ(uncertainty(), 0);
+  // The first is through after 73 ms: what may last half as long again is the last one then.
+  for (CurvePoint& point : problem.profile.devices[0].curves[0].points) point.spread = 0.5;
+  EXPECT_DOUBLE_EQ(uncertainty(), 0.073 * 1.5 - 0.082);
+  for (CurvePoint& point : problem.profile.devices[0].curves[0].points) point.spread = 0;
+  problem.profile.reductions[0].spread = 0.2;  // of 5 ms
+  EXPECT_DOUBLE_EQ(uncertainty(), 0.2 * 0.005);
 }
 
 TEST(Prediction, APlanOfUnknownDevicesIsRefused) {

@@ -93,6 +93,16 @@ TEST(CutPrediction, OfAPipelineIsItsSimulation) {
                 predicted.step_seconds - predicted.communication_seconds, 1e-9);
 }
 
+TEST(CutPrediction, UncertaintyWeighsLayersByTheirTime) {
+  PlanningCase problem = cut_case(2);
+  for (DeviceProfile& device : problem.profile.devices)
+    for (LayerCurve& curve : device.curves)
+      for (CurvePoint& point : curve.points) point.spread = curve.layer == "block" ? 0.1 : 0;
+  const Plan plan = plan_of(problem, {{{stage(0, 1, {0}), stage(2, 3, {1})}, 1, 8}});
+  // The first stage: 1 ms of embedding and 4 ms of a block; the second is less uncertain.
+  EXPECT_NEAR(plan.prediction.uncertainty, 0.1 * 4 / 5, 1e-9);
+}
+
 TEST(CutPrediction, SoloSpeedOfWhoCannotHoldTheModelIsSummedOverLayers) {
   const PlanningCase problem = cut_case(2);
   const Plan plan = plan_of(problem, {{{stage(0, 1, {0}), stage(2, 3, {1})}, 1, 8}});
