@@ -34,7 +34,7 @@ void read_stage(JsonFields& fields, PinnedStage& stage) {
   fields.read("layers", layers)
       .read("devices", stage.devices)
       .read("shares", stage.shares)
-      .read("recompute", recompute)
+      .read_if("recompute", recompute)
       .read_word("precision", stage.precision, from_spec_name<Precision>);
   for (const std::string& word : recompute) {
     const auto part = from_spec_name<Recompute>(word);

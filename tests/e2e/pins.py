@@ -78,7 +78,7 @@ def check_refused(sandbox):
         expect(said in result.stderr, f"{said!r} is not in {result.stderr!r}")
 
     line = job.count("\n") + 1
-    refused(65, PIN.replace("[2, 3]", "[2, 4]"), f"job.yaml:{line + 2}:7: the stages have layers 0 to 4, the model has 0 to 3")
+    refused(65, PIN.replace("[2, 3]", "[2, 4]"), f"job.yaml:{line + 3}:9: the stages have layers 0 to 4, the model has 0 to 3")
     refused(69, PIN.replace("localhost/3", "localhost/9"), f"job.yaml:{line + 6}:15: no device 'localhost/9' in")
     refused(65, PIN.replace("localhost/3", "localhost/0"), f"job.yaml:{line + 6}:15: localhost/0 is pinned twice")
     sandbox.write("job.yaml", job)

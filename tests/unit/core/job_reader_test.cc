@@ -374,7 +374,8 @@ std::string pinned(const std::string& replica) { return "pin: {replicas: [" + re
 TEST(JobReader, RefusesPinsThatMakeNoPlan) {
   const std::string whole = "{layers: [0, 3], devices: [a]}";
   const std::pair<std::string, const char*> cases[] = {
-      {"pin: {grain: 4}\n", "job.yaml:9:7: unknown key 'grain' (allowed here: replicas, leave_out)"},
+      {"pin: {grain: 4}\n",
+       "job.yaml:9:7: unknown key 'grain' (allowed here: replicas, leave_out)"},
       {pinned("{stages: [{layers: 3, devices: [a]}]}"),
        "job.yaml:9:37: 'layers': expected the first and the last layer, such as [0, 6]"},
       {pinned("{stages: [{layers: [0, 3]}]}"),
