@@ -22,7 +22,7 @@ constexpr int kMostParts = 2048;
 /// Numbers of parts of the rest that are all tried.
 constexpr int kFewParts = 32;
 /// Plans that are counted before it is given up.
-constexpr int kMostCounts = 24;
+constexpr int kMostPlansCounted = 24;
 
 /// Who takes the step's short grain: a pinned replica by number, or
 constexpr int kNobody = -1;  ///< there is none,
@@ -43,7 +43,7 @@ class PinnedSearch {
     }
     find_rest();
     MOTLEY_TRY_VOID(check_counts());
-    for (int round = 0; round < kMostCounts; ++round) {
+    for (int round = 0; round < kMostPlansCounted; ++round) {
       MOTLEY_TRY(Tried best, quickest());
       MOTLEY_TRY(const bool fits, count_memory(&best));
       if (!fits) continue;

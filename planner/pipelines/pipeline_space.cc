@@ -11,16 +11,16 @@ constexpr size_t kMostSets = 2000;
 /// Of a step, where the job leaves the grain open: a share of a replica is hardly ever finer.
 constexpr int kFinestCut = 2048;
 
-/// All sets of at most `most` more devices and at least `least`.
-void extend_sets(const GroupCounts& there, size_t group, int least, int most, GroupCounts* set,
+/// All sets of at most `most` devices, but the empty one.
+void extend_sets(const GroupCounts& there, size_t group, int most, GroupCounts* set,
                  std::vector<GroupCounts>* sets) {
   if (group == there.size()) {
-    if (least <= 0) sets->push_back(*set);
+    if (std::accumulate(set->begin(), set->end(), 0) > 0) sets->push_back(*set);
     return;
   }
   for (int count = 0; count <= std::min(there[group], most); ++count) {
     (*set)[group] = count;
-    extend_sets(there, group + 1, least - count, most - count, set, sets);
+    extend_sets(there, group + 1, most - count, set, sets);
     if (sets->size() > kMostSets) break;
   }
   (*set)[group] = 0;
@@ -28,14 +28,13 @@ void extend_sets(const GroupCounts& there, size_t group, int least, int most, Gr
 
 }  // namespace
 
-std::vector<GroupCounts> sets_of(const GroupCounts& there, int most_stages,
-                                 std::optional<int> stages) {
+std::vector<GroupCounts> sets_of(const GroupCounts& there, int most_stages) {
   std::vector<GroupCounts> sets;
-  for (int most = stages.value_or(most_stages); most > 0; --most) {
+  for (int most = most_stages; most > 0; --most) {
     sets.clear();
     GroupCounts set(there.size(), 0);
-    extend_sets(there, 0, stages.value_or(1), most, &set, &sets);
-    if (stages || sets.size() <= kMostSets) break;
+    extend_sets(there, 0, most, &set, &sets);
+    if (sets.size() <= kMostSets) break;
   }
   return sets;
 }

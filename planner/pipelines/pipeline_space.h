@@ -1,7 +1,6 @@
 #pragma once
 // What the search for pipelines chooses from.
 
-#include <optional>
 #include <vector>
 
 #include "planner/pipelines/pipeline_costs.h"
@@ -12,10 +11,9 @@ namespace motley {
 
 inline constexpr int kMostStages = 8;
 
-/// The sets of at most `most_stages` devices that could be a replica, or of exactly `stages`; of
-/// very many the smaller ones.
-std::vector<GroupCounts> sets_of(const GroupCounts& there, int most_stages,
-                                 std::optional<int> stages);
+/// The sets of at most `most_stages` devices that could be a replica; of very many the smaller
+/// ones.
+std::vector<GroupCounts> sets_of(const GroupCounts& there, int most_stages);
 
 /// The job's; else one sample, unless that would make very many grains.
 int grain_of(const JobSpec& job);

@@ -16,6 +16,8 @@
 #include "core/pipeline.h"
 #include "planner/costs/cost_model.h"
 #include "planner/pipelines/pipeline_costs.h"
+#include "planner/pipelines/pipeline_space.h"
+#include "planner/pipelines/set_times.h"
 #include "planner/plain/grain_table.h"
 #include "planner/search_forms.h"
 #include "tests/support/planning_case.h"
@@ -308,6 +310,56 @@ TEST(PipelineSearch, KeepsToTheReplicasAndStagesThatTheJobWants) {
   }
   EXPECT_GT(found, 40);
   EXPECT_GT(none, 20);
+}
+
+/// The quickest of a set over all its orders, each cut by a search of its own.
+double quickest_of_orders(const PipelineCosts& costs, const GroupCounts& set,
+                          const std::vector<int>& sizes, int samples) {
+  std::vector<int> order;
+  for (size_t group = 0; group < set.size(); ++group)
+    order.insert(order.end(), static_cast<size_t>(set[group]), static_cast<int>(group));
+  double best = kNever;
+  do {
+    for (const int size : sizes)
+      best = std::min(best, best_cut(costs, order, size, samples, kNever, 1'000'000).seconds);
+  } while (std::next_permutation(order.begin(), order.end()));
+  return best;
+}
+
+TEST(SetTimes, AreBoundsAndFindTheQuickest) {
+  std::mt19937 random(20261124);
+  int met = 0, cut = 0;
+  for (int i = 0; i < 200; ++i) {
+    PlanningCase problem = random_cut_case(random, 6, 6);
+    if (i % 2 == 0) problem.add_link("localhost", "localhost", 1e-5 * draw(random, 0, 50), 1e6);
+    const PlanRequest request = problem.request();
+    const auto groups = *group_devices(request, GroupBy::kType);
+    const std::vector<int> sizes{1, 2, 3, 4};
+    const auto costs = *PipelineCosts::make(request, groups, sizes, counted_layers);
+    GroupCounts there;
+    for (const DeviceGroup& group : groups) there.push_back(group.count());
+    SetTimes times(costs, sets_of(there, kMostStages), sizes, false);
+    SetTimes rough(costs, sets_of(there, kMostStages), sizes, true);
+    for (size_t set = 0; set < times.count(); ++set) {
+      const int samples = draw(random, 1, 12);
+      const GroupCounts& devices = times.devices(set);
+      if (std::accumulate(devices.begin(), devices.end(), 0) > costs.layers()) continue;
+      const double best = quickest_of_orders(costs, devices, sizes, samples);
+      SCOPED_TRACE("case " + std::to_string(i) + ", set " + std::to_string(set));
+      EXPECT_LE(rough.seconds(set, samples), best * (1 + 1e-9));
+      EXPECT_LE(times.seconds(set, samples), best);
+      if (std::accumulate(devices.begin(), devices.end(), 0) == 1) continue;
+      const auto found = times.prove(set, samples, 1'000'000);
+      EXPECT_EQ(found.has_value(), best < kNever);
+      EXPECT_EQ(times.seconds(set, samples), best);
+      if (!found) continue;
+      EXPECT_NEAR(costs.seconds(*found, samples), best, 1e-12);
+      ++cut;
+      if (rough.seconds(set, samples) > 0.9 * best) ++met;
+    }
+  }
+  EXPECT_GT(cut, 500);
+  EXPECT_GT(met, 5) << "rough, but not useless";
 }
 
 /// `copies` hosts with two quick devices and a slow one each, of which none holds the model.
