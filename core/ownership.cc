@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
+#include <tuple>
 
 #include "core/holdings.h"
 #include "core/plan.h"
@@ -28,11 +30,17 @@ struct Box {
 
 std::map<std::string, std::vector<HeldSlice>> holders_of(const Plan& plan, const ModelSpec& model) {
   std::map<std::string, std::vector<HeldSlice>> held;
+  using Shape = std::tuple<LayerIndex, LayerIndex, std::vector<double>, size_t>;
+  std::map<Shape, std::vector<Holding>> known;  // many replicas are cut alike
   for (const ReplicaPlan& replica : plan.replicas)
     for (const StagePlan& stage : replica.stages)
-      for (size_t member = 0; member < stage.ranks.size(); ++member)
-        for (Holding& holding : holdings_of(model, stage, static_cast<int>(member)))
-          held[holding.tensor.name].push_back({std::move(holding.slice), stage.ranks[member]});
+      for (size_t member = 0; member < stage.ranks.size(); ++member) {
+        const auto [found, is_new] =
+            known.try_emplace({stage.first_layer, stage.last_layer, stage.shares, member});
+        if (is_new) found->second = holdings_of(model, stage, static_cast<int>(member));
+        for (const Holding& holding : found->second)
+          held[holding.tensor.name].push_back({holding.slice, stage.ranks[member]});
+      }
   return held;
 }
 

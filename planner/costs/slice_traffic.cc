@@ -3,56 +3,79 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "core/holdings.h"
 
 namespace motley {
 namespace {
 
-/// A rank's holdings by tensor.
-using Held = std::map<std::string, Holding>;
+/// Who holds which slice of a tensor.
+struct Holder {
+  size_t rank = 0;
+  const Holding* holding = nullptr;
+};
 
-std::vector<Held> holdings_by_rank(const Plan& plan, const ModelSpec& model) {
-  std::vector<Held> held(plan.ranks.size());
-  for (size_t rank = 0; rank < held.size(); ++rank) {
-    const Role role = role_of(plan, Rank(static_cast<int>(rank)));
-    for (Holding& holding : holdings_of(model, stage_of(plan, role), role.member)) {
-      const std::string name = holding.tensor.name;
-      held[rank].emplace(name, std::move(holding));
-    }
+/// What ranks hold; those whose stages have the same layers and shares hold the same.
+class Held {
+ public:
+  Held(const Plan& plan, const ModelSpec& model) : of_rank_(plan.ranks.size()) {
+    for (const ReplicaPlan& replica : plan.replicas)
+      for (const StagePlan& stage : replica.stages)
+        for (size_t member = 0; member < stage.ranks.size(); ++member)
+          add(stage, static_cast<int>(member), model);
   }
-  return held;
-}
+
+  const std::vector<Holding>& of(size_t rank) const { return *of_rank_[rank]; }
+  const std::vector<Holder>& holders(const std::string& tensor) const {
+    return holders_.at(tensor);
+  }
+
+ private:
+  using Shape = std::tuple<LayerIndex, LayerIndex, std::vector<double>, int>;
+
+  void add(const StagePlan& stage, int member, const ModelSpec& model) {
+    const auto [found, is_new] =
+        known_.try_emplace({stage.first_layer, stage.last_layer, stage.shares, member});
+    if (is_new) found->second = holdings_of(model, stage, member);
+    const auto rank = static_cast<size_t>(stage.ranks[static_cast<size_t>(member)].value());
+    of_rank_[rank] = &found->second;
+    for (const Holding& holding : found->second)
+      holders_[holding.tensor.name].push_back({rank, &holding});
+  }
+
+  std::map<Shape, std::vector<Holding>> known_;
+  std::vector<const std::vector<Holding>*> of_rank_;
+  std::map<std::string, std::vector<Holder>> holders_;
+};
 
 }  // namespace
 
 std::vector<SliceTraffic> slice_traffic(const Plan& plan, const ModelSpec& model) {
-  const std::vector<Held> held = holdings_by_rank(plan, model);
-  std::vector<SliceTraffic> traffic(held.size());
-  std::vector<std::set<Rank>> peers(held.size());
-  for (size_t rank = 0; rank < held.size(); ++rank) {
+  const Held held(plan, model);
+  std::vector<SliceTraffic> traffic(plan.ranks.size());
+  std::vector<std::set<Rank>> peers(traffic.size());
+  for (size_t rank = 0; rank < traffic.size(); ++rank) {
     peers[rank].insert(Rank(static_cast<int>(rank)));
-    for (const auto& [name, holding] : held[rank]) traffic[rank].held += holding.slice.elements();
+    for (const Holding& holding : held.of(rank)) traffic[rank].held += holding.slice.elements();
   }
   for (const Ownership& owned : plan.owners) {
     const auto owner = static_cast<size_t>(owned.owner.value());
     traffic[owner].owned += owned.slice.elements();
-    for (size_t holder = 0; holder < held.size(); ++holder) {
-      const auto copy = held[holder].find(owned.tensor);
+    for (const auto& [holder, copy] : held.holders(owned.tensor)) {
       Slice common;
-      if (holder == owner || copy == held[holder].end()) continue;
-      if (!intersect(copy->second.slice, owned.slice, &common)) continue;
+      if (holder == owner || !intersect(copy->slice, owned.slice, &common)) continue;
       const int64_t elements = common.elements();
       peers[owner].insert(Rank(static_cast<int>(holder)));
       peers[holder].insert(owned.owner);
       traffic[owner].sent += elements;  // the result
       traffic[holder].received += elements;
-      if (!copy->second.counted) continue;
+      if (!copy->counted) continue;
       traffic[holder].sent += elements;  // a gradient
       traffic[owner].received += elements;
     }
   }
-  for (size_t rank = 0; rank < held.size(); ++rank)
+  for (size_t rank = 0; rank < traffic.size(); ++rank)
     traffic[rank].peers = {peers[rank].begin(), peers[rank].end()};
   return traffic;
 }

@@ -17,6 +17,11 @@ double at_degree(const std::map<int, double>& sizes, int degree) {
   return found == sizes.end() ? sizes.at(1) / degree : found->second;
 }
 
+/// By sums over the layers before each.
+double of_stage(const std::vector<double>& before, const GridStage& stage) {
+  return before[static_cast<size_t>(stage.end)] - before[static_cast<size_t>(stage.first)];
+}
+
 /// Also of more stages than the quick way takes.
 Nanos end_of(const std::vector<AlikePasses>& stages, int passes) {
   if (stages.size() <= kMostAlikeStages) return pipeline_end(stages, passes);
@@ -40,19 +45,52 @@ ForeignCosts::ForeignCosts(const ForeignProfile& profile, std::vector<GridType> 
     : profile_(profile),
       types_(std::move(types)),
       global_batch_(global_batch),
-      headroom_(headroom) {}
+      headroom_(headroom) {
+  add_sums(1);
+  for (int type = 0; type < this->types(); ++type) {
+    auto& times = times_.emplace_back();
+    for (const ForeignTimes& one : device(type).profiles) {
+      add_sums(one.tensor);
+      Times& of = times[{one.micro_batch, one.tensor}];
+      if (of.measured) continue;
+      of = {&one, {0}};
+      for (const double seconds : one.update_seconds)
+        of.update_seconds.push_back(of.update_seconds.back() + seconds);
+    }
+  }
+  find_links();
+}
+
+void ForeignCosts::add_sums(int degree) {
+  Sums& sums = sums_[degree];
+  if (!sums.parameters.empty()) return;
+  sums = {{0}, {0}};
+  for (const ForeignLayer& layer : profile_.layers) {
+    sums.parameters.push_back(sums.parameters.back() + at_degree(layer.parameters, degree));
+    sums.activation_bytes.push_back(sums.activation_bytes.back() +
+                                    at_degree(layer.activation_bytes_per_sample, degree));
+  }
+}
+
+void ForeignCosts::find_links() {
+  for (int from = 0; from < types(); ++from)
+    for (int to = 0; to < types(); ++to)
+      for (const auto& [out, unused_sums] : sums_)
+        for (const auto& [in, unused_too] : sums_)
+          links_[{from, out, to, in}] = profile_.link(types_[static_cast<size_t>(from)].name, out,
+                                                      types_[static_cast<size_t>(to)].name, in);
+}
 
 const ForeignDevice& ForeignCosts::device(int type) const {
   return profile_.devices.at(types_[static_cast<size_t>(type)].name);
 }
 
 const ForeignTimes& ForeignCosts::times(GridConfig config, int micro_batch) const {
-  return *device(config.type).find(micro_batch, config.degree);
+  return *times_[static_cast<size_t>(config.type)].at({micro_batch, config.degree}).measured;
 }
 
 const ForeignLink* ForeignCosts::link(GridConfig from, GridConfig to) const {
-  return profile_.link(types_[static_cast<size_t>(from.type)].name, from.degree,
-                       types_[static_cast<size_t>(to.type)].name, to.degree);
+  return links_.at({from.type, from.degree, to.type, to.degree});
 }
 
 int GridType::devices() const { return std::accumulate(on_hosts.begin(), on_hosts.end(), 0); }
@@ -102,11 +140,8 @@ double ForeignCosts::send(int layer, int micro_batch, GridConfig from, GridConfi
 }
 
 double ForeignCosts::update(const GridStage& stage, int micro_batch) const {
-  const std::vector<double>& seconds = times(stage.config, micro_batch).update_seconds;
-  double sum = 0;
-  for (int layer = stage.first; layer < stage.end; ++layer)
-    sum += seconds[static_cast<size_t>(layer)];
-  return sum;
+  const auto& times = times_[static_cast<size_t>(stage.config.type)];
+  return of_stage(times.at({micro_batch, stage.config.degree}).update_seconds, stage);
 }
 
 const ForeignLink* ForeignCosts::ring(const GridStage& stage) const {
@@ -114,11 +149,7 @@ const ForeignLink* ForeignCosts::ring(const GridStage& stage) const {
 }
 
 double ForeignCosts::gradient_bytes(const GridStage& stage, int degree) const {
-  double bytes = 0;
-  for (int layer = stage.first; layer < stage.end; ++layer)
-    bytes += at_degree(profile_.layers[static_cast<size_t>(layer)].parameters, degree) *
-             profile_.gradient_bytes_per_parameter;
-  return bytes;
+  return of_stage(sums_.at(degree).parameters, stage) * profile_.gradient_bytes_per_parameter;
 }
 
 double ForeignCosts::reduction(const GridStage& stage, int replicas) const {
@@ -147,21 +178,12 @@ bool ForeignCosts::reductions_rise() const {
 }
 
 double ForeignCosts::fixed_bytes(const GridStage& stage) const {
-  double bytes = 0;
-  for (int layer = stage.first; layer < stage.end; ++layer)
-    bytes +=
-        at_degree(profile_.layers[static_cast<size_t>(layer)].parameters, stage.config.degree) *
-        profile_.optimizer_bytes_per_parameter;
-  return bytes;
+  return of_stage(sums_.at(stage.config.degree).parameters, stage) *
+         profile_.optimizer_bytes_per_parameter;
 }
 
 double ForeignCosts::bytes_in_flight(const GridStage& stage, int micro_batch) const {
-  double bytes = 0;
-  for (int layer = stage.first; layer < stage.end; ++layer)
-    bytes += at_degree(profile_.layers[static_cast<size_t>(layer)].activation_bytes_per_sample,
-                       stage.config.degree) *
-             micro_batch;
-  return bytes;
+  return of_stage(sums_.at(stage.config.degree).activation_bytes, stage) * micro_batch;
 }
 
 int ForeignCosts::farthest_from_end(const GridStage& stage, int micro_batch, int passes) const {

@@ -4,7 +4,10 @@
 // step ends with the slowest stage's sum of gradients (a ring over its replicas, not overlapped)
 // and update. simulated_seconds() is the 1F1B schedule event by event.
 
+#include <array>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/foreign_profile.h"
@@ -61,10 +64,24 @@ class ForeignCosts : public GridCosts {
   double gradient_bytes(const GridStage& stage, int degree) const;
 
  private:
+  /// Of the layers before each, on a device of so many.
+  struct Sums {
+    std::vector<double> parameters, activation_bytes;
+  };
+  struct Times {
+    const ForeignTimes* measured = nullptr;
+    std::vector<double> update_seconds;  ///< of the layers before each
+  };
+  void add_sums(int degree);
+  void find_links();
+
   const ForeignProfile& profile_;
   std::vector<GridType> types_;
   int global_batch_;
   double headroom_;
+  std::map<int, Sums> sums_;                                 ///< by degree
+  std::vector<std::map<std::pair<int, int>, Times>> times_;  ///< by type, micro-batch and degree
+  std::map<std::array<int, 4>, const ForeignLink*> links_;   ///< by types and degrees
 };
 
 }  // namespace motley

@@ -5,164 +5,126 @@
 #include "planner/plain/grain_table.h"
 
 namespace motley {
-namespace {
 
-/// How often stages are forbidden by what the last round has shown.
-constexpr int kRounds = 4;
-/// Beyond so many, layers are not bounded by what devices are left.
-constexpr int64_t kMostCells = 4'000'000;
+void GridBounds::Window::add(int first, double value) {
+  while (end > begin && seconds[end - 1] >= value) --end;
+  firsts[end] = first;
+  seconds[end++] = value;
+}
 
-}  // namespace
+GridBounds::GridBounds(const GridTables& tables, const GridWindows& windows)
+    : tables_(&tables), windows_(&windows), distances_(windows.distances()) {
+  const size_t configs = at(tables.configs()), ends = at(tables.layers() + 1);
+  alone_.assign(configs, kNever);
+  after_others_.assign(configs, kNever);
+  windows_of_configs_.assign(configs, {std::vector<int>(ends), std::vector<double>(ends)});
+  sends_.assign(ends * configs * configs, 0);
+  sends_alone_ = sends_;
+  before_.assign(at(distances_ + 1) * ends * configs, kNever);
+}
 
-GridBounds::GridBounds(const GridTables& tables, double cutoff) : tables_(&tables) {
-  int64_t cells = tables.layers() + 1;
-  for (const int there : tables.budget()) cells *= there + 1;
-  for (const int there : tables.budget()) {
-    strides_.push_back(cells <= kMostCells ? sizes_ : 0);
-    if (cells <= kMostCells) sizes_ *= there + 1;
-  }
-  const int layers = tables.layers();
-  const auto ends = static_cast<size_t>(layers + 1);
-  allowed_.assign(static_cast<size_t>(tables.configs()) * ends * ends, 0);
-  least_update_ = kNever;
-  least_work_.assign(tables.budget().size(), kNever);
-  for (int config = 0; config < tables.configs(); ++config) {
-    double& least = least_work_[static_cast<size_t>(tables.config(config).type)];
-    least = std::min(least, tables.compute(config, 0, layers) * tables.config(config).degree);
-  }
-  for (int config = 0; config < tables.configs(); ++config)
-    for (int first = 0; first < layers; ++first)
-      for (int end = first + 1; end <= layers; ++end) {
-        if (tables.farthest_from_end(config, first, end) < (end < layers ? 2 : 1)) continue;
-        allowed_[stage(config, first, end)] = 1;
-        least_update_ = std::min(least_update_, tables.update(config, first, end));
+void GridBounds::find(const std::vector<double>& prices) {
+  prices_ = prices;
+  worth_ = 0;
+  const std::vector<GridTables::Resource>& resources = tables_->resources();
+  for (size_t i = 0; i < resources.size(); ++i) worth_ += prices[i] * resources[i].there;
+  of_config_.assign(at(tables_->configs()), 0);
+  for (int config = 0; config < tables_->configs(); ++config)
+    for (size_t i = 0; i < resources.size(); ++i)
+      of_config_[at(config)] += prices[i] * resources[i].taken_by(tables_->config(config));
+  for (int from_end = distances_; from_end >= 1; --from_end) find_rows(from_end);
+  path_ = kNever;
+  for (int config = 0; config < tables_->configs(); ++config)
+    path_ = std::min({path_, alone_[at(config)], after_others_[at(config)]});
+  path_ -= worth_;
+}
+
+/// What is sent counts alike from some distance on.
+void GridBounds::price_sends(int from_end) {
+  const int configs = tables_->configs();
+  if (from_end < distances_ && from_end > tables_->unlike_distances()) return;
+  const double in = tables_->weights(from_end - 1, false).in_path;
+  const double out = tables_->weights(from_end, false).out_path;
+  const double out_alone = tables_->weights(from_end, true).out_path;
+  size_t i = at(configs) * at(configs);
+  for (int end = 1; end < tables_->layers(); ++end)
+    for (int config = 0; config < configs; ++config)
+      for (int next = 0; next < configs; ++next, ++i) {
+        const double back = in * tables_->send(end, next, config);
+        const double sent = tables_->send(end - 1, config, next);
+        sends_[i] = out * sent + back;
+        sends_alone_[i] = out_alone * sent + back;
       }
-  for (int round = 0; round < kRounds; ++round) {
-    if (ruled_out(cutoff)) {
-      sizes_ = 0;
-      return;
-    }
-  }
-  const int64_t all_left = all();
-  for (int round = 0; round < kRounds; ++round) {
-    find();
-    if (!forbid(cutoff, busiest(layers, all_left), path(layers, all_left),
-                reduction(layers, all_left)))
-      break;
-  }
 }
 
-void GridBounds::find() {
-  const auto cells = static_cast<size_t>(sizes_) * static_cast<size_t>(tables_->layers() + 1);
-  busiest_.assign(cells, kNever);
-  path_.assign(cells, kNever);
-  reduction_.assign(cells, kNever);
-  for (std::vector<double>* table : {&busiest_, &path_, &reduction_})
-    std::fill_n(table->begin(), sizes_, 0.0);
-  for (int end = 1; end <= tables_->layers(); ++end)
-    for (int config = 0; config < tables_->configs(); ++config)
-      for (int first = 0; first < end; ++first)
-        if (allowed(config, first, end)) extend(config, first, end);
-}
-
-/// Over all numbers of devices left of which the stage takes its own: runs of consecutive indices,
-/// as types before its own vary fastest.
-void GridBounds::extend(int config, int first, int end) {
-  const GridConfig own = tables_->config(config);
-  const double busy = tables_->least_busy(config, first, end);
-  const double path = tables_->least_path(config, first, end);
-  const double reduction = tables_->reduction(config, first, end);
-  const int64_t step = stride(own.type);
-  const int64_t whole =
-      std::max<int64_t>(1, step * (tables_->budget()[static_cast<size_t>(own.type)] + 1));
-  const int64_t taken = step * own.degree;
-  for (int64_t begin = 0; begin < sizes_; begin += whole) {
-    const size_t to = index(end, begin + taken), from = index(first, begin);
-    const auto count = static_cast<size_t>(whole - taken);
-    for (size_t i = 0; i < count; ++i) {
-      busiest_[to + i] = std::min(busiest_[to + i], std::max(busy, busiest_[from + i]));
-      path_[to + i] = std::min(path_[to + i], path + path_[from + i]);
-      reduction_[to + i] = std::min(reduction_[to + i], std::max(reduction, reduction_[from + i]));
-    }
-  }
-}
-
-double GridBounds::least_seconds() const {
-  if (sizes_ == 0) return kNever;
+/// Those whose last stage is so many from the end; the stages before are farther, or of the same
+/// distance where distances differ no more.
+void GridBounds::find_rows(int from_end) {
+  if (from_end > 1) price_sends(from_end);
+  for (Window& window : windows_of_configs_) window.begin = window.end = 0;
   const int layers = tables_->layers();
-  return (tables_->passes() - 1) * busiest(layers, all()) + path(layers, all()) +
-         reduction(layers, all()) + least_update_;
+  for (int end = 1; end <= layers - from_end + 1; ++end) {
+    for (int config = 0; config < tables_->configs(); ++config) end_rows(config, end, from_end);
+    if (from_end > 1) join_rows(end, from_end);
+  }
 }
 
-/// Every layer has a weight, every type a rate: the most weight a second that a device of it
-/// carries in any stage. In the time that the busiest takes all devices carry all layers.
-double GridBounds::fluid_busiest() const {
-  const int layers = tables_->layers();
-  std::vector<double> weight(static_cast<size_t>(layers) + 1, 0);  // of the layers before
-  const auto of_stage = [&](int config, int first, int end) {
-    return tables_->compute(config, first, end) * tables_->config(config).degree /
-           least_work_[static_cast<size_t>(tables_->config(config).type)];
+void GridBounds::end_rows(int config, int end, int from_end) {
+  Window& window = windows_of_configs_[at(config)];
+  const int added = end - 1;
+  if (added > 0)
+    window.add(added,
+               before_[state(added, from_end + 1, config)] - tables_->compute(config, 0, added));
+  const int first = windows_->first_of(config, end, from_end);
+  while (window.begin < window.end && window.firsts[window.begin] < first) ++window.begin;
+  const double all = own(config, 0, end);
+  alone_[at(config)] = first == 0 ? all : kNever;
+  after_others_[at(config)] =
+      window.begin < window.end ? all + window.seconds[window.begin] : kNever;
+}
+
+void GridBounds::join_rows(int end, int from_end) {
+  const size_t configs = at(tables_->configs());
+  double* const before = &before_[state(end, from_end, 0)];
+  std::fill_n(before, configs, kNever);
+  const auto join = [&](double seconds, const double* sends) {
+    for (size_t next = 0; next < configs; ++next)
+      before[next] = std::min(before[next], seconds + sends[next]);
   };
-  for (int layer = 0; layer < layers; ++layer) {
-    double least = kNever;
-    for (int config = 0; config < tables_->configs(); ++config)
-      least = std::min(least, of_stage(config, layer, layer + 1));
-    weight[static_cast<size_t>(layer) + 1] = weight[static_cast<size_t>(layer)] + least;
+  for (size_t config = 0; config < configs; ++config) {
+    const size_t sends = (at(end) * configs + config) * configs;
+    if (after_others_[config] < kNever) join(after_others_[config], &sends_[sends]);
+    if (alone_[config] < kNever) join(alone_[config], &sends_alone_[sends]);
   }
-  std::vector<double> rates(tables_->budget().size(), 0);
-  for (int config = 0; config < tables_->configs(); ++config)
-    for (int first = 0; first < layers; ++first)
-      for (int end = first + 1; end <= layers; ++end) {
-        if (!allowed(config, first, end)) continue;
-        const GridConfig own = tables_->config(config);
-        double& rate = rates[static_cast<size_t>(own.type)];
-        rate =
-            std::max(rate, (weight[static_cast<size_t>(end)] - weight[static_cast<size_t>(first)]) /
-                               (tables_->least_busy(config, first, end) * own.degree));
-      }
-  double all = 0;
-  for (size_t type = 0; type < rates.size(); ++type) all += tables_->budget()[type] * rates[type];
-  return all > 0 ? weight.back() / all : kNever;
 }
 
-bool GridBounds::ruled_out(double cutoff) {
-  const int layers = tables_->layers();
-  std::vector<double> path(static_cast<size_t>(layers) + 1, kNever), reduction = path;
-  path[0] = reduction[0] = 0;
-  for (int end = 1; end <= layers; ++end)
-    for (int config = 0; config < tables_->configs(); ++config)
-      for (int first = 0; first < end; ++first) {
-        if (!allowed(config, first, end)) continue;
-        const auto to = static_cast<size_t>(end), from = static_cast<size_t>(first);
-        path[to] = std::min(path[to], path[from] + tables_->least_path(config, first, end));
-        reduction[to] = std::min(reduction[to],
-                                 std::max(reduction[from], tables_->reduction(config, first, end)));
+/// What find() took the least of, looked for again, stage by stage from the last on.
+std::vector<GridStage> GridBounds::cheapest() const {
+  std::vector<GridStage> stages;
+  int end = tables_->layers(), next = 0;
+  for (int from_end = 1; end > 0; ++from_end) {
+    double least = kNever;
+    int first = 0, config = 0;
+    const SendWeights after = from_end > 1 ? tables_->weights(from_end - 1, false) : SendWeights{};
+    for (int c = 0; c < tables_->configs(); ++c)
+      for (int f = windows_->first_of(c, end, from_end); f < end; ++f) {
+        double seconds = own(c, f, end);
+        if (f > 0) seconds += before_[state(f, from_end + 1, c)];
+        if (from_end > 1)
+          seconds += tables_->weights(from_end, f == 0).out_path * tables_->send(end - 1, c, next) +
+                     after.in_path * tables_->send(end, next, c);
+        if (seconds >= least) continue;
+        least = seconds;
+        first = f;
+        config = c;
       }
-  const double busiest = fluid_busiest();
-  if (!((tables_->passes() - 1) * busiest + path.back() + reduction.back() + least_update_ <
-        cutoff))
-    return true;
-  forbid(cutoff, busiest, path.back(), reduction.back());
-  return false;
-}
-
-/// Stages that alone are busy for so long, or reduce for so long, that no plan with them is in less
-/// than the cutoff, where none has less than the others. Whether there were any.
-bool GridBounds::forbid(double cutoff, double busiest, double path, double reduction) {
-  const int layers = tables_->layers();
-  const double passes = tables_->passes() - 1;
-  bool some = false;
-  for (int config = 0; config < tables_->configs(); ++config)
-    for (int first = 0; first < layers; ++first)
-      for (int end = first + 1; end <= layers; ++end) {
-        if (!allowed(config, first, end)) continue;
-        const double busy = std::max(busiest, tables_->least_busy(config, first, end));
-        const double reduced = std::max(reduction, tables_->reduction(config, first, end));
-        if (passes * busy + path + reduced + least_update_ < cutoff) continue;
-        allowed_[stage(config, first, end)] = 0;
-        some = true;
-      }
-  return some;
+    if (least == kNever) return {};
+    stages.push_back({first, end, tables_->config(config)});
+    end = first;
+    next = config;
+  }
+  std::reverse(stages.begin(), stages.end());
+  return stages;
 }
 
 }  // namespace motley

@@ -1,61 +1,76 @@
 #pragma once
-// What the layers before a stage cost at least, given the devices that are left for them: each
-// stage with the best neighbours, and max, sum and reduction each for itself. By dynamic
-// programming over layers and devices left.
+// What the layers before a stage cost at least, wherever it is in its pipeline: the least path over
+// all rows of stages that fit there, where devices may be had beyond those that are left at a price
+// (Lagrange). Whatever the prices, no plan has a shorter path; the best prices say the most. By
+// dynamic programming over layers, distance from the end, and the config of the next stage.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "planner/grid/grid_reach.h"
 #include "planner/grid/grid_tables.h"
 
 namespace motley {
 
 class GridBounds {
  public:
-  /// Of plans in less than `cutoff` seconds only; those with stages that no such plan has are not
-  /// looked at.
-  GridBounds(const GridTables& tables, double cutoff);
+  /// Of rows of stages within the windows, which must outlive this, as must the tables.
+  GridBounds(const GridTables& tables, const GridWindows& windows);
 
-  /// Numbers of devices that are left, as one index: sum of count[t] * stride(t). The strides are 0
-  /// where there are too many to tell them apart.
-  int64_t stride(int type) const { return strides_[static_cast<size_t>(type)]; }
-  int64_t all() const { return sizes_ - 1; }
-
-  /// Layers [0, end) on what is left; infinite where they do not fit. 0 where end is 0.
-  double busiest(int end, int64_t left) const { return busiest_[index(end, left)]; }
-  double path(int end, int64_t left) const { return path_[index(end, left)]; }
-  double reduction(int end, int64_t left) const { return reduction_[index(end, left)]; }
-  double least_update() const { return least_update_; }
-  /// Whether a plan in less than the cutoff may have the stage.
-  bool allowed(int config, int first, int end) const {
-    return allowed_[stage(config, first, end)] != 0;
+  /// With one price for each resource, by number.
+  void find(const std::vector<double>& prices);
+  const std::vector<double>& prices() const { return prices_; }
+  /// Seconds of the path of any plan, at least; infinite where there is none.
+  double path() const { return path_; }
+  /// The row of stages that takes that, if it pays for devices.
+  std::vector<GridStage> cheapest() const;
+  /// Of what comes before layer `first`, that of a stage which is so many from the end; what is
+  /// sent between them included. What that stage and those after it pay is to be added.
+  double path_before(int first, int from_end, int config) const {
+    return before_[state(first, from_end + 1, config)] - worth_;
   }
-  /// No plan takes less; infinite where none is possible within the cutoff.
-  double least_seconds() const;
+  int64_t states() const { return static_cast<int64_t>(before_.size()); }
 
  private:
-  size_t index(int end, int64_t left) const { return static_cast<size_t>(end * sizes_ + left); }
-  size_t stage(int config, int first, int end) const {
-    const auto ends = static_cast<size_t>(tables_->layers() + 1);
-    return (static_cast<size_t>(config) * ends + static_cast<size_t>(first)) * ends +
-           static_cast<size_t>(end);
+  /// Beginnings of the last stage of rows, of one config: those than which no later one is better.
+  struct Window {
+    std::vector<int> firsts;
+    std::vector<double> seconds;
+    size_t begin = 0, end = 0;
+
+    void add(int first, double value);
+  };
+
+  static size_t at(int number) { return static_cast<size_t>(number); }
+  size_t state(int end, int from_end, int config) const {
+    return (at(std::min(from_end, distances_)) * at(tables_->layers() + 1) + at(end)) *
+               at(tables_->configs()) +
+           at(config);
   }
-  /// By the layers alone, whatever devices are left; and how fast devices can be all in all.
-  bool ruled_out(double cutoff);
-  double fluid_busiest() const;
-  bool forbid(double cutoff, double busiest, double path, double reduction);
-  void find();
-  void extend(int config, int first, int end);
+  void price_sends(int from_end);
+  void find_rows(int from_end);
+  /// Of all layers before `end`, the row's last stage of a config.
+  void end_rows(int config, int end, int from_end);
+  void join_rows(int end, int from_end);
+  double own(int config, int first, int end) const {
+    return tables_->compute(config, first, end) + of_config_[at(config)];
+  }
 
   const GridTables* tables_;
-  std::vector<int64_t> strides_;
-  int64_t sizes_ = 1;
-  std::vector<double> busiest_, path_, reduction_;
-  std::vector<char> allowed_;
-  double least_update_ = 0;
-  std::vector<double> least_work_;  ///< device-seconds of all layers, by type
+  const GridWindows* windows_;
+  int distances_;
+  std::vector<double> prices_;
+  std::vector<double> of_config_;  ///< what a stage of it pays
+  double worth_ = 0;               ///< of all resources
+  double path_ = 0;
+  std::vector<double> before_;  ///< by distance, end and config of the next stage
+  /// Rows that end with a stage of a config: which is all, and which has others before it.
+  std::vector<double> alone_, after_others_;
+  std::vector<Window> windows_of_configs_;
+  /// Of what is sent between two stages, by end of the first and both configs; after a stage that
+  /// is the first of all, and others.
+  std::vector<double> sends_alone_, sends_;
 };
 
 }  // namespace motley

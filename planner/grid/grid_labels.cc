@@ -12,23 +12,22 @@ struct Label {
   int first = 0;  ///< layer of the first stage
   int end = 0;    ///< of it
   int config = 0;
-  int stages = 1;
+  int stages = 0;
   int after = kNone;  ///< the label that begins with the next stage
   std::array<int, kMostGridResources> used = {};
-  int64_t left = 0;     ///< devices, as GridBounds counts them
-  double busiest = 0;   ///< of all stages; of the first with the least it may take to send
-  double own_busy = 0;  ///< of the first, without what comes into it
-  double path = 0;      ///< of all, without what comes into the first
-  double update = 0;
-  double reduction = 0;
-  SendWeights weights;  ///< of the first, where it is not the first of all
+  int64_t left = 0;        ///< devices, as GridReach counts them
+  double paid = 0;         ///< for that, by the prices of GridBounds
+  GridMaxima maxima = {};  ///< of all stages; of the first with the least it may take to send
+  double own_busy = 0;     ///< of the first, without what comes into it
+  double path = 0;         ///< of all, without what comes into the first
+  SendWeights weights;     ///< of the first, where it is not the first of all
 
-  bool no_worse_than(const Label& other) const {
-    if (busiest > other.busiest || path > other.path || own_busy > other.own_busy ||
-        reduction > other.reduction || update > other.update || stages > other.stages ||
+  bool no_worse_than(const Label& other, size_t resources) const {
+    if (path > other.path || maxima[0] > other.maxima[0] || own_busy > other.own_busy ||
+        maxima[2] > other.maxima[2] || maxima[1] > other.maxima[1] || stages > other.stages ||
         weights.in_busy > other.weights.in_busy || weights.in_path > other.weights.in_path)
       return false;
-    for (size_t resource = 0; resource < kMostGridResources; ++resource)
+    for (size_t resource = 0; resource < resources; ++resource)
       if (used[resource] > other.used[resource]) return false;
     return true;
   }
@@ -36,21 +35,23 @@ struct Label {
 
 class GridLabels {
  public:
-  GridLabels(const GridTables& tables, const GridBounds& bounds, double cutoff, size_t most_labels,
-             int64_t most_compared)
-      : tables_(tables),
-        bounds_(bounds),
+  GridLabels(const GridKnown& known, const GridMaxima& least, double cutoff, size_t most_labels)
+      : tables_(known.tables),
+        windows_(known.windows),
+        reach_(known.reach),
+        bounds_(known.bounds),
+        least_(least),
+        counts_(tables_.counts()),
         cutoff_(cutoff),
         most_labels_(most_labels),
-        most_compared_(most_compared),
-        starting_(static_cast<size_t>(tables.layers() + 1) *
-                  static_cast<size_t>(tables.configs())) {}
+        starting_(static_cast<size_t>(tables_.layers() + 1) *
+                  static_cast<size_t>(tables_.configs())) {}
 
   GridFound run() {
     Label none;
-    none.stages = 0;
-    none.left = bounds_.all();
     none.first = tables_.layers();
+    none.left = reach_.all();
+    none.maxima = least_;
     extend(none, kNone);
     for (int first = tables_.layers() - 1; first > 0; --first)
       for (const int number : to_go_on_with(first)) {
@@ -66,11 +67,15 @@ class GridLabels {
     return starting_[static_cast<size_t>(first * tables_.configs() + config)];
   }
 
+  double seconds_of(const GridMaxima& maxima, double path) const {
+    return counts_[0] * maxima[0] + counts_[1] * maxima[1] + counts_[2] * maxima[2] + path;
+  }
+
   /// Seconds of any plan that ends with these stages, at least.
   double bound(const Label& label) const {
-    return (tables_.passes() - 1) * label.busiest + label.path +
-           label.weights.in_path * tables_.least_send(label.first, label.config) +
-           bounds_.path(label.first, label.left) + label.update + label.reduction;
+    return seconds_of(
+        label.maxima,
+        label.path + label.paid + bounds_.path_before(label.first, label.stages, label.config));
   }
 
   std::vector<int> to_go_on_with(int first) {
@@ -81,11 +86,9 @@ class GridLabels {
         if (least < cutoff_) by_bound.push_back({least, number});
       }
     std::sort(by_bound.begin(), by_bound.end());
-    const size_t most =
-        found_.compared < most_compared_ ? most_labels_ : std::min(most_labels_, kFewGridLabels);
-    if (by_bound.size() > most) {
-      found_.least_seconds = std::min(found_.least_seconds, by_bound[most].first);
-      by_bound.resize(most);
+    if (by_bound.size() > most_labels_) {
+      found_.least_seconds = std::min(found_.least_seconds, by_bound[most_labels_].first);
+      by_bound.resize(most_labels_);
     }
     std::vector<int> numbers;
     for (const auto& [least, number] : by_bound) numbers.push_back(number);
@@ -98,7 +101,7 @@ class GridLabels {
       if (!has_room(label, tables_.config(config))) continue;
       for (int first = label.first - 1; first >= 0; --first) {
         if (tables_.farthest_from_end(config, first, label.first) <= label.stages) break;
-        if (!bounds_.allowed(config, first, label.first)) continue;
+        if (!windows_.allowed(config, first, label.first)) continue;
         Label longer = label;
         put_before(config, first, number, &longer);
         if (first == 0)
@@ -125,19 +128,21 @@ class GridLabels {
     if (label->stages > 0) {
       const SendWeights after = label->weights;
       const double in = tables_.send(end, label->config, config);
-      label->busiest = std::max(label->busiest, label->own_busy + after.in_busy * in);
+      label->maxima[0] = std::max(label->maxima[0], label->own_busy + after.in_busy * in);
       const double out = tables_.send(end - 1, config, label->config);
       path += after.in_path * in + weight.out_path * out;
       own_busy += weight.out_busy * out;
     }
     label->path = path;
     label->own_busy = own_busy;
-    label->update =
-        std::max({label->update, tables_.update(config, first, end), bounds_.least_update()});
-    label->reduction = std::max(label->reduction, tables_.reduction(config, first, end));
-    for (size_t i = 0; i < tables_.resources().size(); ++i)
-      label->used[i] += tables_.resources()[i].taken_by(own);
-    label->left -= own.degree * bounds_.stride(own.type);
+    const GridMaxima& maxima = tables_.maxima(config, first, end);
+    for (const size_t i : {1u, 2u}) label->maxima[i] = std::max(label->maxima[i], maxima[i]);
+    for (size_t i = 0; i < tables_.resources().size(); ++i) {
+      const int taken = tables_.resources()[i].taken_by(own);
+      label->used[i] += taken;
+      label->paid += taken * bounds_.prices()[i];
+    }
+    label->left -= own.degree * reach_.stride(own.type);
     label->first = first;
     label->end = end;
     label->config = config;
@@ -150,48 +155,50 @@ class GridLabels {
   /// then alike.
   void raise(Label* label) const {
     const double in = label->weights.in_busy;
-    label->busiest =
-        std::max({label->busiest, bounds_.busiest(label->first, label->left),
-                  label->own_busy + in * tables_.least_send(label->first, label->config)});
+    label->maxima[0] = std::max(
+        label->maxima[0], label->own_busy + in * tables_.least_send(label->first, label->config));
     label->own_busy = std::max(
-        label->own_busy, label->busiest - in * tables_.most_send(label->first, label->config));
-    label->reduction = std::max(label->reduction, bounds_.reduction(label->first, label->left));
+        label->own_busy, label->maxima[0] - in * tables_.most_send(label->first, label->config));
   }
 
   void add(Label label) {
+    if (reach_.before(label.stages, label.left) < label.first) return;
     raise(&label);
-    if (!(bound(label) < cutoff_)) return;
+    if (label.maxima[0] > windows_.most()[0] || !(bound(label) < cutoff_)) return;
     std::vector<int>& others = starting(label.first, label.config);
     const auto of = [&](int number) -> const Label& {
       return labels_[static_cast<size_t>(number)];
     };
+    const size_t resources = tables_.resources().size();
     found_.compared += static_cast<int64_t>(others.size());
     for (const int other : others)
-      if (of(other).no_worse_than(label)) return;
-    std::erase_if(others, [&](int other) { return label.no_worse_than(of(other)); });
+      if (of(other).no_worse_than(label, resources)) return;
+    std::erase_if(others, [&](int other) { return label.no_worse_than(of(other), resources); });
     others.push_back(static_cast<int>(labels_.size()));
     labels_.push_back(label);
   }
 
-  void finish(const Label& label) {
-    const double seconds = (tables_.passes() - 1) * std::max(label.busiest, label.own_busy) +
-                           label.path + label.update + label.reduction;
+  void finish(Label label) {
+    label.maxima[0] = std::max(label.maxima[0], label.own_busy);
+    const double seconds = seconds_of(label.maxima, label.path);
     if (!(seconds < cutoff_)) return;
     GridPlan plan{tables_.shape().micro_batch, tables_.shape().replicas, {}};
     for (const Label* stage = &label;; stage = &labels_[static_cast<size_t>(stage->after)]) {
       plan.stages.push_back({stage->first, stage->end, tables_.config(stage->config)});
       if (stage->after == kNone) break;
     }
-    found_.least_seconds = std::min(found_.least_seconds, seconds);
     cutoff_ = found_.seconds = seconds;
     found_.plan = std::move(plan);
   }
 
   const GridTables& tables_;
+  const GridWindows& windows_;
+  const GridReach& reach_;
   const GridBounds& bounds_;
+  const GridMaxima least_;
+  const GridMaxima counts_;
   double cutoff_;
   size_t most_labels_;
-  int64_t most_compared_;
   std::vector<Label> labels_;
   std::vector<std::vector<int>> starting_;  ///< labels that nothing dominates, by layer and config
   GridFound found_;
@@ -199,9 +206,9 @@ class GridLabels {
 
 }  // namespace
 
-GridFound best_grid(const GridTables& tables, const GridBounds& bounds, double cutoff,
-                    size_t most_labels, int64_t most_compared) {
-  return GridLabels(tables, bounds, cutoff, most_labels, most_compared).run();
+GridFound best_grid(const GridKnown& known, const GridMaxima& least, double cutoff,
+                    size_t most_labels) {
+  return GridLabels(known, least, cutoff, most_labels).run();
 }
 
 }  // namespace motley

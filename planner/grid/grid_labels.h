@@ -17,21 +17,28 @@ namespace motley {
 
 /// Types of devices, and sizes of groups of them.
 constexpr size_t kMostGridResources = 16;
-/// As many labels are always gone on with.
-constexpr size_t kFewGridLabels = 8;
 
 struct GridFound {
   std::optional<GridPlan> plan;  ///< the quickest in less than the cutoff
   double seconds = std::numeric_limits<double>::infinity();  ///< of its step
-  /// No plan of the shape takes less, if it takes less than the cutoff.
+  /// No plan of the shape with stages as the bounds allow takes less, if it takes less than the
+  /// cutoff.
   double least_seconds = std::numeric_limits<double>::infinity();
   int64_t labels = 0;
   int64_t compared = 0;  ///< pairs of labels: what takes the time
 };
 
-/// `most_labels` that begin with the same layer are gone on with, those with the least bounds; few
-/// where more than `most_compared` pairs have been compared.
-GridFound best_grid(const GridTables& tables, const GridBounds& bounds, double cutoff,
-                    size_t most_labels, int64_t most_compared);
+/// What bounds plans of the shape.
+struct GridKnown {
+  const GridTables& tables;
+  const GridWindows& windows;
+  const GridReach& reach;
+  const GridBounds& bounds;
+};
+
+/// Of plans whose greatest stages have at least `least`. `most_labels` that begin with the same
+/// layer are gone on with, those with the least bounds.
+GridFound best_grid(const GridKnown& known, const GridMaxima& least, double cutoff,
+                    size_t most_labels);
 
 }  // namespace motley

@@ -105,7 +105,7 @@ json to_json(const GridRecord& search, const std::string& space) {
           {"step_seconds", search.step_seconds},
           {"lower_bound_step_seconds", search.least_seconds},
           {"gap", search.gap()},
-          {"nodes", search.labels}};
+          {"nodes", search.nodes}};
 }
 
 Result<GridPlan> read_grid_plan(const json& document, const ForeignCosts& costs) {

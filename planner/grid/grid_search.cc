@@ -4,21 +4,25 @@
 #include <numeric>
 #include <optional>
 
+#include "planner/grid/grid_boxes.h"
 #include "planner/grid/grid_labels.h"
 #include "planner/plain/grain_table.h"
 
 namespace motley {
 namespace {
 
-/// Labels of each first layer that are gone on with, in turn: for a plan to begin with, to prove
-/// one.
-constexpr size_t kLabels[] = {kFewGridLabels, 200, 2000, 20'000};
-/// Pairs of labels compared, over all shapes: some seconds.
-constexpr int64_t kMostCompared = 400'000'000;
+/// What is done with each shape, in turn: for a plan to begin with, to prove one.
+constexpr GridEffort kEfforts[] = {
+    {0.1, 8, 8}, {0.02, 16, 100}, {0.005, 64, 1000}, {0.001, 1 << 14, 20'000}};
+/// Over all shapes, by devices: some seconds for a thousand.
+constexpr int64_t kLeastWork = 500'000'000;
+constexpr int64_t kWorkOfADevice = 1'500'000;
 
 struct Candidate {
   GridShape shape;
+  double busiest = 0;  ///< seconds, at least
   double least_seconds = 0;
+  std::vector<GridBox> boxes = {};  ///< none: all plans
 };
 
 int64_t device_count(const std::vector<GridGroups>& fleet) {
@@ -51,17 +55,16 @@ class GridSearch {
       : costs_(costs), fleet_(fleet) {}
 
   Result<GridResult> run() {
+    const int64_t devices = device_count(fleet_);
+    work_.most = kLeastWork + kWorkOfADevice * devices;
     std::vector<Candidate> open;
-    for (const GridShape shape : shapes_of(costs_, device_count(fleet_)))
-      open.push_back({shape, fluid_seconds(shape)});
-    for (const size_t most_labels : kLabels) look_at(&open, most_labels);
-    if (!best_)
+    for (const GridShape shape : shapes_of(costs_, devices)) open.push_back(fluid(shape));
+    for (const GridEffort& effort : kEfforts) look_at(&open, effort);
+    if (!best_.plan)
       return fail(ErrorCode::kNoPlan,
                   "no pipeline of equal replicas over these devices holds the model, or the "
                   "profile lacks a link or a micro-batch that one needs");
-    GridResult result{*best_, record_};
-    result.search.step_seconds = seconds_;
-    result.search.least_seconds = seconds_;
+    GridResult result{*best_.plan, {best_.seconds, best_.seconds, work_.spent}};
     for (const Candidate& left : open)
       result.search.least_seconds = std::min(result.search.least_seconds, left.least_seconds);
     return result;
@@ -70,7 +73,7 @@ class GridSearch {
  private:
   /// Every device all the time on the layers it is best at, in proportion to the speed of types;
   /// and each layer once where it is quickest.
-  double fluid_seconds(GridShape shape) const {
+  Candidate fluid(GridShape shape) const {
     const int layers = costs_.layers();
     std::vector<double> of_devices(static_cast<size_t>(layers), kNever);  // weighted
     std::vector<double> quickest = of_devices;
@@ -98,47 +101,42 @@ class GridSearch {
         }
       }
     }
-    if (speeds == 0) return kNever;
+    if (speeds == 0) return {shape, kNever, kNever};
     const double busiest = std::accumulate(of_devices.begin(), of_devices.end(), 0.0) / speeds;
-    return (costs_.passes(shape.micro_batch, shape.replicas) - 1) * busiest +
-           std::accumulate(quickest.begin(), quickest.end(), 0.0);
+    return {shape, busiest,
+            (costs_.passes(shape.micro_batch, shape.replicas) - 1) * busiest +
+                std::accumulate(quickest.begin(), quickest.end(), 0.0)};
   }
 
   /// Leaves those of which a quicker plan may still exist, with what bounds it.
-  void look_at(std::vector<Candidate>* open, size_t most_labels) {
+  void look_at(std::vector<Candidate>* open, const GridEffort& effort) {
     std::stable_sort(open->begin(), open->end(), [](const Candidate& a, const Candidate& b) {
       return a.least_seconds < b.least_seconds;
     });
     std::vector<Candidate> left;
-    for (const Candidate& candidate : *open) {
-      if (!(candidate.least_seconds < seconds_)) break;
-      const GridTables tables(costs_, candidate.shape, fleet_);
-      const GridBounds bounds(tables, seconds_);
-      const double least = std::max(candidate.least_seconds, bounds.least_seconds());
-      if (!(least < seconds_)) continue;
-      if (compared_ >= kMostCompared && most_labels > kFewGridLabels) {
-        left.push_back({candidate.shape, least});
+    for (Candidate& candidate : *open) {
+      if (!(candidate.least_seconds < best_.seconds)) break;
+      if (work_.over()) {
+        left.push_back(std::move(candidate));
         continue;
       }
-      GridFound found = best_grid(tables, bounds, seconds_, most_labels, kMostCompared - compared_);
-      record_.labels += found.labels;
-      compared_ += found.compared;
-      if (found.plan) {
-        best_ = std::move(found.plan);
-        seconds_ = found.seconds;
-      }
-      if (found.least_seconds < seconds_)
-        left.push_back({candidate.shape, std::max(least, found.least_seconds)});
+      const GridTables tables(costs_, candidate.shape, fleet_, best_.seconds);
+      if (candidate.boxes.empty())
+        candidate.boxes = {whole_box(tables, candidate.least_seconds, candidate.busiest)};
+      search_boxes(costs_, tables, effort, &candidate.boxes, &best_, &work_);
+      if (candidate.boxes.empty()) continue;
+      candidate.least_seconds = best_.seconds;
+      for (const GridBox& box : candidate.boxes)
+        candidate.least_seconds = std::min(candidate.least_seconds, box.least_seconds);
+      left.push_back(std::move(candidate));
     }
     *open = std::move(left);
   }
 
   const GridCosts& costs_;
   const std::vector<GridGroups>& fleet_;
-  std::optional<GridPlan> best_;
-  double seconds_ = kNoGridSeconds;
-  int64_t compared_ = 0;
-  GridRecord record_;
+  GridBest best_;
+  GridWork work_;
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
 #pragma once
 // The best grid (planner/grid/grid_costs.h) for so many devices of each type: over micro-batches,
 // numbers of replicas (each with a micro-batch at least), stages, the layers, type and tensor
-// degree of each, the order of types, devices left out. Shapes are looked at in the order of a
-// bound (a fluid of layers over the devices), first with few labels, then with more
-// (planner/grid/grid_labels.h), until none is left that could be quicker or the budget, in labels
-// compared, is spent. Pure and deterministic.
+// degree of each, the order of types, devices left out. Shapes are looked at in the order of what
+// bounds them, first a fluid of layers over the devices, each by boxes (planner/grid/grid_boxes.h),
+// in turns with more and more effort, until none is left that could be quicker or the budget, in
+// states and pairs of labels, is spent. Pure and deterministic.
 
 #include <cstdint>
 #include <string>
@@ -18,7 +18,7 @@ namespace motley {
 struct GridRecord {
   double step_seconds = 0;
   double least_seconds = 0;  ///< no plan of the space takes less
-  int64_t labels = 0;
+  int64_t nodes = 0;
   double gap() const { return step_seconds / least_seconds - 1; }
 };
 

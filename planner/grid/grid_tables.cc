@@ -14,14 +14,14 @@ SendWeights least_of(const SendWeights& a, const SendWeights& b) {
 }  // namespace
 
 GridTables::GridTables(const GridCosts& costs, GridShape shape,
-                       const std::vector<GridGroups>& fleet)
+                       const std::vector<GridGroups>& fleet, double cutoff)
     : shape_(shape),
       passes_(costs.passes(shape.micro_batch, shape.replicas)),
       layers_(costs.layers()) {
   find_configs(costs, fleet);
   find_groups(fleet);
-  price_stages(costs);
   price_sends(costs);
+  price_stages(costs, cutoff);
 }
 
 void GridTables::find_configs(const GridCosts& costs, const std::vector<GridGroups>& fleet) {
@@ -37,7 +37,9 @@ void GridTables::find_configs(const GridCosts& costs, const std::vector<GridGrou
     const int there = groups.empty() ? 0 : groups.at(1) / shape_.replicas;
     budget_.push_back(std::min(there, largest * layers_));
     resources_.push_back({type, 1, budget_.back()});
+    if (largest > 0) most_stages_ += budget_.back();
   }
+  most_stages_ = std::min(most_stages_, layers_);
 }
 
 /// Where the number of devices says already how many groups there are, nothing more is counted.
@@ -50,11 +52,10 @@ void GridTables::find_groups(const std::vector<GridGroups>& fleet) {
     }
 }
 
-void GridTables::price_stages(const GridCosts& costs) {
+void GridTables::price_stages(const GridCosts& costs, double cutoff) {
   const size_t ends = at(layers_ + 1);
   computed_.assign(configs_.size() * ends, 0);
-  update_.assign(configs_.size() * ends * ends, 0);
-  reduction_ = update_;
+  maxima_.assign(configs_.size() * ends * ends, {});
   farthest_.assign(configs_.size() * ends * ends, 0);
   for (int c = 0; c < configs(); ++c) {
     const GridConfig config = configs_[at(c)];
@@ -63,12 +64,14 @@ void GridTables::price_stages(const GridCosts& costs) {
           computed_[row(c) + at(layer)] + costs.compute(config, shape_.micro_batch, layer);
     for (int first = 0; first < layers_; ++first)
       for (int end = first + 1; end <= layers_; ++end) {
+        if (passes_ * compute(c, first, end) >= cutoff) break;
         const GridStage priced{first, end, config};
         const int farthest = costs.farthest_from_end(priced, shape_.micro_batch, passes_);
-        farthest_[stage(c, first, end)] = farthest;
+        farthest_[stage(c, first, end)] = std::min(farthest, most_stages_);
         if (farthest < 1) break;  // nor do more layers fit
-        update_[stage(c, first, end)] = costs.update(priced, shape_.micro_batch);
-        reduction_[stage(c, first, end)] = costs.reduction(priced, shape_.replicas);
+        maxima_[stage(c, first, end)] = {least_busy(c, first, end),
+                                         costs.update(priced, shape_.micro_batch),
+                                         costs.reduction(priced, shape_.replicas)};
       }
   }
 }
@@ -87,6 +90,12 @@ void GridTables::price_sends(const GridCosts& costs) {
   for (int from_end = 1; from_end <= layers_; ++from_end)
     for (const bool first : {false, true})
       weights_[2 * at(from_end) + (first ? 1 : 0)] = costs.weights(from_end, first);
+  const auto counted = [&](int from_end) {
+    return std::array{weights(from_end - 1, false).in_path, weights(from_end, false).out_path,
+                      weights(from_end, true).out_path};
+  };
+  for (int from_end = 2; from_end < layers_; ++from_end)
+    if (counted(from_end) != counted(layers_)) unlike_distances_ = from_end;
   least_only_ = weights(1, true);
   least_last_ = weights(1, false);
   if (layers_ < 2) return;
@@ -113,13 +122,6 @@ double GridTables::least_busy(int config, int first, int end) const {
   return compute(config, first, end) +
          (first > 0 ? weight.in_busy * least_send(first, config) : 0) +
          (end < layers_ ? weight.out_busy * least_send(end - 1, config) : 0);
-}
-
-double GridTables::least_path(int config, int first, int end) const {
-  const SendWeights& weight = least_weights(first, end);
-  return compute(config, first, end) +
-         (first > 0 ? weight.in_path * least_send(first, config) : 0) +
-         (end < layers_ ? weight.out_path * least_send(end - 1, config) : 0);
 }
 
 }  // namespace motley

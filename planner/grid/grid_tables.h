@@ -2,6 +2,7 @@
 // The prices of every stage of one shape of grid (micro-batch and number of replicas), looked up
 // instead of computed.
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -14,10 +15,15 @@ struct GridShape {
   int replicas = 0;
 };
 
+/// Of which a step counts only the greatest of all stages: what it is busy with, its update, its
+/// reduction.
+using GridMaxima = std::array<double, 3>;
+
 class GridTables {
  public:
-  /// `fleet` by type.
-  GridTables(const GridCosts& costs, GridShape shape, const std::vector<GridGroups>& fleet);
+  /// `fleet` by type. Stages that alone take a step to `cutoff` seconds are not priced.
+  GridTables(const GridCosts& costs, GridShape shape, const std::vector<GridGroups>& fleet,
+             double cutoff);
 
   GridShape shape() const { return shape_; }
   int passes() const { return passes_; }
@@ -38,14 +44,19 @@ class GridTables {
     }
   };
   const std::vector<Resource>& resources() const { return resources_; }
+  /// No row of stages is longer.
+  int most_stages() const { return most_stages_; }
 
   double compute(int config, int first, int end) const {
     return computed_[row(config) + at(end)] - computed_[row(config) + at(first)];
   }
-  double update(int config, int first, int end) const { return update_[stage(config, first, end)]; }
-  double reduction(int config, int first, int end) const {
-    return reduction_[stage(config, first, end)];
+  /// The first with the best neighbours.
+  const GridMaxima& maxima(int config, int first, int end) const {
+    return maxima_[stage(config, first, end)];
   }
+  /// How often each counts.
+  GridMaxima counts() const { return {static_cast<double>(passes_ - 1), 1, 1}; }
+  /// 0: no stage of a plan within the cutoff.
   int farthest_from_end(int config, int first, int end) const {
     return farthest_[stage(config, first, end)];
   }
@@ -56,14 +67,13 @@ class GridTables {
   SendWeights weights(int from_end, bool first) const {
     return weights_[2 * at(from_end) + (first ? 1 : 0)];
   }
+  /// Beyond so many from the end what is sent counts alike.
+  int unlike_distances() const { return unlike_distances_; }
   /// The least and the most that send() may take, over the configs it may be to.
   double least_send(int layer, int from) const {
     return least_send_[at(layer) * configs_.size() + at(from)];
   }
   double most_send(int layer, int from) const;
-  /// What the stage is busy with, and its path, wherever its neighbours are, at least.
-  double least_busy(int config, int first, int end) const;
-  double least_path(int config, int first, int end) const;
 
  private:
   static size_t at(int number) { return static_cast<size_t>(number); }
@@ -73,18 +83,21 @@ class GridTables {
   }
   void find_configs(const GridCosts& costs, const std::vector<GridGroups>& fleet);
   void find_groups(const std::vector<GridGroups>& fleet);
-  void price_stages(const GridCosts& costs);
   void price_sends(const GridCosts& costs);
+  void price_stages(const GridCosts& costs, double cutoff);
   const SendWeights& least_weights(int first, int end) const;
+  double least_busy(int config, int first, int end) const;
 
   GridShape shape_;
   int passes_ = 0;
   int layers_ = 0;
+  int most_stages_ = 0;
+  int unlike_distances_ = 1;
   std::vector<GridConfig> configs_;
   std::vector<int> budget_;
   std::vector<Resource> resources_;
   std::vector<double> computed_;  ///< of the layers before, by config
-  std::vector<double> update_, reduction_;
+  std::vector<GridMaxima> maxima_;
   std::vector<int> farthest_;
   std::vector<double> send_, least_send_;
   std::vector<SendWeights> weights_;  ///< by distance from the end, not first and first

@@ -105,6 +105,7 @@ Result<Unit> PipelineCosts::measure(const PlanRequest& request, int most_samples
       least = std::min(least, (seconds->forward + seconds->backward) / samples);
     }
   }
+  for (size_t kind = 0; kind < kKinds; ++kind) group->rests[kind] = group->passes[kind];
   be_no_slower_than_whole(most_samples, group);
   group->priced = true;
   return Unit{};
@@ -144,6 +145,7 @@ void PipelineCosts::find_travel(const PlanRequest& request) {
   for (const Group& from : groups_)
     for (const Group& to : groups_) {
       Way& way = ways_.emplace_back();
+      Way quickest{std::numeric_limits<double>::infinity(), 0};
       for (const LinkProfile& link : request.profile.links) {
         const auto& [a, b] = link.between;
         if (!(from.hosts.contains(a) && to.hosts.contains(b)) &&
@@ -151,7 +153,10 @@ void PipelineCosts::find_travel(const PlanRequest& request) {
           continue;
         way.latency_seconds = std::max(way.latency_seconds, link.latency_seconds);
         way.bytes_per_second = std::min(way.bytes_per_second, link.bytes_per_second);
+        quickest.latency_seconds = std::min(quickest.latency_seconds, link.latency_seconds);
+        quickest.bytes_per_second = std::max(quickest.bytes_per_second, link.bytes_per_second);
       }
+      quickest_ways_.push_back(quickest.bytes_per_second > 0 ? quickest : Way());
     }
 }
 
@@ -172,6 +177,7 @@ PipelineCosts::StageBytes PipelineCosts::bytes(const PipelineStage& stage, int m
 
 bool PipelineCosts::fits(const PipelineStage& stage, int micro_batch, int in_flight) const {
   const Group& group = groups_[index(stage.group)];
+  if (held(stage) > most_held_) return false;
   const StageBytes sum = bytes(stage, micro_batch, in_flight);
   const double besides = std::min(group.most_besides, group.most_besides_of_fixed * sum.fixed);
   if (sum.sum() * of_layers_ + besides > static_cast<double>(group.usable.value())) return false;
@@ -206,24 +212,43 @@ void PipelineCosts::correct(const PipelineStage& stage, int micro_batch, int in_
   group.most_besides_of_fixed = std::max(group.most_besides_of_fixed, besides / sum.fixed);
 }
 
-PassSeconds PipelineCosts::pass(const PipelineStage& stage, int samples) const {
-  const Group& group = groups_[index(stage.group)];
-  const LayerCounts counts = counts_of(stage);
+PassSeconds PipelineCosts::pass_of(const LayerCounts& layers,
+                                   const std::vector<PassSeconds>* by_samples, int samples) {
   PassSeconds sum;
   for (size_t kind = 0; kind < kKinds; ++kind) {
-    const PassSeconds& one = group.passes[kind][index(samples) - 1];
-    sum.forward += counts[kind] * one.forward;
-    sum.backward += counts[kind] * one.backward;
+    const PassSeconds& one = by_samples[kind][index(samples) - 1];
+    sum.forward += layers[kind] * one.forward;
+    sum.backward += layers[kind] * one.backward;
   }
   return sum;
 }
 
-double PipelineCosts::update_seconds(const PipelineStage& stage) const {
+PassSeconds PipelineCosts::pass(const PipelineStage& stage, int samples) const {
+  return pass_of(counts_of(stage), groups_[index(stage.group)].passes, samples);
+}
+
+PassSeconds PipelineCosts::last_pass(const PipelineStage& stage, int samples) const {
+  return pass_of(counts_of(stage), groups_[index(stage.group)].rests, samples);
+}
+
+void PipelineCosts::take_least_for_rests() {
+  for (Group& group : groups_)
+    for (std::vector<PassSeconds>& rests : group.rests)
+      for (size_t i = rests.size(); i-- > 1;) {
+        rests[i - 1].forward = std::min(rests[i - 1].forward, rests[i].forward);
+        rests[i - 1].backward = std::min(rests[i - 1].backward, rests[i].backward);
+      }
+}
+
+double PipelineCosts::held(const PipelineStage& stage) const {
   const LayerCounts counts = counts_of(stage);
   int64_t held = counts[0] + counts[2] > 0 ? tied_ : 0;
   for (size_t kind = 0; kind < kKinds; ++kind) held += counts[kind] * held_[kind];
-  return groups_[index(stage.group)].profile->update_seconds *
-         (static_cast<double>(held) / static_cast<double>(elements_));
+  return static_cast<double>(held) / static_cast<double>(elements_);
+}
+
+double PipelineCosts::update_seconds(const PipelineStage& stage) const {
+  return groups_[index(stage.group)].profile->update_seconds * held(stage);
 }
 
 Nanos PipelineCosts::travel(int from, int to, int samples) const {
@@ -238,9 +263,9 @@ AlikePasses PipelineCosts::passes(const PipelineStage& stage, int number, int st
                                   int micro_batch, int samples) const {
   const int count = (samples + micro_batch - 1) / micro_batch;
   const int begun = most_in_flight(stages, 0, count);
-  const PassSeconds full = pass(stage, std::min(micro_batch, samples));
   const int last = samples - (count - 1) * micro_batch;
-  const PassSeconds rest = last == micro_batch ? full : pass(stage, last);
+  const PassSeconds rest = last == micro_batch ? pass(stage, micro_batch) : last_pass(stage, last);
+  const PassSeconds full = count > 1 ? pass(stage, micro_batch) : rest;
   const double begins = overhead(stage.group);
   const double before = number > 0 ? begins : 0, after = number + 1 < stages ? begins : 0;
   return {.first_forward = nanos_of_seconds(full.forward + begins),

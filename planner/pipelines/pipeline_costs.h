@@ -2,6 +2,7 @@
 // Devices and layers as the search for pipelines sees them: tables instead of curves.
 
 #include <array>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -66,6 +67,12 @@ class PipelineCosts {
   bool fits(const PipelineStage& stage, int micro_batch, int in_flight) const;
   /// What the layers of a stage need one by one is from now on taken times so much.
   void take_layers_for_less(double times) { of_layers_ = times; }
+  /// From now on no stage holds more than this part of the model's elements.
+  void hold_at_most(double part) { most_held_ = part; }
+  /// What a stage holds of them.
+  double held(const PipelineStage& stage) const;
+  /// From now on ways are as quick as the quickest link between any hosts of two groups.
+  void take_quickest_ways() { ways_ = quickest_ways_; }
   /// From now on neither this stage fits nor one of as many layers and more in flight.
   void exclude(const PipelineStage& stage, int micro_batch, int in_flight);
   /// Every stage, with so many samples in a step.
@@ -74,6 +81,10 @@ class PipelineCosts {
   /// to checkpoints. From now on stages of the group are taken to need as much more as any that was
   /// counted, or as much in proportion to what is fixed, whichever is less.
   void correct(const PipelineStage& stage, int micro_batch, int in_flight, Bytes needs);
+
+  /// From now on the last micro-batch takes no longer than a larger one would: for bounds that
+  /// rise with samples, whatever was measured.
+  void take_least_for_rests();
 
   /// One micro-batch through the layers; without what begins sections.
   PassSeconds pass(const PipelineStage& stage, int samples) const;
@@ -112,6 +123,7 @@ class PipelineCosts {
     double most_besides_of_fixed = 0;  ///< as a share of what is fixed
     bool priced = false;
     std::vector<PassSeconds> passes[kKinds];  ///< by samples, 1 on
+    std::vector<PassSeconds> rests[kKinds];   ///< the same of the last micro-batch
     double least_per_sample[kKinds] = {};
     std::vector<LayerMemory> memory[kKinds];  ///< by micro-batch; of those that were asked for
     std::vector<Excluded> excluded;
@@ -125,6 +137,9 @@ class PipelineCosts {
     double sum() const { return fixed + passes; }
   };
   StageBytes bytes(const PipelineStage& stage, int micro_batch, int in_flight) const;
+  PassSeconds last_pass(const PipelineStage& stage, int samples) const;
+  static PassSeconds pass_of(const LayerCounts& layers, const std::vector<PassSeconds>* by_samples,
+                             int samples);
   size_t kind_of(LayerIndex layer) const;
   /// Layers of each kind.
   LayerCounts counts_of(const PipelineStage& stage) const {
@@ -150,6 +165,8 @@ class PipelineCosts {
     double latency_seconds = 0;
     double bytes_per_second = LinkProfile::kFree;
   };
+  double most_held_ = std::numeric_limits<double>::infinity();
+  std::vector<Way> quickest_ways_;
   std::vector<Way> ways_;  ///< [from * groups + to]; what nobody measured takes no time
 };
 

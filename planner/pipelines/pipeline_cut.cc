@@ -15,13 +15,22 @@ constexpr double kClearlyLess = 0.997;
 /// Nanoseconds of what does not fit; twice that is still a number.
 constexpr int64_t kTooLong = std::numeric_limits<int64_t>::max() / 4;
 
-/// Of a stage in a step, in nanoseconds.
-struct StageCost {
-  int64_t work = kTooLong;
-  int64_t first_forward = 0;
-  int64_t last_backward = 0;
-  int64_t ready = 0;
-};
+}  // namespace
+
+StageCost stage_cost(const PipelineCosts& costs, const PipelineStage& stage, int number, int stages,
+                     int micro_batch, int samples) {
+  const int count = (samples + micro_batch - 1) / micro_batch;
+  const AlikePasses passes = costs.passes(stage, number, stages, micro_batch, samples);
+  const int first = std::min(most_in_flight(stages, number, count), count - 1);
+  return {.work = first * passes.first_forward.value() +
+                  (count - 1 - first) * passes.forward.value() + passes.last_forward.value() +
+                  (count - 1) * passes.backward.value() + passes.last_backward.value(),
+          .first_forward = (count > 1 ? passes.first_forward : passes.last_forward).value(),
+          .last_backward = passes.last_backward.value(),
+          .ready = passes.ready.value()};
+}
+
+namespace {
 
 class CutSearch {
  public:
@@ -99,27 +108,16 @@ class CutSearch {
   }
 
   void price_stages() {
-    priced_.resize(static_cast<size_t>(stages_ * layers_));
+    priced_.assign(static_cast<size_t>(stages_ * layers_), {.work = kTooLong});
     for (int s = 0; s < stages_; ++s)
       for (int count = 1; count <= layers_ - stages_ + 1; ++count) {
         const int first = s == 0 ? 0 : s + 1 == stages_ ? layers_ - count : 1;
         const PipelineStage stage{group(s), first, first + count - 1};
         if (!costs_.fits(stage, micro_batch_, most_in_flight(stages_, s, count_)))
           break;  // nor do more layers
-        set_cost(s, stage);
+        cost(s, stage.first, stage.last) =
+            stage_cost(costs_, stage, s, stages_, micro_batch_, samples_);
       }
-  }
-
-  void set_cost(int number, const PipelineStage& stage) {
-    StageCost& own = cost(number, stage.first, stage.last);
-    const AlikePasses passes = costs_.passes(stage, number, stages_, micro_batch_, samples_);
-    const int first = std::min(most_in_flight(stages_, number, count_), count_ - 1);
-    own.work = first * passes.first_forward.value() +
-               (count_ - 1 - first) * passes.forward.value() + passes.last_forward.value() +
-               (count_ - 1) * passes.backward.value() + passes.last_backward.value();
-    own.first_forward = (count_ > 1 ? passes.first_forward : passes.last_forward).value();
-    own.last_backward = passes.last_backward.value();
-    own.ready = passes.ready.value();
   }
 
   /// least_busy(s, first): of stages s to the last, cut as is best, from layer `first` on. With

@@ -11,6 +11,18 @@
 
 namespace motley {
 
+/// Of a stage in a step, in nanoseconds.
+struct StageCost {
+  int64_t work = 0;           ///< for all micro-batches
+  int64_t first_forward = 0;  ///< before the next stage can begin
+  int64_t last_backward = 0;  ///< after the next stage has ended
+  int64_t ready = 0;          ///< free for the step
+};
+
+/// Of stage `number` of `stages`.
+StageCost stage_cost(const PipelineCosts& costs, const PipelineStage& stage, int number, int stages,
+                     int micro_batch, int samples);
+
 struct PipelineCut {
   Pipeline pipeline;
   double seconds = kNever;  ///< kNever: none fits, or none is below the cutoff

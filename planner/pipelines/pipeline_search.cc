@@ -11,8 +11,10 @@
 #include "core/pipeline.h"
 #include "planner/costs/cost_model.h"
 #include "planner/pipelines/pipeline_space.h"
+#include "planner/pipelines/placement.h"
 #include "planner/pipelines/recompute_less.h"
 #include "planner/pipelines/replica_packing.h"
+#include "planner/pipelines/step_bound.h"
 #include "planner/plain/deal.h"
 
 namespace motley {
@@ -24,11 +26,15 @@ constexpr int64_t kMostCuts = 20'000;
 constexpr int64_t kMostNodes = 400'000;
 constexpr int64_t kFewNodes = 60;
 constexpr size_t kFewOrdersOfASet = 24;
-/// Where not all sets are looked at in all ways: of designs for other numbers of samples, and of
-/// cuts of sets that are used.
+/// Where not all sets are looked at in all ways: designs of other micro-batches that are kept, and
+/// of cuts of sets that are used.
 constexpr double kMuchSlower = 1.05;
 constexpr int64_t kNodesToImprove = 2000;
 constexpr int kMostImprovements = 6;
+constexpr int64_t kNodesToProve = 2'000;
+/// Of many devices: how much less ranks hold at most each time, and how often.
+constexpr double kHoldLess = 0.8;
+constexpr int kMostHoldings = 6;
 /// Of the least time in which packings compute all grains: exact, and where designs are not,
 /// either.
 constexpr double kExactly = 1e-6;
@@ -51,23 +57,30 @@ class PipelineSearch {
         recompute_(recompute),
         exact_(recompute == Recompute::kNone) {
     for (const DeviceGroup& group : groups_) there_.push_back(group.count());
+    few_ = few_enough_to_enumerate(there_);
     grain_ = grain_of(request.job);
     micro_batches_ = micro_batches_of(request, groups_, grain_);
   }
 
   Result<Plan> run() {
+    if (wanted().pipeline.value_or(1) > kMostStages)
+      return fail(ErrorCode::kNoPlan,
+                  "parallel.pipeline asks for " + std::to_string(*wanted().pipeline) +
+                      " stages; pipelines are looked for up to " + std::to_string(kMostStages) +
+                      " (more can be pinned: pin.replicas)");
+    if (wanted().data.value_or(1) > most_replicas()) return fail(none_fits());
     MOTLEY_TRY(PipelineCosts costs,
                PipelineCosts::make(request_, groups_, micro_batches_, counter_.layers, recompute_));
     least_ = costs.least_seconds(there_, batch());
-    if (recompute_ != Recompute::kNone) {  // a plan may do with less of it
+    if (!few_) costs.take_quickest_ways();  // replicas are placed on hosts
+    if (recompute_ != Recompute::kNone) {   // a plan may do with less of it
       MOTLEY_TRY(least_, least_seconds_of_pipelines(request_));
     }
-    MOTLEY_TRY(std::optional<Plan> best, quickest_of_all(costs));
+    MOTLEY_TRY(std::optional<Plan> best, quickest_of_holdings(costs));
     if (!best) {
       costs.take_layers_for_less(kLessThanLayers);
-      designs_.clear();
       exact_ = false;
-      MOTLEY_TRY(best, quickest_of_all(costs));
+      MOTLEY_TRY(best, quickest_of_holdings(costs));
     }
     if (!best) return fail(none_fits());
     record(&*best);
@@ -76,12 +89,80 @@ class PipelineSearch {
   }
 
  private:
+  /// Who holds more exchanges more: of many devices, over links that are slow beside what they
+  /// compute, plans whose ranks hold less and less are looked for, until none can be quicker.
+  Result<std::optional<Plan>> quickest_of_holdings(PipelineCosts costs) {
+    std::optional<Plan> best;
+    proved_ = kNever;
+    double step = kNever, most = 1;
+    for (int times = 0;; ++times) {
+      designs_.clear();
+      find_bound(costs);
+      if (bound_->target_seconds() >= kNobodyWaits || bound_->seconds(step) >= step) break;
+      MOTLEY_TRY(std::optional<Plan> plan, quickest_of_all(costs));
+      if (plan) most = most_held(costs, *plan);
+      const bool is_quicker = plan && plan->prediction.step_seconds < step;
+      if (is_quicker) best = std::move(*plan), step = best->prediction.step_seconds;
+      if (few_ || times == kMostHoldings || !plan) {
+        proved_ = std::min(proved_, bound_->seconds(step));
+        break;
+      }
+      most *= kHoldLess;
+      costs.hold_at_most(most);
+      proved_ = std::min(proved_, bound_->seconds_holding(most, step));
+    }
+    proved_ = std::min(proved_, step);
+    return best;
+  }
+
+  /// Part of the model's elements.
+  double most_held(const PipelineCosts& costs, const Plan& plan) const {
+    double most = 0;
+    for (const ReplicaPlan& replica : plan.replicas)
+      for (const StagePlan& stage : replica.stages)
+        most = std::max(most, costs.held({0, stage.first_layer, stage.last_layer}));
+    return most;
+  }
+
+  void find_bound(const PipelineCosts& costs) {
+    bound_.reset();
+    lattice_ = sets_of(there_, most_stages());
+    times_.emplace(costs, lattice_, micro_batches_, few_);
+    times_->want_stages(wanted().pipeline);
+    bool cut = true;
+    for (size_t set = 0; set < times_->count(); ++set)
+      cut = cut && (number_of(times_->devices(set)) > 1 || times_->seconds(set, 1) == kNever);
+    const LeastSums sums(request_, groups_, most_stages(), cut);
+    bound_.emplace(problem_of(wanted().data.value_or(1), most_replicas()), &*times_, sums, least_);
+  }
+
+  static int number_of(const GroupCounts& set) {
+    return std::accumulate(set.begin(), set.end(), 0);
+  }
+  int most_replicas() const {
+    return std::min({wanted().data.value_or(kMostReplicas), devices(), grains()});
+  }
+
+  PackingProblem problem_of(int least_replicas, int most_replicas) const {
+    const auto& count = request_.job.devices.count;
+    return {.devices = there_,
+            .most_devices = std::min(devices(), count ? count->high : devices()),
+            .grains = grains(),
+            .grain = grain_,
+            .missing = missing(),
+            .least_replicas = least_replicas,
+            .most_replicas = most_replicas,
+            .is_number_given = wanted().data.has_value(),
+            .precision = exact_ ? kExactly : kNearly};
+  }
+
   Result<std::optional<Plan>> quickest_of_all(const PipelineCosts& costs) {
     // A single replica needs no memory for sums: what does not fit with others may fit alone.
-    const int most = std::min({kMostReplicas, devices(), grains()});
-    const bool few = few_enough_to_enumerate(there_);
+    const int most = most_replicas();
+    std::vector<std::pair<int, int>> numbers{{1, few_ ? 1 : most}, {2, few_ ? most : 0}};
+    if (wanted().data) numbers = {{most, most}};
     std::optional<Plan> best;
-    for (const auto& [low, high] : {std::pair(1, few ? 1 : most), std::pair(2, few ? most : 0)}) {
+    for (const auto& [low, high] : numbers) {
       costs_ = costs;
       Result<Plan> plan = quickest_that_fits(low, high);
       if (!plan && plan.error().code != ErrorCode::kNoPlan) return fail(plan.error());
@@ -91,16 +172,30 @@ class PipelineSearch {
     return best;
   }
 
+  const ParallelSpec& wanted() const { return request_.job.parallel; }
+  int most_stages() const {
+    return std::min(wanted().pipeline.value_or(kMostStages), layer_count(request_.job.model));
+  }
   int batch() const { return request_.job.train.global_batch; }
   int grains() const { return (batch() + grain_ - 1) / grain_; }
   int missing() const { return grains() * grain_ - batch(); }
   int devices() const { return std::accumulate(there_.begin(), there_.end(), 0); }
 
   Error none_fits() const {
+    if (!wanted().data && !wanted().pipeline)
+      return {ErrorCode::kNoPlan,
+              "no pipeline over any of the " + std::to_string(devices()) +
+                  " devices holds the model; more memory, more devices, a smaller model or context "
+                  "would help",
+              {}};
     return {ErrorCode::kNoPlan,
-            "no pipeline over any of the " + std::to_string(devices()) +
-                " devices holds the model; more memory, more devices, a smaller model or context "
-                "would help",
+            "no plan found of " +
+                (wanted().data ? std::to_string(*wanted().data) + " replicas (parallel.data)"
+                               : "replicas") +
+                (wanted().pipeline
+                     ? " of " + std::to_string(*wanted().pipeline) + " stages (parallel.pipeline)"
+                     : "") +
+                " over the " + std::to_string(devices()) + " devices that holds the model",
             {}};
   }
 
@@ -137,22 +232,47 @@ class PipelineSearch {
     return designs;
   }
 
+  /// Those behind the bounds for what would be the set's share, and for everything.
+  ReplicaDesigns design_near(SetTimes& times, size_t set) const {
+    const GroupCounts& devices = times.devices(set);
+    const GrainLimit share{bound_->target_seconds() * (1 + kNearly), grain_, 0, grains()};
+    const int grains = std::max(1, times.grains_within(set, share));
+    const std::vector<int> samples{std::min(batch(), grains * grain_)};
+    if (number_of(devices) == 1)
+      return {*costs_, devices, micro_batches_, samples, {.most_orders = 1}};
+    std::vector<Pipeline> pipelines;
+    for (const int count : samples) {
+      const double least = times.seconds(set, count);
+      for (Pipeline& pipeline : times.pipelines(set, count, kMuchSlower * least))
+        pipelines.push_back(std::move(pipeline));
+    }
+    return {*costs_, devices, pipelines};
+  }
+
+  /// Of many devices by what the bounds rest on.
+  ReplicaDesigns design(SetTimes& times, size_t set) {
+    const int stages = number_of(times.devices(set));
+    if (wanted().pipeline.value_or(stages) != stages)
+      return {*costs_, times.devices(set), std::vector<Pipeline>()};
+    if (!few_) return design_near(times, set);
+    return design(times.devices(set), static_cast<int>(kMostCuts / std::ssize(lattice_)));
+  }
+
   /// Those that what was learnt of memory does not concern stay.
   void design_sets() {
-    const auto all = sets_of(there_, std::min(kMostStages, costs_->layers()));
-    const auto cuts = static_cast<int>(kMostCuts / static_cast<int64_t>(all.size()));
+    exact_ = exact_ && few_;
     if (designs_.empty())
-      for (const GroupCounts& set : all) designs_.push_back(design(set, cuts));
+      for (size_t set = 0; set < times_->count(); ++set) designs_.push_back(design(*times_, set));
     sets_.clear();
     improved_.clear();
-    for (ReplicaDesigns& known : designs_) {
-      if (!known.possible()) continue;
-      if (known.still_fits(batch())) {
-        sets_.push_back(known);
+    std::optional<SetTimes> learnt;
+    for (size_t set = 0; set < designs_.size(); ++set) {
+      if (!designs_[set].possible() || designs_[set].still_fits(batch())) {
+        sets_.push_back(designs_[set]);
         continue;
       }
-      ReplicaDesigns other = design(known.devices(), cuts);
-      if (other.possible()) sets_.push_back(std::move(other));
+      if (!learnt) learnt.emplace(*costs_, lattice_, micro_batches_, few_);
+      sets_.push_back(design(*learnt, set));
     }
   }
 
@@ -171,7 +291,9 @@ class PipelineSearch {
     if (least_replicas > most_replicas) return fail(none_fits());
     design_sets();
     MOTLEY_TRY(Packed best, quickest_packing(least_replicas, most_replicas));
-    for (int times = 0; !exact_ && times < kMostImprovements && improve(best); ++times) {
+    for (int times = 0; !exact_ && times < kMostImprovements; ++times) {
+      const bool tightened = !few_ && tighten(best.seconds());
+      if (!improve(best) && !tightened) break;
       const auto replicas = static_cast<int>(best.plan.replicas.size());
       MOTLEY_TRY(Packed other, quickest_packing(replicas, replicas));
       if (other.seconds() <= best.seconds()) best = std::move(other);
@@ -187,26 +309,27 @@ class PipelineSearch {
 
   /// By predict(), of the best packing for each number of replicas.
   Result<Packed> quickest_packing(int least_replicas, int most_replicas) {
-    const auto& wanted = request_.job.devices.count;
-    const PackingProblem problem{
-        .devices = there_,
-        .most_devices = std::min(devices(), wanted ? wanted->high : devices()),
-        .grains = grains(),
-        .grain = grain_,
-        .missing = missing(),
-        .least_replicas = least_replicas,
-        .most_replicas = most_replicas,
-        .precision = exact_ ? kExactly : kNearly};
+    const auto& count = request_.job.devices.count;
+    const PackingProblem problem = problem_of(least_replicas, most_replicas);
     std::optional<Packed> best;
-    const Packings packings = best_packings(problem, sets_, least_);
-    packed_ = std::min(packed_, packings.least_seconds);
+    DesignedSets designed(&sets_);
+    const Packings packings = best_packings(problem, designed, least_);
+    if (exact_) bound_->raise(least_replicas, packings.least_of_replicas);
     for (const Packing& packing : packings.found) {
       MOTLEY_TRY(Packed packed, plan_of(packing));
-      if (wanted && packed.plan.world_size() < wanted->low) continue;
+      if (count && packed.plan.world_size() < count->low) continue;
       if (!best || packed.seconds() < best->seconds()) best = std::move(packed);
     }
     if (!best) return fail(none_fits());
     return std::move(*best);
+  }
+
+  /// What the bound rests on is designed as well as it can be.
+  bool tighten(double step) {
+    std::vector<std::pair<size_t, Pipeline>> found;
+    if (!bound_->tighten(step, kNodesToProve, &found)) return false;
+    for (auto& [set, pipeline] : found) sets_[set].take(pipeline);
+    return true;
   }
 
   /// The designs of these sets, for the samples that they compute; false where all were already.
@@ -214,10 +337,15 @@ class PipelineSearch {
     bool any = false;
     for (const auto& [set, samples] : packed.shares) {
       if (!improved_.emplace(set, samples).second) continue;
+      any = true;
+      if (!few_) {
+        if (auto quickest = times_->prove(set, samples, kNodesToImprove))
+          sets_[set].take(std::move(*quickest));
+        continue;
+      }
       const int64_t before = sets_[set].nodes();
       sets_[set].improve(micro_batches_, samples, kNodesToImprove);
       nodes_ += sets_[set].nodes() - before;
-      any = true;
     }
     return any;
   }
@@ -268,39 +396,49 @@ class PipelineSearch {
     plan.numerics = request_.job.train.numerics;
     plan.global_batch = batch();
     plan.grain = grain_;
-    std::vector<size_t> next(groups_.size(), 0);
     std::vector<size_t> order;  // the replica with the short grain comes last
     for (size_t i = 0; i < packing.size(); ++i)
       if (static_cast<int>(i) != deal.short_device) order.push_back(i);
     if (deal.short_device >= 0) order.push_back(static_cast<size_t>(deal.short_device));
+    std::vector<const Pipeline*> pipelines;
     for (const size_t i : order) {
       const bool is_short = static_cast<int>(i) == deal.short_device;
       const int samples = deal.grains[i] * grain_ - (is_short ? missing() : 0);
-      add_replica(sets_[packing[i]].quickest(samples), deal.grains[i], &next, &plan);
       packed.shares.emplace_back(packing[i], samples);
+      pipelines.push_back(&sets_[packing[i]].quickest(samples));
     }
-    for (size_t group = 0; group < groups_.size(); ++group)
-      for (size_t i = next[group]; i < groups_[group].devices.size(); ++i)
-        plan.left_out.push_back(
-            {groups_[group].devices[i]->id, "no plan found with it is quicker"});
+    const auto placed = place_on_hosts(groups_, pipelines);
+    std::set<const DeviceSpec*> used;
+    for (size_t i = 0; i < order.size(); ++i) {
+      add_replica(*pipelines[i], placed[i], deal.grains[order[i]], &plan);
+      used.insert(placed[i].begin(), placed[i].end());
+    }
+    for (const DeviceSpec& device : request_.fleet.devices)
+      if (!unmet_demand(device, request_.job).empty())
+        plan.left_out.push_back({device.id, why_not_admitted(device, request_.job)});
+    for (const DeviceGroup& group : groups_)
+      for (const DeviceSpec* device : group.devices)
+        if (!used.contains(device))
+          plan.left_out.push_back({device->id, "no plan found with it is quicker"});
     plan.owners = even_ownership(plan, request_.job.model);
     MOTLEY_TRY_VOID(predict(request_, &plan));
     return packed;
   }
 
-  void add_replica(const Pipeline& pipeline, int grains, std::vector<size_t>* next, Plan* plan) {
+  void add_replica(const Pipeline& pipeline, const std::vector<const DeviceSpec*>& devices,
+                   int grains, Plan* plan) {
     ReplicaPlan& replica = plan->replicas.emplace_back();
     replica.micro_batch = pipeline.micro_batch;
     replica.grains = grains;
-    for (const PipelineStage& from : pipeline.stages) {
-      const auto number = static_cast<size_t>(from.group);
-      const DeviceSpec& device = *groups_[number].devices[(*next)[number]++];
+    for (size_t s = 0; s < pipeline.stages.size(); ++s) {
+      const PipelineStage& from = pipeline.stages[s];
+      const DeviceSpec& device = *devices[s];
       StagePlan stage;
       stage.first_layer = from.first;
       stage.last_layer = from.last;
       stage.ranks = {Rank(plan->world_size())};
       stage.shares = {1.0};
-      stage.precision = groups_[number].precision;
+      stage.precision = groups_[static_cast<size_t>(from.group)].precision;
       if (recompute_ != Recompute::kNone)
         for (LayerIndex layer = from.first; layer <= from.last; ++layer)
           stage.recompute.push_back(is_block(layer, request_.job.model) ? recompute_
@@ -356,14 +494,18 @@ class PipelineSearch {
   void record(Plan* plan) const {
     SearchRecord& search = plan->search;
     search.space =
-        "pipelines: replicas of up to " + std::to_string(std::min(kMostStages, costs_->layers())) +
+        "pipelines: " + (wanted().data ? std::to_string(*wanted().data) + " " : std::string()) +
+        "replicas of " + (wanted().pipeline ? "" : "up to ") + std::to_string(most_stages()) +
         " of " + std::to_string(devices()) +
-        " devices each, one a stage, in any order, any layers each, any whole grains of " +
+        " devices each, one a stage, in any order, any layers each that fit by the sum of what "
+        "each "
+        "needs, any whole grains of " +
         std::to_string(grain_) + ", micro-batches of " + std::to_string(micro_batches_.front()) +
         " to " + std::to_string(micro_batches_.back()) +
         (recompute_ == Recompute::kNone ? "" : ", all blocks computed again, or as few as fit");
     search.step_seconds = plan->prediction.step_seconds;
-    search.lower_bound_step_seconds = exact_ ? std::max(least_, packed_) : least_;
+    search.lower_bound_step_seconds =
+        recompute_ == Recompute::kNone ? std::min(proved_, search.step_seconds) : least_;
     search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
     search.nodes = nodes_;
     plan->id = plan_id(*plan);
@@ -381,8 +523,12 @@ class PipelineSearch {
   std::vector<ReplicaDesigns> sets_;     ///< those that are possible with what was
   std::set<std::pair<size_t, int>> improved_;  ///< sets, for samples
   double least_ = 0;                           ///< seconds of a step, whatever the plan
-  double packed_ = kNever;  ///< the same by what packings are possible, where `exact_`
-  bool exact_;              ///< all sets were looked at in all orders and cuts
+  std::vector<GroupCounts> lattice_;           ///< sets of devices that could be a replica
+  std::optional<SetTimes> times_;              ///< before anything was learnt of memory
+  std::optional<StepBound> bound_;
+  double proved_ = 0;  ///< seconds of a step that no plan is below
+  bool few_ = true;    ///< devices: all packings are looked at
+  bool exact_;         ///< all sets were looked at in all orders and cuts
   int64_t nodes_ = 0;
 };
 

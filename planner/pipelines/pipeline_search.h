@@ -3,12 +3,15 @@
 // grains. For models that no device holds alone, and for fleets on which cutting is quicker.
 //
 // Devices that are alike (planner/pipelines/pipeline_costs.h) are counted, not listed. Each set of
-// devices that could be a replica has a few designs (planner/pipelines/replica_designs.h). Within a
-// bound on the step each set computes a known number of grains; which sets together compute most of
-// them is a knapsack over the devices of each group, solved by dynamic programming; the least bound
-// within which all grains are computed is found by bisection. Whole replicas of one device are sets
-// like others. For each number of replicas the best packing becomes a plan, priced by predict()
-// with its sums of gradients.
+// devices that could be a replica has a few designs (planner/pipelines/replica_designs.h), of many
+// devices those behind its bound (planner/pipelines/set_times.h). Within a limit on the step each
+// set computes a known number of grains; which sets together compute most of them is a knapsack
+// over the devices of each group, solved by dynamic programming or, of many devices, in fractions;
+// the least limit within which all grains are computed is found by bisection. Whole replicas of one
+// device are sets like others. For each number of replicas the best packing becomes a plan, priced
+// by predict() with its sums of gradients. Of many devices that is done again with stages that may
+// hold less and less, as that decides the sums, until the bound
+// (planner/pipelines/step_bound.h) says that nothing quicker is left.
 
 #include "planner/costs/layer_memory.h"
 #include "planner/plain/search.h"

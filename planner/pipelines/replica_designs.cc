@@ -67,6 +67,12 @@ ReplicaDesigns::ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
   }
 }
 
+ReplicaDesigns::ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
+                               const std::vector<Pipeline>& pipelines)
+    : costs_(&costs), devices_(std::move(devices)), proved_(false) {
+  for (const Pipeline& pipeline : pipelines) keep(pipeline);
+}
+
 double ReplicaDesigns::add(const std::vector<std::vector<int>>& orders, int micro_batch,
                            int samples, double cutoff, int64_t most_nodes) {
   PipelineCut best;

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "planner/pipelines/pipeline_cut.h"
@@ -31,6 +32,12 @@ class ReplicaDesigns {
                  const std::vector<int>& micro_batches, const std::vector<int>& samples,
                  const DesignEffort& effort);
 
+  /// These, all of the devices.
+  ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
+                 const std::vector<Pipeline>& pipelines);
+
+  /// One more.
+  void take(Pipeline pipeline) { keep(std::move(pipeline)); }
   /// Looks for a quicker one for so many samples, from the quickest known: neighbouring
   /// micro-batches, then other places for two devices, as long as that helps.
   void improve(const std::vector<int>& micro_batches, int samples, int64_t most_nodes);

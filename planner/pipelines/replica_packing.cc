@@ -14,28 +14,37 @@ namespace {
 
 constexpr double kMostStates = 600;
 
-/// The least seconds within which `within` finds a packing, and the packing; bounds from which to
-/// start. Empty where none is found.
+/// Bounds that are looked at are first so much above what nothing is below, then further and
+/// further.
+constexpr double kFirstStep = 1.2;
+
+/// The least seconds within which `within` finds a packing, and the packing: nothing is quicker
+/// than `low`, and slower ones than `high` are of no interest. Empty where none is found.
 template <class Within>
 Packing soonest(double precision, double low, double high, Within within, double* least) {
+  double reach = low, step = kFirstStep;
   Packing best;
-  if (high == kNever) {  // no single replica can compute all
-    high = low;
-    for (int doubled = 0; doubled < 60 && best.empty(); ++doubled) best = within(high *= 2);
-    if (best.empty()) return best;
+  for (high = std::min(high, kNobodyWaits); best.empty() && reach < high; step *= step) {
+    low = reach;
+    reach = std::min(high, reach * step);
+    best = within(reach);
   }
-  while (high - low > precision * high) {
-    const double middle = low + (high - low) / 2;
+  if (best.empty()) {
+    *least = high;
+    return best;
+  }
+  while (reach - low > precision * reach) {
+    const double middle = low + (reach - low) / 2;
     Packing packing = within(middle);
     if (packing.empty()) {
       low = middle;
     } else {
-      high = middle;
+      reach = middle;
       best = std::move(packing);
     }
   }
-  if (least != nullptr) *least = low;
-  return best.empty() ? within(high * (1 + precision)) : best;
+  *least = low;
+  return best;
 }
 
 /// What each set computes in time: whole grains, and with the short one among them.
@@ -43,23 +52,25 @@ struct Able {
   std::vector<int> whole, shorted;
 };
 
-Able able_within(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets, double seconds) {
+Able able_within(const PackingProblem& problem, ReplicaSets& sets, double seconds) {
   Able able;
-  for (ReplicaDesigns& set : sets) {
-    able.whole.push_back(set.grains_within(seconds, problem.grain, 0, problem.grains));
+  for (size_t set = 0; set < sets.count(); ++set) {
+    able.whole.push_back(sets.grains_within(set, {seconds, problem.grain, 0, problem.grains}));
     if (problem.missing == 0) continue;
     able.shorted.push_back(
-        set.grains_within(seconds, problem.grain, problem.missing, problem.grains));
+        sets.grains_within(set, {seconds, problem.grain, problem.missing, problem.grains}));
   }
   return able;
 }
 
 /// Of the quickest single replica; kNever where none can compute everything.
-double seconds_of_one(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets) {
+double seconds_of_one(const PackingProblem& problem, ReplicaSets& sets) {
   double least = kNever;
-  for (ReplicaDesigns& set : sets)
-    if (std::accumulate(set.devices().begin(), set.devices().end(), 0) <= problem.most_devices)
-      least = std::min(least, set.seconds(problem.grains * problem.grain - problem.missing));
+  for (size_t set = 0; set < sets.count(); ++set) {
+    const GroupCounts& devices = sets.devices(set);
+    if (std::accumulate(devices.begin(), devices.end(), 0) <= problem.most_devices)
+      least = std::min(least, sets.seconds(set, problem.grains * problem.grain - problem.missing));
+  }
   return least;
 }
 
@@ -95,27 +106,27 @@ class CountIndex {
 /// All packings of few devices.
 class PackingSearch {
  public:
-  PackingSearch(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets)
+  PackingSearch(const PackingProblem& problem, ReplicaSets& sets)
       : problem_(problem), sets_(sets), index_(problem.devices) {
     for (size_t i = 0; i < index_.size(); ++i) counts_.push_back(index_.counts(i));
-    for (const ReplicaDesigns& set : sets) {
-      set_index_.push_back(index_.of(set.devices()));
+    for (size_t set = 0; set < sets.count(); ++set) {
+      set_index_.push_back(index_.of(sets.devices(set)));
       std::vector<size_t>& room = room_.emplace_back();
       for (size_t i = 0; i < index_.size(); ++i)
-        if (has_room(counts_[i], set.devices())) room.push_back(i);
+        if (has_room(counts_[i], sets.devices(set))) room.push_back(i);
     }
   }
 
   Packings run(double least) {
     const double one = seconds_of_one(problem_, sets_);
     Packings packings;
-    packings.least_seconds = kNever;
     for (int replicas = problem_.least_replicas; replicas <= problem_.most_replicas; ++replicas) {
       double own = kNever;
       Packing packing = soonest(
           problem_.precision, least, one, [&](double seconds) { return within(seconds, replicas); },
           &own);
       packings.least_seconds = std::min(packings.least_seconds, own);
+      packings.least_of_replicas.push_back(own);
       if (!packing.empty()) packings.found.push_back(std::move(packing));
     }
     return packings;
@@ -184,7 +195,7 @@ class PackingSearch {
                    static_cast<uint32_t>(from)};
     };
     const bool has_short = problem_.missing > 0;
-    for (size_t set = 0; set < sets_.size(); ++set) {
+    for (size_t set = 0; set < sets_.count(); ++set) {
       if (able.whole[set] == 0 && (!has_short || able.shorted[set] == 0)) continue;
       for (const size_t i : room_[set]) {
         const size_t to = i + set_index_[set];
@@ -204,7 +215,7 @@ class PackingSearch {
   }
 
   const PackingProblem& problem_;
-  std::vector<ReplicaDesigns>& sets_;
+  ReplicaSets& sets_;
   CountIndex index_;
   std::vector<GroupCounts> counts_;  ///< by index
   std::vector<size_t> set_index_;
@@ -215,27 +226,33 @@ class PackingSearch {
 /// Of so many devices that packings cannot be looked at one by one.
 class ManyDevices {
  public:
-  ManyDevices(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets)
-      : problem_(problem), sets_(sets) {
-    for (const ReplicaDesigns& set : sets) {
-      needs_.push_back(set.devices());
+  ManyDevices(const PackingProblem& problem, ReplicaSets& sets) : problem_(problem), sets_(sets) {
+    for (size_t set = 0; set < sets.count(); ++set) {
+      needs_.push_back(sets.devices(set));
       sizes_.push_back(std::accumulate(needs_.back().begin(), needs_.back().end(), 0));
       needs_.back().push_back(sizes_.back());  // of all devices that may be used
+      if (problem.is_number_given) needs_.back().push_back(1);
     }
   }
 
   Packings run(double least) {
     const double one = seconds_of_one(problem_, sets_);
     Packings packings;
-    Packing packing = soonest(
-        problem_.precision, least, one, [&](double seconds) { return within(seconds); }, nullptr);
-    if (packing.empty()) return packings;
-    packings.found.push_back(std::move(packing));
     // A fraction has no deal: whether one is enough stands for a packing.
     soonest(
         problem_.precision, least, one,
         [&](double seconds) { return enough(seconds) ? Packing{0} : Packing{}; },
         &packings.least_seconds);
+    if (packings.least_seconds >= kNobodyWaits) return packings;
+    if (problem_.only_least) {
+      packings.found.push_back(in_fractions(packings.least_seconds * (1 + problem_.precision)));
+      return packings;
+    }
+    double found = 0;
+    Packing packing = soonest(
+        problem_.precision, packings.least_seconds, one,
+        [&](double seconds) { return within(seconds); }, &found);
+    if (!packing.empty()) packings.found.push_back(std::move(packing));
     return packings;
   }
 
@@ -243,6 +260,7 @@ class ManyDevices {
   GroupCounts there() const {
     GroupCounts there = problem_.devices;
     there.push_back(problem_.most_devices);
+    if (problem_.is_number_given) there.push_back(problem_.most_replicas);
     return there;
   }
 
@@ -252,13 +270,21 @@ class ManyDevices {
     return problem_.missing > 0 ? able.shorted : able.whole;
   }
 
+  Packing in_fractions(double seconds) const {
+    const FractionalPacking fractions = pack_fractions(needs_, worth(seconds), there());
+    Packing packing;
+    for (size_t set = 0; set < needs_.size(); ++set)
+      if (fractions.copies[set] > 0) packing.push_back(set);
+    return packing;
+  }
+
   bool enough(double seconds) const {
     return pack_fractions(needs_, worth(seconds), there()).worth >= problem_.grains - 1e-6;
   }
 
   Packing within(double seconds) const {
     const std::vector<int> grains = able_within(problem_, sets_, seconds).whole;
-    const FractionalPacking fractions = pack_fractions(needs_, grains, there());
+    const FractionalPacking fractions = pack_fractions(needs_, wanted(grains), there());
     Packing packing;
     GroupCounts left = there();
     int dealt = 0;
@@ -269,14 +295,28 @@ class ManyDevices {
     };
     for (size_t set = 0; set < needs_.size(); ++set)
       for (int copy = 1; copy <= static_cast<int>(fractions.copies[set] + 1e-6); ++copy)
-        if (room(set, left) && dealt < problem_.grains) take(set);
-    while (dealt < problem_.grains) {
+        if (room(set, left) && lacks(dealt, packing)) take(set);
+    while (lacks(dealt, packing)) {
       const auto next = most_worth(grains, left);
       if (next == needs_.size()) return {};
       take(next);
     }
     std::sort(packing.begin(), packing.end());
     return static_cast<int>(packing.size()) <= problem_.grains ? packing : Packing{};
+  }
+
+  /// What sets count for: where the number of replicas is given, first of all that they are many.
+  std::vector<int> wanted(std::vector<int> grains) const {
+    if (!problem_.is_number_given) return grains;
+    const int64_t most = int64_t{problem_.grains} * problem_.most_replicas;
+    for (int& own : grains)
+      if (own > 0) own += static_cast<int>(std::min<int64_t>(most, INT32_MAX - own));
+    return grains;
+  }
+
+  bool lacks(int dealt, const Packing& packing) const {
+    return dealt < problem_.grains ||
+           (problem_.is_number_given && static_cast<int>(packing.size()) < problem_.least_replicas);
   }
 
   bool room(size_t set, const GroupCounts& left) const {
@@ -298,7 +338,7 @@ class ManyDevices {
   }
 
   const PackingProblem& problem_;
-  std::vector<ReplicaDesigns>& sets_;
+  ReplicaSets& sets_;
   std::vector<std::vector<int>> needs_;
   std::vector<int> sizes_;
 };
@@ -311,8 +351,7 @@ bool few_enough_to_enumerate(const GroupCounts& devices) {
   return states <= kMostStates;
 }
 
-Packings best_packings(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets,
-                       double least_seconds) {
+Packings best_packings(const PackingProblem& problem, ReplicaSets& sets, double least_seconds) {
   if (few_enough_to_enumerate(problem.devices))
     return PackingSearch(problem, sets).run(least_seconds);
   return ManyDevices(problem, sets).run(least_seconds);

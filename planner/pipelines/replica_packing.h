@@ -7,6 +7,42 @@
 
 namespace motley {
 
+/// Seconds that stand for never.
+inline constexpr double kNobodyWaits = 1e15;
+
+struct GrainLimit {
+  double seconds = 0;  ///< within which they are computed
+  int grain = 0;       ///< samples
+  int missing = 0;     ///< samples that one of the grains lacks
+  int most = 0;        ///< grains
+};
+
+/// Sets of devices that may be replicas, and how long each takes.
+class ReplicaSets {
+ public:
+  virtual ~ReplicaSets() = default;
+  virtual size_t count() const = 0;
+  virtual const GroupCounts& devices(size_t set) const = 0;
+  virtual double seconds(size_t set, int samples) = 0;  ///< kNever: it cannot compute them
+  /// The most grains; 0: not one.
+  virtual int grains_within(size_t set, const GrainLimit& limit) = 0;
+};
+
+/// By the designs that were found.
+class DesignedSets : public ReplicaSets {
+ public:
+  explicit DesignedSets(std::vector<ReplicaDesigns>* designs) : designs_(designs) {}
+  size_t count() const override { return designs_->size(); }
+  const GroupCounts& devices(size_t set) const override { return (*designs_)[set].devices(); }
+  double seconds(size_t set, int samples) override { return (*designs_)[set].seconds(samples); }
+  int grains_within(size_t set, const GrainLimit& limit) override {
+    return (*designs_)[set].grains_within(limit.seconds, limit.grain, limit.missing, limit.most);
+  }
+
+ private:
+  std::vector<ReplicaDesigns>* designs_;
+};
+
 struct PackingProblem {
   GroupCounts devices;   ///< there are
   int most_devices = 0;  ///< to be used
@@ -15,7 +51,10 @@ struct PackingProblem {
   int missing = 0;       ///< samples of the last grain, whichever replica takes it
   int least_replicas = 1;
   int most_replicas = 0;
+  /// That there are so many is given: also of many devices none with another number is looked for.
+  bool is_number_given = false;
   double precision = 1e-6;  ///< of the least time in which packings compute all grains
+  bool only_least = false;  ///< of many devices the sets that parts are of, once each
 };
 
 /// Sets of devices, by number; in rising order.
@@ -23,18 +62,19 @@ using Packing = std::vector<size_t>;
 
 struct Packings {
   std::vector<Packing> found;
-  /// No packing of these sets computes all grains in less, sums of gradients apart.
-  double least_seconds = 0;
+  /// No packing of these sets computes all grains in less, sums of gradients apart;
+  double least_seconds = kNever;
+  /// the same of so many replicas from problem.least_replicas on. Of many devices not known.
+  std::vector<double> least_of_replicas;
 };
 
 /// Whether there are so few devices that packings can be looked at one by one.
 bool few_enough_to_enumerate(const GroupCounts& devices);
 
 /// Of few devices, for each number of replicas the sets that compute all grains soonest, to a
-/// share of that time, by dynamic programming. Of many, one packing: most of it the fractional
-/// one's (planner/pipelines/packing_bound.h), what is left filled with the sets that are worth
-/// most. `least_seconds`: no packing is quicker.
-Packings best_packings(const PackingProblem& problem, std::vector<ReplicaDesigns>& sets,
-                       double least_seconds);
+/// share of that time, by dynamic programming. Of many, one packing of two and more: most of it the
+/// fractional one's (planner/pipelines/packing_bound.h), what is left filled with the sets that are
+/// worth most. `least_seconds`: no packing is quicker.
+Packings best_packings(const PackingProblem& problem, ReplicaSets& sets, double least_seconds);
 
 }  // namespace motley

@@ -13,6 +13,7 @@
 #include "planner/plain/search.h"
 #include "tests/bench/pipelines_bench_cases.h"
 #include "tests/bench/planner_case.h"
+#include "tests/bench/planner_stress.h"
 #include "tests/bench/rows.h"
 #include "tests/support/planning_case.h"
 
@@ -178,6 +179,8 @@ int run(bool json, const std::string& only) {
 
 int main(int argc, char** argv) {
   if (const auto request = motley::case_arguments(argc, argv)) return motley::plan_case(*request);
+  if (const auto request = motley::stress_arguments(argc, argv))
+    return motley::run_stress(*request);
   const auto [json, only] = motley::bench_arguments(argc, argv);
   return motley::run(json, only);
 }

@@ -114,9 +114,9 @@ bool plan_cluster(const CaseRequest& request, const ForeignProfile& profile,
   rows->add(
       {name, "gap", "ratio", "lower", found->search.gap(), gap_limit(cluster), {}, "simulated"});
   if (!request.json) {
-    std::printf("%-18s %.4f iterations/s   gap %.2g   %.3f s   %lld labels\n", name.c_str(),
+    std::printf("%-18s %.4f iterations/s   gap %.2g   %.3f s   %lld nodes\n", name.c_str(),
                 1 / scored, found->search.gap(), seconds,
-                static_cast<long long>(found->search.labels));
+                static_cast<long long>(found->search.nodes));
     print_plan(found->plan, cluster);
     std::fflush(stdout);
   }

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "planner/grid/grid_labels.h"
+#include "planner/grid/grid_boxes.h"
 #include "tests/support/new_seeds.h"
 
 namespace motley {
@@ -30,14 +30,15 @@ std::vector<GridGroups> groups_of(const Hosts& hosts) {
 /// Everything at random, with sends that count in one of two ways.
 class RandomCosts : public GridCosts {
  public:
-  RandomCosts(std::mt19937& random, int layers, int types)
+  /// `memory` about 1: some; 0.3: so scarce that what is in flight decides.
+  RandomCosts(std::mt19937& random, int layers, int types, double memory = 1)
       : layers_(layers),
         types_(types),
         batch_(pick(random, 4, 24)),
         blocking_(pick(random, 0, 1)),
         rise_(pick(random, 0, 3)) {
     for (int type = 0; type < types; ++type) {
-      memory_.push_back(real(random, 3, 30));
+      memory_.push_back(memory * real(random, 3, 30));
       const double speed = real(random, 0.3, 3);
       for (int degree = 1; degree <= 2; ++degree)
         for (int size = 1; size <= 2; ++size)
@@ -184,47 +185,67 @@ Hosts random_fleet(std::mt19937& random, int types, int most) {
   return hosts;
 }
 
+/// Whether any plan is possible.
+bool expect_the_best(const RandomCosts& costs, const Hosts& hosts) {
+  const double least = EveryGrid(costs, hosts).least();
+  const Result<GridResult> found = search_grid(costs, groups_of(hosts));
+  EXPECT_EQ(found.has_value(), least < kInfinite);
+  if (!found) {
+    EXPECT_EQ(found.error().code, ErrorCode::kNoPlan);
+    return false;
+  }
+  EXPECT_NEAR(costs.price(found->plan, hosts), least, 1e-9 * least);
+  EXPECT_NEAR(found->search.step_seconds, least, 1e-9 * least);
+  EXPECT_NEAR(found->search.least_seconds, least, 1e-9 * least);
+  return true;
+}
+
 TEST(GridSearch, FindsTheBestOfAllAndProvesIt) {
   std::mt19937 random(seed_of_this_run());
   int possible = 0;
   for (int round = 0; round < 600; ++round) {
+    SCOPED_TRACE(round);
     const int types = 1 + round % 3;
     const RandomCosts costs(random, 3 + round % 6, types);
-    const Hosts hosts = random_fleet(random, types, 6);
-    const double least = EveryGrid(costs, hosts).least();
-    const Result<GridResult> found = search_grid(costs, groups_of(hosts));
-    if (least == kInfinite) {
-      ASSERT_FALSE(found);
-      EXPECT_EQ(found.error().code, ErrorCode::kNoPlan);
-      continue;
-    }
-    ++possible;
-    ASSERT_TRUE(found) << found.error().to_string();
-    EXPECT_NEAR(costs.price(found->plan, hosts), least, 1e-9 * least) << "round " << round;
-    EXPECT_NEAR(found->search.step_seconds, least, 1e-9 * least);
-    EXPECT_NEAR(found->search.least_seconds, least, 1e-9 * least);
+    possible += expect_the_best(costs, random_fleet(random, types, 6));
   }
   EXPECT_GE(possible, 500);
 }
 
-TEST(GridSearch, BoundsAreTrueWhereFewLabelsAreGoneOnWith) {
+TEST(GridSearch, FindsTheBestOfAllWhereMicroBatchesInFlightDecide) {
+  std::mt19937 random(seed_of_this_run());
+  int possible = 0;
+  for (int round = 0; round < 400; ++round) {
+    SCOPED_TRACE(round);
+    const int types = 1 + round % 4;
+    const RandomCosts costs(random, 3 + round % 6, types, 0.15 + 0.05 * (round % 5));
+    possible += expect_the_best(costs, random_fleet(random, types, 6));
+  }
+  EXPECT_GE(possible, 100);
+  EXPECT_LE(possible, 390);
+}
+
+TEST(GridSearch, BoundsAreTrueWhereItStopsEarly) {
   std::mt19937 random(seed_of_this_run());
   for (int round = 0; round < 100; ++round) {
     const RandomCosts costs(random, 6, 2);
     const Hosts hosts = random_fleet(random, 2, 6);
     const double least = EveryGrid(costs, hosts).least();
-    double bound = kInfinite, found = kInfinite;
+    double bound = kInfinite;
+    GridBest best;
     for (const int micro_batch : costs.micro_batches())
       for (int replicas = 1; replicas <= 6; ++replicas) {
-        const GridTables tables(costs, {micro_batch, replicas}, groups_of(hosts));
-        const GridBounds bounds(tables, kInfinite);
-        if (bounds.least_seconds() == kInfinite) continue;
-        const GridFound one = best_grid(tables, bounds, kInfinite, 1, 1 << 30);
-        bound = std::min(bound, one.least_seconds);
-        if (one.plan) found = std::min(found, costs.price(*one.plan, hosts));
+        if ((replicas - 1) * micro_batch >= costs.global_batch()) break;  // nothing for the last
+        const GridTables tables(costs, {micro_batch, replicas}, groups_of(hosts), best.seconds);
+        std::vector<GridBox> boxes = {whole_box(tables, 0, 0)};
+        GridWork work{0, 1 << 30};
+        search_boxes(costs, tables, {0.3, 2, 1}, &boxes, &best, &work);
+        for (const GridBox& box : boxes) bound = std::min(bound, box.least_seconds);
       }
-    EXPECT_LE(bound, least * (1 + 1e-12));
-    EXPECT_GE(found, least * (1 - 1e-12));
+    EXPECT_LE(std::min(bound, best.seconds), least * (1 + 1e-12));
+    if (!best.plan) continue;
+    EXPECT_GE(best.seconds, least * (1 - 1e-12));
+    EXPECT_NEAR(costs.price(*best.plan, hosts), best.seconds, 1e-9 * least);
   }
 }
 

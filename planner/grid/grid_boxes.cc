@@ -1,0 +1,228 @@
+#include "planner/grid/grid_boxes.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/grid/grid_bounds.h"
+#include "planner/grid/grid_labels.h"
+#include "planner/plain/grain_table.h"
+
+namespace motley {
+namespace {
+
+/// How often prices are tried of one box.
+constexpr int kPrices = 12;
+constexpr int kPricesOfWide = 4;
+/// What sums in another order may differ by.
+constexpr double kRounding = 1e-12;
+
+bool later(const GridBox& a, const GridBox& b) { return a.least_seconds > b.least_seconds; }
+
+/// What any stage is busy with sending.
+double most_sent(const GridTables& tables) {
+  double seconds = 0, often = 0;
+  for (int layer = 0; layer < tables.layers(); ++layer)
+    for (int from = 0; from < tables.configs(); ++from)
+      for (int to = 0; to < tables.configs(); ++to) {
+        const double send = tables.send(layer, from, to);
+        if (send < kNoGridSeconds) seconds = std::max(seconds, send);
+      }
+  for (int from_end = 1; from_end <= tables.layers(); ++from_end)
+    for (const bool first : {false, true}) {
+      const SendWeights weights = tables.weights(from_end, first);
+      often = std::max(often, weights.in_busy + weights.out_busy);
+    }
+  return seconds * often;
+}
+
+class Boxes {
+ public:
+  Boxes(const GridCosts& costs, const GridTables& tables, const GridEffort& effort, GridBest* best,
+        GridWork* work)
+      : costs_(costs),
+        tables_(tables),
+        counts_(tables.counts()),
+        effort_(effort),
+        best_(best),
+        work_(work) {}
+
+  std::vector<GridBox> run(std::vector<GridBox> open) {
+    std::make_heap(open.begin(), open.end(), later);
+    std::vector<GridBox> left;
+    while (!open.empty() && open.front().least_seconds < cutoff()) {
+      std::pop_heap(open.begin(), open.end(), later);
+      GridBox box = std::move(open.back());
+      open.pop_back();
+      if (work_->over()) {
+        left.push_back(std::move(box));
+        continue;
+      }
+      for (GridBox& part : look_at(std::move(box), &left)) {
+        open.push_back(std::move(part));
+        std::push_heap(open.begin(), open.end(), later);
+      }
+    }
+    std::erase_if(left, [&](const GridBox& box) { return !(box.least_seconds < cutoff()); });
+    return left;
+  }
+
+ private:
+  double cutoff() const { return best_->seconds * (1 - kRounding); }
+
+  /// The parts to look at in turn; what is given up for now goes to `left`.
+  std::vector<GridBox> look_at(GridBox box, std::vector<GridBox>* left) {
+    const bool bounded = box.distances >= effort_.distances;
+    if (bounded && wide(box)) return halves(box);
+    const GridWindows windows(tables_, box.most, effort_.distances);
+    GridBounds bounds(tables_, windows);
+    if (!bounded) {
+      bound(&bounds, &box);
+      if (!(box.least_seconds < cutoff())) return {};
+      if (wide(box)) return halves(box);
+    } else {
+      bounds.find(box.prices);
+    }
+    const GridReach reach(tables_, windows);
+    work_->spent += reach.states() * tables_.configs();
+    if (reach.before(0, reach.all()) < tables_.layers()) return {};
+    const GridFound found =
+        best_grid({tables_, windows, reach, bounds}, box.least, cutoff(), effort_.most_labels);
+    work_->spent += found.compared + found.labels;
+    if (found.plan) offer(*found.plan);
+    box.least_seconds = std::max(box.least_seconds, found.least_seconds);
+    if (box.least_seconds < cutoff()) left->push_back(std::move(box));
+    return {};
+  }
+
+  double width(const GridBox& box, size_t i) const {
+    return counts_[i] == 0 ? 0 : counts_[i] * (box.most[i] - box.least[i]);
+  }
+  size_t widest_of(const GridBox& box) const {
+    size_t widest = 0;
+    for (const size_t i : {1u, 2u})
+      if (width(box, i) > width(box, widest)) widest = i;
+    return widest;
+  }
+  bool wide(const GridBox& box) const {
+    return width(box, widest_of(box)) > effort_.width * box.least_seconds;
+  }
+
+  std::vector<GridBox> halves(const GridBox& box) const {
+    const size_t i = widest_of(box);
+    GridBox lower = box, upper = box;
+    lower.distances = upper.distances = 0;
+    lower.most[i] = upper.least[i] = box.least[i] + (box.most[i] - box.least[i]) / 2;
+    upper.least_seconds = std::max(upper.least_seconds, of_maxima(upper.least) + upper.least_path);
+    return {std::move(lower), std::move(upper)};
+  }
+
+  double of_maxima(const GridMaxima& maxima) const {
+    return counts_[0] * maxima[0] + counts_[1] * maxima[1] + counts_[2] * maxima[2];
+  }
+
+  /// By the best prices found: each try moves them as far as, were the bound straight, it took to
+  /// reach the cutoff.
+  void bound(GridBounds* bounds, GridBox* box) {
+    const std::vector<GridTables::Resource>& resources = tables_.resources();
+    std::vector<double> prices = box->prices, best_prices;
+    prices.resize(resources.size(), 0);
+    const double fixed = of_maxima(box->least);
+    double most = -kNever, stride = 1;
+    const int tries = wide(*box) ? kPricesOfWide : kPrices;
+    for (int i = 0; i < tries; ++i) {
+      bounds->find(prices);
+      work_->spent += bounds->states() * tables_.configs();
+      const double seconds = fixed + bounds->path();
+      if (seconds > most) {
+        most = seconds;
+        best_prices = prices;
+      } else {
+        stride /= 2;
+      }
+      if (!(most < cutoff())) break;
+      const std::vector<GridStage> stages = bounds->cheapest();
+      const std::vector<int> missing = missing_of(stages);
+      if (std::all_of(missing.begin(), missing.end(), [](int of) { return of <= 0; }) &&
+          fits_memory(stages))
+        offer({tables_.shape().micro_batch, tables_.shape().replicas, stages});
+      double squares = 0;
+      for (size_t r = 0; r < resources.size(); ++r)
+        if (missing[r] > 0 || prices[r] > 0) squares += missing[r] * missing[r];
+      if (squares == 0) break;  // the best of all prices
+      const double reach = best_->seconds < kNoGridSeconds ? best_->seconds - seconds : 2 * seconds;
+      for (size_t r = 0; r < resources.size(); ++r)
+        prices[r] = std::max(0.0, prices[r] + stride * reach / squares * missing[r]);
+    }
+    box->prices = best_prices;
+    box->distances = effort_.distances;
+    box->least_path = std::max(box->least_path, most - fixed);
+    box->least_seconds = std::max(box->least_seconds, fixed + box->least_path);
+    if (!(box->least_seconds < cutoff())) return;
+    if (bounds->prices() != best_prices) bounds->find(best_prices);
+    const double slack = best_->seconds - fixed - box->least_path;
+    for (size_t i = 0; i < counts_.size(); ++i)
+      if (counts_[i] > 0) box->most[i] = std::min(box->most[i], box->least[i] + slack / counts_[i]);
+  }
+
+  /// Of each resource more than there is; negative: left.
+  std::vector<int> missing_of(const std::vector<GridStage>& stages) const {
+    std::vector<int> missing;
+    for (const GridTables::Resource& resource : tables_.resources()) {
+      missing.push_back(-resource.there);
+      for (const GridStage& stage : stages) missing.back() += resource.taken_by(stage.config);
+    }
+    return missing;
+  }
+
+  bool fits_memory(const std::vector<GridStage>& stages) const {
+    const int passes = tables_.passes(), count = static_cast<int>(stages.size());
+    for (int s = 0; s < count; ++s)
+      if (costs_.farthest_from_end(stages[static_cast<size_t>(s)], tables_.shape().micro_batch,
+                                   passes) < count - s)
+        return false;
+    return true;
+  }
+
+  void offer(GridPlan plan) {
+    const double seconds = costs_.step_seconds(plan);
+    if (seconds >= best_->seconds) return;
+    best_->seconds = seconds;
+    best_->plan = std::move(plan);
+  }
+
+  const GridCosts& costs_;
+  const GridTables& tables_;
+  const GridMaxima counts_;
+  const GridEffort effort_;
+  GridBest* const best_;
+  GridWork* const work_;
+};
+
+}  // namespace
+
+GridBox whole_box(const GridTables& tables, double least_seconds, double least_busy) {
+  GridBox box;
+  box.least_seconds = least_seconds;
+  box.least = {least_busy, kNever, kNever};
+  for (int config = 0; config < tables.configs(); ++config)
+    for (int first = 0; first < tables.layers(); ++first)
+      for (int end = first + 1; end <= tables.layers(); ++end) {
+        if (tables.farthest_from_end(config, first, end) < 1) break;
+        const GridMaxima& maxima = tables.maxima(config, first, end);
+        if (std::max({maxima[0], maxima[1], maxima[2]}) >= kNoGridSeconds) continue;
+        for (size_t i = 0; i < maxima.size(); ++i) {
+          if (i > 0) box.least[i] = std::min(box.least[i], maxima[i]);
+          box.most[i] = std::max(box.most[i], maxima[i]);
+        }
+      }
+  box.most[0] += most_sent(tables);  // beyond the least, which is all that its maxima know of
+  if (box.least[1] == kNever) box.least_seconds = kNever;  // no stage at all
+  return box;
+}
+
+void search_boxes(const GridCosts& costs, const GridTables& tables, const GridEffort& effort,
+                  std::vector<GridBox>* boxes, GridBest* best, GridWork* work) {
+  *boxes = Boxes(costs, tables, effort, best, work).run(std::move(*boxes));
+}
+
+}  // namespace motley

@@ -1,0 +1,133 @@
+#include "planner/pipelines/least_sums.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "core/model.h"
+#include "planner/costs/links.h"
+#include "planner/plain/grain_table.h"
+
+namespace motley {
+namespace {
+
+/// Of more hosts pairs are not looked at one by one.
+constexpr size_t kManyHosts = 64;
+/// Sums of parts are rounded elsewhere in another order.
+constexpr double kRounded = 1 - 1e-9;
+/// Rows of a block's matrices, in those of the embedding.
+constexpr double kLongestRow = 4;
+
+bool same(const ReductionModel::HostPair& a, const ReductionModel::HostPair& b) {
+  return a.latency_seconds == b.latency_seconds && a.bytes_per_second == b.bytes_per_second &&
+         a.sums == b.sums && a.linked == b.linked;
+}
+
+void add(const ReductionModel::HostPair& pair, std::vector<ReductionModel::HostPair>* pairs) {
+  if (std::none_of(pairs->begin(), pairs->end(),
+                   [&](const ReductionModel::HostPair& other) { return same(pair, other); }))
+    pairs->push_back(pair);
+}
+
+}  // namespace
+
+LeastSums::LeastSums(const PlanRequest& request, const std::vector<DeviceGroup>& groups,
+                     int most_stages, bool cut)
+    : profile_(&request.profile),
+      reduction_(request.profile, gradient_bytes(request.job)),
+      free_(request.job.parallel.sync.across > 1 ||
+            may_compress(request.job, request.profile.links)),
+      cut_(cut),
+      most_stages_(most_stages),
+      layers_(layer_count(request.job.model)) {
+  const auto all = static_cast<double>(parameter_count(request.job.model));
+  for (const LogicalTensor& tensor : logical_tensors(request.job.model)) {
+    const double part = static_cast<double>(tensor.elements()) / all;
+    if (tensor.layers.size() > 1) {
+      tied_ += part;
+    } else if (tensor.layers.front() == 0) {
+      embedding_ += part;
+    }
+  }
+  row_ = request.job.model.width / all;
+  std::map<std::string, int> hosts;
+  for (const DeviceGroup& group : groups)
+    for (const DeviceSpec* device : group.devices) ++hosts[device->host];
+  std::vector<std::string> names;
+  for (const auto& [host, devices] : hosts) {
+    names.push_back(host);
+    devices_ += devices;
+    of_a_host_ = std::max(of_a_host_, devices);
+  }
+  find_pairs(names);
+}
+
+void LeastSums::find_pairs(const std::vector<std::string>& hosts) {
+  if (hosts.size() <= kManyHosts) {
+    std::vector<ReductionModel::Host> known;
+    for (const std::string& host : hosts) known.push_back(reduction_.host(host));
+    for (size_t a = 0; a < known.size(); ++a)
+      for (size_t b = a; b < known.size(); ++b)
+        add(reduction_.pair(known[a], known[b], a == b), a == b ? &within_ : &across_);
+    return;
+  }
+  if (!profile_->reductions.empty() || profile_->links.empty()) free_ = true;
+  for (const bool same_host : {true, false}) {
+    ReductionModel::HostPair best{
+        .latency_seconds = std::numeric_limits<double>::max(), .linked = true, .same = same_host};
+    for (const LinkProfile& link : profile_->links) {
+      if ((link.between[0] == link.between[1]) != same_host) continue;
+      best.latency_seconds = std::min(best.latency_seconds, link.latency_seconds);
+      best.bytes_per_second = std::max(best.bytes_per_second, link.bytes_per_second);
+    }
+    if (best.bytes_per_second > 0) add(best, same_host ? &within_ : &across_);
+  }
+}
+
+double LeastSums::whole_seconds(int ranks) const {
+  double least = kNever;
+  for (const auto& pair : across_) least = std::min(least, reduction_.pair_seconds(ranks, pair));
+  if (ranks <= of_a_host_)
+    for (const auto& pair : within_) least = std::min(least, reduction_.pair_seconds(ranks, pair));
+  return least == kNever ? 0 : least;
+}
+
+/// By links alone the time of as much only rises with the ranks that it is exchanged with; what was
+/// measured may fall.
+double LeastSums::exchange_seconds(double part, int ranks) const {
+  const int most = profile_->reductions.empty() ? ranks : devices_;
+  double least = kNever;
+  for (int peers = ranks; peers <= most; ++peers)
+    least = std::min(least, part * peers / (2.0 * (peers - 1)) * whole_seconds(peers));
+  return least == kNever ? 0 : least;
+}
+
+double LeastSums::within_one() const {
+  return free_ || devices_ < 2 ? 0 : exchange_seconds(tied_, 2) * kRounded;
+}
+
+double LeastSums::seconds_holding(double held, int replicas) const {
+  if (replicas < 2 || free_) return 0;
+  // Of what the same ranks hold, of each layer at worst, owners' shares end with a row.
+  const double owned = held / replicas - layers_ * kLongestRow * row_;
+  return exchange_seconds(held + (replicas - 2) * std::max(0.0, owned), replicas) * kRounded;
+}
+
+double LeastSums::seconds(int replicas) const {
+  if (replicas < 2 || replicas > devices_ || free_) return 0;
+  const double twice = 2.0 * (replicas - 1);
+  const int ranks = std::min(devices_, most_stages_ * replicas);
+  double least = exchange_seconds(twice / ranks, replicas);
+  const int holders = cut_ ? 2 * replicas : replicas;
+  if (holders <= devices_) {
+    const double tied = 2.0 * (holders - 1) / holders * tied_;
+    least = std::max(least, exchange_seconds(tied, holders));
+    // Owners' shares end with a row. Of more holders each has more to exchange, but for that.
+    const auto held = [&](int of) { return 2.0 * (of - 1) / of * tied_ - (of - 2) * row_; };
+    const double both = std::min(held(holders), held(2 * replicas));
+    least = std::max(least, exchange_seconds(both + twice / replicas * embedding_, holders));
+  }
+  return least * kRounded;
+}
+
+}  // namespace motley

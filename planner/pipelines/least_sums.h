@@ -1,0 +1,47 @@
+#pragma once
+// The least that exchanging gradients takes, whatever the plan: a part of every proof.
+
+#include <vector>
+
+#include "planner/costs/cost_model.h"
+#include "planner/pipelines/pipeline_costs.h"
+#include "planner/request.h"
+
+namespace motley {
+
+/// Whoever exchanges most exchanges no less than ranks do on average: all of them, or those that
+/// hold the embedding and what is tied to it, of which every replica has one or two. It has as many
+/// peers at least as its slices have holders, over links no better than the best, which join
+/// several hosts where none has room for so many. What goes over compressed links, or not in every
+/// step, is taken to be free.
+class LeastSums {
+ public:
+  /// `cut`: no replica is whole, so that two ranks of each hold what is tied.
+  LeastSums(const PlanRequest& request, const std::vector<DeviceGroup>& groups, int most_stages,
+            bool cut);
+
+  /// Of that many replicas or more; 0 of one.
+  double seconds(int replicas) const;
+  /// Of what is tied, within a replica that is cut.
+  double within_one() const;
+  /// The same where some rank holds this part of all elements.
+  double seconds_holding(double held, int replicas) const;
+
+ private:
+  void find_pairs(const std::vector<std::string>& hosts);
+  /// Of exchanging this part of all elements with so many ranks at least.
+  double exchange_seconds(double part, int ranks) const;
+  double whole_seconds(int ranks) const;
+
+  const Profile* profile_;
+  ReductionModel reduction_;
+  bool free_ = false;
+  bool cut_;
+  int most_stages_, layers_;
+  int devices_ = 0;
+  int of_a_host_ = 0;                                      ///< devices of the largest host
+  double embedding_ = 0, tied_ = 0, row_ = 0;              ///< parts of all elements
+  std::vector<ReductionModel::HostPair> within_, across_;  ///< of hosts; no other is better
+};
+
+}  // namespace motley

@@ -1,0 +1,232 @@
+#include "planner/pipelines/set_cuts.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "core/pipeline.h"
+
+namespace motley {
+SetLattice::SetLattice(const PipelineCosts& costs, std::vector<GroupCounts> sets)
+    : groups_(costs.groups()), sets_(std::move(sets)) {
+  const auto size_of = [](const GroupCounts& set) {
+    return std::accumulate(set.begin(), set.end(), 0);
+  };
+  std::stable_sort(sets_.begin(), sets_.end(), [&](const GroupCounts& a, const GroupCounts& b) {
+    return size_of(a) < size_of(b);
+  });
+  std::map<GroupCounts, int> numbers;
+  for (size_t set = 0; set < sets_.size(); ++set) {
+    sizes_.push_back(size_of(sets_[set]));
+    numbers.emplace(sets_[set], static_cast<int>(set));
+    GroupCounts part = sets_[set];
+    for (int& count : part) {
+      const auto found = count > 0 ? (--count, numbers.find(part)) : numbers.end();
+      without_.push_back(found == numbers.end() ? kNone : found->second);
+      count = sets_[set][static_cast<size_t>(&count - part.data())];
+    }
+  }
+  find_places(costs);
+}
+
+void SetLattice::find_places(const PipelineCosts& costs) {
+  constexpr int kMany = 1 << 10;
+  const auto same_way = [&](int a, int b, int c, int d) {
+    return costs.travel(a, b, 1) == costs.travel(c, d, 1) &&
+           costs.travel(a, b, kMany) == costs.travel(c, d, kMany);
+  };
+  const auto alike = [&](int a, int b) {
+    bool same = same_way(a, a, b, b) && same_way(a, a, a, b) && same_way(a, a, b, a);
+    for (int other = 0; other < groups_ && same; ++other)
+      if (other != a && other != b)
+        same = same_way(a, other, b, other) && same_way(other, a, other, b);
+    return same;
+  };
+  for (int group = 0; group < groups_; ++group) {
+    int place = 0;
+    while (place < places() && !alike(example(place), group)) ++place;
+    if (place == places()) example_.push_back(group);
+    place_.push_back(place);
+  }
+}
+
+SetCuts::SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_batch, int samples)
+    : costs_(costs),
+      sets_(sets),
+      layers_(costs.layers()),
+      micro_batch_(micro_batch),
+      samples_(samples),
+      count_((samples + micro_batch - 1) / micro_batch),
+      most_stages_(sets.size(sets.count() - 1)) {
+  find_ways();
+  price();
+  const auto states = sets_.count() * places() * static_cast<size_t>(layers_);
+  left_.assign(states, kTooLong);
+  arrives_.assign(states, kTooLong);
+  chosen_.resize(states);
+  for (size_t set = 0; set < sets_.count() && sets_.size(set) <= layers_; ++set) {
+    for (int group = 0; group < sets_.groups(); ++group) {
+      if (sets_.sets()[set][static_cast<size_t>(group)] == 0 || !costs_.priced(group)) continue;
+      if (sets_.size(set) == 1)
+        be_last(set, group);
+      else
+        go_on(set, group);
+    }
+    add_ways(set);
+  }
+}
+
+void SetCuts::find_ways() {
+  const int carried = std::min(micro_batch_, samples_);
+  for (int from = 0; from < sets_.places(); ++from)
+    for (int to = 0; to < sets_.places(); ++to)
+      ways_.push_back(costs_.travel(sets_.example(from), sets_.example(to), carried).value() +
+                      costs_.travel(sets_.example(to), sets_.example(from), carried).value());
+}
+
+void SetCuts::price() {
+  const auto groups = static_cast<size_t>(sets_.groups());
+  const auto stages = static_cast<size_t>(most_stages_) + 1;
+  firsts_.resize(groups * stages);
+  middles_.resize(groups * stages);
+  lasts_.resize(groups);
+  for (size_t group = 0; group < groups; ++group) {
+    const auto number = static_cast<int>(group);
+    if (!costs_.priced(number)) continue;
+    lasts_[group] = prices_of(number, 1, false);
+    for (int depth = 2; depth <= most_stages_; ++depth) {
+      const size_t at = group * stages + static_cast<size_t>(depth);
+      firsts_[at] = prices_of(number, depth, true);
+      middles_[at] = depth == 2 ? prices_of(number, depth, false) : middles_[at - 1];
+      middles_[at].most = most_of(number, depth, false, middles_[at].most);
+    }
+  }
+}
+
+PipelineStage SetCuts::stage_of(int group, int depth, bool begins, int layers) const {
+  const int first = begins ? 0 : depth == 1 ? layers_ - layers : 1;
+  return {group, first, first + layers - 1};
+}
+
+/// How many layers fit, of `most` and so that others have one each.
+int SetCuts::most_of(int group, int depth, bool begins, int most) const {
+  int low = 0, high = std::min(most, layers_ - (depth - 1) - (begins ? 0 : 1));
+  while (low < high) {
+    const int middle = low + (high - low + 1) / 2;
+    if (costs_.fits(stage_of(group, depth, begins, middle), micro_batch_,
+                    most_in_flight(depth, 0, count_)))
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+StagePrices SetCuts::prices_of(int group, int depth, bool begins) const {
+  StagePrices prices;
+  prices.most = most_of(group, depth, begins, layers_);
+  prices.work.resize(static_cast<size_t>(prices.most) + 1);
+  prices.once.resize(prices.work.size());
+  const int before = begins ? 0 : 1;
+  for (int layers = 1; layers <= prices.most; ++layers) {
+    const StageCost cost = stage_cost(costs_, stage_of(group, depth, begins, layers), before,
+                                      depth + before, micro_batch_, samples_);
+    const int64_t ready = begins ? cost.ready : 0;
+    prices.work[static_cast<size_t>(layers)] = ready + cost.work;
+    prices.once[static_cast<size_t>(layers)] = ready + cost.first_forward + cost.last_backward;
+  }
+  return prices;
+}
+
+void SetCuts::offer(size_t set, int group, int first, int64_t nanos, int layers) {
+  const size_t at = state(set, sets_.place(group), first);
+  if (nanos >= left_[at]) return;
+  left_[at] = nanos;
+  chosen_[at] = {static_cast<uint16_t>(group), static_cast<uint16_t>(layers)};
+}
+
+void SetCuts::be_last(size_t set, int group) {
+  const StagePrices& own = prices(group, 1, false);
+  for (int layers = 1; layers <= own.most; ++layers)
+    offer(set, group, layers_ - layers, own.work[static_cast<size_t>(layers)], layers);
+}
+
+void SetCuts::go_on(size_t set, int group) {
+  const int size = sets_.size(set);
+  const auto rest = static_cast<size_t>(sets_.without(set, group));
+  const int64_t* const after = &arrives_[state(rest, sets_.place(group), 0)];
+  if (size < most_stages_)
+    for (int first = 1; first <= layers_ - size; ++first)
+      choose(set, group, first, prices(group, size, false), after + first);
+  choose(set, group, 0, prices(group, size, true), after);
+}
+
+/// `after`: by the number of layers, the least of what comes after the stage. That falls with them
+/// and the stage's work rises: where they cross is the best, or, as what it takes once rises, just
+/// before.
+void SetCuts::choose(size_t set, int group, int first, const StagePrices& prices,
+                     const int64_t* after) {
+  const int most = std::min(prices.most, layers_ - first - (sets_.size(set) - 1));
+  const int64_t* const work = prices.work.data();
+  const int64_t* const once = prices.once.data();
+  int low = 1, high = most + 1;
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    if (work[middle] >= once[middle] + after[middle])
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  int64_t best = kTooLong;
+  int chosen = 0;
+  if (low <= most) best = work[low], chosen = low;
+  for (int layers = std::min(low - 1, most); layers > 0; --layers) {
+    if (once[1] + after[layers] >= best) break;
+    const int64_t nanos = once[layers] + after[layers];
+    if (nanos < best) best = nanos, chosen = layers;
+  }
+  if (chosen > 0) offer(set, group, first, best, chosen);
+}
+
+/// The least of all places to go to, with the ways there and back.
+void SetCuts::add_ways(size_t set) {
+  for (int from = 0; from < sets_.places(); ++from)
+    for (int to = 0; to < sets_.places(); ++to) {
+      const int64_t there = way(from, to);
+      const int64_t* const left = &left_[state(set, to, 0)];
+      int64_t* const arrives = &arrives_[state(set, from, 0)];
+      for (int first = 1; first < layers_; ++first)
+        arrives[first] = std::min(arrives[first], there + left[first]);
+    }
+}
+
+/// From a place, or where nothing comes before from nowhere, below 0.
+int SetCuts::best_place(size_t left, int from, int first) const {
+  int place = 0;
+  const auto nanos = [&](int to) {
+    return (from < 0 ? 0 : way(from, to)) + left_[state(left, to, first)];
+  };
+  for (int other = 1; other < sets_.places(); ++other)
+    if (nanos(other) < nanos(place)) place = other;
+  return place;
+}
+
+int64_t SetCuts::least(size_t set) const {
+  return sets_.size(set) == 1 ? kTooLong : left_[state(set, best_place(set, -1, 0), 0)];
+}
+
+std::vector<CutStage> SetCuts::stages(size_t set) const {
+  std::vector<CutStage> stages;
+  if (least(set) >= kTooLong) return stages;
+  int first = 0;
+  for (int place = -1;; first += stages.back().layers) {
+    stages.push_back(chosen_[state(set, best_place(set, place, first), first)]);
+    if (sets_.size(set) == 1) break;
+    set = static_cast<size_t>(sets_.without(set, stages.back().group));
+    place = sets_.place(stages.back().group);
+  }
+  return stages;
+}
+
+}  // namespace motley

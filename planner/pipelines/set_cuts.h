@@ -1,0 +1,121 @@
+#pragma once
+// The quickest cuts of all sets of devices at once, in all orders.
+//
+// Of a pipeline in 1F1B every stage waits for what comes before its first forward pass, does its
+// own work and leaves to the stages before it what follows its last backward pass. So the end is
+// no sooner than what a stage takes for all micro-batches, nor than what it and the ways from and
+// to the next take once and the stages after it for the rest. The least of that over all ways to
+// go on obeys a recurrence over the devices and layers that are left (dynamic programming; Bellman
+// 1957): what a stage holds depends on how many follow it alone. A simulation adds waits in the
+// middle of a step, so this is a bound, and its cuts are near the quickest.
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "planner/pipelines/pipeline_costs.h"
+#include "planner/pipelines/replica_designs.h"
+
+namespace motley {
+
+/// Sets of devices of which every part is one, too, by rising size, and their parts.
+class SetLattice {
+ public:
+  static constexpr int kNone = -1;
+
+  SetLattice(const PipelineCosts& costs, std::vector<GroupCounts> sets);
+
+  const std::vector<GroupCounts>& sets() const { return sets_; }
+  size_t count() const { return sets_.size(); }
+  int groups() const { return groups_; }
+  int size(size_t set) const { return sizes_[set]; }
+  /// The set without a device of a group that is in it; kNone where no other is.
+  int without(size_t set, int group) const {
+    return without_[set * static_cast<size_t>(groups_) + static_cast<size_t>(group)];
+  }
+  /// Groups that everything takes the same ways from and to are of one place.
+  int place(int group) const { return place_[static_cast<size_t>(group)]; }
+  int places() const { return static_cast<int>(example_.size()); }
+  int example(int place) const { return example_[static_cast<size_t>(place)]; }
+
+ private:
+  void find_places(const PipelineCosts& costs);
+
+  int groups_;
+  std::vector<GroupCounts> sets_;
+  std::vector<int> sizes_;
+  std::vector<int> without_;
+  std::vector<int> place_;
+  std::vector<int> example_;  ///< a group of each place
+};
+
+/// Stages of a group, all of the same number of stages to the end, by how many layers they have.
+struct StagePrices {
+  std::vector<int64_t> work;  ///< nanoseconds for all micro-batches; the update of the first stage
+  std::vector<int64_t> once;  ///< of one micro-batch's two passes
+  int most = 0;               ///< layers that fit
+};
+
+/// What is placed: one stage.
+struct CutStage {
+  uint16_t group = 0, layers = 0;
+};
+
+/// Of all sets, in one micro-batch and number of samples. Whole replicas are not among them.
+class SetCuts {
+ public:
+  SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_batch, int samples);
+
+  /// Nanoseconds that no pipeline of the set is below; kTooLong where none fits.
+  int64_t least(size_t set) const;
+  /// The stages of one that is not above it but for waits.
+  std::vector<CutStage> stages(size_t set) const;
+
+  static constexpr int64_t kTooLong = std::numeric_limits<int64_t>::max() / 8;
+  /// Of a stage with `depth` - 1 after it.
+  const StagePrices& prices(int group, int depth, bool begins) const {
+    const auto at = static_cast<size_t>(group * (most_stages_ + 1) + depth);
+    return begins ? firsts_[at] : depth == 1 ? lasts_[static_cast<size_t>(group)] : middles_[at];
+  }
+  /// Of the stages after one at `place` that are left these devices and the layers from `first` on:
+  /// at least, with the ways there and back.
+  int64_t after(size_t set, int place, int first) const {
+    return arrives_[state(set, place, first)];
+  }
+  /// A micro-batch's ways there and back.
+  int64_t way(int from_place, int to_place) const {
+    return ways_[static_cast<size_t>(from_place) * places() + static_cast<size_t>(to_place)];
+  }
+
+ private:
+  size_t places() const { return static_cast<size_t>(sets_.places()); }
+  size_t state(size_t set, int place, int first) const {
+    return (set * places() + static_cast<size_t>(place)) * static_cast<size_t>(layers_) +
+           static_cast<size_t>(first);
+  }
+  void find_ways();
+  void price();
+  PipelineStage stage_of(int group, int depth, bool begins, int layers) const;
+  int most_of(int group, int depth, bool begins, int most) const;
+  StagePrices prices_of(int group, int depth, bool begins) const;
+  void offer(size_t set, int group, int first, int64_t nanos, int layers);
+  void be_last(size_t set, int group);
+  void go_on(size_t set, int group);
+  void choose(size_t set, int group, int first, const StagePrices& prices, const int64_t* after);
+  void add_ways(size_t set);
+  int best_place(size_t left, int from, int first) const;
+
+  const PipelineCosts& costs_;
+  const SetLattice& sets_;
+  int layers_, micro_batch_, samples_;
+  int count_;  ///< micro-batches
+  int most_stages_;
+  std::vector<int64_t> ways_;  ///< there and back, [from * places + to]
+  std::vector<StagePrices> firsts_, middles_, lasts_;
+  /// By set of devices left, place and first layer left: nanoseconds of these alone where a device
+  /// of the place comes next, and with the ways from one of the place to the best.
+  std::vector<int64_t> left_, arrives_;
+  std::vector<CutStage> chosen_;
+};
+
+}  // namespace motley

@@ -1,0 +1,257 @@
+#include "planner/pipelines/set_times.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "planner/pipelines/pipeline_space.h"
+#include "planner/pipelines/set_cut_search.h"
+
+namespace motley {
+namespace {
+
+/// Of all cuts that are kept, sets times layers: some hundred megabytes.
+constexpr size_t kMostKept = 8'000'000;
+
+/// Of the numbers above `low` up to `high` the one that most searches come by: what is made for one
+/// of them serves others.
+int roundest(int low, int high) {
+  int step = 1;
+  while (high / (2 * step) * 2 * step > low) step *= 2;
+  return high / step * step;
+}
+
+}  // namespace
+
+SetTimes::SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
+                   std::vector<int> micro_batches, bool roughly)
+    : costs_(costs),
+      roughly_(roughly),
+      lattice_(costs, std::move(sets)),
+      micro_batches_(std::move(micro_batches)),
+      known_(micro_batches_.size()),
+      proved_(lattice_.count()) {
+  costs_.take_least_for_rests();
+  costs_.take_quickest_ways();
+  for (const GroupCounts& set : lattice_.sets())
+    per_sample_.push_back(costs_.least_seconds(set, 1));
+  find_rates();
+  for (const std::vector<double>& rates : rates_) {
+    std::vector<size_t>& groups = quickest_first_.emplace_back(rates.size());
+    std::iota(groups.begin(), groups.end(), size_t{0});
+    std::stable_sort(groups.begin(), groups.end(),
+                     [&](size_t a, size_t b) { return rates[a] > rates[b]; });
+  }
+}
+
+const SetTimes::Known& SetTimes::known(size_t size, int samples) {
+  const auto [found, is_new] = known_[size].try_emplace(samples);
+  Known& made = found->second;
+  if (!is_new) return made;
+  auto cuts = std::make_shared<const SetCuts>(costs_, lattice_, micro_batches_[size], samples);
+  for (size_t set = 0; set < lattice_.count(); ++set) {
+    const int64_t least = cuts->least(set);
+    made.seconds.push_back(least < SetCuts::kTooLong ? seconds_of(Nanos(least)) : kNever);
+  }
+  const size_t states = lattice_.count() * static_cast<size_t>(costs_.layers());
+  nodes_ += static_cast<int64_t>(lattice_.count());
+  if (kept_ + states > kMostKept) return made;
+  kept_ += states;
+  made.cuts = std::move(cuts);
+  return made;
+}
+
+double SetTimes::rough_seconds(size_t set, int samples) const {
+  double least = kNever;
+  for (size_t size = 0; size < micro_batches_.size() && micro_batches_[size] <= samples; ++size)
+    least = std::min(least, filled_least(size, set, samples));
+  // Of a single micro-batch that is not full no more is known.
+  const auto whole = std::lower_bound(micro_batches_.begin(), micro_batches_.end(), samples);
+  if (whole != micro_batches_.end() && *whole > samples) least = 0;
+  return std::max(least, per_sample_[set] * samples);
+}
+
+std::shared_ptr<const SetCuts> SetTimes::cuts(size_t size, int samples) {
+  const auto those = known_[size].find(samples);
+  if (those != known_[size].end() && those->second.cuts != nullptr) return those->second.cuts;
+  return std::make_shared<const SetCuts>(costs_, lattice_, micro_batches_[size], samples);
+}
+
+/// Fewer samples of a last micro-batch may have been measured to take longer.
+double SetTimes::whole_seconds(int group, int micro_batch, int samples) const {
+  const PipelineStage all{group, 0, costs_.layers() - 1};
+  if (!costs_.fits(all, micro_batch, 1)) return kNever;
+  double least = kNever;
+  const int up_to = (samples + micro_batch - 1) / micro_batch * micro_batch;
+  for (int more = samples; more <= up_to; ++more)
+    least = std::min(least, costs_.seconds({{all}, micro_batch}, more));
+  return least;
+}
+
+double SetTimes::least_of_whole(size_t set, int samples) {
+  const auto [found, is_new] = of_whole_.try_emplace({set, samples}, kNever);
+  if (!is_new) return found->second;
+  const GroupCounts& devices = lattice_.sets()[set];
+  const auto group =
+      static_cast<int>(std::find(devices.begin(), devices.end(), 1) - devices.begin());
+  if (!costs_.priced(group)) return kNever;
+  for (const int micro_batch : micro_batches_) {
+    found->second = std::min(found->second, whole_seconds(group, micro_batch, samples));
+    if (micro_batch >= samples) break;
+  }
+  return found->second;
+}
+
+/// Micro-batches that each group computes in a second at most, if all were of layers that it is
+/// best at: by prices for the three kinds of layers, which are the times of some group.
+void SetTimes::find_rates() {
+  const int last = costs_.layers() - 1;
+  int prices = 0;
+  while (prices + 1 < costs_.groups() && !costs_.priced(prices)) ++prices;
+  for (const int micro_batch : micro_batches_) {
+    std::vector<double>& rates = rates_.emplace_back();
+    for (int group = 0; group < costs_.groups(); ++group) {
+      double work = 0, best = 0;
+      for (const int layer : {0, 1, last}) {
+        if (!costs_.priced(group)) continue;
+        const PassSeconds price = costs_.pass({prices, layer, layer}, micro_batch);
+        const PassSeconds own = costs_.pass({group, layer, layer}, micro_batch);
+        work += (layer == 1 ? last - 1 : 1) * (price.forward + price.backward);
+        best = std::max(best, (price.forward + price.backward) / (own.forward + own.backward));
+      }
+      rates.push_back(work > 0 ? best / work : 0);
+    }
+  }
+}
+
+/// Each stage works c micro-batches and waits for one of all stages before it, so that of n alike
+/// it works 1, 1 - 1/c, (1 - 1/c)², … of what the first does, at most; the quickest come first.
+double SetTimes::filled_least(size_t size, size_t set, int samples) const {
+  const int full = samples / micro_batches_[size];
+  if (full == 0) return 0;
+  double sum = 0, part = 1;
+  for (const size_t group : quickest_first_[size])
+    for (int i = 0; i < lattice_.sets()[set][group]; ++i) {
+      sum += part * rates_[size][group];
+      part *= 1 - 1.0 / full;
+    }
+  return sum > 0 ? full / sum : 0;
+}
+
+/// Fewer full micro-batches take no longer; of as many as stages have in flight and more, no less
+/// than in proportion, as what comes before and after the work of a stage does not grow with them.
+double SetTimes::known_least(size_t size, size_t set, int samples) const {
+  const std::map<int, Known>& known = known_[size];
+  const int micro_batch = micro_batches_[size];
+  const auto next = known.lower_bound(samples);
+  if (next != known.end() && next->first == samples) return next->second.seconds[set];
+  double least = filled_least(size, set, samples);
+  if (next != known.begin()) least = std::max(least, std::prev(next)->second.seconds[set]);
+  const int full = samples / micro_batch;
+  if (next != known.end() && full >= kMostStages) {
+    const int more = (next->first + micro_batch - 1) / micro_batch;
+    least = std::max(least, next->second.seconds[set] * full / more);
+  }
+  return least;
+}
+
+std::vector<std::pair<double, size_t>> SetTimes::likely(size_t set, int samples) const {
+  std::vector<std::pair<double, size_t>> sizes;
+  for (size_t size = 0; size < micro_batches_.size(); ++size) {
+    sizes.emplace_back(known_least(size, set, samples), size);
+    if (micro_batches_[size] >= samples) break;
+  }
+  std::stable_sort(sizes.begin(), sizes.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  return sizes;
+}
+
+/// What was proved of as many samples or fewer.
+double SetTimes::proved(size_t set, int samples) const {
+  const auto next = proved_[set].upper_bound(samples);
+  return next == proved_[set].begin() ? 0 : std::prev(next)->second;
+}
+
+double SetTimes::seconds(size_t set, int samples) {
+  if (!is_wanted(set)) return kNever;
+  if (lattice_.size(set) == 1) return least_of_whole(set, samples);
+  if (roughly_) return rough_seconds(set, samples);
+  double least = kNever;
+  for (const auto& [bound, size] : likely(set, samples)) {
+    if (bound >= least) break;
+    least = std::min(least, known(size, samples).seconds[set]);
+  }
+  return std::max(least, proved(set, samples));
+}
+
+bool SetTimes::within(size_t set, int samples, double limit) {
+  if (lattice_.size(set) == 1) return least_of_whole(set, samples) <= limit;
+  if (roughly_) return rough_seconds(set, samples) <= limit;
+  if (proved(set, samples) > limit) return false;
+  const auto sizes = likely(set, samples);
+  for (const auto& [bound, size] : sizes) {
+    const auto more = known_[size].lower_bound(samples);
+    if (more != known_[size].end() && more->second.seconds[set] <= limit) return true;
+  }
+  for (const auto& [bound, size] : sizes) {
+    if (bound > limit) break;
+    if (known(size, samples).seconds[set] <= limit) return true;
+  }
+  return false;
+}
+
+std::optional<Pipeline> SetTimes::prove(size_t set, int samples, int64_t most_nodes) {
+  if (lattice_.size(set) == 1 || proved_[set].contains(samples)) return std::nullopt;
+  PipelineCut best;
+  double unproved = kNever;
+  for (const auto& [bound, size] : likely(set, samples)) {
+    if (bound >= best.seconds) break;
+    const auto those = cuts(size, samples);
+    const double least = seconds_of(Nanos(those->least(set)));
+    if (least >= best.seconds) continue;
+    PipelineCut cut = best_cut_of_set({costs_, lattice_, *those, micro_batches_[size], samples},
+                                      set, best.seconds, most_nodes);
+    nodes_ += cut.nodes;
+    if (!cut.proved) unproved = std::min(unproved, least);
+    if (cut.seconds < best.seconds) best = std::move(cut);
+  }
+  proved_[set].emplace(samples, std::min(best.seconds, unproved));
+  if (best.pipeline.stages.empty()) return std::nullopt;
+  return std::move(best.pipeline);
+}
+
+int SetTimes::grains_within(size_t set, const GrainLimit& limit) {
+  if (lattice_.size(set) > costs_.layers() || !is_wanted(set)) return 0;
+  int low = 0, high = limit.most;  // low is within
+  if (per_sample_[set] > 0) {
+    const double samples = limit.seconds / per_sample_[set] * (1 + 1e-9) + limit.missing;
+    high = static_cast<int>(std::min<double>(high, samples / limit.grain));
+  }
+  while (low < high) {
+    const int middle = roundest(low, high);
+    if (within(set, middle * limit.grain - limit.missing, limit.seconds))
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+std::vector<Pipeline> SetTimes::pipelines(size_t set, int samples, double limit) {
+  std::vector<Pipeline> pipelines;
+  for (size_t size = 0; lattice_.size(set) > 1 && size < micro_batches_.size(); ++size) {
+    const auto found = known_[size].find(samples);
+    if (found == known_[size].end() || found->second.seconds[set] > limit ||
+        found->second.seconds[set] == kNever)
+      continue;
+    Pipeline& pipeline = pipelines.emplace_back();
+    pipeline.micro_batch = micro_batches_[size];
+    int first = 0;
+    for (const CutStage& stage : cuts(size, samples)->stages(set)) {
+      pipeline.stages.push_back({stage.group, first, first + stage.layers - 1});
+      first += stage.layers;
+    }
+  }
+  return pipelines;
+}
+
+}  // namespace motley

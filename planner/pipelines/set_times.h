@@ -1,0 +1,77 @@
+#pragma once
+// How long replicas over sets of devices take at least: the bounds of planner/pipelines/set_cuts.h,
+// of all micro-batches, made as they are asked for.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "planner/pipelines/replica_packing.h"
+#include "planner/pipelines/set_cuts.h"
+
+namespace motley {
+
+class SetTimes : public ReplicaSets {
+ public:
+  /// Bounds by `costs` as they are now; micro-batches rising. `roughly`:
+  /// of layers in any parts, so that nothing has to be cut.
+  SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
+           std::vector<int> micro_batches, bool roughly);
+
+  /// From now on only sets of so many devices are replicas.
+  void want_stages(std::optional<int> stages) { stages_ = stages; }
+
+  size_t count() const override { return lattice_.count(); }
+  const GroupCounts& devices(size_t set) const override { return lattice_.sets()[set]; }
+  /// No pipeline of the set computes so many samples in less; kNever where none fits. Rises with
+  /// them.
+  double seconds(size_t set, int samples) override;
+  int grains_within(size_t set, const GrainLimit& limit) override;
+  /// The pipelines behind the bounds that are known and below `limit`, none for a whole replica.
+  std::vector<Pipeline> pipelines(size_t set, int samples, double limit);
+  /// Looks for the quickest of the set, so that its bound is no longer below it, if so many nodes
+  /// are enough. Nothing where that was done before, or none fits.
+  std::optional<Pipeline> prove(size_t set, int samples, int64_t most_nodes);
+  int64_t nodes() const { return nodes_; }
+
+ private:
+  struct Known {
+    std::vector<double> seconds;          ///< by set
+    std::shared_ptr<const SetCuts> cuts;  ///< null: not kept
+  };
+  const Known& known(size_t size, int samples);
+  double rough_seconds(size_t set, int samples) const;
+  std::shared_ptr<const SetCuts> cuts(size_t size, int samples);
+  double least_of_whole(size_t set, int samples);
+  bool is_wanted(size_t set) const { return stages_.value_or(size(set)) == size(set); }
+  int size(size_t set) const { return lattice_.size(set); }
+  double whole_seconds(int group, int micro_batch, int samples) const;
+  double proved(size_t set, int samples) const;
+  bool within(size_t set, int samples, double limit);
+  /// Micro-batches that may be quickest, by number, the likely first, with bounds on their times
+  /// from those of other samples. Of those that one micro-batch is enough for the first only.
+  std::vector<std::pair<double, size_t>> likely(size_t set, int samples) const;
+  double known_least(size_t size, size_t set, int samples) const;
+  double filled_least(size_t size, size_t set, int samples) const;
+  void find_rates();
+
+  PipelineCosts costs_;
+  bool roughly_;
+  std::optional<int> stages_;
+  SetLattice lattice_;
+  std::vector<int> micro_batches_;
+  std::vector<std::map<int, Known>> known_;            ///< by micro-batch, then samples
+  std::map<std::pair<size_t, int>, double> of_whole_;  ///< sets of one, by samples
+  std::vector<std::map<int, double>> proved_;          ///< of each set, by samples
+  std::vector<std::vector<double>>
+      rates_;  ///< by micro-batch: of groups, of the work in it a second
+  std::vector<std::vector<size_t>> quickest_first_;  ///< groups, by micro-batch
+  std::vector<double> per_sample_;                   ///< of each set, at least
+  size_t kept_ = 0;                                  ///< states of all cuts that are kept
+  int64_t nodes_ = 0;                                ///< sets that were cut, and stages placed
+};
+
+}  // namespace motley
