@@ -11,7 +11,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache
   libopenmpi-dev openmpi-bin openssh-client
-  libopenblas-dev libboost-dev libssl-dev
+  libopenblas-dev libboost-dev libssl-dev libsqlite3-dev
   libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libexpected-dev libxxhash-dev
 )
 test_packages=(

@@ -5,14 +5,19 @@
 // --case: a folder with jobs.tsv and throughputs.json, planned on 8 V100, 16 P100 and 24 K80.
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <random>
 #include <string>
+#include <thread>
 
 #include "core/clock.h"
 #include "scheduler/simulate/trace_simulation.h"
+#include "scheduler/store/group_commit.h"
+#include "scheduler/store/job_store.h"
 #include "tests/bench/rows.h"
+#include "tests/support/temporary_directory.h"
 
 namespace motley {
 namespace {
@@ -108,6 +113,65 @@ double simulation_seconds(int jobs, int devices) {
   return slowest;
 }
 
+/// Clients that each wait for the acknowledgement of a submission before they make the next one.
+double submissions_per_second(const std::string& path, int clients) {
+  constexpr double kSeconds = 3;
+  auto database = Database::open(path, Database::Mode::kWrite);
+  if (!database || !migrate(*database)) return 0;
+  GroupCommit commits(std::move(*database));
+  std::atomic<int64_t> acknowledged{0};
+  const Nanos begin = steady_clock().now(), end = begin + nanos_of_seconds(kSeconds);
+  std::vector<std::thread> threads;
+  for (int client = 0; client < clients; ++client)
+    threads.emplace_back([&, client] {
+      StoredJob job;
+      job.name = job.owner = job.queue = "bench";
+      job.spec = std::string(1500, 'x');
+      for (int i = 0; steady_clock().now() < end; ++i) {
+        job.key = std::to_string(client) + "-" + std::to_string(i);
+        const auto done = commits.write([&](Database& store) -> Result<Unit> {
+          MOTLEY_TRY(const int64_t id, add_job(store, job));
+          return add_event(store, id, 1, "submitted");
+        });
+        if (done) ++acknowledged;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return static_cast<double>(acknowledged) / seconds_of(steady_clock().now() - begin);
+}
+
+/// So many jobs, finished but for the newest ones.
+Result<Unit> fill(const std::string& path, int jobs, int unfinished) {
+  MOTLEY_TRY(const Database database, Database::open(path, Database::Mode::kWrite));
+  MOTLEY_TRY_VOID(migrate(database));
+  return database.execute(
+      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
+      std::to_string(jobs) +
+      ") INSERT INTO jobs (name, owner, queue, priority, spec, submitted, finished, state, epoch, "
+      "stop, held, unfinished, restarts, in_vain, back_off, cause) SELECT 'job', 'ana', 'default', "
+      "50, hex(zeroblob(500)), i, iif(i > " +
+      std::to_string(jobs - unfinished) + ", 0, i), iif(i > " + std::to_string(jobs - unfinished) +
+      ", 1, 7), 1, 0, 0, 0, 0, 0, 0, '' "
+      "FROM n");
+}
+
+/// A page of those that are not finished, and one of those that are, after the first: the slower.
+double page_seconds(const std::string& path) {
+  const auto database = Database::open(path, Database::Mode::kRead);
+  if (!database) return kUnknownSeconds;
+  constexpr int kPage = 200;
+  double slowest = 0;
+  for (const JobFilter filter : {JobFilter::kUnfinished, JobFilter::kFinished, JobFilter::kAll}) {
+    const auto first = list_jobs(*database, filter, INT64_MAX, kPage);
+    if (!first || first->size() != kPage) return kUnknownSeconds;
+    const Nanos before = steady_clock().now();
+    const auto second = list_jobs(*database, filter, first->back().id, kPage);
+    if (!second || second->size() != kPage) return kUnknownSeconds;
+    slowest = std::max(slowest, seconds_of(steady_clock().now() - before));
+  }
+  return slowest;
+}
+
 class Bench {
  public:
   explicit Bench(bool json) : json_(json) {}
@@ -131,6 +195,27 @@ class Bench {
          .better = "lower",
          .ours = simulation_seconds(896, 108),
          .limit = 1.0});
+  }
+
+  /// The store alone: what answers over HTTP comes on top.
+  Result<Unit> store() {
+    const testing::TemporaryDirectory directory;
+    constexpr int kFinished = 1'000'000, kPending = 100'000, kClients = 32;
+    add({.name = "store, 32 clients",
+         .metric = "durable_submits_per_second",
+         .unit = "1/s",
+         .better = "higher",
+         .ours = submissions_per_second(directory.path() + "/empty.db", kClients),
+         .limit = 2000});
+    const std::string full = directory.path() + "/full.db";
+    MOTLEY_TRY_VOID(fill(full, kFinished + kPending, kPending));
+    add({.name = "store, 1.1 million jobs",
+         .metric = "page_of_200_seconds",
+         .unit = "s",
+         .better = "lower",
+         .ours = page_seconds(full),
+         .limit = 0.05});
+    return Unit{};
   }
 
   Result<Unit> published(const std::string& folder) {
@@ -197,11 +282,11 @@ class Bench {
 int run(bool json, const std::string& folder) {
   Bench bench(json);
   bench.decisions();
-  if (!folder.empty()) {
-    if (const auto done = bench.published(folder); !done) {
-      std::fprintf(stderr, "service: %s\n", done.error().to_string().c_str());
-      return exit_code(done.error().code);
-    }
+  Result<Unit> done = bench.store();
+  if (done && !folder.empty()) done = bench.published(folder);
+  if (!done) {
+    std::fprintf(stderr, "service: %s\n", done.error().to_string().c_str());
+    return exit_code(done.error().code);
   }
   bench.print();
   return 0;

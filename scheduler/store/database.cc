@@ -1,0 +1,146 @@
+#include "scheduler/store/database.h"
+
+#include <sqlite3.h>
+
+#include <utility>
+
+namespace motley {
+namespace {
+
+ErrorCode code_of(int status) {
+  switch (status & 0xff) {
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return ErrorCode::kCorrupt;
+    case SQLITE_PERM:
+    case SQLITE_READONLY:
+    case SQLITE_AUTH:
+      return ErrorCode::kNotPermitted;
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISUSE:
+    case SQLITE_RANGE:
+      return ErrorCode::kInternal;
+    default:
+      return ErrorCode::kIo;
+  }
+}
+
+Error error_of(sqlite3* database, int status) {
+  return {code_of(status), std::string("database: ") + sqlite3_errmsg(database), {}};
+}
+
+constexpr int kBusyMilliseconds = 5000;
+
+}  // namespace
+
+void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+
+void Database::Close::operator()(sqlite3* database) const { sqlite3_close_v2(database); }
+
+Error Statement::error() const {
+  sqlite3* database = sqlite3_db_handle(statement_.get());
+  return error_of(database, fault_ != SQLITE_OK ? fault_ : sqlite3_errcode(database));
+}
+
+Statement& Statement::bind(int64_t value) {
+  const int status = sqlite3_bind_int64(statement_.get(), ++bound_, value);
+  if (fault_ == SQLITE_OK) fault_ = status;
+  return *this;
+}
+
+Statement& Statement::bind(std::string_view value) {
+  const int status = sqlite3_bind_text64(statement_.get(), ++bound_, value.data(), value.size(),
+                                         SQLITE_TRANSIENT, SQLITE_UTF8);
+  if (fault_ == SQLITE_OK) fault_ = status;
+  return *this;
+}
+
+Statement& Statement::bind(const std::optional<std::string>& value) {
+  if (value) return bind(std::string_view(*value));
+  ++bound_;  // what is not bound is NULL
+  return *this;
+}
+
+Result<bool> Statement::step() {
+  if (fault_ != SQLITE_OK) return fail(error());
+  const int status = sqlite3_step(statement_.get());
+  if (status == SQLITE_ROW) return true;
+  if (status == SQLITE_DONE) return false;
+  return fail(error_of(sqlite3_db_handle(statement_.get()), status));
+}
+
+Result<Unit> Statement::run() {
+  MOTLEY_TRY_VOID(step());
+  return Unit{};
+}
+
+void Statement::reset() {
+  sqlite3_reset(statement_.get());
+  sqlite3_clear_bindings(statement_.get());
+  bound_ = 0;
+  fault_ = SQLITE_OK;
+}
+
+int64_t Statement::integer(int column) const {
+  return sqlite3_column_int64(statement_.get(), column);
+}
+
+std::string Statement::text(int column) const {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_.get(), column));
+  if (text == nullptr) return {};
+  return {text, static_cast<size_t>(sqlite3_column_bytes(statement_.get(), column))};
+}
+
+Result<Database> Database::open(const std::string& path, Mode mode) {
+  const int flags =
+      SQLITE_OPEN_NOMUTEX |
+      (mode == Mode::kRead ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  sqlite3* opened = nullptr;
+  const int status = sqlite3_open_v2(path.c_str(), &opened, flags, nullptr);
+  Database database(opened);
+  if (status != SQLITE_OK) return fail(code_of(status), path + ": " + sqlite3_errstr(status));
+  sqlite3_busy_timeout(opened, kBusyMilliseconds);
+  sqlite3_extended_result_codes(opened, 1);
+  if (mode == Mode::kRead) return database;
+  MOTLEY_TRY_VOID(
+      database.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; "
+                       "PRAGMA foreign_keys=ON; PRAGMA trusted_schema=OFF"));
+  MOTLEY_TRY(Statement check, database.prepare("PRAGMA quick_check(1)"));
+  MOTLEY_TRY(const bool answered, check.step());
+  if (!answered || check.text(0) != "ok")
+    return fail(ErrorCode::kCorrupt, path + " is damaged: " + check.text(0) +
+                                         "; put a copy made by `motley backup` in its place");
+  return database;
+}
+
+Result<Statement> Database::prepare(std::string_view sql) const {
+  sqlite3_stmt* statement = nullptr;
+  const int status = sqlite3_prepare_v2(database_.get(), sql.data(), static_cast<int>(sql.size()),
+                                        &statement, nullptr);
+  if (status != SQLITE_OK) return fail(error_of(database_.get(), status));
+  return Statement(statement);
+}
+
+Result<Unit> Database::execute(const std::string& sql) const {
+  const int status = sqlite3_exec(database_.get(), sql.c_str(), nullptr, nullptr, nullptr);
+  if (status != SQLITE_OK) return fail(error_of(database_.get(), status));
+  return Unit{};
+}
+
+int64_t Database::changes() const { return sqlite3_changes64(database_.get()); }
+
+int64_t Database::last_id() const { return sqlite3_last_insert_rowid(database_.get()); }
+
+Result<Unit> Database::back_up(const std::string& path) const {
+  MOTLEY_TRY(Database copy, open(path, Mode::kWrite));
+  sqlite3_backup* backup =
+      sqlite3_backup_init(copy.database_.get(), "main", database_.get(), "main");
+  if (backup == nullptr)
+    return fail(error_of(copy.database_.get(), sqlite3_errcode(copy.database_.get())));
+  sqlite3_backup_step(backup, -1);
+  const int status = sqlite3_backup_finish(backup);
+  if (status != SQLITE_OK) return fail(error_of(copy.database_.get(), status));
+  return Unit{};
+}
+
+}  // namespace motley

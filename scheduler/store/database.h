@@ -1,0 +1,76 @@
+#pragma once
+// SQLite behind results: what of it the store needs. One thread at a time per connection.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace motley {
+
+/// One statement with its parameters; finalised at the end of its life.
+class Statement {
+ public:
+  Statement(Statement&&) = default;
+
+  /// Parameters count from 1 in the order of these calls; texts are copied.
+  Statement& bind(int64_t value);
+  Statement& bind(std::string_view value);
+  Statement& bind(const std::optional<std::string>& value);  ///< nothing: NULL
+
+  /// Whether there is a row, whose columns may then be asked for.
+  Result<bool> step();
+  /// For statements without rows.
+  Result<Unit> run();
+  /// Back to the beginning, without parameters.
+  void reset();
+
+  int64_t integer(int column) const;
+  std::string text(int column) const;  ///< empty for NULL
+
+ private:
+  friend class Database;
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  explicit Statement(sqlite3_stmt* statement) : statement_(statement) {}
+  Error error() const;
+
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  int bound_ = 0;
+  int fault_ = 0;  ///< of a bind
+};
+
+class Database {
+ public:
+  enum class Mode { kWrite, kRead };
+
+  /// WAL, synchronous=FULL: what was committed survives a power cut. kWrite makes the file where it
+  /// is missing. kIo; kCorrupt where it is no database, or a damaged one (quick_check).
+  static Result<Database> open(const std::string& path, Mode mode);
+
+  Result<Statement> prepare(std::string_view sql) const;
+  /// Any number of statements without parameters.
+  Result<Unit> execute(const std::string& sql) const;
+  /// Rows that the last statement changed.
+  int64_t changes() const;
+  int64_t last_id() const;
+  /// A copy of the whole database as of now, while others write; an existing file is replaced.
+  Result<Unit> back_up(const std::string& path) const;
+
+ private:
+  struct Close {
+    void operator()(sqlite3* database) const;
+  };
+  explicit Database(sqlite3* database) : database_(database) {}
+
+  std::unique_ptr<sqlite3, Close> database_;
+};
+
+}  // namespace motley

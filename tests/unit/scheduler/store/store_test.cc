@@ -1,0 +1,273 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "scheduler/store/group_commit.h"
+#include "scheduler/store/job_store.h"
+#include "tests/support/temporary_directory.h"
+
+namespace motley {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kNewest = INT64_MAX;
+
+Database open_store(const std::string& path) {
+  auto database = Database::open(path, Database::Mode::kWrite);
+  EXPECT_TRUE(database) << database.error().message;
+  const auto migrated = migrate(*database);
+  EXPECT_TRUE(migrated) << migrated.error().message;
+  return std::move(*database);
+}
+
+StoredJob job_named(const std::string& name, const std::string& key = "") {
+  StoredJob job;
+  job.name = name;
+  job.owner = "ana";
+  job.queue = "default";
+  job.spec = "{\"name\": \"" + name + "\"}";
+  job.key = key;
+  job.submitted = 5;
+  return job;
+}
+
+class Store : public ::testing::Test {
+ protected:
+  std::string path() const { return directory_.path() + "/motley.db"; }
+  testing::TemporaryDirectory directory_;
+};
+
+TEST_F(Store, KeepsJobsAsTheyStand) {
+  const Database database = open_store(path());
+  const auto id = add_job(database, job_named("a"));
+  ASSERT_TRUE(id);
+  JobStatus running;
+  running.state = JobState::kRunning;
+  running.epoch = Epoch(3);
+  running.held = true;
+  running.restarts = 2;
+  running.not_before = Nanos(77);
+  running.cause = "rank 1 died";
+  ASSERT_TRUE(save_status(database, *id, {}, running, 9));
+  const auto found = find_job(database, *id);
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ((*found)->spec, "{\"name\": \"a\"}");
+  EXPECT_EQ((*found)->status.state, JobState::kRunning);
+  EXPECT_EQ((*found)->status.epoch, Epoch(3));
+  EXPECT_TRUE((*found)->status.held);
+  EXPECT_EQ((*found)->status.not_before, Nanos(77));
+  EXPECT_EQ((*found)->status.cause, "rank 1 died");
+  EXPECT_EQ((*found)->finished, 0);
+  EXPECT_FALSE(*find_job(database, 99));
+}
+
+TEST_F(Store, ChangesOnlyWhatStandsWhereItWasThought) {
+  const Database database = open_store(path());
+  const auto id = add_job(database, job_named("a"));
+  JobStatus cancelled;
+  cancelled.state = JobState::kCancelled;
+  ASSERT_TRUE(save_status(database, *id, {}, cancelled, 9));
+  JobStatus running;
+  running.state = JobState::kRunning;
+  const auto late = save_status(database, *id, {}, running, 10);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, ErrorCode::kNotPermitted);
+  EXPECT_EQ((*find_job(database, *id))->status.state, JobState::kCancelled);
+  EXPECT_EQ((*find_job(database, *id))->finished, 9);
+}
+
+TEST_F(Store, TheSameSubmissionTwiceIsOneJob) {
+  const Database database = open_store(path());
+  const auto first = add_job(database, job_named("a", "key-1"));
+  EXPECT_EQ(*add_job(database, job_named("a", "key-1")), *first);
+  EXPECT_NE(*add_job(database, job_named("a", "key-2")), *first);
+  EXPECT_NE(*add_job(database, job_named("a")), *add_job(database, job_named("a")));
+  const auto other = add_job(database, job_named("b", "key-1"));
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ErrorCode::kUsage);
+}
+
+TEST_F(Store, ListsPagesTheNewestFirst) {
+  const Database database = open_store(path());
+  for (int i = 0; i < 25; ++i) {
+    const auto id = add_job(database, job_named(std::to_string(i)));
+    JobStatus done;
+    done.state = JobState::kSucceeded;
+    if (i % 2 == 0) ASSERT_TRUE(save_status(database, *id, {}, done, 9));
+  }
+  int64_t before = kNewest;
+  std::vector<std::string> names;
+  while (true) {
+    const auto page = list_jobs(database, JobFilter::kUnfinished, before, 5);
+    ASSERT_TRUE(page);
+    if (page->empty()) break;
+    for (const StoredJob& job : *page) names.push_back(job.name);
+    before = page->back().id;
+  }
+  ASSERT_EQ(names.size(), 12u);
+  EXPECT_EQ(names.front(), "23");
+  EXPECT_EQ(names.back(), "1");
+  EXPECT_EQ(list_jobs(database, JobFilter::kFinished, kNewest, 100)->size(), 13u);
+  EXPECT_EQ(unfinished_jobs(database)->front().name, "1");
+}
+
+TEST_F(Store, TellsEventsInTheirOrder) {
+  const Database database = open_store(path());
+  const int64_t a = *add_job(database, job_named("a")), b = *add_job(database, job_named("b"));
+  ASSERT_TRUE(add_event(database, a, 1, "queued"));
+  ASSERT_TRUE(add_event(database, b, 2, "queued"));
+  ASSERT_TRUE(add_event(database, a, 3, "running"));
+  const auto of_a = list_events(database, a, 0, 10);
+  ASSERT_EQ(of_a->size(), 2u);
+  EXPECT_EQ((*of_a)[1].text, "running");
+  EXPECT_EQ(list_events(database, 0, (*of_a)[0].id, 10)->size(), 2u);
+  EXPECT_FALSE(add_event(database, 99, 1, "of no job"));
+}
+
+TEST_F(Store, IsOpenedAgainButNotByAnOlderProgram) {
+  { open_store(path()); }
+  {
+    const Database database = open_store(path());
+    ASSERT_TRUE(database.execute("PRAGMA user_version = 1000"));
+  }
+  const auto database = Database::open(path(), Database::Mode::kWrite);
+  ASSERT_TRUE(database);
+  const auto migrated = migrate(*database);
+  ASSERT_FALSE(migrated);
+  EXPECT_EQ(migrated.error().code, ErrorCode::kBrokenInstall);
+}
+
+TEST_F(Store, WhatIsNoDatabaseIsSaidSo) {
+  std::ofstream(path()) << std::string(5000, 'x');
+  const auto database = Database::open(path(), Database::Mode::kWrite);
+  ASSERT_FALSE(database);
+  EXPECT_EQ(database.error().code, ErrorCode::kCorrupt);
+  EXPECT_FALSE(Database::open(directory_.path() + "/missing", Database::Mode::kRead));
+}
+
+TEST_F(Store, IsCopiedWhileItIsWritten) {
+  GroupCommit commits(open_store(path()));
+  std::atomic<bool> end{false};
+  std::thread writer([&] {
+    while (!end)
+      EXPECT_TRUE(commits.write([](Database& database) -> Result<Unit> {
+        MOTLEY_TRY_VOID(add_job(database, job_named("a")));
+        return Unit{};
+      }));
+  });
+  const auto reader = Database::open(path(), Database::Mode::kRead);
+  ASSERT_TRUE(reader);
+  const std::string copy = directory_.path() + "/copy.db";
+  const auto copied = reader->back_up(copy);
+  end = true;
+  writer.join();
+  ASSERT_TRUE(copied) << copied.error().message;
+  EXPECT_TRUE(unfinished_jobs(open_store(copy)));
+}
+
+TEST_F(Store, AChangeThatFailsTakesNoOtherWithIt) {
+  GroupCommit commits(open_store(path()));
+  std::atomic<int> written{0}, failed{0};
+  constexpr int kChanges = 200;
+  for (int i = 0; i < kChanges; ++i)
+    commits.write(
+        [i](Database& database) -> Result<Unit> {
+          MOTLEY_TRY_VOID(add_job(database, job_named(std::to_string(i))));
+          return i % 3 == 0 ? Result<Unit>(fail(ErrorCode::kUsage, "no")) : Unit{};
+        },
+        [&](Result<Unit> result) { ++(result ? written : failed); });
+  EXPECT_TRUE(commits.write([](Database&) -> Result<Unit> { return Unit{}; }));
+  EXPECT_EQ(failed, (kChanges + 2) / 3);
+  const auto reader = Database::open(path(), Database::Mode::kRead);
+  EXPECT_EQ(unfinished_jobs(*reader)->size(), static_cast<size_t>(written));
+}
+
+/// Submits until it is killed; says each number once it is acknowledged.
+[[noreturn]] void submit_for_ever(const std::string& path, int acknowledgements) {
+  GroupCommit commits(open_store(path));
+  for (int i = 0;; ++i) {
+    auto id = std::make_shared<int64_t>(0);
+    commits.write(
+        [id](Database& database) -> Result<Unit> {
+          MOTLEY_TRY(*id, add_job(database, job_named("a")));
+          return Unit{};
+        },
+        [id, acknowledgements](const Result<Unit>& result) {
+          if (result && write(acknowledgements, id.get(), sizeof *id) != sizeof *id) _exit(1);
+        });
+    if (i % 8 == 0) usleep(300);
+  }
+}
+
+TEST_F(Store, NothingAcknowledgedIsLostByAKill) {
+  std::mt19937 random(2);
+  size_t acknowledged = 0;
+  for (int round = 0; round < 20; ++round) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) submit_for_ever(path(), ends[1]);
+    close(ends[1]);
+    usleep(static_cast<useconds_t>(20'000 + random() % 60'000));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    const Database database = open_store(path());
+    for (int64_t id = 0; read(ends[0], &id, sizeof id) == sizeof id; ++acknowledged)
+      ASSERT_TRUE(*find_job(database, id)) << "job " << id;
+    close(ends[0]);
+  }
+  EXPECT_GT(acknowledged, 20u);
+}
+
+/// Random changes against a table kept by hand, with the database opened anew now and then.
+TEST_F(Store, AgreesWithASmallModel) {
+  std::mt19937 random(4);
+  std::map<int64_t, StoredJob> model;
+  std::map<std::string, int64_t> keys;
+  auto database = std::make_unique<Database>(open_store(path()));
+  for (int i = 0; i < 3000; ++i) {
+    if (random() % 100 == 0) {
+      database.reset();
+      database = std::make_unique<Database>(open_store(path()));
+    }
+    if (random() % 2 == 0 || model.empty()) {
+      const std::string key = random() % 2 == 0 ? "" : std::to_string(random() % 500);
+      const StoredJob job = job_named("job", key);
+      const auto id = add_job(*database, job);
+      ASSERT_TRUE(id);
+      if (keys.contains(key)) {
+        ASSERT_EQ(*id, keys[key]);
+      } else {
+        ASSERT_FALSE(model.contains(*id));
+        model[*id] = job;
+        if (!key.empty()) keys[key] = *id;
+      }
+      continue;
+    }
+    const int64_t id = 1 + static_cast<int64_t>(random() % model.size());
+    JobStatus before, after;
+    before.state = static_cast<JobState>(random() % 3);
+    after.state = static_cast<JobState>(random() % 10);
+    const bool may = model[id].status.state == before.state;
+    ASSERT_EQ(save_status(*database, id, before, after, 1).has_value(), may);
+    if (may) model[id].status = after;
+  }
+  size_t unfinished = 0;
+  for (const auto& [id, job] : model) {
+    ASSERT_EQ((*find_job(*database, id))->status.state, job.status.state);
+    unfinished += is_final(job.status.state) ? 0 : 1;
+  }
+  EXPECT_EQ(unfinished_jobs(*database)->size(), unfinished);
+}
+
+}  // namespace
+}  // namespace motley
