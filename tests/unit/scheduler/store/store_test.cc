@@ -102,7 +102,9 @@ TEST_F(Store, ListsPagesTheNewestFirst) {
     const auto id = add_job(database, job_named(std::to_string(i)));
     JobStatus done;
     done.state = JobState::kSucceeded;
-    if (i % 2 == 0) ASSERT_TRUE(save_status(database, *id, {}, done, 9));
+    if (i % 2 == 0) {
+      ASSERT_TRUE(save_status(database, *id, {}, done, 9));
+    }
   }
   int64_t before = kNewest;
   std::vector<std::string> names;
