@@ -409,6 +409,21 @@ TEST(PipelineSearch, ManyDevicesMakeAsManyReplicasAsTheJobWants) {
   }
 }
 
+/// Sums within a host that were measured: whatever is copied of what is known of them lives on.
+TEST(PipelineSearch, SumsThatWereMeasuredWithinAHostCount) {
+  std::mt19937 random(20261126);
+  for (int i = 0; i < 20; ++i) {
+    PlanningCase problem = random_cut_case(random, 4, 3);
+    const Result<Plan> free = search_pipelines(problem.request(), counter_for(problem));
+    for (const int ranks : {2, 3, 4}) problem.add_reduction(ranks, 0.5, {"localhost"});
+    const Result<Plan> plan = search_pipelines(problem.request(), counter_for(problem));
+    ASSERT_EQ(plan.has_value(), free.has_value());
+    if (!plan) continue;
+    EXPECT_GE(plan->prediction.step_seconds, free->prediction.step_seconds * (1 - 1e-9));
+    EXPECT_LE(plan->search.lower_bound_step_seconds, plan->prediction.step_seconds * (1 + 1e-9));
+  }
+}
+
 TEST(PipelineSearch, SaysThatNothingFits) {
   PlanningCase problem = many_devices(2);
   for (DeviceProfile& device : problem.profile.devices) device.memory_limit = Bytes(4 * kMiB);
