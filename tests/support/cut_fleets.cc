@@ -70,14 +70,15 @@ PlanningCase without_links() {
   return problem;
 }
 
+constexpr auto of = [](const std::string& name, const ModelSpec& model, int batch,
+                       const std::vector<int>& cards, int copies, int of_a_host, double memory) {
+  return CutFleet{name, [=] { return fleet_of(model, batch, cards, copies, of_a_host, memory); }};
+};
+
 }  // namespace
 
 const std::vector<CutFleet>& cut_fleets() {
   static const std::vector<int> all{0, 1, 2, 3, 4, 5, 6, 7};
-  const auto of = [](const std::string& name, const ModelSpec& model, int batch,
-                     const std::vector<int>& cards, int copies, int of_a_host, double memory) {
-    return CutFleet{name, [=] { return fleet_of(model, batch, cards, copies, of_a_host, memory); }};
-  };
   static const std::vector<CutFleet> fleets{
       {"3-exact-and-short", exact_and_short},
       {"5-only-three", only_three_devices},
@@ -94,6 +95,16 @@ const std::vector<CutFleet>& cut_fleets() {
       of("64", kSmallGpt2, 1024, {1, 4}, 32, 8, 0.16),
       of("64-three-types", kSmallGpt2, 1024, {0, 2, 2, 5}, 16, 8, 0.16),
       of("64-large", kLargeGpt2, 512, {0, 0, 2, 3}, 16, 4, 1),
+  };
+  return fleets;
+}
+
+const std::vector<CutFleet>& large_cut_fleets() {
+  static const std::vector<CutFleet> fleets{
+      of("256", kSmallGpt2, 4096, {1, 4}, 128, 8, 0.16),
+      of("256-three-types", kSmallGpt2, 4096, {0, 2, 2, 5}, 64, 8, 0.16),
+      of("1024", kSmallGpt2, 16384, {1, 4}, 512, 8, 0.16),
+      of("1024-three-types", kSmallGpt2, 16384, {0, 2, 2, 5}, 256, 8, 0.16),
   };
   return fleets;
 }
