@@ -8,6 +8,7 @@
 #include "core/ids.h"
 #include "core/link_profile.h"
 #include "core/model.h"
+#include "core/recompute.h"
 #include "core/result.h"
 #include "core/slices.h"
 #include "core/spec/job_spec.h"
@@ -24,10 +25,6 @@ struct RankPlacement {
   /// that they may be more than the device holds; a CPU has no other.
   bool managed_memory = false;
 };
-
-/// What of a block's forward pass is computed again in its backward pass instead of being kept
-/// (Chen et al. 2016). Embedding and head keep nothing worth it.
-enum class Recompute { kNone, kAttention, kMlp, kBlock };
 
 /// Consecutive layers on one or more ranks. With several ranks, share[i] of heads, MLP columns and
 /// vocabulary belong to ranks[i] (tensor parallelism).

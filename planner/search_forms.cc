@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/units.h"
+#include "planner/pinned/pinned_search.h"
 #include "planner/pipelines/pipeline_search.h"
 
 namespace motley {
@@ -88,6 +89,11 @@ Result<bool> may_recomputing_help(const PlanRequest& request, const Result<Plan>
 }  // namespace
 
 Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter) {
+  return request.job.pin.replicas.empty() ? search_unpinned(request, counter)
+                                          : search_pinned(request, counter);
+}
+
+Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& counter) {
   Result<Plan> plan = search_whole_and_cut(request, counter);
   MOTLEY_TRY(const bool may_help, may_recomputing_help(request, plan));
   if (!may_help) return plan;

@@ -6,10 +6,13 @@
 
 namespace motley {
 
+/// That of search_pinned() where the job pins replicas, else that of search_unpinned().
+Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter);
+
 /// The plan of plan_search(), or that of search_pipelines() where nothing else fits or where it is
 /// clearly quicker: predictions of cut plans are less certain. Where none could be, pipelines are
 /// not looked for. What lost is among `rejected`. Errors are those of plan_search(); where a
 /// pipeline was tried in vain, too, that is said.
-Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter);
+Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& counter);
 
 }  // namespace motley

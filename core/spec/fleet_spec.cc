@@ -19,6 +19,8 @@ bool fits_type(const DeviceSpec& device, const DeviceFilter& filter) {
                      [&](const std::string& type) { return type_matches(device.type, type); });
 }
 
+constexpr const char* kLeaveOut = "pin.leave_out";
+
 bool demands_memory(const DeviceFilter& filter) { return filter.memory != BytesRange{}; }
 
 /// A device that does not say its memory cannot promise any.
@@ -61,6 +63,13 @@ Result<Unit> check_demands(const FleetSpec& fleet, const std::vector<DeviceSpec>
                    [&](const DeviceSpec& device) { return fits_type(device, filter); }))
     return unmet("types", "no device of type " + joined(filter.types) + " (" + source + " has " +
                               joined(types_of(fleet.devices)) + ")");
+  const bool others_fit =
+      std::any_of(fleet.devices.begin(), fleet.devices.end(), [&](const DeviceSpec& device) {
+        return fits_type(device, filter) && fits_memory(device, filter);
+      });
+  if (fit.empty() && others_fit)
+    return fail(ErrorCode::kNoDevice, "nothing of " + source + " is left that the job admits",
+                place_of(job, kLeaveOut));
   if (fit.empty())
     return unmet("memory", "no device of the wanted type in " + source + " says it has " +
                                range_text(filter.memory) + " of memory");
@@ -126,11 +135,18 @@ Result<FleetSpec> admitted(const FleetSpec& fleet, const JobSpec& job) {
 }
 
 std::string unmet_demand(const DeviceSpec& device, const JobSpec& job) {
+  const std::vector<std::string>& out = job.pin.leave_out;
+  if (std::find(out.begin(), out.end(), device.id) != out.end()) return kLeaveOut;
   if (!fits_type(device, job.devices))
     return "resources.devices.types (" + joined(job.devices.types) + ")";
   if (!fits_memory(device, job.devices))
     return "resources.devices.memory (" + range_text(job.devices.memory) + ")";
   return "";
+}
+
+std::string why_not_admitted(const DeviceSpec& device, const JobSpec& job) {
+  const std::string demand = unmet_demand(device, job);
+  return demand == kLeaveOut ? demand : "not admitted by " + demand;
 }
 
 }  // namespace motley

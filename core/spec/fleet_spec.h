@@ -87,13 +87,15 @@ Result<Unit> check_told_apart(const FleetSpec& fleet);
 /// matches "A100-40GB", not "A1000".
 bool type_matches(std::string_view type, std::string_view wanted);
 
-/// Devices that the job admits by type and memory, in fleet order. kNoDevice naming the first unmet
-/// demand, at the job's words. At least count.low come back; the planner keeps to count.high. A
-/// device without a memory entry meets no demand for memory.
+/// Devices that the job admits by type and memory and does not leave out, in fleet order. kNoDevice
+/// naming the first unmet demand, at the job's words. At least count.low come back; the planner
+/// keeps to count.high. A device without a memory entry meets no demand for memory.
 Result<FleetSpec> admitted(const FleetSpec& fleet, const JobSpec& job);
 
-/// The demand of the job that keeps a device out: "resources.devices.types (A100, H100)"; empty for
-/// one that is admitted.
+/// What of the job keeps a device out: "resources.devices.types (A100, H100)", "pin.leave_out";
+/// empty for one that is admitted.
 std::string unmet_demand(const DeviceSpec& device, const JobSpec& job);
+/// Why a plan has not got such a device: "not admitted by " and a demand, or "pin.leave_out".
+std::string why_not_admitted(const DeviceSpec& device, const JobSpec& job);
 
 }  // namespace motley

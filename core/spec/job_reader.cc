@@ -7,6 +7,7 @@
 #include "core/spec/glob.h"
 #include "core/spec/model_job.h"
 #include "core/spec/model_reader.h"
+#include "core/spec/pin_reader.h"
 #include "core/spec/reader.h"
 #include "core/spec/yaml_keys.h"
 #include "core/utf8.h"
@@ -31,15 +32,6 @@ struct JobDraft : JobSpec {
   TrainDraft train_draft;
   ResourcesDraft resources;
 };
-
-Result<std::vector<std::string>> to_texts(const YamlNode& node) {
-  MOTLEY_TRY(const auto elements, to_list(node, "a text or a list of texts"));
-  std::vector<std::string> texts;
-  for (const YamlNode* element : elements) {
-    MOTLEY_TRY(texts.emplace_back(), to_text(*element));
-  }
-  return texts;
-}
 
 const YamlKeys<DataSpec>& data_keys() {
   static const YamlKeys<DataSpec> keys = {
@@ -188,11 +180,23 @@ const YamlKeys<SyncSpec>& sync_keys() {
   return keys;
 }
 
+Result<std::optional<int>> to_number_or_auto(const YamlNode& node, const IntegerRange& range) {
+  if (node.kind == YamlNode::Kind::kScalar && node.text == "auto") return std::nullopt;
+  MOTLEY_TRY(const int64_t value, to_integer(node, range));
+  return static_cast<int>(value);
+}
+
 const YamlKeys<ParallelSpec>& parallel_keys() {
   using Draft = ParallelSpec;
   static const YamlKeys<Draft> keys = {
-      fixed<Draft>("data", {"auto"}),
-      fixed<Draft>("pipeline", {"auto", "1"}),
+      converted("data", "auto, or how many replicas", &Draft::data,
+                [](const YamlNode& node) {
+                  return to_number_or_auto(node, {1, ParallelSpec::kMostReplicas});
+                }),
+      converted("pipeline", "auto, or how many stages", &Draft::pipeline,
+                [](const YamlNode& node) {
+                  return to_number_or_auto(node, {1, ModelSpec::kMostLayers + 2});
+                }),
       fixed<Draft>("tensor", {"auto", "1"}),
       flag("recompute", &Draft::recompute, "auto", "off"),
       fixed<Draft>("shard_optimizer", {"auto", "off"}),
@@ -216,13 +220,6 @@ bool is_job_name(std::string_view text) {
 }
 constexpr const char* kJobName = "up to 64 letters, digits, '.', '_' and '-' without a leading '.'";
 
-/// `pin: {}` pins nothing.
-Result<Unit> read_pin(const YamlNode& node, JobDraft&) {
-  if (node.kind == YamlNode::Kind::kNull || (node.items.empty() && node.text.empty()))
-    return Unit{};
-  return fail_at(node, "'pin' is not supported yet (leave it out)");
-}
-
 Result<Unit> read_model_section(const YamlNode& node, JobDraft& draft) {
   return read_model(node, draft.model);
 }
@@ -240,7 +237,7 @@ const YamlKeys<JobDraft>& job_keys() {
         section("checkpoint", &Draft::checkpoint, checkpoint_keys),
         section("resources", &Draft::resources, resources_keys),
         section("parallel", &Draft::parallel, parallel_keys),
-        {"pin", "an empty mapping", read_pin},
+        section("pin", &Draft::pin, pin_keys).nullable(),
         section("retry", &Draft::retry, retry_keys),
     };
     for (const char* name : {"run", "workdir", "env", "setup", "queue", "priority", "after",
@@ -325,9 +322,12 @@ Result<Unit> settle_steps(const YamlTree& tree, JobDraft& draft) {
   return Unit{};
 }
 
-/// Of every value below `node`, whose own key is `path`.
+/// Of every value below `node`, whose own key is `path`; elements of a list have numbers.
 void note_places(const YamlNode& node, const std::string& path, JobSpec& job) {
   if (!path.empty()) job.places[path] = node.place();
+  if (node.kind == YamlNode::Kind::kList)
+    for (size_t i = 0; i < node.items.size(); ++i)
+      note_places(node.items[i], path + "." + std::to_string(i), job);
   for (size_t i = 0; i < node.member_count(); ++i)
     note_places(node.value(i), (path.empty() ? "" : path + ".") + node.key(i).text, job);
 }

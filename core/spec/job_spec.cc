@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/spec/names.h"
+#include "core/spec/pin_fault.h"
 
 namespace motley {
 namespace {
@@ -107,6 +108,25 @@ std::optional<SpecFault> sync_fault(const JobSpec& job) {
   return std::nullopt;
 }
 
+/// How many replicas, of how many stages.
+std::optional<SpecFault> shape_fault(const JobSpec& job) {
+  const std::optional<int>&data = job.parallel.data, &pipeline = job.parallel.pipeline;
+  const TrainSpec& train = job.train;
+  if (data && (*data < 1 || *data > ParallelSpec::kMostReplicas))
+    return SpecFault{"parallel.data",
+                     "'data' must be from 1 to " + std::to_string(ParallelSpec::kMostReplicas)};
+  const int grains = (train.global_batch - 1) / train.grain.value_or(1) + 1;
+  if (data && *data > grains)
+    return SpecFault{"parallel.data",
+                     "'data': " + std::to_string(*data) + " replicas are more than a step has " +
+                         (train.grain ? "grains (" : "samples (") + std::to_string(grains) + ")"};
+  if (pipeline && (*pipeline < 1 || *pipeline > layer_count(job.model)))
+    return SpecFault{"parallel.pipeline", "'pipeline' must be from 1 to the model's " +
+                                              std::to_string(layer_count(job.model)) +
+                                              " layers, found " + std::to_string(*pipeline)};
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<SpecFault> first_fault(const JobSpec& job) {
@@ -114,6 +134,8 @@ std::optional<SpecFault> first_fault(const JobSpec& job) {
   if (auto fault = train_fault(job.train)) return fault;
   if (auto fault = compression_fault(job)) return fault;
   if (auto fault = sync_fault(job)) return fault;
+  if (auto fault = shape_fault(job)) return fault;
+  if (auto fault = pin_fault(job)) return fault;
   if (!(job.data.held_out >= 0 && job.data.held_out <= 0.5))
     return SpecFault{"data.held_out", "'held_out' must be from 0 to 0.5"};
   if (job.checkpoint.keep < 1) return SpecFault{"checkpoint.keep", "'keep' must be at least 1"};

@@ -14,6 +14,7 @@
 #include "core/model.h"
 #include "core/precision.h"
 #include "core/result.h"
+#include "core/spec/pin_spec.h"
 #include "core/units.h"
 
 namespace motley {
@@ -94,9 +95,13 @@ struct SyncSpec {
 };
 
 struct ParallelSpec {
-  bool recompute = true;  ///< allowed where memory does not suffice otherwise
-  CodecSpec compress;     ///< of gradients, on the links that the planner names
+  std::optional<int> data;      ///< replicas; unset: found
+  std::optional<int> pipeline;  ///< stages of each replica; unset: found
+  bool recompute = true;        ///< allowed where memory does not suffice otherwise
+  CodecSpec compress;           ///< of gradients, on the links that the planner names
   SyncSpec sync;
+
+  static constexpr int kMostReplicas = 1'000'000;
 };
 
 struct RetrySpec {
@@ -115,6 +120,7 @@ struct JobSpec {
   CheckpointSpec checkpoint;
   DeviceFilter devices;
   ParallelSpec parallel;
+  PinSpec pin;
   RetrySpec retry;
 
   // For messages only; not in JSON.

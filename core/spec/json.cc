@@ -7,6 +7,7 @@
 #include "core/or_null.h"
 #include "core/spec/codec_json.h"
 #include "core/spec/names.h"
+#include "core/spec/pin_json.h"
 
 namespace motley {
 namespace {
@@ -143,7 +144,9 @@ void read_filter(JsonFields& fields, DeviceFilter& filter) {
 }
 
 void read_parallel(JsonFields& fields, ParallelSpec& parallel) {
-  fields.read_if("recompute", parallel.recompute);
+  fields.read_if("data", parallel.data)
+      .read_if("pipeline", parallel.pipeline)
+      .read_if("recompute", parallel.recompute);
   read_codec(fields, "compress", parallel.compress);
   if (fields.has("sync"))
     fields.object("sync", [&](JsonFields& f) { f.read("across", parallel.sync.across); });
@@ -167,6 +170,7 @@ void read_job(JsonFields& fields, JobSpec& job) {
       .object("retry", [&](JsonFields& f) { read_retry(f, job.retry); });
   if (fields.has("parallel"))  // jobs were written without it
     fields.object("parallel", [&](JsonFields& f) { read_parallel(f, job.parallel); });
+  if (fields.has("pin")) fields.object("pin", [&](JsonFields& f) { read_pin(f, job.pin); });
 }
 
 // --- fleet ---
@@ -270,9 +274,12 @@ json to_json(const JobSpec& job) {
           {"checkpoint", checkpoint_json(job.checkpoint)},
           {"devices", filter_json(job.devices)},
           {"parallel",
-           {{"recompute", job.parallel.recompute},
+           {{"data", or_null(job.parallel.data)},
+            {"pipeline", or_null(job.parallel.pipeline)},
+            {"recompute", job.parallel.recompute},
             {"compress", to_json(job.parallel.compress)},
             {"sync", {{"across", job.parallel.sync.across}}}}},
+          {"pin", to_json(job.pin)},
           {"retry",
            {{"max_restarts", job.retry.max_restarts},
             {"exclude_failed_devices", job.retry.exclude_failed_devices}}}};

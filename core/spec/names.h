@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/compression.h"
-#include "core/plan.h"
+#include "core/recompute.h"
 #include "core/spec/fleet_spec.h"
 #include "core/spec/job_spec.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -44,6 +45,14 @@ void forget_places(YamlNode& node, const std::string* source) {
   for (YamlNode& item : node.items) forget_places(item, source);
 }
 
+/// The element of a list whose number, from 0 on, a path has; null when there is none.
+const YamlNode* item_of(const YamlNode& list, std::string_view number) {
+  size_t position = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), position);
+  const bool is_number = error == std::errc() && end == number.data() + number.size();
+  return is_number && position < list.items.size() ? &list.items[position] : nullptr;
+}
+
 }  // namespace
 
 const YamlNode* YamlNode::find(std::string_view name) const {
@@ -59,7 +68,9 @@ tl::unexpected<Error> fail_at(const YamlNode& node, std::string message) {
 const YamlNode& YamlTree::nearest(std::string_view path) const {
   const YamlNode* node = &root;
   while (!path.empty()) {
-    const YamlNode* inner = node->find(take_word(&path));
+    const std::string_view word = take_word(&path);
+    const YamlNode* inner =
+        node->kind == YamlNode::Kind::kList ? item_of(*node, word) : node->find(word);
     if (!inner) break;
     node = inner;
   }

@@ -48,8 +48,8 @@ struct YamlTree {
   std::vector<std::unique_ptr<const std::string>> sources;  ///< what the nodes' `source` points to
   YamlNode root;
 
-  /// The deepest node there is on the way to "train.eval.every"; for errors that concern several
-  /// keys.
+  /// The deepest node there is on the way to "train.eval.every" or, in a list, "pin.replicas.0";
+  /// for errors that concern several keys.
   const YamlNode& nearest(std::string_view path) const;
 };
 

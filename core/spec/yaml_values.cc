@@ -138,6 +138,15 @@ Result<std::vector<const YamlNode*>> to_list(const YamlNode& node, const std::st
   return elements;
 }
 
+Result<std::vector<std::string>> to_texts(const YamlNode& node) {
+  MOTLEY_TRY(const auto elements, to_list(node, "a text or a list of texts"));
+  std::vector<std::string> texts;
+  for (const YamlNode* element : elements) {
+    MOTLEY_TRY(texts.emplace_back(), to_text(*element));
+  }
+  return texts;
+}
+
 std::string listed(const std::vector<std::string_view>& words) {
   std::string text;
   for (size_t i = 0; i < words.size(); ++i) {

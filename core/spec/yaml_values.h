@@ -46,6 +46,9 @@ Result<size_t> to_word(const YamlNode& node, const std::vector<std::string_view>
 /// A list of scalars; a single scalar counts as a list of one.
 Result<std::vector<const YamlNode*>> to_list(const YamlNode& node, const std::string& expects);
 
+/// A list of texts; a single one counts as a list of one.
+Result<std::vector<std::string>> to_texts(const YamlNode& node);
+
 /// A scalar through one of the parsers of core/units.h, its error put at the value.
 template <class T>
 Result<T> to_measure(const YamlNode& node, const std::string& expects,

@@ -298,7 +298,9 @@ Result<Plan> best_over_ranks(const PlanRequest& request,
   MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job));
   const auto devices = static_cast<int>(fleet.devices.size());
   CountRange wanted = request.job.devices.count.value_or(CountRange{});
-  wanted.low = std::max(wanted.low, 1);
+  wanted.low = std::max({wanted.low, 1, request.job.parallel.data.value_or(1)});
+  wanted.high = std::min(wanted.high, request.job.parallel.data.value_or(wanted.high));
+  if (wanted.low > std::min(wanted.high, devices)) return search(request);  // it says why not
   BestPlan best;
   const auto consider = [&](int least, int most, const Profile& profile) {
     JobSpec job = request.job;

@@ -63,6 +63,12 @@ class PipelineSearch {
   }
 
   Result<Plan> run() {
+    if (wanted().pipeline.value_or(1) > kMostStages)
+      return fail(ErrorCode::kNoPlan,
+                  "parallel.pipeline asks for " + std::to_string(*wanted().pipeline) +
+                      " stages; pipelines are looked for up to " + std::to_string(kMostStages) +
+                      " (more can be pinned: pin.replicas)");
+    if (wanted().data.value_or(1) > most_replicas()) return fail(none_fits());
     MOTLEY_TRY(PipelineCosts costs,
                PipelineCosts::make(request_, groups_, micro_batches_, counter_.layers, recompute_));
     least_ = costs.least_seconds(there_, batch());
@@ -120,37 +126,43 @@ class PipelineSearch {
 
   void find_bound(const PipelineCosts& costs) {
     bound_.reset();
-    lattice_ = sets_of(there_, std::min(kMostStages, costs.layers()));
+    lattice_ = sets_of(there_, most_stages());
     times_.emplace(costs, lattice_, micro_batches_, few_);
+    times_->want_stages(wanted().pipeline);
     bool cut = true;
     for (size_t set = 0; set < times_->count(); ++set)
       cut = cut && (number_of(times_->devices(set)) > 1 || times_->seconds(set, 1) == kNever);
-    const LeastSums sums(request_, groups_, std::min(kMostStages, costs.layers()), cut);
-    bound_.emplace(problem_of(1, most_replicas()), &*times_, sums, least_);
+    const LeastSums sums(request_, groups_, most_stages(), cut);
+    bound_.emplace(problem_of(wanted().data.value_or(1), most_replicas()), &*times_, sums, least_);
   }
 
   static int number_of(const GroupCounts& set) {
     return std::accumulate(set.begin(), set.end(), 0);
   }
-  int most_replicas() const { return std::min({kMostReplicas, devices(), grains()}); }
+  int most_replicas() const {
+    return std::min({wanted().data.value_or(kMostReplicas), devices(), grains()});
+  }
 
   PackingProblem problem_of(int least_replicas, int most_replicas) const {
-    const auto& wanted = request_.job.devices.count;
+    const auto& count = request_.job.devices.count;
     return {.devices = there_,
-            .most_devices = std::min(devices(), wanted ? wanted->high : devices()),
+            .most_devices = std::min(devices(), count ? count->high : devices()),
             .grains = grains(),
             .grain = grain_,
             .missing = missing(),
             .least_replicas = least_replicas,
             .most_replicas = most_replicas,
+            .is_number_given = wanted().data.has_value(),
             .precision = exact_ ? kExactly : kNearly};
   }
 
   Result<std::optional<Plan>> quickest_of_all(const PipelineCosts& costs) {
     // A single replica needs no memory for sums: what does not fit with others may fit alone.
     const int most = most_replicas();
+    std::vector<std::pair<int, int>> numbers{{1, few_ ? 1 : most}, {2, few_ ? most : 0}};
+    if (wanted().data) numbers = {{most, most}};
     std::optional<Plan> best;
-    for (const auto& [low, high] : {std::pair(1, few_ ? 1 : most), std::pair(2, few_ ? most : 0)}) {
+    for (const auto& [low, high] : numbers) {
       costs_ = costs;
       Result<Plan> plan = quickest_that_fits(low, high);
       if (!plan && plan.error().code != ErrorCode::kNoPlan) return fail(plan.error());
@@ -160,16 +172,30 @@ class PipelineSearch {
     return best;
   }
 
+  const ParallelSpec& wanted() const { return request_.job.parallel; }
+  int most_stages() const {
+    return std::min(wanted().pipeline.value_or(kMostStages), layer_count(request_.job.model));
+  }
   int batch() const { return request_.job.train.global_batch; }
   int grains() const { return (batch() + grain_ - 1) / grain_; }
   int missing() const { return grains() * grain_ - batch(); }
   int devices() const { return std::accumulate(there_.begin(), there_.end(), 0); }
 
   Error none_fits() const {
+    if (!wanted().data && !wanted().pipeline)
+      return {ErrorCode::kNoPlan,
+              "no pipeline over any of the " + std::to_string(devices()) +
+                  " devices holds the model; more memory, more devices, a smaller model or context "
+                  "would help",
+              {}};
     return {ErrorCode::kNoPlan,
-            "no pipeline over any of the " + std::to_string(devices()) +
-                " devices holds the model; more memory, more devices, a smaller model or context "
-                "would help",
+            "no plan found of " +
+                (wanted().data ? std::to_string(*wanted().data) + " replicas (parallel.data)"
+                               : "replicas") +
+                (wanted().pipeline
+                     ? " of " + std::to_string(*wanted().pipeline) + " stages (parallel.pipeline)"
+                     : "") +
+                " over the " + std::to_string(devices()) + " devices that holds the model",
             {}};
   }
 
@@ -225,6 +251,9 @@ class PipelineSearch {
 
   /// Of many devices by what the bounds rest on.
   ReplicaDesigns design(SetTimes& times, size_t set) {
+    const int stages = number_of(times.devices(set));
+    if (wanted().pipeline.value_or(stages) != stages)
+      return {*costs_, times.devices(set), std::vector<Pipeline>()};
     if (!few_) return design_near(times, set);
     return design(times.devices(set), static_cast<int>(kMostCuts / std::ssize(lattice_)));
   }
@@ -280,7 +309,7 @@ class PipelineSearch {
 
   /// By predict(), of the best packing for each number of replicas.
   Result<Packed> quickest_packing(int least_replicas, int most_replicas) {
-    const auto& wanted = request_.job.devices.count;
+    const auto& count = request_.job.devices.count;
     const PackingProblem problem = problem_of(least_replicas, most_replicas);
     std::optional<Packed> best;
     DesignedSets designed(&sets_);
@@ -288,7 +317,7 @@ class PipelineSearch {
     if (exact_) bound_->raise(least_replicas, packings.least_of_replicas);
     for (const Packing& packing : packings.found) {
       MOTLEY_TRY(Packed packed, plan_of(packing));
-      if (wanted && packed.plan.world_size() < wanted->low) continue;
+      if (count && packed.plan.world_size() < count->low) continue;
       if (!best || packed.seconds() < best->seconds()) best = std::move(packed);
     }
     if (!best) return fail(none_fits());
@@ -384,6 +413,9 @@ class PipelineSearch {
       add_replica(*pipelines[i], placed[i], deal.grains[order[i]], &plan);
       used.insert(placed[i].begin(), placed[i].end());
     }
+    for (const DeviceSpec& device : request_.fleet.devices)
+      if (!unmet_demand(device, request_.job).empty())
+        plan.left_out.push_back({device.id, why_not_admitted(device, request_.job)});
     for (const DeviceGroup& group : groups_)
       for (const DeviceSpec* device : group.devices)
         if (!used.contains(device))
@@ -462,7 +494,8 @@ class PipelineSearch {
   void record(Plan* plan) const {
     SearchRecord& search = plan->search;
     search.space =
-        "pipelines: replicas of up to " + std::to_string(std::min(kMostStages, costs_->layers())) +
+        "pipelines: " + (wanted().data ? std::to_string(*wanted().data) + " " : std::string()) +
+        "replicas of " + (wanted().pipeline ? "" : "up to ") + std::to_string(most_stages()) +
         " of " + std::to_string(devices()) +
         " devices each, one a stage, in any order, any layers each that fit by the sum of what "
         "each "

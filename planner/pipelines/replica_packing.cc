@@ -231,6 +231,7 @@ class ManyDevices {
       needs_.push_back(sets.devices(set));
       sizes_.push_back(std::accumulate(needs_.back().begin(), needs_.back().end(), 0));
       needs_.back().push_back(sizes_.back());  // of all devices that may be used
+      if (problem.is_number_given) needs_.back().push_back(1);
     }
   }
 
@@ -259,6 +260,7 @@ class ManyDevices {
   GroupCounts there() const {
     GroupCounts there = problem_.devices;
     there.push_back(problem_.most_devices);
+    if (problem_.is_number_given) there.push_back(problem_.most_replicas);
     return there;
   }
 
@@ -282,7 +284,7 @@ class ManyDevices {
 
   Packing within(double seconds) const {
     const std::vector<int> grains = able_within(problem_, sets_, seconds).whole;
-    const FractionalPacking fractions = pack_fractions(needs_, grains, there());
+    const FractionalPacking fractions = pack_fractions(needs_, wanted(grains), there());
     Packing packing;
     GroupCounts left = there();
     int dealt = 0;
@@ -293,14 +295,28 @@ class ManyDevices {
     };
     for (size_t set = 0; set < needs_.size(); ++set)
       for (int copy = 1; copy <= static_cast<int>(fractions.copies[set] + 1e-6); ++copy)
-        if (grains[set] > 0 && room(set, left) && dealt < problem_.grains) take(set);
-    while (dealt < problem_.grains) {
+        if (grains[set] > 0 && room(set, left) && lacks(dealt, packing)) take(set);
+    while (lacks(dealt, packing)) {
       const auto next = most_worth(grains, left);
       if (next == needs_.size()) return {};
       take(next);
     }
     std::sort(packing.begin(), packing.end());
     return static_cast<int>(packing.size()) <= problem_.grains ? packing : Packing{};
+  }
+
+  /// What sets count for: where the number of replicas is given, first of all that they are many.
+  std::vector<int> wanted(std::vector<int> grains) const {
+    if (!problem_.is_number_given) return grains;
+    const int64_t most = int64_t{problem_.grains} * problem_.most_replicas;
+    for (int& own : grains)
+      if (own > 0) own += static_cast<int>(std::min<int64_t>(most, INT32_MAX - own));
+    return grains;
+  }
+
+  bool lacks(int dealt, const Packing& packing) const {
+    return dealt < problem_.grains ||
+           (problem_.is_number_given && static_cast<int>(packing.size()) < problem_.least_replicas);
   }
 
   bool room(size_t set, const GroupCounts& left) const {

@@ -51,6 +51,8 @@ struct PackingProblem {
   int missing = 0;       ///< samples of the last grain, whichever replica takes it
   int least_replicas = 1;
   int most_replicas = 0;
+  /// That there are so many is given: also of many devices none with another number is looked for.
+  bool is_number_given = false;
   double precision = 1e-6;  ///< of the least time in which packings compute all grains
   bool only_least = false;  ///< of many devices the sets that parts are of, once each
 };

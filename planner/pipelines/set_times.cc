@@ -172,6 +172,7 @@ double SetTimes::proved(size_t set, int samples) const {
 }
 
 double SetTimes::seconds(size_t set, int samples) {
+  if (!is_wanted(set)) return kNever;
   if (lattice_.size(set) == 1) return least_of_whole(set, samples);
   if (roughly_) return rough_seconds(set, samples);
   double least = kNever;
@@ -219,7 +220,7 @@ std::optional<Pipeline> SetTimes::prove(size_t set, int samples, int64_t most_no
 }
 
 int SetTimes::grains_within(size_t set, const GrainLimit& limit) {
-  if (lattice_.size(set) > costs_.layers()) return 0;
+  if (lattice_.size(set) > costs_.layers() || !is_wanted(set)) return 0;
   int low = 0, high = limit.most;  // low is within
   if (per_sample_[set] > 0) {
     const double samples = limit.seconds / per_sample_[set] * (1 + 1e-9) + limit.missing;

@@ -21,6 +21,9 @@ class SetTimes : public ReplicaSets {
   SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
            std::vector<int> micro_batches, bool roughly);
 
+  /// From now on only sets of so many devices are replicas.
+  void want_stages(std::optional<int> stages) { stages_ = stages; }
+
   size_t count() const override { return lattice_.count(); }
   const GroupCounts& devices(size_t set) const override { return lattice_.sets()[set]; }
   /// No pipeline of the set computes so many samples in less; kNever where none fits. Rises with
@@ -43,6 +46,8 @@ class SetTimes : public ReplicaSets {
   double rough_seconds(size_t set, int samples) const;
   std::shared_ptr<const SetCuts> cuts(size_t size, int samples);
   double least_of_whole(size_t set, int samples);
+  bool is_wanted(size_t set) const { return stages_.value_or(size(set)) == size(set); }
+  int size(size_t set) const { return lattice_.size(set); }
   double whole_seconds(int group, int micro_batch, int samples) const;
   double proved(size_t set, int samples) const;
   bool within(size_t set, int samples, double limit);
@@ -55,6 +60,7 @@ class SetTimes : public ReplicaSets {
 
   PipelineCosts costs_;
   bool roughly_;
+  std::optional<int> stages_;
   SetLattice lattice_;
   std::vector<int> micro_batches_;
   std::vector<std::map<int, Known>> known_;            ///< by micro-batch, then samples

@@ -21,7 +21,9 @@ StepBound::StepBound(const PackingProblem& problem, SetTimes* times, const Least
   const auto replicas = few_ ? static_cast<size_t>(problem.most_replicas) : 1;
   least_.resize(replicas);
   rests_on_.resize(replicas);
-  for (size_t at = 0; at < replicas; ++at) find(at, least);
+  const size_t given = few_ && problem.is_number_given ? replicas - 1 : 0;
+  for (size_t at = 0; at < given; ++at) least_[at] = kNever;
+  for (size_t at = given; at < replicas; ++at) find(at, least);
 }
 
 /// Of a single replica that is cut the ends exchange what is tied; that is in its bound.
@@ -104,13 +106,14 @@ double StepBound::seconds(double step) const {
 }
 
 double StepBound::seconds_holding(double held, double step) const {
-  const int replicas = few_ ? 1 : least_replicas(step);
+  const int replicas = few_ && !problem_.is_number_given ? 1 : least_replicas(step);
   const double sums = std::max(sums_.seconds(replicas), sums_.seconds_holding(held, replicas));
   return std::min(step, *std::min_element(least_.begin(), least_.end()) + sums);
 }
 
 /// Within a step no replica computes more than the most able one.
 int StepBound::least_replicas(double step) const {
+  if (problem_.is_number_given) return problem_.most_replicas;
   int most = 1;
   const GrainLimit limit{step, problem_.grain, problem_.missing, problem_.grains};
   for (size_t set = 0; set < times_->count(); ++set)

@@ -69,16 +69,26 @@ Error nothing_fits(const std::vector<Candidate>& unfit, const MicroBatchRule& ru
   return {ErrorCode::kNoPlan, text + "; " + remedy(rule), std::move(place)};
 }
 
+/// The key that decides how many devices there are at least.
+std::string who_counts(const JobSpec& job) {
+  return job.parallel.data ? "parallel.data" : "resources.devices.count";
+}
+
 Result<Unit> limit_count(const PlanRequest& request, Candidates* candidates) {
   const auto usable = static_cast<int>(candidates->devices.size());
-  candidates->most_devices = usable;
-  if (!request.job.devices.count) return Unit{};
-  candidates->least_devices = std::max(1, request.job.devices.count->low);
-  candidates->most_devices = std::min(usable, request.job.devices.count->high);
-  if (usable >= candidates->least_devices) return Unit{};
-  return fail(ErrorCode::kNoPlan, "resources.devices.count asks for at least " +
-                                      std::to_string(candidates->least_devices) + " devices; " +
-                                      std::to_string(usable) + " can hold the model");
+  const CountRange count = request.job.devices.count.value_or(CountRange{});
+  const std::optional<int>& replicas = request.job.parallel.data;
+  candidates->least_devices = std::max({1, count.low, replicas.value_or(1)});
+  candidates->most_devices = std::min({usable, count.high, replicas.value_or(usable)});
+  if (candidates->most_devices >= candidates->least_devices) return Unit{};
+  const std::string wanted = std::to_string(candidates->least_devices);
+  if (usable < candidates->least_devices)
+    return fail(ErrorCode::kNoPlan, who_counts(request.job) + " asks for " +
+                                        (replicas ? "" : "at least ") + wanted + " devices; " +
+                                        std::to_string(usable) + " can hold the model");
+  return fail(ErrorCode::kNoPlan,
+              "parallel.data asks for " + std::to_string(*replicas) +
+                  " replicas; as many whole devices are not what resources.devices.count allows");
 }
 
 ReplicaPlan replica_of(const PlanRequest& request, const Candidate& candidate, Rank rank,
@@ -113,7 +123,7 @@ Result<Candidates> find_candidates(const PlanRequest& request) {
   const DeviceIndex index(fleet, request.profile);
   for (const DeviceSpec& spec : request.fleet.devices) {
     if (index.spec(spec.id) == nullptr) {
-      candidates.left_out.push_back({spec.id, "not admitted by resources.devices"});
+      candidates.left_out.push_back({spec.id, why_not_admitted(spec, request.job)});
       continue;
     }
     const Candidate candidate{&spec, index.profile(spec.id)};
@@ -137,10 +147,11 @@ Result<Candidates> find_candidates(const PlanRequest& request) {
   return candidates;
 }
 
-Error too_few_grains(int least_devices) {
+Error too_few_grains(const JobSpec& job, int least_devices) {
   return {ErrorCode::kNoPlan,
           "the global batch has too few grains for the " + std::to_string(least_devices) +
-              " devices resources.devices.count asks for; a smaller train.grain or a larger "
+              " devices " + who_counts(job) +
+              " asks for; a smaller train.grain or a larger "
               "train.global_batch would help",
           {}};
 }

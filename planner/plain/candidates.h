@@ -40,7 +40,7 @@ Result<Plan> assemble(const PlanRequest& request, const Candidates& candidates,
                       const Choice& choice);
 
 /// kNoPlan: the job wants so many devices at least, and has work for fewer.
-Error too_few_grains(int least_devices);
+Error too_few_grains(const JobSpec& job, int least_devices);
 
 /// "needs 2.1 GiB of 1.0 GiB at micro-batch 1".
 std::string memory_lack(const DeviceProfile& device, const MicroBatchRule& rule);

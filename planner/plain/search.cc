@@ -59,7 +59,7 @@ Result<Plan> search_within_tables(const PlanRequest& request) {
   FoundDeal found =
       searched ? search_all_grains(request, candidates, reduction) : *std::move(again);
   if (!found.search) {
-    return fail(too_few_grains(candidates.least_devices));
+    return fail(too_few_grains(request.job, candidates.least_devices));
   }
   const Deal& best = found.deal;
   MOTLEY_TRY(Plan plan, assemble(request, candidates,
@@ -77,6 +77,10 @@ Result<Plan> search_within_tables(const PlanRequest& request) {
 }  // namespace
 
 Result<Plan> plan_search(const PlanRequest& request) {
+  const int stages = request.job.parallel.pipeline.value_or(1);
+  if (stages > 1)
+    return fail(ErrorCode::kNoPlan, "parallel.pipeline asks for " + std::to_string(stages) +
+                                        " stages in each replica; a whole device is one");
   return best_over_ranks(request, search_within_tables);
 }
 

@@ -112,7 +112,7 @@ class EqualPipelines {
     for (const DeviceSpec& device : request_.fleet.devices) {
       const auto place = std::find(devices_.begin(), devices_.end(), &device) - devices_.begin();
       if (place == static_cast<std::ptrdiff_t>(devices_.size()))
-        devices.push_back({device.id, "not admitted by resources.devices"});
+        devices.push_back({device.id, why_not_admitted(device, request_.job)});
       else if (static_cast<size_t>(place) >= used)
         devices.push_back({device.id, "the others make whole pipelines of " +
                                           std::to_string(stages) + " equal stages"});

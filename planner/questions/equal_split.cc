@@ -14,7 +14,8 @@ Result<Plan> equal_replicas(const PlanRequest& request, const Candidates& candid
   choice.grain = request.job.train.grain.value_or(1);
   const int grains = StepCut{request.job.train.global_batch, choice.grain}.grains();
   const int devices = std::min(candidates.most_devices, grains);
-  if (devices < candidates.least_devices) return fail(too_few_grains(candidates.least_devices));
+  if (devices < candidates.least_devices)
+    return fail(too_few_grains(request.job, candidates.least_devices));
   choice.grains.assign(candidates.devices.size(), 0);
   for (int i = 0; i < devices; ++i) {
     choice.grains[static_cast<size_t>(i)] = grains / devices + (i < grains % devices ? 1 : 0);

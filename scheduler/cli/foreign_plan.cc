@@ -97,6 +97,20 @@ Result<Unit> check_count(const JobSpec& job, const FleetSpec& fleet) {
               place == job.places.end() ? SourcePlace{} : place->second);
 }
 
+/// Grids have as many replicas and stages as is quickest, and devices of a type have no names.
+Result<Unit> check_shape(const JobSpec& job) {
+  const std::pair<const char*, bool> keys[] = {
+      {"parallel.data", job.parallel.data.has_value()},
+      {"parallel.pipeline", job.parallel.pipeline.has_value()},
+      {"pin.replicas", !job.pin.replicas.empty()}};
+  for (const auto& [key, is_given] : keys)
+    if (is_given)
+      return fail(ErrorCode::kUnsupported,
+                  "'" + std::string(key) + "' is not kept to with a foreign profile (leave it out)",
+                  place_of(job, key));
+  return Unit{};
+}
+
 Result<GridPlan> read_scored(const std::string& path, const ForeignCosts& costs) {
   MOTLEY_TRY(const std::string text, read_text(real_file_system(), path, kLargestGridPlan));
   MOTLEY_TRY(const json document, parse_json_file(text, path, ErrorCode::kInvalidSpec));
@@ -189,6 +203,7 @@ Result<int> plan_by_foreign_profile(const ForeignPlanOptions& options) {
   MOTLEY_TRY(const FleetSpec fleet, admitted(all, job));
   MOTLEY_TRY_VOID(check_numerics(job));
   MOTLEY_TRY_VOID(check_count(job, fleet));
+  MOTLEY_TRY_VOID(check_shape(job));
   MOTLEY_TRY(const ForeignProfile profile,
              read_foreign_profile(real_file_system(), options.profile));
   MOTLEY_TRY(std::vector<GridType> types, grid_types(profile, fleet, options.profile));

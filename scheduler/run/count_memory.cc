@@ -93,21 +93,44 @@ Result<LayerMemoryTable> count_layers(const JobSpec& job, DeviceKind device, Pre
   return table;
 }
 
+namespace {
+
+std::vector<int> sizes_not_in(const LayerMemoryTable& table, const std::vector<int>& sizes) {
+  std::vector<int> missing;
+  for (const int size : sizes)
+    if (!table.contains({"block", size})) missing.push_back(size);
+  return missing;
+}
+
+/// The job as if a plan of some of its samples were all: what a rank needs depends on its plan.
+JobSpec job_of_part(JobSpec job, const Plan& plan) {
+  job.pin = {};
+  job.parallel.data = job.parallel.pipeline = std::nullopt;
+  job.train.global_batch = plan.global_batch;
+  if (job.train.grain) job.train.grain = plan.grain;
+  return job;
+}
+
+}  // namespace
+
 MemoryCounter memory_counter(const PlanRequest& request) {
   using Key = std::tuple<DeviceKind, Precision, Recompute>;
   const auto known = std::make_shared<std::map<Key, LayerMemoryTable>>();
   const auto layers = [&request, known](
                           DeviceKind device, Precision precision, Recompute recompute,
                           const std::vector<int>& micro_batches) -> Result<LayerMemoryTable> {
-    const Key key{device, precision, recompute};
-    const auto found = known->find(key);
-    if (found != known->end()) return found->second;
-    MOTLEY_TRY(LayerMemoryTable table,
-               count_layers(request.job, device, precision, recompute, micro_batches));
-    return known->emplace(key, std::move(table)).first->second;
+    LayerMemoryTable& table = (*known)[{device, precision, recompute}];
+    const std::vector<int> missing = sizes_not_in(table, micro_batches);
+    if (missing.empty()) return table;
+    MOTLEY_TRY(const LayerMemoryTable more,
+               count_layers(request.job, device, precision, recompute, missing));
+    table.insert(more.begin(), more.end());
+    return table;
   };
-  return {[&request](const Plan& plan) { return count_memory(plan, request.job, request.fleet); },
-          layers};
+  const auto plan = [&request](const Plan& plan) {
+    return count_memory(plan, job_of_part(request.job, plan), request.fleet);
+  };
+  return {plan, layers};
 }
 
 }  // namespace motley

@@ -16,6 +16,7 @@
 #include "core/json_file.h"
 #include "core/reports.h"
 #include "core/spec/json.h"
+#include "core/spec/pin_fault.h"
 #include "core/spec/precisions.h"
 #include "core/spec/reader.h"
 #include "core/user_directories.h"
@@ -165,13 +166,23 @@ Result<FleetSpec> local_fleet() {
   return fleet;
 }
 
-Result<FleetSpec> resolve_fleet(const std::string& fleet_option, const JobSpec& job) {
+namespace {
+
+Result<FleetSpec> named_fleet(const std::string& fleet_option, const JobSpec& job) {
   if (!fleet_option.empty()) return read_fleet(fleet_option);
   if (job.fleet_path.empty()) return local_fleet();
   auto fleet = read_fleet(job.fleet_path);
   if (!fleet && fleet.error().code == ErrorCode::kNotFound)
     return fail(ErrorCode::kNotFound, "'fleet': " + fleet.error().to_string(),
                 place_of(job, "fleet"));
+  return fleet;
+}
+
+}  // namespace
+
+Result<FleetSpec> resolve_fleet(const std::string& fleet_option, const JobSpec& job) {
+  MOTLEY_TRY(FleetSpec fleet, named_fleet(fleet_option, job));
+  MOTLEY_TRY_VOID(check_pinned_devices(job, fleet));
   return fleet;
 }
 

@@ -17,17 +17,29 @@ int largest_micro_batch_of(const Plan& plan, int replica) {
   return largest;
 }
 
-/// Of a plan by hand and of one that is cut only the micro-batch changes: memory tables of whole
-/// models, which a search would look at, say nothing of stages.
-bool keeps_its_cut(const Plan& plan) {
-  return is_given(plan) ||
+/// Of a plan by hand, of one with pinned replicas and of one that is cut only the micro-batch
+/// changes: memory tables of whole models, which a search would look at, say nothing of stages.
+bool keeps_its_cut(const JobSpec& job, const Plan& plan) {
+  return is_given(plan) || !job.pin.replicas.empty() ||
          std::any_of(plan.replicas.begin(), plan.replicas.end(),
                      [](const ReplicaPlan& one) { return one.stages.size() > 1; });
 }
 
+bool pins_micro_batch(const JobSpec& job, const std::string& device) {
+  return std::any_of(
+      job.pin.replicas.begin(), job.pin.replicas.end(), [&](const PinnedReplica& replica) {
+        return replica.micro_batch &&
+               std::any_of(replica.stages.begin(), replica.stages.end(),
+                           [&](const PinnedStage& stage) {
+                             return std::find(stage.devices.begin(), stage.devices.end(), device) !=
+                                    stage.devices.end();
+                           });
+      });
+}
+
 /// Fewer samples than this no plan for the job can give a device at a time.
 int smallest_micro_batch(const JobSpec& job, const Plan& plan) {
-  return keeps_its_cut(plan) ? plan.grain : job.train.grain.value_or(1);
+  return keeps_its_cut(job, plan) ? plan.grain : job.train.grain.value_or(1);
 }
 
 std::string remedy(const JobSpec& job, int smallest) {
@@ -83,10 +95,15 @@ Result<MemoryReplan> plan_for_less_memory(const PlanRequest& request, const Plan
     return fail(ErrorCode::kNoPlan, place.device + " cannot hold micro-batch " +
                                         std::to_string(next.what.micro_batch) + ": " +
                                         remedy(request.job, smallest));
+  if (pins_micro_batch(request.job, place.device))
+    return fail(ErrorCode::kNoPlan, place.device + " cannot hold micro-batch " +
+                                        std::to_string(next.what.micro_batch) +
+                                        ", to which pin.replicas pins it: pin a smaller one, or "
+                                        "leave it open");
   next.profile = request.profile;
   forget_above(most, place.device, &next.profile);
   PlanRequest smaller{request.job, request.fleet, next.profile};
-  if (keeps_its_cut(plan)) {
+  if (keeps_its_cut(request.job, plan)) {
     MOTLEY_TRY(next.plan, given_with(plan, replica, most, smaller, count));
   } else {
     MOTLEY_TRY(next.plan, plan_search(smaller));

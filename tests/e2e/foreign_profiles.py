@@ -90,6 +90,7 @@ def main():
     refused(65, "needs more fast than the 2 groups of 2 on hosts", "--score", "bad.json")
     write("fleet.yaml", FLEET)
     refused(65, "'exact' cannot be planned by a foreign profile", "--set", "train.numerics=exact")
+    refused(65, "'parallel.data' is not kept to with a foreign profile", "--set", "parallel.data=2")
     ordinary = sandbox.run("plan", "job.yaml", "--fleet", "fleet.yaml", "--profile", "nowhere.json")
     expect_equal((ordinary.returncode, "nowhere.json" in ordinary.stderr), (66, True), f"a missing profile: {ordinary.stderr!r}")
     write("fleet.yaml", FLEET.replace("{type: fast}, {type: fast}", "{type: fast, memory: 30MB}, {type: fast, memory: 30MB}"))

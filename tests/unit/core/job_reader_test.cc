@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "core/spec/pin_fault.h"
 #include "core/spec/reader.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
@@ -329,11 +330,122 @@ TEST(JobReader, RefusesWhatComesLaterByName) {
       {"", "priority:\n", "job.yaml:9:1: 'priority' is not supported yet"},
       {"", "parallel: {tensor: 2}\n",
        "job.yaml:9:20: 'tensor': '2' is not supported yet (only auto or 1)"},
-      {"", "pin: {grain: 4}\n", "job.yaml:9:6: 'pin' is not supported yet (leave it out)"},
       {"[quickstart.yaml]", "[quickstart.yaml], tokens: train.bin",
        "job.yaml:4:33: 'tokens' is not supported yet (give text files)"},
   };
   expect_errors(cases);
+}
+
+TEST(JobReader, ReadsPins) {
+  const auto job = read_text(job_with("", R"(parallel: {data: 3, pipeline: auto}
+pin:
+  replicas:
+    - stages:
+        - {layers: [0, 1], devices: [a/0, a/1], shares: [0.5, 0.5], recompute: block}
+        - {layers: [2, 3], devices: b/0, recompute: [mlp, none], precision: bf16}
+      micro_batch: 4
+      grains: 2
+    - {stages: [{layers: [0, 3], devices: [b/1]}]}
+  leave_out: [old/0]
+)"));
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_EQ(job->parallel.data, 3);
+  EXPECT_EQ(job->parallel.pipeline, std::nullopt);
+  ASSERT_EQ(job->pin.replicas.size(), 2);
+  const PinnedReplica& cut = job->pin.replicas[0];
+  EXPECT_EQ(cut.stages[0],
+            (PinnedStage{0, 1, {"a/0", "a/1"}, {0.5, 0.5}, {Recompute::kBlock}, Precision::kAuto}));
+  EXPECT_EQ(
+      cut.stages[1],
+      (PinnedStage{2, 3, {"b/0"}, {}, {Recompute::kMlp, Recompute::kNone}, Precision::kBf16}));
+  EXPECT_EQ(cut.micro_batch, 4);
+  EXPECT_EQ(cut.grains, 2);
+  EXPECT_EQ(job->pin.replicas[1].grains, std::nullopt);
+  EXPECT_THAT(job->pin.leave_out, ElementsAre("old/0"));
+  EXPECT_EQ(read_text(job_with("", "pin: {}\n"))->pin, PinSpec{});
+  EXPECT_EQ(read_text(job_with("", "pin:\n"))->pin, PinSpec{});
+  const auto id = pinned_devices(job->pin)[2];
+  EXPECT_EQ((Error{{}, id.second, place_of(*job, id.first)}.to_string()), "job.yaml:14:37: b/0");
+}
+
+/// kJob with one pinned replica.
+std::string pinned(const std::string& replica) { return "pin: {replicas: [" + replica + "]}\n"; }
+
+TEST(JobReader, RefusesPinsThatMakeNoPlan) {
+  const std::string whole = "{layers: [0, 3], devices: [a]}";
+  const std::pair<std::string, const char*> cases[] = {
+      {"pin: {grain: 4}\n",
+       "job.yaml:9:7: unknown key 'grain' (allowed here: replicas, leave_out)"},
+      {pinned("{stages: [{layers: 3, devices: [a]}]}"),
+       "job.yaml:9:37: 'layers': expected the first and the last layer, such as [0, 6]"},
+      {pinned("{stages: [{layers: [0, 3]}]}"),
+       "job.yaml:9:28: 'devices' is missing (a list of device ids)"},
+      {pinned("{stages: [{layers: [0, 3], devices: [a], recompute: all}]}"),
+       "job.yaml:9:70: 'recompute': expected none, attention, mlp or block, found 'all'"},
+      {pinned("{stages: [{layers: [1, 3], devices: [a]}]}"),
+       "job.yaml:9:37: 'layers' begin at 1 where layer 0 is due"},
+      {pinned("{stages: [{layers: [0, 1], devices: [a]}, {layers: [3, 3], devices: [b]}]}"),
+       "job.yaml:9:69: 'layers' begin at 3 where layer 2 is due"},
+      {pinned("{stages: [{layers: [0, 2], devices: [a]}]}"),
+       "job.yaml:9:27: the stages have layers 0 to 2, the model has 0 to 3 (embedding, blocks, "
+       "head)"},
+      {pinned("{stages: [{layers: [0, 3], devices: [a, b], shares: [1]}]}"),
+       "job.yaml:9:70: 'shares' needs one number for each of the 2 devices"},
+      {pinned("{stages: [{layers: [0, 3], devices: [a, b], shares: [0.5, 0.4]}]}"),
+       "job.yaml:9:70: 'shares' must sum to 1"},
+      {pinned("{stages: [{layers: [0, 3], devices: [a, b, c]}]}"),
+       "job.yaml:9:54: b gets no attention head"},
+      {pinned("{stages: [{layers: [0, 3], devices: [a], recompute: [mlp, mlp]}]}"),
+       "job.yaml:9:70: 'recompute' needs one word, or one for each of the 4 layers"},
+      {pinned("{stages: [" + whole + "], micro_batch: 3}"),
+       "job.yaml:9:74: 'micro_batch' must be whole grains of 2, found 3"},
+      {pinned("{stages: [" + whole + "], grains: 5}"),
+       "job.yaml:9:17: the replicas compute at least 5 grains; a step has 4"},
+      {pinned("{stages: [" + whole + "]}, {stages: [" + whole + "]}"),
+       "job.yaml:9:99: a is pinned twice"},
+      {"pin: {replicas: [{stages: [" + whole + "]}], leave_out: [b, a]}\n",
+       "job.yaml:9:78: a is pinned twice"},
+      {"parallel: {data: 5}\n",
+       "job.yaml:9:18: 'data': 5 replicas are more than a step has grains (4)"},
+      {"parallel: {pipeline: 5}\n",
+       "job.yaml:9:22: 'pipeline' must be from 1 to the model's 4 layers, found 5"},
+      {"parallel: {pipeline: two}\n",
+       "job.yaml:9:22: 'pipeline': expected an integer from 1 to 4098, found 'two'"},
+      {"parallel: {pipeline: 2}\n" + pinned("{stages: [" + whole + "]}"),
+       "job.yaml:10:27: the replica has 1 stages; parallel.pipeline wants 2"},
+      {"resources: {devices: {count: 1}}\n" +
+           pinned("{stages: [{layers: [0, 3], devices: [a, b]}]}"),
+       "job.yaml:10:17: the replicas have 2 devices; resources.devices.count allows 1"},
+      {"  numerics: exact\n" + pinned("{stages: [{layers: [0, 3], devices: [a, b]}]}"),
+       "job.yaml:10:54: exact numerics exclude a stage of several devices, where the bits depend "
+       "on "
+       "the shares (one device, or numerics: fast)"},
+      {"parallel: {recompute: off}\n" +
+           pinned("{stages: [{layers: [0, 3], devices: [a], recompute: block}]}"),
+       "job.yaml:10:70: 'recompute' contradicts parallel.recompute: off"},
+  };
+  for (const auto& [added, error] : cases)
+    EXPECT_EQ(job_error_of(job_with("", added)), error) << added;
+  const std::string grains = pinned("{stages: [" + whole + "], grains: 1}");
+  EXPECT_EQ(job_error_of(job_with("  grain: 2\n", "") + grains),
+            "job.yaml:8:69: 'grains' counts grains: give train.grain, too");
+}
+
+TEST(JobReader, PinnedDevicesAreInTheFleetAndAdmitted) {
+  const auto fleet = *parse_fleet(
+      "version: 1\nnodes:\n  - {host: a, devices: [{type: fast}, {type: slow}]}\n", "fleet.yaml");
+  const auto checked = [&](const std::string& added) {
+    const auto there = check_pinned_devices(*read_text(job_with("", added)), fleet);
+    return there ? "ok" : there.error().to_string();
+  };
+  EXPECT_EQ(checked(pinned("{stages: [{layers: [0, 3], devices: [a/0]}]}")), "ok");
+  EXPECT_EQ(checked(pinned("{stages: [{layers: [0, 3], devices: [a/2]}]}")),
+            "job.yaml:9:55: no device 'a/2' in fleet.yaml (did you mean 'a/0'?)");
+  EXPECT_EQ(checked("pin: {leave_out: [b/0]}\n"),
+            "job.yaml:9:19: no device 'b/0' in fleet.yaml (did you mean 'a/0'?)");
+  EXPECT_EQ(checked("resources: {devices: {types: [slow]}}\n" +
+                    pinned("{stages: [{layers: [0, 3], devices: [a/0]}]}")),
+            "job.yaml:10:55: a/0 is pinned, but excluded by resources.devices.types (slow)");
 }
 
 TEST(JobReader, ReadsHowOftenGroupsAverage) {

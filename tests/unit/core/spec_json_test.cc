@@ -29,6 +29,16 @@ JobSpec sample_job() {
   return job;
 }
 
+JobSpec pinned_job() {
+  JobSpec job = sample_job();
+  job.pin.replicas = {{.stages = {{0, 2, {"a/0"}, {}, {Recompute::kBlock}, Precision::kBf16},
+                                  {3, 5, {"a/1", "b/0"}, {0.25, 0.75}, {}, Precision::kAuto}},
+                       .micro_batch = 4,
+                       .grains = std::nullopt}};
+  job.pin.leave_out = {"old/0"};
+  return job;
+}
+
 FleetSpec sample_fleet() {
   DeviceSpec paced{.id = "a1/0",
                    .host = "a1",
@@ -55,13 +65,14 @@ FleetSpec sample_fleet() {
 }
 
 TEST(SpecJson, JobComesBackWhole) {
-  const json document = to_json(sample_job());
+  const json document = to_json(pinned_job());
   const Result<JobSpec> job = job_from_json(json::parse(document.dump()));
   ASSERT_TRUE(job) << job.error().to_string();
   EXPECT_EQ(to_json(*job), document);
   EXPECT_EQ(job->train.seed, UINT64_MAX);
-  EXPECT_EQ(job->devices.count, sample_job().devices.count);
-  EXPECT_EQ(first_incompatible_key(*job, sample_job()), "");
+  EXPECT_EQ(job->devices.count, pinned_job().devices.count);
+  EXPECT_EQ(job->pin, pinned_job().pin);
+  EXPECT_EQ(first_incompatible_key(*job, pinned_job()), "");
 }
 
 TEST(SpecJson, FleetComesBackWhole) {
@@ -87,6 +98,7 @@ TEST(SpecJson, AJobFromBeforeThereWasCompressionIsRead) {
   EXPECT_EQ(document["parallel"]["compress"], "off");
   EXPECT_EQ(document["parallel"]["sync"]["across"], 1);
   document.erase("parallel");
+  document.erase("pin");
   const Result<JobSpec> job = job_from_json(document);
   ASSERT_TRUE(job) << job.error().to_string();
   EXPECT_EQ(job->parallel.compress, CodecSpec{});
@@ -128,11 +140,12 @@ std::string try_job(const json& document) {
 }
 
 TEST(SpecJson, EveryRemovedMemberIsMissed) {
-  testing::expect_members_are_needed(to_json(sample_job()), try_job, {"recompute"});
+  testing::expect_members_are_needed(to_json(pinned_job()), try_job,
+                                     {"data", "pipeline", "recompute"});
 }
 
 TEST(SpecJson, EveryMemberHasItsType) {
-  testing::expect_members_are_typed(to_json(sample_job()), try_job);
+  testing::expect_members_are_typed(to_json(pinned_job()), try_job);
 }
 
 TEST(SpecJson, NamesThePointerOfAFault) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <numeric>
 #include <random>
@@ -127,38 +128,58 @@ class EveryPipeline {
  public:
   explicit EveryPipeline(const PlanningCase& problem) : problem_(problem) {}
 
-  /// Seconds of the best step; infinite where nothing fits.
+  /// Seconds of the best step; infinite where nothing fits. Of replicas and of stages in each as
+  /// many as the job wants.
   double run() {
     const auto devices = static_cast<int>(problem_.fleet.devices.size());
-    const int grain = problem_.job.train.grain.value_or(1);
-    const int batch = problem_.job.train.global_batch;
-    const int grains = (batch + grain - 1) / grain;
-    const int missing = grains * grain - batch;
-    // best[mask][g][s]: of g grains on some of the devices of `mask`, s: one of them is short.
-    std::vector<std::vector<std::array<double, 2>>> best(
-        size_t{1} << devices,
-        std::vector<std::array<double, 2>>(static_cast<size_t>(grains) + 1, {kNever, kNever}));
-    for (size_t mask = 0; mask < best.size(); ++mask) best[mask][0][0] = 0;
-    for (size_t mask = 1; mask < best.size(); ++mask)
-      for (size_t set = mask; set > 0; set = (set - 1) & mask)
-        for (int own = 1; own <= grains; ++own)
-          for (const bool shorted : {false, true}) {
-            if (shorted && missing == 0) continue;
-            const double seconds = alone(set, own * grain - (shorted ? missing : 0));
-            for (int others = 0; own + others <= grains; ++others)
-              for (const int before : {0, 1}) {
-                if (shorted && before == 1) continue;
-                double& found =
-                    best[mask][static_cast<size_t>(own + others)][before + (shorted ? 1 : 0)];
-                found =
-                    std::min(found, std::max(seconds, best[mask ^ set][static_cast<size_t>(others)]
-                                                          [static_cast<size_t>(before)]));
-              }
-          }
-    return best.back()[static_cast<size_t>(grains)][missing > 0 ? 1 : 0];
+    const ParallelSpec& wanted = problem_.job.parallel;
+    std::vector<Row> rows{Row(size_t{1} << devices, Dealt(grains() + 1, {kNever, kNever}))};
+    for (Dealt& none : rows[0]) none[0][0] = 0;
+    double best = kNever;
+    for (int replicas = 1; replicas <= devices; ++replicas) {
+      rows.push_back(one_more(rows.back()));
+      if (wanted.data && *wanted.data != replicas) continue;
+      best = std::min(best, rows.back().back()[grains()][missing() > 0 ? 1 : 0]);
+    }
+    return best;
   }
 
  private:
+  /// Of so many grains on some of a set of devices, without and with the short one among them.
+  using Dealt = std::vector<std::array<double, 2>>;
+  using Row = std::vector<Dealt>;  ///< by set of devices
+
+  int grain() const { return problem_.job.train.grain.value_or(1); }
+  size_t grains() const {
+    return static_cast<size_t>((problem_.job.train.global_batch + grain() - 1) / grain());
+  }
+  int missing() const {
+    return static_cast<int>(grains()) * grain() - problem_.job.train.global_batch;
+  }
+  bool is_wanted(size_t set) const {
+    const std::optional<int>& stages = problem_.job.parallel.pipeline;
+    return !stages || std::popcount(set) == *stages;
+  }
+
+  Row one_more(const Row& before) {
+    Row row(before.size(), Dealt(grains() + 1, {kNever, kNever}));
+    for (size_t mask = 1; mask < row.size(); ++mask)
+      for (size_t set = mask; set > 0; set = (set - 1) & mask)
+        for (size_t own = 1; is_wanted(set) && own <= grains(); ++own)
+          for (const bool shorted : {false, true}) {
+            if (shorted && missing() == 0) continue;
+            const double seconds =
+                alone(set, static_cast<int>(own) * grain() - (shorted ? missing() : 0));
+            for (size_t others = 0; own + others <= grains(); ++others)
+              for (const size_t has : {size_t{0}, size_t{1}}) {
+                if (shorted && has == 1) continue;
+                double& found = row[mask][own + others][has + (shorted ? 1 : 0)];
+                found = std::min(found, std::max(seconds, before[mask ^ set][others][has]));
+              }
+          }
+    return row;
+  }
+
   /// Those that are searched, but larger than a step.
   std::vector<int> sizes() const {
     const int grain = problem_.job.train.grain.value_or(1);
@@ -258,6 +279,40 @@ TEST(PipelineSearch, FindsTheBestOfAllPipelines) {
   EXPECT_GT(none, 5);
   EXPECT_GT(cut, 40);
   EXPECT_GT(several, 30);
+}
+
+TEST(PipelineSearch, KeepsToTheReplicasAndStagesThatTheJobWants) {
+  std::mt19937 random(20261124);
+  int found = 0, none = 0;
+  for (int i = 0; i < 120; ++i) {
+    PlanningCase problem = random_cut_case(random, 4, 3);
+    const auto devices = static_cast<int>(problem.fleet.devices.size());
+    if (i % 3 != 1) problem.job.parallel.data = draw(random, 1, devices);
+    if (i % 3 != 0) problem.job.parallel.pipeline = draw(random, 1, 3);
+    const ParallelSpec& wanted = problem.job.parallel;
+    const double best = EveryPipeline(problem).run();
+    const Result<Plan> plan = search_pipelines(problem.request(), counter_for(problem));
+    SCOPED_TRACE("case " + std::to_string(i));
+    ASSERT_EQ(plan.has_value(), best < kNever);
+    if (!plan) {
+      EXPECT_EQ(plan.error().code, ErrorCode::kNoPlan);
+      EXPECT_THAT(plan.error().message, HasSubstr("(parallel."));
+      ++none;
+      continue;
+    }
+    ++found;
+    const double seconds = plan->prediction.step_seconds - plan->prediction.communication_seconds;
+    EXPECT_NEAR(seconds / best, 1, 1e-9);
+    EXPECT_NEAR(plan->search.gap, 0, 1e-5);
+    const auto replicas = static_cast<int>(plan->replicas.size());
+    EXPECT_EQ(replicas, wanted.data.value_or(replicas));
+    for (const ReplicaPlan& replica : plan->replicas) {
+      const auto stages = static_cast<int>(replica.stages.size());
+      EXPECT_EQ(stages, wanted.pipeline.value_or(stages));
+    }
+  }
+  EXPECT_GT(found, 40);
+  EXPECT_GT(none, 20);
 }
 
 /// The quickest of a set over all its orders, each cut by a search of its own.
@@ -366,6 +421,20 @@ TEST(Placement, TakesDevicesOfOneHostWhereOneHasRoom) {
   EXPECT_EQ(placed[1][0]->id, problem.fleet.devices[2].id);
   EXPECT_EQ(placed[1][1]->id, problem.fleet.devices[3].id);
   EXPECT_EQ(placed[0][0]->id, problem.fleet.devices[0].id);
+}
+
+TEST(PipelineSearch, ManyDevicesMakeAsManyReplicasAsTheJobWants) {
+  for (const int replicas : {3, 12, 24}) {
+    PlanningCase problem = many_devices(24);
+    problem.job.parallel.data = replicas;
+    problem.job.parallel.pipeline = 3;
+    const Result<Plan> plan = search_pipelines(problem.request(), counter_for(problem));
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_TRUE(validate(*plan, problem.job.model));
+    EXPECT_EQ(static_cast<int>(plan->replicas.size()), replicas);
+    EXPECT_EQ(plan->world_size(), 3 * replicas);
+    EXPECT_GE(plan->search.gap, -1e-9);
+  }
 }
 
 TEST(PipelineSearch, SaysThatNothingFits) {
