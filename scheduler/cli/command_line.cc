@@ -28,6 +28,14 @@ CommandLine& CommandLine::positional(const std::string& name, const std::string&
   return *this;
 }
 
+CommandLine& CommandLine::optional_word(const std::string& name, const std::string& help,
+                                        std::string* value) {
+  named(app_->add_option(name, *value, help), "");
+  last_option_.clear();
+  ++words_;
+  return *this;
+}
+
 CommandLine& CommandLine::option(const std::string& names, const std::string& placeholder,
                                  const std::string& help, std::string* value) {
   last_option_ = long_name(named(app_->add_option(names, *value, help), placeholder));

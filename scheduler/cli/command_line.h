@@ -24,6 +24,8 @@ class CommandLine {
 
   /// A word that must be given, e.g. ("JOB", "job file", &path).
   CommandLine& positional(const std::string& name, const std::string& help, std::string* value);
+  /// A word that may be left out.
+  CommandLine& optional_word(const std::string& name, const std::string& help, std::string* value);
   /// `names`: "--fleet" or "-o,--output"; `placeholder` names the value in the help.
   CommandLine& option(const std::string& names, const std::string& placeholder,
                       const std::string& help, std::string* value);

@@ -6,6 +6,8 @@
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/job_options.h"
 #include "scheduler/cli/output_file.h"
+#include "scheduler/cli/simulate_trace.h"
+#include "scheduler/policies/policy.h"
 #include "scheduler/report/plan_table.h"
 #include "scheduler/report/table.h"
 #include "scheduler/report/timeline.h"
@@ -32,7 +34,7 @@ std::string assumed_text(const LinkProfile& link) {
 class SimulateCommand final : public Command {
  public:
   void declare(CommandLine& line) override {
-    line.positional("JOB", "job file (YAML)", &job_)
+    line.optional_word("JOB", "job file (YAML); not with --trace", &job_)
         .option("--fleet", "FILE", "devices to simulate, instead of the job's own fleet", &fleet_)
         .option("--plan", "PLAN", "simulate this plan, by hand or by us, instead of searching one",
                 &plan_)
@@ -44,11 +46,27 @@ class SimulateCommand final : public Command {
                 &sources_.catalog)
         .option("-o,--output", "FILE", "write the step as a trace for Perfetto", &trace_)
         .option("--svg", "FILE", "draw it", &svg_)
+        .option("--trace", "FILE",
+                "instead of one job's step: jobs that come over time (.jsonl, .csv, .tsv), on the "
+                "devices of --fleet",
+                &jobs_.trace)
+        .option("--policy", "NAME",
+                "who runs next, of --trace; default: all policies, side by side", &jobs_.policy)
+        .completes(names_of_policies())
+        .option("--speeds", "FILE", "steps a second by device type and job type, of a .tsv trace",
+                &jobs_.speeds)
+        .flag("--mix", "each job of --trace may take its devices of several types at once",
+              &jobs_.mix)
+        .option("--convert", "FILE", "write the trace as JSON Lines", &jobs_.convert)
         .flag("--json", "one object: the step rank by rank, and the plan", &json_)
         .option("--set", "KEY=VALUE", "override a value of the job", &set_);
   }
 
   Result<int> run() override {
+    if (!jobs_.trace.empty()) return run_trace();
+    if (job_.empty()) return fail(ErrorCode::kUsage, "needs a JOB, or --trace FILE");
+    if (!jobs_.policy.empty() || !jobs_.speeds.empty() || !jobs_.convert.empty() || jobs_.mix)
+      return fail(ErrorCode::kUsage, "--policy, --speeds, --mix and --convert go with --trace");
     if (!sources_.profile.empty() && !sources_.catalog.empty())
       return fail(ErrorCode::kUsage, "--profile and --catalog exclude each other");
     MOTLEY_TRY(const JobSpec job, read_job_with(job_, set_));
@@ -74,6 +92,22 @@ class SimulateCommand final : public Command {
   }
 
  private:
+  static std::vector<std::string> names_of_policies() {
+    const auto names = policy_names();
+    return {names.begin(), names.end()};
+  }
+
+  Result<int> run_trace() {
+    if (!job_.empty() || !plan_.empty() || !trace_.empty() || !svg_.empty() || !set_.empty() ||
+        !sources_.profile.empty() || !sources_.catalog.empty())
+      return fail(ErrorCode::kUsage,
+                  "--trace goes with --fleet, --policy, --speeds, --mix, --convert "
+                  "and --json alone");
+    jobs_.fleet = fleet_;
+    jobs_.json = json_;
+    return simulate_trace_command(jobs_);
+  }
+
   static void print_json(const DrawnStep& step, const ProfileForSimulation& from,
                          nlohmann::json plan) {
     nlohmann::json document = timeline_json(step);
@@ -96,6 +130,7 @@ class SimulateCommand final : public Command {
   }
 
   SimulationSources sources_;
+  TraceOptions jobs_;
   std::string job_, fleet_, plan_, trace_, svg_;
   std::vector<std::string> set_;
   bool json_ = false;

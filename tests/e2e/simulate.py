@@ -180,8 +180,32 @@ def check_refusals():
     expect_equal(sandbox.run("simulate", "nowhere.yaml").returncode, 66, "exit code of a job that is not there")
 
 
+def check_traces():
+    """Jobs over time: two cards, one job that needs both and two that need one."""
+    sandbox = Sandbox()
+    sandbox.write("fleet.yaml", "version: 1\nnodes:\n  - host: a1\n    devices: [{type: A100-40GB}, {type: A100-40GB}]\n")
+    jobs = [{"name": name, "arrival_seconds": i, "work": work, "devices": devices, "speeds": {"A100": {str(devices): rate}}}
+            for i, (name, work, devices, rate) in enumerate([("both", 100, 2, 10), ("long", 60, 1, 2), ("short", 20, 1, 2)])]
+    sandbox.write("jobs.jsonl", "".join(json.dumps(job) + "\n" for job in jobs))
+    result = sandbox.run("simulate", "--trace", "jobs.jsonl", "--fleet", "fleet.yaml", "--policy", "fifo", "--json", "--convert", "again.jsonl")
+    expect_exit(result, 0)
+    told = json.loads(result.stdout)["policies"][0]
+    expect_equal((told["policy"], told["makespan_seconds"]), ("fifo", 40), "policy and makespan")
+    expect(abs(told["mean_completion_seconds"] - (10 + 39 + 18) / 3) < 1e-9, f"mean completion {told}")
+    table = sandbox.run("simulate", "--trace", "again.jsonl", "--fleet", "fleet.yaml")
+    expect_exit(table, 0)
+    for policy in ("fifo", "backfill", "fair_share", "shortest_remaining", "makespan"):
+        expect(policy in table.stdout, f"{table.stdout!r} lacks {policy}")
+    for arguments, code, line in [(("--fleet", "fleet.yaml", "--policy", "lifo"), 2, "fifo, backfill"), ((), 2, "--fleet"),
+                                  (("--fleet", "fleet.yaml", "--speeds", "x.json"), 2, "--speeds")]:
+        refused = sandbox.run("simulate", "--trace", "jobs.jsonl", *arguments)
+        expect_equal(refused.returncode, code, f"exit code of {arguments}")
+        expect(line in refused.stderr, f"{refused.stderr!r} does not say {line!r}")
+
+
 def main():
     check_cards()
+    check_traces()
     check_figures_matter()
     cache = Sandbox().home / "cache"
     check_paced(cache)

@@ -17,9 +17,12 @@
 #include "planner/costs/cost_model.h"
 #include "planner/pipelines/pipeline_costs.h"
 #include "planner/pipelines/pipeline_space.h"
+#include "planner/pipelines/placement.h"
 #include "planner/pipelines/set_times.h"
 #include "planner/plain/grain_table.h"
 #include "planner/search_forms.h"
+#include "tests/support/cut_fleets.h"
+#include "tests/support/layered_case.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {
@@ -393,6 +396,31 @@ TEST(PipelineSearch, PacksManyDevices) {
     EXPECT_LT(plan->prediction.step_seconds, 0.85 * equal->prediction.step_seconds);
     EXPECT_EQ(plan->ranks.size() + plan->left_out.size(), problem.fleet.devices.size());
   }
+}
+
+/// Among its sets are many that cannot hold the model.
+TEST(PipelineSearch, PacksAThousandDevices) {
+  for (const testing::CutFleet& fleet : testing::large_cut_fleets()) {
+    const PlanningCase problem = fleet.make();
+    const Result<Plan> plan =
+        search_pipelines(problem.request(), testing::layer_bytes_counter(problem));
+    ASSERT_TRUE(plan) << fleet.name << ": " << plan.error().message;
+    EXPECT_TRUE(validate(*plan, problem.job.model));
+    EXPECT_GE(plan->search.gap, 0);
+  }
+}
+
+TEST(Placement, TakesDevicesOfOneHostWhereOneHasRoom) {
+  PlanningCase problem(4);
+  for (const auto& [host, type] : {std::pair("one", "a"), std::pair("one", "a"),
+                                   std::pair("other", "a"), std::pair("other", "b")})
+    problem.add({.host = host, .type = type});
+  const auto groups = *group_devices(problem.request(), GroupBy::kType);
+  const Pipeline both{{{0, 0, 0}, {1, 1, 1}}, 1}, single{{{0, 0, 1}}, 1};
+  const auto placed = place_on_hosts(groups, {&single, &both});
+  EXPECT_EQ(placed[1][0]->id, problem.fleet.devices[2].id);
+  EXPECT_EQ(placed[1][1]->id, problem.fleet.devices[3].id);
+  EXPECT_EQ(placed[0][0]->id, problem.fleet.devices[0].id);
 }
 
 TEST(PipelineSearch, ManyDevicesMakeAsManyReplicasAsTheJobWants) {

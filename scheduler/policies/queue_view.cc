@@ -1,0 +1,65 @@
+#include "scheduler/policies/queue_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/check.h"
+
+namespace motley {
+
+int sum_of(const PoolCounts& counts) { return std::accumulate(counts.begin(), counts.end(), 0); }
+
+void SpeedTable::add(size_t pool, int devices, double rate) {
+  auto& points = points_[pool];
+  MOTLEY_CHECK(devices > 0 && rate > 0 && (points.empty() || points.back().devices < devices),
+               "counts must rise, rates be above 0");
+  points.push_back({devices, rate});
+}
+
+double SpeedTable::rate(size_t pool, int devices) const {
+  const auto& points = points_[pool];
+  if (points.empty() || devices <= 0) return 0;
+  const auto above =
+      std::lower_bound(points.begin(), points.end(), devices,
+                       [](const Point& point, int count) { return point.devices < count; });
+  if (above == points.end()) return points.back().rate / points.back().devices * devices;
+  if (above->devices == devices || above == points.begin())
+    return above->rate / above->devices * devices;
+  const Point& below = *(above - 1);
+  const double way =
+      static_cast<double>(devices - below.devices) / (above->devices - below.devices);
+  return below.rate + way * (above->rate - below.rate);
+}
+
+double SpeedTable::fastest_rate(int devices) const {
+  double fastest = 0;
+  for (size_t pool = 0; pool < points_.size(); ++pool)
+    fastest = std::max(fastest, rate(pool, devices));
+  return fastest;
+}
+
+double SpeedTable::rate(const PoolCounts& devices) const {
+  const int all = sum_of(devices);
+  double sum = 0;
+  int types = 0;
+  for (size_t pool = 0; pool < devices.size(); ++pool) {
+    if (devices[pool] == 0) continue;
+    if (!knows(pool)) return 0;
+    sum += rate(pool, all) / all * devices[pool];
+    ++types;
+  }
+  return types > 1 ? sum * std::pow(1 - kLossOfFurtherTypes, types - 1) : sum;
+}
+
+double JobView::worth_of(double rate, int devices) const {
+  const double fastest = speeds.fastest_rate(devices);
+  return fastest > 0 ? rate / fastest : 0;
+}
+
+double JobView::seconds_on(const PoolCounts& devices, double rate) const {
+  if (rate <= 0) return kUnknownSeconds;
+  return work_left / rate + (runs() && devices != held ? switch_seconds : 0);
+}
+
+}  // namespace motley

@@ -1,0 +1,225 @@
+// The job service's decisions, and whole traces of jobs in virtual time.
+//
+//   tests/bench/run.sh service [--json] [--case DIR]
+//
+// --case: a folder with jobs.tsv and throughputs.json, planned on 8 V100, 16 P100 and 24 K80.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include "core/clock.h"
+#include "scheduler/simulate/trace_simulation.h"
+#include "tests/bench/rows.h"
+
+namespace motley {
+namespace {
+
+constexpr unsigned kSeed = 20261124;
+constexpr int kTypes = 4;
+
+/// Pools of about equal sizes.
+std::vector<Pool> pools_of(int devices) {
+  std::vector<Pool> pools;
+  for (int type = 0; type < kTypes; ++type)
+    pools.push_back({"type-" + std::to_string(type), devices / kTypes});
+  return pools;
+}
+
+/// 1, 2, 4 or 8 devices, each type of its own speed for each job.
+TraceJob random_job(std::mt19937& random, int number, const std::vector<Pool>& pools) {
+  std::uniform_real_distribution<double> unit(0, 1);
+  TraceJob job;
+  job.name = job.owner = "job-" + std::to_string(number);
+  const int most = std::min(8, pools[0].devices);
+  do job.least = 1 << random() % 4;
+  while (job.least > most);
+  job.most = job.most_of_each = job.least;
+  job.mix = random() % 2 == 0;
+  job.work = 3600 * (0.1 + 10 * unit(random) * unit(random));
+  for (const Pool& pool : pools)
+    job.speeds[pool.type][job.least] = job.least * (0.2 + unit(random));
+  return job;
+}
+
+JobView view_of(const TraceJob& job, int64_t id, const std::vector<Pool>& pools) {
+  JobView view;
+  view.id = id;
+  view.owner = job.owner;
+  view.submitted = static_cast<double>(id);
+  view.work_left = job.work;
+  view.switch_seconds = 30;
+  view.speeds = SpeedTable(pools.size());
+  PoolCounts limit;
+  for (size_t pool = 0; pool < pools.size(); ++pool) {
+    view.speeds.add(pool, job.least, job.speeds.at(pools[pool].type).at(job.least));
+    limit.push_back(pools[pool].devices);
+  }
+  view.any_of = {{job.least, job.most, std::move(limit), job.mix}};
+  return view;
+}
+
+/// The median of five, of jobs of which those run that an earlier decision let run.
+double decision_seconds(Policy& policy, int jobs, int devices) {
+  std::mt19937 random(kSeed);
+  QueueView view{1e6, pools_of(devices), {}};
+  for (int i = 0; i < jobs; ++i)
+    view.jobs.push_back(view_of(random_job(random, i, view.pools), i, view.pools));
+  for (const Placement& placement : schedule(policy, view).run)
+    view.jobs[placement.job].held = placement.devices;
+  std::vector<double> seconds;
+  for (int i = 0; i < 5; ++i) {
+    const Nanos before = steady_clock().now();
+    schedule(policy, view);
+    seconds.push_back(seconds_of(steady_clock().now() - before));
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + 2, seconds.end());
+  return seconds[2];
+}
+
+/// The slowest of all policies.
+double slowest_decision_seconds(int jobs, int devices) {
+  double slowest = 0;
+  for (const std::string_view name : policy_names())
+    slowest = std::max(slowest, decision_seconds(**make_policy(name), jobs, devices));
+  return slowest;
+}
+
+/// Poisson arrivals at about what the devices can do.
+double simulation_seconds(int jobs, int devices) {
+  std::mt19937 random(kSeed);
+  const std::vector<Pool> pools = pools_of(devices);
+  std::exponential_distribution<double> pause(devices / (4.0 * 3600 * 3));
+  std::vector<TraceJob> trace;
+  double now = 0;
+  for (int i = 0; i < jobs; ++i) {
+    trace.push_back(random_job(random, i, pools));
+    trace.back().arrival_seconds = now += pause(random);
+  }
+  double slowest = 0;
+  for (const std::string_view name : policy_names()) {
+    const Nanos before = steady_clock().now();
+    const auto outcome = simulate_trace(trace, pools, **make_policy(name), {}, steady_clock());
+    if (!outcome) return kUnknownSeconds;
+    slowest = std::max(slowest, seconds_of(steady_clock().now() - before));
+  }
+  return slowest;
+}
+
+class Bench {
+ public:
+  explicit Bench(bool json) : json_(json) {}
+
+  void decisions() {
+    struct Size {
+      int jobs, devices;
+      double limit;
+    };
+    for (const auto& [jobs, devices, limit] :
+         {Size{160, 64, 0.010}, Size{2048, 1536, 0.2}, Size{10000, 4096, 1.0}})
+      add({.name = std::to_string(jobs) + "x" + std::to_string(devices),
+           .metric = "decision_seconds",
+           .unit = "s",
+           .better = "lower",
+           .ours = slowest_decision_seconds(jobs, devices),
+           .limit = limit});
+    add({.name = "simulator/896x108",
+         .metric = "simulation_seconds",
+         .unit = "s",
+         .better = "lower",
+         .ours = simulation_seconds(896, 108),
+         .limit = 1.0});
+  }
+
+  Result<Unit> published(const std::string& folder) {
+    MOTLEY_TRY(std::vector<TraceJob> trace,
+               read_trace(folder + "/jobs.tsv", folder + "/throughputs.json"));
+    const std::vector<Pool> pools = {{"v100", 8}, {"p100", 16}, {"k80", 24}};
+    MOTLEY_TRY(const TraceOutcome apart, outcome_of(trace, pools));
+    for (TraceJob& job : trace) let_mix(&job);
+    MOTLEY_TRY(const TraceOutcome mixed, outcome_of(trace, pools));
+    constexpr double kHour = 3600;
+    add({.name = "gavel96",
+         .metric = "mean_completion_hours",
+         .unit = "h",
+         .better = "lower",
+         .ours = apart.mean_completion() / kHour,
+         .limit = 4.0,
+         .peers = {{"gavel", 4.16}, {"fifo", 9.97}},
+         .kind = "simulated"});
+    add({.name = "gavel96",
+         .metric = "makespan_hours",
+         .unit = "h",
+         .better = "lower",
+         .ours = apart.makespan / kHour,
+         .limit = 17.6,
+         .peers = {{"gavel", 17.7}},
+         .kind = "simulated"});
+    add(of_mixed("mean_completion_ratio", mixed.mean_completion() / apart.mean_completion()));
+    add(of_mixed("p99_completion_ratio",
+                 mixed.completion_quantile(0.99) / apart.completion_quantile(0.99)));
+    return Unit{};
+  }
+
+  void print() const {
+    if (json_) rows_.print();
+  }
+
+ private:
+  static Result<TraceOutcome> outcome_of(const std::vector<TraceJob>& trace,
+                                         const std::vector<Pool>& pools) {
+    return simulate_trace(trace, pools, **make_policy("shortest_remaining"), {}, steady_clock());
+  }
+
+  static Row of_mixed(const char* metric, double ratio) {
+    return {.name = "gavel96 mixed",
+            .metric = metric,
+            .unit = "",
+            .better = "lower",
+            .ours = ratio,
+            .limit = 0.95,
+            .kind = "simulated"};
+  }
+
+  void add(const Row& row) {
+    if (!json_)
+      std::printf("%-20s %-24s %10.4f %-2s limit %.4f\n", row.name.c_str(), row.metric, row.ours,
+                  row.unit, row.limit.value_or(0));
+    rows_.add(row);
+  }
+
+  const bool json_;
+  Rows rows_{"service"};
+};
+
+int run(bool json, const std::string& folder) {
+  Bench bench(json);
+  bench.decisions();
+  if (!folder.empty()) {
+    if (const auto done = bench.published(folder); !done) {
+      std::fprintf(stderr, "service: %s\n", done.error().to_string().c_str());
+      return exit_code(done.error().code);
+    }
+  }
+  bench.print();
+  return 0;
+}
+
+}  // namespace
+}  // namespace motley
+
+int main(int argc, char** argv) {
+  bool json = false;
+  std::string folder;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--json") == 0)
+      json = true;
+    else if (std::strcmp(argv[i], "--case") == 0 && i + 1 < argc)
+      folder = argv[++i];
+    else
+      return std::fprintf(stderr, "usage: tests/bench/run.sh service [--json] [--case DIR]\n"), 2;
+  }
+  return motley::run(json, folder);
+}
