@@ -106,16 +106,21 @@ const YamlKeys<CatalogDraft>& catalog_keys() {
   return keys;
 }
 
+/// An alias may be that of several devices, whose memory then tells; a type is of one alone.
 Result<Unit> check_names(const DeviceCatalog& catalog, const YamlTree& tree) {
-  std::set<std::string> names;
+  std::set<std::string> types, aliases;
   for (size_t i = 0; i < catalog.devices.size(); ++i) {
     const CatalogDevice& device = catalog.devices[i];
-    std::vector<std::string> own = device.aliases;
-    own.push_back(device.type);
-    for (const std::string& name : own)
-      if (!names.insert(name).second)
-        return fail_at(*tree.root.find("devices")->items[i].find("type"),
-                       "the name '" + name + "' is given twice");
+    const auto twice = [&](const std::string& name) {
+      return fail_at(*tree.root.find("devices")->items[i].find("type"),
+                     "the name '" + name + "' is given twice");
+    };
+    if (aliases.contains(device.type) || !types.insert(device.type).second)
+      return twice(device.type);
+    std::set<std::string> own;
+    for (const std::string& alias : device.aliases)
+      if (types.contains(alias) || !own.insert(alias).second) return twice(alias);
+    aliases.merge(own);
   }
   return Unit{};
 }

@@ -9,57 +9,23 @@
 namespace motley {
 namespace {
 
-constexpr std::string_view kLaptop = "laptop";
-
 std::string with_dashes(std::string text) {
   std::replace(text.begin(), text.end(), ' ', '-');
   return text;
 }
 
-std::vector<std::string> names_of_entry(const CatalogDevice& entry) {
-  std::vector<std::string> names = entry.aliases;
-  names.insert(names.begin(), entry.type);
-  for (std::string& name : names) name = with_dashes(std::move(name));
-  return names;
+/// Blanks and case do not matter.
+bool same_name(const std::string& one, const std::string& other) {
+  return one.size() == other.size() && type_matches(with_dashes(one), with_dashes(other));
 }
 
-/// A laptop's GPU has other figures than the desktop card that it shares its name with.
-bool is_of_laptop(const std::string& name) {
-  for (size_t begin = 0; begin < name.size();) {
-    const size_t end = std::min(name.find('-', begin), name.size());
-    const std::string part = name.substr(begin, end - begin);
-    if (part.size() == kLaptop.size() && type_matches(part, kLaptop)) return true;
-    begin = end + 1;
-  }
-  return false;
-}
-
-bool both_or_neither_of_laptop(const std::string& one, const std::string& other) {
-  return is_of_laptop(one) == is_of_laptop(other);
-}
-
-/// The entry with the longest name that is the type or a beginning of it.
-const CatalogDevice* by_beginning(const DeviceCatalog& catalog, const std::string& type) {
-  const CatalogDevice* best = nullptr;
-  size_t length = 0;
-  for (const CatalogDevice& entry : catalog.devices)
-    for (const std::string& name : names_of_entry(entry))
-      if (name.size() > length && type_matches(type, name) &&
-          both_or_neither_of_laptop(type, name)) {
-        best = &entry;
-        length = name.size();
-      }
-  return best;
-}
-
-/// Those that the type is the beginning of.
-std::vector<const CatalogDevice*> begun_by(const DeviceCatalog& catalog, const std::string& type) {
+/// Entries of which the type is a name. A part of a name is none: what follows it, as in "Ti" or
+/// "Max-Q", most often makes another device.
+std::vector<const CatalogDevice*> named(const DeviceCatalog& catalog, const std::string& type) {
   std::vector<const CatalogDevice*> found;
   for (const CatalogDevice& entry : catalog.devices) {
-    const std::vector<std::string> names = names_of_entry(entry);
-    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-          return type_matches(name, type) && both_or_neither_of_laptop(type, name);
-        }))
+    const auto is_it = [&](const std::string& name) { return same_name(name, type); };
+    if (is_it(entry.type) || std::any_of(entry.aliases.begin(), entry.aliases.end(), is_it))
       found.push_back(&entry);
   }
   return found;
@@ -74,7 +40,10 @@ std::string types_of(const std::vector<const CatalogDevice*>& entries) {
 
 tl::unexpected<Error> unknown(const DeviceCatalog& catalog, const DeviceSpec& device) {
   std::vector<std::string_view> types;
-  for (const CatalogDevice& entry : catalog.devices) types.push_back(entry.type);
+  for (const CatalogDevice& entry : catalog.devices) {
+    types.push_back(entry.type);
+    types.insert(types.end(), entry.aliases.begin(), entry.aliases.end());
+  }
   const std::string near = did_you_mean(device.type, types.data(), types.size());
   std::string hint = " (did you mean '" + near + "'?)";
   if (near.empty()) {
@@ -110,9 +79,7 @@ double CatalogTflops::in(Precision precision) const {
 }
 
 Result<const CatalogDevice*> find_figures(const DeviceCatalog& catalog, const DeviceSpec& device) {
-  const std::string type = with_dashes(device.type);
-  if (const CatalogDevice* found = by_beginning(catalog, type)) return found;
-  const std::vector<const CatalogDevice*> candidates = begun_by(catalog, type);
+  const std::vector<const CatalogDevice*> candidates = named(catalog, device.type);
   if (candidates.empty()) return unknown(catalog, device);
   if (candidates.size() == 1) return candidates.front();
   if (!device.memory)

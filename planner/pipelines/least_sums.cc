@@ -34,7 +34,8 @@ void add(const ReductionModel::HostPair& pair, std::vector<ReductionModel::HostP
 LeastSums::LeastSums(const PlanRequest& request, const std::vector<DeviceGroup>& groups,
                      int most_stages, bool cut)
     : profile_(&request.profile),
-      reduction_(request.profile, gradient_bytes(request.job)),
+      reduction_(
+          std::make_shared<const ReductionModel>(request.profile, gradient_bytes(request.job))),
       free_(request.job.parallel.sync.across > 1 ||
             may_compress(request.job, request.profile.links)),
       cut_(cut),
@@ -65,10 +66,10 @@ LeastSums::LeastSums(const PlanRequest& request, const std::vector<DeviceGroup>&
 void LeastSums::find_pairs(const std::vector<std::string>& hosts) {
   if (hosts.size() <= kManyHosts) {
     std::vector<ReductionModel::Host> known;
-    for (const std::string& host : hosts) known.push_back(reduction_.host(host));
+    for (const std::string& host : hosts) known.push_back(reduction_->host(host));
     for (size_t a = 0; a < known.size(); ++a)
       for (size_t b = a; b < known.size(); ++b)
-        add(reduction_.pair(known[a], known[b], a == b), a == b ? &within_ : &across_);
+        add(reduction_->pair(known[a], known[b], a == b), a == b ? &within_ : &across_);
     return;
   }
   if (!profile_->reductions.empty() || profile_->links.empty()) free_ = true;
@@ -86,9 +87,9 @@ void LeastSums::find_pairs(const std::vector<std::string>& hosts) {
 
 double LeastSums::whole_seconds(int ranks) const {
   double least = kNever;
-  for (const auto& pair : across_) least = std::min(least, reduction_.pair_seconds(ranks, pair));
+  for (const auto& pair : across_) least = std::min(least, reduction_->pair_seconds(ranks, pair));
   if (ranks <= of_a_host_)
-    for (const auto& pair : within_) least = std::min(least, reduction_.pair_seconds(ranks, pair));
+    for (const auto& pair : within_) least = std::min(least, reduction_->pair_seconds(ranks, pair));
   return least == kNever ? 0 : least;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // The least that exchanging gradients takes, whatever the plan: a part of every proof.
 
+#include <memory>
 #include <vector>
 
 #include "planner/costs/cost_model.h"
@@ -34,7 +35,7 @@ class LeastSums {
   double whole_seconds(int ranks) const;
 
   const Profile* profile_;
-  ReductionModel reduction_;
+  std::shared_ptr<const ReductionModel> reduction_;  ///< what pairs of hosts point into
   bool free_ = false;
   bool cut_;
   int most_stages_, layers_;

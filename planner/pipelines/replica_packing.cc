@@ -295,7 +295,7 @@ class ManyDevices {
     };
     for (size_t set = 0; set < needs_.size(); ++set)
       for (int copy = 1; copy <= static_cast<int>(fractions.copies[set] + 1e-6); ++copy)
-        if (room(set, left) && lacks(dealt, packing)) take(set);
+        if (grains[set] > 0 && room(set, left) && lacks(dealt, packing)) take(set);
     while (lacks(dealt, packing)) {
       const auto next = most_worth(grains, left);
       if (next == needs_.size()) return {};

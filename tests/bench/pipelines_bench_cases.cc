@@ -14,10 +14,15 @@ namespace {
 using testing::PlanningCase;
 
 constexpr double kEnoughPipelineSeconds = 2;
+constexpr size_t kShown = 80;  ///< of stages of all replicas
+
 }  // namespace
 
 bool run_pipeline_cases(bool json, const std::string& only, Rows* rows) {
-  for (const testing::CutFleet& fleet : testing::cut_fleets()) {
+  std::vector<testing::CutFleet> fleets = testing::cut_fleets();
+  const std::vector<testing::CutFleet>& large = testing::large_cut_fleets();
+  fleets.insert(fleets.end(), large.begin(), large.end());
+  for (const testing::CutFleet& fleet : fleets) {
     const std::string name = "pipelines/" + fleet.name;
     if (!only.empty() && only != name) continue;
     const PlanningCase problem = fleet.make();
@@ -45,7 +50,7 @@ bool run_pipeline_cases(bool json, const std::string& only, Rows* rows) {
     if (json) continue;
     std::printf("%-24s %8.4f s   gap %.4f   %lld nodes   step %.6f s, stages%s\n", name.c_str(),
                 *median(seconds), search.gap, static_cast<long long>(search.nodes),
-                search.step_seconds, shape.c_str());
+                search.step_seconds, shape.substr(0, kShown).c_str());
     std::fflush(stdout);
   }
   return true;

@@ -70,30 +70,47 @@ PlanningCase without_links() {
   return problem;
 }
 
+struct Copies {
+  int of_cards;
+  int of_a_host;  ///< cards on one
+};
+
+CutFleet of(const std::string& name, const ModelSpec& model, int batch,
+            const std::vector<int>& cards, const Copies& copies, double memory) {
+  return {name,
+          [=] { return fleet_of(model, batch, cards, copies.of_cards, copies.of_a_host, memory); }};
+}
+
 }  // namespace
 
 const std::vector<CutFleet>& cut_fleets() {
   static const std::vector<int> all{0, 1, 2, 3, 4, 5, 6, 7};
-  const auto of = [](const std::string& name, const ModelSpec& model, int batch,
-                     const std::vector<int>& cards, int copies, int of_a_host, double memory) {
-    return CutFleet{name, [=] { return fleet_of(model, batch, cards, copies, of_a_host, memory); }};
-  };
   static const std::vector<CutFleet> fleets{
       {"3-exact-and-short", exact_and_short},
       {"5-only-three", only_three_devices},
       {"5-without-links", without_links},
-      of("2-hold", kSmallGpt2, 16, {1, 3}, 1, 8, 1),
-      of("4", kSmallGpt2, 32, {0, 3, 4, 7}, 1, 4, 0.16),
-      of("6-large", kLargeGpt2, 64, {0, 0, 1, 1, 2, 3}, 1, 3, 1),
-      of("8", kSmallGpt2, 64, all, 1, 8, 0.5),
-      of("8-none-holds", kSmallGpt2, 64, all, 1, 8, 0.16),
-      of("8-large", kLargeGpt2, 64, all, 1, 8, 1),
-      of("8-two-hosts", kSmallGpt2, 64, all, 1, 4, 0.16),
-      of("8-two-types", kSmallGpt2, 64, {1, 4}, 4, 8, 0.16),
-      of("8-three-types", kLargeGpt2, 128, {0, 0, 3, 5}, 2, 4, 1),
-      of("64", kSmallGpt2, 1024, {1, 4}, 32, 8, 0.16),
-      of("64-three-types", kSmallGpt2, 1024, {0, 2, 2, 5}, 16, 8, 0.16),
-      of("64-large", kLargeGpt2, 512, {0, 0, 2, 3}, 16, 4, 1),
+      of("2-hold", kSmallGpt2, 16, {1, 3}, {1, 8}, 1),
+      of("4", kSmallGpt2, 32, {0, 3, 4, 7}, {1, 4}, 0.16),
+      of("6-large", kLargeGpt2, 64, {0, 0, 1, 1, 2, 3}, {1, 3}, 1),
+      of("8", kSmallGpt2, 64, all, {1, 8}, 0.5),
+      of("8-none-holds", kSmallGpt2, 64, all, {1, 8}, 0.16),
+      of("8-large", kLargeGpt2, 64, all, {1, 8}, 1),
+      of("8-two-hosts", kSmallGpt2, 64, all, {1, 4}, 0.16),
+      of("8-two-types", kSmallGpt2, 64, {1, 4}, {4, 8}, 0.16),
+      of("8-three-types", kLargeGpt2, 128, {0, 0, 3, 5}, {2, 4}, 1),
+      of("64", kSmallGpt2, 1024, {1, 4}, {32, 8}, 0.16),
+      of("64-three-types", kSmallGpt2, 1024, {0, 2, 2, 5}, {16, 8}, 0.16),
+      of("64-large", kLargeGpt2, 512, {0, 0, 2, 3}, {16, 4}, 1),
+  };
+  return fleets;
+}
+
+const std::vector<CutFleet>& large_cut_fleets() {
+  static const std::vector<CutFleet> fleets{
+      of("256", kSmallGpt2, 4096, {1, 4}, {128, 8}, 0.16),
+      of("256-three-types", kSmallGpt2, 4096, {0, 2, 2, 5}, {64, 8}, 0.16),
+      of("1024", kSmallGpt2, 16384, {1, 4}, {512, 8}, 0.16),
+      of("1024-three-types", kSmallGpt2, 16384, {0, 2, 2, 5}, {256, 8}, 0.16),
   };
   return fleets;
 }

@@ -15,5 +15,7 @@ struct CutFleet {
 };
 
 const std::vector<CutFleet>& cut_fleets();
+/// Of hundreds of devices, too long to be read.
+const std::vector<CutFleet>& large_cut_fleets();
 
 }  // namespace motley::testing

@@ -17,9 +17,12 @@
 #include "planner/costs/cost_model.h"
 #include "planner/pipelines/pipeline_costs.h"
 #include "planner/pipelines/pipeline_space.h"
+#include "planner/pipelines/placement.h"
 #include "planner/pipelines/set_times.h"
 #include "planner/plain/grain_table.h"
 #include "planner/search_forms.h"
+#include "tests/support/cut_fleets.h"
+#include "tests/support/layered_case.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {
@@ -395,6 +398,31 @@ TEST(PipelineSearch, PacksManyDevices) {
   }
 }
 
+/// Among its sets are many that cannot hold the model.
+TEST(PipelineSearch, PacksAThousandDevices) {
+  for (const testing::CutFleet& fleet : testing::large_cut_fleets()) {
+    const PlanningCase problem = fleet.make();
+    const Result<Plan> plan =
+        search_pipelines(problem.request(), testing::layer_bytes_counter(problem));
+    ASSERT_TRUE(plan) << fleet.name << ": " << plan.error().message;
+    EXPECT_TRUE(validate(*plan, problem.job.model));
+    EXPECT_GE(plan->search.gap, 0);
+  }
+}
+
+TEST(Placement, TakesDevicesOfOneHostWhereOneHasRoom) {
+  PlanningCase problem(4);
+  for (const auto& [host, type] : {std::pair("one", "a"), std::pair("one", "a"),
+                                   std::pair("other", "a"), std::pair("other", "b")})
+    problem.add({.host = host, .type = type});
+  const auto groups = *group_devices(problem.request(), GroupBy::kType);
+  const Pipeline both{{{0, 0, 0}, {1, 1, 1}}, 1}, single{{{0, 0, 1}}, 1};
+  const auto placed = place_on_hosts(groups, {&single, &both});
+  EXPECT_EQ(placed[1][0]->id, problem.fleet.devices[2].id);
+  EXPECT_EQ(placed[1][1]->id, problem.fleet.devices[3].id);
+  EXPECT_EQ(placed[0][0]->id, problem.fleet.devices[0].id);
+}
+
 TEST(PipelineSearch, ManyDevicesMakeAsManyReplicasAsTheJobWants) {
   for (const int replicas : {3, 12, 24}) {
     PlanningCase problem = many_devices(24);
@@ -406,6 +434,21 @@ TEST(PipelineSearch, ManyDevicesMakeAsManyReplicasAsTheJobWants) {
     EXPECT_EQ(static_cast<int>(plan->replicas.size()), replicas);
     EXPECT_EQ(plan->world_size(), 3 * replicas);
     EXPECT_GE(plan->search.gap, -1e-9);
+  }
+}
+
+/// Sums within a host that were measured: whatever is copied of what is known of them lives on.
+TEST(PipelineSearch, SumsThatWereMeasuredWithinAHostCount) {
+  std::mt19937 random(20261126);
+  for (int i = 0; i < 20; ++i) {
+    PlanningCase problem = random_cut_case(random, 4, 3);
+    const Result<Plan> free = search_pipelines(problem.request(), counter_for(problem));
+    for (const int ranks : {2, 3, 4}) problem.add_reduction(ranks, 0.5, {"localhost"});
+    const Result<Plan> plan = search_pipelines(problem.request(), counter_for(problem));
+    ASSERT_EQ(plan.has_value(), free.has_value());
+    if (!plan) continue;
+    EXPECT_GE(plan->prediction.step_seconds, free->prediction.step_seconds * (1 - 1e-9));
+    EXPECT_LE(plan->search.lower_bound_step_seconds, plan->prediction.step_seconds * (1 + 1e-9));
   }
 }
 
