@@ -188,12 +188,20 @@ const YamlKeys<SyncSpec>& sync_keys() {
   return keys;
 }
 
+Result<std::optional<int>> to_tensor(const YamlNode& node) {
+  if (node.kind == YamlNode::Kind::kScalar && node.text == "auto") return std::nullopt;
+  if (node.kind == YamlNode::Kind::kScalar && node.text == "off") return 1;
+  MOTLEY_TRY(const int64_t devices, to_integer(node, {1, ModelSpec::kMostHeads}));
+  return static_cast<int>(devices);
+}
+
 const YamlKeys<ParallelSpec>& parallel_keys() {
   using Draft = ParallelSpec;
   static const YamlKeys<Draft> keys = {
       fixed<Draft>("data", {"auto"}),
       fixed<Draft>("pipeline", {"auto", "1"}),
-      fixed<Draft>("tensor", {"auto", "1"}),
+      converted("tensor", "auto, off, or how many devices share each stage", &Draft::tensor,
+                to_tensor),
       flag("recompute", &Draft::recompute, "auto", "off"),
       fixed<Draft>("shard_optimizer", {"auto", "off"}),
       converted("compress", "off, auto, the name of a codec, or a mapping with its type",

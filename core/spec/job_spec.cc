@@ -107,6 +107,20 @@ std::optional<SpecFault> sync_fault(const JobSpec& job) {
   return std::nullopt;
 }
 
+std::optional<SpecFault> tensor_fault(const JobSpec& job) {
+  const int tensor = job.parallel.tensor.value_or(1);
+  if (tensor < 1 || tensor > job.model.heads)
+    return SpecFault{"parallel.tensor", "'tensor' must be from 1 to the model's " +
+                                            std::to_string(job.model.heads) + " heads, found " +
+                                            std::to_string(tensor)};
+  if (tensor > 1 && job.train.numerics == Numerics::kExact)
+    return SpecFault{"parallel.tensor",
+                     "'tensor': sums over " + std::to_string(tensor) +
+                         " devices contradict exact numerics, whose bits do not depend on who "
+                         "computes (tensor: off, or numerics: fast)"};
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<SpecFault> first_fault(const JobSpec& job) {
@@ -114,6 +128,7 @@ std::optional<SpecFault> first_fault(const JobSpec& job) {
   if (auto fault = train_fault(job.train)) return fault;
   if (auto fault = compression_fault(job)) return fault;
   if (auto fault = sync_fault(job)) return fault;
+  if (auto fault = tensor_fault(job)) return fault;
   if (!(job.data.held_out >= 0 && job.data.held_out <= 0.5))
     return SpecFault{"data.held_out", "'held_out' must be from 0 to 0.5"};
   if (job.checkpoint.keep < 1) return SpecFault{"checkpoint.keep", "'keep' must be at least 1"};

@@ -94,8 +94,9 @@ struct SyncSpec {
 };
 
 struct ParallelSpec {
-  bool recompute = true;  ///< allowed where memory does not suffice otherwise
-  CodecSpec compress;     ///< of gradients, on the links that the planner names
+  std::optional<int> tensor;  ///< devices that share each stage; 1: none do; unset: found
+  bool recompute = true;      ///< allowed where memory does not suffice otherwise
+  CodecSpec compress;         ///< of gradients, on the links that the planner names
   SyncSpec sync;
 };
 

@@ -143,7 +143,7 @@ void read_filter(JsonFields& fields, DeviceFilter& filter) {
 }
 
 void read_parallel(JsonFields& fields, ParallelSpec& parallel) {
-  fields.read_if("recompute", parallel.recompute);
+  fields.read_if("tensor", parallel.tensor).read_if("recompute", parallel.recompute);
   read_codec(fields, "compress", parallel.compress);
   if (fields.has("sync"))
     fields.object("sync", [&](JsonFields& f) { f.read("across", parallel.sync.across); });
@@ -270,7 +270,8 @@ json to_json(const JobSpec& job) {
           {"checkpoint", checkpoint_json(job.checkpoint)},
           {"devices", filter_json(job.devices)},
           {"parallel",
-           {{"recompute", job.parallel.recompute},
+           {{"tensor", or_null(job.parallel.tensor)},
+            {"recompute", job.parallel.recompute},
             {"compress", to_json(job.parallel.compress)},
             {"sync", {{"across", job.parallel.sync.across}}}}},
           {"retry",

@@ -13,6 +13,8 @@
 #include "planner/pipelines/pipeline_space.h"
 #include "planner/pipelines/recompute_less.h"
 #include "planner/pipelines/replica_packing.h"
+#include "planner/pipelines/stage_devices.h"
+#include "planner/pipelines/tensor_sets.h"
 #include "planner/plain/deal.h"
 
 namespace motley {
@@ -40,6 +42,14 @@ constexpr double kLessThanLayers = 0.95;
 /// Plans whose ranks are counted before it is given up.
 constexpr int kMostCounts = 48;
 constexpr int kCountsToExclude = 24;
+/// Of shared stages: ways to share that are all looked at; rows with one of a set of devices, where
+/// all are to be looked at, where there is no plan yet, and where there is.
+constexpr size_t kMostTensorSets = 64;
+constexpr size_t kMostRows = 400;
+constexpr size_t kRowsForAPlan = 16;
+constexpr size_t kRowsForAQuickerPlan = 2;
+/// Of a step: plans that share stages are worth that.
+constexpr double kHardlyQuicker = 0.002;
 
 class PipelineSearch {
  public:
@@ -62,12 +72,12 @@ class PipelineSearch {
     if (recompute_ != Recompute::kNone) {  // a plan may do with less of it
       MOTLEY_TRY(least_, least_seconds_of_pipelines(request_));
     }
-    MOTLEY_TRY(std::optional<Plan> best, quickest_of_all(costs));
+    MOTLEY_TRY(std::optional<Plan> best, quickest_with(costs));
     if (!best) {
       costs.take_layers_for_less(kLessThanLayers);
       designs_.clear();
       exact_ = false;
-      MOTLEY_TRY(best, quickest_of_all(costs));
+      MOTLEY_TRY(best, quickest_with(costs));
     }
     if (!best) return fail(none_fits());
     record(&*best);
@@ -76,6 +86,72 @@ class PipelineSearch {
   }
 
  private:
+  /// First with a device a stage, then, where that could be quicker, with stages that are shared.
+  Result<std::optional<Plan>> quickest_with(const PipelineCosts& costs) {
+    std::optional<Plan> best;
+    if (!all_shared()) {
+      MOTLEY_TRY(best, quickest_of_all(costs));
+    }
+    MOTLEY_TRY(std::optional<Plan> shared, quickest_sharing(costs, best));
+    if (shared && (!best || shared->prediction.step_seconds < best->prediction.step_seconds))
+      return shared;
+    return best;
+  }
+
+  bool all_shared() const { return request_.job.parallel.tensor.value_or(1) > 1; }
+
+  Result<std::optional<Plan>> quickest_sharing(const PipelineCosts& single,
+                                               const std::optional<Plan>& best) {
+    const double quickest = best ? best->prediction.step_seconds : kNever;
+    const TensorSets found = tensor_sets(request_, groups_, single, micro_batches_, quickest,
+                                         all_designs() ? kMostTensorSets : 0);
+    if (found.sets.empty()) return std::optional<Plan>();
+    PipelineCosts costs = single;
+    MOTLEY_TRY_VOID(costs.add_tensor_sets(found.sets, micro_batches_, counter_.layers));
+    costs_ = costs;
+    all_sharing_ = found.all;
+    has_plan_ = best.has_value();
+    if (!share_designs()) return std::optional<Plan>();
+    packed_ = kNever;
+    if (best && !exact_)
+      limit_ = (quickest - best->prediction.communication_seconds) * (1 - kHardlyQuicker);
+    return quickest_of_all(costs);
+  }
+
+  /// Whether any is new.
+  bool share_designs() {
+    if (all_shared() || costs_->layers() < kMostStages) add_sets();
+    const auto cuts = static_cast<int>(kMostCuts / std::ssize(designs_));
+    bool any = false;
+    for (ReplicaDesigns& known : designs_) any = share(cuts, &known) || any;
+    return any;
+  }
+
+  bool share(int cuts, ReplicaDesigns* designs) {
+    std::vector<int> samples = samples_for(designs->devices(), cuts);
+    const bool all = all_sharing_ && samples.size() > static_cast<size_t>(grains());
+    if (has_plan_ && !all) samples.erase(samples.begin());  // whose share is not everything
+    const int64_t before = designs->nodes();
+    const bool found = designs->share(micro_batches_, samples, all_shared(),
+                                      {.most_orders = all         ? kMostRows
+                                                      : has_plan_ ? kRowsForAQuickerPlan
+                                                                  : kRowsForAPlan,
+                                       .most_nodes = all ? kMostNodes : kFewNodes,
+                                       .much_slower = all ? 1 : kMuchSlower});
+    nodes_ += designs->nodes() - before;
+    exact_ = exact_ && all && designs->proved();
+    return found;
+  }
+
+  /// With more devices than layers, too: none of them is designed yet.
+  void add_sets() {
+    for (const GroupCounts& set : sets_of(there_, kMostStages))
+      if (std::none_of(designs_.begin(), designs_.end(),
+                       [&](const ReplicaDesigns& known) { return known.devices() == set; }))
+        designs_.emplace_back(*costs_, set, micro_batches_, std::vector<int>(),
+                              DesignEffort{.one_a_stage = false});
+  }
+
   Result<std::optional<Plan>> quickest_of_all(const PipelineCosts& costs) {
     // A single replica needs no memory for sums: what does not fit with others may fit alone.
     const int most = std::min({kMostReplicas, devices(), grains()});
@@ -98,17 +174,27 @@ class PipelineSearch {
 
   Error none_fits() const {
     return {ErrorCode::kNoPlan,
-            "no pipeline over any of the " + std::to_string(devices()) +
-                " devices holds the model; more memory, more devices, a smaller model or context "
+            "no pipeline over any of the " + std::to_string(devices()) + " devices" +
+                (all_shared() ? ", " + std::to_string(*request_.job.parallel.tensor) + " a stage,"
+                              : "") +
+                " holds the model; more memory, more devices, a smaller model or context "
                 "would help",
             {}};
+  }
+
+  bool is_all(int cuts) const {
+    return grains() * static_cast<int>(micro_batches_.size()) * kFewOrders <= cuts;
+  }
+  bool all_designs() const {
+    const auto sets = sets_of(there_, std::min(kMostStages, layer_count(request_.job.model)));
+    return is_all(static_cast<int>(kMostCuts / std::ssize(sets)));
   }
 
   /// A set is asked for designs for any number of grains if these and the sets are few; else for
   /// all samples, for what would be its share, and what lies around.
   std::vector<int> samples_for(const GroupCounts& set, int cuts) const {
     std::vector<int> samples{batch()};
-    if (grains() * static_cast<int>(micro_batches_.size()) * kFewOrders <= cuts) {
+    if (is_all(cuts)) {
       for (int grain = 1; grain <= grains(); ++grain) samples.push_back(grain * grain_);
       for (int grain = 1; missing() > 0 && grain <= grains(); ++grain)
         samples.push_back(grain * grain_ - missing());
@@ -131,7 +217,8 @@ class PipelineSearch {
         {.most_orders = std::max<size_t>(2, all ? orders : std::min(kFewOrdersOfASet, orders / 2)),
          .most_nodes = all ? std::max(kFewNodes, kMostNodes * cuts / kMostCuts) : kFewNodes,
          .much_slower = all ? 1 : kMuchSlower,
-         .most_in_vain = all ? std::numeric_limits<int>::max() : 2});
+         .most_in_vain = all ? std::numeric_limits<int>::max() : 2,
+         .one_a_stage = !all_shared()});
     nodes_ += designs.nodes();
     exact_ = exact_ && designs.proved() && all;
     return designs;
@@ -144,30 +231,42 @@ class PipelineSearch {
     if (designs_.empty())
       for (const GroupCounts& set : all) designs_.push_back(design(set, cuts));
     sets_.clear();
+    design_of_.clear();
     improved_.clear();
     for (ReplicaDesigns& known : designs_) {
       if (!known.possible()) continue;
       if (known.still_fits(batch())) {
         sets_.push_back(known);
+        design_of_.push_back(static_cast<size_t>(&known - designs_.data()));
         continue;
       }
       ReplicaDesigns other = design(known.devices(), cuts);
-      if (other.possible()) sets_.push_back(std::move(other));
+      if (!costs_->tensor_sets().empty()) share(cuts, &other);
+      if (!other.possible()) continue;
+      sets_.push_back(std::move(other));
+      design_of_.push_back(designs_.size());
     }
   }
 
+  struct Packed {
+    Plan plan;
+    std::vector<std::pair<size_t, int>> shares;  ///< a set of devices, and its samples
+    std::vector<Pipeline> pipelines;             ///< that the plan's replicas are
+    double seconds() const { return plan.prediction.step_seconds; }
+  };
+
   Result<Plan> quickest_that_fits(int least_replicas, int most_replicas) {
     for (int round = 0; round < kMostCounts; ++round) {
-      MOTLEY_TRY(Plan plan, quickest_plan(least_replicas, most_replicas));
-      MOTLEY_TRY(const bool fits, count_memory(&plan, round < kCountsToExclude));
-      if (fits) return plan;
+      MOTLEY_TRY(Packed packed, quickest_plan(least_replicas, most_replicas));
+      MOTLEY_TRY(const bool fits, count_memory(&packed, round < kCountsToExclude));
+      if (fits) return std::move(packed.plan);
       exact_ = false;
     }
     return fail(none_fits());
   }
 
   /// What the quickest plan is made of is improved until nothing is left to.
-  Result<Plan> quickest_plan(int least_replicas, int most_replicas) {
+  Result<Packed> quickest_plan(int least_replicas, int most_replicas) {
     if (least_replicas > most_replicas) return fail(none_fits());
     design_sets();
     MOTLEY_TRY(Packed best, quickest_packing(least_replicas, most_replicas));
@@ -176,14 +275,8 @@ class PipelineSearch {
       MOTLEY_TRY(Packed other, quickest_packing(replicas, replicas));
       if (other.seconds() <= best.seconds()) best = std::move(other);
     }
-    return std::move(best.plan);
+    return best;
   }
-
-  struct Packed {
-    Plan plan;
-    std::vector<std::pair<size_t, int>> shares;  ///< a set of devices, and its samples
-    double seconds() const { return plan.prediction.step_seconds; }
-  };
 
   /// By predict(), of the best packing for each number of replicas.
   Result<Packed> quickest_packing(int least_replicas, int most_replicas) {
@@ -196,6 +289,7 @@ class PipelineSearch {
         .missing = missing(),
         .least_replicas = least_replicas,
         .most_replicas = most_replicas,
+        .limit = limit_,
         .precision = exact_ ? kExactly : kNearly};
     std::optional<Packed> best;
     const Packings packings = best_packings(problem, sets_, least_);
@@ -217,6 +311,7 @@ class PipelineSearch {
       const int64_t before = sets_[set].nodes();
       sets_[set].improve(micro_batches_, samples, kNodesToImprove);
       nodes_ += sets_[set].nodes() - before;
+      if (design_of_[set] < designs_.size()) designs_[design_of_[set]] = sets_[set];
       any = true;
     }
     return any;
@@ -268,7 +363,6 @@ class PipelineSearch {
     plan.numerics = request_.job.train.numerics;
     plan.global_batch = batch();
     plan.grain = grain_;
-    std::vector<size_t> next(groups_.size(), 0);
     std::vector<size_t> order;  // the replica with the short grain comes last
     for (size_t i = 0; i < packing.size(); ++i)
       if (static_cast<int>(i) != deal.short_device) order.push_back(i);
@@ -276,91 +370,99 @@ class PipelineSearch {
     for (const size_t i : order) {
       const bool is_short = static_cast<int>(i) == deal.short_device;
       const int samples = deal.grains[i] * grain_ - (is_short ? missing() : 0);
-      add_replica(sets_[packing[i]].quickest(samples), deal.grains[i], &next, &plan);
+      packed.pipelines.push_back(sets_[packing[i]].quickest(samples));
       packed.shares.emplace_back(packing[i], samples);
     }
-    for (size_t group = 0; group < groups_.size(); ++group)
-      for (size_t i = next[group]; i < groups_[group].devices.size(); ++i)
-        plan.left_out.push_back(
-            {groups_[group].devices[i]->id, "no plan found with it is quicker"});
+    StageDevices devices(groups_, *costs_);
+    if (!devices.take_shared(packed.pipelines)) return fail(none_fits());
+    for (size_t i = 0; i < order.size(); ++i)
+      add_replica(packed.pipelines[i], deal.grains[order[i]], &devices, &plan);
+    for (const DeviceSpec* device : devices.left())
+      plan.left_out.push_back({device->id, "no plan found with it is quicker"});
     plan.owners = even_ownership(plan, request_.job.model);
     MOTLEY_TRY_VOID(predict(request_, &plan));
     return packed;
   }
 
-  void add_replica(const Pipeline& pipeline, int grains, std::vector<size_t>* next, Plan* plan) {
+  void add_replica(const Pipeline& pipeline, int grains, StageDevices* devices, Plan* plan) {
     ReplicaPlan& replica = plan->replicas.emplace_back();
     replica.micro_batch = pipeline.micro_batch;
     replica.grains = grains;
     for (const PipelineStage& from : pipeline.stages) {
-      const auto number = static_cast<size_t>(from.group);
-      const DeviceSpec& device = *groups_[number].devices[(*next)[number]++];
+      const TensorSet* const set = costs_->tensor_set(from.group);
+      const int first = set == nullptr ? from.group : set->members.front().group;
       StagePlan stage;
       stage.first_layer = from.first;
       stage.last_layer = from.last;
-      stage.ranks = {Rank(plan->world_size())};
-      stage.shares = {1.0};
-      stage.precision = groups_[number].precision;
+      stage.shares = set == nullptr ? std::vector{1.0} : set->shares(request_.job.model.heads);
+      stage.precision = groups_[static_cast<size_t>(first)].precision;
       if (recompute_ != Recompute::kNone)
         for (LayerIndex layer = from.first; layer <= from.last; ++layer)
           stage.recompute.push_back(is_block(layer, request_.job.model) ? recompute_
                                                                         : Recompute::kNone);
+      for (const DeviceSpec* device : devices->take(from.group)) {
+        stage.ranks.emplace_back(plan->world_size());
+        plan->ranks.push_back({device->id, device->host, device->type});
+      }
       replica.stages.push_back(std::move(stage));
-      plan->ranks.push_back({device.id, device.host, device.type});
     }
   }
 
   /// Whether every rank's bytes fit its device; they go into the prediction. Where they do not,
   /// what layers need was taken for too little.
-  Result<bool> count_memory(Plan* plan, bool exclude) {
+  Result<bool> count_memory(Packed* packed, bool exclude) {
+    Plan* const plan = &packed->plan;
     PlanRequest counted = request_;
     plan->prediction = {};  // may say by tables that it does not fit
     MOTLEY_TRY(counted.counted, counter_.plan(*plan));
     MOTLEY_TRY_VOID(predict(counted, plan));
     bool fits = true;
-    for (const ReplicaPlan& replica : plan->replicas)
-      for (size_t s = 0; s < replica.stages.size(); ++s) {
-        const Rank rank = replica.stages[s].ranks.front();
-        const std::string& device = plan->ranks[static_cast<size_t>(rank.value())].device;
-        const Bytes needs = counted.counted[static_cast<size_t>(rank.value())].total;
-        if (needs <= usable_memory(*request_.profile.find(device), request_.memory_headroom))
-          continue;
-        fits = false;
-        learn(*plan, replica, s, needs, exclude);
+    for (size_t r = 0; r < plan->replicas.size(); ++r)
+      for (size_t s = 0; s < plan->replicas[r].stages.size(); ++s) {
+        const std::vector<Rank>& ranks = plan->replicas[r].stages[s].ranks;
+        for (size_t member = 0; member < ranks.size(); ++member) {
+          const auto rank = static_cast<size_t>(ranks[member].value());
+          const DeviceProfile& device = *request_.profile.find(plan->ranks[rank].device);
+          const Bytes needs = counted.counted[rank].total;
+          if (needs <= usable_memory(device, request_.memory_headroom)) continue;
+          fits = false;
+          learn(plan->replicas[r], packed->pipelines[r], s, static_cast<int>(member), needs,
+                exclude);
+        }
       }
     return fits;
   }
 
   /// At first only that the stage does not fit: what it needs besides its layers depends on the
   /// plan.
-  void learn(const Plan& plan, const ReplicaPlan& replica, size_t s, Bytes needs, bool exclude) {
-    const StagePlan& stage = replica.stages[s];
-    const std::string& device = plan.ranks[static_cast<size_t>(stage.ranks.front().value())].device;
+  void learn(const ReplicaPlan& replica, const Pipeline& pipeline, size_t s, int member,
+             Bytes needs, bool exclude) {
     const auto stages = static_cast<int>(replica.stages.size());
     const int in_flight =
         most_in_flight(stages, static_cast<int>(s),
                        (replica.grains * grain_ + replica.micro_batch - 1) / replica.micro_batch);
-    for (size_t group = 0; group < groups_.size(); ++group) {
-      const auto& members = groups_[group].devices;
-      if (std::none_of(members.begin(), members.end(),
-                       [&](const DeviceSpec* one) { return one->id == device; }))
-        continue;
-      const PipelineStage own{static_cast<int>(group), stage.first_layer, stage.last_layer};
-      if (exclude)
-        costs_->exclude(own, replica.micro_batch, in_flight);
-      else
-        costs_->correct(own, replica.micro_batch, in_flight, needs);
-    }
+    const PipelineStage& stage = pipeline.stages[s];
+    if (exclude)
+      costs_->exclude(stage, replica.micro_batch, in_flight);
+    else
+      costs_->correct(stage, member, replica.micro_batch, in_flight, needs);
+  }
+
+  std::string devices_a_stage() const {
+    if (!may_share_stages(request_.job)) return "one a stage";
+    const std::string shares = " of a host with any whole heads each";
+    if (all_shared()) return std::to_string(*request_.job.parallel.tensor) + shares + " a stage";
+    return "one a stage or several" + shares;
   }
 
   void record(Plan* plan) const {
     SearchRecord& search = plan->search;
     search.space =
         "pipelines: replicas of up to " + std::to_string(std::min(kMostStages, costs_->layers())) +
-        " of " + std::to_string(devices()) +
-        " devices each, one a stage, in any order, any layers each, any whole grains of " +
-        std::to_string(grain_) + ", micro-batches of " + std::to_string(micro_batches_.front()) +
-        " to " + std::to_string(micro_batches_.back()) +
+        " of " + std::to_string(devices()) + " devices each, " + devices_a_stage() +
+        ", in any order, any layers each, any whole grains of " + std::to_string(grain_) +
+        ", micro-batches of " + std::to_string(micro_batches_.front()) + " to " +
+        std::to_string(micro_batches_.back()) +
         (recompute_ == Recompute::kNone ? "" : ", all blocks computed again, or as few as fit");
     search.step_seconds = plan->prediction.step_seconds;
     search.lower_bound_step_seconds = exact_ ? std::max(least_, packed_) : least_;
@@ -379,10 +481,14 @@ class PipelineSearch {
   std::optional<PipelineCosts> costs_;
   std::vector<ReplicaDesigns> designs_;  ///< of all sets, before anything was learnt of memory
   std::vector<ReplicaDesigns> sets_;     ///< those that are possible with what was
+  std::vector<size_t> design_of_;        ///< of each, if it is one of these
   std::set<std::pair<size_t, int>> improved_;  ///< sets, for samples
   double least_ = 0;                           ///< seconds of a step, whatever the plan
-  double packed_ = kNever;  ///< the same by what packings are possible, where `exact_`
-  bool exact_;              ///< all sets were looked at in all orders and cuts
+  double packed_ = kNever;   ///< the same by what packings are possible, where `exact_`
+  bool all_sharing_ = true;  ///< all that could be in a quicker plan are among the tensor sets
+  bool has_plan_ = false;    ///< with a device a stage
+  double limit_ = kNever;    ///< of packings
+  bool exact_;               ///< all sets were looked at in all orders and cuts
   int64_t nodes_ = 0;
 };
 

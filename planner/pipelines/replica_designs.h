@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/pipelines/pipeline_cut.h"
+#include "planner/pipelines/shared_rows.h"
 
 namespace motley {
 
@@ -20,6 +21,7 @@ struct DesignEffort {
   /// Micro-batches by which as many samples take so many times the least are passed over.
   double much_slower = 1;
   int most_in_vain = std::numeric_limits<int>::max();  ///< micro-batches that bring nothing
+  bool one_a_stage = true;                             ///< rows of single devices are looked at
 };
 
 /// A set of devices as a replica, and how long it computes for any number of samples.
@@ -31,8 +33,15 @@ class ReplicaDesigns {
                  const std::vector<int>& micro_batches, const std::vector<int>& samples,
                  const DesignEffort& effort);
 
+  /// The same over rows of stages some of which are shared; of these, too, at most so many orders.
+  /// Where these are more and there is a design, only its row is tried with stages put together.
+  /// Whether any was found.
+  bool share(const std::vector<int>& micro_batches, const std::vector<int>& samples,
+             bool only_shared, const DesignEffort& effort);
+
   /// Looks for a quicker one for so many samples, from the quickest known: neighbouring
-  /// micro-batches, then other places for two devices, as long as that helps.
+  /// micro-batches, then other places for two stages, stages shared and other shares, as long as
+  /// that helps.
   void improve(const std::vector<int>& micro_batches, int samples, int64_t most_nodes);
 
   const GroupCounts& devices() const { return devices_; }
@@ -64,7 +73,10 @@ class ReplicaDesigns {
   /// Seconds of what is found; `cutoff` where nothing is quicker.
   double add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples,
              double cutoff, int64_t most_nodes);
+  void share_some(const std::vector<int>& micro_batches, int samples, const DesignEffort& effort);
+  double least_seconds_of(const StageRow& row, int samples) const;
   void keep(Pipeline pipeline);
+  static StageRow row_of(const Pipeline& pipeline);
 
   const PipelineCosts* costs_;
   GroupCounts devices_;

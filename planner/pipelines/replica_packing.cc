@@ -17,8 +17,15 @@ constexpr double kMostStates = 600;
 /// The least seconds within which `within` finds a packing, and the packing; bounds from which to
 /// start. Empty where none is found.
 template <class Within>
-Packing soonest(double precision, double low, double high, Within within, double* least) {
+Packing soonest(const PackingProblem& problem, double low, double high, Within within,
+                double* least) {
+  const double precision = problem.precision;
   Packing best;
+  if (problem.limit < kNever) {
+    best = within(problem.limit);
+    if (best.empty()) return best;
+    high = std::min(high, problem.limit);
+  }
   if (high == kNever) {  // no single replica can compute all
     high = low;
     for (int doubled = 0; doubled < 60 && best.empty(); ++doubled) best = within(high *= 2);
@@ -113,8 +120,7 @@ class PackingSearch {
     for (int replicas = problem_.least_replicas; replicas <= problem_.most_replicas; ++replicas) {
       double own = kNever;
       Packing packing = soonest(
-          problem_.precision, least, one, [&](double seconds) { return within(seconds, replicas); },
-          &own);
+          problem_, least, one, [&](double seconds) { return within(seconds, replicas); }, &own);
       packings.least_seconds = std::min(packings.least_seconds, own);
       if (!packing.empty()) packings.found.push_back(std::move(packing));
     }
@@ -228,12 +234,12 @@ class ManyDevices {
     const double one = seconds_of_one(problem_, sets_);
     Packings packings;
     Packing packing = soonest(
-        problem_.precision, least, one, [&](double seconds) { return within(seconds); }, nullptr);
+        problem_, least, one, [&](double seconds) { return within(seconds); }, nullptr);
     if (packing.empty()) return packings;
     packings.found.push_back(std::move(packing));
     // A fraction has no deal: whether one is enough stands for a packing.
     soonest(
-        problem_.precision, least, one,
+        problem_, least, one,
         [&](double seconds) { return enough(seconds) ? Packing{0} : Packing{}; },
         &packings.least_seconds);
     return packings;

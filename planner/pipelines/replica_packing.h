@@ -15,6 +15,7 @@ struct PackingProblem {
   int missing = 0;       ///< samples of the last grain, whichever replica takes it
   int least_replicas = 1;
   int most_replicas = 0;
+  double limit = kNever;    ///< packings that take as long are of no use
   double precision = 1e-6;  ///< of the least time in which packings compute all grains
 };
 

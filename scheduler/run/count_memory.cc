@@ -1,5 +1,7 @@
 #include "scheduler/run/count_memory.h"
 
+#include <cmath>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -39,6 +41,23 @@ Result<Bytes> bytes_of_row(const nlohmann::json& row, const std::string& member)
   return fail(ErrorCode::kBrokenInstall, "motley-worker estimate says nothing of " + member);
 }
 
+std::string listed(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
+/// With as many digits as tell them apart.
+std::string shares_of(const std::vector<int>& heads, int all) {
+  std::string text;
+  for (const int own : heads) {
+    char share[32];
+    std::snprintf(share, sizeof share, "%.17g", static_cast<double>(own) / all);
+    text += (text.empty() ? "" : ",") + std::string(share);
+  }
+  return text;
+}
+
 }  // namespace
 
 Result<std::vector<RankMemory>> count_memory(const Plan& plan, const JobSpec& job,
@@ -73,37 +92,39 @@ Result<std::vector<MemoryParts>> count_memory_parts(const Plan& plan, const JobS
   return fail(ErrorCode::kBrokenInstall, "motley-worker estimate counted other ranks");
 }
 
-Result<LayerMemoryTable> count_layers(const JobSpec& job, DeviceKind device, Precision precision,
-                                      Recompute recompute, const std::vector<int>& micro_batches) {
-  std::string sizes;
-  for (const int size : micro_batches) sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
-  MOTLEY_TRY(const auto rows,
-             estimate({"--job", "-", "--micro-batches", sizes, "--precision", spec_name(precision),
-                       "--device", device == DeviceKind::kCuda ? "cuda" : "cpu", "--recompute",
-                       recompute == Recompute::kNone ? "none" : "none," + spec_name(recompute)},
-                      to_json(job).dump()));
+Result<LayerMemoryTable> count_layers(const JobSpec& job, const LayersToCount& layers) {
+  const Recompute recompute = layers.recompute;
+  std::vector<std::string> options{
+      "--job",           "-",
+      "--micro-batches", listed(layers.micro_batches),
+      "--precision",     spec_name(layers.precision),
+      "--device",        layers.device == DeviceKind::kCuda ? "cuda" : "cpu",
+      "--recompute",     recompute == Recompute::kNone ? "none" : "none," + spec_name(recompute)};
+  if (!layers.heads.empty()) {
+    options.emplace_back("--shares");
+    options.push_back(shares_of(layers.heads, job.model.heads));
+  }
+  MOTLEY_TRY(const auto rows, estimate(options, to_json(job).dump()));
   LayerMemoryTable table;
   for (const auto& row : rows) {  // of blocks that compute again after those that do not
     LayerMemory memory;
     MOTLEY_TRY(memory.fixed, bytes_of_row(row, "static_bytes"));
     MOTLEY_TRY(memory.saved, bytes_of_row(row, "saved_bytes"));
     MOTLEY_TRY(memory.transient, bytes_of_row(row, "transient_bytes"));
-    table[{row.value("layer", ""), row.value("micro_batch", 0)}] = memory;
+    const auto heads = static_cast<int>(std::lround(row.value("share", 1.0) * job.model.heads));
+    table[{row.value("layer", ""), heads, row.value("micro_batch", 0)}] = memory;
   }
   return table;
 }
 
 MemoryCounter memory_counter(const PlanRequest& request) {
-  using Key = std::tuple<DeviceKind, Precision, Recompute>;
+  using Key = std::tuple<DeviceKind, Precision, Recompute, std::vector<int>>;
   const auto known = std::make_shared<std::map<Key, LayerMemoryTable>>();
-  const auto layers = [&request, known](
-                          DeviceKind device, Precision precision, Recompute recompute,
-                          const std::vector<int>& micro_batches) -> Result<LayerMemoryTable> {
-    const Key key{device, precision, recompute};
+  const auto layers = [&request, known](const LayersToCount& asked) -> Result<LayerMemoryTable> {
+    const Key key{asked.device, asked.precision, asked.recompute, asked.heads};
     const auto found = known->find(key);
     if (found != known->end()) return found->second;
-    MOTLEY_TRY(LayerMemoryTable table,
-               count_layers(request.job, device, precision, recompute, micro_batches));
+    MOTLEY_TRY(LayerMemoryTable table, count_layers(request.job, asked));
     return known->emplace(key, std::move(table)).first->second;
   };
   return {[&request](const Plan& plan) { return count_memory(plan, request.job, request.fleet); },

@@ -26,7 +26,8 @@ LayeredDevice card_of(const UnlikeCard& card, int host, double work, double memo
           .fixed = 0.15 * block,
           .overhead = 20e-6,
           .update = 6 * block,
-          .memory_mib = static_cast<int64_t>(memory * static_cast<double>(card.memory_mib))};
+          .memory_mib = static_cast<int64_t>(memory * static_cast<double>(card.memory_mib)),
+          .sharing = true};
 }
 
 void link_hosts(int hosts, PlanningCase* problem) {
@@ -70,6 +71,16 @@ PlanningCase without_links() {
   return problem;
 }
 
+/// Two hosts whose cards are joined more closely than any network: none holds an eighth of the
+/// model.
+PlanningCase close_cards() {
+  PlanningCase problem = fleet_of(kLargeGpt2, 32, {1, 1, 4}, 2, 3, 0.9);
+  problem.profile.links.clear();
+  for (const char* const host : {"host0", "host1"}) problem.add_link(host, host, 3e-6, 150e9);
+  problem.add_link("host0", "host1", 50e-6, 1.25e9);
+  return problem;
+}
+
 }  // namespace
 
 const std::vector<CutFleet>& cut_fleets() {
@@ -82,6 +93,7 @@ const std::vector<CutFleet>& cut_fleets() {
       {"3-exact-and-short", exact_and_short},
       {"5-only-three", only_three_devices},
       {"5-without-links", without_links},
+      {"6-close", close_cards},
       of("2-hold", kSmallGpt2, 16, {1, 3}, 1, 8, 1),
       of("4", kSmallGpt2, 32, {0, 3, 4, 7}, 1, 4, 0.16),
       of("6-large", kLargeGpt2, 64, {0, 0, 1, 1, 2, 3}, 1, 3, 1),

@@ -327,13 +327,32 @@ TEST(JobReader, RefusesWhatComesLaterByName) {
       {"", "queue: night\n", "job.yaml:9:1: 'queue' is not supported yet"},
       {"", "run: [python, train.py]\n", "job.yaml:9:1: 'run' is not supported yet"},
       {"", "priority:\n", "job.yaml:9:1: 'priority' is not supported yet"},
-      {"", "parallel: {tensor: 2}\n",
-       "job.yaml:9:20: 'tensor': '2' is not supported yet (only auto or 1)"},
       {"", "pin: {grain: 4}\n", "job.yaml:9:6: 'pin' is not supported yet (leave it out)"},
       {"[quickstart.yaml]", "[quickstart.yaml], tokens: train.bin",
        "job.yaml:4:33: 'tokens' is not supported yet (give text files)"},
   };
   expect_errors(cases);
+}
+
+TEST(JobReader, ReadsHowManyDevicesShareAStage) {
+  const BadJob cases[] = {
+      {"", "parallel: {tensor: many}\n",
+       "job.yaml:9:20: 'tensor': expected an integer from 1 to 4096, found 'many'"},
+      {"", "parallel: {tensor: 64}\n",
+       "job.yaml:9:20: 'tensor' must be from 1 to the model's 2 heads, found 64"},
+      {"", "  numerics: exact\n  grain: 1\nparallel: {tensor: 2}\n",
+       "job.yaml:11:20: 'tensor': sums over 2 devices contradict exact numerics, whose bits do not "
+       "depend on who computes (tensor: off, or numerics: fast)"},
+  };
+  expect_errors(cases);
+  const auto tensor = [](const std::string& word) {
+    return read_text(job_with("", "parallel: {tensor: " + word + "}\n"))->parallel.tensor;
+  };
+  EXPECT_EQ(tensor("auto"), std::nullopt);
+  EXPECT_EQ(tensor("off"), 1);
+  EXPECT_EQ(tensor("1"), 1);
+  EXPECT_EQ(tensor("2"), 2);
+  EXPECT_TRUE(read_text(job_with("", "  numerics: exact\n  grain: 1\nparallel: {tensor: auto}\n")));
 }
 
 TEST(JobReader, ReadsHowOftenGroupsAverage) {

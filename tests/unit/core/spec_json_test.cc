@@ -86,6 +86,7 @@ TEST(SpecJson, AJobFromBeforeThereWasCompressionIsRead) {
   json document = to_json(sample_job());
   EXPECT_EQ(document["parallel"]["compress"], "off");
   EXPECT_EQ(document["parallel"]["sync"]["across"], 1);
+  EXPECT_EQ(document["parallel"]["tensor"], nullptr);
   document.erase("parallel");
   const Result<JobSpec> job = job_from_json(document);
   ASSERT_TRUE(job) << job.error().to_string();

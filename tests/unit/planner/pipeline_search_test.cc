@@ -82,11 +82,10 @@ LayerMemory memory_of(const std::string& layer, int micro_batch) {
           .transient = Bytes(kMiB)};
 }
 
-Result<LayerMemoryTable> counted_layers(DeviceKind, Precision, Recompute,
-                                        const std::vector<int>& sizes) {
+Result<LayerMemoryTable> counted_layers(const LayersToCount& layers) {
   LayerMemoryTable table;
   for (const char* const layer : {"embedding", "block", "head"})
-    for (const int size : sizes) table[{layer, size}] = memory_of(layer, size);
+    for (const int size : layers.micro_batches) table[{layer, 2, size}] = memory_of(layer, size);
   return table;
 }
 
@@ -366,10 +365,9 @@ TEST(SearchForms, LooksForNoPipelineWhereNoneCanBeQuicker) {
                                 ++counted;
                                 return counted_plan(plan, problem.job.model);
                               },
-                              [&](DeviceKind device, Precision precision, Recompute recompute,
-                                  const std::vector<int>& sizes) {
+                              [&](const LayersToCount& layers) {
                                 ++counted;
-                                return counted_layers(device, precision, recompute, sizes);
+                                return counted_layers(layers);
                               }};
   const Result<Plan> plan = search_all_forms(problem.request(), counter);
   ASSERT_TRUE(plan) << plan.error().message;
