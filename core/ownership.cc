@@ -1,13 +1,15 @@
-// even_ownership() of core/plan.h.
+#include "core/ownership.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
 
+#include "core/check.h"
 #include "core/holdings.h"
-#include "core/plan.h"
 #include "core/reduction.h"
 
 namespace motley {
@@ -72,6 +74,11 @@ std::vector<Slice> boxes_of(const std::vector<HeldSlice>& held, size_t dimension
   return boxes;
 }
 
+int64_t elements_of(const std::vector<Box>& boxes) {
+  return std::accumulate(boxes.begin(), boxes.end(), int64_t{0},
+                         [](int64_t sum, const Box& box) { return sum + box.slice.elements(); });
+}
+
 /// How often each of so many holders has its turn where they alternate over the boxes: in stretches
 /// that are worth a few messages, and much longer than the rows to which they are rounded.
 int64_t rounds_over(const std::vector<Box>& boxes, int64_t total, int64_t holders) {
@@ -82,23 +89,27 @@ int64_t rounds_over(const std::vector<Box>& boxes, int64_t total, int64_t holder
   return std::clamp<int64_t>(total / (holders * least), 1, rounds_over_model(holders));
 }
 
-/// Deals a group's boxes to its holders in contiguous stretches, in turn: of n stretches number k
-/// ends where (k + 1) / n of all elements are dealt, rounded to a row.
-void deal(const std::vector<Box>& boxes, const Holders& holders, bool alternate,
-          const std::vector<LogicalTensor>& tensors,
+/// Deals a group's boxes to its holders in contiguous stretches, in turn: those of one round end
+/// where the parts of the holders so far are dealt, rounded to a row.
+void deal(const std::vector<Box>& boxes, const Holders& holders, const std::vector<int64_t>& parts,
+          bool alternate, const std::vector<LogicalTensor>& tensors,
           std::map<size_t, std::vector<Ownership>>* dealt) {
-  int64_t total = 0;
-  for (const Box& box : boxes) total += box.slice.elements();
+  const int64_t total = elements_of(boxes);
   const auto owners = static_cast<int64_t>(holders.size());
   const bool in_turn = alternate && owners > 1;
-  const int64_t count = owners * (in_turn ? rounds_over(boxes, total, owners) : 1);
+  const int64_t rounds = in_turn ? rounds_over(boxes, total, owners) : 1;
+  const int64_t count = owners * rounds;
+  std::vector<int64_t> until(holders.size());  // of a round, in parts
+  std::partial_sum(parts.begin(), parts.end(), until.begin());
+  const int64_t all = until.back() * rounds;
   int64_t before = 0;  // elements of the boxes so far
   int64_t stretch = 0;
   for (const Box& box : boxes) {
     const int64_t rows = box.slice.extent[0];
     for (int64_t row = 0; row < rows;) {
-      const int64_t boundary =
-          total / count * (stretch + 1) + total % count * (stretch + 1) / count - before;
+      const int64_t so_far =
+          stretch / owners * until.back() + until[static_cast<size_t>(stretch % owners)];
+      const int64_t boundary = total / all * so_far + total % all * so_far / all - before;
       const int64_t row_elements = box.row_elements();
       const int64_t end =
           stretch + 1 == count
@@ -118,12 +129,13 @@ void deal(const std::vector<Box>& boxes, const Holders& holders, bool alternate,
   }
 }
 
-}  // namespace
+using Groups = std::map<Holders, std::vector<Box>>;
 
-std::vector<Ownership> even_ownership(const Plan& plan, const ModelSpec& model) {
-  const std::vector<LogicalTensor> tensors = logical_tensors(model);
+/// All of the model by who holds it.
+Groups groups_of(const Plan& plan, const ModelSpec& model,
+                 const std::vector<LogicalTensor>& tensors) {
   const auto held = holders_of(plan, model);
-  std::map<Holders, std::vector<Box>> groups;
+  Groups groups;
   for (size_t tensor = 0; tensor < tensors.size(); ++tensor) {
     const std::vector<HeldSlice>& slices = held.at(tensors[tensor].name);
     for (const Slice& box : boxes_of(slices, tensors[tensor].shape.size())) {
@@ -134,12 +146,63 @@ std::vector<Ownership> even_ownership(const Plan& plan, const ModelSpec& model) 
       groups[holders].push_back({tensor, box});
     }
   }
+  return groups;
+}
+
+/// Fine enough that what rounds it off is less than a row of most tensors, and so that products of
+/// it and of rounds stay within 64 bits.
+constexpr int64_t kParts = int64_t{1} << 20;
+
+/// Of `shares`, which are not all 0, in whole parts.
+std::vector<int64_t> parts_of(const std::vector<double>& shares) {
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  std::vector<int64_t> parts;
+  double so_far = 0;
+  int64_t dealt = 0;
+  for (const double share : shares) {
+    so_far += share;
+    const int64_t until = std::llround(so_far / sum * static_cast<double>(kParts));
+    parts.push_back(until - dealt);
+    dealt = until;
+  }
+  return parts;
+}
+
+/// `parts_for` says of each group of holders how many parts each is to own.
+template <class PartsFor>
+std::vector<Ownership> dealt_by(const Plan& plan, const ModelSpec& model,
+                                const PartsFor& parts_for) {
+  const std::vector<LogicalTensor> tensors = logical_tensors(model);
   std::map<size_t, std::vector<Ownership>> dealt;
-  for (const auto& [holders, boxes] : groups)
-    deal(boxes, holders, plan.shard_optimizer, tensors, &dealt);
+  for (const auto& [holders, boxes] : groups_of(plan, model, tensors))
+    deal(boxes, holders, parts_for(holders), plan.shard_optimizer, tensors, &dealt);
   std::vector<Ownership> owners;  // in canonical order
   for (auto& [tensor, slices] : dealt) owners.insert(owners.end(), slices.begin(), slices.end());
   return owners;
+}
+
+}  // namespace
+
+std::vector<Ownership> even_ownership(const Plan& plan, const ModelSpec& model) {
+  return dealt_by(plan, model,
+                  [](const Holders& holders) { return std::vector<int64_t>(holders.size(), 1); });
+}
+
+std::vector<HeldAlike> held_alike(const Plan& plan, const ModelSpec& model) {
+  std::vector<HeldAlike> groups;
+  for (const auto& [holders, boxes] : groups_of(plan, model, logical_tensors(model)))
+    groups.push_back({holders, elements_of(boxes)});
+  return groups;
+}
+
+std::vector<Ownership> uneven_ownership(const Plan& plan, const ModelSpec& model,
+                                        const std::vector<OwnerShares>& shares) {
+  size_t next = 0;  // held_alike() has the same groups in the same order
+  return dealt_by(plan, model, [&](const Holders& holders) {
+    MOTLEY_CHECK(next < shares.size() && shares[next].size() == holders.size(),
+                 "shares of other holders than the plan's");
+    return parts_of(shares[next++]);
+  });
 }
 
 }  // namespace motley

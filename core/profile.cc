@@ -56,6 +56,7 @@ json device_to_json(const DeviceProfile& device) {
                    {"memory", memory}};
   if (device.precision != Precision::kAuto) document["precision"] = spec_name(device.precision);
   if (device.host_update_seconds > 0) document["host_update_seconds"] = device.host_update_seconds;
+  if (device.host_memory > Bytes(0)) document["host_memory"] = device.host_memory.value();
   if (device.host_link) document["host_link"] = to_json(*device.host_link);
   return document;
 }
@@ -136,6 +137,8 @@ void read_device(JsonFields& fields, std::vector<DeviceProfile>& devices) {
   if (fields.has("host_update_seconds")) {
     fields.read_between("host_update_seconds", device.host_update_seconds, 0, kMostSeconds);
   }
+  if (fields.has("host_memory"))
+    fields.read_between("host_memory", device.host_memory, 0, kMostBytes);
   if (fields.has("host_link")) {
     HostLink& link = device.host_link.emplace();
     fields.object("host_link", [&](JsonFields& f) { read_host_link(f, &link); });

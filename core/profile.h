@@ -86,6 +86,7 @@ struct DeviceProfile {
   double step_overhead_seconds = 0;   ///< per step, whatever the number of micro-batches
   double update_seconds = 0;          ///< clip and optimizer, of the whole model
   double host_update_seconds = 0;     ///< the same with its state in host memory; 0: not known
+  Bytes host_memory{0};               ///< of its host, for all on it; 0: not known
   std::optional<HostLink> host_link;  ///< nothing of a paced device, whose copies stand for nothing
   std::vector<MemoryPoint> memory;  ///< every micro-batch size from 1 up to the largest considered
 

@@ -29,6 +29,7 @@ struct PlanRequest {
   /// The plan of the same job before devices were lost or added, to begin with: what is good enough
   /// then is planner/plain/plan_again.h's. It outlives the request.
   const Plan* previous = nullptr;
+  int least_replicas = 1;  ///< of pipelines
 };
 
 }  // namespace motley

@@ -1,11 +1,16 @@
 #include "planner/search_forms.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "core/units.h"
 #include "planner/pinned/pinned_search.h"
 #include "planner/pipelines/pipeline_search.h"
+#include "planner/state/state_search.h"
 
 namespace motley {
 namespace {
@@ -77,13 +82,149 @@ Result<Plan> search_whole_and_cut(const PlanRequest& request, const MemoryCounte
   return plain;
 }
 
-/// Whether blocks that are computed again could make a plan, or a clearly quicker one.
-Result<bool> may_recomputing_help(const PlanRequest& request, const Result<Plan>& plan) {
-  if (!request.job.parallel.recompute) return false;
-  if (!plan) return plan.error().code == ErrorCode::kNoPlan;
-  if (request.previous != nullptr) return false;
-  MOTLEY_TRY(const double least, least_seconds_of_pipelines(request, Recompute::kBlock));
-  return least > 0 && least < plan->prediction.step_seconds * (1 - kWorthCutting);
+/// What the job and the fleet let plans do for want of memory, those of `count` ways.
+std::vector<MemoryWays> ways_of(const PlanRequest& request, int count) {
+  const ParallelSpec& parallel = request.job.parallel;
+  const auto& devices = request.fleet.devices;
+  const bool has_own_memory =
+      std::any_of(devices.begin(), devices.end(),
+                  [](const DeviceSpec& device) { return device.kind == DeviceKind::kCuda; });
+  std::vector<MemoryWays> all;
+  for (const bool host : {false, true})
+    for (const bool shard : {false, true})
+      for (const bool recompute : {true, false}) {
+        const MemoryWays ways{recompute, {shard, host}};
+        if ((recompute && !parallel.recompute) || (host && !parallel.host_optimizer)) continue;
+        if (host && !has_own_memory) continue;
+        if (shard && (parallel.shard_optimizer == ShardOptimizer::kOff || parallel.sync.across > 1))
+          continue;
+        if (!shard && parallel.shard_optimizer == ShardOptimizer::kOn) continue;
+        if (ways.count() == count) all.push_back(ways);
+      }
+  return all;
+}
+
+/// Whether a search with these ways could find a clearly quicker plan. On more than a few devices
+/// sums of gradients are taken to stay, and of updates what the ways do not touch.
+Result<bool> may_help(const PlanRequest& request, const MemoryWays& ways, const Plan& plan) {
+  constexpr size_t kFewDevices = 8, kManyDevices = 64;
+  const Prediction& found = plan.prediction;
+  double least = 0;
+  if (ways.recompute) {
+    MOTLEY_TRY(least, least_seconds_of_pipelines(request, Recompute::kBlock));
+  } else if (request.fleet.devices.size() <= kManyDevices) {
+    MOTLEY_TRY(least, least_seconds_of_pipelines(request));
+    if (request.fleet.devices.size() > kFewDevices)
+      least += found.communication_seconds + (ways.state.shard ? 0 : found.update_seconds);
+  }
+  return least > 0 && least < found.step_seconds * (1 - kWorthCutting);
+}
+
+/// The quickest plan so far, and what lost against it.
+class Best {
+ public:
+  explicit Best(Result<Plan> plan) : plan_(std::move(plan)) {}
+
+  bool found() const { return plan_.has_value(); }
+  const Plan& plan() const { return *plan_; }
+  const Error& error() const { return plan_.error(); }
+  Result<Plan> take() { return std::move(plan_); }
+  /// What another must be below to be taken for clearly quicker than one without `ways`.
+  double clearly_below(const MemoryWays& ways) const {
+    return plan_->prediction.step_seconds * (ways.count() > ways_.count() ? 1 - kWorthCutting : 1);
+  }
+
+  void consider(Plan other, const MemoryWays& ways) {
+    const double seconds = other.prediction.step_seconds;
+    if (!found()) {
+      plan_ = std::move(other);
+    } else if (seconds < clearly_below(ways)) {
+      const bool plain = ways_.count() == 0;
+      other.search.rejected = std::move(plan_->search.rejected);
+      reject(plain ? "nothing computed twice, all state on devices of all holders"
+                   : memory_words(ways_),
+             plain ? memory_words(ways) + (ways.recompute ? " leave room for a quicker plan"
+                                                          : " makes a quicker plan")
+                   : "slower",
+             plan_->prediction.step_seconds, &other);
+      plan_ = std::move(other);
+    } else {
+      const bool quicker = seconds < plan_->prediction.step_seconds;
+      reject(memory_words(ways), quicker ? "hardly quicker" : "no quicker", seconds, &*plan_);
+      return;
+    }
+    ways_ = ways;
+  }
+
+ private:
+  Result<Plan> plan_;
+  MemoryWays ways_;
+};
+
+bool is_fault(const Error& error) { return error.code != ErrorCode::kNoPlan; }
+
+/// `best` has all state on all devices, or nothing.
+Result<Unit> consider_sharing_it(const PlanRequest& request, const MemoryCounter& counter,
+                                 const Plan& whole, Best* best) {
+  const MemoryWays ways{.state = {.shard = true}};
+  const auto allowed = ways_of(request, 1);
+  if (std::none_of(allowed.begin(), allowed.end(),
+                   [](const MemoryWays& one) { return one.state.shard; }))
+    return Unit{};
+  const double below =
+      best->found() ? best->clearly_below(ways) : std::numeric_limits<double>::infinity();
+  MOTLEY_TRY(std::optional<Plan> shared, share_state(request, counter.plan, whole, below));
+  if (shared) best->consider(*std::move(shared), ways);
+  return Unit{};
+}
+
+/// Only devices of a plan.
+FleetSpec used_by(const Plan& plan, FleetSpec fleet) {
+  std::set<std::string> used;
+  for (const RankPlacement& rank : plan.ranks) used.insert(rank.device);
+  std::erase_if(fleet.devices, [&](const DeviceSpec& device) { return !used.contains(device.id); });
+  return fleet;
+}
+
+/// Pipelines are chosen by what they compute: a device that costs more in sums of gradients than it
+/// is worth is left out where the plan found leaves it out.
+Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& request,
+                                   const MemoryCounter& counter, const Best& best) {
+  Result<Plan> all = search_with(ways, request, counter);
+  if (!best.found() || best.plan().left_out.empty()) return all;
+  const FleetSpec fleet = used_by(best.plan(), request.fleet);
+  const PlanRequest fewer{.job = request.job,
+                          .fleet = fleet,
+                          .profile = request.profile,
+                          .memory_headroom = request.memory_headroom};
+  Result<Plan> other = search_with(ways, fewer, counter);
+  if (!other || (all && all->prediction.step_seconds <= other->prediction.step_seconds)) return all;
+  const std::vector<LeftOut>& left_out = best.plan().left_out;
+  other->left_out.insert(other->left_out.end(), left_out.begin(), left_out.end());
+  other->id = plan_id(*other);
+  return other;
+}
+
+/// Of plans that do something for want of memory those that do least of it: more only where nothing
+/// was found.
+Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& counter, Best* best) {
+  constexpr int kMostWays = 3;
+  for (int count = 1; count <= kMostWays; ++count) {
+    const bool needed = !best->found();
+    if (!needed && (count > 1 || request.previous != nullptr)) break;
+    for (const MemoryWays& ways : ways_of(request, count)) {
+      if (!needed) {
+        MOTLEY_TRY(const bool help, may_help(request, ways, best->plan()));
+        if (!help) continue;
+      }
+      Result<Plan> other = search_with_fewer_too(ways, request, counter, *best);
+      if (other)
+        best->consider(*std::move(other), ways);
+      else if (is_fault(other.error()))
+        return fail(other.error());
+    }
+  }
+  return Unit{};
 }
 
 }  // namespace
@@ -94,20 +235,16 @@ Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& c
 }
 
 Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& counter) {
-  Result<Plan> plan = search_whole_and_cut(request, counter);
-  MOTLEY_TRY(const bool may_help, may_recomputing_help(request, plan));
-  if (!may_help) return plan;
-  Result<Plan> again = search_recomputing(request, counter);
-  if (!again) return again.error().code == ErrorCode::kNoPlan ? plan : again;
-  if (!plan) return again;
-  const double quickest = plan->prediction.step_seconds, other = again->prediction.step_seconds;
-  if (other < quickest * (1 - kWorthCutting)) {
-    reject("nothing computed twice", "blocks computed again leave room for a quicker plan",
-           quickest, &*again);
-    return again;
-  }
-  reject("blocks computed again", "no quicker", other, &*plan);
-  return plan;
+  Result<Plan> whole = search_whole_and_cut(request, counter);
+  if (!whole && is_fault(whole.error())) return whole;
+  const bool may_be_whole = request.job.parallel.shard_optimizer != ShardOptimizer::kOn;
+  Best best(may_be_whole || !whole ? whole
+                                   : fail(ErrorCode::kNoPlan,
+                                          "no plan found whose replicas share the optimizer's "
+                                          "state, which the job asks for"));
+  if (whole) MOTLEY_TRY_VOID(consider_sharing_it(request, counter, *whole, &best));
+  MOTLEY_TRY_VOID(consider_ways(request, counter, &best));
+  return best.take();
 }
 
 }  // namespace motley

@@ -100,6 +100,11 @@ std::optional<SpecFault> sync_fault(const JobSpec& job) {
                      name +
                          " contradicts exact numerics, whose bits do not depend on who trains "
                          "with whom (across: 1, or numerics: fast)"};
+  if (job.parallel.shard_optimizer == ShardOptimizer::kOn)
+    return SpecFault{"parallel.sync.across",
+                     name +
+                         " needs all optimizer state in each group, so it cannot be sharded "
+                         "(shard_optimizer: auto, or across: 1)"};
   const CodecKind codec = job.parallel.compress.kind;
   if (codec != CodecKind::kOff && codec != CodecKind::kAuto)
     return SpecFault{"parallel.sync.across",
@@ -136,6 +141,11 @@ std::optional<SpecFault> first_fault(const JobSpec& job) {
   if (auto fault = sync_fault(job)) return fault;
   if (auto fault = shape_fault(job)) return fault;
   if (auto fault = pin_fault(job)) return fault;
+  if (job.parallel.shard_optimizer == ShardOptimizer::kOn && !job.pin.replicas.empty())
+    return SpecFault{
+        "parallel.shard_optimizer",
+        "'shard_optimizer': 'on' is for plans that are found: replicas that are pinned "
+        "keep all optimizer state (leave out pin.replicas, or shard_optimizer: auto)"};
   if (!(job.data.held_out >= 0 && job.data.held_out <= 0.5))
     return SpecFault{"data.held_out", "'held_out' must be from 0 to 0.5"};
   if (job.checkpoint.keep < 1) return SpecFault{"checkpoint.keep", "'keep' must be at least 1"};

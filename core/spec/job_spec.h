@@ -20,6 +20,8 @@
 namespace motley {
 
 enum class Numerics { kFast, kExact };
+/// Whether plans shard the optimizer's state.
+enum class ShardOptimizer { kAuto, kOn, kOff };
 enum class PaceClock { kSleep, kVirtual };
 
 struct DataSpec {
@@ -98,7 +100,9 @@ struct ParallelSpec {
   std::optional<int> data;      ///< replicas; unset: found
   std::optional<int> pipeline;  ///< stages of each replica; unset: found
   bool recompute = true;        ///< allowed where memory does not suffice otherwise
-  CodecSpec compress;           ///< of gradients, on the links that the planner names
+  ShardOptimizer shard_optimizer = ShardOptimizer::kAuto;
+  bool host_optimizer = true;  ///< its state may lie in host memory, on as few GPUs as needed
+  CodecSpec compress;          ///< of gradients, on the links that the planner names
   SyncSpec sync;
 
   static constexpr int kMostReplicas = 1'000'000;

@@ -146,7 +146,10 @@ void read_filter(JsonFields& fields, DeviceFilter& filter) {
 void read_parallel(JsonFields& fields, ParallelSpec& parallel) {
   fields.read_if("data", parallel.data)
       .read_if("pipeline", parallel.pipeline)
-      .read_if("recompute", parallel.recompute);
+      .read_if("recompute", parallel.recompute)
+      .read_if("host_optimizer", parallel.host_optimizer);
+  if (fields.has("shard_optimizer"))
+    fields.read_word("shard_optimizer", parallel.shard_optimizer, from_spec_name<ShardOptimizer>);
   read_codec(fields, "compress", parallel.compress);
   if (fields.has("sync"))
     fields.object("sync", [&](JsonFields& f) { f.read("across", parallel.sync.across); });
@@ -277,6 +280,8 @@ json to_json(const JobSpec& job) {
            {{"data", or_null(job.parallel.data)},
             {"pipeline", or_null(job.parallel.pipeline)},
             {"recompute", job.parallel.recompute},
+            {"shard_optimizer", spec_name(job.parallel.shard_optimizer)},
+            {"host_optimizer", job.parallel.host_optimizer},
             {"compress", to_json(job.parallel.compress)},
             {"sync", {{"across", job.parallel.sync.across}}}}},
           {"pin", to_json(job.pin)},

@@ -27,6 +27,8 @@ inline constexpr Named<Precision> kPrecisionNames[] = {
     {Precision::kFp8, "fp8"}};
 inline constexpr Named<PaceClock> kPaceClockNames[] = {{PaceClock::kSleep, "sleep"},
                                                        {PaceClock::kVirtual, "virtual"}};
+inline constexpr Named<ShardOptimizer> kShardOptimizerNames[] = {
+    {ShardOptimizer::kAuto, "auto"}, {ShardOptimizer::kOn, "on"}, {ShardOptimizer::kOff, "off"}};
 inline constexpr Named<DeviceKind> kDeviceKindNames[] = {
     {DeviceKind::kCpu, "cpu"}, {DeviceKind::kCuda, "cuda"}, {DeviceKind::kReference, "reference"}};
 inline constexpr Named<Recompute> kRecomputeNames[] = {{Recompute::kNone, "none"},
@@ -45,6 +47,9 @@ inline constexpr Named<CodecValues> kCodecValuesNames[] = {{CodecValues::kFp32, 
 constexpr std::span<const Named<Numerics>> names_of(Numerics) { return kNumericsNames; }
 constexpr std::span<const Named<Precision>> names_of(Precision) { return kPrecisionNames; }
 constexpr std::span<const Named<PaceClock>> names_of(PaceClock) { return kPaceClockNames; }
+constexpr std::span<const Named<ShardOptimizer>> names_of(ShardOptimizer) {
+  return kShardOptimizerNames;
+}
 constexpr std::span<const Named<DeviceKind>> names_of(DeviceKind) { return kDeviceKindNames; }
 constexpr std::span<const Named<Recompute>> names_of(Recompute) { return kRecomputeNames; }
 constexpr std::span<const Named<CodecKind>> names_of(CodecKind) { return kCodecKindNames; }

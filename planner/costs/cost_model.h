@@ -42,6 +42,12 @@ inline double compute_seconds(double overhead, int full, double seconds_full, do
 /// What a device does between two reductions.
 inline double section_seconds(double compute, double update) { return compute + update; }
 
+/// Of all the model's elements, with their state on the device or in host memory.
+inline double whole_update_seconds(const DeviceProfile& device, bool in_host) {
+  return in_host && device.host_update_seconds > 0 ? device.host_update_seconds
+                                                   : device.update_seconds;
+}
+
 /// Always added in this order, so that equal plans have equal bits.
 inline double step_seconds(double slowest_section, double reduction) {
   return slowest_section + reduction;

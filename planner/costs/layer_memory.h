@@ -20,6 +20,7 @@ struct LayerMemory {
   Bytes fixed{0};      ///< parameters, gradients, optimizer state
   Bytes saved{0};      ///< of a micro-batch from its forward to its backward pass
   Bytes transient{0};  ///< within a pass
+  Bytes state{0};      ///< of `fixed`, the optimizer's
 };
 
 /// By kind of layer ("embedding", "block", "head") and micro-batch.

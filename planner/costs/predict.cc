@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include "core/holdings.h"
 #include "planner/costs/cost_model.h"
@@ -76,12 +75,6 @@ Result<std::vector<const DeviceProfile*>> devices_of(const DeviceIndex& index, c
   return devices;
 }
 
-std::vector<std::string> hosts_of(const Plan& plan, const std::vector<Rank>& ranks) {
-  std::set<std::string> hosts;
-  for (const Rank rank : ranks) hosts.insert(plan.ranks[static_cast<size_t>(rank.value())].host);
-  return {hosts.begin(), hosts.end()};
-}
-
 double price_of(const DeviceIndex& index, const Plan& plan) {
   double price = 0;
   for (const RankPlacement& rank : plan.ranks) {
@@ -151,10 +144,9 @@ class Predictor {
   double update_seconds(size_t rank) const {
     const DeviceProfile& device = *devices_[rank];
     if (plain_) return device.update_seconds;
-    const bool in_host = plan_.ranks[rank].host_optimizer && device.host_update_seconds > 0;
     const SliceTraffic& slices = traffic_[rank];
     const auto updated = static_cast<double>(plan_.shard_optimizer ? slices.owned : slices.held);
-    return (in_host ? device.host_update_seconds : device.update_seconds) *
+    return whole_update_seconds(device, plan_.ranks[rank].host_optimizer) *
            (updated / static_cast<double>(parameter_count(request_.job.model)));
   }
 
@@ -231,11 +223,9 @@ class Predictor {
     const auto whole = static_cast<double>(parameter_count(request_.job.model));
     double slowest = 0;
     for (const SliceTraffic& rank : traffic_) {
-      const auto peers = static_cast<int>(rank.peers.size());
-      if (peers < 2) continue;
-      const double part = static_cast<double>(std::max(rank.sent, rank.received)) /
-                          (2.0 * (peers - 1) / peers * whole);
-      slowest = std::max(slowest, part * reduction.seconds(peers, hosts_of(plan_, rank.peers)));
+      if (rank.peers.size() < 2) continue;
+      const auto elements = static_cast<double>(std::max(rank.sent, rank.received));
+      slowest = std::max(slowest, exchange_seconds(reduction, plan_, rank.peers, elements, whole));
     }
     return slowest;
   }

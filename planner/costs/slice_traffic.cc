@@ -80,4 +80,17 @@ std::vector<SliceTraffic> slice_traffic(const Plan& plan, const ModelSpec& model
   return traffic;
 }
 
+std::vector<std::string> hosts_of(const Plan& plan, const std::vector<Rank>& ranks) {
+  std::set<std::string> hosts;
+  for (const Rank rank : ranks) hosts.insert(plan.ranks[static_cast<size_t>(rank.value())].host);
+  return {hosts.begin(), hosts.end()};
+}
+
+double exchange_seconds(const ReductionModel& reduction, const Plan& plan,
+                        const std::vector<Rank>& peers, double elements, double whole) {
+  const auto ranks = static_cast<int>(peers.size());
+  const double part = elements / (2.0 * (ranks - 1) / ranks * whole);
+  return part * reduction.seconds(ranks, hosts_of(plan, peers));
+}
+
 }  // namespace motley

@@ -2,9 +2,11 @@
 // What ranks tell each other of gradients and weights at the end of a step, however each replica is
 // cut.
 
+#include <string>
 #include <vector>
 
 #include "core/plan.h"
+#include "planner/costs/cost_model.h"
 
 namespace motley {
 
@@ -19,5 +21,14 @@ struct SliceTraffic {
 
 /// Of every rank of a valid plan.
 std::vector<SliceTraffic> slice_traffic(const Plan& plan, const ModelSpec& model);
+
+/// What a rank that sends or receives so many of all the model's `whole` elements, to and from
+/// these at least two, is taken to need for it: a reduction of everything over as many ranks, in
+/// proportion.
+double exchange_seconds(const ReductionModel& reduction, const Plan& plan,
+                        const std::vector<Rank>& peers, double elements, double whole);
+
+/// Of these ranks, each once.
+std::vector<std::string> hosts_of(const Plan& plan, const std::vector<Rank>& ranks);
 
 }  // namespace motley

@@ -92,6 +92,9 @@ class PinnedSearch {
     });
     rest_job_ = request_.job;
     rest_job_.pin = {};
+    // Both are of a whole plan; pinned replicas keep all state on all their devices.
+    rest_job_.parallel.shard_optimizer = ShardOptimizer::kOff;
+    rest_job_.parallel.host_optimizer = false;
     rest_job_.train.grain = grain_;
     const auto pinned = static_cast<int>(pins_.size());
     if (rest_job_.parallel.data) *rest_job_.parallel.data -= pinned;

@@ -164,7 +164,7 @@ class PipelineSearch {
     std::optional<Plan> best;
     for (const auto& [low, high] : numbers) {
       costs_ = costs;
-      Result<Plan> plan = quickest_that_fits(low, high);
+      Result<Plan> plan = quickest_that_fits(std::max(low, request_.least_replicas), high);
       if (!plan && plan.error().code != ErrorCode::kNoPlan) return fail(plan.error());
       if (plan && (!best || plan->prediction.step_seconds < best->prediction.step_seconds))
         best = std::move(*plan);

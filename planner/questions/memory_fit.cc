@@ -191,8 +191,9 @@ Result<std::optional<FitMix>> MemoryFit::smallest_mix(bool unlike, int most) {
   return smallest_of(unlike, most, std::vector<bool>(types_.size(), false));
 }
 
-Result<std::optional<FitShards>> MemoryFit::smallest_sharded(int most, const CountShards& count) {
-  for (int devices = 2; devices <= most; ++devices) {
+Result<std::optional<FitShards>> MemoryFit::smallest_replicas(int least, int most,
+                                                              const CountShards& count) {
+  for (int devices = least; devices <= most; ++devices) {
     std::map<Precision, Bytes> known;
     for (const MixSize& mix : mixes_of(types_, devices, false)) {
       MOTLEY_TRY(const auto holds, holds_whole(mix.one));

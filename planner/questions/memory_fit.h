@@ -87,7 +87,13 @@ class MemoryFit {
   /// there is no other pipeline.
   Result<std::optional<FitMix>> smallest_mix(bool unlike, int most);
   /// Of a type that does not hold the model alone the fewest replicas, from 2 to `most`, as above.
-  Result<std::optional<FitShards>> smallest_sharded(int most, const CountShards& count);
+  Result<std::optional<FitShards>> smallest_sharded(int most, const CountShards& count) {
+    return smallest_replicas(2, most, count);
+  }
+  /// The same of one device, whose model is counted in another way.
+  Result<std::optional<FitShards>> smallest_otherwise(const CountShards& count) {
+    return smallest_replicas(1, 1, count);
+  }
   /// A pipeline of so many of one type and of another (may be 0), in any order.
   Result<std::optional<FitMix>> pipeline(size_t one, int ones, size_t other, int others);
 
@@ -107,6 +113,7 @@ class MemoryFit {
   Result<std::optional<FitMix>> counted(std::vector<MixStage> stages);
   Result<std::optional<FitMix>> smallest_of(bool unlike, int most,
                                             const std::vector<bool>& left_out);
+  Result<std::optional<FitShards>> smallest_replicas(int least, int most, const CountShards& count);
 
   std::vector<FitType> types_;
   int layers_;

@@ -113,10 +113,21 @@ std::string sharded_text(const ModelFit& fit) {
   if (!fit.sharded) return "";
   const FitShards& shards = *fit.sharded;
   const FitType& type = fit.types[shards.type];
-  return "smallest mix that shares the optimizer's state (a plan by hand): " +
-         std::to_string(shards.devices) + " " + type.type + " (" + sold_as(type.memory) + ") in " +
-         spec_name(shards.precision) + " (" + format_bytes(shards.needs) + " each)" +
-         asked_for(type, shards.precision) + "\n";
+  return "smallest mix that shares the optimizer's state: sharded over " +
+         std::to_string(shards.devices) + " replicas, " + std::to_string(shards.devices) + " " +
+         type.type + " (" + sold_as(type.memory) + ") in " + spec_name(shards.precision) + " (" +
+         format_bytes(shards.needs) + " each)" + asked_for(type, shards.precision) + "\n";
+}
+
+/// Nothing where it is no smaller than a device that needs no such thing.
+std::string otherwise_text(const ModelFit& fit, const char* how,
+                           const std::optional<FitShards>& found) {
+  if (!found) return "";
+  const FitType& type = fit.types[found->type];
+  if (fit.device && type.memory >= fit.types[*fit.device].memory) return "";
+  return std::string("smallest device with ") + how + ": " + type.type + " (" +
+         sold_as(type.memory) + ") in " + spec_name(found->precision) + " (" +
+         format_bytes(found->needs) + ")" + asked_for(type, found->precision) + "\n";
 }
 
 /// "FILE: left out: 2 P100 (why), 1 T4 (another reason)".
@@ -198,9 +209,9 @@ nlohmann::json json_of_mix(const ModelFit& fit, const std::optional<FitMix>& mix
   return {{"devices", mix->stages.size()}, {"memory", mix->memory.value()}, {"stages", stages}};
 }
 
-nlohmann::json json_of_shards(const ModelFit& fit) {
-  if (!fit.sharded) return nullptr;
-  const FitShards& shards = *fit.sharded;
+nlohmann::json json_of_shards(const ModelFit& fit, const std::optional<FitShards>& found) {
+  if (!found) return nullptr;
+  const FitShards& shards = *found;
   return {{"type", fit.types[shards.type].type},
           {"devices", shards.devices},
           {"memory", shards.devices * fit.types[shards.type].memory.value()},
@@ -257,7 +268,9 @@ std::string fit_text(const ModelFit& fit) {
       fit.job + ": " + std::to_string(fit.parameters) +
       " parameters; whole on one GPU, micro-batches of " + std::to_string(fit.micro_batch) + " (" +
       name_of(Evidence::kSimulated) + ": counted by the worker)\n" + needs_table(fit) +
-      device_text(fit) + mix_text(fit, "one type", fit.like, fit.like_not_asked) +
+      device_text(fit) + otherwise_text(fit, "blocks computed again", fit.recomputing) +
+      otherwise_text(fit, "state in host memory", fit.in_host) +
+      mix_text(fit, "one type", fit.like, fit.like_not_asked) +
       mix_text(fit, "two types", fit.unlike, fit.unlike_not_asked) + sharded_text(fit);
   if (fit.fleet) text += fleet_text(*fit.fleet);
   return text + left_out_text(fit) + "devices of " + fit.catalog + ", each with " +
@@ -284,10 +297,13 @@ nlohmann::json fit_json(const ModelFit& fit) {
           {"devices", devices},
           {"left_out", left_out},
           {"smallest_device", fit.device ? json_of_type(fit, *fit.device) : nlohmann::json()},
+          {"smallest_device_with",
+           {{"recompute", json_of_shards(fit, fit.recomputing)},
+            {"host_optimizer", json_of_shards(fit, fit.in_host)}}},
           {"smallest_mix",
            {{"one_type", json_of_mix(fit, fit.like)},
             {"two_types", json_of_mix(fit, fit.unlike)},
-            {"sharded_state", json_of_shards(fit)}}},
+            {"sharded_state", json_of_shards(fit, fit.sharded)}}},
           {"not_asked",
            {{"one_type", words_or_null(fit.like_not_asked)},
             {"two_types", words_or_null(fit.unlike_not_asked)}}},

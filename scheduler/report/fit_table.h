@@ -61,9 +61,12 @@ struct ModelFit {
   std::string like_not_asked;        ///< why nothing was looked for; empty: it was
   std::string unlike_not_asked;      ///< the same of two types
   std::optional<FitShards> sharded;  ///< the smallest of whole replicas that share the state
+  // One device that does not hold it but does
+  std::optional<FitShards> recomputing;  ///< where blocks are computed again
+  std::optional<FitShards> in_host;      ///< where the optimizer's state lies in host memory
   std::optional<FleetFit> fleet;
 
-  bool fits() const { return device || like || unlike || sharded; }
+  bool fits() const { return device || like || unlike || sharded || recomputing || in_host; }
   const FitNeed& need(Precision precision) const;
   /// In which a type needs least for the whole model.
   Precision least_of(const FitType& type) const;

@@ -205,6 +205,28 @@ std::string compression_line(const Plan& plan) {
   return text + "\n";
 }
 
+/// "optimizer state: sharded, 22% to 41% each; in host memory: a1/1"; empty: all of it on all
+/// devices.
+std::string state_line(const Plan& plan) {
+  std::string text;
+  if (plan.shard_optimizer) {
+    double all = 0;
+    std::vector<double> owned(plan.ranks.size(), 0.0);
+    for (const Ownership& owner : plan.owners) {
+      const auto elements = static_cast<double>(owner.slice.elements());
+      all += elements;
+      owned[static_cast<size_t>(owner.owner.value())] += elements;
+    }
+    const auto [least, most] = std::minmax_element(owned.begin(), owned.end());
+    text =
+        "sharded, " + format_percent(*least / all) + " to " + format_percent(*most / all) + " each";
+  }
+  const char* before = plan.shard_optimizer ? "; in host memory: " : "in host memory: ";
+  for (const RankPlacement& rank : plan.ranks)
+    if (rank.host_optimizer) text += std::exchange(before, ", ") + rank.device;
+  return text.empty() ? text : "optimizer state: " + text + "\n";
+}
+
 /// "average every 8 steps: host a | hosts b, c"; empty: gradients are summed in each.
 std::string sync_line(const Plan& plan) {
   if (!trains_apart(plan)) return "";
@@ -224,8 +246,8 @@ std::string sync_line(const Plan& plan) {
 std::string plan_table(const Plan& plan, Evidence evidence) {
   std::string text = std::string("Plan (from ") + name_of(evidence) + " profiles): global batch " +
                      std::to_string(plan.global_batch) + " in grains of " +
-                     std::to_string(plan.grain) + "\n" + rank_rows(plan) + compression_line(plan) +
-                     sync_line(plan) + prediction_line(plan.prediction);
+                     std::to_string(plan.grain) + "\n" + rank_rows(plan) + state_line(plan) +
+                     compression_line(plan) + sync_line(plan) + prediction_line(plan.prediction);
   for (const LeftOut& left : plan.left_out) {
     text += "left out: " + left.device + ": " + left.why + "\n";
   }

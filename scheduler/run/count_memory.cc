@@ -88,6 +88,7 @@ Result<LayerMemoryTable> count_layers(const JobSpec& job, DeviceKind device, Pre
     MOTLEY_TRY(memory.fixed, bytes_of_row(row, "static_bytes"));
     MOTLEY_TRY(memory.saved, bytes_of_row(row, "saved_bytes"));
     MOTLEY_TRY(memory.transient, bytes_of_row(row, "transient_bytes"));
+    MOTLEY_TRY(memory.state, bytes_of_row(row, "optimizer_bytes"));
     table[{row.value("layer", ""), row.value("micro_batch", 0)}] = memory;
   }
   return table;

@@ -9,6 +9,7 @@
 #include "core/spec/names.h"
 #include "core/spec/precisions.h"
 #include "planner/costs/catalog_profile.h"
+#include "planner/pipelines/recompute_less.h"
 #include "scheduler/report/table.h"
 #include "scheduler/run/count_memory.h"
 #include "scheduler/run/find_plan.h"
@@ -55,6 +56,20 @@ class PipelineCounter {
       plan.replicas.front().stages.push_back(stage_on(static_cast<int>(s), stages[s]));
     plan.owners = even_ownership(plan, job_.model);
     return count_memory_parts(plan, job_, fleet);
+  }
+
+  /// Of the whole model on one, its blocks computed again or its state in host memory.
+  Result<Bytes> otherwise(Precision precision, bool recompute, bool in_host) {
+    FleetSpec fleet;
+    Plan plan = empty_plan(1, precision, &fleet);
+    plan.ranks.front().host_optimizer = in_host;
+    StagePlan whole = stage_on(0, {0, layer_count(job_.model) - 1, precision});
+    for (LayerIndex layer = 0; recompute && layer < layer_count(job_.model); ++layer)
+      whole.recompute.push_back(is_block(layer, job_.model) ? Recompute::kBlock : Recompute::kNone);
+    plan.replicas.push_back({{std::move(whole)}, plan.grain, plan.grain_count()});
+    plan.owners = even_ownership(plan, job_.model);
+    MOTLEY_TRY(const auto counted, count_memory_parts(plan, job_, fleet));
+    return counted.front().total;
   }
 
   /// Of whole replicas that share the optimizer's state, what the one that needs most does.
@@ -224,6 +239,30 @@ void note_tightest(const Plan& plan, FleetFit* fleet) {
   fleet->devices_used = plan.world_size();
 }
 
+/// What does with less because something lies or is computed elsewhere, as far as the job allows
+/// it.
+Result<Unit> find_smaller(const JobSpec& job, PipelineCounter& counter, MemoryFit* found,
+                          ModelFit* fit) {
+  const auto sharded = [&](int replicas, Precision precision) {
+    return counter.sharded(replicas, precision);
+  };
+  if (job.parallel.shard_optimizer != ShardOptimizer::kOff) {
+    const int most = std::min(fit->most_devices, grains_of_fit(job));
+    MOTLEY_TRY(fit->sharded, found->smallest_sharded(most, sharded));
+  }
+  if (job.parallel.recompute) {
+    MOTLEY_TRY(fit->recomputing, found->smallest_otherwise([&](int, Precision precision) {
+      return counter.otherwise(precision, true, false);
+    }));
+  }
+  if (job.parallel.host_optimizer) {
+    MOTLEY_TRY(fit->in_host, found->smallest_otherwise([&](int, Precision precision) {
+      return counter.otherwise(precision, false, true);
+    }));
+  }
+  return Unit{};
+}
+
 }  // namespace
 
 Result<ModelFit> fit_model(const JobSpec& job, const DeviceCatalog& catalog) {
@@ -248,11 +287,7 @@ Result<ModelFit> fit_model(const JobSpec& job, const DeviceCatalog& catalog) {
   fit.like_not_asked = why_not_asked(job, fit, false);
   fit.unlike_not_asked = why_not_asked(job, fit, true);
   MOTLEY_TRY(fit.like, found.smallest_mix(false, fit.most_devices));
-  const auto sharded = [&](int replicas, Precision precision) {
-    return counter.sharded(replicas, precision);
-  };
-  MOTLEY_TRY(fit.sharded,
-             found.smallest_sharded(std::min(fit.most_devices, grains_of_fit(job)), sharded));
+  MOTLEY_TRY_VOID(find_smaller(job, counter, &found, &fit));
   if (!fit.unlike_not_asked.empty()) return fit;
   MOTLEY_TRY(fit.unlike, found.smallest_mix(true, fit.most_devices));
   return fit;

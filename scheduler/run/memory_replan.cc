@@ -17,10 +17,13 @@ int largest_micro_batch_of(const Plan& plan, int replica) {
   return largest;
 }
 
-/// Of a plan by hand, of one with pinned replicas and of one that is cut only the micro-batch
-/// changes: memory tables of whole models, which a search would look at, say nothing of stages.
+/// Of a plan by hand, of one with pinned replicas, and of one that is cut or whose state lies
+/// elsewhere only the micro-batch changes: memory tables of whole models, which a search would look
+/// at, say nothing of these.
 bool keeps_its_cut(const JobSpec& job, const Plan& plan) {
-  return is_given(plan) || !job.pin.replicas.empty() ||
+  return is_given(plan) || !job.pin.replicas.empty() || plan.shard_optimizer ||
+         std::any_of(plan.ranks.begin(), plan.ranks.end(),
+                     [](const RankPlacement& rank) { return rank.host_optimizer; }) ||
          std::any_of(plan.replicas.begin(), plan.replicas.end(),
                      [](const ReplicaPlan& one) { return one.stages.size() > 1; });
 }

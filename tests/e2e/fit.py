@@ -66,6 +66,19 @@ class Counter:
             self.known[cut] = [row["total_bytes"] for row in json.loads(done.stdout)]
         return self.known[cut]
 
+    def otherwise(self, precision, in_host, options):
+        """Of the whole model on one card."""
+        card = {**self.fleet["devices"][0], "id": "a1/0", "uuid": "GPU-0"}
+        batch = self.job["train"]["global_batch"]
+        stage = {"first_layer": 0, "last_layer": LAYERS - 1, "ranks": [0], "precision": precision, **options}
+        plan = {"version": 1, "numerics": "fast", "global_batch": batch, "grain": self.grain,
+                "ranks": [{"device": "a1/0", "host_optimizer": in_host}],
+                "replicas": [{"stages": [stage], "micro_batch": self.grain, "grains": batch // self.grain}],
+                "job": self.job, "fleet": {**self.fleet, "devices": [card]}}
+        done = subprocess.run([WORKER, "estimate", "--plan", "-", "--json"], input=json.dumps(plan), text=True,
+                              capture_output=True, check=False)
+        expect_equal(done.returncode, 0, f"estimate: {done.stderr}")
+        return json.loads(done.stdout)[0]["total_bytes"]
 
     def sharded(self, replicas, precision):
         """Of whole replicas that share the optimizer's state the most that one needs."""
@@ -127,12 +140,18 @@ def least_sharded(counter):
     return None
 
 
+def least_otherwise(counter, how, options):
+    found = [CARDS[card][0] * 1000 for card in CARDS if not holds(counter, (card,))
+             and any(counter.otherwise(precision, how == "host_optimizer", options) <= usable(card) for precision in precisions(card))]
+    return min(found, default=None)
+
+
 def check_against_counts():
     """The smallest device holds it and every smaller one does not; so of mixes."""
     sandbox = Sandbox()
     sandbox.write("tiny.yaml", MODEL)
     sandbox.write("catalog.yaml", catalog(CARDS))
-    seen, sharded = set(), set()
+    seen, sharded, otherwise = set(), set(), set()
     for grain in (1, 2, 4):
         words = ("--catalog", "catalog.yaml", "--set", f"train.grain={grain}", "--set", "train.global_batch=16",
                  "--set", "resources.devices.count=1..3")
@@ -152,11 +171,16 @@ def check_against_counts():
         shards, least = answer["smallest_mix"]["sharded_state"], least_sharded(counter)
         expect_equal((shards["devices"], shards["memory"]) if shards else None, least, f"grain {grain}: least that share the state")
         sharded.add(shards and shards["devices"])
+        for how, options in (("recompute", {"recompute": ["none"] + ["block"] * (LAYERS - 2) + ["none"]}), ("host_optimizer", {})):
+            small, least = answer["smallest_device_with"][how], least_otherwise(counter, how, options)
+            expect_equal(small and small["memory"], least, f"grain {grain}: the least with {how}")
+            otherwise.add((how, small is not None))
         for need in answer["needs"]:
             whole = counter.count(((0, LAYERS - 1, need["precision"]),))[0]
             expect_equal(need["total_bytes"], whole, f"bytes in {need['precision']}")
             parts = sum(need[f"{part}_bytes"] for part in ("parameter", "gradient", "optimizer", "activation"))
             expect(0.99 * whole < parts <= whole, f"{parts} of {whole} bytes are said what for")
+    expect({("recompute", True), ("host_optimizer", True)} <= otherwise, f"no smaller device was the answer: {otherwise}")
     expect(2 in seen and sharded - {None}, f"no mix of two devices was the answer, or none that shares state: {seen}, {sharded}")
 
 
@@ -168,7 +192,7 @@ def check_planner_agrees():
              "--set", "train.precision=fp32")
     answer = fits(sandbox, "job.yaml", *words)
     needs = answer["needs"][0]["total_bytes"]
-    may_recompute, words = words, (*words, "--set", "parallel.recompute=off")  # with which less does, of which needs say nothing
+    may_recompute, words = words, (*words, "--set", "parallel={recompute: off, host_optimizer: off}")  # with which less does
     expect_equal(fits(sandbox, "job.yaml", *words)["needs"], answer["needs"], "needs where nothing may be computed again")
     for memory, code in ((answer["needs"][0]["with_headroom_bytes"] + 1, 0), (int(needs / (1 - HEADROOM)) - 1, 65)):
         sandbox.write("one.yaml", f"version: 1\nnodes: [{{host: a1, devices: [{{type: huge, memory: {memory}B}}]}}]\n")

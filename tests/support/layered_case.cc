@@ -36,26 +36,42 @@ LayerMemory model_bytes(const ModelSpec& model, int micro_batch) {
   return sum;
 }
 
+/// Of all layers of a stage, with `in_flight` micro-batches begun.
+LayerMemory stage_bytes(const ModelSpec& model, const StagePlan& stage, int micro_batch,
+                        int in_flight) {
+  LayerMemory sum;
+  for (LayerIndex layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
+    const Recompute recompute =
+        stage.recompute.empty() ? Recompute::kNone
+                                : stage.recompute[static_cast<size_t>(layer - stage.first_layer)];
+    const LayerMemory one = layer_bytes(model, kind_of_layer(model, layer), micro_batch, recompute);
+    sum.fixed += one.fixed;
+    sum.state += one.state;
+    sum.saved += Bytes(one.saved.value() * in_flight);
+    sum.transient = std::max(sum.transient, one.transient);
+  }
+  return sum;
+}
+
 Result<std::vector<RankMemory>> count_ranks(const Plan& plan, const ModelSpec& model) {
   std::vector<RankMemory> memory(plan.ranks.size());
+  std::vector<int64_t> owned(plan.ranks.size(), 0);  // elements
+  for (const Ownership& owner : plan.owners)
+    owned[static_cast<size_t>(owner.owner.value())] += owner.slice.elements();
   for (size_t r = 0; r < plan.replicas.size(); ++r) {
     const ReplicaPlan& replica = plan.replicas[r];
     const auto stages = static_cast<int>(replica.stages.size());
     const auto count = static_cast<int>(micro_batches_of(plan, static_cast<int>(r)).size());
     for (int s = 0; s < stages; ++s) {
       const StagePlan& stage = replica.stages[static_cast<size_t>(s)];
-      Bytes sum(kMiB), transient{0};
-      for (LayerIndex layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
-        const Recompute recompute =
-            stage.recompute.empty()
-                ? Recompute::kNone
-                : stage.recompute[static_cast<size_t>(layer - stage.first_layer)];
-        const LayerMemory one =
-            layer_bytes(model, kind_of_layer(model, layer), replica.micro_batch, recompute);
-        sum += one.fixed + Bytes(one.saved.value() * most_in_flight(stages, s, count));
-        transient = std::max(transient, one.transient);
-      }
-      memory[static_cast<size_t>(stage.ranks.front().value())].total = sum + transient;
+      const auto rank = static_cast<size_t>(stage.ranks.front().value());
+      const LayerMemory sum =
+          stage_bytes(model, stage, replica.micro_batch, most_in_flight(stages, s, count));
+      const Bytes state = plan.shard_optimizer ? Bytes(8 * owned[rank]) : sum.state;
+      const bool in_host = plan.ranks[rank].host_optimizer;
+      memory[rank].total = Bytes(kMiB) + sum.fixed - sum.state + sum.saved + sum.transient +
+                           (in_host ? Bytes(0) : state);
+      memory[rank].host = in_host ? state : Bytes(0);
     }
   }
   return memory;
@@ -80,6 +96,7 @@ void add_layered(const LayeredDevice& device, PlanningCase* problem) {
     again.fit = fit_curve(again.points);
     profile.curves.push_back(std::move(again));
   }
+  profile.host_update_seconds = device.host_update;
   profile.memory.clear();
   profile.memory_limit = Bytes(device.memory_mib * kMiB);
   for (int size = 1; size <= kMostSamples; ++size) {
@@ -101,14 +118,17 @@ LayerMemory layer_bytes(const ModelSpec& model, const std::string& layer, int mi
   if (layer == "block" && recompute == Recompute::kBlock)
     return {.fixed = Bytes(16 * 12 * width * width),
             .saved = Bytes(2 * tokens * width),
-            .transient = Bytes((34 + 16) * tokens * width)};
+            .transient = Bytes((34 + 16) * tokens * width),
+            .state = Bytes(8 * 12 * width * width)};
   if (layer == "block")
     return {.fixed = Bytes(16 * 12 * width * width),
             .saved = Bytes(34 * tokens * width),
-            .transient = Bytes(16 * tokens * width)};
+            .transient = Bytes(16 * tokens * width),
+            .state = Bytes(8 * 12 * width * width)};
   return {.fixed = Bytes(16 * model.vocab * width),
           .saved = Bytes(4 * tokens * width),
-          .transient = Bytes(layer == "head" ? 4 * tokens * model.vocab : 0)};
+          .transient = Bytes(layer == "head" ? 4 * tokens * model.vocab : 0),
+          .state = Bytes(8 * model.vocab * width)};
 }
 
 MemoryCounter layer_bytes_counter(const PlanningCase& problem) {

@@ -19,7 +19,8 @@ struct LayeredDevice {
   double per_sample = 0.010;
   double fixed = 0.001;
   double overhead = 0.0001;
-  double update = 0.010;  ///< of the whole model
+  double update = 0.010;   ///< of the whole model
+  double host_update = 0;  ///< the same with its state in host memory; 0: as long
   int64_t memory_mib = 8192;
   bool recomputing = false;  ///< measured also with blocks that are computed again: a third more
 };
@@ -27,13 +28,14 @@ struct LayeredDevice {
 /// Measured with up to 32 samples, and with the whole model where its memory allows a sample.
 void add_layered(const LayeredDevice& device, PlanningCase* problem);
 
-/// Bytes that nobody counted: 16 for each parameter, 34 for each activation of a block in flight,
-/// a row of the vocabulary for each token of a pass through the head.
-/// A block that is computed again keeps what comes into it.
+/// Bytes that nobody counted: 16 for each parameter, half of them its optimizer state, 34 for each
+/// activation of a block in flight, a row of the vocabulary for each token of a pass through the
+/// head. A block that is computed again keeps what comes into it.
 LayerMemory layer_bytes(const ModelSpec& model, const std::string& layer, int micro_batch,
                         Recompute recompute = Recompute::kNone);
 
-/// Of the layers a rank holds, and a MiB besides.
+/// Of the layers a rank holds, a MiB besides, and of sharded state 8 bytes for what it owns; state
+/// in host memory is there.
 MemoryCounter layer_bytes_counter(const PlanningCase& problem);
 
 }  // namespace motley::testing

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "core/spec/profile_key.h"
+#include "kernels/host_memory.h"
 #include "worker/engine/engine.h"
 #include "worker/profiler/curve.h"
 #include "worker/profiler/host_link.h"
@@ -108,6 +109,7 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
   engine_options.optimizer = job.train.optimizer;
   DeviceProfile profile;
   profile.memory_limit = memory_limit;
+  if (!pacer.paced()) profile.host_memory = host_memory_size();
   profile.memory =
       estimate_memory(engine_options, traits_of(device), largest_profiled_micro_batch(job));
   int largest = 0;

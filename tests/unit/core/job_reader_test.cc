@@ -97,7 +97,7 @@ train:
 checkpoint: {every: 10m, keep: 5, dir: ../../out}
 resources:
   devices: {count: 2..8, types: [A100, RTX3090], memory: 20GB.., mix: forbid}
-parallel: {data: auto, pipeline: 1, tensor: auto, recompute: off, shard_optimizer: auto, compress: off}
+parallel: {data: auto, pipeline: 1, tensor: auto, recompute: off, shard_optimizer: on, host_optimizer: off, compress: off}
 pin: {}
 retry: {max_restarts: 2, exclude_failed_devices: false}
 )");
@@ -129,6 +129,9 @@ retry: {max_restarts: 2, exclude_failed_devices: false}
   EXPECT_THAT(job->devices.types, ElementsAre("A100", "RTX3090"));
   EXPECT_EQ(job->devices.memory, (BytesRange{Bytes(20'000'000'000), Bytes(INT64_MAX)}));
   EXPECT_FALSE(job->devices.mix);
+  EXPECT_FALSE(job->parallel.recompute);
+  EXPECT_EQ(job->parallel.shard_optimizer, ShardOptimizer::kOn);
+  EXPECT_FALSE(job->parallel.host_optimizer);
   EXPECT_EQ(job->retry.max_restarts, 2);
   EXPECT_FALSE(job->retry.exclude_failed_devices);
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/hash.h"
+#include "core/ownership.h"
 #include "core/spec/profile_key.h"
 #include "tests/support/json_members.h"
 
@@ -439,6 +440,31 @@ TEST(PlanOwnership, OwnersOfShardedStateAlternateOverTheModel) {
     EXPECT_GE(std::ssize(turns), 8 * ranks);
     const double even = static_cast<double>(parameter_count(model)) / ranks;
     for (const int64_t own : elements) EXPECT_NEAR(static_cast<double>(own), even, even / 8);
+  }
+}
+
+TEST(PlanOwnership, UnevenOwnersOwnTheirShares) {
+  const ModelSpec model{"gpt", 4, 8, 512, 64, 5000};
+  const std::vector<OwnerShares> shares = {{0.5, 0, 0.3, 0.2}};
+  for (const bool sharded : {false, true}) {
+    Plan plan = replicated(4);
+    for (ReplicaPlan& replica : plan.replicas) replica.stages[0].last_layer = 5;
+    plan.shard_optimizer = sharded;
+    ASSERT_EQ(held_alike(plan, model).size(), 1u);
+    EXPECT_EQ(held_alike(plan, model)[0].elements, parameter_count(model));
+    std::map<std::string, std::vector<Slice>> slices;
+    std::vector<double> elements(4, 0.0);
+    for (const Ownership& owner : uneven_ownership(plan, model, shares)) {
+      slices[owner.tensor].push_back(owner.slice);
+      elements[static_cast<size_t>(owner.owner.value())] +=
+          static_cast<double>(owner.slice.elements());
+    }
+    for (const LogicalTensor& tensor : logical_tensors(model))
+      EXPECT_TRUE(check_tiles(tensor.name, tensor.shape, slices[tensor.name])) << tensor.name;
+    for (size_t rank = 0; rank < 4; ++rank)
+      EXPECT_NEAR(elements[rank] / static_cast<double>(parameter_count(model)), shares[0][rank],
+                  0.01);
+    EXPECT_EQ(elements[1], 0);
   }
 }
 

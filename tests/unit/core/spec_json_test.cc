@@ -140,8 +140,9 @@ std::string try_job(const json& document) {
 }
 
 TEST(SpecJson, EveryRemovedMemberIsMissed) {
-  testing::expect_members_are_needed(to_json(pinned_job()), try_job,
-                                     {"data", "pipeline", "recompute"});
+  testing::expect_members_are_needed(
+      to_json(pinned_job()), try_job,
+      {"data", "pipeline", "recompute", "shard_optimizer", "host_optimizer"});
 }
 
 TEST(SpecJson, EveryMemberHasItsType) {

@@ -512,7 +512,10 @@ TEST(SearchForms, CutsOnlyWhereThatIsQuicker) {
   const Result<Plan> cut = search_all_forms(problem.request(), counter);
   ASSERT_TRUE(cut) << cut.error().message;
   EXPECT_EQ(cut->world_size(), 3);
-  EXPECT_THAT(cut->search.rejected.at(0).what, HasSubstr("data parallel over 1 whole device"));
+  EXPECT_TRUE(std::any_of(cut->search.rejected.begin(), cut->search.rejected.end(),
+                          [](const RejectedPlan& rejected) {
+                            return rejected.what.starts_with("data parallel over 1 whole device");
+                          }));
 }
 
 /// The layers of both devices add up to what whole replicas take: nothing is even counted.

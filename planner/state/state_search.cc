@@ -1,0 +1,177 @@
+#include "planner/state/state_search.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "planner/costs/cost_model.h"
+#include "planner/pipelines/pipeline_search.h"
+#include "planner/pipelines/pipeline_space.h"
+#include "planner/pipelines/recompute_less.h"
+#include "planner/plain/device_index.h"
+
+namespace motley {
+namespace {
+
+/// Updates as they are where each of so many replicas has as much of the state as the others, and
+/// none of it anywhere in the way.
+Profile with_less_updates(const PlanRequest& request, const StateWays& ways, int replicas) {
+  Profile profile = request.profile;
+  for (DeviceProfile& device : profile.devices) {
+    if (ways.host && device.host_update_seconds > 0)
+      device.update_seconds = std::min(device.update_seconds, device.host_update_seconds);
+    device.update_seconds /= replicas;
+  }
+  return profile;
+}
+
+CountLayers without_state(const CountLayers& layers, const StateWays& ways) {
+  return [&layers, ways](DeviceKind kind, Precision precision, Recompute recompute,
+                         const std::vector<int>& micro_batches) -> Result<LayerMemoryTable> {
+    MOTLEY_TRY(LayerMemoryTable table, layers(kind, precision, recompute, micro_batches));
+    if (!ways.shard && kind != DeviceKind::kCuda) return table;  // host memory is its own
+    for (auto& [layer, memory] : table) {
+      memory.fixed = memory.fixed - memory.state;
+      memory.state = Bytes(0);
+    }
+    return table;
+  };
+}
+
+/// What each rank needs with its state placed. Where a host has too little, all that keep something
+/// there need too much.
+CountMemory with_placed_state(const PlanRequest& request, const CountMemory& count,
+                              const StateWays& ways) {
+  return [&request, &count, ways](const Plan& plan) -> Result<std::vector<RankMemory>> {
+    MOTLEY_TRY(PlacedState placed, place_state(request, count, plan, ways));
+    if (placed.fits) return std::move(placed.counted);
+    const DeviceIndex index(request.fleet, request.profile);
+    std::vector<Bytes> usable;
+    bool devices_fit = true;
+    for (size_t rank = 0; rank < placed.counted.size(); ++rank) {
+      usable.push_back(
+          usable_memory(*index.profile(plan.ranks[rank].device), request.memory_headroom));
+      devices_fit = devices_fit && placed.counted[rank].total <= usable.back();
+    }
+    for (size_t rank = 0; devices_fit && rank < usable.size(); ++rank)
+      if (placed.counted[rank].host > Bytes(0))
+        placed.counted[rank].total = usable[rank] + Bytes(1);
+    return std::move(placed.counted);
+  };
+}
+
+void recompute_all(const ModelSpec& model, Plan* plan) {
+  for (ReplicaPlan& replica : plan->replicas)
+    for (StagePlan& stage : replica.stages) {
+      stage.recompute.clear();
+      for (LayerIndex layer = stage.first_layer; layer <= stage.last_layer; ++layer)
+        stage.recompute.push_back(is_block(layer, model) ? Recompute::kBlock : Recompute::kNone);
+    }
+}
+
+/// By what was measured of them: of plans that are as quick before their state is placed, the same
+/// are looked at however the devices are listed.
+FleetSpec in_order(const PlanRequest& request) {
+  FleetSpec fleet = request.fleet;
+  const DeviceIndex index(request.fleet, request.profile);
+  const auto key = [&](const DeviceSpec& device) {
+    const DeviceProfile* profile = index.profile(device.id);
+    return profile == nullptr ? std::tuple(device.host, device.type, Bytes(0), 0.0, 0.0)
+                              : std::tuple(device.host, device.type, profile->memory_limit,
+                                           profile->update_seconds, profile->best_speed());
+  };
+  std::stable_sort(fleet.devices.begin(), fleet.devices.end(),
+                   [&](const DeviceSpec& a, const DeviceSpec& b) { return key(a) < key(b); });
+  return fleet;
+}
+
+/// Of so many replicas or more.
+Result<Plan> search_replicas(const MemoryWays& ways, const PlanRequest& request,
+                             const MemoryCounter& counter, int replicas) {
+  const Profile profile = with_less_updates(request, ways.state, replicas);
+  const FleetSpec fleet = in_order(request);
+  const PlanRequest without{.job = request.job,
+                            .fleet = fleet,
+                            .profile = profile,
+                            .memory_headroom = request.memory_headroom,
+                            .least_replicas = replicas};
+  const MemoryCounter placing{with_placed_state(request, counter.plan, ways.state),
+                              without_state(counter.layers, ways.state)};
+  MOTLEY_TRY(Plan found, ways.recompute ? search_recomputing(without, placing)
+                                        : search_pipelines(without, placing));
+  MOTLEY_TRY(PlacedState placed, place_state(request, counter.plan, found, ways.state));
+  if (!placed.fits && ways.recompute) {  // stages that share state take each other's memory
+    recompute_all(request.job.model, &found);
+    MOTLEY_TRY(placed, place_state(request, counter.plan, found, ways.state));
+  }
+  if (!placed.fits) return fail(ErrorCode::kNoPlan, "what was found does not fit");
+  return plan_of(request, std::move(placed));
+}
+
+}  // namespace
+
+std::string memory_words(const MemoryWays& ways) {
+  const std::string state = state_words(ways.state);
+  if (!ways.recompute) return state;
+  return "blocks computed again" + (state.empty() ? "" : ", " + state);
+}
+
+Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
+                         const MemoryCounter& counter) {
+  if (ways.state == StateWays{})
+    return ways.recompute ? search_recomputing(request, counter)
+                          : search_pipelines(request, counter);
+  MOTLEY_TRY(const double least, least_seconds_of_pipelines(request));
+  const int grain = grain_of(request.job);
+  const int most = std::min(static_cast<int>(request.fleet.devices.size()),
+                            (request.job.train.global_batch + grain - 1) / grain);
+  Result<Plan> best =
+      fail(ErrorCode::kNoPlan, "no plan found with " + memory_words(ways) + " fits");
+  for (const int replicas : {1, 2, 3, 4, 8, 16}) {
+    if (ways.state.shard == (replicas == 1) || replicas > most) continue;
+    Result<Plan> plan = search_replicas(ways, request, counter, replicas);
+    if (!plan && plan.error().code != ErrorCode::kNoPlan) return plan;
+    if (!plan || (best && plan->prediction.step_seconds >= best->prediction.step_seconds)) continue;
+    const int64_t nodes = best ? best->search.nodes : 0;
+    best = std::move(plan);
+    best->search.nodes += nodes;
+  }
+  if (!best) return best;
+  SearchRecord& search = best->search;
+  search.space += ", " + state_words(ways.state) +
+                  (ways.state.shard ? " by owners of any shares" : "") +
+                  (ways.state.host ? " on as few devices as fit" : "");
+  search.lower_bound_step_seconds = least;
+  search.gap = least > 0 ? search.step_seconds / least - 1 : 0;
+  MOTLEY_TRY_VOID(validate(*best, request.job.model));
+  return best;
+}
+
+Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountMemory& count,
+                                        const Plan& plan, double below) {
+  std::vector<const DeviceProfile*> devices;
+  double longest = 0;
+  for (const DeviceProfile& device : request.profile.devices) {
+    devices.push_back(&device);
+    longest = std::max(longest, device.update_seconds);
+  }
+  // No plan of these devices gains more by it.
+  const double saved = longest - least_update_seconds(devices);
+  if (plan.replicas.size() < 2 || plan.prediction.step_seconds - saved >= below)
+    return std::nullopt;
+  MOTLEY_TRY(PlacedState placed, place_state(request, count, plan, {.shard = true}));
+  if (!placed.fits) return std::nullopt;
+  MOTLEY_TRY(Plan shared, plan_of(request, std::move(placed)));
+  SearchRecord& search = shared.search;
+  search.space += "; of the quickest, optimizer state sharded by owners of any shares";
+  search.lower_bound_step_seconds =
+      std::max(0.0, search.lower_bound_step_seconds - std::max(0.0, saved));
+  if (search.lower_bound_step_seconds > 0)
+    search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
+  if (shared.prediction.step_seconds >= below) return std::nullopt;
+  shared.id = plan_id(shared);
+  MOTLEY_TRY_VOID(validate(shared, request.job.model));
+  return shared;
+}
+
+}  // namespace motley

@@ -1,0 +1,34 @@
+#pragma once
+// Plans for which the optimizer's state need not lie with every holder on its device: the search
+// for pipelines, whole replicas among them, as if it lay nowhere, and whatever is chosen counted
+// with it where place_state() puts it.
+
+#include <optional>
+#include <string>
+
+#include "planner/costs/layer_memory.h"
+#include "planner/state/state_placement.h"
+
+namespace motley {
+
+/// What a plan does for want of memory.
+struct MemoryWays {
+  bool recompute = false;  ///< blocks in their backward pass, as few as fit
+  StateWays state = {};
+
+  int count() const { return (recompute ? 1 : 0) + (state.shard ? 1 : 0) + (state.host ? 1 : 0); }
+};
+
+/// "blocks computed again, optimizer state sharded".
+std::string memory_words(const MemoryWays& ways);
+
+/// The quickest found. kNoPlan where none fits; what the counter fails with.
+Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
+                         const MemoryCounter& counter);
+
+/// A plan found with all state on all devices, its state sharded and nothing else changed; nothing
+/// where that does not fit or cannot take less than `below` seconds.
+Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountMemory& count,
+                                        const Plan& plan, double below);
+
+}  // namespace motley
