@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -129,6 +130,8 @@ class Best {
   const Plan& plan() const { return *plan_; }
   const Error& error() const { return plan_.error(); }
   Result<Plan> take() { return std::move(plan_); }
+  const MemoryWays& ways() const { return ways_; }
+  double step_seconds() const { return plan_->prediction.step_seconds; }
   /// What another must be below to be taken for clearly quicker than one without `ways`.
   double clearly_below(const MemoryWays& ways) const {
     return plan_->prediction.step_seconds * (ways.count() > ways_.count() ? 1 - kWorthCutting : 1);
@@ -156,7 +159,32 @@ class Best {
     ways_ = ways;
   }
 
+  /// `quicker` instead, whose search knew only some of the devices of this one's.
+  void take_with_fewer(Best quicker) {
+    Plan& plan = *quicker.plan_;
+    for (const LeftOut& left : plan_->left_out) leave_out(left, &plan);
+    for (const RankPlacement& rank : plan_->ranks)
+      leave_out({rank.device, "slower with it"}, &plan);
+    reject("with " + std::to_string(plan_->world_size()) + " devices", "quicker with fewer",
+           plan_->prediction.step_seconds, &plan);
+    SearchRecord& search = plan.search;
+    search.nodes += plan_->search.nodes;
+    search.lower_bound_step_seconds = plan_->search.lower_bound_step_seconds;
+    if (search.lower_bound_step_seconds > 0)
+      search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
+    plan.id = plan_id(plan);
+    *this = std::move(quicker);
+  }
+
  private:
+  /// Unless it is used or left out already.
+  static void leave_out(const LeftOut& device, Plan* plan) {
+    const auto is_it = [&](const auto& other) { return other.device == device.device; };
+    if (std::none_of(plan->ranks.begin(), plan->ranks.end(), is_it) &&
+        std::none_of(plan->left_out.begin(), plan->left_out.end(), is_it))
+      plan->left_out.push_back(device);
+  }
+
   Result<Plan> plan_;
   MemoryWays ways_;
 };
@@ -234,9 +262,12 @@ Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& c
                                           : search_pinned(request, counter);
 }
 
-Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& counter) {
+namespace {
+
+/// With all devices of the request at hand; what is done for want of memory besides.
+Result<Best> search_of_all(const PlanRequest& request, const MemoryCounter& counter) {
   Result<Plan> whole = search_whole_and_cut(request, counter);
-  if (!whole && is_fault(whole.error())) return whole;
+  if (!whole && is_fault(whole.error())) return fail(whole.error());
   const bool may_be_whole = request.job.parallel.shard_optimizer != ShardOptimizer::kOn;
   Best best(may_be_whole || !whole ? whole
                                    : fail(ErrorCode::kNoPlan,
@@ -244,6 +275,57 @@ Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& co
                                           "state, which the job asks for"));
   if (whole) MOTLEY_TRY_VOID(consider_sharing_it(request, counter, *whole, &best));
   MOTLEY_TRY_VOID(consider_ways(request, counter, &best));
+  return best;
+}
+
+/// One device of each kind on each host; of many devices the types, whole.
+std::vector<std::set<std::string>> parts_to_leave_out(const FleetSpec& fleet) {
+  constexpr size_t kFewDevices = 8;
+  const bool few = fleet.devices.size() <= kFewDevices;
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> parts;
+  for (const DeviceSpec& device : fleet.devices) {
+    auto& part = parts[{device.type, few ? device.host : ""}];
+    if (!few || part.empty()) part.insert(device.id);
+  }
+  std::vector<std::set<std::string>> all;
+  for (auto& [kind, part] : parts) all.push_back(std::move(part));
+  return all;
+}
+
+/// Of what is done for want of memory little is settled while devices are chosen: as long as a plan
+/// without some of its devices is quicker, that is taken.
+Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryCounter& counter,
+                                     Best* best) {
+  const auto& count = request.job.devices.count;
+  const size_t least = static_cast<size_t>(count ? std::max(1, count->low) : 1);
+  FleetSpec fleet = used_by(best->plan(), request.fleet);
+  for (bool is_quicker = true; is_quicker && fleet.devices.size() > least;) {
+    is_quicker = false;
+    for (const std::set<std::string>& part : parts_to_leave_out(fleet)) {
+      FleetSpec fewer = fleet;
+      std::erase_if(fewer.devices, [&](const DeviceSpec& one) { return part.contains(one.id); });
+      if (fewer.devices.size() < least) continue;
+      const PlanRequest without{.job = request.job,
+                                .fleet = fewer,
+                                .profile = request.profile,
+                                .memory_headroom = request.memory_headroom};
+      MOTLEY_TRY(Best other, search_of_all(without, counter));
+      if (!other.found() && is_fault(other.error())) return fail(other.error());
+      if (!other.found() || other.step_seconds() >= best->step_seconds()) continue;
+      best->take_with_fewer(std::move(other));
+      is_quicker = true;
+    }
+    fleet = used_by(best->plan(), request.fleet);
+  }
+  return Unit{};
+}
+
+}  // namespace
+
+Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& counter) {
+  MOTLEY_TRY(Best best, search_of_all(request, counter));
+  if (best.found() && best.ways().count() > 0 && request.previous == nullptr)
+    MOTLEY_TRY_VOID(leave_out_while_quicker(request, counter, &best));
   return best.take();
 }
 
