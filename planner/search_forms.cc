@@ -18,6 +18,9 @@ namespace {
 
 /// Of the step; below it a cut is not worth what can be said less surely of it.
 constexpr double kWorthCutting = 0.02;
+/// Where every way of saving memory is searched for every number of replicas; where any is at all,
+/// if a plan was found without.
+constexpr size_t kFewestDevices = 4, kFewDevices = 8, kManyDevices = 64;
 
 void reject(std::string what, std::string why, double step_seconds, Plan* plan) {
   auto& rejected = plan->search.rejected;
@@ -108,15 +111,14 @@ std::vector<MemoryWays> ways_of(const PlanRequest& request, int count) {
 /// Whether a search with these ways could find a clearly quicker plan. On more than a few devices
 /// sums of gradients are taken to stay, and of updates what the ways do not touch.
 Result<bool> may_help(const PlanRequest& request, const MemoryWays& ways, const Plan& plan) {
-  constexpr size_t kFewDevices = 8, kManyDevices = 64;
   const Prediction& found = plan.prediction;
+  const bool few = request.fleet.devices.size() <= kFewDevices;
   double least = 0;
   if (ways.recompute) {
     MOTLEY_TRY(least, least_seconds_of_pipelines(request, Recompute::kBlock));
   } else if (request.fleet.devices.size() <= kManyDevices) {
     MOTLEY_TRY(least, least_seconds_of_pipelines(request));
-    if (request.fleet.devices.size() > kFewDevices)
-      least += found.communication_seconds + (ways.state.shard ? 0 : found.update_seconds);
+    if (!few) least += found.communication_seconds + (ways.state.shard ? 0 : found.update_seconds);
   }
   return least > 0 && least < found.step_seconds * (1 - kWorthCutting);
 }
@@ -159,21 +161,21 @@ class Best {
     ways_ = ways;
   }
 
-  /// `quicker` instead, whose search knew only some of the devices of this one's.
-  void take_with_fewer(Best quicker) {
-    Plan& plan = *quicker.plan_;
-    for (const LeftOut& left : plan_->left_out) leave_out(left, &plan);
+  /// Instead one of the same ways whose search knew only some of the devices.
+  void take_with_fewer(Plan quicker) {
+    for (const LeftOut& left : plan_->left_out) leave_out(left, &quicker);
     for (const RankPlacement& rank : plan_->ranks)
-      leave_out({rank.device, "slower with it"}, &plan);
+      leave_out({rank.device, "slower with it"}, &quicker);
+    SearchRecord& search = quicker.search;
+    search.rejected = std::move(plan_->search.rejected);
     reject("with " + std::to_string(plan_->world_size()) + " devices", "quicker with fewer",
-           plan_->prediction.step_seconds, &plan);
-    SearchRecord& search = plan.search;
+           plan_->prediction.step_seconds, &quicker);
     search.nodes += plan_->search.nodes;
     search.lower_bound_step_seconds = plan_->search.lower_bound_step_seconds;
     if (search.lower_bound_step_seconds > 0)
       search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
-    plan.id = plan_id(plan);
-    *this = std::move(quicker);
+    quicker.id = plan_id(quicker);
+    plan_ = std::move(quicker);
   }
 
  private:
@@ -214,18 +216,26 @@ FleetSpec used_by(const Plan& plan, FleetSpec fleet) {
   return fleet;
 }
 
+/// Of more than a few devices as many as the plan found has: for other numbers of replicas it is
+/// seldom another.
+std::vector<int> sharing_replicas(const PlanRequest& request, const Best& best) {
+  if (!best.found() || request.fleet.devices.size() <= kFewestDevices) return kSharingReplicas;
+  return {std::max(2, static_cast<int>(best.plan().replicas.size()))};
+}
+
 /// Pipelines are chosen by what they compute: a device that costs more in sums of gradients than it
 /// is worth is left out where the plan found leaves it out.
 Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& request,
                                    const MemoryCounter& counter, const Best& best) {
-  Result<Plan> all = search_with(ways, request, counter);
+  const std::vector<int> sharing = sharing_replicas(request, best);
+  Result<Plan> all = search_with(ways, request, counter, sharing);
   if (!best.found() || best.plan().left_out.empty()) return all;
   const FleetSpec fleet = used_by(best.plan(), request.fleet);
   const PlanRequest fewer{.job = request.job,
                           .fleet = fleet,
                           .profile = request.profile,
                           .memory_headroom = request.memory_headroom};
-  Result<Plan> other = search_with(ways, fewer, counter);
+  Result<Plan> other = search_with(ways, fewer, counter, sharing);
   if (!other || (all && all->prediction.step_seconds <= other->prediction.step_seconds)) return all;
   const std::vector<LeftOut>& left_out = best.plan().left_out;
   other->left_out.insert(other->left_out.end(), left_out.begin(), left_out.end());
@@ -255,32 +265,8 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
   return Unit{};
 }
 
-}  // namespace
-
-Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter) {
-  return request.job.pin.replicas.empty() ? search_unpinned(request, counter)
-                                          : search_pinned(request, counter);
-}
-
-namespace {
-
-/// With all devices of the request at hand; what is done for want of memory besides.
-Result<Best> search_of_all(const PlanRequest& request, const MemoryCounter& counter) {
-  Result<Plan> whole = search_whole_and_cut(request, counter);
-  if (!whole && is_fault(whole.error())) return fail(whole.error());
-  const bool may_be_whole = request.job.parallel.shard_optimizer != ShardOptimizer::kOn;
-  Best best(may_be_whole || !whole ? whole
-                                   : fail(ErrorCode::kNoPlan,
-                                          "no plan found whose replicas share the optimizer's "
-                                          "state, which the job asks for"));
-  if (whole) MOTLEY_TRY_VOID(consider_sharing_it(request, counter, *whole, &best));
-  MOTLEY_TRY_VOID(consider_ways(request, counter, &best));
-  return best;
-}
-
 /// One device of each kind on each host; of many devices the types, whole.
 std::vector<std::set<std::string>> parts_to_leave_out(const FleetSpec& fleet) {
-  constexpr size_t kFewDevices = 8;
   const bool few = fleet.devices.size() <= kFewDevices;
   std::map<std::pair<std::string, std::string>, std::set<std::string>> parts;
   for (const DeviceSpec& device : fleet.devices) {
@@ -292,8 +278,8 @@ std::vector<std::set<std::string>> parts_to_leave_out(const FleetSpec& fleet) {
   return all;
 }
 
-/// Of what is done for want of memory little is settled while devices are chosen: as long as a plan
-/// without some of its devices is quicker, that is taken.
+/// Which blocks compute again is settled after the devices are: as long as a plan without some of
+/// them is quicker, that is taken.
 Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryCounter& counter,
                                      Best* best) {
   const auto& count = request.job.devices.count;
@@ -309,10 +295,11 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryCou
                                 .fleet = fewer,
                                 .profile = request.profile,
                                 .memory_headroom = request.memory_headroom};
-      MOTLEY_TRY(Best other, search_of_all(without, counter));
-      if (!other.found() && is_fault(other.error())) return fail(other.error());
-      if (!other.found() || other.step_seconds() >= best->step_seconds()) continue;
-      best->take_with_fewer(std::move(other));
+      Result<Plan> other =
+          search_with(best->ways(), without, counter, sharing_replicas(without, *best));
+      if (!other && is_fault(other.error())) return fail(other.error());
+      if (!other || other->prediction.step_seconds >= best->step_seconds()) continue;
+      best->take_with_fewer(*std::move(other));
       is_quicker = true;
     }
     fleet = used_by(best->plan(), request.fleet);
@@ -322,9 +309,22 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryCou
 
 }  // namespace
 
+Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter) {
+  return request.job.pin.replicas.empty() ? search_unpinned(request, counter)
+                                          : search_pinned(request, counter);
+}
+
 Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& counter) {
-  MOTLEY_TRY(Best best, search_of_all(request, counter));
-  if (best.found() && best.ways().count() > 0 && request.previous == nullptr)
+  Result<Plan> whole = search_whole_and_cut(request, counter);
+  if (!whole && is_fault(whole.error())) return whole;
+  const bool may_be_whole = request.job.parallel.shard_optimizer != ShardOptimizer::kOn;
+  Best best(may_be_whole || !whole ? whole
+                                   : fail(ErrorCode::kNoPlan,
+                                          "no plan found whose replicas share the optimizer's "
+                                          "state, which the job asks for"));
+  if (whole) MOTLEY_TRY_VOID(consider_sharing_it(request, counter, *whole, &best));
+  MOTLEY_TRY_VOID(consider_ways(request, counter, &best));
+  if (best.found() && best.ways().recompute && request.previous == nullptr)
     MOTLEY_TRY_VOID(leave_out_while_quicker(request, counter, &best));
   return best.take();
 }

@@ -10,6 +10,8 @@ namespace {
 /// Of a bound: halvings, and thirds taken off.
 constexpr int kHalvings = 50;
 constexpr int kThirds = 60;
+/// Of bounds that are looked for, relative: of one alone, and of the first of two.
+constexpr double kExactly = 1e-7, kNearly = 1e-4;
 /// Of what a group holds, what may be left over by rounding.
 constexpr double kLeftOver = 1e-9;
 
@@ -140,7 +142,7 @@ class BestOwners {
     if (!possible(kUnlimited, kUnlimited)) return {};
     const double least = least_update(kUnlimited);
     double low = least, high = least_update(least_exchange(kUnlimited));
-    for (int i = 0; i < kThirds && high > low; ++i) {
+    for (int i = 0; i < kThirds && high - low > kNearly * high; ++i) {
       const double third = (high - low) / 3;
       if (seconds_within(low + third) <= seconds_within(high - third))
         high -= third;
@@ -181,7 +183,7 @@ class BestOwners {
   template <class Possible>
   static double least_bound(double enough, const Possible& possible) {
     double low = 0, high = enough;
-    for (int i = 0; i < kHalvings && high > low; ++i) {
+    for (int i = 0; i < kHalvings && high - low > kExactly * high; ++i) {
       const double middle = low + (high - low) / 2;
       (possible(middle) ? high : low) = middle;
     }
