@@ -224,12 +224,15 @@ std::vector<int> sharing_replicas(const PlanRequest& request, const Best& best) 
 }
 
 /// Pipelines are chosen by what they compute: a device that costs more in sums of gradients than it
-/// is worth is left out where the plan found leaves it out.
+/// is worth is left out where the plan found leaves it out; of many devices always.
 Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& request,
                                    const MemoryCounter& counter, const Best& best) {
   const std::vector<int> sharing = sharing_replicas(request, best);
-  Result<Plan> all = search_with(ways, request, counter, sharing);
-  if (!best.found() || best.plan().left_out.empty()) return all;
+  const bool fewer_too = best.found() && !best.plan().left_out.empty();
+  Result<Plan> all = fail(ErrorCode::kNoPlan, "not looked for");
+  if (!fewer_too || request.fleet.devices.size() <= kManyDevices)
+    all = search_with(ways, request, counter, sharing);
+  if (!fewer_too) return all;
   const FleetSpec fleet = used_by(best.plan(), request.fleet);
   const PlanRequest fewer{.job = request.job,
                           .fleet = fleet,
@@ -239,6 +242,10 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
   if (!other || (all && all->prediction.step_seconds <= other->prediction.step_seconds)) return all;
   const std::vector<LeftOut>& left_out = best.plan().left_out;
   other->left_out.insert(other->left_out.end(), left_out.begin(), left_out.end());
+  MOTLEY_TRY(const double least, least_seconds_of_pipelines(request));  // with all devices
+  other->search.lower_bound_step_seconds = std::min(other->search.lower_bound_step_seconds, least);
+  if (least > 0)
+    other->search.gap = other->search.step_seconds / other->search.lower_bound_step_seconds - 1;
   other->id = plan_id(*other);
   return other;
 }
