@@ -149,6 +149,7 @@ class FakeService {
   }
   std::vector<StoredAttempt> attempts(int64_t job) const { return *list_attempts(database_, job); }
 
+  const Database& database() const { return database_; }
   Coordinator& coordinator() { return *coordinator_; }
   HeldWriter& writer() { return *writer_; }
 
