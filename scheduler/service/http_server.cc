@@ -27,9 +27,9 @@ using Text = http::string_body;
 
 constexpr size_t kFirstRead = 4096;
 constexpr size_t kLongestSocketPath = 107;
-constexpr auto kPollEvents = std::chrono::milliseconds(50);
+constexpr auto kPollEvents = std::chrono::milliseconds(20);
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
-constexpr int kPollsBetweenSigns = 200;  // of life: who is gone is noticed at a write
+constexpr int kPollsBetweenSigns = 500;  // of life: who is gone is noticed at a write
 
 std::string field(const http::request<Text>& request, beast::string_view name) {
   const auto found = request.find(name);
