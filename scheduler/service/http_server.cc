@@ -42,8 +42,6 @@ std::optional<HttpResponse> refusal_of(error_code error) {
     return error_response(431, {ErrorCode::kUsage, "the header is too long", {}});
   if (error == http::error::body_limit)
     return error_response(413, {ErrorCode::kUsage, "the body is too long (1 MiB at most)", {}});
-  if (error == beast::error::timeout)
-    return error_response(408, {ErrorCode::kUsage, "the request took too long to arrive", {}});
   if (error.category() == http::make_error_code(http::error::bad_target).category() &&
       error != http::error::end_of_stream && error != http::error::partial_message)
     return error_response(400, {ErrorCode::kUsage, "not HTTP: " + error.message(), {}});
