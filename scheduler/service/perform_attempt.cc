@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <csignal>
+
 #include "core/output.h"
 #include "scheduler/run/run_job.h"
 #include "scheduler/service/attempt_files.h"
@@ -17,6 +19,14 @@ int64_t saved_step(const JobSpec& job) {
   return committed.empty() ? 0 : committed.front().step;
 }
 
+/// A request to stop that comes early waits for run_job(), which looks for it.
+void hold_back_stops() {
+  sigset_t stops;
+  ::sigemptyset(&stops);
+  ::sigaddset(&stops, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &stops, nullptr);
+}
+
 RunOptions options_of(const AttemptOrder& order) {
   RunOptions options;
   options.job = order.job;
@@ -29,6 +39,7 @@ RunOptions options_of(const AttemptOrder& order) {
 }  // namespace
 
 Result<int> perform_attempt(const std::string& directory) {
+  hold_back_stops();
   const AttemptFiles files(directory);
   MOTLEY_TRY(const AttemptOrder order, files.order());
   const auto process = identity_of(::getpid());

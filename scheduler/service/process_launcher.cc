@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>  // before Asio of Boost 1.74
 
 #include "core/file_system.h"
@@ -75,7 +76,10 @@ class ProcessLauncher final : public AttemptLauncher {
     return age_of(begun->process);
   }
 
-  void ask_to_stop(AttemptId id) override { send(id, SIGTERM); }
+  void ask_to_stop(AttemptId id) override {
+    asked_to_stop_.insert(id);
+    send(id, SIGTERM);
+  }
   void kill(AttemptId id) override { send(id, SIGKILL); }
 
  private:
@@ -120,8 +124,8 @@ class ProcessLauncher final : public AttemptLauncher {
                                   (ended ? begun.error() : ended.error()).to_string()});
     if (*ended) return tell(id, over_of(id.epoch, **ended));
     if (!*begun)
-      return tell(id, AttemptOver{id.epoch, AttemptOutcome::kFailed, false, false,
-                                  "its process ended before it began: see " + files.log()});
+      return tell_killed(id, {id.epoch, AttemptOutcome::kFailed, false, false,
+                              "its process ended before it began: see " + files.log()});
     if (Fd process = watch_process((*begun)->process); process.valid())
       return watch(id, std::move(process));  // another one was quicker than ours
     settle_killed(id, **begun, looks);
@@ -143,7 +147,7 @@ class ProcessLauncher final : public AttemptLauncher {
       const auto committed = run->committed(order->job);
       over.progressed = !committed.empty() && committed.front().step > begun.saved_step;
     }
-    tell(id, over);
+    tell_killed(id, over);
   }
 
   Result<RunDirectory> newest_run(AttemptId id, const Result<AttemptOrder>& order) const {
@@ -156,7 +160,19 @@ class ProcessLauncher final : public AttemptLauncher {
     return RunDirectory::find(runs + "/" + std::to_string(newest));
   }
 
-  void tell(AttemptId id, const AttemptOver& over) { on_over_(id.job, over); }
+  /// A process may be asked to stop before it is ready to hear it.
+  void tell_killed(AttemptId id, AttemptOver over) {
+    if (asked_to_stop_.count(id) != 0) {
+      over.outcome = AttemptOutcome::kStopped;
+      over.cause.clear();
+    }
+    tell(id, over);
+  }
+
+  void tell(AttemptId id, const AttemptOver& over) {
+    asked_to_stop_.erase(id);
+    on_over_(id.job, over);
+  }
 
   void send(AttemptId id, int signal) {
     const auto found = watched_.find(id);
@@ -168,6 +184,7 @@ class ProcessLauncher final : public AttemptLauncher {
   const ServiceDirectory& directory_;
   OnOver on_over_;
   std::map<AttemptId, std::shared_ptr<Descriptor>> watched_;
+  std::set<AttemptId> asked_to_stop_;
 };
 
 }  // namespace

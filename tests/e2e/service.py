@@ -41,6 +41,9 @@ def submissions(service):
     followed = service.run("logs", "-f", str(second))
     expect_exit(followed, 0)
     expect_equal(followed.stdout, service.run("logs", str(second)).stdout, "a log followed after its end")
+    eager = service.run("submit", service.write("eager.yaml", service.job_text(name="eager")), "--follow")
+    expect_exit(eager, 0)
+    expect("after 40 steps" in eager.stdout and "(eager): succeeded" in eager.stderr, f"not followed: {eager.stderr!r}")
     events = service.run("events", "--job", str(first)).stdout
     expect("submitted" in events and "running attempt 1" in events and "succeeded" in events, events)
     print("ok: submissions")
