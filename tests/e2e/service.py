@@ -6,7 +6,6 @@ import os
 import pathlib
 import signal
 import stat
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -188,22 +187,21 @@ def copied(service):
 
 def main():
     service = Service()
-    service.start_coordinator()
-    submissions(service)
-    requests(service)
-    order(service)
-    killed_coordinator(service)
-    ended_while_nobody_looked(service)
-    killed_attempt(service)
-    one_at_a_time(service)
-    api(service)
-    copied(service)
-    expect_equal(service.end_coordinator(), 0, "exit code")
     try:
+        service.start_coordinator()
+        submissions(service)
+        requests(service)
+        order(service)
+        killed_coordinator(service)
+        ended_while_nobody_looked(service)
+        killed_attempt(service)
+        one_at_a_time(service)
+        api(service)
+        copied(service)
+        expect_equal(service.end_coordinator(), 0, "exit code")
         service.wait_for(lambda: not service.processes(), "the end of all processes", seconds=10)
     finally:
-        for pid in service.processes():
-            subprocess.run(["kill", "-9", str(pid)], check=False)
+        service.kill_all()
 
 
 if __name__ == "__main__":

@@ -74,12 +74,9 @@ def check(service, clients):
             client.submit(key)
 
 
-def main():
-    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 30)
-    print(f"{kills} kills, seed {seed}")
+def kill_again_and_again(service, kills, seed):
+    """What was acknowledged: submissions, requests."""
     moments = random.Random(seed)
-    service = Service()
     service.start_coordinator()
     clients = [Client(service, number, seed) for number in range(CLIENTS)]
     trained = [service.submit(name=f"trained-{i}", steps=300) for i in range(TRAINED)]
@@ -102,9 +99,20 @@ def main():
         begun = service.run("logs", str(job)).stdout.count("(attempt 1)")
         expect(begun <= 1, f"the attempt of job {job} was performed {begun} times")
     expect_equal(service.end_coordinator(), 0, "exit code")
-    acknowledged = sum(len(client.jobs) for client in clients)
-    requests = sum(len(asked) for client in clients for asked in client.requests.values())
-    print(f"ok: {acknowledged} submissions and {requests} requests acknowledged, none lost")
+    return (sum(len(client.jobs) for client in clients),
+            sum(len(asked) for client in clients for asked in client.requests.values()))
+
+
+def main():
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 30)
+    print(f"{kills} kills, seed {seed}")
+    service = Service()
+    try:
+        submissions, requests = kill_again_and_again(service, kills, seed)
+    finally:
+        service.kill_all()
+    print(f"ok: {submissions} submissions and {requests} requests acknowledged, none lost")
 
 
 if __name__ == "__main__":

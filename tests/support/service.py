@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import urllib.parse
 from http.client import HTTPConnection
 import socket as sockets
@@ -62,6 +61,14 @@ class Service(Sandbox):
     def end_coordinator(self):
         self.coordinator.terminate()
         return self.coordinator.wait(timeout=20)
+
+    def kill_all(self):
+        """Attempts outlive their coordinator: after a test that has failed, too."""
+        for pid in self.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
 
     def request(self, method, target, body=None, headers=None):
         """The status and the text of the answer."""
