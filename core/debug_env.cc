@@ -44,13 +44,14 @@ DebugEnv read_debug_env(const EnvLookup& lookup) {
           .worker_path = value_or_empty(lookup, "MOTLEY_WORKER"),
           .modules = value_or_empty(lookup, "MOTLEY_MODULES"),
           .debug = value_or_empty(lookup, "MOTLEY_DEBUG"),
+          .socket = value_or_empty(lookup, "MOTLEY_SOCKET"),
           .cudnn = value_or_empty(lookup, "MOTLEY_CUDNN")};
 }
 
 std::vector<EnvSetting> read_debug_env_settings(const EnvLookup& lookup) {
   std::vector<EnvSetting> settings;
-  for (const char* name :
-       {"MOTLEY_FAILPOINT", "MOTLEY_WORKER", "MOTLEY_MODULES", "MOTLEY_DEBUG", "MOTLEY_CUDNN"}) {
+  for (const char* name : {"MOTLEY_FAILPOINT", "MOTLEY_WORKER", "MOTLEY_MODULES", "MOTLEY_DEBUG",
+                           "MOTLEY_SOCKET", "MOTLEY_CUDNN"}) {
     const char* value = lookup(name);
     settings.push_back({name, value ? value : "", value ? "environment" : "default"});
   }

@@ -17,6 +17,8 @@ struct DebugEnv {
       worker_path;  ///< MOTLEY_WORKER: the motley-worker to launch instead of the one beside motley
   std::string modules;  ///< MOTLEY_MODULES: a directory whose modules come before those of lib/
   std::string debug;    ///< MOTLEY_DEBUG: "collectives": ranks compare their calls (comm/checked.h)
+  std::string socket;   ///< MOTLEY_SOCKET: where the coordinator listens, instead of in its state
+                        ///< directory
   std::string cudnn;  ///< MOTLEY_CUDNN: the library to open as cuDNN, or "none": attention is then
                       ///< computed by our own kernels
 };

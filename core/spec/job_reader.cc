@@ -9,6 +9,7 @@
 #include "core/spec/model_reader.h"
 #include "core/spec/pin_reader.h"
 #include "core/spec/reader.h"
+#include "core/spec/service_reader.h"
 #include "core/spec/yaml_keys.h"
 #include "core/utf8.h"
 
@@ -241,8 +242,11 @@ const YamlKeys<JobDraft>& job_keys() {
         section("pin", &Draft::pin, pin_keys).nullable(),
         section("retry", &Draft::retry, retry_keys),
     };
-    for (const char* name : {"run", "workdir", "env", "setup", "queue", "priority", "after",
-                             "array", "any_of", "labels", "max_duration", "preemptible"})
+    for (const YamlKey<ServiceSpec>& key : service_keys())
+      list.push_back({key.name, key.expects, [&key](const YamlNode& node, Draft& draft) {
+                        return key.read(node, draft.service);
+                      }});
+    for (const char* name : {"run", "workdir", "env", "setup", "array", "any_of"})
       list.push_back(later<Draft>(name));
     return list;
   }();

@@ -113,6 +113,20 @@ struct RetrySpec {
   bool exclude_failed_devices = true;
 };
 
+/// What the job service goes by; `motley run` has no queue and leaves it alone.
+struct ServiceSpec {
+  int priority = 50;  ///< 0 to 100; higher goes first
+  std::string queue = "default";
+  std::vector<int64_t> after;  ///< jobs of the service that must have succeeded before it starts
+  std::map<std::string, std::string> labels;
+  Nanos max_duration{0};     ///< with devices, over all attempts; 0: any
+  bool preemptible = false;  ///< may be stopped with a checkpoint for another and go on later
+  bool operator==(const ServiceSpec&) const = default;
+
+  static constexpr int kMostPriority = 100;
+  static constexpr size_t kMostNames = 64;  ///< labels, jobs that it comes after
+};
+
 struct JobSpec {
   int version = 1;
   std::string name;
@@ -126,6 +140,7 @@ struct JobSpec {
   ParallelSpec parallel;
   PinSpec pin;
   RetrySpec retry;
+  ServiceSpec service;
 
   // For messages only; not in JSON.
   std::map<std::string, SourcePlace, std::less<>> places = {};  ///< of values: "train.grain"

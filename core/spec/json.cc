@@ -160,6 +160,33 @@ void read_retry(JsonFields& fields, RetrySpec& retry) {
       .read("exclude_failed_devices", retry.exclude_failed_devices);
 }
 
+json service_json(const ServiceSpec& service) {
+  return {{"priority", service.priority},
+          {"queue", service.queue},
+          {"after", service.after},
+          {"labels", service.labels},
+          {"max_duration_ns", service.max_duration.value()},
+          {"preemptible", service.preemptible}};
+}
+
+void read_labels(JsonFields& fields, ServiceSpec& service) {
+  const json* written = fields.member("labels");
+  if (written == nullptr) return;
+  if (!written->is_object()) return fields.fault("labels", "expected an object");
+  fields.object("labels", [&](JsonFields& labels) {
+    for (const auto& [name, value] : written->items())
+      labels.read(name.c_str(), service.labels[name]);
+  });
+}
+
+void read_service(JsonFields& fields, ServiceSpec& service) {
+  fields.read_between("priority", service.priority, 0, ServiceSpec::kMostPriority)
+      .read("queue", service.queue)
+      .read("after", service.after);
+  read_labels(fields, service);
+  fields.read("max_duration_ns", service.max_duration).read("preemptible", service.preemptible);
+}
+
 void read_job(JsonFields& fields, JobSpec& job) {
   fields.read_version(1);
   fields.read("name", job.name)
@@ -174,6 +201,8 @@ void read_job(JsonFields& fields, JobSpec& job) {
   if (fields.has("parallel"))  // jobs were written without it
     fields.object("parallel", [&](JsonFields& f) { read_parallel(f, job.parallel); });
   if (fields.has("pin")) fields.object("pin", [&](JsonFields& f) { read_pin(f, job.pin); });
+  if (fields.has("service"))
+    fields.object("service", [&](JsonFields& f) { read_service(f, job.service); });
 }
 
 // --- fleet ---
@@ -267,27 +296,30 @@ json to_json(const ModelSpec& model) {
 }
 
 json to_json(const JobSpec& job) {
-  return {{"version", job.version},
-          {"name", job.name},
-          {"source", job.source},
-          {"fleet", job.fleet_path},
-          {"model", to_json(job.model)},
-          {"data", data_json(job.data)},
-          {"train", train_json(job.train)},
-          {"checkpoint", checkpoint_json(job.checkpoint)},
-          {"devices", filter_json(job.devices)},
-          {"parallel",
-           {{"data", or_null(job.parallel.data)},
-            {"pipeline", or_null(job.parallel.pipeline)},
-            {"recompute", job.parallel.recompute},
-            {"shard_optimizer", spec_name(job.parallel.shard_optimizer)},
-            {"host_optimizer", job.parallel.host_optimizer},
-            {"compress", to_json(job.parallel.compress)},
-            {"sync", {{"across", job.parallel.sync.across}}}}},
-          {"pin", to_json(job.pin)},
-          {"retry",
-           {{"max_restarts", job.retry.max_restarts},
-            {"exclude_failed_devices", job.retry.exclude_failed_devices}}}};
+  json document = {{"version", job.version},
+                   {"name", job.name},
+                   {"source", job.source},
+                   {"fleet", job.fleet_path},
+                   {"model", to_json(job.model)},
+                   {"data", data_json(job.data)},
+                   {"train", train_json(job.train)},
+                   {"checkpoint", checkpoint_json(job.checkpoint)},
+                   {"devices", filter_json(job.devices)},
+                   {"parallel",
+                    {{"data", or_null(job.parallel.data)},
+                     {"pipeline", or_null(job.parallel.pipeline)},
+                     {"recompute", job.parallel.recompute},
+                     {"shard_optimizer", spec_name(job.parallel.shard_optimizer)},
+                     {"host_optimizer", job.parallel.host_optimizer},
+                     {"compress", to_json(job.parallel.compress)},
+                     {"sync", {{"across", job.parallel.sync.across}}}}},
+                   {"pin", to_json(job.pin)},
+                   {"retry",
+                    {{"max_restarts", job.retry.max_restarts},
+                     {"exclude_failed_devices", job.retry.exclude_failed_devices}}}};
+  // Where the job says nothing of it, as for most runs, neither does its document.
+  if (job.service != ServiceSpec()) document["service"] = service_json(job.service);
+  return document;
 }
 
 json to_json(const DeviceSpec& device) {

@@ -29,21 +29,34 @@ struct CommandEntry {
 /// In the order of the help.
 const std::vector<CommandEntry>& commands();
 
+std::unique_ptr<Command> make_attempt_command();
+std::unique_ptr<Command> make_backup_command();
 std::unique_ptr<Command> make_bench_command();
+std::unique_ptr<Command> make_cancel_command();
 std::unique_ptr<Command> make_completion_command();
 std::unique_ptr<Command> make_devices_command();
 std::unique_ptr<Command> make_doctor_command();
+std::unique_ptr<Command> make_events_command();
 std::unique_ptr<Command> make_export_command();
 std::unique_ptr<Command> make_fit_command();
+std::unique_ptr<Command> make_hold_command();
+std::unique_ptr<Command> make_logs_command();
+std::unique_ptr<Command> make_ls_command();
 std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_profile_command();
 std::unique_ptr<Command> make_profiles_command();
+std::unique_ptr<Command> make_release_command();
 std::unique_ptr<Command> make_report_command();
+std::unique_ptr<Command> make_requeue_command();
 std::unique_ptr<Command> make_resume_command();
 std::unique_ptr<Command> make_run_command();
 std::unique_ptr<Command> make_runner_command();
 std::unique_ptr<Command> make_sample_command();
+std::unique_ptr<Command> make_serve_command();
+std::unique_ptr<Command> make_show_command();
 std::unique_ptr<Command> make_simulate_command();
+std::unique_ptr<Command> make_submit_command();
+std::unique_ptr<Command> make_why_command();
 std::unique_ptr<Command> make_worth_command();
 
 }  // namespace motley

@@ -22,8 +22,22 @@ const std::vector<CommandEntry>& commands() {
       {"sample", "text from a run's newest checkpoint", make_sample_command},
       {"export", "what your own mpirun needs: hostfile, job.json", make_export_command},
       {"doctor", "what is missing on this machine, with one fix each", make_doctor_command},
+      {"serve", "coordinator of the job service: takes jobs and gives them this machine's devices",
+       make_serve_command},
+      {"submit", "give a job to the service", make_submit_command},
+      {"ls", "the jobs of the service", make_ls_command},
+      {"show", "a job of the service and its attempts", make_show_command},
+      {"why", "what a job waits for, and what would start it", make_why_command},
+      {"logs", "what a job has printed, also after its end", make_logs_command},
+      {"events", "what has happened to jobs", make_events_command},
+      {"cancel", "end a job; a checkpoint is saved first", make_cancel_command},
+      {"hold", "stop a job with a checkpoint, until it is released", make_hold_command},
+      {"release", "let a held job go on", make_release_command},
+      {"requeue", "stop a job with a checkpoint and let it start anew", make_requeue_command},
+      {"backup", "a copy of what the service knows", make_backup_command},
       {"completion", "a completion script for bash, zsh or fish", make_completion_command},
       {"runner", "", make_runner_command},
+      {"attempt", "", make_attempt_command},
   };
   return table;
 }

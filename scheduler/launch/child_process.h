@@ -76,6 +76,8 @@ class ChildProcess {
   /// Waits for the end, at most `limit`.
   bool wait(Nanos limit, ExitStatus* status);
   void send(int signal);
+  /// It goes on when this object goes, and is nobody's to reap: what exit_fd() gave.
+  Fd let_go() { return std::move(exit_fd_); }
 
  private:
   ChildProcess(pid_t pid, Fd exit_fd) : pid_(pid), exit_fd_(std::move(exit_fd)) {}

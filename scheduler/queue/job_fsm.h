@@ -109,6 +109,8 @@ struct JobStatus {
   int in_vain = 0;
   Nanos not_before{0};
   std::string cause;  ///< of the end, or of the last failure
+
+  bool operator==(const JobStatus&) const = default;
 };
 
 /// A job where it stands; copies are cheap.

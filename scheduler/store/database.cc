@@ -2,6 +2,8 @@
 
 #include <sqlite3.h>
 
+#include <functional>
+#include <map>
 #include <utility>
 
 namespace motley {
@@ -33,7 +35,40 @@ constexpr int kBusyMilliseconds = 5000;
 
 }  // namespace
 
-void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+/// Statements that nobody uses just now, by their text: most are asked for again and again, and
+/// reading SQL costs more than many an answer.
+class StatementCache {
+ public:
+  ~StatementCache() {
+    for (const auto& [sql, statement] : idle_) sqlite3_finalize(statement);
+  }
+
+  sqlite3_stmt* take(std::string_view sql) {
+    const auto found = idle_.find(sql);
+    if (found == idle_.end()) return nullptr;
+    sqlite3_stmt* statement = found->second;
+    idle_.erase(found);
+    return statement;
+  }
+
+  void give_back(sqlite3_stmt* statement) {
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+    if (idle_.size() < kMost)
+      idle_.emplace(sqlite3_sql(statement), statement);
+    else
+      sqlite3_finalize(statement);
+  }
+
+ private:
+  static constexpr size_t kMost = 32;
+  std::multimap<std::string, sqlite3_stmt*, std::less<>> idle_;
+};
+
+Database::Database(sqlite3* database)
+    : database_(database), cache_(std::make_shared<StatementCache>()) {}
+
+void Statement::GiveBack::operator()(sqlite3_stmt* statement) const { cache->give_back(statement); }
 
 void Database::Close::operator()(sqlite3* database) const { sqlite3_close_v2(database); }
 
@@ -114,11 +149,12 @@ Result<Database> Database::open(const std::string& path, Mode mode) {
 }
 
 Result<Statement> Database::prepare(std::string_view sql) const {
-  sqlite3_stmt* statement = nullptr;
+  sqlite3_stmt* statement = cache_->take(sql);
+  if (statement != nullptr) return Statement(statement, cache_);
   const int status = sqlite3_prepare_v2(database_.get(), sql.data(), static_cast<int>(sql.size()),
                                         &statement, nullptr);
   if (status != SQLITE_OK) return fail(error_of(database_.get(), status));
-  return Statement(statement);
+  return Statement(statement, cache_);
 }
 
 Result<Unit> Database::execute(const std::string& sql) const {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/result.h"
 
@@ -14,7 +15,10 @@ struct sqlite3_stmt;
 
 namespace motley {
 
-/// One statement with its parameters; finalised at the end of its life.
+class StatementCache;
+
+/// One statement with its parameters; at the end of its life it is kept for the next one that asks
+/// for the same.
 class Statement {
  public:
   Statement(Statement&&) = default;
@@ -36,13 +40,15 @@ class Statement {
 
  private:
   friend class Database;
-  struct Finalize {
+  struct GiveBack {
+    std::shared_ptr<StatementCache> cache;
     void operator()(sqlite3_stmt* statement) const;
   };
-  explicit Statement(sqlite3_stmt* statement) : statement_(statement) {}
+  Statement(sqlite3_stmt* statement, std::shared_ptr<StatementCache> cache)
+      : statement_(statement, GiveBack{std::move(cache)}) {}
   Error error() const;
 
-  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  std::unique_ptr<sqlite3_stmt, GiveBack> statement_;
   int bound_ = 0;
   int fault_ = 0;  ///< of a bind
 };
@@ -68,9 +74,10 @@ class Database {
   struct Close {
     void operator()(sqlite3* database) const;
   };
-  explicit Database(sqlite3* database) : database_(database) {}
+  explicit Database(sqlite3* database);
 
   std::unique_ptr<sqlite3, Close> database_;
+  std::shared_ptr<StatementCache> cache_;  ///< closed before the database
 };
 
 }  // namespace motley

@@ -39,6 +39,19 @@ CREATE TABLE events (
   text TEXT NOT NULL
 ) STRICT;
 CREATE INDEX events_of_job ON events (job, id);
+)sql",
+                                    R"sql(
+CREATE TABLE attempts (
+  job INTEGER NOT NULL REFERENCES jobs (id),
+  epoch INTEGER NOT NULL,
+  devices TEXT NOT NULL,
+  begun INTEGER NOT NULL,
+  ended INTEGER NOT NULL,
+  took INTEGER NOT NULL,
+  outcome TEXT NOT NULL,
+  cause TEXT NOT NULL,
+  PRIMARY KEY (job, epoch)
+) STRICT, WITHOUT ROWID;
 )sql"};
 constexpr auto kVersion = static_cast<int64_t>(kMigrations.size());
 
@@ -90,6 +103,15 @@ Result<std::vector<StoredJob>> all_jobs(Statement* statement) {
   }
 }
 
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  for (size_t end = text.find('\n'); end != text.npos; end = text.find('\n')) {
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
 /// The job that was submitted with this key, if any.
 Result<std::optional<StoredJob>> job_of_key(const Database& database, const std::string& key) {
   MOTLEY_TRY(Statement known, database.prepare("SELECT id FROM jobs WHERE key = ?"));
@@ -122,7 +144,8 @@ Result<Unit> migrate(const Database& database) {
   return Unit{};
 }
 
-Result<int64_t> add_job(const Database& database, const StoredJob& job) {
+Result<int64_t> add_job(const Database& database, const StoredJob& job, bool* is_new) {
+  if (is_new != nullptr) *is_new = false;
   if (!job.key.empty()) {
     MOTLEY_TRY(const std::optional<StoredJob> known, job_of_key(database, job.key));
     if (known && known->spec != job.spec)
@@ -145,6 +168,7 @@ Result<int64_t> add_job(const Database& database, const StoredJob& job) {
       .bind(job.submitted);
   bind_status(job.status, &insert);
   MOTLEY_TRY_VOID(insert.run());
+  if (is_new != nullptr) *is_new = true;
   return database.last_id();
 }
 
@@ -185,14 +209,90 @@ Result<std::optional<StoredJob>> find_job(const Database& database, int64_t id) 
   return std::optional(std::move(job));
 }
 
+Result<Unit> add_attempt(const Database& database, const StoredAttempt& attempt) {
+  MOTLEY_TRY(Statement insert,
+             database.prepare("INSERT INTO attempts (job, epoch, devices, begun, ended, took, "
+                              "outcome, cause) VALUES (?, ?, ?, ?, 0, 0, '', '')"));
+  std::string devices;
+  for (const std::string& device : attempt.devices) devices += device + "\n";
+  insert.bind(attempt.job)
+      .bind(int64_t{attempt.epoch.value()})
+      .bind(std::string_view(devices))
+      .bind(attempt.begun);
+  return insert.run();
+}
+
+Result<Unit> end_attempt(const Database& database, const StoredAttempt& attempt) {
+  MOTLEY_TRY(Statement update,
+             database.prepare("UPDATE attempts SET ended = ?, took = ?, outcome = ?, cause = ? "
+                              "WHERE job = ? AND epoch = ? AND ended = 0"));
+  update.bind(attempt.ended)
+      .bind(attempt.took.value())
+      .bind(std::string_view(attempt.outcome))
+      .bind(std::string_view(attempt.cause))
+      .bind(attempt.job)
+      .bind(int64_t{attempt.epoch.value()});
+  return update.run();
+}
+
+Result<std::vector<StoredAttempt>> list_attempts(const Database& database, int64_t job) {
+  MOTLEY_TRY(Statement asked,
+             database.prepare("SELECT epoch, devices, begun, ended, took, outcome, cause "
+                              "FROM attempts WHERE job = ? ORDER BY epoch"));
+  asked.bind(job);
+  std::vector<StoredAttempt> attempts;
+  while (true) {
+    MOTLEY_TRY(const bool found, asked.step());
+    if (!found) return attempts;
+    attempts.push_back({.job = job,
+                        .epoch = Epoch(static_cast<int>(asked.integer(0))),
+                        .devices = lines_of(asked.text(1)),
+                        .begun = asked.integer(2),
+                        .ended = asked.integer(3),
+                        .took = Nanos(asked.integer(4)),
+                        .outcome = asked.text(5),
+                        .cause = asked.text(6)});
+  }
+}
+
+Result<std::vector<std::pair<JobState, int64_t>>> count_jobs(const Database& database) {
+  MOTLEY_TRY(Statement asked, database.prepare("SELECT state, count(*) FROM jobs GROUP BY state"));
+  std::vector<std::pair<JobState, int64_t>> counts;
+  while (true) {
+    MOTLEY_TRY(const bool found, asked.step());
+    if (!found) return counts;
+    counts.emplace_back(static_cast<JobState>(asked.integer(0)), asked.integer(1));
+  }
+}
+
 Result<std::vector<StoredJob>> list_jobs(const Database& database, JobFilter filter, int64_t before,
                                          int most) {
-  const std::string which = filter == JobFilter::kAll          ? ""
-                            : filter == JobFilter::kUnfinished ? "finished = 0 AND "
-                                                               : "finished > 0 AND ";
+  JobQuery query;
+  query.which = filter;
+  return list_jobs(database, query, before, most);
+}
+
+Result<std::vector<StoredJob>> list_jobs(const Database& database, const JobQuery& query,
+                                         int64_t before, int most) {
+  const size_t equals = query.label.find('=');
+  std::string which = query.which == JobFilter::kAll          ? ""
+                      : query.which == JobFilter::kUnfinished ? "finished = 0 AND "
+                                                              : "finished > 0 AND ";
+  if (query.state) which += "state = ? AND ";
+  if (!query.name.empty()) which += "name = ? AND ";
+  if (!query.queue.empty()) which += "queue = ? AND ";
+  if (!query.label.empty())
+    which += equals == std::string::npos ? "json_extract(spec, ?) IS NOT NULL AND "
+                                         : "json_extract(spec, ?) = ? AND ";
   MOTLEY_TRY(Statement asked,
              database.prepare(std::string("SELECT ") + kColumns + " FROM jobs WHERE " + which +
                               "id < ? ORDER BY id DESC LIMIT ?"));
+  if (query.state) asked.bind(static_cast<int64_t>(*query.state));
+  if (!query.name.empty()) asked.bind(std::string_view(query.name));
+  if (!query.queue.empty()) asked.bind(std::string_view(query.queue));
+  if (!query.label.empty())
+    asked.bind(std::string_view("$.service.labels.\"" + query.label.substr(0, equals) + "\""));
+  if (equals != std::string::npos) asked.bind(std::string_view(query.label).substr(equals + 1));
   asked.bind(before).bind(int64_t{most});
   return all_jobs(&asked);
 }

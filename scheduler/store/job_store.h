@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
@@ -34,7 +35,28 @@ struct StoredEvent {
   std::string text;
 };
 
+/// One try of a job.
+struct StoredAttempt {
+  int64_t job = 0;
+  Epoch epoch{0};
+  std::vector<std::string> devices;  ///< their ids, which hold no line break
+  int64_t begun = 0;                 ///< when it was decided
+  int64_t ended = 0;                 ///< 0: not yet
+  Nanos took{0};                     ///< by a steady clock
+  std::string outcome;               ///< "done", "stopped", "failed"; empty: it has not ended
+  std::string cause;                 ///< of a failure
+};
+
 enum class JobFilter { kAll, kUnfinished, kFinished };
+
+/// What jobs are asked for; what is empty admits all.
+struct JobQuery {
+  JobFilter which = JobFilter::kAll;
+  std::optional<JobState> state;
+  std::string name;
+  std::string queue;
+  std::string label;  ///< "name" or "name=value"
+};
 
 /// Makes the tables, or brings those of an older version up to date. kBrokenInstall where they are
 /// of a newer one.
@@ -43,21 +65,30 @@ Result<Unit> migrate(const Database& database);
 // Changes.
 
 /// The number of the new job, or of the one that was submitted with the same key. kUsage where that
-/// one was another job.
-Result<int64_t> add_job(const Database& database, const StoredJob& job);
+/// one was another job. `is_new` (may be null) tells which.
+Result<int64_t> add_job(const Database& database, const StoredJob& job, bool* is_new = nullptr);
 /// Only while it stands where `before` says. kNotPermitted: it does not any more.
 Result<Unit> save_status(const Database& database, int64_t job, const JobStatus& before,
                          const JobStatus& after, int64_t now);
 Result<Unit> add_event(const Database& database, int64_t job, int64_t now, std::string_view text);
+Result<Unit> add_attempt(const Database& database, const StoredAttempt& attempt);
+/// Only once; devices and begin stay.
+Result<Unit> end_attempt(const Database& database, const StoredAttempt& attempt);
 
 // Questions.
 
 Result<std::optional<StoredJob>> find_job(const Database& database, int64_t id);
 /// The newest first, numbers below `before`, without their specs.
+Result<std::vector<StoredJob>> list_jobs(const Database& database, const JobQuery& query,
+                                         int64_t before, int most);
 Result<std::vector<StoredJob>> list_jobs(const Database& database, JobFilter filter, int64_t before,
                                          int most);
 /// All that are to be gone on with, by number.
 Result<std::vector<StoredJob>> unfinished_jobs(const Database& database);
+/// Of a job, by epoch.
+Result<std::vector<StoredAttempt>> list_attempts(const Database& database, int64_t job);
+/// Jobs there are in each state; reads them all.
+Result<std::vector<std::pair<JobState, int64_t>>> count_jobs(const Database& database);
 /// In their order, numbers above `after`; of one job or, with 0, of all.
 Result<std::vector<StoredEvent>> list_events(const Database& database, int64_t job, int64_t after,
                                              int most);

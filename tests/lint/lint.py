@@ -44,6 +44,7 @@ CONFINED_HEADERS = (
      r".*\.cuh?$|comm/.*nccl", "*.cu, *.cuh and the NCCL files of comm/"),
     (r"yaml-cpp/", r"core/spec/", "core/spec/"),
     (r"boost/", r"scheduler/", "scheduler/"),
+    (r"boost/beast", r"scheduler/service/", "scheduler/service/"),
     (r"sqlite3\.h$", r"scheduler/store/", "scheduler/store/"),
 )
 

@@ -165,10 +165,12 @@ TEST(JobReader, NamesUnknownKeys) {
        "weight_decay, clip)"},
       {"", "<<: {a: 1}\n",
        "job.yaml:9:1: unknown key '<<' (allowed here: version, name, fleet, model, data, train, "
-       "checkpoint, resources, parallel, pin, retry)"},
+       "checkpoint, resources, parallel, pin, retry, priority, queue, after, labels, "
+       "max_duration, preemptible)"},
       {"", "\"a\\nb\": 1\n",
        "job.yaml:9:1: unknown key 'a\\nb' (allowed here: version, name, fleet, model, data, train, "
-       "checkpoint, resources, parallel, pin, retry)"},
+       "checkpoint, resources, parallel, pin, retry, priority, queue, after, labels, "
+       "max_duration, preemptible)"},
   };
   expect_errors(cases);
 }
@@ -326,11 +328,36 @@ TEST(JobReader, RefusesPrecisionsThatMakeNoSense) {
   expect_errors(cases);
 }
 
+TEST(JobReader, ReadsWhatTheServiceGoesBy) {
+  const auto job = read_text(job_with("",
+                                      "priority: 80\nqueue: night\nafter: [7, 3, 7]\n"
+                                      "labels: {team: vision, sweep: '7'}\nmax_duration: 6h\n"
+                                      "preemptible: true\n"));
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_EQ(job->service.priority, 80);
+  EXPECT_EQ(job->service.queue, "night");
+  EXPECT_THAT(job->service.after, ElementsAre(3, 7));
+  EXPECT_EQ(job->service.labels.at("sweep"), "7");
+  EXPECT_EQ(job->service.max_duration, nanos_of_seconds(6 * 3600));
+  EXPECT_TRUE(job->service.preemptible);
+}
+
+TEST(JobReader, RefusesServiceKeysThatMeanNothing) {
+  const BadJob cases[] = {
+      {"", "priority: 101\n",
+       "job.yaml:9:11: 'priority': expected an integer from 0 to 100, found '101'"},
+      {"", "after: [0]\n", "job.yaml:9:9: 'after': expected an integer of at least 1, found '0'"},
+      {"", "labels: [a]\n", "job.yaml:9:9: expected a mapping of texts, found a list"},
+      {"", "max_duration: 0s\n",
+       "job.yaml:9:15: 'max_duration': expected a duration above 0, found '0s'"},
+  };
+  expect_errors(cases);
+}
+
 TEST(JobReader, RefusesWhatComesLaterByName) {
   const BadJob cases[] = {
-      {"", "queue: night\n", "job.yaml:9:1: 'queue' is not supported yet"},
       {"", "run: [python, train.py]\n", "job.yaml:9:1: 'run' is not supported yet"},
-      {"", "priority:\n", "job.yaml:9:1: 'priority' is not supported yet"},
+      {"", "array:\n", "job.yaml:9:1: 'array' is not supported yet"},
       {"", "parallel: {tensor: 2}\n",
        "job.yaml:9:20: 'tensor': '2' is not supported yet (only auto or 1)"},
       {"[quickstart.yaml]", "[quickstart.yaml], tokens: train.bin",

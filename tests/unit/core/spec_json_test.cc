@@ -75,6 +75,19 @@ TEST(SpecJson, JobComesBackWhole) {
   EXPECT_EQ(first_incompatible_key(*job, pinned_job()), "");
 }
 
+TEST(SpecJson, WhatTheServiceGoesByComesBack) {
+  JobSpec job = sample_job();
+  EXPECT_FALSE(to_json(job).contains("service"));
+  job.service.priority = 7;
+  job.service.after = {3, 9};
+  job.service.labels = {{"team", "vision"}};
+  job.service.max_duration = Nanos(5);
+  job.service.preemptible = true;
+  const Result<JobSpec> back = job_from_json(json::parse(to_json(job).dump()));
+  ASSERT_TRUE(back) << back.error().to_string();
+  EXPECT_EQ(back->service, job.service);
+}
+
 TEST(SpecJson, FleetComesBackWhole) {
   const json document = to_json(sample_fleet());
   const Result<FleetSpec> fleet = fleet_from_json(json::parse(document.dump()));

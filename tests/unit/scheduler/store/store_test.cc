@@ -46,6 +46,42 @@ class Store : public ::testing::Test {
   testing::TemporaryDirectory directory_;
 };
 
+TEST_F(Store, KeepsAttempts) {
+  const Database database = open_store(path());
+  const auto id = add_job(database, job_named("a"));
+  StoredAttempt attempt;
+  attempt.job = *id;
+  attempt.epoch = Epoch(1);
+  attempt.devices = {"a1/0", "a1/1"};
+  attempt.begun = 7;
+  ASSERT_TRUE(add_attempt(database, attempt));
+  EXPECT_FALSE(add_attempt(database, attempt));  // an epoch is never used again
+  attempt.ended = 9;
+  attempt.took = Nanos(2);
+  attempt.outcome = "failed";
+  attempt.cause = "it was killed";
+  ASSERT_TRUE(end_attempt(database, attempt));
+  attempt.outcome = "done";
+  ASSERT_TRUE(end_attempt(database, attempt));  // told twice: the first end counts
+  const auto kept = list_attempts(database, *id);
+  ASSERT_EQ(kept->size(), 1u);
+  EXPECT_EQ(kept->front().devices, attempt.devices);
+  EXPECT_EQ(kept->front().begun, 7);
+  EXPECT_EQ(kept->front().took, Nanos(2));
+  EXPECT_EQ(kept->front().outcome, "failed");
+}
+
+TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
+  {
+    const Database database = open_store(path());
+    ASSERT_TRUE(add_job(database, job_named("old")));
+    ASSERT_TRUE(database.execute("DROP TABLE attempts; PRAGMA user_version = 1"));
+  }
+  const Database database = open_store(path());
+  EXPECT_EQ((**find_job(database, 1)).name, "old");
+  EXPECT_TRUE(list_attempts(database, 1)->empty());
+}
+
 TEST_F(Store, KeepsJobsAsTheyStand) {
   const Database database = open_store(path());
   const auto id = add_job(database, job_named("a"));

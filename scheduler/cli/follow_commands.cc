@@ -1,0 +1,108 @@
+// logs, events: what is read in pieces, and followed with -f.
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "scheduler/cli/service_command.h"
+#include "scheduler/service/service_client.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+
+class LogsCommand final : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    line.positional("JOB", "its number", &job_)
+        .flag("-f,--follow", "go on until the job ends", &follow_)
+        .option("--attempt", "N", "of this attempt only", &attempt_)
+        .flag("--json", "one JSON object a piece", &json_);
+    declare_socket(line, &socket_);
+  }
+
+  Result<int> run() override {
+    MOTLEY_TRY(const std::string number, job_number(job_));
+    const std::string query = attempt_ ? "?attempt=" + std::to_string(*attempt_) : "";
+    if (follow_ && !json_) return follow_job(socket_, number, query);
+    const ServiceClient client(socket_);
+    const std::string target = "/v1/jobs/" + number + "/logs" + query;
+    if (follow_) {
+      MOTLEY_TRY_VOID(client.follow(target, [](const json& piece) {
+        std::printf("%s\n", piece.dump().c_str());
+        return std::fflush(stdout) == 0;
+      }));
+      return 0;
+    }
+    return print_pieces(client, target, query.empty() ? "?" : "&");
+  }
+
+ private:
+  Result<int> print_pieces(const ServiceClient& client, const std::string& target,
+                           const std::string& separator) const {
+    std::string after;
+    while (true) {
+      MOTLEY_TRY(const json piece,
+                 client.get(target + (after.empty() ? "" : separator + "after=" + after)));
+      if (json_)
+        std::printf("%s\n", piece.dump().c_str());
+      else
+        std::fputs(piece.value("text", "").c_str(), stdout);
+      if (piece.value("text", "").empty()) return 0;
+      after = piece.value("next", "");
+    }
+  }
+
+  std::string job_, socket_;
+  std::optional<int64_t> attempt_;
+  bool follow_ = false, json_ = false;
+};
+
+class EventsCommand final : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    line.flag("-f,--follow", "go on as they come", &follow_)
+        .option("--job", "N", "of this job only", &job_)
+        .option("--after", "N", "those with higher numbers", &after_)
+        .flag("--json", "one JSON object an event", &json_);
+    declare_socket(line, &socket_);
+  }
+
+  Result<int> run() override {
+    const ServiceClient client(socket_);
+    const std::string target =
+        "/v1/events?limit=200" + (job_ ? "&job=" + std::to_string(*job_) : std::string());
+    int64_t after = after_.value_or(0);
+    const auto print = [this](const json& event) {
+      if (json_)
+        std::printf("%s\n", event.dump().c_str());
+      else
+        std::printf("%lld  job %lld  %s\n", static_cast<long long>(event.value("id", int64_t{0})),
+                    static_cast<long long>(event.value("job", int64_t{0})),
+                    event.value("text", "").c_str());
+      return std::fflush(stdout) == 0;
+    };
+    if (follow_) {
+      MOTLEY_TRY_VOID(client.follow(target + "&after=" + std::to_string(after), print));
+      return 0;
+    }
+    while (true) {
+      MOTLEY_TRY(const json page, client.get(target + "&after=" + std::to_string(after)));
+      if (page["events"].empty()) return 0;
+      for (const json& event : page["events"]) print(event);
+      after = page.value("next", after);
+    }
+  }
+
+ private:
+  std::string socket_;
+  std::optional<int64_t> job_, after_;
+  bool follow_ = false, json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_logs_command() { return std::make_unique<LogsCommand>(); }
+std::unique_ptr<Command> make_events_command() { return std::make_unique<EventsCommand>(); }
+
+}  // namespace motley

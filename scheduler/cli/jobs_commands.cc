@@ -1,0 +1,186 @@
+// ls, show, why, cancel, hold, release, requeue: what is asked of a coordinator and answered once.
+
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "scheduler/cli/service_command.h"
+#include "scheduler/report/table.h"
+#include "scheduler/service/http_message.h"
+#include "scheduler/service/service_client.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+
+/// "2026-03-01 14:05:09", of this machine's zone; "-" for null.
+std::string time_text(const json& seconds) {
+  if (!seconds.is_number()) return "-";
+  const auto time = static_cast<std::time_t>(seconds.get<double>());
+  std::tm parts{};
+  localtime_r(&time, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
+}
+
+class LsCommand final : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    line.option("--state", "STATE",
+                "unfinished, finished, or one such as queued; else the newest of all", &state_)
+        .completes({"unfinished", "finished", "waiting", "queued", "running", "stopping",
+                    "succeeded", "failed", "cancelled"})
+        .option("--queue", "NAME", "of this queue", &queue_)
+        .option("--name", "NAME", "of this name", &name_)
+        .option("--label", "NAME[=VALUE]", "with this label", &label_)
+        .option("--before", "N", "older than this job: the next page", &before_)
+        .option("--limit", "N", "jobs at most, up to 200 (default: 50)", &limit_)
+        .flag("--json", "one JSON object", &json_);
+    declare_socket(line, &socket_);
+  }
+
+  Result<int> run() override {
+    MOTLEY_TRY(const json page, ServiceClient(socket_).get("/v1/jobs" + query()));
+    if (json_) {
+      std::printf("%s\n", page.dump().c_str());
+      return 0;
+    }
+    TextTable table({{"job", Align::kRight},
+                     {"name", Align::kLeft},
+                     {"queue", Align::kLeft},
+                     {"priority", Align::kRight},
+                     {"state", Align::kLeft},
+                     {"attempt", Align::kRight},
+                     {"submitted", Align::kLeft}});
+    for (const json& job : page["jobs"])
+      table.add_row({std::to_string(job.value("id", 0)), job.value("name", ""),
+                     job.value("queue", ""), std::to_string(job.value("priority", 0)),
+                     job.value("state", ""), std::to_string(job.value("attempt", 0)),
+                     time_text(job["submitted"])});
+    std::printf("%s", table.to_string().c_str());
+    if (page["next"].is_number())
+      std::fprintf(stderr, "more: --before %s\n", page["next"].dump().c_str());
+    return 0;
+  }
+
+ private:
+  std::string query() const {
+    std::string query;
+    const auto add = [&](const char* name, const std::string& value) {
+      if (!value.empty())
+        query += (query.empty() ? "?" : "&") + std::string(name) + "=" + percent_encoded(value);
+    };
+    add("state", state_);
+    add("queue", queue_);
+    add("name", name_);
+    add("label", label_);
+    if (before_) add("before", std::to_string(*before_));
+    if (limit_) add("limit", std::to_string(*limit_));
+    return query;
+  }
+
+  std::string state_, queue_, name_, label_, socket_;
+  std::optional<int64_t> before_, limit_;
+  bool json_ = false;
+};
+
+/// A question about one job.
+class JobCommand : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    line.positional("JOB", "its number", &job_).flag("--json", "one JSON object", &json_);
+    declare_socket(line, &socket_);
+  }
+
+  Result<int> run() override {
+    MOTLEY_TRY(const std::string number, job_number(job_));
+    MOTLEY_TRY(const json answer, ask(ServiceClient(socket_), "/v1/jobs/" + number));
+    if (json_)
+      std::printf("%s\n", answer.dump().c_str());
+    else
+      print(answer);
+    return 0;
+  }
+
+ private:
+  virtual Result<json> ask(const ServiceClient& client, const std::string& job) const = 0;
+  virtual void print(const json& answer) const = 0;
+
+  std::string job_, socket_;
+  bool json_ = false;
+};
+
+class ShowCommand final : public JobCommand {
+  Result<json> ask(const ServiceClient& client, const std::string& job) const override {
+    return client.get(job);
+  }
+  void print(const json& job) const override {
+    std::printf("%s\n", job_line(job).c_str());
+    std::printf("submitted %s by %s, queue %s, priority %d\n", time_text(job["submitted"]).c_str(),
+                job.value("owner", "").c_str(), job.value("queue", "").c_str(),
+                job.value("priority", 0));
+    if (job["finished"].is_number())
+      std::printf("finished %s\n", time_text(job["finished"]).c_str());
+    for (const json& attempt : job["attempts"]) {
+      std::string devices;
+      for (const json& device : attempt["devices"])
+        devices += (devices.empty() ? "" : ", ") + device.get<std::string>();
+      const std::string outcome = attempt.value("outcome", "");
+      std::printf(
+          "attempt %d on %s: %s%s\n", attempt.value("attempt", 0), devices.c_str(),
+          outcome.empty()
+              ? "under way"
+              : (outcome + " after " + format_duration(attempt.value("seconds", 0.0))).c_str(),
+          attempt.value("cause", "").empty() ? "" : (", " + attempt.value("cause", "")).c_str());
+    }
+    std::printf("runs in %s/motley/runs\n", job.value("directory", "").c_str());
+  }
+};
+
+class WhyCommand final : public JobCommand {
+  Result<json> ask(const ServiceClient& client, const std::string& job) const override {
+    return client.get(job + "/why");
+  }
+  void print(const json& why) const override {
+    std::printf("job %d is %s\n", why.value("id", 0), why.value("state", "").c_str());
+    for (const json& reason : why["reasons"])
+      std::printf("  %s\n", reason.get<std::string>().c_str());
+    if (why["position"].is_number())
+      std::printf("position in the queue: %d\n", why["position"].get<int>());
+    if (why["remedy"].is_string())
+      std::printf("it would start with: %s\n", why["remedy"].get<std::string>().c_str());
+  }
+};
+
+class RequestCommand final : public JobCommand {
+ public:
+  explicit RequestCommand(std::string what) : what_(std::move(what)) {}
+
+ private:
+  Result<json> ask(const ServiceClient& client, const std::string& job) const override {
+    return client.post(job + "/" + what_);
+  }
+  void print(const json& job) const override { std::printf("%s\n", job_line(job).c_str()); }
+
+  std::string what_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_ls_command() { return std::make_unique<LsCommand>(); }
+std::unique_ptr<Command> make_show_command() { return std::make_unique<ShowCommand>(); }
+std::unique_ptr<Command> make_why_command() { return std::make_unique<WhyCommand>(); }
+std::unique_ptr<Command> make_cancel_command() {
+  return std::make_unique<RequestCommand>("cancel");
+}
+std::unique_ptr<Command> make_hold_command() { return std::make_unique<RequestCommand>("hold"); }
+std::unique_ptr<Command> make_release_command() {
+  return std::make_unique<RequestCommand>("release");
+}
+std::unique_ptr<Command> make_requeue_command() {
+  return std::make_unique<RequestCommand>("requeue");
+}
+
+}  // namespace motley

@@ -1,0 +1,63 @@
+#include "core/spec/reader.h"
+#include "scheduler/cli/command.h"
+#include "scheduler/policies/policy.h"
+#include "scheduler/run/measure.h"
+#include "scheduler/service/perform_attempt.h"
+#include "scheduler/service/serve.h"
+#include "scheduler/service/service_directory.h"
+
+namespace motley {
+namespace {
+
+class ServeCommand final : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    std::vector<std::string> policies;
+    for (const std::string_view name : policy_names()) policies.emplace_back(name);
+    line.option("--state", "DIR", "what it keeps, instead of ~/.local/state/motley/service",
+                &options_.state)
+        .option("--socket", "PATH", "where it listens, instead of $MOTLEY_SOCKET or in --state",
+                &options_.socket)
+        .option("--fleet", "FILE", "the devices it gives to jobs, instead of this machine's",
+                &fleet_)
+        .option("--policy", "NAME", "who runs next (default: backfill)", &options_.policy)
+        .completes(policies);
+  }
+
+  Result<int> run() override {
+    if (fleet_.empty()) {
+      MOTLEY_TRY(options_.fleet, local_fleet());
+    } else {
+      MOTLEY_TRY(options_.fleet, read_fleet(fleet_));
+    }
+    MOTLEY_TRY_VOID(check_told_apart(options_.fleet));
+    const bool own_place = !options_.state.empty();
+    if (!own_place) options_.state = default_service_directory();
+    if (options_.socket.empty())
+      options_.socket = own_place ? options_.state + "/socket" : default_socket();
+    return serve(std::move(options_));
+  }
+
+ private:
+  ServeOptions options_;
+  std::string fleet_;
+};
+
+/// One attempt of a job, started by the coordinator.
+class AttemptCommand final : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    line.positional("DIRECTORY", "of the attempt", &directory_);
+  }
+  Result<int> run() override { return perform_attempt(directory_); }
+
+ private:
+  std::string directory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_serve_command() { return std::make_unique<ServeCommand>(); }
+std::unique_ptr<Command> make_attempt_command() { return std::make_unique<AttemptCommand>(); }
+
+}  // namespace motley

@@ -1,0 +1,75 @@
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "core/file_system.h"
+#include "scheduler/cli/service_command.h"
+#include "scheduler/service/http_message.h"
+#include "scheduler/service/service_client.h"
+
+namespace motley {
+namespace {
+
+constexpr Bytes kLargestJob{256 << 10};
+
+/// Of this submission alone, so that the service can tell a repetition from another job.
+std::string new_key() {
+  std::random_device random;
+  char text[40];
+  std::snprintf(text, sizeof text, "motley-%08x%08x%08x", random(), random(), random());
+  return text;
+}
+
+class SubmitCommand final : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    line.positional("JOB", "job file (YAML)", &job_)
+        .flag("--follow", "print its log as it comes, until it ends", &follow_)
+        .option("--priority", "N", "0 to 100, instead of the job's own", &priority_)
+        .flag("--hold", "it waits until `motley release`", &hold_)
+        .option("--key", "KEY", "a second submission with the same key is the same job", &key_)
+        .flag("--json", "one JSON object on stdout", &json_);
+    declare_socket(line, &socket_);
+  }
+
+  Result<int> run() override {
+    if (follow_ && json_) return fail(ErrorCode::kUsage, "--follow and --json exclude each other");
+    MOTLEY_TRY(const std::string text, read_text(real_file_system(), job_, kLargestJob));
+    const ServiceClient client(socket_);
+    MOTLEY_TRY(const nlohmann::json job,
+               client.post("/v1/jobs?" + query(), text, key_.empty() ? new_key() : key_));
+    const std::string number = std::to_string(job.value("id", int64_t{0}));
+    if (json_) {
+      std::printf("%s\n", job.dump().c_str());
+      return 0;
+    }
+    if (!follow_) {
+      std::printf("%s\n", number.c_str());
+      std::fprintf(stderr, "submitted; motley logs -f %s follows it\n", number.c_str());
+      return 0;
+    }
+    std::fprintf(stderr, "job %s\n", number.c_str());
+    return follow_job(socket_, number, "");
+  }
+
+ private:
+  std::string query() const {
+    std::error_code error;
+    const std::string path = std::filesystem::absolute(job_, error).lexically_normal().string();
+    std::string query = "source=" + percent_encoded(path);
+    if (priority_) query += "&priority=" + std::to_string(*priority_);
+    if (hold_) query += "&hold=true";
+    return query;
+  }
+
+  std::string job_, key_, socket_;
+  std::optional<int64_t> priority_;
+  bool follow_ = false, hold_ = false, json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_submit_command() { return std::make_unique<SubmitCommand>(); }
+
+}  // namespace motley

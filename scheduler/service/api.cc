@@ -1,0 +1,373 @@
+#include "scheduler/service/api.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/spec/json.h"
+#include "core/spec/reader.h"
+#include "scheduler/service/job_json.h"
+#include "scheduler/service/job_log.h"
+#include "scheduler/service/metrics_text.h"
+#include "scheduler/service/streams.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kPage = 50;
+constexpr int64_t kLargestPage = 200;
+constexpr size_t kLogPiece = 64 << 10;
+constexpr size_t kLongestKey = 256;
+
+HttpResponse json_response(const json& document, int status = 200) {
+  HttpResponse response;
+  response.status = status;
+  response.body = document.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  return response;
+}
+
+/// Of what people ask of jobs that are there.
+int status_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUsage:
+      return 400;
+    case ErrorCode::kNotFound:
+      return 404;
+    case ErrorCode::kNotPermitted:
+      return 409;
+    default:
+      return 500;
+  }
+}
+
+/// Of a submission: its own fault, unless the disk or we are to blame.
+int status_of_refused(ErrorCode code) {
+  if (code == ErrorCode::kUsage) return 409;  // the key belongs to another job
+  return code == ErrorCode::kIo || code == ErrorCode::kInternal ? 500 : 422;
+}
+
+void refuse(const HttpReply& reply, const Error& error) {
+  reply(error_response(status_of(error.code), error));
+}
+
+Result<int64_t> number_in(const HttpRequest& request, const std::string& name, int64_t otherwise,
+                          int64_t most) {
+  const auto found = request.query.find(name);
+  if (found == request.query.end()) return otherwise;
+  int64_t number = 0;
+  const char* end = found->second.data() + found->second.size();
+  const auto parsed = std::from_chars(found->second.data(), end, number);
+  if (parsed.ec != std::errc() || parsed.ptr != end || number < 0 || number > most)
+    return fail(ErrorCode::kUsage, name + ": expected a number from 0 to " + std::to_string(most) +
+                                       ", found '" + found->second + "'");
+  return number;
+}
+
+std::string text_in(const HttpRequest& request, const std::string& name) {
+  const auto found = request.query.find(name);
+  return found == request.query.end() ? "" : found->second;
+}
+
+/// A parameter that is not known is a slip, which would else pass for an answer.
+Result<Unit> only(const HttpRequest& request, std::initializer_list<std::string_view> known) {
+  for (const auto& [name, value] : request.query)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      return fail(ErrorCode::kUsage, "unknown parameter '" + name + "'");
+  return Unit{};
+}
+
+Result<JobQuery> query_of(const HttpRequest& request) {
+  MOTLEY_TRY_VOID(only(request, {"state", "name", "queue", "label", "before", "limit"}));
+  JobQuery query;
+  query.name = text_in(request, "name");
+  query.queue = text_in(request, "queue");
+  query.label = text_in(request, "label");
+  if (query.label.find('"') != std::string::npos)
+    return fail(ErrorCode::kUsage, "label: a name or name=value, without quotes");
+  const std::string state = text_in(request, "state");
+  if (state == "unfinished") {
+    query.which = JobFilter::kUnfinished;
+  } else if (state == "finished") {
+    query.which = JobFilter::kFinished;
+  } else if (!state.empty()) {
+    query.state = state_of_name(state);
+    if (!query.state)
+      return fail(ErrorCode::kUsage, "there is no state '" + state +
+                                         "'; there are unfinished, finished, waiting, queued, "
+                                         "running, stopping, succeeded, failed and cancelled");
+    query.which = is_final(*query.state) ? JobFilter::kFinished : JobFilter::kUnfinished;
+  }
+  return query;
+}
+
+bool wants_events(const HttpRequest& request) {
+  return request.accept.find("text/event-stream") != std::string::npos;
+}
+
+/// The job of a submission's body, with what its target says besides.
+Result<Submission> submission_of(const HttpRequest& request, const std::string& owner) {
+  MOTLEY_TRY_VOID(only(request, {"source", "priority", "hold"}));
+  const std::string source = text_in(request, "source");
+  const std::filesystem::path path(source.empty() ? "/job.yaml" : source);
+  if (!path.is_absolute())
+    return fail(ErrorCode::kInvalidSpec,
+                "source: expected an absolute path, found '" + source + "'");
+  if (request.idempotency_key.size() > kLongestKey)
+    return fail(ErrorCode::kInvalidSpec, "Idempotency-Key: at most 256 bytes");
+  std::vector<Override> overrides;
+  if (request.query.count("priority") != 0)
+    overrides.push_back({"priority", text_in(request, "priority")});
+  Submission submission;
+  MOTLEY_TRY(submission.job, parse_job(request.body, source.empty() ? "job.yaml" : source,
+                                       path.parent_path().string(), overrides));
+  submission.owner = owner;
+  submission.key = request.idempotency_key;
+  submission.held = text_in(request, "hold") == "true";
+  return submission;
+}
+
+}  // namespace
+
+/// A path of fixed parts, one of which may be a job's number.
+struct Api::Route {
+  std::string_view method;
+  std::string_view before;  ///< the number, or all of the path
+  std::string_view after;   ///< the number
+  bool has_number = false;
+  void (*answer)(Api&, const HttpRequest&, const HttpReply&, int64_t job);
+};
+
+const std::vector<Api::Route>& Api::routes() {
+  using Request = const HttpRequest&;
+  using Reply = const HttpReply&;
+  static const std::vector<Route> table = {
+      {"GET", "/v1/jobs", "", false,
+       [](Api& api, Request request, Reply reply, int64_t) { api.list(request, reply); }},
+      {"POST", "/v1/jobs", "", false,
+       [](Api& api, Request request, Reply reply, int64_t) { api.submit(request, reply); }},
+      {"GET", "/v1/jobs/", "", true,
+       [](Api& api, Request request, Reply reply, int64_t job) { api.show(request, reply, job); }},
+      {"GET", "/v1/jobs/", "/why", true,
+       [](Api& api, Request request, Reply reply, int64_t job) { api.why(request, reply, job); }},
+      {"GET", "/v1/jobs/", "/logs", true,
+       [](Api& api, Request request, Reply reply, int64_t job) { api.logs(request, reply, job); }},
+      {"POST", "/v1/jobs/", "/cancel", true,
+       [](Api& api, Request, Reply reply, int64_t job) {
+         api.ask(JobRequest::kCancel, reply, job);
+       }},
+      {"POST", "/v1/jobs/", "/hold", true,
+       [](Api& api, Request, Reply reply, int64_t job) { api.ask(JobRequest::kHold, reply, job); }},
+      {"POST", "/v1/jobs/", "/release", true,
+       [](Api& api, Request, Reply reply, int64_t job) {
+         api.ask(JobRequest::kRelease, reply, job);
+       }},
+      {"POST", "/v1/jobs/", "/requeue", true,
+       [](Api& api, Request, Reply reply, int64_t job) {
+         api.ask(JobRequest::kRequeue, reply, job);
+       }},
+      {"GET", "/v1/events", "", false,
+       [](Api& api, Request request, Reply reply, int64_t) { api.events(request, reply); }},
+      {"GET", "/v1/fleet", "", false,
+       [](Api& api, Request request, Reply reply, int64_t) { api.fleet(request, reply); }},
+      {"GET", "/metrics", "", false,
+       [](Api& api, Request request, Reply reply, int64_t) { api.metrics(request, reply); }},
+      {"GET", "/healthz", "", false,
+       [](Api& api, Request request, Reply reply, int64_t) { api.healthz(request, reply); }},
+      {"GET", "/readyz", "", false,
+       [](Api& api, Request request, Reply reply, int64_t) { api.readyz(request, reply); }},
+  };
+  return table;
+}
+
+namespace {
+
+/// The number between the parts of a path; nothing where it is another path.
+std::optional<int64_t> number_between(std::string_view path, std::string_view before,
+                                      std::string_view after) {
+  if (path.size() <= before.size() + after.size() || !path.starts_with(before) ||
+      !path.ends_with(after))
+    return std::nullopt;
+  path.remove_prefix(before.size());
+  path.remove_suffix(after.size());
+  int64_t number = 0;
+  const auto parsed = std::from_chars(path.data(), path.data() + path.size(), number);
+  const bool whole = parsed.ec == std::errc() && parsed.ptr == path.data() + path.size();
+  return whole && number > 0 ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+void Api::handle(HttpRequest request, const HttpReply& reply) {
+  std::string allowed;
+  for (const Route& route : routes()) {
+    const auto job = number_between(request.path, route.before, route.after);
+    if (route.has_number ? !job.has_value() : request.path != route.before) continue;
+    if (request.method == route.method) return route.answer(*this, request, reply, job.value_or(0));
+    allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
+  }
+  if (allowed.empty())
+    return reply(error_response(404, {ErrorCode::kNotFound, "there is no " + request.path, {}}));
+  HttpResponse response = error_response(
+      405, {ErrorCode::kUsage, request.path + " takes " + allowed + ", not " + request.method, {}});
+  response.allow = allowed;
+  reply(std::move(response));
+}
+
+void Api::list(const HttpRequest& request, const HttpReply& reply) {
+  const auto query = query_of(request);
+  if (!query) return refuse(reply, query.error());
+  const auto before = number_in(request, "before", INT64_MAX, INT64_MAX);
+  const auto limit = number_in(request, "limit", kPage, kLargestPage);
+  if (!before || !limit) return refuse(reply, before ? limit.error() : before.error());
+  const auto jobs = list_jobs(kept_, *query, *before, static_cast<int>(*limit));
+  if (!jobs) return refuse(reply, jobs.error());
+  json page = {{"jobs", json::array()}, {"next", nullptr}};
+  for (const StoredJob& job : *jobs) page["jobs"].push_back(to_json(job));
+  if (!jobs->empty() && static_cast<int64_t>(jobs->size()) == *limit)
+    page["next"] = jobs->back().id;
+  reply(json_response(page));
+}
+
+void Api::submit(const HttpRequest& request, const HttpReply& reply) {
+  auto submission = submission_of(request, owner_);
+  if (!submission)
+    return reply(error_response(status_of_refused(submission.error().code), submission.error()));
+  coordinator_.submit(std::move(*submission), [this, reply](Result<int64_t> id) {
+    if (!id) return reply(error_response(status_of_refused(id.error().code), id.error()));
+    reply(job_response(*id, 201));
+  });
+}
+
+HttpResponse Api::job_response(int64_t id, int status) const {
+  const auto job = find_job(kept_, id);
+  const auto attempts = list_attempts(kept_, id);
+  if (!job || !attempts) return error_response(500, job ? attempts.error() : job.error());
+  if (!*job)
+    return error_response(404, {ErrorCode::kNotFound, "there is no job " + std::to_string(id), {}});
+  json document = to_json(**job);
+  document["attempts"] = json::array();
+  for (const StoredAttempt& attempt : *attempts) document["attempts"].push_back(to_json(attempt));
+  document["directory"] = directory_.job(id);
+  HttpResponse response = json_response(document, status);
+  // The job is kept as the JSON that it is: no need to take it apart.
+  response.body.resize(response.body.rfind('}'));
+  response.body += ",\"job\":" + (*job)->spec + "}\n";
+  return response;
+}
+
+void Api::show(const HttpRequest& request, const HttpReply& reply, int64_t job) {
+  if (const auto known = only(request, {}); !known) return refuse(reply, known.error());
+  reply(job_response(job, 200));
+}
+
+void Api::why(const HttpRequest&, const HttpReply& reply, int64_t id) {
+  const auto job = find_job(kept_, id);
+  if (!job) return refuse(reply, job.error());
+  if (!*job)
+    return refuse(reply, {ErrorCode::kNotFound, "there is no job " + std::to_string(id), {}});
+  const JobStatus& status = (*job)->status;
+  auto why = coordinator_.why(id);
+  if (!why)
+    why = WhyJob{{"it has ended: " + std::string(name_of(status.state)) +
+                  (status.cause.empty() ? "" : ": " + status.cause)},
+                 "",
+                 0};
+  json document = to_json(*why);
+  document["id"] = id;
+  document["state"] = name_of(status.state);
+  reply(json_response(document));
+}
+
+void Api::logs(const HttpRequest& request, const HttpReply& reply, int64_t job) {
+  const auto known = only(request, {"after", "attempt"});
+  const auto attempt = number_in(request, "attempt", 0, INT32_MAX);
+  if (!known || !attempt) return refuse(reply, known ? attempt.error() : known.error());
+  LogPlace place{static_cast<int>(std::max<int64_t>(1, *attempt)), 0};
+  std::string after = text_in(request, "after");
+  if (after.empty()) after = request.last_event_id;
+  if (!after.empty()) {
+    const auto parsed = LogPlace::parse(after);
+    if (!parsed)
+      return refuse(reply, {ErrorCode::kUsage, "after: expected what 'next' said before", {}});
+    place = *parsed;
+  }
+  const auto piece = read_job_log(kept_, directory_, job, place, *attempt > 0, kLogPiece);
+  if (!piece) return refuse(reply, piece.error());
+  if (wants_events(request)) {
+    HttpResponse response;
+    response.events = follow_log(kept_, directory_, job, place, *attempt > 0);
+    return reply(std::move(response));
+  }
+  reply(json_response({{"text", piece->text},
+                       {"attempt", piece->attempt},
+                       {"next", piece->next.to_string()},
+                       {"over", piece->over}}));
+}
+
+void Api::ask(JobRequest what, const HttpReply& reply, int64_t job) {
+  coordinator_.ask(job, what, [this, reply, job](Result<Unit> done) {
+    if (!done) return refuse(reply, done.error());
+    reply(job_response(job, 200));
+  });
+}
+
+void Api::events(const HttpRequest& request, const HttpReply& reply) {
+  const auto known = only(request, {"job", "after", "limit"});
+  const auto job = number_in(request, "job", 0, INT64_MAX);
+  auto after = number_in(request, "after", 0, INT64_MAX);
+  const auto limit = number_in(request, "limit", kPage, kLargestPage);
+  if (!known) return refuse(reply, known.error());
+  if (!job || !after || !limit)
+    return refuse(reply, !job ? job.error() : !after ? after.error() : limit.error());
+  if (wants_events(request)) {
+    HttpRequest resumed;
+    resumed.query["id"] = request.last_event_id;
+    if (!request.last_event_id.empty()) after = number_in(resumed, "id", 0, INT64_MAX);
+    if (!after) return refuse(reply, after.error());
+    HttpResponse response;
+    response.events = follow_events(kept_, *job, *after);
+    return reply(std::move(response));
+  }
+  const auto events = list_events(kept_, *job, *after, static_cast<int>(*limit));
+  if (!events) return refuse(reply, events.error());
+  json page = {{"events", json::array()}, {"next", *after}};
+  for (const StoredEvent& event : *events) page["events"].push_back(to_json(event));
+  if (!events->empty()) page["next"] = events->back().id;
+  reply(json_response(page));
+}
+
+void Api::fleet(const HttpRequest&, const HttpReply& reply) {
+  const DevicePools& pools = coordinator_.devices();
+  json devices = json::array();
+  for (size_t i = 0; i < pools.fleet().devices.size(); ++i) {
+    json device = to_json(pools.fleet().devices[i]);
+    const int64_t owner = pools.owner_of(i);
+    device["job"] = owner == 0 ? json(nullptr) : json(owner);
+    devices.push_back(std::move(device));
+  }
+  reply(json_response({{"policy", policy_}, {"devices", devices}}));
+}
+
+void Api::metrics(const HttpRequest&, const HttpReply& reply) {
+  HttpResponse response;
+  response.type = "text/plain; version=0.0.4";
+  response.body = metrics_text(coordinator_);
+  reply(std::move(response));
+}
+
+void Api::healthz(const HttpRequest&, const HttpReply& reply) {
+  HttpResponse response;
+  response.type = "text/plain";
+  response.body = "ok\n";
+  reply(std::move(response));
+}
+
+void Api::readyz(const HttpRequest& request, const HttpReply& reply) {
+  if (coordinator_.broken()) return reply(error_response(503, *coordinator_.broken()));
+  healthz(request, reply);
+}
+
+}  // namespace motley

@@ -1,0 +1,114 @@
+#include "scheduler/service/attempt_files.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/file_system.h"
+#include "core/json_fields.h"
+#include "core/json_file.h"
+#include "core/spec/json.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kRecordVersion = 1;
+
+/// A document of ours; nothing where there is none yet.
+template <class T, class Read>
+Result<std::optional<T>> read_record(const std::string& path, Read read) {
+  if (!real_file_system().exists(path)) return std::optional<T>();
+  MOTLEY_TRY(const json document, read_json_file(real_file_system(), path, ErrorCode::kCorrupt));
+  T record;
+  JsonFields fields(document);
+  fields.read_version(kRecordVersion);
+  read(fields, record);
+  if (const auto whole = fields.done(); !whole)
+    return fail(whole.error().code, path + ": " + whole.error().message);
+  return std::optional<T>(std::move(record));
+}
+
+struct OrderTexts {
+  AttemptId id;
+  json job, fleet;
+};
+
+void read_order(JsonFields& fields, OrderTexts& order) {
+  fields.read("id", order.id.job).read("epoch", order.id.epoch);
+  if (const json* job = fields.member("job")) order.job = *job;
+  if (const json* fleet = fields.member("fleet")) order.fleet = *fleet;
+}
+
+void read_begun(JsonFields& fields, AttemptBegun& begun) {
+  fields.read("pid", begun.process.pid)
+      .read("start_ticks", begun.process.start_ticks)
+      .read("boot", begun.process.boot)
+      .read("saved_step", begun.saved_step);
+}
+
+void read_ended(JsonFields& fields, AttemptEnded& ended) {
+  fields.read("status", ended.status)
+      .read("cause", ended.cause)
+      .read("progressed", ended.progressed);
+}
+
+}  // namespace
+
+Result<Unit> AttemptFiles::write_order(const AttemptOrder& order) const {
+  MOTLEY_TRY_VOID(real_file_system().make_directories(directory_));
+  const json document = {{"version", kRecordVersion},
+                         {"id", order.id.job},
+                         {"epoch", order.id.epoch.value()},
+                         {"job", to_json(order.job)},
+                         {"fleet", to_json(order.fleet)}};
+  return write_text_durably(real_file_system(), directory_ + "/order.json", document.dump(1));
+}
+
+Result<AttemptOrder> AttemptFiles::order() const {
+  const std::string path = directory_ + "/order.json";
+  MOTLEY_TRY(const std::optional<OrderTexts> texts, read_record<OrderTexts>(path, read_order));
+  if (!texts) return fail(ErrorCode::kNotFound, "no " + path);
+  AttemptOrder order;
+  order.id = texts->id;
+  MOTLEY_TRY(order.job, job_from_json(texts->job));
+  MOTLEY_TRY(order.fleet, fleet_from_json(texts->fleet));
+  return order;
+}
+
+Result<bool> AttemptFiles::claim(const AttemptBegun& begun) const {
+  FileSystem& fs = real_file_system();
+  const json document = {{"version", kRecordVersion},
+                         {"pid", begun.process.pid},
+                         {"start_ticks", begun.process.start_ticks},
+                         {"boot", begun.process.boot},
+                         {"saved_step", begun.saved_step}};
+  const std::string draft = directory_ + "/begun." + std::to_string(::getpid());
+  MOTLEY_TRY_VOID(write_text_durably(fs, draft, document.dump(1)));
+  const bool ours = fs.rename_new(draft, directory_ + "/begun.json").has_value();
+  if (!ours) {
+    MOTLEY_TRY_VOID(fs.remove_all(draft));
+    if (!fs.exists(directory_ + "/begun.json"))
+      return fail(ErrorCode::kIo, "cannot write " + directory_ + "/begun.json");
+  }
+  return ours;
+}
+
+Result<std::optional<AttemptBegun>> AttemptFiles::begun() const {
+  return read_record<AttemptBegun>(directory_ + "/begun.json", read_begun);
+}
+
+Result<Unit> AttemptFiles::write_end(const AttemptEnded& ended) const {
+  const json document = {{"version", kRecordVersion},
+                         {"status", ended.status},
+                         {"cause", ended.cause},
+                         {"progressed", ended.progressed}};
+  return write_text_durably(real_file_system(), directory_ + "/ended.json", document.dump(1));
+}
+
+Result<std::optional<AttemptEnded>> AttemptFiles::ended() const {
+  return read_record<AttemptEnded>(directory_ + "/ended.json", read_ended);
+}
+
+}  // namespace motley

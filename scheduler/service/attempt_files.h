@@ -1,0 +1,49 @@
+#pragma once
+// How a coordinator and the process of an attempt tell each other what they know, whichever of them
+// is alive: files of the attempt's directory (core/FORMATS.md, "records of an attempt").
+
+#include <optional>
+#include <string>
+
+#include "core/result.h"
+#include "scheduler/launch/process_identity.h"
+#include "scheduler/service/attempt_launcher.h"
+
+namespace motley {
+
+struct AttemptBegun {
+  ProcessIdentity process;
+  int64_t saved_step = 0;  ///< of the newest checkpoint there was; 0: none
+};
+
+struct AttemptEnded {
+  int status = 0;  ///< as `motley run` would have exited
+  std::string cause;
+  bool progressed = false;
+};
+
+class AttemptFiles {
+ public:
+  explicit AttemptFiles(std::string directory) : directory_(std::move(directory)) {}
+
+  const std::string& directory() const { return directory_; }
+  std::string log() const { return directory_ + "/log"; }
+
+  /// Makes the directory, too.
+  Result<Unit> write_order(const AttemptOrder& order) const;
+  Result<AttemptOrder> order() const;
+
+  /// True for the one process that is to perform the attempt; false where another one has it.
+  Result<bool> claim(const AttemptBegun& begun) const;
+  /// Nothing before it was claimed.
+  Result<std::optional<AttemptBegun>> begun() const;
+
+  Result<Unit> write_end(const AttemptEnded& ended) const;
+  /// Nothing before its end, and for ever where its process was killed.
+  Result<std::optional<AttemptEnded>> ended() const;
+
+ private:
+  std::string directory_;
+};
+
+}  // namespace motley

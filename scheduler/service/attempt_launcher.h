@@ -1,0 +1,45 @@
+#pragma once
+// What the coordinator needs of whoever performs attempts: real processes, or a script in tests and
+// simulations. Every action is named by (job, epoch) and may be repeated: by a coordinator that was
+// killed after it had acted, for one.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "core/ids.h"
+#include "core/result.h"
+#include "core/spec/fleet_spec.h"
+#include "core/spec/job_spec.h"
+#include "scheduler/queue/job_fsm.h"
+
+namespace motley {
+
+struct AttemptId {
+  int64_t job = 0;
+  Epoch epoch{0};
+  auto operator<=>(const AttemptId&) const = default;
+};
+
+struct AttemptOrder {
+  AttemptId id;
+  JobSpec job;
+  FleetSpec fleet;  ///< the devices it is given
+};
+
+class AttemptLauncher {
+ public:
+  /// How an attempt ended, told once and never from within a call of this class.
+  using OnOver = std::function<void(int64_t job, const AttemptOver& over)>;
+
+  virtual ~AttemptLauncher() = default;
+  /// Starts the attempt, or finds it where it was started before, by whichever coordinator; how
+  /// long it has been at it. It is watched from then on.
+  virtual Result<Nanos> begin(const AttemptOrder& order) = 0;
+  /// Asks it to save a checkpoint and end. Nothing where it is over.
+  virtual void ask_to_stop(AttemptId id) = 0;
+  /// Ends it as it stands.
+  virtual void kill(AttemptId id) = 0;
+};
+
+}  // namespace motley

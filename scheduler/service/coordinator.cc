@@ -1,0 +1,389 @@
+#include "scheduler/service/coordinator.h"
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "core/json_fields.h"
+#include "core/spec/json.h"
+#include "scheduler/service/event_text.h"
+
+namespace motley {
+namespace {
+
+constexpr Nanos kKillAgain{10'000'000'000};
+
+const char* outcome_name(AttemptOutcome outcome) {
+  switch (outcome) {
+    case AttemptOutcome::kDone:
+      return "done";
+    case AttemptOutcome::kStopped:
+      return "stopped";
+    case AttemptOutcome::kFailed:
+      return "failed";
+  }
+  return "?";
+}
+
+JobEvent event_of(JobRequest request) {
+  switch (request) {
+    case JobRequest::kCancel:
+      return CancelAsked{};
+    case JobRequest::kHold:
+      return HoldAsked{};
+    case JobRequest::kRelease:
+      return ReleaseAsked{};
+    case JobRequest::kRequeue:
+      return RequeueAsked{};
+  }
+  return ReleaseAsked{};
+}
+
+Result<JobSpec> spec_of(const StoredJob& job) {
+  MOTLEY_TRY(const nlohmann::json document, parse_json(job.spec));
+  return job_from_json(document);
+}
+
+StoredJob stored_of(const Submission& submission, const JobStatus& status, int64_t wall_time) {
+  StoredJob stored;
+  stored.name = submission.job.name;
+  stored.owner = submission.owner;
+  stored.queue = submission.job.service.queue;
+  stored.priority = submission.job.service.priority;
+  stored.spec = to_json(submission.job).dump();
+  stored.key = submission.key;
+  stored.submitted = wall_time;
+  stored.status = status;
+  return stored;
+}
+
+Error no_such_job(int64_t id) {
+  return {ErrorCode::kNotFound, "there is no job " + std::to_string(id), {}};
+}
+
+}  // namespace
+
+Coordinator::Coordinator(FleetSpec fleet, Surroundings surroundings, Rules rules)
+    : devices_(std::move(fleet)), around_(std::move(surroundings)), rules_(rules) {}
+
+// --- what there is ---
+
+Result<Unit> Coordinator::recover() {
+  MOTLEY_TRY(const auto counts, count_jobs(around_.kept));
+  for (const auto& [state, count] : counts) counters_.jobs[state] = count;
+  MOTLEY_TRY(const std::vector<StoredJob> unfinished, unfinished_jobs(around_.kept));
+  for (const StoredJob& job : unfinished) MOTLEY_TRY_VOID(recover(job.id));
+  for (auto& [id, job] : jobs_) {
+    const auto left = dependencies(job.after);
+    if (left && !job.after.empty()) apply(job, *left);
+  }
+  undecided_ = true;
+  return Unit{};
+}
+
+Result<Unit> Coordinator::recover(int64_t id) {
+  MOTLEY_TRY(std::optional<StoredJob> stored, find_job(around_.kept, id));
+  if (!stored) return Unit{};
+  MOTLEY_TRY(const JobSpec spec, spec_of(*stored));
+  MOTLEY_TRY(const auto attempts, list_attempts(around_.kept, id));
+  JobStatus status = std::move(stored->status);
+  status.not_before += now();
+  const JobFsm fsm(RetryRule{.most_restarts = spec.retry.max_restarts}, std::move(status));
+  enter(make_job(id, spec, stored->owner, fsm));
+  Job& job = jobs_.at(id);
+  for (const StoredAttempt& attempt : attempts) job.served += attempt.took;
+  if (job.fsm.status().not_before > now()) wake(job.fsm.status().not_before, id);
+  find_attempt(job, attempts);
+  return Unit{};
+}
+
+void Coordinator::find_attempt(Job& job, const std::vector<StoredAttempt>& attempts) {
+  const JobState state = job.fsm.status().state;
+  const bool has_attempt =
+      state == JobState::kLaunching || state == JobState::kRunning || state == JobState::kStopping;
+  if (!has_attempt) {
+    // What is neither waiting nor an attempt was in the coordinator that is gone.
+    if (state != JobState::kWaiting && state != JobState::kQueued) apply(job, Preempted{});
+    return;
+  }
+  const Epoch epoch = job.fsm.status().epoch;
+  for (const StoredAttempt& attempt : attempts)
+    if (attempt.epoch == epoch) job.devices = attempt.devices;
+  devices_.give(job.devices, job.id);
+  perform(job, LaunchAttempt{epoch});
+  if (state == JobState::kStopping) perform(job, StopAttempt{epoch});
+}
+
+Coordinator::Job Coordinator::make_job(int64_t id, const JobSpec& spec, const std::string& owner,
+                                       JobFsm fsm) const {
+  Job job;
+  job.id = id;
+  job.owner = owner;
+  job.priority = spec.service.priority;
+  job.preemptible = spec.service.preemptible;
+  job.after = spec.service.after;
+  job.longest = spec.service.max_duration;
+  job.fsm = std::move(fsm);
+  auto demand = devices_.demand(spec);
+  if (demand)
+    job.demand = std::move(*demand);
+  else
+    job.unmet = demand.error().message;
+  return job;
+}
+
+void Coordinator::enter(Job job) {
+  for (const int64_t before : job.after) dependents_.emplace(before, job.id);
+  jobs_.insert_or_assign(job.id, std::move(job));
+  undecided_ = true;
+}
+
+Result<JobState> Coordinator::state_of(int64_t id) const {
+  if (const auto found = jobs_.find(id); found != jobs_.end())
+    return found->second.fsm.status().state;
+  MOTLEY_TRY(const std::optional<StoredJob> stored, find_job(around_.kept, id));
+  if (!stored) return fail(no_such_job(id));
+  return stored->status.state;
+}
+
+Result<DependenciesLeft> Coordinator::dependencies(const std::vector<int64_t>& after) const {
+  DependenciesLeft left;
+  for (const int64_t id : after) {
+    MOTLEY_TRY(const JobState state, state_of(id));
+    left.unfinished += is_final(state) ? 0 : 1;
+    left.failed |= state == JobState::kFailed || state == JobState::kCancelled;
+  }
+  return left;
+}
+
+// --- what people want ---
+
+void Coordinator::submit(Submission submission, Submitted done) {
+  if (broken_) return done(fail(*broken_));
+  const JobSpec& spec = submission.job;
+  const auto demand = devices_.demand(spec);
+  if (!demand) return done(fail(demand.error()));
+  auto left = dependencies(spec.service.after);
+  if (!left)
+    return done(fail(ErrorCode::kInvalidSpec, left.error().message + ", which it is to come after",
+                     place_of(spec, "after")));
+  JobFsm fsm(RetryRule{.most_restarts = spec.retry.max_restarts});
+  if (submission.held) fsm.on(HoldAsked{}, now());
+  // A job that can never start is kept before it is cancelled: a repeated key finds it.
+  if (left->failed) *left = {1, false};
+  if (!spec.service.after.empty()) fsm.on(*left, now());
+
+  const StoredJob stored = stored_of(submission, fsm.status(), around_.wall_time());
+  struct Added {
+    int64_t id = 0;
+    bool is_new = false;
+  };
+  auto added = std::make_shared<Added>();
+  Job job = make_job(0, spec, stored.owner, std::move(fsm));
+  around_.store.write(
+      [added, stored](Database& database) -> Result<Unit> {
+        MOTLEY_TRY(added->id, add_job(database, stored, &added->is_new));
+        if (!added->is_new) return Unit{};
+        return add_event(database, added->id, stored.submitted, "submitted");
+      },
+      [this, added, job = std::move(job), done = std::move(done)](Result<Unit> written) mutable {
+        if (!written) {
+          // A key that belongs to another job is the submitter's mistake, not the disk's.
+          if (written.error().code != ErrorCode::kUsage) broken_ = written.error();
+          return done(fail(written.error()));
+        }
+        ++counters_.submissions;
+        job.id = added->id;
+        if (added->is_new) accept(std::move(job));
+        done(added->id);
+      });
+}
+
+void Coordinator::accept(Job job) {
+  const int64_t id = job.id;
+  ++counters_.jobs[job.fsm.status().state];
+  enter(std::move(job));
+  // Those that it comes after may have ended.
+  Job& entered = jobs_.at(id);
+  if (entered.after.empty()) return;
+  if (const auto left = dependencies(entered.after)) apply(entered, *left);
+}
+
+void Coordinator::ask(int64_t id, JobRequest request, Answered done) {
+  const auto state = state_of(id);
+  if (!state) return done(fail(state.error()));
+  const auto found = jobs_.find(id);
+  if (is_final(*state) || found == jobs_.end())
+    return done(fail(ErrorCode::kNotPermitted,
+                     "job " + std::to_string(id) + " has ended: it is " + name_of(*state)));
+  apply(found->second, event_of(request), std::move(done));
+}
+
+void Coordinator::attempt_over(int64_t id, const AttemptOver& over) {
+  const auto found = jobs_.find(id);
+  if (found != jobs_.end()) apply(found->second, over);
+}
+
+// --- one event ---
+
+void Coordinator::apply(Job& job, const JobEvent& event, Answered done) {
+  if (broken_) {
+    if (done) done(fail(*broken_));
+    return;
+  }
+  const JobStatus before = job.fsm.status();
+  std::vector<JobAction> actions = job.fsm.on(event, now());
+  // The attempt itself measures and plans; the coordinator has nothing to wait for.
+  if (!actions.empty() && std::holds_alternative<MakePlan>(actions.front()))
+    actions = job.fsm.on(PlanEnded{}, now());
+  const JobStatus& after = job.fsm.status();
+  const bool changed = after != before;
+  if (!changed && !done) return;
+  // Where nothing changes the answer still comes after all that was written before.
+  GroupCommit::Change change = [](Database&) { return Result<Unit>(Unit{}); };
+  if (changed) change = change_of(job, before, event);
+  around_.store.write(std::move(change),
+                      [this, id = job.id, actions, done = std::move(done)](Result<Unit> written) {
+                        if (written)
+                          act(id, actions);
+                        else
+                          broken_ = written.error();
+                        if (done) done(std::move(written));
+                      });
+  if (!changed) return;
+  --counters_.jobs[before.state];
+  ++counters_.jobs[after.state];
+  undecided_ = true;
+  take_effect(job, actions);
+  if (is_final(after.state)) tell_dependents(job.id);
+}
+
+GroupCommit::Change Coordinator::change_of(const Job& job, const JobStatus& before,
+                                           const JobEvent& event) const {
+  JobStatus after = job.fsm.status();
+  const std::string text = event_text(before, after, job.devices, now());
+  after.not_before = std::max(Nanos(0), after.not_before - now());
+  StoredAttempt attempt;
+  attempt.job = job.id;
+  attempt.epoch = after.epoch;
+  attempt.devices = job.devices;
+  const bool begins = after.epoch != before.epoch;
+  const auto* over = std::get_if<AttemptOver>(&event);
+  if (over != nullptr) {
+    attempt.took = now() - job.begun;
+    attempt.outcome = outcome_name(over->outcome);
+    attempt.cause = over->cause;
+  }
+  return [=, wall = around_.wall_time(),
+          ends = over != nullptr](Database& database) mutable -> Result<Unit> {
+    MOTLEY_TRY_VOID(save_status(database, attempt.job, before, after, wall));
+    attempt.begun = attempt.ended = wall;
+    if (begins) MOTLEY_TRY_VOID(add_attempt(database, attempt));
+    if (ends) MOTLEY_TRY_VOID(end_attempt(database, attempt));
+    return add_event(database, attempt.job, wall, text);
+  };
+}
+
+void Coordinator::take_effect(Job& job, const std::vector<JobAction>& actions) {
+  for (const JobAction& action : actions) {
+    if (std::holds_alternative<FreeDevices>(action)) {
+      if (!job.devices.empty()) job.served += now() - job.begun;
+      devices_.free(job.id);
+      job.devices.clear();
+    } else if (const auto* later = std::get_if<WakeAt>(&action)) {
+      wake(later->when, job.id);
+    }
+  }
+}
+
+void Coordinator::act(int64_t id, const std::vector<JobAction>& actions) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return;
+  for (const JobAction& action : actions) {
+    if (const auto* launch = std::get_if<LaunchAttempt>(&action)) perform(found->second, *launch);
+    if (const auto* stop = std::get_if<StopAttempt>(&action)) perform(found->second, *stop);
+  }
+  if (is_final(found->second.fsm.status().state)) forget(id);
+}
+
+/// Only once its end is on disk: until then who asks for its state finds it here.
+void Coordinator::forget(int64_t id) {
+  const auto stored = find_job(around_.kept, id);
+  if (stored && *stored && is_final((*stored)->status.state)) jobs_.erase(id);
+}
+
+void Coordinator::perform(Job& job, const LaunchAttempt& action) {
+  const auto order = order_of(job);
+  const Result<Nanos> age =
+      order ? around_.launcher.begin(*order) : Result<Nanos>(fail(order.error()));
+  if (!age)
+    return apply(job, AttemptOver{action.epoch, AttemptOutcome::kFailed, false, false,
+                                  "cannot be started: " + age.error().to_string()});
+  job.begun = now() - *age;
+  if (job.longest > Nanos(0)) wake(job.begun + job.longest - job.served, job.id);
+  apply(job, LaunchedAttempt{action.epoch});
+}
+
+Result<AttemptOrder> Coordinator::order_of(const Job& job) const {
+  MOTLEY_TRY(const std::optional<StoredJob> stored, find_job(around_.kept, job.id));
+  if (!stored) return fail(no_such_job(job.id));
+  MOTLEY_TRY(JobSpec spec, spec_of(*stored));
+  return AttemptOrder{
+      {job.id, job.fsm.status().epoch}, std::move(spec), devices_.only(job.devices)};
+}
+
+void Coordinator::perform(Job& job, const StopAttempt& action) {
+  around_.launcher.ask_to_stop({job.id, action.epoch});
+  job.stop_by = now() + rules_.stop_grace;
+  wake(job.stop_by, job.id);
+}
+
+void Coordinator::tell_dependents(int64_t id) {
+  const auto [begin, end] = dependents_.equal_range(id);
+  std::vector<int64_t> told;
+  for (auto each = begin; each != end; ++each) told.push_back(each->second);
+  dependents_.erase(begin, end);
+  for (const int64_t dependent : told) {
+    const auto found = jobs_.find(dependent);
+    if (found == jobs_.end()) continue;
+    if (const auto left = dependencies(found->second.after)) apply(found->second, *left);
+  }
+}
+
+// --- time ---
+
+std::optional<Nanos> Coordinator::next_wake() const {
+  if (broken_) return std::nullopt;
+  if (undecided_) return now();
+  if (due_.empty()) return std::nullopt;
+  return due_.top().when;
+}
+
+void Coordinator::on_time() {
+  while (!due_.empty() && due_.top().when <= now()) {
+    const int64_t id = due_.top().job;
+    due_.pop();
+    if (const auto found = jobs_.find(id); found != jobs_.end()) look_at(found->second);
+  }
+  if (undecided_ && !broken_) decide();
+}
+
+void Coordinator::look_at(Job& job) {
+  const JobStatus& status = job.fsm.status();
+  if (status.state == JobState::kWaiting && status.not_before <= now()) apply(job, BackOffIsOver{});
+  if (job.devices.empty()) return;
+  const bool too_long = job.longest > Nanos(0) && job.served + (now() - job.begun) >= job.longest;
+  if (too_long && status.stop != StopWhy::kTimeLimit) apply(job, TimeIsUp{});
+  if (status.state == JobState::kStopping && job.stop_by > Nanos(0) && job.stop_by <= now()) {
+    around_.launcher.kill({job.id, status.epoch});
+    job.stop_by = now() + kKillAgain;
+    wake(job.stop_by, job.id);
+  }
+}
+
+int Coordinator::running() const {
+  return static_cast<int>(std::count_if(
+      jobs_.begin(), jobs_.end(), [](const auto& entry) { return !entry.second.devices.empty(); }));
+}
+
+}  // namespace motley

@@ -1,0 +1,170 @@
+#pragma once
+// The job service without its surroundings: what people ask, what attempts come to and the passing
+// of time go in; what is to be kept goes to the store, and only when it is on disk the actions go
+// to the launcher ("persist, then act"). Clock, store and launcher are seams: the same code runs
+// behind HTTP and in a simulation. One thread; none of its calls waits.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <queue>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/result.h"
+#include "scheduler/policies/policy.h"
+#include "scheduler/queue/job_fsm.h"
+#include "scheduler/service/attempt_launcher.h"
+#include "scheduler/service/device_pools.h"
+#include "scheduler/store/group_commit.h"
+#include "scheduler/store/job_store.h"
+
+namespace motley {
+
+/// Where changes go: in the order they are handed in, each on disk or failed before `done` is
+/// called, on the coordinator's thread and never from within write().
+class ChangeWriter {
+ public:
+  virtual ~ChangeWriter() = default;
+  virtual void write(GroupCommit::Change change, GroupCommit::Done done) = 0;
+};
+
+/// What somebody wants of a job that is there.
+enum class JobRequest : uint8_t { kCancel, kHold, kRelease, kRequeue };
+
+struct Submission {
+  JobSpec job;
+  std::string owner;
+  std::string key;    ///< of idempotence; empty: none
+  bool held = false;  ///< until it is released
+};
+
+/// Why a job is where it is.
+struct WhyJob {
+  std::vector<std::string> reasons;  ///< a line each, what matters most first
+  std::string remedy;                ///< the nearest change that would start it; empty: none known
+  int position = 0;                  ///< in the queue, from 1; 0: it is not in it
+};
+
+class Coordinator {
+ public:
+  /// All outlive the coordinator. `kept` is read on its thread and sees what is on disk.
+  struct Surroundings {
+    const Clock& clock;
+    const Database& kept;
+    ChangeWriter& store;
+    AttemptLauncher& launcher;
+    Policy& policy;
+    std::function<int64_t()> wall_time;  ///< nanoseconds since 1970, for people only
+  };
+  struct Rules {
+    Nanos stop_grace{120'000'000'000};  ///< to save and end in; then it is killed
+  };
+  struct Counters {
+    std::map<JobState, int64_t> jobs;  ///< in each state
+    int64_t submissions = 0;           ///< acknowledged since the start
+    int64_t decisions = 0;
+    Nanos deciding{0};
+  };
+  using Submitted = std::function<void(Result<int64_t>)>;
+  using Answered = std::function<void(Result<Unit>)>;
+
+  Coordinator(FleetSpec fleet, Surroundings surroundings)
+      : Coordinator(std::move(fleet), std::move(surroundings), Rules()) {}
+  Coordinator(FleetSpec fleet, Surroundings surroundings, Rules rules);
+
+  /// Goes on with all that is kept and not finished; attempts are found again, or begun where a
+  /// coordinator was killed before it had begun them.
+  Result<Unit> recover();
+
+  /// The number of the job is answered when it is on disk. kInvalidSpec, kNoDevice: nothing of this
+  /// fleet would do; kUsage: the key belongs to another job.
+  void submit(Submission submission, Submitted done);
+  /// Answered when it is on disk; kNotFound, kNotPermitted for a job that has ended.
+  void ask(int64_t job, JobRequest request, Answered done);
+  void attempt_over(int64_t job, const AttemptOver& over);
+
+  /// When on_time() has something to do at the earliest; nothing: never.
+  std::optional<Nanos> next_wake() const;
+  void on_time();
+  /// What could not be written: from then on nothing is done. Attempts train on.
+  const std::optional<Error>& broken() const { return broken_; }
+
+  const DevicePools& devices() const { return devices_; }
+  const Counters& counters() const { return counters_; }
+  /// Of a job that has not ended; nothing for any other.
+  std::optional<WhyJob> why(int64_t job) const;
+  int running() const;  ///< attempts under way
+
+ private:
+  struct Job {
+    int64_t id = 0;
+    std::string owner;
+    int priority = 50;
+    bool preemptible = false;
+    std::optional<Alternative> demand;  ///< nothing: this fleet would not do
+    std::string unmet;                  ///< why not
+    std::vector<int64_t> after;
+    Nanos longest{0};
+    JobFsm fsm;
+    std::vector<std::string> devices;  ///< their ids, while it has an attempt
+    Nanos begun{0};                    ///< the attempt under way
+    Nanos served{0};                   ///< in earlier attempts
+    Nanos stop_by{0};
+  };
+  struct Due {
+    Nanos when{0};
+    int64_t job = 0;
+    bool operator<(const Due& other) const { return when > other.when; }  // the soonest on top
+  };
+
+  Result<Unit> recover(int64_t id);
+  void find_attempt(Job& job, const std::vector<StoredAttempt>& attempts);
+  Job make_job(int64_t id, const JobSpec& spec, const std::string& owner, JobFsm fsm) const;
+  Result<DependenciesLeft> dependencies(const std::vector<int64_t>& after) const;
+  /// kNotFound where there is no such job.
+  Result<JobState> state_of(int64_t id) const;
+  /// The job is on disk.
+  void enter(Job job);
+  void accept(Job job);
+  void forget(int64_t id);
+  void apply(Job& job, const JobEvent& event, Answered done = {});
+  /// What is to be kept of it.
+  GroupCommit::Change change_of(const Job& job, const JobStatus& before,
+                                const JobEvent& event) const;
+  /// In memory, at once: whatever follows from it is written later.
+  void take_effect(Job& job, const std::vector<JobAction>& actions);
+  /// The change is on disk.
+  void act(int64_t id, const std::vector<JobAction>& actions);
+  void perform(Job& job, const LaunchAttempt& action);
+  void perform(Job& job, const StopAttempt& action);
+  Result<AttemptOrder> order_of(const Job& job) const;
+  void tell_dependents(int64_t id);
+  void look_at(Job& job);
+  void wake(Nanos when, int64_t job) { due_.push({when, job}); }
+  Nanos now() const { return around_.clock.now(); }
+
+  QueueView view() const;
+  JobView view_of(const Job& job) const;
+  void decide();
+  void carry_out(const QueueView& view, const Schedule& schedule);
+  void why_it_waits(const Job& job, WhyJob* why) const;
+  int position_of(const Job& job) const;
+
+  DevicePools devices_;
+  const Surroundings around_;
+  const Rules rules_;
+  std::map<int64_t, Job> jobs_;  ///< not ended, or the end is not on disk yet
+  std::multimap<int64_t, int64_t> dependents_;
+  std::priority_queue<Due> due_;
+  bool undecided_ = false;
+  std::optional<int64_t> reserved_for_;  ///< the job that the others must not keep waiting
+  Counters counters_;
+  std::optional<Error> broken_;
+};
+
+}  // namespace motley

@@ -1,0 +1,141 @@
+// Who is given what: the view that policies see, and what their schedule means for the jobs.
+
+#include <algorithm>
+
+#include "core/units.h"
+#include "scheduler/service/coordinator.h"
+#include "scheduler/service/event_text.h"
+
+namespace motley {
+namespace {
+
+/// Until a profile of the job says better, all devices count the same.
+constexpr double kUnmeasuredRate = 1;
+
+std::string counted(int count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+JobView Coordinator::view_of(const Job& job) const {
+  JobView seen;
+  seen.id = job.id;
+  seen.owner = job.owner;
+  seen.priority = job.priority;
+  seen.submitted = static_cast<double>(job.id);  // numbers rise with submission
+  seen.any_of = {*job.demand};
+  seen.speeds = SpeedTable(devices_.pools().size());
+  for (size_t pool = 0; pool < devices_.pools().size(); ++pool)
+    seen.speeds.add(pool, 1, kUnmeasuredRate);
+  if (!job.devices.empty()) seen.held = devices_.held_by(job.id);
+  seen.preemptible = job.preemptible && job.fsm.status().state == JobState::kRunning;
+  seen.served = seconds_of(job.served);
+  return seen;
+}
+
+QueueView Coordinator::view() const {
+  QueueView view;
+  view.now = seconds_of(now());
+  view.pools = devices_.pools();
+  for (const auto& [id, job] : jobs_) {
+    const bool queued = job.fsm.status().state == JobState::kQueued;
+    if (job.demand && (queued || !job.devices.empty())) view.jobs.push_back(view_of(job));
+  }
+  return view;
+}
+
+void Coordinator::decide() {
+  undecided_ = false;
+  const Nanos before = now();
+  const QueueView seen = view();
+  const Schedule wanted = schedule(around_.policy, seen);
+  ++counters_.decisions;
+  counters_.deciding += now() - before;
+  carry_out(seen, wanted);
+}
+
+void Coordinator::carry_out(const QueueView& view, const Schedule& schedule) {
+  reserved_for_.reset();
+  if (schedule.reserved) reserved_for_ = view.jobs[schedule.reserved->job].id;
+  std::vector<const PoolCounts*> wanted(view.jobs.size(), nullptr);
+  for (const Placement& placement : schedule.run) wanted[placement.job] = &placement.devices;
+  // A job that runs is stopped for another, not for other devices.
+  for (size_t i = 0; i < view.jobs.size(); ++i)
+    if (view.jobs[i].runs() && view.jobs[i].preemptible && wanted[i] == nullptr)
+      apply(jobs_.at(view.jobs[i].id), Preempted{});
+  for (size_t i = 0; i < view.jobs.size(); ++i) {
+    if (view.jobs[i].runs() || wanted[i] == nullptr) continue;
+    Job& job = jobs_.at(view.jobs[i].id);
+    job.devices = devices_.give(*wanted[i], job.id);
+    if (job.devices.empty()) continue;  // not free yet: when they are, that is an event
+    job.begun = now();
+    apply(job, DevicesGiven{});
+  }
+}
+
+std::optional<WhyJob> Coordinator::why(int64_t id) const {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end() || is_final(found->second.fsm.status().state)) return std::nullopt;
+  const Job& job = found->second;
+  const JobStatus& status = job.fsm.status();
+  WhyJob why;
+  if (!job.devices.empty()) {
+    why.reasons.push_back("it is " + std::string(name_of(status.state)) + " on " +
+                          joined(job.devices));
+    return why;
+  }
+  if (status.held) {
+    why.reasons.push_back("it is held");
+    why.remedy = "motley release " + std::to_string(id);
+  }
+  for (const int64_t before : job.after)
+    if (const auto state = state_of(before); state && !is_final(*state))
+      why.reasons.push_back("it comes after job " + std::to_string(before) + ", which is " +
+                            name_of(*state));
+  if (status.not_before > now())
+    why.reasons.push_back("it is tried again in " +
+                          format_seconds(seconds_of(status.not_before - now())) +
+                          ", after: " + status.cause);
+  if (!job.demand) why.reasons.push_back("this service's devices would not do: " + job.unmet);
+  if (job.demand && status.state == JobState::kQueued) why_it_waits(job, &why);
+  return why;
+}
+
+void Coordinator::why_it_waits(const Job& job, WhyJob* why) const {
+  why->position = position_of(job);
+  const PoolCounts free = devices_.free_counts();
+  int usable = 0;
+  for (size_t pool = 0; pool < free.size(); ++pool) {
+    const int here = std::min(free[pool], job.demand->limit[pool]);
+    usable = job.demand->mix ? usable + here : std::max(usable, here);
+  }
+  const int missing = job.demand->least - usable;
+  if (missing > 0) {
+    why->reasons.push_back("it needs " + counted(job.demand->least, "device") + " and " +
+                           std::to_string(usable) + (usable == 1 ? " is" : " are") +
+                           " free that it admits");
+    why->remedy = counted(missing, "device") + " more becoming free";
+  }
+  for (const auto& [id, other] : jobs_)
+    if (missing > 0 && !other.devices.empty())
+      why->reasons.push_back("job " + std::to_string(id) + " holds " + joined(other.devices));
+  if (reserved_for_ && *reserved_for_ != job.id)
+    why->reasons.push_back("job " + std::to_string(*reserved_for_) +
+                           " has waited longer for devices that it would take");
+  if (why->position > 1)
+    why->reasons.push_back(counted(why->position - 1, "job") + " before it in the queue");
+  if (why->reasons.empty()) why->reasons.push_back("it is about to be looked at");
+}
+
+/// By priority and submission, whatever the policy then makes of it.
+int Coordinator::position_of(const Job& job) const {
+  return 1 + static_cast<int>(std::count_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
+           const Job& other = entry.second;
+           if (other.fsm.status().state != JobState::kQueued) return false;
+           return other.priority > job.priority ||
+                  (other.priority == job.priority && other.id < job.id);
+         }));
+}
+
+}  // namespace motley

@@ -1,0 +1,66 @@
+#include "scheduler/service/event_text.h"
+
+#include "core/units.h"
+
+namespace motley {
+namespace {
+
+std::string why_stopped(StopWhy why) {
+  switch (why) {
+    case StopWhy::kCancel:
+      return "it is cancelled";
+    case StopWhy::kHold:
+      return "it is held";
+    case StopWhy::kPreempt:
+      return "another job goes before it";
+    case StopWhy::kRequeue:
+      return "it is requeued";
+    case StopWhy::kTimeLimit:
+      return "its longest duration has passed";
+    case StopWhy::kNone:
+      break;
+  }
+  return "asked to";
+}
+
+std::string waiting_text(const JobStatus& status, Nanos now) {
+  if (status.held) return "held";
+  if (status.unfinished > 0)
+    return "waiting for " + std::to_string(status.unfinished) +
+           (status.unfinished == 1 ? " other job" : " other jobs");
+  return "waiting " + format_seconds(seconds_of(status.not_before - now)) +
+         " before it is tried again: " + status.cause;
+}
+
+}  // namespace
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + text;
+  return all;
+}
+
+std::string event_text(const JobStatus& before, const JobStatus& after,
+                       const std::vector<std::string>& devices, Nanos now) {
+  const std::string attempt = " attempt " + std::to_string(after.epoch.value());
+  switch (after.state) {
+    case JobState::kWaiting:
+      return waiting_text(after, now);
+    case JobState::kLaunching:
+      return "launching" + attempt + " on " + joined(devices);
+    case JobState::kRunning:
+      return "running" + attempt;
+    case JobState::kStopping:
+      return "stopping" + attempt + ": " + why_stopped(after.stop);
+    case JobState::kFailed:
+    case JobState::kCancelled:
+      return name_of(after.state) +
+             (after.cause.empty() || after.cause == name_of(after.state) ? "" : ": " + after.cause);
+    case JobState::kQueued:
+      return before.held && !after.held ? "released" : "queued";
+    default:
+      return name_of(after.state);
+  }
+}
+
+}  // namespace motley

@@ -1,0 +1,55 @@
+#pragma once
+// A request and its response as the API sees them: no socket, no library of others.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+
+namespace motley {
+
+struct HttpRequest {
+  std::string method;  ///< "GET"
+  std::string path;    ///< "/v1/jobs/7", decoded
+  std::map<std::string, std::string> query;
+  std::string body;
+  std::string accept;
+  std::string idempotency_key;
+  std::string last_event_id;
+};
+
+/// Parts `target` ("/v1/jobs?state=queued") of a request line; kUsage where it is malformed.
+Result<Unit> read_target(std::string_view target, HttpRequest* request);
+/// As part of a target: letters, digits, '-', '.', '_', '~' as they are.
+std::string percent_encoded(std::string_view text);
+
+/// A response that goes on: asked again and again for what has been added.
+class EventSource {
+ public:
+  virtual ~EventSource() = default;
+  /// Whole server-sent events; empty: nothing new.
+  virtual std::string next() = 0;
+  virtual bool over() const = 0;  ///< nothing will follow
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string type = "application/json";
+  std::string body;
+  std::string allow;                    ///< methods, with status 405
+  std::shared_ptr<EventSource> events;  ///< instead of a body
+};
+
+using HttpReply = std::function<void(HttpResponse)>;
+/// Calls `reply` once, now or later, on the thread it was called on.
+using HttpHandler = std::function<void(HttpRequest request, HttpReply reply)>;
+
+/// {"error": {"code": "invalid_spec", "message": "job.yaml:3:5: …"}}
+HttpResponse error_response(int status, const Error& error);
+/// "id: 7\nevent: job\ndata: {…}\n\n"; `data` has no line break.
+std::string event_text_of(std::string_view id, std::string_view kind, std::string_view data);
+
+}  // namespace motley

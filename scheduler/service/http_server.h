@@ -1,0 +1,42 @@
+#pragma once
+// HTTP/1.1 over a Unix socket that only its owner may use. Beast inside; sizes, times and the
+// number of connections are limited (the limits of HttpLimits).
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "core/result.h"
+#include "scheduler/service/http_message.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace motley {
+
+struct HttpLimits {
+  uint32_t header_bytes = 8 << 10;
+  uint64_t body_bytes = 1 << 20;
+  std::chrono::milliseconds header_time{5'000};
+  std::chrono::milliseconds body_time{10'000};
+  std::chrono::milliseconds idle_time{30'000};  ///< between requests, and for a write to go on
+  int connections = 64;
+};
+
+class HttpServer {
+ public:
+  virtual ~HttpServer() = default;
+  /// Binds the socket, with mode 0600; one that nobody listens on any more is replaced. kUsage
+  /// where the path is too long for a socket; kNotPermitted where somebody listens.
+  virtual Result<Unit> listen(const std::string& path) = 0;
+  /// No further connections; those that wait for a request, or follow, are closed.
+  virtual void stop() = 0;
+  virtual int64_t requests() const = 0;  ///< answered since the start
+};
+
+/// Runs on the thread of `context`, which outlives it.
+std::unique_ptr<HttpServer> make_http_server(boost::asio::io_context& context, HttpHandler handler,
+                                             HttpLimits limits = {});
+
+}  // namespace motley

@@ -1,0 +1,59 @@
+#include "scheduler/service/perform_attempt.h"
+
+#include <unistd.h>
+
+#include <csignal>
+
+#include "core/output.h"
+#include "scheduler/run/run_job.h"
+#include "scheduler/service/attempt_files.h"
+
+namespace motley {
+namespace {
+
+/// Of the job's newest checkpoint; 0 without one.
+int64_t saved_step(const JobSpec& job) {
+  const auto run = RunDirectory::find(job.name);
+  if (!run) return 0;
+  const auto committed = run->committed(job);
+  return committed.empty() ? 0 : committed.front().step;
+}
+
+/// A request to stop that comes early waits for run_job(), which looks for it.
+void hold_back_stops() {
+  sigset_t stops;
+  ::sigemptyset(&stops);
+  ::sigaddset(&stops, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &stops, nullptr);
+}
+
+RunOptions options_of(const AttemptOrder& order) {
+  RunOptions options;
+  options.job = order.job;
+  options.fleet = order.fleet;
+  options.compare = false;  // the devices are for training
+  options.again = "motley release " + std::to_string(order.id.job);
+  return options;
+}
+
+}  // namespace
+
+Result<int> perform_attempt(const std::string& directory) {
+  hold_back_stops();
+  const AttemptFiles files(directory);
+  MOTLEY_TRY(const AttemptOrder order, files.order());
+  const auto process = identity_of(::getpid());
+  if (!process) return fail(ErrorCode::kIo, "cannot read our own entry of /proc");
+  const AttemptBegun begun{*process, saved_step(order.job)};
+  MOTLEY_TRY(const bool ours, files.claim(begun));
+  if (!ours) return 0;
+  const Result<int> status = without_exceptions([&] { return run_job(options_of(order)); });
+  AttemptEnded ended;
+  ended.status = status ? *status : exit_code(status.error().code);
+  ended.cause = status ? "" : status.error().to_string();
+  ended.progressed = ended.status == 0 || saved_step(order.job) > begun.saved_step;
+  MOTLEY_TRY_VOID(files.write_end(ended));
+  return status;
+}
+
+}  // namespace motley

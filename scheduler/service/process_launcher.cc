@@ -1,0 +1,198 @@
+#include "scheduler/service/process_launcher.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>  // before Asio of Boost 1.74
+
+#include "core/file_system.h"
+#include "scheduler/launch/environment.h"
+#include "scheduler/launch/worker_program.h"
+#include "scheduler/run/run_directory.h"
+#include "scheduler/service/attempt_files.h"
+
+namespace motley {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+/// What an attempt that was killed leaves behind ends itself within seconds.
+constexpr auto kLookAgain = std::chrono::milliseconds(100);
+constexpr int kMostLooks = 150;
+
+Result<Fd> open_log(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.valid()) return fail(ErrorCode::kIo, "cannot open " + path + ": " + std::strerror(errno));
+  return fd;
+}
+
+AttemptOver over_of(Epoch epoch, const AttemptEnded& ended) {
+  AttemptOver over;
+  over.epoch = epoch;
+  over.progressed = ended.progressed;
+  over.cause = ended.cause;
+  if (ended.status == 0)
+    over.outcome = AttemptOutcome::kDone;
+  else if (ended.status == exit_code(ErrorCode::kStopped) || ended.status > 128)
+    over.outcome = AttemptOutcome::kStopped;
+  // It has been tried as often as the job allows, or could not be: another time would be the same.
+  over.hopeless = over.outcome == AttemptOutcome::kFailed;
+  return over;
+}
+
+class ProcessLauncher final : public AttemptLauncher {
+ public:
+  ProcessLauncher(asio::io_context& context, const ServiceDirectory& directory, OnOver on_over)
+      : context_(context), directory_(directory), on_over_(std::move(on_over)) {}
+
+  Result<Nanos> begin(const AttemptOrder& order) override {
+    if (watched_.count(order.id) != 0) return Nanos(0);
+    const AttemptFiles files(directory_.attempt(order.id));
+    MOTLEY_TRY(const auto begun, files.begun());
+    if (!begun) {
+      MOTLEY_TRY_VOID(start(order, files));
+      return Nanos(0);
+    }
+    Fd process = watch_process(begun->process);
+    if (process.valid())
+      watch(order.id, std::move(process));
+    else
+      asio::post(context_, [this, id = order.id] { settle(id, 0); });
+    return age_of(begun->process);
+  }
+
+  void ask_to_stop(AttemptId id) override {
+    asked_to_stop_.insert(id);
+    send(id, SIGTERM);
+  }
+  void kill(AttemptId id) override { send(id, SIGKILL); }
+
+ private:
+  using Descriptor = asio::posix::stream_descriptor;
+
+  Result<Unit> start(const AttemptOrder& order, const AttemptFiles& files) {
+    MOTLEY_TRY_VOID(files.write_order(order));
+    MOTLEY_TRY(const Fd log, open_log(files.log()));
+    // The runs of a job are its own, whatever other runs have its name.
+    Environment environment = Environment::inherited();
+    environment.set("XDG_STATE_HOME", directory_.job(order.id.job));
+    SpawnRequest request;
+    request.command = {own_program(), "attempt", files.directory()};
+    request.environment = environment.entries();
+    request.stdout_fd = request.stderr_fd = log.get();
+    request.new_session = true;
+    MOTLEY_TRY(ChildProcess child, ChildProcess::spawn(request));
+    watch(order.id, child.let_go());
+    return Unit{};
+  }
+
+  void watch(AttemptId id, Fd process) {
+    auto descriptor = std::make_shared<Descriptor>(context_, process.release());
+    watched_[id] = descriptor;
+    descriptor->async_wait(Descriptor::wait_read, [this, id, descriptor](error_code error) {
+      if (error) return;
+      siginfo_t info{};
+      // One that an earlier coordinator started is not ours to reap.
+      ::waitid(P_PIDFD, static_cast<id_t>(descriptor->native_handle()), &info, WEXITED | WNOHANG);
+      watched_.erase(id);
+      settle(id, 0);
+    });
+  }
+
+  /// No process is watched any more: what became of the attempt?
+  void settle(AttemptId id, int looks) {
+    const AttemptFiles files(directory_.attempt(id));
+    const auto ended = files.ended();
+    const auto begun = files.begun();
+    if (!ended || !begun)
+      return tell(id, AttemptOver{id.epoch, AttemptOutcome::kFailed, false, false,
+                                  (ended ? begun.error() : ended.error()).to_string()});
+    if (*ended) return tell(id, over_of(id.epoch, **ended));
+    if (!*begun)
+      return tell_killed(id, {id.epoch, AttemptOutcome::kFailed, false, false,
+                              "its process ended before it began: see " + files.log()});
+    if (Fd process = watch_process((*begun)->process); process.valid())
+      return watch(id, std::move(process));  // another one was quicker than ours
+    settle_killed(id, **begun, looks);
+  }
+
+  /// Its devices are free when the last of its ranks has gone.
+  void settle_killed(AttemptId id, const AttemptBegun& begun, int looks) {
+    const auto order = AttemptFiles(directory_.attempt(id)).order();
+    const auto run = newest_run(id, order);
+    if (run && run->in_use() && looks < kMostLooks) {
+      auto timer = std::make_shared<asio::steady_timer>(context_, kLookAgain);
+      timer->async_wait([this, id, looks, timer](error_code error) {
+        if (!error) settle(id, looks + 1);
+      });
+      return;
+    }
+    AttemptOver over{id.epoch, AttemptOutcome::kFailed, false, false, "its process was killed"};
+    if (run && order) {
+      const auto committed = run->committed(order->job);
+      over.progressed = !committed.empty() && committed.front().step > begun.saved_step;
+    }
+    tell_killed(id, over);
+  }
+
+  Result<RunDirectory> newest_run(AttemptId id, const Result<AttemptOrder>& order) const {
+    if (!order) return fail(order.error());
+    const std::string runs = directory_.job(id.job) + "/motley/runs/" + order->job.name;
+    int newest = 0;
+    const auto names = real_file_system().list(runs);
+    if (names)
+      for (const std::string& name : *names) newest = std::max(newest, std::atoi(name.c_str()));
+    return RunDirectory::find(runs + "/" + std::to_string(newest));
+  }
+
+  /// A process may be asked to stop before it is ready to hear it.
+  void tell_killed(AttemptId id, AttemptOver over) {
+    if (asked_to_stop_.count(id) != 0) {
+      over.outcome = AttemptOutcome::kStopped;
+      over.cause.clear();
+    }
+    tell(id, over);
+  }
+
+  void tell(AttemptId id, const AttemptOver& over) {
+    asked_to_stop_.erase(id);
+    on_over_(id.job, over);
+  }
+
+  void send(AttemptId id, int signal) {
+    const auto found = watched_.find(id);
+    if (found == watched_.end()) return;
+    ::syscall(SYS_pidfd_send_signal, found->second->native_handle(), signal, nullptr, 0);
+  }
+
+  asio::io_context& context_;
+  const ServiceDirectory& directory_;
+  OnOver on_over_;
+  std::map<AttemptId, std::shared_ptr<Descriptor>> watched_;
+  std::set<AttemptId> asked_to_stop_;
+};
+
+}  // namespace
+
+std::unique_ptr<AttemptLauncher> make_process_launcher(asio::io_context& context,
+                                                       const ServiceDirectory& directory,
+                                                       AttemptLauncher::OnOver on_over) {
+  return std::make_unique<ProcessLauncher>(context, directory, std::move(on_over));
+}
+
+}  // namespace motley

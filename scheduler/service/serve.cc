@@ -1,0 +1,179 @@
+#include "scheduler/service/serve.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <optional>
+#include <utility>  // before Asio of Boost 1.74
+
+#include "scheduler/service/api.h"
+#include "scheduler/service/http_server.h"
+#include "scheduler/service/process_launcher.h"
+
+namespace motley {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+/// What comes within it is decided on together.
+constexpr Nanos kGather{2'000'000};
+constexpr auto kPollEnd = std::chrono::milliseconds(20);
+constexpr int kMostPolls = 250;
+
+/// The store's thread writes; what follows from it happens on the coordinator's.
+class PostingWriter final : public ChangeWriter {
+ public:
+  PostingWriter(asio::io_context& context, Database database, std::function<void()> after_each)
+      : context_(context), after_each_(std::move(after_each)), commits_(std::move(database)) {}
+
+  void write(GroupCommit::Change change, GroupCommit::Done done) override {
+    ++under_way_;
+    auto shared = std::make_shared<GroupCommit::Done>(std::move(done));
+    commits_.write(std::move(change), [this, shared](Result<Unit> written) {
+      asio::post(context_, [this, shared, written = std::move(written)]() mutable {
+        --under_way_;
+        (*shared)(std::move(written));
+        after_each_();
+      });
+    });
+  }
+  bool idle() const { return under_way_ == 0; }
+
+ private:
+  asio::io_context& context_;
+  std::function<void()> after_each_;
+  int under_way_ = 0;
+  GroupCommit commits_;  ///< last: its thread ends first
+};
+
+int64_t wall_time() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string own_name() {
+  const passwd* user = ::getpwuid(::geteuid());  // NOLINT: once, before threads
+  return user != nullptr ? user->pw_name : std::to_string(::geteuid());
+}
+
+class Service {
+ public:
+  Service(ServeOptions options, ServiceDirectory directory, std::unique_ptr<Policy> policy,
+          Database writing, Database reading)
+      : options_(std::move(options)),
+        directory_(std::move(directory)),
+        policy_(std::move(policy)),
+        kept_(std::move(reading)),
+        signals_(context_, SIGTERM, SIGINT),
+        timer_(context_),
+        launcher_(make_process_launcher(context_, directory_,
+                                        [this](int64_t job, const AttemptOver& over) {
+                                          coordinator_.attempt_over(job, over);
+                                        })),
+        writer_(context_, std::move(writing), [this] { after_write(); }),
+        coordinator_(options_.fleet,
+                     {steady_clock(), kept_, writer_, *launcher_, *policy_, wall_time}),
+        api_(coordinator_, kept_, directory_, own_name()),
+        server_(make_http_server(context_, [this](HttpRequest request, const HttpReply& reply) {
+          api_.handle(std::move(request), reply);
+        })) {
+    api_.set_policy(std::string(policy_->name()));
+  }
+
+  Result<int> run() {
+    ::signal(SIGPIPE, SIG_IGN);
+    signals_.async_wait([this](error_code error, int) {
+      if (!error) end();
+    });
+    MOTLEY_TRY_VOID(coordinator_.recover());
+    MOTLEY_TRY_VOID(server_->listen(options_.socket));
+    std::fprintf(stderr, "serving on %s: %zu devices, policy %s, %d attempts under way\n",
+                 options_.socket.c_str(), options_.fleet.devices.size(),
+                 std::string(policy_->name()).c_str(), coordinator_.running());
+    arm();
+    context_.run();
+    if (coordinator_.broken()) return fail(*coordinator_.broken());
+    std::fprintf(stderr, "ended; %d attempts train on\n", coordinator_.running());
+    return 0;
+  }
+
+ private:
+  void after_write() {
+    if (coordinator_.broken()) return end();
+    arm();
+  }
+
+  void arm() {
+    const auto next = coordinator_.next_wake();
+    if (!next || ending_) return;
+    const Nanos when = std::max(*next, steady_clock().now() + kGather);
+    if (armed_ && *armed_ <= when) return;
+    armed_ = when;
+    timer_.expires_at(std::chrono::steady_clock::time_point(
+        std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+            std::chrono::nanoseconds(when.value()))));
+    timer_.async_wait([this](error_code error) {
+      if (error) return;
+      armed_.reset();
+      coordinator_.on_time();
+      arm();
+    });
+  }
+
+  /// What has been asked is answered first.
+  void end() {
+    if (std::exchange(ending_, true)) return;
+    server_->stop();
+    error_code ignored;
+    signals_.cancel(ignored);
+    wait_until_idle(0);
+  }
+
+  void wait_until_idle(int polls) {
+    const bool idle = polls > 1 && (writer_.idle() || coordinator_.broken());
+    if (idle || polls > kMostPolls) return context_.stop();
+    timer_.expires_after(kPollEnd);
+    timer_.async_wait([this, polls](error_code) { wait_until_idle(polls + 1); });
+  }
+
+  const ServeOptions options_;
+  const ServiceDirectory directory_;
+  const std::unique_ptr<Policy> policy_;
+  const Database kept_;
+  asio::io_context context_{1};
+  asio::signal_set signals_;
+  asio::steady_timer timer_;
+  std::unique_ptr<AttemptLauncher> launcher_;
+  PostingWriter writer_;
+  Coordinator coordinator_;
+  Api api_;
+  std::unique_ptr<HttpServer> server_;
+  std::optional<Nanos> armed_;
+  bool ending_ = false;
+};
+
+}  // namespace
+
+Result<int> serve(ServeOptions options) {
+  MOTLEY_TRY(auto policy, make_policy(options.policy));
+  MOTLEY_TRY(ServiceDirectory directory, ServiceDirectory::open(options.state));
+  MOTLEY_TRY(Database writing, Database::open(directory.database(), Database::Mode::kWrite));
+  MOTLEY_TRY_VOID(migrate(writing));
+  MOTLEY_TRY(Database reading, Database::open(directory.database(), Database::Mode::kRead));
+  return Service(std::move(options), std::move(directory), std::move(policy), std::move(writing),
+                 std::move(reading))
+      .run();
+}
+
+}  // namespace motley

@@ -1,0 +1,59 @@
+#include "scheduler/service/service_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "core/debug_env.h"
+#include "core/user_directories.h"
+
+namespace motley {
+namespace {
+
+std::string holder_text(int fd) {
+  char text[32] = "";
+  const ssize_t size = ::pread(fd, text, sizeof text - 1, 0);
+  return size > 0 ? "process " + std::string(text, static_cast<size_t>(size)) : "another process";
+}
+
+Result<Fd> lock_file(const std::string& directory) {
+  const std::string path = directory + "/lock";
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.valid()) return fail(ErrorCode::kIo, "cannot open " + path + ": " + std::strerror(errno));
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
+    return fail(ErrorCode::kNotPermitted, "a coordinator serves from " + directory + " already (" +
+                                              holder_text(fd.get()) +
+                                              "); --state DIR keeps another one apart");
+  const std::string pid = std::to_string(::getpid());
+  if (::ftruncate(fd.get(), 0) != 0 ||
+      ::pwrite(fd.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))
+    return fail(ErrorCode::kIo, "cannot write " + path + ": " + std::strerror(errno));
+  return fd;
+}
+
+}  // namespace
+
+Result<ServiceDirectory> ServiceDirectory::open(const std::string& path) {
+  std::error_code error;
+  const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
+  MOTLEY_TRY_VOID(make_state_directory(real_file_system(), absolute));
+  if (::chmod(absolute.c_str(), 0700) != 0)
+    return fail(ErrorCode::kNotPermitted,
+                "cannot keep " + absolute + " to ourselves: " + std::strerror(errno));
+  MOTLEY_TRY(Fd lock, lock_file(absolute));
+  return ServiceDirectory(absolute, std::move(lock));
+}
+
+std::string default_service_directory() { return state_directory() + "/service"; }
+
+std::string default_socket() {
+  const std::string& chosen = debug_env().socket;
+  return chosen.empty() ? default_service_directory() + "/socket" : chosen;
+}
+
+}  // namespace motley

@@ -1,0 +1,38 @@
+#pragma once
+// Where a coordinator keeps what it knows (core/FORMATS.md, "state directory of the service").
+
+#include <string>
+
+#include "core/result.h"
+#include "scheduler/launch/child_process.h"
+#include "scheduler/service/attempt_launcher.h"
+
+namespace motley {
+
+class ServiceDirectory {
+ public:
+  /// Makes it, for its owner alone, and holds its lock until the object goes. kNotPermitted naming
+  /// the holder's process where another coordinator has it.
+  static Result<ServiceDirectory> open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  std::string database() const { return path_ + "/motley.db"; }
+  std::string job(int64_t id) const { return path_ + "/jobs/" + std::to_string(id); }
+  std::string attempt(AttemptId id) const {
+    return job(id.job) + "/attempts/" + std::to_string(id.epoch.value());
+  }
+
+ private:
+  ServiceDirectory(std::string path, Fd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+
+  std::string path_;
+  Fd lock_;
+};
+
+/// ${XDG_STATE_HOME}/motley/service
+std::string default_service_directory();
+/// Where clients look for a coordinator unless they are told: $MOTLEY_SOCKET, else "socket" in the
+/// default directory.
+std::string default_socket();
+
+}  // namespace motley

@@ -1,0 +1,89 @@
+#include "scheduler/service/streams.h"
+
+#include <nlohmann/json.hpp>
+
+#include "scheduler/service/job_json.h"
+
+namespace motley {
+namespace {
+
+constexpr int kMostEvents = 100;
+constexpr size_t kMostBytes = 64 << 10;
+
+std::string line_of(const nlohmann::json& document) {
+  return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+class EventFollower final : public EventSource {
+ public:
+  EventFollower(const Database& kept, int64_t job, int64_t after)
+      : kept_(kept), job_(job), after_(after) {}
+
+  std::string next() override {
+    // Asked before its events are read: the last one is then among them.
+    const bool ended = job_ != 0 && job_has_ended();
+    const auto events = list_events(kept_, job_, after_, kMostEvents);
+    std::string text;
+    if (!events) {
+      over_ = true;
+      return text;
+    }
+    for (const StoredEvent& event : *events) {
+      text += event_text_of(std::to_string(event.id), "job", line_of(to_json(event)));
+      after_ = event.id;
+    }
+    over_ = ended && events->empty();
+    return text;
+  }
+  bool over() const override { return over_; }
+
+ private:
+  bool job_has_ended() const {
+    const auto job = find_job(kept_, job_);
+    return !job || !*job || is_final((*job)->status.state);
+  }
+
+  const Database& kept_;
+  int64_t job_;
+  int64_t after_;
+  bool over_ = false;
+};
+
+class LogFollower final : public EventSource {
+ public:
+  LogFollower(const Database& kept, const ServiceDirectory& directory, int64_t job, LogPlace place,
+              bool only)
+      : kept_(kept), directory_(directory), job_(job), place_(place), only_(only) {}
+
+  std::string next() override {
+    const auto piece = read_job_log(kept_, directory_, job_, place_, only_, kMostBytes);
+    over_ = !piece || piece->over;
+    if (!piece) return "";
+    place_ = piece->next;
+    if (piece->text.empty()) return "";
+    return event_text_of(place_.to_string(), "log",
+                         line_of({{"attempt", piece->attempt}, {"text", piece->text}}));
+  }
+  bool over() const override { return over_; }
+
+ private:
+  const Database& kept_;
+  const ServiceDirectory& directory_;
+  int64_t job_;
+  LogPlace place_;
+  bool only_;
+  bool over_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<EventSource> follow_events(const Database& kept, int64_t job, int64_t after) {
+  return std::make_shared<EventFollower>(kept, job, after);
+}
+
+std::shared_ptr<EventSource> follow_log(const Database& kept, const ServiceDirectory& directory,
+                                        int64_t job, LogPlace place, bool only) {
+  return std::make_shared<LogFollower>(kept, directory, job, place, only);
+}
+
+}  // namespace motley

@@ -1,0 +1,173 @@
+// What a service's socket does with clients that are slow, greedy or speak something else.
+
+#include "scheduler/service/http_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <cstring>
+#include <thread>
+
+#include "core/clock.h"
+#include "scheduler/launch/child_process.h"
+#include "tests/support/temporary_directory.h"
+
+namespace motley {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class Client {
+ public:
+  explicit Client(const std::string& path) : fd_(::socket(AF_UNIX, SOCK_STREAM, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+    connected_ = ::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  }
+  bool connected() const { return connected_; }
+
+  Client& send(const std::string& text) {
+    EXPECT_GE(::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL), 0);
+    return *this;
+  }
+  /// What comes until the connection is closed, or has this text; at most five seconds.
+  std::string receive(const std::string& until = "") {
+    std::string text;
+    const Nanos end = steady_clock().now() + nanos_of_seconds(5);
+    while (until.empty() || text.find(until) == std::string::npos) {
+      pollfd watched{fd_.get(), POLLIN, 0};
+      if (::poll(&watched, 1, poll_milliseconds(end)) <= 0) return text + "(no more came)";
+      char piece[4096];
+      const ssize_t size = ::recv(fd_.get(), piece, sizeof piece, 0);
+      if (size <= 0) return text + "(closed)";
+      text.append(piece, static_cast<size_t>(size));
+    }
+    return text;
+  }
+
+ private:
+  Fd fd_;
+  bool connected_ = false;
+};
+
+/// Tells two things and is over.
+class TwoEvents final : public EventSource {
+ public:
+  std::string next() override { return told_++ < 2 ? event_text_of("1", "x", "{}") : ""; }
+  bool over() const override { return told_ > 2; }
+
+ private:
+  int told_ = 0;
+};
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    HttpLimits limits;
+    limits.header_time = limits.body_time = std::chrono::milliseconds(200);
+    limits.idle_time = std::chrono::milliseconds(400);
+    limits.connections = 3;
+    server_ = make_http_server(
+        context_,
+        [](HttpRequest request, const HttpReply& reply) {
+          HttpResponse response;
+          response.type = "text/plain";
+          response.body = request.method + " " + request.path + " " + request.body + "\n";
+          if (request.path == "/events") response.events = std::make_shared<TwoEvents>();
+          reply(std::move(response));
+        },
+        limits);
+    ASSERT_TRUE(server_->listen(path()));
+    thread_ = std::thread([this] { context_.run(); });
+  }
+  void TearDown() override {
+    boost::asio::post(context_, [this] { server_->stop(); });
+    thread_.join();  // nothing keeps the context going
+  }
+  std::string path() const { return directory_.path() + "/socket"; }
+
+  testing::TemporaryDirectory directory_;
+  boost::asio::io_context context_;
+  std::unique_ptr<HttpServer> server_;
+  std::thread thread_;
+};
+
+TEST_F(HttpServerTest, AnswersOneAfterTheOtherOnOneConnection) {
+  Client client(path());
+  client.send(
+      "GET /a HTTP/1.1\r\nHost: x\r\n\r\nPOST /b HTTP/1.1\r\nHost: x\r\nContent-Length: "
+      "2\r\n\r\nhi");
+  EXPECT_THAT(client.receive("POST /b hi\n"), HasSubstr("GET /a \n"));
+  client.send("GET /c HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(client.receive(), HasSubstr("GET /c \n(closed)"));
+}
+
+TEST_F(HttpServerTest, InvitesABodyThatWaits) {
+  Client client(path());
+  client.send("POST /b HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_THAT(client.receive("\r\n\r\n"), StartsWith("HTTP/1.1 100"));
+  client.send("hi");
+  EXPECT_THAT(client.receive("POST /b hi\n"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpServerTest, SlowClientsAreClosed) {
+  const Nanos before = steady_clock().now();
+  EXPECT_EQ(Client(path()).send("GET / HTTP/1.1\r\nHost").receive(), "(closed)");
+  EXPECT_EQ(Client(path()).send("POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nab").receive(),
+            "(closed)");
+  EXPECT_EQ(Client(path()).receive(), "(closed)");  // says nothing at all
+  EXPECT_LT(seconds_of(steady_clock().now() - before), 4.0);
+}
+
+TEST_F(HttpServerTest, WhatIsNoRequestIsRefused) {
+  EXPECT_THAT(Client(path()).send("hello\r\n\r\n").receive(), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(Client(path()).send("GET * HTTP/1.1\r\n\r\n").receive("malformed"),
+              StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(Client(path()).send("POST / HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n").receive(),
+              StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(
+      Client(path()).send("GET / HTTP/1.1\r\nX: " + std::string(9000, 'x') + "\r\n\r\n").receive(),
+      StartsWith("HTTP/1.1 431"));
+}
+
+TEST_F(HttpServerTest, ConnectionsAreLimited) {
+  Client first(path()), second(path()), third(path());
+  ASSERT_TRUE(third.connected());
+  third.send("GET /a HTTP/1.1\r\n\r\n").receive("GET /a \n");
+  EXPECT_THAT(Client(path()).receive(), StartsWith("HTTP/1.1 503"));
+  first.receive();  // it has been idle for too long
+  EXPECT_THAT(Client(path()).send("GET /a HTTP/1.1\r\n\r\n").receive("GET /a \n"),
+              StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpServerTest, EventsGoOnToTheirEnd) {
+  Client client(path());
+  client.send("GET /events HTTP/1.1\r\n\r\n");
+  const std::string text = client.receive();
+  EXPECT_THAT(text, HasSubstr("Content-Type: text/event-stream"));
+  EXPECT_THAT(text, HasSubstr("\r\n\r\nid: 1\nevent: x\ndata: {}\n\nid: 1\nevent: x\n"));
+  EXPECT_THAT(text, HasSubstr("(closed)"));
+}
+
+TEST_F(HttpServerTest, TheSocketIsItsOwners) {
+  struct stat status {};
+  ASSERT_EQ(::stat(path().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  boost::asio::io_context other;
+  const auto second = make_http_server(other, {}, {});
+  const auto refused = second->listen(path());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kNotPermitted);
+  EXPECT_EQ(second->listen("/" + std::string(200, 'x')).error().code, ErrorCode::kUsage);
+}
+
+}  // namespace
+}  // namespace motley

@@ -1,0 +1,208 @@
+"""The job service on one machine: what its users type, and that neither a killed coordinator nor a killed attempt
+costs them a job."""
+
+import json
+import os
+import pathlib
+import signal
+import stat
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from sandbox import expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
+from service import Service  # noqa: E402
+
+LONG = 20000  # steps: more than any of these tests waits for
+
+
+def submissions(service):
+    """Jobs side by side, an invalid one, a repeated one."""
+    service.write("wrong.yaml", service.job_text() + "prioritty: 3\n")
+    wrong = service.run("submit", "wrong.yaml")
+    expect_exit(wrong, 65)
+    expect(f"{service.home}/wrong.yaml:" in wrong.stderr and "did you mean 'priority'?" in wrong.stderr,
+           f"not said where: {wrong.stderr!r}")
+    greedy = service.run("submit", service.write("greedy.yaml", service.job_text(devices=3)))
+    expect_exit(greedy, 69)
+    first, second = service.submit(name="first"), service.submit(name="second")
+    service.write("again.yaml", service.job_text(name="again"))
+    keyed = [service.run("submit", "again.yaml", "--key", "k1").stdout for _ in range(2)]
+    expect_equal(keyed[0], keyed[1], "jobs of the same key")
+    other = service.run("submit", service.write("other.yaml", service.job_text(name="other")), "--key", "k1")
+    expect_exit(other, 2)
+    for job in (first, second, int(keyed[0])):
+        service.wait_for_state(job, "succeeded")
+    listed = json.loads(service.run("ls", "--state", "finished", "--json").stdout)["jobs"]
+    expect_equal([job["id"] for job in listed], [3, 2, 1], "jobs in the list, the newest first")
+    expect("succeeded" in service.run("ls", "--name", "second").stdout, "not listed by name")
+    logs = service.run("logs", str(first)).stdout
+    expect("efficiency" in logs and "after 40 steps" in logs, f"the log is not kept: {logs!r}")
+    followed = service.run("logs", "-f", str(second))
+    expect_exit(followed, 0)
+    expect_equal(followed.stdout, service.run("logs", str(second)).stdout, "a log followed after its end")
+    eager = service.run("submit", service.write("eager.yaml", service.job_text(name="eager")), "--follow")
+    expect_exit(eager, 0)
+    expect("after 40 steps" in eager.stdout and "(eager): succeeded" in eager.stderr, f"not followed: {eager.stderr!r}")
+    events = service.run("events", "--job", str(first)).stdout
+    expect("submitted" in events and "running attempt 1" in events and "succeeded" in events, events)
+    print("ok: submissions")
+
+
+def requests(service):
+    """Hold, release, why, requeue, cancel; who runs goes on from its checkpoint."""
+    job = service.submit("--hold", name="patient", devices=2, steps=LONG)
+    why = service.run("why", str(job))
+    expect("it is held" in why.stdout and f"motley release {job}" in why.stdout, why.stdout)
+    expect_exit(service.run("release", str(job)), 0)
+    service.wait_for_step(job, 25)
+    waiting = service.submit(name="waiting")
+    why = json.loads(service.run("why", str(waiting), "--json").stdout)
+    expect(f"job {job} holds localhost/0, localhost/1" in why["reasons"], why)
+    expect_exit(service.run("hold", str(job)), 0)
+    service.wait_for_state(job, "waiting")
+    service.wait_for_state(waiting, "succeeded")
+    before = service.step_of(job)
+    expect_exit(service.run("release", str(job)), 0)
+    service.wait_for_step(job, before + 10)
+    expect("continuing from step" in service.run("logs", str(job), "--attempt", "2").stdout, "it began anew")
+    expect_exit(service.run("requeue", str(job)), 0)
+    service.wait_for(lambda: service.job(job)["attempt"] == 3, "attempt 3")
+    expect_exit(service.run("cancel", str(job)), 0)
+    service.wait_for_state(job, "cancelled")
+    expect_exit(service.run("cancel", str(job)), 77)
+    expect_exit(service.run("show", "999"), 66)
+    expect_equal([attempt["outcome"] for attempt in service.job(job)["attempts"]], ["stopped"] * 3, "outcomes")
+    print("ok: requests")
+
+
+def order(service):
+    """Dependencies and the longest duration."""
+    first = service.submit(name="before", steps=LONG)
+    second = service.submit(name="after", more=f"after: {first}\n")
+    expect_equal(service.job(second)["state"], "waiting", "state of a job that comes after another")
+    service.run("cancel", str(first))
+    service.wait_for_state(first, "cancelled")
+    service.wait_for_state(second, "cancelled")
+    short = service.submit(name="short", steps=LONG, more="max_duration: 2s\n")
+    service.wait_for_state(short, "failed")
+    expect_equal(service.job(short)["cause"], "its longest duration has passed", "cause")
+    print("ok: order")
+
+
+def killed_coordinator(service):
+    """Training does not notice; the next coordinator finds it, and all that was acknowledged."""
+    job = service.submit("--key", "survivor", name="survivor", devices=2, steps=2000)
+    queued = service.submit(name="queued")
+    service.wait_for_step(job, 10)
+    pid = service.attempt_pid(job)
+    service.kill_coordinator()
+    gone = service.run("ls")
+    expect_exit(gone, 69)
+    expect("start one with `motley serve`" in gone.stderr, f"no hint: {gone.stderr!r}")
+    before = service.step_of(job)
+    service.wait_for_step(job, before + 20)
+    service.start_coordinator()
+    expect("1 attempts under way" in service.log().splitlines()[-1], service.log()[-500:])
+    expect_equal(service.job(job)["state"], "running", "state after the restart")
+    service.wait_for_state(job, "succeeded")
+    told = service.job(job)
+    expect_equal((told["restarts"], len(told["attempts"]), service.attempt_pid(job)), (0, 1, pid), "undisturbed")
+    service.wait_for_state(queued, "succeeded")
+    expect_equal(service.submit("--key", "survivor", name="survivor", devices=2, steps=2000), job, "the same key")
+    print("ok: killed coordinator")
+
+
+def ended_while_nobody_looked(service):
+    """An attempt that ends between two coordinators, and a graceful end of one."""
+    job = service.submit(name="quiet", steps=200)
+    service.wait_for_step(job, 1)
+    expect_equal(service.end_coordinator(), 0, "exit code of a coordinator asked to end")
+    service.wait_for((service.attempt_directory(job) / "ended.json").exists, "the end of the attempt")
+    service.start_coordinator()
+    service.wait_for_state(job, "succeeded")
+    print("ok: ended while nobody looked")
+
+
+def killed_attempt(service):
+    """Its process and the one above its ranks: the job is tried again and goes on where it was."""
+    job = service.submit(name="phoenix", steps=400)
+    service.wait_for_step(job, 45)
+    kill(service.attempt_pid(job))
+    service.wait_for(lambda: service.job(job)["attempt"] == 2, "attempt 2")
+    service.wait_for_state(job, "succeeded")
+    told = service.job(job)
+    expect_equal((told["restarts"], told["attempts"][0]["cause"]), (1, "its process was killed"), "restarts")
+    expect("continuing from step" in service.run("logs", str(job), "--attempt", "2").stdout, "it began anew")
+    print("ok: killed attempt")
+
+
+def one_at_a_time(service):
+    second = service.run("serve", "--fleet", "fleet.yaml")
+    expect_exit(second, 77)
+    expect(f"process {service.coordinator.pid}" in second.stderr, f"the holder is not named: {second.stderr!r}")
+    elsewhere = service.run("serve", "--fleet", "fleet.yaml", "--state", "other", "--socket", service.socket)
+    expect_exit(elsewhere, 77)
+    expect_equal(stat.S_IMODE(os.stat(service.socket).st_mode), 0o600, "mode of the socket")
+    print("ok: one at a time")
+
+
+def api(service):
+    """What other clients see: sizes, unknown paths, methods, pages, metrics."""
+    status, text = service.request("POST", "/v1/jobs?source=%2Fx%2Fjob.yaml", "version: 1\nnaem: x\n")
+    expect_equal(status, 422, "status of an invalid job")
+    expect(json.loads(text)["error"]["message"].startswith("/x/job.yaml:2:1: unknown key 'naem'"), text)
+    expect_equal(service.request("POST", "/v1/jobs", "x" * (2 << 20))[0], 413, "status of a body too long")
+    expect_equal(service.request("GET", "/healthz", headers={"X": "x" * 10000})[0], 431, "status of a header too long")
+    expect_equal(service.request("DELETE", "/v1/jobs")[0], 405, "status of another method")
+    expect_equal(service.request("GET", "/v1/nothing")[0], 404, "status of an unknown path")
+    expect_equal(service.request("GET", "/v1/jobs?stat=queued")[0], 400, "status of an unknown parameter")
+    page = json.loads(service.request("GET", "/v1/jobs?limit=2")[1])
+    after = json.loads(service.request("GET", f"/v1/jobs?limit=200&before={page['next']}")[1])
+    numbers = [job["id"] for job in page["jobs"] + after["jobs"]]
+    expect_equal(numbers, list(range(numbers[0], 0, -1)), "jobs of the pages")
+    metrics = service.request("GET", "/metrics")[1]
+    expect('motley_devices{type="fast",state="free"} 2' in metrics, metrics)
+    fleet = json.loads(service.request("GET", "/v1/fleet")[1])
+    expect_equal([device["job"] for device in fleet["devices"]], [None] * 4, "owners of devices")
+    stream = service.request("GET", "/v1/events?job=1", headers={"Accept": "text/event-stream"})[1]
+    expect("event: job\ndata: {" in stream and '"text":"succeeded"' in stream, stream)
+    print("ok: api")
+
+
+def copied(service):
+    """A backup is a database that a coordinator serves."""
+    expect_exit(service.run("backup", "copy.db"), 0)
+    expect_exit(service.run("backup", "copy.db"), 2)
+    copy = service.home / "from-copy"
+    copy.mkdir()
+    (service.home / "copy.db").rename(copy / "motley.db")
+    other = service.start("serve", "--fleet", "fleet.yaml", "--state", str(copy))
+    listed = ["ls", "--json", "--socket", str(copy / "socket")]
+    service.wait_for(lambda: service.run(*listed).returncode == 0, "a coordinator of the copy", process=other)
+    expect_equal(service.run(*listed).stdout, service.run("ls", "--json").stdout, "jobs of the copy")
+    other.send_signal(signal.SIGTERM)
+    expect_equal(other.wait(timeout=20), 0, "exit code")
+    print("ok: copied")
+
+
+def main():
+    service = Service()
+    try:
+        service.start_coordinator()
+        submissions(service)
+        requests(service)
+        order(service)
+        killed_coordinator(service)
+        ended_while_nobody_looked(service)
+        killed_attempt(service)
+        one_at_a_time(service)
+        api(service)
+        copied(service)
+        expect_equal(service.end_coordinator(), 0, "exit code")
+        service.wait_for(lambda: not service.processes(), "the end of all processes", seconds=10)
+    finally:
+        service.kill_all()
+
+
+if __name__ == "__main__":
+    run_test(main)

@@ -1,0 +1,196 @@
+#include "scheduler/service/api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "scheduler/service/job_log.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/scheduler/service/fake_service.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+using testing::fleet_of;
+using ::testing::HasSubstr;
+
+constexpr const char* kJob = R"(version: 1
+name: tiny
+model: {type: gpt, layers: 1, heads: 1, width: 8, context: 8}
+data: {text: [text.txt]}
+train: {global_batch: 4, steps: 10}
+resources: {devices: {count: 1}}
+)";
+
+class ApiTest : public ::testing::Test {
+ protected:
+  ApiTest()
+      : service_(fleet_of({"a"})),
+        directory_(std::move(*ServiceDirectory::open(temporary_.path() + "/state"))),
+        api_(service_.coordinator(), service_.database(), directory_, "ana") {
+    std::ofstream(temporary_.path() + "/text.txt") << std::string(5000, 'x');
+  }
+
+  HttpResponse ask(const std::string& method, const std::string& target,
+                   const std::string& body = "", const std::string& key = "") {
+    HttpRequest request;
+    request.method = method;
+    request.body = body;
+    request.idempotency_key = key;
+    EXPECT_TRUE(read_target(target, &request));
+    HttpResponse answer;
+    answer.status = 0;
+    api_.handle(std::move(request), [&](HttpResponse response) { answer = std::move(response); });
+    service_.run();
+    return answer;
+  }
+  HttpResponse submit(const std::string& job, const std::string& key = "") {
+    return ask("POST", "/v1/jobs?source=" + percent_encoded(temporary_.path() + "/job.yaml"), job,
+               key);
+  }
+  static json parsed(const HttpResponse& response) { return json::parse(response.body); }
+  static std::string message_of(const HttpResponse& response) {
+    return parsed(response)["error"]["message"];
+  }
+
+  testing::TemporaryDirectory temporary_;
+  testing::FakeService service_;
+  ServiceDirectory directory_;
+  Api api_;
+};
+
+TEST_F(ApiTest, ASubmittedJobIsShownAndListed) {
+  const HttpResponse submitted = submit(kJob, "k");
+  ASSERT_EQ(submitted.status, 201) << submitted.body;
+  EXPECT_EQ(parsed(submitted)["id"], 1);
+  EXPECT_EQ(parsed(submit(kJob, "k"))["id"], 1);
+  EXPECT_EQ(parsed(submit(kJob))["id"], 2);
+  const json job = parsed(ask("GET", "/v1/jobs/1"));
+  EXPECT_EQ(job["state"], "running");
+  EXPECT_EQ(job["owner"], "ana");
+  EXPECT_EQ(job["attempts"][0]["devices"], json({"here/0"}));
+  EXPECT_EQ(job["job"]["name"], "tiny");
+  const json page = parsed(ask("GET", "/v1/jobs?state=queued"));
+  ASSERT_EQ(page["jobs"].size(), 1u);
+  EXPECT_EQ(page["jobs"][0]["id"], 2);
+  EXPECT_TRUE(page["next"].is_null());
+  EXPECT_EQ(parsed(ask("GET", "/v1/jobs?limit=1"))["next"], 2);
+  EXPECT_THAT(ask("GET", "/v1/jobs/2/why").body, HasSubstr("job 1 holds here/0"));
+  EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("motley_jobs{state=\"running\"} 1\n"));
+}
+
+TEST_F(ApiTest, AnInvalidJobIsAnsweredWithItsPlace) {
+  const HttpResponse refused = submit(std::string(kJob) + "queue: a b\n");
+  EXPECT_EQ(refused.status, 422);
+  EXPECT_EQ(parsed(refused)["error"]["code"], "invalid_spec");
+  EXPECT_THAT(message_of(refused), HasSubstr("/job.yaml:7:8: 'queue': expected up to 64 letters"));
+  EXPECT_EQ(submit("").status, 422);
+  EXPECT_EQ(ask("POST", "/v1/jobs?source=job.yaml", kJob).status, 422);
+  ASSERT_EQ(submit(kJob, "k").status, 201);
+  EXPECT_EQ(submit(std::string(kJob) + "priority: 3\n", "k").status, 409);
+}
+
+TEST_F(ApiTest, LabelsAndQueuesAreAskedFor) {
+  submit(std::string(kJob) + "queue: night\nlabels: {team.a: vision}\n");
+  submit(kJob);
+  const auto found = [&](const std::string& query) {
+    return parsed(ask("GET", "/v1/jobs?" + query))["jobs"].size();
+  };
+  EXPECT_EQ(found("queue=night"), 1u);
+  EXPECT_EQ(found("label=team.a"), 1u);
+  EXPECT_EQ(found("label=team.a%3Dvision"), 1u);
+  EXPECT_EQ(found("label=team.a%3Dtext"), 0u);
+  EXPECT_EQ(found("name=tiny&state=unfinished"), 2u);
+  EXPECT_EQ(ask("GET", "/v1/jobs?label=%22").status, 400);
+}
+
+TEST_F(ApiTest, RequestsGoToTheirJob) {
+  submit(kJob);
+  EXPECT_EQ(parsed(ask("POST", "/v1/jobs/1/hold"))["state"], "stopping");
+  service_.end(1, AttemptOutcome::kStopped);
+  EXPECT_EQ(parsed(ask("POST", "/v1/jobs/1/release"))["state"], "queued");
+  EXPECT_EQ(parsed(ask("POST", "/v1/jobs/1/cancel"))["state"], "stopping");
+  service_.end(1, AttemptOutcome::kStopped);
+  EXPECT_EQ(ask("POST", "/v1/jobs/1/requeue").status, 409);
+  EXPECT_EQ(ask("POST", "/v1/jobs/9/cancel").status, 404);
+}
+
+TEST_F(ApiTest, RefusesWhatItDoesNotKnow) {
+  EXPECT_EQ(ask("GET", "/").status, 404);
+  EXPECT_EQ(ask("GET", "/v1/jobs/0").status, 404);
+  EXPECT_EQ(ask("GET", "/v1/jobs/1x").status, 404);
+  EXPECT_EQ(ask("GET", "/v1/jobs/../lock").status, 404);
+  EXPECT_EQ(ask("GET", "/v1/jobs/99999999999999999999").status, 404);
+  EXPECT_EQ(ask("GET", "/v1/jobs?limit=201").status, 400);
+  EXPECT_EQ(ask("GET", "/v1/jobs?nothing=1").status, 400);
+  const HttpResponse other = ask("PUT", "/v1/jobs");
+  EXPECT_EQ(other.status, 405);
+  EXPECT_EQ(other.allow, "GET, POST");
+  EXPECT_EQ(ask("GET", "/v1/jobs/1/hold").allow, "POST");
+}
+
+TEST_F(ApiTest, TheLogIsReadInPiecesAcrossAttempts) {
+  submit(kJob);
+  const auto print = [&](int attempt, const std::string& text) {
+    const std::string directory = directory_.attempt({1, Epoch(attempt)});
+    std::filesystem::create_directories(directory);
+    std::ofstream(directory + "/log", std::ios::app) << text;
+  };
+  print(1, "one\ntw");
+  json piece = parsed(ask("GET", "/v1/jobs/1/logs"));
+  EXPECT_EQ(piece["text"], "one\n");
+  EXPECT_EQ(piece["over"], false);
+  print(1, "o\nlast");
+  service_.end(1, AttemptOutcome::kStopped);  // it is given the device again at once
+  print(2, "three\n");
+  piece = parsed(ask("GET", "/v1/jobs/1/logs?after=" + std::string(piece["next"])));
+  EXPECT_EQ(piece["text"], "two\nlast");
+  piece = parsed(ask("GET", "/v1/jobs/1/logs?after=" + std::string(piece["next"])));
+  EXPECT_EQ(piece["text"], "three\n");
+  EXPECT_EQ(piece["attempt"], 2);
+  service_.end(1, AttemptOutcome::kDone);
+  piece = parsed(ask("GET", "/v1/jobs/1/logs?after=" + std::string(piece["next"])));
+  EXPECT_EQ(piece["over"], true);
+  EXPECT_EQ(parsed(ask("GET", "/v1/jobs/1/logs?attempt=2"))["text"], "three\n");
+  EXPECT_EQ(ask("GET", "/v1/jobs/1/logs?after=1").status, 400);
+  EXPECT_EQ(ask("GET", "/v1/jobs/7/logs").status, 404);
+}
+
+TEST_F(ApiTest, EventsArePagedAndFollowed) {
+  submit(kJob);
+  const json page = parsed(ask("GET", "/v1/events?limit=2"));
+  ASSERT_EQ(page["events"].size(), 2u);
+  EXPECT_EQ(page["events"][0]["text"], "submitted");
+  HttpRequest request{"GET", "/v1/events", {{"job", "1"}}, "", "text/event-stream", "", "2"};
+  std::shared_ptr<EventSource> events;
+  api_.handle(request, [&](HttpResponse response) { events = response.events; });
+  ASSERT_TRUE(events);
+  EXPECT_THAT(events->next(), HasSubstr("id: 3\nevent: job\ndata: {"));
+  EXPECT_EQ(events->next(), "");
+  EXPECT_FALSE(events->over());
+  service_.end(1, AttemptOutcome::kDone);
+  EXPECT_THAT(events->next(), HasSubstr("\"succeeded\""));
+  EXPECT_EQ(events->next(), "");
+  EXPECT_TRUE(events->over());
+}
+
+TEST(HttpTarget, IsReadStrictly) {
+  HttpRequest request;
+  ASSERT_TRUE(read_target("/a%2Fb?x=1%202&y&z=%C3%A9", &request));
+  EXPECT_EQ(request.path, "/a/b");
+  EXPECT_EQ(request.query.at("x"), "1 2");
+  EXPECT_EQ(request.query.at("y"), "");
+  for (const char* bad : {"", "a", "/%", "/%0", "/%zz", "/%00", "/?a=1&a=2", "*"}) {
+    HttpRequest ignored;
+    EXPECT_FALSE(read_target(bad, &ignored)) << bad;
+  }
+  ASSERT_TRUE(read_target("/p?x=" + percent_encoded("a&b=c d/%\xc3\xa9"), &(request = {})));
+  EXPECT_EQ(request.query.at("x"), "a&b=c d/%\xc3\xa9");
+}
+
+}  // namespace
+}  // namespace motley

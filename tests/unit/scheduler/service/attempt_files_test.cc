@@ -1,0 +1,49 @@
+#include "scheduler/service/attempt_files.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "core/spec/json.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/scheduler/service/fake_service.h"
+
+namespace motley {
+namespace {
+
+using testing::fleet_of;
+using testing::job_on;
+
+TEST(AttemptFiles, OnlyOneProcessGetsAnAttempt) {
+  const testing::TemporaryDirectory directory;
+  const AttemptFiles files(directory.path() + "/1");
+  const AttemptOrder order{{7, Epoch(2)}, job_on(1), fleet_of({"a"})};
+  ASSERT_TRUE(files.write_order(order));
+  const auto read = files.order();
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->id, order.id);
+  EXPECT_EQ(to_json(read->job), to_json(order.job));
+  EXPECT_EQ(read->fleet.devices.size(), 1u);
+
+  EXPECT_FALSE(files.begun()->has_value());
+  const ProcessIdentity self = *identity_of(::getpid());
+  EXPECT_TRUE(*files.claim({self, 40}));
+  EXPECT_FALSE(*files.claim({{1, 2, "other"}, 0}));
+  EXPECT_EQ((*files.begun())->process, self);
+  EXPECT_EQ((*files.begun())->saved_step, 40);
+
+  EXPECT_FALSE(files.ended()->has_value());
+  ASSERT_TRUE(files.write_end({1, "rank 1 died", true}));
+  EXPECT_EQ((*files.ended())->cause, "rank 1 died");
+}
+
+TEST(ProcessIdentity, IsMoreThanANumber) {
+  ProcessIdentity self = *identity_of(::getpid());
+  EXPECT_TRUE(watch_process(self).valid());
+  EXPECT_GE(age_of(self), Nanos(0));
+  self.start_ticks += 1;
+  EXPECT_FALSE(watch_process(self).valid());
+  EXPECT_FALSE(identity_of(0).has_value());
+}
+
+}  // namespace
+}  // namespace motley

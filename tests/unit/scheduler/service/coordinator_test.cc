@@ -1,0 +1,239 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/scheduler/service/fake_service.h"
+
+namespace motley {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeService;
+using testing::fleet_of;
+using ::testing::HasSubstr;
+using testing::job_on;
+
+TEST(Coordinator, TakesAJobFromItsSubmissionToItsEnd) {
+  FakeService service(fleet_of({"a", "a"}));
+  const auto id = service.submit(job_on(1));
+  ASSERT_TRUE(id) << id.error().message;
+  EXPECT_EQ(service.state(*id), JobState::kRunning);
+  ASSERT_EQ(service.launcher.orders.size(), 1u);
+  EXPECT_EQ(service.launcher.orders[0].fleet.devices.size(), 1u);
+  service.end(*id, AttemptOutcome::kDone);
+  EXPECT_EQ(service.state(*id), JobState::kSucceeded);
+  EXPECT_THAT(service.events(*id), ElementsAre("submitted", "launching attempt 1 on here/0",
+                                               "running attempt 1", "succeeded"));
+  ASSERT_EQ(service.attempts(*id).size(), 1u);
+  EXPECT_EQ(service.attempts(*id)[0].outcome, "done");
+  EXPECT_THAT(service.attempts(*id)[0].devices, ElementsAre("here/0"));
+}
+
+TEST(Coordinator, ActsOnlyOnWhatIsOnDisk) {
+  FakeService service(fleet_of({"a"}));
+  bool answered = false;
+  service.coordinator().submit({job_on(1), "ana", "", false},
+                               [&](Result<int64_t>) { answered = true; });
+  EXPECT_FALSE(answered);
+  service.coordinator().on_time();
+  EXPECT_TRUE(service.launcher.orders.empty());
+  service.writer().commit_all();
+  EXPECT_TRUE(answered);
+  service.coordinator().on_time();  // decides; the decision is not on disk yet
+  EXPECT_TRUE(service.launcher.orders.empty());
+  service.writer().commit_all();
+  EXPECT_EQ(service.launcher.orders.size(), 1u);
+}
+
+TEST(Coordinator, ARepeatedKeyIsTheSameJob) {
+  FakeService service(fleet_of({"a"}));
+  const auto first = service.submit(job_on(1), "key");
+  EXPECT_EQ(*service.submit(job_on(1), "key"), *first);
+  service.end(*first, AttemptOutcome::kDone);
+  EXPECT_EQ(*service.submit(job_on(1), "key"), *first);
+  EXPECT_EQ(service.state(*first), JobState::kSucceeded);
+  const auto other = service.submit(job_on(1, "other"), "key");
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ErrorCode::kUsage);
+  EXPECT_TRUE(service.submit(job_on(1)));  // and the service goes on
+  EXPECT_EQ(service.launcher.orders.size(), 2u);
+}
+
+TEST(Coordinator, SharesTheFleetAndKeepsToItsOrder) {
+  FakeService service(fleet_of({"a", "a", "b"}));
+  const int64_t two = *service.submit(job_on(2)), all = *service.submit(job_on(0)),
+                one = *service.submit(job_on(1));
+  EXPECT_EQ(service.state(two), JobState::kRunning);
+  EXPECT_EQ(service.state(all), JobState::kQueued);
+  EXPECT_EQ(service.state(one), JobState::kQueued);  // it would put off the job of all three
+  const auto why = service.coordinator().why(one);
+  ASSERT_TRUE(why);
+  EXPECT_EQ(why->position, 2);
+  EXPECT_THAT(why->reasons, ::testing::Contains(HasSubstr("job 2 has waited longer")));
+  service.end(two, AttemptOutcome::kDone);
+  EXPECT_EQ(service.state(all), JobState::kRunning);
+  EXPECT_EQ(service.launcher.orders.back().fleet.devices.size(), 3u);
+  service.end(all, AttemptOutcome::kDone);
+  EXPECT_EQ(service.state(one), JobState::kRunning);
+}
+
+TEST(Coordinator, RefusesWhatTheFleetCannotDo) {
+  FakeService service(fleet_of({"a"}));
+  const auto refused = service.submit(job_on(2));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kNoDevice);
+  JobSpec after = job_on(1);
+  after.service.after = {99};
+  EXPECT_THAT(service.submit(after).error().message, HasSubstr("there is no job 99"));
+}
+
+TEST(Coordinator, HoldsReleasesCancelsAndRequeues) {
+  FakeService service(fleet_of({"a"}));
+  const int64_t id = *service.submit(job_on(1), "", true);
+  EXPECT_EQ(service.state(id), JobState::kWaiting);
+  EXPECT_EQ(service.coordinator().why(id)->remedy, "motley release 1");
+  ASSERT_TRUE(service.ask(id, JobRequest::kRelease));
+  EXPECT_EQ(service.state(id), JobState::kRunning);
+  ASSERT_TRUE(service.ask(id, JobRequest::kRequeue));
+  EXPECT_EQ(service.state(id), JobState::kStopping);
+  EXPECT_EQ(service.launcher.stopped.size(), 1u);
+  service.end(id, AttemptOutcome::kStopped);
+  EXPECT_EQ(service.state(id), JobState::kRunning);
+  EXPECT_EQ(service.status(id).epoch, Epoch(2));
+  ASSERT_TRUE(service.ask(id, JobRequest::kCancel));
+  service.end(id, AttemptOutcome::kStopped);
+  EXPECT_EQ(service.state(id), JobState::kCancelled);
+  const auto late = service.ask(id, JobRequest::kCancel);
+  ASSERT_FALSE(late);
+  EXPECT_THAT(late.error().message, HasSubstr("job 1 has ended: it is cancelled"));
+  EXPECT_EQ(service.ask(7, JobRequest::kHold).error().code, ErrorCode::kNotFound);
+}
+
+TEST(Coordinator, WhoDoesNotStopInTimeIsKilled) {
+  FakeService service(fleet_of({"a"}));
+  const int64_t id = *service.submit(job_on(1));
+  ASSERT_TRUE(service.ask(id, JobRequest::kCancel));
+  service.pass(119);
+  EXPECT_TRUE(service.launcher.killed.empty());
+  service.pass(2);
+  EXPECT_EQ(service.launcher.killed.size(), 1u);
+}
+
+TEST(Coordinator, AJobWaitsForThoseItComesAfter) {
+  FakeService service(fleet_of({"a", "a"}));
+  const int64_t first = *service.submit(job_on(1));
+  JobSpec spec = job_on(1);
+  spec.service.after = {first};
+  const int64_t second = *service.submit(spec), third = *service.submit(spec);
+  EXPECT_EQ(service.state(second), JobState::kWaiting);
+  EXPECT_THAT(service.coordinator().why(second)->reasons,
+              ElementsAre("it comes after job 1, which is running"));
+  ASSERT_TRUE(service.ask(third, JobRequest::kHold));
+  service.end(first, AttemptOutcome::kDone);
+  EXPECT_EQ(service.state(second), JobState::kRunning);
+  EXPECT_EQ(service.state(third), JobState::kWaiting);
+  spec.service.after = {second};
+  const int64_t fourth = *service.submit(spec);
+  service.end(second, AttemptOutcome::kFailed, true, "diverged");
+  EXPECT_EQ(service.state(second), JobState::kFailed);
+  EXPECT_EQ(service.state(fourth), JobState::kCancelled);
+  EXPECT_EQ(service.state(*service.submit(spec)), JobState::kCancelled);  // at once
+}
+
+TEST(Coordinator, AJobThatRunsTooLongFails) {
+  FakeService service(fleet_of({"a"}));
+  JobSpec spec = job_on(1);
+  spec.service.max_duration = nanos_of_seconds(10);
+  const int64_t id = *service.submit(spec);
+  service.pass(6);
+  service.ask(id, JobRequest::kRequeue);
+  service.end(id, AttemptOutcome::kStopped);
+  service.pass(3);
+  EXPECT_EQ(service.state(id), JobState::kRunning);
+  service.pass(1.5);
+  EXPECT_EQ(service.state(id), JobState::kStopping);
+  service.end(id, AttemptOutcome::kStopped);
+  EXPECT_EQ(service.state(id), JobState::kFailed);
+  EXPECT_EQ(service.status(id).cause, "its longest duration has passed");
+}
+
+TEST(Coordinator, AHigherPriorityStopsWhoMayBeStopped) {
+  FakeService service(fleet_of({"a"}));
+  JobSpec spec = job_on(1);
+  spec.service.preemptible = true;
+  const int64_t low = *service.submit(spec);
+  spec.service.priority = 90;
+  const int64_t high = *service.submit(spec);
+  EXPECT_EQ(service.state(low), JobState::kStopping);
+  EXPECT_EQ(service.state(high), JobState::kQueued);
+  service.end(low, AttemptOutcome::kStopped);
+  EXPECT_EQ(service.state(high), JobState::kRunning);
+  EXPECT_EQ(service.state(low), JobState::kQueued);
+}
+
+TEST(Coordinator, AnAttemptThatDiesIsTriedAgainLater) {
+  FakeService service(fleet_of({"a"}));
+  const int64_t id = *service.submit(job_on(1));
+  service.end(id, AttemptOutcome::kFailed, false, "it was killed");
+  EXPECT_EQ(service.state(id), JobState::kWaiting);
+  service.pass(0.5);
+  EXPECT_EQ(service.state(id), JobState::kWaiting);
+  service.pass(0.6);
+  EXPECT_EQ(service.state(id), JobState::kRunning);
+  EXPECT_EQ(service.status(id).epoch, Epoch(2));
+  service.coordinator().attempt_over(id, {Epoch(1), AttemptOutcome::kDone, true, false, ""});
+  service.run();
+  EXPECT_EQ(service.state(id), JobState::kRunning);  // what is said of an older one is not heard
+}
+
+TEST(Coordinator, ARestartedOneFindsWhatRuns) {
+  FakeService service(fleet_of({"a", "a"}));
+  const int64_t running = *service.submit(job_on(1)), stopping = *service.submit(job_on(1)),
+                queued = *service.submit(job_on(1));
+  ASSERT_TRUE(service.ask(stopping, JobRequest::kHold));
+  const auto begun = service.launcher.begun;
+  service.restart();
+  EXPECT_EQ(service.launcher.begun, begun);  // the same attempts, asked for once more
+  EXPECT_EQ(service.launcher.stopped.size(), 2u);
+  EXPECT_EQ(service.state(running), JobState::kRunning);
+  EXPECT_EQ(service.status(running).restarts, 0);
+  EXPECT_EQ(service.state(queued), JobState::kQueued);  // both devices are still held
+  service.end(stopping, AttemptOutcome::kStopped);
+  EXPECT_EQ(service.state(stopping), JobState::kWaiting);
+  EXPECT_EQ(service.state(queued), JobState::kRunning);
+}
+
+/// At whichever commit the coordinator is killed: what was acknowledged is there, and no attempt is
+/// begun that is not on disk.
+TEST(Coordinator, LosesNothingAcknowledgedInAKill) {
+  for (int lost = 0; lost < 4; ++lost) {
+    FakeService service(fleet_of({"a"}));
+    std::vector<int64_t> acknowledged;
+    for (int i = 0; i < 4; ++i) {
+      service.coordinator().submit({job_on(1), "ana", std::to_string(i), false},
+                                   [&](Result<int64_t> id) { acknowledged.push_back(*id); });
+      if (i < lost) service.run();
+    }
+    service.restart();
+    EXPECT_EQ(acknowledged.size(), static_cast<size_t>(lost));
+    for (const int64_t id : acknowledged)
+      EXPECT_EQ(service.state(id), id == 1 ? JobState::kRunning : JobState::kQueued);
+    for (const AttemptOrder& order : service.launcher.orders)
+      EXPECT_FALSE(service.attempts(order.id.job).empty());
+    EXPECT_EQ(*service.submit(job_on(1), "0"), 1);
+  }
+}
+
+TEST(Coordinator, StopsActingWhenItCannotWrite) {
+  FakeService service(fleet_of({"a", "a"}));
+  const int64_t id = *service.submit(job_on(1));
+  service.writer().fail_next({ErrorCode::kIo, "disk full", {}});
+  const auto refused = service.ask(id, JobRequest::kCancel);
+  ASSERT_FALSE(refused);
+  ASSERT_TRUE(service.coordinator().broken());
+  EXPECT_TRUE(service.launcher.stopped.empty());
+  EXPECT_FALSE(service.submit(job_on(1)));
+  EXPECT_FALSE(service.coordinator().next_wake());
+}
+
+}  // namespace
+}  // namespace motley

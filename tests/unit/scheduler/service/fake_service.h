@@ -1,0 +1,167 @@
+#pragma once
+// A coordinator among stand-ins: a clock by hand, a database in memory whose commits wait to be let
+// through, attempts that do what the test says.
+
+#include <deque>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "scheduler/service/coordinator.h"
+
+namespace motley::testing {
+
+/// Changes that are handed in are on disk when the test says so; what is not is lost in a crash.
+class HeldWriter final : public ChangeWriter {
+ public:
+  explicit HeldWriter(Database& database) : database_(database) {}
+
+  void write(GroupCommit::Change change, GroupCommit::Done done) override {
+    held_.emplace_back(std::move(change), std::move(done));
+  }
+  size_t held() const { return held_.size(); }
+  void fail_next(Error error) { fault_ = std::move(error); }
+
+  /// One after the other, and what they lead to.
+  void commit_all() {
+    while (!held_.empty()) {
+      auto [change, done] = std::move(held_.front());
+      held_.pop_front();
+      if (fault_) {
+        done(fail(*std::exchange(fault_, std::nullopt)));
+        continue;
+      }
+      done(change(database_));
+    }
+  }
+
+ private:
+  Database& database_;
+  std::deque<std::pair<GroupCommit::Change, GroupCommit::Done>> held_;
+  std::optional<Error> fault_;
+};
+
+class ScriptedLauncher final : public AttemptLauncher {
+ public:
+  Result<Nanos> begin(const AttemptOrder& order) override {
+    if (refusal) return fail(*refusal);
+    orders.push_back(order);
+    begun.insert(order.id);
+    return Nanos(0);
+  }
+  void ask_to_stop(AttemptId id) override { stopped.push_back(id); }
+  void kill(AttemptId id) override { killed.push_back(id); }
+
+  std::vector<AttemptOrder> orders;
+  std::set<AttemptId> begun;
+  std::vector<AttemptId> stopped, killed;
+  std::optional<Error> refusal;
+};
+
+inline FleetSpec fleet_of(const std::vector<std::string>& types) {
+  FleetSpec fleet;
+  for (const std::string& type : types) {
+    DeviceSpec device;
+    device.id = "here/" + std::to_string(fleet.devices.size());
+    device.host = "here";
+    device.kind = DeviceKind::kCpu;
+    device.type = type;
+    fleet.devices.push_back(device);
+  }
+  return fleet;
+}
+
+inline JobSpec job_on(int devices, const std::string& name = "job") {
+  JobSpec job;
+  job.name = name;
+  job.model = {.type = "gpt", .layers = 1, .heads = 1, .width = 8, .context = 8, .vocab = 256};
+  job.data.text = {"text.txt"};
+  job.data.files = {"/data/text.txt"};
+  job.train.global_batch = 4;
+  job.train.steps = 10;
+  if (devices > 0) job.devices.count = CountRange{devices, devices};
+  return job;
+}
+
+class FakeService {
+ public:
+  explicit FakeService(FleetSpec fleet, const std::string& policy = "backfill")
+      : fleet_(std::move(fleet)),
+        policy_(std::move(*make_policy(policy))),
+        database_(std::move(*Database::open(":memory:", Database::Mode::kWrite))) {
+    (void)migrate(database_);
+    restart();
+  }
+
+  /// As after a kill: what was not committed is lost, what runs runs on.
+  void restart() {
+    writer_ = std::make_unique<HeldWriter>(database_);
+    coordinator_ = std::make_unique<Coordinator>(
+        fleet_, Coordinator::Surroundings{clock, database_, *writer_, launcher, *policy_,
+                                          [] { return int64_t{1'000}; }});
+    (void)coordinator_->recover();
+    run();
+  }
+
+  /// Until nothing is left to do now.
+  void run() {
+    do {
+      writer_->commit_all();
+      coordinator_->on_time();
+    } while (writer_->held() > 0);
+  }
+
+  Result<int64_t> submit(JobSpec job, const std::string& key = "", bool held = false) {
+    Result<int64_t> answer = fail(ErrorCode::kInternal, "not answered");
+    coordinator_->submit({std::move(job), "ana", key, held},
+                         [&](Result<int64_t> result) { answer = std::move(result); });
+    run();
+    return answer;
+  }
+
+  Result<Unit> ask(int64_t job, JobRequest request) {
+    Result<Unit> answer = fail(ErrorCode::kInternal, "not answered");
+    coordinator_->ask(job, request, [&](Result<Unit> result) { answer = std::move(result); });
+    run();
+    return answer;
+  }
+
+  void end(int64_t job, AttemptOutcome outcome, bool hopeless = false, std::string cause = "") {
+    const Epoch epoch = status(job).epoch;
+    launcher.begun.erase({job, epoch});
+    coordinator_->attempt_over(job, {epoch, outcome, true, hopeless, std::move(cause)});
+    run();
+  }
+
+  void pass(double seconds) {
+    clock.advance(nanos_of_seconds(seconds));
+    run();
+  }
+
+  JobStatus status(int64_t job) const { return (**find_job(database_, job)).status; }
+  JobState state(int64_t job) const { return status(job).state; }
+  std::vector<std::string> events(int64_t job) const {
+    std::vector<std::string> texts;
+    const auto events = list_events(database_, job, 0, 1000);
+    for (const StoredEvent& event : *events) texts.push_back(event.text);
+    return texts;
+  }
+  std::vector<StoredAttempt> attempts(int64_t job) const { return *list_attempts(database_, job); }
+
+  const Database& database() const { return database_; }
+  Coordinator& coordinator() { return *coordinator_; }
+  HeldWriter& writer() { return *writer_; }
+
+  ManualClock clock;
+  ScriptedLauncher launcher;
+
+ private:
+  FleetSpec fleet_;
+  std::unique_ptr<Policy> policy_;
+  Database database_;
+  std::unique_ptr<HeldWriter> writer_;
+  std::unique_ptr<Coordinator> coordinator_;
+};
+
+}  // namespace motley::testing
