@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,6 +18,9 @@ namespace {
 
 /// Of the step; below it a cut is not worth what can be said less surely of it.
 constexpr double kWorthCutting = 0.02;
+/// Where every way of saving memory is searched for every number of replicas; where any is at all,
+/// if a plan was found without.
+constexpr size_t kFewestDevices = 4, kFewDevices = 8, kManyDevices = 64;
 
 void reject(std::string what, std::string why, double step_seconds, Plan* plan) {
   auto& rejected = plan->search.rejected;
@@ -108,15 +112,14 @@ std::vector<MemoryWays> ways_of(const PlanRequest& request, int count) {
 /// Whether a search with these ways could find a clearly quicker plan. On more than a few devices
 /// sums of gradients are taken to stay, and of updates what the ways do not touch.
 Result<bool> may_help(const PlanRequest& request, const MemoryWays& ways, const Plan& plan) {
-  constexpr size_t kFewDevices = 8, kManyDevices = 64;
   const Prediction& found = plan.prediction;
+  const bool few = request.fleet.devices.size() <= kFewDevices;
   double least = 0;
   if (ways.recompute) {
     MOTLEY_TRY(least, least_seconds_of_pipelines(request, Recompute::kBlock));
   } else if (request.fleet.devices.size() <= kManyDevices) {
     MOTLEY_TRY(least, least_seconds_of_pipelines(request));
-    if (request.fleet.devices.size() > kFewDevices)
-      least += found.communication_seconds + (ways.state.shard ? 0 : found.update_seconds);
+    if (!few) least += found.communication_seconds + (ways.state.shard ? 0 : found.update_seconds);
   }
   return least > 0 && least < found.step_seconds * (1 - kWorthCutting);
 }
@@ -130,6 +133,8 @@ class Best {
   const Plan& plan() const { return *plan_; }
   const Error& error() const { return plan_.error(); }
   Result<Plan> take() { return std::move(plan_); }
+  const MemoryWays& ways() const { return ways_; }
+  double step_seconds() const { return plan_->prediction.step_seconds; }
   /// What another must be below to be taken for clearly quicker than one without `ways`.
   double clearly_below(const MemoryWays& ways) const {
     return plan_->prediction.step_seconds * (ways.count() > ways_.count() ? 1 - kWorthCutting : 1);
@@ -157,7 +162,32 @@ class Best {
     ways_ = ways;
   }
 
+  /// Instead one of the same ways whose search knew only some of the devices.
+  void take_with_fewer(Plan quicker) {
+    for (const LeftOut& left : plan_->left_out) leave_out(left, &quicker);
+    for (const RankPlacement& rank : plan_->ranks)
+      leave_out({rank.device, "slower with it"}, &quicker);
+    SearchRecord& search = quicker.search;
+    search.rejected = std::move(plan_->search.rejected);
+    reject("with " + std::to_string(plan_->world_size()) + " devices", "quicker with fewer",
+           plan_->prediction.step_seconds, &quicker);
+    search.nodes += plan_->search.nodes;
+    search.lower_bound_step_seconds = plan_->search.lower_bound_step_seconds;
+    if (search.lower_bound_step_seconds > 0)
+      search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
+    quicker.id = plan_id(quicker);
+    plan_ = std::move(quicker);
+  }
+
  private:
+  /// Unless it is used or left out already.
+  static void leave_out(const LeftOut& device, Plan* plan) {
+    const auto is_it = [&](const auto& other) { return other.device == device.device; };
+    if (std::none_of(plan->ranks.begin(), plan->ranks.end(), is_it) &&
+        std::none_of(plan->left_out.begin(), plan->left_out.end(), is_it))
+      plan->left_out.push_back(device);
+  }
+
   Result<Plan> plan_;
   MemoryWays ways_;
 };
@@ -187,21 +217,36 @@ FleetSpec used_by(const Plan& plan, FleetSpec fleet) {
   return fleet;
 }
 
+/// Of more than a few devices as many as the plan found has: for other numbers of replicas it is
+/// seldom another.
+std::vector<int> sharing_replicas(const PlanRequest& request, const Best& best) {
+  if (!best.found() || request.fleet.devices.size() <= kFewestDevices) return kSharingReplicas;
+  return {std::max(2, static_cast<int>(best.plan().replicas.size()))};
+}
+
 /// Pipelines are chosen by what they compute: a device that costs more in sums of gradients than it
-/// is worth is left out where the plan found leaves it out.
+/// is worth is left out where the plan found leaves it out; of many devices always.
 Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& request,
                                    const MemoryCounter& counter, const Best& best) {
-  Result<Plan> all = search_with(ways, request, counter);
-  if (!best.found() || best.plan().left_out.empty()) return all;
+  const std::vector<int> sharing = sharing_replicas(request, best);
+  const bool fewer_too = best.found() && !best.plan().left_out.empty();
+  Result<Plan> all = fail(ErrorCode::kNoPlan, "not looked for");
+  if (!fewer_too || request.fleet.devices.size() <= kManyDevices)
+    all = search_with(ways, request, counter, sharing);
+  if (!fewer_too) return all;
   const FleetSpec fleet = used_by(best.plan(), request.fleet);
   const PlanRequest fewer{.job = request.job,
                           .fleet = fleet,
                           .profile = request.profile,
                           .memory_headroom = request.memory_headroom};
-  Result<Plan> other = search_with(ways, fewer, counter);
+  Result<Plan> other = search_with(ways, fewer, counter, sharing);
   if (!other || (all && all->prediction.step_seconds <= other->prediction.step_seconds)) return all;
   const std::vector<LeftOut>& left_out = best.plan().left_out;
   other->left_out.insert(other->left_out.end(), left_out.begin(), left_out.end());
+  MOTLEY_TRY(const double least, least_seconds_of_pipelines(request));  // with all devices
+  other->search.lower_bound_step_seconds = std::min(other->search.lower_bound_step_seconds, least);
+  if (least > 0)
+    other->search.gap = other->search.step_seconds / other->search.lower_bound_step_seconds - 1;
   other->id = plan_id(*other);
   return other;
 }
@@ -228,6 +273,48 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
   return Unit{};
 }
 
+/// One device of each kind on each host; of many devices the types, whole.
+std::vector<std::set<std::string>> parts_to_leave_out(const FleetSpec& fleet) {
+  const bool few = fleet.devices.size() <= kFewDevices;
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> parts;
+  for (const DeviceSpec& device : fleet.devices) {
+    auto& part = parts[{device.type, few ? device.host : ""}];
+    if (!few || part.empty()) part.insert(device.id);
+  }
+  std::vector<std::set<std::string>> all;
+  for (auto& [kind, part] : parts) all.push_back(std::move(part));
+  return all;
+}
+
+/// Which blocks compute again is settled after the devices are: as long as a plan without some of
+/// them is quicker, that is taken.
+Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryCounter& counter,
+                                     Best* best) {
+  const auto& count = request.job.devices.count;
+  const size_t least = static_cast<size_t>(count ? std::max(1, count->low) : 1);
+  FleetSpec fleet = used_by(best->plan(), request.fleet);
+  for (bool is_quicker = true; is_quicker && fleet.devices.size() > least;) {
+    is_quicker = false;
+    for (const std::set<std::string>& part : parts_to_leave_out(fleet)) {
+      FleetSpec fewer = fleet;
+      std::erase_if(fewer.devices, [&](const DeviceSpec& one) { return part.contains(one.id); });
+      if (fewer.devices.size() < least) continue;
+      const PlanRequest without{.job = request.job,
+                                .fleet = fewer,
+                                .profile = request.profile,
+                                .memory_headroom = request.memory_headroom};
+      Result<Plan> other =
+          search_with(best->ways(), without, counter, sharing_replicas(without, *best));
+      if (!other && is_fault(other.error())) return fail(other.error());
+      if (!other || other->prediction.step_seconds >= best->step_seconds()) continue;
+      best->take_with_fewer(*std::move(other));
+      is_quicker = true;
+    }
+    fleet = used_by(best->plan(), request.fleet);
+  }
+  return Unit{};
+}
+
 }  // namespace
 
 Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter) {
@@ -245,6 +332,8 @@ Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& co
                                           "state, which the job asks for"));
   if (whole) MOTLEY_TRY_VOID(consider_sharing_it(request, counter, *whole, &best));
   MOTLEY_TRY_VOID(consider_ways(request, counter, &best));
+  if (best.found() && best.ways().recompute && request.previous == nullptr)
+    MOTLEY_TRY_VOID(leave_out_while_quicker(request, counter, &best));
   return best.take();
 }
 

@@ -32,16 +32,19 @@ bool is_plain(const Plan& plan) {
                       [](const RankPlacement& rank) { return rank.host_optimizer; });
 }
 
-/// The step if communication were free and these devices' whole grains were dealt perfectly; empty
-/// when the speed of one at such grains is not known.
+/// The step if communication were free and these devices' whole grains were dealt perfectly, with
+/// the updates of the plan where it shares them; empty when the speed of one at such grains is not
+/// known.
 std::optional<double> ideal_step_seconds(const PlanRequest& request, const Plan& plan,
-                                         const std::vector<const DeviceProfile*>& devices) {
+                                         const std::vector<const DeviceProfile*>& devices,
+                                         const std::vector<RankPrediction>& ranks) {
   const StepCut cut{plan.global_batch, plan.grain};
   const MicroBatchRule rule = micro_batch_rule(request, plan.grain);
   std::vector<DeviceProfile> wholes;
   for (const DeviceProfile* device : devices) {
     auto whole = as_whole(*device, request.job.model, rule);
     if (!whole) return std::nullopt;
+    if (plan.shard_optimizer) whole->update_seconds = ranks[wholes.size()].update_seconds;
     wholes.push_back(std::move(*whole));
   }
   std::vector<DeviceSizes> sizes;
@@ -262,7 +265,7 @@ class Predictor {
           sum += own;
         }
     prediction_.solo_sum_samples_per_second = sum;
-    if (const auto ideal = ideal_step_seconds(request_, plan_, devices_))
+    if (const auto ideal = ideal_step_seconds(request_, plan_, devices_, prediction_.ranks))
       prediction_.integer_bound_efficiency = plan_.global_batch / *ideal / sum;
   }
 

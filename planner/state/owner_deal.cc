@@ -10,6 +10,8 @@ namespace {
 /// Of a bound: halvings, and thirds taken off.
 constexpr int kHalvings = 50;
 constexpr int kThirds = 60;
+/// Of bounds that are looked for, relative: of one alone, and of the first of two.
+constexpr double kExactly = 1e-7, kNearly = 1e-4;
 /// Of what a group holds, what may be left over by rounding.
 constexpr double kLeftOver = 1e-9;
 
@@ -17,8 +19,11 @@ constexpr double kLeftOver = 1e-9;
 class Flow {
  public:
   Flow(const std::vector<HeldAlike>& groups, std::vector<double> most)
-      : groups_(groups), room_(std::move(most)) {
-    for (const HeldAlike& group : groups) dealt_.emplace_back(group.holders.size(), 0.0);
+      : groups_(groups), room_(std::move(most)), held_(room_.size()) {
+    for (size_t g = 0; g < groups.size(); ++g) {
+      dealt_.emplace_back(groups[g].holders.size(), 0.0);
+      for (size_t i = 0; i < groups[g].holders.size(); ++i) held_[rank(g, i)].push_back(g);
+    }
   }
 
   /// False where they cannot own all.
@@ -79,21 +84,16 @@ class Flow {
     for (size_t s = 0; s < steps.size(); ++s) {
       const size_t here = rank(steps[s].group, steps[s].holder);
       if (room_[here] > 0) return push(steps, s, std::min(wanted, room_[here]));
-      for (size_t g = 0; g < groups_.size(); ++g)
-        if (!seen[g] && dealt_to(g, here) > 0) open(g, s);
+      for (const size_t g : held_[here])
+        if (!seen[g] && *share_of(g, here) > 0) open(g, s);
     }
     return 0;
   }
 
-  /// Of the group to the rank; 0 where it holds nothing of it.
-  double dealt_to(size_t group, size_t to) {
-    const double* found = share_of(group, to);
-    return found == nullptr ? 0 : *found;
-  }
+  /// Of the group to the rank, which holds some of it.
   double* share_of(size_t group, size_t to) {
     const auto& holders = groups_[group].holders;
     const auto at = std::lower_bound(holders.begin(), holders.end(), Rank(static_cast<int>(to)));
-    if (at == holders.end() || static_cast<size_t>(at->value()) != to) return nullptr;
     return &dealt_[group][static_cast<size_t>(at - holders.begin())];
   }
 
@@ -113,7 +113,8 @@ class Flow {
   }
 
   const std::vector<HeldAlike>& groups_;
-  std::vector<double> room_;  ///< of each rank
+  std::vector<double> room_;               ///< of each rank
+  std::vector<std::vector<size_t>> held_;  ///< groups, by rank
   std::vector<OwnerShares> dealt_;
 };
 
@@ -140,7 +141,7 @@ class BestOwners {
     if (!possible(kUnlimited, kUnlimited)) return {};
     const double least = least_update(kUnlimited);
     double low = least, high = least_update(least_exchange(kUnlimited));
-    for (int i = 0; i < kThirds && high > low; ++i) {
+    for (int i = 0; i < kThirds && high - low > kNearly * high; ++i) {
       const double third = (high - low) / 3;
       if (seconds_within(low + third) <= seconds_within(high - third))
         high -= third;
@@ -181,7 +182,7 @@ class BestOwners {
   template <class Possible>
   static double least_bound(double enough, const Possible& possible) {
     double low = 0, high = enough;
-    for (int i = 0; i < kHalvings && high > low; ++i) {
+    for (int i = 0; i < kHalvings && high - low > kExactly * high; ++i) {
       const double middle = low + (high - low) / 2;
       (possible(middle) ? high : low) = middle;
     }

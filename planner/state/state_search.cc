@@ -116,7 +116,7 @@ std::string memory_words(const MemoryWays& ways) {
 }
 
 Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
-                         const MemoryCounter& counter) {
+                         const MemoryCounter& counter, const std::vector<int>& sharing_replicas) {
   if (ways.state == StateWays{})
     return ways.recompute ? search_recomputing(request, counter)
                           : search_pipelines(request, counter);
@@ -126,8 +126,8 @@ Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
                             (request.job.train.global_batch + grain - 1) / grain);
   Result<Plan> best =
       fail(ErrorCode::kNoPlan, "no plan found with " + memory_words(ways) + " fits");
-  for (const int replicas : {1, 2, 3, 4, 8, 16}) {
-    if (ways.state.shard == (replicas == 1) || replicas > most) continue;
+  for (const int replicas : ways.state.shard ? sharing_replicas : std::vector<int>{1}) {
+    if (replicas > most) continue;
     Result<Plan> plan = search_replicas(ways, request, counter, replicas);
     if (!plan && plan.error().code != ErrorCode::kNoPlan) return plan;
     if (!plan || (best && plan->prediction.step_seconds >= best->prediction.step_seconds)) continue;

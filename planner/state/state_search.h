@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "planner/costs/layer_memory.h"
 #include "planner/state/state_placement.h"
@@ -22,9 +23,13 @@ struct MemoryWays {
 /// "blocks computed again, optimizer state sharded".
 std::string memory_words(const MemoryWays& ways);
 
+/// Numbers of replicas that may share state; for each it is searched for so many or more.
+inline const std::vector<int> kSharingReplicas = {2, 3, 4, 8, 16};
+
 /// The quickest found. kNoPlan where none fits; what the counter fails with.
 Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
-                         const MemoryCounter& counter);
+                         const MemoryCounter& counter,
+                         const std::vector<int>& sharing_replicas = kSharingReplicas);
 
 /// A plan found with all state on all devices, its state sharded and nothing else changed; nothing
 /// where that does not fit or cannot take less than `below` seconds.

@@ -158,10 +158,10 @@ MemoryCounter memory_counter(const PlanRequest& request) {
     table.insert(more.begin(), more.end());
     return table;
   };
-  const auto plan = [&request](const Plan& plan) {
+  const auto count = [&request](const Plan& plan) {
     return count_memory(plan, job_of_part(request.job, plan), request.fleet);
   };
-  return {plan, layers};
+  return {count, layers};
 }
 
 }  // namespace motley

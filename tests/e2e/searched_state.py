@@ -65,7 +65,7 @@ def owned(plan, rank):
     for i, owner in enumerate(plan["owners"]):
         for extent in owner["extent"]:
             sizes[i] *= extent
-    return sum(size for size, owner in zip(sizes, plan["owners"]) if owner["owner"] == rank) / sum(sizes)
+    return sum(size for size, owner in zip(sizes, plan["owners"]) if owner["rank"] == rank) / sum(sizes)
 
 
 def check_sharded():
@@ -73,15 +73,15 @@ def check_sharded():
     reference, roomy = run(sandbox_with(PACED % (PLENTY, PLENTY), numerics="exact", grain=1))
     needs = roomy["prediction"]["ranks"][0]["memory"]
     expect_equal(len(roomy["replicas"]), 2, "replicas where there is room")
-    # Half the state spares each 7.4 MB, less 2.1 for what owners of weights send.
-    limits = limit_for(needs - 2.6 * MB), limit_for(needs - 6 * MB)
+    # Half of the state spares either 5.8 MB: 7.4, less what owners of weights send.
+    limits = limit_for(needs - 2.6 * MB), limit_for(needs - 7 * MB)
     small = sandbox_with(PACED % limits, numerics="exact", grain=1)
     off = small.run("plan", "job.yaml", *WHOLE, "--set", "parallel.shard_optimizer=off")
     expect_equal(off.returncode, 65, f"exit code without ({off.stderr!r})")
     final, plan = run(small)
     expect(plan["shard_optimizer"], "not sharded")
     larger = [rank for rank, place in enumerate(plan["ranks"]) if place["type"] == "large"]
-    expect(owned(plan, larger[0]) > 0.52, f"the larger owns {owned(plan, larger[0]):.0%}")
+    expect(owned(plan, larger[0]) > 0.53, f"the larger owns {owned(plan, larger[0]):.0%}")
     expect_equal(final["weights_xxh3"], reference["weights_xxh3"], "weights")
     error = abs(final["predicted_step_seconds"] / final["actual_step_seconds"] - 1)
     expect(error < 0.05, f"prediction off by {error:.1%}")
@@ -93,7 +93,7 @@ def check_sharded():
 def check_in_host_memory():
     """One emulated GPU that holds parameters and gradients only."""
     def gpu(memory):
-        sandbox = sandbox_with(GPU % memory)
+        sandbox = sandbox_with(GPU % memory, grain=16)  # smaller micro-batches would do, too
         sandbox.environment["MOTLEY_MODULES"] = str(BIN.parent / "lib/on_host")
         sandbox.environment["MOTLEY_CUDA_ON_HOST"] = "sm_90,memory=2000000000,devices=1"
         return sandbox

@@ -172,6 +172,24 @@ TEST(FormProperties, ADeviceBehindASlowLinkIsLeftOut) {
   EXPECT_LE(with->prediction.step_seconds, near->prediction.step_seconds * (1 + kNearly));
 }
 
+/// Of devices whose blocks compute again, which is settled after the devices are.
+RC_GTEST_PROP(Forms, AnotherDeviceThatComputesAgainNeverMakesItSlower, ()) {
+  PlanningCase problem(4);
+  problem.job.model = {"gpt", 6, 4, 128, 512, 256};
+  problem.job.parallel.shard_optimizer = ShardOptimizer::kOff;
+  const int devices = *rc::gen::inRange(2, 6);
+  double before = kNoStep;
+  for (int i = 0; i < devices; ++i) {
+    if (i + 1 == devices) before = step_of(problem);
+    add_layered({.type = std::string(1, static_cast<char>('a' + i)),
+                 .per_sample = 0.001 * *rc::gen::inRange(2, 12),
+                 .memory_mib = *rc::gen::inRange(8, 26),
+                 .recomputing = true},
+                &problem);
+  }
+  RC_ASSERT(step_of(problem) <= before * (1 + kWorthCutting));
+}
+
 /// Whether every rank fits by what was counted of it.
 std::vector<bool> ranks_fit(const Plan& plan, const PlanningCase& problem) {
   const auto counted = layer_bytes_counter(problem).plan(plan);
