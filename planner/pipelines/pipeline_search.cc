@@ -19,6 +19,8 @@ namespace {
 
 constexpr size_t kFewOrdersOfASet = 24;
 constexpr int64_t kNodesToProve = 2'000;
+/// Of a step: plans that share stages are worth that where not all plans are looked at.
+constexpr double kClearlyLessStep = 0.98;
 /// Of many devices: how much less ranks hold at most each time, and how often.
 constexpr double kHoldLess = 0.8;
 constexpr int kMostHoldings = 6;
@@ -97,7 +99,8 @@ class PipelineSearch {
     proved_ = std::min(proved_, shared.least);
     nodes_ += shared.nodes;
     if (shared.plan &&
-        (!best || shared.plan->prediction.step_seconds < best->prediction.step_seconds))
+        (!best || shared.plan->prediction.step_seconds <
+                      best->prediction.step_seconds * (exact_ ? 1 : kClearlyLessStep)))
       return std::move(shared.plan);
     return best;
   }
