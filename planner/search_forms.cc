@@ -44,8 +44,9 @@ std::string shape_of(const Plan& plan) {
 }
 
 bool is_cut(const Plan& plan) {
-  return std::any_of(plan.replicas.begin(), plan.replicas.end(),
-                     [](const ReplicaPlan& replica) { return replica.stages.size() > 1; });
+  return std::any_of(plan.replicas.begin(), plan.replicas.end(), [](const ReplicaPlan& replica) {
+    return replica.stages.size() > 1 || replica.stages[0].ranks.size() > 1;
+  });
 }
 
 /// Of plans that compute nothing twice.

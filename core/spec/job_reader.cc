@@ -187,6 +187,11 @@ Result<std::optional<int>> to_number_or_auto(const YamlNode& node, const Integer
   return static_cast<int>(value);
 }
 
+Result<std::optional<int>> to_tensor(const YamlNode& node) {
+  if (node.kind == YamlNode::Kind::kScalar && node.text == "off") return 1;
+  return to_number_or_auto(node, {1, ModelSpec::kMostHeads});
+}
+
 const YamlKeys<ParallelSpec>& parallel_keys() {
   using Draft = ParallelSpec;
   static const YamlKeys<Draft> keys = {
@@ -198,7 +203,8 @@ const YamlKeys<ParallelSpec>& parallel_keys() {
                 [](const YamlNode& node) {
                   return to_number_or_auto(node, {1, ModelSpec::kMostLayers + 2});
                 }),
-      fixed<Draft>("tensor", {"auto", "1"}),
+      converted("tensor", "auto, off, or how many devices share each stage", &Draft::tensor,
+                to_tensor),
       flag("recompute", &Draft::recompute, "auto", "off"),
       word("shard_optimizer", &Draft::shard_optimizer),
       flag("host_optimizer", &Draft::host_optimizer, "auto", "off"),

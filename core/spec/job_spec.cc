@@ -132,6 +132,21 @@ std::optional<SpecFault> shape_fault(const JobSpec& job) {
   return std::nullopt;
 }
 
+/// How many devices share a stage.
+std::optional<SpecFault> tensor_fault(const JobSpec& job) {
+  const int tensor = job.parallel.tensor.value_or(1);
+  if (tensor < 1 || tensor > job.model.heads)
+    return SpecFault{"parallel.tensor", "'tensor' must be from 1 to the model's " +
+                                            std::to_string(job.model.heads) + " heads, found " +
+                                            std::to_string(tensor)};
+  if (tensor > 1 && job.train.numerics == Numerics::kExact)
+    return SpecFault{"parallel.tensor",
+                     "'tensor': sums over " + std::to_string(tensor) +
+                         " devices contradict exact numerics, whose bits do not depend on who "
+                         "computes (tensor: off, or numerics: fast)"};
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<SpecFault> first_fault(const JobSpec& job) {
@@ -140,6 +155,7 @@ std::optional<SpecFault> first_fault(const JobSpec& job) {
   if (auto fault = compression_fault(job)) return fault;
   if (auto fault = sync_fault(job)) return fault;
   if (auto fault = shape_fault(job)) return fault;
+  if (auto fault = tensor_fault(job)) return fault;
   if (auto fault = pin_fault(job)) return fault;
   if (job.parallel.shard_optimizer == ShardOptimizer::kOn && !job.pin.replicas.empty())
     return SpecFault{

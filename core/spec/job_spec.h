@@ -99,6 +99,7 @@ struct SyncSpec {
 struct ParallelSpec {
   std::optional<int> data;      ///< replicas; unset: found
   std::optional<int> pipeline;  ///< stages of each replica; unset: found
+  std::optional<int> tensor;    ///< devices that share each stage; 1: none do; unset: found
   bool recompute = true;        ///< allowed where memory does not suffice otherwise
   ShardOptimizer shard_optimizer = ShardOptimizer::kAuto;
   bool host_optimizer = true;  ///< its state may lie in host memory, on as few GPUs as needed

@@ -146,6 +146,7 @@ void read_filter(JsonFields& fields, DeviceFilter& filter) {
 void read_parallel(JsonFields& fields, ParallelSpec& parallel) {
   fields.read_if("data", parallel.data)
       .read_if("pipeline", parallel.pipeline)
+      .read_if("tensor", parallel.tensor)
       .read_if("recompute", parallel.recompute)
       .read_if("host_optimizer", parallel.host_optimizer);
   if (fields.has("shard_optimizer"))
@@ -308,6 +309,7 @@ json to_json(const JobSpec& job) {
                    {"parallel",
                     {{"data", or_null(job.parallel.data)},
                      {"pipeline", or_null(job.parallel.pipeline)},
+                     {"tensor", or_null(job.parallel.tensor)},
                      {"recompute", job.parallel.recompute},
                      {"shard_optimizer", spec_name(job.parallel.shard_optimizer)},
                      {"host_optimizer", job.parallel.host_optimizer},

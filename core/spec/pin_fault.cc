@@ -95,6 +95,14 @@ Fault replica_fault(const PinnedReplica& replica, const JobSpec& job, const std:
     if (auto fault =
             stage_fault(replica.stages[i], job, at + ".stages." + number(static_cast<int64_t>(i))))
       return fault;
+  const std::optional<int>& sharing = job.parallel.tensor;
+  for (size_t i = 0; i < replica.stages.size(); ++i) {
+    const auto devices = static_cast<int>(replica.stages[i].devices.size());
+    if (sharing && *sharing != devices)
+      return SpecFault{at + ".stages." + number(static_cast<int64_t>(i)) + ".devices",
+                       "the stage has " + number(devices) + " devices; parallel.tensor wants " +
+                           number(*sharing)};
+  }
   const std::optional<int>& wanted = job.parallel.pipeline;
   const auto stages = static_cast<int>(replica.stages.size());
   if (wanted && *wanted != stages)

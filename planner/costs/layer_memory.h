@@ -6,7 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "core/result.h"
@@ -23,13 +23,20 @@ struct LayerMemory {
   Bytes state{0};      ///< of `fixed`, the optimizer's
 };
 
-/// By kind of layer ("embedding", "block", "head") and micro-batch.
-using LayerMemoryTable = std::map<std::pair<std::string, int>, LayerMemory>;
+/// Layers on a device of a kind: what is asked of them.
+struct LayersToCount {
+  DeviceKind device = DeviceKind::kCpu;
+  Precision precision = Precision::kFp32;  ///< it computes in
+  Recompute recompute = Recompute::kNone;  ///< of blocks
+  std::vector<int> micro_batches;          ///< samples
+  std::vector<int> heads = {};             ///< of ranks that share their layers by whole heads,
+                                           ///< each the first of its stage; empty: whole layers
+};
 
-/// Counts layers on a device of a kind that computes in a precision, and what blocks compute again.
-using CountLayers = std::function<Result<LayerMemoryTable>(DeviceKind device, Precision precision,
-                                                           Recompute recompute,
-                                                           const std::vector<int>& micro_batches)>;
+/// By kind of layer ("embedding", "block", "head"), heads (of whole layers all) and micro-batch.
+using LayerMemoryTable = std::map<std::tuple<std::string, int, int>, LayerMemory>;
+
+using CountLayers = std::function<Result<LayerMemoryTable>(const LayersToCount& layers)>;
 
 /// Both ways of counting.
 struct MemoryCounter {

@@ -46,47 +46,50 @@ PassSeconds scaled(const PassSeconds& seconds, double factor) {
   return {seconds.forward * factor, seconds.backward * factor};
 }
 
-/// On the straight line through the outermost measured shares; through the whole layer where there
-/// is only one, and through nothing where the whole was too large to be measured. Then a whole
-/// layer lies on the line of its shares, too.
+PassSeconds on_line(const SharedLayer& line, double part) {
+  const double way = (part - line.low) / (line.high - line.low);
+  const PassSeconds &from = line.from, &to = line.to;
+  return {std::max(0.0, from.forward + way * (to.forward - from.forward)),
+          std::max(0.0, from.backward + way * (to.backward - from.backward))};
+}
+
+/// The straight line through the outermost measured shares; through the whole layer where there is
+/// only one, and through nothing where the whole was too large to be measured.
+Result<SharedLayer> line_of(const DeviceProfile& device, const std::string& kind, int micro_batch) {
+  const std::vector<const LayerCurve*> shared = shared_curves(device, kind);
+  if (shared.empty()) return fail(not_measured(device, "a shared layer '" + kind + "'"));
+  const LayerCurve& low = *shared.front();
+  const LayerCurve* const high = shared.size() > 1 ? shared.back() : device.curve(kind);
+  SharedLayer line;
+  if (high == nullptr) {
+    line.high = low.share;
+    line.to = at(low, micro_batch);
+    return line;
+  }
+  line.low = low.share;
+  line.high = high->share;
+  line.from = at(low, micro_batch);
+  line.to = at(*high, micro_batch);
+  return line;
+}
+
+/// A whole layer that was too large to be measured lies on the line of its shares, too.
 Result<PassSeconds> at_share(const DeviceProfile& device, const std::string& kind, double share,
                              int micro_batch) {
   const LayerCurve* whole = device.curve(kind);
   if (share == 1 && whole != nullptr) return at(*whole, micro_batch);
-  const std::vector<const LayerCurve*> shared = shared_curves(device, kind);
-  if (shared.empty())
-    return fail(not_measured(
-        device, share == 1 ? "the layer '" + kind + "'" : "a shared layer '" + kind + "'"));
-  const LayerCurve& low = *shared.front();
-  const PassSeconds from = at(low, micro_batch);
-  const LayerCurve* high = shared.size() > 1 ? shared.back() : whole;
-  if (high == nullptr) return scaled(from, share / low.share);
-  const double way = (share - low.share) / (high->share - low.share);
-  const PassSeconds to = at(*high, micro_batch);
-  return PassSeconds{std::max(0.0, from.forward + way * (to.forward - from.forward)),
-                     std::max(0.0, from.backward + way * (to.backward - from.backward))};
+  const auto line = line_of(device, kind, micro_batch);
+  if (line) return on_line(*line, share);
+  return fail(share == 1 ? not_measured(device, "the layer '" + kind + "'") : line.error());
 }
 
-/// What of the layers falls to a member.
-struct Parts {
-  double heads = 1, columns = 1, vocabulary = 1;
+double part_of(const LayerParts& parts, const std::string& kind) {
+  return kind == "block" ? parts.block() : parts.vocabulary;
+}
 
-  double block() const { return (heads + columns) / 2; }
-  double of(const std::string& kind) const { return kind == "block" ? block() : vocabulary; }
-  double of(Recompute part) const {
-    if (part == Recompute::kAttention) return heads;
-    return part == Recompute::kMlp ? columns : block();
-  }
-};
-
-Parts parts_of(const ModelSpec& model, const StagePlan& stage, int member) {
-  if (stage.ranks.size() == 1) return {};
-  const MemberShape shape = member_shape(model, stage.shares, member);
-  const auto part = [](int64_t own, int64_t all) {
-    return static_cast<double>(own) / static_cast<double>(all);
-  };
-  return {part(shape.heads.count, model.heads), part(shape.columns.count, int64_t{4} * model.width),
-          part(shape.vocabulary.count, model.vocab)};
+double part_of(const LayerParts& parts, Recompute part) {
+  if (part == Recompute::kAttention) return parts.heads;
+  return part == Recompute::kMlp ? parts.columns : parts.block();
 }
 
 Recompute recompute_of(const StagePlan& stage, LayerIndex layer, const ModelSpec& model) {
@@ -166,17 +169,42 @@ int largest_measured(const LayerCurve& curve) {
 
 }  // namespace
 
+LayerParts parts_of(const ModelSpec& model, const std::vector<double>& shares, int member) {
+  if (shares.size() == 1) return {};
+  const MemberShape shape = member_shape(model, shares, member);
+  const auto part = [](int64_t own, int64_t all) {
+    return static_cast<double>(own) / static_cast<double>(all);
+  };
+  return {part(shape.heads.count, model.heads), part(shape.columns.count, int64_t{4} * model.width),
+          part(shape.vocabulary.count, model.vocab)};
+}
+
+PassSeconds SharedLayer::at(double part) const {
+  PassSeconds seconds = on_line(*this, part);
+  seconds.backward += again * part + begins;
+  return scaled(seconds, among);
+}
+
+Result<SharedLayer> shared_layer(const DeviceProfile& device, const ModelSpec& model,
+                                 LayerIndex layer, Recompute recompute, int micro_batch) {
+  MOTLEY_TRY(SharedLayer shared, line_of(device, kind_of(layer, model), micro_batch));
+  MOTLEY_TRY(shared.again, recompute_seconds(device, recompute, micro_batch));
+  shared.begins = section_begun_again(device, recompute, true);
+  shared.among = among_others(device, model, micro_batch);
+  return shared;
+}
+
 Result<PassSeconds> pass_seconds(const DeviceProfile& device, const ModelSpec& model,
                                  const StagePlan& stage, int member, int micro_batch) {
-  const Parts parts = parts_of(model, stage, member);
+  const LayerParts parts = parts_of(model, stage.shares, member);
   PassSeconds sum;
   for (LayerIndex layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
     const std::string kind = kind_of(layer, model);
-    MOTLEY_TRY(const PassSeconds own, at_share(device, kind, parts.of(kind), micro_batch));
+    MOTLEY_TRY(const PassSeconds own, at_share(device, kind, part_of(parts, kind), micro_batch));
     const Recompute again = recompute_of(stage, layer, model);
     MOTLEY_TRY(const double extra, recompute_seconds(device, again, micro_batch));
     sum.forward += own.forward;
-    sum.backward += own.backward + extra * parts.of(again);
+    sum.backward += own.backward + extra * part_of(parts, again);
     sum.backward += section_begun_again(device, again, stage.ranks.size() > 1);
   }
   return scaled(sum, among_others(device, model, micro_batch));
@@ -216,11 +244,11 @@ Result<DeviceProfile> as_whole(const DeviceProfile& device, const ModelSpec& mod
 
 Result<double> uncertainty_of(const DeviceProfile& device, const ModelSpec& model,
                               const StagePlan& stage, int member, int micro_batch) {
-  const Parts parts = parts_of(model, stage, member);
+  const LayerParts parts = parts_of(model, stage.shares, member);
   double seconds = 0, error = 0;
   for (LayerIndex layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
     const std::string kind = kind_of(layer, model);
-    MOTLEY_TRY(const PassSeconds own, at_share(device, kind, parts.of(kind), micro_batch));
+    MOTLEY_TRY(const PassSeconds own, at_share(device, kind, part_of(parts, kind), micro_batch));
     double uncertainty = 0;
     for (const LayerCurve& curve : device.curves)
       if (curve.layer == kind)

@@ -1,6 +1,8 @@
 #pragma once
 // What a part of a model takes on one device, put together from the measured curves of its layers.
 
+#include <vector>
+
 #include "core/plan.h"
 #include "core/profile.h"
 #include "core/result.h"
@@ -14,6 +16,29 @@ struct PassSeconds {
   double forward = 0;
   double backward = 0;
 };
+
+/// What of a layer's work falls to one of the ranks that share it.
+struct LayerParts {
+  double heads = 1, columns = 1, vocabulary = 1;
+
+  double block() const { return (heads + columns) / 2; }
+};
+LayerParts parts_of(const ModelSpec& model, const std::vector<double>& shares, int member);
+
+/// A layer that ranks share, by the part of it that falls to one of them: on the straight line
+/// between two parts that were measured.
+struct SharedLayer {
+  double low = 0, high = 1;  ///< parts
+  PassSeconds from, to;      ///< at these
+  double again = 0;          ///< more in the backward pass, for computing all of it again
+  double begins = 0;         ///< the same, whatever the part
+  double among = 1;          ///< times as long as by itself
+
+  PassSeconds at(double part) const;
+};
+/// kInvalidSpec when a curve is missing.
+Result<SharedLayer> shared_layer(const DeviceProfile& device, const ModelSpec& model,
+                                 LayerIndex layer, Recompute recompute, int micro_batch);
 
 /// Of the rank number `member` of a stage. Where the whole model was measured too, layers are
 /// scaled so that all of them together take what it took. kInvalidSpec when a curve is missing.

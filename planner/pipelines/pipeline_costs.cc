@@ -76,11 +76,10 @@ Result<PipelineCosts> PipelineCosts::make(const PlanRequest& request,
     group.profile = from.profile;
     for (const DeviceSpec* device : from.devices) group.hosts.insert(device->host);
     group.precision = from.precision;
+    group.driven = kind_driven(request.job, *from.devices.front());
     group.usable = usable_memory(*from.profile, request.memory_headroom);
     MOTLEY_TRY_VOID(costs.measure(request, most, &group));
-    if (group.priced && count)
-      MOTLEY_TRY_VOID(costs.count_memory(count, kind_driven(request.job, *from.devices.front()),
-                                         micro_batches, &group));
+    if (group.priced && count) MOTLEY_TRY_VOID(costs.count_memory(count, micro_batches, &group));
   }
   costs.find_travel(request);
   return costs;
@@ -89,8 +88,7 @@ Result<PipelineCosts> PipelineCosts::make(const PlanRequest& request,
 Result<Unit> PipelineCosts::measure(const PlanRequest& request, int most_samples, Group* group) {
   const LayerIndex last = layers_ - 1;
   const LayerIndex example[kKinds] = {0, 1, last};
-  std::fill(std::begin(group->least_per_sample), std::end(group->least_per_sample),
-            std::numeric_limits<double>::infinity());
+  group->least_per_sample.fill(std::numeric_limits<double>::infinity());
   for (size_t kind = 0; kind < kKinds; ++kind) {
     StagePlan layer;
     layer.first_layer = layer.last_layer = example[kind];
@@ -107,6 +105,8 @@ Result<Unit> PipelineCosts::measure(const PlanRequest& request, int most_samples
   }
   for (size_t kind = 0; kind < kKinds; ++kind) group->rests[kind] = group->passes[kind];
   be_no_slower_than_whole(most_samples, group);
+  group->least_of_any_per_sample = group->least_per_sample;
+  measure_shares(request, most_samples, group);
   group->priced = true;
   return Unit{};
 }
@@ -124,21 +124,28 @@ void PipelineCosts::be_no_slower_than_whole(int most_samples, Group* group) cons
   for (double& per_sample : group->least_per_sample) per_sample *= least / sum;
 }
 
-Result<Unit> PipelineCosts::count_memory(const CountLayers& count, DeviceKind kind,
+Result<Unit> PipelineCosts::count_memory(const CountLayers& count,
                                          const std::vector<int>& micro_batches, Group* group) {
   MOTLEY_TRY(const LayerMemoryTable table,
-             count(kind, group->precision, recompute_, micro_batches));
+             count({group->driven, group->precision, recompute_, micro_batches}));
   for (size_t layer = 0; layer < kKinds; ++layer) {
-    group->memory[layer].resize(
-        index(*std::max_element(micro_batches.begin(), micro_batches.end())) + 1);
-    for (const int samples : micro_batches) {
-      const auto found = table.find({kLayerKinds[layer], samples});
-      if (found == table.end())
-        return fail(ErrorCode::kInternal, "the memory of a layer was not counted");
-      group->memory[layer][index(samples)] = found->second;
-    }
+    MOTLEY_TRY(group->memory[layer], counted_of(table, layer, model_->heads, micro_batches));
   }
   return Unit{};
+}
+
+Result<std::vector<LayerMemory>> PipelineCosts::counted_of(const LayerMemoryTable& table,
+                                                           size_t kind, int heads,
+                                                           const std::vector<int>& micro_batches) {
+  const int most = *std::max_element(micro_batches.begin(), micro_batches.end());
+  std::vector<LayerMemory> memory(static_cast<size_t>(most) + 1);
+  for (const int samples : micro_batches) {
+    const auto found = table.find({kLayerKinds[kind], heads, samples});
+    if (found == table.end())
+      return fail(ErrorCode::kInternal, "the memory of a layer was not counted");
+    memory[static_cast<size_t>(samples)] = found->second;
+  }
+  return memory;
 }
 
 void PipelineCosts::find_travel(const PlanRequest& request) {
@@ -151,38 +158,49 @@ void PipelineCosts::find_travel(const PlanRequest& request) {
         if (!(from.hosts.contains(a) && to.hosts.contains(b)) &&
             !(from.hosts.contains(b) && to.hosts.contains(a)))
           continue;
-        way.latency_seconds = std::max(way.latency_seconds, link.latency_seconds);
-        way.bytes_per_second = std::min(way.bytes_per_second, link.bytes_per_second);
-        quickest.latency_seconds = std::min(quickest.latency_seconds, link.latency_seconds);
-        quickest.bytes_per_second = std::max(quickest.bytes_per_second, link.bytes_per_second);
+        way.be_no_quicker_than(link.latency_seconds, link.bytes_per_second);
+        quickest.be_no_slower_than(link.latency_seconds, link.bytes_per_second);
       }
       quickest_ways_.push_back(quickest.bytes_per_second > 0 ? quickest : Way());
     }
+  for (Group& group : groups_) find_ways_within(request, &group);
 }
 
-PipelineCosts::StageBytes PipelineCosts::bytes(const PipelineStage& stage, int micro_batch,
-                                               int in_flight) const {
-  const Group& group = groups_[index(stage.group)];
-  const LayerCounts counts = counts_of(stage);
+PipelineCosts::StageBytes PipelineCosts::bytes(int group, int heads, const LayerCounts& layers,
+                                               int micro_batch, int in_flight) const {
+  const Group& own = groups_[index(group)];
   int64_t fixed = 0, saved = 0, transient = 0;
   for (size_t kind = 0; kind < kKinds; ++kind) {
-    if (counts[kind] == 0) continue;
-    const LayerMemory& one = group.memory[kind][index(micro_batch)];
-    fixed += counts[kind] * one.fixed.value();
-    saved += counts[kind] * one.saved.value();
+    if (layers[kind] == 0) continue;
+    const std::vector<LayerMemory>& memory =
+        heads == 0 ? own.memory[kind] : own.memory_of_heads[kind].at(heads);
+    const LayerMemory& one = memory[index(micro_batch)];
+    fixed += layers[kind] * one.fixed.value();
+    saved += layers[kind] * one.saved.value();
     transient = std::max(transient, one.transient.value());
   }
   return {static_cast<double>(fixed), static_cast<double>(in_flight * saved + transient)};
 }
 
+bool PipelineCosts::fits(int group, int heads, const LayerCounts& layers, int micro_batch,
+                         int in_flight) const {
+  const Group& own = groups_[index(group)];
+  const StageBytes sum = bytes(group, heads, layers, micro_batch, in_flight);
+  const double besides = std::min(own.most_besides, own.most_besides_of_fixed * sum.fixed);
+  return sum.sum() * of_layers_ + besides <= static_cast<double>(own.usable.value());
+}
+
 bool PipelineCosts::fits(const PipelineStage& stage, int micro_batch, int in_flight) const {
-  const Group& group = groups_[index(stage.group)];
   if (held(stage) > most_held_) return false;
-  const StageBytes sum = bytes(stage, micro_batch, in_flight);
-  const double besides = std::min(group.most_besides, group.most_besides_of_fixed * sum.fixed);
-  if (sum.sum() * of_layers_ + besides > static_cast<double>(group.usable.value())) return false;
   const LayerCounts counts = counts_of(stage);
-  return std::none_of(group.excluded.begin(), group.excluded.end(), [&](const Excluded& excluded) {
+  const TensorSet* const set = tensor_set(stage.group);
+  for (int number = 0; number < (set == nullptr ? 1 : set->size()); ++number) {
+    const auto [group, heads] = member(stage.group, number);
+    if (!fits(group, heads, counts, micro_batch, in_flight)) return false;
+  }
+  const auto& known = set == nullptr ? groups_[index(stage.group)].excluded
+                                     : sharing_[index(stage.group - groups())].excluded;
+  return std::none_of(known.begin(), known.end(), [&](const Excluded& excluded) {
     return micro_batch >= excluded.micro_batch && in_flight >= excluded.in_flight &&
            std::equal(counts.begin(), counts.end(), excluded.layers.begin(),
                       std::greater_equal<>());
@@ -190,7 +208,7 @@ bool PipelineCosts::fits(const PipelineStage& stage, int micro_batch, int in_fli
 }
 
 void PipelineCosts::exclude(const PipelineStage& stage, int micro_batch, int in_flight) {
-  groups_[index(stage.group)].excluded.push_back({counts_of(stage), micro_batch, in_flight});
+  excluded(stage.group).push_back({counts_of(stage), micro_batch, in_flight});
 }
 
 bool PipelineCosts::fits(const Pipeline& pipeline, int samples) const {
@@ -203,10 +221,11 @@ bool PipelineCosts::fits(const Pipeline& pipeline, int samples) const {
   return true;
 }
 
-void PipelineCosts::correct(const PipelineStage& stage, int micro_batch, int in_flight,
+void PipelineCosts::correct(const PipelineStage& stage, int number, int micro_batch, int in_flight,
                             Bytes needs) {
-  Group& group = groups_[index(stage.group)];
-  const StageBytes sum = bytes(stage, micro_batch, in_flight);
+  const auto [own, heads] = member(stage.group, number);
+  Group& group = groups_[index(own)];
+  const StageBytes sum = bytes(own, heads, counts_of(stage), micro_batch, in_flight);
   const double besides = static_cast<double>(needs.value()) - sum.sum();
   group.most_besides = std::max(group.most_besides, besides);
   group.most_besides_of_fixed = std::max(group.most_besides_of_fixed, besides / sum.fixed);
@@ -224,6 +243,7 @@ PassSeconds PipelineCosts::pass_of(const LayerCounts& layers,
 }
 
 PassSeconds PipelineCosts::pass(const PipelineStage& stage, int samples) const {
+  if (tensor_set(stage.group) != nullptr) return shared_pass(stage, samples, false, false);
   return pass_of(counts_of(stage), groups_[index(stage.group)].passes, samples);
 }
 
@@ -241,6 +261,12 @@ void PipelineCosts::take_least_for_rests() {
 }
 
 double PipelineCosts::held(const PipelineStage& stage) const {
+  if (const TensorSet* set = tensor_set(stage.group)) {
+    double most = 0;
+    for (int member = 0; member < set->size(); ++member)
+      most = std::max(most, shared_held(stage, member));
+    return most;
+  }
   const LayerCounts counts = counts_of(stage);
   int64_t held = counts[0] + counts[2] > 0 ? tied_ : 0;
   for (size_t kind = 0; kind < kKinds; ++kind) held += counts[kind] * held_[kind];
@@ -248,10 +274,18 @@ double PipelineCosts::held(const PipelineStage& stage) const {
 }
 
 double PipelineCosts::update_seconds(const PipelineStage& stage) const {
-  return groups_[index(stage.group)].profile->update_seconds * held(stage);
+  const TensorSet* const set = tensor_set(stage.group);
+  if (set == nullptr) return groups_[index(stage.group)].profile->update_seconds * held(stage);
+  double slowest = 0;
+  for (int member = 0; member < set->size(); ++member) {
+    const Group& group = groups_[index(set->members[index(member)].group)];
+    slowest = std::max(slowest, group.profile->update_seconds * shared_held(stage, member));
+  }
+  return slowest;
 }
 
-Nanos PipelineCosts::travel(int from, int to, int samples) const {
+Nanos PipelineCosts::travel(int sender, int receiver, int samples) const {
+  const int from = face(sender), to = face(receiver);
   const Way& way = ways_[index(from) * groups_.size() + index(to)];
   const int element =
       reduced_bytes(carried(groups_[index(from)].precision, groups_[index(to)].precision));
@@ -261,12 +295,14 @@ Nanos PipelineCosts::travel(int from, int to, int samples) const {
 
 AlikePasses PipelineCosts::passes(const PipelineStage& stage, int number, int stages,
                                   int micro_batch, int samples) const {
+  if (tensor_set(stage.group) != nullptr)
+    return shared_passes(stage, number, stages, micro_batch, samples);
   const int count = (samples + micro_batch - 1) / micro_batch;
   const int begun = most_in_flight(stages, 0, count);
   const int last = samples - (count - 1) * micro_batch;
   const PassSeconds rest = last == micro_batch ? pass(stage, micro_batch) : last_pass(stage, last);
   const PassSeconds full = count > 1 ? pass(stage, micro_batch) : rest;
-  const double begins = overhead(stage.group);
+  const double begins = groups_[index(stage.group)].profile->step_overhead_seconds;
   const double before = number > 0 ? begins : 0, after = number + 1 < stages ? begins : 0;
   return {.first_forward = nanos_of_seconds(full.forward + begins),
           .forward = nanos_of_seconds(full.forward + before),
@@ -277,42 +313,49 @@ AlikePasses PipelineCosts::passes(const PipelineStage& stage, int number, int st
 }
 
 double PipelineCosts::seconds(const Pipeline& pipeline, int samples) const {
-  const DeviceProfile& first = *groups_[index(pipeline.stages.front().group)].profile;
+  const int group = pipeline.stages.front().group;
+  const DeviceProfile& first = *groups_[index(face(group))].profile;
   const int micro_batch = std::min(samples, pipeline.micro_batch);
-  if (pipeline.stages.size() == 1 && first.curve("model") != nullptr)
+  if (pipeline.stages.size() == 1 && group < groups() && first.curve("model") != nullptr)
     return section_seconds(device_seconds(first, samples, micro_batch), first.update_seconds);
   const auto stages = static_cast<int>(pipeline.stages.size());
   std::vector<AlikePasses> all;
   for (int s = 0; s < stages; ++s) {
-    const int group = pipeline.stages[index(s)].group;
+    const int own = pipeline.stages[index(s)].group;
     all.push_back(passes(pipeline.stages[index(s)], s, stages, micro_batch, samples));
     if (s + 1 < stages)
-      all.back().forward_travels = travel(group, pipeline.stages[index(s + 1)].group, micro_batch);
+      all.back().forward_travels = travel(own, pipeline.stages[index(s + 1)].group, micro_batch);
     if (s > 0)
-      all.back().backward_travels = travel(group, pipeline.stages[index(s - 1)].group, micro_batch);
+      all.back().backward_travels = travel(own, pipeline.stages[index(s - 1)].group, micro_batch);
   }
   return seconds_of(pipeline_end(all, (samples + micro_batch - 1) / micro_batch));
+}
+
+double PipelineCosts::best_paid(const Group::Least& own, const Group::Least& prices) {
+  double most = 0;
+  for (size_t kind = 0; kind < kKinds; ++kind) most = std::max(most, prices[kind] / own[kind]);
+  return most;
+}
+
+double PipelineCosts::wanted(const Group::Least& prices, int samples) const {
+  const LayerCounts all = counts_of({0, 0, layers_ - 1});
+  double wanted = 0;
+  for (size_t kind = 0; kind < kKinds; ++kind) wanted += samples * all[kind] * prices[kind];
+  return wanted;
 }
 
 /// By weak duality of the fractional problem of dealing each kind of layer of all samples to
 /// devices: with any price of each kind, no device earns more in a second than by what it is best
 /// paid for. As prices serve the times of each group in turn.
 double PipelineCosts::least_seconds(const std::vector<int>& counts, int samples) const {
-  const LayerCounts all = counts_of({0, 0, layers_ - 1});
   double best = 0;
   for (const Group& prices : groups_) {
     if (!prices.priced) continue;
-    double wanted = 0, earned = 0;
-    for (size_t kind = 0; kind < kKinds; ++kind)
-      wanted += samples * all[kind] * prices.least_per_sample[kind];
-    for (size_t i = 0; i < groups_.size(); ++i) {
-      if (!groups_[i].priced || counts[i] == 0) continue;
-      double most = 0;
-      for (size_t kind = 0; kind < kKinds; ++kind)
-        most = std::max(most, prices.least_per_sample[kind] / groups_[i].least_per_sample[kind]);
-      earned += counts[i] * most;
-    }
-    if (earned > 0) best = std::max(best, wanted / earned);
+    double earned = 0;
+    for (size_t i = 0; i < groups_.size(); ++i)
+      if (groups_[i].priced && counts[i] > 0)
+        earned += counts[i] * best_paid(groups_[i].least_per_sample, prices.least_per_sample);
+    if (earned > 0) best = std::max(best, wanted(prices.least_per_sample, samples) / earned);
   }
   return best;
 }

@@ -1,8 +1,10 @@
 #pragma once
 // Devices and layers as the search for pipelines sees them: tables instead of curves.
 
+#include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "planner/costs/layer_memory.h"
 #include "planner/costs/layer_times.h"
 #include "planner/pipelines/pipeline_end.h"
+#include "planner/pipelines/tensor_set.h"
 #include "planner/request.h"
 
 namespace motley {
@@ -32,7 +35,8 @@ enum class GroupBy { kHost, kType };
 /// the profile lacks one.
 Result<std::vector<DeviceGroup>> group_devices(const PlanRequest& request, GroupBy by);
 
-/// Consecutive layers on one device of a group.
+/// Consecutive layers on one device of a group, or on a tensor set: these are numbered after the
+/// groups.
 struct PipelineStage {
   int group = 0;
   LayerIndex first = 0;
@@ -41,7 +45,7 @@ struct PipelineStage {
   bool operator==(const PipelineStage&) const = default;
 };
 
-/// A replica of single-device stages.
+/// A replica.
 struct Pipeline {
   std::vector<PipelineStage> stages;
   int micro_batch = 0;
@@ -63,13 +67,29 @@ class PipelineCosts {
   int layers() const { return layers_; }
   /// Whether the group can be priced: all kinds of its layers were measured.
   bool priced(int group) const { return groups_[index(group)].priced; }
+  /// Whether devices of the group may share stages with others of their host: shares of all kinds
+  /// of layers were measured, and the job allows it.
+  bool may_share(int group) const { return !groups_[index(group)].shared[0].empty(); }
+  /// Numbered after the groups and those there are. Their layers are counted.
+  Result<Unit> add_tensor_sets(const std::vector<TensorSet>& sets,
+                               const std::vector<int>& micro_batches, const CountLayers& count);
+  const std::vector<TensorSet>& tensor_sets() const { return tensor_sets_; }
+  /// Null where it is a device's.
+  const TensorSet* tensor_set(int group) const {
+    return group < groups() ? nullptr : &tensor_sets_[index(group - groups())];
+  }
+  /// Samples through layers of each kind (embedding, block, head), as a device that has this part
+  /// of each computes them.
+  double part_seconds(int group, const std::array<int, 3>& layers, double part, int samples) const;
+  Bytes usable(int group) const { return groups_[index(group)].usable; }
+
   /// Whether, by the sum over its layers, a device holds them with so many micro-batches in flight.
   bool fits(const PipelineStage& stage, int micro_batch, int in_flight) const;
   /// What the layers of a stage need one by one is from now on taken times so much.
   void take_layers_for_less(double times) { of_layers_ = times; }
   /// From now on no stage holds more than this part of the model's elements.
   void hold_at_most(double part) { most_held_ = part; }
-  /// What a stage holds of them.
+  /// What the rank of a stage that holds most of them holds.
   double held(const PipelineStage& stage) const;
   /// From now on ways are as quick as the quickest link between any hosts of two groups.
   void take_quickest_ways() { ways_ = quickest_ways_; }
@@ -77,10 +97,10 @@ class PipelineCosts {
   void exclude(const PipelineStage& stage, int micro_batch, int in_flight);
   /// Every stage, with so many samples in a step.
   bool fits(const Pipeline& pipeline, int samples) const;
-  /// The stage was counted to need more than it was taken to, for copies on their way to others and
-  /// to checkpoints. From now on stages of the group are taken to need as much more as any that was
-  /// counted, or as much in proportion to what is fixed, whichever is less.
-  void correct(const PipelineStage& stage, int micro_batch, int in_flight, Bytes needs);
+  /// A rank of the stage was counted to need more than it was taken to, for copies on their way to
+  /// others and to checkpoints. From now on stages of the group are taken to need as much more as
+  /// any that was counted, or as much in proportion to what is fixed, whichever is less.
+  void correct(const PipelineStage& stage, int member, int micro_batch, int in_flight, Bytes needs);
 
   /// From now on the last micro-batch takes no longer than a larger one would: for bounds that
   /// rise with samples, whatever was measured.
@@ -88,12 +108,11 @@ class PipelineCosts {
 
   /// One micro-batch through the layers; without what begins sections.
   PassSeconds pass(const PipelineStage& stage, int samples) const;
-  double overhead(int group) const { return groups_[index(group)].profile->step_overhead_seconds; }
   /// Of what the stage holds; 0 at least.
   double update_seconds(const PipelineStage& stage) const;
   /// Of a micro-batch's activations from one device to another, over the slowest link between any
   /// of their hosts.
-  Nanos travel(int from, int to, int samples) const;
+  Nanos travel(int sender, int receiver, int samples) const;
 
   /// What stage `number` of `stages` takes for each micro-batch of a step, as
   /// planner/costs/replica_times.h has it; what it sends to others is left at no time.
@@ -105,6 +124,10 @@ class PipelineCosts {
   /// No plan, however it is cut, computes a step in less: every device at its best on what it is
   /// best at, all the time, each as often as counts say.
   double least_seconds(const std::vector<int>& counts, int samples) const;
+  /// The same of plans in which these devices of one host, so many of each group, share a stage
+  /// and others may; 0 of each: whichever do.
+  double least_seconds_sharing(const std::vector<int>& sharing, const std::vector<int>& counts,
+                               int samples) const;
 
  private:
   static constexpr size_t kKinds = 3;  ///< embedding, block, head
@@ -114,18 +137,50 @@ class PipelineCosts {
     int micro_batch = 0;
     int in_flight = 0;
   };
+  /// From device to device; what nobody measured takes no time.
+  struct Way {
+    double latency_seconds = 0;
+    double bytes_per_second = LinkProfile::kFree;
+    void be_no_quicker_than(double latency, double bandwidth) {
+      latency_seconds = std::max(latency_seconds, latency);
+      bytes_per_second = std::min(bytes_per_second, bandwidth);
+    }
+    void be_no_slower_than(double latency, double bandwidth) {
+      latency_seconds = std::min(latency_seconds, latency);
+      bytes_per_second = std::max(bytes_per_second, bandwidth);
+    }
+  };
   struct Group {
     const DeviceProfile* profile = nullptr;
     std::set<std::string> hosts;
     Bytes usable{0};
     Precision precision = Precision::kFp32;
-    double most_besides = 0;           ///< bytes
-    double most_besides_of_fixed = 0;  ///< as a share of what is fixed
+    DeviceKind driven = DeviceKind::kCpu;  ///< what memory is counted of
+    double most_besides = 0;               ///< bytes
+    double most_besides_of_fixed = 0;      ///< as a share of what is fixed
     bool priced = false;
     std::vector<PassSeconds> passes[kKinds];  ///< by samples, 1 on
     std::vector<PassSeconds> rests[kKinds];   ///< the same of the last micro-batch
-    double least_per_sample[kKinds] = {};
+    using Least = std::array<double, kKinds>;
+    Least least_per_sample{};                 ///< of whole layers, by kind
+    Least least_of_any_per_sample{};          ///< of these and of parts
     std::vector<LayerMemory> memory[kKinds];  ///< by micro-batch; of those that were asked for
+    std::vector<Excluded> excluded;
+    std::vector<SharedLayer> shared[kKinds];  ///< by samples, 1 on; empty: it shares nothing
+    GroupSums sums[kKinds];                   ///< of a sample
+    Way within;                               ///< the slowest of its hosts
+    Way within_quickest;
+    std::map<int, std::vector<LayerMemory>> memory_of_heads[kKinds];  ///< as memory
+  };
+  /// What of a tensor set's stages falls to a member.
+  struct Part {
+    double of[kKinds] = {};     ///< layers
+    int64_t held[kKinds] = {};  ///< elements
+    int64_t tied = 0;
+  };
+  struct Sharing {
+    std::vector<Part> parts;  ///< by member
+    Way way;                  ///< from one to another
     std::vector<Excluded> excluded;
   };
 
@@ -136,7 +191,15 @@ class PipelineCosts {
     double passes = 0;  ///< what is in flight, and the largest transient
     double sum() const { return fixed + passes; }
   };
-  StageBytes bytes(const PipelineStage& stage, int micro_batch, int in_flight) const;
+  StageBytes bytes(int group, int heads, const LayerCounts& layers, int micro_batch,
+                   int in_flight) const;
+  bool fits(int group, int heads, const LayerCounts& layers, int micro_batch, int in_flight) const;
+  /// A device's group and, of a tensor set's member, heads; else 0.
+  TensorSet::Member member(int group, int number) const;
+  std::vector<Excluded>& excluded(int group) {
+    return group < groups() ? groups_[index(group)].excluded
+                            : sharing_[index(group - groups())].excluded;
+  }
   PassSeconds last_pass(const PipelineStage& stage, int samples) const;
   static PassSeconds pass_of(const LayerCounts& layers, const std::vector<PassSeconds>* by_samples,
                              int samples);
@@ -149,9 +212,34 @@ class PipelineCosts {
   }
   Result<Unit> measure(const PlanRequest& request, int most_samples, Group* group);
   void be_no_slower_than_whole(int most_samples, Group* group) const;
-  Result<Unit> count_memory(const CountLayers& count, DeviceKind kind,
-                            const std::vector<int>& micro_batches, Group* group);
+  Result<Unit> count_memory(const CountLayers& count, const std::vector<int>& micro_batches,
+                            Group* group);
+  /// By micro-batch.
+  static Result<std::vector<LayerMemory>> counted_of(const LayerMemoryTable& table, size_t kind,
+                                                     int heads,
+                                                     const std::vector<int>& micro_batches);
   void find_travel(const PlanRequest& request);
+  static void find_ways_within(const PlanRequest& request, Group* group);
+  void measure_shares(const PlanRequest& request, int most_samples, Group* group);
+  void be_no_slower_than_shares(Group* group) const;
+  Result<Unit> count_heads(const CountLayers& count, const std::vector<int>& micro_batches,
+                           std::vector<int> heads, Group* group);
+  Part part_of(const TensorSet& set, int member) const;
+  /// Of a tensor set; where sections begin, with that.
+  PassSeconds shared_pass(const PipelineStage& stage, int samples, bool begins_forward,
+                          bool begins_backward) const;
+  double sum_seconds(const TensorSet& set, const Way& way, const LayerCounts& layers,
+                     int samples) const;
+  /// Of all elements, what the member of a tensor set holds.
+  double shared_held(const PipelineStage& stage, int member) const;
+  AlikePasses shared_passes(const PipelineStage& stage, int number, int stages, int micro_batch,
+                            int samples) const;
+  /// In a second, at best, at prices of samples through layers that serve the times of a group.
+  double earned_sharing(const std::vector<int>& sharing, const Group& prices) const;
+  static double best_paid(const Group::Least& own, const Group::Least& prices);
+  double wanted(const Group::Least& prices, int samples) const;
+  /// The group of a stage's first device.
+  int face(int group) const { return member(group, 0).group; }
 
   std::vector<Group> groups_;
   double of_layers_ = 1;
@@ -161,10 +249,8 @@ class PipelineCosts {
   int64_t elements_ = 0;
   const ModelSpec* model_ = nullptr;
   Recompute recompute_ = Recompute::kNone;
-  struct Way {
-    double latency_seconds = 0;
-    double bytes_per_second = LinkProfile::kFree;
-  };
+  std::vector<TensorSet> tensor_sets_;
+  std::vector<Sharing> sharing_;  ///< of each
   double most_held_ = std::numeric_limits<double>::infinity();
   std::vector<Way> quickest_ways_;
   std::vector<Way> ways_;  ///< [from * groups + to]; what nobody measured takes no time

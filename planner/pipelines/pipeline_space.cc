@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 
 namespace motley {
 namespace {
@@ -10,6 +11,8 @@ namespace {
 constexpr size_t kMostSets = 2000;
 /// Of a step, where the job leaves the grain open: a share of a replica is hardly ever finer.
 constexpr int kFinestCut = 2048;
+constexpr int kMostReplicas = 16;
+constexpr int kFewOrders = 6;
 
 /// All sets of at most `most` devices, but the empty one.
 void extend_sets(const GroupCounts& there, size_t group, int most, GroupCounts* set,
@@ -59,6 +62,88 @@ std::vector<int> micro_batches_of(const PlanRequest& request,
         sizes.push_back(size);
   if (sizes.back() < most) sizes.push_back(most / grain * grain);  // all of a step at once
   return sizes;
+}
+
+PipelineSpace::PipelineSpace(const PlanRequest& asked, std::vector<DeviceGroup> devices)
+    : request(asked), groups(std::move(devices)), grain(grain_of(asked.job)) {
+  for (const DeviceGroup& group : groups) there.push_back(group.count());
+  few = few_enough_to_enumerate(there);
+  micro_batches = micro_batches_of(request, groups, grain);
+}
+
+int PipelineSpace::most_stages() const {
+  return std::min(wanted().pipeline.value_or(kMostStages), layer_count(request.job.model));
+}
+
+int PipelineSpace::most_replicas() const {
+  return std::min({wanted().data.value_or(kMostReplicas), devices(), grains()});
+}
+
+int PipelineSpace::devices() const { return std::accumulate(there.begin(), there.end(), 0); }
+
+PackingProblem PipelineSpace::packing(int least_replicas, int most_replicas,
+                                      double precision) const {
+  const auto& count = request.job.devices.count;
+  return {.devices = there,
+          .most_devices = std::min(devices(), count ? count->high : devices()),
+          .grains = grains(),
+          .grain = grain,
+          .missing = missing(),
+          .least_replicas = least_replicas,
+          .most_replicas = most_replicas,
+          .is_number_given = wanted().data.has_value(),
+          .precision = precision};
+}
+
+std::vector<std::pair<int, int>> PipelineSpace::numbers_of_replicas() const {
+  const int most = most_replicas();
+  std::vector<std::pair<int, int>> numbers{{1, few ? 1 : most}, {2, few ? most : 0}};
+  if (wanted().data) numbers = {{most, most}};
+  for (auto& [low, high] : numbers) low = std::max(low, request.least_replicas);
+  return numbers;
+}
+
+bool PipelineSpace::is_for_all_grains(int cuts) const {
+  return grains() * static_cast<int>(micro_batches.size()) * kFewOrders <= cuts;
+}
+
+std::vector<int> PipelineSpace::samples_for(const PipelineCosts& costs, const GroupCounts& set,
+                                            double least, int cuts) const {
+  std::vector<int> samples{batch()};
+  if (is_for_all_grains(cuts)) {
+    for (int count = 1; count <= grains(); ++count) samples.push_back(count * grain);
+    for (int count = 1; missing() > 0 && count <= grains(); ++count)
+      samples.push_back(count * grain - missing());
+    return samples;
+  }
+  const double whole = costs.least_seconds(set, batch());
+  if (whole <= 0) return samples;
+  const double share = grains() * std::min(1.0, least / whole);
+  for (const double part : {0.6, 1.2})
+    samples.push_back(std::clamp(static_cast<int>(part * share), 1, grains()) * grain);
+  return samples;
+}
+
+Error PipelineSpace::none_fits() const {
+  if (!wanted().data && !wanted().pipeline && !all_shared())
+    return {ErrorCode::kNoPlan,
+            "no pipeline over any of the " + std::to_string(devices()) +
+                " devices holds the model; more memory, more devices, a smaller model or context "
+                "would help",
+            {}};
+  std::string of;
+  if (wanted().data)
+    of += " of " + std::to_string(*wanted().data) + " replicas (parallel.data)";
+  else if (wanted().pipeline)
+    of += " of replicas";
+  if (wanted().pipeline)
+    of += " of " + std::to_string(*wanted().pipeline) + " stages (parallel.pipeline)";
+  if (all_shared())
+    of += ", each stage on " + std::to_string(*wanted().tensor) + " devices (parallel.tensor),";
+  return {ErrorCode::kNoPlan,
+          "no plan found" + of + " over the " + std::to_string(devices()) +
+              " devices that holds the model",
+          {}};
 }
 
 }  // namespace motley

@@ -24,7 +24,6 @@ class Host {
     return true;
   }
   const DeviceSpec* take(size_t group) {
-    if (free_[group].empty()) return nullptr;
     const DeviceSpec* const device = free_[group].back();
     free_[group].pop_back();
     return device;
@@ -46,40 +45,78 @@ std::vector<Host> hosts_of(const std::vector<DeviceGroup>& groups) {
   return hosts;
 }
 
-std::vector<size_t> needs_of(const Pipeline& pipeline, size_t groups) {
-  std::vector<size_t> needs(groups, 0);
-  for (const PipelineStage& stage : pipeline.stages) ++needs[static_cast<size_t>(stage.group)];
-  return needs;
+/// Groups of the devices of a stage.
+std::vector<size_t> groups_of_stage(const PipelineCosts& costs, const PipelineStage& stage) {
+  const TensorSet* const set = costs.tensor_set(stage.group);
+  if (set == nullptr) return {static_cast<size_t>(stage.group)};
+  std::vector<size_t> members;
+  for (const TensorSet::Member& member : set->members)
+    members.push_back(static_cast<size_t>(member.group));
+  return members;
 }
 
-/// From the first host with room for all, else from the first with a device for each stage.
-Devices take(const Pipeline& pipeline, size_t groups, std::vector<Host>* hosts) {
-  const std::vector<size_t> needs = needs_of(pipeline, groups);
-  const auto room = std::find_if(hosts->begin(), hosts->end(),
-                                 [&](const Host& host) { return host.has_room(needs); });
-  Devices devices;
-  for (const PipelineStage& stage : pipeline.stages) {
-    const auto group = static_cast<size_t>(stage.group);
-    const DeviceSpec* device = room == hosts->end() ? nullptr : room->take(group);
-    for (auto host = hosts->begin(); device == nullptr && host != hosts->end(); ++host)
-      device = host->take(group);
-    devices.push_back(device);
+class Placement {
+ public:
+  Placement(const std::vector<DeviceGroup>& groups, const PipelineCosts& costs)
+      : costs_(costs), groups_(groups.size()), hosts_(hosts_of(groups)) {}
+
+  size_t devices(const Pipeline& pipeline) const {
+    const std::vector<size_t> needs = needs_of(pipeline.stages);
+    return std::accumulate(needs.begin(), needs.end(), size_t{0});
   }
-  return devices;
-}
+
+  /// From the first host with room for all, else stage by stage, those that are shared first, from
+  /// the first with room for that. Nothing where none has.
+  PlacedStages take(const Pipeline& pipeline) {
+    PlacedStages placed(pipeline.stages.size());
+    Host* const room = first_with_room(needs_of(pipeline.stages));
+    for (const bool shared : {true, false})
+      for (size_t s = 0; s < placed.size(); ++s) {
+        const PipelineStage& stage = pipeline.stages[s];
+        if ((costs_.tensor_set(stage.group) != nullptr) != shared) continue;
+        Host* const host = room != nullptr ? room : first_with_room(needs_of({stage}));
+        if (host == nullptr) return {};
+        for (const size_t group : groups_of_stage(costs_, stage))
+          placed[s].push_back(host->take(group));
+      }
+    return placed;
+  }
+
+ private:
+  std::vector<size_t> needs_of(const std::vector<PipelineStage>& stages) const {
+    std::vector<size_t> needs(groups_, 0);
+    for (const PipelineStage& stage : stages)
+      for (const size_t group : groups_of_stage(costs_, stage)) ++needs[group];
+    return needs;
+  }
+
+  Host* first_with_room(const std::vector<size_t>& needs) {
+    const auto found = std::find_if(hosts_.begin(), hosts_.end(),
+                                    [&](const Host& host) { return host.has_room(needs); });
+    return found == hosts_.end() ? nullptr : &*found;
+  }
+
+  const PipelineCosts& costs_;
+  size_t groups_;
+  std::vector<Host> hosts_;
+};
 
 }  // namespace
 
-std::vector<std::vector<const DeviceSpec*>> place_on_hosts(
-    const std::vector<DeviceGroup>& groups, const std::vector<const Pipeline*>& pipelines) {
-  std::vector<Host> hosts = hosts_of(groups);
-  std::vector<size_t> order(pipelines.size());
+std::vector<PlacedStages> place_on_hosts(const std::vector<DeviceGroup>& groups,
+                                         const PipelineCosts& costs,
+                                         const std::vector<const Pipeline*>& pipelines) {
+  Placement placement(groups, costs);
+  std::vector<size_t> order(pipelines.size()), sizes;
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return pipelines[a]->stages.size() > pipelines[b]->stages.size();
-  });
-  std::vector<Devices> placed(pipelines.size());
-  for (const size_t i : order) placed[i] = take(*pipelines[i], groups.size(), &hosts);
+  for (const Pipeline* pipeline : pipelines) sizes.push_back(placement.devices(*pipeline));
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  std::vector<PlacedStages> placed(pipelines.size());
+  for (const size_t i : order) {
+    placed[i] = placement.take(*pipelines[i]);
+    if (placed[i].empty()) return {};
+  }
   return placed;
 }
 

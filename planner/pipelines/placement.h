@@ -7,8 +7,13 @@
 
 namespace motley {
 
-/// For each pipeline the devices of its stages; large ones choose first, hosts in fleet order.
-std::vector<std::vector<const DeviceSpec*>> place_on_hosts(
-    const std::vector<DeviceGroup>& groups, const std::vector<const Pipeline*>& pipelines);
+/// Of a replica, by stage, the devices that share it.
+using PlacedStages = std::vector<std::vector<const DeviceSpec*>>;
+
+/// For each pipeline; large ones choose first, hosts in fleet order. Of a shared stage all are of
+/// one host; nothing where no host has them left.
+std::vector<PlacedStages> place_on_hosts(const std::vector<DeviceGroup>& groups,
+                                         const PipelineCosts& costs,
+                                         const std::vector<const Pipeline*>& pipelines);
 
 }  // namespace motley

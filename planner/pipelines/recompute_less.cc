@@ -31,17 +31,18 @@ std::vector<Halving> halvings_of(Plan* plan) {
     for (StagePlan& stage : replica.stages) {
       const auto none =
           std::count(stage.recompute.begin(), stage.recompute.end(), Recompute::kNone);
-      if (stage.ranks.size() == 1)
-        stages.push_back(
-            {&stage, stage.recompute, 0, static_cast<int>(std::ssize(stage.recompute) - none)});
+      stages.push_back(
+          {&stage, stage.recompute, 0, static_cast<int>(std::ssize(stage.recompute) - none)});
     }
   return stages;
 }
 
-bool fits(const PlanRequest& request, const Plan& plan, Rank rank) {
-  const auto number = static_cast<size_t>(rank.value());
-  const DeviceProfile* device = request.profile.find(plan.ranks[number].device);
-  return request.counted[number].total <= usable_memory(*device, request.memory_headroom);
+bool fits(const PlanRequest& request, const Plan& plan, const StagePlan& stage) {
+  return std::all_of(stage.ranks.begin(), stage.ranks.end(), [&](Rank rank) {
+    const auto number = static_cast<size_t>(rank.value());
+    const DeviceProfile* device = request.profile.find(plan.ranks[number].device);
+    return request.counted[number].total <= usable_memory(*device, request.memory_headroom);
+  });
 }
 
 }  // namespace
@@ -56,7 +57,7 @@ Result<Unit> recompute_less(const PlanRequest& request, const CountMemory& count
     for (Halving& one : stages) {
       if (one.done()) continue;
       const int next = one.next();
-      if (fits(counted, *plan, one.stage->ranks.front()))
+      if (fits(counted, *plan, *one.stage))
         one.high = next;
       else
         one.low = next + 1;

@@ -8,7 +8,7 @@
 
 namespace motley {
 
-/// Of each stage that one rank holds, as many of its last blocks as fit keep what they computed
+/// Of each stage, as many of its last blocks as fit keep what they computed
 /// instead of computing it again; by halving, all stages at once, each try counted. Prediction,
 /// search record and id are made anew.
 Result<Unit> recompute_less(const PlanRequest& request, const CountMemory& count, Plan* plan);

@@ -8,6 +8,9 @@
 namespace motley {
 namespace {
 
+/// Of a row that shares stages, for it to be worth improving.
+constexpr double kWorthImproving = 0.995;
+
 std::vector<int> members_of(const GroupCounts& devices) {
   std::vector<int> members;
   for (size_t group = 0; group < devices.size(); ++group)
@@ -73,6 +76,58 @@ ReplicaDesigns::ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
   for (const Pipeline& pipeline : pipelines) keep(pipeline);
 }
 
+bool ReplicaDesigns::share(const std::vector<int>& micro_batches, const std::vector<int>& samples,
+                           const RowsWanted& wanted, const DesignEffort& effort) {
+  const size_t before = designs_.size();
+  wanted_ = wanted;
+  const SharedRows shared = shared_rows(*costs_, devices_, wanted, effort.most_orders);
+  proved_ = proved_ && shared.all;
+  if (shared.rows.empty()) return false;
+  for (const int count : samples) {
+    double least = seconds(count);
+    if (!shared.all && least < kNever) {
+      share_some(micro_batches, count, effort);
+      continue;
+    }
+    for (const int micro_batch : micro_batches) {
+      least = std::min(least, add(shared.rows, micro_batch, count, effort.much_slower * least,
+                                  effort.most_nodes));
+      if (micro_batch >= count) break;
+    }
+  }
+  return designs_.size() > before;
+}
+
+/// The row of what is known, with stages put together.
+void ReplicaDesigns::share_some(const std::vector<int>& micro_batches, int samples,
+                                const DesignEffort& effort) {
+  const Pipeline known = quickest(samples);
+  const double enough = kWorthImproving * seconds(samples);
+  std::vector<StageRow> rows = rows_sharing_more(*costs_, row_of(known), wanted_);
+  std::erase_if(rows,
+                [&](const StageRow& row) { return least_seconds_of(row, samples) >= enough; });
+  const double least = add(rows, known.micro_batch, samples, enough, effort.most_nodes);
+  if (least < enough) improve(micro_batches, samples, effort.most_nodes);
+}
+
+/// By the first of its tensor sets.
+double ReplicaDesigns::least_seconds_of(const StageRow& row, int samples) const {
+  for (const int group : row)
+    if (const TensorSet* set = costs_->tensor_set(group)) {
+      GroupCounts sharing(devices_.size(), 0);
+      for (const TensorSet::Member& member : set->members)
+        ++sharing[static_cast<size_t>(member.group)];
+      return costs_->least_seconds_sharing(sharing, devices_, samples);
+    }
+  return 0;
+}
+
+StageRow ReplicaDesigns::row_of(const Pipeline& pipeline) {
+  StageRow row;
+  for (const PipelineStage& stage : pipeline.stages) row.push_back(stage.group);
+  return row;
+}
+
 double ReplicaDesigns::add(const std::vector<std::vector<int>>& orders, int micro_batch,
                            int samples, double cutoff, int64_t most_nodes) {
   PipelineCut best;
@@ -105,8 +160,7 @@ void ReplicaDesigns::improve(const std::vector<int>& micro_batches, int samples,
   if (least == kNever) return;
   const Pipeline& quickest = this->quickest(samples);
   int micro_batch = quickest.micro_batch;
-  std::vector<int> order;
-  for (const PipelineStage& stage : quickest.stages) order.push_back(stage.group);
+  StageRow order = row_of(quickest);
   const auto try_order = [&](const std::vector<int>& other, int size) {
     const double found = add({other}, size, samples, least, most_nodes);
     if (found >= least) return false;
@@ -129,6 +183,12 @@ void ReplicaDesigns::improve(const std::vector<int>& micro_batches, int samples,
         else
           std::swap(order[i], order[j]);
       }
+    for (StageRow& other : rows_sharing_unlike(*costs_, order, wanted_)) {
+      if (!try_order(other, micro_batch)) continue;
+      order = std::move(other);
+      better = true;
+      break;
+    }
   }
 }
 

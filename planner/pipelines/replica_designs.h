@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/pipelines/pipeline_cut.h"
+#include "planner/pipelines/shared_rows.h"
 
 namespace motley {
 
@@ -36,10 +37,22 @@ class ReplicaDesigns {
   ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices,
                  const std::vector<Pipeline>& pipelines);
 
+  /// None yet, and none with a device a stage is possible.
+  ReplicaDesigns(const PipelineCosts& costs, GroupCounts devices)
+      : costs_(&costs), devices_(std::move(devices)) {}
+
   /// One more.
   void take(Pipeline pipeline) { keep(std::move(pipeline)); }
+  /// From now on by these costs, of which those known until now are a part.
+  void price_by(const PipelineCosts& costs) { costs_ = &costs; }
+  /// Rows of stages some of which are shared, too, in each of `micro_batches` for each of
+  /// `samples`. Where these are more than `most_orders` and there is a design, only its row is
+  /// tried with stages put together. Whether any design is new.
+  bool share(const std::vector<int>& micro_batches, const std::vector<int>& samples,
+             const RowsWanted& wanted, const DesignEffort& effort);
   /// Looks for a quicker one for so many samples, from the quickest known: neighbouring
-  /// micro-batches, then other places for two devices, as long as that helps.
+  /// micro-batches, then other places for two stages, stages shared and other shares, as long as
+  /// that helps.
   void improve(const std::vector<int>& micro_batches, int samples, int64_t most_nodes);
 
   const GroupCounts& devices() const { return devices_; }
@@ -71,10 +84,14 @@ class ReplicaDesigns {
   /// Seconds of what is found; `cutoff` where nothing is quicker.
   double add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples,
              double cutoff, int64_t most_nodes);
+  void share_some(const std::vector<int>& micro_batches, int samples, const DesignEffort& effort);
+  double least_seconds_of(const StageRow& row, int samples) const;
   void keep(Pipeline pipeline);
+  static StageRow row_of(const Pipeline& pipeline);
 
   const PipelineCosts* costs_;
   GroupCounts devices_;
+  RowsWanted wanted_;
   std::vector<Design> designs_;
   std::map<int, Quickest> known_;  ///< by samples
   int64_t nodes_ = 0;

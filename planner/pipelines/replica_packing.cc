@@ -118,13 +118,13 @@ class PackingSearch {
   }
 
   Packings run(double least) {
-    const double one = seconds_of_one(problem_, sets_);
+    const double most = std::min(seconds_of_one(problem_, sets_), problem_.limit);
     Packings packings;
     for (int replicas = problem_.least_replicas; replicas <= problem_.most_replicas; ++replicas) {
       double own = kNever;
       Packing packing = soonest(
-          problem_.precision, least, one, [&](double seconds) { return within(seconds, replicas); },
-          &own);
+          problem_.precision, least, most,
+          [&](double seconds) { return within(seconds, replicas); }, &own);
       packings.least_seconds = std::min(packings.least_seconds, own);
       packings.least_of_replicas.push_back(own);
       if (!packing.empty()) packings.found.push_back(std::move(packing));
@@ -236,11 +236,11 @@ class ManyDevices {
   }
 
   Packings run(double least) {
-    const double one = seconds_of_one(problem_, sets_);
+    const double most = std::min(seconds_of_one(problem_, sets_), problem_.limit);
     Packings packings;
     // A fraction has no deal: whether one is enough stands for a packing.
     soonest(
-        problem_.precision, least, one,
+        problem_.precision, least, most,
         [&](double seconds) { return enough(seconds) ? Packing{0} : Packing{}; },
         &packings.least_seconds);
     if (packings.least_seconds >= kNobodyWaits) return packings;
@@ -250,7 +250,7 @@ class ManyDevices {
     }
     double found = 0;
     Packing packing = soonest(
-        problem_.precision, packings.least_seconds, one,
+        problem_.precision, packings.least_seconds, most,
         [&](double seconds) { return within(seconds); }, &found);
     if (!packing.empty()) packings.found.push_back(std::move(packing));
     return packings;

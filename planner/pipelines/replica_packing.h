@@ -53,6 +53,7 @@ struct PackingProblem {
   int most_replicas = 0;
   /// That there are so many is given: also of many devices none with another number is looked for.
   bool is_number_given = false;
+  double limit = kNever;    ///< seconds: packings that take longer are of no use
   double precision = 1e-6;  ///< of the least time in which packings compute all grains
   bool only_least = false;  ///< of many devices the sets that parts are of, once each
 };

@@ -81,6 +81,10 @@ Result<Plan> plan_search(const PlanRequest& request) {
   if (stages > 1)
     return fail(ErrorCode::kNoPlan, "parallel.pipeline asks for " + std::to_string(stages) +
                                         " stages in each replica; a whole device is one");
+  const int sharing = request.job.parallel.tensor.value_or(1);
+  if (sharing > 1)
+    return fail(ErrorCode::kNoPlan, "parallel.tensor asks for " + std::to_string(sharing) +
+                                        " devices in each stage; a whole device is one");
   return best_over_ranks(request, search_within_tables);
 }
 

@@ -26,10 +26,9 @@ Profile with_less_updates(const PlanRequest& request, const StateWays& ways, int
 }
 
 CountLayers without_state(const CountLayers& layers, const StateWays& ways) {
-  return [&layers, ways](DeviceKind kind, Precision precision, Recompute recompute,
-                         const std::vector<int>& micro_batches) -> Result<LayerMemoryTable> {
-    MOTLEY_TRY(LayerMemoryTable table, layers(kind, precision, recompute, micro_batches));
-    if (!ways.shard && kind != DeviceKind::kCuda) return table;  // host memory is its own
+  return [&layers, ways](const LayersToCount& asked) -> Result<LayerMemoryTable> {
+    MOTLEY_TRY(LayerMemoryTable table, layers(asked));
+    if (!ways.shard && asked.device != DeviceKind::kCuda) return table;  // host memory is its own
     for (auto& [layer, memory] : table) {
       memory.fixed = memory.fixed - memory.state;
       memory.state = Bytes(0);

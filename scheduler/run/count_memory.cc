@@ -1,5 +1,8 @@
 #include "scheduler/run/count_memory.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -39,6 +42,23 @@ Result<Bytes> bytes_of_row(const nlohmann::json& row, const std::string& member)
   return fail(ErrorCode::kBrokenInstall, "motley-worker estimate says nothing of " + member);
 }
 
+std::string listed(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
+/// With as many digits as tell them apart.
+std::string shares_of(const std::vector<int>& heads, int all) {
+  std::string text;
+  for (const int own : heads) {
+    char share[32];
+    std::snprintf(share, sizeof share, "%.17g", static_cast<double>(own) / all);
+    text += (text.empty() ? "" : ",") + std::string(share);
+  }
+  return text;
+}
+
 }  // namespace
 
 Result<std::vector<RankMemory>> count_memory(const Plan& plan, const JobSpec& job,
@@ -73,15 +93,19 @@ Result<std::vector<MemoryParts>> count_memory_parts(const Plan& plan, const JobS
   return fail(ErrorCode::kBrokenInstall, "motley-worker estimate counted other ranks");
 }
 
-Result<LayerMemoryTable> count_layers(const JobSpec& job, DeviceKind device, Precision precision,
-                                      Recompute recompute, const std::vector<int>& micro_batches) {
-  std::string sizes;
-  for (const int size : micro_batches) sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
-  MOTLEY_TRY(const auto rows,
-             estimate({"--job", "-", "--micro-batches", sizes, "--precision", spec_name(precision),
-                       "--device", device == DeviceKind::kCuda ? "cuda" : "cpu", "--recompute",
-                       recompute == Recompute::kNone ? "none" : "none," + spec_name(recompute)},
-                      to_json(job).dump()));
+Result<LayerMemoryTable> count_layers(const JobSpec& job, const LayersToCount& layers) {
+  const Recompute recompute = layers.recompute;
+  std::vector<std::string> options{
+      "--job",           "-",
+      "--micro-batches", listed(layers.micro_batches),
+      "--precision",     spec_name(layers.precision),
+      "--device",        layers.device == DeviceKind::kCuda ? "cuda" : "cpu",
+      "--recompute",     recompute == Recompute::kNone ? "none" : "none," + spec_name(recompute)};
+  if (!layers.heads.empty()) {
+    options.emplace_back("--shares");
+    options.push_back(shares_of(layers.heads, job.model.heads));
+  }
+  MOTLEY_TRY(const auto rows, estimate(options, to_json(job).dump()));
   LayerMemoryTable table;
   for (const auto& row : rows) {  // of blocks that compute again after those that do not
     LayerMemory memory;
@@ -89,24 +113,33 @@ Result<LayerMemoryTable> count_layers(const JobSpec& job, DeviceKind device, Pre
     MOTLEY_TRY(memory.saved, bytes_of_row(row, "saved_bytes"));
     MOTLEY_TRY(memory.transient, bytes_of_row(row, "transient_bytes"));
     MOTLEY_TRY(memory.state, bytes_of_row(row, "optimizer_bytes"));
-    table[{row.value("layer", ""), row.value("micro_batch", 0)}] = memory;
+    const auto heads = static_cast<int>(std::lround(row.value("share", 1.0) * job.model.heads));
+    table[{row.value("layer", ""), heads, row.value("micro_batch", 0)}] = memory;
   }
   return table;
 }
 
 namespace {
 
-std::vector<int> sizes_not_in(const LayerMemoryTable& table, const std::vector<int>& sizes) {
-  std::vector<int> missing;
-  for (const int size : sizes)
-    if (!table.contains({"block", size})) missing.push_back(size);
+/// `whole`: heads of a layer that nobody shares.
+LayersToCount not_in(const LayerMemoryTable& table, const LayersToCount& asked, int whole) {
+  LayersToCount missing = asked;
+  const std::vector<int> all = asked.heads.empty() ? std::vector{whole} : asked.heads;
+  const auto is_known = [&](int heads, int size) { return table.contains({"block", heads, size}); };
+  std::erase_if(missing.micro_batches, [&](int size) {
+    return std::all_of(all.begin(), all.end(), [&](int heads) { return is_known(heads, size); });
+  });
+  std::erase_if(missing.heads, [&](int heads) {
+    return std::all_of(asked.micro_batches.begin(), asked.micro_batches.end(),
+                       [&](int size) { return is_known(heads, size); });
+  });
   return missing;
 }
 
 /// The job as if a plan of some of its samples were all: what a rank needs depends on its plan.
 JobSpec job_of_part(JobSpec job, const Plan& plan) {
   job.pin = {};
-  job.parallel.data = job.parallel.pipeline = std::nullopt;
+  job.parallel.data = job.parallel.pipeline = job.parallel.tensor = std::nullopt;
   job.train.global_batch = plan.global_batch;
   if (job.train.grain) job.train.grain = plan.grain;
   return job;
@@ -117,14 +150,11 @@ JobSpec job_of_part(JobSpec job, const Plan& plan) {
 MemoryCounter memory_counter(const PlanRequest& request) {
   using Key = std::tuple<DeviceKind, Precision, Recompute>;
   const auto known = std::make_shared<std::map<Key, LayerMemoryTable>>();
-  const auto layers = [&request, known](
-                          DeviceKind device, Precision precision, Recompute recompute,
-                          const std::vector<int>& micro_batches) -> Result<LayerMemoryTable> {
-    LayerMemoryTable& table = (*known)[{device, precision, recompute}];
-    const std::vector<int> missing = sizes_not_in(table, micro_batches);
-    if (missing.empty()) return table;
-    MOTLEY_TRY(const LayerMemoryTable more,
-               count_layers(request.job, device, precision, recompute, missing));
+  const auto layers = [&request, known](const LayersToCount& asked) -> Result<LayerMemoryTable> {
+    LayerMemoryTable& table = (*known)[{asked.device, asked.precision, asked.recompute}];
+    const LayersToCount missing = not_in(table, asked, request.job.model.heads);
+    if (missing.micro_batches.empty()) return table;
+    MOTLEY_TRY(const LayerMemoryTable more, count_layers(request.job, missing));
     table.insert(more.begin(), more.end());
     return table;
   };

@@ -28,9 +28,8 @@ struct MemoryParts {
 Result<std::vector<MemoryParts>> count_memory_parts(const Plan& plan, const JobSpec& job,
                                                     const FleetSpec& fleet);
 
-/// Bytes of whole layers on such a device.
-Result<LayerMemoryTable> count_layers(const JobSpec& job, DeviceKind device, Precision precision,
-                                      const std::vector<int>& micro_batches);
+/// Bytes of single layers.
+Result<LayerMemoryTable> count_layers(const JobSpec& job, const LayersToCount& layers);
 
 /// Both, for searches; layers are counted once for all devices alike. `request` outlives it.
 MemoryCounter memory_counter(const PlanRequest& request);

@@ -125,12 +125,51 @@ def check_hybrid(cache):
     print(f"ok: hybrid, {hand / plan:.3f}x the plan by hand, {final['efficiency']:.1%} of the summed speeds, off by {error:.1%}")
 
 
+SHARED_FLEET = """version: 1
+pace: {clock: virtual, flops: 1.0e9}
+nodes:
+  - host: localhost
+    slots: 2
+    devices:
+      - {kind: cpu, type: fast, threads: 1, paced: {speed: 1, memory: 36MB}}
+      - {kind: cpu, type: slow, threads: 1, paced: {speed: 0.4, memory: 12MB}}
+"""
+WIDE_VOCABULARY = "model={type: gpt, layers: 1, heads: 4, width: 64, context: 16, vocab: 20000}"
+
+
+def check_shared():
+    """No device holds the largest layer: two share it, unevenly, and compute what one with room would; without shares nothing fits."""
+    sandbox = Sandbox(steps=6, every=6)
+    wide = ("--set", WIDE_VOCABULARY, "--set", "train.eval={every: 0}")
+    reference = final_object(sandbox.run("run", "job.yaml", "--no-compare", "--json", "--fresh", *wide, "--set", "parallel.tensor=off"))
+    small = Sandbox(steps=6, every=6)
+    small.write("fleet.yaml", SHARED_FLEET)
+    off = small.run("plan", "job.yaml", *wide, "--set", "parallel.tensor=off")
+    expect_equal(off.returncode, 65, f"exit code without shares ({off.stderr!r})")
+    final = final_object(small.run("run", "job.yaml", "--no-compare", "--json", *wide))
+    plan = json.loads((small.run_directory() / "plan.json").read_text())
+    stages = [stage for replica in plan["replicas"] for stage in replica["stages"]]
+    shared = [stage["shares"] for stage in stages if len(stage["ranks"]) > 1]
+    expect(shared, f"nothing is shared: {stages}")
+    expect("of a host" in plan["search"]["space"], f"space: {plan['search']['space']}")
+    error = abs(final["predicted_step_seconds"] / final["actual_step_seconds"] - 1)
+    expect(error < 0.05, f"prediction off by {error:.1%}")
+    expect(abs(final["final_loss"] / reference["final_loss"] - 1) < 1e-4, f"losses: {final['final_loss']} and {reference['final_loss']}")
+    for rank in plan["prediction"]["ranks"]:
+        expect(rank["memory"] <= rank["memory_limit"], f"too large: {rank}")
+    exact = small.run("plan", "job.yaml", *wide, "--set", "parallel.tensor=2", "--set", "train.numerics=exact", "--set", "train.grain=1")
+    expect_equal(exact.returncode, 65, f"exit code of exact ({exact.stderr!r})")
+    expect("contradict exact numerics" in exact.stderr, f"not said: {exact.stderr!r}")
+    print(f"ok: stages shared {shared}, off by {error:.1%}")
+
+
 def main():
     whole = exact_job()
     small = check_same_as_one_device(whole)
     check_device_lost(small)
     check_no_fit()
     check_recomputing()
+    check_shared()
     check_hybrid(pathlib.Path(whole.environment["XDG_CACHE_HOME"]))
 
 

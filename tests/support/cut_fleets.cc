@@ -26,7 +26,8 @@ LayeredDevice card_of(const UnlikeCard& card, int host, double work, double memo
           .fixed = 0.15 * block,
           .overhead = 20e-6,
           .update = 6 * block,
-          .memory_mib = static_cast<int64_t>(memory * static_cast<double>(card.memory_mib))};
+          .memory_mib = static_cast<int64_t>(memory * static_cast<double>(card.memory_mib)),
+          .sharing = true};
 }
 
 void link_hosts(int hosts, PlanningCase* problem) {

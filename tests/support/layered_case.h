@@ -23,6 +23,7 @@ struct LayeredDevice {
   double host_update = 0;  ///< the same with its state in host memory; 0: as long
   int64_t memory_mib = 8192;
   bool recomputing = false;  ///< measured also with blocks that are computed again: a third more
+  bool sharing = false;      ///< measured also with a quarter of the heads, and with the rest
 };
 
 /// Measured with up to 32 samples, and with the whole model where its memory allows a sample.
@@ -30,7 +31,10 @@ void add_layered(const LayeredDevice& device, PlanningCase* problem);
 
 /// Bytes that nobody counted: 16 for each parameter, half of them its optimizer state, 34 for each
 /// activation of a block in flight, a row of the vocabulary for each token of a pass through the
-/// head. A block that is computed again keeps what comes into it.
+/// head. A block that is computed again keeps what comes into it. Who shares a layer by so many
+/// heads has that part of all but of what comes in.
+LayerMemory layer_bytes(const ModelSpec& model, const std::string& layer, int micro_batch,
+                        Recompute recompute, int heads);
 LayerMemory layer_bytes(const ModelSpec& model, const std::string& layer, int micro_batch,
                         Recompute recompute = Recompute::kNone);
 

@@ -358,8 +358,6 @@ TEST(JobReader, RefusesWhatComesLaterByName) {
   const BadJob cases[] = {
       {"", "run: [python, train.py]\n", "job.yaml:9:1: 'run' is not supported yet"},
       {"", "array:\n", "job.yaml:9:1: 'array' is not supported yet"},
-      {"", "parallel: {tensor: 2}\n",
-       "job.yaml:9:20: 'tensor': '2' is not supported yet (only auto or 1)"},
       {"[quickstart.yaml]", "[quickstart.yaml], tokens: train.bin",
        "job.yaml:4:33: 'tokens' is not supported yet (give text files)"},
   };
@@ -443,6 +441,8 @@ TEST(JobReader, RefusesPinsThatMakeNoPlan) {
        "job.yaml:9:22: 'pipeline': expected an integer from 1 to 4098, found 'two'"},
       {"parallel: {pipeline: 2}\n" + pinned("{stages: [" + whole + "]}"),
        "job.yaml:10:27: the replica has 1 stages; parallel.pipeline wants 2"},
+      {"parallel: {tensor: 2}\n" + pinned("{stages: [" + whole + "]}"),
+       "job.yaml:10:54: the stage has 1 devices; parallel.tensor wants 2"},
       {"resources: {devices: {count: 1}}\n" +
            pinned("{stages: [{layers: [0, 3], devices: [a, b]}]}"),
        "job.yaml:10:17: the replicas have 2 devices; resources.devices.count allows 1"},
@@ -476,6 +476,27 @@ TEST(JobReader, PinnedDevicesAreInTheFleetAndAdmitted) {
   EXPECT_EQ(checked("resources: {devices: {types: [slow]}}\n" +
                     pinned("{stages: [{layers: [0, 3], devices: [a/0]}]}")),
             "job.yaml:10:55: a/0 is pinned, but excluded by resources.devices.types (slow)");
+}
+
+TEST(JobReader, ReadsHowManyDevicesShareAStage) {
+  const BadJob cases[] = {
+      {"", "parallel: {tensor: many}\n",
+       "job.yaml:9:20: 'tensor': expected an integer from 1 to 4096, found 'many'"},
+      {"", "parallel: {tensor: 64}\n",
+       "job.yaml:9:20: 'tensor' must be from 1 to the model's 2 heads, found 64"},
+      {"", "  numerics: exact\nparallel: {tensor: 2}\n",
+       "job.yaml:10:20: 'tensor': sums over 2 devices contradict exact numerics, whose bits do not "
+       "depend on who computes (tensor: off, or numerics: fast)"},
+  };
+  expect_errors(cases);
+  const auto tensor = [](const std::string& word) {
+    return read_text(job_with("", "parallel: {tensor: " + word + "}\n"))->parallel.tensor;
+  };
+  EXPECT_EQ(tensor("auto"), std::nullopt);
+  EXPECT_EQ(tensor("off"), 1);
+  EXPECT_EQ(tensor("1"), 1);
+  EXPECT_EQ(tensor("2"), 2);
+  EXPECT_TRUE(read_text(job_with("", "  numerics: exact\nparallel: {tensor: auto}\n")));
 }
 
 TEST(JobReader, ReadsHowOftenGroupsAverage) {

@@ -110,6 +110,7 @@ TEST(SpecJson, AJobFromBeforeThereWasCompressionIsRead) {
   json document = to_json(sample_job());
   EXPECT_EQ(document["parallel"]["compress"], "off");
   EXPECT_EQ(document["parallel"]["sync"]["across"], 1);
+  EXPECT_EQ(document["parallel"]["tensor"], nullptr);
   document.erase("parallel");
   document.erase("pin");
   const Result<JobSpec> job = job_from_json(document);
@@ -155,7 +156,7 @@ std::string try_job(const json& document) {
 TEST(SpecJson, EveryRemovedMemberIsMissed) {
   testing::expect_members_are_needed(
       to_json(pinned_job()), try_job,
-      {"data", "pipeline", "recompute", "shard_optimizer", "host_optimizer"});
+      {"data", "pipeline", "tensor", "recompute", "shard_optimizer", "host_optimizer"});
 }
 
 TEST(SpecJson, EveryMemberHasItsType) {

@@ -83,14 +83,19 @@ TEST(GoldenPlan, UnevenInExactWithTheJobsGrain) {
   EXPECT_GE(efficiency(plan.prediction), 0.90);
 }
 
-/// "2 grains by 4: localhost/1 0-5, localhost/0 6-13".
+/// "2 grains by 4: localhost/1 (a) 0-5, localhost/0 (b) 0.750 + localhost/2 (b) 0.250 6-13".
 std::string shape_text(const Plan& plan, const ReplicaPlan& replica) {
   std::string text =
       std::to_string(replica.grains) + " grains by " + std::to_string(replica.micro_batch) + ":";
   for (const StagePlan& stage : replica.stages) {
-    const RankPlacement& rank = plan.ranks[static_cast<size_t>(stage.ranks.front().value())];
-    text += " " + rank.device + " (" + rank.type + ") " + std::to_string(stage.first_layer) + "-" +
-            std::to_string(stage.last_layer) + ",";
+    for (size_t i = 0; i < stage.ranks.size(); ++i) {
+      const RankPlacement& rank = plan.ranks[static_cast<size_t>(stage.ranks[i].value())];
+      text += (i == 0 ? " " : " + ") + rank.device + " (" + rank.type + ")";
+      char share[16] = "";
+      if (stage.ranks.size() > 1) std::snprintf(share, sizeof share, " %.3f", stage.shares[i]);
+      text += share;
+    }
+    text += " " + std::to_string(stage.first_layer) + "-" + std::to_string(stage.last_layer) + ",";
   }
   text.back() = '\n';
   return text;

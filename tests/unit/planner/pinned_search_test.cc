@@ -26,18 +26,19 @@ int draw(std::mt19937& random, int low, int high) {
 }
 
 /// A MiB each, of whatever there is.
-MemoryCounter frugal_counter() {
-  return {[](const Plan& plan) -> Result<std::vector<RankMemory>> {
-            return std::vector<RankMemory>(plan.ranks.size(), RankMemory{.total = Bytes(1 << 20)});
-          },
-          [](DeviceKind, Precision, Recompute,
-             const std::vector<int>& sizes) -> Result<LayerMemoryTable> {
-            LayerMemoryTable table;
-            for (const char* const layer : {"embedding", "block", "head"})
-              for (const int size : sizes)
-                table[{layer, size}] = {Bytes(1 << 10), Bytes(1 << 10), Bytes(1 << 10)};
-            return table;
-          }};
+MemoryCounter frugal_counter(const PlanningCase& problem) {
+  return {
+      [](const Plan& plan) -> Result<std::vector<RankMemory>> {
+        return std::vector<RankMemory>(plan.ranks.size(), RankMemory{.total = Bytes(1 << 20)});
+      },
+      [whole = problem.job.model.heads](const LayersToCount& asked) -> Result<LayerMemoryTable> {
+        LayerMemoryTable table;
+        for (const char* const layer : {"embedding", "block", "head"})
+          for (const int heads : asked.heads.empty() ? std::vector{whole} : asked.heads)
+            for (const int size : asked.micro_batches)
+              table[{layer, heads, size}] = {Bytes(1 << 10), Bytes(1 << 10), Bytes(1 << 10)};
+        return table;
+      }};
 }
 
 PinnedReplica whole_on(const PlanningCase& problem, size_t device) {
@@ -149,7 +150,7 @@ TEST(PinnedSearch, FindsTheBestOfAllDealsThatThePinsAllow) {
   for (int i = 0; i < 300; ++i) {
     const PlanningCase problem = random_pinned_case(random);
     const double best = EveryDeal(problem).run();
-    const Result<Plan> plan = search_all_forms(problem.request(), frugal_counter());
+    const Result<Plan> plan = search_all_forms(problem.request(), frugal_counter(problem));
     SCOPED_TRACE("case " + std::to_string(i));
     ASSERT_EQ(plan.has_value(), best < kNever) << (plan ? "" : plan.error().message);
     if (!plan) {
@@ -234,7 +235,7 @@ TEST(PinnedSearch, FindsGrainsAndMicroBatchesOfPinnedPipelines) {
         for (const int second : {1, 2, 3, 4, 6, 8, 12})
           best = std::min(
               best, seconds_of_two(problem, problem.job.pin.replicas, grains, {first, second}));
-    const auto plan = search_all_forms(problem.request(), frugal_counter());
+    const auto plan = search_all_forms(problem.request(), frugal_counter(problem));
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_LE(plan->prediction.step_seconds, best * (1 + 1e-9));
     EXPECT_NEAR(plan->prediction.step_seconds / best, 1, 1e-9);
@@ -254,7 +255,7 @@ TEST(PinnedSearch, KeepsWhatIsPinnedAndPlansTheRest) {
   LayerCurve again = problem.profile.devices[3].curves[1];
   again.recompute = Recompute::kBlock;
   problem.profile.devices[3].curves.push_back(again);
-  const auto plan = search_all_forms(problem.request(), frugal_counter());
+  const auto plan = search_all_forms(problem.request(), frugal_counter(problem));
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_EQ(plan->replicas.size(), 2);
   const ReplicaPlan& pinned = plan->replicas[0];
@@ -272,7 +273,8 @@ TEST(PinnedSearch, KeepsWhatIsPinnedAndPlansTheRest) {
   EXPECT_THAT(plan->search.space, HasSubstr("1 replica as pinned"));
   JobSpec unpinned = problem.job;
   unpinned.pin.replicas.clear();
-  const auto other = search_all_forms({unpinned, problem.fleet, problem.profile}, frugal_counter());
+  const auto other =
+      search_all_forms({unpinned, problem.fleet, problem.profile}, frugal_counter(problem));
   EXPECT_EQ(plan->search.rejected[0].step_seconds, other->prediction.step_seconds);
 }
 
@@ -289,7 +291,7 @@ TEST(PinnedSearch, DevicesMayShareAPinnedStage) {
   pin.stages[0].devices = {"a/0", "a/1"};
   problem.job.pin.replicas = {pin};
   problem.job.pin.leave_out = {"b/0", "b/1"};
-  const auto plan = search_all_forms(problem.request(), frugal_counter());
+  const auto plan = search_all_forms(problem.request(), frugal_counter(problem));
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_EQ(plan->replicas.size(), 1);
   EXPECT_EQ(plan->replicas[0].stages[0].shares, (std::vector<double>{0.5, 0.5}));
@@ -300,7 +302,7 @@ TEST(PinnedSearch, PinnedReplicasDoWithSmallerMicroBatchesWhereMemoryIsShort) {
   PlanningCase problem = four_layered();
   problem.job.pin.replicas = {whole_on(problem, 0)};
   problem.job.pin.leave_out = {"a/1", "b/0", "b/1"};
-  MemoryCounter counter = frugal_counter();
+  MemoryCounter counter = frugal_counter(problem);
   counter.plan = [](const Plan& plan) -> Result<std::vector<RankMemory>> {
     const int size = plan.replicas[0].micro_batch;
     return std::vector<RankMemory>{{.total = Bytes((size > 2 ? 100LL : 1LL) << 20)}};
@@ -319,7 +321,7 @@ TEST(PinnedSearch, ADeviceThatIsNotThereIsNamed) {
   PlanningCase problem = four_layered();
   problem.job.pin.replicas = {whole_on(problem, 3)};
   problem.fleet.devices.pop_back();
-  const auto plan = search_all_forms(problem.request(), frugal_counter());
+  const auto plan = search_all_forms(problem.request(), frugal_counter(problem));
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().code, ErrorCode::kNoPlan);
   EXPECT_THAT(plan.error().message, HasSubstr("the job pins b/1, which is not among the devices"));
@@ -330,7 +332,7 @@ TEST(PinnedSearch, GrainsOfManyAreDealtByBisection) {
   for (int i = 0; i < 6; ++i) problem.add({.fixed = 0, .per_sample = 0.010});
   problem.job.pin.replicas = {whole_on(problem, 0), whole_on(problem, 1)};
   problem.job.train.grain = 1;
-  const auto plan = search_all_forms(problem.request(), frugal_counter());
+  const auto plan = search_all_forms(problem.request(), frugal_counter(problem));
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->world_size(), 6);
   EXPECT_LE(plan->prediction.step_seconds, 10.0 * 1.005);

@@ -88,11 +88,10 @@ LayerMemory memory_of(const std::string& layer, int micro_batch) {
           .transient = Bytes(kMiB)};
 }
 
-Result<LayerMemoryTable> counted_layers(DeviceKind, Precision, Recompute,
-                                        const std::vector<int>& sizes) {
+Result<LayerMemoryTable> counted_layers(const LayersToCount& layers) {
   LayerMemoryTable table;
   for (const char* const layer : {"embedding", "block", "head"})
-    for (const int size : sizes) table[{layer, size}] = memory_of(layer, size);
+    for (const int size : layers.micro_batches) table[{layer, 2, size}] = memory_of(layer, size);
   return table;
 }
 
@@ -417,10 +416,11 @@ TEST(Placement, TakesDevicesOfOneHostWhereOneHasRoom) {
     problem.add({.host = host, .type = type});
   const auto groups = *group_devices(problem.request(), GroupBy::kType);
   const Pipeline both{{{0, 0, 0}, {1, 1, 1}}, 1}, single{{{0, 0, 1}}, 1};
-  const auto placed = place_on_hosts(groups, {&single, &both});
-  EXPECT_EQ(placed[1][0]->id, problem.fleet.devices[2].id);
-  EXPECT_EQ(placed[1][1]->id, problem.fleet.devices[3].id);
-  EXPECT_EQ(placed[0][0]->id, problem.fleet.devices[0].id);
+  const auto costs = *PipelineCosts::make(problem.request(), groups, {1}, nullptr);
+  const auto placed = place_on_hosts(groups, costs, {&single, &both});
+  EXPECT_EQ(placed[1][0].front()->id, problem.fleet.devices[2].id);
+  EXPECT_EQ(placed[1][1].front()->id, problem.fleet.devices[3].id);
+  EXPECT_EQ(placed[0][0].front()->id, problem.fleet.devices[0].id);
 }
 
 TEST(PipelineSearch, ManyDevicesMakeAsManyReplicasAsTheJobWants) {
@@ -533,10 +533,9 @@ TEST(SearchForms, LooksForNoPipelineWhereNoneCanBeQuicker) {
                                 ++counted;
                                 return counted_plan(plan, problem.job.model);
                               },
-                              [&](DeviceKind device, Precision precision, Recompute recompute,
-                                  const std::vector<int>& sizes) {
+                              [&](const LayersToCount& layers) {
                                 ++counted;
-                                return counted_layers(device, precision, recompute, sizes);
+                                return counted_layers(layers);
                               }};
   const Result<Plan> plan = search_all_forms(problem.request(), counter);
   ASSERT_TRUE(plan) << plan.error().message;

@@ -1,0 +1,155 @@
+#include "planner/pipelines/packed_plan.h"
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "core/pipeline.h"
+#include "planner/costs/cost_model.h"
+#include "planner/pipelines/placement.h"
+#include "planner/pipelines/recompute_less.h"
+
+namespace motley {
+namespace {
+
+constexpr int kCountsToExclude = 24;
+
+}  // namespace
+
+/// Far more than an even share nobody gets.
+GrainTable PlanMaker::table_of(ReplicaDesigns* set, size_t replicas) const {
+  std::vector<double> full{kNever}, shorted{kNever};
+  const int grains = space_.grains(), missing = space_.missing();
+  const int most = 8 + 8 * grains / static_cast<int>(replicas);
+  for (int grain = 1; grain <= grains; ++grain) {
+    const int samples = grain * space_.grain;
+    full.push_back(grain > most ? kNever : set->seconds(samples));
+    if (missing > 0) shorted.push_back(grain > most ? kNever : set->seconds(samples - missing));
+  }
+  return {GrainCurve(std::move(full)), missing > 0 ? GrainCurve(std::move(shorted)) : GrainCurve()};
+}
+
+Deal PlanMaker::deal_over(const Packing& packing, std::vector<ReplicaDesigns>* sets) {
+  std::map<size_t, GrainTable> tables;  // of each set
+  DealProblem problem;
+  for (const size_t set : packing) {
+    if (!tables.contains(set)) tables.emplace(set, table_of(&(*sets)[set], packing.size()));
+    problem.devices.push_back(&tables.at(set));
+  }
+  problem.grains = space_.grains();
+  problem.has_short = space_.missing() > 0;
+  problem.reduction.assign(packing.size() + 1, 0);
+  problem.least_devices = problem.most_devices = static_cast<int>(packing.size());
+  const std::vector<double> times = section_times(problem.devices);
+  problem.section_times = &times;
+  DealResult dealt = best_deal(problem);
+  nodes_ += dealt.nodes;
+  return std::move(dealt.deal);
+}
+
+Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& costs,
+                                   std::vector<ReplicaDesigns>* sets) {
+  const Deal deal = deal_over(packing, sets);
+  if (deal.grains.empty())
+    return fail(ErrorCode::kInternal, "a packing whose grains cannot be dealt");
+  PackedPlan packed;
+  Plan& plan = packed.plan;
+  plan.job_key = space_.request.profile.job_key;
+  plan.numerics = space_.request.job.train.numerics;
+  plan.global_batch = space_.batch();
+  plan.grain = space_.grain;
+  std::vector<size_t> order;  // the replica with the short grain comes last
+  for (size_t i = 0; i < packing.size(); ++i)
+    if (static_cast<int>(i) != deal.short_device) order.push_back(i);
+  if (deal.short_device >= 0) order.push_back(static_cast<size_t>(deal.short_device));
+  for (const size_t i : order) {
+    const bool is_short = static_cast<int>(i) == deal.short_device;
+    const int samples = deal.grains[i] * space_.grain - (is_short ? space_.missing() : 0);
+    packed.shares.emplace_back(packing[i], samples);
+    packed.pipelines.push_back((*sets)[packing[i]].quickest(samples));
+  }
+  std::vector<const Pipeline*> pipelines;
+  for (const Pipeline& pipeline : packed.pipelines) pipelines.push_back(&pipeline);
+  const std::vector<PlacedStages> placed = place_on_hosts(space_.groups, costs, pipelines);
+  if (placed.empty()) return fail(space_.none_fits());
+  for (size_t i = 0; i < order.size(); ++i)
+    add_replica(packed.pipelines[i], costs, placed[i], deal.grains[order[i]], &plan);
+  leave_out_others(&plan);
+  plan.owners = even_ownership(plan, space_.request.job.model);
+  MOTLEY_TRY_VOID(predict(space_.request, &plan));
+  return packed;
+}
+
+void PlanMaker::leave_out_others(Plan* plan) const {
+  std::set<std::string> used;
+  for (const RankPlacement& rank : plan->ranks) used.insert(rank.device);
+  const PlanRequest& request = space_.request;
+  for (const DeviceSpec& device : request.fleet.devices)
+    if (!unmet_demand(device, request.job).empty())
+      plan->left_out.push_back({device.id, why_not_admitted(device, request.job)});
+  for (const DeviceGroup& group : space_.groups)
+    for (const DeviceSpec* device : group.devices)
+      if (!used.contains(device->id))
+        plan->left_out.push_back({device->id, "no plan found with it is quicker"});
+}
+
+void PlanMaker::add_replica(const Pipeline& pipeline, const PipelineCosts& costs,
+                            const std::vector<std::vector<const DeviceSpec*>>& devices, int grains,
+                            Plan* plan) const {
+  const ModelSpec& model = space_.request.job.model;
+  ReplicaPlan& replica = plan->replicas.emplace_back();
+  replica.micro_batch = pipeline.micro_batch;
+  replica.grains = grains;
+  for (size_t s = 0; s < pipeline.stages.size(); ++s) {
+    const PipelineStage& from = pipeline.stages[s];
+    const TensorSet* const set = costs.tensor_set(from.group);
+    const int first = set == nullptr ? from.group : set->members.front().group;
+    StagePlan stage;
+    stage.first_layer = from.first;
+    stage.last_layer = from.last;
+    stage.shares = set == nullptr ? std::vector{1.0} : set->shares(model.heads);
+    stage.precision = space_.groups[static_cast<size_t>(first)].precision;
+    if (recompute_ != Recompute::kNone)
+      for (LayerIndex layer = from.first; layer <= from.last; ++layer)
+        stage.recompute.push_back(is_block(layer, model) ? recompute_ : Recompute::kNone);
+    for (const DeviceSpec* device : devices[s]) {
+      stage.ranks.emplace_back(plan->world_size());
+      plan->ranks.push_back({device->id, device->host, device->type});
+    }
+    replica.stages.push_back(std::move(stage));
+  }
+}
+
+Result<bool> PlanMaker::count_memory(int round, PipelineCosts* costs, PackedPlan* packed) const {
+  Plan* const plan = &packed->plan;
+  PlanRequest counted = space_.request;
+  plan->prediction = {};  // may say by tables that it does not fit
+  MOTLEY_TRY(counted.counted, count_(*plan));
+  MOTLEY_TRY_VOID(predict(counted, plan));
+  bool fits = true;
+  for (size_t r = 0; r < plan->replicas.size(); ++r) {
+    const ReplicaPlan& replica = plan->replicas[r];
+    const auto stages = static_cast<int>(replica.stages.size());
+    const int count =
+        (replica.grains * plan->grain + replica.micro_batch - 1) / replica.micro_batch;
+    for (int s = 0; s < stages; ++s) {
+      const std::vector<Rank>& ranks = replica.stages[static_cast<size_t>(s)].ranks;
+      for (size_t member = 0; member < ranks.size(); ++member) {
+        const auto rank = static_cast<size_t>(ranks[member].value());
+        const DeviceProfile& device = *counted.profile.find(plan->ranks[rank].device);
+        const Bytes needs = counted.counted[rank].total;
+        if (needs <= usable_memory(device, counted.memory_headroom)) continue;
+        fits = false;
+        const PipelineStage& stage = packed->pipelines[r].stages[static_cast<size_t>(s)];
+        const int in_flight = most_in_flight(stages, s, count);
+        if (round < kCountsToExclude)
+          costs->exclude(stage, replica.micro_batch, in_flight);
+        else
+          costs->correct(stage, static_cast<int>(member), replica.micro_batch, in_flight, needs);
+      }
+    }
+  }
+  return fits;
+}
+
+}  // namespace motley

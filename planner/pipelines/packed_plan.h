@@ -1,0 +1,56 @@
+#pragma once
+// From a packing to a plan: grains dealt, devices placed, priced by predict(), its ranks counted.
+
+#include <utility>
+#include <vector>
+
+#include "planner/pipelines/pipeline_space.h"
+#include "planner/plain/deal.h"
+#include "planner/plain/search.h"
+
+namespace motley {
+
+struct PackedPlan {
+  Plan plan;
+  std::vector<std::pair<size_t, int>> shares;  ///< by replica, its set of devices and samples
+  std::vector<Pipeline> pipelines;             ///< by replica
+
+  double seconds() const { return plan.prediction.step_seconds; }
+};
+
+/// Outlived by what it is made of.
+class PlanMaker {
+ public:
+  /// Rounds of counting before it is given up.
+  static constexpr int kMostCounts = 48;
+
+  PlanMaker(const PipelineSpace& space, const CountMemory& count, Recompute recompute)
+      : space_(space), count_(count), recompute_(recompute) {}
+
+  /// Of the quickest designs of a packing's sets, dealt so that the last replica is done soonest.
+  /// kNoPlan where no host has the devices that share a stage.
+  Result<PackedPlan> make(const Packing& packing, const PipelineCosts& costs,
+                          std::vector<ReplicaDesigns>* sets);
+
+  /// Whether every rank's bytes fit its device; they go into the prediction. Where they do not,
+  /// what layers need was taken for too little, which `costs` learn: in the first rounds only that
+  /// the stage does not fit, as what it needs besides its layers depends on the plan.
+  Result<bool> count_memory(int round, PipelineCosts* costs, PackedPlan* packed) const;
+
+  int64_t nodes() const { return nodes_; }
+
+ private:
+  GrainTable table_of(ReplicaDesigns* set, size_t replicas) const;
+  Deal deal_over(const Packing& packing, std::vector<ReplicaDesigns>* sets);
+  void add_replica(const Pipeline& pipeline, const PipelineCosts& costs,
+                   const std::vector<std::vector<const DeviceSpec*>>& devices, int grains,
+                   Plan* plan) const;
+  void leave_out_others(Plan* plan) const;
+
+  const PipelineSpace& space_;
+  const CountMemory& count_;
+  Recompute recompute_;  ///< of all blocks
+  int64_t nodes_ = 0;
+};
+
+}  // namespace motley

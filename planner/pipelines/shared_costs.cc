@@ -1,0 +1,248 @@
+// What stages cost that devices share, by the formulas of predict().
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "core/holdings.h"
+#include "core/pipeline.h"
+#include "planner/pipelines/pipeline_costs.h"
+
+namespace motley {
+namespace {
+
+constexpr LayerIndex kOneOfAKind[] = {0, 1, 2};  ///< of a model of one block
+
+/// Of the vocabulary; of a block it is a head, which is hardly more.
+double least_part(const ModelSpec& model) {
+  return static_cast<double>(model.vocab / model.heads) / model.vocab;
+}
+
+}  // namespace
+
+/// Of each kind of layer, or of none.
+void PipelineCosts::measure_shares(const PlanRequest& request, int most_samples, Group* group) {
+  if (!may_share_stages(request.job)) return;
+  const LayerIndex example[kKinds] = {0, 1, layers_ - 1};
+  std::vector<SharedLayer> shared[kKinds];
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    const Recompute again = kind == 1 ? recompute_ : Recompute::kNone;
+    for (int samples = 1; samples <= most_samples; ++samples) {
+      const auto layer = shared_layer(*group->profile, *model_, example[kind], again, samples);
+      if (!layer) return;
+      shared[kind].push_back(*layer);
+    }
+    StagePlan stage;
+    stage.first_layer = stage.last_layer = example[kind];
+    stage.ranks = {Rank(0), Rank(1)};
+    group->sums[kind] = group_sums(*group->profile, *model_, stage, 1);
+  }
+  std::move(std::begin(shared), std::end(shared), std::begin(group->shared));
+  be_no_slower_than_shares(group);
+}
+
+void PipelineCosts::find_ways_within(const PlanRequest& request, Group* group) {
+  std::map<std::string, Way> ways;
+  for (const std::string& host : group->hosts) ways[host];
+  for (const LinkProfile& link : request.profile.links)
+    if (const auto way = ways.find(link.between[0]);
+        way != ways.end() && link.between[0] == link.between[1])
+      way->second.be_no_quicker_than(link.latency_seconds, link.bytes_per_second);
+  group->within_quickest = ways.begin()->second;
+  for (const auto& [host, way] : ways) {
+    group->within.be_no_quicker_than(way.latency_seconds, way.bytes_per_second);
+    Way& quickest = group->within_quickest;
+    quickest.latency_seconds = std::min(quickest.latency_seconds, way.latency_seconds);
+    quickest.bytes_per_second = std::max(quickest.bytes_per_second, way.bytes_per_second);
+  }
+}
+
+/// On a straight line, seconds by the part are least at one of its ends.
+void PipelineCosts::be_no_slower_than_shares(Group* group) const {
+  const double few = least_part(*model_);
+  for (size_t kind = 0; kind < kKinds; ++kind)
+    for (size_t i = 0; i < group->shared[kind].size(); ++i)
+      for (const double part : {few, 1 - few}) {
+        const PassSeconds own = group->shared[kind][i].at(part);
+        double& least = group->least_of_any_per_sample[kind];
+        least = std::min(least, (own.forward + own.backward) / part / static_cast<double>(i + 1));
+      }
+}
+
+Result<Unit> PipelineCosts::add_tensor_sets(const std::vector<TensorSet>& sets,
+                                            const std::vector<int>& micro_batches,
+                                            const CountLayers& count) {
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    std::vector<int> heads;
+    for (const TensorSet& set : sets)
+      for (const TensorSet::Member& member : set.members)
+        if (index(member.group) == group) heads.push_back(member.heads);
+    std::sort(heads.begin(), heads.end());
+    heads.erase(std::unique(heads.begin(), heads.end()), heads.end());
+    if (!heads.empty())
+      MOTLEY_TRY_VOID(count_heads(count, micro_batches, std::move(heads), &groups_[group]));
+  }
+  for (const TensorSet& set : sets) {
+    tensor_sets_.push_back(set);
+    Sharing& sharing = sharing_.emplace_back();
+    for (int member = 0; member < set.size(); ++member) {
+      const Way& way = groups_[index(set.members[index(member)].group)].within;
+      sharing.way.be_no_quicker_than(way.latency_seconds, way.bytes_per_second);
+      sharing.parts.push_back(part_of(set, member));
+    }
+  }
+  return Unit{};
+}
+
+PipelineCosts::Part PipelineCosts::part_of(const TensorSet& set, int member) const {
+  const std::vector<double> shares = set.shares(model_->heads);
+  const LayerParts parts = parts_of(*model_, shares, member);
+  Part part{.of = {parts.vocabulary, parts.block(), parts.vocabulary}};
+  ModelSpec small = *model_;
+  small.layers = 1;
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    StagePlan stage;
+    stage.first_layer = stage.last_layer = kOneOfAKind[kind];
+    stage.shares = shares;
+    for (const Holding& holding : holdings_of(small, stage, member)) {
+      const bool tied = holding.tensor.layers.size() > 1;
+      (tied ? part.tied : part.held[kind]) += holding.slice.elements();
+    }
+  }
+  part.tied /= 2;  // embedding and head were both asked
+  return part;
+}
+
+Result<Unit> PipelineCosts::count_heads(const CountLayers& count,
+                                        const std::vector<int>& micro_batches,
+                                        std::vector<int> heads, Group* group) {
+  MOTLEY_TRY(const LayerMemoryTable table,
+             count({group->driven, group->precision, recompute_, micro_batches, heads}));
+  for (size_t layer = 0; layer < kKinds; ++layer)
+    for (const int own : heads) {
+      MOTLEY_TRY(group->memory_of_heads[layer][own], counted_of(table, layer, own, micro_batches));
+    }
+  return Unit{};
+}
+
+TensorSet::Member PipelineCosts::member(int group, int number) const {
+  if (group < groups()) return {group, 0};
+  return tensor_sets_[index(group - groups())].members[index(number)];
+}
+
+double PipelineCosts::part_seconds(int group, const std::array<int, kKinds>& layers, double part,
+                                   int samples) const {
+  double sum = 0;
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    const PassSeconds one = groups_[index(group)].shared[kind][index(samples) - 1].at(part);
+    sum += layers[kind] * (one.forward + one.backward);
+  }
+  return sum;
+}
+
+/// Members wait for each other in every layer.
+PassSeconds PipelineCosts::shared_pass(const PipelineStage& stage, int samples, bool begins_forward,
+                                       bool begins_backward) const {
+  const TensorSet& set = *tensor_set(stage.group);
+  const Sharing& sharing = sharing_[index(stage.group - groups())];
+  const LayerCounts counts = counts_of(stage);
+  PassSeconds slowest;
+  for (size_t i = 0; i < set.members.size(); ++i) {
+    const Group& group = groups_[index(set.members[i].group)];
+    const double begins = group.profile->step_overhead_seconds;
+    PassSeconds own{begins_forward ? begins : 0, begins_backward ? begins : 0};
+    for (size_t kind = 0; kind < kKinds; ++kind) {
+      if (counts[kind] == 0) continue;
+      const PassSeconds one = group.shared[kind][index(samples) - 1].at(sharing.parts[i].of[kind]);
+      own.forward += counts[kind] * one.forward;
+      own.backward += counts[kind] * one.backward;
+    }
+    slowest.forward = std::max(slowest.forward, own.forward);
+    slowest.backward = std::max(slowest.backward, own.backward);
+  }
+  const double half_of_sums = sum_seconds(set, sharing.way, counts, samples) / 2;
+  return {slowest.forward + half_of_sums, slowest.backward + half_of_sums};
+}
+
+/// Rings over the host's link.
+double PipelineCosts::sum_seconds(const TensorSet& set, const Way& way, const LayerCounts& layers,
+                                  int samples) const {
+  const int first = set.members.front().group;
+  double sums = 0, bytes = 0;
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    sums += layers[kind] * groups_[index(first)].sums[kind].count;
+    bytes += layers[kind] * groups_[index(first)].sums[kind].bytes * samples;
+  }
+  const int ranks = set.size();
+  return 2.0 * (ranks - 1) * (sums * way.latency_seconds + bytes / ranks / way.bytes_per_second);
+}
+
+double PipelineCosts::shared_held(const PipelineStage& stage, int member) const {
+  const LayerCounts counts = counts_of(stage);
+  const Part& part = sharing_[index(stage.group - groups())].parts[index(member)];
+  int64_t held = counts[0] + counts[2] > 0 ? part.tied : 0;
+  for (size_t kind = 0; kind < kKinds; ++kind) held += counts[kind] * part.held[kind];
+  return static_cast<double>(held) / static_cast<double>(elements_);
+}
+
+AlikePasses PipelineCosts::shared_passes(const PipelineStage& stage, int number, int stages,
+                                         int micro_batch, int samples) const {
+  const int count = (samples + micro_batch - 1) / micro_batch;
+  const int begun = most_in_flight(stages, 0, count);
+  const int size = std::min(micro_batch, samples), last = samples - (count - 1) * micro_batch;
+  const bool before = number > 0, after = number + 1 < stages;
+  const PassSeconds first = shared_pass(stage, size, true, after);
+  const PassSeconds full = shared_pass(stage, size, before, after);
+  const PassSeconds rest = shared_pass(stage, last, count <= begun || before, after);
+  return {.first_forward = nanos_of_seconds(first.forward),
+          .forward = nanos_of_seconds(full.forward),
+          .last_forward = nanos_of_seconds(rest.forward),
+          .backward = nanos_of_seconds(full.backward),
+          .last_backward = nanos_of_seconds(rest.backward),
+          .ready = nanos_of_seconds(update_seconds(stage))};
+}
+
+/// While they sum, they earn nothing: with E earned in a second, of which sums of layers worth p
+/// take at least q·p, S earned at best in what is left, E ≤ S·(1 - q·E).
+double PipelineCosts::earned_sharing(const std::vector<int>& sharing, const Group& prices) const {
+  double earned = 0;
+  int ranks = 0;
+  size_t first = sharing.size();
+  for (size_t group = 0; group < sharing.size(); ++group) {
+    if (sharing[group] == 0) continue;
+    first = std::min(first, group);
+    ranks += sharing[group];
+    earned += sharing[group] *
+              best_paid(groups_[group].least_of_any_per_sample, prices.least_of_any_per_sample);
+  }
+  if (ranks == 0) return 0;
+  const Way& way = groups_[first].within_quickest;
+  const auto most = static_cast<double>(groups_[first].shared[0].size());
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    const GroupSums& sums = groups_[first].sums[kind];
+    const double seconds =
+        2.0 * (ranks - 1) *
+        (sums.count * way.latency_seconds / most + sums.bytes / ranks / way.bytes_per_second);
+    if (prices.least_of_any_per_sample[kind] > 0)
+      least = std::min(least, seconds / prices.least_of_any_per_sample[kind]);
+  }
+  return earned < std::numeric_limits<double>::infinity() ? earned / (1 + earned * least) : earned;
+}
+
+double PipelineCosts::least_seconds_sharing(const std::vector<int>& sharing,
+                                            const std::vector<int>& counts, int samples) const {
+  double best = 0;
+  for (const Group& prices : groups_) {
+    if (!prices.priced) continue;
+    double earned = earned_sharing(sharing, prices);
+    for (size_t i = 0; i < groups_.size(); ++i)
+      if (groups_[i].priced && counts[i] > sharing[i])
+        earned += (counts[i] - sharing[i]) *
+                  best_paid(groups_[i].least_of_any_per_sample, prices.least_of_any_per_sample);
+    if (earned > 0) best = std::max(best, wanted(prices.least_of_any_per_sample, samples) / earned);
+  }
+  return best;
+}
+
+}  // namespace motley
