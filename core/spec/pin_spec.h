@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "core/model.h"
 #include "core/precision.h"
 #include "core/recompute.h"
 
