@@ -125,7 +125,7 @@ Fault grains_fault(const JobSpec& job) {
 
 /// Every device once, and no more than the job allows.
 Fault devices_fault(const JobSpec& job) {
-  std::set<std::string_view> seen;
+  std::set<std::string> seen;
   for (const auto& [key, device] : pinned_devices(job.pin))
     if (!seen.insert(device).second) return SpecFault{key, device + " is pinned twice"};
   const auto devices = static_cast<int>(seen.size());
