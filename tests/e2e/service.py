@@ -143,6 +143,11 @@ def one_at_a_time(service):
     elsewhere = service.run("serve", "--fleet", "fleet.yaml", "--state", "other", "--socket", service.socket)
     expect_exit(elsewhere, 77)
     expect_equal(stat.S_IMODE(os.stat(service.socket).st_mode), 0o600, "mode of the socket")
+    service.home.chmod(0o755)
+    here = service.run("serve", "--fleet", "fleet.yaml", "--state", ".", "--socket", "elsewhere")
+    expect_exit(here, 77)
+    expect("which holds other files" in here.stderr, f"not said why: {here.stderr!r}")
+    expect_equal(stat.S_IMODE(service.home.stat().st_mode), 0o755, "mode of a directory that is not the service's")
     print("ok: one at a time")
 
 
@@ -175,6 +180,7 @@ def copied(service):
     expect_exit(service.run("backup", "copy.db"), 2)
     copy = service.home / "from-copy"
     copy.mkdir()
+    expect_equal(stat.S_IMODE((service.home / "copy.db").stat().st_mode), 0o600, "mode of the copy")
     (service.home / "copy.db").rename(copy / "motley.db")
     other = service.start("serve", "--fleet", "fleet.yaml", "--state", str(copy))
     listed = ["ls", "--json", "--socket", str(copy / "socket")]
