@@ -118,6 +118,21 @@ TEST(Coordinator, WhoDoesNotStopInTimeIsKilled) {
   EXPECT_EQ(service.launcher.killed.size(), 1u);
 }
 
+TEST(Coordinator, EachAttemptHasItsTimeToStopIn) {
+  FakeService service(fleet_of({"a"}));
+  JobSpec spec = job_on(1);
+  spec.service.max_duration = nanos_of_seconds(300);
+  const int64_t id = *service.submit(spec);
+  service.ask(id, JobRequest::kRequeue);
+  service.end(id, AttemptOutcome::kStopped);
+  service.pass(301);  // longer than the first attempt had to stop in
+  ASSERT_EQ(service.state(id), JobState::kStopping);
+  EXPECT_EQ(service.launcher.stopped.size(), 2u);
+  EXPECT_TRUE(service.launcher.killed.empty());
+  service.pass(121);
+  EXPECT_EQ(service.launcher.killed.size(), 1u);
+}
+
 TEST(Coordinator, AJobWaitsForThoseItComesAfter) {
   FakeService service(fleet_of({"a", "a"}));
   const int64_t first = *service.submit(job_on(1));
