@@ -163,8 +163,11 @@ Result<DependenciesLeft> Coordinator::dependencies(const std::vector<int64_t>& a
 void Coordinator::submit(Submission submission, Submitted done) {
   if (broken_) return done(fail(*broken_));
   const JobSpec& spec = submission.job;
+  // What was acknowledged once stays so, whatever devices there are by now.
+  const auto repeated = key_is_known(around_.kept, submission.key);
+  if (!repeated) return done(fail(repeated.error()));
   const auto demand = devices_.demand(spec);
-  if (!demand) return done(fail(demand.error()));
+  if (!demand && !*repeated) return done(fail(demand.error()));
   auto left = dependencies(spec.service.after);
   if (!left)
     return done(fail(ErrorCode::kInvalidSpec, left.error().message + ", which it is to come after",

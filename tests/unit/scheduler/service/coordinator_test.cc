@@ -58,6 +58,18 @@ TEST(Coordinator, ARepeatedKeyIsTheSameJob) {
   EXPECT_EQ(service.launcher.orders.size(), 2u);
 }
 
+TEST(Coordinator, ARepeatedKeyIsTheSameJobOnASmallerFleet) {
+  FakeService service(fleet_of({"a", "a"}));
+  const int64_t first = *service.submit(job_on(2), "key");
+  service.end(first, AttemptOutcome::kDone);
+  service.restart(fleet_of({"a"}));
+  const auto again = service.submit(job_on(2), "key");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(*again, first);
+  EXPECT_EQ(service.submit(job_on(2, "other"), "key").error().code, ErrorCode::kUsage);
+  EXPECT_EQ(service.submit(job_on(2), "new key").error().code, ErrorCode::kNoDevice);
+}
+
 TEST(Coordinator, SharesTheFleetAndKeepsToItsOrder) {
   FakeService service(fleet_of({"a", "a", "b"}));
   const int64_t two = *service.submit(job_on(2)), all = *service.submit(job_on(0)),
