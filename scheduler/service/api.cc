@@ -286,8 +286,9 @@ void Api::logs(const HttpRequest& request, const HttpReply& reply, int64_t job) 
   const auto attempt = number_in(request, "attempt", 0, INT32_MAX);
   if (!known || !attempt) return refuse(reply, known ? attempt.error() : known.error());
   LogPlace place{static_cast<int>(std::max<int64_t>(1, *attempt)), 0};
-  std::string after = text_in(request, "after");
-  if (after.empty()) after = request.last_event_id;
+  // Who comes back asks for the same target again, with where it was.
+  const std::string after =
+      request.last_event_id.empty() ? text_in(request, "after") : request.last_event_id;
   if (!after.empty()) {
     const auto parsed = LogPlace::parse(after);
     if (!parsed)

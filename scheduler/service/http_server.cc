@@ -205,6 +205,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   }
 
   void poll_events() {
+    if (events_->over()) return close();
     out_ = events_->next();
     if (out_.empty() && events_->over()) return close();
     if (out_.empty() && ++quiet_polls_ >= kPollsBetweenSigns) out_ = ": still here\n\n";

@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import stat
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -95,6 +96,10 @@ def killed_coordinator(service):
     queued = service.submit(name="queued")
     service.wait_for_step(job, 10)
     pid = service.attempt_pid(job)
+    followed = service.home / "followed.txt"
+    follower = subprocess.Popen(service.command("logs", "-f", str(job)), cwd=service.home, env=service.environment,
+                                stdout=followed.open("w"))
+    service.wait_for(lambda: followed.stat().st_size > 0, "the log as it comes", process=follower)
     service.kill_coordinator()
     gone = service.run("ls")
     expect_exit(gone, 69)
@@ -107,6 +112,8 @@ def killed_coordinator(service):
     service.wait_for_state(job, "succeeded")
     told = service.job(job)
     expect_equal((told["restarts"], len(told["attempts"]), service.attempt_pid(job)), (0, 1, pid), "undisturbed")
+    expect_equal(follower.wait(timeout=20), 0, "exit code of who followed")
+    expect_equal(followed.read_text(), service.run("logs", str(job)).stdout, "a log followed across coordinators")
     service.wait_for_state(queued, "succeeded")
     expect_equal(service.submit("--key", "survivor", name="survivor", devices=2, steps=2000), job, "the same key")
     print("ok: killed coordinator")

@@ -174,8 +174,25 @@ TEST_F(ApiTest, EventsArePagedAndFollowed) {
   EXPECT_FALSE(events->over());
   service_.end(1, AttemptOutcome::kDone);
   EXPECT_THAT(events->next(), HasSubstr("\"succeeded\""));
-  EXPECT_EQ(events->next(), "");
+  EXPECT_FALSE(events->over());
+  EXPECT_EQ(events->next(), "event: end\ndata: {}\n\n");
   EXPECT_TRUE(events->over());
+}
+
+TEST_F(ApiTest, AFollowerOfALogThatComesBackGoesOnWhereItWas) {
+  submit(kJob);
+  const std::string directory = directory_.attempt({1, Epoch(1)});
+  std::filesystem::create_directories(directory);
+  std::ofstream(directory + "/log") << "one\ntwo\n";
+  service_.end(1, AttemptOutcome::kDone);
+  HttpRequest request{"GET", "/v1/jobs/1/logs", {{"after", "1:0"}}, "", "text/event-stream", "",
+                      "1:4"};
+  std::shared_ptr<EventSource> log;
+  api_.handle(request, [&](HttpResponse response) { log = response.events; });
+  ASSERT_TRUE(log);
+  EXPECT_EQ(log->next(), "id: 1:8\nevent: log\ndata: {\"attempt\":1,\"text\":\"two\\n\"}\n\n");
+  EXPECT_EQ(log->next(), "event: end\ndata: {}\n\n");
+  EXPECT_TRUE(log->over());
 }
 
 TEST(HttpTarget, IsReadStrictly) {
