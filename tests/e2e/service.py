@@ -44,6 +44,11 @@ def submissions(service):
     eager = service.run("submit", service.write("eager.yaml", service.job_text(name="eager")), "--follow")
     expect_exit(eager, 0)
     expect("after 40 steps" in eager.stdout and "(eager): succeeded" in eager.stderr, f"not followed: {eager.stderr!r}")
+    service.write("named.yaml", service.job_text(name="named") + "fleet: fleet.yaml\n")
+    named = service.run("submit", "named.yaml", "--hold")
+    expect_exit(named, 0)
+    expect(f"fleet: {service.home}/fleet.yaml is not used" in named.stderr, f"not said: {named.stderr!r}")
+    expect_exit(service.run("cancel", named.stdout.strip()), 0)
     events = service.run("events", "--job", str(first)).stdout
     expect("submitted" in events and "running attempt 1" in events and "succeeded" in events, events)
     print("ok: submissions")
