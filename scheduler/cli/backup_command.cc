@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <cstdio>
 
 #include "core/file_system.h"
@@ -24,7 +26,11 @@ class BackupCommand final : public Command {
     if (real_file_system().exists(file_))
       return fail(ErrorCode::kUsage, file_ + " is there already");
     MOTLEY_TRY(const Database database, Database::open(path, Database::Mode::kRead));
-    MOTLEY_TRY_VOID(database.back_up(file_));
+    ::umask(0077);  // jobs may hold what is nobody else's business
+    if (const auto copied = database.back_up(file_); !copied) {
+      (void)real_file_system().remove_all(file_);  // half a copy would pass for one
+      return fail(copied.error());
+    }
     std::fprintf(stderr,
                  "copied to %s; to go back to it, end the coordinator and put it in the "
                  "place of %s (and remove %s-wal and %s-shm)\n",

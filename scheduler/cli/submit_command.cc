@@ -39,6 +39,7 @@ class SubmitCommand final : public Command {
     const ServiceClient client(socket_);
     MOTLEY_TRY(const nlohmann::json job,
                client.post("/v1/jobs?" + query(), text, key_.empty() ? new_key() : key_));
+    warn_of_fleet(job);
     const std::string number = std::to_string(job.value("id", int64_t{0}));
     if (json_) {
       std::printf("%s\n", job.dump().c_str());
@@ -54,6 +55,13 @@ class SubmitCommand final : public Command {
   }
 
  private:
+  static void warn_of_fleet(const nlohmann::json& job) {
+    const std::string fleet = job["job"].value("fleet", "");
+    if (!fleet.empty())
+      std::fprintf(stderr, "fleet: %s is not used, the service gives its own devices\n",
+                   fleet.c_str());
+  }
+
   std::string query() const {
     std::error_code error;
     const std::string path = std::filesystem::absolute(job_, error).lexically_normal().string();

@@ -71,16 +71,25 @@ std::string text_in(const HttpRequest& request, const std::string& name) {
   return found == request.query.end() ? "" : found->second;
 }
 
+Result<bool> flag_in(const HttpRequest& request, const std::string& name) {
+  const std::string text = text_in(request, name);
+  if (text.empty() || text == "false") return false;
+  if (text == "true") return true;
+  return fail(ErrorCode::kInvalidSpec, name + ": expected true or false, found '" + text + "'");
+}
+
 /// A parameter that is not known is a slip, which would else pass for an answer.
-Result<Unit> only(const HttpRequest& request, std::initializer_list<std::string_view> known) {
-  for (const auto& [name, value] : request.query)
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      return fail(ErrorCode::kUsage, "unknown parameter '" + name + "'");
+Result<Unit> only(const HttpRequest& request, std::string_view known) {
+  for (const auto& [name, value] : request.query) {
+    std::string_view rest = known;
+    bool found = false;
+    while (!rest.empty() && !found) found = cut_off(&rest, ' ') == name;
+    if (!found) return fail(ErrorCode::kUsage, "unknown parameter '" + name + "'");
+  }
   return Unit{};
 }
 
 Result<JobQuery> query_of(const HttpRequest& request) {
-  MOTLEY_TRY_VOID(only(request, {"state", "name", "queue", "label", "before", "limit"}));
   JobQuery query;
   query.name = text_in(request, "name");
   query.queue = text_in(request, "queue");
@@ -109,7 +118,6 @@ bool wants_events(const HttpRequest& request) {
 
 /// The job of a submission's body, with what its target says besides.
 Result<Submission> submission_of(const HttpRequest& request, const std::string& owner) {
-  MOTLEY_TRY_VOID(only(request, {"source", "priority", "hold"}));
   const std::string source = text_in(request, "source");
   const std::filesystem::path path(source.empty() ? "/job.yaml" : source);
   if (!path.is_absolute())
@@ -125,7 +133,7 @@ Result<Submission> submission_of(const HttpRequest& request, const std::string& 
                                        path.parent_path().string(), overrides));
   submission.owner = owner;
   submission.key = request.idempotency_key;
-  submission.held = text_in(request, "hold") == "true";
+  MOTLEY_TRY(submission.held, flag_in(request, "hold"));
   return submission;
 }
 
@@ -137,6 +145,7 @@ struct Api::Route {
   std::string_view before;  ///< the number, or all of the path
   std::string_view after;   ///< the number
   bool has_number = false;
+  std::string_view parameters;  ///< their names, a space between two
   void (*answer)(Api&, const HttpRequest&, const HttpReply&, int64_t job);
 };
 
@@ -144,39 +153,39 @@ const std::vector<Api::Route>& Api::routes() {
   using Request = const HttpRequest&;
   using Reply = const HttpReply&;
   static const std::vector<Route> table = {
-      {"GET", "/v1/jobs", "", false,
+      {"GET", "/v1/jobs", "", false, "state name queue label before limit",
        [](Api& api, Request request, Reply reply, int64_t) { api.list(request, reply); }},
-      {"POST", "/v1/jobs", "", false,
+      {"POST", "/v1/jobs", "", false, "source priority hold",
        [](Api& api, Request request, Reply reply, int64_t) { api.submit(request, reply); }},
-      {"GET", "/v1/jobs/", "", true,
+      {"GET", "/v1/jobs/", "", true, "",
        [](Api& api, Request request, Reply reply, int64_t job) { api.show(request, reply, job); }},
-      {"GET", "/v1/jobs/", "/why", true,
+      {"GET", "/v1/jobs/", "/why", true, "",
        [](Api& api, Request request, Reply reply, int64_t job) { api.why(request, reply, job); }},
-      {"GET", "/v1/jobs/", "/logs", true,
+      {"GET", "/v1/jobs/", "/logs", true, "after attempt",
        [](Api& api, Request request, Reply reply, int64_t job) { api.logs(request, reply, job); }},
-      {"POST", "/v1/jobs/", "/cancel", true,
+      {"POST", "/v1/jobs/", "/cancel", true, "",
        [](Api& api, Request, Reply reply, int64_t job) {
          api.ask(JobRequest::kCancel, reply, job);
        }},
-      {"POST", "/v1/jobs/", "/hold", true,
+      {"POST", "/v1/jobs/", "/hold", true, "",
        [](Api& api, Request, Reply reply, int64_t job) { api.ask(JobRequest::kHold, reply, job); }},
-      {"POST", "/v1/jobs/", "/release", true,
+      {"POST", "/v1/jobs/", "/release", true, "",
        [](Api& api, Request, Reply reply, int64_t job) {
          api.ask(JobRequest::kRelease, reply, job);
        }},
-      {"POST", "/v1/jobs/", "/requeue", true,
+      {"POST", "/v1/jobs/", "/requeue", true, "",
        [](Api& api, Request, Reply reply, int64_t job) {
          api.ask(JobRequest::kRequeue, reply, job);
        }},
-      {"GET", "/v1/events", "", false,
+      {"GET", "/v1/events", "", false, "job after limit",
        [](Api& api, Request request, Reply reply, int64_t) { api.events(request, reply); }},
-      {"GET", "/v1/fleet", "", false,
+      {"GET", "/v1/fleet", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.fleet(request, reply); }},
-      {"GET", "/metrics", "", false,
+      {"GET", "/metrics", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.metrics(request, reply); }},
-      {"GET", "/healthz", "", false,
+      {"GET", "/healthz", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.healthz(request, reply); }},
-      {"GET", "/readyz", "", false,
+      {"GET", "/readyz", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.readyz(request, reply); }},
   };
   return table;
@@ -200,12 +209,19 @@ std::optional<int64_t> number_between(std::string_view path, std::string_view be
 
 }  // namespace
 
+void Api::answer(const Route& route, const HttpRequest& request, const HttpReply& reply,
+                 int64_t job) {
+  if (const auto known = only(request, route.parameters); !known)
+    return refuse(reply, known.error());
+  route.answer(*this, request, reply, job);
+}
+
 void Api::handle(HttpRequest request, const HttpReply& reply) {
   std::string allowed;
   for (const Route& route : routes()) {
     const auto job = number_between(request.path, route.before, route.after);
     if (route.has_number ? !job.has_value() : request.path != route.before) continue;
-    if (request.method == route.method) return route.answer(*this, request, reply, job.value_or(0));
+    if (request.method == route.method) return answer(route, request, reply, job.value_or(0));
     allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
   }
   if (allowed.empty())
@@ -258,8 +274,7 @@ HttpResponse Api::job_response(int64_t id, int status) const {
   return response;
 }
 
-void Api::show(const HttpRequest& request, const HttpReply& reply, int64_t job) {
-  if (const auto known = only(request, {}); !known) return refuse(reply, known.error());
+void Api::show(const HttpRequest&, const HttpReply& reply, int64_t job) {
   reply(job_response(job, 200));
 }
 
@@ -282,12 +297,12 @@ void Api::why(const HttpRequest&, const HttpReply& reply, int64_t id) {
 }
 
 void Api::logs(const HttpRequest& request, const HttpReply& reply, int64_t job) {
-  const auto known = only(request, {"after", "attempt"});
   const auto attempt = number_in(request, "attempt", 0, INT32_MAX);
-  if (!known || !attempt) return refuse(reply, known ? attempt.error() : known.error());
+  if (!attempt) return refuse(reply, attempt.error());
   LogPlace place{static_cast<int>(std::max<int64_t>(1, *attempt)), 0};
-  std::string after = text_in(request, "after");
-  if (after.empty()) after = request.last_event_id;
+  // Who comes back asks for the same target again, with where it was.
+  const std::string after =
+      request.last_event_id.empty() ? text_in(request, "after") : request.last_event_id;
   if (!after.empty()) {
     const auto parsed = LogPlace::parse(after);
     if (!parsed)
@@ -315,11 +330,9 @@ void Api::ask(JobRequest what, const HttpReply& reply, int64_t job) {
 }
 
 void Api::events(const HttpRequest& request, const HttpReply& reply) {
-  const auto known = only(request, {"job", "after", "limit"});
   const auto job = number_in(request, "job", 0, INT64_MAX);
   auto after = number_in(request, "after", 0, INT64_MAX);
   const auto limit = number_in(request, "limit", kPage, kLargestPage);
-  if (!known) return refuse(reply, known.error());
   if (!job || !after || !limit)
     return refuse(reply, !job ? job.error() : !after ? after.error() : limit.error());
   if (wants_events(request)) {

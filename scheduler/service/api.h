@@ -25,6 +25,7 @@ class Api {
  private:
   struct Route;
   static const std::vector<Route>& routes();
+  void answer(const Route& route, const HttpRequest& request, const HttpReply& reply, int64_t job);
 
   void list(const HttpRequest& request, const HttpReply& reply);
   void submit(const HttpRequest& request, const HttpReply& reply);

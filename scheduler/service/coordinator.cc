@@ -133,7 +133,9 @@ Coordinator::Job Coordinator::make_job(int64_t id, const JobSpec& spec, const st
 }
 
 void Coordinator::enter(Job job) {
-  for (const int64_t before : job.after) dependents_.emplace(before, job.id);
+  // Those that have ended will tell nobody.
+  for (const int64_t before : job.after)
+    if (jobs_.count(before) != 0) dependents_.emplace(before, job.id);
   jobs_.insert_or_assign(job.id, std::move(job));
   undecided_ = true;
 }
@@ -161,8 +163,11 @@ Result<DependenciesLeft> Coordinator::dependencies(const std::vector<int64_t>& a
 void Coordinator::submit(Submission submission, Submitted done) {
   if (broken_) return done(fail(*broken_));
   const JobSpec& spec = submission.job;
+  // What was acknowledged once stays so, whatever devices there are by now.
+  const auto repeated = key_is_known(around_.kept, submission.key);
+  if (!repeated) return done(fail(repeated.error()));
   const auto demand = devices_.demand(spec);
-  if (!demand) return done(fail(demand.error()));
+  if (!demand && !*repeated) return done(fail(demand.error()));
   auto left = dependencies(spec.service.after);
   if (!left)
     return done(fail(ErrorCode::kInvalidSpec, left.error().message + ", which it is to come after",
@@ -290,6 +295,7 @@ void Coordinator::take_effect(Job& job, const std::vector<JobAction>& actions) {
       if (!job.devices.empty()) job.served += now() - job.begun;
       devices_.free(job.id);
       job.devices.clear();
+      job.stop_by = Nanos(0);  // the next attempt has its own time to end in
     } else if (const auto* later = std::get_if<WakeAt>(&action)) {
       wake(later->when, job.id);
     }

@@ -82,7 +82,7 @@ class Coordinator {
   Result<Unit> recover();
 
   /// The number of the job is answered when it is on disk. kInvalidSpec, kNoDevice: nothing of this
-  /// fleet would do; kUsage: the key belongs to another job.
+  /// fleet would do, and the key is new; kUsage: the key belongs to another job.
   void submit(Submission submission, Submitted done);
   /// Answered when it is on disk; kNotFound, kNotPermitted for a job that has ended.
   void ask(int64_t job, JobRequest request, Answered done);

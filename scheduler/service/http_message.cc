@@ -30,18 +30,18 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return decoded;
 }
 
+tl::unexpected<Error> malformed(std::string_view target) {
+  return fail(ErrorCode::kUsage, "malformed target '" + std::string(target.substr(0, 100)) + "'");
+}
+
+}  // namespace
+
 std::string_view cut_off(std::string_view* text, char separator) {
   const size_t end = text->find(separator);
   const std::string_view part = text->substr(0, end);
   text->remove_prefix(end == std::string_view::npos ? text->size() : end + 1);
   return part;
 }
-
-tl::unexpected<Error> malformed(std::string_view target) {
-  return fail(ErrorCode::kUsage, "malformed target '" + std::string(target.substr(0, 100)) + "'");
-}
-
-}  // namespace
 
 Result<Unit> read_target(std::string_view target, HttpRequest* request) {
   std::string_view rest = target;

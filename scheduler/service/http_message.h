@@ -21,6 +21,8 @@ struct HttpRequest {
   std::string last_event_id;
 };
 
+/// The text before the first `separator`, taken off `text` together with it.
+std::string_view cut_off(std::string_view* text, char separator);
 /// Parts `target` ("/v1/jobs?state=queued") of a request line; kUsage where it is malformed.
 Result<Unit> read_target(std::string_view target, HttpRequest* request);
 /// As part of a target: letters, digits, '-', '.', '_', '~' as they are.

@@ -205,6 +205,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   }
 
   void poll_events() {
+    if (events_->over()) return close();
     out_ = events_->next();
     if (out_.empty() && events_->over()) return close();
     if (out_.empty() && ++quiet_polls_ >= kPollsBetweenSigns) out_ = ": still here\n\n";
@@ -253,7 +254,7 @@ class UnixServer final : public HttpServer {
                                          " bytes at most): " + path + "; --socket PATH moves it");
     if (somebody_listens(path))
       return fail(ErrorCode::kNotPermitted, "another coordinator listens on " + path);
-    ::unlink(path.c_str());
+    MOTLEY_TRY_VOID(remove_dead_socket(path));
     error_code error;
     acceptor_.open(stream_protocol(), error);
     const mode_t before = ::umask(0177);
@@ -277,6 +278,16 @@ class UnixServer final : public HttpServer {
   int64_t requests() const override { return state_->requests; }
 
  private:
+  /// Whoever names another file by mistake keeps it.
+  static Result<Unit> remove_dead_socket(const std::string& path) {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0) return Unit{};
+    if (!S_ISSOCK(status.st_mode))
+      return fail(ErrorCode::kUsage, path + " is there and is no socket; --socket PATH moves it");
+    ::unlink(path.c_str());
+    return Unit{};
+  }
+
   bool somebody_listens(const std::string& path) {
     stream_protocol::socket probe(context_);
     error_code error;

@@ -28,7 +28,8 @@ class HttpServer {
  public:
   virtual ~HttpServer() = default;
   /// Binds the socket, with mode 0600; one that nobody listens on any more is replaced. kUsage
-  /// where the path is too long for a socket; kNotPermitted where somebody listens.
+  /// where the path is too long for a socket, or another file; kNotPermitted where somebody
+  /// listens.
   virtual Result<Unit> listen(const std::string& path) = 0;
   /// No further connections; those that wait for a request, or follow, are closed.
   virtual void stop() = 0;

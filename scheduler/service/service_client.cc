@@ -5,10 +5,13 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 #include <utility>  // before Asio of Boost 1.74
 
+#include "core/clock.h"
 #include "core/json_fields.h"
 #include "scheduler/service/service_directory.h"
 
@@ -20,6 +23,9 @@ namespace http = boost::beast::http;
 using asio::local::stream_protocol;
 using boost::system::error_code;
 using nlohmann::json;
+
+constexpr Nanos kNextCoordinator{10'000'000'000};
+constexpr auto kTryAgain = std::chrono::milliseconds(200);
 
 Error no_answer(const std::string& socket, const error_code& error) {
   return {ErrorCode::kNoDevice,
@@ -40,16 +46,25 @@ Error refusal_in(const std::string& body, int status) {
       ErrorCode::kInternal, "the coordinator answered with status " + std::to_string(status), {}};
 }
 
-/// Takes whole events out of what has come; their data.
-std::optional<std::string> next_data(std::string* text) {
+struct StreamEvent {
+  std::string id, kind, data;
+};
+
+std::string field_of(const std::string& event, const std::string& name) {
+  const std::string head = "\n" + name + ": ";
+  const size_t found = event.find(head);
+  if (found == std::string::npos) return "";
+  const size_t begin = found + head.size();
+  return event.substr(begin, event.find('\n', begin) - begin);
+}
+
+/// Takes a whole event out of what has come.
+std::optional<StreamEvent> next_event(std::string* text) {
   const size_t end = text->find("\n\n");
   if (end == std::string::npos) return std::nullopt;
-  const std::string event = text->substr(0, end + 1);
+  const std::string event = "\n" + text->substr(0, end + 1);
   text->erase(0, end + 2);
-  const size_t data = event.find("data: ");
-  if (data == std::string::npos) return "";
-  const size_t begin = data + 6;
-  return event.substr(begin, event.find('\n', begin) - begin);
+  return StreamEvent{field_of(event, "id"), field_of(event, "event"), field_of(event, "data")};
 }
 
 }  // namespace
@@ -82,7 +97,8 @@ Result<int> ServiceClient::call(const Call& call, const TakeBytes& take) const {
   while (!parser.is_done()) {
     parser.get().body().data = piece.data();
     parser.get().body().size = piece.size();
-    http::read(socket, buffer, parser, error);
+    // Some: read() would wait until the piece is full, and who follows wants to see what there is.
+    http::read_some(socket, buffer, parser, error);
     if (error == http::error::need_buffer) error = {};
     const size_t bytes = piece.size() - parser.get().body().size;
     if (bytes > 0 && !take({piece.data(), bytes})) break;
@@ -113,20 +129,40 @@ Result<json> ServiceClient::post(const std::string& target, const std::string& b
   return answer(asked);
 }
 
-Result<Unit> ServiceClient::follow(const std::string& target, const TakeEvent& take) const {
+Result<Unit> ServiceClient::follow_once(const std::string& target, const TakeEvent& take,
+                                        Followed* followed) const {
   std::string text;
   const auto on_bytes = [&](std::string_view bytes) {
+    followed->heard = true;
     text += bytes;
-    while (const auto data = next_data(&text)) {
-      const json document = json::parse(*data, nullptr, false);
-      if (!document.is_discarded() && !take(document)) return false;
+    while (const auto event = next_event(&text)) {
+      if (!event->id.empty()) followed->last_id = event->id;
+      const json data = json::parse(event->data, nullptr, false);
+      followed->over = event->kind == "end" || (!data.is_discarded() && !take(data));
+      if (followed->over) return false;
     }
     return true;
   };
-  const Call asked{"GET", target, "", {{"Accept", "text/event-stream"}}};
+  Call asked{"GET", target, "", {{"Accept", "text/event-stream"}}};
+  if (!followed->last_id.empty()) asked.headers["Last-Event-ID"] = followed->last_id;
   MOTLEY_TRY(const int status, call(asked, on_bytes));
+  followed->heard = true;
   if (status >= 300) return fail(refusal_in(text, status));
   return Unit{};
+}
+
+Result<Unit> ServiceClient::follow(const std::string& target, const TakeEvent& take) const {
+  Followed followed;
+  Nanos give_up{0};
+  while (true) {
+    followed.heard = false;
+    const auto read = follow_once(target, take, &followed);
+    if (followed.over) return Unit{};
+    const Nanos now = steady_clock().now();
+    if (followed.heard) give_up = now + kNextCoordinator;
+    if (!read && (read.error().code != ErrorCode::kNoDevice || now >= give_up)) return read;
+    std::this_thread::sleep_for(kTryAgain);
+  }
 }
 
 }  // namespace motley

@@ -22,7 +22,7 @@ class ServiceClient {
                               const std::string& idempotency_key = {}) const;
 
   /// Of server-sent events: their data, one after the other, until the service ends it or `take`
-  /// says false.
+  /// says false. Goes on where it was when another coordinator takes over within ten seconds.
   using TakeEvent = std::function<bool(const nlohmann::json& data)>;
   Result<Unit> follow(const std::string& target, const TakeEvent& take) const;
 
@@ -34,6 +34,13 @@ class ServiceClient {
     std::string body;
     std::map<std::string, std::string> headers;
   };
+  struct Followed {
+    std::string last_id;
+    bool heard = false;  ///< anything of the coordinator, on this connection
+    bool over = false;
+  };
+  Result<Unit> follow_once(const std::string& target, const TakeEvent& take,
+                           Followed* followed) const;
   /// The status; the body goes to `take` as it comes.
   Result<int> call(const Call& call, const TakeBytes& take) const;
   Result<nlohmann::json> answer(const Call& call) const;

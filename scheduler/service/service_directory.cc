@@ -36,15 +36,31 @@ Result<Fd> lock_file(const std::string& directory) {
   return fd;
 }
 
+/// A directory in use for something else, which others may enter, stays as it is.
+Result<Unit> keep_to_ourselves(const std::string& directory) {
+  struct stat status {};
+  const bool read = ::stat(directory.c_str(), &status) == 0;
+  if (read && (status.st_mode & 077) == 0) return Unit{};
+  std::error_code error;
+  const bool ours = std::filesystem::is_empty(directory, error) ||
+                    std::filesystem::exists(directory + "/motley.db", error);
+  if (!ours)
+    return fail(ErrorCode::kNotPermitted, "others may enter " + directory +
+                                              ", which holds other files: chmod 700 it, or " +
+                                              "give --state DIR a directory of its own");
+  if (::chmod(directory.c_str(), 0700) != 0)
+    return fail(ErrorCode::kNotPermitted,
+                "cannot keep " + directory + " to ourselves: " + std::strerror(errno));
+  return Unit{};
+}
+
 }  // namespace
 
 Result<ServiceDirectory> ServiceDirectory::open(const std::string& path) {
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
   MOTLEY_TRY_VOID(make_state_directory(real_file_system(), absolute));
-  if (::chmod(absolute.c_str(), 0700) != 0)
-    return fail(ErrorCode::kNotPermitted,
-                "cannot keep " + absolute + " to ourselves: " + std::strerror(errno));
+  MOTLEY_TRY_VOID(keep_to_ourselves(absolute));
   MOTLEY_TRY(Fd lock, lock_file(absolute));
   return ServiceDirectory(absolute, std::move(lock));
 }

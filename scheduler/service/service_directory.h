@@ -12,7 +12,8 @@ namespace motley {
 class ServiceDirectory {
  public:
   /// Makes it, for its owner alone, and holds its lock until the object goes. kNotPermitted naming
-  /// the holder's process where another coordinator has it.
+  /// the holder's process where another coordinator has it, and where it is a directory for other
+  /// things that others may enter.
   static Result<ServiceDirectory> open(const std::string& path);
 
   const std::string& path() const { return path_; }

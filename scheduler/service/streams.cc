@@ -14,6 +14,9 @@ std::string line_of(const nlohmann::json& document) {
   return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+/// By this a client tells an end from a connection that broke.
+const std::string kEnd = "event: end\ndata: {}\n\n";
+
 class EventFollower final : public EventSource {
  public:
   EventFollower(const Database& kept, int64_t job, int64_t after)
@@ -33,7 +36,7 @@ class EventFollower final : public EventSource {
       after_ = event.id;
     }
     over_ = ended && events->empty();
-    return text;
+    return over_ ? kEnd : text;
   }
   bool over() const override { return over_; }
 
@@ -60,6 +63,7 @@ class LogFollower final : public EventSource {
     over_ = !piece || piece->over;
     if (!piece) return "";
     place_ = piece->next;
+    if (over_) return kEnd;
     if (piece->text.empty()) return "";
     return event_text_of(place_.to_string(), "log",
                          line_of({{"attempt", piece->attempt}, {"text", piece->text}}));

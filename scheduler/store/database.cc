@@ -163,6 +163,8 @@ Result<Unit> Database::execute(const std::string& sql) const {
   return Unit{};
 }
 
+bool Database::in_transaction() const { return sqlite3_get_autocommit(database_.get()) == 0; }
+
 int64_t Database::changes() const { return sqlite3_changes64(database_.get()); }
 
 int64_t Database::last_id() const { return sqlite3_last_insert_rowid(database_.get()); }

@@ -64,6 +64,7 @@ class Database {
   Result<Statement> prepare(std::string_view sql) const;
   /// Any number of statements without parameters.
   Result<Unit> execute(const std::string& sql) const;
+  bool in_transaction() const;
   /// Rows that the last statement changed.
   int64_t changes() const;
   int64_t last_id() const;

@@ -49,7 +49,11 @@ void GroupCommit::work() {
 void GroupCommit::commit(std::vector<Wish> wishes) {
   Result<Unit> whole = database_.execute("BEGIN IMMEDIATE");
   std::vector<Result<Unit>> results;
-  for (const Wish& wish : wishes) results.push_back(whole ? apply(wish.change) : whole);
+  for (const Wish& wish : wishes) {
+    results.push_back(whole ? apply(wish.change) : whole);
+    // Some failures, a full disk for one, undo all of it: what follows must not be kept alone.
+    if (whole && !database_.in_transaction()) whole = results.back();
+  }
   if (whole) whole = database_.execute("COMMIT");
   // Whether a commit that failed is on disk or not nobody knows: it is not tried again.
   if (!whole) (void)database_.execute("ROLLBACK");

@@ -112,12 +112,13 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-/// The job that was submitted with this key, if any.
-Result<std::optional<StoredJob>> job_of_key(const Database& database, const std::string& key) {
+/// The number of the job that was submitted with this key; 0: none was.
+Result<int64_t> id_of_key(const Database& database, const std::string& key) {
+  if (key.empty()) return 0;
   MOTLEY_TRY(Statement known, database.prepare("SELECT id FROM jobs WHERE key = ?"));
   known.bind(std::string_view(key));
   MOTLEY_TRY(const bool found, known.step());
-  return found ? find_job(database, known.integer(0)) : std::optional<StoredJob>();
+  return found ? known.integer(0) : 0;
 }
 
 }  // namespace
@@ -146,12 +147,12 @@ Result<Unit> migrate(const Database& database) {
 
 Result<int64_t> add_job(const Database& database, const StoredJob& job, bool* is_new) {
   if (is_new != nullptr) *is_new = false;
-  if (!job.key.empty()) {
-    MOTLEY_TRY(const std::optional<StoredJob> known, job_of_key(database, job.key));
-    if (known && known->spec != job.spec)
-      return fail(ErrorCode::kUsage, "job " + std::to_string(known->id) +
-                                         " was submitted with the same key and is another one");
-    if (known) return known->id;
+  MOTLEY_TRY(const int64_t known_id, id_of_key(database, job.key));
+  if (known_id != 0) {
+    MOTLEY_TRY(const std::optional<StoredJob> known, find_job(database, known_id));
+    if (known->spec == job.spec) return known_id;
+    return fail(ErrorCode::kUsage, "job " + std::to_string(known_id) +
+                                       " was submitted with the same key and is another one");
   }
   MOTLEY_TRY(
       Statement insert,
@@ -195,6 +196,11 @@ Result<Unit> add_event(const Database& database, int64_t job, int64_t now, std::
              database.prepare("INSERT INTO events (time, job, text) VALUES (?, ?, ?)"));
   insert.bind(now).bind(job).bind(text);
   return insert.run();
+}
+
+Result<bool> key_is_known(const Database& database, const std::string& key) {
+  MOTLEY_TRY(const int64_t id, id_of_key(database, key));
+  return id != 0;
 }
 
 Result<std::optional<StoredJob>> find_job(const Database& database, int64_t id) {

@@ -77,6 +77,8 @@ Result<Unit> end_attempt(const Database& database, const StoredAttempt& attempt)
 
 // Questions.
 
+/// Whether a job was submitted with it; never of an empty one.
+Result<bool> key_is_known(const Database& database, const std::string& key);
 Result<std::optional<StoredJob>> find_job(const Database& database, int64_t id);
 /// The newest first, numbers below `before`, without their specs.
 Result<std::vector<StoredJob>> list_jobs(const Database& database, const JobQuery& query,

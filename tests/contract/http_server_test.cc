@@ -12,6 +12,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "core/clock.h"
@@ -167,6 +168,18 @@ TEST_F(HttpServerTest, TheSocketIsItsOwners) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kNotPermitted);
   EXPECT_EQ(second->listen("/" + std::string(200, 'x')).error().code, ErrorCode::kUsage);
+}
+
+TEST_F(HttpServerTest, AnotherFileInItsPlaceIsKept) {
+  const std::string file = directory_.path() + "/notes.txt";
+  std::ofstream(file) << "mine";
+  boost::asio::io_context other;
+  const auto refused = make_http_server(other, {}, {})->listen(file);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
+  std::string text;
+  std::ifstream(file) >> text;
+  EXPECT_EQ(text, "mine");
 }
 
 }  // namespace

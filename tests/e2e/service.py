@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import stat
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -43,6 +44,11 @@ def submissions(service):
     eager = service.run("submit", service.write("eager.yaml", service.job_text(name="eager")), "--follow")
     expect_exit(eager, 0)
     expect("after 40 steps" in eager.stdout and "(eager): succeeded" in eager.stderr, f"not followed: {eager.stderr!r}")
+    service.write("named.yaml", service.job_text(name="named") + "fleet: fleet.yaml\n")
+    named = service.run("submit", "named.yaml", "--hold")
+    expect_exit(named, 0)
+    expect(f"fleet: {service.home}/fleet.yaml is not used" in named.stderr, f"not said: {named.stderr!r}")
+    expect_exit(service.run("cancel", named.stdout.strip()), 0)
     events = service.run("events", "--job", str(first)).stdout
     expect("submitted" in events and "running attempt 1" in events and "succeeded" in events, events)
     print("ok: submissions")
@@ -95,6 +101,10 @@ def killed_coordinator(service):
     queued = service.submit(name="queued")
     service.wait_for_step(job, 10)
     pid = service.attempt_pid(job)
+    followed = service.home / "followed.txt"
+    follower = subprocess.Popen(service.command("logs", "-f", str(job)), cwd=service.home, env=service.environment,
+                                stdout=followed.open("w"))
+    service.wait_for(lambda: followed.stat().st_size > 0, "the log as it comes", process=follower)
     service.kill_coordinator()
     gone = service.run("ls")
     expect_exit(gone, 69)
@@ -107,6 +117,8 @@ def killed_coordinator(service):
     service.wait_for_state(job, "succeeded")
     told = service.job(job)
     expect_equal((told["restarts"], len(told["attempts"]), service.attempt_pid(job)), (0, 1, pid), "undisturbed")
+    expect_equal(follower.wait(timeout=20), 0, "exit code of who followed")
+    expect_equal(followed.read_text(), service.run("logs", str(job)).stdout, "a log followed across coordinators")
     service.wait_for_state(queued, "succeeded")
     expect_equal(service.submit("--key", "survivor", name="survivor", devices=2, steps=2000), job, "the same key")
     print("ok: killed coordinator")
@@ -143,6 +155,11 @@ def one_at_a_time(service):
     elsewhere = service.run("serve", "--fleet", "fleet.yaml", "--state", "other", "--socket", service.socket)
     expect_exit(elsewhere, 77)
     expect_equal(stat.S_IMODE(os.stat(service.socket).st_mode), 0o600, "mode of the socket")
+    service.home.chmod(0o755)
+    here = service.run("serve", "--fleet", "fleet.yaml", "--state", ".", "--socket", "elsewhere")
+    expect_exit(here, 77)
+    expect("which holds other files" in here.stderr, f"not said why: {here.stderr!r}")
+    expect_equal(stat.S_IMODE(service.home.stat().st_mode), 0o755, "mode of a directory that is not the service's")
     print("ok: one at a time")
 
 
@@ -175,6 +192,7 @@ def copied(service):
     expect_exit(service.run("backup", "copy.db"), 2)
     copy = service.home / "from-copy"
     copy.mkdir()
+    expect_equal(stat.S_IMODE((service.home / "copy.db").stat().st_mode), 0o600, "mode of the copy")
     (service.home / "copy.db").rename(copy / "motley.db")
     other = service.start("serve", "--fleet", "fleet.yaml", "--state", str(copy))
     listed = ["ls", "--json", "--socket", str(copy / "socket")]

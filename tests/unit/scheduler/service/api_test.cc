@@ -90,6 +90,7 @@ TEST_F(ApiTest, AnInvalidJobIsAnsweredWithItsPlace) {
   EXPECT_THAT(message_of(refused), HasSubstr("/job.yaml:7:8: 'queue': expected up to 64 letters"));
   EXPECT_EQ(submit("").status, 422);
   EXPECT_EQ(ask("POST", "/v1/jobs?source=job.yaml", kJob).status, 422);
+  EXPECT_EQ(ask("POST", "/v1/jobs?hold=yes", kJob).status, 422);
   ASSERT_EQ(submit(kJob, "k").status, 201);
   EXPECT_EQ(submit(std::string(kJob) + "priority: 3\n", "k").status, 409);
 }
@@ -126,7 +127,9 @@ TEST_F(ApiTest, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(ask("GET", "/v1/jobs/../lock").status, 404);
   EXPECT_EQ(ask("GET", "/v1/jobs/99999999999999999999").status, 404);
   EXPECT_EQ(ask("GET", "/v1/jobs?limit=201").status, 400);
-  EXPECT_EQ(ask("GET", "/v1/jobs?nothing=1").status, 400);
+  for (const char* target : {"/v1/jobs", "/v1/jobs/1/logs", "/v1/jobs/1/why", "/v1/fleet"})
+    EXPECT_EQ(ask("GET", std::string(target) + "?nothing=1").status, 400) << target;
+  EXPECT_EQ(ask("POST", "/v1/jobs?nothing=1", kJob).status, 400);
   const HttpResponse other = ask("PUT", "/v1/jobs");
   EXPECT_EQ(other.status, 405);
   EXPECT_EQ(other.allow, "GET, POST");
@@ -174,8 +177,25 @@ TEST_F(ApiTest, EventsArePagedAndFollowed) {
   EXPECT_FALSE(events->over());
   service_.end(1, AttemptOutcome::kDone);
   EXPECT_THAT(events->next(), HasSubstr("\"succeeded\""));
-  EXPECT_EQ(events->next(), "");
+  EXPECT_FALSE(events->over());
+  EXPECT_EQ(events->next(), "event: end\ndata: {}\n\n");
   EXPECT_TRUE(events->over());
+}
+
+TEST_F(ApiTest, AFollowerOfALogThatComesBackGoesOnWhereItWas) {
+  submit(kJob);
+  const std::string directory = directory_.attempt({1, Epoch(1)});
+  std::filesystem::create_directories(directory);
+  std::ofstream(directory + "/log") << "one\ntwo\n";
+  service_.end(1, AttemptOutcome::kDone);
+  HttpRequest request{"GET", "/v1/jobs/1/logs", {{"after", "1:0"}}, "", "text/event-stream", "",
+                      "1:4"};
+  std::shared_ptr<EventSource> log;
+  api_.handle(request, [&](HttpResponse response) { log = response.events; });
+  ASSERT_TRUE(log);
+  EXPECT_EQ(log->next(), "id: 1:8\nevent: log\ndata: {\"attempt\":1,\"text\":\"two\\n\"}\n\n");
+  EXPECT_EQ(log->next(), "event: end\ndata: {}\n\n");
+  EXPECT_TRUE(log->over());
 }
 
 TEST(HttpTarget, IsReadStrictly) {

@@ -58,6 +58,18 @@ TEST(Coordinator, ARepeatedKeyIsTheSameJob) {
   EXPECT_EQ(service.launcher.orders.size(), 2u);
 }
 
+TEST(Coordinator, ARepeatedKeyIsTheSameJobOnASmallerFleet) {
+  FakeService service(fleet_of({"a", "a"}));
+  const int64_t first = *service.submit(job_on(2), "key");
+  service.end(first, AttemptOutcome::kDone);
+  service.restart(fleet_of({"a"}));
+  const auto again = service.submit(job_on(2), "key");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(*again, first);
+  EXPECT_EQ(service.submit(job_on(2, "other"), "key").error().code, ErrorCode::kUsage);
+  EXPECT_EQ(service.submit(job_on(2), "new key").error().code, ErrorCode::kNoDevice);
+}
+
 TEST(Coordinator, SharesTheFleetAndKeepsToItsOrder) {
   FakeService service(fleet_of({"a", "a", "b"}));
   const int64_t two = *service.submit(job_on(2)), all = *service.submit(job_on(0)),
@@ -115,6 +127,21 @@ TEST(Coordinator, WhoDoesNotStopInTimeIsKilled) {
   service.pass(119);
   EXPECT_TRUE(service.launcher.killed.empty());
   service.pass(2);
+  EXPECT_EQ(service.launcher.killed.size(), 1u);
+}
+
+TEST(Coordinator, EachAttemptHasItsTimeToStopIn) {
+  FakeService service(fleet_of({"a"}));
+  JobSpec spec = job_on(1);
+  spec.service.max_duration = nanos_of_seconds(300);
+  const int64_t id = *service.submit(spec);
+  service.ask(id, JobRequest::kRequeue);
+  service.end(id, AttemptOutcome::kStopped);
+  service.pass(301);  // longer than the first attempt had to stop in
+  ASSERT_EQ(service.state(id), JobState::kStopping);
+  EXPECT_EQ(service.launcher.stopped.size(), 2u);
+  EXPECT_TRUE(service.launcher.killed.empty());
+  service.pass(121);
   EXPECT_EQ(service.launcher.killed.size(), 1u);
 }
 

@@ -104,6 +104,11 @@ class FakeService {
     run();
   }
 
+  void restart(FleetSpec fleet) {
+    fleet_ = std::move(fleet);
+    restart();
+  }
+
   /// Until nothing is left to do now.
   void run() {
     do {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -225,6 +226,36 @@ TEST_F(Store, AChangeThatFailsTakesNoOtherWithIt) {
         [&](Result<Unit> result) { ++(result ? written : failed); });
   EXPECT_TRUE(commits.write([](Database&) -> Result<Unit> { return Unit{}; }));
   EXPECT_EQ(failed, (kChanges + 2) / 3);
+  const auto reader = Database::open(path(), Database::Mode::kRead);
+  EXPECT_EQ(unfinished_jobs(*reader)->size(), static_cast<size_t>(written));
+}
+
+TEST_F(Store, WhatAFailureUndidIsNotAcknowledged) {
+  GroupCommit commits(open_store(path()));
+  std::mutex gate;
+  std::atomic<int> written{0};
+  const auto add = [](Database& database) -> Result<Unit> {
+    MOTLEY_TRY_VOID(add_job(database, job_named("a")));
+    return Unit{};
+  };
+  gate.lock();  // until all that follows is one transaction
+  commits.write(
+      [&gate](Database&) -> Result<Unit> {
+        const std::lock_guard wait(gate);
+        return Unit{};
+      },
+      [](const Result<Unit>&) {});
+  const auto count = [&](const Result<Unit>& result) { written += result ? 1 : 0; };
+  commits.write(add, count);
+  commits.write(
+      [](Database& database) -> Result<Unit> {  // as SQLite does it by itself when a disk is full
+        MOTLEY_TRY_VOID(database.execute("ROLLBACK"));
+        return fail(ErrorCode::kIo, "disk full");
+      },
+      count);
+  commits.write(add, count);
+  gate.unlock();
+  (void)commits.write([](Database&) -> Result<Unit> { return Unit{}; });
   const auto reader = Database::open(path(), Database::Mode::kRead);
   EXPECT_EQ(unfinished_jobs(*reader)->size(), static_cast<size_t>(written));
 }
