@@ -7,24 +7,18 @@
 
 #include "comm/checked.h"
 #include "comm/collectives.h"
+#include "core/module.h"
 
 namespace motley {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// lib/ beside the program's bin/, also for the tests in bin/tests/.
-Result<fs::path> module_path() {
+/// kBrokenInstall where there is none.
+Result<std::filesystem::path> mpi_module_path() {
+  const std::filesystem::path path = module_path("motley_mpi");
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) return fail(ErrorCode::kBrokenInstall, "cannot read /proc/self/exe");
-  const fs::path beside = program.parent_path().parent_path() / "lib" / "motley_mpi.so";
-  for (const fs::path& path :
-       {beside, program.parent_path().parent_path().parent_path() / "lib" / "motley_mpi.so"}) {
-    if (fs::exists(path, error)) return path;
-  }
+  if (std::filesystem::exists(path, error)) return path;
   return fail(ErrorCode::kBrokenInstall,
-              "built without MPI: " + beside.string() +
+              "built without MPI: " + path.string() +
                   " is missing; install libopenmpi-dev and build again, or run one rank alone");
 }
 
@@ -34,7 +28,7 @@ struct MpiModule {
 };
 
 Result<MpiModule> load() {
-  MOTLEY_TRY(const fs::path path, module_path());
+  MOTLEY_TRY(const std::filesystem::path path, mpi_module_path());
   // Never closed: MPI libraries do not survive being unloaded.
   void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr)

@@ -6,17 +6,20 @@
 
 namespace motley {
 
-std::filesystem::path module_path(const std::string& name) {
+namespace fs = std::filesystem;
+
+fs::path module_path(const std::string& name) {
   std::error_code error;
-  const std::filesystem::path given = std::filesystem::path(debug_env().modules) / (name + ".so");
-  if (!debug_env().modules.empty() && std::filesystem::exists(given, error)) return given;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path bin = program.parent_path();
-  const std::filesystem::path file = std::filesystem::path("lib") / (name + ".so");
-  const std::filesystem::path beside = bin.parent_path() / file;
-  const std::filesystem::path above = bin.parent_path().parent_path() / file;
-  return !std::filesystem::exists(beside, error) && std::filesystem::exists(above, error) ? above
-                                                                                          : beside;
+  const std::string file = name + ".so";
+  const fs::path given = fs::path(debug_env().modules) / file;
+  if (!debug_env().modules.empty() && fs::exists(given, error)) return given;
+  const fs::path bin = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path built = bin.parent_path() / "lib" / file;
+  const fs::path above = bin.parent_path().parent_path() / "lib" / file;
+  const fs::path installed = bin.parent_path() / "lib/motley" / file;
+  for (const fs::path& path : {built, above, installed})
+    if (fs::exists(path, error)) return path;
+  return built;
 }
 
 }  // namespace motley

@@ -8,8 +8,8 @@
 namespace motley {
 
 /// Where module `name` of this build is or would be: lib/ beside the bin/ of the running program
-/// (or of bin/tests/), or in the directory that MOTLEY_MODULES names, if it is there. Whether the
-/// file exists is for the caller to find out.
+/// (or of bin/tests/), lib/motley/ there where it is installed, or in the directory that
+/// MOTLEY_MODULES names, if it is there. Whether the file exists is for the caller to find out.
 std::filesystem::path module_path(const std::string& name);
 
 }  // namespace motley

@@ -18,6 +18,7 @@
 #include "scheduler/service/api.h"
 #include "scheduler/service/http_server.h"
 #include "scheduler/service/process_launcher.h"
+#include "scheduler/service/service_manager.h"
 
 namespace motley {
 namespace {
@@ -101,6 +102,7 @@ class Service {
     std::fprintf(stderr, "serving on %s: %zu devices, policy %s, %d attempts under way\n",
                  options_.socket.c_str(), options_.fleet.devices.size(),
                  std::string(policy_->name()).c_str(), coordinator_.running());
+    tell_service_manager("READY=1");
     arm();
     context_.run();
     if (coordinator_.broken()) return fail(*coordinator_.broken());
@@ -134,6 +136,7 @@ class Service {
   /// What has been asked is answered first.
   void end() {
     if (std::exchange(ending_, true)) return;
+    tell_service_manager("STOPPING=1");
     server_->stop();
     error_code ignored;
     signals_.cancel(ignored);
