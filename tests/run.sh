@@ -17,7 +17,7 @@ case "$*" in
   *) echo "usage: tests/run.sh [--quick]" >&2; exit 2 ;;
 esac
 
-export MOTLEY_REQUIRE=${MOTLEY_REQUIRE-mpi,torch,clang-format,shellcheck,glpk,promtool}
+export MOTLEY_REQUIRE=${MOTLEY_REQUIRE-mpi,torch,clang-format,shellcheck,glpk,promtool,slurm}
 # Builds share what they can, also with other clones.
 export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
 # shellcheck source=tests/support/mpi_environment.sh

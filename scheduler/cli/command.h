@@ -35,6 +35,7 @@ std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_cancel_command();
 std::unique_ptr<Command> make_completion_command();
 std::unique_ptr<Command> make_devices_command();
+std::unique_ptr<Command> make_fleet_command();
 std::unique_ptr<Command> make_doctor_command();
 std::unique_ptr<Command> make_events_command();
 std::unique_ptr<Command> make_export_command();

@@ -12,6 +12,8 @@
 #include "scheduler/cli/job_options.h"
 #include "scheduler/cli/output_file.h"
 #include "scheduler/launch/launcher.h"
+#include "scheduler/launch/slurm.h"
+#include "scheduler/launch/worker_program.h"
 #include "scheduler/run/trace_export.h"
 
 namespace motley {
@@ -54,18 +56,29 @@ Result<std::string> trace_of(const std::string& name) {
 class ExportCommand final : public Command {
  public:
   void declare(CommandLine& line) override {
-    line.positional("FORMAT",
-                    "hostfile: for mpirun; job: job.json, for motley-worker; trace: for Perfetto "
-                    "or chrome://tracing",
-                    &format_)
-        .completes({"hostfile", "job", "trace"})
-        .positional("FROM",
-                    "hostfile: a plan written by `motley plan -o`; job: a job file; trace: a run "
-                    "made with --trace (directory, name or name/n)",
-                    &from_)
+    line.positional(
+            "FORMAT",
+            "hostfile: for mpirun; job: job.json, for motley-worker; slurm: a batch script; "
+            "trace: for Perfetto or chrome://tracing",
+            &format_)
+        .completes({"hostfile", "job", "slurm", "trace"})
+        .positional(
+            "FROM",
+            "hostfile: a plan written by `motley plan -o`; job, slurm: a job file; trace: a run "
+            "made with --trace (directory, name or name/n)",
+            &from_)
         .option("-o,--output", "FILE", "write there instead of stdout", &output_)
-        .option("--set", "KEY=VALUE", "job: override a value of it", &set_)
-        .option("--fleet", "FILE", "job: devices to use, instead of the job's own fleet", &fleet_);
+        .option("--set", "KEY=VALUE", "job, slurm: override a value of the job", &set_)
+        .option("--fleet", "FILE", "job: devices to use, instead of the job's own fleet", &fleet_)
+        .option("--nodes", "MIX",
+                "slurm: nodes by feature (a100:1,rtx3090:2), or how many of any (3)", &nodes_)
+        .option("--partition", "NAME", "slurm: instead of the default one", &script_.partition)
+        .option("--time", "LIMIT", "slurm: limit of an allocation, as sbatch takes it",
+                &script_.time)
+        .option("--grace", "SECONDS", "slurm: before the limit, to save a checkpoint in (300)",
+                &grace_)
+        .option("--sbatch", "OPTION", "slurm: a further option, such as --sbatch=--account=lab",
+                &script_.options);
   }
 
   Result<int> run() override {
@@ -79,16 +92,52 @@ class ExportCommand final : public Command {
 
  private:
   Result<std::string> exported() const {
-    if (format_ != "job" && !(set_.empty() && fleet_.empty()))
-      return fail(ErrorCode::kUsage, "--set and --fleet are for `motley export job`");
+    if (format_ != "job" && !fleet_.empty())
+      return fail(ErrorCode::kUsage, "--fleet is for `motley export job`");
+    if (format_ != "job" && format_ != "slurm" && !set_.empty())
+      return fail(ErrorCode::kUsage, "--set is for `motley export job` and `slurm`");
+    const bool slurm_options = !nodes_.empty() || !script_.partition.empty() ||
+                               !script_.time.empty() || grace_ || !script_.options.empty();
+    if (format_ != "slurm" && slurm_options)
+      return fail(ErrorCode::kUsage,
+                  "--nodes, --partition, --time, --grace, --sbatch are for `motley export slurm`");
     if (format_ == "hostfile") return hostfile_of(from_);
     if (format_ == "job") return normalised(from_, set_, fleet_);
+    if (format_ == "slurm") return batch_script();
     if (format_ == "trace") return trace_of(from_);
     return fail(ErrorCode::kUsage,
-                "cannot export '" + format_ + "': known are hostfile, job, trace");
+                "cannot export '" + format_ + "': known are hostfile, job, slurm, trace");
   }
 
-  std::string format_, from_, output_, fleet_;
+  Result<std::string> batch_script() const {
+    if (nodes_.empty())
+      return fail(ErrorCode::kUsage,
+                  "--nodes is missing: which nodes to ask for, by feature, such as "
+                  "--nodes a100:1,rtx3090:2 (`sinfo --format '%N %f %G'` lists features)");
+    MOTLEY_TRY(const JobSpec job, read_job_with(from_, set_));
+    SlurmScript script = script_;
+    MOTLEY_TRY(script.mix, parse_mix(nodes_));
+    if (grace_ && (*grace_ < 1 || *grace_ > 65535))
+      return fail(ErrorCode::kUsage, "--grace: Slurm takes 1 to 65535 seconds");
+    for (const std::string& option : script.options)
+      if (!option.starts_with("-") || option.find('\n') != std::string::npos)
+        return fail(ErrorCode::kUsage,
+                    "--sbatch: expected an option of sbatch such as "
+                    "--sbatch=--account=lab, found '" +
+                        option + "'");
+    script.grace_seconds = static_cast<int>(grace_.value_or(script.grace_seconds));
+    script.name = job.name;
+    script.program = own_program();
+    script.job_file = std::filesystem::absolute(from_).lexically_normal().string();
+    script.directory = std::filesystem::current_path().string();
+    for (const std::string& value : set_)
+      script.run_arguments.insert(script.run_arguments.end(), {"--set", value});
+    return sbatch_text(script);
+  }
+
+  std::string format_, from_, output_, fleet_, nodes_;
+  std::optional<int64_t> grace_;
+  SlurmScript script_;
   std::vector<std::string> set_;
 };
 

@@ -76,6 +76,21 @@ def through_motley(hosts, sandbox):
     print("ok: motley run over two hosts")
 
 
+def fleet_of_hosts(hosts, sandbox):
+    """`fleet init --hosts` asks each host itself, and says which one does not answer."""
+    arguments = ["fleet", "init", "--rsh-agent", str(hosts.agent), "--hosts"]
+    on(hosts, sandbox, "n1", MOTLEY, *arguments, "n1:2,n2", "-o", "found.yaml")
+    text = (sandbox.home / "found.yaml").read_text()
+    expect_equal([line.split()[2] for line in text.splitlines() if line.startswith("  - host:")], ["n1", "n2"], "hosts")
+    expect("slots: 2" in text and text.count("kind: cpu") == 2, text)
+    on(hosts, sandbox, "n1", MOTLEY, "plan", "job.yaml", "--fleet", "found.yaml", "--rsh-agent", str(hosts.agent))
+    missing = on(hosts, sandbox, "n1", MOTLEY, *arguments, "n1,n3", code=69)
+    expect("host n3 does not tell its devices" in missing.stderr, missing.stderr)
+    for wrong in ("n1,n1", "n1:0", "n1:x", ","):
+        on(hosts, sandbox, "n1", MOTLEY, *arguments, wrong, code=2)
+    print("ok: a fleet of two hosts")
+
+
 def by_hand(hosts, sandbox):
     """No motley process: plan, hostfile, mpirun; killed, and resumed by the same command."""
     on(hosts, sandbox, "n1", MOTLEY, "plan", "job.yaml", "-o", "plan.json", "--rsh-agent", str(hosts.agent))
@@ -123,6 +138,7 @@ def main():
     with netns_hosts.Hosts(["n1", "n2"], home, private=[str(home / "state")], shared=[str(BIN.parent)]) as hosts:
         through_motley(hosts, sandbox)
         by_hand(hosts, sandbox)
+        fleet_of_hosts(hosts, sandbox)
 
 
 if __name__ == "__main__":
