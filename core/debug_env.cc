@@ -45,13 +45,14 @@ DebugEnv read_debug_env(const EnvLookup& lookup) {
           .modules = value_or_empty(lookup, "MOTLEY_MODULES"),
           .debug = value_or_empty(lookup, "MOTLEY_DEBUG"),
           .socket = value_or_empty(lookup, "MOTLEY_SOCKET"),
+          .server = value_or_empty(lookup, "MOTLEY_SERVER"),
           .cudnn = value_or_empty(lookup, "MOTLEY_CUDNN")};
 }
 
 std::vector<EnvSetting> read_debug_env_settings(const EnvLookup& lookup) {
   std::vector<EnvSetting> settings;
   for (const char* name : {"MOTLEY_FAILPOINT", "MOTLEY_WORKER", "MOTLEY_MODULES", "MOTLEY_DEBUG",
-                           "MOTLEY_SOCKET", "MOTLEY_CUDNN"}) {
+                           "MOTLEY_SOCKET", "MOTLEY_SERVER", "MOTLEY_CUDNN"}) {
     const char* value = lookup(name);
     settings.push_back({name, value ? value : "", value ? "environment" : "default"});
   }
@@ -79,6 +80,10 @@ std::string state_directory() {
 
 std::string cache_directory() {
   return xdg_directory(process_environment, "XDG_CACHE_HOME", ".cache");
+}
+
+std::string config_directory() {
+  return xdg_directory(process_environment, "XDG_CONFIG_HOME", ".config");
 }
 
 bool failpoint(const std::string& name, int rank) {

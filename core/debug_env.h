@@ -19,6 +19,8 @@ struct DebugEnv {
   std::string debug;    ///< MOTLEY_DEBUG: "collectives": ranks compare their calls (comm/checked.h)
   std::string socket;   ///< MOTLEY_SOCKET: where the coordinator listens, instead of in its state
                         ///< directory
+  std::string server;   ///< MOTLEY_SERVER: "HOST:PORT" of the coordinator that clients ask, which
+                        ///< they have logged in to
   std::string cudnn;  ///< MOTLEY_CUDNN: the library to open as cuDNN, or "none": attention is then
                       ///< computed by our own kernels
 };
@@ -32,9 +34,11 @@ struct EnvSetting {
 };
 std::vector<EnvSetting> debug_env_settings();
 
-/// ${XDG_STATE_HOME:-~/.local/state}/motley and ${XDG_CACHE_HOME:-~/.cache}/motley.
+/// ${XDG_STATE_HOME:-~/.local/state}/motley, ${XDG_CACHE_HOME:-~/.cache}/motley and
+/// ${XDG_CONFIG_HOME:-~/.config}/motley.
 std::string state_directory();
 std::string cache_directory();
+std::string config_directory();
 
 /// True when `name[:rank]` is armed for this rank now. Counts its own calls where a count is given.
 bool failpoint(const std::string& name, int rank);

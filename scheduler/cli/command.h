@@ -42,6 +42,8 @@ std::unique_ptr<Command> make_export_command();
 std::unique_ptr<Command> make_fit_command();
 std::unique_ptr<Command> make_hold_command();
 std::unique_ptr<Command> make_logs_command();
+std::unique_ptr<Command> make_login_command();
+std::unique_ptr<Command> make_logout_command();
 std::unique_ptr<Command> make_ls_command();
 std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_profile_command();
@@ -57,6 +59,7 @@ std::unique_ptr<Command> make_serve_command();
 std::unique_ptr<Command> make_show_command();
 std::unique_ptr<Command> make_simulate_command();
 std::unique_ptr<Command> make_submit_command();
+std::unique_ptr<Command> make_token_command();
 std::unique_ptr<Command> make_why_command();
 std::unique_ptr<Command> make_worth_command();
 

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "scheduler/cli/service_command.h"
-#include "scheduler/service/service_client.h"
 
 namespace motley {
 namespace {
@@ -18,14 +17,14 @@ class LogsCommand final : public Command {
         .flag("-f,--follow", "go on until the job ends", &follow_)
         .option("--attempt", "N", "of this attempt only", &attempt_)
         .flag("--json", "one JSON object a piece", &json_);
-    declare_socket(line, &socket_);
+    declare_service(line, &service_);
   }
 
   Result<int> run() override {
     MOTLEY_TRY(const std::string number, job_number(job_));
     const std::string query = attempt_ ? "?attempt=" + std::to_string(*attempt_) : "";
-    if (follow_ && !json_) return follow_job(socket_, number, query);
-    const ServiceClient client(socket_);
+    MOTLEY_TRY(const ServiceClient client, client_of(service_));
+    if (follow_ && !json_) return follow_job(client, number, query);
     const std::string target = "/v1/jobs/" + number + "/logs" + query;
     if (follow_) {
       MOTLEY_TRY_VOID(client.follow(target, [](const json& piece) {
@@ -53,7 +52,8 @@ class LogsCommand final : public Command {
     }
   }
 
-  std::string job_, socket_;
+  std::string job_;
+  ServiceChoice service_;
   std::optional<int64_t> attempt_;
   bool follow_ = false, json_ = false;
 };
@@ -65,11 +65,11 @@ class EventsCommand final : public Command {
         .option("--job", "N", "of this job only", &job_)
         .option("--after", "N", "those with higher numbers", &after_)
         .flag("--json", "one JSON object an event", &json_);
-    declare_socket(line, &socket_);
+    declare_service(line, &service_);
   }
 
   Result<int> run() override {
-    const ServiceClient client(socket_);
+    MOTLEY_TRY(const ServiceClient client, client_of(service_));
     const std::string target =
         "/v1/events?limit=200" + (job_ ? "&job=" + std::to_string(*job_) : std::string());
     int64_t after = after_.value_or(0);
@@ -95,7 +95,7 @@ class EventsCommand final : public Command {
   }
 
  private:
-  std::string socket_;
+  ServiceChoice service_;
   std::optional<int64_t> job_, after_;
   bool follow_ = false, json_ = false;
 };

@@ -1,29 +1,16 @@
 // ls, show, why, cancel, hold, release, requeue: what is asked of a coordinator and answered once.
 
 #include <cstdio>
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "scheduler/cli/service_command.h"
 #include "scheduler/report/table.h"
 #include "scheduler/service/http_message.h"
-#include "scheduler/service/service_client.h"
 
 namespace motley {
 namespace {
 
 using nlohmann::json;
-
-/// "2026-03-01 14:05:09", of this machine's zone; "-" for null.
-std::string time_text(const json& seconds) {
-  if (!seconds.is_number()) return "-";
-  const auto time = static_cast<std::time_t>(seconds.get<double>());
-  std::tm parts{};
-  localtime_r(&time, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
-  return text;
-}
 
 class LsCommand final : public Command {
  public:
@@ -38,11 +25,12 @@ class LsCommand final : public Command {
         .option("--before", "N", "older than this job: the next page", &before_)
         .option("--limit", "N", "jobs at most, up to 200 (default: 50)", &limit_)
         .flag("--json", "one JSON object", &json_);
-    declare_socket(line, &socket_);
+    declare_service(line, &service_);
   }
 
   Result<int> run() override {
-    MOTLEY_TRY(const json page, ServiceClient(socket_).get("/v1/jobs" + query()));
+    MOTLEY_TRY(const ServiceClient client, client_of(service_));
+    MOTLEY_TRY(const json page, client.get("/v1/jobs" + query()));
     if (json_) {
       std::printf("%s\n", page.dump().c_str());
       return 0;
@@ -81,7 +69,8 @@ class LsCommand final : public Command {
     return query;
   }
 
-  std::string state_, queue_, name_, label_, socket_;
+  std::string state_, queue_, name_, label_;
+  ServiceChoice service_;
   std::optional<int64_t> before_, limit_;
   bool json_ = false;
 };
@@ -91,12 +80,13 @@ class JobCommand : public Command {
  public:
   void declare(CommandLine& line) override {
     line.positional("JOB", "its number", &job_).flag("--json", "one JSON object", &json_);
-    declare_socket(line, &socket_);
+    declare_service(line, &service_);
   }
 
   Result<int> run() override {
     MOTLEY_TRY(const std::string number, job_number(job_));
-    MOTLEY_TRY(const json answer, ask(ServiceClient(socket_), "/v1/jobs/" + number));
+    MOTLEY_TRY(const ServiceClient client, client_of(service_));
+    MOTLEY_TRY(const json answer, ask(client, "/v1/jobs/" + number));
     if (json_)
       std::printf("%s\n", answer.dump().c_str());
     else
@@ -108,7 +98,8 @@ class JobCommand : public Command {
   virtual Result<json> ask(const ServiceClient& client, const std::string& job) const = 0;
   virtual void print(const json& answer) const = 0;
 
-  std::string job_, socket_;
+  std::string job_;
+  ServiceChoice service_;
   bool json_ = false;
 };
 

@@ -50,8 +50,9 @@ Result<std::string> version_for(const std::vector<std::string>& options) {
 }
 
 std::string config_text() {
-  std::string text =
-      "state_directory = " + state_directory() + "\ncache_directory = " + cache_directory() + "\n";
+  std::string text = "state_directory = " + state_directory() +
+                     "\ncache_directory = " + cache_directory() +
+                     "\nconfig_directory = " + config_directory() + "\n";
   for (const EnvSetting& setting : debug_env_settings())
     text += setting.name + " = '" + setting.value + "' (" + setting.origin + ")\n";
   return text;

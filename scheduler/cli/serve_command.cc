@@ -18,6 +18,9 @@ class ServeCommand final : public Command {
                 &options_.state)
         .option("--socket", "PATH", "where it listens, instead of $MOTLEY_SOCKET or in --state",
                 &options_.socket)
+        .option("--listen", "HOST:PORT", "also over TLS, for those with a token", &listen_)
+        .option("--name", "NAME", "another name by which others know this machine (repeatable)",
+                &options_.names)
         .option("--fleet", "FILE", "the devices it gives to jobs, instead of this machine's",
                 &fleet_)
         .option("--policy", "NAME", "who runs next (default: backfill)", &options_.policy)
@@ -30,6 +33,7 @@ class ServeCommand final : public Command {
     } else {
       MOTLEY_TRY(options_.fleet, read_fleet(fleet_));
     }
+    MOTLEY_TRY_VOID(read_listen());
     MOTLEY_TRY_VOID(check_told_apart(options_.fleet));
     const bool own_place = !options_.state.empty();
     if (!own_place) options_.state = default_service_directory();
@@ -39,8 +43,20 @@ class ServeCommand final : public Command {
   }
 
  private:
+  Result<Unit> read_listen() {
+    for (const std::string& name : options_.names)
+      if (!is_host(name))
+        return fail(ErrorCode::kUsage, "--name: expected a host or an address, not '" + name + "'");
+    if (!listen_.empty()) {
+      MOTLEY_TRY(options_.listen, parse_endpoint(listen_));
+    } else if (!options_.names.empty()) {
+      return fail(ErrorCode::kUsage, "--name is about --listen, which is missing");
+    }
+    return Unit{};
+  }
+
   ServeOptions options_;
-  std::string fleet_;
+  std::string fleet_, listen_;
 };
 
 /// One attempt of a job, started by the coordinator.

@@ -3,21 +3,40 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <ctime>
 #include <nlohmann/json.hpp>
-
-#include "scheduler/service/service_client.h"
+#include <utility>
 
 namespace motley {
 
-void declare_socket(CommandLine& line, std::string* socket) {
-  line.option("--socket", "PATH", "of the coordinator, instead of $MOTLEY_SOCKET", socket);
+void declare_service(CommandLine& line, ServiceChoice* choice) {
+  line.option("--server", "HOST:PORT", "a coordinator one has logged in to", &choice->server)
+      .option("--socket", "PATH", "of this machine's coordinator", &choice->socket);
+}
+
+Result<ServiceClient> client_of(const ServiceChoice& choice) {
+  MOTLEY_TRY(ServiceAddress address, find_service(choice));
+  return ServiceClient(std::move(address));
+}
+
+std::string time_text(const nlohmann::json& seconds) {
+  if (!seconds.is_number()) return "-";
+  const auto time = static_cast<std::time_t>(seconds.get<double>());
+  std::tm parts{};
+  localtime_r(&time, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
+}
+
+bool is_number(const std::string& word) {
+  return !word.empty() && word.size() < 19 && word.front() != '0' &&
+         std::all_of(word.begin(), word.end(),
+                     [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 Result<std::string> job_number(const std::string& word) {
-  const bool digits =
-      !word.empty() && word.size() < 19 && word.front() != '0' &&
-      std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-  if (!digits)
+  if (!is_number(word))
     return fail(ErrorCode::kUsage,
                 "a job of the service is named by its number, not '" + word + "': see motley ls");
   return word;
@@ -35,9 +54,8 @@ std::string job_line(const nlohmann::json& job) {
 
 int exit_of_state(const std::string& state) { return state == "succeeded" ? 0 : 1; }
 
-Result<int> follow_job(const std::string& socket, const std::string& job,
+Result<int> follow_job(const ServiceClient& client, const std::string& job,
                        const std::string& query) {
-  const ServiceClient client(socket);
   MOTLEY_TRY_VOID(
       client.follow("/v1/jobs/" + job + "/logs" + query, [](const nlohmann::json& piece) {
         std::fputs(piece.value("text", "").c_str(), stdout);

@@ -6,7 +6,6 @@
 #include "core/file_system.h"
 #include "scheduler/cli/service_command.h"
 #include "scheduler/service/http_message.h"
-#include "scheduler/service/service_client.h"
 
 namespace motley {
 namespace {
@@ -30,13 +29,13 @@ class SubmitCommand final : public Command {
         .flag("--hold", "it waits until `motley release`", &hold_)
         .option("--key", "KEY", "a second submission with the same key is the same job", &key_)
         .flag("--json", "one JSON object on stdout", &json_);
-    declare_socket(line, &socket_);
+    declare_service(line, &service_);
   }
 
   Result<int> run() override {
     if (follow_ && json_) return fail(ErrorCode::kUsage, "--follow and --json exclude each other");
     MOTLEY_TRY(const std::string text, read_text(real_file_system(), job_, kLargestJob));
-    const ServiceClient client(socket_);
+    MOTLEY_TRY(const ServiceClient client, client_of(service_));
     MOTLEY_TRY(const nlohmann::json job,
                client.post("/v1/jobs?" + query(), text, key_.empty() ? new_key() : key_));
     warn_of_fleet(job);
@@ -51,7 +50,7 @@ class SubmitCommand final : public Command {
       return 0;
     }
     std::fprintf(stderr, "job %s\n", number.c_str());
-    return follow_job(socket_, number, "");
+    return follow_job(client, number, "");
   }
 
  private:
@@ -71,7 +70,8 @@ class SubmitCommand final : public Command {
     return query;
   }
 
-  std::string job_, key_, socket_;
+  std::string job_, key_;
+  ServiceChoice service_;
   std::optional<int64_t> priority_;
   bool follow_ = false, hold_ = false, json_ = false;
 };

@@ -22,13 +22,6 @@ constexpr int64_t kLargestPage = 200;
 constexpr size_t kLogPiece = 64 << 10;
 constexpr size_t kLongestKey = 256;
 
-HttpResponse json_response(const json& document, int status = 200) {
-  HttpResponse response;
-  response.status = status;
-  response.body = document.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
-  return response;
-}
-
 /// Of what people ask of jobs that are there.
 int status_of(ErrorCode code) {
   switch (code) {
@@ -117,7 +110,7 @@ bool wants_events(const HttpRequest& request) {
 }
 
 /// The job of a submission's body, with what its target says besides.
-Result<Submission> submission_of(const HttpRequest& request, const std::string& owner) {
+Result<Submission> submission_of(const HttpRequest& request) {
   const std::string source = text_in(request, "source");
   const std::filesystem::path path(source.empty() ? "/job.yaml" : source);
   if (!path.is_absolute())
@@ -131,64 +124,75 @@ Result<Submission> submission_of(const HttpRequest& request, const std::string& 
   Submission submission;
   MOTLEY_TRY(submission.job, parse_job(request.body, source.empty() ? "job.yaml" : source,
                                        path.parent_path().string(), overrides));
-  submission.owner = owner;
+  submission.owner = request.caller.user;
   submission.key = request.idempotency_key;
+  // Nobody finds another's job by its key.
+  if (request.caller.token != 0 && !submission.key.empty())
+    submission.key = submission.owner + "/" + submission.key;
   MOTLEY_TRY(submission.held, flag_in(request, "hold"));
   return submission;
 }
 
 }  // namespace
 
-/// A path of fixed parts, one of which may be a job's number.
-struct Api::Route {
-  std::string_view method;
-  std::string_view before;  ///< the number, or all of the path
-  std::string_view after;   ///< the number
-  bool has_number = false;
-  std::string_view parameters;  ///< their names, a space between two
-  void (*answer)(Api&, const HttpRequest&, const HttpReply&, int64_t job);
-};
+/// What changes a job: open to who owns it.
+Api::Route Api::request_route(std::string_view what, Route::Answer answer) {
+  return {Role::kUser, "POST", "/v1/jobs/", what, true, "", answer, true};
+}
 
 const std::vector<Api::Route>& Api::routes() {
   using Request = const HttpRequest&;
   using Reply = const HttpReply&;
+  using enum Role;
   static const std::vector<Route> table = {
-      {"GET", "/v1/jobs", "", false, "state name queue label before limit",
+      {kViewer, "GET", "/v1/jobs", "", false, "state name queue label before limit",
        [](Api& api, Request request, Reply reply, int64_t) { api.list(request, reply); }},
-      {"POST", "/v1/jobs", "", false, "source priority hold",
+      {kUser, "POST", "/v1/jobs", "", false, "source priority hold",
        [](Api& api, Request request, Reply reply, int64_t) { api.submit(request, reply); }},
-      {"GET", "/v1/jobs/", "", true, "",
+      {kViewer, "GET", "/v1/jobs/", "", true, "",
        [](Api& api, Request request, Reply reply, int64_t job) { api.show(request, reply, job); }},
-      {"GET", "/v1/jobs/", "/why", true, "",
+      {kViewer, "GET", "/v1/jobs/", "/why", true, "",
        [](Api& api, Request request, Reply reply, int64_t job) { api.why(request, reply, job); }},
-      {"GET", "/v1/jobs/", "/logs", true, "after attempt",
+      {kViewer, "GET", "/v1/jobs/", "/logs", true, "after attempt",
        [](Api& api, Request request, Reply reply, int64_t job) { api.logs(request, reply, job); }},
-      {"POST", "/v1/jobs/", "/cancel", true, "",
-       [](Api& api, Request, Reply reply, int64_t job) {
-         api.ask(JobRequest::kCancel, reply, job);
-       }},
-      {"POST", "/v1/jobs/", "/hold", true, "",
-       [](Api& api, Request, Reply reply, int64_t job) { api.ask(JobRequest::kHold, reply, job); }},
-      {"POST", "/v1/jobs/", "/release", true, "",
-       [](Api& api, Request, Reply reply, int64_t job) {
-         api.ask(JobRequest::kRelease, reply, job);
-       }},
-      {"POST", "/v1/jobs/", "/requeue", true, "",
-       [](Api& api, Request, Reply reply, int64_t job) {
-         api.ask(JobRequest::kRequeue, reply, job);
-       }},
-      {"GET", "/v1/events", "", false, "job after limit",
+      request_route("/cancel", [](Api& api, Request, Reply reply,
+                                  int64_t job) { api.ask(JobRequest::kCancel, reply, job); }),
+      request_route("/hold", [](Api& api, Request, Reply reply,
+                                int64_t job) { api.ask(JobRequest::kHold, reply, job); }),
+      request_route("/release", [](Api& api, Request, Reply reply,
+                                   int64_t job) { api.ask(JobRequest::kRelease, reply, job); }),
+      request_route("/requeue", [](Api& api, Request, Reply reply,
+                                   int64_t job) { api.ask(JobRequest::kRequeue, reply, job); }),
+      {kViewer, "GET", "/v1/events", "", false, "job after limit",
        [](Api& api, Request request, Reply reply, int64_t) { api.events(request, reply); }},
-      {"GET", "/v1/fleet", "", false, "",
+      {kViewer, "GET", "/v1/fleet", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.fleet(request, reply); }},
-      {"GET", "/metrics", "", false, "",
+      {kAdmin, "POST", "/v1/tokens", "", false, "",
+       [](Api& api, Request request, Reply reply, int64_t) { api.create_token(request, reply); }},
+      {kAdmin, "GET", "/v1/tokens", "", false, "",
+       [](Api& api, Request request, Reply reply, int64_t) { api.list_tokens(request, reply); }},
+      {kAdmin, "POST", "/v1/tokens/", "/revoke", true, "",
+       [](Api& api, Request, Reply reply, int64_t token) { api.revoke_token(reply, token); }},
+      {kViewer, "GET", "/v1/whoami", "", false, "",
+       [](Api& api, Request request, Reply reply, int64_t) { api.whoami(request, reply); }},
+      {kViewer, "GET", "/metrics", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.metrics(request, reply); }},
-      {"GET", "/healthz", "", false, "",
+      {kNobody, "GET", "/healthz", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.healthz(request, reply); }},
-      {"GET", "/readyz", "", false, "",
+      {kNobody, "GET", "/readyz", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.readyz(request, reply); }},
   };
   return table;
+}
+
+std::vector<Api::RouteView> Api::all_routes() {
+  std::vector<RouteView> views;
+  for (const Route& route : routes())
+    views.push_back(
+        {route.least, std::string(route.method),
+         std::string(route.before) + (route.has_number ? "{id}" : "") + std::string(route.after),
+         std::string(route.parameters), route.of_owner});
+  return views;
 }
 
 namespace {
@@ -211,12 +215,18 @@ std::optional<int64_t> number_between(std::string_view path, std::string_view be
 
 void Api::answer(const Route& route, const HttpRequest& request, const HttpReply& reply,
                  int64_t job) {
+  if (!may_ask(route, request, reply, job)) return;
   if (const auto known = only(request, route.parameters); !known)
     return refuse(reply, known.error());
   route.answer(*this, request, reply, job);
 }
 
 void Api::handle(HttpRequest request, const HttpReply& reply) {
+  auto caller = access_.caller_of(request);
+  if (!caller && caller.error().code != ErrorCode::kNotPermitted)
+    return reply(error_response(500, caller.error()));
+  if (!caller) return reply(unauthorised(request, caller.error()));
+  request.caller = std::move(*caller);
   std::string allowed;
   for (const Route& route : routes()) {
     const auto job = number_between(request.path, route.before, route.after);
@@ -248,7 +258,7 @@ void Api::list(const HttpRequest& request, const HttpReply& reply) {
 }
 
 void Api::submit(const HttpRequest& request, const HttpReply& reply) {
-  auto submission = submission_of(request, owner_);
+  auto submission = submission_of(request);
   if (!submission)
     return reply(error_response(status_of_refused(submission.error().code), submission.error()));
   coordinator_.submit(std::move(*submission), [this, reply](Result<int64_t> id) {
@@ -313,7 +323,8 @@ void Api::logs(const HttpRequest& request, const HttpReply& reply, int64_t job) 
   if (!piece) return refuse(reply, piece.error());
   if (wants_events(request)) {
     HttpResponse response;
-    response.events = follow_log(kept_, directory_, job, place, *attempt > 0);
+    response.events =
+        access_.limited(follow_log(kept_, directory_, job, place, *attempt > 0), request.caller);
     return reply(std::move(response));
   }
   reply(json_response({{"text", piece->text},
@@ -341,7 +352,7 @@ void Api::events(const HttpRequest& request, const HttpReply& reply) {
     if (!request.last_event_id.empty()) after = number_in(resumed, "id", 0, INT64_MAX);
     if (!after) return refuse(reply, after.error());
     HttpResponse response;
-    response.events = follow_events(kept_, *job, *after);
+    response.events = access_.limited(follow_events(kept_, *job, *after), request.caller);
     return reply(std::move(response));
   }
   const auto events = list_events(kept_, *job, *after, static_cast<int>(*limit));

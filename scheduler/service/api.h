@@ -2,8 +2,13 @@
 // The service's HTTP API, `/v1/…` (core/FORMATS.md): which request is answered by whom. No socket;
 // what it needs of the coordinator is asked on the coordinator's thread.
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "scheduler/service/access.h"
 #include "scheduler/service/coordinator.h"
 #include "scheduler/service/http_message.h"
 #include "scheduler/service/service_directory.h"
@@ -12,19 +17,47 @@ namespace motley {
 
 class Api {
  public:
-  /// All outlive it. `owner` is whom jobs belong to: there is one user.
+  /// All outlive it.
   Api(Coordinator& coordinator, const Database& kept, const ServiceDirectory& directory,
-      std::string owner)
-      : coordinator_(coordinator), kept_(kept), directory_(directory), owner_(std::move(owner)) {}
+      Access& access)
+      : coordinator_(coordinator), kept_(kept), directory_(directory), access_(access) {}
 
   /// An HttpHandler.
   void handle(HttpRequest request, const HttpReply& reply);
   /// Shown by /metrics and /v1/fleet.
   void set_policy(std::string name) { policy_ = std::move(name); }
+  /// Where others may reach the service, which whoever gets a token is told.
+  struct Door {
+    std::string address;      ///< "host:port"
+    std::string fingerprint;  ///< "sha256:…", of the authority
+  };
+  void set_door(Door door) { door_ = std::move(door); }
+
+  /// What there is: for those who describe or test all of it.
+  struct RouteView {
+    Role least;
+    std::string method;
+    std::string path;  ///< "/v1/jobs/{id}/why"
+    std::string parameters;
+    bool of_owner;
+  };
+  static std::vector<RouteView> all_routes();
 
  private:
-  struct Route;
+  /// A path of fixed parts, one of which may be a number.
+  struct Route {
+    using Answer = void (*)(Api&, const HttpRequest&, const HttpReply&, int64_t number);
+    Role least;  ///< of those it is open to
+    std::string_view method;
+    std::string_view before;  ///< the number, or all of the path
+    std::string_view after;   ///< the number
+    bool has_number = false;
+    std::string_view parameters;  ///< their names, a space between two
+    Answer answer;
+    bool of_owner = false;  ///< open to who owns the job, and to administrators
+  };
   static const std::vector<Route>& routes();
+  static Route request_route(std::string_view what, Route::Answer answer);
   void answer(const Route& route, const HttpRequest& request, const HttpReply& reply, int64_t job);
 
   void list(const HttpRequest& request, const HttpReply& reply);
@@ -40,11 +73,22 @@ class Api {
   void readyz(const HttpRequest& request, const HttpReply& reply);
   HttpResponse job_response(int64_t job, int status) const;
 
+  /// Answers where not.
+  bool may_ask(const Route& route, const HttpRequest& request, const HttpReply& reply,
+               int64_t job) const;
+  static HttpResponse unauthorised(const HttpRequest& request, const Error& error);
+  void create_token(const HttpRequest& request, const HttpReply& reply);
+  void list_tokens(const HttpRequest& request, const HttpReply& reply);
+  void revoke_token(const HttpReply& reply, int64_t token);
+  void whoami(const HttpRequest& request, const HttpReply& reply);
+  nlohmann::json token_json(const StoredToken& token) const;
+
   Coordinator& coordinator_;
   const Database& kept_;
   const ServiceDirectory& directory_;
-  std::string owner_;
+  Access& access_;
   std::string policy_;
+  Door door_;
 };
 
 }  // namespace motley

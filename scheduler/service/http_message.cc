@@ -74,13 +74,16 @@ std::string percent_encoded(std::string_view text) {
   return encoded;
 }
 
-HttpResponse error_response(int status, const Error& error) {
-  const nlohmann::json document = {
-      {"error", {{"code", name_of(error.code)}, {"message", error.to_string()}}}};
+HttpResponse json_response(const nlohmann::json& document, int status) {
   HttpResponse response;
   response.status = status;
   response.body = document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   return response;
+}
+
+HttpResponse error_response(int status, const Error& error) {
+  return json_response({{"error", {{"code", name_of(error.code)}, {"message", error.to_string()}}}},
+                       status);
 }
 
 std::string event_text_of(std::string_view id, std::string_view kind, std::string_view data) {

@@ -4,10 +4,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
+#include "core/ids.h"
 #include "core/result.h"
+#include "scheduler/service/caller.h"
 
 namespace motley {
 
@@ -19,6 +22,10 @@ struct HttpRequest {
   std::string accept;
   std::string idempotency_key;
   std::string last_event_id;
+  bool local = false;  ///< over the Unix socket, by the service's own user or root
+  std::string token;   ///< of "Authorization: Bearer …"; empty: none
+  std::string peer;    ///< the address of who asks; empty: local
+  Caller caller;       ///< who that is, once the API has found out
 };
 
 /// The text before the first `separator`, taken off `text` together with it.
@@ -43,12 +50,14 @@ struct HttpResponse {
   std::string body;
   std::string allow;                    ///< methods, with status 405
   std::shared_ptr<EventSource> events;  ///< instead of a body
+  Nanos pause{0};                       ///< before it is sent
 };
 
 using HttpReply = std::function<void(HttpResponse)>;
 /// Calls `reply` once, now or later, on the thread it was called on.
 using HttpHandler = std::function<void(HttpRequest request, HttpReply reply)>;
 
+HttpResponse json_response(const nlohmann::json& document, int status = 200);
 /// {"error": {"code": "invalid_spec", "message": "job.yaml:3:5: …"}}
 HttpResponse error_response(int status, const Error& error);
 /// "id: 7\nevent: job\ndata: {…}\n\n"; `data` has no line break.

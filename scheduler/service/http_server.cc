@@ -1,247 +1,80 @@
 #include "scheduler/service/http_server.h"
 
+#include <netinet/tcp.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core/basic_stream.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http.hpp>
-#include <optional>
+#include <boost/asio/ssl/context.hpp>
+#include <ctime>
 #include <set>
 #include <utility>  // before Asio of Boost 1.74
+
+#include "core/log.h"
+#include "scheduler/service/http_session.h"
 
 namespace motley {
 namespace {
 
 namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = boost::beast::http;
+using asio::ip::tcp;
 using asio::local::stream_protocol;
 using boost::system::error_code;
-using Text = http::string_body;
 
-constexpr size_t kFirstRead = 4096;
 constexpr size_t kLongestSocketPath = 107;
-constexpr auto kPollEvents = std::chrono::milliseconds(20);
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
-constexpr int kPollsBetweenSigns = 500;  // of life: who is gone is noticed at a write
 
-std::string field(const http::request<Text>& request, beast::string_view name) {
-  const auto found = request.find(name);
-  return found == request.end() ? "" : std::string(found->value().data(), found->value().size());
+/// Its user, or root, who may do as that user anyway.
+bool is_ours(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == ::geteuid() || peer.uid == 0);
 }
 
-/// What the request line and header came to; nothing where they are fine.
-std::optional<HttpResponse> refusal_of(error_code error) {
-  if (error == http::error::header_limit)
-    return error_response(431, {ErrorCode::kUsage, "the header is too long", {}});
-  if (error == http::error::body_limit)
-    return error_response(413, {ErrorCode::kUsage, "the body is too long (1 MiB at most)", {}});
-  if (error.category() == http::make_error_code(http::error::bad_target).category() &&
-      error != http::error::end_of_stream && error != http::error::partial_message)
-    return error_response(400, {ErrorCode::kUsage, "not HTTP: " + error.message(), {}});
-  return std::nullopt;
+/// Whoever has one address of an IPv6 network has all of its /64.
+std::string peer_name(const tcp::endpoint& endpoint) {
+  const asio::ip::address address = endpoint.address();
+  if (address.is_v4()) return address.to_string();
+  if (address.to_v6().is_v4_mapped())
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
+  auto bytes = address.to_v6().to_bytes();
+  std::fill(bytes.begin() + 8, bytes.end(), 0);
+  return asio::ip::make_address_v6(bytes).to_string() + "/64";
 }
 
-struct ServerState {
-  HttpHandler handler;
-  HttpLimits limits;
-  int connections = 0;
-  int64_t requests = 0;
-  bool stopping = false;
+Result<std::shared_ptr<asio::ssl::context>> tls_context(const Certificate& certificate) {
+  auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
+  error_code error;
+  context->set_options(asio::ssl::context::default_workarounds | SSL_OP_NO_RENEGOTIATION |
+                           SSL_OP_CIPHER_SERVER_PREFERENCE,
+                       error);
+  if (!error) context->use_certificate_chain(asio::buffer(certificate.chain), error);
+  if (!error)
+    context->use_private_key(asio::buffer(certificate.key), asio::ssl::context::pem, error);
+  if (error || SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION) != 1)
+    return fail(ErrorCode::kInternal, "TLS cannot be set up: " + error.message());
+  return context;
+}
+
+/// The TCP listener: what it shows, and when it is to ask for another certificate.
+struct Door {
+  CertificateSource source;
+  std::shared_ptr<asio::ssl::context> tls;
+  int64_t renew_at = 0;
 };
 
-/// One connection, kept alive by its own pending operations.
-class HttpSession : public std::enable_shared_from_this<HttpSession> {
+class Server final : public HttpServer {
  public:
-  HttpSession(stream_protocol::socket socket, std::shared_ptr<ServerState> state)
-      : stream_(std::move(socket)), timer_(stream_.get_executor()), state_(std::move(state)) {
-    ++state_->connections;
-  }
-  ~HttpSession() { --state_->connections; }
-
-  void start() {
-    if (state_->connections > state_->limits.connections)
-      return answer_and_close(
-          error_response(503, {ErrorCode::kNotPermitted, "too many connections: try again", {}}));
-    if (!is_ours())
-      return answer_and_close(
-          error_response(403, {ErrorCode::kNotPermitted, "the socket is another user's", {}}));
-    wait_for_request();
-  }
-  /// Closes it, unless an answer is due.
-  void stop() {
-    if (!answering_) close();
-  }
-
- private:
-  using Self = std::shared_ptr<HttpSession>;
-
-  bool is_ours() {
-    ucred peer{};
-    socklen_t size = sizeof peer;
-    const int fd = stream_.socket().native_handle();
-    return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
-  }
-
-  void wait_for_request() {
-    parser_.emplace();
-    parser_->header_limit(state_->limits.header_bytes);
-    parser_->body_limit(state_->limits.body_bytes);
-    if (buffer_.size() > 0) return read_header();
-    stream_.expires_after(state_->limits.idle_time);
-    stream_.async_read_some(buffer_.prepare(kFirstRead),
-                            [self = shared_from_this()](error_code error, size_t bytes) {
-                              if (error) return self->close();
-                              self->buffer_.commit(bytes);
-                              self->read_header();
-                            });
-  }
-
-  void read_header() {
-    stream_.expires_after(state_->limits.header_time);
-    http::async_read_header(stream_, buffer_, *parser_,
-                            [self = shared_from_this()](error_code error, size_t) {
-                              if (error) return self->refuse(error);
-                              self->read_body();
-                            });
-  }
-
-  void read_body() {
-    stream_.expires_after(state_->limits.body_time);
-    if (beast::iequals(field(parser_->get(), "Expect"), "100-continue")) return invite_body();
-    http::async_read(stream_, buffer_, *parser_,
-                     [self = shared_from_this()](error_code error, size_t) {
-                       if (error) return self->refuse(error);
-                       self->handle();
-                     });
-  }
-
-  void invite_body() {
-    static const std::string kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
-    parser_->get().erase(http::field::expect);
-    asio::async_write(stream_, asio::buffer(kGoOn),
-                      [self = shared_from_this()](error_code error, size_t) {
-                        if (error) return self->close();
-                        self->read_body();
-                      });
-  }
-
-  void refuse(error_code error) {
-    auto refusal = refusal_of(error);
-    if (!refusal) return close();
-    answer_and_close(std::move(*refusal));
-  }
-
-  void handle() {
-    stream_.expires_never();
-    const http::request<Text>& got = parser_->get();
-    keep_alive_ = got.keep_alive() && !state_->stopping;
-    HttpRequest request;
-    request.method = std::string(got.method_string());
-    request.accept = field(got, "Accept");
-    request.idempotency_key = field(got, "Idempotency-Key");
-    request.last_event_id = field(got, "Last-Event-ID");
-    request.body = std::move(parser_->get().body());
-    const beast::string_view target = got.target();
-    if (const auto read = read_target({target.data(), target.size()}, &request); !read)
-      return answer(error_response(400, read.error()));
-    answering_ = true;
-    state_->handler(std::move(request), [self = shared_from_this()](HttpResponse response) {
-      ++self->state_->requests;
-      self->answer(std::move(response));
-    });
-  }
-
-  void answer_and_close(HttpResponse response) {
-    keep_alive_ = false;
-    answer(std::move(response));
-  }
-
-  void answer(HttpResponse response) {
-    if (response.events) return follow(std::move(response));
-    auto message =
-        std::make_shared<http::response<Text>>(static_cast<http::status>(response.status), 11);
-    message->set(http::field::content_type, response.type);
-    message->set(http::field::cache_control, "no-store");
-    if (!response.allow.empty()) message->set(http::field::allow, response.allow);
-    message->keep_alive(keep_alive_);
-    message->body() = std::move(response.body);
-    message->prepare_payload();
-    stream_.expires_after(state_->limits.idle_time);
-    http::async_write(stream_, *message,
-                      [self = shared_from_this(), message](error_code error, size_t) {
-                        self->answering_ = false;
-                        if (error || !self->keep_alive_ || self->state_->stopping)
-                          return self->close();
-                        self->wait_for_request();
-                      });
-  }
-
-  // --- server-sent events: to the end of the connection ---
-
-  void follow(HttpResponse response) {
-    answering_ = false;
-    events_ = std::move(response.events);
-    out_ =
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
-        "Connection: close\r\n\r\n";
-    write_events();
-  }
-
-  void write_events() {
-    stream_.expires_after(state_->limits.idle_time);
-    asio::async_write(stream_, asio::buffer(out_),
-                      [self = shared_from_this()](error_code error, size_t) {
-                        if (error) return self->close();
-                        self->quiet_polls_ = 0;
-                        self->poll_events();
-                      });
-  }
-
-  void poll_events() {
-    if (events_->over()) return close();
-    out_ = events_->next();
-    if (out_.empty() && events_->over()) return close();
-    if (out_.empty() && ++quiet_polls_ >= kPollsBetweenSigns) out_ = ": still here\n\n";
-    if (!out_.empty()) return write_events();
-    stream_.expires_never();
-    timer_.expires_after(kPollEvents);
-    timer_.async_wait([self = shared_from_this()](error_code error) {
-      if (error || self->state_->stopping) return self->close();
-      self->poll_events();
-    });
-  }
-
-  void close() {
-    error_code ignored;
-    stream_.socket().shutdown(stream_protocol::socket::shutdown_both, ignored);
-    stream_.socket().close(ignored);
-  }
-
-  beast::basic_stream<stream_protocol> stream_;
-  asio::steady_timer timer_;
-  std::shared_ptr<ServerState> state_;
-  beast::flat_buffer buffer_;
-  std::optional<http::request_parser<Text>> parser_;
-  bool keep_alive_ = false;
-  bool answering_ = false;
-  std::shared_ptr<EventSource> events_;
-  std::string out_;
-  int quiet_polls_ = 0;
-};
-
-class UnixServer final : public HttpServer {
- public:
-  UnixServer(asio::io_context& context, HttpHandler handler, HttpLimits limits)
+  Server(asio::io_context& context, HttpHandler handler, HttpLimits limits)
       : context_(context),
-        acceptor_(context),
-        pause_(context),
+        unix_acceptor_(context),
+        tls_acceptor_(context),
+        unix_pause_(context),
+        tls_pause_(context),
         state_(std::make_shared<ServerState>()) {
     state_->handler = std::move(handler);
     state_->limits = limits;
@@ -256,21 +89,44 @@ class UnixServer final : public HttpServer {
       return fail(ErrorCode::kNotPermitted, "another coordinator listens on " + path);
     MOTLEY_TRY_VOID(remove_dead_socket(path));
     error_code error;
-    acceptor_.open(stream_protocol(), error);
+    unix_acceptor_.open(stream_protocol(), error);
     const mode_t before = ::umask(0177);
-    if (!error) acceptor_.bind(stream_protocol::endpoint(path), error);
+    if (!error) unix_acceptor_.bind(stream_protocol::endpoint(path), error);
     ::umask(before);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (!error) unix_acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (error) return fail(ErrorCode::kIo, "cannot listen on " + path + ": " + error.message());
-    accept();
+    accept_unix();
     return Unit{};
+  }
+
+  Result<uint16_t> listen(TlsDoor door) override {
+    door_.source = std::move(door.certificate);
+    MOTLEY_TRY_VOID(open_door());
+    const std::string where = door.at.to_string();
+    error_code error;
+    tcp::resolver resolver(context_);
+    const auto found =
+        resolver.resolve(door.at.host, std::to_string(door.at.port), tcp::resolver::passive, error);
+    if (error || found.empty())
+      return fail(ErrorCode::kNoDevice,
+                  "cannot listen on " + where + ": no such address: " + error.message());
+    const tcp::endpoint endpoint = found.begin()->endpoint();
+    tls_acceptor_.open(endpoint.protocol(), error);
+    if (!error) tls_acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+    if (!error) tls_acceptor_.bind(endpoint, error);
+    if (!error) tls_acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (error) return fail(bind_error(where, error));
+    accept_tls();
+    return tls_acceptor_.local_endpoint(error).port();
   }
 
   void stop() override {
     state_->stopping = true;
     error_code ignored;
-    acceptor_.close(ignored);
-    pause_.cancel();
+    unix_acceptor_.close(ignored);
+    tls_acceptor_.close(ignored);
+    unix_pause_.cancel();
+    tls_pause_.cancel();
     for (const auto& weak : sessions_)
       if (const auto session = weak.lock()) session->stop();
   }
@@ -278,6 +134,13 @@ class UnixServer final : public HttpServer {
   int64_t requests() const override { return state_->requests; }
 
  private:
+  static Error bind_error(const std::string& where, const error_code& error) {
+    const bool ours = error != asio::error::address_in_use && error != asio::error::access_denied;
+    return {ours ? ErrorCode::kNoDevice : ErrorCode::kNotPermitted,
+            "cannot listen on " + where + ": " + error.message(),
+            {}};
+  }
+
   /// Whoever names another file by mistake keeps it.
   static Result<Unit> remove_dead_socket(const std::string& path) {
     struct stat status {};
@@ -295,38 +158,100 @@ class UnixServer final : public HttpServer {
     return !error;
   }
 
-  void accept() {
-    acceptor_.async_accept([this](error_code error, stream_protocol::socket socket) {
+  Result<Unit> open_door() {
+    MOTLEY_TRY(Certificate certificate, door_.source());
+    MOTLEY_TRY(door_.tls, tls_context(certificate));
+    door_.renew_at = certificate.renew_at;
+    state_->names = std::move(certificate.names);
+    return Unit{};
+  }
+
+  /// One that nears its end is replaced while the service goes on.
+  void renew_certificate() {
+    if (std::time(nullptr) < door_.renew_at) return;
+    if (const auto renewed = open_door(); !renewed) {
+      constexpr int64_t kTryAgain = 3600;
+      door_.renew_at = std::time(nullptr) + kTryAgain;
+      log_warning("the certificate cannot be renewed: " + renewed.error().to_string());
+    }
+  }
+
+  void accept_unix() {
+    unix_acceptor_.async_accept([this](error_code error, stream_protocol::socket socket) {
       if (error == asio::error::operation_aborted) return;
-      if (error) return accept_later();
-      const auto session = std::make_shared<HttpSession>(std::move(socket), state_);
-      std::erase_if(sessions_, [](const auto& weak) { return weak.expired(); });
-      sessions_.insert(session);
-      session->start();
-      accept();
+      if (error) return accept_later(unix_pause_, &Server::accept_unix);
+      begin_unix(std::move(socket));
+      accept_unix();
     });
   }
 
+  void begin_unix(stream_protocol::socket socket) {
+    const bool crowded = state_->crowded("");
+    const bool ours = is_ours(socket.native_handle());
+    const auto session = std::make_shared<HttpSession<UnixStream>>(state_, "", std::move(socket));
+    remember(session);
+    if (crowded)
+      session->refuse(
+          error_response(503, {ErrorCode::kNotPermitted, "too many connections: try again", {}}));
+    else if (!ours)
+      session->refuse(
+          error_response(403, {ErrorCode::kNotPermitted, "the socket is another user's", {}}));
+    else
+      session->start();
+  }
+
+  void accept_tls() {
+    tls_acceptor_.async_accept([this](error_code error, tcp::socket socket) {
+      if (error == asio::error::operation_aborted) return;
+      if (error) return accept_later(tls_pause_, &Server::accept_tls);
+      begin_tls(std::move(socket));
+      accept_tls();
+    });
+  }
+
+  /// One too many is not worth a handshake.
+  void begin_tls(tcp::socket socket) {
+    error_code error;
+    const tcp::endpoint endpoint = socket.remote_endpoint(error);
+    if (error) return;
+    const std::string peer = peer_name(endpoint);
+    if (state_->crowded(peer)) return;
+    socket.set_option(tcp::no_delay(true), error);
+    socket.set_option(asio::socket_base::keep_alive(true), error);
+    renew_certificate();
+    const auto session =
+        std::make_shared<HttpSession<TlsStream>>(state_, peer, std::move(socket), *door_.tls);
+    remember(session);
+    session->start();
+  }
+
+  void remember(const std::shared_ptr<Session>& session) {
+    std::erase_if(sessions_, [](const auto& weak) { return weak.expired(); });
+    sessions_.insert(session);
+  }
+
   /// Out of descriptors, for one: that passes, and asking at once would only burn time.
-  void accept_later() {
-    pause_.expires_after(kAcceptPause);
-    pause_.async_wait([this](error_code error) {
-      if (!error) accept();
+  void accept_later(asio::steady_timer& pause, void (Server::*accept)()) {
+    pause.expires_after(kAcceptPause);
+    pause.async_wait([this, accept](error_code error) {
+      if (!error) (this->*accept)();
     });
   }
 
   asio::io_context& context_;
-  stream_protocol::acceptor acceptor_;
-  asio::steady_timer pause_;
+  stream_protocol::acceptor unix_acceptor_;
+  tcp::acceptor tls_acceptor_;
+  asio::steady_timer unix_pause_, tls_pause_;
+  Door door_;
   std::shared_ptr<ServerState> state_;
-  std::set<std::weak_ptr<HttpSession>, std::owner_less<std::weak_ptr<HttpSession>>> sessions_;
+  std::set<std::weak_ptr<Session>, std::owner_less<std::weak_ptr<Session>>> sessions_;
 };
 
 }  // namespace
 
 std::unique_ptr<HttpServer> make_http_server(asio::io_context& context, HttpHandler handler,
                                              HttpLimits limits) {
-  return std::make_unique<UnixServer>(context, std::move(handler), limits);
+  return std::make_unique<Server>(context, std::move(handler), limits);
 }
 
 }  // namespace motley

@@ -1,12 +1,15 @@
 #pragma once
-// HTTP/1.1 over a Unix socket that only its owner may use. Beast inside; sizes, times and the
-// number of connections are limited (the limits of HttpLimits).
+// HTTP/1.1 over a Unix socket that only its owner may use, and over TLS for those whom a token
+// admits; never without TLS on a network. Beast inside; sizes, times and the number of connections
+// are limited (HttpLimits).
 
 #include <chrono>
 #include <memory>
 #include <string>
 
 #include "core/result.h"
+#include "scheduler/service/certificates.h"
+#include "scheduler/service/endpoint.h"
 #include "scheduler/service/http_message.h"
 
 namespace boost::asio {
@@ -18,10 +21,18 @@ namespace motley {
 struct HttpLimits {
   uint32_t header_bytes = 8 << 10;
   uint64_t body_bytes = 1 << 20;
+  std::chrono::milliseconds handshake_time{5'000};
   std::chrono::milliseconds header_time{5'000};
   std::chrono::milliseconds body_time{10'000};
   std::chrono::milliseconds idle_time{30'000};  ///< between requests, and for a write to go on
-  int connections = 64;
+  int connections = 64;       ///< of the Unix socket, and of each address (IPv6: each /64)
+  int all_connections = 512;  ///< together
+};
+
+/// Where TLS is spoken.
+struct TlsDoor {
+  Endpoint at;  ///< an address of this machine, or a name of it; port 0: a free one
+  CertificateSource certificate;
 };
 
 class HttpServer {
@@ -31,6 +42,9 @@ class HttpServer {
   /// where the path is too long for a socket, or another file; kNotPermitted where somebody
   /// listens.
   virtual Result<Unit> listen(const std::string& path) = 0;
+  /// Beside the socket; the port that it is. kNoDevice: no such address here; kNotPermitted: the
+  /// port is taken, or not ours to take.
+  virtual Result<uint16_t> listen(TlsDoor door) = 0;
   /// No further connections; those that wait for a request, or follow, are closed.
   virtual void stop() = 0;
   virtual int64_t requests() const = 0;  ///< answered since the start

@@ -45,6 +45,16 @@ json to_json(const StoredEvent& event) {
       {"id", event.id}, {"time", time_json(event.time)}, {"job", event.job}, {"text", event.text}};
 }
 
+json to_json(const StoredToken& token) {
+  return {{"id", token.id},
+          {"user", token.user},
+          {"role", token.role},
+          {"label", token.label},
+          {"created", time_json(token.created)},
+          {"expires", time_json(token.expires)},
+          {"revoked", time_json(token.revoked)}};
+}
+
 json to_json(const WhyJob& why) {
   json remedy = nullptr, position = nullptr;
   if (!why.remedy.empty()) remedy = why.remedy;

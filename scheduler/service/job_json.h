@@ -1,5 +1,5 @@
 #pragma once
-// Jobs, attempts and events as the API tells them (core/FORMATS.md).
+// Jobs, attempts, events and tokens as the API tells them (core/FORMATS.md).
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -7,12 +7,14 @@
 
 #include "scheduler/service/coordinator.h"
 #include "scheduler/store/job_store.h"
+#include "scheduler/store/token_store.h"
 
 namespace motley {
 
 nlohmann::json to_json(const StoredJob& job);
 nlohmann::json to_json(const StoredAttempt& attempt);
 nlohmann::json to_json(const StoredEvent& event);
+nlohmann::json to_json(const StoredToken& token);
 nlohmann::json to_json(const WhyJob& why);
 
 /// "queued" and so on; nothing for any other word.

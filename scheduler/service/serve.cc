@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>  // before Asio of Boost 1.74
 
+#include "scheduler/launch/this_host.h"
 #include "scheduler/service/api.h"
 #include "scheduler/service/http_server.h"
 #include "scheduler/service/process_launcher.h"
@@ -30,6 +31,7 @@ using boost::system::error_code;
 constexpr Nanos kGather{2'000'000};
 constexpr auto kPollEnd = std::chrono::milliseconds(20);
 constexpr int kMostPolls = 250;
+constexpr int64_t kSecond = 1'000'000'000;
 
 /// The store's thread writes; what follows from it happens on the coordinator's.
 class PostingWriter final : public ChangeWriter {
@@ -85,7 +87,8 @@ class Service {
         writer_(context_, std::move(writing), [this] { after_write(); }),
         coordinator_(options_.fleet,
                      {steady_clock(), kept_, writer_, *launcher_, *policy_, wall_time}),
-        api_(coordinator_, kept_, directory_, own_name()),
+        access_({kept_, writer_, wall_time, own_name()}),
+        api_(coordinator_, kept_, directory_, access_),
         server_(make_http_server(context_, [this](HttpRequest request, const HttpReply& reply) {
           api_.handle(std::move(request), reply);
         })) {
@@ -98,6 +101,7 @@ class Service {
       if (!error) end();
     });
     MOTLEY_TRY_VOID(coordinator_.recover());
+    MOTLEY_TRY_VOID(open_door());
     MOTLEY_TRY_VOID(server_->listen(options_.socket));
     std::fprintf(stderr, "serving on %s: %zu devices, policy %s, %d attempts under way\n",
                  options_.socket.c_str(), options_.fleet.devices.size(),
@@ -111,6 +115,27 @@ class Service {
   }
 
  private:
+  /// For others. Who starts a job may do what the service's user may, so nobody comes in without
+  /// TLS and a token.
+  Result<Unit> open_door() {
+    if (!options_.listen) return Unit{};
+    TlsDoor door;
+    door.at = *options_.listen;
+    const std::string host = door.at.host;
+    door.certificate = [this, host] {
+      return certificate_in(directory_.tls(), names_of_server(host, options_.names),
+                            wall_time() / kSecond);
+    };
+    MOTLEY_TRY(const Certificate shown, door.certificate());
+    Endpoint at = door.at;
+    MOTLEY_TRY(at.port, server_->listen(std::move(door)));
+    if (host == "0.0.0.0" || host == "::") at.host = own_host_name();
+    api_.set_door({at.to_string(), shown.fingerprint});
+    std::fprintf(stderr, "listening on %s: TLS, %s\n", at.to_string().c_str(),
+                 shown.fingerprint.c_str());
+    return Unit{};
+  }
+
   void after_write() {
     if (coordinator_.broken()) return end();
     arm();
@@ -160,6 +185,7 @@ class Service {
   std::unique_ptr<AttemptLauncher> launcher_;
   PostingWriter writer_;
   Coordinator coordinator_;
+  Access access_;
   Api api_;
   std::unique_ptr<HttpServer> server_;
   std::optional<Nanos> armed_;

@@ -1,16 +1,21 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "core/spec/fleet_spec.h"
+#include "scheduler/service/endpoint.h"
 
 namespace motley {
 
 struct ServeOptions {
-  std::string state;   ///< directory
-  std::string socket;  ///< path
+  std::string state;               ///< directory
+  std::string socket;              ///< path
+  std::optional<Endpoint> listen;  ///< for others, over TLS
+  std::vector<std::string> names;  ///< of this machine, besides those that it knows itself
   FleetSpec fleet;
   std::string policy = "backfill";
 };

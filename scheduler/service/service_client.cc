@@ -13,7 +13,8 @@
 
 #include "core/clock.h"
 #include "core/json_fields.h"
-#include "scheduler/service/service_directory.h"
+#include "scheduler/service/certificates.h"
+#include "scheduler/service/tls_client.h"
 
 namespace motley {
 namespace {
@@ -26,13 +27,6 @@ using nlohmann::json;
 
 constexpr Nanos kNextCoordinator{10'000'000'000};
 constexpr auto kTryAgain = std::chrono::milliseconds(200);
-
-Error no_answer(const std::string& socket, const error_code& error) {
-  return {ErrorCode::kNoDevice,
-          "no coordinator answers on " + socket + " (" + error.message() +
-              "): start one with `motley serve`, or name its socket with --socket PATH",
-          {}};
-}
 
 /// What the service says is wrong.
 Error refusal_in(const std::string& body, int status) {
@@ -69,43 +63,63 @@ std::optional<StreamEvent> next_event(std::string* text) {
 
 }  // namespace
 
-ServiceClient::ServiceClient(const std::string& socket)
-    : socket_(socket.empty() ? default_socket() : socket) {}
+Error ServiceClient::no_answer(const std::string& why) const {
+  if (address_.login)
+    return {ErrorCode::kNoDevice,
+            "the coordinator at " + address_.to_string() + " broke off (" + why + ")",
+            {}};
+  return {ErrorCode::kNoDevice,
+          "no coordinator answers on " + address_.socket + " (" + why +
+              "): start one with `motley serve`, or name its socket with --socket PATH",
+          {}};
+}
 
-Result<int> ServiceClient::call(const Call& call, const TakeBytes& take) const {
-  asio::io_context context;
-  stream_protocol::socket socket(context);
-  error_code error;
-  if (socket_.size() > 107)
-    return fail(ErrorCode::kUsage, "the path of the socket is too long: " + socket_);
-  socket.connect(stream_protocol::endpoint(socket_), error);
-  if (error) return fail(no_answer(socket_, error));
+template <class Stream>
+Result<int> ServiceClient::exchange(Stream& stream, const Call& call, const TakeBytes& take) const {
   http::request<http::string_body> request(http::string_to_verb(call.method), call.target, 11);
-  request.set(http::field::host, "motley");
+  request.set(http::field::host, address_.login ? address_.login->at.to_string() : "motley");
   request.set(http::field::connection, "close");
+  if (address_.login) request.set(http::field::authorization, "Bearer " + address_.login->token);
   for (const auto& [name, value] : call.headers) request.set(name, value);
   request.body() = call.body;
   request.prepare_payload();
-  http::write(socket, request, error);
+  error_code error;
+  http::write(stream, request, error);
   // One that refuses before it has read everything has still answered.
   boost::beast::flat_buffer buffer;
   http::response_parser<http::buffer_body> parser;
   parser.body_limit(UINT64_MAX);
-  http::read_header(socket, buffer, parser, error);
-  if (error) return fail(no_answer(socket_, error));
+  http::read_header(stream, buffer, parser, error);
+  if (error) return fail(no_answer(error.message()));
   std::array<char, 16384> piece;
   while (!parser.is_done()) {
     parser.get().body().data = piece.data();
     parser.get().body().size = piece.size();
     // Some: read() would wait until the piece is full, and who follows wants to see what there is.
-    http::read_some(socket, buffer, parser, error);
+    http::read_some(stream, buffer, parser, error);
     if (error == http::error::need_buffer) error = {};
     const size_t bytes = piece.size() - parser.get().body().size;
     if (bytes > 0 && !take({piece.data(), bytes})) break;
     if (error == http::error::end_of_stream || error == http::error::partial_message) break;
-    if (error) return fail(no_answer(socket_, error));
+    if (error) return fail(no_answer(error.message()));
   }
   return static_cast<int>(parser.get().result_int());
+}
+
+Result<int> ServiceClient::call(const Call& call, const TakeBytes& take) const {
+  if (address_.login) {
+    MOTLEY_TRY(const auto connection,
+               TlsConnection::open(address_.login->at, address_.login->authority));
+    return exchange(connection->stream(), call, take);
+  }
+  asio::io_context context;
+  stream_protocol::socket socket(context);
+  error_code error;
+  if (address_.socket.size() > 107)
+    return fail(ErrorCode::kUsage, "the path of the socket is too long: " + address_.socket);
+  socket.connect(stream_protocol::endpoint(address_.socket), error);
+  if (error) return fail(no_answer(error.message()));
+  return exchange(socket, call, take);
 }
 
 Result<json> ServiceClient::answer(const Call& asked) const {
@@ -163,6 +177,18 @@ Result<Unit> ServiceClient::follow(const std::string& target, const TakeEvent& t
     if (!read && (read.error().code != ErrorCode::kNoDevice || now >= give_up)) return read;
     std::this_thread::sleep_for(kTryAgain);
   }
+}
+
+Result<std::string> fetch_authority(const Endpoint& at, const std::string& fingerprint) {
+  MOTLEY_TRY(const auto connection, TlsConnection::open(at, ""));
+  std::string shown;
+  for (const std::string& certificate : connection->certificates()) {
+    MOTLEY_TRY(shown, fingerprint_of(certificate));
+    if (shown == fingerprint) return certificate;
+  }
+  return fail(ErrorCode::kNotPermitted, at.to_string() + " shows the fingerprint " +
+                                            (shown.empty() ? "of nobody" : shown) + ", not " +
+                                            fingerprint + ": it is not the service that was meant");
 }
 
 }  // namespace motley

@@ -8,15 +8,16 @@
 #include <string_view>
 
 #include "core/result.h"
+#include "scheduler/service/service_address.h"
 
 namespace motley {
 
 class ServiceClient {
  public:
-  /// `socket`: empty: where coordinators listen unless told otherwise (default_socket()).
-  explicit ServiceClient(const std::string& socket);
+  explicit ServiceClient(ServiceAddress address) : address_(std::move(address)) {}
 
-  /// kNoDevice with a hint where nobody answers; what the service says where it refuses.
+  /// kNoDevice with a hint where nobody answers; kNotPermitted where somebody else does, or our
+  /// token is refused; else what the service says where it refuses.
   Result<nlohmann::json> get(const std::string& target) const;
   Result<nlohmann::json> post(const std::string& target, const std::string& body = {},
                               const std::string& idempotency_key = {}) const;
@@ -43,9 +44,16 @@ class ServiceClient {
                            Followed* followed) const;
   /// The status; the body goes to `take` as it comes.
   Result<int> call(const Call& call, const TakeBytes& take) const;
+  template <class Stream>
+  Result<int> exchange(Stream& stream, const Call& call, const TakeBytes& take) const;
+  Error no_answer(const std::string& why) const;
   Result<nlohmann::json> answer(const Call& call) const;
 
-  std::string socket_;
+  ServiceAddress address_;
 };
+
+/// The certificate (PEM) of the authority behind the service at `at`, whose fingerprint it must
+/// have; nothing is told to whom else answers. kNotPermitted naming both where it has another.
+Result<std::string> fetch_authority(const Endpoint& at, const std::string& fingerprint);
 
 }  // namespace motley

@@ -18,6 +18,7 @@ class ServiceDirectory {
 
   const std::string& path() const { return path_; }
   std::string database() const { return path_ + "/motley.db"; }
+  std::string tls() const { return path_ + "/tls"; }
   std::string job(int64_t id) const { return path_ + "/jobs/" + std::to_string(id); }
   std::string attempt(AttemptId id) const {
     return job(id.job) + "/attempts/" + std::to_string(id.epoch.value());

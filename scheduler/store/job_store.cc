@@ -52,6 +52,18 @@ CREATE TABLE attempts (
   cause TEXT NOT NULL,
   PRIMARY KEY (job, epoch)
 ) STRICT, WITHOUT ROWID;
+)sql",
+                                    R"sql(
+CREATE TABLE tokens (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  user TEXT NOT NULL,
+  role TEXT NOT NULL,
+  label TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  created INTEGER NOT NULL,
+  expires INTEGER NOT NULL,
+  revoked INTEGER NOT NULL
+) STRICT;
 )sql"};
 constexpr auto kVersion = static_cast<int64_t>(kMigrations.size());
 

@@ -8,15 +8,19 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "core/clock.h"
 #include "scheduler/launch/child_process.h"
+#include "tests/support/require.h"
 #include "tests/support/temporary_directory.h"
 
 namespace motley {
@@ -168,6 +172,29 @@ TEST_F(HttpServerTest, TheSocketIsItsOwners) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kNotPermitted);
   EXPECT_EQ(second->listen("/" + std::string(200, 'x')).error().code, ErrorCode::kUsage);
+}
+
+/// Another user, for whom somebody has opened the socket, is told so and no more. In a process of
+/// its own, which does nothing but system calls.
+TEST_F(HttpServerTest, AnotherUserIsRefused) {
+  if (::geteuid() != 0) MOTLEY_SKIP_WITHOUT("root", "nobody else can become another user");
+  std::filesystem::permissions(directory_.path(), std::filesystem::perms::all);
+  std::filesystem::permissions(path(), std::filesystem::perms::all);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path().c_str(), sizeof address.sun_path - 1);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char answer[16] = "";
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    const bool heard = ::setuid(65534) == 0 &&
+                       ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+                       ::recv(fd, answer, 12, MSG_WAITALL) == 12;
+    ::_exit(heard && std::memcmp(answer, "HTTP/1.1 403", 12) == 0 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(HttpServerTest, AnotherFileInItsPlaceIsKept) {

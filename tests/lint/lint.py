@@ -46,6 +46,7 @@ CONFINED_HEADERS = (
     (r"boost/", r"scheduler/", "scheduler/"),
     (r"boost/beast", r"scheduler/service/", "scheduler/service/"),
     (r"sqlite3\.h$", r"scheduler/store/", "scheduler/store/"),
+    (r"openssl/", r"scheduler/service/", "scheduler/service/"),
 )
 
 MAX_FUNCTION_LINES = 70

@@ -61,6 +61,7 @@ class Sandbox:
         self.environment = dict(os.environ)
         self.environment["XDG_STATE_HOME"] = str(self.home / "state")
         self.environment["XDG_CACHE_HOME"] = str(cache or self.home / "cache")
+        self.environment["XDG_CONFIG_HOME"] = str(self.home / "config")
         self.write("text.txt", sample_text())
         self.write("fleet.yaml", FLEET)
         self.write_job(steps=steps, every=every, numerics=numerics, grain=grain)

@@ -28,7 +28,7 @@ TEST(DebugEnv, ReadsWhatIsSet) {
 
 TEST(DebugEnv, SettingsNameTheirOrigin) {
   const auto settings = read_debug_env_settings(environment({{"MOTLEY_WORKER", "/opt/w"}}));
-  ASSERT_EQ(settings.size(), 6u);
+  ASSERT_EQ(settings.size(), 7u);
   for (const EnvSetting& setting : settings) {
     const bool given = setting.name == "MOTLEY_WORKER";
     EXPECT_EQ(setting.origin, given ? "environment" : "default") << setting.name;

@@ -31,7 +31,8 @@ class ApiTest : public ::testing::Test {
   ApiTest()
       : service_(fleet_of({"a"})),
         directory_(std::move(*ServiceDirectory::open(temporary_.path() + "/state"))),
-        api_(service_.coordinator(), service_.database(), directory_, "ana") {
+        access_({service_.database(), service_.writer(), [] { return int64_t{1'000}; }, "ana"}),
+        api_(service_.coordinator(), service_.database(), directory_, access_) {
     std::ofstream(temporary_.path() + "/text.txt") << std::string(5000, 'x');
   }
 
@@ -41,12 +42,22 @@ class ApiTest : public ::testing::Test {
     request.method = method;
     request.body = body;
     request.idempotency_key = key;
+    request.local = true;
     EXPECT_TRUE(read_target(target, &request));
     HttpResponse answer;
     answer.status = 0;
     api_.handle(std::move(request), [&](HttpResponse response) { answer = std::move(response); });
     service_.run();
     return answer;
+  }
+  static HttpRequest following(const std::string& target, const std::string& last_id) {
+    HttpRequest request;
+    request.method = "GET";
+    request.accept = "text/event-stream";
+    request.last_event_id = last_id;
+    request.local = true;
+    EXPECT_TRUE(read_target(target, &request));
+    return request;
   }
   HttpResponse submit(const std::string& job, const std::string& key = "") {
     return ask("POST", "/v1/jobs?source=" + percent_encoded(temporary_.path() + "/job.yaml"), job,
@@ -60,6 +71,7 @@ class ApiTest : public ::testing::Test {
   testing::TemporaryDirectory temporary_;
   testing::FakeService service_;
   ServiceDirectory directory_;
+  Access access_;
   Api api_;
 };
 
@@ -168,7 +180,7 @@ TEST_F(ApiTest, EventsArePagedAndFollowed) {
   const json page = parsed(ask("GET", "/v1/events?limit=2"));
   ASSERT_EQ(page["events"].size(), 2u);
   EXPECT_EQ(page["events"][0]["text"], "submitted");
-  HttpRequest request{"GET", "/v1/events", {{"job", "1"}}, "", "text/event-stream", "", "2"};
+  const HttpRequest request = following("/v1/events?job=1", "2");
   std::shared_ptr<EventSource> events;
   api_.handle(request, [&](HttpResponse response) { events = response.events; });
   ASSERT_TRUE(events);
@@ -188,8 +200,7 @@ TEST_F(ApiTest, AFollowerOfALogThatComesBackGoesOnWhereItWas) {
   std::filesystem::create_directories(directory);
   std::ofstream(directory + "/log") << "one\ntwo\n";
   service_.end(1, AttemptOutcome::kDone);
-  HttpRequest request{"GET", "/v1/jobs/1/logs", {{"after", "1:0"}}, "", "text/event-stream", "",
-                      "1:4"};
+  const HttpRequest request = following("/v1/jobs/1/logs?after=1%3A0", "1:4");
   std::shared_ptr<EventSource> log;
   api_.handle(request, [&](HttpResponse response) { log = response.events; });
   ASSERT_TRUE(log);

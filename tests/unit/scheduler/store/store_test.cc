@@ -13,6 +13,7 @@
 
 #include "scheduler/store/group_commit.h"
 #include "scheduler/store/job_store.h"
+#include "scheduler/store/token_store.h"
 #include "tests/support/temporary_directory.h"
 
 namespace motley {
@@ -76,11 +77,13 @@ TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
   {
     const Database database = open_store(path());
     ASSERT_TRUE(add_job(database, job_named("old")));
-    ASSERT_TRUE(database.execute("DROP TABLE attempts; PRAGMA user_version = 1"));
+    ASSERT_TRUE(
+        database.execute("DROP TABLE attempts; DROP TABLE tokens; PRAGMA user_version = 1"));
   }
   const Database database = open_store(path());
   EXPECT_EQ((**find_job(database, 1)).name, "old");
   EXPECT_TRUE(list_attempts(database, 1)->empty());
+  EXPECT_TRUE(list_tokens(database)->empty());
 }
 
 TEST_F(Store, KeepsJobsAsTheyStand) {

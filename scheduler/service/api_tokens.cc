@@ -1,0 +1,113 @@
+// Of the API: who may ask what, and the tokens that say so.
+
+#include <nlohmann/json.hpp>
+
+#include "core/json_fields.h"
+#include "core/log.h"
+#include "scheduler/service/api.h"
+#include "scheduler/service/job_json.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+
+/// For a token that is wrong: guessing one after the other on a connection is slow.
+constexpr Nanos kPause{1'000'000'000};
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kMostSeconds = 3'153'600'000;
+
+Result<TokenWish> wish_in(const HttpRequest& request) {
+  MOTLEY_TRY(const json document, parse_json(request.body));
+  TokenWish wish;
+  wish.user = request.caller.user;
+  std::string role = name_of(wish.role);
+  int64_t seconds = 0;
+  JsonFields fields(document);
+  fields.read_if("user", wish.user).read_if("role", role).read_if("label", wish.label);
+  if (fields.has("expires_seconds"))
+    fields.read_between("expires_seconds", seconds, 1, kMostSeconds);
+  MOTLEY_TRY_VOID(fields.done());
+  const auto known = role_of_name(role);
+  if (!known)
+    return fail(ErrorCode::kUsage,
+                "role: there are viewer, user, admin and node, not '" + role + "'");
+  wish.role = *known;
+  wish.lasts = Nanos(seconds * kSecond);
+  return wish;
+}
+
+}  // namespace
+
+HttpResponse Api::unauthorised(const HttpRequest& request, const Error& error) {
+  log_warning("a token from " + one_line(request.peer) + " was refused");
+  HttpResponse response = error_response(401, error);
+  response.pause = kPause;
+  return response;
+}
+
+bool Api::may_ask(const Route& route, const HttpRequest& request, const HttpReply& reply,
+                  int64_t job) const {
+  const Caller& caller = request.caller;
+  if (!admits(route.least, caller.role)) {
+    reply(caller.role == Role::kNobody
+              ? error_response(401, {ErrorCode::kNotPermitted, "this takes a token", {}})
+              : error_response(403, {ErrorCode::kNotPermitted,
+                                     "this takes the role " + std::string(name_of(route.least)) +
+                                         "; the token has " + name_of(caller.role),
+                                     {}}));
+    return false;
+  }
+  if (!route.of_owner || caller.role == Role::kAdmin) return true;
+  const auto stored = find_job(kept_, job);
+  if (!stored || !*stored || (*stored)->owner == caller.user) return true;  // or is told so below
+  reply(error_response(403, {ErrorCode::kNotPermitted,
+                             "job " + std::to_string(job) + " is " + (*stored)->owner +
+                                 "'s; the token is " + caller.user + "'s",
+                             {}}));
+  return false;
+}
+
+json Api::token_json(const StoredToken& token) const {
+  json document = to_json(token);
+  document["valid"] = access_.is_valid(token);
+  return document;
+}
+
+void Api::create_token(const HttpRequest& request, const HttpReply& reply) {
+  const auto wish = wish_in(request);
+  if (!wish) return reply(error_response(400, wish.error()));
+  access_.create(*wish, [this, reply](const Result<StoredToken>& token, const std::string& secret) {
+    if (!token)
+      return reply(
+          error_response(token.error().code == ErrorCode::kUsage ? 400 : 500, token.error()));
+    json document = token_json(*token);
+    document["token"] = secret;
+    document["address"] = door_.address.empty() ? json(nullptr) : json(door_.address);
+    document["fingerprint"] = door_.fingerprint.empty() ? json(nullptr) : json(door_.fingerprint);
+    reply(json_response(document, 201));
+  });
+}
+
+void Api::list_tokens(const HttpRequest&, const HttpReply& reply) {
+  const auto tokens = access_.tokens();
+  if (!tokens) return reply(error_response(500, tokens.error()));
+  json list = json::array();
+  for (const StoredToken& token : *tokens) list.push_back(token_json(token));
+  reply(json_response({{"tokens", list}}));
+}
+
+void Api::revoke_token(const HttpReply& reply, int64_t id) {
+  access_.revoke(id, [this, reply](const Result<StoredToken>& token) {
+    if (!token)
+      return reply(
+          error_response(token.error().code == ErrorCode::kNotFound ? 404 : 500, token.error()));
+    reply(json_response(token_json(*token)));
+  });
+}
+
+void Api::whoami(const HttpRequest& request, const HttpReply& reply) {
+  reply(json_response({{"user", request.caller.user}, {"role", name_of(request.caller.role)}}));
+}
+
+}  // namespace motley

@@ -1,0 +1,287 @@
+#pragma once
+// One connection of the HTTP server, over any stream of Asio's: the same limits and the same
+// answers on the Unix socket and behind TLS.
+
+#include <array>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/ssl/ssl_stream.hpp>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scheduler/service/http_exchange.h"
+#include "scheduler/service/http_server.h"
+
+namespace motley {
+
+using UnixStream = boost::beast::basic_stream<boost::asio::local::stream_protocol>;
+using TlsStream = boost::beast::ssl_stream<boost::beast::tcp_stream>;
+
+/// What the connections of a server have in common.
+struct ServerState {
+  HttpHandler handler;
+  HttpLimits limits;
+  std::map<std::string, int> connections;  ///< of each peer; "" is the Unix socket
+  int all_connections = 0;
+  int64_t requests = 0;
+  bool stopping = false;
+  std::vector<std::string> names;  ///< of the server, behind TLS
+
+  /// Whether a further one is too many.
+  bool crowded(const std::string& peer) const {
+    const auto found = connections.find(peer);
+    return all_connections >= limits.all_connections ||
+           (found != connections.end() && found->second >= limits.connections);
+  }
+};
+
+class Session {
+ public:
+  virtual ~Session() = default;
+  /// Closes it, unless an answer is due.
+  virtual void stop() = 0;
+};
+
+/// Kept alive by its own pending operations.
+template <class Stream>
+class HttpSession final : public Session, public std::enable_shared_from_this<HttpSession<Stream>> {
+ public:
+  /// `peer` names who is counted; `stream` makes the stream.
+  template <class... Parts>
+  HttpSession(std::shared_ptr<ServerState> state, std::string peer, Parts&&... stream)
+      : stream_(std::forward<Parts>(stream)...),
+        timer_(stream_.get_executor()),
+        state_(std::move(state)),
+        peer_(std::move(peer)) {
+    ++state_->connections[peer_];
+    ++state_->all_connections;
+  }
+  ~HttpSession() override {
+    --state_->all_connections;
+    if (--state_->connections[peer_] == 0) state_->connections.erase(peer_);
+  }
+
+  void start() {
+    if constexpr (kTls)
+      shake_hands();
+    else
+      wait_for_request();
+  }
+  /// Instead: nothing is asked of this one.
+  void refuse(HttpResponse response) {
+    unwanted_ = true;
+    answer_and_close(std::move(response));
+  }
+
+  void stop() override {
+    if (!answering_) close();
+  }
+
+ private:
+  static constexpr bool kTls = std::is_same_v<Stream, TlsStream>;
+  static constexpr size_t kFirstRead = 4096;
+  static constexpr auto kPollEvents = std::chrono::milliseconds(20);
+  static constexpr auto kFarewell = std::chrono::milliseconds(2000);
+  static constexpr int kPollsBetweenSigns = 500;  // of life: who is gone is noticed at a write
+  using Code = boost::system::error_code;
+
+  auto self() { return this->shared_from_this(); }
+  auto& lowest() { return boost::beast::get_lowest_layer(stream_); }
+
+  void shake_hands() {
+    lowest().expires_after(state_->limits.handshake_time);
+    stream_.async_handshake(boost::asio::ssl::stream_base::server, [self = self()](Code error) {
+      if (error) return self->close();
+      self->wait_for_request();
+    });
+  }
+
+  void wait_for_request() {
+    parser_.emplace();
+    parser_->header_limit(state_->limits.header_bytes);
+    parser_->body_limit(state_->limits.body_bytes);
+    if (buffer_.size() > 0) return read_header();
+    lowest().expires_after(state_->limits.idle_time);
+    stream_.async_read_some(buffer_.prepare(kFirstRead), [self = self()](Code error, size_t bytes) {
+      if (error) return self->close();
+      self->buffer_.commit(bytes);
+      self->read_header();
+    });
+  }
+
+  void read_header() {
+    lowest().expires_after(state_->limits.header_time);
+    boost::beast::http::async_read_header(stream_, buffer_, *parser_,
+                                          [self = self()](Code error, size_t) {
+                                            if (error) return self->refuse(error);
+                                            self->read_body();
+                                          });
+  }
+
+  void read_body() {
+    lowest().expires_after(state_->limits.body_time);
+    if (boost::beast::iequals(header_of(parser_->get(), "Expect"), "100-continue"))
+      return invite_body();
+    boost::beast::http::async_read(stream_, buffer_, *parser_, [self = self()](Code error, size_t) {
+      if (error) return self->refuse(error);
+      self->handle();
+    });
+  }
+
+  void invite_body() {
+    static const std::string kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
+    parser_->get().erase(boost::beast::http::field::expect);
+    boost::asio::async_write(stream_, boost::asio::buffer(kGoOn),
+                             [self = self()](Code error, size_t) {
+                               if (error) return self->close();
+                               self->read_body();
+                             });
+  }
+
+  void refuse(Code error) {
+    auto refusal = refusal_of(error);
+    if (!refusal) return close();
+    answer_and_close(std::move(*refusal));
+  }
+
+  void handle() {
+    lowest().expires_never();
+    auto& got = parser_->get();
+    keep_alive_ = got.keep_alive() && !state_->stopping;
+    if (kTls && !is_addressed(header_of(got, "Host"), state_->names))
+      return answer(error_response(
+          421,
+          {ErrorCode::kNotPermitted, "the header 'Host' is none of this service's names", {}}));
+    auto request = request_of(got);
+    if (!request) return answer(error_response(400, request.error()));
+    request->local = !kTls;
+    request->peer = peer_;
+    answering_ = true;
+    state_->handler(std::move(*request), [self = self()](HttpResponse response) {
+      ++self->state_->requests;
+      if (response.pause > Nanos(0)) return self->answer_later(std::move(response));
+      self->answer(std::move(response));
+    });
+  }
+
+  void answer_and_close(HttpResponse response) {
+    keep_alive_ = false;
+    answer(std::move(response));
+  }
+
+  void answer_later(HttpResponse response) {
+    timer_.expires_after(std::chrono::nanoseconds(response.pause.value()));
+    timer_.async_wait([self = self(), response = std::move(response)](Code) mutable {
+      self->answer(std::move(response));
+    });
+  }
+
+  void answer(HttpResponse response) {
+    if (response.events) return follow(std::move(response));
+    auto message = std::make_shared<boost::beast::http::response<HttpText>>(
+        message_of(std::move(response), keep_alive_));
+    lowest().expires_after(state_->limits.idle_time);
+    boost::beast::http::async_write(stream_, *message,
+                                    [self = self(), message](Code error, size_t) {
+                                      self->answering_ = false;
+                                      if (error) return self->close();
+                                      if (!self->keep_alive_ || self->state_->stopping)
+                                        return self->part();
+                                      self->wait_for_request();
+                                    });
+  }
+
+  // --- server-sent events: to the end of the connection ---
+
+  void follow(HttpResponse response) {
+    answering_ = false;
+    events_ = std::move(response.events);
+    out_ =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
+        "Connection: close\r\n\r\n";
+    write_events();
+  }
+
+  void write_events() {
+    lowest().expires_after(state_->limits.idle_time);
+    boost::asio::async_write(stream_, boost::asio::buffer(out_),
+                             [self = self()](Code error, size_t) {
+                               if (error) return self->close();
+                               self->quiet_polls_ = 0;
+                               self->poll_events();
+                             });
+  }
+
+  void poll_events() {
+    if (events_->over()) return part();
+    out_ = events_->next();
+    if (out_.empty() && events_->over()) return part();
+    if (out_.empty() && ++quiet_polls_ >= kPollsBetweenSigns) out_ = ": still here\n\n";
+    if (!out_.empty()) return write_events();
+    lowest().expires_never();
+    timer_.expires_after(kPollEvents);
+    timer_.async_wait([self = self()](Code error) {
+      if (error || self->state_->stopping) return self->close();
+      self->poll_events();
+    });
+  }
+
+  // --- its end ---
+
+  /// With a word, so that the other side knows that this was all of it.
+  void part() {
+    if (unwanted_) return close();
+    lowest().expires_after(kFarewell);
+    if constexpr (kTls)
+      stream_.async_shutdown([self = self()](Code) { self->finish_sending(); });
+    else
+      finish_sending();
+  }
+
+  /// A socket that is closed with something unread in it takes back what it has sent.
+  void finish_sending() {
+    Code error;
+    lowest().socket().shutdown(boost::asio::socket_base::shutdown_send, error);
+    if (error) return close();
+    read_rest();
+  }
+
+  void read_rest() {
+    buffer_.clear();
+    lowest().async_read_some(buffer_.prepare(kFirstRead), [self = self()](Code error, size_t) {
+      if (error) return self->close();
+      self->read_rest();
+    });
+  }
+
+  void close() {
+    Code ignored;
+    lowest().socket().shutdown(boost::asio::socket_base::shutdown_both, ignored);
+    lowest().socket().close(ignored);
+  }
+
+  Stream stream_;
+  boost::asio::steady_timer timer_;
+  std::shared_ptr<ServerState> state_;
+  const std::string peer_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<boost::beast::http::request_parser<HttpText>> parser_;
+  bool keep_alive_ = false;
+  bool answering_ = false;
+  bool unwanted_ = false;  ///< one too many: it is not waited for
+  std::shared_ptr<EventSource> events_;
+  std::string out_;
+  int quiet_polls_ = 0;
+};
+
+}  // namespace motley

@@ -1,0 +1,269 @@
+// Who is let in, and what each role may ask.
+
+#include "scheduler/service/access.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "scheduler/service/api.h"
+#include "scheduler/service/secret.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/unit/scheduler/service/fake_service.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+using testing::fleet_of;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+class AccessTest : public ::testing::Test {
+ protected:
+  AccessTest()
+      : service_(fleet_of({"a"})),
+        directory_(std::move(*ServiceDirectory::open(temporary_.path() + "/state"))),
+        access_({service_.database(), service_.writer(), [this] { return now_; }, "ana"}),
+        api_(service_.coordinator(), service_.database(), directory_, access_) {}
+
+  /// The token, whole.
+  std::string create(const TokenWish& wish) {
+    std::string made;
+    access_.create(wish, [&](const Result<StoredToken>& token, const std::string& secret) {
+      EXPECT_TRUE(token) << token.error().message;
+      made = secret;
+    });
+    service_.run();
+    return made;
+  }
+  std::string token_of(const std::string& user, Role role) { return create({user, role, "", {}}); }
+  Result<Unit> revoke(int64_t id) {
+    Result<Unit> revoked = fail(ErrorCode::kInternal, "not answered");
+    access_.revoke(id, [&](const Result<StoredToken>& token) {
+      revoked = token ? Result<Unit>(Unit{}) : fail(token.error());
+    });
+    service_.run();
+    return revoked;
+  }
+  Result<Caller> caller_with(const std::string& token) {
+    HttpRequest request;
+    request.token = token;
+    return access_.caller_of(request);
+  }
+
+  HttpResponse ask(const std::string& token, const std::string& method, const std::string& target,
+                   const std::string& body = "", bool local = false) {
+    HttpRequest request;
+    request.method = method;
+    request.body = body;
+    request.token = token;
+    request.local = local;
+    request.peer = "192.0.2.7";
+    EXPECT_TRUE(read_target(target, &request));
+    HttpResponse answer;
+    answer.status = 0;
+    api_.handle(std::move(request), [&](HttpResponse response) { answer = std::move(response); });
+    service_.run();
+    return answer;
+  }
+  int64_t submit_as(const std::string& owner) {
+    Result<int64_t> id = fail(ErrorCode::kInternal, "not answered");
+    service_.coordinator().submit({testing::job_on(1), owner, "", true},
+                                  [&](Result<int64_t> result) { id = std::move(result); });
+    service_.run();
+    return *id;
+  }
+
+  int64_t now_ = 1'000 * kSecond;
+  testing::TemporaryDirectory temporary_;
+  testing::FakeService service_;
+  ServiceDirectory directory_;
+  Access access_;
+  Api api_;
+};
+
+TEST_F(AccessTest, ATokenNamesItsUserAndRole) {
+  const std::string token = token_of("ben", Role::kViewer);
+  EXPECT_TRUE(token.starts_with("mtl_1_"));
+  EXPECT_EQ(token.size(), std::string("mtl_1_").size() + 64);
+  const auto caller = caller_with(token);
+  ASSERT_TRUE(caller);
+  EXPECT_EQ(caller->user, "ben");
+  EXPECT_EQ(caller->role, Role::kViewer);
+  EXPECT_NE(token_of("ben", Role::kViewer).substr(6), token.substr(6));
+}
+
+TEST_F(AccessTest, OnlyTheHashIsKept) {
+  const std::string secret = token_of("ben", Role::kUser).substr(6);
+  const auto stored = find_token(service_.database(), 1);
+  ASSERT_TRUE(stored && *stored);
+  EXPECT_EQ((*stored)->hash, sha256_of(secret));
+  EXPECT_THAT(ask("", "GET", "/v1/tokens", "", true).body, Not(HasSubstr((*stored)->hash)));
+}
+
+TEST_F(AccessTest, WhatIsNoTokenIsRefused) {
+  const std::string token = token_of("ben", Role::kUser);
+  std::string other = token;
+  other.back() = other.back() == '0' ? '1' : '0';
+  for (const std::string& wrong :
+       {other, std::string("x"), std::string("mtl_"), std::string("mtl_1_"),
+        "mtl_2_" + token.substr(6), token + "0", token.substr(0, token.size() - 1),
+        std::string("mtl_-1_0"), std::string("mtl_99999999999999999999_0"), token.substr(4)}) {
+    const auto refused = caller_with(wrong);
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_EQ(refused.error().code, ErrorCode::kNotPermitted);
+    EXPECT_THAT(refused.error().message, Not(HasSubstr(wrong))) << "a token in a message";
+  }
+  EXPECT_EQ(caller_with("")->role, Role::kNobody);
+}
+
+TEST_F(AccessTest, TokensEnd) {
+  const std::string token = create({"ben", Role::kUser, "", Nanos(10 * kSecond)});
+  now_ += 9 * kSecond;
+  EXPECT_TRUE(caller_with(token));
+  now_ += kSecond;
+  EXPECT_FALSE(caller_with(token));
+  const std::string lasting = token_of("ben", Role::kUser);
+  now_ += 1'000'000 * kSecond;
+  EXPECT_TRUE(caller_with(lasting));
+  ASSERT_TRUE(revoke(2));
+  EXPECT_FALSE(caller_with(lasting));
+  EXPECT_TRUE(revoke(2));
+  EXPECT_EQ(revoke(3).error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(AccessTest, WhoFollowsIsCutOffWithTheToken) {
+  const int64_t job = submit_as("ben");
+  const std::string token = token_of("ben", Role::kViewer);
+  HttpRequest request;
+  request.method = "GET";
+  request.accept = "text/event-stream";
+  request.token = token;
+  ASSERT_TRUE(read_target("/v1/events?job=" + std::to_string(job), &request));
+  std::shared_ptr<EventSource> events;
+  api_.handle(request, [&](HttpResponse response) { events = response.events; });
+  ASSERT_TRUE(events);
+  EXPECT_THAT(events->next(), HasSubstr("submitted"));
+  ASSERT_TRUE(service_.ask(job, JobRequest::kCancel));
+  ASSERT_TRUE(revoke(1));
+  EXPECT_EQ(events->next(), "");
+  EXPECT_TRUE(events->over());
+}
+
+TEST_F(AccessTest, WishesAreChecked) {
+  for (const char* wish :
+       {R"({"user": "a b"})", R"({"user": ""})", R"({"role": "nobody"})", R"({"role": "king"})",
+        R"({"expires_seconds": 0})", R"({"expires_seconds": 99999999999})", R"({"rolle": "user"})",
+        R"([])", "", R"({"label": 7})"})
+    EXPECT_EQ(ask("", "POST", "/v1/tokens", wish, true).status, 400) << wish;
+  const HttpResponse made =
+      ask("", "POST", "/v1/tokens", R"({"label": "for \u00e9va", "expires_seconds": 60})", true);
+  ASSERT_EQ(made.status, 201) << made.body;
+  const json token = json::parse(made.body);
+  EXPECT_EQ(token["user"], "ana");
+  EXPECT_EQ(token["role"], "user");
+  EXPECT_EQ(token["expires"], 1060.0);
+  EXPECT_EQ(token["valid"], true);
+  EXPECT_TRUE(token["address"].is_null());
+  EXPECT_TRUE(caller_with(token["token"]));
+}
+
+/// Who gets through to each route, written down a second time.
+struct Expected {
+  const char* method;
+  const char* path;
+  const char* roles;  ///< without a token ("-"), viewer, user, admin, node
+};
+constexpr Expected kExpected[] = {
+    {"GET", "/v1/jobs", "VUA"},
+    {"POST", "/v1/jobs", "UA"},
+    {"GET", "/v1/jobs/{id}", "VUA"},
+    {"GET", "/v1/jobs/{id}/why", "VUA"},
+    {"GET", "/v1/jobs/{id}/logs", "VUA"},
+    {"POST", "/v1/jobs/{id}/cancel", "UA"},
+    {"POST", "/v1/jobs/{id}/hold", "UA"},
+    {"POST", "/v1/jobs/{id}/release", "UA"},
+    {"POST", "/v1/jobs/{id}/requeue", "UA"},
+    {"GET", "/v1/events", "VUA"},
+    {"GET", "/v1/fleet", "VUA"},
+    {"POST", "/v1/tokens", "A"},
+    {"GET", "/v1/tokens", "A"},
+    {"POST", "/v1/tokens/{id}/revoke", "A"},
+    {"GET", "/v1/whoami", "VUA"},
+    {"GET", "/metrics", "VUA"},
+    {"GET", "/healthz", "-VUAN"},
+    {"GET", "/readyz", "-VUAN"},
+};
+
+TEST_F(AccessTest, EachRouteIsOpenToItsRolesAlone) {
+  const std::map<char, std::string> tokens = {{'-', ""},
+                                              {'V', token_of("ben", Role::kViewer)},
+                                              {'U', token_of("ben", Role::kUser)},
+                                              {'A', token_of("eva", Role::kAdmin)},
+                                              {'N', token_of("node", Role::kNode)}};
+  std::vector<std::string> known;
+  for (const Expected& expected : kExpected) {
+    known.push_back(std::string(expected.method) + " " + expected.path);
+    for (const auto& [role, token] : tokens) {
+      std::string path = expected.path;
+      const size_t place = path.find("{id}");
+      const bool of_token = path.find("tokens") != std::string::npos;
+      const int64_t id = of_token ? 999 : submit_as("ben");
+      if (place != std::string::npos) path.replace(place, 4, std::to_string(id));
+      const int status = ask(token, expected.method, path).status;
+      const bool open = std::string_view(expected.roles).find(role) != std::string_view::npos;
+      const bool refused = status == (role == '-' ? 401 : 403);
+      EXPECT_EQ(refused, !open) << role << " " << known.back() << ": " << status;
+      EXPECT_TRUE(!open || (status != 401 && status != 403)) << known.back() << ": " << status;
+    }
+  }
+  std::vector<std::string> routes;
+  for (const Api::RouteView& route : Api::all_routes())
+    routes.push_back(route.method + " " + route.path);
+  EXPECT_THAT(known, ::testing::UnorderedElementsAreArray(routes)) << "a route without a row here";
+}
+
+TEST_F(AccessTest, UsersChangeTheirOwnJobsAlone) {
+  const std::string ben = token_of("ben", Role::kUser), eva = token_of("eva", Role::kUser),
+                    root = token_of("root", Role::kAdmin);
+  const std::string job = "/v1/jobs/" + std::to_string(submit_as("ben"));
+  for (const char* what : {"/hold", "/release", "/requeue", "/cancel"}) {
+    const HttpResponse refused = ask(eva, "POST", job + what);
+    EXPECT_EQ(refused.status, 403) << what;
+    EXPECT_THAT(refused.body, HasSubstr("is ben's; the token is eva's"));
+  }
+  EXPECT_EQ(ask(eva, "GET", job).status, 200);
+  EXPECT_EQ(ask(ben, "POST", job + "/release").status, 200);
+  EXPECT_EQ(ask(root, "POST", job + "/cancel").status, 200);
+  EXPECT_EQ(ask(eva, "POST", "/v1/jobs/99/cancel").status, 404);
+  EXPECT_EQ(
+      ask("", "POST", "/v1/jobs/" + std::to_string(submit_as("ben")) + "/cancel", "", true).status,
+      200);
+}
+
+TEST_F(AccessTest, AWrongTokenIsToldSoSlowlyAndNothingElse) {
+  const HttpResponse wrong = ask("mtl_1_00", "GET", "/v1/nothing");
+  EXPECT_EQ(wrong.status, 401);
+  EXPECT_GE(wrong.pause, Nanos(kSecond));
+  EXPECT_EQ(json::parse(wrong.body)["error"]["code"], "not_permitted");
+  EXPECT_EQ(ask("", "GET", "/v1/jobs").pause, Nanos(0));
+}
+
+TEST(Secrets, AreRandomAndHashedAsTheStandardSays) {
+  EXPECT_EQ(sha256_of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  const auto one = new_secret(), two = new_secret();
+  ASSERT_TRUE(one && two);
+  EXPECT_EQ(one->size(), 64u);
+  EXPECT_NE(*one, *two);
+  EXPECT_TRUE(equal_secrets("ab", "ab"));
+  EXPECT_FALSE(equal_secrets("ab", "ac"));
+  EXPECT_FALSE(equal_secrets("ab", "abc"));
+}
+
+}  // namespace
+}  // namespace motley
