@@ -288,6 +288,8 @@ Result<Certificate> certificate_in(const std::string& directory,
   Certificate shown;
   MOTLEY_TRY(shown.chain, pem_of(server.certificate.get()));
   MOTLEY_TRY(const std::string authority_text, pem_of(authority.certificate.get()));
+  // For clients of others, which are given a file.
+  MOTLEY_TRY_VOID(write_private_file(directory + "/ca.pem", authority_text));
   shown.chain += authority_text;
   MOTLEY_TRY(shown.key, pem_of(server.key.get()));
   MOTLEY_TRY(shown.fingerprint, fingerprint_of(authority_text));

@@ -101,13 +101,15 @@ class TlsServerTest : public ::testing::Test {
   void serve(const std::vector<std::string>& names, int64_t made = std::time(nullptr),
              bool due = false) {
     const std::string tls = directory_.path() + "/tls";
-    const auto port =
-        server_->listen({{"127.0.0.1", 0}, [=, asked = 0]() mutable {
-                           const bool first = asked++ == 0;
-                           auto shown = certificate_in(tls, first || !due ? names : kNames, made);
-                           if (shown) shown->renew_at = due ? 0 : INT64_MAX;
-                           return shown;
-                         }});
+    TlsDoor door;
+    door.at = here_;
+    door.certificate = [=, asked = 0]() mutable {
+      const bool first = asked++ == 0;
+      auto shown = certificate_in(tls, first || !due ? names : kNames, made);
+      if (shown) shown->renew_at = due ? 0 : INT64_MAX;
+      return shown;
+    };
+    const auto port = server_->listen(std::move(door));
     ASSERT_TRUE(port) << port.error().message;
     here_.port = *port;
     fingerprint_ = certificate_in(tls, names, made)->fingerprint;

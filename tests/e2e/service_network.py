@@ -70,8 +70,7 @@ def other_clients(service):
     """A client that knows nothing of ours: Python's own TLS, with the authority as the only one to be believed."""
     token = token_for(service, "ana", "viewer")["token"]
     host, port = service.address.split(":")
-    authority = (service.state / "tls" / "authority.pem").read_text().split("-----BEGIN PRIVATE")[0]
-    believing = ssl.create_default_context(cadata=authority)
+    believing = ssl.create_default_context(cafile=service.state / "tls" / "ca.pem")
 
     def status(headers, target="/v1/jobs", context=believing):
         connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=10)
@@ -81,7 +80,8 @@ def other_clients(service):
         connection.close()
         return answer.status, answer.headers
 
-    expect_equal(status({"Authorization": f"Bearer {token}"})[0], 200, "status with a token")
+    for target in ("/v1/jobs", "/metrics"):
+        expect_equal(status({"Authorization": f"Bearer {token}"}, target)[0], 200, f"status of {target} with a token")
     refused, headers = status({})
     expect_equal((refused, headers["WWW-Authenticate"]), (401, "Bearer"), "without a token")
     expect_equal(headers["Access-Control-Allow-Origin"], None, "CORS")
