@@ -44,7 +44,7 @@ def main():
     for words, expected in CASES:
         expect_equal(offered(sandbox, result.stdout, words), expected, f"offered at {words}")
     fish = sandbox.run("completion", "fish").stdout
-    expect("__fish_seen_subcommand_from export' -a 'hostfile job trace'" in fish, "fish offers no formats")
+    expect("__fish_seen_subcommand_from export' -a 'hostfile job slurm trace'" in fish, "fish offers no formats")
     print("ok")
 
 
