@@ -37,6 +37,7 @@ class LsCommand final : public Command {
     }
     TextTable table({{"job", Align::kRight},
                      {"name", Align::kLeft},
+                     {"owner", Align::kLeft},
                      {"queue", Align::kLeft},
                      {"priority", Align::kRight},
                      {"state", Align::kLeft},
@@ -44,9 +45,9 @@ class LsCommand final : public Command {
                      {"submitted", Align::kLeft}});
     for (const json& job : page["jobs"])
       table.add_row({std::to_string(job.value("id", 0)), job.value("name", ""),
-                     job.value("queue", ""), std::to_string(job.value("priority", 0)),
-                     job.value("state", ""), std::to_string(job.value("attempt", 0)),
-                     time_text(job["submitted"])});
+                     job.value("owner", ""), job.value("queue", ""),
+                     std::to_string(job.value("priority", 0)), job.value("state", ""),
+                     std::to_string(job.value("attempt", 0)), time_text(job["submitted"])});
     std::printf("%s", table.to_string().c_str());
     if (page["next"].is_number())
       std::fprintf(stderr, "more: --before %s\n", page["next"].dump().c_str());

@@ -10,6 +10,7 @@
 #include "scheduler/service/job_json.h"
 #include "scheduler/service/job_log.h"
 #include "scheduler/service/metrics_text.h"
+#include "scheduler/service/openapi.h"
 #include "scheduler/service/streams.h"
 
 namespace motley {
@@ -175,6 +176,10 @@ const std::vector<Api::Route>& Api::routes() {
        [](Api& api, Request, Reply reply, int64_t token) { api.revoke_token(reply, token); }},
       {kViewer, "GET", "/v1/whoami", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.whoami(request, reply); }},
+      {kViewer, "GET", "/v1/openapi.json", "", false, "",
+       [](Api&, Request, Reply reply, int64_t) {
+         reply(json_response(openapi_document(all_routes())));
+       }},
       {kViewer, "GET", "/metrics", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.metrics(request, reply); }},
       {kNobody, "GET", "/healthz", "", false, "",

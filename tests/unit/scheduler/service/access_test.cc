@@ -195,6 +195,7 @@ constexpr Expected kExpected[] = {
     {"GET", "/v1/tokens", "A"},
     {"POST", "/v1/tokens/{id}/revoke", "A"},
     {"GET", "/v1/whoami", "VUA"},
+    {"GET", "/v1/openapi.json", "VUA"},
     {"GET", "/metrics", "VUA"},
     {"GET", "/healthz", "-VUAN"},
     {"GET", "/readyz", "-VUAN"},

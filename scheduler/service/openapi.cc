@@ -1,0 +1,197 @@
+#include "scheduler/service/openapi.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <nlohmann/json.hpp>
+
+#include "core/version.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+
+/// Of a route, what its table does not say.
+struct Words {
+  std::string_view route;
+  std::string_view summary;
+  std::string_view answers;     ///< a schema; "": text
+  std::string_view takes = {};  ///< a schema; "JobFile": YAML; "": nothing
+  bool streams = false;         ///< with Accept: text/event-stream
+};
+
+constexpr Words kWords[] = {
+    {"GET /v1/jobs", "Jobs, the newest first", "JobPage"},
+    {"POST /v1/jobs", "Submit a job; answered when it is on disk", "Job", "JobFile"},
+    {"GET /v1/jobs/{id}", "A job and its attempts", "Job"},
+    {"GET /v1/jobs/{id}/why", "What a job waits for, and what would start it", "Why"},
+    {"GET /v1/jobs/{id}/logs", "What its attempts have printed", "LogPiece", "", true},
+    {"POST /v1/jobs/{id}/cancel", "End it, after a checkpoint", "Job"},
+    {"POST /v1/jobs/{id}/hold", "Stop it, after a checkpoint, until it is released", "Job"},
+    {"POST /v1/jobs/{id}/release", "Let a held job go on", "Job"},
+    {"POST /v1/jobs/{id}/requeue", "Stop it, after a checkpoint, and start it anew", "Job"},
+    {"GET /v1/events", "What has happened to jobs", "EventPage", "", true},
+    {"GET /v1/fleet", "The devices, and who has them", "Fleet"},
+    {"POST /v1/tokens", "A new token, told this once", "Token", "TokenWish"},
+    {"GET /v1/tokens", "All tokens, without their secrets", "TokenPage"},
+    {"POST /v1/tokens/{id}/revoke", "A token is not valid from now on", "Token"},
+    {"GET /v1/whoami", "Whose token this is", "Whoami"},
+    {"GET /v1/openapi.json", "This document", "Document"},
+    {"GET /metrics", "For Prometheus", ""},
+    {"GET /healthz", "Whether it answers", ""},
+    {"GET /readyz", "Whether it can do its work", ""},
+};
+
+/// Of each parameter: its schema and what it means.
+constexpr std::array<std::string_view, 3> kParameters[] = {
+    {"after", R"({"type": ["integer", "string"]})", "goes on after this number, or log's place"},
+    {"attempt", R"({"type": "integer", "minimum": 0})", "of this attempt only"},
+    {"before", R"({"type": "integer", "minimum": 0})", "numbers below it: the next page"},
+    {"hold", R"({"type": "boolean"})", "it waits until it is released"},
+    {"job", R"({"type": "integer", "minimum": 0})", "of this job only"},
+    {"label", R"({"type": "string"})", "name, or name=value"},
+    {"limit", R"({"type": "integer", "minimum": 0, "maximum": 200, "default": 50})", "at most"},
+    {"name", R"({"type": "string"})", "of this name"},
+    {"priority", R"({"type": "integer", "minimum": 0, "maximum": 100})",
+     "instead of the job's own"},
+    {"queue", R"({"type": "string"})", "of this queue"},
+    {"source", R"({"type": "string"})",
+     "absolute path of the job file: paths in it are relative to that"},
+    {"state", R"({"type": "string"})", "unfinished, finished, or a state"},
+};
+
+constexpr const char* kSchemas = R"json({
+"Time": {"type": ["number", "null"], "description": "seconds since 1970; null: not yet, or never"},
+"Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "object", "required": ["code", "message"],
+  "properties": {"code": {"type": "string"}, "message": {"type": "string"}}}}},
+"JobFile": {"type": "string", "description": "a job file (YAML)"},
+"JobSummary": {"type": "object",
+  "required": ["id", "name", "owner", "queue", "priority", "state", "attempt", "restarts", "held", "cause", "submitted", "finished"],
+  "properties": {"id": {"type": "integer"}, "name": {"type": "string"}, "owner": {"type": "string"}, "queue": {"type": "string"},
+    "priority": {"type": "integer"}, "state": {"enum": ["waiting", "queued", "profiling", "planning", "launching", "running", "stopping",
+      "succeeded", "failed", "cancelled"]},
+    "attempt": {"type": "integer"}, "restarts": {"type": "integer"}, "held": {"type": "boolean"}, "cause": {"type": "string"},
+    "submitted": {"$ref": "#/components/schemas/Time"}, "finished": {"$ref": "#/components/schemas/Time"}}},
+"Job": {"allOf": [{"$ref": "#/components/schemas/JobSummary"}, {"type": "object", "required": ["directory", "attempts", "job"],
+  "properties": {"directory": {"type": "string"}, "job": {"type": "object", "description": "job.json"},
+    "attempts": {"type": "array", "items": {"$ref": "#/components/schemas/Attempt"}}}}]},
+"Attempt": {"type": "object", "required": ["attempt", "devices", "begun", "ended", "seconds", "outcome", "cause"],
+  "properties": {"attempt": {"type": "integer"}, "devices": {"type": "array", "items": {"type": "string"}},
+    "begun": {"$ref": "#/components/schemas/Time"}, "ended": {"$ref": "#/components/schemas/Time"}, "seconds": {"type": "number"},
+    "outcome": {"enum": ["", "done", "stopped", "failed"]}, "cause": {"type": "string"}}},
+"JobPage": {"type": "object", "required": ["jobs", "next"], "properties": {
+  "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/JobSummary"}}, "next": {"type": ["integer", "null"]}}},
+"Why": {"type": "object", "required": ["id", "state", "reasons", "remedy", "position"], "properties": {"id": {"type": "integer"},
+  "state": {"type": "string"}, "reasons": {"type": "array", "items": {"type": "string"}}, "remedy": {"type": ["string", "null"]},
+  "position": {"type": ["integer", "null"]}}},
+"LogPiece": {"type": "object", "required": ["text", "attempt", "next", "over"], "properties": {"text": {"type": "string"},
+  "attempt": {"type": "integer"}, "next": {"type": "string"}, "over": {"type": "boolean"}}},
+"Event": {"type": "object", "required": ["id", "time", "job", "text"], "properties": {"id": {"type": "integer"},
+  "time": {"$ref": "#/components/schemas/Time"}, "job": {"type": "integer"}, "text": {"type": "string"}}},
+"EventPage": {"type": "object", "required": ["events", "next"], "properties": {
+  "events": {"type": "array", "items": {"$ref": "#/components/schemas/Event"}}, "next": {"type": "integer"}}},
+"Fleet": {"type": "object", "required": ["policy", "devices"], "properties": {"policy": {"type": "string"},
+  "devices": {"type": "array", "items": {"type": "object", "description": "as in fleet.json, and job: who has it"}}}},
+"TokenWish": {"type": "object", "properties": {"user": {"type": "string"}, "role": {"enum": ["viewer", "user", "admin", "node"]},
+  "label": {"type": "string"}, "expires_seconds": {"type": "integer", "minimum": 1}}, "additionalProperties": false},
+"Token": {"type": "object", "required": ["id", "user", "role", "label", "created", "expires", "revoked", "valid"], "properties": {
+  "id": {"type": "integer"}, "user": {"type": "string"}, "role": {"enum": ["viewer", "user", "admin", "node"]}, "label": {"type": "string"},
+  "created": {"$ref": "#/components/schemas/Time"}, "expires": {"$ref": "#/components/schemas/Time"},
+  "revoked": {"$ref": "#/components/schemas/Time"}, "valid": {"type": "boolean"},
+  "token": {"type": "string", "description": "of a new one"}, "address": {"type": ["string", "null"]}, "fingerprint": {"type": ["string", "null"]}}},
+"TokenPage": {"type": "object", "required": ["tokens"], "properties": {
+  "tokens": {"type": "array", "items": {"$ref": "#/components/schemas/Token"}}}},
+"Whoami": {"type": "object", "required": ["user", "role"], "properties": {"user": {"type": "string"}, "role": {"type": "string"}}},
+"Document": {"type": "object"}
+})json";
+
+json reference(std::string_view schema) {
+  return {{"$ref", "#/components/schemas/" + std::string(schema)}};
+}
+
+json content(std::string_view type, json schema) {
+  return {{std::string(type), {{"schema", std::move(schema)}}}};
+}
+
+json parameter(std::string_view name) {
+  for (const auto& [known, schema, meaning] : kParameters)
+    if (known == name)
+      return {{"name", known},
+              {"in", "query"},
+              {"schema", json::parse(schema)},
+              {"description", meaning}};
+  return {{"name", name}, {"in", "query"}, {"schema", {{"type", "string"}}}};
+}
+
+json header(const char* name, const char* meaning) {
+  return {
+      {"name", name}, {"in", "header"}, {"schema", {{"type", "string"}}}, {"description", meaning}};
+}
+
+json parameters_of(const Api::RouteView& route, const Words& words) {
+  json all = json::array();
+  if (route.path.find("{id}") != std::string::npos)
+    all.push_back({{"name", "id"},
+                   {"in", "path"},
+                   {"required", true},
+                   {"schema", {{"type", "integer"}, {"minimum", 1}}}});
+  for (std::string_view rest = route.parameters; !rest.empty();)
+    all.push_back(parameter(cut_off(&rest, ' ')));
+  if (words.takes == "JobFile")
+    all.push_back(header("Idempotency-Key", "a second submission with it is the first one's job"));
+  if (words.streams) all.push_back(header("Last-Event-ID", "a stream goes on after it"));
+  return all;
+}
+
+json responses_of(const Api::RouteView& route, const Words& words) {
+  json good = {{"description", words.summary}};
+  good["content"] = words.answers.empty() ? content("text/plain", {{"type", "string"}})
+                                          : content("application/json", reference(words.answers));
+  if (words.streams) good["content"].update(content("text/event-stream", {{"type", "string"}}));
+  const json wrong = {{"description", "what is wrong, in a line"},
+                      {"content", content("application/json", reference("Error"))}};
+  json all = {{words.takes.empty() ? "200" : "201", good}, {"default", wrong}};
+  if (route.least != Role::kNobody) all["401"] = all["403"] = wrong;
+  return all;
+}
+
+json operation(const Api::RouteView& route, const Words& words) {
+  json described = {{"summary", words.summary},
+                    {"parameters", parameters_of(route, words)},
+                    {"responses", responses_of(route, words)}};
+  if (route.least == Role::kNobody)
+    described["security"] = json::array();
+  else
+    described["description"] = "Takes the role " + std::string(name_of(route.least)) +
+                               (route.of_owner ? ", of who owns the job, or admin." : ".");
+  if (!words.takes.empty())
+    described["requestBody"] = {
+        {"required", true},
+        {"content", content(words.takes == "JobFile" ? "application/yaml" : "application/json",
+                            reference(words.takes))}};
+  return described;
+}
+
+}  // namespace
+
+json openapi_document(const std::vector<Api::RouteView>& routes) {
+  json paths = json::object();
+  for (const Api::RouteView& route : routes) {
+    const std::string key = route.method + " " + route.path;
+    const auto* words = std::find_if(std::begin(kWords), std::end(kWords),
+                                     [&](const Words& each) { return each.route == key; });
+    std::string method = route.method;
+    for (char& c : method) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    paths[route.path][method] = operation(route, words == std::end(kWords) ? Words{} : *words);
+  }
+  return {{"openapi", "3.1.0"},
+          {"info", {{"title", "Motley job service"}, {"version", build_version().version}}},
+          {"paths", paths},
+          {"security", json::array({{{"token", json::array()}}})},
+          {"components",
+           {{"schemas", json::parse(kSchemas)},
+            {"securitySchemes", {{"token", {{"type", "http"}, {"scheme", "bearer"}}}}}}}};
+}
+
+}  // namespace motley
