@@ -372,7 +372,7 @@ Result<Unit> settle_model(const YamlTree& tree, JobDraft& draft) {
 Result<JobSpec> job_of(YamlTree tree, const std::string& source, const std::string& base_directory,
                        const std::vector<Override>& overrides, JobParts parts) {
   for (const Override& override : overrides)
-    MOTLEY_TRY_VOID(override_value(tree, override.path, override.value));
+    MOTLEY_TRY_VOID(override_value(tree, override.path, override.value, override.where));
   YamlKeys<JobDraft> keys = job_keys();
   for (YamlKey<JobDraft>& key : keys)
     if ((key.name == "model" && parts == JobParts::kWithoutModel) ||

@@ -16,11 +16,11 @@
 
 namespace motley {
 
-/// One `--set key.path=value`, applied as if written in the file; place is reported as "--set
-/// key.path".
+/// One `--set key.path=value`, applied as if written in the file.
 struct Override {
   std::string path;
   std::string value;
+  std::string where = "--set " + path;  ///< its place in messages
 };
 
 /// kWithoutData: no file of data is looked for, and `data` may be missing. kWithoutModel: for

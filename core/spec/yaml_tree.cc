@@ -77,8 +77,8 @@ const YamlNode& YamlTree::nearest(std::string_view path) const {
   return *node;
 }
 
-Result<Unit> override_value(YamlTree& tree, const std::string& path, const std::string& value) {
-  const std::string where = "--set " + path;
+Result<Unit> override_value(YamlTree& tree, const std::string& path, const std::string& value,
+                            const std::string& where) {
   if (!is_key_path(path) || value.find_first_not_of(" \t\n") == std::string::npos)
     return fail(ErrorCode::kUsage, where + ": expected key=value, such as train.steps=100");
   Result<YamlTree> parsed = parse_yaml(value, where, kJobLimits);

@@ -60,8 +60,10 @@ Result<YamlTree> parse_yaml(std::string_view text, const std::string& source,
                             const YamlLimits& limits);
 
 /// Puts `value` (YAML, e.g. "20" or "[a, b]") at `path` ("train.steps") as if written in the file,
-/// replacing what was there. Its place is "--set train.steps". kUsage when there is no such place.
-Result<Unit> override_value(YamlTree& tree, const std::string& path, const std::string& value);
+/// replacing what was there. Its place in messages is `where` ("--set train.steps"). kUsage when
+/// there is no such place.
+Result<Unit> override_value(YamlTree& tree, const std::string& path, const std::string& value,
+                            const std::string& where);
 
 /// The text of a file of at most `limit` bytes. kNotFound, or kInvalidSpec when it is larger or its
 /// path is not UTF-8.

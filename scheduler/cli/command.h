@@ -51,6 +51,7 @@ std::unique_ptr<Command> make_profiles_command();
 std::unique_ptr<Command> make_release_command();
 std::unique_ptr<Command> make_report_command();
 std::unique_ptr<Command> make_requeue_command();
+std::unique_ptr<Command> make_rm_command();
 std::unique_ptr<Command> make_resume_command();
 std::unique_ptr<Command> make_run_command();
 std::unique_ptr<Command> make_runner_command();

@@ -1,4 +1,5 @@
-// ls, show, why, cancel, hold, release, requeue: what is asked of a coordinator and answered once.
+// ls, show, why, cancel, hold, release, requeue, rm: what is asked of a coordinator and answered
+// once.
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -29,8 +30,7 @@ class LsCommand final : public Command {
   }
 
   Result<int> run() override {
-    MOTLEY_TRY(const ServiceClient client, client_of(service_));
-    MOTLEY_TRY(const json page, client.get("/v1/jobs" + query()));
+    MOTLEY_TRY(const json page, whole_page());
     if (json_) {
       std::printf("%s\n", page.dump().c_str());
       return 0;
@@ -55,7 +55,23 @@ class LsCommand final : public Command {
   }
 
  private:
-  std::string query() const {
+  /// The service looks at so many jobs at once: what it has found may be less than was asked for.
+  Result<json> whole_page() const {
+    MOTLEY_TRY(const ServiceClient client, client_of(service_));
+    const int64_t wanted = limit_.value_or(50);
+    json jobs = json::array(), next;
+    int64_t before = before_.value_or(0);
+    do {
+      const int64_t missing = wanted - static_cast<int64_t>(jobs.size());
+      MOTLEY_TRY(const json page, client.get("/v1/jobs" + query(before, missing)));
+      for (const json& job : page["jobs"]) jobs.push_back(job);
+      next = page["next"];
+      before = next.is_number() ? next.get<int64_t>() : 0;
+    } while (before > 0 && static_cast<int64_t>(jobs.size()) < wanted);
+    return json{{"jobs", jobs}, {"next", next}};
+  }
+
+  std::string query(int64_t before, int64_t limit) const {
     std::string query;
     const auto add = [&](const char* name, const std::string& value) {
       if (!value.empty())
@@ -65,8 +81,8 @@ class LsCommand final : public Command {
     add("queue", queue_);
     add("name", name_);
     add("label", label_);
-    if (before_) add("before", std::to_string(*before_));
-    if (limit_) add("limit", std::to_string(*limit_));
+    if (before > 0) add("before", std::to_string(before));
+    add("limit", std::to_string(limit));
     return query;
   }
 
@@ -159,8 +175,18 @@ class RequestCommand final : public JobCommand {
   std::string what_;
 };
 
+class RmCommand final : public JobCommand {
+  Result<json> ask(const ServiceClient& client, const std::string& job) const override {
+    return client.remove(job);
+  }
+  void print(const json& job) const override {
+    std::printf("job %d is removed\n", job.value("id", 0));
+  }
+};
+
 }  // namespace
 
+std::unique_ptr<Command> make_rm_command() { return std::make_unique<RmCommand>(); }
 std::unique_ptr<Command> make_ls_command() { return std::make_unique<LsCommand>(); }
 std::unique_ptr<Command> make_show_command() { return std::make_unique<ShowCommand>(); }
 std::unique_ptr<Command> make_why_command() { return std::make_unique<WhyCommand>(); }

@@ -24,7 +24,10 @@ class ServeCommand final : public Command {
         .option("--fleet", "FILE", "the devices it gives to jobs, instead of this machine's",
                 &fleet_)
         .option("--policy", "NAME", "who runs next (default: backfill)", &options_.policy)
-        .completes(policies);
+        .completes(policies)
+        .option("--keep", "DURATION",
+                "jobs that have ended, with their runs, and events; or forever (default: 90d)",
+                &keep_);
   }
 
   Result<int> run() override {
@@ -35,6 +38,7 @@ class ServeCommand final : public Command {
     }
     MOTLEY_TRY_VOID(read_listen());
     MOTLEY_TRY_VOID(check_told_apart(options_.fleet));
+    MOTLEY_TRY(options_.keep, keep_of(keep_));
     const bool own_place = !options_.state.empty();
     if (!own_place) options_.state = default_service_directory();
     if (options_.socket.empty())
@@ -55,8 +59,17 @@ class ServeCommand final : public Command {
     return Unit{};
   }
 
+  /// 0: for ever.
+  static Result<Nanos> keep_of(const std::string& text) {
+    if (text == "forever") return Nanos(0);
+    const auto keep = parse_duration(text);
+    if (keep && *keep > Nanos(0)) return *keep;
+    return fail(ErrorCode::kUsage,
+                "--keep: expected a duration such as 90d, or forever, found '" + text + "'");
+  }
+
   ServeOptions options_;
-  std::string fleet_, listen_;
+  std::string fleet_, listen_, keep_ = "90d";
 };
 
 /// One attempt of a job, started by the coordinator.

@@ -36,8 +36,7 @@ class SubmitCommand final : public Command {
     if (follow_ && json_) return fail(ErrorCode::kUsage, "--follow and --json exclude each other");
     MOTLEY_TRY(const std::string text, read_text(real_file_system(), job_, kLargestJob));
     MOTLEY_TRY(const ServiceClient client, client_of(service_));
-    MOTLEY_TRY(const nlohmann::json job,
-               client.post("/v1/jobs?" + query(), text, key_.empty() ? new_key() : key_));
+    MOTLEY_TRY(const nlohmann::json job, submit(client, text));
     warn_of_fleet(job);
     const std::string number = std::to_string(job.value("id", int64_t{0}));
     if (json_) {
@@ -54,6 +53,18 @@ class SubmitCommand final : public Command {
   }
 
  private:
+  Result<nlohmann::json> submit(const ServiceClient& client, const std::string& text) const {
+    const std::string key = key_.empty() ? new_key() : key_;
+    auto job = client.post("/v1/jobs?" + query(), text, key);
+    if (!job && job.error().code == ErrorCode::kPeerLost)
+      return fail(ErrorCode::kPeerLost,
+                  job.error().message +
+                      "; whether the job is kept is not known: the same command "
+                      "with --key " +
+                      key + " submits it once");
+    return job;
+  }
+
   static void warn_of_fleet(const nlohmann::json& job) {
     const std::string fleet = job["job"].value("fleet", "");
     if (!fleet.empty())

@@ -169,10 +169,20 @@ JobFsm::Actions JobFsm::handle(const AttemptOver& event, Nanos now) {
   if (status_.stop == StopWhy::kCancel) return end(JobState::kCancelled, cause_of(status_.stop));
   if (status_.stop == StopWhy::kTimeLimit) return end(JobState::kFailed, cause_of(status_.stop));
   // Who was asked to end may well have failed in doing so: it goes on from what it had saved.
-  if (event.outcome == AttemptOutcome::kStopped || status_.stop != StopWhy::kNone)
-    return wait_again(now);
+  if (status_.stop != StopWhy::kNone) return wait_again(now);
+  if (event.outcome == AttemptOutcome::kStopped) return stopped_unasked(event.progressed, now);
   return event.hopeless ? end(JobState::kFailed, event.cause)
                         : try_again(event.progressed, event.cause, now);
+}
+
+/// It may do so at once the next time, too: none is begun without a wait. One that has got on is no
+/// failure, however often it does that.
+JobFsm::Actions JobFsm::stopped_unasked(bool progressed, Nanos now) {
+  const std::string cause = "it stopped by itself";
+  if (!progressed) return try_again(false, cause, now);
+  status_.cause = cause;
+  status_.not_before = now + retry_.first_wait;
+  return wait_again(now);
 }
 
 JobFsm::Actions JobFsm::try_again(bool progressed, const std::string& cause, Nanos now) {

@@ -145,6 +145,7 @@ class JobFsm {
   Actions stop(StopWhy why, Nanos now);
   /// Back to where a job waits for its turn.
   Actions wait_again(Nanos now);
+  Actions stopped_unasked(bool progressed, Nanos now);
   Actions try_again(bool progressed, const std::string& cause, Nanos now);
   void find_waiting_state(Nanos now);
 

@@ -68,6 +68,7 @@ class Access::LimitedEvents final : public EventSource {
     return ended_ ? "" : events_->next();
   }
   bool over() const override { return ended_ || events_->over(); }
+  std::chrono::milliseconds patience() const override { return events_->patience(); }
 
  private:
   bool has_expired() const {

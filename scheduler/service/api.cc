@@ -32,6 +32,8 @@ int status_of(ErrorCode code) {
       return 404;
     case ErrorCode::kNotPermitted:
       return 409;
+    case ErrorCode::kIo:
+      return 507;  // what cannot be kept is refused
     default:
       return 500;
   }
@@ -40,7 +42,8 @@ int status_of(ErrorCode code) {
 /// Of a submission: its own fault, unless the disk or we are to blame.
 int status_of_refused(ErrorCode code) {
   if (code == ErrorCode::kUsage) return 409;  // the key belongs to another job
-  return code == ErrorCode::kIo || code == ErrorCode::kInternal ? 500 : 422;
+  if (code == ErrorCode::kIo) return 507;
+  return code == ErrorCode::kInternal ? 500 : 422;
 }
 
 void refuse(const HttpReply& reply, const Error& error) {
@@ -88,8 +91,6 @@ Result<JobQuery> query_of(const HttpRequest& request) {
   query.name = text_in(request, "name");
   query.queue = text_in(request, "queue");
   query.label = text_in(request, "label");
-  if (query.label.find('"') != std::string::npos)
-    return fail(ErrorCode::kUsage, "label: a name or name=value, without quotes");
   const std::string state = text_in(request, "state");
   if (state == "unfinished") {
     query.which = JobFilter::kUnfinished;
@@ -121,7 +122,7 @@ Result<Submission> submission_of(const HttpRequest& request) {
     return fail(ErrorCode::kInvalidSpec, "Idempotency-Key: at most 256 bytes");
   std::vector<Override> overrides;
   if (request.query.count("priority") != 0)
-    overrides.push_back({"priority", text_in(request, "priority")});
+    overrides.push_back({"priority", text_in(request, "priority"), "--priority"});
   Submission submission;
   MOTLEY_TRY(submission.job, parse_job(request.body, source.empty() ? "job.yaml" : source,
                                        path.parent_path().string(), overrides));
@@ -152,6 +153,8 @@ const std::vector<Api::Route>& Api::routes() {
        [](Api& api, Request request, Reply reply, int64_t) { api.submit(request, reply); }},
       {kViewer, "GET", "/v1/jobs/", "", true, "",
        [](Api& api, Request request, Reply reply, int64_t job) { api.show(request, reply, job); }},
+      {kUser, "DELETE", "/v1/jobs/", "", true, "",
+       [](Api& api, Request, Reply reply, int64_t job) { api.remove(reply, job); }, true},
       {kViewer, "GET", "/v1/jobs/", "/why", true, "",
        [](Api& api, Request request, Reply reply, int64_t job) { api.why(request, reply, job); }},
       {kViewer, "GET", "/v1/jobs/", "/logs", true, "after attempt",
@@ -233,11 +236,16 @@ void Api::handle(HttpRequest request, const HttpReply& reply) {
   if (!caller) return reply(unauthorised(request, caller.error()));
   request.caller = std::move(*caller);
   std::string allowed;
+  // Its header alone is sent.
+  const bool head = request.method == "HEAD";
+  if (head) request.accept.clear();
   for (const Route& route : routes()) {
     const auto job = number_between(request.path, route.before, route.after);
     if (route.has_number ? !job.has_value() : request.path != route.before) continue;
-    if (request.method == route.method) return answer(route, request, reply, job.value_or(0));
+    if ((head ? "GET" : request.method) == route.method)
+      return answer(route, request, reply, job.value_or(0));
     allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
+    if (route.method == "GET") allowed += ", HEAD";
   }
   if (allowed.empty())
     return reply(error_response(404, {ErrorCode::kNotFound, "there is no " + request.path, {}}));
@@ -256,9 +264,8 @@ void Api::list(const HttpRequest& request, const HttpReply& reply) {
   const auto jobs = list_jobs(kept_, *query, *before, static_cast<int>(*limit));
   if (!jobs) return refuse(reply, jobs.error());
   json page = {{"jobs", json::array()}, {"next", nullptr}};
-  for (const StoredJob& job : *jobs) page["jobs"].push_back(to_json(job));
-  if (!jobs->empty() && static_cast<int64_t>(jobs->size()) == *limit)
-    page["next"] = jobs->back().id;
+  for (const StoredJob& job : jobs->jobs) page["jobs"].push_back(to_json(job));
+  if (jobs->next > 0) page["next"] = jobs->next;
   reply(json_response(page));
 }
 
@@ -342,6 +349,13 @@ void Api::ask(JobRequest what, const HttpReply& reply, int64_t job) {
   coordinator_.ask(job, what, [this, reply, job](Result<Unit> done) {
     if (!done) return refuse(reply, done.error());
     reply(job_response(job, 200));
+  });
+}
+
+void Api::remove(const HttpReply& reply, int64_t job) {
+  retention_.remove(job, [reply, job](const Result<Unit>& removed) {
+    if (!removed) return refuse(reply, removed.error());
+    reply(json_response({{"id", job}, {"removed", true}}));
   });
 }
 

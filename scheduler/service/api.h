@@ -11,6 +11,7 @@
 #include "scheduler/service/access.h"
 #include "scheduler/service/coordinator.h"
 #include "scheduler/service/http_message.h"
+#include "scheduler/service/retention.h"
 #include "scheduler/service/service_directory.h"
 
 namespace motley {
@@ -18,9 +19,13 @@ namespace motley {
 class Api {
  public:
   /// All outlive it.
-  Api(Coordinator& coordinator, const Database& kept, const ServiceDirectory& directory,
-      Access& access)
-      : coordinator_(coordinator), kept_(kept), directory_(directory), access_(access) {}
+  Api(Coordinator& coordinator, Retention& retention, const Database& kept,
+      const ServiceDirectory& directory, Access& access)
+      : coordinator_(coordinator),
+        retention_(retention),
+        kept_(kept),
+        directory_(directory),
+        access_(access) {}
 
   /// An HttpHandler.
   void handle(HttpRequest request, const HttpReply& reply);
@@ -66,6 +71,7 @@ class Api {
   void why(const HttpRequest& request, const HttpReply& reply, int64_t job);
   void logs(const HttpRequest& request, const HttpReply& reply, int64_t job);
   void ask(JobRequest what, const HttpReply& reply, int64_t job);
+  void remove(const HttpReply& reply, int64_t job);
   void events(const HttpRequest& request, const HttpReply& reply);
   void fleet(const HttpRequest& request, const HttpReply& reply);
   void metrics(const HttpRequest& request, const HttpReply& reply);
@@ -84,6 +90,7 @@ class Api {
   nlohmann::json token_json(const StoredToken& token) const;
 
   Coordinator& coordinator_;
+  Retention& retention_;
   const Database& kept_;
   const ServiceDirectory& directory_;
   Access& access_;

@@ -51,7 +51,8 @@ void read_begun(JsonFields& fields, AttemptBegun& begun) {
 void read_ended(JsonFields& fields, AttemptEnded& ended) {
   fields.read("status", ended.status)
       .read("cause", ended.cause)
-      .read("progressed", ended.progressed);
+      .read("progressed", ended.progressed)
+      .read_if("hopeless", ended.hopeless);
 }
 
 }  // namespace
@@ -103,7 +104,8 @@ Result<Unit> AttemptFiles::write_end(const AttemptEnded& ended) const {
   const json document = {{"version", kRecordVersion},
                          {"status", ended.status},
                          {"cause", ended.cause},
-                         {"progressed", ended.progressed}};
+                         {"progressed", ended.progressed},
+                         {"hopeless", ended.hopeless}};
   return write_text_durably(real_file_system(), directory_ + "/ended.json", document.dump(1));
 }
 

@@ -20,6 +20,7 @@ struct AttemptEnded {
   int status = 0;  ///< as `motley run` would have exited
   std::string cause;
   bool progressed = false;
+  bool hopeless = true;  ///< of a failure: another attempt would end the same way
 };
 
 class AttemptFiles {

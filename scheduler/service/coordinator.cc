@@ -51,6 +51,7 @@ StoredJob stored_of(const Submission& submission, const JobStatus& status, int64
   stored.queue = submission.job.service.queue;
   stored.priority = submission.job.service.priority;
   stored.spec = to_json(submission.job).dump();
+  stored.labels = submission.job.service.labels;
   stored.key = submission.key;
   stored.submitted = wall_time;
   stored.status = status;
@@ -70,6 +71,7 @@ Coordinator::Coordinator(FleetSpec fleet, Surroundings surroundings, Rules rules
 
 Result<Unit> Coordinator::recover() {
   MOTLEY_TRY(const auto counts, count_jobs(around_.kept));
+  counters_.jobs.clear();
   for (const auto& [state, count] : counts) counters_.jobs[state] = count;
   MOTLEY_TRY(const std::vector<StoredJob> unfinished, unfinished_jobs(around_.kept));
   for (const StoredJob& job : unfinished) MOTLEY_TRY_VOID(recover(job.id));
@@ -148,14 +150,50 @@ Result<JobState> Coordinator::state_of(int64_t id) const {
   return stored->status.state;
 }
 
+/// Once submitted: a job that is kept no longer had succeeded, or who came after it was cancelled.
 Result<DependenciesLeft> Coordinator::dependencies(const std::vector<int64_t>& after) const {
   DependenciesLeft left;
   for (const int64_t id : after) {
-    MOTLEY_TRY(const JobState state, state_of(id));
+    const auto found = state_of(id);
+    if (!found && found.error().code != ErrorCode::kNotFound) return fail(found.error());
+    const JobState state = found.value_or(JobState::kSucceeded);
     left.unfinished += is_final(state) ? 0 : 1;
     left.failed |= state == JobState::kFailed || state == JobState::kCancelled;
   }
   return left;
+}
+
+// --- a disk that is full ---
+
+void Coordinator::break_off(const Error& error) {
+  if (broken_) return;
+  broken_ = Error{error.code,
+                  "nothing can be kept at the moment, so nothing is changed; it goes on by itself "
+                  "when that is over: " +
+                      error.message,
+                  {}};
+  write_again_ = now() + rules_.write_again;
+}
+
+/// Whatever was handed in before has been answered when this is.
+void Coordinator::try_to_write_again() {
+  if (!write_again_ || *write_again_ > now()) return;
+  write_again_.reset();
+  around_.store.write([](Database& database) { return try_to_write(database); },
+                      [this](const Result<Unit>& written) {
+                        if (written) return begin_again();
+                        write_again_ = now() + rules_.write_again;
+                      });
+}
+
+/// As one does who was killed: only what is kept counts, and attempts are found where they are.
+void Coordinator::begin_again() {
+  broken_.reset();
+  jobs_.clear();
+  dependents_.clear();
+  due_ = {};
+  devices_ = DevicePools(devices_.fleet());
+  if (const auto recovered = recover(); !recovered) break_off(recovered.error());
 }
 
 // --- what people want ---
@@ -168,10 +206,13 @@ void Coordinator::submit(Submission submission, Submitted done) {
   if (!repeated) return done(fail(repeated.error()));
   const auto demand = devices_.demand(spec);
   if (!demand && !*repeated) return done(fail(demand.error()));
+  for (const int64_t before : spec.service.after)
+    if (const auto state = state_of(before); !state && !*repeated)
+      return done(fail(ErrorCode::kInvalidSpec,
+                       state.error().message + ", which it is to come after",
+                       place_of(spec, "after")));
   auto left = dependencies(spec.service.after);
-  if (!left)
-    return done(fail(ErrorCode::kInvalidSpec, left.error().message + ", which it is to come after",
-                     place_of(spec, "after")));
+  if (!left) return done(fail(left.error()));
   JobFsm fsm(RetryRule{.most_restarts = spec.retry.max_restarts});
   if (submission.held) fsm.on(HoldAsked{}, now());
   // A job that can never start is kept before it is cancelled: a repeated key finds it.
@@ -194,8 +235,9 @@ void Coordinator::submit(Submission submission, Submitted done) {
       [this, added, job = std::move(job), done = std::move(done)](Result<Unit> written) mutable {
         if (!written) {
           // A key that belongs to another job is the submitter's mistake, not the disk's.
-          if (written.error().code != ErrorCode::kUsage) broken_ = written.error();
-          return done(fail(written.error()));
+          if (written.error().code == ErrorCode::kUsage) return done(fail(written.error()));
+          break_off(written.error());
+          return done(fail(*broken_));
         }
         ++counters_.submissions;
         job.id = added->id;
@@ -249,10 +291,12 @@ void Coordinator::apply(Job& job, const JobEvent& event, Answered done) {
   if (changed) change = change_of(job, before, event);
   around_.store.write(std::move(change),
                       [this, id = job.id, actions, done = std::move(done)](Result<Unit> written) {
-                        if (written)
+                        if (written) {
                           act(id, actions);
-                        else
-                          broken_ = written.error();
+                        } else {
+                          break_off(written.error());
+                          written = fail(*broken_);
+                        }
                         if (done) done(std::move(written));
                       });
   if (!changed) return;
@@ -359,19 +403,20 @@ void Coordinator::tell_dependents(int64_t id) {
 // --- time ---
 
 std::optional<Nanos> Coordinator::next_wake() const {
-  if (broken_) return std::nullopt;
+  if (broken_) return write_again_;
   if (undecided_) return now();
   if (due_.empty()) return std::nullopt;
   return due_.top().when;
 }
 
 void Coordinator::on_time() {
+  if (broken_) return try_to_write_again();
   while (!due_.empty() && due_.top().when <= now()) {
     const int64_t id = due_.top().job;
     due_.pop();
     if (const auto found = jobs_.find(id); found != jobs_.end()) look_at(found->second);
   }
-  if (undecided_ && !broken_) decide();
+  if (undecided_) decide();
 }
 
 void Coordinator::look_at(Job& job) {

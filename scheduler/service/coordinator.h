@@ -63,6 +63,7 @@ class Coordinator {
   };
   struct Rules {
     Nanos stop_grace{120'000'000'000};  ///< to save and end in; then it is killed
+    Nanos write_again{1'000'000'000};   ///< after a write that failed
   };
   struct Counters {
     std::map<JobState, int64_t> jobs;  ///< in each state
@@ -91,7 +92,8 @@ class Coordinator {
   /// When on_time() has something to do at the earliest; nothing: never.
   std::optional<Nanos> next_wake() const;
   void on_time();
-  /// What could not be written: from then on nothing is done. Attempts train on.
+  /// What could not be written: until something can be again nothing is done, and whatever is asked
+  /// is refused with this error. Attempts train on.
   const std::optional<Error>& broken() const { return broken_; }
 
   const DevicePools& devices() const { return devices_; }
@@ -99,6 +101,8 @@ class Coordinator {
   /// Of a job that has not ended; nothing for any other.
   std::optional<WhyJob> why(int64_t job) const;
   int running() const;  ///< attempts under way
+  /// A job that stood there is kept no longer.
+  void count_removed(JobState state) { --counters_.jobs[state]; }
 
  private:
   struct Job {
@@ -122,6 +126,10 @@ class Coordinator {
     bool operator<(const Due& other) const { return when > other.when; }  // the soonest on top
   };
 
+  /// A write has failed: what is in memory may not be what is kept.
+  void break_off(const Error& error);
+  void try_to_write_again();
+  void begin_again();
   Result<Unit> recover(int64_t id);
   void find_attempt(Job& job, const std::vector<StoredAttempt>& attempts);
   Job make_job(int64_t id, const JobSpec& spec, const std::string& owner, JobFsm fsm) const;
@@ -165,6 +173,7 @@ class Coordinator {
   std::optional<int64_t> reserved_for_;  ///< the job that the others must not keep waiting
   Counters counters_;
   std::optional<Error> broken_;
+  std::optional<Nanos> write_again_;  ///< when that is tried, while it is broken
 };
 
 }  // namespace motley

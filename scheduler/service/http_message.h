@@ -1,6 +1,7 @@
 #pragma once
 // A request and its response as the API sees them: no socket, no library of others.
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -42,6 +43,8 @@ class EventSource {
   /// Whole server-sent events; empty: nothing new.
   virtual std::string next() = 0;
   virtual bool over() const = 0;  ///< nothing will follow
+  /// After which it may have something new although nothing was written to the database.
+  virtual std::chrono::milliseconds patience() const = 0;
 };
 
 struct HttpResponse {

@@ -25,6 +25,7 @@ using asio::local::stream_protocol;
 using boost::system::error_code;
 
 constexpr size_t kLongestSocketPath = 107;
+constexpr auto kGatherNews = std::chrono::milliseconds(5);
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
 /// Its user, or root, who may do as that user anyway.
@@ -75,6 +76,7 @@ class Server final : public HttpServer {
         tls_acceptor_(context),
         unix_pause_(context),
         tls_pause_(context),
+        news_(context),
         state_(std::make_shared<ServerState>()) {
     state_->handler = std::move(handler);
     state_->limits = limits;
@@ -129,6 +131,17 @@ class Server final : public HttpServer {
     tls_pause_.cancel();
     for (const auto& weak : sessions_)
       if (const auto session = weak.lock()) session->stop();
+  }
+
+  /// What is written within a moment is one piece of news.
+  void wake_followers() override {
+    if (std::exchange(has_news_, true)) return;
+    news_.expires_after(kGatherNews);
+    news_.async_wait([this](error_code) {
+      has_news_ = false;
+      for (const auto& weak : sessions_)
+        if (const auto session = weak.lock()) session->wake();
+    });
   }
 
   int64_t requests() const override { return state_->requests; }
@@ -241,7 +254,8 @@ class Server final : public HttpServer {
   asio::io_context& context_;
   stream_protocol::acceptor unix_acceptor_;
   tcp::acceptor tls_acceptor_;
-  asio::steady_timer unix_pause_, tls_pause_;
+  asio::steady_timer unix_pause_, tls_pause_, news_;
+  bool has_news_ = false;
   Door door_;
   std::shared_ptr<ServerState> state_;
   std::set<std::weak_ptr<Session>, std::owner_less<std::weak_ptr<Session>>> sessions_;

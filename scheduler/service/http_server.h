@@ -47,6 +47,8 @@ class HttpServer {
   virtual Result<uint16_t> listen(TlsDoor door) = 0;
   /// No further connections; those that wait for a request, or follow, are closed.
   virtual void stop() = 0;
+  /// Something was written that those who follow may wait for.
+  virtual void wake_followers() = 0;
   virtual int64_t requests() const = 0;  ///< answered since the start
 };
 

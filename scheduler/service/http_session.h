@@ -12,6 +12,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -50,6 +51,8 @@ class Session {
   virtual ~Session() = default;
   /// Closes it, unless an answer is due.
   virtual void stop() = 0;
+  /// Of one that follows: looks for news now.
+  virtual void wake() = 0;
 };
 
 /// Kept alive by its own pending operations.
@@ -86,13 +89,15 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
   void stop() override {
     if (!answering_) close();
   }
+  void wake() override {
+    if (events_) timer_.cancel();
+  }
 
  private:
   static constexpr bool kTls = std::is_same_v<Stream, TlsStream>;
   static constexpr size_t kFirstRead = 4096;
-  static constexpr auto kPollEvents = std::chrono::milliseconds(20);
   static constexpr auto kFarewell = std::chrono::milliseconds(2000);
-  static constexpr int kPollsBetweenSigns = 500;  // of life: who is gone is noticed at a write
+  static constexpr auto kLongestQuiet = std::chrono::seconds(10);  // who is gone shows at a write
   using Code = boost::system::error_code;
 
   auto self() { return this->shared_from_this(); }
@@ -190,6 +195,8 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
     if (response.events) return follow(std::move(response));
     auto message = std::make_shared<boost::beast::http::response<HttpText>>(
         message_of(std::move(response), keep_alive_));
+    if (parser_ && parser_->get().method() == boost::beast::http::verb::head)
+      message->body().clear();
     lowest().expires_after(state_->limits.idle_time);
     boost::beast::http::async_write(stream_, *message,
                                     [self = self(), message](Code error, size_t) {
@@ -217,22 +224,24 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
     boost::asio::async_write(stream_, boost::asio::buffer(out_),
                              [self = self()](Code error, size_t) {
                                if (error) return self->close();
-                               self->quiet_polls_ = 0;
-                               self->poll_events();
+                               self->written_ = std::chrono::steady_clock::now();
+                               self->look_for_events();
                              });
   }
 
-  void poll_events() {
+  /// Now, and whenever it is woken or has waited long enough.
+  void look_for_events() {
+    if (state_->stopping) return close();
     if (events_->over()) return part();
     out_ = events_->next();
     if (out_.empty() && events_->over()) return part();
-    if (out_.empty() && ++quiet_polls_ >= kPollsBetweenSigns) out_ = ": still here\n\n";
+    const bool quiet = std::chrono::steady_clock::now() - written_ >= kLongestQuiet;
+    if (out_.empty() && quiet) out_ = ": still here\n\n";
     if (!out_.empty()) return write_events();
     lowest().expires_never();
-    timer_.expires_after(kPollEvents);
-    timer_.async_wait([self = self()](Code error) {
-      if (error || self->state_->stopping) return self->close();
-      self->poll_events();
+    timer_.expires_after(events_->patience());
+    timer_.async_wait([self = self()](Code) {
+      if (self->lowest().socket().is_open()) self->look_for_events();
     });
   }
 
@@ -268,6 +277,7 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
     Code ignored;
     lowest().socket().shutdown(boost::asio::socket_base::shutdown_both, ignored);
     lowest().socket().close(ignored);
+    timer_.cancel();
   }
 
   Stream stream_;
@@ -281,7 +291,7 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
   bool unwanted_ = false;  ///< one too many: it is not waited for
   std::shared_ptr<EventSource> events_;
   std::string out_;
-  int quiet_polls_ = 0;
+  std::chrono::steady_clock::time_point written_;
 };
 
 }  // namespace motley

@@ -25,6 +25,7 @@ constexpr Words kWords[] = {
     {"GET /v1/jobs", "Jobs, the newest first", "JobPage"},
     {"POST /v1/jobs", "Submit a job; answered when it is on disk", "Job", "JobFile"},
     {"GET /v1/jobs/{id}", "A job and its attempts", "Job"},
+    {"DELETE /v1/jobs/{id}", "Forget one that has ended, with its runs", "Removed"},
     {"GET /v1/jobs/{id}/why", "What a job waits for, and what would start it", "Why"},
     {"GET /v1/jobs/{id}/logs", "What its attempts have printed", "LogPiece", "", true},
     {"POST /v1/jobs/{id}/cancel", "End it, after a checkpoint", "Job"},
@@ -82,6 +83,7 @@ constexpr const char* kSchemas = R"json({
     "outcome": {"enum": ["", "done", "stopped", "failed"]}, "cause": {"type": "string"}}},
 "JobPage": {"type": "object", "required": ["jobs", "next"], "properties": {
   "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/JobSummary"}}, "next": {"type": ["integer", "null"]}}},
+"Removed": {"type": "object", "required": ["id", "removed"], "properties": {"id": {"type": "integer"}, "removed": {"type": "boolean"}}},
 "Why": {"type": "object", "required": ["id", "state", "reasons", "remedy", "position"], "properties": {"id": {"type": "integer"},
   "state": {"type": "string"}, "reasons": {"type": "array", "items": {"type": "string"}}, "remedy": {"type": ["string", "null"]},
   "position": {"type": ["integer", "null"]}}},

@@ -27,6 +27,22 @@ void hold_back_stops() {
   ::sigprocmask(SIG_BLOCK, &stops, nullptr);
 }
 
+/// Whether it would fail the same way again: what is the job's own fault, and what a run tries
+/// again by itself, as often as the job allows. A full disk, or a program that is missing, is
+/// neither.
+bool is_hopeless(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kIo:
+    case ErrorCode::kNoDevice:
+    case ErrorCode::kNotPermitted:
+    case ErrorCode::kBrokenInstall:
+    case ErrorCode::kInternal:
+      return false;
+    default:
+      return true;
+  }
+}
+
 RunOptions options_of(const AttemptOrder& order) {
   RunOptions options;
   options.job = order.job;
@@ -51,6 +67,7 @@ Result<int> perform_attempt(const std::string& directory) {
   AttemptEnded ended;
   ended.status = status ? *status : exit_code(status.error().code);
   ended.cause = status ? "" : status.error().to_string();
+  ended.hopeless = !status && is_hopeless(status.error().code);
   ended.progressed = ended.status == 0 || saved_step(order.job) > begun.saved_step;
   MOTLEY_TRY_VOID(files.write_end(ended));
   return status;

@@ -50,8 +50,7 @@ AttemptOver over_of(Epoch epoch, const AttemptEnded& ended) {
     over.outcome = AttemptOutcome::kDone;
   else if (ended.status == exit_code(ErrorCode::kStopped) || ended.status > 128)
     over.outcome = AttemptOutcome::kStopped;
-  // It has been tried as often as the job allows, or could not be: another time would be the same.
-  over.hopeless = over.outcome == AttemptOutcome::kFailed;
+  over.hopeless = over.outcome == AttemptOutcome::kFailed && ended.hopeless;
   return over;
 }
 
@@ -61,9 +60,9 @@ class ProcessLauncher final : public AttemptLauncher {
       : context_(context), directory_(directory), on_over_(std::move(on_over)) {}
 
   Result<Nanos> begin(const AttemptOrder& order) override {
-    if (watched_.count(order.id) != 0) return Nanos(0);
     const AttemptFiles files(directory_.attempt(order.id));
     MOTLEY_TRY(const auto begun, files.begun());
+    if (watched_.count(order.id) != 0) return begun ? age_of(begun->process) : Nanos(0);
     if (!begun) {
       MOTLEY_TRY_VOID(start(order, files));
       return Nanos(0);

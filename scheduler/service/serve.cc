@@ -8,6 +8,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include <optional>
 #include <utility>  // before Asio of Boost 1.74
 
+#include "core/file_system.h"
 #include "scheduler/launch/this_host.h"
 #include "scheduler/service/api.h"
 #include "scheduler/service/http_server.h"
@@ -32,6 +34,7 @@ constexpr Nanos kGather{2'000'000};
 constexpr auto kPollEnd = std::chrono::milliseconds(20);
 constexpr int kMostPolls = 250;
 constexpr int64_t kSecond = 1'000'000'000;
+constexpr auto kSweepPause = std::chrono::minutes(1);
 
 /// The store's thread writes; what follows from it happens on the coordinator's.
 class PostingWriter final : public ChangeWriter {
@@ -59,6 +62,29 @@ class PostingWriter final : public ChangeWriter {
   GroupCommit commits_;  ///< last: its thread ends first
 };
 
+/// On a thread of its own, which starts no processes.
+class PoolRemover final : public DirectoryRemover {
+ public:
+  explicit PoolRemover(asio::io_context& context) : context_(context) {}
+  ~PoolRemover() override {
+    pool_.stop();
+    pool_.join();
+  }
+
+  void remove(const std::string& path, std::function<void(Result<Unit>)> done) override {
+    asio::post(pool_, [this, path, done = std::move(done)]() mutable {
+      auto removed = real_file_system().remove_all(path);
+      asio::post(context_, [done = std::move(done), removed = std::move(removed)]() mutable {
+        done(std::move(removed));
+      });
+    });
+  }
+
+ private:
+  asio::io_context& context_;
+  asio::thread_pool pool_{1};
+};
+
 int64_t wall_time() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::system_clock::now().time_since_epoch())
@@ -80,6 +106,7 @@ class Service {
         kept_(std::move(reading)),
         signals_(context_, SIGTERM, SIGINT),
         timer_(context_),
+        sweep_timer_(context_),
         launcher_(make_process_launcher(context_, directory_,
                                         [this](int64_t job, const AttemptOver& over) {
                                           coordinator_.attempt_over(job, over);
@@ -88,7 +115,9 @@ class Service {
         coordinator_(options_.fleet,
                      {steady_clock(), kept_, writer_, *launcher_, *policy_, wall_time}),
         access_({kept_, writer_, wall_time, own_name()}),
-        api_(coordinator_, kept_, directory_, access_),
+        remover_(context_),
+        retention_({coordinator_, kept_, writer_, directory_, remover_, wall_time}, options_.keep),
+        api_(coordinator_, retention_, kept_, directory_, access_),
         server_(make_http_server(context_, [this](HttpRequest request, const HttpReply& reply) {
           api_.handle(std::move(request), reply);
         })) {
@@ -97,6 +126,7 @@ class Service {
 
   Result<int> run() {
     ::signal(SIGPIPE, SIG_IGN);
+    ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
     signals_.async_wait([this](error_code error, int) {
       if (!error) end();
     });
@@ -108,8 +138,8 @@ class Service {
                  std::string(policy_->name()).c_str(), coordinator_.running());
     tell_service_manager("READY=1");
     arm();
+    sweep();
     context_.run();
-    if (coordinator_.broken()) return fail(*coordinator_.broken());
     std::fprintf(stderr, "ended; %d attempts train on\n", coordinator_.running());
     return 0;
   }
@@ -137,8 +167,16 @@ class Service {
   }
 
   void after_write() {
-    if (coordinator_.broken()) return end();
+    if (coordinator_.broken().has_value() != said_broken_) say_whether_broken();
+    server_->wake_followers();
     arm();
+  }
+
+  void say_whether_broken() {
+    said_broken_ = !said_broken_;
+    const std::string text =
+        said_broken_ ? coordinator_.broken()->message : std::string("changes are kept again");
+    std::fprintf(stderr, "%s\n", text.c_str());
   }
 
   void arm() {
@@ -158,6 +196,14 @@ class Service {
     });
   }
 
+  void sweep() {
+    retention_.sweep();
+    sweep_timer_.expires_after(kSweepPause);
+    sweep_timer_.async_wait([this](error_code error) {
+      if (!error && !ending_) sweep();
+    });
+  }
+
   /// What has been asked is answered first.
   void end() {
     if (std::exchange(ending_, true)) return;
@@ -169,7 +215,7 @@ class Service {
   }
 
   void wait_until_idle(int polls) {
-    const bool idle = polls > 1 && (writer_.idle() || coordinator_.broken());
+    const bool idle = polls > 1 && writer_.idle();
     if (idle || polls > kMostPolls) return context_.stop();
     timer_.expires_after(kPollEnd);
     timer_.async_wait([this, polls](error_code) { wait_until_idle(polls + 1); });
@@ -181,15 +227,18 @@ class Service {
   const Database kept_;
   asio::io_context context_{1};
   asio::signal_set signals_;
-  asio::steady_timer timer_;
+  asio::steady_timer timer_, sweep_timer_;
   std::unique_ptr<AttemptLauncher> launcher_;
   PostingWriter writer_;
   Coordinator coordinator_;
   Access access_;
+  PoolRemover remover_;
+  Retention retention_;
   Api api_;
   std::unique_ptr<HttpServer> server_;
   std::optional<Nanos> armed_;
   bool ending_ = false;
+  bool said_broken_ = false;
 };
 
 }  // namespace

@@ -18,6 +18,7 @@ struct ServeOptions {
   std::vector<std::string> names;  ///< of this machine, besides those that it knows itself
   FleetSpec fleet;
   std::string policy = "backfill";
+  Nanos keep{0};  ///< what has ended, and events; 0: for ever
 };
 
 /// The coordinator of this machine, until SIGTERM or SIGINT: 0. What runs then runs on, and is

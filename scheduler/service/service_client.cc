@@ -63,11 +63,14 @@ std::optional<StreamEvent> next_event(std::string* text) {
 
 }  // namespace
 
+Error ServiceClient::broken_off(const std::string& why) const {
+  return {
+      ErrorCode::kPeerLost,
+      "the coordinator at " + address_.to_string() + " broke off without an answer (" + why + ")",
+      {}};
+}
+
 Error ServiceClient::no_answer(const std::string& why) const {
-  if (address_.login)
-    return {ErrorCode::kNoDevice,
-            "the coordinator at " + address_.to_string() + " broke off (" + why + ")",
-            {}};
   return {ErrorCode::kNoDevice,
           "no coordinator answers on " + address_.socket + " (" + why +
               "): start one with `motley serve`, or name its socket with --socket PATH",
@@ -90,7 +93,7 @@ Result<int> ServiceClient::exchange(Stream& stream, const Call& call, const Take
   http::response_parser<http::buffer_body> parser;
   parser.body_limit(UINT64_MAX);
   http::read_header(stream, buffer, parser, error);
-  if (error) return fail(no_answer(error.message()));
+  if (error) return fail(broken_off(error.message()));
   std::array<char, 16384> piece;
   while (!parser.is_done()) {
     parser.get().body().data = piece.data();
@@ -101,7 +104,7 @@ Result<int> ServiceClient::exchange(Stream& stream, const Call& call, const Take
     const size_t bytes = piece.size() - parser.get().body().size;
     if (bytes > 0 && !take({piece.data(), bytes})) break;
     if (error == http::error::end_of_stream || error == http::error::partial_message) break;
-    if (error) return fail(no_answer(error.message()));
+    if (error) return fail(broken_off(error.message()));
   }
   return static_cast<int>(parser.get().result_int());
 }
@@ -134,6 +137,10 @@ Result<json> ServiceClient::answer(const Call& asked) const {
 
 Result<json> ServiceClient::get(const std::string& target) const {
   return answer({"GET", target, "", {{"Accept", "application/json"}}});
+}
+
+Result<json> ServiceClient::remove(const std::string& target) const {
+  return answer({"DELETE", target, "", {{"Accept", "application/json"}}});
 }
 
 Result<json> ServiceClient::post(const std::string& target, const std::string& body,
@@ -174,7 +181,9 @@ Result<Unit> ServiceClient::follow(const std::string& target, const TakeEvent& t
     if (followed.over) return Unit{};
     const Nanos now = steady_clock().now();
     if (followed.heard) give_up = now + kNextCoordinator;
-    if (!read && (read.error().code != ErrorCode::kNoDevice || now >= give_up)) return read;
+    const bool gone = !read && (read.error().code == ErrorCode::kNoDevice ||
+                                read.error().code == ErrorCode::kPeerLost);
+    if (!read && (!gone || now >= give_up)) return read;
     std::this_thread::sleep_for(kTryAgain);
   }
 }

@@ -18,7 +18,9 @@ class ServiceClient {
 
   /// kNoDevice with a hint where nobody answers; kNotPermitted where somebody else does, or our
   /// token is refused; else what the service says where it refuses.
+  /// kPeerLost where the connection broke before the answer came.
   Result<nlohmann::json> get(const std::string& target) const;
+  Result<nlohmann::json> remove(const std::string& target) const;
   Result<nlohmann::json> post(const std::string& target, const std::string& body = {},
                               const std::string& idempotency_key = {}) const;
 
@@ -47,6 +49,8 @@ class ServiceClient {
   template <class Stream>
   Result<int> exchange(Stream& stream, const Call& call, const TakeBytes& take) const;
   Error no_answer(const std::string& why) const;
+  /// Whether what was asked was done nobody knows.
+  Error broken_off(const std::string& why) const;
   Result<nlohmann::json> answer(const Call& call) const;
 
   ServiceAddress address_;

@@ -9,6 +9,8 @@ namespace {
 
 constexpr int kMostEvents = 100;
 constexpr size_t kMostBytes = 64 << 10;
+constexpr std::chrono::milliseconds kLogPatience{100};  // nobody says when a line is added
+constexpr std::chrono::milliseconds kEventPatience{10'000};
 
 std::string line_of(const nlohmann::json& document) {
   return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -39,6 +41,7 @@ class EventFollower final : public EventSource {
     return over_ ? kEnd : text;
   }
   bool over() const override { return over_; }
+  std::chrono::milliseconds patience() const override { return kEventPatience; }
 
  private:
   bool job_has_ended() const {
@@ -69,6 +72,7 @@ class LogFollower final : public EventSource {
                          line_of({{"attempt", piece->attempt}, {"text", piece->text}}));
   }
   bool over() const override { return over_; }
+  std::chrono::milliseconds patience() const override { return kLogPatience; }
 
  private:
   const Database& kept_;

@@ -64,12 +64,29 @@ CREATE TABLE tokens (
   expires INTEGER NOT NULL,
   revoked INTEGER NOT NULL
 ) STRICT;
+)sql",
+                                    R"sql(
+CREATE INDEX jobs_by_state ON jobs (state, id);
+CREATE INDEX jobs_by_name ON jobs (name, id);
+CREATE INDEX jobs_by_queue ON jobs (queue, id);
+CREATE INDEX jobs_by_end ON jobs (finished) WHERE finished > 0;
+CREATE TABLE labels (
+  name TEXT NOT NULL,
+  value TEXT NOT NULL,
+  job INTEGER NOT NULL REFERENCES jobs (id),
+  PRIMARY KEY (name, value, job)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX labels_by_name ON labels (name, job);
+CREATE INDEX labels_of_job ON labels (job);
+INSERT INTO labels SELECT each.key, each.value, jobs.id
+  FROM jobs, json_each(jobs.spec, '$.service.labels') each WHERE json_valid(jobs.spec);
+CREATE TABLE room (filler BLOB NOT NULL) STRICT;
 )sql"};
 constexpr auto kVersion = static_cast<int64_t>(kMigrations.size());
 
 constexpr const char* kColumns =
-    "id, name, owner, queue, priority, submitted, finished, state, epoch, stop, held, unfinished, "
-    "restarts, in_vain, back_off, cause";
+    "jobs.id, jobs.name, owner, queue, priority, submitted, finished, state, epoch, stop, held, "
+    "unfinished, restarts, in_vain, back_off, cause";
 constexpr int kColumnCount = 16;
 
 StoredJob job_at(const Statement& row) {
@@ -104,15 +121,6 @@ void bind_status(const JobStatus& status, Statement* statement) {
       .bind(int64_t{status.in_vain})
       .bind(status.not_before.value())
       .bind(std::string_view(status.cause));
-}
-
-Result<std::vector<StoredJob>> all_jobs(Statement* statement) {
-  std::vector<StoredJob> jobs;
-  while (true) {
-    MOTLEY_TRY(const bool found, statement->step());
-    if (!found) return jobs;
-    jobs.push_back(job_at(*statement));
-  }
 }
 
 std::vector<std::string> lines_of(std::string_view text) {
@@ -157,15 +165,9 @@ Result<Unit> migrate(const Database& database) {
   return Unit{};
 }
 
-Result<int64_t> add_job(const Database& database, const StoredJob& job, bool* is_new) {
-  if (is_new != nullptr) *is_new = false;
-  MOTLEY_TRY(const int64_t known_id, id_of_key(database, job.key));
-  if (known_id != 0) {
-    MOTLEY_TRY(const std::optional<StoredJob> known, find_job(database, known_id));
-    if (known->spec == job.spec) return known_id;
-    return fail(ErrorCode::kUsage, "job " + std::to_string(known_id) +
-                                       " was submitted with the same key and is another one");
-  }
+namespace {
+
+Result<int64_t> insert_job(const Database& database, const StoredJob& job) {
   MOTLEY_TRY(
       Statement insert,
       database.prepare("INSERT INTO jobs (name, owner, queue, priority, spec, key, "
@@ -181,8 +183,37 @@ Result<int64_t> add_job(const Database& database, const StoredJob& job, bool* is
       .bind(job.submitted);
   bind_status(job.status, &insert);
   MOTLEY_TRY_VOID(insert.run());
-  if (is_new != nullptr) *is_new = true;
   return database.last_id();
+}
+
+Result<Unit> add_labels(const Database& database, const StoredJob& job) {
+  if (job.labels.empty()) return Unit{};
+  MOTLEY_TRY(Statement insert,
+             database.prepare("INSERT INTO labels (name, value, job) VALUES (?, ?, ?)"));
+  for (const auto& [name, value] : job.labels) {
+    insert.bind(std::string_view(name)).bind(std::string_view(value)).bind(job.id);
+    MOTLEY_TRY_VOID(insert.run());
+    insert.reset();
+  }
+  return Unit{};
+}
+
+}  // namespace
+
+Result<int64_t> add_job(const Database& database, const StoredJob& job, bool* is_new) {
+  if (is_new != nullptr) *is_new = false;
+  MOTLEY_TRY(const int64_t known_id, id_of_key(database, job.key));
+  if (known_id != 0) {
+    MOTLEY_TRY(const std::optional<StoredJob> known, find_job(database, known_id));
+    if (known->spec == job.spec) return known_id;
+    return fail(ErrorCode::kUsage, "job " + std::to_string(known_id) +
+                                       " was submitted with the same key and is another one");
+  }
+  StoredJob added = job;
+  MOTLEY_TRY(added.id, insert_job(database, job));
+  MOTLEY_TRY_VOID(add_labels(database, added));
+  if (is_new != nullptr) *is_new = true;
+  return added.id;
 }
 
 Result<Unit> save_status(const Database& database, int64_t job, const JobStatus& before,
@@ -283,44 +314,143 @@ Result<std::vector<std::pair<JobState, int64_t>>> count_jobs(const Database& dat
   }
 }
 
-Result<std::vector<StoredJob>> list_jobs(const Database& database, JobFilter filter, int64_t before,
-                                         int most) {
-  JobQuery query;
-  query.which = filter;
-  return list_jobs(database, query, before, most);
+namespace {
+
+/// The rows that a query looks at, by an index of theirs, and which of them it wants.
+struct Scan {
+  std::string from;                ///< with the condition that the index is for
+  std::vector<std::string> texts;  ///< its parameters
+  std::string number;              ///< the column that the index is in the order of
+  std::string wanted;              ///< 1 where the row is; its parameters: name, queue
+};
+
+bool is_unfinished(const JobQuery& query) {
+  return query.state ? !is_final(*query.state) : query.which == JobFilter::kUnfinished;
 }
 
-Result<std::vector<StoredJob>> list_jobs(const Database& database, const JobQuery& query,
-                                         int64_t before, int most) {
+/// Few jobs are expected to have a label or to be unfinished, then to have a name, then a queue.
+void choose_rows(const JobQuery& query, Scan* scan) {
   const size_t equals = query.label.find('=');
-  std::string which = query.which == JobFilter::kAll          ? ""
-                      : query.which == JobFilter::kUnfinished ? "finished = 0 AND "
-                                                              : "finished > 0 AND ";
-  if (query.state) which += "state = ? AND ";
-  if (!query.name.empty()) which += "name = ? AND ";
-  if (!query.queue.empty()) which += "queue = ? AND ";
-  if (!query.label.empty())
-    which += equals == std::string::npos ? "json_extract(spec, ?) IS NOT NULL AND "
-                                         : "json_extract(spec, ?) = ? AND ";
+  scan->number = "jobs.id";
+  if (!query.label.empty()) {
+    scan->number = "labels.job";
+    scan->texts.push_back(query.label.substr(0, equals));
+    scan->from =
+        "labels INDEXED BY labels_by_name CROSS JOIN jobs ON jobs.id = labels.job "
+        "WHERE labels.name = ?";
+    if (equals == std::string::npos) return;
+    scan->texts.push_back(query.label.substr(equals + 1));
+    scan->from =
+        "labels CROSS JOIN jobs ON jobs.id = labels.job "
+        "WHERE labels.name = ? AND labels.value = ?";
+  } else if (query.state && (is_unfinished(query) || query.name.empty())) {
+    scan->from = "jobs INDEXED BY jobs_by_state WHERE state = " +
+                 std::to_string(static_cast<int>(*query.state));
+  } else if (is_unfinished(query)) {
+    scan->from = "jobs INDEXED BY jobs_unfinished WHERE finished = 0";
+  } else if (!query.name.empty()) {
+    scan->from = "jobs INDEXED BY jobs_by_name WHERE name = ?";
+    scan->texts.push_back(query.name);
+  } else if (!query.queue.empty()) {
+    scan->from = "jobs INDEXED BY jobs_by_queue WHERE queue = ?";
+    scan->texts.push_back(query.queue);
+  } else if (query.which == JobFilter::kFinished) {
+    scan->from = "jobs INDEXED BY jobs_finished WHERE finished > 0";
+  } else {
+    scan->from = "jobs WHERE true";
+  }
+}
+
+Scan scan_of(const JobQuery& query) {
+  Scan scan;
+  choose_rows(query, &scan);
+  scan.wanted = query.which == JobFilter::kAll          ? "1"
+                : query.which == JobFilter::kUnfinished ? "finished = 0"
+                                                        : "finished > 0";
+  if (query.state) scan.wanted += " AND state = " + std::to_string(static_cast<int>(*query.state));
+  if (!query.name.empty()) scan.wanted += " AND jobs.name = ?";
+  if (!query.queue.empty()) scan.wanted += " AND queue = ?";
+  return scan;
+}
+
+/// Rows that one page looks at: a few ten milliseconds at most.
+constexpr int kMostRows = 10'000;
+
+}  // namespace
+
+Result<JobPage> list_jobs(const Database& database, const JobQuery& query, int64_t before,
+                          int most) {
+  const Scan scan = scan_of(query);
   MOTLEY_TRY(Statement asked,
-             database.prepare(std::string("SELECT ") + kColumns + " FROM jobs WHERE " + which +
-                              "id < ? ORDER BY id DESC LIMIT ?"));
-  if (query.state) asked.bind(static_cast<int64_t>(*query.state));
+             database.prepare("SELECT " + std::string(kColumns) + ", " + scan.wanted + " FROM " +
+                              scan.from + " AND " + scan.number + " < ? ORDER BY " + scan.number +
+                              " DESC LIMIT ?"));
   if (!query.name.empty()) asked.bind(std::string_view(query.name));
   if (!query.queue.empty()) asked.bind(std::string_view(query.queue));
-  if (!query.label.empty())
-    asked.bind(std::string_view("$.service.labels.\"" + query.label.substr(0, equals) + "\""));
-  if (equals != std::string::npos) asked.bind(std::string_view(query.label).substr(equals + 1));
-  asked.bind(before).bind(int64_t{most});
-  return all_jobs(&asked);
+  for (const std::string& text : scan.texts) asked.bind(std::string_view(text));
+  asked.bind(before).bind(int64_t{kMostRows});
+  JobPage page;
+  for (int rows = 1; static_cast<int>(page.jobs.size()) < most; ++rows) {
+    MOTLEY_TRY(const bool found, asked.step());
+    if (!found) {
+      page.next = 0;
+      return page;
+    }
+    page.next = asked.integer(0);
+    if (asked.integer(kColumnCount) != 0) page.jobs.push_back(job_at(asked));
+    if (rows == kMostRows) break;
+  }
+  return page;
 }
 
 Result<std::vector<StoredJob>> unfinished_jobs(const Database& database) {
-  MOTLEY_TRY(auto jobs,
-             list_jobs(database, JobFilter::kUnfinished, std::numeric_limits<int64_t>::max(),
-                       std::numeric_limits<int>::max()));
-  std::reverse(jobs.begin(), jobs.end());
-  return jobs;
+  MOTLEY_TRY(Statement asked, database.prepare(std::string("SELECT ") + kColumns +
+                                               " FROM jobs WHERE finished = 0 ORDER BY id"));
+  std::vector<StoredJob> jobs;
+  while (true) {
+    MOTLEY_TRY(const bool found, asked.step());
+    if (!found) return jobs;
+    jobs.push_back(job_at(asked));
+  }
+}
+
+Result<std::vector<int64_t>> jobs_ended_before(const Database& database, int64_t time, int most) {
+  MOTLEY_TRY(Statement asked, database.prepare("SELECT id FROM jobs WHERE finished > 0 AND "
+                                               "finished < ? ORDER BY finished LIMIT ?"));
+  asked.bind(time).bind(int64_t{most});
+  std::vector<int64_t> numbers;
+  while (true) {
+    MOTLEY_TRY(const bool found, asked.step());
+    if (!found) return numbers;
+    numbers.push_back(asked.integer(0));
+  }
+}
+
+Result<Unit> remove_job(const Database& database, int64_t job) {
+  MOTLEY_TRY(const std::optional<StoredJob> stored, find_job(database, job));
+  if (!stored) return fail(ErrorCode::kNotFound, "there is no job " + std::to_string(job));
+  if (!is_final(stored->status.state))
+    return fail(ErrorCode::kNotPermitted, "job " + std::to_string(job) + " has not ended: it is " +
+                                              name_of(stored->status.state));
+  for (const char* table :
+       {"events WHERE job", "attempts WHERE job", "labels WHERE job", "jobs WHERE id"}) {
+    MOTLEY_TRY(Statement remove, database.prepare(std::string("DELETE FROM ") + table + " = ?"));
+    remove.bind(job);
+    MOTLEY_TRY_VOID(remove.run());
+  }
+  return Unit{};
+}
+
+Result<Unit> remove_events(const Database& database, int64_t time, int most) {
+  MOTLEY_TRY(Statement remove,
+             database.prepare("DELETE FROM events WHERE id IN (SELECT id FROM events ORDER BY id "
+                              "LIMIT ?) AND time < ?"));
+  remove.bind(int64_t{most}).bind(time);
+  return remove.run();
+}
+
+Result<Unit> try_to_write(const Database& database) {
+  return database.execute("DELETE FROM room; INSERT INTO room VALUES (zeroblob(65536))");
 }
 
 Result<std::vector<StoredEvent>> list_events(const Database& database, int64_t job, int64_t after,

@@ -4,6 +4,7 @@
 // of the wall clock, in nanoseconds since 1970, for people only: nothing is decided by them.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,8 +22,9 @@ struct StoredJob {
   std::string owner;
   std::string queue;
   int priority = 50;
-  std::string spec;  ///< job.json
-  std::string key;   ///< of the submission: another one with it is the same job; empty: none
+  std::string spec;                           ///< job.json
+  std::map<std::string, std::string> labels;  ///< to be added; not among what is read
+  std::string key;  ///< of the submission: another one with it is the same job; empty: none
   int64_t submitted = 0;
   int64_t finished = 0;  ///< 0: not yet
   JobStatus status;      ///< not_before is how much longer it backs off
@@ -39,12 +41,12 @@ struct StoredEvent {
 struct StoredAttempt {
   int64_t job = 0;
   Epoch epoch{0};
-  std::vector<std::string> devices;  ///< their ids, which hold no line break
-  int64_t begun = 0;                 ///< when it was decided
-  int64_t ended = 0;                 ///< 0: not yet
-  Nanos took{0};                     ///< by a steady clock
-  std::string outcome;               ///< "done", "stopped", "failed"; empty: it has not ended
-  std::string cause;                 ///< of a failure
+  std::vector<std::string> devices = {};  ///< their ids, which hold no line break
+  int64_t begun = 0;                      ///< when it was decided
+  int64_t ended = 0;                      ///< 0: not yet
+  Nanos took{0};                          ///< by a steady clock
+  std::string outcome = {};               ///< "done", "stopped", "failed"; empty: it has not ended
+  std::string cause = {};                 ///< of a failure
 };
 
 enum class JobFilter { kAll, kUnfinished, kFinished };
@@ -52,10 +54,15 @@ enum class JobFilter { kAll, kUnfinished, kFinished };
 /// What jobs are asked for; what is empty admits all.
 struct JobQuery {
   JobFilter which = JobFilter::kAll;
-  std::optional<JobState> state;
-  std::string name;
-  std::string queue;
-  std::string label;  ///< "name" or "name=value"
+  std::optional<JobState> state = {};
+  std::string name = {};
+  std::string queue = {};
+  std::string label = {};  ///< "name" or "name=value"
+};
+
+struct JobPage {
+  std::vector<StoredJob> jobs;
+  int64_t next = 0;  ///< where the next page begins (`before`); 0: there is none
 };
 
 /// Makes the tables, or brings those of an older version up to date. kBrokenInstall where they are
@@ -74,17 +81,25 @@ Result<Unit> add_event(const Database& database, int64_t job, int64_t now, std::
 Result<Unit> add_attempt(const Database& database, const StoredAttempt& attempt);
 /// Only once; devices and begin stay.
 Result<Unit> end_attempt(const Database& database, const StoredAttempt& attempt);
+/// With its events and attempts, once it has ended; its number and its key are free of it.
+/// kNotPermitted where it has not, kNotFound.
+Result<Unit> remove_job(const Database& database, int64_t job);
+/// Those before `time`, of the oldest `most`.
+Result<Unit> remove_events(const Database& database, int64_t time, int most);
+/// Fails where there is no room for a few changes.
+Result<Unit> try_to_write(const Database& database);
 
 // Questions.
 
 /// Whether a job was submitted with it; never of an empty one.
 Result<bool> key_is_known(const Database& database, const std::string& key);
 Result<std::optional<StoredJob>> find_job(const Database& database, int64_t id);
-/// The newest first, numbers below `before`, without their specs.
-Result<std::vector<StoredJob>> list_jobs(const Database& database, const JobQuery& query,
-                                         int64_t before, int most);
-Result<std::vector<StoredJob>> list_jobs(const Database& database, JobFilter filter, int64_t before,
-                                         int most);
+/// The newest first, numbers below `before`, without their specs. However many jobs there are it
+/// looks at a bounded number of them: a page may be short, or empty, and have a next one.
+Result<JobPage> list_jobs(const Database& database, const JobQuery& query, int64_t before,
+                          int most);
+/// Numbers of jobs that ended before `time`, the first to end first.
+Result<std::vector<int64_t>> jobs_ended_before(const Database& database, int64_t time, int most);
 /// All that are to be gone on with, by number.
 Result<std::vector<StoredJob>> unfinished_jobs(const Database& database);
 /// Of a job, by epoch.

@@ -146,29 +146,48 @@ Result<Unit> fill(const std::string& path, int jobs, int unfinished) {
   MOTLEY_TRY(const Database database, Database::open(path, Database::Mode::kWrite));
   MOTLEY_TRY_VOID(migrate(database));
   return database.execute(
-      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
+      "BEGIN; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
       std::to_string(jobs) +
       ") INSERT INTO jobs (name, owner, queue, priority, spec, submitted, finished, state, epoch, "
       "stop, held, unfinished, restarts, in_vain, back_off, cause) SELECT 'job', 'ana', 'default', "
       "50, hex(zeroblob(500)), i, iif(i > " +
       std::to_string(jobs - unfinished) + ", 0, i), iif(i > " + std::to_string(jobs - unfinished) +
       ", 1, 7), 1, 0, 0, 0, 0, 0, 0, '' "
-      "FROM n");
+      "FROM n; INSERT INTO labels SELECT 'team', 'vision', id FROM jobs; COMMIT");
 }
 
-/// A page of those that are not finished, and one of those that are, after the first: the slower.
+/// Each filter, with many jobs that it admits, few and none, alone and with another one.
+std::vector<JobQuery> page_queries() {
+  std::vector<JobQuery> queries;
+  for (const JobFilter which : {JobFilter::kUnfinished, JobFilter::kFinished, JobFilter::kAll})
+    for (const char* name : {"", "job", "other"})
+      for (const char* label : {"", "team", "team=vision", "team=text"}) {
+        queries.push_back({.which = which, .name = name, .label = label});
+        queries.push_back({.which = which, .name = name, .queue = "default", .label = label});
+        queries.push_back({.which = which, .name = name, .queue = "other", .label = label});
+        queries.push_back(
+            {.which = which, .state = JobState::kRunning, .name = name, .label = label});
+        queries.push_back(
+            {.which = which, .state = JobState::kSucceeded, .name = name, .label = label});
+      }
+  return queries;
+}
+
+/// The slowest of first and second pages.
 double page_seconds(const std::string& path) {
   const auto database = Database::open(path, Database::Mode::kRead);
   if (!database) return kUnknownSeconds;
   constexpr int kPage = 200;
   double slowest = 0;
-  for (const JobFilter filter : {JobFilter::kUnfinished, JobFilter::kFinished, JobFilter::kAll}) {
-    const auto first = list_jobs(*database, filter, INT64_MAX, kPage);
-    if (!first || first->size() != kPage) return kUnknownSeconds;
-    const Nanos before = steady_clock().now();
-    const auto second = list_jobs(*database, filter, first->back().id, kPage);
-    if (!second || second->size() != kPage) return kUnknownSeconds;
-    slowest = std::max(slowest, seconds_of(steady_clock().now() - before));
+  for (const JobQuery& query : page_queries()) {
+    int64_t next = INT64_MAX;
+    for (int page = 0; page < 2 && next > 0; ++page) {
+      const Nanos before = steady_clock().now();
+      const auto jobs = list_jobs(*database, query, next, kPage);
+      if (!jobs) return kUnknownSeconds;
+      slowest = std::max(slowest, seconds_of(steady_clock().now() - before));
+      next = jobs->next;
+    }
   }
   return slowest;
 }

@@ -4,6 +4,7 @@ costs them a job."""
 import json
 import os
 import pathlib
+import resource
 import signal
 import stat
 import subprocess
@@ -172,6 +173,7 @@ def api(service):
     expect_equal(service.request("GET", "/healthz", headers={"X": "x" * 10000})[0], 431, "status of a header too long")
     expect_equal(service.request("DELETE", "/v1/jobs")[0], 405, "status of another method")
     expect_equal(service.request("GET", "/v1/nothing")[0], 404, "status of an unknown path")
+    expect_equal(service.request("HEAD", "/healthz"), (200, ""), "the header alone")
     expect_equal(service.request("GET", "/v1/jobs?stat=queued")[0], 400, "status of an unknown parameter")
     page = json.loads(service.request("GET", "/v1/jobs?limit=2")[1])
     after = json.loads(service.request("GET", f"/v1/jobs?limit=200&before={page['next']}")[1])
@@ -184,6 +186,72 @@ def api(service):
     stream = service.request("GET", "/v1/events?job=1", headers={"Accept": "text/event-stream"})[1]
     expect("event: job\ndata: {" in stream and '"text":"succeeded"' in stream, stream)
     print("ok: api")
+
+
+def removed(service):
+    """A job that has ended is forgotten with its runs; one that has not is not."""
+    job = service.submit("--hold", name="gone")
+    expect_exit(service.run("rm", str(job)), 77)
+    service.run("release", str(job))
+    service.wait_for_state(job, "succeeded")
+    directory = service.state / "jobs" / str(job)
+    expect(directory.is_dir(), "it has run nowhere")
+    expect_exit(service.run("rm", str(job)), 0)
+    expect(not directory.exists(), "its runs are still there")
+    expect_exit(service.run("show", str(job)), 66)
+    print("ok: removed")
+
+
+def full_disk(service):
+    """Nothing can be written for a while: refused, told, trained on; then it goes on by itself."""
+    job = service.submit(name="afloat", steps=LONG)
+    service.wait_for_step(job, 5)
+    pid = service.coordinator.pid
+    unlimited = resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    refused = service.run("submit", "submitted.yaml", "--key", "later")
+    expect_exit(refused, 1)
+    expect("nothing can be kept at the moment" in refused.stderr, f"not said: {refused.stderr!r}")
+    expect_equal(service.request("POST", f"/v1/jobs/{job}/cancel")[0], 507, "status while the disk is full")
+    expect_equal(service.request("GET", "/readyz")[0], 503, "readiness")
+    expect_equal(service.job(job)["state"], "running", "what is told of a job")
+    step = service.step_of(job)
+    service.wait_for_step(job, step + 20)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
+    service.wait_for(service.answers, "a coordinator that writes again", process=service.coordinator)
+    expect_exit(service.run("cancel", str(job)), 0)
+    service.wait_for_state(job, "cancelled")
+    expect_equal(len(service.job(job)["attempts"]), 1, "attempts")
+    later = service.run("submit", "submitted.yaml", "--key", "later", "--hold")
+    expect_exit(later, 0)
+    expect_exit(service.run("cancel", later.stdout.strip()), 0)
+    print("ok: full disk")
+
+
+def kept_for_a_while(service):
+    """With --keep what has ended goes by itself, at the start of a coordinator for one."""
+    job = service.submit(name="short-lived")
+    service.wait_for_state(job, "succeeded")
+    expect_exit(service.run("serve", "--keep", "90"), 2)
+    service.end_coordinator()
+    service.start_coordinator("--keep", "1us")
+    service.wait_for(lambda: service.run("show", str(job)).returncode == 66, "the job to be forgotten")
+    service.wait_for(lambda: not (service.state / "jobs" / str(job)).exists(), "its runs to be removed")
+    print("ok: kept for a while")
+
+
+def stopped_unasked(service):
+    """Whoever stops an attempt behind the service's back finds another one, after a while."""
+    job = service.submit(name="prodded", steps=LONG)
+    service.wait_for_step(job, 25)
+    os.kill(service.attempt_pid(job), signal.SIGTERM)
+    service.wait_for(lambda: service.job(job)["attempt"] == 2, "attempt 2")
+    told = service.job(job)
+    expect_equal((told["restarts"], told["attempts"][0]["outcome"]), (0, "stopped"), "restarts")
+    expect("before it is tried again: it stopped by itself" in service.run("events", "--job", str(job)).stdout,
+           "it did not wait")
+    service.run("cancel", str(job))
+    service.wait_for_state(job, "cancelled")
+    print("ok: stopped unasked")
 
 
 def copied(service):
@@ -213,9 +281,13 @@ def main():
         killed_coordinator(service)
         ended_while_nobody_looked(service)
         killed_attempt(service)
+        stopped_unasked(service)
         one_at_a_time(service)
         api(service)
+        full_disk(service)
         copied(service)
+        removed(service)
+        kept_for_a_while(service)
         expect_equal(service.end_coordinator(), 0, "exit code")
         service.wait_for(lambda: not service.processes(), "the end of all processes", seconds=10)
     finally:

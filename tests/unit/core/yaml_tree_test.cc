@@ -147,9 +147,9 @@ TEST(YamlTree, KnowsWhereEverythingStands) {
 
 TEST(YamlTree, OverridesTakeTheirPlace) {
   Result<YamlTree> tree = parse_yaml("train: {steps: 1}\n", "f.yaml", kJobLimits);
-  ASSERT_TRUE(override_value(*tree, "train.steps", "20"));
-  ASSERT_TRUE(override_value(*tree, "train.eval.every", "5"));
-  ASSERT_TRUE(override_value(*tree, "data.text", "[a, b]"));
+  ASSERT_TRUE(override_value(*tree, "train.steps", "20", "--set train.steps"));
+  ASSERT_TRUE(override_value(*tree, "train.eval.every", "5", "--set train.eval.every"));
+  ASSERT_TRUE(override_value(*tree, "data.text", "[a, b]", "--set data.text"));
   EXPECT_EQ(tree->nearest("train.steps").text, "20");
   EXPECT_EQ(tree->nearest("train.eval.every").text, "5");
   EXPECT_EQ(tree->nearest("data.text").items.size(), 2u);
@@ -160,7 +160,7 @@ TEST(YamlTree, OverridesTakeTheirPlace) {
 TEST(YamlTree, RefusesOverridesThatLeadNowhere) {
   const auto error_of_set = [](const std::string& path, const std::string& value) {
     Result<YamlTree> tree = parse_yaml("train: {steps: 1}\n", "f.yaml", kJobLimits);
-    const Result<Unit> outcome = override_value(*tree, path, value);
+    const Result<Unit> outcome = override_value(*tree, path, value, "--set " + std::string(path));
     return outcome ? "no error" : outcome.error().to_string();
   };
   EXPECT_EQ(error_of_set("", "1"), "--set : expected key=value, such as train.steps=100");

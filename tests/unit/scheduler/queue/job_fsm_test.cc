@@ -100,6 +100,15 @@ TEST(JobFsm, PreemptedItGoesOnLater) {
   EXPECT_EQ(job.status().restarts, 0);
 }
 
+TEST(JobFsm, StoppedUnaskedItWaitsBeforeItGoesOn) {
+  Job job;
+  job.start();
+  job.end(AttemptOutcome::kStopped);
+  EXPECT_EQ(job.state(), JobState::kWaiting);
+  EXPECT_EQ(job.status().not_before, Nanos(1'000'000'000));
+  EXPECT_EQ(job.status().restarts, 0);  // it had got on
+}
+
 TEST(JobFsm, CancelWinsOverWhatItWasStoppedFor) {
   Job job;
   job.start();

@@ -29,7 +29,10 @@ class AccessTest : public ::testing::Test {
       : service_(fleet_of({"a"})),
         directory_(std::move(*ServiceDirectory::open(temporary_.path() + "/state"))),
         access_({service_.database(), service_.writer(), [this] { return now_; }, "ana"}),
-        api_(service_.coordinator(), service_.database(), directory_, access_) {}
+        retention_({service_.coordinator(), service_.database(), service_.writer(), directory_,
+                    service_.remover, [this] { return now_; }},
+                   Nanos(0)),
+        api_(service_.coordinator(), retention_, service_.database(), directory_, access_) {}
 
   /// The token, whole.
   std::string create(const TokenWish& wish) {
@@ -84,6 +87,7 @@ class AccessTest : public ::testing::Test {
   testing::FakeService service_;
   ServiceDirectory directory_;
   Access access_;
+  Retention retention_;
   Api api_;
 };
 
@@ -189,6 +193,7 @@ constexpr Expected kExpected[] = {
     {"POST", "/v1/jobs/{id}/hold", "UA"},
     {"POST", "/v1/jobs/{id}/release", "UA"},
     {"POST", "/v1/jobs/{id}/requeue", "UA"},
+    {"DELETE", "/v1/jobs/{id}", "UA"},
     {"GET", "/v1/events", "VUA"},
     {"GET", "/v1/fleet", "VUA"},
     {"POST", "/v1/tokens", "A"},

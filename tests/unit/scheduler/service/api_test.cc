@@ -32,7 +32,10 @@ class ApiTest : public ::testing::Test {
       : service_(fleet_of({"a"})),
         directory_(std::move(*ServiceDirectory::open(temporary_.path() + "/state"))),
         access_({service_.database(), service_.writer(), [] { return int64_t{1'000}; }, "ana"}),
-        api_(service_.coordinator(), service_.database(), directory_, access_) {
+        retention_({service_.coordinator(), service_.database(), service_.writer(), directory_,
+                    service_.remover, [this] { return service_.wall_time; }},
+                   nanos_of_seconds(100)),
+        api_(service_.coordinator(), retention_, service_.database(), directory_, access_) {
     std::ofstream(temporary_.path() + "/text.txt") << std::string(5000, 'x');
   }
 
@@ -72,6 +75,7 @@ class ApiTest : public ::testing::Test {
   testing::FakeService service_;
   ServiceDirectory directory_;
   Access access_;
+  Retention retention_;
   Api api_;
 };
 
@@ -118,7 +122,7 @@ TEST_F(ApiTest, LabelsAndQueuesAreAskedFor) {
   EXPECT_EQ(found("label=team.a%3Dvision"), 1u);
   EXPECT_EQ(found("label=team.a%3Dtext"), 0u);
   EXPECT_EQ(found("name=tiny&state=unfinished"), 2u);
-  EXPECT_EQ(ask("GET", "/v1/jobs?label=%22").status, 400);
+  EXPECT_EQ(found("label=%22"), 0u);
 }
 
 TEST_F(ApiTest, RequestsGoToTheirJob) {
@@ -144,8 +148,83 @@ TEST_F(ApiTest, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(ask("POST", "/v1/jobs?nothing=1", kJob).status, 400);
   const HttpResponse other = ask("PUT", "/v1/jobs");
   EXPECT_EQ(other.status, 405);
-  EXPECT_EQ(other.allow, "GET, POST");
+  EXPECT_EQ(other.allow, "GET, HEAD, POST");
   EXPECT_EQ(ask("GET", "/v1/jobs/1/hold").allow, "POST");
+  EXPECT_EQ(ask("HEAD", "/v1/jobs/1/hold").status, 405);
+  EXPECT_EQ(ask("HEAD", "/healthz").status, 200);
+  EXPECT_EQ(ask("HEAD", "/v1/jobs").status, 200);
+}
+
+TEST_F(ApiTest, APriorityBesideTheJobIsNamedAsItWasGiven) {
+  const HttpResponse refused = ask("POST", "/v1/jobs?priority=101&source=%2Fjob.yaml", kJob);
+  EXPECT_EQ(refused.status, 422);
+  EXPECT_THAT(message_of(refused), HasSubstr("--priority: "));
+  EXPECT_THAT(message_of(refused), ::testing::Not(HasSubstr("--set")));
+}
+
+TEST_F(ApiTest, WhatCannotBeKeptIsRefusedAndTheRestIsAnswered) {
+  submit(kJob);
+  service_.writer().fail_all(Error{ErrorCode::kIo, "disk full", {}});
+  EXPECT_EQ(submit(kJob).status, 507);
+  EXPECT_EQ(ask("POST", "/v1/jobs/1/cancel").status, 507);
+  EXPECT_EQ(ask("GET", "/readyz").status, 503);
+  EXPECT_EQ(ask("GET", "/healthz").status, 200);
+  EXPECT_EQ(parsed(ask("GET", "/v1/jobs"))["jobs"].size(), 1u);
+  service_.writer().fail_all(std::nullopt);
+  service_.pass(1);
+  EXPECT_EQ(ask("GET", "/readyz").status, 200);
+  EXPECT_EQ(submit(kJob).status, 201);
+}
+
+TEST_F(ApiTest, OnlyWhatHasEndedIsRemoved) {
+  submit(kJob, "k");
+  EXPECT_EQ(ask("DELETE", "/v1/jobs/1").status, 409);
+  EXPECT_EQ(ask("DELETE", "/v1/jobs/2").status, 404);
+  service_.end(1, AttemptOutcome::kDone);
+  EXPECT_EQ(ask("DELETE", "/v1/jobs/1").status, 200);
+  EXPECT_THAT(service_.remover.asked, ::testing::ElementsAre(directory_.job(1)));
+  EXPECT_EQ(ask("GET", "/v1/jobs/1").status, 404);
+  EXPECT_EQ(ask("GET", "/v1/jobs/1/logs").status, 404);
+  EXPECT_TRUE(parsed(ask("GET", "/v1/events"))["events"].empty());
+  EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("motley_jobs{state=\"succeeded\"} 0\n"));
+  EXPECT_EQ(parsed(submit(kJob, "k"))["id"], 2);  // its key and number are not used again
+}
+
+TEST_F(ApiTest, WhatIsOldGoesByItself) {
+  const int64_t second = nanos_of_seconds(1).value();
+  for (int i = 0; i < 40; ++i) {
+    service_.wall_time = (i + 1) * second;
+    submit(kJob);
+    service_.end(i + 1, AttemptOutcome::kDone);
+  }
+  submit(kJob);
+  const auto left = [&] {
+    service_.run();
+    return parsed(ask("GET", "/v1/jobs?limit=200"))["jobs"].size();
+  };
+  service_.wall_time = 100 * second;
+  retention_.sweep();
+  EXPECT_EQ(left(), 41u);
+  service_.wall_time = 131 * second;  // 30 jobs have ended more than 100 s ago
+  retention_.sweep();
+  retention_.sweep();  // it is at it
+  EXPECT_EQ(left(), 11u);
+  service_.wall_time = 1000 * second;
+  retention_.sweep();
+  EXPECT_EQ(left(), 1u);  // it still runs
+  EXPECT_EQ(service_.remover.asked.size(), 40u);
+  EXPECT_TRUE(parsed(ask("GET", "/v1/events?job=41"))["events"].empty());
+}
+
+TEST_F(ApiTest, ALogThatIsBeingFollowedIsLookedAtOftenEventsAreNot) {
+  submit(kJob);
+  for (const auto& [path, often] : {std::pair("/v1/jobs/1/logs", true), {"/v1/events", false}}) {
+    const HttpRequest request = following(path, "");
+    std::shared_ptr<EventSource> events;
+    api_.handle(request, [&](HttpResponse response) { events = response.events; });
+    ASSERT_TRUE(events);
+    EXPECT_EQ(events->patience() < std::chrono::seconds(1), often);
+  }
 }
 
 TEST_F(ApiTest, TheLogIsReadInPiecesAcrossAttempts) {
@@ -160,7 +239,8 @@ TEST_F(ApiTest, TheLogIsReadInPiecesAcrossAttempts) {
   EXPECT_EQ(piece["text"], "one\n");
   EXPECT_EQ(piece["over"], false);
   print(1, "o\nlast");
-  service_.end(1, AttemptOutcome::kStopped);  // it is given the device again at once
+  service_.end(1, AttemptOutcome::kStopped);
+  service_.pass(1);  // then it is given the device again
   print(2, "three\n");
   piece = parsed(ask("GET", "/v1/jobs/1/logs?after=" + std::string(piece["next"])));
   EXPECT_EQ(piece["text"], "two\nlast");

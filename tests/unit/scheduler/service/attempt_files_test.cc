@@ -32,8 +32,9 @@ TEST(AttemptFiles, OnlyOneProcessGetsAnAttempt) {
   EXPECT_EQ((*files.begun())->saved_step, 40);
 
   EXPECT_FALSE(files.ended()->has_value());
-  ASSERT_TRUE(files.write_end({1, "rank 1 died", true}));
+  ASSERT_TRUE(files.write_end({1, "rank 1 died", true, false}));
   EXPECT_EQ((*files.ended())->cause, "rank 1 died");
+  EXPECT_FALSE((*files.ended())->hopeless);
 }
 
 TEST(ProcessIdentity, IsMoreThanANumber) {

@@ -250,16 +250,69 @@ TEST(Coordinator, LosesNothingAcknowledgedInAKill) {
   }
 }
 
-TEST(Coordinator, StopsActingWhenItCannotWrite) {
+TEST(Coordinator, ActsOnNothingWhileItCannotWriteAndGoesOnAfterwards) {
   FakeService service(fleet_of({"a", "a"}));
-  const int64_t id = *service.submit(job_on(1));
-  service.writer().fail_next({ErrorCode::kIo, "disk full", {}});
-  const auto refused = service.ask(id, JobRequest::kCancel);
+  const int64_t running = *service.submit(job_on(1)), held = *service.submit(job_on(1), "", true);
+  service.writer().fail_all(Error{ErrorCode::kIo, "disk full", {}});
+  const auto refused = service.ask(running, JobRequest::kCancel);
   ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kIo);
+  EXPECT_THAT(refused.error().message, HasSubstr("disk full"));
   ASSERT_TRUE(service.coordinator().broken());
+  EXPECT_FALSE(service.submit(job_on(1), "key"));
+  EXPECT_FALSE(service.ask(held, JobRequest::kRelease));
+  service.pass(5);
+  EXPECT_TRUE(service.coordinator().broken());
   EXPECT_TRUE(service.launcher.stopped.empty());
-  EXPECT_FALSE(service.submit(job_on(1)));
-  EXPECT_FALSE(service.coordinator().next_wake());
+  EXPECT_EQ(service.launcher.orders.size(), 1u);
+
+  service.writer().fail_all(std::nullopt);
+  EXPECT_TRUE(service.coordinator().next_wake());
+  service.pass(1);
+  EXPECT_FALSE(service.coordinator().broken());
+  EXPECT_EQ(service.state(running), JobState::kRunning);
+  EXPECT_EQ(service.state(held), JobState::kWaiting);
+  EXPECT_EQ(service.coordinator().running(), 1);
+  ASSERT_TRUE(service.ask(running, JobRequest::kCancel));
+  EXPECT_EQ(service.launcher.stopped.size(), 1u);
+  ASSERT_TRUE(service.ask(held, JobRequest::kRelease));
+  EXPECT_EQ(service.state(held), JobState::kRunning);
+  EXPECT_EQ(*service.submit(job_on(1), "key"), 3);
+  const auto& jobs = service.coordinator().counters().jobs;
+  EXPECT_EQ(jobs.at(JobState::kQueued), 1);
+}
+
+/// A submission fails, what was handed in beside it does not: both are as the disk has them.
+TEST(Coordinator, WhatWasKeptBesideAFailureIsGoneOnWith) {
+  FakeService service(fleet_of({"a", "a"}));
+  service.writer().fail_next({ErrorCode::kIo, "disk full", {}});
+  std::vector<bool> answers;
+  for (int i = 0; i < 2; ++i)
+    service.coordinator().submit({job_on(1), "ana", std::to_string(i), false},
+                                 [&](const Result<int64_t>& id) { answers.push_back(bool(id)); });
+  service.run();
+  EXPECT_THAT(answers, ElementsAre(false, true));
+  service.pass(1);
+  EXPECT_FALSE(service.coordinator().broken());
+  EXPECT_EQ(service.state(1), JobState::kRunning);
+  EXPECT_EQ(*service.submit(job_on(1), "1"), 1);
+  EXPECT_EQ(*service.submit(job_on(1), "0"), 2);
+}
+
+TEST(Coordinator, AJobThatCameAfterOneThatIsForgottenStarts) {
+  FakeService service(fleet_of({"a", "a"}));
+  const int64_t first = *service.submit(job_on(1)), second = *service.submit(job_on(1));
+  JobSpec spec = job_on(1);
+  spec.service.after = {first, second};
+  const int64_t third = *service.submit(spec);
+  service.end(first, AttemptOutcome::kDone);
+  service.writer().write([first](Database& database) { return remove_job(database, first); },
+                         [](const Result<Unit>& removed) { EXPECT_TRUE(removed); });
+  service.run();
+  service.restart();
+  EXPECT_EQ(service.state(third), JobState::kWaiting);
+  service.end(second, AttemptOutcome::kDone);
+  EXPECT_EQ(service.state(third), JobState::kRunning);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "scheduler/service/coordinator.h"
+#include "scheduler/service/retention.h"
 
 namespace motley::testing {
 
@@ -22,6 +23,8 @@ class HeldWriter final : public ChangeWriter {
   }
   size_t held() const { return held_.size(); }
   void fail_next(Error error) { fault_ = std::move(error); }
+  /// Every change fails, until nothing is said.
+  void fail_all(std::optional<Error> error) { lasting_fault_ = std::move(error); }
 
   /// One after the other, and what they lead to.
   void commit_all() {
@@ -32,14 +35,36 @@ class HeldWriter final : public ChangeWriter {
         done(fail(*std::exchange(fault_, std::nullopt)));
         continue;
       }
-      done(change(database_));
+      done(lasting_fault_ ? Result<Unit>(fail(*lasting_fault_)) : change(database_));
     }
   }
 
  private:
   Database& database_;
   std::deque<std::pair<GroupCommit::Change, GroupCommit::Done>> held_;
-  std::optional<Error> fault_;
+  std::optional<Error> fault_, lasting_fault_;
+};
+
+/// Directories that go when somebody looks: what was asked for, and what became of it.
+class HeldRemover final : public DirectoryRemover {
+ public:
+  void remove(const std::string& path, std::function<void(Result<Unit>)> done) override {
+    asked.push_back(path);
+    held_.push_back(std::move(done));
+  }
+  void remove_all() {
+    while (!held_.empty()) {
+      const auto done = std::move(held_.front());
+      held_.pop_front();
+      done(Unit{});
+    }
+  }
+  bool idle() const { return held_.empty(); }
+
+  std::vector<std::string> asked;
+
+ private:
+  std::deque<std::function<void(Result<Unit>)>> held_;
 };
 
 class ScriptedLauncher final : public AttemptLauncher {
@@ -99,7 +124,7 @@ class FakeService {
     writer_ = std::make_unique<HeldWriter>(database_);
     coordinator_ = std::make_unique<Coordinator>(
         fleet_, Coordinator::Surroundings{clock, database_, *writer_, launcher, *policy_,
-                                          [] { return int64_t{1'000}; }});
+                                          [this] { return wall_time; }});
     (void)coordinator_->recover();
     run();
   }
@@ -114,6 +139,7 @@ class FakeService {
     do {
       writer_->commit_all();
       coordinator_->on_time();
+      remover.remove_all();
     } while (writer_->held() > 0);
   }
 
@@ -160,6 +186,8 @@ class FakeService {
 
   ManualClock clock;
   ScriptedLauncher launcher;
+  HeldRemover remover;
+  int64_t wall_time = 1'000;
 
  private:
   FleetSpec fleet_;

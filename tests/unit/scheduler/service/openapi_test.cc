@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -18,13 +19,21 @@ namespace {
 
 using nlohmann::json;
 
+std::string lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
 class OpenApiTest : public ::testing::Test {
  protected:
   OpenApiTest()
       : service_(testing::fleet_of({"a"})),
         directory_(std::move(*ServiceDirectory::open(temporary_.path() + "/state"))),
         access_({service_.database(), service_.writer(), [] { return int64_t{1'000}; }, "ana"}),
-        api_(service_.coordinator(), service_.database(), directory_, access_) {
+        retention_({service_.coordinator(), service_.database(), service_.writer(), directory_,
+                    service_.remover, [] { return int64_t{1'000}; }},
+                   Nanos(0)),
+        api_(service_.coordinator(), retention_, service_.database(), directory_, access_) {
     std::ofstream(temporary_.path() + "/text.txt") << std::string(5000, 'x');
     document_ = json::parse(ask("GET", "/v1/openapi.json").body);
   }
@@ -76,6 +85,7 @@ class OpenApiTest : public ::testing::Test {
   testing::FakeService service_;
   ServiceDirectory directory_;
   Access access_;
+  Retention retention_;
   Api api_;
   json document_;
 };
@@ -89,13 +99,13 @@ TEST_F(OpenApiTest, DescribesEveryRouteAndNoOther) {
       EXPECT_NE(operation["summary"], "") << described.back();
     }
   for (const Api::RouteView& route : Api::all_routes())
-    routes.push_back((route.method == "GET" ? "get " : "post ") + route.path);
+    routes.push_back(lower_case(route.method) + " " + route.path);
   EXPECT_THAT(described, ::testing::UnorderedElementsAreArray(routes));
 }
 
 TEST_F(OpenApiTest, EachParameterIsExplained) {
   for (const Api::RouteView& route : Api::all_routes()) {
-    const json& operation = document_["paths"][route.path][route.method == "GET" ? "get" : "post"];
+    const json& operation = document_["paths"][route.path][lower_case(route.method)];
     std::set<std::string> explained;
     for (const json& parameter : operation["parameters"])
       if (parameter["in"] == "query") {
@@ -142,6 +152,11 @@ resources: {devices: {count: 1}}
     expect_fits(json::parse(answer.body),
                 responses[status]["content"]["application/json"]["schema"], asked.target);
   }
+  ask("POST", "/v1/jobs/1/cancel");
+  service_.end(1, AttemptOutcome::kStopped);
+  const HttpResponse removed = ask("DELETE", "/v1/jobs/1");
+  EXPECT_EQ(removed.status, 200) << removed.body;
+  expect_fits(json::parse(removed.body), schema_at("#/components/schemas/Removed"), "removed");
   expect_fits(json::parse(ask("GET", "/v1/jobs/9").body), schema_at("#/components/schemas/Error"),
               "an error");
 }

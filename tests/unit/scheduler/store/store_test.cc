@@ -76,11 +76,17 @@ TEST_F(Store, KeepsAttempts) {
 TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
   {
     const Database database = open_store(path());
-    ASSERT_TRUE(add_job(database, job_named("old")));
-    ASSERT_TRUE(
-        database.execute("DROP TABLE attempts; DROP TABLE tokens; PRAGMA user_version = 1"));
+    StoredJob job = job_named("old");
+    job.spec = R"({"service": {"labels": {"team.a": "vision"}}})";
+    ASSERT_TRUE(add_job(database, job));
+    ASSERT_TRUE(database.execute(
+        "DROP TABLE attempts; DROP TABLE labels; DROP TABLE room; DROP TABLE tokens; DROP INDEX "
+        "jobs_by_state; "
+        "DROP INDEX jobs_by_name; DROP INDEX jobs_by_queue; DROP INDEX jobs_by_end; "
+        "PRAGMA user_version = 1"));
   }
   const Database database = open_store(path());
+  EXPECT_EQ(list_jobs(database, {.label = "team.a=vision"}, kNewest, 5)->jobs.size(), 1u);
   EXPECT_EQ((**find_job(database, 1)).name, "old");
   EXPECT_TRUE(list_attempts(database, 1)->empty());
   EXPECT_TRUE(list_tokens(database)->empty());
@@ -149,17 +155,117 @@ TEST_F(Store, ListsPagesTheNewestFirst) {
   int64_t before = kNewest;
   std::vector<std::string> names;
   while (true) {
-    const auto page = list_jobs(database, JobFilter::kUnfinished, before, 5);
+    const auto page = list_jobs(database, {.which = JobFilter::kUnfinished}, before, 5);
     ASSERT_TRUE(page);
-    if (page->empty()) break;
-    for (const StoredJob& job : *page) names.push_back(job.name);
-    before = page->back().id;
+    for (const StoredJob& job : page->jobs) names.push_back(job.name);
+    before = page->next;
+    if (before == 0) break;
   }
   ASSERT_EQ(names.size(), 12u);
   EXPECT_EQ(names.front(), "23");
   EXPECT_EQ(names.back(), "1");
-  EXPECT_EQ(list_jobs(database, JobFilter::kFinished, kNewest, 100)->size(), 13u);
+  EXPECT_EQ(list_jobs(database, {.which = JobFilter::kFinished}, kNewest, 100)->jobs.size(), 13u);
   EXPECT_EQ(unfinished_jobs(database)->front().name, "1");
+}
+
+/// Every filter, alone and with others, against the jobs themselves.
+TEST_F(Store, FindsWhatFiltersAskFor) {
+  const Database database = open_store(path());
+  std::mt19937 random(5);
+  std::vector<StoredJob> jobs;
+  ASSERT_TRUE(database.execute("BEGIN"));
+  for (int i = 0; i < 400; ++i) {
+    StoredJob job = job_named("name-" + std::to_string(random() % 3));
+    job.queue = "queue-" + std::to_string(random() % 3);
+    if (random() % 2 == 0) job.labels["team"] = std::to_string(random() % 2);
+    job.id = *add_job(database, job);
+    JobStatus after;
+    after.state = static_cast<JobState>(random() % 10);
+    ASSERT_TRUE(save_status(database, job.id, {}, after, 9));
+    job.status = after;
+    jobs.insert(jobs.begin(), job);
+  }
+  ASSERT_TRUE(database.execute("COMMIT"));
+  const auto fits = [](const JobQuery& query, const StoredJob& job) {
+    const bool final = is_final(job.status.state);
+    const auto team = job.labels.find("team");
+    return (query.which == JobFilter::kAll || final == (query.which == JobFilter::kFinished)) &&
+           (!query.state || *query.state == job.status.state) &&
+           (query.name.empty() || query.name == job.name) &&
+           (query.queue.empty() || query.queue == job.queue) &&
+           (query.label.empty() ||
+            (team != job.labels.end() &&
+             (query.label == "team" || query.label == "team=" + team->second)));
+  };
+  for (int i = 0; i < 500; ++i) {
+    JobQuery query;
+    query.which = static_cast<JobFilter>(random() % 3);
+    if (random() % 3 == 0) query.state = static_cast<JobState>(random() % 10);
+    if (random() % 2 == 0) query.name = "name-" + std::to_string(random() % 4);
+    if (random() % 2 == 0) query.queue = "queue-" + std::to_string(random() % 4);
+    if (random() % 3 == 0) query.label = random() % 2 == 0 ? "team" : "team=1";
+    const auto before = static_cast<int64_t>(1 + random() % 500);
+    std::vector<int64_t> wanted, found;
+    for (const StoredJob& job : jobs)
+      if (job.id < before && fits(query, job) && wanted.size() < 20) wanted.push_back(job.id);
+    const auto page = list_jobs(database, query, before, 20);
+    ASSERT_TRUE(page) << page.error().message;
+    for (const StoredJob& job : page->jobs) found.push_back(job.id);
+    ASSERT_EQ(found, wanted);
+  }
+}
+
+TEST_F(Store, APageLooksAtABoundedNumberOfJobs) {
+  const Database database = open_store(path());
+  constexpr int kJobs = 25'000;
+  ASSERT_TRUE(database.execute("BEGIN"));
+  for (int i = 0; i < kJobs; ++i) {
+    StoredJob job = job_named("same");
+    if (i == 0) job.queue = "rare";
+    ASSERT_TRUE(add_job(database, job));
+  }
+  ASSERT_TRUE(database.execute("COMMIT"));
+  const JobQuery query{.name = "same", .queue = "rare"};
+  int64_t before = kNewest;
+  std::vector<int64_t> found;
+  int pages = 0;
+  do {
+    const auto page = list_jobs(database, query, before, 50);
+    ASSERT_TRUE(page);
+    for (const StoredJob& job : page->jobs) found.push_back(job.id);
+    before = page->next;
+    ++pages;
+  } while (before > 0);
+  EXPECT_THAT(found, ::testing::ElementsAre(1));
+  EXPECT_EQ(pages, 3);
+}
+
+TEST_F(Store, RemovesAJobThatHasEndedWithAllOfIt) {
+  const Database database = open_store(path());
+  StoredJob job = job_named("a", "key");
+  job.labels = {{"team", "vision"}};
+  const int64_t id = *add_job(database, job), other = *add_job(database, job_named("b"));
+  ASSERT_TRUE(add_event(database, id, 1, "submitted"));
+  ASSERT_TRUE(add_event(database, other, 2, "submitted"));
+  ASSERT_TRUE(add_attempt(database, {.job = id, .epoch = Epoch(1)}));
+  EXPECT_EQ(remove_job(database, id).error().code, ErrorCode::kNotPermitted);
+  JobStatus done;
+  done.state = JobState::kSucceeded;
+  ASSERT_TRUE(save_status(database, id, {}, done, 9));
+  EXPECT_TRUE(jobs_ended_before(database, 9, 10)->empty());
+  EXPECT_THAT(*jobs_ended_before(database, 10, 10), ::testing::ElementsAre(id));
+  ASSERT_TRUE(remove_job(database, id));
+  EXPECT_FALSE(*find_job(database, id));
+  EXPECT_TRUE(list_attempts(database, id)->empty());
+  EXPECT_TRUE(list_jobs(database, {.label = "team"}, kNewest, 5)->jobs.empty());
+  EXPECT_FALSE(*key_is_known(database, "key"));
+  EXPECT_EQ(list_events(database, 0, 0, 10)->size(), 1u);
+  EXPECT_EQ(remove_job(database, id).error().code, ErrorCode::kNotFound);
+  ASSERT_TRUE(remove_events(database, 2, 10));
+  EXPECT_EQ(list_events(database, 0, 0, 10)->size(), 1u);
+  ASSERT_TRUE(remove_events(database, 3, 10));
+  EXPECT_TRUE(list_events(database, 0, 0, 10)->empty());
+  EXPECT_GT(*add_job(database, job_named("c")), other);
 }
 
 TEST_F(Store, TellsEventsInTheirOrder) {
