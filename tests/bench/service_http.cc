@@ -12,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -153,7 +154,7 @@ Result<ServedFigures> measure_served() {
   std::ofstream(directory.path() + "/text.txt") << std::string(5000, 'x');
   const std::string socket = directory.path() + "/socket";
   MOTLEY_TRY(ChildProcess service, start_service(directory.path(), socket));
-  const ServiceClient client(socket);
+  const ServiceClient client({socket, std::nullopt});
   MOTLEY_TRY_VOID(wait_for(client));
   const std::string source = "source=" + directory.path() + "/job.yaml";
   ServedFigures figures;

@@ -13,6 +13,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -68,6 +69,7 @@ class TwoEvents final : public EventSource {
  public:
   std::string next() override { return told_++ < 2 ? event_text_of("1", "x", "{}") : ""; }
   bool over() const override { return told_ > 2; }
+  std::chrono::milliseconds patience() const override { return std::chrono::milliseconds(5); }
 
  private:
   int told_ = 0;

@@ -11,6 +11,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
+#include <chrono>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -65,6 +66,7 @@ class OneEvent final : public EventSource {
  public:
   std::string next() override { return told_++ == 0 ? event_text_of("1", "x", "{}") : ""; }
   bool over() const override { return told_ > 1; }
+  std::chrono::milliseconds patience() const override { return std::chrono::milliseconds(5); }
 
  private:
   int told_ = 0;
