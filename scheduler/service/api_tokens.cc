@@ -12,6 +12,12 @@ namespace {
 
 using nlohmann::json;
 
+int status_of_token(ErrorCode code) {
+  if (code == ErrorCode::kUsage) return 400;
+  if (code == ErrorCode::kNotFound) return 404;
+  return code == ErrorCode::kIo ? 507 : 500;  // what cannot be kept is refused
+}
+
 /// For a token that is wrong: guessing one after the other on a connection is slow.
 constexpr Nanos kPause{1'000'000'000};
 constexpr int64_t kSecond = 1'000'000'000;
@@ -78,9 +84,7 @@ void Api::create_token(const HttpRequest& request, const HttpReply& reply) {
   const auto wish = wish_in(request);
   if (!wish) return reply(error_response(400, wish.error()));
   access_.create(*wish, [this, reply](const Result<StoredToken>& token, const std::string& secret) {
-    if (!token)
-      return reply(
-          error_response(token.error().code == ErrorCode::kUsage ? 400 : 500, token.error()));
+    if (!token) return reply(error_response(status_of_token(token.error().code), token.error()));
     json document = token_json(*token);
     document["token"] = secret;
     document["address"] = door_.address.empty() ? json(nullptr) : json(door_.address);
@@ -99,9 +103,7 @@ void Api::list_tokens(const HttpRequest&, const HttpReply& reply) {
 
 void Api::revoke_token(const HttpReply& reply, int64_t id) {
   access_.revoke(id, [this, reply](const Result<StoredToken>& token) {
-    if (!token)
-      return reply(
-          error_response(token.error().code == ErrorCode::kNotFound ? 404 : 500, token.error()));
+    if (!token) return reply(error_response(status_of_token(token.error().code), token.error()));
     reply(json_response(token_json(*token)));
   });
 }
