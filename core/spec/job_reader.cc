@@ -8,6 +8,7 @@
 #include "core/spec/model_job.h"
 #include "core/spec/model_reader.h"
 #include "core/spec/pin_reader.h"
+#include "core/spec/program_reader.h"
 #include "core/spec/reader.h"
 #include "core/spec/service_reader.h"
 #include "core/spec/yaml_keys.h"
@@ -252,8 +253,11 @@ const YamlKeys<JobDraft>& job_keys() {
       list.push_back({key.name, key.expects, [&key](const YamlNode& node, Draft& draft) {
                         return key.read(node, draft.service);
                       }});
-    for (const char* name : {"run", "workdir", "env", "setup", "array", "any_of"})
-      list.push_back(later<Draft>(name));
+    for (const YamlKey<ProgramSpec>& key : program_keys())
+      list.push_back({key.name, key.expects, [&key](const YamlNode& node, Draft& draft) {
+                        return key.read(node, draft.program);
+                      }});
+    for (const char* name : {"array", "any_of"}) list.push_back(later<Draft>(name));
     return list;
   }();
   return keys;
@@ -352,6 +356,9 @@ Result<Unit> settle(const YamlTree& tree, const std::string& source, const std::
   draft.devices = draft.resources.devices;
   draft.fleet_path = resolved(base, draft.fleet_path);
   draft.checkpoint.dir = resolved(base, draft.checkpoint.dir);
+  if (draft.is_program())
+    draft.program.workdir =
+        resolved(base, draft.program.workdir.empty() ? "." : draft.program.workdir);
   if (draft.name.empty()) draft.name = std::filesystem::path(source).stem().string();
   if (!is_job_name(draft.name))
     return fail_at(tree.root, "'name' is missing (" + std::string(kJobName) + ")");
@@ -367,22 +374,36 @@ Result<Unit> settle_model(const YamlTree& tree, JobDraft& draft) {
   return Unit{};
 }
 
+bool needs_data(JobParts parts) {
+  return parts == JobParts::kAll || parts == JobParts::kAllOrProgram;
+}
+
 }  // namespace
 
 Result<JobSpec> job_of(YamlTree tree, const std::string& source, const std::string& base_directory,
                        const std::vector<Override>& overrides, JobParts parts) {
   for (const Override& override : overrides)
     MOTLEY_TRY_VOID(override_value(tree, override.path, override.value, override.where));
+  MOTLEY_TRY(const bool program, is_program(tree.root));
+  if (program && parts != JobParts::kAllOrProgram)
+    return fail_at(*tree.root.find("run"),
+                   "'run': a job that is a program has no model: it is for motley run and submit");
   YamlKeys<JobDraft> keys = job_keys();
   for (YamlKey<JobDraft>& key : keys)
-    if ((key.name == "model" && parts == JobParts::kWithoutModel) ||
-        (key.name == "data" && parts != JobParts::kAll))
+    if ((program && (key.name == "model" || key.name == "data" || key.name == "train")) ||
+        (key.name == "model" && parts == JobParts::kWithoutModel) ||
+        (key.name == "data" && !needs_data(parts)))
       key.is_required = false;
   JobDraft draft;
   MOTLEY_TRY_VOID(read_mapping(tree.root, keys, draft));
   MOTLEY_TRY_VOID(settle(tree, source, base_directory, draft));
+  if (program) {
+    if (const std::optional<SpecFault> fault = first_fault(draft))
+      return fail_at(tree.nearest(fault->key), fault->what);
+    return JobSpec(std::move(draft));
+  }
   if (parts != JobParts::kWithoutModel) MOTLEY_TRY_VOID(settle_model(tree, draft));
-  if (parts == JobParts::kAll) {
+  if (needs_data(parts)) {
     MOTLEY_TRY_VOID(expand_data(tree, base_directory, draft.data));
     MOTLEY_TRY_VOID(check_data(tree, draft));
   }

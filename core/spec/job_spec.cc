@@ -147,9 +147,24 @@ std::optional<SpecFault> tensor_fault(const JobSpec& job) {
   return std::nullopt;
 }
 
+/// Of what its ranks are told.
+std::optional<SpecFault> program_fault(const JobSpec& job) {
+  if (job.program.command.front().empty())
+    return SpecFault{"run", "'run': the program's name is empty"};
+  const TrainSpec& train = job.train;
+  if (train.global_batch < 0 || train.global_batch > TrainSpec::kMostSamples)
+    return SpecFault{"train.global_batch",
+                     "'global_batch' must be at most " + std::to_string(TrainSpec::kMostSamples)};
+  if (train.grain && (*train.grain < 1 || *train.grain > train.global_batch))
+    return SpecFault{"train.grain", "'grain' must be from 1 to global_batch (" +
+                                        std::to_string(train.global_batch) + ")"};
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<SpecFault> first_fault(const JobSpec& job) {
+  if (job.is_program()) return program_fault(job);
   if (auto fault = model_fault(job)) return fault;
   if (auto fault = train_fault(job.train)) return fault;
   if (auto fault = compression_fault(job)) return fault;

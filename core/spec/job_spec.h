@@ -128,6 +128,17 @@ struct ServiceSpec {
   static constexpr size_t kMostNames = 64;  ///< labels, jobs that it comes after
 };
 
+/// A program of anybody's instead of a model: started once for each device.
+struct ProgramSpec {
+  std::vector<std::string> command;  ///< empty: the job is a model
+  std::string workdir;               ///< absolute; empty: the job file's directory
+  std::map<std::string, std::string> env;
+  std::vector<std::string> setup;  ///< run once before, in the same place; empty: nothing
+  bool operator==(const ProgramSpec&) const = default;
+
+  static constexpr size_t kMostWords = 1024;
+};
+
 struct JobSpec {
   int version = 1;
   std::string name;
@@ -142,6 +153,9 @@ struct JobSpec {
   PinSpec pin;
   RetrySpec retry;
   ServiceSpec service;
+  ProgramSpec program;
+
+  bool is_program() const { return !program.command.empty(); }
 
   // For messages only; not in JSON.
   std::map<std::string, SourcePlace, std::less<>> places = {};  ///< of values: "train.grain"

@@ -161,6 +161,28 @@ void read_retry(JsonFields& fields, RetrySpec& retry) {
       .read("exclude_failed_devices", retry.exclude_failed_devices);
 }
 
+json program_json(const ProgramSpec& program) {
+  return {{"command", program.command},
+          {"workdir", program.workdir},
+          {"env", program.env},
+          {"setup", program.setup}};
+}
+
+void read_texts(JsonFields& fields, const char* key, std::map<std::string, std::string>* texts) {
+  const json* written = fields.member(key);
+  if (written == nullptr) return;
+  if (!written->is_object()) return fields.fault(key, "expected an object");
+  fields.object(key, [&](JsonFields& members) {
+    for (const auto& [name, value] : written->items()) members.read(name.c_str(), (*texts)[name]);
+  });
+}
+
+void read_program(JsonFields& fields, ProgramSpec& program) {
+  fields.read("command", program.command).read("workdir", program.workdir);
+  read_texts(fields, "env", &program.env);
+  fields.read("setup", program.setup);
+}
+
 json service_json(const ServiceSpec& service) {
   return {{"priority", service.priority},
           {"queue", service.queue},
@@ -170,21 +192,11 @@ json service_json(const ServiceSpec& service) {
           {"preemptible", service.preemptible}};
 }
 
-void read_labels(JsonFields& fields, ServiceSpec& service) {
-  const json* written = fields.member("labels");
-  if (written == nullptr) return;
-  if (!written->is_object()) return fields.fault("labels", "expected an object");
-  fields.object("labels", [&](JsonFields& labels) {
-    for (const auto& [name, value] : written->items())
-      labels.read(name.c_str(), service.labels[name]);
-  });
-}
-
 void read_service(JsonFields& fields, ServiceSpec& service) {
   fields.read_between("priority", service.priority, 0, ServiceSpec::kMostPriority)
       .read("queue", service.queue)
       .read("after", service.after);
-  read_labels(fields, service);
+  read_texts(fields, "labels", &service.labels);
   fields.read("max_duration_ns", service.max_duration).read("preemptible", service.preemptible);
 }
 
@@ -204,6 +216,8 @@ void read_job(JsonFields& fields, JobSpec& job) {
   if (fields.has("pin")) fields.object("pin", [&](JsonFields& f) { read_pin(f, job.pin); });
   if (fields.has("service"))
     fields.object("service", [&](JsonFields& f) { read_service(f, job.service); });
+  if (fields.has("program"))
+    fields.object("program", [&](JsonFields& f) { read_program(f, job.program); });
 }
 
 // --- fleet ---
@@ -321,6 +335,7 @@ json to_json(const JobSpec& job) {
                      {"exclude_failed_devices", job.retry.exclude_failed_devices}}}};
   // Where the job says nothing of it, as for most runs, neither does its document.
   if (job.service != ServiceSpec()) document["service"] = service_json(job.service);
+  if (job.is_program()) document["program"] = program_json(job.program);
   return document;
 }
 

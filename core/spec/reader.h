@@ -26,7 +26,8 @@ struct Override {
 /// kWithoutData: no file of data is looked for, and `data` may be missing. kWithoutModel: for
 /// planning by a profile that brings its model; neither `model`, `data` nor `steps` is needed, and
 /// what only they decide is not checked.
-enum class JobParts { kAll, kWithoutData, kWithoutModel };
+/// kAllOrProgram: also a job that is a program (`run:`), which all others refuse.
+enum class JobParts { kAll, kAllOrProgram, kWithoutData, kWithoutModel };
 
 /// Reads and checks a job; expands data globs (kNotFound if one matches nothing) and resolves paths
 /// against the file.

@@ -55,6 +55,7 @@ std::unique_ptr<Command> make_rm_command();
 std::unique_ptr<Command> make_resume_command();
 std::unique_ptr<Command> make_run_command();
 std::unique_ptr<Command> make_runner_command();
+std::unique_ptr<Command> make_rank_command();
 std::unique_ptr<Command> make_sample_command();
 std::unique_ptr<Command> make_serve_command();
 std::unique_ptr<Command> make_show_command();

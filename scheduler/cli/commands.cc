@@ -44,6 +44,7 @@ const std::vector<CommandEntry>& commands() {
       {"backup", "a copy of what the service knows", make_backup_command},
       {"completion", "a completion script for bash, zsh or fish", make_completion_command},
       {"runner", "", make_runner_command},
+      {"rank", "", make_rank_command},
       {"attempt", "", make_attempt_command},
   };
   return table;

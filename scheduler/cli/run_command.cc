@@ -36,7 +36,7 @@ class RunCommand final : public Command {
   }
 
   Result<int> run() override {
-    MOTLEY_TRY(options_.job, read_job_with(job_, set_));
+    MOTLEY_TRY(options_.job, read_job_with(job_, set_, JobParts::kAllOrProgram));
     MOTLEY_TRY(options_.fleet, resolve_fleet(fleet_, options_.job));
     if (!plan_.empty()) {
       MOTLEY_TRY(options_.plan, read_given_plan(plan_, options_.job, options_.fleet));

@@ -11,7 +11,7 @@ namespace motley {
 Result<Resumed> find_resumed(const std::string& run_or_job) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(run_or_job, ignored)) {
-    MOTLEY_TRY(JobSpec job, read_job(run_or_job));
+    MOTLEY_TRY(JobSpec job, read_job(run_or_job, {}, JobParts::kAllOrProgram));
     MOTLEY_TRY(std::optional<RunDirectory> newest, RunDirectory::newest(job));
     if (newest) return Resumed{std::move(*newest), std::move(job)};
     MOTLEY_TRY(RunDirectory run, RunDirectory::find(job.name));

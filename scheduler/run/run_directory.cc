@@ -154,6 +154,12 @@ Result<std::optional<RunDirectory>> RunDirectory::newest(const JobSpec& job) {
   if (number == 0) return std::optional<RunDirectory>();
   std::optional<RunDirectory> run = RunDirectory(runs + "/" + std::to_string(number));
   MOTLEY_TRY(const JobSpec before, run->job());
+  if (before.is_program() != job.is_program())
+    return fail(ErrorCode::kInvalidSpec,
+                "run " + run->title() + " is " +
+                    (job.is_program() ? "of a model" : "of a program") +
+                    "; --fresh starts a new run, another name keeps both",
+                place_of(job, job.is_program() ? "run" : "model"));
   const std::string key = first_incompatible_key(before, job);
   if (!key.empty() && !(run->untouched(before) && run->untouched(job)))
     return fail(ErrorCode::kInvalidSpec,

@@ -13,6 +13,7 @@
 #include "scheduler/run/find_plan.h"
 #include "scheduler/run/measure.h"
 #include "scheduler/run/run_output.h"
+#include "scheduler/run/run_program.h"
 #include "scheduler/run/sample.h"
 #include "scheduler/run/summarize.h"
 #include "scheduler/run/training.h"
@@ -210,6 +211,9 @@ class RunSession {
 
 }  // namespace
 
-Result<int> run_job(RunOptions options) { return RunSession(std::move(options)).run(); }
+Result<int> run_job(RunOptions options) {
+  if (options.job.is_program()) return run_program(std::move(options));
+  return RunSession(std::move(options)).run();
+}
 
 }  // namespace motley

@@ -11,7 +11,8 @@
 
 namespace motley {
 
-enum class AssignmentKind { kTrain, kProfile };
+/// kProgram has a document of its own (program_assignment.h).
+enum class AssignmentKind { kTrain, kProfile, kProgram };
 
 struct Assignment {
   AssignmentKind kind = AssignmentKind::kTrain;

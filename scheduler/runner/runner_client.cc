@@ -17,6 +17,18 @@ namespace {
 constexpr double kExitSeconds = 15;  // kill_all may take 10
 constexpr double kSweepSeconds = 10;
 
+const char* option_of(AssignmentKind kind) {
+  switch (kind) {
+    case AssignmentKind::kTrain:
+      return "--attempt";
+    case AssignmentKind::kProfile:
+      return "--profile";
+    case AssignmentKind::kProgram:
+      return "--program";
+  }
+  return "";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RunnerClient>> RunnerClient::start(const RunnerClientOptions& options) {
@@ -25,9 +37,7 @@ Result<std::unique_ptr<RunnerClient>> RunnerClient::start(const RunnerClientOpti
   become_subreaper();
   ::signal(SIGPIPE, SIG_IGN);  // a dead runner is noticed by its silence
   SpawnRequest spawn;
-  spawn.command = {options.program, "runner",
-                   options.kind == AssignmentKind::kTrain ? "--attempt" : "--profile",
-                   options.document};
+  spawn.command = {options.program, "runner", option_of(options.kind), options.document};
   if (!options.rsh_agent.empty()) {
     spawn.command.push_back("--rsh-agent");
     spawn.command.push_back(options.rsh_agent);

@@ -124,8 +124,9 @@ Result<Submission> submission_of(const HttpRequest& request) {
   if (request.query.count("priority") != 0)
     overrides.push_back({"priority", text_in(request, "priority"), "--priority"});
   Submission submission;
-  MOTLEY_TRY(submission.job, parse_job(request.body, source.empty() ? "job.yaml" : source,
-                                       path.parent_path().string(), overrides));
+  MOTLEY_TRY(submission.job,
+             parse_job(request.body, source.empty() ? "job.yaml" : source,
+                       path.parent_path().string(), overrides, JobParts::kAllOrProgram));
   submission.owner = request.caller.user;
   submission.key = request.idempotency_key;
   // Nobody finds another's job by its key.

@@ -6,15 +6,17 @@
 
 #include "core/output.h"
 #include "scheduler/run/run_job.h"
+#include "scheduler/run/run_program.h"
 #include "scheduler/service/attempt_files.h"
 
 namespace motley {
 namespace {
 
-/// Of the job's newest checkpoint; 0 without one.
+/// Of the job's newest checkpoint; 0 without one. A program's counts its own way.
 int64_t saved_step(const JobSpec& job) {
   const auto run = RunDirectory::find(job.name);
   if (!run) return 0;
+  if (job.is_program()) return program_progress(*run, job);
   const auto committed = run->committed(job);
   return committed.empty() ? 0 : committed.front().step;
 }

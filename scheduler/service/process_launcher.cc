@@ -23,6 +23,7 @@
 #include "scheduler/launch/environment.h"
 #include "scheduler/launch/worker_program.h"
 #include "scheduler/run/run_directory.h"
+#include "scheduler/run/run_program.h"
 #include "scheduler/service/attempt_files.h"
 
 namespace motley {
@@ -144,7 +145,9 @@ class ProcessLauncher final : public AttemptLauncher {
     AttemptOver over{id.epoch, AttemptOutcome::kFailed, false, false, "its process was killed"};
     if (run && order) {
       const auto committed = run->committed(order->job);
-      over.progressed = !committed.empty() && committed.front().step > begun.saved_step;
+      over.progressed = order->job.is_program()
+                            ? program_progress(*run, order->job) > begun.saved_step
+                            : !committed.empty() && committed.front().step > begun.saved_step;
     }
     tell_killed(id, over);
   }

@@ -166,11 +166,11 @@ TEST(JobReader, NamesUnknownKeys) {
       {"", "<<: {a: 1}\n",
        "job.yaml:9:1: unknown key '<<' (allowed here: version, name, fleet, model, data, train, "
        "checkpoint, resources, parallel, pin, retry, priority, queue, after, labels, "
-       "max_duration, preemptible)"},
+       "max_duration, preemptible, run, workdir, env, setup)"},
       {"", "\"a\\nb\": 1\n",
        "job.yaml:9:1: unknown key 'a\\nb' (allowed here: version, name, fleet, model, data, train, "
        "checkpoint, resources, parallel, pin, retry, priority, queue, after, labels, "
-       "max_duration, preemptible)"},
+       "max_duration, preemptible, run, workdir, env, setup)"},
   };
   expect_errors(cases);
 }
@@ -354,9 +354,51 @@ TEST(JobReader, RefusesServiceKeysThatMeanNothing) {
   expect_errors(cases);
 }
 
+Result<JobSpec> read_program_text(const std::string& text) {
+  return parse_job(text, "/jobs/job.yaml", "/jobs", {}, JobParts::kAllOrProgram);
+}
+
+TEST(JobReader, ReadsPrograms) {
+  const auto job = read_program_text(
+      "run: python3 'my train.py' --name \"a 'b'\" \"\"\nworkdir: sub\nenv: {A_1: x y}\n"
+      "setup: [make, all]\ntrain: {global_batch: 64, grain: 4}\nname: p\npriority: 3\n");
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_THAT(job->program.command, ElementsAre("python3", "my train.py", "--name", "a 'b'", ""));
+  EXPECT_EQ(job->program.workdir, "/jobs/sub");
+  EXPECT_EQ(job->program.env.at("A_1"), "x y");
+  EXPECT_THAT(job->program.setup, ElementsAre("make", "all"));
+  EXPECT_EQ(job->train.grain, 4);
+  EXPECT_TRUE(job->is_program());
+  const auto bare = read_program_text("run: [./x]\nname: p\n");
+  ASSERT_TRUE(bare) << bare.error().to_string();
+  EXPECT_EQ(bare->train.global_batch, 0);
+}
+
+TEST(JobReader, RefusesWhatIsOfNoUseToAProgram) {
+  const struct {
+    const char *text, *error;
+  } kCases[] = {
+      {"run: x\nmodel: {}\n", ":2:8: 'model' is of no use to a job with 'run'"},
+      {"run: x\ntrain: {global_batch: 4, steps: 3}\n", ":2:26: 'train.steps' is of no use"},
+      {"run: x\ntrain: {grain: 3}\n", "'global_batch' is missing"},
+      {"run: x\ntrain: {global_batch: 2, grain: 3}\n", ":2:33: 'grain' must be from 1"},
+      {"run: x\ncheckpoint: {keep: 3}\n", ":2:14: 'checkpoint.keep' is of no use"},
+      {"run: []\n", ":1:6: "},
+      {"run: ' '\n", ":1:6: "},
+      {"run: x 'y\n", ":1:6: 'run': a quote is not closed"},
+      {"run: x\nenv: {'A=': b}\n", ":2:7: "},
+      {"setup: x\n", ":1:8: 'setup' is for a job with 'run'"},
+  };
+  for (const auto& [text, error] : kCases) {
+    const auto job = read_program_text(text);
+    ASSERT_FALSE(job) << text;
+    EXPECT_THAT(job.error().to_string(), ::testing::HasSubstr(error)) << text;
+  }
+  EXPECT_THAT(job_error_of("run: x\n"), ::testing::HasSubstr("for motley run and submit"));
+}
+
 TEST(JobReader, RefusesWhatComesLaterByName) {
   const BadJob cases[] = {
-      {"", "run: [python, train.py]\n", "job.yaml:9:1: 'run' is not supported yet"},
       {"", "array:\n", "job.yaml:9:1: 'array' is not supported yet"},
       {"[quickstart.yaml]", "[quickstart.yaml], tokens: train.bin",
        "job.yaml:4:33: 'tokens' is not supported yet (give text files)"},

@@ -29,6 +29,18 @@ JobSpec sample_job() {
   return job;
 }
 
+TEST(SpecJson, ProgramsRoundTrip) {
+  JobSpec job;
+  job.name = "program";
+  job.program = {{"python3", "train.py"}, "/src", {{"A", "b"}}, {"make"}};
+  job.train.global_batch = 8;
+  const auto read = job_from_json(to_json(job));
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->program, job.program);
+  EXPECT_EQ(to_json(*read), to_json(job));
+  EXPECT_FALSE(to_json(sample_job()).contains("program"));
+}
+
 JobSpec pinned_job() {
   JobSpec job = sample_job();
   job.pin.replicas = {{.stages = {{0, 2, {"a/0"}, {}, {Recompute::kBlock}, Precision::kBf16},

@@ -1,0 +1,83 @@
+#include "scheduler/run/program_rank.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+
+#include "core/clock.h"
+#include "scheduler/launch/child_process.h"
+#include "scheduler/run/signal_inbox.h"
+#include "scheduler/runner/program_assignment.h"
+
+namespace motley {
+namespace {
+
+constexpr int kStoppedStatus = 75;
+
+Result<int> own_rank(int ranks) {
+  const std::string text = Environment::inherited().value("OMPI_COMM_WORLD_RANK");
+  int rank = -1;
+  std::from_chars(text.data(), text.data() + text.size(), rank);
+  if (rank < 0 || rank >= ranks)
+    return fail(ErrorCode::kUsage,
+                "OMPI_COMM_WORLD_RANK is no rank of this attempt: '" + text + "'");
+  return rank;
+}
+
+Result<ChildProcess> spawn(const ProgramAssignment& assignment, int rank,
+                           const std::vector<std::string>& command) {
+  const std::string& place = assignment.job.program.workdir;
+  if (::chdir(place.c_str()) != 0)
+    return fail(ErrorCode::kNotFound, "workdir " + place + ": " + std::strerror(errno));
+  SpawnRequest request;
+  request.command = command;
+  request.environment = program_environment(assignment, rank, Environment::inherited()).entries();
+  request.die_with_parent = true;
+  return ChildProcess::spawn(request);
+}
+
+/// Passes signals on until it has ended; whether one was.
+bool wait_for(ChildProcess& child, SignalInbox& signals, ExitStatus* status) {
+  bool asked = false;
+  while (!child.ended(status)) {
+    while (const auto signal = signals.next()) {
+      asked = true;
+      child.send(*signal == SIGINT ? SIGTERM : *signal);
+    }
+    pollfd watched[2] = {{child.exit_fd(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+    ::poll(watched, 2, -1);
+  }
+  return asked;
+}
+
+}  // namespace
+
+Result<int> run_program_rank(const std::string& document) {
+  MOTLEY_TRY(const ProgramAssignment assignment, read_program(document));
+  MOTLEY_TRY(const int rank, own_rank(static_cast<int>(assignment.fleet.devices.size())));
+  SignalInbox signals;
+  MOTLEY_TRY(ChildProcess child, spawn(assignment, rank, assignment.job.program.command));
+  ExitStatus status;
+  const bool asked = wait_for(child, signals, &status);
+  const ProgramEnd end{status.signal != 0 ? 0 : status.status, status.signal,
+                       steady_clock().now().value()};
+  MOTLEY_TRY_VOID(write_program_end(assignment.directory, rank, end));
+  // Of all that are asked to stop none is to end the others before they have saved.
+  return asked || status.status == kStoppedStatus ? 0 : status.status;
+}
+
+Result<Unit> run_program_setup(const std::string& document) {
+  MOTLEY_TRY(const ProgramAssignment assignment, read_program(document));
+  SignalInbox signals;
+  MOTLEY_TRY(ChildProcess child, spawn(assignment, 0, assignment.job.program.setup));
+  ExitStatus status;
+  if (wait_for(child, signals, &status)) return fail(ErrorCode::kStopped, "stopped during setup");
+  if (!status.ok()) return fail(ErrorCode::kRunFailed, "setup ended with " + status.to_string());
+  return Unit{};
+}
+
+}  // namespace motley

@@ -1,0 +1,189 @@
+#include "scheduler/runner/program_assignment.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/file_system.h"
+#include "core/json_fields.h"
+#include "core/json_file.h"
+#include "core/spec/json.h"
+#include "scheduler/launch/child_process.h"
+
+namespace motley {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kVersion = 1;
+
+std::string end_path(const std::string& directory, int rank) {
+  return directory + "/rank-" + std::to_string(rank) + ".end.json";
+}
+
+int rank_count(const ProgramAssignment& assignment) {
+  return static_cast<int>(assignment.fleet.devices.size());
+}
+
+int grain_of(const JobSpec& job) { return job.train.grain.value_or(1); }
+
+/// Where a rank stands among those of its host, and which host that is.
+struct Place {
+  int local = 0, of_host = 0, host = 0;
+};
+
+Place place_of_rank(const FleetSpec& fleet, int rank) {
+  const std::string& host = fleet.devices[static_cast<size_t>(rank)].host;
+  std::vector<std::string> hosts;
+  Place place;
+  for (int i = 0; i < static_cast<int>(fleet.devices.size()); ++i) {
+    const std::string& other = fleet.devices[static_cast<size_t>(i)].host;
+    if (std::find(hosts.begin(), hosts.end(), other) == hosts.end()) hosts.push_back(other);
+    if (other != host) continue;
+    ++place.of_host;
+    if (i < rank) ++place.local;
+  }
+  place.host = static_cast<int>(std::find(hosts.begin(), hosts.end(), host) - hosts.begin());
+  return place;
+}
+
+/// Sets what the job has not set itself.
+class Setter {
+ public:
+  Setter(const JobSpec& job, Environment environment)
+      : job_(job), environment_(std::move(environment)) {
+    for (const auto& [name, value] : job.program.env) environment_.set(name, value);
+  }
+  void set(const std::string& name, const std::string& value) {
+    if (job_.program.env.count(name) == 0) environment_.set(name, value);
+  }
+  void set(const std::string& name, int64_t value) { set(name, std::to_string(value)); }
+  void set_default(const std::string& name, const std::string& value) {
+    environment_.set_default(name, value);
+  }
+  Environment take() { return std::move(environment_); }
+
+ private:
+  const JobSpec& job_;
+  Environment environment_;
+};
+
+/// As torchrun does.
+void set_torchrun(const ProgramAssignment& assignment, int rank, Setter* out) {
+  const Place place = place_of_rank(assignment.fleet, rank);
+  out->set("RANK", rank);
+  out->set("WORLD_SIZE", rank_count(assignment));
+  out->set("LOCAL_RANK", place.local);
+  out->set("LOCAL_WORLD_SIZE", place.of_host);
+  out->set("GROUP_RANK", place.host);
+  out->set("ROLE_RANK", rank);
+  out->set("ROLE_WORLD_SIZE", rank_count(assignment));
+  out->set("TORCHELASTIC_RESTART_COUNT", assignment.epoch.value() - 1);
+  out->set("TORCHELASTIC_MAX_RESTARTS", assignment.job.retry.max_restarts);
+  out->set("TORCHELASTIC_RUN_ID", assignment.run);
+  out->set("MASTER_ADDR", "127.0.0.1");
+  out->set("MASTER_PORT", assignment.master_port);
+}
+
+void set_shares(const ProgramAssignment& assignment, int rank, Setter* out) {
+  const int batch = assignment.job.train.global_batch;
+  if (batch == 0) return;
+  const int grain = grain_of(assignment.job), grains = grains_of(assignment, rank);
+  int before = 0;
+  for (int i = 0; i < rank; ++i) before += grains_of(assignment, i);
+  // The last grain of a batch may be a small one.
+  const int samples = std::min(batch, (before + grains) * grain) - std::min(batch, before * grain);
+  out->set("MOTLEY_GLOBAL_BATCH", batch);
+  out->set("MOTLEY_GRAIN", grain);
+  out->set("MOTLEY_GRAINS", grains);
+  out->set("MOTLEY_MICRO_BATCH", std::min(grain, samples));
+  out->set("MOTLEY_SAMPLES", samples);
+  out->set("MOTLEY_SHARE", json(static_cast<double>(samples) / batch).dump());
+}
+
+}  // namespace
+
+int grains_of(const ProgramAssignment& assignment, int rank) {
+  const int grain = grain_of(assignment.job);
+  const int all = (assignment.job.train.global_batch + grain - 1) / grain;
+  const int ranks = rank_count(assignment);
+  return all / ranks + (rank < all % ranks ? 1 : 0);
+}
+
+Environment program_environment(const ProgramAssignment& assignment, int rank,
+                                Environment inherited) {
+  const DeviceSpec& device = assignment.fleet.devices[static_cast<size_t>(rank)];
+  Setter out(assignment.job, std::move(inherited));
+  set_torchrun(assignment, rank, &out);
+  out.set("MOTLEY_JOB", assignment.job.name);
+  out.set("MOTLEY_RUN", assignment.run);
+  out.set("MOTLEY_ATTEMPT", assignment.epoch.value());
+  out.set("MOTLEY_CHECKPOINT_DIR", assignment.checkpoints);
+  out.set("MOTLEY_DEVICE", device.id);
+  out.set("MOTLEY_DEVICE_TYPE", device.type);
+  set_shares(assignment, rank, &out);
+  out.set_default("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+  out.set_default("CUDA_VISIBLE_DEVICES", device.kind == DeviceKind::kCuda ? device.uuid : "");
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int threads =
+      device.threads > 0 ? device.threads : std::max(1, cores / rank_count(assignment));
+  out.set_default("OMP_NUM_THREADS", std::to_string(threads));
+  return out.take();
+}
+
+Result<Unit> write_program(const ProgramAssignment& assignment, const std::string& path) {
+  const json document = {{"version", kVersion},
+                         {"epoch", assignment.epoch.value()},
+                         {"run", assignment.run},
+                         {"directory", assignment.directory},
+                         {"checkpoints", assignment.checkpoints},
+                         {"master_port", assignment.master_port},
+                         {"job", to_json(assignment.job)},
+                         {"fleet", to_json(assignment.fleet)}};
+  return write_text_durably(real_file_system(), path, document.dump(1) + "\n");
+}
+
+Result<ProgramAssignment> read_program(const std::string& path) {
+  MOTLEY_TRY(const json document,
+             read_json_file(real_file_system(), path, ErrorCode::kInvalidSpec));
+  ProgramAssignment assignment;
+  json job, fleet;
+  JsonFields fields(document);
+  fields.read_version(kVersion);
+  fields.read("epoch", assignment.epoch)
+      .read("run", assignment.run)
+      .read("directory", assignment.directory)
+      .read("checkpoints", assignment.checkpoints)
+      .read("master_port", assignment.master_port);
+  if (const json* member = fields.member("job")) job = *member;
+  if (const json* member = fields.member("fleet")) fleet = *member;
+  MOTLEY_TRY_VOID(fields.done());
+  MOTLEY_TRY(assignment.job, job_from_json(job));
+  MOTLEY_TRY(assignment.fleet, fleet_from_json(fleet));
+  if (!assignment.job.is_program() || assignment.fleet.devices.empty())
+    return fail(ErrorCode::kInvalidSpec, path + " names no program, or no device");
+  return assignment;
+}
+
+std::string ProgramEnd::to_string() const {
+  return ExitStatus{signal != 0 ? 128 + signal : status, signal}.to_string();
+}
+
+Result<Unit> write_program_end(const std::string& directory, int rank, const ProgramEnd& end) {
+  const json document = {
+      {"version", kVersion}, {"status", end.status}, {"signal", end.signal}, {"at_ns", end.at}};
+  return write_text_durably(real_file_system(), end_path(directory, rank), document.dump() + "\n");
+}
+
+Result<ProgramEnd> read_program_end(const std::string& directory, int rank) {
+  MOTLEY_TRY(const json document,
+             read_json_file(real_file_system(), end_path(directory, rank), ErrorCode::kCorrupt));
+  ProgramEnd end;
+  JsonFields fields(document);
+  fields.read_version(kVersion);
+  fields.read("status", end.status).read("signal", end.signal).read("at_ns", end.at);
+  MOTLEY_TRY_VOID(fields.done());
+  return end;
+}
+
+}  // namespace motley

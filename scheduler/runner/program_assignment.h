@@ -1,0 +1,50 @@
+#pragma once
+// What the ranks of a job that is a program are told: the document of an attempt, and what each of
+// them makes of it (core/FORMATS.md, "program").
+
+#include <string>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/plan.h"
+#include "core/result.h"
+#include "core/spec/fleet_spec.h"
+#include "core/spec/job_spec.h"
+#include "scheduler/launch/environment.h"
+
+namespace motley {
+
+struct ProgramAssignment {
+  Epoch epoch;
+  std::string run;          ///< "name/n"
+  std::string directory;    ///< of the attempt: logs, and how each rank ended
+  std::string checkpoints;  ///< there before the ranks are
+  int master_port = 0;
+  JobSpec job;
+  FleetSpec fleet;  ///< a rank each, in its order
+};
+
+Result<Unit> write_program(const ProgramAssignment& assignment, const std::string& path);
+Result<ProgramAssignment> read_program(const std::string& path);
+
+/// Grains of a rank: as equal as they can be.
+int grains_of(const ProgramAssignment& assignment, int rank);
+
+/// Of the program on `rank`: what the job sets, then who it is, then what nobody has set.
+Environment program_environment(const ProgramAssignment& assignment, int rank,
+                                Environment inherited);
+
+/// How a rank's program ended.
+struct ProgramEnd {
+  int status = 0;  ///< of exit()
+  int signal = 0;  ///< that ended it; 0: none
+  int64_t at = 0;  ///< of a steady clock, to tell which was first
+  bool saved() const { return signal == 0 && (status == 0 || status == 75); }
+  std::string to_string() const;
+};
+
+Result<Unit> write_program_end(const std::string& directory, int rank, const ProgramEnd& end);
+/// kNotFound while it runs, and where it was killed with the process above it.
+Result<ProgramEnd> read_program_end(const std::string& directory, int rank);
+
+}  // namespace motley

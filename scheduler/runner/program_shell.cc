@@ -1,0 +1,210 @@
+#include "scheduler/runner/program_shell.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/clock.h"
+#include "scheduler/launch/log_file.h"
+#include "scheduler/launch/process_tree.h"
+#include "scheduler/launch/scratch.h"
+#include "scheduler/launch/this_host.h"
+#include "scheduler/runner/assignment.h"
+#include "scheduler/runner/program_assignment.h"
+#include "scheduler/runner/rank_log.h"
+#include "scheduler/runner/runner_line.h"
+
+namespace motley {
+namespace {
+
+constexpr int kLookMilliseconds = 100;
+constexpr size_t kPiece = 16 << 10;
+constexpr Nanos kGrace{30'000'000'000};  // to save and end in, once asked to
+
+void say(const RunnerLine& line) {
+  std::printf("%s\n", to_text(line).c_str());
+  std::fflush(stdout);
+}
+
+/// Whole lines of a log, as they come.
+class LogTail {
+ public:
+  explicit LogTail(std::string path) : path_(std::move(path)) {}
+
+  /// All there is at the end, else whole lines.
+  std::string next(bool at_end) {
+    const Fd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    std::string text(kPiece, '\0');
+    const ssize_t size = fd.valid() ? ::pread(fd.get(), text.data(), kPiece, offset_) : 0;
+    text.resize(size > 0 ? static_cast<size_t>(size) : 0);
+    const size_t line_end = text.rfind('\n');
+    if (!at_end && text.size() < kPiece)
+      text.resize(line_end == std::string::npos ? 0 : line_end + 1);
+    offset_ += static_cast<int64_t>(text.size());
+    return text;
+  }
+
+ private:
+  const std::string path_;
+  int64_t offset_ = 0;
+};
+
+class ProgramShell {
+ public:
+  ProgramShell(Launcher& launcher, ProgramAssignment assignment)
+      : launcher_(launcher),
+        assignment_(std::move(assignment)),
+        ranks_(rank_for_each_device(assignment_.fleet)),
+        output_(rank_log_path(assignment_.directory, 0)) {}
+
+  Result<Unit> run(const std::string& program, const std::string& document) {
+    ::signal(SIGPIPE, SIG_IGN);
+    MOTLEY_TRY(const Scratch scratch, Scratch::create());
+    LaunchRequest request;
+    request.ranks = ranks_;
+    request.command = {program, "rank", document};
+    request.log_directory = assignment_.directory;
+    request.scratch_directory = scratch.path();
+    request.shared_memory_directory = scratch.shared_memory();
+    MOTLEY_TRY(launched_, launcher_.launch(request));
+    while (!over()) wait();
+    launched_->kill_all();
+    tell_output(true);
+    say({"ended", to_json_text(verdict())});
+    return Unit{};
+  }
+
+ private:
+  bool over() {
+    if (!launch_) launch_ = launched_->end();
+    const bool late = stop_by_ && steady_clock().now() >= *stop_by_;
+    return launch_ || killed_ || late;
+  }
+
+  void wait() {
+    pollfd watched[2] = {{STDIN_FILENO, POLLIN, 0}, {launched_->exit_fd(), POLLIN, 0}};
+    ::poll(watched, 2, kLookMilliseconds);
+    if ((watched[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) read_commands();
+    tell_output(false);
+  }
+
+  void read_commands() {
+    char text[256];
+    const ssize_t size = ::read(STDIN_FILENO, text, sizeof text);
+    if (size <= 0) killed_ = true;  // who started us has gone
+    for (ssize_t i = 0; i < size; ++i) {
+      if (text[i] != '\n') {
+        word_ += text[i];
+        continue;
+      }
+      if (word_ == "stop") stop();
+      if (word_ == "kill") killed_ = true;
+      word_.clear();
+    }
+  }
+
+  /// Only the processes above the programs: mpirun would end everything at once.
+  void stop() {
+    if (stop_by_) return;
+    stop_by_ = steady_clock().now() + kGrace;
+    for (const pid_t pid : launched_->processes())
+      if (is_rank(pid)) ::kill(pid, SIGTERM);
+  }
+
+  /// The process that mpirun has started for a rank runs our own program.
+  static bool is_rank(pid_t pid) {
+    char words[4096];
+    const std::string path = "/proc/" + std::to_string(pid) + "/cmdline";
+    const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const ssize_t size = fd.valid() ? ::read(fd.get(), words, sizeof words) : 0;
+    if (size <= 0) return false;
+    const std::string_view line(words, static_cast<size_t>(size));
+    const size_t first = line.find('\0');
+    return first != std::string_view::npos && line.substr(0, first).ends_with("/motley") &&
+           line.substr(first + 1).starts_with(std::string_view("rank\0", 5));
+  }
+
+  void tell_output(bool at_end) {
+    for (std::string text = output_.next(at_end); !text.empty(); text = output_.next(at_end))
+      say({"output", nlohmann::json{{"text", text}}.dump(
+                         -1, ' ', false, nlohmann::json::error_handler_t::replace)});
+  }
+
+  /// A rank that was killed because of another one has not failed itself.
+  AttemptEnd verdict() const {
+    std::optional<ProgramEnd> first;
+    AttemptEnd end;
+    bool all_ended = true, any_stopped = false;
+    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+      const auto ended = read_program_end(assignment_.directory, rank);
+      all_ended = all_ended && ended.has_value();
+      any_stopped = any_stopped || (ended && ended->status == 75);
+      const bool terminated = ended && stop_by_ && ended->signal == SIGTERM;
+      if (!ended || ended->saved() || terminated || (first && first->at <= ended->at)) continue;
+      first = *ended;
+      end.rank = rank;
+    }
+    if (first) return failed(end.rank, "ended with " + first->to_string());
+    if (killed_) return cut_short("it was killed");
+    if (!all_ended && stop_by_)
+      return cut_short("asked to stop, it had not ended by itself 30 s later, or was killed");
+    if (!all_ended) return lost();
+    end.outcome = stop_by_ || any_stopped ? Outcome::kStopped : Outcome::kFinished;
+    return end;
+  }
+
+  AttemptEnd failed(int rank, const std::string& how) const {
+    AttemptEnd end;
+    end.rank = rank;
+    const RankPlacement& place = ranks_[static_cast<size_t>(rank)];
+    end.error = {
+        ErrorCode::kRunFailed,
+        "rank " + std::to_string(rank) + " on " + place.device + " (" + place.type + ") " + how,
+        {}};
+    end.error = with_log(end, ranks_, assignment_.directory);
+    return end;
+  }
+
+  static AttemptEnd cut_short(const std::string& why) {
+    AttemptEnd end;
+    end.error = {ErrorCode::kRunFailed, why, {}};
+    end.in_own_words = true;
+    return end;
+  }
+
+  /// What mpirun says of a rank that could not say how it ended.
+  AttemptEnd lost() const {
+    if (launch_ && launch_->first)
+      return failed(launch_->first->rank, "ended with " + launch_->first->how);
+    AttemptEnd end;
+    end.error = launch_ && launch_->error
+                    ? *launch_->error
+                    : Error{ErrorCode::kRunFailed, "ranks ended without a word", {}};
+    end.error = with_log(end, ranks_, assignment_.directory);
+    return end;
+  }
+
+  Launcher& launcher_;
+  const ProgramAssignment assignment_;
+  const std::vector<RankPlacement> ranks_;
+  LogTail output_;
+  std::unique_ptr<Launched> launched_;
+  std::optional<LaunchEnd> launch_;
+  std::optional<Nanos> stop_by_;  ///< once asked to stop
+  bool killed_ = false;
+  std::string word_;
+};
+
+}  // namespace
+
+Result<Unit> run_program_attempt(Launcher& launcher, const std::string& program,
+                                 const std::string& document) {
+  MOTLEY_TRY(ProgramAssignment assignment, read_program(document));
+  return ProgramShell(launcher, std::move(assignment)).run(program, document);
+}
+
+}  // namespace motley

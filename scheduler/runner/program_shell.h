@@ -1,0 +1,18 @@
+#pragma once
+// One attempt of a job that is a program: mpirun, the commands on stdin, the clock. No rank speaks
+// to it: how they ended is in files (program_assignment.h).
+
+#include <string>
+
+#include "core/result.h"
+#include "scheduler/launch/launcher.h"
+
+namespace motley {
+
+/// Runs it to its end, reporting on stdout and obeying stdin (runner_line.h); besides "ended" there
+/// is "output", with what rank 0 has printed. `program` is motley's own path. Returns when no
+/// process of it is left.
+Result<Unit> run_program_attempt(Launcher& launcher, const std::string& program,
+                                 const std::string& document);
+
+}  // namespace motley

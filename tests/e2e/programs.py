@@ -1,0 +1,193 @@
+"""Jobs that are programs (`run:`): what their ranks are told, one that fails, one that is stopped and goes on, by hand
+and in the job service."""
+
+import json
+import pathlib
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from sandbox import Sandbox, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
+from service import Service  # noqa: E402
+
+PROGRAM = """import json, os, pathlib, signal, sys, time
+rank = int(os.environ["RANK"])
+mode = sys.argv[1]
+place = pathlib.Path(os.environ["MOTLEY_CHECKPOINT_DIR"])
+(place / f"environment-{rank}.json").write_text(json.dumps({**os.environ, "cwd": os.getcwd()}))
+print("rank", rank, "in attempt", os.environ["MOTLEY_ATTEMPT"], flush=True)
+if mode == "fail" and rank == 2:
+    time.sleep(0.3)
+    print("no more luck", flush=True)
+    sys.exit(3)
+if mode == "wait" and not (place / "enough").exists():
+    def stop(*_):
+        time.sleep(0.2 * rank)
+        (place / f"saved-{rank}").write_text("")
+        sys.exit(75 if rank % 2 else 0)
+    signal.signal(signal.SIGTERM, stop)
+    (place / f"ready-{rank}").write_text("")
+    while True:
+        time.sleep(0.05)
+if mode == "fail":
+    time.sleep(60)
+"""
+
+
+def job_text(mode, more=""):
+    return f"""version: 1
+name: program
+run: {sys.executable} ../program.py {mode}
+workdir: place
+env: {{GREETING: "hello world", OMP_NUM_THREADS: "7"}}
+setup: [/bin/sh, -c, "echo $GREETING > setup.txt"]
+train: {{global_batch: 30, grain: 4}}
+retry: {{max_restarts: 0}}
+{more}"""
+
+
+def prepare(sandbox, mode, more=""):
+    sandbox.name = "program"
+    (sandbox.home / "place").mkdir(exist_ok=True)
+    sandbox.write("program.py", PROGRAM)
+    sandbox.write("program.yaml", job_text(mode, more))
+
+
+def environments(checkpoints):
+    return [json.loads((checkpoints / f"environment-{rank}.json").read_text()) for rank in range(4)]
+
+
+def told(sandbox):
+    """torchrun's environment and ours; nothing that the job or the user sets is overridden."""
+    prepare(sandbox, "env", "fleet: fleet.yaml\n")
+    result = sandbox.run("run", "program.yaml", environment={"MASTER_PORT": "1", "WORLD_SIZE": "99", "NCCL_DEBUG": "INFO"})
+    expect_exit(result, 0)
+    expect("4 ranks with equal shares: nobody has measured the program" in result.stderr, result.stderr)
+    expect("rank 0 in attempt 1" in result.stdout and "rank 1" not in result.stdout, f"output of rank 0: {result.stdout!r}")
+    seen = environments(sandbox.run_directory() / "checkpoints")
+    for rank, environment in enumerate(seen):
+        wanted = {"RANK": str(rank), "LOCAL_RANK": str(rank), "ROLE_RANK": str(rank), "WORLD_SIZE": "4",
+                  "LOCAL_WORLD_SIZE": "4", "ROLE_WORLD_SIZE": "4", "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1",
+                  "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_RUN_ID": "program/1",
+                  "MOTLEY_JOB": "program", "MOTLEY_ATTEMPT": "1", "MOTLEY_DEVICE": f"localhost/{rank}",
+                  "MOTLEY_DEVICE_TYPE": "fast" if rank < 2 else "slow", "MOTLEY_GLOBAL_BATCH": "30", "MOTLEY_GRAIN": "4",
+                  "MOTLEY_GRAINS": "2", "MOTLEY_MICRO_BATCH": "4", "MOTLEY_SAMPLES": "8" if rank < 3 else "6",
+                  "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "7", "GREETING": "hello world", "NCCL_DEBUG": "INFO",
+                  "cwd": str(sandbox.home / "place")}
+        expect_equal({name: environment.get(name) for name in wanted}, wanted, f"environment of rank {rank}")
+    expect_equal(sum(float(environment["MOTLEY_SHARE"]) for environment in seen), 1.0, "shares")
+    expect_equal(len({environment["MASTER_PORT"] for environment in seen} - {"1"}), 1, "one port to meet at")
+    expect_equal((sandbox.home / "place" / "setup.txt").read_text(), "hello world\n", "what setup has written")
+    again = sandbox.run("run", "program.yaml")
+    expect_exit(again, 0)
+    expect("run program/1 is finished" in again.stderr, again.stderr)
+    print("ok: told")
+
+
+def one_fails(sandbox):
+    """It ends the others, and is named with what it said last."""
+    prepare(sandbox, "fail", "fleet: fleet.yaml\n")
+    result = sandbox.run("run", "program.yaml", "--fresh", timeout=30)
+    expect_exit(result, 1)
+    expect("rank 2 on localhost/2 (slow) ended with status 3: no more luck" in result.stderr, result.stderr)
+    expect("rank-0002.log" in result.stderr, f"no log named: {result.stderr!r}")
+    sandbox.write("program.yaml", job_text("fail", "fleet: fleet.yaml\n").replace("setup: [", "setup: [/bin/false, "))
+    result = sandbox.run("run", "program.yaml", "--fresh")
+    expect_exit(result, 1)
+    expect("setup failed (status 1)" in result.stderr, result.stderr)
+    print("ok: one fails")
+
+
+def interrupted(sandbox):
+    """Every rank is asked to stop and gets the time to save; the same command goes on."""
+    prepare(sandbox, "wait", "fleet: fleet.yaml\n")
+    process = sandbox.start("run", "program.yaml", "--fresh")
+    places = sandbox.home / "state" / "motley" / "runs" / "program"
+    newest = max(int(path.name) for path in places.iterdir() if path.name.isdigit())
+    sandbox.wait_for(lambda: (places / str(newest + 1)).is_dir(), "the run", process=process)
+    place = places / str(newest + 1) / "checkpoints"
+    sandbox.wait_for(lambda: len(list(place.glob("ready-*"))) == 4, "four ranks", process=process)
+    process.send_signal(signal.SIGTERM)
+    expect_equal(process.wait(timeout=30), 75, "exit code of who was asked to stop")
+    expect_equal(len(list(place.glob("saved-*"))), 4, "ranks that have saved")
+    for path in place.glob("ready-*"):
+        path.unlink()
+    process = sandbox.start("run", "program.yaml")
+    sandbox.wait_for(lambda: len(list(place.glob("ready-*"))) == 4, "four ranks again", process=process)
+    expect_equal(environments(place)[3]["TORCHELASTIC_RESTART_COUNT"], "1", "restarts")
+    kill(process.pid)
+    process.wait(timeout=10)
+    sandbox.wait_for(lambda: not sandbox.processes(), "the end of all processes")
+    (place / "enough").write_text("")
+    expect_exit(sandbox.run("run", "program.yaml"), 0)
+    print("ok: interrupted")
+
+
+def wrong(sandbox):
+    """What makes no sense with a program is an error where it stands."""
+    prepare(sandbox, "env")
+    lines = len(job_text("env").splitlines())
+    for more, where, what in (("model: {preset: gpt2-124m}\n", f"{lines + 1}:", "'model' is of no use to a job with 'run'"),
+                              ("checkpoint: {every: 5}\n", f"{lines + 1}:", "'checkpoint.every' is of no use"),
+                              ("run: [x]\n", f"{lines + 1}:", "")):
+        sandbox.write("program.yaml", job_text("env", more))
+        result = sandbox.run("run", "program.yaml")
+        expect_exit(result, 65)
+        expect(f"program.yaml:{where}" in result.stderr and what in result.stderr, result.stderr)
+    sandbox.write("program.yaml", job_text("env").replace("30, grain: 4", "30, steps: 4"))
+    expect("'train.steps' is of no use" in sandbox.run("run", "program.yaml").stderr, "steps of a program")
+    sandbox.write("lonely.yaml", "version: 1\nworkdir: x\n")
+    expect("lonely.yaml:2:10: 'workdir' is for a job with 'run'" in sandbox.run("run", "lonely.yaml").stderr, "workdir alone")
+    prepare(sandbox, "env")
+    planned = sandbox.run("plan", "program.yaml")
+    expect_exit(planned, 65)
+    expect("program.yaml:3:6: 'run': a job that is a program has no model" in planned.stderr, planned.stderr)
+    print("ok: wrong")
+
+
+def served(service):
+    """Held with a checkpoint, released, cancelled, by the job service; one that fails has failed."""
+    prepare(service, "wait", "resources: {devices: {count: 4}}\n")
+    submitted = service.run("submit", "program.yaml")
+    expect_exit(submitted, 0)
+    job = int(submitted.stdout)
+    place = service.state / "jobs" / str(job) / "motley" / "runs" / "program" / "1" / "checkpoints"
+    ready = lambda: len(list(place.glob("ready-*"))) == 4  # noqa: E731
+    service.wait_for(ready, "four ranks")
+    service.wait_for(lambda: "rank 0 in attempt 1" in service.run("logs", str(job)).stdout, "its words in the log of the job")
+    expect_exit(service.run("hold", str(job)), 0)
+    service.wait_for_state(job, "waiting")
+    expect_equal(len(list(place.glob("saved-*"))), 4, "ranks that have saved")
+    for path in place.glob("ready-*"):
+        path.unlink()
+    expect_exit(service.run("release", str(job)), 0)
+    service.wait_for(ready, "four ranks again")
+    expect_equal(environments(place)[0]["MOTLEY_ATTEMPT"], "2", "attempt")
+    expect_exit(service.run("cancel", str(job)), 0)
+    service.wait_for_state(job, "cancelled")
+    service.wait_for(lambda: not [pid for pid in service.processes() if pid != service.coordinator.pid], "all to end")
+    prepare(service, "fail", "resources: {devices: {count: 4}}\n")
+    failing = int(service.run("submit", "program.yaml").stdout)
+    service.wait_for_state(failing, "failed")
+    expect("rank 2 on localhost/2 (slow) ended with status 3: no more luck" in service.job(failing)["cause"],
+           service.job(failing)["cause"])
+    print("ok: served")
+
+
+def main():
+    sandbox = Sandbox()
+    told(sandbox)
+    one_fails(sandbox)
+    interrupted(sandbox)
+    wrong(sandbox)
+    service = Service()
+    try:
+        service.start_coordinator()
+        served(service)
+        expect_equal(service.end_coordinator(), 0, "exit code")
+    finally:
+        service.kill_all()
+
+
+if __name__ == "__main__":
+    run_test(main)
