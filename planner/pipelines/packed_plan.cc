@@ -1,8 +1,11 @@
 #include "planner/pipelines/packed_plan.h"
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "core/pipeline.h"
 #include "planner/costs/cost_model.h"
@@ -13,6 +16,27 @@ namespace motley {
 namespace {
 
 constexpr int kCountsToExclude = 24;
+
+/// Ranks by host, as a hostfile lists them, whatever order pipelines go through the hosts in.
+void keep_hosts_together(Plan* plan) {
+  std::map<std::string, size_t> hosts;  // in order of first appearance
+  for (const RankPlacement& rank : plan->ranks) hosts.emplace(rank.host, hosts.size());
+  std::vector<size_t> order(plan->ranks.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return hosts.at(plan->ranks[a].host) < hosts.at(plan->ranks[b].host);
+  });
+  std::vector<RankPlacement> ranks;
+  std::vector<Rank> renamed(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    renamed[order[i]] = Rank(static_cast<int>(i));
+    ranks.push_back(plan->ranks[order[i]]);
+  }
+  plan->ranks = std::move(ranks);
+  for (ReplicaPlan& replica : plan->replicas)
+    for (StagePlan& stage : replica.stages)
+      for (Rank& rank : stage.ranks) rank = renamed[static_cast<size_t>(rank.value())];
+}
 
 }  // namespace
 
@@ -74,6 +98,7 @@ Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& 
   if (placed.empty()) return fail(space_.none_fits());
   for (size_t i = 0; i < order.size(); ++i)
     add_replica(packed.pipelines[i], costs, placed[i], deal.grains[order[i]], &plan);
+  keep_hosts_together(&plan);
   leave_out_others(&plan);
   plan.owners = even_ownership(plan, space_.request.job.model);
   MOTLEY_TRY_VOID(predict(space_.request, &plan));

@@ -397,6 +397,33 @@ TEST(PipelineSearch, PacksManyDevices) {
   }
 }
 
+/// Wherever in the pipeline the slow device comes: of one of the two fleets it is far from the
+/// quick one of its host.
+TEST(PipelineSearch, RanksOfAHostFollowEachOther) {
+  for (const bool mixed_first : {true, false}) {
+    std::mt19937 random(1);
+    PlanningCase problem(16);
+    problem.job.model = {"gpt", 12, 2, 8, 16, 32};
+    const std::vector<DeviceProfile> types{random_type(random), random_type(random)};
+    const std::string mixed = mixed_first ? "host0" : "host2";
+    for (const std::string host : {"host0", "host1", "host2"})
+      for (size_t type = 0; type < (host == mixed ? 2u : 1u); ++type) {
+        problem.add({.host = host, .type = "card" + std::to_string(type)});
+        DeviceProfile& device = problem.profile.devices.back();
+        device.curves = types[type].curves;
+        device.memory.clear();
+        device.memory_limit = Bytes((type == 0 ? 12 : 8) * kMiB);
+      }
+    const Result<Plan> plan = search_pipelines(problem.request(), counter_for(problem));
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_EQ(plan->ranks.size(), 4u);
+    std::vector<std::string> hosts;
+    for (const RankPlacement& rank : plan->ranks)
+      if (hosts.empty() || hosts.back() != rank.host) hosts.push_back(rank.host);
+    EXPECT_EQ(std::set<std::string>(hosts.begin(), hosts.end()).size(), hosts.size());
+  }
+}
+
 /// Among its sets are many that cannot hold the model.
 TEST(PipelineSearch, PacksAThousandDevices) {
   for (const testing::CutFleet& fleet : testing::large_cut_fleets()) {
