@@ -29,6 +29,7 @@ struct CommandEntry {
 /// In the order of the help.
 const std::vector<CommandEntry>& commands();
 
+std::unique_ptr<Command> make_agent_command();
 std::unique_ptr<Command> make_attempt_command();
 std::unique_ptr<Command> make_backup_command();
 std::unique_ptr<Command> make_bench_command();
@@ -37,6 +38,7 @@ std::unique_ptr<Command> make_completion_command();
 std::unique_ptr<Command> make_devices_command();
 std::unique_ptr<Command> make_fleet_command();
 std::unique_ptr<Command> make_doctor_command();
+std::unique_ptr<Command> make_drain_command();
 std::unique_ptr<Command> make_events_command();
 std::unique_ptr<Command> make_export_command();
 std::unique_ptr<Command> make_fit_command();
@@ -45,6 +47,7 @@ std::unique_ptr<Command> make_logs_command();
 std::unique_ptr<Command> make_login_command();
 std::unique_ptr<Command> make_logout_command();
 std::unique_ptr<Command> make_ls_command();
+std::unique_ptr<Command> make_nodes_command();
 std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_profile_command();
 std::unique_ptr<Command> make_profiles_command();
@@ -53,6 +56,7 @@ std::unique_ptr<Command> make_report_command();
 std::unique_ptr<Command> make_requeue_command();
 std::unique_ptr<Command> make_rm_command();
 std::unique_ptr<Command> make_resume_command();
+std::unique_ptr<Command> make_rsh_command();
 std::unique_ptr<Command> make_run_command();
 std::unique_ptr<Command> make_runner_command();
 std::unique_ptr<Command> make_rank_command();
@@ -62,6 +66,7 @@ std::unique_ptr<Command> make_show_command();
 std::unique_ptr<Command> make_simulate_command();
 std::unique_ptr<Command> make_submit_command();
 std::unique_ptr<Command> make_token_command();
+std::unique_ptr<Command> make_undrain_command();
 std::unique_ptr<Command> make_why_command();
 std::unique_ptr<Command> make_worth_command();
 

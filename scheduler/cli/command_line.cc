@@ -36,6 +36,14 @@ CommandLine& CommandLine::optional_word(const std::string& name, const std::stri
   return *this;
 }
 
+CommandLine& CommandLine::words(const std::string& name, const std::string& help,
+                                std::vector<std::string>* values) {
+  named(app_->add_option(name, *values, help), "")->required();
+  last_option_.clear();
+  ++words_;
+  return *this;
+}
+
 CommandLine& CommandLine::option(const std::string& names, const std::string& placeholder,
                                  const std::string& help, std::string* value) {
   last_option_ = long_name(named(app_->add_option(names, *value, help), placeholder));

@@ -25,8 +25,11 @@ const std::vector<CommandEntry>& commands() {
        "what other tools need: hostfile and job.json for mpirun, a batch script for Slurm",
        make_export_command},
       {"doctor", "what is missing on this machine, with one fix each", make_doctor_command},
-      {"serve", "coordinator of the job service: takes jobs and gives them this machine's devices",
+      {"serve",
+       "coordinator of the job service: takes jobs, gives them devices of this machine and others",
        make_serve_command},
+      {"agent", "offer this machine's devices to a coordinator and run what it says",
+       make_agent_command},
       {"submit", "give a job to the service", make_submit_command},
       {"ls", "the jobs of the service", make_ls_command},
       {"show", "a job of the service and its attempts", make_show_command},
@@ -41,11 +44,15 @@ const std::vector<CommandEntry>& commands() {
       {"token", "who may ask the service over the network: create, ls, revoke", make_token_command},
       {"login", "to a service on another machine; commands then ask that one", make_login_command},
       {"logout", "forget a service on another machine", make_logout_command},
+      {"nodes", "the machines of the service, and what they have", make_nodes_command},
+      {"drain", "give a node nothing new, and empty it at a deadline", make_drain_command},
+      {"undrain", "give a node jobs again", make_undrain_command},
       {"backup", "a copy of what the service knows", make_backup_command},
       {"completion", "a completion script for bash, zsh or fish", make_completion_command},
       {"runner", "", make_runner_command},
       {"rank", "", make_rank_command},
       {"attempt", "", make_attempt_command},
+      {"rsh", "", make_rsh_command},
   };
   return table;
 }

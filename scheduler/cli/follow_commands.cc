@@ -58,6 +58,12 @@ class LogsCommand final : public Command {
   bool follow_ = false, json_ = false;
 };
 
+/// "job 7", "node a1"
+std::string subject_of(const json& event) {
+  return event["node"].is_string() ? "node " + event["node"].get<std::string>()
+                                   : "job " + std::to_string(event.value("job", int64_t{0}));
+}
+
 class EventsCommand final : public Command {
  public:
   void declare(CommandLine& line) override {
@@ -77,9 +83,8 @@ class EventsCommand final : public Command {
       if (json_)
         std::printf("%s\n", event.dump().c_str());
       else
-        std::printf("%lld  job %lld  %s\n", static_cast<long long>(event.value("id", int64_t{0})),
-                    static_cast<long long>(event.value("job", int64_t{0})),
-                    event.value("text", "").c_str());
+        std::printf("%lld  %s  %s\n", static_cast<long long>(event.value("id", int64_t{0})),
+                    subject_of(event).c_str(), event.value("text", "").c_str());
       return std::fflush(stdout) == 0;
     };
     if (follow_) {

@@ -6,20 +6,11 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "core/file_system.h"
 #include "scheduler/cli/service_command.h"
 #include "scheduler/service/certificates.h"
 
 namespace motley {
 namespace {
-
-constexpr Bytes kLargestToken{4096};
-
-std::string without_blanks(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
 
 class LoginCommand final : public Command {
  public:
@@ -51,19 +42,11 @@ class LoginCommand final : public Command {
 
  private:
   Result<std::string> read_token() const {
+    if (!file_.empty()) return read_token_file(file_);
+    if (::isatty(STDIN_FILENO) != 0) std::fprintf(stderr, "token: ");
     std::string text;
-    if (!file_.empty()) {
-      MOTLEY_TRY(text, read_text(real_file_system(), file_, kLargestToken));
-    } else {
-      if (::isatty(STDIN_FILENO) != 0) std::fprintf(stderr, "token: ");
-      std::getline(std::cin, text);
-    }
-    std::string token = without_blanks(text);
-    if (token.empty()) return fail(ErrorCode::kUsage, "no token was given");
-    const bool plain =
-        token.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
-    if (!plain) return fail(ErrorCode::kUsage, "that is no token: one begins with mtl_");
-    return token;
+    std::getline(std::cin, text);
+    return token_in(text);
   }
 
   std::string server_, fingerprint_, file_;

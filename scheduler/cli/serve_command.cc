@@ -23,6 +23,7 @@ class ServeCommand final : public Command {
                 &options_.names)
         .option("--fleet", "FILE", "the devices it gives to jobs, instead of this machine's",
                 &fleet_)
+        .flag("--no-local", "give jobs no device of this machine, only those of agents", &no_local_)
         .option("--policy", "NAME", "who runs next (default: backfill)", &options_.policy)
         .completes(policies)
         .option("--keep", "DURATION",
@@ -31,7 +32,11 @@ class ServeCommand final : public Command {
   }
 
   Result<int> run() override {
-    if (fleet_.empty()) {
+    if (no_local_ && !fleet_.empty())
+      return fail(ErrorCode::kUsage, "one of --fleet and --no-local");
+    if (no_local_) {
+      options_.fleet.source = "the service's nodes";
+    } else if (fleet_.empty()) {
       MOTLEY_TRY(options_.fleet, local_fleet());
     } else {
       MOTLEY_TRY(options_.fleet, read_fleet(fleet_));
@@ -70,6 +75,7 @@ class ServeCommand final : public Command {
 
   ServeOptions options_;
   std::string fleet_, listen_, keep_ = "90d";
+  bool no_local_ = false;
 };
 
 /// One attempt of a job, started by the coordinator.

@@ -7,7 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/file_system.h"
+
 namespace motley {
+namespace {
+
+constexpr Bytes kLargestToken{4096};
+
+}  // namespace
 
 void declare_service(CommandLine& line, ServiceChoice* choice) {
   line.option("--server", "HOST:PORT", "a coordinator one has logged in to", &choice->server)
@@ -17,6 +24,20 @@ void declare_service(CommandLine& line, ServiceChoice* choice) {
 Result<ServiceClient> client_of(const ServiceChoice& choice) {
   MOTLEY_TRY(ServiceAddress address, find_service(choice));
   return ServiceClient(std::move(address));
+}
+
+Result<std::string> token_in(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos) return fail(ErrorCode::kUsage, "no token was given");
+  std::string token = text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+  if (token.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos)
+    return fail(ErrorCode::kUsage, "that is no token: one begins with mtl_");
+  return token;
+}
+
+Result<std::string> read_token_file(const std::string& path) {
+  MOTLEY_TRY(const std::string text, read_text(real_file_system(), path, kLargestToken));
+  return token_in(text);
 }
 
 std::string time_text(const nlohmann::json& seconds) {

@@ -15,6 +15,10 @@ void declare_service(CommandLine& line, ServiceChoice* choice);
 /// Of the coordinator that the choice, the surroundings or a login name (find_service()).
 Result<ServiceClient> client_of(const ServiceChoice& choice);
 
+/// What stands in a text or a file, blanks around it left out; kUsage where that is no token.
+Result<std::string> token_in(const std::string& text);
+Result<std::string> read_token_file(const std::string& path);
+
 /// Of a job or a token: digits that begin with no 0.
 bool is_number(const std::string& word);
 /// The number of a job, as typed: kUsage for anything else.

@@ -130,6 +130,8 @@ JobFsm::Actions JobFsm::handle(const TimeIsUp&, Nanos now) {
   return stop(StopWhy::kTimeLimit, now);
 }
 
+JobFsm::Actions JobFsm::handle(const NodeDrained&, Nanos now) { return stop(StopWhy::kDrain, now); }
+
 JobFsm::Actions JobFsm::handle(const ProfilingBegun&, Nanos) {
   if (status_.state == JobState::kQueued) status_.state = JobState::kProfiling;
   return {};

@@ -36,7 +36,7 @@ const char* name_of(JobState state);
 constexpr bool is_final(JobState state) { return state >= JobState::kSucceeded; }
 
 /// Why an attempt is asked to end.
-enum class StopWhy : uint8_t { kNone, kCancel, kHold, kPreempt, kRequeue, kTimeLimit };
+enum class StopWhy : uint8_t { kNone, kCancel, kHold, kPreempt, kRequeue, kTimeLimit, kDrain };
 
 /// How often, and how soon, a job that failed is tried again.
 struct RetryRule {
@@ -77,10 +77,11 @@ struct AttemptOver {
   std::string cause;        ///< of a failure
 };
 struct TimeIsUp {};       ///< its longest duration has passed
+struct NodeDrained {};    ///< a node it runs on is to be empty
 struct BackOffIsOver {};  ///< at or after JobStatus::not_before
 using JobEvent = std::variant<DependenciesLeft, HoldAsked, ReleaseAsked, CancelAsked, RequeueAsked,
                               ProfilingBegun, ProfilingEnded, DevicesGiven, Preempted, PlanEnded,
-                              LaunchedAttempt, AttemptOver, TimeIsUp, BackOffIsOver>;
+                              LaunchedAttempt, AttemptOver, TimeIsUp, NodeDrained, BackOffIsOver>;
 
 // Actions.
 struct MakePlan {};
@@ -138,6 +139,7 @@ class JobFsm {
   Actions handle(const LaunchedAttempt& event, Nanos now);
   Actions handle(const AttemptOver& event, Nanos now);
   Actions handle(const TimeIsUp& event, Nanos now);
+  Actions handle(const NodeDrained& event, Nanos now);
   Actions handle(const BackOffIsOver& event, Nanos now);
 
   bool has_attempt() const;

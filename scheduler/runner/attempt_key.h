@@ -12,6 +12,8 @@ class AttemptKey {
  public:
   /// 256 random bits. kIo when the system has none.
   static Result<AttemptKey> generate();
+  /// One that was generated before.
+  static AttemptKey from_text(std::string text) { return AttemptKey(std::move(text)); }
 
   /// Writes it to a new file that only its owner may read; kIo when there is one already.
   Result<Unit> write(const std::string& path) const;

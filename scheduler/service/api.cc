@@ -11,6 +11,7 @@
 #include "scheduler/service/job_log.h"
 #include "scheduler/service/metrics_text.h"
 #include "scheduler/service/openapi.h"
+#include "scheduler/service/replies.h"
 #include "scheduler/service/streams.h"
 
 namespace motley {
@@ -22,33 +23,6 @@ constexpr int64_t kPage = 50;
 constexpr int64_t kLargestPage = 200;
 constexpr size_t kLogPiece = 64 << 10;
 constexpr size_t kLongestKey = 256;
-
-/// Of what people ask of jobs that are there.
-int status_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kUsage:
-      return 400;
-    case ErrorCode::kNotFound:
-      return 404;
-    case ErrorCode::kNotPermitted:
-      return 409;
-    case ErrorCode::kIo:
-      return 507;  // what cannot be kept is refused
-    default:
-      return 500;
-  }
-}
-
-/// Of a submission: its own fault, unless the disk or we are to blame.
-int status_of_refused(ErrorCode code) {
-  if (code == ErrorCode::kUsage) return 409;  // the key belongs to another job
-  if (code == ErrorCode::kIo) return 507;
-  return code == ErrorCode::kInternal ? 500 : 422;
-}
-
-void refuse(const HttpReply& reply, const Error& error) {
-  reply(error_response(status_of(error.code), error));
-}
 
 Result<int64_t> number_in(const HttpRequest& request, const std::string& name, int64_t otherwise,
                           int64_t most) {
@@ -63,27 +37,11 @@ Result<int64_t> number_in(const HttpRequest& request, const std::string& name, i
   return number;
 }
 
-std::string text_in(const HttpRequest& request, const std::string& name) {
-  const auto found = request.query.find(name);
-  return found == request.query.end() ? "" : found->second;
-}
-
 Result<bool> flag_in(const HttpRequest& request, const std::string& name) {
   const std::string text = text_in(request, name);
   if (text.empty() || text == "false") return false;
   if (text == "true") return true;
   return fail(ErrorCode::kInvalidSpec, name + ": expected true or false, found '" + text + "'");
-}
-
-/// A parameter that is not known is a slip, which would else pass for an answer.
-Result<Unit> only(const HttpRequest& request, std::string_view known) {
-  for (const auto& [name, value] : request.query) {
-    std::string_view rest = known;
-    bool found = false;
-    while (!rest.empty() && !found) found = cut_off(&rest, ' ') == name;
-    if (!found) return fail(ErrorCode::kUsage, "unknown parameter '" + name + "'");
-  }
-  return Unit{};
 }
 
 Result<JobQuery> query_of(const HttpRequest& request) {
@@ -105,10 +63,6 @@ Result<JobQuery> query_of(const HttpRequest& request) {
     query.which = is_final(*query.state) ? JobFilter::kFinished : JobFilter::kUnfinished;
   }
   return query;
-}
-
-bool wants_events(const HttpRequest& request) {
-  return request.accept.find("text/event-stream") != std::string::npos;
 }
 
 /// The job of a submission's body, with what its target says besides.
@@ -143,11 +97,70 @@ Api::Route Api::request_route(std::string_view what, Route::Answer answer) {
   return {Role::kUser, "POST", "/v1/jobs/", what, true, "", answer, true};
 }
 
+Api::Route Api::node_route(Role least, std::string_view method, std::string_view what,
+                           std::string_view parameters, Route::Answer answer) {
+  return {least, method, "/v1/nodes/", what, false, parameters, answer, false, true};
+}
+
 const std::vector<Api::Route>& Api::routes() {
+  static const std::vector<Route> table = [] {
+    std::vector<Route> all = job_routes();
+    for (const Route& route : node_routes()) all.push_back(route);
+    return all;
+  }();
+  return table;
+}
+
+std::vector<Api::Route> Api::node_routes() {
   using Request = const HttpRequest&;
   using Reply = const HttpReply&;
   using enum Role;
-  static const std::vector<Route> table = {
+  return {
+      {kViewer, "GET", "/v1/nodes", "", false, "",
+       [](Api& api, Request, Reply reply, int64_t) { api.nodes_.list(reply); }},
+      node_route(
+          kViewer, "GET", "", "",
+          [](Api& api, Request request, Reply reply, int64_t) { api.nodes_.show(request, reply); }),
+      node_route(
+          kNode, "POST", "/join", "",
+          [](Api& api, Request request, Reply reply, int64_t) { api.nodes_.join(request, reply); }),
+      node_route(kNode, "POST", "/report", "",
+                 [](Api& api, Request request, Reply reply, int64_t) {
+                   api.nodes_.report(request, reply);
+                 }),
+      node_route(kNode, "POST", "/leave", "session",
+                 [](Api& api, Request request, Reply reply, int64_t) {
+                   api.nodes_.leave(request, reply);
+                 }),
+      node_route(kNode, "GET", "/orders", "session",
+                 [](Api& api, Request request, Reply reply, int64_t) {
+                   api.nodes_.orders(request, [&](HttpResponse response) {
+                     if (response.events)
+                       response.events = api.access_.limited(response.events, request.caller);
+                     reply(std::move(response));
+                   });
+                 }),
+      node_route(kAdmin, "POST", "/drain", "deadline reason",
+                 [](Api& api, Request request, Reply reply, int64_t) {
+                   api.nodes_.drain(request, reply);
+                 }),
+      node_route(kAdmin, "POST", "/undrain", "",
+                 [](Api& api, Request request, Reply reply, int64_t) {
+                   api.nodes_.undrain(request, reply);
+                 }),
+      {kAdmin, "POST", "/v1/commands", "", false, "",
+       [](Api& api, Request request, Reply reply, int64_t) { api.nodes_.start(request, reply); }},
+      {kAdmin, "GET", "/v1/commands/", "", false, "",
+       [](Api& api, Request request, Reply reply, int64_t) { api.nodes_.output(request, reply); },
+       false, true},
+  };
+}
+
+std::vector<Api::Route> Api::job_routes() {
+  using Request = const HttpRequest&;
+  using Reply = const HttpReply&;
+  using enum Role;
+  return {
       {kViewer, "GET", "/v1/jobs", "", false, "state name queue label before limit",
        [](Api& api, Request request, Reply reply, int64_t) { api.list(request, reply); }},
       {kUser, "POST", "/v1/jobs", "", false, "source priority hold",
@@ -191,33 +204,42 @@ const std::vector<Api::Route>& Api::routes() {
       {kNobody, "GET", "/readyz", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.readyz(request, reply); }},
   };
-  return table;
 }
 
 std::vector<Api::RouteView> Api::all_routes() {
   std::vector<RouteView> views;
   for (const Route& route : routes())
-    views.push_back(
-        {route.least, std::string(route.method),
-         std::string(route.before) + (route.has_number ? "{id}" : "") + std::string(route.after),
-         std::string(route.parameters), route.of_owner});
+    views.push_back({route.least, std::string(route.method),
+                     std::string(route.before) +
+                         (route.has_number ? "{id}"
+                          : route.has_name ? "{name}"
+                                           : "") +
+                         std::string(route.after),
+                     std::string(route.parameters), route.of_owner});
   return views;
 }
 
 namespace {
 
-/// The number between the parts of a path; nothing where it is another path.
-std::optional<int64_t> number_between(std::string_view path, std::string_view before,
-                                      std::string_view after) {
+/// What stands between the parts of a path; empty where it is another path.
+std::string_view name_between(std::string_view path, std::string_view before,
+                              std::string_view after) {
   if (path.size() <= before.size() + after.size() || !path.starts_with(before) ||
       !path.ends_with(after))
-    return std::nullopt;
+    return {};
   path.remove_prefix(before.size());
   path.remove_suffix(after.size());
+  return path.find('/') == path.npos ? path : std::string_view();
+}
+
+/// The same as a number.
+std::optional<int64_t> number_between(std::string_view whole, std::string_view before,
+                                      std::string_view after) {
+  const std::string_view path = name_between(whole, before, after);
   int64_t number = 0;
   const auto parsed = std::from_chars(path.data(), path.data() + path.size(), number);
-  const bool whole = parsed.ec == std::errc() && parsed.ptr == path.data() + path.size();
-  return whole && number > 0 ? std::optional(number) : std::nullopt;
+  const bool digits = parsed.ec == std::errc() && parsed.ptr == path.data() + path.size();
+  return digits && number > 0 ? std::optional(number) : std::nullopt;
 }
 
 }  // namespace
@@ -242,7 +264,11 @@ void Api::handle(HttpRequest request, const HttpReply& reply) {
   if (head) request.accept.clear();
   for (const Route& route : routes()) {
     const auto job = number_between(request.path, route.before, route.after);
-    if (route.has_number ? !job.has_value() : request.path != route.before) continue;
+    request.name = name_between(request.path, route.before, route.after);
+    const bool fits = route.has_number ? job.has_value()
+                      : route.has_name ? !request.name.empty()
+                                       : request.path == route.before;
+    if (!fits) continue;
     if ((head ? "GET" : request.method) == route.method)
       return answer(route, request, reply, job.value_or(0));
     allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);

@@ -11,6 +11,7 @@
 #include "scheduler/service/access.h"
 #include "scheduler/service/coordinator.h"
 #include "scheduler/service/http_message.h"
+#include "scheduler/service/node_api.h"
 #include "scheduler/service/retention.h"
 #include "scheduler/service/service_directory.h"
 
@@ -25,7 +26,8 @@ class Api {
         retention_(retention),
         kept_(kept),
         directory_(directory),
-        access_(access) {}
+        access_(access),
+        nodes_(coordinator, directory) {}
 
   /// An HttpHandler.
   void handle(HttpRequest request, const HttpReply& reply);
@@ -49,7 +51,7 @@ class Api {
   static std::vector<RouteView> all_routes();
 
  private:
-  /// A path of fixed parts, one of which may be a number.
+  /// A path of fixed parts, one of which may be a number or a name.
   struct Route {
     using Answer = void (*)(Api&, const HttpRequest&, const HttpReply&, int64_t number);
     Role least;  ///< of those it is open to
@@ -60,9 +62,14 @@ class Api {
     std::string_view parameters;  ///< their names, a space between two
     Answer answer;
     bool of_owner = false;  ///< open to who owns the job, and to administrators
+    bool has_name = false;  ///< instead of a number
   };
   static const std::vector<Route>& routes();
+  static std::vector<Route> job_routes();
+  static std::vector<Route> node_routes();
   static Route request_route(std::string_view what, Route::Answer answer);
+  static Route node_route(Role least, std::string_view method, std::string_view what,
+                          std::string_view parameters, Route::Answer answer);
   void answer(const Route& route, const HttpRequest& request, const HttpReply& reply, int64_t job);
 
   void list(const HttpRequest& request, const HttpReply& reply);
@@ -96,6 +103,7 @@ class Api {
   Access& access_;
   std::string policy_;
   Door door_;
+  NodeApi nodes_;
 };
 
 }  // namespace motley

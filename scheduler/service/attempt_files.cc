@@ -8,6 +8,7 @@
 #include "core/json_fields.h"
 #include "core/json_file.h"
 #include "core/spec/json.h"
+#include "scheduler/runner/attempt_key.h"
 
 namespace motley {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kRecordVersion = 1;
+constexpr Bytes kMostKeyBytes{256};
 
 /// A document of ours; nothing where there is none yet.
 template <class T, class Read>
@@ -33,12 +35,14 @@ Result<std::optional<T>> read_record(const std::string& path, Read read) {
 struct OrderTexts {
   AttemptId id;
   json job, fleet;
+  std::vector<std::string> agents;
 };
 
 void read_order(JsonFields& fields, OrderTexts& order) {
   fields.read("id", order.id.job).read("epoch", order.id.epoch);
   if (const json* job = fields.member("job")) order.job = *job;
   if (const json* fleet = fields.member("fleet")) order.fleet = *fleet;
+  fields.read_if("agents", order.agents);  // orders were written without
 }
 
 void read_begun(JsonFields& fields, AttemptBegun& begun) {
@@ -59,12 +63,28 @@ void read_ended(JsonFields& fields, AttemptEnded& ended) {
 
 Result<Unit> AttemptFiles::write_order(const AttemptOrder& order) const {
   MOTLEY_TRY_VOID(real_file_system().make_directories(directory_));
-  const json document = {{"version", kRecordVersion},
-                         {"id", order.id.job},
-                         {"epoch", order.id.epoch.value()},
-                         {"job", to_json(order.job)},
-                         {"fleet", to_json(order.fleet)}};
+  const json document = {{"version", kRecordVersion},       {"id", order.id.job},
+                         {"epoch", order.id.epoch.value()}, {"job", to_json(order.job)},
+                         {"fleet", to_json(order.fleet)},   {"agents", order.agents}};
+  if (!order.agents.empty()) MOTLEY_TRY_VOID(make_key());
   return write_text_durably(real_file_system(), directory_ + "/order.json", document.dump(1));
+}
+
+/// Only once: whoever has read it goes on using it.
+Result<Unit> AttemptFiles::make_key() const {
+  const std::string path = directory_ + "/key";
+  if (real_file_system().exists(path)) return Unit{};
+  MOTLEY_TRY(const AttemptKey key, AttemptKey::generate());
+  return key.write(path);
+}
+
+Result<std::string> AttemptFiles::key() const {
+  return read_text(real_file_system(), directory_ + "/key", kMostKeyBytes);
+}
+
+Result<bool> AttemptFiles::key_matches(const std::string& offered) const {
+  MOTLEY_TRY(const std::string text, key());
+  return AttemptKey::from_text(text).matches(offered);
 }
 
 Result<AttemptOrder> AttemptFiles::order() const {
@@ -73,6 +93,7 @@ Result<AttemptOrder> AttemptFiles::order() const {
   if (!texts) return fail(ErrorCode::kNotFound, "no " + path);
   AttemptOrder order;
   order.id = texts->id;
+  order.agents = texts->agents;
   MOTLEY_TRY(order.job, job_from_json(texts->job));
   MOTLEY_TRY(order.fleet, fleet_from_json(texts->fleet));
   return order;

@@ -30,9 +30,13 @@ class AttemptFiles {
   const std::string& directory() const { return directory_; }
   std::string log() const { return directory_ + "/log"; }
 
-  /// Makes the directory, too.
+  /// Makes the directory, too, and the attempt's key where it needs agents.
   Result<Unit> write_order(const AttemptOrder& order) const;
   Result<AttemptOrder> order() const;
+
+  /// By which an attempt shows that it speaks for itself. kNotFound: it needs none.
+  Result<std::string> key() const;
+  Result<bool> key_matches(const std::string& offered) const;
 
   /// True for the one process that is to perform the attempt; false where another one has it.
   Result<bool> claim(const AttemptBegun& begun) const;
@@ -44,6 +48,8 @@ class AttemptFiles {
   Result<std::optional<AttemptEnded>> ended() const;
 
  private:
+  Result<Unit> make_key() const;
+
   std::string directory_;
 };
 

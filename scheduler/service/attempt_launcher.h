@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "core/ids.h"
 #include "core/result.h"
@@ -24,7 +25,8 @@ struct AttemptId {
 struct AttemptOrder {
   AttemptId id;
   JobSpec job;
-  FleetSpec fleet;  ///< the devices it is given
+  FleetSpec fleet;                       ///< the devices it is given
+  std::vector<std::string> agents = {};  ///< hosts of these that are reached through their agents
 };
 
 class AttemptLauncher {

@@ -65,11 +65,14 @@ Error no_such_job(int64_t id) {
 }  // namespace
 
 Coordinator::Coordinator(FleetSpec fleet, Surroundings surroundings, Rules rules)
-    : devices_(std::move(fleet)), around_(std::move(surroundings)), rules_(rules) {}
+    : own_(std::move(fleet)), around_(std::move(surroundings)), rules_(rules) {
+  begin_with_own();
+}
 
 // --- what there is ---
 
 Result<Unit> Coordinator::recover() {
+  MOTLEY_TRY_VOID(recover_nodes());
   MOTLEY_TRY(const auto counts, count_jobs(around_.kept));
   counters_.jobs.clear();
   for (const auto& [state, count] : counts) counters_.jobs[state] = count;
@@ -79,6 +82,9 @@ Result<Unit> Coordinator::recover() {
     const auto left = dependencies(job.after);
     if (left && !job.after.empty()) apply(job, *left);
   }
+  // Whoever was killed between the loss of a node and what follows from it.
+  for (const auto& [name, node] : nodes_)
+    if (node.state == NodeState::kLost) give_up_attempts_on(name, node.fault());
   undecided_ = true;
   return Unit{};
 }
@@ -112,6 +118,7 @@ void Coordinator::find_attempt(Job& job, const std::vector<StoredAttempt>& attem
   for (const StoredAttempt& attempt : attempts)
     if (attempt.epoch == epoch) job.devices = attempt.devices;
   devices_.give(job.devices, job.id);
+  find_demand(job);
   perform(job, LaunchAttempt{epoch});
   if (state == JobState::kStopping) perform(job, StopAttempt{epoch});
 }
@@ -126,12 +133,29 @@ Coordinator::Job Coordinator::make_job(int64_t id, const JobSpec& spec, const st
   job.after = spec.service.after;
   job.longest = spec.service.max_duration;
   job.fsm = std::move(fsm);
-  auto demand = devices_.demand(spec);
-  if (demand)
-    job.demand = std::move(*demand);
-  else
-    job.unmet = demand.error().message;
+  job.spec = std::make_shared<const JobSpec>(spec);
+  find_demand(job);
   return job;
+}
+
+void Coordinator::find_demand(Job& job) const {
+  auto demand = devices_.demand(*job.spec);
+  job.unmet = demand ? "" : demand.error().message;
+  job.demand.reset();
+  if (demand) job.demand = std::move(*demand);
+  if (job.devices.empty()) return;
+  // It keeps what it has, also what others would not get any more.
+  const Alternative held = devices_.demand_held(job.id);
+  if (!job.demand) job.demand = held;
+  job.demand->least = std::min(job.demand->least, held.least);
+  job.demand->most = std::max(job.demand->most, held.most);
+  for (size_t pool = 0; pool < held.limit.size(); ++pool)
+    job.demand->limit[pool] = std::max(job.demand->limit[pool], held.limit[pool]);
+}
+
+void Coordinator::find_demands() {
+  for (auto& [id, job] : jobs_) find_demand(job);
+  undecided_ = true;
 }
 
 void Coordinator::enter(Job job) {
@@ -192,7 +216,7 @@ void Coordinator::begin_again() {
   jobs_.clear();
   dependents_.clear();
   due_ = {};
-  devices_ = DevicePools(devices_.fleet());
+  begin_with_own();
   if (const auto recovered = recover(); !recovered) break_off(recovered.error());
 }
 
@@ -204,8 +228,9 @@ void Coordinator::submit(Submission submission, Submitted done) {
   // What was acknowledged once stays so, whatever devices there are by now.
   const auto repeated = key_is_known(around_.kept, submission.key);
   if (!repeated) return done(fail(repeated.error()));
-  const auto demand = devices_.demand(spec);
-  if (!demand && !*repeated) return done(fail(demand.error()));
+  const auto possible = devices_.could_ever(spec);
+  const bool no_node_yet = devices_.fleet().devices.empty();
+  if (!possible && !*repeated && !no_node_yet) return done(fail(possible.error()));
   for (const int64_t before : spec.service.after)
     if (const auto state = state_of(before); !state && !*repeated)
       return done(fail(ErrorCode::kInvalidSpec,
@@ -268,7 +293,15 @@ void Coordinator::ask(int64_t id, JobRequest request, Answered done) {
 
 void Coordinator::attempt_over(int64_t id, const AttemptOver& over) {
   const auto found = jobs_.find(id);
-  if (found != jobs_.end()) apply(found->second, over);
+  if (found == jobs_.end()) return;
+  AttemptOver told = over;
+  const std::string& fault = found->second.node_fault;
+  if (!fault.empty() && over.outcome != AttemptOutcome::kDone) {
+    told.outcome = AttemptOutcome::kFailed;
+    told.hopeless = false;
+    told.cause = fault;
+  }
+  apply(found->second, told);
 }
 
 // --- one event ---
@@ -339,6 +372,8 @@ void Coordinator::take_effect(Job& job, const std::vector<JobAction>& actions) {
       if (!job.devices.empty()) job.served += now() - job.begun;
       devices_.free(job.id);
       job.devices.clear();
+      job.node_fault.clear();
+      find_demand(job);
       job.stop_by = Nanos(0);  // the next attempt has its own time to end in
     } else if (const auto* later = std::get_if<WakeAt>(&action)) {
       wake(later->when, job.id);
@@ -363,6 +398,8 @@ void Coordinator::forget(int64_t id) {
 }
 
 void Coordinator::perform(Job& job, const LaunchAttempt& action) {
+  if (!job.node_fault.empty())
+    return attempt_over(job.id, {action.epoch, AttemptOutcome::kFailed, false, false, ""});
   const auto order = order_of(job);
   const Result<Nanos> age =
       order ? around_.launcher.begin(*order) : Result<Nanos>(fail(order.error()));
@@ -378,8 +415,12 @@ Result<AttemptOrder> Coordinator::order_of(const Job& job) const {
   MOTLEY_TRY(const std::optional<StoredJob> stored, find_job(around_.kept, job.id));
   if (!stored) return fail(no_such_job(job.id));
   MOTLEY_TRY(JobSpec spec, spec_of(*stored));
-  return AttemptOrder{
-      {job.id, job.fsm.status().epoch}, std::move(spec), devices_.only(job.devices)};
+  AttemptOrder order{
+      {job.id, job.fsm.status().epoch}, std::move(spec), devices_.only(job.devices), {}};
+  for (const std::string& host : order.fleet.hosts())
+    if (const auto node = nodes_.find(host); node != nodes_.end() && !node->second.is_own())
+      order.agents.push_back(host);
+  return order;
 }
 
 void Coordinator::perform(Job& job, const StopAttempt& action) {
@@ -405,8 +446,9 @@ void Coordinator::tell_dependents(int64_t id) {
 std::optional<Nanos> Coordinator::next_wake() const {
   if (broken_) return write_again_;
   if (undecided_) return now();
-  if (due_.empty()) return std::nullopt;
-  return due_.top().when;
+  const std::optional<Nanos> node = next_node_due();
+  if (due_.empty()) return node;
+  return node ? std::min(*node, due_.top().when) : due_.top().when;
 }
 
 void Coordinator::on_time() {
@@ -416,6 +458,7 @@ void Coordinator::on_time() {
     due_.pop();
     if (const auto found = jobs_.find(id); found != jobs_.end()) look_at(found->second);
   }
+  look_at_nodes();
   if (undecided_) decide();
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <queue>
 #include <string>
@@ -20,6 +21,7 @@
 #include "scheduler/queue/job_fsm.h"
 #include "scheduler/service/attempt_launcher.h"
 #include "scheduler/service/device_pools.h"
+#include "scheduler/service/node.h"
 #include "scheduler/store/group_commit.h"
 #include "scheduler/store/job_store.h"
 
@@ -64,6 +66,7 @@ class Coordinator {
   struct Rules {
     Nanos stop_grace{120'000'000'000};  ///< to save and end in; then it is killed
     Nanos write_again{1'000'000'000};   ///< after a write that failed
+    Nanos node_silence{5'000'000'000};  ///< then a node is lost
   };
   struct Counters {
     std::map<JobState, int64_t> jobs;  ///< in each state
@@ -82,12 +85,29 @@ class Coordinator {
   /// coordinator was killed before it had begun them.
   Result<Unit> recover();
 
-  /// The number of the job is answered when it is on disk. kInvalidSpec, kNoDevice: nothing of this
-  /// fleet would do, and the key is new; kUsage: the key belongs to another job.
+  /// The number of the job is answered when it is on disk. kInvalidSpec, kNoDevice: all devices
+  /// that are known, there or not, would not do, and the key is new; while none is known every job
+  /// waits for the first. kUsage: the key belongs to another job.
   void submit(Submission submission, Submitted done);
   /// Answered when it is on disk; kNotFound, kNotPermitted for a job that has ended.
   void ask(int64_t job, JobRequest request, Answered done);
   void attempt_over(int64_t job, const AttemptOver& over);
+
+  // Nodes: answered when it is on disk. kNotFound where there is none of that name.
+
+  /// A machine's agent offers its devices. kNotPermitted where another agent has the name, or
+  /// another node a device; kInvalidSpec where they are paced by another clock.
+  void join(NodeJoin join, Answered done);
+  /// The attempts whose processes may be there. kNotPermitted: its agent must join anew.
+  Result<std::vector<AttemptId>> hear(const NodeReport& report);
+  void leave(const std::string& name, const std::string& session, Answered done);
+  void drain(const std::string& name, const DrainRequest& request, Answered done);
+  void undrain(const std::string& name, Answered done);
+  const std::map<std::string, Node>& nodes() const { return nodes_; }
+  /// Whether processes of the attempt are to be on that node now.
+  bool may_run(AttemptId attempt, const std::string& node) const;
+  /// This process stood still: silence in that time is nobody's fault.
+  void was_away();
 
   /// When on_time() has something to do at the earliest; nothing: never.
   std::optional<Nanos> next_wake() const;
@@ -97,6 +117,7 @@ class Coordinator {
   const std::optional<Error>& broken() const { return broken_; }
 
   const DevicePools& devices() const { return devices_; }
+  const Clock& clock() const { return around_.clock; }
   const Counters& counters() const { return counters_; }
   /// Of a job that has not ended; nothing for any other.
   std::optional<WhyJob> why(int64_t job) const;
@@ -110,12 +131,14 @@ class Coordinator {
     std::string owner;
     int priority = 50;
     bool preemptible = false;
-    std::optional<Alternative> demand;  ///< nothing: this fleet would not do
+    std::shared_ptr<const JobSpec> spec;
+    std::optional<Alternative> demand;  ///< nothing: the devices there are would not do
     std::string unmet;                  ///< why not
     std::vector<int64_t> after;
     Nanos longest{0};
     JobFsm fsm;
     std::vector<std::string> devices;  ///< their ids, while it has an attempt
+    std::string node_fault;            ///< by which its attempt is over, whatever it says itself
     Nanos begun{0};                    ///< the attempt under way
     Nanos served{0};                   ///< in earlier attempts
     Nanos stop_by{0};
@@ -133,6 +156,9 @@ class Coordinator {
   Result<Unit> recover(int64_t id);
   void find_attempt(Job& job, const std::vector<StoredAttempt>& attempts);
   Job make_job(int64_t id, const JobSpec& spec, const std::string& owner, JobFsm fsm) const;
+  /// After the fleet or what the job has of it has changed.
+  void find_demand(Job& job) const;
+  void find_demands();
   Result<DependenciesLeft> dependencies(const std::vector<int64_t>& after) const;
   /// kNotFound where there is no such job.
   Result<JobState> state_of(int64_t id) const;
@@ -156,14 +182,29 @@ class Coordinator {
   void wake(Nanos when, int64_t job) { due_.push({when, job}); }
   Nanos now() const { return around_.clock.now(); }
 
+  Result<Unit> recover_nodes();
+  void begin_with_own();
+  Node* find_node(const std::string& name);
+  Result<Unit> check_join(const NodeJoin& join) const;
+  Result<Unit> check_pace(const NodeJoin& join) const;
+  void keep(const Node& node, const std::string& text, Answered done);
+  void lose(Node& node, const std::string& cause, Answered done);
+  void give_up_attempts_on(const std::string& name, const std::string& cause);
+  std::vector<AttemptId> attempts_on(const std::string& node) const;
+  std::optional<Nanos> next_node_due() const;
+  void look_at_nodes();
+
   QueueView view() const;
   JobView view_of(const Job& job) const;
   void decide();
   void carry_out(const QueueView& view, const Schedule& schedule);
   void why_it_waits(const Job& job, WhyJob* why) const;
   int position_of(const Job& job) const;
+  int usable_for(const Alternative& demand) const;
 
+  const FleetSpec own_;  ///< devices that are no agent's
   DevicePools devices_;
+  std::map<std::string, Node> nodes_;
   const Surroundings around_;
   const Rules rules_;
   std::map<int64_t, Job> jobs_;  ///< not ended, or the end is not on disk yet

@@ -25,11 +25,13 @@ JobView Coordinator::view_of(const Job& job) const {
   seen.priority = job.priority;
   seen.submitted = static_cast<double>(job.id);  // numbers rise with submission
   seen.any_of = {*job.demand};
-  seen.speeds = SpeedTable(devices_.pools().size());
-  for (size_t pool = 0; pool < devices_.pools().size(); ++pool)
+  seen.speeds = SpeedTable(devices_.pool_count());
+  for (size_t pool = 0; pool < devices_.pool_count(); ++pool)
     seen.speeds.add(pool, 1, kUnmeasuredRate);
   if (!job.devices.empty()) seen.held = devices_.held_by(job.id);
-  seen.preemptible = job.preemptible && job.fsm.status().state == JobState::kRunning;
+  // Nobody would get what it has of a node that is to be empty.
+  seen.preemptible = job.preemptible && job.fsm.status().state == JobState::kRunning &&
+                     !devices_.holds_closed(job.id);
   seen.served = seconds_of(job.served);
   return seen;
 }
@@ -70,6 +72,7 @@ void Coordinator::carry_out(const QueueView& view, const Schedule& schedule) {
     job.devices = devices_.give(*wanted[i], job.id);
     if (job.devices.empty()) continue;  // not free yet: when they are, that is an event
     job.begun = now();
+    find_demand(job);
     apply(job, DevicesGiven{});
   }
 }
@@ -97,19 +100,29 @@ std::optional<WhyJob> Coordinator::why(int64_t id) const {
     why.reasons.push_back("it is tried again in " +
                           format_seconds(seconds_of(status.not_before - now())) +
                           ", after: " + status.cause);
-  if (!job.demand) why.reasons.push_back("this service's devices would not do: " + job.unmet);
+  if (!job.demand) why.reasons.push_back("the devices there are would not do: " + job.unmet);
   if (job.demand && status.state == JobState::kQueued) why_it_waits(job, &why);
+  const bool wants_more = !job.demand || usable_for(*job.demand) < job.demand->least;
+  for (const auto& [name, node] : nodes_)
+    if (const std::string fault = node.fault(); wants_more && !fault.empty())
+      why.reasons.push_back(fault);
   return why;
+}
+
+/// Of those that are free.
+int Coordinator::usable_for(const Alternative& demand) const {
+  const PoolCounts free = devices_.free_counts();
+  int usable = 0;
+  for (size_t pool = 0; pool < free.size(); ++pool) {
+    const int here = std::min(free[pool], demand.limit[pool]);
+    usable = demand.mix ? usable + here : std::max(usable, here);
+  }
+  return usable;
 }
 
 void Coordinator::why_it_waits(const Job& job, WhyJob* why) const {
   why->position = position_of(job);
-  const PoolCounts free = devices_.free_counts();
-  int usable = 0;
-  for (size_t pool = 0; pool < free.size(); ++pool) {
-    const int here = std::min(free[pool], job.demand->limit[pool]);
-    usable = job.demand->mix ? usable + here : std::max(usable, here);
-  }
+  const int usable = usable_for(*job.demand);
   const int missing = job.demand->least - usable;
   if (missing > 0) {
     why->reasons.push_back("it needs " + counted(job.demand->least, "device") + " and " +

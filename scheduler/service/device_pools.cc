@@ -1,41 +1,99 @@
 #include "scheduler/service/device_pools.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 #include <utility>
 
 namespace motley {
 namespace {
 
-/// What a job can ask of a device.
-auto traits_of(const DeviceSpec& device) {
-  return std::tuple(device.type, device.kind, device.memory.value_or(Bytes(-1)));
+/// What a job can ask of a device, as one word.
+std::string traits_of(const DeviceSpec& device) {
+  return device.type + "\n" + std::to_string(static_cast<int>(device.kind)) + "\n" +
+         std::to_string(device.memory.value_or(Bytes(-1)).value());
 }
 
 bool among(const std::vector<std::string>& ids, const std::string& id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
+bool is_paced(const FleetSpec& fleet) {
+  return std::any_of(fleet.devices.begin(), fleet.devices.end(),
+                     [](const DeviceSpec& device) { return device.paced.has_value(); });
+}
+
 }  // namespace
 
-DevicePools::DevicePools(FleetSpec fleet)
-    : fleet_(std::move(fleet)), owners_(fleet_.devices.size(), 0) {
-  std::map<decltype(traits_of(fleet_.devices.front())), size_t> known;
-  for (const DeviceSpec& device : fleet_.devices) {
-    const auto [found, is_new] = known.try_emplace(traits_of(device), pools_.size());
-    if (is_new) pools_.push_back({device.type, 0});
-    pool_of_.push_back(found->second);
-    ++pools_[found->second].devices;
+DevicePools::DevicePools(FleetSpec fleet) : fleet_(std::move(fleet)) {
+  for (const DeviceSpec& device : fleet_.devices)
+    slots_.push_back(slot_for(device, DeviceAccess::kOpen));
+  own_ = slots_.size();
+}
+
+DevicePools::Slot DevicePools::slot_for(const DeviceSpec& device, DeviceAccess access) {
+  const auto [found, is_new] = pool_of_traits_.try_emplace(traits_of(device), types_.size());
+  if (is_new) types_.push_back(device.type);
+  return {found->second, access};
+}
+
+void DevicePools::put(const std::string& host, const FleetSpec& part, DeviceAccess access) {
+  remove(host);
+  if (!is_paced(fleet_)) {
+    fleet_.clock = part.clock;
+    fleet_.pace_flops = part.pace_flops;
+  }
+  // A host has its place whenever it comes: the same devices are then the same fleet.
+  size_t at = own_;
+  while (at < slots_.size() && fleet_.devices[at].host < host) ++at;
+  for (const DeviceSpec& device : part.devices) {
+    const auto place = static_cast<std::ptrdiff_t>(at++);
+    fleet_.devices.insert(fleet_.devices.begin() + place, device);
+    slots_.insert(slots_.begin() + place, slot_for(device, access));
   }
 }
 
+void DevicePools::remove(const std::string& host) {
+  for (size_t i = slots_.size(); i-- > own_;) {
+    if (fleet_.devices[i].host != host) continue;
+    fleet_.devices.erase(fleet_.devices.begin() + static_cast<std::ptrdiff_t>(i));
+    slots_.erase(slots_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+void DevicePools::set_access(const std::string& host, DeviceAccess access) {
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (fleet_.devices[i].host == host) slots_[i].access = access;
+}
+
+std::vector<Pool> DevicePools::pools() const {
+  std::vector<Pool> pools;
+  for (const std::string& type : types_) pools.push_back({type, 0});
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i].access == DeviceAccess::kOpen || owner_of(i) != 0)
+      ++pools[slots_[i].pool].devices;
+  return pools;
+}
+
 Result<Alternative> DevicePools::demand(const JobSpec& job) const {
-  MOTLEY_TRY(const FleetSpec fitting, admitted(fleet_, job));
+  FleetSpec there = fleet_;
+  there.devices.clear();
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i].access != DeviceAccess::kClosed) there.devices.push_back(fleet_.devices[i]);
+  return demand(job, there);
+}
+
+Result<Unit> DevicePools::could_ever(const JobSpec& job) const {
+  MOTLEY_TRY_VOID(demand(job, fleet_));
+  return Unit{};
+}
+
+Result<Alternative> DevicePools::demand(const JobSpec& job, const FleetSpec& of) const {
+  if (of.devices.empty())
+    return fail(ErrorCode::kNoDevice, "the service has no devices", place_of(job, "resources"));
+  MOTLEY_TRY(const FleetSpec fitting, admitted(of, job));
   Alternative wanted;
-  wanted.limit.assign(pools_.size(), 0);
-  for (size_t i = 0; i < fleet_.devices.size(); ++i)
-    if (fitting.find(fleet_.devices[i].id) != nullptr) ++wanted.limit[pool_of_[i]];
+  wanted.limit = none();
+  for (const DeviceSpec& device : fitting.devices)
+    ++wanted.limit[pool_of_traits_.at(traits_of(device))];
   wanted.mix = job.devices.mix;
   // Of one type only: as many as the most common one has.
   const int all = wanted.mix ? sum_of(wanted.limit)
@@ -50,40 +108,63 @@ Result<Alternative> DevicePools::demand(const JobSpec& job) const {
   return wanted;
 }
 
+Alternative DevicePools::demand_held(int64_t owner) const {
+  Alternative held;
+  held.limit = held_by(owner);
+  held.least = held.most = sum_of(held.limit);
+  return held;
+}
+
 std::vector<std::string> DevicePools::give(const PoolCounts& wanted, int64_t owner) {
   PoolCounts missing = wanted;
   std::vector<size_t> chosen;
-  for (size_t i = 0; i < owners_.size(); ++i) {
-    if (owners_[i] != 0 || missing[pool_of_[i]] == 0) continue;
-    --missing[pool_of_[i]];
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (!is_free(i) || missing[slots_[i].pool] == 0) continue;
+    --missing[slots_[i].pool];
     chosen.push_back(i);
   }
   std::vector<std::string> ids;
   if (sum_of(missing) > 0) return ids;
   for (const size_t device : chosen) {
-    owners_[device] = owner;
     ids.push_back(fleet_.devices[device].id);
+    owners_[ids.back()] = owner;
   }
   return ids;
 }
 
 void DevicePools::give(const std::vector<std::string>& ids, int64_t owner) {
-  for (size_t i = 0; i < owners_.size(); ++i)
-    if (among(ids, fleet_.devices[i].id)) owners_[i] = owner;
+  for (const DeviceSpec& device : fleet_.devices)
+    if (among(ids, device.id)) owners_[device.id] = owner;
 }
 
 void DevicePools::free(int64_t owner) {
-  std::replace(owners_.begin(), owners_.end(), owner, int64_t{0});
+  std::erase_if(owners_, [&](const auto& entry) { return entry.second == owner; });
+}
+
+int64_t DevicePools::owner_of(size_t device) const {
+  const auto found = owners_.find(fleet_.devices[device].id);
+  return found == owners_.end() ? 0 : found->second;
 }
 
 PoolCounts DevicePools::held_by(int64_t owner) const {
-  PoolCounts counts(pools_.size(), 0);
-  for (size_t i = 0; i < owners_.size(); ++i)
-    if (owners_[i] == owner) ++counts[pool_of_[i]];
+  PoolCounts counts = none();
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (owner_of(i) == owner) ++counts[slots_[i].pool];
   return counts;
 }
 
-PoolCounts DevicePools::free_counts() const { return held_by(0); }
+PoolCounts DevicePools::free_counts() const {
+  PoolCounts counts = none();
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (is_free(i)) ++counts[slots_[i].pool];
+  return counts;
+}
+
+bool DevicePools::holds_closed(int64_t owner) const {
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (owner_of(i) == owner && slots_[i].access != DeviceAccess::kOpen) return true;
+  return false;
+}
 
 FleetSpec DevicePools::only(const std::vector<std::string>& ids) const {
   FleetSpec part = fleet_;

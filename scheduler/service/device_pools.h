@@ -1,7 +1,9 @@
 #pragma once
 // The fleet as policies see it: devices that jobs cannot tell apart, counted; and which of them are
-// given. Plain values, one thread.
+// given. The fleet changes as nodes come and go. Plain values, one thread.
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,36 +13,73 @@
 
 namespace motley {
 
+/// What may be done with the devices of a node.
+enum class DeviceAccess : uint8_t {
+  kOpen,     ///< they are given to jobs
+  kAwaited,  ///< not now, but soon: jobs wait for them
+  kClosed,   ///< whoever has them keeps them; nobody else gets them
+};
+
 class DevicePools {
  public:
+  DevicePools() = default;
+  /// All of its devices open.
   explicit DevicePools(FleetSpec fleet);
 
+  /// These are the devices of `host`, none of which is among the first ones, from now on; whoever
+  /// has one that goes has it until free(). Its pace counts where the devices so far have none.
+  void put(const std::string& host, const FleetSpec& part, DeviceAccess access);
+  void set_access(const std::string& host, DeviceAccess access);
+
   const FleetSpec& fleet() const { return fleet_; }
-  const std::vector<Pool>& pools() const { return pools_; }
+  /// Devices that are open or given. A pool keeps its place when others come.
+  std::vector<Pool> pools() const;
+  size_t pool_count() const { return types_.size(); }
 
-  /// What the job asks for: without a count, every device it admits. kNoDevice, at the job's words,
-  /// where the whole fleet would not do.
+  /// What the job asks for of those that are not closed: without a count, every device it admits.
+  /// kNoDevice, at the job's words, where they would not do.
   Result<Alternative> demand(const JobSpec& job) const;
+  /// Whether all devices there are would do, whatever becomes of them.
+  Result<Unit> could_ever(const JobSpec& job) const;
+  /// What a job is left with that has these devices, and may have none beside them.
+  Alternative demand_held(int64_t owner) const;
 
-  /// Gives so many free devices of each pool to `owner`, the first of the fleet first; their ids.
-  /// Empty, and nothing given, where too few are free.
+  /// Gives so many open, free devices of each pool to `owner`, the first of the fleet first; their
+  /// ids. Empty, and nothing given, where too few are free.
   std::vector<std::string> give(const PoolCounts& wanted, int64_t owner);
   /// These to `owner`, whoever had them; ids that the fleet does not know are passed over.
   void give(const std::vector<std::string>& ids, int64_t owner);
   void free(int64_t owner);
   PoolCounts held_by(int64_t owner) const;
-  PoolCounts free_counts() const;
+  PoolCounts free_counts() const;  ///< of those that are open
+  /// Whether it has a device that is not open.
+  bool holds_closed(int64_t owner) const;
   /// 0: nobody.
-  int64_t owner_of(size_t device) const { return owners_[device]; }
+  int64_t owner_of(size_t device) const;
+  DeviceAccess access_of(size_t device) const { return slots_[device].access; }
 
   /// The devices of these ids, in fleet order.
   FleetSpec only(const std::vector<std::string>& ids) const;
 
  private:
-  FleetSpec fleet_;
-  std::vector<Pool> pools_;
-  std::vector<size_t> pool_of_;  ///< by device
-  std::vector<int64_t> owners_;  ///< by device; 0: free
+  struct Slot {
+    size_t pool = 0;
+    DeviceAccess access = DeviceAccess::kOpen;
+  };
+  void remove(const std::string& host);
+  Slot slot_for(const DeviceSpec& device, DeviceAccess access);
+  Result<Alternative> demand(const JobSpec& job, const FleetSpec& of) const;
+  PoolCounts none() const { return PoolCounts(types_.size(), 0); }
+  bool is_free(size_t device) const {
+    return slots_[device].access == DeviceAccess::kOpen && owner_of(device) == 0;
+  }
+
+  FleetSpec fleet_;                        ///< as given, then hosts that were put, by name
+  size_t own_ = 0;                         ///< devices that were given at first
+  std::vector<Slot> slots_;                ///< by device
+  std::map<std::string, int64_t> owners_;  ///< by id, of devices that are not there, too
+  std::vector<std::string> types_;         ///< by pool
+  std::map<std::string, size_t> pool_of_traits_;
 };
 
 }  // namespace motley

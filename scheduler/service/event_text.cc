@@ -17,6 +17,8 @@ std::string why_stopped(StopWhy why) {
       return "it is requeued";
     case StopWhy::kTimeLimit:
       return "its longest duration has passed";
+    case StopWhy::kDrain:
+      return "its node is drained";
     case StopWhy::kNone:
       break;
   }

@@ -27,6 +27,7 @@ struct HttpRequest {
   std::string token;   ///< of "Authorization: Bearer …"; empty: none
   std::string peer;    ///< the address of who asks; empty: local
   Caller caller;       ///< who that is, once the API has found out
+  std::string name;    ///< in the path, where the route has one
 };
 
 /// The text before the first `separator`, taken off `text` together with it.

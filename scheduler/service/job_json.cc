@@ -41,8 +41,14 @@ json to_json(const StoredAttempt& attempt) {
 }
 
 json to_json(const StoredEvent& event) {
-  return {
-      {"id", event.id}, {"time", time_json(event.time)}, {"job", event.job}, {"text", event.text}};
+  json job = nullptr, node = nullptr;
+  if (event.job != 0) job = event.job;
+  if (!event.node.empty()) node = event.node;
+  return {{"id", event.id},
+          {"time", time_json(event.time)},
+          {"job", job},
+          {"node", node},
+          {"text", event.text}};
 }
 
 json to_json(const StoredToken& token) {

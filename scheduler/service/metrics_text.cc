@@ -30,6 +30,15 @@ std::string devices_text(const DevicePools& devices) {
   return text;
 }
 
+std::string nodes_text(const Coordinator& coordinator) {
+  std::map<std::string, int> counts;
+  for (const auto& [name, node] : coordinator.nodes()) ++counts[node.state_name()];
+  std::string text = head("motley_nodes", "gauge", "Nodes that are known, by state.");
+  for (const auto& [state, count] : counts)
+    text += "motley_nodes{state=\"" + state + "\"} " + std::to_string(count) + "\n";
+  return text;
+}
+
 }  // namespace
 
 std::string metrics_text(const Coordinator& coordinator) {
@@ -39,6 +48,7 @@ std::string metrics_text(const Coordinator& coordinator) {
     text += "motley_jobs{state=\"" + std::string(name_of(state)) + "\"} " + std::to_string(count) +
             "\n";
   text += devices_text(coordinator.devices());
+  text += nodes_text(coordinator);
   text += head("motley_submissions_total", "counter", "Submissions acknowledged since the start.") +
           "motley_submissions_total " + std::to_string(counters.submissions) + "\n";
   text += head("motley_decisions_total", "counter", "Decisions of the policy since the start.") +

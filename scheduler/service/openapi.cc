@@ -34,6 +34,16 @@ constexpr Words kWords[] = {
     {"POST /v1/jobs/{id}/requeue", "Stop it, after a checkpoint, and start it anew", "Job"},
     {"GET /v1/events", "What has happened to jobs", "EventPage", "", true},
     {"GET /v1/fleet", "The devices, and who has them", "Fleet"},
+    {"GET /v1/nodes", "The machines, and what they have", "NodePage"},
+    {"GET /v1/nodes/{name}", "A machine", "Node"},
+    {"POST /v1/nodes/{name}/join", "An agent offers its machine's devices", "Node", "NodeJoin"},
+    {"POST /v1/nodes/{name}/report", "An agent's sign of life", "NodeAnswer", "NodeReport"},
+    {"POST /v1/nodes/{name}/leave", "An agent ends", "Node"},
+    {"GET /v1/nodes/{name}/orders", "Commands that an agent is to run", "Document", "", true},
+    {"POST /v1/nodes/{name}/drain", "Give it no new attempts", "Node"},
+    {"POST /v1/nodes/{name}/undrain", "Give it attempts again", "Node"},
+    {"POST /v1/commands", "Run a command of an attempt on a node", "Document", "NodeCommand"},
+    {"GET /v1/commands/{name}", "What a command prints, and its end", "Document", "", true},
     {"POST /v1/tokens", "A new token, told this once", "Token", "TokenWish"},
     {"GET /v1/tokens", "All tokens, without their secrets", "TokenPage"},
     {"POST /v1/tokens/{id}/revoke", "A token is not valid from now on", "Token"},
@@ -49,6 +59,7 @@ constexpr std::array<std::string_view, 3> kParameters[] = {
     {"after", R"({"type": ["integer", "string"]})", "goes on after this number, or log's place"},
     {"attempt", R"({"type": "integer", "minimum": 0})", "of this attempt only"},
     {"before", R"({"type": "integer", "minimum": 0})", "numbers below it: the next page"},
+    {"deadline", R"({"type": "string"})", "a duration (10m); what runs there then is stopped"},
     {"hold", R"({"type": "boolean"})", "it waits until it is released"},
     {"job", R"({"type": "integer", "minimum": 0})", "of this job only"},
     {"label", R"({"type": "string"})", "name, or name=value"},
@@ -57,6 +68,8 @@ constexpr std::array<std::string_view, 3> kParameters[] = {
     {"priority", R"({"type": "integer", "minimum": 0, "maximum": 100})",
      "instead of the job's own"},
     {"queue", R"({"type": "string"})", "of this queue"},
+    {"reason", R"({"type": "string"})", "shown to who asks"},
+    {"session", R"({"type": "string"})", "of the agent, as it joined"},
     {"source", R"({"type": "string"})",
      "absolute path of the job file: paths in it are relative to that"},
     {"state", R"({"type": "string"})", "unfinished, finished, or a state"},
@@ -89,12 +102,30 @@ constexpr const char* kSchemas = R"json({
   "position": {"type": ["integer", "null"]}}},
 "LogPiece": {"type": "object", "required": ["text", "attempt", "next", "over"], "properties": {"text": {"type": "string"},
   "attempt": {"type": "integer"}, "next": {"type": "string"}, "over": {"type": "boolean"}}},
-"Event": {"type": "object", "required": ["id", "time", "job", "text"], "properties": {"id": {"type": "integer"},
-  "time": {"$ref": "#/components/schemas/Time"}, "job": {"type": "integer"}, "text": {"type": "string"}}},
+"Event": {"type": "object", "required": ["id", "time", "job", "node", "text"], "properties": {"id": {"type": "integer"},
+  "time": {"$ref": "#/components/schemas/Time"}, "job": {"type": ["integer", "null"]}, "node": {"type": ["string", "null"]},
+  "text": {"type": "string"}}},
 "EventPage": {"type": "object", "required": ["events", "next"], "properties": {
   "events": {"type": "array", "items": {"$ref": "#/components/schemas/Event"}}, "next": {"type": "integer"}}},
 "Fleet": {"type": "object", "required": ["policy", "devices"], "properties": {"policy": {"type": "string"},
   "devices": {"type": "array", "items": {"type": "object", "description": "as in fleet.json, and job: who has it"}}}},
+"Node": {"type": "object", "required": ["name", "state", "own", "cause", "draining", "reason", "labels", "heartbeat_seconds",
+  "deadline_seconds", "given", "devices"], "properties": {"name": {"type": "string"}, "state": {"enum": ["ready", "awaited", "lost", "draining"]},
+  "own": {"type": "boolean"}, "cause": {"type": "string"}, "draining": {"type": "boolean"}, "reason": {"type": "string"},
+  "labels": {"type": "object"}, "heartbeat_seconds": {"type": ["number", "null"]}, "deadline_seconds": {"type": ["number", "null"]},
+  "given": {"type": "integer"}, "devices": {"type": "array", "items": {"type": "object", "description": "as in fleet.json, and job: who has it"}}}},
+"NodePage": {"type": "object", "required": ["nodes"], "properties": {"nodes": {"type": "array", "items": {"$ref": "#/components/schemas/Node"}}}},
+"AttemptId": {"type": "object", "required": ["job", "attempt"], "properties": {"job": {"type": "integer"}, "attempt": {"type": "integer"}}},
+"NodeJoin": {"type": "object", "required": ["session", "fleet", "labels"], "properties": {"session": {"type": "string"},
+  "fleet": {"type": "object", "description": "fleet.json of this node alone"}, "labels": {"type": "object"}}},
+"NodeReport": {"type": "object", "required": ["session", "running", "pieces"], "properties": {"session": {"type": "string"},
+  "running": {"type": "array", "items": {"$ref": "#/components/schemas/AttemptId"}}, "pieces": {"type": "array", "items": {"type": "object"}}}},
+"NodeAnswer": {"type": "object", "required": ["attempts", "received", "unwanted"], "properties": {
+  "attempts": {"type": "array", "items": {"$ref": "#/components/schemas/AttemptId"}}, "received": {"type": "object"},
+  "unwanted": {"type": "array", "items": {"type": "string"}}}},
+"NodeCommand": {"type": "object", "required": ["id", "job", "attempt", "node", "command", "input", "key"], "properties": {
+  "id": {"type": "string"}, "job": {"type": "integer"}, "attempt": {"type": "integer"}, "node": {"type": "string"},
+  "command": {"type": "string"}, "input": {"type": "string"}, "key": {"type": "string"}}},
 "TokenWish": {"type": "object", "properties": {"user": {"type": "string"}, "role": {"enum": ["viewer", "user", "admin", "node"]},
   "label": {"type": "string"}, "expires_seconds": {"type": "integer", "minimum": 1}}, "additionalProperties": false},
 "Token": {"type": "object", "required": ["id", "user", "role", "label", "created", "expires", "revoked", "valid"], "properties": {
@@ -138,6 +169,9 @@ json parameters_of(const Api::RouteView& route, const Words& words) {
                    {"in", "path"},
                    {"required", true},
                    {"schema", {{"type", "integer"}, {"minimum", 1}}}});
+  if (route.path.find("{name}") != std::string::npos)
+    all.push_back(
+        {{"name", "name"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}});
   for (std::string_view rest = route.parameters; !rest.empty();)
     all.push_back(parameter(cut_off(&rest, ' ')));
   if (words.takes == "JobFile")
@@ -153,7 +187,8 @@ json responses_of(const Api::RouteView& route, const Words& words) {
   if (words.streams) good["content"].update(content("text/event-stream", {{"type", "string"}}));
   const json wrong = {{"description", "what is wrong, in a line"},
                       {"content", content("application/json", reference("Error"))}};
-  json all = {{words.takes.empty() ? "200" : "201", good}, {"default", wrong}};
+  const bool makes = !words.takes.empty() && !words.route.starts_with("POST /v1/nodes/");
+  json all = {{makes ? "201" : "200", good}, {"default", wrong}};
   if (route.least != Role::kNobody) all["401"] = all["403"] = wrong;
   return all;
 }

@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 
 #include "core/output.h"
+#include "scheduler/launch/worker_program.h"
 #include "scheduler/run/run_job.h"
 #include "scheduler/run/run_program.h"
 #include "scheduler/service/attempt_files.h"
@@ -45,8 +47,17 @@ bool is_hopeless(ErrorCode code) {
   }
 }
 
-RunOptions options_of(const AttemptOrder& order) {
+/// What mpirun and we start on other nodes is started by their agents: `motley rsh` knows the
+/// attempt by our environment. Without daemons that detach themselves nothing outlives it there.
+std::string reach_agents(const std::string& directory) {
+  ::setenv("MOTLEY_ATTEMPT", directory.c_str(), 1);
+  ::setenv("OMPI_MCA_orte_leave_session_attached", "1", 0);
+  return own_program() + " rsh --";
+}
+
+RunOptions options_of(const AttemptOrder& order, const std::string& directory) {
   RunOptions options;
+  if (!order.agents.empty()) options.rsh_agent = reach_agents(directory);
   options.job = order.job;
   options.fleet = order.fleet;
   options.compare = false;  // the devices are for training
@@ -65,7 +76,8 @@ Result<int> perform_attempt(const std::string& directory) {
   const AttemptBegun begun{*process, saved_step(order.job)};
   MOTLEY_TRY(const bool ours, files.claim(begun));
   if (!ours) return 0;
-  const Result<int> status = without_exceptions([&] { return run_job(options_of(order)); });
+  const Result<int> status =
+      without_exceptions([&] { return run_job(options_of(order, directory)); });
   AttemptEnded ended;
   ended.status = status ? *status : exit_code(status.error().code);
   ended.cause = status ? "" : status.error().to_string();

@@ -57,8 +57,12 @@ AttemptOver over_of(Epoch epoch, const AttemptEnded& ended) {
 
 class ProcessLauncher final : public AttemptLauncher {
  public:
-  ProcessLauncher(asio::io_context& context, const ServiceDirectory& directory, OnOver on_over)
-      : context_(context), directory_(directory), on_over_(std::move(on_over)) {}
+  ProcessLauncher(asio::io_context& context, const ServiceDirectory& directory, std::string socket,
+                  OnOver on_over)
+      : context_(context),
+        directory_(directory),
+        socket_(std::move(socket)),
+        on_over_(std::move(on_over)) {}
 
   Result<Nanos> begin(const AttemptOrder& order) override {
     const AttemptFiles files(directory_.attempt(order.id));
@@ -91,6 +95,7 @@ class ProcessLauncher final : public AttemptLauncher {
     // The runs of a job are its own, whatever other runs have its name.
     Environment environment = Environment::inherited();
     environment.set("XDG_STATE_HOME", directory_.job(order.id.job));
+    environment.set("MOTLEY_SOCKET", socket_);  // for commands on other nodes
     SpawnRequest request;
     request.command = {own_program(), "attempt", files.directory()};
     request.environment = environment.entries();
@@ -184,6 +189,7 @@ class ProcessLauncher final : public AttemptLauncher {
 
   asio::io_context& context_;
   const ServiceDirectory& directory_;
+  std::string socket_;
   OnOver on_over_;
   std::map<AttemptId, std::shared_ptr<Descriptor>> watched_;
   std::set<AttemptId> asked_to_stop_;
@@ -193,8 +199,9 @@ class ProcessLauncher final : public AttemptLauncher {
 
 std::unique_ptr<AttemptLauncher> make_process_launcher(asio::io_context& context,
                                                        const ServiceDirectory& directory,
+                                                       const std::string& socket,
                                                        AttemptLauncher::OnOver on_over) {
-  return std::make_unique<ProcessLauncher>(context, directory, std::move(on_over));
+  return std::make_unique<ProcessLauncher>(context, directory, socket, std::move(on_over));
 }
 
 }  // namespace motley

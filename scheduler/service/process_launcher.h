@@ -14,9 +14,11 @@ class io_context;
 namespace motley {
 
 /// Of the thread that runs `context`, which must be the main one: a child's fate must not hang on a
-/// thread. Both arguments outlive it; attempts go on when it goes.
+/// thread. Context and directory outlive it; attempts go on when it goes. `socket`: where the
+/// coordinator answers them.
 std::unique_ptr<AttemptLauncher> make_process_launcher(boost::asio::io_context& context,
                                                        const ServiceDirectory& directory,
+                                                       const std::string& socket,
                                                        AttemptLauncher::OnOver on_over);
 
 }  // namespace motley

@@ -31,6 +31,8 @@ using boost::system::error_code;
 
 /// What comes within it is decided on together.
 constexpr Nanos kGather{2'000'000};
+/// Waking up later than that means that this process, or the machine, was stopped.
+constexpr Nanos kStoodStill{2'000'000'000};
 constexpr auto kPollEnd = std::chrono::milliseconds(20);
 constexpr int kMostPolls = 250;
 constexpr int64_t kSecond = 1'000'000'000;
@@ -107,7 +109,7 @@ class Service {
         signals_(context_, SIGTERM, SIGINT),
         timer_(context_),
         sweep_timer_(context_),
-        launcher_(make_process_launcher(context_, directory_,
+        launcher_(make_process_launcher(context_, directory_, options_.socket,
                                         [this](int64_t job, const AttemptOver& over) {
                                           coordinator_.attempt_over(job, over);
                                         })),
@@ -134,7 +136,7 @@ class Service {
     MOTLEY_TRY_VOID(open_door());
     MOTLEY_TRY_VOID(server_->listen(options_.socket));
     std::fprintf(stderr, "serving on %s: %zu devices, policy %s, %d attempts under way\n",
-                 options_.socket.c_str(), options_.fleet.devices.size(),
+                 options_.socket.c_str(), coordinator_.devices().fleet().devices.size(),
                  std::string(policy_->name()).c_str(), coordinator_.running());
     tell_service_manager("READY=1");
     arm();
@@ -190,6 +192,7 @@ class Service {
             std::chrono::nanoseconds(when.value()))));
     timer_.async_wait([this](error_code error) {
       if (error) return;
+      if (steady_clock().now() - *armed_ > kStoodStill) coordinator_.was_away();
       armed_.reset();
       coordinator_.on_time();
       arm();

@@ -16,7 +16,7 @@ struct ServeOptions {
   std::string socket;              ///< path
   std::optional<Endpoint> listen;  ///< for others, over TLS
   std::vector<std::string> names;  ///< of this machine, besides those that it knows itself
-  FleetSpec fleet;
+  FleetSpec fleet;                 ///< its own; nodes add theirs
   std::string policy = "backfill";
   Nanos keep{0};  ///< what has ended, and events; 0: for ever
 };

@@ -81,6 +81,32 @@ CREATE INDEX labels_of_job ON labels (job);
 INSERT INTO labels SELECT each.key, each.value, jobs.id
   FROM jobs, json_each(jobs.spec, '$.service.labels') each WHERE json_valid(jobs.spec);
 CREATE TABLE room (filler BLOB NOT NULL) STRICT;
+)sql",
+                                    // Events are also of nodes.
+                                    R"sql(
+CREATE TABLE nodes (
+  name TEXT PRIMARY KEY,
+  session TEXT NOT NULL,
+  fleet TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  lost INTEGER NOT NULL,
+  cause TEXT NOT NULL,
+  draining INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  drain_left INTEGER NOT NULL,
+  changed INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE all_events (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  time INTEGER NOT NULL,
+  job INTEGER REFERENCES jobs (id),
+  node TEXT,
+  text TEXT NOT NULL
+) STRICT;
+INSERT INTO all_events SELECT id, time, job, NULL, text FROM events;
+DROP TABLE events;
+ALTER TABLE all_events RENAME TO events;
+CREATE INDEX events_of_job ON events (job, id);
 )sql"};
 constexpr auto kVersion = static_cast<int64_t>(kMigrations.size());
 
@@ -238,6 +264,14 @@ Result<Unit> add_event(const Database& database, int64_t job, int64_t now, std::
   MOTLEY_TRY(Statement insert,
              database.prepare("INSERT INTO events (time, job, text) VALUES (?, ?, ?)"));
   insert.bind(now).bind(job).bind(text);
+  return insert.run();
+}
+
+Result<Unit> add_node_event(const Database& database, const std::string& node, int64_t now,
+                            std::string_view text) {
+  MOTLEY_TRY(Statement insert,
+             database.prepare("INSERT INTO events (time, node, text) VALUES (?, ?, ?)"));
+  insert.bind(now).bind(std::string_view(node)).bind(text);
   return insert.run();
 }
 
@@ -456,15 +490,20 @@ Result<Unit> try_to_write(const Database& database) {
 Result<std::vector<StoredEvent>> list_events(const Database& database, int64_t job, int64_t after,
                                              int most) {
   const std::string which = job == 0 ? "" : "job = ? AND ";
-  MOTLEY_TRY(Statement asked, database.prepare("SELECT id, time, job, text FROM events WHERE " +
-                                               which + "id > ? ORDER BY id LIMIT ?"));
+  MOTLEY_TRY(Statement asked,
+             database.prepare("SELECT id, time, job, text, node FROM events WHERE " + which +
+                              "id > ? ORDER BY id LIMIT ?"));
   if (job != 0) asked.bind(job);
   asked.bind(after).bind(int64_t{most});
   std::vector<StoredEvent> events;
   while (true) {
     MOTLEY_TRY(const bool found, asked.step());
     if (!found) return events;
-    events.push_back({asked.integer(0), asked.integer(1), asked.integer(2), asked.text(3)});
+    events.push_back({.id = asked.integer(0),
+                      .time = asked.integer(1),
+                      .job = asked.integer(2),
+                      .text = asked.text(3),
+                      .node = asked.text(4)});
   }
 }
 

@@ -33,8 +33,9 @@ struct StoredJob {
 struct StoredEvent {
   int64_t id = 0;
   int64_t time = 0;
-  int64_t job = 0;
+  int64_t job = 0;  ///< 0: of a node
   std::string text;
+  std::string node;  ///< empty: of a job
 };
 
 /// One try of a job.
@@ -78,6 +79,8 @@ Result<int64_t> add_job(const Database& database, const StoredJob& job, bool* is
 Result<Unit> save_status(const Database& database, int64_t job, const JobStatus& before,
                          const JobStatus& after, int64_t now);
 Result<Unit> add_event(const Database& database, int64_t job, int64_t now, std::string_view text);
+Result<Unit> add_node_event(const Database& database, const std::string& node, int64_t now,
+                            std::string_view text);
 Result<Unit> add_attempt(const Database& database, const StoredAttempt& attempt);
 /// Only once; devices and begin stay.
 Result<Unit> end_attempt(const Database& database, const StoredAttempt& attempt);

@@ -412,7 +412,7 @@ TEST(PipelineSearch, RanksOfAHostFollowEachOther) {
         DeviceProfile& device = problem.profile.devices.back();
         device.curves = types[type].curves;
         device.memory.clear();
-        device.memory_limit = Bytes((type == 0 ? 12 : 8) * kMiB);
+        device.memory_limit = Bytes((type == 0 ? 20 : 14) * kMiB);
       }
     const Result<Plan> plan = search_pipelines(problem.request(), counter_for(problem));
     ASSERT_TRUE(plan) << plan.error().message;

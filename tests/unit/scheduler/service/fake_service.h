@@ -97,6 +97,17 @@ inline FleetSpec fleet_of(const std::vector<std::string>& types) {
   return fleet;
 }
 
+/// What the agent of a node says when it comes.
+inline NodeJoin node_of_types(const std::string& name, const std::vector<std::string>& types,
+                              const std::string& session = "first") {
+  NodeJoin join{name, session, fleet_of(types), {}};
+  for (size_t i = 0; i < join.fleet.devices.size(); ++i) {
+    join.fleet.devices[i].host = name;
+    join.fleet.devices[i].id = name + "/" + std::to_string(i);
+  }
+  return join;
+}
+
 inline JobSpec job_on(int devices, const std::string& name = "job") {
   JobSpec job;
   job.name = name;
@@ -158,6 +169,39 @@ class FakeService {
     return answer;
   }
 
+  // Agents of nodes.
+  Result<Unit> join(NodeJoin join) {
+    return answered([&](auto done) { coordinator_->join(std::move(join), done); });
+  }
+  Result<std::vector<AttemptId>> hear(const std::string& node, std::vector<AttemptId> running = {},
+                                      const std::string& session = "first") {
+    auto allowed = coordinator_->hear({node, session, std::move(running)});
+    run();
+    return allowed;
+  }
+  /// It joins and is ready.
+  void come(const std::string& node, const std::vector<std::string>& types) {
+    (void)join(node_of_types(node, types));
+    (void)hear(node);
+  }
+  Result<Unit> drain(const std::string& node, DrainRequest request = {}) {
+    return answered([&](auto done) { coordinator_->drain(node, request, done); });
+  }
+  Result<Unit> undrain(const std::string& node) {
+    return answered([&](auto done) { coordinator_->undrain(node, done); });
+  }
+  Result<Unit> leave(const std::string& node) {
+    return answered([&](auto done) { coordinator_->leave(node, "first", done); });
+  }
+  const Node& node(const std::string& name) const { return coordinator_->nodes().at(name); }
+  std::vector<std::string> node_events(const std::string& node) const {
+    std::vector<std::string> texts;
+    const auto events = list_events(database_, 0, 0, 1000);
+    for (const StoredEvent& event : *events)
+      if (event.node == node) texts.push_back(event.text);
+    return texts;
+  }
+
   void end(int64_t job, AttemptOutcome outcome, bool hopeless = false, std::string cause = "") {
     const Epoch epoch = status(job).epoch;
     launcher.begun.erase({job, epoch});
@@ -183,6 +227,14 @@ class FakeService {
   const Database& database() const { return database_; }
   Coordinator& coordinator() { return *coordinator_; }
   HeldWriter& writer() { return *writer_; }
+
+  template <class Ask>
+  Result<Unit> answered(Ask ask) {
+    Result<Unit> answer = fail(ErrorCode::kInternal, "not answered");
+    ask([&](Result<Unit> result) { answer = std::move(result); });
+    run();
+    return answer;
+  }
 
   ManualClock clock;
   ScriptedLauncher launcher;

@@ -13,6 +13,7 @@
 
 #include "scheduler/store/group_commit.h"
 #include "scheduler/store/job_store.h"
+#include "scheduler/store/node_store.h"
 #include "scheduler/store/token_store.h"
 #include "tests/support/temporary_directory.h"
 
@@ -80,16 +81,50 @@ TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
     job.spec = R"({"service": {"labels": {"team.a": "vision"}}})";
     ASSERT_TRUE(add_job(database, job));
     ASSERT_TRUE(database.execute(
-        "DROP TABLE attempts; DROP TABLE labels; DROP TABLE room; DROP TABLE tokens; DROP INDEX "
+        "DROP TABLE attempts; DROP TABLE labels; DROP TABLE room; DROP TABLE tokens; DROP TABLE "
+        "nodes; DROP INDEX "
         "jobs_by_state; "
         "DROP INDEX jobs_by_name; DROP INDEX jobs_by_queue; DROP INDEX jobs_by_end; "
-        "PRAGMA user_version = 1"));
+        "DROP TABLE events; CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, time "
+        "INTEGER "
+        "NOT NULL, job INTEGER NOT NULL REFERENCES jobs (id), text TEXT NOT NULL) STRICT;"
+        "CREATE INDEX events_of_job ON events (job, id);"
+        "INSERT INTO events VALUES (41, 5, 1, 'queued'); PRAGMA user_version = 1"));
   }
   const Database database = open_store(path());
   EXPECT_EQ(list_jobs(database, {.label = "team.a=vision"}, kNewest, 5)->jobs.size(), 1u);
   EXPECT_EQ((**find_job(database, 1)).name, "old");
   EXPECT_TRUE(list_attempts(database, 1)->empty());
   EXPECT_TRUE(list_tokens(database)->empty());
+  ASSERT_TRUE(add_node_event(database, "a1", 6, "ready"));
+  const auto events = list_events(database, 0, 0, 10);
+  ASSERT_EQ(events->size(), 2u);
+  EXPECT_EQ((*events)[0].id, 41);
+  EXPECT_EQ((*events)[0].job, 1);
+  EXPECT_EQ((*events)[1].id, 42);  // numbers go on
+  EXPECT_EQ((*events)[1].job, 0);
+  EXPECT_EQ((*events)[1].node, "a1");
+}
+
+TEST_F(Store, KeepsNodesAsTheyStand) {
+  const StoredNode node{.name = "a1",
+                        .session = "s",
+                        .fleet = "{}",
+                        .labels = R"({"rack":"7"})",
+                        .lost = true,
+                        .cause = "silent",
+                        .draining = true,
+                        .reason = "a fan",
+                        .drain_left = Nanos(5),
+                        .changed = 9};
+  const Database database = open_store(path());
+  ASSERT_TRUE(save_node(database, {.name = "b1"}));
+  ASSERT_TRUE(save_node(database, {.name = "a1"}));
+  ASSERT_TRUE(save_node(database, node));
+  const auto nodes = list_nodes(database);
+  ASSERT_EQ(nodes->size(), 2u);
+  EXPECT_EQ((*nodes)[0], node);
+  EXPECT_EQ((*nodes)[1].drain_left, Nanos(-1));
 }
 
 TEST_F(Store, KeepsJobsAsTheyStand) {

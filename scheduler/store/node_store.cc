@@ -1,0 +1,46 @@
+#include "scheduler/store/node_store.h"
+
+#include <utility>
+
+namespace motley {
+
+Result<Unit> save_node(const Database& database, const StoredNode& node) {
+  MOTLEY_TRY(Statement insert,
+             database.prepare("INSERT OR REPLACE INTO nodes (name, session, fleet, labels, lost, "
+                              "cause, draining, reason, drain_left, changed) "
+                              "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  insert.bind(std::string_view(node.name))
+      .bind(std::string_view(node.session))
+      .bind(std::string_view(node.fleet))
+      .bind(std::string_view(node.labels))
+      .bind(int64_t{node.lost})
+      .bind(std::string_view(node.cause))
+      .bind(int64_t{node.draining})
+      .bind(std::string_view(node.reason))
+      .bind(node.drain_left.value())
+      .bind(node.changed);
+  return insert.run();
+}
+
+Result<std::vector<StoredNode>> list_nodes(const Database& database) {
+  MOTLEY_TRY(Statement asked,
+             database.prepare("SELECT name, session, fleet, labels, lost, cause, draining, reason, "
+                              "drain_left, changed FROM nodes ORDER BY name"));
+  std::vector<StoredNode> nodes;
+  while (true) {
+    MOTLEY_TRY(const bool found, asked.step());
+    if (!found) return nodes;
+    nodes.push_back({.name = asked.text(0),
+                     .session = asked.text(1),
+                     .fleet = asked.text(2),
+                     .labels = asked.text(3),
+                     .lost = asked.integer(4) != 0,
+                     .cause = asked.text(5),
+                     .draining = asked.integer(6) != 0,
+                     .reason = asked.text(7),
+                     .drain_left = Nanos(asked.integer(8)),
+                     .changed = asked.integer(9)});
+  }
+}
+
+}  // namespace motley

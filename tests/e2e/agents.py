@@ -1,0 +1,246 @@
+"""The job service over several hosts, each a node with an agent (one of them over TLS) and no ssh: devices come, jobs train over
+nodes, a host is killed, a node is drained, the coordinator is killed while all train on."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import netns_hosts  # noqa: E402
+from sandbox import BIN, MOTLEY, Sandbox, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
+from service import Service  # noqa: E402
+
+STEPS = 400
+NODES = ("n1", "n2", "n3")
+DOOR = "head:7430"
+FLEET = "version: 1\npace: {clock: virtual, flops: 1.0e9}\nnodes:\n" + "".join(
+    f"  - host: {host}\n    slots: 2\n    devices:\n" + "".join(
+        f"      - {{kind: cpu, type: {kind}, threads: 1, paced: {{speed: {speed}, memory: 1GB}}}}\n"
+        for kind, speed in devices)
+    for host, devices in (("n1", [("fast", 1)]), ("n2", [("fast", 1)]), ("n3", [("fast", 1), ("slow", 0.3333)])))
+
+
+class Cluster(Service):
+    """A coordinator on a host without devices, and an agent on each of the others."""
+
+    def __init__(self):
+        super().__init__(numerics="exact", grain=2)
+        # /tmp is private to each host: what they share must lie elsewhere.
+        home = pathlib.Path("/var/tmp") / self.home.name
+        shutil.move(self.home, home)
+        self.home = home
+        self.environment["XDG_STATE_HOME"] = str(home / "state")
+        self.environment["XDG_CACHE_HOME"] = str(home / "cache")
+        self.environment["PATH"] = self.without_ssh()
+        self.write("fleet.yaml", FLEET)
+        self.agents = {}
+
+    def without_ssh(self):
+        """A PATH on which there is no ssh."""
+        tools = self.home / "tools"
+        tools.mkdir()
+        for directory in os.environ["PATH"].split(":"):
+            for name in os.listdir(directory) if os.path.isdir(directory) else []:
+                if name not in ("ssh", "rsh") and not (tools / name).is_symlink():
+                    (tools / name).symlink_to(os.path.join(directory, name))
+        return str(tools)
+
+    def job_text(self, name="job", devices="2", steps=STEPS, more=""):
+        self.name = name
+        self.write_job(steps=steps, every=20, numerics="exact", grain=2)
+        text = (self.home / "job.yaml").read_text().replace("fleet: fleet.yaml\n", "")
+        return f"{text}resources: {{devices: {{count: {devices}}}}}\n{more}"
+
+    def start_on(self, host, *arguments):
+        log = open(self.home / "log.txt", "a")
+        return subprocess.Popen(self.hosts.command_on(host, [MOTLEY, *arguments]), cwd=self.home, stdout=log, stderr=log,
+                                stdin=subprocess.DEVNULL, start_new_session=True, env=self.environment)
+
+    def start_coordinator(self):
+        self.coordinator = self.start_on("head", "serve", "--no-local", "--listen", DOOR)
+        self.wait_for(self.answers, "a coordinator that answers", process=self.coordinator)
+
+    def start_agent(self, name, *arguments):
+        """n2 joins over the network, the others by the coordinator's socket, which they share."""
+        way = ["--join", self.socket]
+        if name == "n2":
+            made = self.run("token", "create", "--role", "node", "--label", name, "--json")
+            expect_exit(made, 0)
+            token = json.loads(made.stdout)
+            way = ["--join", DOOR, "--token-file", self.write("n2.token", token["token"]), "--fingerprint",
+                   token["fingerprint"]]
+        self.agents[name] = self.start_on(name, "agent", *way, "--name", name, "--fleet", "fleet.yaml", *arguments)
+
+    def kill_host(self, name):
+        """As when its power is cut: nothing of it says good-bye."""
+        for pid in self.hosts.processes(name):
+            try:
+                kill(pid)
+            except ProcessLookupError:
+                pass
+        self.agents[name].wait(timeout=10)
+
+    def nodes(self):
+        result = self.run("nodes", "--json")
+        expect_exit(result, 0)
+        return {node["name"]: node for node in json.loads(result.stdout)["nodes"]}
+
+    def wait_for_nodes(self, **states):
+        def there():
+            nodes = self.nodes()
+            return all(name in nodes and nodes[name]["state"] == state for name, state in states.items())
+        self.wait_for(there, f"nodes to be {states}")
+
+    def wait_for_attempt(self, job, attempt):
+        self.wait_for(lambda: self.job(job)["attempt"] == attempt, f"attempt {attempt} of job {job}")
+
+    def hosts_of(self, job, attempt):
+        return {device.split("/")[0] for device in self.job(job)["attempts"][attempt - 1]["devices"]}
+
+    def losses_of(self, job):
+        metrics = list((self.state / "jobs" / str(job) / "motley" / "runs").glob("*/1/metrics.jsonl"))
+        rows = [json.loads(line) for line in metrics[0].read_text().splitlines()]
+        return {row["step"]: row["loss_bits"] for row in rows if "loss_bits" in row}
+
+
+def reference():
+    """The losses of `motley run` on one device: `exact` has the same bits on any others."""
+    alone = Sandbox(steps=STEPS, every=200, numerics="exact", grain=2)
+    fleet = (alone.home / "fleet.yaml").read_text().splitlines(keepends=True)
+    alone.write("fleet.yaml", "".join(fleet[:7]))
+    expect_exit(alone.run("run", "job.yaml"), 0)
+    return alone.losses()
+
+
+def nodes_come(cluster):
+    """A job waits for the first nodes; what they have is shown."""
+    first = cluster.submit(name="first", devices="2")
+    expect_equal(cluster.job(first)["state"], "queued", "state of a job without any device")
+    for name in NODES:
+        cluster.start_agent(name, *(["--label", "rack=7"] if name == "n1" else []))
+    cluster.wait_for_nodes(n1="ready", n2="ready", n3="ready")
+    nodes = cluster.nodes()
+    expect_equal(nodes["n1"]["labels"], {"rack": "7"}, "labels")
+    expect_equal([device["id"] for device in nodes["n3"]["devices"]], ["n3/0", "n3/1"], "devices")
+    table = cluster.run("nodes").stdout
+    expect("rack=7" in table and "ready" in table, table)
+    second = cluster.start_on("n3", "agent", "--join", cluster.socket, "--name", "n1", "--fleet", "fleet.yaml")
+    expect_equal(second.wait(timeout=60), 77, "exit code of a second agent of one name")
+    return first
+
+
+def trains_over_nodes(cluster, first, losses):
+    cluster.wait_for_state(first, "succeeded", seconds=120)
+    job = cluster.submit(name="wide", devices="4")
+    cluster.wait_for_state(job, "succeeded", seconds=120)
+    expect_equal(cluster.hosts_of(job, 1), set(NODES), "hosts of a job on all devices")
+    expect_equal(cluster.losses_of(job), losses, "losses over three nodes and on one device")
+    for name in NODES:
+        cluster.wait_for(lambda: len(cluster.hosts.processes(name)) == 1, f"only the agent on {name}")
+    print("ok: a job over nodes")
+
+
+def killed_host(cluster, losses):
+    """Its job goes on with what is left; when it is back it is used again."""
+    job = cluster.submit(name="bereaved", devices="2..4")
+    cluster.wait_for_step(job, 45)
+    cluster.kill_host("n2")
+    cluster.wait_for_nodes(n2="lost")
+    cluster.wait_for_attempt(job, 2)
+    told = cluster.job(job)
+    expect_equal(told["attempts"][0]["cause"], "node n2 is lost: silent for 5 s", "cause")
+    expect_equal(cluster.hosts_of(job, 2), {"n1", "n3"}, "hosts after the loss")
+    waiting = cluster.submit(name="waiting", devices="4", steps=20)
+    why = cluster.run("why", str(waiting)).stdout
+    expect("node n2 is lost: silent for 5 s" in why, why)
+    cluster.wait_for_state(job, "succeeded", seconds=120)
+    expect_equal(cluster.losses_of(job), losses, "losses of a job that has lost a node")
+    cluster.start_agent("n2")
+    cluster.wait_for_state(waiting, "succeeded", seconds=120)
+    events = cluster.run("events").stdout
+    expect("node n2  lost: silent for 5 s" in events and "node n2  ready" in events, events[-2000:])
+    print("ok: killed host")
+
+
+def drained(cluster, losses):
+    """What runs there is stopped at the deadline and goes on elsewhere."""
+    job = cluster.submit(name="moved", devices="1..4")
+    cluster.wait_for_step(job, 30)
+    result = cluster.run("drain", "n1", "--deadline", "1s", "--reason", "a new fan")
+    expect_exit(result, 0)
+    expect("draining" in result.stdout and "a new fan" in result.stdout, result.stdout)
+    cluster.wait_for_attempt(job, 2)
+    expect_equal(cluster.hosts_of(job, 2), {"n2", "n3"}, "hosts beside the drained one")
+    expect_equal(cluster.job(job)["attempts"][0]["outcome"], "stopped", "outcome")
+    metrics = cluster.request("GET", "/metrics")[1]
+    expect('motley_nodes{state="draining"} 1' in metrics, metrics)
+    cluster.wait_for_state(job, "succeeded", seconds=120)
+    expect_equal(cluster.losses_of(job), losses, "losses of a job that was moved")
+    expect_exit(cluster.run("undrain", "n1"), 0)
+    cluster.wait_for_nodes(n1="ready")
+    expect_exit(cluster.run("drain", "n9"), 66)
+    expect_exit(cluster.run("drain", "n1", "--deadline", "soon"), 2)
+    print("ok: drained")
+
+
+def killed_coordinator(cluster, losses):
+    """Nobody who trains is disturbed, whichever process starts them on other nodes."""
+    job = cluster.submit(name="steady", devices="4", steps=STEPS)
+    cluster.wait_for_step(job, 20)
+    pid = cluster.attempt_pid(job)
+    cluster.kill_coordinator()
+    before = cluster.step_of(job)
+    cluster.wait_for_step(job, before + 20)
+    cluster.start_coordinator()
+    cluster.wait_for_nodes(n1="ready", n2="ready", n3="ready")
+    cluster.wait_for_state(job, "succeeded", seconds=120)
+    told = cluster.job(job)
+    expect_equal((told["restarts"], len(told["attempts"]), cluster.attempt_pid(job)), (0, 1, pid), "undisturbed")
+    expect_equal(cluster.losses_of(job), losses, "losses across coordinators")
+    print("ok: killed coordinator")
+
+
+def ended(cluster):
+    """Agents that are asked to end leave nothing, and their jobs wait for them."""
+    job = cluster.submit(name="left", devices="4", steps=100000)
+    cluster.wait_for_step(job, 5)
+    cluster.agents["n3"].terminate()
+    expect_equal(cluster.agents["n3"].wait(timeout=30), 0, "exit code of an agent")
+    expect_equal(cluster.hosts.processes("n3"), {}, "processes on a node without agent")
+    cluster.wait_for(lambda: cluster.job(job)["state"] in ("waiting", "queued"), "a job without its node")
+    expect_equal(cluster.job(job)["attempts"][0]["cause"], "node n3 is lost: its agent has ended", "cause")
+    cluster.run("cancel", str(job))
+    for name in ("n1", "n2"):
+        cluster.wait_for(lambda: len(cluster.hosts.processes(name)) == 1, f"only the agent on {name}")
+        cluster.agents[name].terminate()
+        expect_equal(cluster.agents[name].wait(timeout=30), 0, "exit code of an agent")
+    print("ok: ended")
+
+
+def main():
+    reason = netns_hosts.possible()
+    if reason:
+        os.execvp("bash", ["bash", "tests/support/missing_capability.sh", "netns", reason])
+    losses = reference()
+    cluster = Cluster()
+    with netns_hosts.Hosts(["head", *NODES], cluster.home, private=[], shared=[str(BIN.parent)]) as hosts:
+        cluster.hosts = hosts
+        try:
+            cluster.start_coordinator()
+            first = nodes_come(cluster)
+            trains_over_nodes(cluster, first, losses)
+            killed_host(cluster, losses)
+            drained(cluster, losses)
+            killed_coordinator(cluster, losses)
+            ended(cluster)
+            expect_equal(cluster.end_coordinator(), 0, "exit code")
+            cluster.wait_for(lambda: not cluster.processes(), "the end of all processes", seconds=10)
+        finally:
+            cluster.kill_all()
+
+
+if __name__ == "__main__":
+    run_test(main)
