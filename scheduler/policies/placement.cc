@@ -82,6 +82,7 @@ class Placer {
     PoolCounts devices;
     double rate = 0;
     double seconds = 0;
+    int turn = 0;
   };
 
   /// Those that nothing stops.
@@ -193,6 +194,7 @@ class Placer {
   void take(size_t job, Taken taken) {
     move(taken.devices, -1, &free_);
     if (reserved_ && !ends_in_time(taken)) move(taken.devices, -1, &spare_);
+    taken.turn = ++turns_;
     taken_[job] = std::move(taken);
   }
 
@@ -331,7 +333,8 @@ class Placer {
   Schedule result() {
     Schedule schedule;
     for (size_t job = 0; job < taken_.size(); ++job)
-      if (taken_[job]) schedule.run.push_back({job, std::move(taken_[job]->devices)});
+      if (taken_[job])
+        schedule.run.push_back({job, std::move(taken_[job]->devices), taken_[job]->turn});
     schedule.reserved = std::move(reserved_);
     return schedule;
   }
@@ -350,6 +353,7 @@ class Placer {
   std::optional<Reservation> reserved_;
   PoolCounts spare_;  ///< when it begins, besides it
   bool closed_ = false;
+  int turns_ = 0;
 };
 
 }  // namespace

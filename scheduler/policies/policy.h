@@ -60,6 +60,7 @@ std::vector<std::string_view> policy_names();
 struct Placement {
   size_t job = 0;  ///< in view.jobs
   PoolCounts devices;
+  int turn = 0;  ///< who comes before whom, where devices are not free yet
 };
 
 /// A job that waits for devices which those of later ranks must not keep from it (EASY backfilling,

@@ -99,7 +99,10 @@ Result<Unit> Coordinator::recover(int64_t id) {
   const JobFsm fsm(RetryRule{.most_restarts = spec.retry.max_restarts}, std::move(status));
   enter(make_job(id, spec, stored->owner, fsm));
   Job& job = jobs_.at(id);
-  for (const StoredAttempt& attempt : attempts) job.served += attempt.took;
+  for (const StoredAttempt& attempt : attempts) {
+    job.served += attempt.took;
+    had_[job.owner] += seconds_of(attempt.took) * static_cast<double>(attempt.devices.size());
+  }
   if (job.fsm.status().not_before > now()) wake(job.fsm.status().not_before, id);
   find_attempt(job, attempts);
   return Unit{};
@@ -370,6 +373,7 @@ void Coordinator::take_effect(Job& job, const std::vector<JobAction>& actions) {
   for (const JobAction& action : actions) {
     if (std::holds_alternative<FreeDevices>(action)) {
       if (!job.devices.empty()) job.served += now() - job.begun;
+      had_[job.owner] += device_seconds(job);
       devices_.free(job.id);
       job.devices.clear();
       job.node_fault.clear();
@@ -407,6 +411,7 @@ void Coordinator::perform(Job& job, const LaunchAttempt& action) {
     return apply(job, AttemptOver{action.epoch, AttemptOutcome::kFailed, false, false,
                                   "cannot be started: " + age.error().to_string()});
   job.begun = now() - *age;
+  if (job.preemptible) wake(job.begun + rules_.least_run, job.id);
   if (job.longest > Nanos(0)) wake(job.begun + job.longest - job.served, job.id);
   apply(job, LaunchedAttempt{action.epoch});
 }
@@ -466,6 +471,7 @@ void Coordinator::look_at(Job& job) {
   const JobStatus& status = job.fsm.status();
   if (status.state == JobState::kWaiting && status.not_before <= now()) apply(job, BackOffIsOver{});
   if (job.devices.empty()) return;
+  undecided_ |= job.preemptible;  // its turn may be over
   const bool too_long = job.longest > Nanos(0) && job.served + (now() - job.begun) >= job.longest;
   if (too_long && status.stop != StopWhy::kTimeLimit) apply(job, TimeIsUp{});
   if (status.state == JobState::kStopping && job.stop_by > Nanos(0) && job.stop_by <= now()) {

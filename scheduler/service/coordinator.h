@@ -66,6 +66,9 @@ class Coordinator {
   struct Rules {
     Nanos stop_grace{120'000'000'000};  ///< to save and end in; then it is killed
     Nanos write_again{1'000'000'000};   ///< after a write that failed
+    /// For others of its priority a job is not stopped before it has run so long: fair shares would
+    /// else change hands with every decision.
+    Nanos least_run{60'000'000'000};
     Nanos node_silence{5'000'000'000};  ///< then a node is lost
   };
   struct Counters {
@@ -196,8 +199,12 @@ class Coordinator {
 
   QueueView view() const;
   JobView view_of(const Job& job) const;
+  /// For one that waits, of that priority.
+  bool may_be_stopped(const Job& job, int priority) const;
+  double device_seconds(const Job& job) const;  ///< of the attempt under way
   void decide();
   void carry_out(const QueueView& view, const Schedule& schedule);
+  void start(const QueueView& view, std::vector<Placement> placements);
   void why_it_waits(const Job& job, WhyJob* why) const;
   int position_of(const Job& job) const;
   int usable_for(const Alternative& demand) const;
@@ -210,6 +217,7 @@ class Coordinator {
   std::map<int64_t, Job> jobs_;  ///< not ended, or the end is not on disk yet
   std::multimap<int64_t, int64_t> dependents_;
   std::priority_queue<Due> due_;
+  std::map<std::string, double> had_;  ///< device-seconds by owner, of attempts that are over
   bool undecided_ = false;
   std::optional<int64_t> reserved_for_;  ///< the job that the others must not keep waiting
   Counters counters_;

@@ -29,20 +29,42 @@ JobView Coordinator::view_of(const Job& job) const {
   for (size_t pool = 0; pool < devices_.pool_count(); ++pool)
     seen.speeds.add(pool, 1, kUnmeasuredRate);
   if (!job.devices.empty()) seen.held = devices_.held_by(job.id);
-  // Nobody would get what it has of a node that is to be empty.
-  seen.preemptible = job.preemptible && job.fsm.status().state == JobState::kRunning &&
-                     !devices_.holds_closed(job.id);
-  seen.served = seconds_of(job.served);
   return seen;
+}
+
+bool Coordinator::may_be_stopped(const Job& job, int priority) const {
+  // Nobody would get what it has of a node that is to be empty.
+  return job.preemptible && job.fsm.status().state == JobState::kRunning &&
+         sum_of(devices_.closed_held_by(job.id)) == 0 &&
+         (priority > job.priority || now() - job.begun >= rules_.least_run);
+}
+
+double Coordinator::device_seconds(const Job& job) const {
+  if (job.devices.empty()) return 0;
+  return seconds_of(now() - job.begun) * static_cast<double>(job.devices.size());
 }
 
 QueueView Coordinator::view() const {
   QueueView view;
   view.now = seconds_of(now());
   view.pools = devices_.pools();
+  int highest = 0;  // of those that wait
+  std::map<std::string, double> had = had_;
   for (const auto& [id, job] : jobs_) {
     const bool queued = job.fsm.status().state == JobState::kQueued;
-    if (job.demand && (queued || !job.devices.empty())) view.jobs.push_back(view_of(job));
+    if (queued) highest = std::max(highest, job.priority);
+    had[job.owner] += device_seconds(job);
+    // What one that stops has is as good as free, and not to be taken by whoever comes first.
+    const bool stops = job.fsm.status().state == JobState::kStopping;
+    const PoolCounts gone = devices_.closed_held_by(id);
+    for (size_t pool = 0; stops && pool < gone.size(); ++pool)
+      view.pools[pool].devices -= gone[pool];
+    if (job.demand && (queued || (!stops && !job.devices.empty())))
+      view.jobs.push_back(view_of(job));
+  }
+  for (JobView& seen : view.jobs) {
+    seen.served = had[seen.owner];
+    seen.preemptible = may_be_stopped(jobs_.at(seen.id), highest);
   }
   return view;
 }
@@ -66,11 +88,24 @@ void Coordinator::carry_out(const QueueView& view, const Schedule& schedule) {
   for (size_t i = 0; i < view.jobs.size(); ++i)
     if (view.jobs[i].runs() && view.jobs[i].preemptible && wanted[i] == nullptr)
       apply(jobs_.at(view.jobs[i].id), Preempted{});
-  for (size_t i = 0; i < view.jobs.size(); ++i) {
-    if (view.jobs[i].runs() || wanted[i] == nullptr) continue;
-    Job& job = jobs_.at(view.jobs[i].id);
-    job.devices = devices_.give(*wanted[i], job.id);
-    if (job.devices.empty()) continue;  // not free yet: when they are, that is an event
+  start(view, schedule.run);
+}
+
+/// Devices that a job still waits for are not given to those that come after it.
+void Coordinator::start(const QueueView& view, std::vector<Placement> placements) {
+  std::sort(placements.begin(), placements.end(),
+            [](const Placement& a, const Placement& b) { return a.turn < b.turn; });
+  PoolCounts free = devices_.free_counts();
+  for (const Placement& placement : placements) {
+    if (view.jobs[placement.job].runs()) continue;
+    bool enough = true;
+    for (size_t pool = 0; pool < free.size(); ++pool) {
+      enough &= placement.devices[pool] <= free[pool];
+      free[pool] = std::max(0, free[pool] - placement.devices[pool]);
+    }
+    Job& job = jobs_.at(view.jobs[placement.job].id);
+    if (enough) job.devices = devices_.give(placement.devices, job.id);
+    if (job.devices.empty()) continue;  // when they are free, that is an event
     job.begun = now();
     find_demand(job);
     apply(job, DevicesGiven{});

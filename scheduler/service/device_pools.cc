@@ -160,10 +160,11 @@ PoolCounts DevicePools::free_counts() const {
   return counts;
 }
 
-bool DevicePools::holds_closed(int64_t owner) const {
+PoolCounts DevicePools::closed_held_by(int64_t owner) const {
+  PoolCounts counts = none();
   for (size_t i = 0; i < slots_.size(); ++i)
-    if (owner_of(i) == owner && slots_[i].access != DeviceAccess::kOpen) return true;
-  return false;
+    if (owner_of(i) == owner && slots_[i].access != DeviceAccess::kOpen) ++counts[slots_[i].pool];
+  return counts;
 }
 
 FleetSpec DevicePools::only(const std::vector<std::string>& ids) const {

@@ -51,9 +51,8 @@ class DevicePools {
   void give(const std::vector<std::string>& ids, int64_t owner);
   void free(int64_t owner);
   PoolCounts held_by(int64_t owner) const;
-  PoolCounts free_counts() const;  ///< of those that are open
-  /// Whether it has a device that is not open.
-  bool holds_closed(int64_t owner) const;
+  PoolCounts free_counts() const;                  ///< of those that are open
+  PoolCounts closed_held_by(int64_t owner) const;  ///< those that nobody gets after it
   /// 0: nobody.
   int64_t owner_of(size_t device) const;
   DeviceAccess access_of(size_t device) const { return slots_[device].access; }

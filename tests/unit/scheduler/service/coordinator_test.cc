@@ -197,6 +197,47 @@ TEST(Coordinator, AHigherPriorityStopsWhoMayBeStopped) {
   EXPECT_EQ(service.state(low), JobState::kQueued);
 }
 
+JobSpec preemptible_job(int devices, int priority) {
+  JobSpec spec = job_on(devices);
+  spec.service.preemptible = true;
+  spec.service.priority = priority;
+  return spec;
+}
+
+TEST(Coordinator, DevicesThatBecomeFreeForAJobAreNotGivenToLesserOnes) {
+  FakeService service(fleet_of({"a", "a"}));
+  const int64_t first = *service.submit(preemptible_job(1, 50));
+  const int64_t second = *service.submit(preemptible_job(1, 50));
+  const int64_t large = *service.submit(preemptible_job(2, 90));
+  const int64_t small = *service.submit(preemptible_job(1, 10));
+  EXPECT_EQ(service.state(first), JobState::kStopping);
+  EXPECT_EQ(service.state(second), JobState::kStopping);
+  service.end(first, AttemptOutcome::kStopped);
+  for (const int64_t waits : {first, large, small})
+    EXPECT_EQ(service.state(waits), JobState::kQueued) << waits;
+  service.end(second, AttemptOutcome::kStopped);
+  EXPECT_EQ(service.state(large), JobState::kRunning);
+  for (const int64_t waits : {first, second, small})
+    EXPECT_EQ(service.state(waits), JobState::kQueued) << waits;
+}
+
+TEST(Coordinator, FairSharesChangeHandsAfterATurnOfTheirOwn) {
+  FakeService service(fleet_of({"a"}), "fair_share");
+  const int64_t anas = *service.submit(preemptible_job(1, 50));
+  const int64_t bens = *service.submit(preemptible_job(1, 50), "", false, "ben");
+  service.pass(30);
+  EXPECT_EQ(service.state(anas), JobState::kRunning);
+  service.pass(40);
+  EXPECT_EQ(service.state(anas), JobState::kStopping);
+  service.end(anas, AttemptOutcome::kStopped);
+  EXPECT_EQ(service.state(bens), JobState::kRunning);
+  // One of a higher priority does not wait for that.
+  const int64_t urgent = *service.submit(preemptible_job(1, 90));
+  EXPECT_EQ(service.state(bens), JobState::kStopping);
+  service.end(bens, AttemptOutcome::kStopped);
+  EXPECT_EQ(service.state(urgent), JobState::kRunning);
+}
+
 TEST(Coordinator, AnAttemptThatDiesIsTriedAgainLater) {
   FakeService service(fleet_of({"a"}));
   const int64_t id = *service.submit(job_on(1));

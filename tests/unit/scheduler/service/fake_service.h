@@ -154,9 +154,10 @@ class FakeService {
     } while (writer_->held() > 0);
   }
 
-  Result<int64_t> submit(JobSpec job, const std::string& key = "", bool held = false) {
+  Result<int64_t> submit(JobSpec job, const std::string& key = "", bool held = false,
+                         const std::string& owner = "ana") {
     Result<int64_t> answer = fail(ErrorCode::kInternal, "not answered");
-    coordinator_->submit({std::move(job), "ana", key, held},
+    coordinator_->submit({std::move(job), owner, key, held},
                          [&](Result<int64_t> result) { answer = std::move(result); });
     run();
     return answer;

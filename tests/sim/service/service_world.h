@@ -1,0 +1,92 @@
+#pragma once
+// The job service from a seed, on one thread and in virtual time: the real coordinator, its store
+// and policies, among people who remember what was acknowledged to them, nodes and attempts that
+// fail, messages that are late or lost, and a coordinator that is killed and started again.
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/service/fake_machines.h"
+
+namespace motley::testing {
+
+struct WorldOptions {
+  uint32_t seed = 1;
+  double troubled_seconds = 300;  ///< things go wrong; then all has to come to rest
+  double most_seconds = 4000;     ///< until everything has ended
+  std::string policy = "backfill";
+};
+
+struct WorldReport {
+  int submitted = 0;  ///< and acknowledged
+  int asked = 0;      ///< requests acknowledged
+  int attempts = 0;
+  int most_attempts = 0;  ///< of one job
+  int coordinator_crashes = 0;
+  int nodes_lost = 0;  ///< agents that crashed, and partitions
+  double seconds = 0;  ///< virtual
+};
+
+class ServiceWorld {
+ public:
+  explicit ServiceWorld(const WorldOptions& options);
+  ~ServiceWorld();
+
+  /// Throws Violation.
+  WorldReport run();
+  /// The last things that happened, a line each.
+  std::string trace() const;
+
+ private:
+  class Head;
+  struct Acknowledged {
+    std::string key;
+    JobSpec spec;
+    int64_t id = 0;  ///< 0: not yet
+  };
+
+  void say(const std::string& text);
+  /// A message to the coordinator, late or lost; nobody gets it while it is dead.
+  void send(std::function<void(Coordinator&)> message);
+  /// An answer of the coordinator's that is alive now.
+  void answer(std::function<void()> message);
+
+  void person(int number);
+  void submit_something();
+  void try_submission(size_t index);
+  void ask_something();
+  void drain_something();
+  JobSpec some_job();
+
+  void agent_loop(FakeNode& node);
+  void call(FakeNode& node);
+  void crash_node(FakeNode& node);
+  void partition_node(FakeNode& node);
+  void crash_coordinator();
+
+  void begin();
+  void check_jobs();
+  void come_to_rest();
+  void release_all();
+  void check_nothing_left();
+  bool at_rest();
+
+  const WorldOptions options_;
+  EventQueue events_;
+  Chance chance_;
+  Mishaps mishaps_;
+  Occupancy occupancy_;
+  std::map<std::string, FakeNode> nodes_;
+  FakeLauncher launcher_;
+  std::unique_ptr<Head> head_;
+  std::vector<Acknowledged> submissions_;
+  std::map<int64_t, JobState> ended_;  ///< as they were seen
+  std::deque<std::string> trace_;
+  WorldReport report_;
+};
+
+}  // namespace motley::testing
