@@ -32,7 +32,7 @@ foreach(completion IN LISTS motley_completions)
 endforeach()
 
 # The units name the programs where they are installed.
-foreach(unit motley.service)
+foreach(unit motley.service motley-agent.service)
   install(CODE "
     set(MOTLEY_BIN \"\${CMAKE_INSTALL_PREFIX}/bin\")
     configure_file(\"${PROJECT_SOURCE_DIR}/deploy/systemd/${unit}.in\"

@@ -11,6 +11,7 @@
 #include "scheduler/agent/command_runner.h"
 #include "scheduler/run/signal_inbox.h"
 #include "scheduler/runner/attempt_key.h"
+#include "scheduler/service/service_manager.h"
 
 namespace motley {
 namespace {
@@ -34,8 +35,10 @@ class Agent {
       return fail(ErrorCode::kNotPermitted,
                   title_ + ": processes of earlier attempts do not end, although killed");
     std::fprintf(stderr, "%s has joined\n", title_.c_str());
+    tell_service_manager("READY=1");
     link_.start();
     const auto refusal = work();
+    tell_service_manager("STOPPING=1");
     runner_.end_all();
     link_.stop();
     if (refusal) return fail(*refusal);

@@ -74,10 +74,16 @@ class TokenCommand final : public Command {
                    "motley serve --listen HOST:PORT\n");
       return;
     }
-    if (token.value("role", "") == name_of(Role::kNode)) return;
-    std::fprintf(stderr, "on the other machine:  motley login %s --fingerprint %s\n",
-                 token["address"].get<std::string>().c_str(),
-                 token["fingerprint"].get<std::string>().c_str());
+    const std::string address = token["address"].get<std::string>();
+    const std::string fingerprint = token["fingerprint"].get<std::string>();
+    if (token.value("role", "") == name_of(Role::kNode))
+      std::fprintf(stderr,
+                   "on the other machine, with the token in FILE:  motley agent --join %s "
+                   "--token-file FILE --fingerprint %s\n",
+                   address.c_str(), fingerprint.c_str());
+    else
+      std::fprintf(stderr, "on the other machine:  motley login %s --fingerprint %s\n",
+                   address.c_str(), fingerprint.c_str());
   }
 
   Result<int> list(const ServiceClient& client) const {

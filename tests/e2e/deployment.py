@@ -58,6 +58,8 @@ def package(sandbox):
     unit = (directory / "root/usr/lib/systemd/system/motley.service").read_text()
     expect("ExecStart=/usr/bin/motley serve " in unit, f"the unit does not start the program:\n{unit}")
     expect("KillMode=process" in unit, "the unit would end what trains with the coordinator")
+    agent = (directory / "root/usr/lib/systemd/system/motley-agent.service").read_text()
+    expect("ExecStart=/usr/bin/motley agent " in agent, f"the unit does not start the agent:\n{agent}")
     print("ok: a Debian package")
 
 
@@ -81,6 +83,12 @@ def unit(service):
     service.coordinator = service.start("serve", "--fleet", "fleet.yaml", environment={"NOTIFY_SOCKET": path})
     expect_equal(manager.recv(256), b"READY=1", "the first word to the service manager")
     expect(service.answers(), "it says that it is ready and does not answer")
+    agent = service.start("agent", "--join", service.socket, "--name", "n1", environment={"NOTIFY_SOCKET": path})
+    expect_equal(manager.recv(256), b"READY=1", "the first word of an agent")
+    expect("n1" in service.run("nodes").stdout, "it says that it has joined and has not")
+    agent.terminate()
+    expect_equal(agent.wait(timeout=30), 0, "exit of the agent")
+    expect_equal(manager.recv(256), b"STOPPING=1", "the last word of an agent")
     expect_equal(service.end_coordinator(), 0, "exit of the coordinator")
     expect_equal(manager.recv(256), b"STOPPING=1", "the last word to the service manager")
     print("ok: Type=notify")
