@@ -104,7 +104,7 @@ void Coordinator::start(const QueueView& view, std::vector<Placement> placements
       free[pool] = std::max(0, free[pool] - placement.devices[pool]);
     }
     Job& job = jobs_.at(view.jobs[placement.job].id);
-    if (enough) job.devices = devices_.give(placement.devices, job.id);
+    if (enough) job.devices = devices_.give(placement.devices, job.id, job.spec->is_program());
     if (job.devices.empty()) continue;  // when they are free, that is an event
     job.begun = now();
     find_demand(job);

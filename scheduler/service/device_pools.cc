@@ -89,7 +89,14 @@ Result<Unit> DevicePools::could_ever(const JobSpec& job) const {
 Result<Alternative> DevicePools::demand(const JobSpec& job, const FleetSpec& of) const {
   if (of.devices.empty())
     return fail(ErrorCode::kNoDevice, "the service has no devices", place_of(job, "resources"));
-  MOTLEY_TRY(const FleetSpec fitting, admitted(of, job));
+  MOTLEY_TRY(FleetSpec fitting, admitted(of, job));
+  // A program of anybody's is started where the coordinator is, and nowhere else.
+  if (job.is_program())
+    std::erase_if(fitting.devices, [&](const DeviceSpec& device) { return !is_own(device); });
+  if (fitting.devices.empty())
+    return fail(ErrorCode::kNoDevice,
+                "a program runs on the coordinator's own machine, which has no such device there",
+                place_of(job, "run"));
   Alternative wanted;
   wanted.limit = none();
   for (const DeviceSpec& device : fitting.devices)
@@ -115,11 +122,17 @@ Alternative DevicePools::demand_held(int64_t owner) const {
   return held;
 }
 
-std::vector<std::string> DevicePools::give(const PoolCounts& wanted, int64_t owner) {
+bool DevicePools::is_own(const DeviceSpec& device) const {
+  const auto own = fleet_.devices.begin();
+  return std::any_of(own, own + static_cast<std::ptrdiff_t>(own_),
+                     [&](const DeviceSpec& other) { return other.host == device.host; });
+}
+
+std::vector<std::string> DevicePools::give(const PoolCounts& wanted, int64_t owner, bool own_only) {
   PoolCounts missing = wanted;
   std::vector<size_t> chosen;
   for (size_t i = 0; i < slots_.size(); ++i) {
-    if (!is_free(i) || missing[slots_[i].pool] == 0) continue;
+    if (!is_free(i) || missing[slots_[i].pool] == 0 || (own_only && i >= own_)) continue;
     --missing[slots_[i].pool];
     chosen.push_back(i);
   }
