@@ -1,6 +1,9 @@
 #pragma once
 // Virtual time: what happens next happens at once.
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <random>

@@ -2,6 +2,7 @@
 // what must never be and what happened before; the same seed fails again.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <random>
 

@@ -1,6 +1,7 @@
 #include "tests/sim/service/service_world.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <optional>
 
 namespace motley::testing {
@@ -25,6 +26,8 @@ FleetSpec fleet_at(const std::string& host, const std::vector<std::string>& type
   return fleet;
 }
 
+}  // namespace
+
 /// On disk after a while; told after another. A kill between the two loses the answer, one before
 /// loses the change.
 class SlowWriter final : public ChangeWriter {
@@ -36,7 +39,6 @@ class SlowWriter final : public ChangeWriter {
     wishes_.emplace_back(std::move(change), std::move(done));
     if (wishes_.size() == 1) soon();
   }
-  static void commit(const std::shared_ptr<SlowWriter>& writer);
   void set_self(std::weak_ptr<SlowWriter> self) { self_ = std::move(self); }
 
  private:
@@ -69,8 +71,6 @@ class SlowWriter final : public ChangeWriter {
   Nanos told_at_{0};
   std::weak_ptr<SlowWriter> self_;
 };
-
-}  // namespace
 
 /// The coordinator, killed and started again; its database stays.
 class ServiceWorld::Head {
