@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "scheduler/service/api.h"
 #include "scheduler/service/job_json.h"
+#include "scheduler/service/replies.h"
 
 namespace motley {
 namespace {
@@ -66,7 +67,11 @@ bool Api::may_ask(const Route& route, const HttpRequest& request, const HttpRepl
   }
   if (!route.of_owner || caller.role == Role::kAdmin) return true;
   const auto stored = find_job(kept_, job);
-  if (!stored || !*stored || (*stored)->owner == caller.user) return true;  // or is told so below
+  if (!stored) {
+    refuse(reply, stored.error());
+    return false;
+  }
+  if (!*stored || (*stored)->owner == caller.user) return true;  // that it is missing is told below
   reply(error_response(403, {ErrorCode::kNotPermitted,
                              "job " + std::to_string(job) + " is " + (*stored)->owner +
                                  "'s; the token is " + caller.user + "'s",

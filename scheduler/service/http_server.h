@@ -25,8 +25,8 @@ struct HttpLimits {
   std::chrono::milliseconds header_time{5'000};
   std::chrono::milliseconds body_time{10'000};
   std::chrono::milliseconds idle_time{30'000};  ///< between requests, and for a write to go on
-  int connections = 64;       ///< of the Unix socket, and of each address (IPv6: each /64)
-  int all_connections = 512;  ///< together
+  int connections = 64;           ///< of the Unix socket, and of each address (IPv6: each /64)
+  int network_connections = 512;  ///< of all addresses together
 };
 
 /// Where TLS is spoken.

@@ -33,7 +33,7 @@ struct ServerState {
   HttpHandler handler;
   HttpLimits limits;
   std::map<std::string, int> connections;  ///< of each peer; "" is the Unix socket
-  int all_connections = 0;
+  int network_connections = 0;             ///< of all peers but the socket, which those cannot fill
   int64_t requests = 0;
   bool stopping = false;
   std::vector<std::string> names;  ///< of the server, behind TLS
@@ -41,7 +41,7 @@ struct ServerState {
   /// Whether a further one is too many.
   bool crowded(const std::string& peer) const {
     const auto found = connections.find(peer);
-    return all_connections >= limits.all_connections ||
+    return (!peer.empty() && network_connections >= limits.network_connections) ||
            (found != connections.end() && found->second >= limits.connections);
   }
 };
@@ -67,10 +67,10 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
         state_(std::move(state)),
         peer_(std::move(peer)) {
     ++state_->connections[peer_];
-    ++state_->all_connections;
+    state_->network_connections += kTls ? 1 : 0;
   }
   ~HttpSession() override {
-    --state_->all_connections;
+    state_->network_connections -= kTls ? 1 : 0;
     if (--state_->connections[peer_] == 0) state_->connections.erase(peer_);
   }
 
@@ -96,6 +96,7 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
  private:
   static constexpr bool kTls = std::is_same_v<Stream, TlsStream>;
   static constexpr size_t kFirstRead = 4096;
+  static constexpr size_t kMostUnread = 128 << 10;  // what is never whole, a chunk's head say, ends
   static constexpr auto kFarewell = std::chrono::milliseconds(2000);
   static constexpr auto kLongestQuiet = std::chrono::seconds(10);  // who is gone shows at a write
   using Code = boost::system::error_code;
@@ -284,7 +285,7 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
   boost::asio::steady_timer timer_;
   std::shared_ptr<ServerState> state_;
   const std::string peer_;
-  boost::beast::flat_buffer buffer_;
+  boost::beast::flat_buffer buffer_{kMostUnread};
   std::optional<boost::beast::http::request_parser<HttpText>> parser_;
   bool keep_alive_ = false;
   bool answering_ = false;

@@ -103,7 +103,6 @@ Result<int> ServiceClient::exchange(Stream& stream, const Call& call, const Take
     if (error == http::error::need_buffer) error = {};
     const size_t bytes = piece.size() - parser.get().body().size;
     if (bytes > 0 && !take({piece.data(), bytes})) break;
-    if (error == http::error::end_of_stream || error == http::error::partial_message) break;
     if (error) return fail(broken_off(error.message()));
   }
   return static_cast<int>(parser.get().result_int());

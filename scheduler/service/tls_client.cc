@@ -28,8 +28,8 @@ void watch(tcp::socket& socket) {
   error_code ignored;
   socket.set_option(asio::socket_base::keep_alive(true), ignored);
   socket.set_option(tcp::no_delay(true), ignored);
-  const std::array<std::pair<int, int>, 3> kOptions = {
-      {{TCP_KEEPIDLE, 10}, {TCP_KEEPINTVL, 5}, {TCP_KEEPCNT, 3}}};
+  const std::array<std::pair<int, int>, 4> kOptions = {
+      {{TCP_KEEPIDLE, 10}, {TCP_KEEPINTVL, 5}, {TCP_KEEPCNT, 3}, {TCP_USER_TIMEOUT, 25'000}}};
   for (const auto& [name, value] : kOptions)
     (void)::setsockopt(socket.native_handle(), IPPROTO_TCP, name, &value, sizeof value);
 }

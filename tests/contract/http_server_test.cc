@@ -134,6 +134,14 @@ TEST_F(HttpServerTest, SlowClientsAreClosed) {
   EXPECT_LT(seconds_of(steady_clock().now() - before), 4.0);
 }
 
+/// What is no part of the body would else be kept without end.
+TEST_F(HttpServerTest, AChunkOfNoEndIsRefused) {
+  Client client(path());
+  client.send("POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;x=");
+  for (int i = 0; i < 8; ++i) client.send(std::string(32 << 10, 'x'));
+  EXPECT_THAT(client.receive("buffer"), StartsWith("HTTP/1.1 400"));
+}
+
 TEST_F(HttpServerTest, WhatIsNoRequestIsRefused) {
   EXPECT_THAT(Client(path()).send("hello\r\n\r\n").receive(), StartsWith("HTTP/1.1 400"));
   EXPECT_THAT(Client(path()).send("GET * HTTP/1.1\r\n\r\n").receive("malformed"),

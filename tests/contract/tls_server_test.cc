@@ -8,8 +8,10 @@
 #include <sys/socket.h>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
+#include <boost/asio/read_until.hpp>
 #include <boost/asio/write.hpp>
 #include <chrono>
 #include <ctime>
@@ -78,7 +80,7 @@ class TlsServerTest : public ::testing::Test {
     HttpLimits limits;
     limits.handshake_time = limits.header_time = std::chrono::milliseconds(300);
     limits.idle_time = std::chrono::milliseconds(2000);
-    limits.connections = 4;
+    limits.connections = limits.network_connections = 4;
     server_ = make_http_server(
         context_,
         [](HttpRequest request, const HttpReply& reply) {
@@ -255,6 +257,42 @@ TEST_F(TlsServerTest, APeerHasSoManyConnections) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kNoDevice);
   EXPECT_THAT(refused.error().message, HasSubstr("too many connections"));
+}
+
+TEST_F(TlsServerTest, TheNetworkCannotShutOutTheSocket) {
+  const std::string path = directory_.path() + "/socket";
+  ASSERT_TRUE(server_->listen(path));
+  serve(kNames);
+  const std::string trusted = authority();
+  std::vector<std::unique_ptr<TlsConnection>> open;
+  for (int i = 0; i < 4; ++i) {
+    auto connection = TlsConnection::open(here_, trusted);
+    ASSERT_TRUE(connection) << connection.error().message;
+    open.push_back(std::move(*connection));
+  }
+  const auto answer = ServiceClient({path, std::nullopt}).get("/v1/jobs");
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ((*answer)["local"], true);
+}
+
+/// Half an answer may look like a whole one.
+TEST(ServiceClientTest, AnAnswerThatBreaksOffIsNone) {
+  static const std::string kHalf = "HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n[1]";
+  testing::TemporaryDirectory directory;
+  const std::string path = directory.path() + "/socket";
+  boost::asio::io_context context;
+  using boost::asio::local::stream_protocol;
+  stream_protocol::acceptor acceptor(context, stream_protocol::endpoint(path));
+  std::thread server([&] {
+    auto socket = acceptor.accept();
+    std::string request;
+    boost::asio::read_until(socket, boost::asio::dynamic_buffer(request), "\r\n\r\n");
+    boost::asio::write(socket, boost::asio::buffer(kHalf));
+  });
+  const auto answer = ServiceClient({path, std::nullopt}).get("/v1/jobs");
+  server.join();
+  ASSERT_FALSE(answer) << answer->dump();
+  EXPECT_EQ(answer.error().code, ErrorCode::kPeerLost);
 }
 
 TEST_F(TlsServerTest, NobodyThereIsToldApart) {

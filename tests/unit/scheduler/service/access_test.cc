@@ -244,6 +244,14 @@ TEST_F(AccessTest, EachRouteIsOpenToItsRolesAlone) {
   EXPECT_THAT(known, ::testing::UnorderedElementsAreArray(routes)) << "a route without a row here";
 }
 
+TEST_F(AccessTest, WhoseJobItIsCannotBeReadThenNobodyChangesIt) {
+  const std::string eva = token_of("eva", Role::kUser);
+  const std::string job = "/v1/jobs/" + std::to_string(submit_as("ben"));
+  ASSERT_TRUE(service_.database().execute("ALTER TABLE jobs RENAME TO hidden"));
+  EXPECT_EQ(ask(eva, "POST", job + "/cancel").status, 507);
+  EXPECT_FALSE(service_.coordinator().broken()) << "it was asked all the same";
+}
+
 TEST_F(AccessTest, UsersChangeTheirOwnJobsAlone) {
   const std::string ben = token_of("ben", Role::kUser), eva = token_of("eva", Role::kUser),
                     root = token_of("root", Role::kAdmin);
