@@ -126,6 +126,7 @@ class ExportCommand final : public Command {
                     "--sbatch=--account=lab, found '" +
                         option + "'");
     script.grace_seconds = static_cast<int>(grace_.value_or(script.grace_seconds));
+    MOTLEY_TRY_VOID(check_limits(script));
     script.name = job.name;
     script.program = own_program();
     script.job_file = std::filesystem::absolute(from_).lexically_normal().string();
@@ -133,6 +134,18 @@ class ExportCommand final : public Command {
     for (const std::string& value : set_)
       script.run_arguments.insert(script.run_arguments.end(), {"--set", value});
     return sbatch_text(script);
+  }
+
+  /// One that is warned as soon as it begins would go to the queue again for ever.
+  static Result<Unit> check_limits(const SlurmScript& script) {
+    if (script.partition.find_first_of(" \t\n") != std::string::npos)
+      return fail(ErrorCode::kUsage, "--partition: '" + script.partition + "' is no name");
+    if (script.time.empty()) return Unit{};
+    MOTLEY_TRY(const int64_t seconds, parse_slurm_time(script.time));
+    if (seconds == 0 || seconds > script.grace_seconds) return Unit{};
+    return fail(ErrorCode::kUsage, "--time " + script.time + " leaves nothing but the " +
+                                       std::to_string(script.grace_seconds) +
+                                       " s to save in: more --time, or less --grace SECONDS");
   }
 
   std::string format_, from_, output_, fleet_, nodes_;

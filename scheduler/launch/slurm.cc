@@ -78,13 +78,18 @@ constexpr const char* kRun = R"(
 export OMPI_MCA_plm=rsh
 agent="bash $0 on-node"
 fleet=fleet-$SLURM_JOB_ID.yaml
+out_of_time=false
+trap 'out_of_time=true' USR1
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd,)
 "$motley" fleet init --hosts "$hosts" --rsh-agent "$agent" --output "$fleet" || exit
+if $out_of_time; then  # queued again it would be the same
+  echo "the time of this allocation was nearly over before the training began: ask for more (--time), or less --grace" >&2
+  exit 75
+fi
 
 "$motley" run "$job" --fleet "$fleet" --rsh-agent "$agent" "${arguments[@]}" &
 training=$!
 signalled=false
-out_of_time=false
 trap 'signalled=true; out_of_time=true; kill -TERM "$training"' USR1  # the time is nearly over
 trap 'signalled=true; kill -TERM "$training"' TERM  # cancelled, or others go before: then Slurm itself queues it again
 while true; do
@@ -172,6 +177,29 @@ Result<std::vector<SlurmMix>> parse_mix(std::string_view text) {
       return fail(ErrorCode::kUsage, "--nodes: a count without a feature stands alone");
   }
   return mix;
+}
+
+Result<int64_t> parse_slurm_time(const std::string& text) {
+  if (text == "UNLIMITED" || text == "INFINITE") return 0;
+  const size_t dash = text.find('-');
+  const bool with_days = dash != std::string::npos;
+  const std::vector<std::string> parts = split(with_days ? text.substr(dash + 1) : text, ':');
+  const int days = with_days ? number_of(std::string_view(text).substr(0, dash)) : 0;
+  bool fits = days >= 0 && parts.size() <= 3;
+  for (const std::string& part : parts) fits = fits && number_of(part) >= 0;
+  if (!fits)
+    return fail(
+        ErrorCode::kUsage,
+        "--time: expected a limit of sbatch such as 30 (minutes), 4:00:00 or 2-12, found '" + text +
+            "'");
+  // Hours come first where there are days or three parts; else minutes.
+  int64_t unit = with_days || parts.size() == 3 ? 3600 : 60;
+  int64_t seconds = int64_t{days} * 86'400;
+  for (const std::string& part : parts) {
+    seconds += number_of(part) * unit;
+    unit /= 60;
+  }
+  return seconds;
 }
 
 std::string sbatch_text(const SlurmScript& script) {

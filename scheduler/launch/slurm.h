@@ -41,6 +41,9 @@ struct SlurmMix {
 /// "a100:1,rtx3090:2" or "3". kUsage.
 Result<std::vector<SlurmMix>> parse_mix(std::string_view text);
 
+/// Seconds of a limit as sbatch's --time takes it ("30", "4:00:00", "2-12"); 0: none. kUsage.
+Result<int64_t> parse_slurm_time(const std::string& text);
+
 struct SlurmScript {
   std::string name;  ///< of the job
   std::vector<SlurmMix> mix;

@@ -3,9 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
 #include "core/spec/catalog_reader.h"
 #include "core/spec/reader.h"
 #include "scheduler/run/find_fleet.h"
+#include "tests/support/temporary_directory.h"
 
 namespace motley {
 namespace {
@@ -78,6 +84,62 @@ TEST(SlurmScript, AsksForTheMix) {
   one.mix = {{"", 4}};
   EXPECT_THAT(sbatch_text(one), Not(HasSubstr("--constraint")));
   EXPECT_THAT(sbatch_text(one), HasSubstr("#SBATCH --nodes=4\n"));
+}
+
+TEST(SlurmTime, AsSbatchTakesIt) {
+  const std::pair<const char*, int64_t> known[] = {
+      {"5", 300},         {"5:30", 330},         {"1:00:00", 3600}, {"2-0", 172'800},
+      {"1-2:30", 95'400}, {"1-0:00:10", 86'410}, {"0", 0},          {"UNLIMITED", 0}};
+  for (const auto& [text, seconds] : known) {
+    const auto read = parse_slurm_time(text);
+    ASSERT_TRUE(read) << text;
+    EXPECT_EQ(*read, seconds) << text;
+  }
+  for (const char* wrong : {"", "x", "1:2:3:4", "-5", "1-", "4h", "1:00 --wrap=x"})
+    EXPECT_FALSE(parse_slurm_time(wrong)) << wrong;
+}
+
+/// The script among programs that say what they are asked, and a `motley` that does `on_init`.
+class SlurmScriptRuns : public ::testing::Test {
+ protected:
+  int run(const std::string& on_init) {
+    const std::string at = directory_.path();
+    program("scontrol", "echo scontrol \"$1\" >>'" + at + "/said'");
+    program("motley",
+            "echo motley \"$1\" >>'" + at + "/said'\n[ \"$1\" = run ] || { " + on_init + "; }\n");
+    SlurmScript made = script();
+    made.program = at + "/motley";
+    made.directory = at;
+    std::ofstream(at + "/job.sbatch") << sbatch_text(made);
+    const std::string command = "cd '" + at + "' && PATH='" + at +
+                                "':$PATH SLURM_JOB_ID=7 SLURM_JOB_NODELIST=a bash job.sbatch 2>err";
+    const int status = std::system(command.c_str());  // NOLINT: one thread
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  std::string text_of(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(directory_.path() + "/" + name).rdbuf();
+    return text.str();
+  }
+
+ private:
+  void program(const std::string& name, const std::string& text) {
+    const std::string path = directory_.path() + "/" + name;
+    std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+  testing::TemporaryDirectory directory_;
+};
+
+TEST_F(SlurmScriptRuns, FleetThenTraining) {
+  EXPECT_EQ(run("true"), 0) << text_of("err");
+  EXPECT_EQ(text_of("said"), "scontrol show\nmotley fleet\nmotley run\n");
+}
+
+TEST_F(SlurmScriptRuns, OneThatIsWarnedBeforeItTrainsIsNotQueuedAgain) {
+  EXPECT_EQ(run("kill -USR1 $PPID"), 75);
+  EXPECT_THAT(text_of("err"), HasSubstr("--grace"));
+  EXPECT_EQ(text_of("said"), "scontrol show\nmotley fleet\n");
 }
 
 TEST(FleetFile, OfSlurmIsOneThatCanBeRead) {
