@@ -1,5 +1,6 @@
 // login, logout: services on other machines.
 
+#include <termios.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,6 +12,28 @@
 
 namespace motley {
 namespace {
+
+/// What is typed meanwhile is not shown; on a terminal.
+class WithoutEcho {
+ public:
+  WithoutEcho() : terminal_(::tcgetattr(STDIN_FILENO, &before_) == 0) {
+    if (!terminal_) return;
+    termios silent = before_;
+    silent.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &silent);
+    std::fprintf(stderr, "token (it is not shown): ");
+  }
+  WithoutEcho(const WithoutEcho&) = delete;
+  ~WithoutEcho() {
+    if (!terminal_) return;
+    ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
+    std::fprintf(stderr, "\n");
+  }
+
+ private:
+  termios before_{};
+  const bool terminal_;
+};
 
 class LoginCommand final : public Command {
  public:
@@ -43,7 +66,7 @@ class LoginCommand final : public Command {
  private:
   Result<std::string> read_token() const {
     if (!file_.empty()) return read_token_file(file_);
-    if (::isatty(STDIN_FILENO) != 0) std::fprintf(stderr, "token: ");
+    const WithoutEcho quiet;
     std::string text;
     std::getline(std::cin, text);
     return token_in(text);

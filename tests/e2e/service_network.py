@@ -3,7 +3,9 @@ user's home as the second machine."""
 
 import http.client
 import json
+import os
 import pathlib
+import pty
 import re
 import socket
 import ssl
@@ -132,8 +134,28 @@ def logins(service, there):
     expect_exit(there.run("login", service.address, "--fingerprint", service.fingerprint.split(":")[1].upper(),
                           "--token-file", str(token_file)), 0)
     expect_equal(len(json.loads(kept.read_text())["logins"]), 1, "logins to one address")
+    typed_token(service, there, token)
     print("ok: logins")
     return token
+
+
+def typed_token(service, there, token):
+    """On a terminal it is asked for, and nobody who looks over a shoulder reads it."""
+    ours, theirs = pty.openpty()
+    login = subprocess.Popen(service.command("login", service.address, "--fingerprint", service.fingerprint), stdin=theirs,
+                             stdout=theirs, stderr=theirs, cwd=service.home, env=there.environment)
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 4096):
+            shown += piece
+            if shown.endswith(b": "):
+                os.write(ours, token.encode() + b"\n")
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    expect_equal(login.wait(timeout=30), 0, f"exit code\n{shown.decode()}")
+    expect(b"logged in to" in shown and token.encode() not in shown, f"a token is shown: {shown!r}")
 
 
 def jobs(service, there):
