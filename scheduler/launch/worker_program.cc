@@ -10,7 +10,14 @@ namespace motley {
 
 std::string own_program() {
   std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+  return program_of_link(std::filesystem::read_symlink("/proc/self/exe", error).string());
+}
+
+std::string program_of_link(const std::string& link) {
+  constexpr std::string_view kReplaced = " (deleted)";
+  std::error_code error;
+  if (!link.ends_with(kReplaced) || std::filesystem::exists(link, error)) return link;
+  return link.substr(0, link.size() - kReplaced.size());
 }
 
 Result<std::string> worker_program() {

@@ -7,8 +7,10 @@
 
 namespace motley {
 
-/// The file this process was started from.
+/// The file this process was started from; after an update, the one that has taken its place.
 std::string own_program();
+/// The same, of what the kernel says of it (/proc/self/exe).
+std::string program_of_link(const std::string& link);
 
 /// $MOTLEY_WORKER, or `motley-worker` beside our own program; kBrokenInstall when there is none.
 Result<std::string> worker_program();

@@ -30,6 +30,16 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
+/// A service that is updated while it runs starts its attempts all the same.
+TEST(OwnProgram, IsFoundAfterItWasReplaced) {
+  testing::TemporaryDirectory directory;
+  const std::string program = directory.path() + "/motley";
+  EXPECT_EQ(program_of_link(program), program);
+  EXPECT_EQ(program_of_link(program + " (deleted)"), program);
+  std::ofstream(program + " (deleted)") << "a file may have such a name";
+  EXPECT_EQ(program_of_link(program + " (deleted)"), program + " (deleted)");
+}
+
 class MpirunCommandText : public ::testing::Test {
  protected:
   LaunchRequest request(const std::vector<std::string>& hosts) const {
