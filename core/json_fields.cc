@@ -282,6 +282,21 @@ JsonFields& JsonFields::read(const char* key, std::vector<double>& out) {
   return *this;
 }
 
+JsonFields& JsonFields::read(const char* key, std::map<std::string, double>& out) {
+  out.clear();
+  const json* object = member(key);
+  if (object == nullptr) return *this;
+  if (!object->is_object()) fault(key, expected("an object", *object));
+  for (const auto& [name, value] : object->items()) {
+    if (fault_) break;
+    if (value.is_number())
+      out[name] = value.get<double>();
+    else
+      fault((std::string(key) + "/" + name).c_str(), expected("a number", value));
+  }
+  return *this;
+}
+
 Result<json> parse_json(std::string_view text) {
   // Counted beforehand: the library's own callback for it makes parsing quadratic in the length of
   // an array of objects.

@@ -7,6 +7,7 @@
 // Missing and unknown members are faults, integers must fit their type, nothing is converted.
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -39,6 +40,7 @@ class JsonFields {
   JsonFields& read(const char* key, std::vector<std::string>& out);
   JsonFields& read(const char* key, std::vector<int64_t>& out);
   JsonFields& read(const char* key, std::vector<double>& out);
+  JsonFields& read(const char* key, std::map<std::string, double>& out);
 
   template <class Tag>
   JsonFields& read(const char* key, Quantity<Tag>& out) {

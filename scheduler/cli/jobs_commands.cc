@@ -157,6 +157,9 @@ class WhyCommand final : public JobCommand {
       std::printf("  %s\n", reason.get<std::string>().c_str());
     if (why["position"].is_number())
       std::printf("position in the queue: %d\n", why["position"].get<int>());
+    if (why["estimated_start_seconds"].is_number())
+      std::printf("estimated start: in about %s\n",
+                  format_duration(why["estimated_start_seconds"].get<double>()).c_str());
     if (why["remedy"].is_string())
       std::printf("it would start with: %s\n", why["remedy"].get<std::string>().c_str());
   }

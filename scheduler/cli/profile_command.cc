@@ -6,6 +6,8 @@
 #include "core/units.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/job_options.h"
+#include "scheduler/cli/service_command.h"
+#include "scheduler/report/table.h"
 #include "scheduler/run/measure.h"
 #include "scheduler/run/profile_cache.h"
 #include "scheduler/run/profile_text.h"
@@ -49,9 +51,40 @@ class ProfileCommand final : public Command {
 
 class ProfilesCommand final : public Command {
  public:
-  void declare(CommandLine& line) override { line.flag("--json", "a list of objects", &json_); }
+  void declare(CommandLine& line) override {
+    line.flag("--service", "what the job service has measured, instead of this machine's", &asked_)
+        .flag("--json", "a list of objects", &json_);
+    declare_service(line, &service_);
+  }
 
   Result<int> run() override {
+    return asked_ || !service_.server.empty() || !service_.socket.empty() ? show_service()
+                                                                          : show_cache();
+  }
+
+ private:
+  Result<int> show_service() const {
+    MOTLEY_TRY(const ServiceClient client, client_of(service_));
+    MOTLEY_TRY(const nlohmann::json page, client.get("/v1/profiles?limit=200"));
+    const nlohmann::json& rows = page["profiles"];
+    if (json_) {
+      std::printf("%s\n", rows.dump().c_str());
+      return 0;
+    }
+    TextTable table({{"job", Align::kRight},
+                     {"name", Align::kLeft},
+                     {"device type", Align::kLeft},
+                     {"samples/s", Align::kRight},
+                     {"measured", Align::kLeft}});
+    for (const nlohmann::json& row : rows)
+      table.add_row({std::to_string(row.value("job", int64_t{0})), row.value("name", ""),
+                     row.value("type", ""), format_fixed(row.value("samples_per_second", 0.0), 1),
+                     time_text(row["measured"])});
+    std::printf("%s", table.to_string().c_str());
+    return 0;
+  }
+
+  Result<int> show_cache() const {
     const ProfileCache cache(cache_directory() + "/profiles", "");
     nlohmann::json rows = nlohmann::json::array();
     for (const ProfileCache::Entry& entry : cache.entries()) {
@@ -67,8 +100,8 @@ class ProfilesCommand final : public Command {
     return 0;
   }
 
- private:
-  bool json_ = false;
+  ServiceChoice service_;
+  bool asked_ = false, json_ = false;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // One greedy pass over offers in the order of their ranks.
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <queue>
 #include <tuple>
@@ -98,7 +99,7 @@ class Placer {
   void bid(size_t number) {
     const JobView& job = view_.jobs[number];
     if (job.runs()) push_devices(number, 0, job.held, false);
-    if (job.runs() && !policy_.stops_equals()) return;
+    if (job.runs() && (!job.moves || !policy_.stops_equals())) return;
     for (size_t i = 0; i < job.any_of.size(); ++i)
       for (size_t pool = 0; pool < view_.pools.size(); ++pool) {
         const int least = job.any_of[i].least;
@@ -109,7 +110,7 @@ class Placer {
         bid.pool = pool;
         bid.offer = {least, job.speeds.rate(pool, least), 0};
         if (bid.offer.rate <= 0) continue;
-        bid.offer.seconds = job.work_left / bid.offer.rate + (job.runs() ? job.switch_seconds : 0);
+        bid.offer.seconds = job.seconds_at(bid.offer.rate) + (job.runs() ? job.switch_seconds : 0);
         push(number, std::move(bid));
       }
     if (bids_of_[number] > 0) return;
@@ -130,11 +131,17 @@ class Placer {
     if (rate > 0) push(number, std::move(bid));
   }
 
+  OfferRank rank(size_t number, const Offer& offer) const {
+    const JobView& job = view_.jobs[number];
+    if (job.runs() && job.just_started) return {std::numeric_limits<int>::min(), 0};
+    return policy_.rank(number, offer);
+  }
+
   void push(size_t number, Bid bid) {
     const JobView& job = view_.jobs[number];
     bid.priority = job.priority;
     bid.waits = !policy_.stops_equals() && !job.runs();
-    bid.rank = policy_.rank(number, bid.offer);
+    bid.rank = rank(number, bid.offer);
     bid.job = number;
     bids_.push_back(std::move(bid));
     if (!collecting_) std::push_heap(bids_.begin(), bids_.end(), GoesAfter());
@@ -174,7 +181,7 @@ class Placer {
   void look_at(const Bid& bid) {
     const JobView& job = view_.jobs[bid.job];
     --bids_of_[bid.job];
-    if (policy_.rank(bid.job, bid.offer) > bid.rank) {  // its owner has been given something
+    if (rank(bid.job, bid.offer) > bid.rank) {  // its owner has been given something
       push(bid.job, bid);
       return;
     }
@@ -287,7 +294,7 @@ class Placer {
 
   void add_gain(size_t number, std::priority_queue<Gain>* gains) const {
     const JobView& job = view_.jobs[number];
-    if (job.runs() && !(policy_.preempts() && job.preemptible)) return;
+    if (job.runs() && !(job.moves && policy_.preempts() && job.preemptible)) return;
     const Taken& taken = *taken_[number];
     Gain best{kWorthADevice, number, 0};
     bool found = false;

@@ -97,7 +97,7 @@ class Horizon {
         if (alternative.limit[pool] < alternative.least) continue;
         const double rate = job.speeds.rate(pool, alternative.least);
         if (rate <= 0) continue;
-        took[pool] = std::min(took[pool], job.work_left / rate);
+        took[pool] = std::min(took[pool], job.seconds_at(rate));
         if (took[pool] >= own) continue;
         own = took[pool];
         devices = alternative.least;

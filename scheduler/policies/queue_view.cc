@@ -57,9 +57,8 @@ double JobView::worth_of(double rate, int devices) const {
   return fastest > 0 ? rate / fastest : 0;
 }
 
-double JobView::seconds_on(const PoolCounts& devices, double rate) const {
-  if (rate <= 0) return kUnknownSeconds;
-  return work_left / rate + (runs() && devices != held ? switch_seconds : 0);
+double JobView::seconds_at(double rate) const {
+  return rate > 0 ? std::min(work_left / rate, longest) : kUnknownSeconds;
 }
 
 }  // namespace motley

@@ -66,17 +66,25 @@ struct JobView {
   std::vector<Alternative> any_of;  ///< the earlier ones are liked better
   SpeedTable speeds{0};
   double work_left = kUnknownSeconds;  ///< in units of `speeds`
-  PoolCounts held;                     ///< devices it runs on; empty: it waits
-  bool preemptible = true;             ///< may be stopped with a checkpoint and go on later
-  double switch_seconds = 0;           ///< a stop and a start cost it
-  double served = 0;  ///< device-seconds its owner has had, at their worth (fair share)
+  double longest = kUnknownSeconds;    ///< seconds it may still run, whatever work is left
+  bool measures = false;      ///< how fast it is on some devices: until then it is promised none
+  PoolCounts held;            ///< devices it runs on; empty: it waits
+  bool moves = true;          ///< may be stopped to go on at once on other devices
+  bool just_started = false;  ///< not stopped for others of its priority
+  bool preemptible = true;    ///< may be stopped with a checkpoint and go on later
+  double switch_seconds = 0;  ///< a stop and a start cost it
+  double served = 0;          ///< device-seconds its owner has had, at their worth (fair share)
 
   bool runs() const { return !held.empty(); }
   /// Until it ends on these devices, with a stop and a start if it runs on others.
   double seconds_on(const PoolCounts& devices) const {
     return seconds_on(devices, speeds.rate(devices));
   }
-  double seconds_on(const PoolCounts& devices, double rate) const;
+  double seconds_on(const PoolCounts& devices, double rate) const {
+    return seconds_at(rate) + (runs() && devices != held ? switch_seconds : 0);
+  }
+  /// Until it ends at this rate; kUnknownSeconds at none.
+  double seconds_at(double rate) const;
   /// What a device is worth to it that is one of so many which go at this rate together: 1 of the
   /// type that is fastest for as many.
   double worth_of(double rate, int devices) const;

@@ -47,8 +47,14 @@ std::vector<JobAction> JobFsm::on(const JobEvent& event, Nanos now) {
 }
 
 bool JobFsm::has_attempt() const {
-  return status_.state == JobState::kLaunching || status_.state == JobState::kRunning ||
-         status_.state == JobState::kStopping;
+  return status_.state == JobState::kProfiling || status_.state == JobState::kLaunching ||
+         status_.state == JobState::kRunning || status_.state == JobState::kStopping;
+}
+
+JobFsm::Actions JobFsm::launch(JobState state) {
+  status_.state = state;
+  status_.epoch = Epoch(status_.epoch.value() + 1);
+  return {LaunchAttempt{status_.epoch}};
 }
 
 void JobFsm::find_waiting_state(Nanos now) {
@@ -82,17 +88,11 @@ JobFsm::Actions JobFsm::stop(StopWhy why, Nanos now) {
     status_.state = JobState::kStopping;
     return asked ? Actions{} : Actions{StopAttempt{status_.epoch}};
   }
-  const bool profiling = status_.state == JobState::kProfiling;
-  Actions actions;
   if (ends)
-    actions =
-        end(why == StopWhy::kCancel ? JobState::kCancelled : JobState::kFailed, cause_of(why));
-  else if (waits(status_.state))
-    find_waiting_state(now);
-  else
-    actions = wait_again(now);
-  if (profiling) actions.insert(actions.begin(), EndProfiling{});
-  return actions;
+    return end(why == StopWhy::kCancel ? JobState::kCancelled : JobState::kFailed, cause_of(why));
+  if (!waits(status_.state)) return wait_again(now);
+  find_waiting_state(now);
+  return {};
 }
 
 JobFsm::Actions JobFsm::handle(const DependenciesLeft& event, Nanos now) {
@@ -132,18 +132,10 @@ JobFsm::Actions JobFsm::handle(const TimeIsUp&, Nanos now) {
 
 JobFsm::Actions JobFsm::handle(const NodeDrained&, Nanos now) { return stop(StopWhy::kDrain, now); }
 
-JobFsm::Actions JobFsm::handle(const ProfilingBegun&, Nanos) {
-  if (status_.state == JobState::kQueued) status_.state = JobState::kProfiling;
-  return {};
-}
-
-JobFsm::Actions JobFsm::handle(const ProfilingEnded& event, Nanos now) {
-  if (status_.state != JobState::kProfiling) return {};
-  return event.fault.empty() ? wait_again(now) : end(JobState::kFailed, event.fault);
-}
-
-JobFsm::Actions JobFsm::handle(const DevicesGiven&, Nanos) {
+JobFsm::Actions JobFsm::handle(const DevicesGiven& event, Nanos) {
   if (status_.state != JobState::kQueued) return {};
+  status_.measuring = event.to_measure;
+  if (event.to_measure) return launch(JobState::kProfiling);
   status_.state = JobState::kPlanning;
   return {MakePlan{}};
 }
@@ -153,9 +145,7 @@ JobFsm::Actions JobFsm::handle(const PlanEnded& event, Nanos now) {
   if (!event.fault.empty())
     return event.hopeless ? end(JobState::kFailed, event.fault)
                           : try_again(false, event.fault, now);
-  status_.state = JobState::kLaunching;
-  status_.epoch = Epoch(status_.epoch.value() + 1);
-  return {LaunchAttempt{status_.epoch}};
+  return launch(JobState::kLaunching);
 }
 
 JobFsm::Actions JobFsm::handle(const LaunchedAttempt& event, Nanos) {
@@ -167,11 +157,13 @@ JobFsm::Actions JobFsm::handle(const LaunchedAttempt& event, Nanos) {
 JobFsm::Actions JobFsm::handle(const AttemptOver& event, Nanos now) {
   if (event.epoch != status_.epoch || !has_attempt()) return {};
   if (event.progressed) status_.in_vain = 0;
-  if (event.outcome == AttemptOutcome::kDone) return end(JobState::kSucceeded, "");
+  const bool measured = std::exchange(status_.measuring, false);
+  const bool done = event.outcome == AttemptOutcome::kDone;
+  if (done && !measured) return end(JobState::kSucceeded, "");
   if (status_.stop == StopWhy::kCancel) return end(JobState::kCancelled, cause_of(status_.stop));
   if (status_.stop == StopWhy::kTimeLimit) return end(JobState::kFailed, cause_of(status_.stop));
   // Who was asked to end may well have failed in doing so: it goes on from what it had saved.
-  if (status_.stop != StopWhy::kNone) return wait_again(now);
+  if (status_.stop != StopWhy::kNone || done) return wait_again(now);
   if (event.outcome == AttemptOutcome::kStopped) return stopped_unasked(event.progressed, now);
   return event.hopeless ? end(JobState::kFailed, event.cause)
                         : try_again(event.progressed, event.cause, now);

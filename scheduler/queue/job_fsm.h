@@ -3,14 +3,15 @@
 // persists the new state before it performs them; the simulation of a trace performs them in
 // virtual time.
 //
-//   waiting <-> queued -> profiling -> queued -> planning -> launching(e) -> running(e)
-//      ^           ^                                                            |
-//      |           +---- preempted, requeued, device lost ------ stopping(e) <--+
+//   waiting <-> queued -> profiling(e) -> queued -> planning -> launching(e) -> running(e)
+//      ^           ^                                                               |
+//      |           +---- preempted, requeued, device lost --------- stopping(e) <--+
 //      +---- held, a dependency, back-off --------------------------|
 //                                              succeeded, failed, cancelled: final
 //
 // Every attempt has an epoch; what is said of an older one changes nothing.
 
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -55,11 +56,9 @@ struct HoldAsked {};
 struct ReleaseAsked {};
 struct CancelAsked {};
 struct RequeueAsked {};
-struct ProfilingBegun {};
-struct ProfilingEnded {
-  std::string fault;  ///< empty: the profile is there
+struct DevicesGiven {       ///< by the policy
+  bool to_measure = false;  ///< how fast it is on each: the attempt trains nothing
 };
-struct DevicesGiven {};  ///< by the policy
 struct Preempted {};
 struct PlanEnded {
   std::string fault;      ///< empty: the plan is there
@@ -75,13 +74,16 @@ struct AttemptOver {
   bool progressed = false;  ///< it committed a checkpoint or ended
   bool hopeless = false;    ///< the job's own fault, and the same another time
   std::string cause;        ///< of a failure
+  int64_t saved_step = 0;   ///< of its newest checkpoint; 0: none, or not known
+  /// Of one that measured: samples a second by device id; 0: it cannot train the model.
+  std::map<std::string, double> speeds = {};
 };
 struct TimeIsUp {};       ///< its longest duration has passed
 struct NodeDrained {};    ///< a node it runs on is to be empty
 struct BackOffIsOver {};  ///< at or after JobStatus::not_before
 using JobEvent = std::variant<DependenciesLeft, HoldAsked, ReleaseAsked, CancelAsked, RequeueAsked,
-                              ProfilingBegun, ProfilingEnded, DevicesGiven, Preempted, PlanEnded,
-                              LaunchedAttempt, AttemptOver, TimeIsUp, NodeDrained, BackOffIsOver>;
+                              DevicesGiven, Preempted, PlanEnded, LaunchedAttempt, AttemptOver,
+                              TimeIsUp, NodeDrained, BackOffIsOver>;
 
 // Actions.
 struct MakePlan {};
@@ -91,19 +93,18 @@ struct LaunchAttempt {
 struct StopAttempt {
   Epoch epoch;
 };
-struct EndProfiling {};  ///< nobody needs the result any more
-struct FreeDevices {};   ///< whatever the job was given
-struct WakeAt {          ///< say BackOffIsOver then
+struct FreeDevices {};  ///< whatever the job was given
+struct WakeAt {         ///< say BackOffIsOver then
   Nanos when{0};
 };
-using JobAction =
-    std::variant<MakePlan, LaunchAttempt, StopAttempt, EndProfiling, FreeDevices, WakeAt>;
+using JobAction = std::variant<MakePlan, LaunchAttempt, StopAttempt, FreeDevices, WakeAt>;
 
 /// All that is kept of where a job stands.
 struct JobStatus {
   JobState state = JobState::kQueued;
   Epoch epoch{0};  ///< of the newest attempt; 0: none yet
   StopWhy stop = StopWhy::kNone;
+  bool measuring = false;  ///< is what the attempt under way does
   bool held = false;
   int unfinished = 0;  ///< jobs that it waits for
   int restarts = 0;
@@ -131,8 +132,6 @@ class JobFsm {
   Actions handle(const ReleaseAsked& event, Nanos now);
   Actions handle(const CancelAsked& event, Nanos now);
   Actions handle(const RequeueAsked& event, Nanos now);
-  Actions handle(const ProfilingBegun& event, Nanos now);
-  Actions handle(const ProfilingEnded& event, Nanos now);
   Actions handle(const DevicesGiven& event, Nanos now);
   Actions handle(const Preempted& event, Nanos now);
   Actions handle(const PlanEnded& event, Nanos now);
@@ -143,6 +142,7 @@ class JobFsm {
   Actions handle(const BackOffIsOver& event, Nanos now);
 
   bool has_attempt() const;
+  Actions launch(JobState state);
   Actions end(JobState state, std::string cause);
   Actions stop(StopWhy why, Nanos now);
   /// Back to where a job waits for its turn.

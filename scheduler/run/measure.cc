@@ -72,13 +72,16 @@ class ProfileListener {
   std::string text_;
 };
 
+std::string turn_file(const std::string& directory, const std::string& name) {
+  return directory + "/profiling/." + name;
+}
+
 /// The lock of all that measures jobs of a name: their files are in the same place, and each would
 /// disturb what the other measures. Kept by the runner too, as its ranks may outlive us.
 Result<Fd> take_turn(const std::string& name, SignalInbox& signals, ProgressLine& line) {
-  const std::string directory = state_directory() + "/profiling";
   MOTLEY_TRY_VOID(make_state_directory(real_file_system(), state_directory()));
-  MOTLEY_TRY_VOID(make_state_directory(real_file_system(), directory));
-  const std::string path = directory + "/." + name;
+  MOTLEY_TRY_VOID(make_state_directory(real_file_system(), state_directory() + "/profiling"));
+  const std::string path = turn_file(state_directory(), name);
   Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!lock.valid())
     return fail(ErrorCode::kIo, "cannot open " + path + ": " + std::strerror(errno));
@@ -150,6 +153,11 @@ Result<Profile> obtain_profile(const JobSpec& job, const FleetSpec& admitted,
   if (options.refresh) MOTLEY_TRY_VOID(cache.forget(job, admitted));
   MOTLEY_TRY_VOID(cache.store(job, profile, seconds_since_1970()));
   return profile;
+}
+
+bool being_measured(const std::string& state_home, const std::string& name) {
+  const Fd lock(::open(turn_file(state_home + "/motley", name).c_str(), O_RDWR | O_CLOEXEC));
+  return lock.valid() && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0;
 }
 
 Result<FleetSpec> local_fleet() {

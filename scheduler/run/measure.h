@@ -24,6 +24,10 @@ Result<Profile> obtain_profile(const JobSpec& job, const FleetSpec& admitted,
                                const MeasureOptions& options, SignalInbox& signals,
                                ProgressLine& line);
 
+/// Whether devices are being measured for a job of this name whose state is below `state_home`
+/// (XDG_STATE_HOME); also by ranks that have outlived who started them.
+bool being_measured(const std::string& state_home, const std::string& name);
+
 /// The devices of this machine, as `motley-worker devices` finds them.
 Result<FleetSpec> local_fleet();
 

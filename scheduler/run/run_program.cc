@@ -57,12 +57,12 @@ class ProgramRun {
     line_.note(std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks with equal shares") +
                ": nobody has measured the program");
     while (true) {
-      const int64_t before = program_progress(*run_, options_.job);
+      const int64_t before = saved_step(*run_, options_.job);
       MOTLEY_TRY(const Followed followed, attempt());
       if (followed.end.outcome == Outcome::kFinished) return finished();
       if (followed.signal != 0 || followed.end.outcome == Outcome::kStopped)
         return stopped(followed);
-      if (program_progress(*run_, options_.job) != before) ++progress_;
+      if (saved_step(*run_, options_.job) != before) ++progress_;
       const RetryDecision next = policy_.after({.error = followed.end.error,
                                                 .device = "",
                                                 .step_reached = progress_,
@@ -212,7 +212,11 @@ class ProgramRun {
 
 Result<int> run_program(RunOptions options) { return ProgramRun(std::move(options)).run(); }
 
-int64_t program_progress(const RunDirectory& run, const JobSpec& job) {
+int64_t saved_step(const RunDirectory& run, const JobSpec& job) {
+  if (!job.is_program()) {
+    const auto committed = run.committed(job);
+    return committed.empty() ? 0 : committed.front().step;
+  }
   int64_t newest = 0;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(run.checkpoints(job), error)) {

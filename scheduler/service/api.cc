@@ -185,6 +185,8 @@ std::vector<Api::Route> Api::job_routes() {
        [](Api& api, Request request, Reply reply, int64_t) { api.events(request, reply); }},
       {kViewer, "GET", "/v1/fleet", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.fleet(request, reply); }},
+      {kViewer, "GET", "/v1/profiles", "", false, "limit",
+       [](Api& api, Request request, Reply reply, int64_t) { api.profiles(request, reply); }},
       {kAdmin, "POST", "/v1/tokens", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.create_token(request, reply); }},
       {kAdmin, "GET", "/v1/tokens", "", false, "",
@@ -419,6 +421,16 @@ void Api::fleet(const HttpRequest&, const HttpReply& reply) {
     devices.push_back(std::move(device));
   }
   reply(json_response({{"policy", policy_}, {"devices", devices}}));
+}
+
+void Api::profiles(const HttpRequest& request, const HttpReply& reply) {
+  const auto limit = number_in(request, "limit", kPage, kLargestPage);
+  if (!limit) return refuse(reply, limit.error());
+  const auto speeds = newest_speeds(kept_, static_cast<int>(*limit));
+  if (!speeds) return refuse(reply, speeds.error());
+  json profiles = json::array();
+  for (const StoredSpeed& speed : *speeds) profiles.push_back(to_json(speed));
+  reply(json_response({{"profiles", profiles}}));
 }
 
 void Api::metrics(const HttpRequest&, const HttpReply& reply) {

@@ -81,6 +81,7 @@ class Api {
   void remove(const HttpReply& reply, int64_t job);
   void events(const HttpRequest& request, const HttpReply& reply);
   void fleet(const HttpRequest& request, const HttpReply& reply);
+  void profiles(const HttpRequest& request, const HttpReply& reply);
   void metrics(const HttpRequest& request, const HttpReply& reply);
   void healthz(const HttpRequest& request, const HttpReply& reply);
   void readyz(const HttpRequest& request, const HttpReply& reply);

@@ -36,6 +36,7 @@ struct OrderTexts {
   AttemptId id;
   json job, fleet;
   std::vector<std::string> agents;
+  bool measure = false;
 };
 
 void read_order(JsonFields& fields, OrderTexts& order) {
@@ -43,6 +44,7 @@ void read_order(JsonFields& fields, OrderTexts& order) {
   if (const json* job = fields.member("job")) order.job = *job;
   if (const json* fleet = fields.member("fleet")) order.fleet = *fleet;
   fields.read_if("agents", order.agents);  // orders were written without
+  fields.read_if("measure", order.measure);
 }
 
 void read_begun(JsonFields& fields, AttemptBegun& begun) {
@@ -56,7 +58,9 @@ void read_ended(JsonFields& fields, AttemptEnded& ended) {
   fields.read("status", ended.status)
       .read("cause", ended.cause)
       .read("progressed", ended.progressed)
-      .read_if("hopeless", ended.hopeless);
+      .read_if("hopeless", ended.hopeless)
+      .read_if("saved_step", ended.saved_step)
+      .read_if("speeds", ended.speeds);
 }
 
 }  // namespace
@@ -65,7 +69,8 @@ Result<Unit> AttemptFiles::write_order(const AttemptOrder& order) const {
   MOTLEY_TRY_VOID(real_file_system().make_directories(directory_));
   const json document = {{"version", kRecordVersion},       {"id", order.id.job},
                          {"epoch", order.id.epoch.value()}, {"job", to_json(order.job)},
-                         {"fleet", to_json(order.fleet)},   {"agents", order.agents}};
+                         {"fleet", to_json(order.fleet)},   {"agents", order.agents},
+                         {"measure", order.measure}};
   if (!order.agents.empty()) MOTLEY_TRY_VOID(make_key());
   return write_text_durably(real_file_system(), directory_ + "/order.json", document.dump(1));
 }
@@ -94,6 +99,7 @@ Result<AttemptOrder> AttemptFiles::order() const {
   AttemptOrder order;
   order.id = texts->id;
   order.agents = texts->agents;
+  order.measure = texts->measure;
   MOTLEY_TRY(order.job, job_from_json(texts->job));
   MOTLEY_TRY(order.fleet, fleet_from_json(texts->fleet));
   return order;
@@ -122,11 +128,10 @@ Result<std::optional<AttemptBegun>> AttemptFiles::begun() const {
 }
 
 Result<Unit> AttemptFiles::write_end(const AttemptEnded& ended) const {
-  const json document = {{"version", kRecordVersion},
-                         {"status", ended.status},
-                         {"cause", ended.cause},
-                         {"progressed", ended.progressed},
-                         {"hopeless", ended.hopeless}};
+  const json document = {{"version", kRecordVersion},  {"status", ended.status},
+                         {"cause", ended.cause},       {"progressed", ended.progressed},
+                         {"hopeless", ended.hopeless}, {"saved_step", ended.saved_step},
+                         {"speeds", ended.speeds}};
   return write_text_durably(real_file_system(), directory_ + "/ended.json", document.dump(1));
 }
 

@@ -2,6 +2,8 @@
 // How a coordinator and the process of an attempt tell each other what they know, whichever of them
 // is alive: files of the attempt's directory (core/FORMATS.md, "records of an attempt").
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -20,7 +22,9 @@ struct AttemptEnded {
   int status = 0;  ///< as `motley run` would have exited
   std::string cause;
   bool progressed = false;
-  bool hopeless = true;  ///< of a failure: another attempt would end the same way
+  bool hopeless = true;    ///< of a failure: another attempt would end the same way
+  int64_t saved_step = 0;  ///< of the newest checkpoint; 0: none
+  std::map<std::string, double> speeds = {};  ///< that were measured: samples a second by device id
 };
 
 class AttemptFiles {

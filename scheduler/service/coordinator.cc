@@ -101,7 +101,8 @@ Result<Unit> Coordinator::recover(int64_t id) {
   Job& job = jobs_.at(id);
   for (const StoredAttempt& attempt : attempts) {
     job.served += attempt.took;
-    had_[job.owner] += seconds_of(attempt.took) * static_cast<double>(attempt.devices.size());
+    job.saved_step = std::max(job.saved_step, attempt.saved_step);
+    had_[job.owner] += attempt.worth;
   }
   if (job.fsm.status().not_before > now()) wake(job.fsm.status().not_before, id);
   find_attempt(job, attempts);
@@ -110,8 +111,8 @@ Result<Unit> Coordinator::recover(int64_t id) {
 
 void Coordinator::find_attempt(Job& job, const std::vector<StoredAttempt>& attempts) {
   const JobState state = job.fsm.status().state;
-  const bool has_attempt =
-      state == JobState::kLaunching || state == JobState::kRunning || state == JobState::kStopping;
+  const bool has_attempt = state == JobState::kProfiling || state == JobState::kLaunching ||
+                           state == JobState::kRunning || state == JobState::kStopping;
   if (!has_attempt) {
     // What is neither waiting nor an attempt was in the coordinator that is gone.
     if (state != JobState::kWaiting && state != JobState::kQueued) apply(job, Preempted{});
@@ -127,7 +128,7 @@ void Coordinator::find_attempt(Job& job, const std::vector<StoredAttempt>& attem
 }
 
 Coordinator::Job Coordinator::make_job(int64_t id, const JobSpec& spec, const std::string& owner,
-                                       JobFsm fsm) const {
+                                       JobFsm fsm) {
   Job job;
   job.id = id;
   job.owner = owner;
@@ -137,6 +138,8 @@ Coordinator::Job Coordinator::make_job(int64_t id, const JobSpec& spec, const st
   job.longest = spec.service.max_duration;
   job.fsm = std::move(fsm);
   job.spec = std::make_shared<const JobSpec>(spec);
+  job.workload = workload_of(spec);
+  know_speeds(job.workload);
   find_demand(job);
   return job;
 }
@@ -145,6 +148,7 @@ void Coordinator::find_demand(Job& job) const {
   auto demand = devices_.demand(*job.spec);
   job.unmet = demand ? "" : demand.error().message;
   job.demand.reset();
+  if (demand) leave_out_useless(job, &*demand);
   if (demand) job.demand = std::move(*demand);
   if (job.devices.empty()) return;
   // It keeps what it has, also what others would not get any more.
@@ -219,6 +223,7 @@ void Coordinator::begin_again() {
   jobs_.clear();
   dependents_.clear();
   due_ = {};
+  speeds_.clear();
   begin_with_own();
   if (const auto recovered = recover(); !recovered) break_off(recovered.error());
 }
@@ -339,6 +344,10 @@ void Coordinator::apply(Job& job, const JobEvent& event, Answered done) {
   --counters_.jobs[before.state];
   ++counters_.jobs[after.state];
   undecided_ = true;
+  if (const auto* over = std::get_if<AttemptOver>(&event)) {
+    learn(job, *over);
+    job.saved_step = std::max(job.saved_step, over->saved_step);
+  }
   take_effect(job, actions);
   if (is_final(after.state)) tell_dependents(job.id);
 }
@@ -346,7 +355,7 @@ void Coordinator::apply(Job& job, const JobEvent& event, Answered done) {
 GroupCommit::Change Coordinator::change_of(const Job& job, const JobStatus& before,
                                            const JobEvent& event) const {
   JobStatus after = job.fsm.status();
-  const std::string text = event_text(before, after, job.devices, now());
+  std::string text = event_text(before, after, job.devices, now());
   after.not_before = std::max(Nanos(0), after.not_before - now());
   StoredAttempt attempt;
   attempt.job = job.id;
@@ -354,10 +363,16 @@ GroupCommit::Change Coordinator::change_of(const Job& job, const JobStatus& befo
   attempt.devices = job.devices;
   const bool begins = after.epoch != before.epoch;
   const auto* over = std::get_if<AttemptOver>(&event);
+  std::vector<StoredSpeed> speeds;
   if (over != nullptr) {
+    const bool measured = before.measuring && over->outcome == AttemptOutcome::kDone;
     attempt.took = now() - job.begun;
-    attempt.outcome = outcome_name(over->outcome);
+    attempt.worth = worth_seconds(job);
+    attempt.saved_step = over->saved_step;
+    attempt.outcome = measured ? "measured" : outcome_name(over->outcome);
     attempt.cause = over->cause;
+    speeds = speeds_in(job, *over);
+    if (measured) text = measured_text(speeds);
   }
   return [=, wall = around_.wall_time(),
           ends = over != nullptr](Database& database) mutable -> Result<Unit> {
@@ -365,6 +380,7 @@ GroupCommit::Change Coordinator::change_of(const Job& job, const JobStatus& befo
     attempt.begun = attempt.ended = wall;
     if (begins) MOTLEY_TRY_VOID(add_attempt(database, attempt));
     if (ends) MOTLEY_TRY_VOID(end_attempt(database, attempt));
+    for (const StoredSpeed& speed : speeds) MOTLEY_TRY_VOID(save_speed(database, speed));
     return add_event(database, attempt.job, wall, text);
   };
 }
@@ -373,7 +389,7 @@ void Coordinator::take_effect(Job& job, const std::vector<JobAction>& actions) {
   for (const JobAction& action : actions) {
     if (std::holds_alternative<FreeDevices>(action)) {
       if (!job.devices.empty()) job.served += now() - job.begun;
-      had_[job.owner] += device_seconds(job);
+      had_[job.owner] += worth_seconds(job);
       devices_.free(job.id);
       job.devices.clear();
       job.node_fault.clear();
@@ -425,6 +441,7 @@ Result<AttemptOrder> Coordinator::order_of(const Job& job) const {
   for (const std::string& host : order.fleet.hosts())
     if (const auto node = nodes_.find(host); node != nodes_.end() && !node->second.is_own())
       order.agents.push_back(host);
+  order.measure = job.fsm.status().measuring;
   return order;
 }
 

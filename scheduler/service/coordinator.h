@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <queue>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "scheduler/service/node.h"
 #include "scheduler/store/group_commit.h"
 #include "scheduler/store/job_store.h"
+#include "scheduler/store/speed_store.h"
 
 namespace motley {
 
@@ -50,6 +52,8 @@ struct WhyJob {
   std::vector<std::string> reasons;  ///< a line each, what matters most first
   std::string remedy;                ///< the nearest change that would start it; empty: none known
   int position = 0;                  ///< in the queue, from 1; 0: it is not in it
+  std::optional<double> starts_in =
+      {};  ///< seconds, about, if nothing else comes; nothing: not known
 };
 
 class Coordinator {
@@ -135,6 +139,7 @@ class Coordinator {
     int priority = 50;
     bool preemptible = false;
     std::shared_ptr<const JobSpec> spec;
+    std::string workload;  ///< by which its speeds are known; empty: a program, never measured
     std::optional<Alternative> demand;  ///< nothing: the devices there are would not do
     std::string unmet;                  ///< why not
     std::vector<int64_t> after;
@@ -144,6 +149,7 @@ class Coordinator {
     std::string node_fault;            ///< by which its attempt is over, whatever it says itself
     Nanos begun{0};                    ///< the attempt under way
     Nanos served{0};                   ///< in earlier attempts
+    int64_t saved_step = 0;            ///< of its newest checkpoint, as far as is known
     Nanos stop_by{0};
   };
   struct Due {
@@ -158,7 +164,7 @@ class Coordinator {
   void begin_again();
   Result<Unit> recover(int64_t id);
   void find_attempt(Job& job, const std::vector<StoredAttempt>& attempts);
-  Job make_job(int64_t id, const JobSpec& spec, const std::string& owner, JobFsm fsm) const;
+  Job make_job(int64_t id, const JobSpec& spec, const std::string& owner, JobFsm fsm);
   /// After the fleet or what the job has of it has changed.
   void find_demand(Job& job) const;
   void find_demands();
@@ -198,10 +204,24 @@ class Coordinator {
   void look_at_nodes();
 
   QueueView view() const;
-  JobView view_of(const Job& job) const;
-  /// For one that waits, of that priority.
-  bool may_be_stopped(const Job& job, int priority) const;
-  double device_seconds(const Job& job) const;  ///< of the attempt under way
+  JobView view_of(const Job& job, const PoolCounts& free) const;
+  void see_speeds(const Job& job, JobView* seen) const;
+  void see_measuring(const std::vector<size_t>& pools, JobView* seen) const;
+  bool may_be_stopped(const Job& job) const;
+
+  // How fast jobs are on what.
+  using Speeds = std::map<std::string, double>;  ///< samples a second of one device, by its traits
+  void know_speeds(const std::string& workload);
+  void learn(const Job& job, const AttemptOver& over);
+  std::vector<StoredSpeed> speeds_in(const Job& job, const AttemptOver& over) const;
+  /// Of one device of the pool; 0: it cannot train the job. Nothing: not measured.
+  std::optional<double> speed_of(const Job& job, size_t pool) const;
+  /// The pools on which it is to be measured before it is promised anything.
+  std::vector<size_t> unmeasured(const Job& job, const PoolCounts& free) const;
+  std::set<std::string> measured_now() const;
+  void leave_out_useless(const Job& job, Alternative* demand) const;
+  std::vector<std::string> useless_for(const Job& job) const;  ///< types, each once
+  double worth_seconds(const Job& job) const;
   void decide();
   void carry_out(const QueueView& view, const Schedule& schedule);
   void start(const QueueView& view, std::vector<Placement> placements);
@@ -217,12 +237,16 @@ class Coordinator {
   std::map<int64_t, Job> jobs_;  ///< not ended, or the end is not on disk yet
   std::multimap<int64_t, int64_t> dependents_;
   std::priority_queue<Due> due_;
-  std::map<std::string, double> had_;  ///< device-seconds by owner, of attempts that are over
+  std::map<std::string, double> had_;     ///< worth_seconds() by owner, of attempts that are over
+  std::map<std::string, Speeds> speeds_;  ///< by workload, of those of any job so far
   bool undecided_ = false;
   std::optional<int64_t> reserved_for_;  ///< the job that the others must not keep waiting
   Counters counters_;
   std::optional<Error> broken_;
   std::optional<Nanos> write_again_;  ///< when that is tried, while it is broken
 };
+
+/// Jobs of equal ones train equally fast on every device; empty: of a program, which tells nothing.
+std::string workload_of(const JobSpec& job);
 
 }  // namespace motley

@@ -1,16 +1,15 @@
 // Who is given what: the view that policies see, and what their schedule means for the jobs.
 
 #include <algorithm>
+#include <set>
 
 #include "core/units.h"
+#include "scheduler/policies/forecast.h"
 #include "scheduler/service/coordinator.h"
 #include "scheduler/service/event_text.h"
 
 namespace motley {
 namespace {
-
-/// Until a profile of the job says better, all devices count the same.
-constexpr double kUnmeasuredRate = 1;
 
 std::string counted(int count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
@@ -18,54 +17,55 @@ std::string counted(int count, const std::string& what) {
 
 }  // namespace
 
-JobView Coordinator::view_of(const Job& job) const {
+JobView Coordinator::view_of(const Job& job, const PoolCounts& free) const {
   JobView seen;
   seen.id = job.id;
   seen.owner = job.owner;
   seen.priority = job.priority;
   seen.submitted = static_cast<double>(job.id);  // numbers rise with submission
   seen.any_of = {*job.demand};
-  seen.speeds = SpeedTable(devices_.pool_count());
-  for (size_t pool = 0; pool < devices_.pool_count(); ++pool)
-    seen.speeds.add(pool, 1, kUnmeasuredRate);
+  seen.preemptible = may_be_stopped(job);
+  seen.just_started = now() - job.begun < rules_.least_run;
+  seen.moves = false;  // it is stopped for another job, not for other devices
   if (!job.devices.empty()) seen.held = devices_.held_by(job.id);
+  see_speeds(job, &seen);
+  const JobStatus& status = job.fsm.status();
+  std::vector<size_t> pools;
+  if (status.state == JobState::kQueued) pools = unmeasured(job, free);
+  for (size_t pool = 0; status.measuring && pool < seen.held.size(); ++pool)
+    if (seen.held[pool] > 0) pools.push_back(pool);
+  if (!pools.empty()) see_measuring(pools, &seen);
   return seen;
 }
 
-bool Coordinator::may_be_stopped(const Job& job, int priority) const {
+bool Coordinator::may_be_stopped(const Job& job) const {
   // Nobody would get what it has of a node that is to be empty.
   return job.preemptible && job.fsm.status().state == JobState::kRunning &&
-         sum_of(devices_.closed_held_by(job.id)) == 0 &&
-         (priority > job.priority || now() - job.begun >= rules_.least_run);
-}
-
-double Coordinator::device_seconds(const Job& job) const {
-  if (job.devices.empty()) return 0;
-  return seconds_of(now() - job.begun) * static_cast<double>(job.devices.size());
+         sum_of(devices_.closed_held_by(job.id)) == 0;
 }
 
 QueueView Coordinator::view() const {
   QueueView view;
   view.now = seconds_of(now());
   view.pools = devices_.pools();
-  int highest = 0;  // of those that wait
+  const PoolCounts free = devices_.free_counts();
   std::map<std::string, double> had = had_;
+  const std::set<std::string> measured = measured_now();
   for (const auto& [id, job] : jobs_) {
     const bool queued = job.fsm.status().state == JobState::kQueued;
-    if (queued) highest = std::max(highest, job.priority);
-    had[job.owner] += device_seconds(job);
+    had[job.owner] += worth_seconds(job);
     // What one that stops has is as good as free, and not to be taken by whoever comes first.
     const bool stops = job.fsm.status().state == JobState::kStopping;
-    const PoolCounts gone = devices_.closed_held_by(id);
-    for (size_t pool = 0; stops && pool < gone.size(); ++pool)
-      view.pools[pool].devices -= gone[pool];
-    if (job.demand && (queued || (!stops && !job.devices.empty())))
-      view.jobs.push_back(view_of(job));
+    const PoolCounts gone = stops ? devices_.closed_held_by(id) : PoolCounts();
+    for (size_t pool = 0; pool < gone.size(); ++pool) view.pools[pool].devices -= gone[pool];
+    if (!job.demand || sum_of(job.demand->limit) == 0 ||
+        (!queued && (stops || job.devices.empty())))
+      continue;
+    JobView seen = view_of(job, free);
+    if (queued && seen.measures && measured.count(job.workload) != 0) continue;
+    view.jobs.push_back(std::move(seen));
   }
-  for (JobView& seen : view.jobs) {
-    seen.served = had[seen.owner];
-    seen.preemptible = may_be_stopped(jobs_.at(seen.id), highest);
-  }
+  for (JobView& seen : view.jobs) seen.served = had[seen.owner];
   return view;
 }
 
@@ -84,11 +84,18 @@ void Coordinator::carry_out(const QueueView& view, const Schedule& schedule) {
   if (schedule.reserved) reserved_for_ = view.jobs[schedule.reserved->job].id;
   std::vector<const PoolCounts*> wanted(view.jobs.size(), nullptr);
   for (const Placement& placement : schedule.run) wanted[placement.job] = &placement.devices;
-  // A job that runs is stopped for another, not for other devices.
   for (size_t i = 0; i < view.jobs.size(); ++i)
     if (view.jobs[i].runs() && view.jobs[i].preemptible && wanted[i] == nullptr)
       apply(jobs_.at(view.jobs[i].id), Preempted{});
   start(view, schedule.run);
+}
+
+/// Workloads: one job of each is enough.
+std::set<std::string> Coordinator::measured_now() const {
+  std::set<std::string> measured;
+  for (const auto& [id, job] : jobs_)
+    if (job.fsm.status().measuring) measured.insert(job.workload);
+  return measured;
 }
 
 /// Devices that a job still waits for are not given to those that come after it.
@@ -96,19 +103,21 @@ void Coordinator::start(const QueueView& view, std::vector<Placement> placements
   std::sort(placements.begin(), placements.end(),
             [](const Placement& a, const Placement& b) { return a.turn < b.turn; });
   PoolCounts free = devices_.free_counts();
+  std::set<std::string> measured = measured_now();
   for (const Placement& placement : placements) {
-    if (view.jobs[placement.job].runs()) continue;
+    const JobView& seen = view.jobs[placement.job];
+    Job& job = jobs_.at(seen.id);
+    if (seen.runs() || (seen.measures && !measured.insert(job.workload).second)) continue;
     bool enough = true;
     for (size_t pool = 0; pool < free.size(); ++pool) {
       enough &= placement.devices[pool] <= free[pool];
       free[pool] = std::max(0, free[pool] - placement.devices[pool]);
     }
-    Job& job = jobs_.at(view.jobs[placement.job].id);
     if (enough) job.devices = devices_.give(placement.devices, job.id, job.spec->is_program());
     if (job.devices.empty()) continue;  // when they are free, that is an event
     job.begun = now();
     find_demand(job);
-    apply(job, DevicesGiven{});
+    apply(job, DevicesGiven{.to_measure = seen.measures});
   }
 }
 
@@ -136,6 +145,8 @@ std::optional<WhyJob> Coordinator::why(int64_t id) const {
                           format_seconds(seconds_of(status.not_before - now())) +
                           ", after: " + status.cause);
   if (!job.demand) why.reasons.push_back("the devices there are would not do: " + job.unmet);
+  if (job.demand && sum_of(job.demand->limit) == 0)
+    why.reasons.push_back("none of the devices there can train it: " + joined(useless_for(job)));
   if (job.demand && status.state == JobState::kQueued) why_it_waits(job, &why);
   const bool wants_more = !job.demand || usable_for(*job.demand) < job.demand->least;
   for (const auto& [name, node] : nodes_)
@@ -171,6 +182,11 @@ void Coordinator::why_it_waits(const Job& job, WhyJob* why) const {
   if (reserved_for_ && *reserved_for_ != job.id)
     why->reasons.push_back("job " + std::to_string(*reserved_for_) +
                            " has waited longer for devices that it would take");
+  for (const auto& [id, other] : jobs_)
+    if (other.fsm.status().measuring && other.workload == job.workload)
+      why->reasons.push_back("job " + std::to_string(id) +
+                             ", which trains the same, is being measured: that will serve both");
+  why->starts_in = seconds_until_start(around_.policy, view(), job.id);
   if (why->position > 1)
     why->reasons.push_back(counted(why->position - 1, "job") + " before it in the queue");
   if (why->reasons.empty()) why->reasons.push_back("it is about to be looked at");

@@ -31,8 +31,22 @@ DevicePools::DevicePools(FleetSpec fleet) : fleet_(std::move(fleet)) {
 
 DevicePools::Slot DevicePools::slot_for(const DeviceSpec& device, DeviceAccess access) {
   const auto [found, is_new] = pool_of_traits_.try_emplace(traits_of(device), types_.size());
-  if (is_new) types_.push_back(device.type);
-  return {found->second, access};
+  if (is_new) {
+    types_.push_back(device.type);
+    traits_.push_back(found->first);
+  }
+  const auto owner = owners_.find(device.id);
+  return {found->second, access, owner == owners_.end() ? 0 : owner->second};
+}
+
+void DevicePools::set_owner(size_t device, int64_t owner) {
+  owners_[fleet_.devices[device].id] = slots_[device].owner = owner;
+}
+
+std::optional<size_t> DevicePools::pool_of(const std::string& id) const {
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (fleet_.devices[i].id == id) return slots_[i].pool;
+  return std::nullopt;
 }
 
 void DevicePools::put(const std::string& host, const FleetSpec& part, DeviceAccess access) {
@@ -140,23 +154,20 @@ std::vector<std::string> DevicePools::give(const PoolCounts& wanted, int64_t own
   if (sum_of(missing) > 0) return ids;
   for (const size_t device : chosen) {
     ids.push_back(fleet_.devices[device].id);
-    owners_[ids.back()] = owner;
+    set_owner(device, owner);
   }
   return ids;
 }
 
 void DevicePools::give(const std::vector<std::string>& ids, int64_t owner) {
-  for (const DeviceSpec& device : fleet_.devices)
-    if (among(ids, device.id)) owners_[device.id] = owner;
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (among(ids, fleet_.devices[i].id)) set_owner(i, owner);
 }
 
 void DevicePools::free(int64_t owner) {
   std::erase_if(owners_, [&](const auto& entry) { return entry.second == owner; });
-}
-
-int64_t DevicePools::owner_of(size_t device) const {
-  const auto found = owners_.find(fleet_.devices[device].id);
-  return found == owners_.end() ? 0 : found->second;
+  for (Slot& slot : slots_)
+    if (slot.owner == owner) slot.owner = 0;
 }
 
 PoolCounts DevicePools::held_by(int64_t owner) const {

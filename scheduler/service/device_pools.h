@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,11 @@ class DevicePools {
   /// Devices that are open or given. A pool keeps its place when others come.
   std::vector<Pool> pools() const;
   size_t pool_count() const { return types_.size(); }
+  /// What jobs can tell of a pool's devices, the same in every coordinator; one word for programs.
+  const std::string& traits(size_t pool) const { return traits_[pool]; }
+  const std::string& type(size_t pool) const { return types_[pool]; }
+  /// Of a device; nothing where it is not there.
+  std::optional<size_t> pool_of(const std::string& id) const;
 
   /// What the job asks for of those that are not closed: without a count, every device it admits.
   /// kNoDevice, at the job's words, where they would not do.
@@ -55,7 +61,7 @@ class DevicePools {
   PoolCounts free_counts() const;                  ///< of those that are open
   PoolCounts closed_held_by(int64_t owner) const;  ///< those that nobody gets after it
   /// 0: nobody.
-  int64_t owner_of(size_t device) const;
+  int64_t owner_of(size_t device) const { return slots_[device].owner; }
   DeviceAccess access_of(size_t device) const { return slots_[device].access; }
 
   /// The devices of these ids, in fleet order.
@@ -65,9 +71,11 @@ class DevicePools {
   struct Slot {
     size_t pool = 0;
     DeviceAccess access = DeviceAccess::kOpen;
+    int64_t owner = 0;  ///< what owners_ says of the device
   };
   void remove(const std::string& host);
   Slot slot_for(const DeviceSpec& device, DeviceAccess access);
+  void set_owner(size_t device, int64_t owner);
   Result<Alternative> demand(const JobSpec& job, const FleetSpec& of) const;
   bool is_own(const DeviceSpec& device) const;
   PoolCounts none() const { return PoolCounts(types_.size(), 0); }
@@ -80,6 +88,7 @@ class DevicePools {
   std::vector<Slot> slots_;                ///< by device
   std::map<std::string, int64_t> owners_;  ///< by id, of devices that are not there, too
   std::vector<std::string> types_;         ///< by pool
+  std::vector<std::string> traits_;        ///< by pool
   std::map<std::string, size_t> pool_of_traits_;
 };
 

@@ -1,5 +1,7 @@
 #include "scheduler/service/event_text.h"
 
+#include <cstdio>
+
 #include "core/units.h"
 
 namespace motley {
@@ -42,12 +44,24 @@ std::string joined(const std::vector<std::string>& texts) {
   return all;
 }
 
+std::string measured_text(const std::vector<StoredSpeed>& speeds) {
+  std::vector<std::string> texts;
+  for (const StoredSpeed& speed : speeds) {
+    char figure[32];
+    std::snprintf(figure, sizeof figure, " %.1f samples/s", speed.samples_per_second);
+    texts.push_back(speed.type + (speed.samples_per_second > 0 ? figure : " cannot train it"));
+  }
+  return "measured: " + joined(texts);
+}
+
 std::string event_text(const JobStatus& before, const JobStatus& after,
                        const std::vector<std::string>& devices, Nanos now) {
   const std::string attempt = " attempt " + std::to_string(after.epoch.value());
   switch (after.state) {
     case JobState::kWaiting:
       return waiting_text(after, now);
+    case JobState::kProfiling:
+      return "measuring how fast it is on " + joined(devices);
     case JobState::kLaunching:
       return "launching" + attempt + " on " + joined(devices);
     case JobState::kRunning:

@@ -4,12 +4,16 @@
 #include <vector>
 
 #include "scheduler/queue/job_fsm.h"
+#include "scheduler/store/speed_store.h"
 
 namespace motley {
 
 /// What happened to a job, a line for people: "launching attempt 2 on a1/0, a1/1", "failed: …".
 std::string event_text(const JobStatus& before, const JobStatus& after,
                        const std::vector<std::string>& devices, Nanos now);
+
+/// "measured: slow-card 10.2 samples/s, fast-card cannot train it"
+std::string measured_text(const std::vector<StoredSpeed>& speeds);
 
 /// "a1/0, a1/1"
 std::string joined(const std::vector<std::string>& texts);

@@ -61,11 +61,23 @@ json to_json(const StoredToken& token) {
           {"revoked", time_json(token.revoked)}};
 }
 
+json to_json(const StoredSpeed& speed) {
+  return {{"job", speed.job},
+          {"name", speed.name},
+          {"type", speed.type},
+          {"samples_per_second", speed.samples_per_second},
+          {"measured", time_json(speed.measured)}};
+}
+
 json to_json(const WhyJob& why) {
-  json remedy = nullptr, position = nullptr;
+  json remedy = nullptr, position = nullptr, start = nullptr;
   if (!why.remedy.empty()) remedy = why.remedy;
   if (why.position > 0) position = why.position;
-  return {{"reasons", why.reasons}, {"remedy", remedy}, {"position", position}};
+  if (why.starts_in) start = *why.starts_in;
+  return {{"reasons", why.reasons},
+          {"remedy", remedy},
+          {"position", position},
+          {"estimated_start_seconds", start}};
 }
 
 std::optional<JobState> state_of_name(std::string_view name) {

@@ -15,6 +15,7 @@ nlohmann::json to_json(const StoredJob& job);
 nlohmann::json to_json(const StoredAttempt& attempt);
 nlohmann::json to_json(const StoredEvent& event);
 nlohmann::json to_json(const StoredToken& token);
+nlohmann::json to_json(const StoredSpeed& speed);
 nlohmann::json to_json(const WhyJob& why);
 
 /// "queued" and so on; nothing for any other word.

@@ -4,9 +4,14 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <map>
+#include <string>
+#include <utility>
 
+#include "core/clock.h"
 #include "core/output.h"
 #include "scheduler/launch/worker_program.h"
+#include "scheduler/run/measure.h"
 #include "scheduler/run/run_job.h"
 #include "scheduler/run/run_program.h"
 #include "scheduler/service/attempt_files.h"
@@ -14,13 +19,9 @@
 namespace motley {
 namespace {
 
-/// Of the job's newest checkpoint; 0 without one. A program's counts its own way.
-int64_t saved_step(const JobSpec& job) {
+int64_t saved_step_of(const JobSpec& job) {
   const auto run = RunDirectory::find(job.name);
-  if (!run) return 0;
-  if (job.is_program()) return program_progress(*run, job);
-  const auto committed = run->committed(job);
-  return committed.empty() ? 0 : committed.front().step;
+  return run ? saved_step(*run, job) : 0;
 }
 
 /// A request to stop that comes early waits for run_job(), which looks for it.
@@ -65,6 +66,35 @@ RunOptions options_of(const AttemptOrder& order, const std::string& directory) {
   return options;
 }
 
+/// Samples a second of each device, by its id.
+Result<std::map<std::string, double>> measure_devices(const AttemptOrder& order,
+                                                      const std::string& directory) {
+  MeasureOptions options;
+  if (!order.agents.empty()) options.rsh_agent = reach_agents(directory);
+  SignalInbox signals;
+  ProgressLine line(steady_clock());
+  MOTLEY_TRY(const Profile profile, obtain_profile(order.job, order.fleet, options, signals, line));
+  std::map<std::string, double> speeds;
+  for (const DeviceProfile& device : profile.devices) speeds[device.device] = device.best_speed();
+  return speeds;
+}
+
+Result<int> perform(const AttemptOrder& order, const std::string& directory,
+                    std::map<std::string, double>* speeds) {
+  if (!order.measure) return run_job(options_of(order, directory));
+  MOTLEY_TRY(*speeds, measure_devices(order, directory));
+  return 0;
+}
+
+AttemptEnded end_of(const Result<int>& status, std::map<std::string, double> speeds) {
+  AttemptEnded ended;
+  ended.speeds = std::move(speeds);
+  ended.status = status ? *status : exit_code(status.error().code);
+  ended.cause = status ? "" : status.error().to_string();
+  ended.hopeless = !status && is_hopeless(status.error().code);
+  return ended;
+}
+
 }  // namespace
 
 Result<int> perform_attempt(const std::string& directory) {
@@ -73,16 +103,15 @@ Result<int> perform_attempt(const std::string& directory) {
   MOTLEY_TRY(const AttemptOrder order, files.order());
   const auto process = identity_of(::getpid());
   if (!process) return fail(ErrorCode::kIo, "cannot read our own entry of /proc");
-  const AttemptBegun begun{*process, saved_step(order.job)};
+  const AttemptBegun begun{*process, saved_step_of(order.job)};
   MOTLEY_TRY(const bool ours, files.claim(begun));
   if (!ours) return 0;
-  const Result<int> status =
-      without_exceptions([&] { return run_job(options_of(order, directory)); });
-  AttemptEnded ended;
-  ended.status = status ? *status : exit_code(status.error().code);
-  ended.cause = status ? "" : status.error().to_string();
-  ended.hopeless = !status && is_hopeless(status.error().code);
-  ended.progressed = ended.status == 0 || saved_step(order.job) > begun.saved_step;
+  std::map<std::string, double> speeds;
+  const Result<int> status = without_exceptions([&] { return perform(order, directory, &speeds); });
+  AttemptEnded ended = end_of(status, std::move(speeds));
+  ended.saved_step = saved_step_of(order.job);
+  const bool done = ended.status == 0 && !order.measure;
+  ended.progressed = done || ended.saved_step > begun.saved_step;
   MOTLEY_TRY_VOID(files.write_end(ended));
   return status;
 }

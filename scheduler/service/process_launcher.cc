@@ -22,6 +22,7 @@
 #include "core/file_system.h"
 #include "scheduler/launch/environment.h"
 #include "scheduler/launch/worker_program.h"
+#include "scheduler/run/measure.h"
 #include "scheduler/run/run_directory.h"
 #include "scheduler/run/run_program.h"
 #include "scheduler/service/attempt_files.h"
@@ -47,6 +48,8 @@ AttemptOver over_of(Epoch epoch, const AttemptEnded& ended) {
   over.epoch = epoch;
   over.progressed = ended.progressed;
   over.cause = ended.cause;
+  over.saved_step = ended.saved_step;
+  over.speeds = ended.speeds;
   if (ended.status == 0)
     over.outcome = AttemptOutcome::kDone;
   else if (ended.status == exit_code(ErrorCode::kStopped) || ended.status > 128)
@@ -140,7 +143,8 @@ class ProcessLauncher final : public AttemptLauncher {
   void settle_killed(AttemptId id, const AttemptBegun& begun, int looks) {
     const auto order = AttemptFiles(directory_.attempt(id)).order();
     const auto run = newest_run(id, order);
-    if (run && run->in_use() && looks < kMostLooks) {
+    const bool measured = order && being_measured(directory_.job(id.job), order->job.name);
+    if (((run && run->in_use()) || measured) && looks < kMostLooks) {
       auto timer = std::make_shared<asio::steady_timer>(context_, kLookAgain);
       timer->async_wait([this, id, looks, timer](error_code error) {
         if (!error) settle(id, looks + 1);
@@ -149,10 +153,8 @@ class ProcessLauncher final : public AttemptLauncher {
     }
     AttemptOver over{id.epoch, AttemptOutcome::kFailed, false, false, "its process was killed"};
     if (run && order) {
-      const auto committed = run->committed(order->job);
-      over.progressed = order->job.is_program()
-                            ? program_progress(*run, order->job) > begun.saved_step
-                            : !committed.empty() && committed.front().step > begun.saved_step;
+      over.saved_step = saved_step(*run, order->job);
+      over.progressed = over.saved_step > begun.saved_step;
     }
     tell_killed(id, over);
   }

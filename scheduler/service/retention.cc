@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "scheduler/store/speed_store.h"
+
 namespace motley {
 namespace {
 
@@ -52,10 +54,11 @@ void Retention::remove_next(std::vector<int64_t> jobs) {
   });
 }
 
-/// Of jobs that have not ended, too.
+/// Of jobs that have not ended, too; and what was measured so long ago.
 void Retention::remove_old_events() {
   around_.store.write(
-      [before = around_.wall_time() - keep_.value()](Database& database) {
+      [before = around_.wall_time() - keep_.value()](Database& database) -> Result<Unit> {
+        MOTLEY_TRY_VOID(remove_speeds(database, before));
         return remove_events(database, before, kEventsAtOnce);
       },
       [this](const Result<Unit>&) {

@@ -83,6 +83,12 @@ Statement& Statement::bind(int64_t value) {
   return *this;
 }
 
+Statement& Statement::bind_real(double value) {
+  const int status = sqlite3_bind_double(statement_.get(), ++bound_, value);
+  if (fault_ == SQLITE_OK) fault_ = status;
+  return *this;
+}
+
 Statement& Statement::bind(std::string_view value) {
   const int status = sqlite3_bind_text64(statement_.get(), ++bound_, value.data(), value.size(),
                                          SQLITE_TRANSIENT, SQLITE_UTF8);
@@ -119,6 +125,8 @@ void Statement::reset() {
 int64_t Statement::integer(int column) const {
   return sqlite3_column_int64(statement_.get(), column);
 }
+
+double Statement::real(int column) const { return sqlite3_column_double(statement_.get(), column); }
 
 std::string Statement::text(int column) const {
   const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_.get(), column));

@@ -27,6 +27,7 @@ class Statement {
   Statement& bind(int64_t value);
   Statement& bind(std::string_view value);
   Statement& bind(const std::optional<std::string>& value);  ///< nothing: NULL
+  Statement& bind_real(double value);
 
   /// Whether there is a row, whose columns may then be asked for.
   Result<bool> step();
@@ -36,6 +37,7 @@ class Statement {
   void reset();
 
   int64_t integer(int column) const;
+  double real(int column) const;
   std::string text(int column) const;  ///< empty for NULL
 
  private:

@@ -107,13 +107,32 @@ INSERT INTO all_events SELECT id, time, job, NULL, text FROM events;
 DROP TABLE events;
 ALTER TABLE all_events RENAME TO events;
 CREATE INDEX events_of_job ON events (job, id);
+)sql",
+                                    // A device of an attempt is a line of its text.
+                                    R"sql(
+ALTER TABLE jobs ADD COLUMN measuring INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE attempts ADD COLUMN worth REAL NOT NULL DEFAULT 0;
+ALTER TABLE attempts ADD COLUMN saved_step INTEGER NOT NULL DEFAULT 0;
+UPDATE attempts SET
+  worth = took * 1e-9 * (length(devices) - length(replace(devices, char(10), '')));
+CREATE TABLE speeds (
+  workload TEXT NOT NULL,
+  traits TEXT NOT NULL,
+  type TEXT NOT NULL,
+  samples_per_second REAL NOT NULL,
+  job INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  measured INTEGER NOT NULL,
+  PRIMARY KEY (workload, traits)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX speeds_by_time ON speeds (measured);
 )sql"};
 constexpr auto kVersion = static_cast<int64_t>(kMigrations.size());
 
 constexpr const char* kColumns =
     "jobs.id, jobs.name, owner, queue, priority, submitted, finished, state, epoch, stop, held, "
-    "unfinished, restarts, in_vain, back_off, cause";
-constexpr int kColumnCount = 16;
+    "unfinished, restarts, in_vain, back_off, cause, measuring";
+constexpr int kColumnCount = 17;
 
 StoredJob job_at(const Statement& row) {
   StoredJob job;
@@ -134,6 +153,7 @@ StoredJob job_at(const Statement& row) {
   status.in_vain = static_cast<int>(row.integer(13));
   status.not_before = Nanos(row.integer(14));
   status.cause = row.text(15);
+  status.measuring = row.integer(16) != 0;
   return job;
 }
 
@@ -146,7 +166,8 @@ void bind_status(const JobStatus& status, Statement* statement) {
       .bind(int64_t{status.restarts})
       .bind(int64_t{status.in_vain})
       .bind(status.not_before.value())
-      .bind(std::string_view(status.cause));
+      .bind(std::string_view(status.cause))
+      .bind(int64_t{status.measuring});
 }
 
 std::vector<std::string> lines_of(std::string_view text) {
@@ -198,8 +219,8 @@ Result<int64_t> insert_job(const Database& database, const StoredJob& job) {
       Statement insert,
       database.prepare("INSERT INTO jobs (name, owner, queue, priority, spec, key, "
                        "submitted, finished, state, epoch, stop, held, unfinished, restarts, "
-                       "in_vain, back_off, cause) "
-                       "VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+                       "in_vain, back_off, cause, measuring) "
+                       "VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   insert.bind(std::string_view(job.name))
       .bind(std::string_view(job.owner))
       .bind(std::string_view(job.queue))
@@ -244,10 +265,11 @@ Result<int64_t> add_job(const Database& database, const StoredJob& job, bool* is
 
 Result<Unit> save_status(const Database& database, int64_t job, const JobStatus& before,
                          const JobStatus& after, int64_t now) {
-  MOTLEY_TRY(Statement update,
-             database.prepare("UPDATE jobs SET state = ?, epoch = ?, stop = ?, held = ?, "
-                              "unfinished = ?, restarts = ?, in_vain = ?, back_off = ?, cause = ?, "
-                              "finished = ? WHERE id = ? AND state = ? AND epoch = ?"));
+  MOTLEY_TRY(
+      Statement update,
+      database.prepare("UPDATE jobs SET state = ?, epoch = ?, stop = ?, held = ?, "
+                       "unfinished = ?, restarts = ?, in_vain = ?, back_off = ?, cause = ?, "
+                       "measuring = ?, finished = ? WHERE id = ? AND state = ? AND epoch = ?"));
   bind_status(after, &update);
   update.bind(is_final(after.state) ? now : int64_t{0})
       .bind(job)
@@ -307,10 +329,12 @@ Result<Unit> add_attempt(const Database& database, const StoredAttempt& attempt)
 
 Result<Unit> end_attempt(const Database& database, const StoredAttempt& attempt) {
   MOTLEY_TRY(Statement update,
-             database.prepare("UPDATE attempts SET ended = ?, took = ?, outcome = ?, cause = ? "
-                              "WHERE job = ? AND epoch = ? AND ended = 0"));
+             database.prepare("UPDATE attempts SET ended = ?, took = ?, worth = ?, saved_step = ?, "
+                              "outcome = ?, cause = ? WHERE job = ? AND epoch = ? AND ended = 0"));
   update.bind(attempt.ended)
       .bind(attempt.took.value())
+      .bind_real(attempt.worth)
+      .bind(attempt.saved_step)
       .bind(std::string_view(attempt.outcome))
       .bind(std::string_view(attempt.cause))
       .bind(attempt.job)
@@ -320,8 +344,8 @@ Result<Unit> end_attempt(const Database& database, const StoredAttempt& attempt)
 
 Result<std::vector<StoredAttempt>> list_attempts(const Database& database, int64_t job) {
   MOTLEY_TRY(Statement asked,
-             database.prepare("SELECT epoch, devices, begun, ended, took, outcome, cause "
-                              "FROM attempts WHERE job = ? ORDER BY epoch"));
+             database.prepare("SELECT epoch, devices, begun, ended, took, worth, saved_step, "
+                              "outcome, cause FROM attempts WHERE job = ? ORDER BY epoch"));
   asked.bind(job);
   std::vector<StoredAttempt> attempts;
   while (true) {
@@ -333,8 +357,10 @@ Result<std::vector<StoredAttempt>> list_attempts(const Database& database, int64
                         .begun = asked.integer(2),
                         .ended = asked.integer(3),
                         .took = Nanos(asked.integer(4)),
-                        .outcome = asked.text(5),
-                        .cause = asked.text(6)});
+                        .worth = asked.real(5),
+                        .saved_step = asked.integer(6),
+                        .outcome = asked.text(7),
+                        .cause = asked.text(8)});
   }
 }
 

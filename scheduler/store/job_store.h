@@ -46,8 +46,10 @@ struct StoredAttempt {
   int64_t begun = 0;                      ///< when it was decided
   int64_t ended = 0;                      ///< 0: not yet
   Nanos took{0};                          ///< by a steady clock
-  std::string outcome = {};               ///< "done", "stopped", "failed"; empty: it has not ended
-  std::string cause = {};                 ///< of a failure
+  double worth = 0;                       ///< device-seconds, at what its devices were worth to it
+  int64_t saved_step = 0;                 ///< of the job's newest checkpoint at its end
+  std::string outcome = {};  ///< "done", "measured", "stopped", "failed"; empty: it has not ended
+  std::string cause = {};    ///< of a failure
 };
 
 enum class JobFilter { kAll, kUnfinished, kFinished };

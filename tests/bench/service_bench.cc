@@ -19,6 +19,7 @@
 #include "tests/bench/rows.h"
 #include "tests/bench/service_http.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/unit/scheduler/service/fake_service.h"
 
 namespace motley {
 namespace {
@@ -91,6 +92,28 @@ double slowest_decision_seconds(int jobs, int devices) {
   for (const std::string_view name : policy_names())
     slowest = std::max(slowest, decision_seconds(**make_policy(name), jobs, devices));
   return slowest;
+}
+
+/// Of a coordinator, with all that it looks up and keeps: the median of five requests, each of which
+/// leads to one.
+double coordinator_decision_seconds(int jobs, int devices) {
+  std::mt19937 random(kSeed);
+  std::vector<std::string> types;
+  for (int i = 0; i < devices; ++i) types.push_back(i % 2 == 0 ? "a" : "b");
+  testing::FakeService service(testing::fleet_of(types), "fair_share");
+  for (int i = 0; i < jobs; ++i)
+    service.coordinator().submit(
+        {testing::job_on(1 << random() % 4), "owner-" + std::to_string(random() % 20), "", false},
+        [](const Result<int64_t>&) {});
+  service.run();
+  std::vector<double> seconds;
+  for (int i = 0; i < 5; ++i) {
+    const Nanos before = steady_clock().now();
+    (void)service.ask(jobs - i, JobRequest::kHold);
+    seconds.push_back(seconds_of(steady_clock().now() - before));
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + 2, seconds.end());
+  return seconds[2];
 }
 
 /// Poisson arrivals at about what the devices can do.
@@ -209,6 +232,12 @@ class Bench {
            .better = "lower",
            .ours = slowest_decision_seconds(jobs, devices),
            .limit = limit});
+    add({.name = "coordinator/10000x4096",
+         .metric = "decision_seconds",
+         .unit = "s",
+         .better = "lower",
+         .ours = coordinator_decision_seconds(10000, 4096),
+         .limit = 1.0});
     add({.name = "simulator/896x108",
          .metric = "simulation_seconds",
          .unit = "s",

@@ -79,6 +79,7 @@ def kill_again_and_again(service, kills, seed):
     moments = random.Random(seed)
     service.start_coordinator()
     clients = [Client(service, number, seed) for number in range(CLIENTS)]
+    service.wait_for_state(service.submit(name="measured", steps=20), "succeeded")
     trained = [service.submit(name=f"trained-{i}", steps=300) for i in range(TRAINED)]
     for client in clients:
         client.start()

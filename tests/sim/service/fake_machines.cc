@@ -106,11 +106,17 @@ Result<Nanos> FakeLauncher::begin(const AttemptOrder& order) {
   }
   if (forbidden_.count(order.id.job) != 0)
     throw Violation{text_of(order.id) + " begins after it was cancelled"};
+  for (const DeviceSpec& device : order.fleet.devices)
+    if (!order.measure && measured_.count({workload_of(order.job), device.type}) == 0)
+      throw Violation{text_of(order.id) + " was promised " + device.id +
+                      ", where nobody had measured it"};
   attempt.order = order;
   attempt.begun = events_.now();
   for (const DeviceSpec& device : order.fleet.devices)
     if (device.host == kOwnHost) occupancy_.enter(order.id, device.id);
-  work_left_.try_emplace(order.id.job, chance_.between(1, 40));
+  // About as long as one of the slower devices would take: not what anybody has foretold.
+  work_left_.try_emplace(order.id.job,
+                         static_cast<double>(order.job.train.steps) * chance_.between(0.5, 1.5));
   find_ranks(order.id);
   return Nanos(0);
 }
@@ -122,10 +128,26 @@ void FakeLauncher::find_ranks(AttemptId id) {
   for (const std::string& host : nodes_of(attempt.order))
     if (attempt.started.count(host) == 0 && start_through_(attempt.order, nodes_.at(host)))
       attempt.started.insert(host);
-  if (attempt.started.size() == nodes_of(attempt.order).size()) return train(attempt);
+  if (attempt.started.size() == nodes_of(attempt.order).size())
+    return attempt.order.measure ? measure(id) : train(attempt);
   if (events_.now() - attempt.begun > nanos_of_seconds(kStartWithin))
     return finish(id, AttemptOutcome::kFailed, "ranks did not start");
   events_.in(kLookAgain, [this, id] { find_ranks(id); });
+}
+
+void FakeLauncher::measure(AttemptId id) {
+  events_.in(chance_.between(0.5, 3), [this, id] {
+    Attempt& attempt = attempts_.at(id);
+    if (attempt.over) return;
+    const bool fails = chance_.happens(mishaps_.attempt_fails);
+    if (!fails)
+      for (const DeviceSpec& device : attempt.order.fleet.devices) {
+        attempt.end.speeds[device.id] = device.type == "fast" ? 8 : 4;
+        measured_.emplace(workload_of(attempt.order.job), device.type);
+      }
+    finish(id, fails ? AttemptOutcome::kFailed : AttemptOutcome::kDone, fails ? "busy" : "");
+  });
+  watch(id);
 }
 
 void FakeLauncher::train(Attempt& attempt) {
@@ -189,8 +211,11 @@ void FakeLauncher::finish(AttemptId id, AttemptOutcome outcome, const std::strin
                           bool hopeless) {
   Attempt& attempt = attempts_.at(id);
   attempt.over = true;
-  attempt.end = {id.epoch, outcome, outcome != AttemptOutcome::kFailed || chance_.happens(0.5),
-                 hopeless, cause};
+  attempt.end.epoch = id.epoch;
+  attempt.end.outcome = outcome;
+  attempt.end.progressed = outcome != AttemptOutcome::kFailed || chance_.happens(0.5);
+  attempt.end.hopeless = hopeless;
+  attempt.end.cause = cause;
   for (const DeviceSpec& device : attempt.order.fleet.devices)
     if (device.host == kOwnHost) occupancy_.leave(id, device.id);
   // Ranks that can tell that their attempt has gone end by themselves; others are the agent's.

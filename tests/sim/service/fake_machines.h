@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scheduler/service/coordinator.h"
@@ -117,6 +118,7 @@ class FakeLauncher final : public AttemptLauncher {
   };
 
   void find_ranks(AttemptId id);
+  void measure(AttemptId id);
   void train(Attempt& attempt);
   void watch(AttemptId id);
   void finish(AttemptId id, AttemptOutcome outcome, const std::string& cause,
@@ -133,6 +135,7 @@ class FakeLauncher final : public AttemptLauncher {
   std::map<AttemptId, Attempt> attempts_;
   std::map<int64_t, double> work_left_;  ///< seconds, by job
   std::set<int64_t> forbidden_;
+  std::set<std::pair<std::string, std::string>> measured_;  ///< workloads, and device types
 };
 
 }  // namespace motley::testing

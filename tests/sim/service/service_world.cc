@@ -197,10 +197,11 @@ JobSpec ServiceWorld::some_job() {
   JobSpec job;
   job.name = "job-" + std::to_string(submissions_.size());
   job.model = {.type = "gpt", .layers = 1, .heads = 1, .width = 8, .context = 8, .vocab = 256};
+  job.model.width = 8 * (1 + chance_.up_to(5));  // several things to be measured
   job.data.text = {"text.txt"};
   job.data.files = {"/data/text.txt"};
   job.train.global_batch = 4;
-  job.train.steps = 10;
+  job.train.steps = 1 + chance_.up_to(39);
   const int least = 1 + chance_.up_to(2);
   job.devices.count = CountRange{least, least + chance_.up_to(2)};
   if (chance_.happens(0.3)) job.devices.types = {"fast"};

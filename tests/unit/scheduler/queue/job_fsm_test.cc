@@ -71,11 +71,45 @@ TEST(JobFsm, RunsToItsEnd) {
 
 TEST(JobFsm, IsMeasuredFirstAndThenWaitsForItsTurn) {
   Job job;
-  job.on(ProfilingBegun{});
+  job.on(DevicesGiven{.to_measure = true});
   EXPECT_EQ(job.state(), JobState::kProfiling);
-  job.on(ProfilingEnded{});
+  EXPECT_EQ(job.launched(), std::vector<Epoch>{Epoch(1)});
+  job.on(LaunchedAttempt{Epoch(1)});
+  EXPECT_EQ(job.state(), JobState::kProfiling);
+  job.end(AttemptOutcome::kDone);
   EXPECT_EQ(job.state(), JobState::kQueued);
   EXPECT_EQ(job.given(), 0);
+  job.start();
+  EXPECT_EQ(job.epoch(), Epoch(2));
+  job.end(AttemptOutcome::kDone);
+  EXPECT_EQ(job.state(), JobState::kSucceeded);
+}
+
+TEST(JobFsm, StoppedWhileItIsMeasuredItIsNotDone) {
+  for (const bool in_time : {false, true}) {
+    Job job;
+    job.on(DevicesGiven{.to_measure = true});
+    job.on(NodeDrained{});
+    EXPECT_EQ(job.state(), JobState::kStopping);
+    job.end(in_time ? AttemptOutcome::kDone : AttemptOutcome::kStopped);
+    EXPECT_EQ(job.state(), JobState::kQueued);
+    job.on(DevicesGiven{.to_measure = true});
+    job.on(CancelAsked{});
+    job.end(in_time ? AttemptOutcome::kDone : AttemptOutcome::kStopped);
+    EXPECT_EQ(job.state(), JobState::kCancelled);
+  }
+}
+
+TEST(JobFsm, WhatCannotBeMeasuredIsTriedAgainAndThenFails) {
+  Job job;
+  for (int i = 0; i < 3; ++i) {
+    job.on(BackOffIsOver{});
+    job.on(DevicesGiven{.to_measure = true});
+    ASSERT_EQ(job.state(), JobState::kProfiling);
+    job.end(AttemptOutcome::kFailed, false);
+    job.pass(kSecond * 60);
+  }
+  EXPECT_EQ(job.state(), JobState::kFailed);
 }
 
 TEST(JobFsm, WhatIsSaidOfAnOlderAttemptChangesNothing) {
@@ -210,9 +244,7 @@ TEST(JobFsm, AnyEventsInAnyOrder) {
           ReleaseAsked{},
           ReleaseAsked{},
           random() % 20 == 0 ? JobEvent(CancelAsked{}) : JobEvent(RequeueAsked{}),
-          ProfilingBegun{},
-          ProfilingEnded{random() % 20 == 0 ? "fault" : ""},
-          DevicesGiven{},
+          DevicesGiven{flag()},
           DevicesGiven{},
           Preempted{},
           PlanEnded{},

@@ -196,6 +196,7 @@ constexpr Expected kExpected[] = {
     {"DELETE", "/v1/jobs/{id}", "UA"},
     {"GET", "/v1/events", "VUA"},
     {"GET", "/v1/fleet", "VUA"},
+    {"GET", "/v1/profiles", "VUA"},
     {"GET", "/v1/nodes", "VUA"},
     {"GET", "/v1/nodes/{name}", "VUA"},
     {"POST", "/v1/nodes/{name}/join", "AN"},

@@ -3,6 +3,7 @@
 // through, attempts that do what the test says.
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -122,12 +123,25 @@ inline JobSpec job_on(int devices, const std::string& name = "job") {
 
 class FakeService {
  public:
-  explicit FakeService(FleetSpec fleet, const std::string& policy = "backfill")
+  /// `measured`: the jobs of job_on() have been, on devices of the types "a" and "b", which are
+  /// equally fast.
+  explicit FakeService(FleetSpec fleet, const std::string& policy = "backfill",
+                       bool measured = true)
       : fleet_(std::move(fleet)),
         policy_(std::move(*make_policy(policy))),
         database_(std::move(*Database::open(":memory:", Database::Mode::kWrite))) {
     (void)migrate(database_);
+    for (const std::string type : {"a", "b"})
+      if (measured) know_speed(job_on(1), type, 4);
     restart();
+  }
+
+  /// Samples a second of one device of the type; before it is asked for.
+  void know_speed(const JobSpec& job, const std::string& type, double speed) {
+    (void)save_speed(database_, {.workload = workload_of(job),
+                                 .traits = DevicePools(fleet_of({type})).traits(0),
+                                 .type = type,
+                                 .samples_per_second = speed});
   }
 
   /// As after a kill: what was not committed is lost, what runs runs on.
@@ -207,6 +221,15 @@ class FakeService {
     const Epoch epoch = status(job).epoch;
     launcher.begun.erase({job, epoch});
     coordinator_->attempt_over(job, {epoch, outcome, true, hopeless, std::move(cause)});
+    run();
+  }
+
+  /// The attempt was to measure: samples a second by device id.
+  void measured(int64_t job, const std::map<std::string, double>& speeds) {
+    AttemptOver over{status(job).epoch, AttemptOutcome::kDone, false, false, ""};
+    over.speeds = speeds;
+    launcher.begun.erase({job, over.epoch});
+    coordinator_->attempt_over(job, over);
     run();
   }
 

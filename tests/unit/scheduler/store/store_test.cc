@@ -14,6 +14,7 @@
 #include "scheduler/store/group_commit.h"
 #include "scheduler/store/job_store.h"
 #include "scheduler/store/node_store.h"
+#include "scheduler/store/speed_store.h"
 #include "scheduler/store/token_store.h"
 #include "tests/support/temporary_directory.h"
 
@@ -61,6 +62,8 @@ TEST_F(Store, KeepsAttempts) {
   EXPECT_FALSE(add_attempt(database, attempt));  // an epoch is never used again
   attempt.ended = 9;
   attempt.took = Nanos(2);
+  attempt.worth = 3.5;
+  attempt.saved_step = 40;
   attempt.outcome = "failed";
   attempt.cause = "it was killed";
   ASSERT_TRUE(end_attempt(database, attempt));
@@ -71,7 +74,33 @@ TEST_F(Store, KeepsAttempts) {
   EXPECT_EQ(kept->front().devices, attempt.devices);
   EXPECT_EQ(kept->front().begun, 7);
   EXPECT_EQ(kept->front().took, Nanos(2));
+  EXPECT_EQ(kept->front().worth, 3.5);
+  EXPECT_EQ(kept->front().saved_step, 40);
   EXPECT_EQ(kept->front().outcome, "failed");
+}
+
+TEST_F(Store, KeepsWhatWasMeasured) {
+  const Database database = open_store(path());
+  StoredSpeed speed{.workload = "w",
+                    .traits = "fast\n0",
+                    .type = "fast",
+                    .samples_per_second = 10,
+                    .job = 1,
+                    .name = "first",
+                    .measured = 5};
+  ASSERT_TRUE(save_speed(database, speed));
+  speed.samples_per_second = 12;
+  speed.measured = 6;
+  ASSERT_TRUE(save_speed(database, speed));  // measured anew
+  speed.traits = "slow\n0";
+  speed.measured = 7;
+  ASSERT_TRUE(save_speed(database, speed));
+  ASSERT_EQ(list_speeds(database, "w")->size(), 2u);
+  EXPECT_EQ(list_speeds(database, "w")->front().samples_per_second, 12);
+  EXPECT_TRUE(list_speeds(database, "another")->empty());
+  EXPECT_EQ(newest_speeds(database, 1)->front().traits, "slow\n0");
+  ASSERT_TRUE(remove_speeds(database, 7));
+  EXPECT_EQ(list_speeds(database, "w")->size(), 1u);
 }
 
 TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
@@ -81,7 +110,8 @@ TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
     job.spec = R"({"service": {"labels": {"team.a": "vision"}}})";
     ASSERT_TRUE(add_job(database, job));
     ASSERT_TRUE(database.execute(
-        "DROP TABLE attempts; DROP TABLE labels; DROP TABLE room; DROP TABLE tokens; DROP TABLE "
+        "DROP TABLE speeds; ALTER TABLE jobs DROP COLUMN measuring; DROP TABLE attempts; DROP "
+        "TABLE labels; DROP TABLE room; DROP TABLE tokens; DROP TABLE "
         "nodes; DROP INDEX "
         "jobs_by_state; "
         "DROP INDEX jobs_by_name; DROP INDEX jobs_by_queue; DROP INDEX jobs_by_end; "

@@ -1,0 +1,146 @@
+// Profiles before promises: a job is measured on one device of each kind before it is given more,
+// and what is measured once serves all jobs that train the same.
+
+#include <algorithm>
+#include <set>
+
+#include "core/spec/profile_key.h"
+#include "scheduler/service/coordinator.h"
+
+namespace motley {
+namespace {
+
+/// About what measuring takes, for those that come after it.
+constexpr double kMeasuringSeconds = 10;
+/// Of a program, whose speed nobody measures: all devices count the same.
+constexpr double kProgramRate = 1;
+
+}  // namespace
+
+/// Equal ones, equal speeds; of another version they are measured anew.
+std::string workload_of(const JobSpec& job) {
+  if (job.is_program()) return "";
+  return profile_job_key(job) + "-" + std::to_string(largest_profiled_micro_batch(job)) + "-" +
+         code_version();
+}
+
+void Coordinator::know_speeds(const std::string& workload) {
+  if (workload.empty()) return;
+  const auto [known, is_new] = speeds_.try_emplace(workload);
+  if (!is_new) return;
+  const auto stored = list_speeds(around_.kept, workload);
+  if (!stored) return;  // then they are measured once more
+  for (const StoredSpeed& speed : *stored) known->second[speed.traits] = speed.samples_per_second;
+}
+
+std::vector<StoredSpeed> Coordinator::speeds_in(const Job& job, const AttemptOver& over) const {
+  std::vector<StoredSpeed> found;
+  for (const auto& [device, speed] : over.speeds)
+    if (const auto pool = devices_.pool_of(device))
+      found.push_back({.workload = job.workload,
+                       .traits = devices_.traits(*pool),
+                       .type = devices_.type(*pool),
+                       .samples_per_second = speed,
+                       .job = job.id,
+                       .name = job.spec->name,
+                       .measured = around_.wall_time()});
+  return found;
+}
+
+void Coordinator::learn(const Job& job, const AttemptOver& over) {
+  if (over.speeds.empty()) return;
+  Speeds& known = speeds_[job.workload];
+  for (const StoredSpeed& speed : speeds_in(job, over))
+    known[speed.traits] = speed.samples_per_second;
+  for (auto& [id, other] : jobs_)
+    if (other.workload == job.workload) find_demand(other);
+}
+
+std::optional<double> Coordinator::speed_of(const Job& job, size_t pool) const {
+  const auto known = speeds_.find(job.workload);
+  if (known == speeds_.end()) return std::nullopt;
+  const auto speed = known->second.find(devices_.traits(pool));
+  return speed == known->second.end() ? std::nullopt : std::optional(speed->second);
+}
+
+/// All that it admits; once one of them is known, those of which a device is free: it does not wait
+/// for others.
+std::vector<size_t> Coordinator::unmeasured(const Job& job, const PoolCounts& free) const {
+  std::vector<size_t> pools;
+  if (job.workload.empty() || !job.demand) return pools;
+  bool any_known = false;
+  for (size_t pool = 0; pool < job.demand->limit.size(); ++pool)
+    any_known |= job.demand->limit[pool] > 0 && speed_of(job, pool).value_or(0) > 0;
+  for (size_t pool = 0; pool < job.demand->limit.size(); ++pool)
+    if (job.demand->limit[pool] > 0 && !speed_of(job, pool) && (!any_known || free[pool] > 0))
+      pools.push_back(pool);
+  return pools;
+}
+
+/// Where it asks for all there is, that is all that can train it.
+void Coordinator::leave_out_useless(const Job& job, Alternative* demand) const {
+  for (size_t pool = 0; pool < demand->limit.size(); ++pool) {
+    if (demand->limit[pool] == 0 || speed_of(job, pool).value_or(1) > 0) continue;
+    demand->limit[pool] = 0;
+    const int left = demand->mix ? sum_of(demand->limit)
+                                 : *std::max_element(demand->limit.begin(), demand->limit.end());
+    demand->most = std::min(demand->most, left);
+    if (!job.spec->devices.count) demand->least = std::max(1, std::min(demand->least, left));
+  }
+}
+
+std::vector<std::string> Coordinator::useless_for(const Job& job) const {
+  std::set<std::string> types;
+  for (size_t pool = 0; pool < devices_.pool_count(); ++pool)
+    if (speed_of(job, pool).value_or(1) <= 0) types.insert(devices_.type(pool));
+  return {types.begin(), types.end()};
+}
+
+/// In steps a second, and steps.
+void Coordinator::see_speeds(const Job& job, JobView* seen) const {
+  seen->speeds = SpeedTable(devices_.pool_count());
+  for (size_t pool = 0; pool < devices_.pool_count(); ++pool) {
+    const double rate = job.workload.empty()
+                            ? kProgramRate
+                            : speed_of(job, pool).value_or(0) / job.spec->train.global_batch;
+    if (rate > 0) seen->speeds.add(pool, 1, rate);
+  }
+  const double ran = job.devices.empty() ? 0 : seconds_of(now() - job.begun);
+  if (job.longest > Nanos(0))
+    seen->longest = std::max(0.0, seconds_of(job.longest - job.served) - ran);
+  if (job.workload.empty()) return;
+  const auto left = static_cast<double>(job.spec->train.steps - job.saved_step);
+  const double done = seen->runs() ? seen->speeds.rate(seen->held) * ran : 0;
+  seen->work_left = std::max(1.0, left - done);
+}
+
+/// One device of each of these pools would do, and the more the sooner.
+void Coordinator::see_measuring(const std::vector<size_t>& pools, JobView* seen) const {
+  seen->measures = true;
+  seen->work_left = kMeasuringSeconds;
+  seen->speeds = SpeedTable(devices_.pool_count());
+  Alternative one{1, static_cast<int>(pools.size()), PoolCounts(devices_.pool_count(), 0), true};
+  for (const size_t pool : pools) {
+    one.limit[pool] = 1;
+    seen->speeds.add(pool, 1, 1);
+  }
+  seen->any_of = {std::move(one)};
+}
+
+/// A device that is half as fast for the job as its fastest counts half (fair share in effective
+/// throughput); what nobody has measured counts whole.
+double Coordinator::worth_seconds(const Job& job) const {
+  if (job.devices.empty()) return 0;
+  const PoolCounts held = devices_.held_by(job.id);
+  double fastest = 0;
+  for (size_t pool = 0; pool < devices_.pool_count(); ++pool)
+    fastest = std::max(fastest, speed_of(job, pool).value_or(0));
+  double worth = 0;
+  for (size_t pool = 0; pool < held.size(); ++pool) {
+    const auto speed = speed_of(job, pool);
+    worth += held[pool] * (speed && fastest > 0 ? *speed / fastest : 1);
+  }
+  return worth * seconds_of(now() - job.begun);
+}
+
+}  // namespace motley
