@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "core/nvml.h"
 #include "core/precision.h"
 #include "core/result.h"
 #include "core/spec/fleet_spec.h"
-#include "kernels/nvml.h"
 #include "kernels/op_table.h"
 
 namespace motley {

@@ -1,9 +1,9 @@
 #include <cstdlib>
 
+#include "core/nvml.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/cuda_module.h"
 #include "kernels/host_memory.h"
-#include "kernels/nvml.h"
 #include "kernels/visible_devices.h"
 
 namespace motley {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/nvml.h"
+#include "core/nvml.h"
 
 namespace motley {
 

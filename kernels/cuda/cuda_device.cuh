@@ -6,11 +6,11 @@
 
 #include <optional>
 
+#include "core/nvml.h"
 #include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/green_context.cuh"
 #include "kernels/cuda/lt_matmul.cuh"
 #include "kernels/device.h"
-#include "kernels/nvml.h"
 
 namespace motley::cuda {
 

@@ -4,11 +4,11 @@
 #include <array>
 #include <cstdio>
 
+#include "core/nvml.h"
 #include "core/version.h"
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda_fit.h"
 #include "kernels/cuda_module.h"
-#include "kernels/nvml.h"
 
 namespace motley::cuda {
 namespace {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "scheduler/report/plan_table.h"
+#include "scheduler/report/straggler.h"
 #include "scheduler/report/table.h"
 
 namespace motley {
@@ -76,6 +77,19 @@ void add_overruns(const RunSummary& summary, TextTable* table) {
                                   " of the paced sections took longer than they stand for"});
 }
 
+/// Of the ranks' mean steps.
+void add_straggler(const RunSummary& summary, const Plan& plan, TextTable* table) {
+  std::vector<RankTime> times;
+  for (const RankActual& rank : summary.ranks) {
+    if (!rank.compute_seconds || !rank.wait_seconds || !rank.update_seconds) return;
+    times.push_back({*rank.compute_seconds + *rank.update_seconds, *rank.wait_seconds});
+  }
+  const auto straggler = find_straggler(times);
+  if (!straggler || straggler->rank >= plan.ranks.size()) return;
+  const RankPlacement& placed = plan.ranks[straggler->rank];
+  table->add_row({"straggler", straggler_text(*straggler, placed.type, placed.host)});
+}
+
 std::string set_aside_text(const SetAside& checkpoint) {
   const std::string why = checkpoint.why.empty() ? "" : " (" + checkpoint.why + ")";
   return "checkpoint of step " + std::to_string(checkpoint.step) + ", damaged" + why + ": " +
@@ -134,6 +148,7 @@ std::string report_text(const RunSummary& summary, const Plan& plan) {
   add_speed(summary, &facts);
   add_equal_split(summary, &facts);
   add_overruns(summary, &facts);
+  add_straggler(summary, plan, &facts);
   if (const int restarts = summary.restarts.value_or(0); restarts > 0)
     facts.add_row({"restarts", std::to_string(restarts)});
   for (const OutOfMemory& each : summary.out_of_memory)

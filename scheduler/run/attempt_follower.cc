@@ -1,6 +1,5 @@
 #include "scheduler/run/attempt_follower.h"
 
-#include <chrono>
 #include <csignal>
 #include <nlohmann/json.hpp>
 
@@ -8,36 +7,24 @@
 #include "core/log.h"
 #include "core/reports.h"
 #include "scheduler/launch/worker_program.h"
+#include "scheduler/run/progress_file.h"
+#include "scheduler/run/progress_tracker.h"
 
 namespace motley {
 namespace {
 
-constexpr double kSmoothing = 0.1;  // weight of the newest step in rates shown
-
-double unix_seconds() {
-  using namespace std::chrono;
-  return duration<double>(system_clock::now().time_since_epoch()).count();
-}
-
-/// A mean that forgets.
-class RunningMean {
- public:
-  void add(double value) {
-    mean_ = known_ ? mean_ + kSmoothing * (value - mean_) : value;
-    known_ = true;
-  }
-  double value() const { return mean_; }
-
- private:
-  double mean_ = 0;
-  bool known_ = false;
-};
-
 class AttemptListener {
  public:
   AttemptListener(const Attempt& attempt, const AttemptOptions& options, ProgressLine& line)
-      : attempt_(attempt), title_(options.title), line_(line), record_(attempt.plan) {
+      : attempt_(attempt),
+        title_(options.title),
+        line_(line),
+        record_(attempt.plan),
+        tracker_(attempt, unix_seconds()) {
     if (!options.metrics_path.empty()) metrics_.emplace(options.metrics_path, attempt.epoch);
+    if (!options.progress_path.empty())
+      file_.emplace(real_file_system(), steady_clock(), options.progress_path);
+    keep_progress();
   }
 
   void on_line(const RunnerLine& line) {
@@ -61,6 +48,8 @@ class AttemptListener {
   /// Rank 0 knows from which checkpoint training goes on once it trains.
   void on_phase(const std::string& data) {
     const auto report = phase_report_from_text(data);
+    if (report) tracker_.add(*report);
+    keep_progress();
     if (!report || report->rank != 0 || report->phase != "training" || record_.began_after) return;
     record_.began_after = report->step;
     const std::string attempt = " (attempt " + std::to_string(attempt_.epoch.value()) + ")";
@@ -74,9 +63,12 @@ class AttemptListener {
     const auto report = step_report_from_text(data);
     if (!report) return log_warning(report.error().to_string());
     record_.statistics.add(*report);
+    tracker_.add(*report, steady_clock().now());
+    keep_progress();
     if (report->rank != 0) return;
     if (metrics_) keep(metrics_->add(*report, unix_seconds(), record_.statistics.paced()));
-    show(*report);
+    const RunProgress& progress = tracker_.so_far();
+    line_.show(title_ + progress_text(progress), progress.step == progress.steps);
   }
 
   void on_evaluated(const std::string& data) {
@@ -111,20 +103,8 @@ class AttemptListener {
     line_.note("warning: " + written.error().to_string());
   }
 
-  void show(const StepReport& report) {
-    const Nanos now = steady_clock().now();
-    if (last_step_ != Nanos(0)) wall_.add(seconds_of(now - last_step_));
-    last_step_ = now;
-    if (!report.special) step_.add(report.step_seconds);
-    Progress progress;
-    progress.step = report.step;
-    progress.steps = attempt_.job.train.steps;
-    progress.loss = report.loss;
-    if (step_.value() > 0)
-      progress.samples_per_second = attempt_.job.train.global_batch / step_.value();
-    if (wall_.value() > 0)
-      progress.seconds_left = wall_.value() * static_cast<double>(progress.steps - report.step);
-    line_.show(title_ + progress_text(progress), report.step == progress.steps);
+  void keep_progress() {
+    if (file_) file_->offer([this] { return tracker_.with_ranks(); });
   }
 
   const Attempt& attempt_;
@@ -132,9 +112,8 @@ class AttemptListener {
   ProgressLine& line_;
   AttemptRecord record_;
   std::optional<MetricsLog> metrics_;
-  RunningMean wall_;  ///< seconds between two reports here
-  RunningMean step_;  ///< seconds of a step on the ranks' clock
-  Nanos last_step_{0};
+  ProgressTracker tracker_;
+  std::optional<ProgressFile> file_;
   bool notified_ = false;
   bool complained_ = false;
 };

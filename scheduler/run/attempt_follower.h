@@ -18,9 +18,10 @@ namespace motley {
 struct AttemptOptions {
   std::string directory;  ///< of its documents and logs
   std::string rsh_agent;
-  int lock_fd = -1;          ///< held by the runner too; -1: none
-  std::string title;         ///< before each progress line
-  std::string metrics_path;  ///< empty: steps are not recorded
+  int lock_fd = -1;           ///< held by the runner too; -1: none
+  std::string title;          ///< before each progress line
+  std::string metrics_path;   ///< empty: steps are not recorded
+  std::string progress_path;  ///< empty: nobody is told how far it is
   OnSignal on_signal = OnSignal::kStopThenKill;
 };
 

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
-#include "core/units.h"
 #include "scheduler/report/table.h"
 #include "scheduler/run/terminal.h"
 
@@ -15,23 +15,6 @@ constexpr double kTerminalPeriod = 0.2;
 constexpr double kPlainPeriod = 10;
 
 }  // namespace
-
-std::string progress_text(const Progress& progress) {
-  char text[160];
-  const double share = progress.steps > 0 ? 100.0 * static_cast<double>(progress.step) /
-                                                static_cast<double>(progress.steps)
-                                          : 0;
-  std::snprintf(text, sizeof text, "step %lld/%lld  %.0f %%  loss %.4f",
-                static_cast<long long>(progress.step), static_cast<long long>(progress.steps),
-                share, progress.loss);
-  std::string line = text;
-  if (progress.samples_per_second > 0) {
-    std::snprintf(text, sizeof text, "  %.4g samples/s", progress.samples_per_second);
-    line += text;
-  }
-  if (progress.seconds_left) line += "  " + format_seconds(*progress.seconds_left) + " left";
-  return line;
-}
 
 ProgressLine::ProgressLine(Clock& clock, std::FILE* to)
     : clock_(clock), to_(to), terminal_(::isatty(::fileno(to)) == 1), next_(clock.now()) {}

@@ -2,26 +2,13 @@
 // One line on stderr that says where things are: rewritten in place on a terminal, else printed
 // anew now and then.
 
-#include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <string>
 
 #include "core/clock.h"
 #include "core/ids.h"
 
 namespace motley {
-
-struct Progress {
-  int64_t step = 0;
-  int64_t steps = 0;
-  double loss = 0;
-  double samples_per_second = 0;  ///< 0: not known yet
-  std::optional<double> seconds_left;
-};
-
-/// "step 120/400  30 %  loss 3.2140  82.1 samples/s  1m05s left"
-std::string progress_text(const Progress& progress);
 
 /// Where stderr shows at most one unfinished line.
 class ProgressLine {

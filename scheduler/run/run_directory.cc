@@ -182,6 +182,12 @@ Result<RunDirectory> RunDirectory::find(const std::string& run) {
               "no run '" + run + "' (looked in " + state_directory() + "/runs)");
 }
 
+std::string newest_run(const std::string& state, const std::string& name) {
+  const std::string runs = state + "/runs/" + name;
+  const int64_t newest = largest_number(runs);
+  return newest > 0 ? runs + "/" + std::to_string(newest) : "";
+}
+
 std::string RunDirectory::title() const {
   const std::filesystem::path path(path_);
   return path.parent_path().filename().string() + "/" + path.filename().string();
@@ -213,7 +219,7 @@ Result<Unit> RunDirectory::lock() {
       ::pwrite(fd.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))
     return fail(ErrorCode::kIo, "cannot write " + path + ": " + std::strerror(errno));
   lock_ = std::move(fd);
-  return Unit{};
+  return real_file_system().remove_all(file("progress.json"));  // of a holder that was killed
 }
 
 bool RunDirectory::in_use() const {

@@ -1,7 +1,7 @@
 #pragma once
 // A run's directory: <state>/runs/<name>/<n>/ with job.json fleet.json profile.json plan.json
-// metrics.jsonl report.json loss.svg lock attempts/<epoch>/{attempt,plan}.json and a log for each
-// rank, checkpoints/ (core/FORMATS.md, "run directory").
+// metrics.jsonl progress.json report.json loss.svg lock attempts/<epoch>/{attempt,plan}.json and a
+// log for each rank, checkpoints/ (core/FORMATS.md, "run directory").
 
 #include <cstdint>
 #include <functional>
@@ -46,7 +46,8 @@ class RunDirectory {
   std::string attempt_directory(Epoch epoch) const;
 
   /// Holds the run's lock until the object goes; kNotPermitted naming the holder's pid when taken.
-  /// A holder that is dead is waited for: its runner ends within seconds, and lets go.
+  /// A holder that is dead is waited for: its runner ends within seconds, and lets go. What it said
+  /// of its progress is removed.
   Result<Unit> lock();
   int lock_fd() const { return lock_.get(); }
   bool in_use() const;  ///< somebody else holds the lock
@@ -81,5 +82,9 @@ class RunDirectory {
   std::string path_;
   Fd lock_;
 };
+
+/// The path of the newest run of that name below a state directory, which need not be ours; empty
+/// without one.
+std::string newest_run(const std::string& state, const std::string& name);
 
 }  // namespace motley

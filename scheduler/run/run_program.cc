@@ -21,6 +21,7 @@
 #include "scheduler/launch/worker_program.h"
 #include "scheduler/run/follow.h"
 #include "scheduler/run/measure.h"
+#include "scheduler/run/progress_file.h"
 #include "scheduler/run/progress_line.h"
 #include "scheduler/run/retry_policy.h"
 #include "scheduler/runner/program_assignment.h"
@@ -122,6 +123,9 @@ class ProgramRun {
     client.document = assignment.directory + "/program.json";
     client.lock_fd = run_->lock_fd();
     MOTLEY_TRY_VOID(write_program(assignment, client.document));
+    ProgressFile file(real_file_system(), steady_clock(), run_->file("progress.json"));
+    RunProgress progress{.epoch = assignment.epoch, .phase = "setup", .begun = unix_seconds()};
+    file.write(progress);
     if (const auto ready = set_up(client.document); !ready) {
       Followed ended;
       ended.signal = signals_.last();
@@ -129,6 +133,8 @@ class ProgramRun {
       return ended;
     }
     MOTLEY_TRY(const auto runner, RunnerClient::start(client));
+    progress.phase = "running";
+    file.write(progress);
     return follow(
         *runner, signals_, OnSignal::kStopThenKill, [&](const RunnerLine& line) { on_line(line); },
         [&](int) { line_.note("stopping: the program is asked to save (Ctrl-C: end now)"); });

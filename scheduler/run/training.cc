@@ -90,6 +90,7 @@ class Training {
     options.rsh_agent = request_.rsh_agent;
     options.lock_fd = request_.run.lock_fd();
     options.metrics_path = request_.run.file("metrics.jsonl");
+    options.progress_path = request_.run.file("progress.json");
     MOTLEY_TRY(AttemptRecord record, run_training_attempt(attempt, options, signals_, line_));
     keep_result(options.directory, record);
     return record;

@@ -103,6 +103,9 @@ int nvmlDeviceGetMaxClockInfo(Handle device, unsigned, unsigned* to) {
 int nvmlDeviceGetTemperature(Handle device, unsigned, unsigned* to) {
   return number(device, "temperature", to);
 }
+int nvmlDeviceGetUtilizationRates(Handle device, unsigned* to) {
+  return number(device, "utilisation", to);
+}
 int nvmlDeviceGetPowerUsage(Handle device, unsigned* to) { return number(device, "power", to); }
 int nvmlDeviceGetEnforcedPowerLimit(Handle device, unsigned* to) {
   return number(device, "power_limit", to);

@@ -1,4 +1,4 @@
-#include "kernels/nvml.h"
+#include "core/nvml.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST_F(NvmlTest, TellsWhatTheDriverTells) {
   const auto nvml = open(R"({"driver": "580.65", "gpus": [
     {"name": "NVIDIA A", "uuid": "GPU-1", "bus_id": "00000000:01:00.0", "memory": 2000, "free": 500,
      "capability": [8, 6], "throttle": 72, "numbers": {"clock": 1200, "most_clock": 1900,
-     "power": 250500, "power_limit": 300000, "temperature": 71, "width": 4, "most_width": 16,
+     "power": 250500, "power_limit": 300000, "temperature": 71, "utilisation": 93, "width": 4, "most_width": 16,
      "generation": 3, "most_generation": 4}}]})");
   EXPECT_EQ(nvml->driver_version(), "580.65");
   const auto gpus = nvml->gpus();
@@ -54,6 +54,7 @@ TEST_F(NvmlTest, TellsWhatTheDriverTells) {
   EXPECT_EQ(gpu.power, 250.5);
   EXPECT_EQ(gpu.power_limit, 300.0);
   EXPECT_EQ(gpu.temperature, 71);
+  EXPECT_EQ(gpu.utilisation, 93);
   EXPECT_EQ(gpu.pcie_width, 4);
   EXPECT_EQ(gpu.most_pcie_width, 16);
   EXPECT_EQ(gpu.pcie_generation, 3);

@@ -53,6 +53,16 @@ TEST(ReportText, SaysWhyAnEqualSplitWasNotMeasured) {
   EXPECT_THAT(text, ::testing::Not(HasSubstr("times as fast")));
 }
 
+TEST(ReportText, NamesTheRankThatTheOthersWaitFor) {
+  RunSummary summary = made_up_summary();
+  EXPECT_THAT(report_text(summary, made_up_plan()), Not(HasSubstr("straggler")));
+  summary.ranks[0].compute_seconds = 0.07;
+  summary.ranks[0].wait_seconds = 0.029;
+  EXPECT_THAT(
+      report_text(summary, made_up_plan()),
+      HasSubstr("rank 1 (RTX3090 on r1) holds the others up: they wait 29 % of the time\n"));
+}
+
 TEST(ReportText, OfAResumedRunThatWasStoppedAgain) {
   RunSummary summary = made_up_summary();
   summary.state = "stopped";

@@ -20,10 +20,11 @@ struct GpuStatus {
   std::string uuid;    ///< "GPU-…"
   std::string bus_id;  ///< "00000000:65:00.0", as NVML writes it
   std::optional<Bytes> memory, free_memory;
-  std::optional<int> compute_capability;           ///< 90: sm_90
-  std::optional<int> sm_clock, most_sm_clock;      ///< MHz
-  std::optional<double> power, power_limit;        ///< watts
-  std::optional<int> temperature;                  ///< degrees Celsius
+  std::optional<int> compute_capability;       ///< 90: sm_90
+  std::optional<int> sm_clock, most_sm_clock;  ///< MHz
+  std::optional<double> power, power_limit;    ///< watts
+  std::optional<int> temperature;              ///< degrees Celsius
+  std::optional<int> utilisation;  ///< percent of the last second or less in which it computed
   std::optional<int> pcie_width, most_pcie_width;  ///< lanes
   std::optional<int> pcie_generation, most_pcie_generation;
   /// Why it is slower than its clocks allow, in NVML's words; idling and chosen clocks are none.

@@ -1,4 +1,4 @@
-#include "kernels/nvml.h"
+#include "core/nvml.h"
 
 #include <dlfcn.h>
 
@@ -23,6 +23,9 @@ struct PciInfo {
 };
 struct MemoryInfo {
   unsigned long long total, free, used;
+};
+struct Utilisation {
+  unsigned gpu, memory;  // percent
 };
 struct EventData {
   Handle device;
@@ -102,6 +105,7 @@ struct Nvml::Api {
     clock.find(library, "nvmlDeviceGetClockInfo");
     most_clock.find(library, "nvmlDeviceGetMaxClockInfo");
     temperature.find(library, "nvmlDeviceGetTemperature");
+    utilisation.find(library, "nvmlDeviceGetUtilizationRates");
     power.find(library, "nvmlDeviceGetPowerUsage");
     power_limit.find(library, "nvmlDeviceGetEnforcedPowerLimit");
     width.find(library, "nvmlDeviceGetCurrPcieLinkWidth");
@@ -130,6 +134,7 @@ struct Nvml::Api {
   Function<Handle, PciInfo*> pci;
   Function<Handle, MemoryInfo*> memory;
   Function<Handle, int*, int*> capability;
+  Function<Handle, Utilisation*> utilisation;
   NumberOfKind clock, most_clock, temperature;
   Number power, power_limit, width, most_width, generation, most_generation;
   Function<Handle, unsigned long long*> throttle_reasons;
@@ -166,6 +171,8 @@ GpuStatus Nvml::Api::status(Handle device) const {
   status.sm_clock = value(clock, device, kSmClock);
   status.most_sm_clock = value(most_clock, device, kSmClock);
   status.temperature = value(temperature, device, kCoreTemperature);
+  Utilisation rates{};
+  if (utilisation(device, &rates)) status.utilisation = static_cast<int>(rates.gpu);
   status.power = watts(power, device);
   status.power_limit = watts(power_limit, device);
   status.pcie_width = value(width, device);
