@@ -31,7 +31,7 @@ bool among(const std::vector<AttemptId>& attempts, AttemptId attempt) {
 }  // namespace
 
 AgentLink::AgentLink(const ServiceClient& client, NodeJoin join)
-    : client_(client), join_(std::move(join)) {
+    : client_(client), join_(std::move(join)), watch_(join_.fleet) {
   if (auto made = make_pipe()) wake_ = std::move(*made);
   for (const Fd* end : {&wake_.read, &wake_.write}) ::fcntl(end->get(), F_SETFL, O_NONBLOCK);
   wishes_.heard = steady_clock().now();
@@ -145,7 +145,7 @@ void AgentLink::report_on() {
 
 AgentReport AgentLink::next_report() const {
   AgentReport report;
-  report.life = {join_.name, join_.session, attempts()};
+  report.life = {join_.name, join_.session, attempts(), watch_.latest()};
   const std::lock_guard lock(mutex_);
   for (const auto& [id, outbox] : outboxes_)
     for (size_t i = outbox.received;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "scheduler/launch/child_process.h"
+#include "scheduler/service/device_watch.h"
 #include "scheduler/service/node_json.h"
 #include "scheduler/service/service_client.h"
 
@@ -68,6 +69,7 @@ class AgentLink {
 
   const ServiceClient& client_;
   const NodeJoin join_;
+  const DeviceWatch watch_;
   Pipe wake_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -66,6 +66,7 @@ std::unique_ptr<Command> make_show_command();
 std::unique_ptr<Command> make_simulate_command();
 std::unique_ptr<Command> make_submit_command();
 std::unique_ptr<Command> make_token_command();
+std::unique_ptr<Command> make_top_command();
 std::unique_ptr<Command> make_undrain_command();
 std::unique_ptr<Command> make_why_command();
 std::unique_ptr<Command> make_worth_command();

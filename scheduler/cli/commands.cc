@@ -34,6 +34,7 @@ const std::vector<CommandEntry>& commands() {
       {"ls", "the jobs of the service", make_ls_command},
       {"show", "a job of the service and its attempts", make_show_command},
       {"why", "what a job waits for, and what would start it", make_why_command},
+      {"top", "what each device of the service does, and how well", make_top_command},
       {"logs", "what a job has printed, also after its end", make_logs_command},
       {"events", "what has happened to jobs", make_events_command},
       {"cancel", "end a job; a checkpoint is saved first", make_cancel_command},

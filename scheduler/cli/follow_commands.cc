@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scheduler/cli/service_command.h"
+#include "scheduler/run/terminal.h"
 
 namespace motley {
 namespace {
@@ -46,7 +47,7 @@ class LogsCommand final : public Command {
       if (json_)
         std::printf("%s\n", piece.dump().c_str());
       else
-        std::fputs(piece.value("text", "").c_str(), stdout);
+        std::fputs(shown_on(stdout, piece.value("text", "")).c_str(), stdout);
       if (piece.value("text", "").empty()) return 0;
       after = piece.value("next", "");
     }
@@ -84,7 +85,7 @@ class EventsCommand final : public Command {
         std::printf("%s\n", event.dump().c_str());
       else
         std::printf("%lld  %s  %s\n", static_cast<long long>(event.value("id", int64_t{0})),
-                    subject_of(event).c_str(), event.value("text", "").c_str());
+                    subject_of(event).c_str(), shown_on(stdout, event.value("text", "")).c_str());
       return std::fflush(stdout) == 0;
     };
     if (follow_) {

@@ -5,13 +5,46 @@
 #include <nlohmann/json.hpp>
 
 #include "scheduler/cli/service_command.h"
+#include "scheduler/report/run_progress.h"
 #include "scheduler/report/table.h"
+#include "scheduler/run/terminal.h"
 #include "scheduler/service/http_message.h"
 
 namespace motley {
 namespace {
 
 using nlohmann::json;
+
+/// "812/2000"; "-" where nothing is known of it.
+std::string steps_text(const json& progress) {
+  if (!progress.is_object() || !progress["step"].is_number()) return "-";
+  return progress["step"].dump() + "/" + progress["steps"].dump();
+}
+
+std::string left_text(const json& progress) {
+  if (!progress.is_object() || !progress["eta_seconds"].is_number()) return "-";
+  return format_duration(progress["eta_seconds"].get<double>());
+}
+
+template <class T>
+std::optional<T> known(const json& value) {
+  return value.is_number() ? std::optional(value.get<T>()) : std::nullopt;
+}
+
+/// How far it is, and who holds it up.
+void print_progress(const json& told) {
+  if (!told.is_object()) return;
+  RunProgress progress;
+  progress.phase = told.value("phase", "");
+  progress.step = known<int64_t>(told["step"]);
+  progress.steps = known<int64_t>(told["steps"]);
+  progress.loss = known<double>(told["loss"]);
+  progress.samples_per_second = known<double>(told["samples_per_second"]);
+  progress.eta_seconds = known<double>(told["eta_seconds"]);
+  std::printf("now: %s\n", progress_text(progress).c_str());
+  if (told["straggler"].is_object())
+    std::printf("%s\n", told["straggler"].value("text", "").c_str());
+}
 
 class LsCommand final : public Command {
  public:
@@ -41,13 +74,16 @@ class LsCommand final : public Command {
                      {"queue", Align::kLeft},
                      {"priority", Align::kRight},
                      {"state", Align::kLeft},
+                     {"step", Align::kRight},
+                     {"left", Align::kRight},
                      {"attempt", Align::kRight},
                      {"submitted", Align::kLeft}});
     for (const json& job : page["jobs"])
-      table.add_row({std::to_string(job.value("id", 0)), job.value("name", ""),
-                     job.value("owner", ""), job.value("queue", ""),
-                     std::to_string(job.value("priority", 0)), job.value("state", ""),
-                     std::to_string(job.value("attempt", 0)), time_text(job["submitted"])});
+      table.add_row(
+          {std::to_string(job.value("id", 0)), job.value("name", ""), job.value("owner", ""),
+           job.value("queue", ""), std::to_string(job.value("priority", 0)), job.value("state", ""),
+           steps_text(job.value("progress", json())), left_text(job.value("progress", json())),
+           std::to_string(job.value("attempt", 0)), time_text(job["submitted"])});
     std::printf("%s", table.to_string().c_str());
     if (page["next"].is_number())
       std::fprintf(stderr, "more: --before %s\n", page["next"].dump().c_str());
@@ -125,7 +161,8 @@ class ShowCommand final : public JobCommand {
     return client.get(job);
   }
   void print(const json& job) const override {
-    std::printf("%s\n", job_line(job).c_str());
+    std::printf("%s\n", shown_on(stdout, job_line(job)).c_str());
+    print_progress(job.value("progress", json()));
     std::printf("submitted %s by %s, queue %s, priority %d\n", time_text(job["submitted"]).c_str(),
                 job.value("owner", "").c_str(), job.value("queue", "").c_str(),
                 job.value("priority", 0));
@@ -141,7 +178,9 @@ class ShowCommand final : public JobCommand {
           outcome.empty()
               ? "under way"
               : (outcome + " after " + format_duration(attempt.value("seconds", 0.0))).c_str(),
-          attempt.value("cause", "").empty() ? "" : (", " + attempt.value("cause", "")).c_str());
+          attempt.value("cause", "").empty()
+              ? ""
+              : (", " + shown_on(stdout, attempt.value("cause", ""))).c_str());
     }
     std::printf("runs in %s/motley/runs\n", job.value("directory", "").c_str());
   }
@@ -154,7 +193,7 @@ class WhyCommand final : public JobCommand {
   void print(const json& why) const override {
     std::printf("job %d is %s\n", why.value("id", 0), why.value("state", "").c_str());
     for (const json& reason : why["reasons"])
-      std::printf("  %s\n", reason.get<std::string>().c_str());
+      std::printf("  %s\n", shown_on(stdout, reason.get<std::string>()).c_str());
     if (why["position"].is_number())
       std::printf("position in the queue: %d\n", why["position"].get<int>());
     if (why["estimated_start_seconds"].is_number())
@@ -173,7 +212,9 @@ class RequestCommand final : public JobCommand {
   Result<json> ask(const ServiceClient& client, const std::string& job) const override {
     return client.post(job + "/" + what_);
   }
-  void print(const json& job) const override { std::printf("%s\n", job_line(job).c_str()); }
+  void print(const json& job) const override {
+    std::printf("%s\n", shown_on(stdout, job_line(job)).c_str());
+  }
 
   std::string what_;
 };

@@ -6,6 +6,7 @@
 #include "core/units.h"
 #include "scheduler/cli/service_command.h"
 #include "scheduler/report/table.h"
+#include "scheduler/run/terminal.h"
 #include "scheduler/service/http_message.h"
 #include "scheduler/service/service_client.h"
 
@@ -52,7 +53,7 @@ void print_nodes(const json& nodes) {
     table.add_row({node.value("name", ""), node.value("state", ""),
                    std::to_string(node["devices"].size()), std::to_string(node.value("given", 0)),
                    heartbeat_text(node), labels_text(node["labels"]), why_text(node)});
-  std::printf("%s", table.to_string().c_str());
+  std::printf("%s", shown_on(stdout, table.to_string()).c_str());
 }
 
 class NodesCommand final : public Command {

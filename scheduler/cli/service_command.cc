@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/file_system.h"
+#include "scheduler/run/terminal.h"
 
 namespace motley {
 namespace {
@@ -79,11 +80,11 @@ Result<int> follow_job(const ServiceClient& client, const std::string& job,
                        const std::string& query) {
   MOTLEY_TRY_VOID(
       client.follow("/v1/jobs/" + job + "/logs" + query, [](const nlohmann::json& piece) {
-        std::fputs(piece.value("text", "").c_str(), stdout);
+        std::fputs(shown_on(stdout, piece.value("text", "")).c_str(), stdout);
         return std::fflush(stdout) == 0;
       }));
   MOTLEY_TRY(const nlohmann::json end, client.get("/v1/jobs/" + job));
-  std::fprintf(stderr, "%s\n", job_line(end).c_str());
+  std::fprintf(stderr, "%s\n", shown_on(stderr, job_line(end)).c_str());
   return exit_of_state(end.value("state", ""));
 }
 

@@ -15,10 +15,6 @@ using nlohmann::json;
 
 constexpr int kProgressVersion = 1;
 
-json bytes_or_null(const std::optional<Bytes>& bytes) {
-  return bytes ? json(bytes->value()) : json(nullptr);
-}
-
 json to_json(const RankProgress& rank) {
   return {{"rank", rank.rank},
           {"device", rank.device},
@@ -27,8 +23,8 @@ json to_json(const RankProgress& rank) {
           {"compute_seconds", or_null(rank.compute_seconds)},
           {"wait_seconds", or_null(rank.wait_seconds)},
           {"update_seconds", or_null(rank.update_seconds)},
-          {"memory_bytes", bytes_or_null(rank.memory)},
-          {"memory_limit_bytes", bytes_or_null(rank.memory_limit)}};
+          {"memory_bytes", or_null(rank.memory)},
+          {"memory_limit_bytes", or_null(rank.memory_limit)}};
 }
 
 void read_rank(JsonFields& fields, RankProgress& rank) {

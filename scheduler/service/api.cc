@@ -9,7 +9,6 @@
 #include "core/spec/reader.h"
 #include "scheduler/service/job_json.h"
 #include "scheduler/service/job_log.h"
-#include "scheduler/service/metrics_text.h"
 #include "scheduler/service/openapi.h"
 #include "scheduler/service/replies.h"
 #include "scheduler/service/streams.h"
@@ -171,6 +170,8 @@ std::vector<Api::Route> Api::job_routes() {
        [](Api& api, Request, Reply reply, int64_t job) { api.remove(reply, job); }, true},
       {kViewer, "GET", "/v1/jobs/", "/why", true, "",
        [](Api& api, Request request, Reply reply, int64_t job) { api.why(request, reply, job); }},
+      {kViewer, "GET", "/v1/jobs/", "/progress", true, "",
+       [](Api& api, Request, Reply reply, int64_t job) { api.progress(reply, job); }},
       {kViewer, "GET", "/v1/jobs/", "/logs", true, "after attempt",
        [](Api& api, Request request, Reply reply, int64_t job) { api.logs(request, reply, job); }},
       request_route("/cancel", [](Api& api, Request, Reply reply,
@@ -183,6 +184,8 @@ std::vector<Api::Route> Api::job_routes() {
                                    int64_t job) { api.ask(JobRequest::kRequeue, reply, job); }),
       {kViewer, "GET", "/v1/events", "", false, "job after limit",
        [](Api& api, Request request, Reply reply, int64_t) { api.events(request, reply); }},
+      {kViewer, "GET", "/v1/devices", "", false, "",
+       [](Api& api, Request, Reply reply, int64_t) { api.devices(reply); }},
       {kViewer, "GET", "/v1/fleet", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.fleet(request, reply); }},
       {kViewer, "GET", "/v1/profiles", "", false, "limit",
@@ -293,7 +296,10 @@ void Api::list(const HttpRequest& request, const HttpReply& reply) {
   const auto jobs = list_jobs(kept_, *query, *before, static_cast<int>(*limit));
   if (!jobs) return refuse(reply, jobs.error());
   json page = {{"jobs", json::array()}, {"next", nullptr}};
-  for (const StoredJob& job : jobs->jobs) page["jobs"].push_back(to_json(job));
+  for (const StoredJob& job : jobs->jobs) {
+    page["jobs"].push_back(to_json(job));
+    page["jobs"].back()["progress"] = progress_json(progress_of(directory_, job));
+  }
   if (jobs->next > 0) page["next"] = jobs->next;
   reply(json_response(page));
 }
@@ -318,6 +324,7 @@ HttpResponse Api::job_response(int64_t id, int status) const {
   document["attempts"] = json::array();
   for (const StoredAttempt& attempt : *attempts) document["attempts"].push_back(to_json(attempt));
   document["directory"] = directory_.job(id);
+  document["progress"] = progress_json(progress_of(directory_, **job));
   HttpResponse response = json_response(document, status);
   // The job is kept as the JSON that it is: no need to take it apart.
   response.body.resize(response.body.rfind('}'));
@@ -431,13 +438,6 @@ void Api::profiles(const HttpRequest& request, const HttpReply& reply) {
   json profiles = json::array();
   for (const StoredSpeed& speed : *speeds) profiles.push_back(to_json(speed));
   reply(json_response({{"profiles", profiles}}));
-}
-
-void Api::metrics(const HttpRequest&, const HttpReply& reply) {
-  HttpResponse response;
-  response.type = "text/plain; version=0.0.4";
-  response.body = metrics_text(coordinator_);
-  reply(std::move(response));
 }
 
 void Api::healthz(const HttpRequest&, const HttpReply& reply) {

@@ -2,6 +2,7 @@
 // The service's HTTP API, `/v1/…` (core/FORMATS.md): which request is answered by whom. No socket;
 // what it needs of the coordinator is asked on the coordinator's thread.
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "scheduler/service/access.h"
 #include "scheduler/service/coordinator.h"
+#include "scheduler/service/fleet_view.h"
 #include "scheduler/service/http_message.h"
 #include "scheduler/service/node_api.h"
 #include "scheduler/service/retention.h"
@@ -31,6 +33,8 @@ class Api {
 
   /// An HttpHandler.
   void handle(HttpRequest request, const HttpReply& reply);
+  /// What drivers tell of the coordinator's own GPUs; asked on the coordinator's thread.
+  void set_gauges(std::function<std::vector<DeviceGauge>()> gauges) { gauges_ = std::move(gauges); }
   /// Shown by /metrics and /v1/fleet.
   void set_policy(std::string name) { policy_ = std::move(name); }
   /// Where others may reach the service, which whoever gets a token is told.
@@ -76,10 +80,13 @@ class Api {
   void submit(const HttpRequest& request, const HttpReply& reply);
   void show(const HttpRequest& request, const HttpReply& reply, int64_t job);
   void why(const HttpRequest& request, const HttpReply& reply, int64_t job);
+  void progress(const HttpReply& reply, int64_t job);
   void logs(const HttpRequest& request, const HttpReply& reply, int64_t job);
   void ask(JobRequest what, const HttpReply& reply, int64_t job);
   void remove(const HttpReply& reply, int64_t job);
   void events(const HttpRequest& request, const HttpReply& reply);
+  FleetView look_at_fleet() const;
+  void devices(const HttpReply& reply);
   void fleet(const HttpRequest& request, const HttpReply& reply);
   void profiles(const HttpRequest& request, const HttpReply& reply);
   void metrics(const HttpRequest& request, const HttpReply& reply);
@@ -104,6 +111,7 @@ class Api {
   Access& access_;
   std::string policy_;
   Door door_;
+  std::function<std::vector<DeviceGauge>()> gauges_;
   NodeApi nodes_;
 };
 

@@ -113,6 +113,7 @@ Result<std::vector<AttemptId>> Coordinator::hear(const NodeReport& report) {
   if (node->session != report.session)
     return fail(ErrorCode::kNotPermitted, "node " + report.name + " has another agent by now");
   node->heard = now();
+  node->gauges = report.gauges;
   std::vector<AttemptId> allowed = attempts_on(report.name);
   // While nothing can be kept all stays as it is.
   if (node->state == NodeState::kReady || broken_) return allowed;

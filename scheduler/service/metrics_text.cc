@@ -1,6 +1,9 @@
 #include "scheduler/service/metrics_text.h"
 
+#include <cstdio>
 #include <map>
+#include <utility>
+#include <vector>
 
 namespace motley {
 namespace {
@@ -39,9 +42,70 @@ std::string nodes_text(const Coordinator& coordinator) {
   return text;
 }
 
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+/// One gauge with a line for each of `samples`, or nothing where there is none.
+using Samples = std::vector<std::pair<std::string, double>>;
+std::string gauge_text(const std::string& name, const std::string& help, const Samples& samples) {
+  if (samples.empty()) return "";
+  std::string text = head(name, "gauge", help);
+  for (const auto& [labels, value] : samples)
+    text += name + "{" + labels + "} " + number(value) + "\n";
+  return text;
+}
+
+/// Of jobs that have devices: as many as there can be devices at most.
+std::string progress_text(const FleetView& fleet) {
+  Samples steps, speeds;
+  for (const auto& [id, job] : fleet.jobs) {
+    if (!job.progress) continue;
+    const std::string labels = "job=\"" + std::to_string(id) + "\",name=" + quoted(job.name);
+    if (job.progress->step) steps.emplace_back(labels, static_cast<double>(*job.progress->step));
+    if (job.progress->samples_per_second)
+      speeds.emplace_back(labels, *job.progress->samples_per_second);
+  }
+  return gauge_text("motley_job_step", "Steps that a running job has done.", steps) +
+         gauge_text("motley_job_samples_per_second", "How quick a running job is.", speeds);
+}
+
+std::string waiting_text(const FleetView& fleet) {
+  Samples shares;
+  for (const DeviceView& view : fleet.devices)
+    if (const auto time = view.rank ? view.rank->time() : std::nullopt)
+      shares.emplace_back("device=" + quoted(view.device.id) + ",type=" + quoted(view.device.type) +
+                              ",job=\"" + std::to_string(view.job) + "\"",
+                          waiting_share(*time));
+  return gauge_text("motley_device_waiting_share",
+                    "Of the last steps' time, what a device in use waited for others.", shares);
+}
+
+/// Under the names that NVIDIA's exporter has, so that dashboards made for it show them.
+std::string gauges_text(const FleetView& fleet) {
+  constexpr double kMebibyte = 1 << 20;
+  Samples busy, temperatures, memory;
+  for (const DeviceView& view : fleet.devices) {
+    if (!view.gauge) continue;
+    const std::string labels = "device=" + quoted(view.device.id) +
+                               ",UUID=" + quoted(view.gauge->uuid) +
+                               ",Hostname=" + quoted(view.device.host);
+    if (view.gauge->utilisation) busy.emplace_back(labels, *view.gauge->utilisation);
+    if (view.gauge->temperature) temperatures.emplace_back(labels, *view.gauge->temperature);
+    if (view.gauge->memory_used)
+      memory.emplace_back(labels,
+                          static_cast<double>(view.gauge->memory_used->value()) / kMebibyte);
+  }
+  return gauge_text("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", busy) +
+         gauge_text("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", temperatures) +
+         gauge_text("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", memory);
+}
+
 }  // namespace
 
-std::string metrics_text(const Coordinator& coordinator) {
+std::string metrics_text(const Coordinator& coordinator, const FleetView& fleet) {
   const Coordinator::Counters& counters = coordinator.counters();
   std::string text = head("motley_jobs", "gauge", "Jobs there are, by state.");
   for (const auto& [state, count] : counters.jobs)
@@ -49,6 +113,9 @@ std::string metrics_text(const Coordinator& coordinator) {
             "\n";
   text += devices_text(coordinator.devices());
   text += nodes_text(coordinator);
+  text += progress_text(fleet);
+  text += waiting_text(fleet);
+  text += gauges_text(fleet);
   text += head("motley_submissions_total", "counter", "Submissions acknowledged since the start.") +
           "motley_submissions_total " + std::to_string(counters.submissions) + "\n";
   text += head("motley_decisions_total", "counter", "Decisions of the policy since the start.") +

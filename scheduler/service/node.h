@@ -8,6 +8,7 @@
 
 #include "core/spec/fleet_spec.h"
 #include "scheduler/service/attempt_launcher.h"
+#include "scheduler/service/device_gauge.h"
 #include "scheduler/service/device_pools.h"
 #include "scheduler/store/node_store.h"
 
@@ -28,9 +29,10 @@ struct Node {
   NodeState state = NodeState::kAwaited;
   std::string cause;  ///< of a loss
   bool draining = false;
-  std::string reason;             ///< of the drain, in somebody's words
-  std::optional<Nanos> drain_by;  ///< what still runs there then is stopped
-  Nanos heard{0};                 ///< when its agent called last; of an awaited one, since when
+  std::string reason;               ///< of the drain, in somebody's words
+  std::optional<Nanos> drain_by;    ///< what still runs there then is stopped
+  std::vector<DeviceGauge> gauges;  ///< as its agent last said
+  Nanos heard{0};                   ///< when its agent called last; of an awaited one, since when
 
   bool is_own() const { return session.empty(); }
   DeviceAccess access() const;
@@ -53,6 +55,7 @@ struct NodeReport {
   std::string name;
   std::string session;
   std::vector<AttemptId> running;  ///< attempts of which it has processes
+  std::vector<DeviceGauge> gauges = {};
 };
 
 struct DrainRequest {

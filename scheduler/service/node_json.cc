@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json_fields.h"
+#include "core/or_null.h"
 #include "core/spec/json.h"
 
 namespace motley {
@@ -25,6 +26,22 @@ void read_piece(JsonFields& fields, CommandPiece& piece) {
       .read("stream", piece.stream)
       .read("text", piece.text)
       .read("status", piece.status);
+}
+
+void read_gauge(JsonFields& fields, DeviceGauge& gauge) {
+  fields.read("uuid", gauge.uuid)
+      .read("utilisation", gauge.utilisation)
+      .read("temperature", gauge.temperature)
+      .read("memory_used", gauge.memory_used)
+      .read("memory", gauge.memory);
+}
+
+json gauge_json(const DeviceGauge& gauge) {
+  return {{"uuid", gauge.uuid},
+          {"utilisation", or_null(gauge.utilisation)},
+          {"temperature", or_null(gauge.temperature)},
+          {"memory_used", or_null(gauge.memory_used)},
+          {"memory", or_null(gauge.memory)}};
 }
 
 json attempts_json(const std::vector<AttemptId>& attempts) {
@@ -163,9 +180,14 @@ Result<NodeJoin> node_join_from_json(const std::string& name, const json& docume
 json to_json(const AgentReport& report) {
   json pieces = json::array();
   for (const CommandPiece& piece : report.pieces) pieces.push_back(to_json(piece));
-  return {{"session", report.life.session},
-          {"running", attempts_json(report.life.running)},
-          {"pieces", std::move(pieces)}};
+  json document = {{"session", report.life.session},
+                   {"running", attempts_json(report.life.running)},
+                   {"pieces", std::move(pieces)}};
+  // A coordinator of before there were any takes what it knows.
+  if (!report.life.gauges.empty()) document["gauges"] = json::array();
+  for (const DeviceGauge& gauge : report.life.gauges)
+    document["gauges"].push_back(gauge_json(gauge));
+  return document;
 }
 
 Result<AgentReport> agent_report_from_json(const std::string& name, const json& document) {
@@ -175,6 +197,8 @@ Result<AgentReport> agent_report_from_json(const std::string& name, const json& 
   fields.read("session", report.life.session)
       .each("running", [&](JsonFields& f) { read_attempt(f, report.life.running.emplace_back()); })
       .each("pieces", [&](JsonFields& f) { read_piece(f, report.pieces.emplace_back()); });
+  if (fields.has("gauges"))
+    fields.each("gauges", [&](JsonFields& f) { read_gauge(f, report.life.gauges.emplace_back()); });
   MOTLEY_TRY_VOID(fields.done());
   return report;
 }

@@ -19,6 +19,7 @@
 #include "core/file_system.h"
 #include "scheduler/launch/this_host.h"
 #include "scheduler/service/api.h"
+#include "scheduler/service/device_watch.h"
 #include "scheduler/service/http_server.h"
 #include "scheduler/service/process_launcher.h"
 #include "scheduler/service/service_manager.h"
@@ -116,6 +117,7 @@ class Service {
         writer_(context_, std::move(writing), [this] { after_write(); }),
         coordinator_(options_.fleet,
                      {steady_clock(), kept_, writer_, *launcher_, *policy_, wall_time}),
+        watch_(options_.fleet),
         access_({kept_, writer_, wall_time, own_name()}),
         remover_(context_),
         retention_({coordinator_, kept_, writer_, directory_, remover_, wall_time}, options_.keep),
@@ -124,6 +126,7 @@ class Service {
           api_.handle(std::move(request), reply);
         })) {
     api_.set_policy(std::string(policy_->name()));
+    api_.set_gauges([this] { return watch_.latest(); });
   }
 
   Result<int> run() {
@@ -234,6 +237,7 @@ class Service {
   std::unique_ptr<AttemptLauncher> launcher_;
   PostingWriter writer_;
   Coordinator coordinator_;
+  DeviceWatch watch_;
   Access access_;
   PoolRemover remover_;
   Retention retention_;

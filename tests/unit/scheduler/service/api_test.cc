@@ -17,6 +17,7 @@ namespace {
 using nlohmann::json;
 using testing::fleet_of;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kJob = R"(version: 1
 name: tiny
@@ -69,6 +70,13 @@ class ApiTest : public ::testing::Test {
   static json parsed(const HttpResponse& response) { return json::parse(response.body); }
   static std::string message_of(const HttpResponse& response) {
     return parsed(response)["error"]["message"];
+  }
+
+  /// What the attempt under way of job 1 says of itself.
+  void write_progress(const std::string& text) {
+    const std::string run = directory_.job(1) + "/motley/runs/tiny/1";
+    std::filesystem::create_directories(run);
+    std::ofstream(run + "/progress.json") << text;
   }
 
   testing::TemporaryDirectory temporary_;
@@ -253,6 +261,57 @@ TEST_F(ApiTest, TheLogIsReadInPiecesAcrossAttempts) {
   EXPECT_EQ(parsed(ask("GET", "/v1/jobs/1/logs?attempt=2"))["text"], "three\n");
   EXPECT_EQ(ask("GET", "/v1/jobs/1/logs?after=1").status, 400);
   EXPECT_EQ(ask("GET", "/v1/jobs/7/logs").status, 404);
+}
+
+TEST_F(ApiTest, TellsHowFarAJobIsWhileItRuns) {
+  submit(kJob);
+  EXPECT_TRUE(parsed(ask("GET", "/v1/jobs/1"))["progress"].is_null());
+  EXPECT_TRUE(parsed(ask("GET", "/v1/jobs/1/progress"))["progress"].is_null());
+  EXPECT_THAT(ask("GET", "/metrics").body, Not(HasSubstr("motley_job_step")));
+  RunProgress progress{.epoch = Epoch(1), .phase = "training", .begun = 5};
+  progress.step = 4;
+  progress.steps = 10;
+  progress.step_seconds = 0.5;
+  progress.samples_per_second = 8;
+  progress.ranks = {{0, "here/0", "here", "a", 0.4, 0.1, 0.0, Bytes(3), Bytes(7)}};
+  write_progress(to_json(progress).dump());
+  const json told = parsed(ask("GET", "/v1/jobs/1"))["progress"];
+  EXPECT_EQ(told["step"], 4);
+  EXPECT_EQ(told["steps"], 10);
+  EXPECT_TRUE(told["eta_seconds"].is_null());
+  EXPECT_TRUE(told["straggler"].is_null());
+  EXPECT_FALSE(told.contains("ranks"));
+  EXPECT_EQ(parsed(ask("GET", "/v1/jobs"))["jobs"][0]["progress"], told);
+  const json whole = parsed(ask("GET", "/v1/jobs/1/progress"));
+  EXPECT_EQ(whole["state"], "running");
+  EXPECT_EQ(whole["progress"]["ranks"][0]["memory_limit_bytes"], 7);
+  EXPECT_DOUBLE_EQ(whole["progress"]["ranks"][0]["waiting_share"], 0.2);
+  const json device = parsed(ask("GET", "/v1/devices"))["devices"][0];
+  EXPECT_EQ(device["job"], 1);
+  EXPECT_EQ(device["job_name"], "tiny");
+  EXPECT_EQ(device["memory_bytes"], 3);
+  EXPECT_DOUBLE_EQ(device["busy_share"], 0.8);
+  EXPECT_TRUE(device["temperature"].is_null());
+  const std::string metrics = ask("GET", "/metrics").body;
+  EXPECT_THAT(metrics, HasSubstr("motley_job_step{job=\"1\",name=\"tiny\"} 4\n"));
+  EXPECT_THAT(metrics, HasSubstr("motley_job_samples_per_second{job=\"1\",name=\"tiny\"} 8\n"));
+  EXPECT_THAT(metrics, HasSubstr("motley_device_waiting_share{device=\"here/0\",type=\"a\","
+                                 "job=\"1\"} 0.2\n"));
+  service_.end(1, AttemptOutcome::kDone);
+  EXPECT_TRUE(parsed(ask("GET", "/v1/jobs/1"))["progress"].is_null()) << "what is over tells none";
+  EXPECT_EQ(ask("GET", "/v1/jobs/7/progress").status, 404);
+}
+
+TEST_F(ApiTest, ProgressThatCannotBeReadIsNone) {
+  submit(kJob);
+  for (const char* text : {"", "{", "[]", "{\"version\": 1}", "{\"version\": 9}"}) {
+    write_progress(text);
+    const HttpResponse shown = ask("GET", "/v1/jobs/1");
+    EXPECT_EQ(shown.status, 200) << text;
+    EXPECT_TRUE(parsed(shown)["progress"].is_null()) << text;
+    EXPECT_EQ(ask("GET", "/v1/devices").status, 200) << text;
+    EXPECT_EQ(ask("GET", "/metrics").status, 200) << text;
+  }
 }
 
 TEST_F(ApiTest, EventsArePagedAndFollowed) {

@@ -134,6 +134,8 @@ resources: {devices: {count: 1}}
   } kAsked[] = {{"post", "/v1/jobs", "/v1/jobs?source=" + source, kSubmitted},
                 {"get", "/v1/jobs", "/v1/jobs", ""},
                 {"get", "/v1/jobs/{id}", "/v1/jobs/1", ""},
+                {"get", "/v1/jobs/{id}/progress", "/v1/jobs/1/progress", ""},
+                {"get", "/v1/devices", "/v1/devices", ""},
                 {"get", "/v1/jobs/{id}/why", "/v1/jobs/1/why", ""},
                 {"get", "/v1/jobs/{id}/logs", "/v1/jobs/1/logs", ""},
                 {"post", "/v1/jobs/{id}/hold", "/v1/jobs/1/hold", ""},
