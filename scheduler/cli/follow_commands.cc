@@ -17,13 +17,16 @@ class LogsCommand final : public Command {
     line.positional("JOB", "its number", &job_)
         .flag("-f,--follow", "go on until the job ends", &follow_)
         .option("--attempt", "N", "of this attempt only", &attempt_)
+        .option("--rank", "R",
+                "what this rank has printed, as far as the coordinator's machine has it", &rank_)
         .flag("--json", "one JSON object a piece", &json_);
     declare_service(line, &service_);
   }
 
   Result<int> run() override {
     MOTLEY_TRY(const std::string number, job_number(job_));
-    const std::string query = attempt_ ? "?attempt=" + std::to_string(*attempt_) : "";
+    std::string query = attempt_ ? "?attempt=" + std::to_string(*attempt_) : "";
+    if (rank_) query += (attempt_ ? "&rank=" : "?rank=") + std::to_string(*rank_);
     MOTLEY_TRY(const ServiceClient client, client_of(service_));
     if (follow_ && !json_) return follow_job(client, number, query);
     const std::string target = "/v1/jobs/" + number + "/logs" + query;
@@ -55,7 +58,7 @@ class LogsCommand final : public Command {
 
   std::string job_;
   ServiceChoice service_;
-  std::optional<int64_t> attempt_;
+  std::optional<int64_t> attempt_, rank_;
   bool follow_ = false, json_ = false;
 };
 

@@ -172,7 +172,7 @@ std::vector<Api::Route> Api::job_routes() {
        [](Api& api, Request request, Reply reply, int64_t job) { api.why(request, reply, job); }},
       {kViewer, "GET", "/v1/jobs/", "/progress", true, "",
        [](Api& api, Request, Reply reply, int64_t job) { api.progress(reply, job); }},
-      {kViewer, "GET", "/v1/jobs/", "/logs", true, "after attempt",
+      {kViewer, "GET", "/v1/jobs/", "/logs", true, "after attempt rank",
        [](Api& api, Request request, Reply reply, int64_t job) { api.logs(request, reply, job); }},
       request_route("/cancel", [](Api& api, Request, Reply reply,
                                   int64_t job) { api.ask(JobRequest::kCancel, reply, job); }),
@@ -356,7 +356,10 @@ void Api::why(const HttpRequest&, const HttpReply& reply, int64_t id) {
 
 void Api::logs(const HttpRequest& request, const HttpReply& reply, int64_t job) {
   const auto attempt = number_in(request, "attempt", 0, INT32_MAX);
-  if (!attempt) return refuse(reply, attempt.error());
+  const auto rank = number_in(request, "rank", 0, INT32_MAX);
+  if (!attempt || !rank) return refuse(reply, attempt ? rank.error() : attempt.error());
+  LogChoice choice{job, *attempt > 0};
+  if (request.query.count("rank") != 0) choice.rank = static_cast<int>(*rank);
   LogPlace place{static_cast<int>(std::max<int64_t>(1, *attempt)), 0};
   // Who comes back asks for the same target again, with where it was.
   const std::string after =
@@ -367,12 +370,11 @@ void Api::logs(const HttpRequest& request, const HttpReply& reply, int64_t job) 
       return refuse(reply, {ErrorCode::kUsage, "after: expected what 'next' said before", {}});
     place = *parsed;
   }
-  const auto piece = read_job_log(kept_, directory_, job, place, *attempt > 0, kLogPiece);
+  const auto piece = read_job_log(kept_, directory_, choice, place, kLogPiece);
   if (!piece) return refuse(reply, piece.error());
   if (wants_events(request)) {
     HttpResponse response;
-    response.events =
-        access_.limited(follow_log(kept_, directory_, job, place, *attempt > 0), request.caller);
+    response.events = access_.limited(follow_log(kept_, directory_, choice, place), request.caller);
     return reply(std::move(response));
   }
   reply(json_response({{"text", piece->text},

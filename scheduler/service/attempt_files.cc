@@ -51,7 +51,8 @@ void read_begun(JsonFields& fields, AttemptBegun& begun) {
   fields.read("pid", begun.process.pid)
       .read("start_ticks", begun.process.start_ticks)
       .read("boot", begun.process.boot)
-      .read("saved_step", begun.saved_step);
+      .read("saved_step", begun.saved_step)
+      .read_if("first_epoch", begun.first_epoch);
 }
 
 void read_ended(JsonFields& fields, AttemptEnded& ended) {
@@ -111,7 +112,8 @@ Result<bool> AttemptFiles::claim(const AttemptBegun& begun) const {
                          {"pid", begun.process.pid},
                          {"start_ticks", begun.process.start_ticks},
                          {"boot", begun.process.boot},
-                         {"saved_step", begun.saved_step}};
+                         {"saved_step", begun.saved_step},
+                         {"first_epoch", begun.first_epoch}};
   const std::string draft = directory_ + "/begun." + std::to_string(::getpid());
   MOTLEY_TRY_VOID(write_text_durably(fs, draft, document.dump(1)));
   const bool ours = fs.rename_new(draft, directory_ + "/begun.json").has_value();

@@ -16,6 +16,7 @@ namespace motley {
 struct AttemptBegun {
   ProcessIdentity process;
   int64_t saved_step = 0;  ///< of the newest checkpoint there was; 0: none
+  int first_epoch = 0;     ///< of the run's attempts that are its own; 0: not told
 };
 
 struct AttemptEnded {

@@ -4,7 +4,12 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <filesystem>
+#include <vector>
 
+#include "core/run_layout.h"
+#include "scheduler/launch/log_file.h"
+#include "scheduler/run/run_directory.h"
 #include "scheduler/service/attempt_files.h"
 
 namespace motley {
@@ -24,6 +29,41 @@ std::string read_from(const std::string& path, int64_t offset, size_t most) {
   const ssize_t size = fd.valid() ? ::pread(fd.get(), text.data(), most, offset) : 0;
   text.resize(size > 0 ? static_cast<size_t>(size) : 0);
   return text;
+}
+
+/// Of files as if they were one.
+struct Printed {
+  std::string text;      ///< of one file
+  bool of_last = false;  ///< of the last one, or none
+};
+Printed read_files(const std::vector<std::string>& paths, int64_t offset, size_t most) {
+  for (const std::string& path : paths) {
+    std::error_code missing;
+    const auto size = static_cast<int64_t>(std::filesystem::file_size(path, missing));
+    const bool last = &path == &paths.back();
+    if (last || (!missing && offset < size)) return {read_from(path, offset, most), last};
+    if (!missing) offset -= size;
+  }
+  return {"", true};
+}
+
+/// What an attempt prints, or a rank of it in each of the run's attempts that are of it.
+std::vector<std::string> log_files(const ServiceDirectory& directory, const StoredJob& job,
+                                   const LogChoice& choice, int attempt) {
+  const auto files_of = [&](int number) {
+    return AttemptFiles(directory.attempt({job.id, Epoch(number)}));
+  };
+  if (!choice.rank) return {files_of(attempt).log()};
+  const auto begun = files_of(attempt).begun(), next = files_of(attempt + 1).begun();
+  const std::string run = newest_run(directory.job(job.id) + "/motley", job.name);
+  std::vector<std::string> paths;
+  if (!begun || !*begun || (*begun)->first_epoch < 1 || run.empty()) return paths;
+  const bool has_next = next && *next && (*next)->first_epoch > 0;
+  const auto found = RunDirectory::find(run);
+  const int end = has_next ? (*next)->first_epoch : found ? found->last_epoch() + 1 : 0;
+  for (int epoch = (*begun)->first_epoch; epoch < end; ++epoch)
+    paths.push_back(rank_log_path(attempt_directory(run, Epoch(epoch)), *choice.rank));
+  return paths;
 }
 
 /// Without the beginning of a line whose end is still to come.
@@ -50,11 +90,11 @@ std::optional<LogPlace> LogPlace::parse(std::string_view text) {
   return place;
 }
 
-Result<LogPiece> read_job_log(const Database& kept, const ServiceDirectory& directory, int64_t job,
-                              LogPlace place, bool only, size_t most) {
-  MOTLEY_TRY(const std::optional<StoredJob> stored, find_job(kept, job));
-  if (!stored) return fail(ErrorCode::kNotFound, "there is no job " + std::to_string(job));
-  MOTLEY_TRY(const auto attempts, list_attempts(kept, job));
+Result<LogPiece> read_job_log(const Database& kept, const ServiceDirectory& directory,
+                              const LogChoice& choice, LogPlace place, size_t most) {
+  MOTLEY_TRY(const std::optional<StoredJob> stored, find_job(kept, choice.job));
+  if (!stored) return fail(ErrorCode::kNotFound, "there is no job " + std::to_string(choice.job));
+  MOTLEY_TRY(const auto attempts, list_attempts(kept, choice.job));
   LogPiece piece;
   while (true) {
     const auto index = static_cast<size_t>(place.attempt - 1);
@@ -62,15 +102,18 @@ Result<LogPiece> read_job_log(const Database& kept, const ServiceDirectory& dire
     // Asked before the log is read: what was written until the end is then there.
     const bool ended = known && attempts[index].ended != 0;
     if (known) {
-      const AttemptFiles files(directory.attempt({job, Epoch(place.attempt)}));
-      piece.text = read_from(files.log(), place.offset, most);
-      if (!ended || piece.text.size() == most) keep_whole_lines(&piece.text, most);
+      const Printed printed =
+          read_files(log_files(directory, *stored, choice, place.attempt), place.offset, most);
+      piece.text = printed.text;
+      const bool may_grow = printed.of_last && !ended;
+      if (may_grow || piece.text.size() == most) keep_whole_lines(&piece.text, most);
     }
     piece.attempt = place.attempt;
     place.offset += static_cast<int64_t>(piece.text.size());
     piece.next = place;
-    const bool last = only || index + 1 >= attempts.size();
-    piece.over = piece.text.empty() && last && (only ? ended : is_final(stored->status.state));
+    const bool last = choice.only || index + 1 >= attempts.size();
+    piece.over =
+        piece.text.empty() && last && (choice.only ? ended : is_final(stored->status.state));
     if (!piece.text.empty() || !ended || last) return piece;
     place = {place.attempt + 1, 0};
   }

@@ -27,9 +27,14 @@ struct LogPiece {
   bool over = false;  ///< nothing is missing, and the job has ended
 };
 
-/// From `place` on, at most `most` bytes, of one attempt; with `only` of none but that of `place`.
-/// kNotFound where there is no such job.
-Result<LogPiece> read_job_log(const Database& kept, const ServiceDirectory& directory, int64_t job,
-                              LogPlace place, bool only, size_t most);
+struct LogChoice {
+  int64_t job = 0;
+  bool only = false;             ///< of no attempt but that of the place
+  std::optional<int> rank = {};  ///< what that rank has printed, as far as this machine has it
+};
+
+/// From `place` on, at most `most` bytes, of one attempt. kNotFound where there is no such job.
+Result<LogPiece> read_job_log(const Database& kept, const ServiceDirectory& directory,
+                              const LogChoice& choice, LogPlace place, size_t most);
 
 }  // namespace motley

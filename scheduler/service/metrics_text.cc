@@ -48,10 +48,9 @@ std::string number(double value) {
   return text;
 }
 
-/// One gauge with a line for each of `samples`, or nothing where there is none.
+/// One gauge with a line for each of `samples`.
 using Samples = std::vector<std::pair<std::string, double>>;
 std::string gauge_text(const std::string& name, const std::string& help, const Samples& samples) {
-  if (samples.empty()) return "";
   std::string text = head(name, "gauge", help);
   for (const auto& [labels, value] : samples)
     text += name + "{" + labels + "} " + number(value) + "\n";
@@ -98,6 +97,7 @@ std::string gauges_text(const FleetView& fleet) {
       memory.emplace_back(labels,
                           static_cast<double>(view.gauge->memory_used->value()) / kMebibyte);
   }
+  if (busy.empty() && temperatures.empty() && memory.empty()) return "";
   return gauge_text("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", busy) +
          gauge_text("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", temperatures) +
          gauge_text("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", memory);

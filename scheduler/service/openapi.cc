@@ -71,6 +71,7 @@ constexpr std::array<std::string_view, 3> kParameters[] = {
     {"priority", R"({"type": "integer", "minimum": 0, "maximum": 100})",
      "instead of the job's own"},
     {"queue", R"({"type": "string"})", "of this queue"},
+    {"rank", R"({"type": "integer", "minimum": 0})", "what that rank has printed"},
     {"reason", R"({"type": "string"})", "shown to who asks"},
     {"session", R"({"type": "string"})", "of the agent, as it joined"},
     {"source", R"({"type": "string"})",

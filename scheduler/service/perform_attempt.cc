@@ -24,6 +24,12 @@ int64_t saved_step_of(const JobSpec& job) {
   return run ? saved_step(*run, job) : 0;
 }
 
+/// Of the run's attempts that are still to come.
+int first_epoch(const JobSpec& job) {
+  const auto run = RunDirectory::find(job.name);
+  return run ? run->last_epoch() + 1 : 1;
+}
+
 /// A request to stop that comes early waits for run_job(), which looks for it.
 void hold_back_stops() {
   sigset_t stops;
@@ -103,7 +109,7 @@ Result<int> perform_attempt(const std::string& directory) {
   MOTLEY_TRY(const AttemptOrder order, files.order());
   const auto process = identity_of(::getpid());
   if (!process) return fail(ErrorCode::kIo, "cannot read our own entry of /proc");
-  const AttemptBegun begun{*process, saved_step_of(order.job)};
+  const AttemptBegun begun{*process, saved_step_of(order.job), first_epoch(order.job)};
   MOTLEY_TRY(const bool ours, files.claim(begun));
   if (!ours) return 0;
   std::map<std::string, double> speeds;

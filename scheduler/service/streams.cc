@@ -57,12 +57,12 @@ class EventFollower final : public EventSource {
 
 class LogFollower final : public EventSource {
  public:
-  LogFollower(const Database& kept, const ServiceDirectory& directory, int64_t job, LogPlace place,
-              bool only)
-      : kept_(kept), directory_(directory), job_(job), place_(place), only_(only) {}
+  LogFollower(const Database& kept, const ServiceDirectory& directory, LogChoice choice,
+              LogPlace place)
+      : kept_(kept), directory_(directory), choice_(choice), place_(place) {}
 
   std::string next() override {
-    const auto piece = read_job_log(kept_, directory_, job_, place_, only_, kMostBytes);
+    const auto piece = read_job_log(kept_, directory_, choice_, place_, kMostBytes);
     over_ = !piece || piece->over;
     if (!piece) return "";
     place_ = piece->next;
@@ -77,9 +77,8 @@ class LogFollower final : public EventSource {
  private:
   const Database& kept_;
   const ServiceDirectory& directory_;
-  int64_t job_;
+  const LogChoice choice_;
   LogPlace place_;
-  bool only_;
   bool over_ = false;
 };
 
@@ -90,8 +89,8 @@ std::shared_ptr<EventSource> follow_events(const Database& kept, int64_t job, in
 }
 
 std::shared_ptr<EventSource> follow_log(const Database& kept, const ServiceDirectory& directory,
-                                        int64_t job, LogPlace place, bool only) {
-  return std::make_shared<LogFollower>(kept, directory, job, place, only);
+                                        LogChoice choice, LogPlace place) {
+  return std::make_shared<LogFollower>(kept, directory, choice, place);
 }
 
 }  // namespace motley

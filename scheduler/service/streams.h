@@ -14,6 +14,6 @@ std::shared_ptr<EventSource> follow_events(const Database& kept, int64_t job, in
 
 /// As read_job_log(), to the end of the job or, with `only`, of the attempt.
 std::shared_ptr<EventSource> follow_log(const Database& kept, const ServiceDirectory& directory,
-                                        int64_t job, LogPlace place, bool only);
+                                        LogChoice choice, LogPlace place);
 
 }  // namespace motley

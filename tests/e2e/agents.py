@@ -147,6 +147,8 @@ def killed_host(cluster, losses):
     """Its job goes on with what is left; when it is back it is used again."""
     job = cluster.submit(name="bereaved", devices="2..4")
     cluster.wait_for_step(job, 45)
+    busy = cluster.run("top", "--once").stdout
+    expect(all(f"n{i}/0 " in busy for i in (1, 2, 3)) and f"{job} bereaved" in busy, busy)
     cluster.kill_host("n2")
     cluster.wait_for_nodes(n2="lost")
     cluster.wait_for_attempt(job, 2)

@@ -22,6 +22,8 @@ CASES = [
     (["sim"], ["simulate"]),
     (["simulate", "--sv"], ["--svg"]),
     (["fi"], ["fit"]),
+    (["to"], ["token", "top"]),
+    (["logs", "--ra"], ["--rank"]),
     (["fit", "gpt2-1"], ["gpt2-124m", "gpt2-1558m"]),
     (["fit", "--cat"], ["--catalog"]),
 ]

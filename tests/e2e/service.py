@@ -4,11 +4,14 @@ costs them a job."""
 import json
 import os
 import pathlib
+import pty
+import re
 import resource
 import signal
 import stat
 import subprocess
 import sys
+import termios
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from sandbox import expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
@@ -97,6 +100,63 @@ def requests(service):
     expect_exit(service.run("show", "999"), 66)
     expect_equal([attempt["outcome"] for attempt in service.job(job)["attempts"]], ["stopped"] * 3, "outcomes")
     print("ok: requests")
+
+
+def on_terminal(service, *arguments, keys=b""):
+    """What a terminal of 80 columns is sent; keys are typed once it shows anything."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    before = termios.tcgetattr(theirs)
+    program = subprocess.Popen(service.command(*arguments), stdin=theirs, stdout=theirs, stderr=theirs, cwd=service.home,
+                               env=service.environment)
+    sent = os.read(ours, 4096)
+    os.write(ours, keys)
+    expect_equal(program.wait(timeout=30), 0, f"exit code of {arguments}")
+    expect_equal(termios.tcgetattr(theirs), before, "modes of the terminal")
+    os.set_blocking(ours, False)
+    try:
+        while piece := os.read(ours, 4096):
+            sent += piece
+    except BlockingIOError:
+        pass
+    os.close(theirs)
+    os.close(ours)
+    return sent.decode()
+
+
+def watched(service):
+    """How far a job is, who does what, and output that steers no terminal."""
+    job = service.submit(name="watched", devices=2, steps=LONG)
+
+    def progress():
+        return service.job(job)["progress"]
+    service.wait_for(lambda: (progress() or {}).get("eta_seconds"), "progress of the job")
+    told = progress()
+    expect(0 < told["step"] < told["steps"] == LONG and told["samples_per_second"] > 0, told)
+    whole = json.loads(service.request("GET", f"/v1/jobs/{job}/progress")[1])["progress"]
+    expect_equal([rank["device"] for rank in whole["ranks"]], ["localhost/0", "localhost/1"], "devices of ranks")
+    expect(all(0 < rank["memory_bytes"] <= rank["memory_limit_bytes"] for rank in whole["ranks"]), whole["ranks"])
+    expect(re.search(rf"running +\d+/{LONG} +\d", service.run("ls").stdout), "no progress in the list")
+    expect(re.search(rf"now: step \d+/{LONG} .* left", service.run("show", str(job)).stdout), "no progress shown")
+    expect(f'motley_job_step{{job="{job}",name="watched"}}' in service.request("GET", "/metrics")[1], "no metric")
+    once = service.run("top", "--once")
+    expect_exit(once, 0)
+    expect(re.search(rf"localhost/0 +fast +{job} watched +\d+%", once.stdout), once.stdout)
+    devices = json.loads(service.run("top", "--json").stdout)["devices"]
+    expect_equal([device["job"] for device in devices], [job, job, None, None], "jobs of the devices")
+    screen = on_terminal(service, "top", keys=b"xq")
+    expect("localhost/0" in screen and screen.endswith("\x1b[?25h\x1b[?1049l"), f"not as it was: {screen!r}")
+    log = service.state / "jobs" / str(job) / "motley/runs/watched/1/attempts/1/rank-0001.log"
+    expect(log.read_text().startswith(service.run("logs", str(job), "--rank", "1").stdout), "the log of a rank")
+    service.run("cancel", str(job))
+    service.wait_for_state(job, "cancelled")
+    expect_equal(progress(), None, "progress of a job that has ended")
+    rude = service.write("rude.yaml", "version: 1\nname: rude\nrun: [printf, 'a\\033[2Jb\\n']\nresources: {devices: {count: 1}}\n")
+    job = int(service.run("submit", rude).stdout)
+    service.wait_for_state(job, "succeeded")
+    expect("a\x1b[2Jb\n" in service.run("logs", str(job)).stdout, "other bytes in a file")
+    expect("a^[[2Jb\r\n" in on_terminal(service, "logs", str(job)), "a job steers a terminal")
+    print("ok: watched")
 
 
 def order(service):
@@ -294,6 +354,7 @@ def main():
         service.start_coordinator()
         submissions(service)
         requests(service)
+        watched(service)
         order(service)
         killed_coordinator(service)
         ended_while_nobody_looked(service)

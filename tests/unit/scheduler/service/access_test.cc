@@ -195,6 +195,8 @@ constexpr Expected kExpected[] = {
     {"POST", "/v1/jobs/{id}/requeue", "UA"},
     {"DELETE", "/v1/jobs/{id}", "UA"},
     {"GET", "/v1/events", "VUA"},
+    {"GET", "/v1/jobs/{id}/progress", "VUA"},
+    {"GET", "/v1/devices", "VUA"},
     {"GET", "/v1/fleet", "VUA"},
     {"GET", "/v1/profiles", "VUA"},
     {"GET", "/v1/nodes", "VUA"},

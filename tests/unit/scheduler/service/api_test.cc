@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "scheduler/service/attempt_files.h"
 #include "scheduler/service/job_log.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/scheduler/service/fake_service.h"
@@ -263,11 +264,37 @@ TEST_F(ApiTest, TheLogIsReadInPiecesAcrossAttempts) {
   EXPECT_EQ(ask("GET", "/v1/jobs/7/logs").status, 404);
 }
 
+TEST_F(ApiTest, ARanksLogIsThatOfTheRunsAttempts) {
+  submit(kJob);
+  const AttemptFiles files(directory_.attempt({1, Epoch(1)}));
+  std::filesystem::create_directories(files.directory());
+  const std::string run = directory_.job(1) + "/motley/runs/tiny/1";
+  for (const char* epoch : {"1", "2"}) {
+    std::filesystem::create_directories(run + "/attempts/" + epoch);
+    std::ofstream(run + "/attempts/" + epoch + "/rank-0003.log") << "in " << epoch << "\nand";
+  }
+  std::ofstream(run + "/job.json") << "{}";
+  EXPECT_EQ(parsed(ask("GET", "/v1/jobs/1/logs?rank=3"))["text"], "") << "not begun";
+  ASSERT_TRUE(files.claim({{}, 0, 1}));
+  json piece = parsed(ask("GET", "/v1/jobs/1/logs?rank=3"));
+  EXPECT_EQ(piece["text"], "in 1\nand") << "nothing comes to it any more";
+  piece = parsed(ask("GET", "/v1/jobs/1/logs?rank=3&after=" + std::string(piece["next"])));
+  EXPECT_EQ(piece["text"], "in 2\n");
+  EXPECT_EQ(piece["over"], false);
+  service_.end(1, AttemptOutcome::kDone);
+  piece = parsed(ask("GET", "/v1/jobs/1/logs?rank=3&after=" + std::string(piece["next"])));
+  EXPECT_EQ(piece["text"], "and");
+  piece = parsed(ask("GET", "/v1/jobs/1/logs?rank=3&after=" + std::string(piece["next"])));
+  EXPECT_EQ(piece["over"], true);
+  EXPECT_EQ(parsed(ask("GET", "/v1/jobs/1/logs?rank=7"))["text"], "");
+  EXPECT_EQ(ask("GET", "/v1/jobs/1/logs?rank=x").status, 400);
+}
+
 TEST_F(ApiTest, TellsHowFarAJobIsWhileItRuns) {
   submit(kJob);
   EXPECT_TRUE(parsed(ask("GET", "/v1/jobs/1"))["progress"].is_null());
   EXPECT_TRUE(parsed(ask("GET", "/v1/jobs/1/progress"))["progress"].is_null());
-  EXPECT_THAT(ask("GET", "/metrics").body, Not(HasSubstr("motley_job_step")));
+  EXPECT_THAT(ask("GET", "/metrics").body, Not(HasSubstr("motley_job_step{")));
   RunProgress progress{.epoch = Epoch(1), .phase = "training", .begun = 5};
   progress.step = 4;
   progress.steps = 10;
