@@ -22,7 +22,7 @@ CASES = [
     (["sim"], ["simulate"]),
     (["simulate", "--sv"], ["--svg"]),
     (["fi"], ["fit"]),
-    (["to"], ["token", "top"]),
+    (["to"], ["top", "token"]),
     (["logs", "--ra"], ["--rank"]),
     (["fit", "gpt2-1"], ["gpt2-124m", "gpt2-1558m"]),
     (["fit", "--cat"], ["--catalog"]),
