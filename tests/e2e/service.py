@@ -14,9 +14,10 @@ import sys
 import termios
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
+from sandbox import BIN, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
 from service import Service  # noqa: E402
 
+GPU = "GPU-12345678-1234-1234-1234-123456789abc"
 LONG = 20000  # steps: more than any of these tests waits for
 
 
@@ -348,6 +349,27 @@ def copied(service):
     print("ok: copied")
 
 
+def gpus(service):
+    """What the driver of an agent's machine tells (a stand-in for it) reaches those who look."""
+    machine = {"gpus": [{"uuid": GPU, "memory": 8 << 30, "free": 5 << 30, "numbers": {"temperature": 64, "utilisation": 93}}]}
+    service.write("gpu.yaml", f"version: 1\nnodes:\n  - host: box\n    devices: [{{kind: cuda, type: A100, uuid: {GPU}, memory: 8GB}}]\n")
+    agent = service.start("agent", "--join", service.socket, "--name", "box", "--fleet", "gpu.yaml",
+                          environment={"MOTLEY_NVML_STAND_IN": service.write("machine.json", json.dumps(machine)),
+                                       "LD_LIBRARY_PATH": str(BIN.parent / "lib" / "stand_in")})
+
+    def temperature():
+        return json.loads(service.run("top", "--json").stdout)["devices"][-1]["temperature"]
+    service.wait_for(lambda: temperature() == 64, "the temperature of the GPU", process=agent)
+    table = service.run("top").stdout
+    expect(re.search(r"box/0 +A100 +- +- +- +- +3.0/8.0 GiB +93% +64C\n", table), table)
+    metrics = service.request("GET", "/metrics")[1]
+    expect(f'DCGM_FI_DEV_GPU_TEMP{{device="box/0",UUID="{GPU}",Hostname="box"}} 64\n' in metrics, metrics)
+    agent.terminate()
+    expect_equal(agent.wait(timeout=30), 0, "exit code of the agent")
+    service.wait_for(lambda: temperature() is None, "the end of what it told")
+    print("ok: GPUs")
+
+
 def main():
     service = Service()
     try:
@@ -366,6 +388,7 @@ def main():
         copied(service)
         removed(service)
         kept_for_a_while(service)
+        gpus(service)
         expect_equal(service.end_coordinator(), 0, "exit code")
         service.wait_for(lambda: not service.processes(), "the end of all processes", seconds=10)
     finally:
