@@ -160,6 +160,25 @@ def watched(service):
     print("ok: watched")
 
 
+def held_up(service):
+    """A slow device with as much to do as it likes is named, while it runs and in the report."""
+    text = service.job_text(name="uneven", steps=LONG).replace("count: 1, types: [fast]", "count: 3..4")
+    pins = [f"    - {{stages: [{{layers: [0, 3], devices: [localhost/{device}]}}], grains: {grains}}}\n"
+            for device, grains in ((0, 3), (1, 3), (2, 2))]
+    text = text.replace("train:\n", "train:\n  grain: 2\n", 1) + "pin:\n  leave_out: [localhost/3]\n  replicas:\n" + "".join(pins)
+    job = int(service.run("submit", service.write("uneven.yaml", text)).stdout)
+    service.wait_for(lambda: (service.job(job)["progress"] or {}).get("straggler"), "the rank that holds others up")
+    said = r"rank 2 \(slow on localhost\) holds the others up: they wait \d\d % of the time"
+    for command in (["show", str(job)], ["top"]):
+        expect(re.search(said, service.run(*command).stdout), f"not named: {service.run(*command).stdout}")
+    service.wait_for_step(job, 45)
+    service.run("cancel", str(job))
+    service.wait_for_state(job, "cancelled")
+    report = service.run("report", str(service.state / "jobs" / str(job) / "motley/runs/uneven/1"))
+    expect(re.search(f"straggler +{said}", report.stdout), f"not in the report: {report}")
+    print("ok: held up")
+
+
 def order(service):
     """Dependencies and the longest duration."""
     first = service.submit(name="before", steps=LONG)
@@ -377,6 +396,7 @@ def main():
         submissions(service)
         requests(service)
         watched(service)
+        held_up(service)
         order(service)
         killed_coordinator(service)
         ended_while_nobody_looked(service)
