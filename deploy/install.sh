@@ -18,7 +18,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 usage() { sed -n '5s/^# *//p' deploy/install.sh >&2; exit 2; }
 fail() { echo "install.sh: $*" >&2; exit 78; }
 
-prefix='' build=build/install jobs=$(nproc) options=()
+prefix='' build=$PWD/build/install jobs=$(nproc) options=()
 while (($#)); do
   case $1 in
     -h|--help) sed -n '2,14s/^# \{0,1\}//p' deploy/install.sh; exit 0 ;;
@@ -33,6 +33,7 @@ while (($#)); do
 done
 [[ $prefix ]] || usage
 [[ $prefix == /* ]] || prefix=$from/$prefix
+[[ $build == /* ]] || build=$from/$build
 if ! mkdir -p "$prefix" 2>/dev/null || [[ ! -w $prefix ]]; then
   fail "cannot write to $prefix: choose another --prefix"
 fi

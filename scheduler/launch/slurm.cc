@@ -38,6 +38,18 @@ std::string constraint_of(const std::vector<SlurmMix>& mix) {
   return text + "]";
 }
 
+/// In its directory, from wherever the script is submitted: its name for --output, where % is
+/// Slurm's.
+std::string log_of(const SlurmScript& script) {
+  std::string path;
+  for (const char c : script.directory) {
+    if (c == '%') path += '%';
+    if (c == '"' || c == '\\') path += '\\';
+    path += c;
+  }
+  return "\"" + path + "/" + script.name + "-%j.log\"";
+}
+
 std::string directives_of(const SlurmScript& script) {
   const int nodes = std::accumulate(script.mix.begin(), script.mix.end(), 0,
                                     [](int sum, const SlurmMix& part) { return sum + part.nodes; });
@@ -50,8 +62,7 @@ std::string directives_of(const SlurmScript& script) {
   if (!script.partition.empty()) options.push_back("--partition=" + script.partition);
   if (!script.time.empty()) options.push_back("--time=" + script.time);
   options.push_back("--signal=B:USR1@" + std::to_string(script.grace_seconds));
-  options.insert(options.end(),
-                 {"--requeue", "--open-mode=append", "--output=" + script.name + "-%j.log"});
+  options.insert(options.end(), {"--requeue", "--open-mode=append", "--output=" + log_of(script)});
   options.insert(options.end(), script.options.begin(), script.options.end());
   std::string text;
   for (const std::string& option : options) text += "#SBATCH " + option + "\n";

@@ -60,13 +60,18 @@ def package(sandbox):
     expect("KillMode=process" in unit, "the unit would end what trains with the coordinator")
     agent = (directory / "root/usr/lib/systemd/system/motley-agent.service").read_text()
     expect("ExecStart=/usr/bin/motley agent " in agent, f"the unit does not start the agent:\n{agent}")
+    scripts = directory / "scripts"
+    shell("dpkg-deb", "-e", file, scripts)
+    expect("try-restart motley.service" in (scripts / "postinst").read_text(), "an upgrade leaves the old coordinator at work")
     print("ok: a Debian package")
 
 
 def missing_libraries(sandbox):
     """All of them in one go, with nothing installed."""
     hidden = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("yaml-cpp", "SQLite3", "MPI")]
-    result = shell("bash", "deploy/install.sh", "--prefix", sandbox.home / "none", "--build", sandbox.home / "build", *hidden, code=78)
+    result = shell("bash", ROOT / "deploy/install.sh", "--prefix", "none", "--build", "build", *hidden, code=78,
+                   directory=sandbox.home)
+    expect((sandbox.home / "build" / "install.log").exists(), "not built where the user stands")
     for name in ("yaml-cpp", "SQLite3", "MPI, with mpicxx"):
         expect(re.search(rf"^ *{name}.* \(on Debian: lib", result.stderr, re.MULTILINE), f"{name} is not named: {result.stderr}")
     expect_equal(list((sandbox.home / "none").iterdir()), [], "installed without libraries")

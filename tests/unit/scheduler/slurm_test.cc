@@ -79,6 +79,9 @@ TEST(SlurmScript, AsksForTheMix) {
   EXPECT_THAT(text, HasSubstr("job='/data/a job.yaml'\n"));
   EXPECT_THAT(text, HasSubstr("motley='/opt/it'\\''s/motley'\n"));
   SlurmScript one = script();
+  one.directory = "/data/100%";
+  EXPECT_THAT(sbatch_text(one),
+              HasSubstr("#SBATCH --output=\"/data/100%%/" + one.name + "-%j.log\"\n"));
   one.mix = {{"a100", 2}};
   EXPECT_THAT(sbatch_text(one), HasSubstr("#SBATCH --constraint=\"a100\"\n"));
   one.mix = {{"", 4}};
