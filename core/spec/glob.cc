@@ -46,10 +46,11 @@ bool has_wildcard(std::string_view part) { return part.find_first_of("*?[") != p
 class Walk {
  public:
   explicit Walk(std::vector<std::string>* found) : found_(found) {}
+  bool is_too_much() const { return looked_at_ > kMaxGlobFiles; }
 
   /// Collects the files below `folder` that match the rest of the pattern.
   void descend(const fs::path& folder, std::span<const std::string> parts) {
-    if (parts.empty() || found_->size() > kMaxGlobFiles) return;
+    if (parts.empty() || is_too_much()) return;
     const std::string& part = parts.front();
     if (part == "**") return descend_all(folder, parts);
     if (!has_wildcard(part)) return visit(folder / part, parts);
@@ -58,10 +59,11 @@ class Walk {
   }
 
  private:
-  static std::vector<fs::path> entries(const fs::path& folder) {
+  std::vector<fs::path> entries(const fs::path& folder) {
     std::vector<fs::path> paths;
     std::error_code error;  // an unreadable folder holds nothing
-    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    for (fs::directory_iterator it(folder, error), end; !error && it != end && !is_too_much();
+         it.increment(error), ++looked_at_)
       paths.push_back(it->path());
     return paths;
   }
@@ -86,6 +88,7 @@ class Walk {
   }
 
   std::vector<std::string>* found_;
+  size_t looked_at_ = 0;
 };
 
 }  // namespace
@@ -124,10 +127,11 @@ Result<std::vector<std::string>> expand_glob(const std::string& base_directory,
     if (!(part == "**" && !parts.empty() && parts.back() == "**")) parts.push_back(part.string());
   if (!parts.empty() && parts.back() == "**") parts.push_back("*");
   std::vector<std::string> files;
-  Walk(&files).descend(path.root_path().empty() ? fs::current_path() : path.root_path(), parts);
-  if (files.size() > kMaxGlobFiles)
+  Walk walk(&files);
+  walk.descend(path.root_path().empty() ? fs::current_path() : path.root_path(), parts);
+  if (walk.is_too_much())
     return fail(ErrorCode::kUnsupported,
-                "'" + pattern + "' matches more than " + std::to_string(kMaxGlobFiles) + " files");
+                "'" + pattern + "' looks at more than " + std::to_string(kMaxGlobFiles) + " files");
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;

@@ -16,7 +16,7 @@ bool name_matches(std::string_view pattern, std::string_view name);
 
 /// The regular files that match, absolute and normalised, sorted, without duplicates. Folders
 /// reached through symbolic links are entered where the pattern names them, not by **. kUnsupported
-/// beyond kMaxGlobFiles.
+/// where more than kMaxGlobFiles have to be looked at.
 Result<std::vector<std::string>> expand_glob(const std::string& base_directory,
                                              const std::string& pattern);
 
