@@ -271,6 +271,16 @@ FileSystem& real_file_system() {
   return file_system;
 }
 
+bool is_disk_full(const Error& error) {
+  const std::string words[] = {std::generic_category().message(ENOSPC),
+                               std::generic_category().message(EDQUOT), "disk is full",
+                               "; make room"};
+  return error.code == ErrorCode::kIo &&
+         std::any_of(std::begin(words), std::end(words), [&](const std::string& each) {
+           return error.message.find(each) != std::string::npos;
+         });
+}
+
 std::string parent_directory(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   return parent.empty() ? "." : parent;

@@ -61,6 +61,10 @@ class FileSystem {
 
 FileSystem& real_file_system();  ///< thread-safe
 
+/// Whether an error, of whichever process, says that a file system or a quota is full: kIo in the
+/// system's words, SQLite's or our own.
+bool is_disk_full(const Error& error);
+
 /// The directory a path lies in: "." for a bare name.
 std::string parent_directory(const std::string& path);
 

@@ -42,6 +42,7 @@ std::unique_ptr<Command> make_drain_command();
 std::unique_ptr<Command> make_events_command();
 std::unique_ptr<Command> make_export_command();
 std::unique_ptr<Command> make_fit_command();
+std::unique_ptr<Command> make_forget_command();
 std::unique_ptr<Command> make_hold_command();
 std::unique_ptr<Command> make_logs_command();
 std::unique_ptr<Command> make_login_command();

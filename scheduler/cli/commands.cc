@@ -48,6 +48,7 @@ const std::vector<CommandEntry>& commands() {
       {"nodes", "the machines of the service, and what they have", make_nodes_command},
       {"drain", "give a node nothing new, and empty it at a deadline", make_drain_command},
       {"undrain", "give a node jobs again", make_undrain_command},
+      {"forget", "a node that is lost and will not be back", make_forget_command},
       {"backup", "a copy of what the service knows", make_backup_command},
       {"completion", "a completion script for bash, zsh or fish", make_completion_command},
       {"runner", "", make_runner_command},

@@ -1,4 +1,4 @@
-// nodes, drain, undrain: the machines of the service.
+// nodes, drain, undrain, forget: the machines of the service.
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -125,10 +125,34 @@ class UndrainCommand final : public NodeRequestCommand {
   std::string request() const override { return "undrain"; }
 };
 
+class ForgetCommand final : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    line.positional("NODE", "its name; it is lost", &node_)
+        .flag("--json", "one JSON object", &json_);
+    declare_service(line, &service_);
+  }
+  Result<int> run() override {
+    MOTLEY_TRY(const ServiceClient client, client_of(service_));
+    MOTLEY_TRY(const json answer, client.remove("/v1/nodes/" + percent_encoded(node_)));
+    if (json_)
+      std::printf("%s\n", answer.dump().c_str());
+    else
+      std::printf("node %s is forgotten\n", node_.c_str());
+    return 0;
+  }
+
+ private:
+  ServiceChoice service_;
+  std::string node_;
+  bool json_ = false;
+};
+
 }  // namespace
 
 std::unique_ptr<Command> make_nodes_command() { return std::make_unique<NodesCommand>(); }
 std::unique_ptr<Command> make_drain_command() { return std::make_unique<DrainCommand>(); }
 std::unique_ptr<Command> make_undrain_command() { return std::make_unique<UndrainCommand>(); }
+std::unique_ptr<Command> make_forget_command() { return std::make_unique<ForgetCommand>(); }
 
 }  // namespace motley

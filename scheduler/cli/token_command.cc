@@ -22,6 +22,8 @@ class TokenCommand final : public Command {
         .option("--user", "NAME", "whose jobs it submits and changes (default: yours)", &user_)
         .option("--role", "ROLE", "what it allows: viewer, user (default), admin or node", &role_)
         .completes({"viewer", "user", "admin", "node"})
+        .option("--node", "NAME",
+                "with the role node: of which (default: the first that joins by it)", &node_)
         .option("--expires", "TIME", "it is valid as long, as 30d (default: until it is revoked)",
                 &expires_)
         .option("--label", "TEXT", "what it is for", &label_)
@@ -31,9 +33,10 @@ class TokenCommand final : public Command {
 
   Result<int> run() override {
     const bool has_wishes =
-        !user_.empty() || !role_.empty() || !expires_.empty() || !label_.empty();
+        !user_.empty() || !role_.empty() || !node_.empty() || !expires_.empty() || !label_.empty();
     if (what_ != "create" && has_wishes)
-      return fail(ErrorCode::kUsage, "--user, --role, --expires and --label are about create");
+      return fail(ErrorCode::kUsage,
+                  "--user, --role, --node, --expires and --label are about create");
     if ((what_ == "revoke") == id_.empty())
       return fail(ErrorCode::kUsage, "motley token create, ls, or revoke ID (see motley token ls)");
     MOTLEY_TRY(const ServiceClient client, client_of(service_));
@@ -48,6 +51,7 @@ class TokenCommand final : public Command {
     json wish = json::object();
     if (!user_.empty()) wish["user"] = user_;
     if (!role_.empty()) wish["role"] = role_;
+    if (!node_.empty()) wish["node"] = node_;
     if (!label_.empty()) wish["label"] = label_;
     if (!expires_.empty()) {
       MOTLEY_TRY(const Nanos lasts, parse_duration(expires_));
@@ -79,8 +83,9 @@ class TokenCommand final : public Command {
     if (token.value("role", "") == name_of(Role::kNode))
       std::fprintf(stderr,
                    "on the other machine, with the token in FILE:  motley agent --join %s "
-                   "--token-file FILE --fingerprint %s\n",
-                   address.c_str(), fingerprint.c_str());
+                   "--token-file FILE --fingerprint %s%s\n",
+                   address.c_str(), fingerprint.c_str(),
+                   token["node"].is_string() ? (" --name " + node_of(token)).c_str() : "");
     else
       std::fprintf(stderr, "on the other machine:  motley login %s --fingerprint %s\n",
                    address.c_str(), fingerprint.c_str());
@@ -95,16 +100,21 @@ class TokenCommand final : public Command {
     TextTable table({{"token", Align::kRight},
                      {"user", Align::kLeft},
                      {"role", Align::kLeft},
+                     {"node", Align::kLeft},
                      {"created", Align::kLeft},
                      {"expires", Align::kLeft},
                      {"state", Align::kLeft},
                      {"label", Align::kLeft}});
     for (const json& token : page["tokens"])
       table.add_row({token["id"].dump(), token.value("user", ""), token.value("role", ""),
-                     time_text(token["created"]), time_text(token["expires"]), state_of(token),
-                     token.value("label", "")});
+                     node_of(token), time_text(token["created"]), time_text(token["expires"]),
+                     state_of(token), token.value("label", "")});
     std::printf("%s", table.to_string().c_str());
     return 0;
+  }
+
+  static std::string node_of(const json& token) {
+    return token["node"].is_string() ? token["node"].get<std::string>() : "-";
   }
 
   static std::string state_of(const json& token) {
@@ -124,7 +134,7 @@ class TokenCommand final : public Command {
     return 0;
   }
 
-  std::string what_, id_, user_, role_, expires_, label_;
+  std::string what_, id_, user_, role_, node_, expires_, label_;
   ServiceChoice service_;
   bool json_ = false;
 };

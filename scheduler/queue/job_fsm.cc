@@ -120,7 +120,7 @@ JobFsm::Actions JobFsm::handle(const CancelAsked&, Nanos now) {
 
 JobFsm::Actions JobFsm::handle(const RequeueAsked&, Nanos now) {
   status_.not_before = now;
-  status_.restarts = status_.in_vain = 0;
+  status_.restarts = status_.in_vain = status_.setbacks = 0;
   return stop(StopWhy::kRequeue, now);
 }
 
@@ -156,7 +156,7 @@ JobFsm::Actions JobFsm::handle(const LaunchedAttempt& event, Nanos) {
 
 JobFsm::Actions JobFsm::handle(const AttemptOver& event, Nanos now) {
   if (event.epoch != status_.epoch || !has_attempt()) return {};
-  if (event.progressed) status_.in_vain = 0;
+  if (event.progressed) status_.in_vain = status_.setbacks = 0;
   const bool measured = std::exchange(status_.measuring, false);
   const bool done = event.outcome == AttemptOutcome::kDone;
   if (done && !measured) return end(JobState::kSucceeded, "");
@@ -165,6 +165,7 @@ JobFsm::Actions JobFsm::handle(const AttemptOver& event, Nanos now) {
   // Who was asked to end may well have failed in doing so: it goes on from what it had saved.
   if (status_.stop != StopWhy::kNone || done) return wait_again(now);
   if (event.outcome == AttemptOutcome::kStopped) return stopped_unasked(event.progressed, now);
+  if (event.blameless) return set_back(event.cause, now);
   return event.hopeless ? end(JobState::kFailed, event.cause)
                         : try_again(event.progressed, event.cause, now);
 }
@@ -184,9 +185,19 @@ JobFsm::Actions JobFsm::try_again(bool progressed, const std::string& cause, Nan
   status_.in_vain += progressed ? 0 : 1;
   if (status_.restarts > retry_.most_restarts || status_.in_vain >= retry_.most_in_vain)
     return end(JobState::kFailed, cause);
+  return back_off(status_.restarts, cause, now);
+}
+
+/// It costs the job none of its restarts, however often it happens: only the waits become longer,
+/// until it gets on.
+JobFsm::Actions JobFsm::set_back(const std::string& cause, Nanos now) {
+  return back_off(++status_.setbacks, cause, now);
+}
+
+JobFsm::Actions JobFsm::back_off(int failures, const std::string& cause, Nanos now) {
   status_.cause = cause;
   Nanos wait = retry_.first_wait;
-  for (int i = 1; i < status_.restarts && wait < retry_.longest_wait; ++i) wait = wait * 2;
+  for (int i = 1; i < failures && wait < retry_.longest_wait; ++i) wait = wait * 2;
   status_.not_before = now + std::min(wait, retry_.longest_wait);
   return wait_again(now);
 }

@@ -77,6 +77,8 @@ struct AttemptOver {
   int64_t saved_step = 0;   ///< of its newest checkpoint; 0: none, or not known
   /// Of one that measured: samples a second by device id; 0: it cannot train the model.
   std::map<std::string, double> speeds = {};
+  /// Of a failure: no doing of the job or its devices. A node was lost, the disk is full.
+  bool blameless = false;
 };
 struct TimeIsUp {};       ///< its longest duration has passed
 struct NodeDrained {};    ///< a node it runs on is to be empty
@@ -109,6 +111,7 @@ struct JobStatus {
   int unfinished = 0;  ///< jobs that it waits for
   int restarts = 0;
   int in_vain = 0;
+  int setbacks = 0;  ///< failures without blame, one after the other without a step trained
   Nanos not_before{0};
   std::string cause;  ///< of the end, or of the last failure
 
@@ -149,6 +152,8 @@ class JobFsm {
   Actions wait_again(Nanos now);
   Actions stopped_unasked(bool progressed, Nanos now);
   Actions try_again(bool progressed, const std::string& cause, Nanos now);
+  Actions set_back(const std::string& cause, Nanos now);
+  Actions back_off(int failures, const std::string& cause, Nanos now);
   void find_waiting_state(Nanos now);
 
   RetryRule retry_;

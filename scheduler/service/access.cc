@@ -2,17 +2,20 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <optional>
 #include <utility>
 
+#include "scheduler/service/node_json.h"
 #include "scheduler/service/secret.h"
 
 namespace motley {
 namespace {
 
 constexpr std::string_view kPrefix = "mtl_";
-constexpr size_t kLongestName = 64;
+constexpr size_t kLongestUser = 64;
 constexpr size_t kLongestLabel = 200;
+constexpr std::chrono::milliseconds kLookAtClock{1'000};
 constexpr Nanos kLongest{int64_t{3'153'600'000} * 1'000'000'000};  // a hundred years
 
 /// The number that a token begins with, and the secret that follows.
@@ -36,7 +39,7 @@ bool is_name(const std::string& text) {
   const auto fits = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-' || c == '@';
   };
-  return !text.empty() && text.size() <= kLongestName &&
+  return !text.empty() && text.size() <= kLongestUser &&
          std::all_of(text.begin(), text.end(), fits);
 }
 
@@ -48,6 +51,13 @@ Result<Unit> check(const TokenWish& wish) {
   if (wish.label.size() > kLongestLabel) return fail(ErrorCode::kUsage, "label: at most 200 bytes");
   if (wish.lasts < Nanos(0) || wish.lasts > kLongest)
     return fail(ErrorCode::kUsage, "a token lasts a hundred years at most");
+  if (wish.node.empty()) return Unit{};
+  if (wish.role != Role::kNode)
+    return fail(ErrorCode::kUsage, "node: only a token of the role node speaks for a node");
+  if (!is_node_name(wish.node))
+    return fail(
+        ErrorCode::kUsage,
+        "node: expected up to 64 letters, digits, '.', '-' or '_', found '" + wish.node + "'");
   return Unit{};
 }
 
@@ -68,7 +78,9 @@ class Access::LimitedEvents final : public EventSource {
     return ended_ ? "" : events_->next();
   }
   bool over() const override { return ended_ || events_->over(); }
-  std::chrono::milliseconds patience() const override { return events_->patience(); }
+  std::chrono::milliseconds patience() const override {
+    return caller_.expires == 0 ? events_->patience() : std::min(events_->patience(), kLookAtClock);
+  }
 
  private:
   bool has_expired() const {
@@ -100,7 +112,7 @@ Result<Caller> Access::caller_of(const HttpRequest& request) const {
     return fail(refusal);
   const std::optional<Role> role = role_of_name(token->role);
   if (!role) return fail(refusal);
-  return Caller{token->user, *role, token->id, token->expires};
+  return Caller{token->user, *role, token->id, token->expires, token->node};
 }
 
 bool Access::still_valid(const Caller& caller) const {
@@ -123,6 +135,7 @@ void Access::create(const TokenWish& wish, Created done) {
   token->user = wish.user;
   token->role = name_of(wish.role);
   token->label = wish.label;
+  token->node = wish.node;
   token->hash = sha256_of(*secret);
   token->created = around_.wall_time();
   token->expires = wish.lasts > Nanos(0) ? token->created + wish.lasts.value() : 0;
@@ -147,6 +160,29 @@ void Access::revoke(int64_t id, Revoked done) {
                         if (!token) return done(fail(token.error()));
                         done(**token);
                       });
+}
+
+Result<Unit> check_speaks_for(const Caller& caller, const std::string& node) {
+  if (caller.role != Role::kNode || caller.node.empty() || caller.node == node) return Unit{};
+  return fail(ErrorCode::kNotPermitted, "the token is node " + caller.node + "'s, not " + node +
+                                            "'s: motley token create --role node --node " + node +
+                                            " makes another");
+}
+
+void Access::bind(const Caller& caller, const std::string& node, Bound done) {
+  if (caller.role != Role::kNode || !caller.node.empty())
+    return done(check_speaks_for(caller, node));
+  around_.store.write(
+      [id = caller.token, node](Database& database) { return bind_token(database, id, node); },
+      [this, caller, node, done = std::move(done)](const Result<Unit>& written) {
+        if (!written) return done(written);
+        // Another request may have been quicker.
+        const auto token = find_token(around_.kept, caller.token);
+        if (!token) return done(fail(token.error()));
+        Caller bound = caller;
+        bound.node = (*token)->node;
+        done(check_speaks_for(bound, node));
+      });
 }
 
 }  // namespace motley

@@ -20,6 +20,8 @@ struct TokenWish {
   Role role = Role::kUser;
   std::string label;
   Nanos lasts{0};  ///< 0: for ever
+  std::string node =
+      {};  ///< of the role node: that it speaks for; empty: the first that joins by it
 };
 
 class Access {
@@ -37,7 +39,7 @@ class Access {
   /// Role kNobody where the request brings no token; kNotPermitted where the one it brings is not
   /// valid, or not any more.
   Result<Caller> caller_of(const HttpRequest& request) const;
-  /// Ends as soon as the token of `caller` does.
+  /// Ends within a second of the token of `caller`.
   std::shared_ptr<EventSource> limited(std::shared_ptr<EventSource> events, Caller caller) const;
 
   /// `secret` is the whole token, "mtl_7_…": nobody can tell it again.
@@ -47,6 +49,10 @@ class Access {
   using Revoked = std::function<void(Result<StoredToken> token)>;
   /// kNotFound: there is no such token.
   void revoke(int64_t id, Revoked done);
+  using Bound = std::function<void(Result<Unit> bound)>;
+  /// A token of the role node that speaks for none yet speaks for this one from now on. Answered
+  /// when it is on disk; kNotPermitted where it speaks for another one.
+  void bind(const Caller& caller, const std::string& node, Bound done);
   Result<std::vector<StoredToken>> tokens() const { return list_tokens(around_.kept); }
   bool is_valid(const StoredToken& token) const;
 
@@ -57,5 +63,8 @@ class Access {
   const Surroundings around_;
   int64_t revocations_ = 0;
 };
+
+/// Whether `caller` may speak for that node: kNotPermitted where the token is another node's.
+Result<Unit> check_speaks_for(const Caller& caller, const std::string& node);
 
 }  // namespace motley

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "core/file_system.h"
 #include "core/spec/json.h"
 #include "core/spec/reader.h"
 #include "scheduler/service/job_json.h"
@@ -133,11 +134,7 @@ std::vector<Api::Route> Api::node_routes() {
                  }),
       node_route(kNode, "GET", "/orders", "session",
                  [](Api& api, Request request, Reply reply, int64_t) {
-                   api.nodes_.orders(request, [&](HttpResponse response) {
-                     if (response.events)
-                       response.events = api.access_.limited(response.events, request.caller);
-                     reply(std::move(response));
-                   });
+                   api.nodes_.orders(request, reply);
                  }),
       node_route(kAdmin, "POST", "/drain", "deadline reason",
                  [](Api& api, Request request, Reply reply, int64_t) {
@@ -146,6 +143,10 @@ std::vector<Api::Route> Api::node_routes() {
       node_route(kAdmin, "POST", "/undrain", "",
                  [](Api& api, Request request, Reply reply, int64_t) {
                    api.nodes_.undrain(request, reply);
+                 }),
+      node_route(kAdmin, "DELETE", "", "",
+                 [](Api& api, Request request, Reply reply, int64_t) {
+                   api.nodes_.forget(request, reply);
                  }),
       {kAdmin, "POST", "/v1/commands", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.nodes_.start(request, reply); }},
@@ -200,7 +201,8 @@ std::vector<Api::Route> Api::job_routes() {
        [](Api& api, Request request, Reply reply, int64_t) { api.whoami(request, reply); }},
       {kViewer, "GET", "/v1/openapi.json", "", false, "",
        [](Api&, Request, Reply reply, int64_t) {
-         reply(json_response(openapi_document(all_routes())));
+         static const HttpResponse document = json_response(openapi_document(all_routes()));
+         reply(document);
        }},
       {kViewer, "GET", "/metrics", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.metrics(request, reply); }},
@@ -249,42 +251,54 @@ std::optional<int64_t> number_between(std::string_view whole, std::string_view b
 
 }  // namespace
 
-void Api::answer(const Route& route, const HttpRequest& request, const HttpReply& reply,
-                 int64_t job) {
-  if (!may_ask(route, request, reply, job)) return;
-  if (const auto known = only(request, route.parameters); !known)
-    return refuse(reply, known.error());
-  route.answer(*this, request, reply, job);
-}
-
-void Api::handle(HttpRequest request, const HttpReply& reply) {
-  auto caller = access_.caller_of(request);
+std::optional<HttpResponse> Api::find(HttpRequest* request, Found* found) const {
+  auto caller = access_.caller_of(*request);
   if (!caller && caller.error().code != ErrorCode::kNotPermitted)
-    return reply(error_response(500, caller.error()));
-  if (!caller) return reply(unauthorised(request, caller.error()));
-  request.caller = std::move(*caller);
+    return error_response(500, caller.error());
+  if (!caller) return unauthorised(*request, caller.error());
+  request->caller = std::move(*caller);
   std::string allowed;
-  // Its header alone is sent.
-  const bool head = request.method == "HEAD";
-  if (head) request.accept.clear();
+  const std::string method = request->method == "HEAD" ? "GET" : request->method;
   for (const Route& route : routes()) {
-    const auto job = number_between(request.path, route.before, route.after);
-    request.name = name_between(request.path, route.before, route.after);
-    const bool fits = route.has_number ? job.has_value()
-                      : route.has_name ? !request.name.empty()
-                                       : request.path == route.before;
+    const auto number = number_between(request->path, route.before, route.after);
+    request->name = name_between(request->path, route.before, route.after);
+    const bool fits = route.has_number ? number.has_value()
+                      : route.has_name ? !request->name.empty()
+                                       : request->path == route.before;
     if (!fits) continue;
-    if ((head ? "GET" : request.method) == route.method)
-      return answer(route, request, reply, job.value_or(0));
+    *found = {&route, number.value_or(0)};
+    if (method == route.method) return not_permitted(route, *request, found->number);
     allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
     if (route.method == "GET") allowed += ", HEAD";
   }
   if (allowed.empty())
-    return reply(error_response(404, {ErrorCode::kNotFound, "there is no " + request.path, {}}));
+    return error_response(404, {ErrorCode::kNotFound, "there is no " + request->path, {}});
   HttpResponse response = error_response(
-      405, {ErrorCode::kUsage, request.path + " takes " + allowed + ", not " + request.method, {}});
+      405,
+      {ErrorCode::kUsage, request->path + " takes " + allowed + ", not " + request->method, {}});
   response.allow = allowed;
-  reply(std::move(response));
+  return response;
+}
+
+std::optional<HttpResponse> Api::refusal_of(HttpRequest head) const {
+  Found found;
+  if (auto refusal = find(&head, &found)) return refusal;
+  const auto known = only(head, found.route->parameters);
+  return known ? std::nullopt
+               : std::optional(error_response(status_of(known.error().code), known.error()));
+}
+
+void Api::handle(HttpRequest request, const HttpReply& reply) {
+  Found found;
+  if (auto refusal = find(&request, &found)) return reply(std::move(*refusal));
+  if (const auto known = only(request, found.route->parameters); !known)
+    return refuse(reply, known.error());
+  if (request.method == "HEAD") request.accept.clear();  // its header alone is sent
+  const auto answer = [this, caller = request.caller, reply](HttpResponse response) {
+    if (response.events) response.events = access_.limited(std::move(response.events), caller);
+    reply(std::move(response));
+  };
+  found.route->answer(*this, request, answer, found.number);
 }
 
 void Api::list(const HttpRequest& request, const HttpReply& reply) {
@@ -374,7 +388,7 @@ void Api::logs(const HttpRequest& request, const HttpReply& reply, int64_t job) 
   if (!piece) return refuse(reply, piece.error());
   if (wants_events(request)) {
     HttpResponse response;
-    response.events = access_.limited(follow_log(kept_, directory_, choice, place), request.caller);
+    response.events = follow_log(kept_, directory_, choice, place);
     return reply(std::move(response));
   }
   reply(json_response({{"text", piece->text},
@@ -409,7 +423,7 @@ void Api::events(const HttpRequest& request, const HttpReply& reply) {
     if (!request.last_event_id.empty()) after = number_in(resumed, "id", 0, INT64_MAX);
     if (!after) return refuse(reply, after.error());
     HttpResponse response;
-    response.events = access_.limited(follow_events(kept_, *job, *after), request.caller);
+    response.events = follow_events(kept_, *job, *after);
     return reply(std::move(response));
   }
   const auto events = list_events(kept_, *job, *after, static_cast<int>(*limit));
@@ -450,8 +464,12 @@ void Api::healthz(const HttpRequest&, const HttpReply& reply) {
 }
 
 void Api::readyz(const HttpRequest& request, const HttpReply& reply) {
-  if (coordinator_.broken()) return reply(error_response(503, *coordinator_.broken()));
-  healthz(request, reply);
+  const std::optional<Error>& broken = coordinator_.broken();
+  if (!broken) return healthz(request, reply);
+  if (request.caller.role != Role::kNobody) return reply(error_response(503, *broken));
+  // A stranger need not know what lies where.
+  const char* why = is_disk_full(*broken) ? "the disk is full" : "nothing can be kept";
+  reply(error_response(503, {broken->code, std::string("not ready: ") + why, {}}));
 }
 
 }  // namespace motley

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,12 +30,14 @@ class Api {
         kept_(kept),
         directory_(directory),
         access_(access),
-        nodes_(coordinator, directory) {}
+        nodes_(coordinator, directory, access) {}
 
   /// An HttpHandler.
   void handle(HttpRequest request, const HttpReply& reply);
   /// What drivers tell of the coordinator's own GPUs; asked on the coordinator's thread.
   void set_gauges(std::function<std::vector<DeviceGauge>()> gauges) { gauges_ = std::move(gauges); }
+  /// An HttpGate: what handle() would answer to `head` whatever body it brings.
+  std::optional<HttpResponse> refusal_of(HttpRequest head) const;
   /// Shown by /metrics and /v1/fleet.
   void set_policy(std::string name) { policy_ = std::move(name); }
   /// Where others may reach the service, which whoever gets a token is told.
@@ -74,7 +77,12 @@ class Api {
   static Route request_route(std::string_view what, Route::Answer answer);
   static Route node_route(Role least, std::string_view method, std::string_view what,
                           std::string_view parameters, Route::Answer answer);
-  void answer(const Route& route, const HttpRequest& request, const HttpReply& reply, int64_t job);
+  struct Found {
+    const Route* route = nullptr;
+    int64_t number = 0;
+  };
+  /// Who asks for what; an answer where that is nothing, or nothing for them.
+  std::optional<HttpResponse> find(HttpRequest* request, Found* found) const;
 
   void list(const HttpRequest& request, const HttpReply& reply);
   void submit(const HttpRequest& request, const HttpReply& reply);
@@ -94,9 +102,9 @@ class Api {
   void readyz(const HttpRequest& request, const HttpReply& reply);
   HttpResponse job_response(int64_t job, int status) const;
 
-  /// Answers where not.
-  bool may_ask(const Route& route, const HttpRequest& request, const HttpReply& reply,
-               int64_t job) const;
+  /// Nothing where it is.
+  std::optional<HttpResponse> not_permitted(const Route& route, const HttpRequest& request,
+                                            int64_t job) const;
   static HttpResponse unauthorised(const HttpRequest& request, const Error& error);
   void create_token(const HttpRequest& request, const HttpReply& reply);
   void list_tokens(const HttpRequest& request, const HttpReply& reply);

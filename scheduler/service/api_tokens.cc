@@ -31,7 +31,10 @@ Result<TokenWish> wish_in(const HttpRequest& request) {
   std::string role = name_of(wish.role);
   int64_t seconds = 0;
   JsonFields fields(document);
-  fields.read_if("user", wish.user).read_if("role", role).read_if("label", wish.label);
+  fields.read_if("user", wish.user)
+      .read_if("role", role)
+      .read_if("label", wish.label)
+      .read_if("node", wish.node);
   if (fields.has("expires_seconds"))
     fields.read_between("expires_seconds", seconds, 1, kMostSeconds);
   MOTLEY_TRY_VOID(fields.done());
@@ -53,30 +56,28 @@ HttpResponse Api::unauthorised(const HttpRequest& request, const Error& error) {
   return response;
 }
 
-bool Api::may_ask(const Route& route, const HttpRequest& request, const HttpReply& reply,
-                  int64_t job) const {
+std::optional<HttpResponse> Api::not_permitted(const Route& route, const HttpRequest& request,
+                                               int64_t job) const {
+  const auto forbidden = [](std::string why) {
+    return error_response(403, {ErrorCode::kNotPermitted, std::move(why), {}});
+  };
   const Caller& caller = request.caller;
   if (!admits(route.least, caller.role)) {
-    reply(caller.role == Role::kNobody
-              ? error_response(401, {ErrorCode::kNotPermitted, "this takes a token", {}})
-              : error_response(403, {ErrorCode::kNotPermitted,
-                                     "this takes the role " + std::string(name_of(route.least)) +
-                                         "; the token has " + name_of(caller.role),
-                                     {}}));
-    return false;
+    if (caller.role == Role::kNobody)
+      return error_response(401, {ErrorCode::kNotPermitted, "this takes a token", {}});
+    return forbidden("this takes the role " + std::string(name_of(route.least)) +
+                     "; the token has " + name_of(caller.role));
   }
-  if (!route.of_owner || caller.role == Role::kAdmin) return true;
+  if (route.least == Role::kNode)
+    if (const auto its_own = check_speaks_for(caller, request.name); !its_own)
+      return forbidden(its_own.error().message);
+  if (!route.of_owner || caller.role == Role::kAdmin) return std::nullopt;
   const auto stored = find_job(kept_, job);
-  if (!stored) {
-    refuse(reply, stored.error());
-    return false;
-  }
-  if (!*stored || (*stored)->owner == caller.user) return true;  // that it is missing is told below
-  reply(error_response(403, {ErrorCode::kNotPermitted,
-                             "job " + std::to_string(job) + " is " + (*stored)->owner +
-                                 "'s; the token is " + caller.user + "'s",
-                             {}}));
-  return false;
+  if (!stored) return error_response(status_of(stored.error().code), stored.error());
+  // That it is missing is told below.
+  if (!*stored || (*stored)->owner == caller.user) return std::nullopt;
+  return forbidden("job " + std::to_string(job) + " is " + (*stored)->owner + "'s; the token is " +
+                   caller.user + "'s");
 }
 
 json Api::token_json(const StoredToken& token) const {

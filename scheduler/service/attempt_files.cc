@@ -61,7 +61,8 @@ void read_ended(JsonFields& fields, AttemptEnded& ended) {
       .read("progressed", ended.progressed)
       .read_if("hopeless", ended.hopeless)
       .read_if("saved_step", ended.saved_step)
-      .read_if("speeds", ended.speeds);
+      .read_if("speeds", ended.speeds)
+      .read_if("blameless", ended.blameless);
 }
 
 }  // namespace
@@ -133,7 +134,7 @@ Result<Unit> AttemptFiles::write_end(const AttemptEnded& ended) const {
   const json document = {{"version", kRecordVersion},  {"status", ended.status},
                          {"cause", ended.cause},       {"progressed", ended.progressed},
                          {"hopeless", ended.hopeless}, {"saved_step", ended.saved_step},
-                         {"speeds", ended.speeds}};
+                         {"speeds", ended.speeds},     {"blameless", ended.blameless}};
   return write_text_durably(real_file_system(), directory_ + "/ended.json", document.dump(1));
 }
 

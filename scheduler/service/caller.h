@@ -25,8 +25,9 @@ bool admits(Role least, Role role);
 struct Caller {
   std::string user;
   Role role = Role::kNobody;
-  int64_t token = 0;    ///< its number; 0: asked over the Unix socket
-  int64_t expires = 0;  ///< nanoseconds since 1970; 0: never
+  int64_t token = 0;      ///< its number; 0: asked over the Unix socket
+  int64_t expires = 0;    ///< nanoseconds since 1970; 0: never
+  std::string node = {};  ///< that a token of the role node speaks for; empty: for none yet
 };
 
 }  // namespace motley

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "core/file_system.h"
 #include "core/json_fields.h"
 #include "core/spec/json.h"
 #include "scheduler/service/event_text.h"
@@ -307,6 +308,7 @@ void Coordinator::attempt_over(int64_t id, const AttemptOver& over) {
   if (!fault.empty() && over.outcome != AttemptOutcome::kDone) {
     told.outcome = AttemptOutcome::kFailed;
     told.hopeless = false;
+    told.blameless = true;
     told.cause = fault;
   }
   apply(found->second, told);
@@ -425,7 +427,8 @@ void Coordinator::perform(Job& job, const LaunchAttempt& action) {
       order ? around_.launcher.begin(*order) : Result<Nanos>(fail(order.error()));
   if (!age)
     return apply(job, AttemptOver{action.epoch, AttemptOutcome::kFailed, false, false,
-                                  "cannot be started: " + age.error().to_string()});
+                                  "cannot be started: " + age.error().to_string(),
+                                  is_disk_full(age.error())});
   job.begun = now() - *age;
   if (job.preemptible) wake(job.begun + rules_.least_run, job.id);
   if (job.longest > Nanos(0)) wake(job.begun + job.longest - job.served, job.id);

@@ -105,11 +105,16 @@ class Coordinator {
   /// A machine's agent offers its devices. kNotPermitted where another agent has the name, or
   /// another node a device; kInvalidSpec where they are paced by another clock.
   void join(NodeJoin join, Answered done);
+  /// Whether it would be refused.
+  Result<Unit> may_join(const NodeJoin& join) const;
   /// The attempts whose processes may be there. kNotPermitted: its agent must join anew.
   Result<std::vector<AttemptId>> hear(const NodeReport& report);
   void leave(const std::string& name, const std::string& session, Answered done);
   void drain(const std::string& name, const DrainRequest& request, Answered done);
   void undrain(const std::string& name, Answered done);
+  /// One that is lost is known no more; its events are. kNotPermitted while it is not lost, or
+  /// something of an attempt has not ended there.
+  void forget_node(const std::string& name, Answered done);
   const std::map<std::string, Node>& nodes() const { return nodes_; }
   /// Whether processes of the attempt are to be on that node now.
   bool may_run(AttemptId attempt, const std::string& node) const;
@@ -194,9 +199,11 @@ class Coordinator {
   Result<Unit> recover_nodes();
   void begin_with_own();
   Node* find_node(const std::string& name);
-  Result<Unit> check_join(const NodeJoin& join) const;
   Result<Unit> check_pace(const NodeJoin& join) const;
   void keep(const Node& node, const std::string& text, Answered done);
+  void write_of_node(GroupCommit::Change change, Answered done);
+  void keep_deadline(Node& node);
+  Result<Unit> may_forget(const Node& node) const;
   void lose(Node& node, const std::string& cause, Answered done);
   void give_up_attempts_on(const std::string& name, const std::string& cause);
   std::vector<AttemptId> attempts_on(const std::string& node) const;

@@ -9,6 +9,8 @@
 namespace motley {
 namespace {
 
+constexpr Nanos kKeepDrain{10'000'000'000};
+
 Error no_such_node(const std::string& name) {
   return {ErrorCode::kNotFound, "there is no node " + name + ": see motley nodes", {}};
 }
@@ -40,6 +42,7 @@ Result<Unit> Coordinator::recover_nodes() {
       known->second.draining = node.draining;
       known->second.reason = node.reason;
       known->second.drain_by = node.drain_by;
+      known->second.drain_kept = node.drain_kept;
     } else {
       devices_.put(node.name, node.fleet, node.access());
       nodes_.emplace(node.name, node);
@@ -56,7 +59,7 @@ Node* Coordinator::find_node(const std::string& name) {
 
 // --- what agents say ---
 
-Result<Unit> Coordinator::check_join(const NodeJoin& join) const {
+Result<Unit> Coordinator::may_join(const NodeJoin& join) const {
   const auto known = nodes_.find(join.name);
   if (known != nodes_.end() && known->second.is_own())
     return fail(ErrorCode::kNotPermitted, "node " + join.name +
@@ -90,7 +93,7 @@ Result<Unit> Coordinator::check_pace(const NodeJoin& join) const {
 
 void Coordinator::join(NodeJoin join, Answered done) {
   if (broken_) return done(fail(*broken_));
-  if (const auto fine = check_join(join); !fine) return done(fine);
+  if (const auto fine = may_join(join); !fine) return done(fine);
   Node& node = nodes_[join.name];
   const bool is_new = node.session.empty();
   const bool again = node.session == join.session;
@@ -147,6 +150,7 @@ void Coordinator::drain(const std::string& name, const DrainRequest& request, An
   std::string text = "draining" + (request.reason.empty() ? "" : ": " + request.reason);
   if (request.deadline) {
     node->drain_by = now() + *request.deadline;
+    node->drain_kept = now();
     text += "; what runs there is stopped in " + format_seconds(seconds_of(*request.deadline));
   }
   keep(*node, text, std::move(done));
@@ -161,25 +165,69 @@ void Coordinator::undrain(const std::string& name, Answered done) {
   keep(*node, "drained no more", std::move(done));
 }
 
+Result<Unit> Coordinator::may_forget(const Node& node) const {
+  if (node.is_own())
+    return fail(ErrorCode::kNotPermitted,
+                "node " + node.name + " is a host of the coordinator's own fleet");
+  if (node.state != NodeState::kLost)
+    return fail(ErrorCode::kNotPermitted,
+                "node " + node.name + " is " + node.state_name() +
+                    "; only one that is lost can be forgotten: end its agent first");
+  for (const auto& [id, job] : jobs_)
+    for (const std::string& device : job.devices)
+      if (host_of(device) == node.name)
+        return fail(ErrorCode::kNotPermitted,
+                    "job " + std::to_string(id) + " still has " + device + ": try again");
+  return Unit{};
+}
+
+void Coordinator::forget_node(const std::string& name, Answered done) {
+  const Node* node = find_node(name);
+  if (broken_ || node == nullptr) return done(fail(broken_ ? *broken_ : no_such_node(name)));
+  if (const auto fine = may_forget(*node); !fine) return done(fine);
+  nodes_.erase(name);
+  devices_.remove(name);
+  find_demands();
+  write_of_node(
+      [name, wall = around_.wall_time()](Database& database) -> Result<Unit> {
+        MOTLEY_TRY_VOID(remove_node(database, name));
+        return add_node_event(database, name, wall, "forgotten");
+      },
+      std::move(done));
+}
+
 // --- what follows ---
 
 /// In memory at once, as with jobs; `done` when it is on disk.
 void Coordinator::keep(const Node& node, const std::string& text, Answered done) {
   devices_.set_access(node.name, node.access());
   find_demands();
-  around_.store.write(
+  write_of_node(
       [stored = stored_of(node, now(), around_.wall_time()),
        text](Database& database) -> Result<Unit> {
         MOTLEY_TRY_VOID(save_node(database, stored));
         return add_node_event(database, stored.name, stored.changed, text);
       },
-      [this, done = std::move(done)](Result<Unit> written) {
-        if (!written) {
-          break_off(written.error());
-          written = fail(*broken_);
-        }
-        if (done) done(std::move(written));
-      });
+      std::move(done));
+}
+
+void Coordinator::write_of_node(GroupCommit::Change change, Answered done) {
+  around_.store.write(std::move(change), [this, done = std::move(done)](Result<Unit> written) {
+    if (!written) {
+      break_off(written.error());
+      written = fail(*broken_);
+    }
+    if (done) done(std::move(written));
+  });
+}
+
+/// So that a restarted coordinator goes on with about what is left.
+void Coordinator::keep_deadline(Node& node) {
+  if (now() < node.drain_kept + kKeepDrain) return;
+  node.drain_kept = now();
+  write_of_node([stored = stored_of(node, now(), around_.wall_time())](
+                    Database& database) { return save_node(database, stored); },
+                {});
 }
 
 void Coordinator::lose(Node& node, const std::string& cause, Answered done) {
@@ -232,7 +280,7 @@ std::optional<Nanos> Coordinator::next_node_due() const {
   const auto at = [&](Nanos when) { next = next ? std::min(*next, when) : when; };
   for (const auto& [name, node] : nodes_) {
     if (!node.is_own() && node.state != NodeState::kLost) at(node.heard + rules_.node_silence);
-    if (node.drain_by) at(*node.drain_by);
+    if (node.drain_by) at(std::min(*node.drain_by, node.drain_kept + kKeepDrain));
   }
   return next;
 }
@@ -242,9 +290,14 @@ void Coordinator::look_at_nodes() {
     const bool watched = !node.is_own() && node.state != NodeState::kLost;
     if (watched && now() - node.heard >= rules_.node_silence)
       lose(node, "silent for " + format_seconds(seconds_of(rules_.node_silence)), {});
-    if (!node.drain_by || now() < *node.drain_by) continue;
+    if (!node.drain_by) continue;
+    if (now() < *node.drain_by) {
+      keep_deadline(node);
+      continue;
+    }
     node.drain_by.reset();
     for (const AttemptId id : attempts_on(name)) apply(jobs_.at(id.job), NodeDrained{});
+    keep(node, "its deadline has passed", {});
   }
 }
 

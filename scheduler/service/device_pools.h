@@ -31,6 +31,8 @@ class DevicePools {
   /// has one that goes has it until free(). Its pace counts where the devices so far have none.
   void put(const std::string& host, const FleetSpec& part, DeviceAccess access);
   void set_access(const std::string& host, DeviceAccess access);
+  /// The devices of a host that was put are no more.
+  void remove(const std::string& host);
 
   const FleetSpec& fleet() const { return fleet_; }
   /// Devices that are open or given. A pool keeps its place when others come.
@@ -73,7 +75,6 @@ class DevicePools {
     DeviceAccess access = DeviceAccess::kOpen;
     int64_t owner = 0;  ///< what owners_ says of the device
   };
-  void remove(const std::string& host);
   Slot slot_for(const DeviceSpec& device, DeviceAccess access);
   void set_owner(size_t device, int64_t owner);
   Result<Alternative> demand(const JobSpec& job, const FleetSpec& of) const;

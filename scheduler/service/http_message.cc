@@ -74,10 +74,18 @@ std::string percent_encoded(std::string_view text) {
   return encoded;
 }
 
+namespace {
+
+std::string line_of(const nlohmann::json& document) {
+  return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
 HttpResponse json_response(const nlohmann::json& document, int status) {
   HttpResponse response;
   response.status = status;
-  response.body = document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  response.body = line_of(document) + "\n";
   return response;
 }
 
@@ -89,6 +97,10 @@ HttpResponse error_response(int status, const Error& error) {
 std::string event_text_of(std::string_view id, std::string_view kind, std::string_view data) {
   return "id: " + std::string(id) + "\nevent: " + std::string(kind) +
          "\ndata: " + std::string(data) + "\n\n";
+}
+
+std::string json_event_of(std::string_view id, std::string_view kind, const nlohmann::json& data) {
+  return event_text_of(id, kind, line_of(data));
 }
 
 }  // namespace motley

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -60,11 +61,14 @@ struct HttpResponse {
 using HttpReply = std::function<void(HttpResponse)>;
 /// Calls `reply` once, now or later, on the thread it was called on.
 using HttpHandler = std::function<void(HttpRequest request, HttpReply reply)>;
+/// Asked before a body is read: the answer, where it does not depend on the body.
+using HttpGate = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
 
 HttpResponse json_response(const nlohmann::json& document, int status = 200);
 /// {"error": {"code": "invalid_spec", "message": "job.yaml:3:5: …"}}
 HttpResponse error_response(int status, const Error& error);
 /// "id: 7\nevent: job\ndata: {…}\n\n"; `data` has no line break.
 std::string event_text_of(std::string_view id, std::string_view kind, std::string_view data);
+std::string json_event_of(std::string_view id, std::string_view kind, const nlohmann::json& data);
 
 }  // namespace motley

@@ -70,7 +70,7 @@ struct Door {
 
 class Server final : public HttpServer {
  public:
-  Server(asio::io_context& context, HttpHandler handler, HttpLimits limits)
+  Server(asio::io_context& context, HttpHandler handler, HttpLimits limits, HttpGate gate)
       : context_(context),
         unix_acceptor_(context),
         tls_acceptor_(context),
@@ -80,6 +80,7 @@ class Server final : public HttpServer {
         state_(std::make_shared<ServerState>()) {
     state_->handler = std::move(handler);
     state_->limits = limits;
+    state_->gate = std::move(gate);
   }
 
   Result<Unit> listen(const std::string& path) override {
@@ -264,8 +265,8 @@ class Server final : public HttpServer {
 }  // namespace
 
 std::unique_ptr<HttpServer> make_http_server(asio::io_context& context, HttpHandler handler,
-                                             HttpLimits limits) {
-  return std::make_unique<Server>(context, std::move(handler), limits);
+                                             HttpLimits limits, HttpGate gate) {
+  return std::make_unique<Server>(context, std::move(handler), limits, std::move(gate));
 }
 
 }  // namespace motley

@@ -52,8 +52,8 @@ class HttpServer {
   virtual int64_t requests() const = 0;  ///< answered since the start
 };
 
-/// Runs on the thread of `context`, which outlives it.
+/// Runs on the thread of `context`, which outlives it. Without a gate every body is read.
 std::unique_ptr<HttpServer> make_http_server(boost::asio::io_context& context, HttpHandler handler,
-                                             HttpLimits limits = {});
+                                             HttpLimits limits = {}, HttpGate gate = {});
 
 }  // namespace motley

@@ -31,6 +31,7 @@ using TlsStream = boost::beast::ssl_stream<boost::beast::tcp_stream>;
 /// What the connections of a server have in common.
 struct ServerState {
   HttpHandler handler;
+  HttpGate gate;
   HttpLimits limits;
   std::map<std::string, int> connections;  ///< of each peer; "" is the Unix socket
   int network_connections = 0;             ///< of all peers but the socket, which those cannot fill
@@ -130,28 +131,61 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
     boost::beast::http::async_read_header(stream_, buffer_, *parser_,
                                           [self = self()](Code error, size_t) {
                                             if (error) return self->refuse(error);
-                                            self->read_body();
+                                            self->look_at_head();
                                           });
   }
 
-  void read_body() {
-    lowest().expires_after(state_->limits.body_time);
-    if (boost::beast::iequals(header_of(parser_->get(), "Expect"), "100-continue"))
-      return invite_body();
-    boost::beast::http::async_read(stream_, buffer_, *parser_, [self = self()](Code error, size_t) {
-      if (error) return self->refuse(error);
-      self->handle();
-    });
+  /// Of the request as far as it is read.
+  Result<HttpRequest> asked() {
+    MOTLEY_TRY(HttpRequest request, request_of(parser_->get()));
+    request.local = !kTls;
+    request.peer = peer_;
+    return request;
+  }
+
+  /// Who asks for what they will not get need not send the rest, which then is not read as the next
+  /// request either.
+  void look_at_head() {
+    auto& head = parser_->get();
+    const bool whole = parser_->is_done();
+    keep_alive_ = whole && head.keep_alive() && !state_->stopping;
+    if (kTls && !is_addressed(header_of(head, "Host"), state_->names))
+      return answer(error_response(
+          421,
+          {ErrorCode::kNotPermitted, "the header 'Host' is none of this service's names", {}}));
+    auto request = asked();
+    if (!request) return answer(error_response(400, request.error()));
+    if (whole) return handle(std::move(*request));
+    if (auto refusal = state_->gate ? state_->gate(*request) : std::nullopt)
+      return reply(std::move(*refusal));
+    const std::string expected = head.version() < 11 ? "" : header_of(head, "Expect");
+    head.erase(boost::beast::http::field::expect);
+    if (expected.empty()) return read_body();
+    if (!boost::beast::iequals(expected, "100-continue"))
+      return answer(error_response(
+          417, {ErrorCode::kUsage, "the header 'Expect' may be 100-continue, no more", {}}));
+    invite_body();
   }
 
   void invite_body() {
     static const std::string kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
-    parser_->get().erase(boost::beast::http::field::expect);
+    lowest().expires_after(state_->limits.body_time);
     boost::asio::async_write(stream_, boost::asio::buffer(kGoOn),
                              [self = self()](Code error, size_t) {
                                if (error) return self->close();
                                self->read_body();
                              });
+  }
+
+  void read_body() {
+    lowest().expires_after(state_->limits.body_time);
+    boost::beast::http::async_read(stream_, buffer_, *parser_, [self = self()](Code error, size_t) {
+      if (error) return self->refuse(error);
+      self->keep_alive_ = self->parser_->get().keep_alive() && !self->state_->stopping;
+      auto request = self->asked();
+      if (!request) return self->answer(error_response(400, request.error()));
+      self->handle(std::move(*request));
+    });
   }
 
   void refuse(Code error) {
@@ -160,24 +194,17 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
     answer_and_close(std::move(*refusal));
   }
 
-  void handle() {
+  void handle(HttpRequest request) {
     lowest().expires_never();
-    auto& got = parser_->get();
-    keep_alive_ = got.keep_alive() && !state_->stopping;
-    if (kTls && !is_addressed(header_of(got, "Host"), state_->names))
-      return answer(error_response(
-          421,
-          {ErrorCode::kNotPermitted, "the header 'Host' is none of this service's names", {}}));
-    auto request = request_of(got);
-    if (!request) return answer(error_response(400, request.error()));
-    request->local = !kTls;
-    request->peer = peer_;
     answering_ = true;
-    state_->handler(std::move(*request), [self = self()](HttpResponse response) {
-      ++self->state_->requests;
-      if (response.pause > Nanos(0)) return self->answer_later(std::move(response));
-      self->answer(std::move(response));
-    });
+    state_->handler(std::move(request),
+                    [self = self()](HttpResponse response) { self->reply(std::move(response)); });
+  }
+
+  void reply(HttpResponse response) {
+    ++state_->requests;
+    if (response.pause > Nanos(0)) return answer_later(std::move(response));
+    answer(std::move(response));
   }
 
   void answer_and_close(HttpResponse response) {
@@ -186,6 +213,8 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
   }
 
   void answer_later(HttpResponse response) {
+    lowest().expires_never();
+    answering_ = true;
     timer_.expires_after(std::chrono::nanoseconds(response.pause.value()));
     timer_.async_wait([self = self(), response = std::move(response)](Code) mutable {
       self->answer(std::move(response));

@@ -56,6 +56,7 @@ json to_json(const StoredToken& token) {
           {"user", token.user},
           {"role", token.role},
           {"label", token.label},
+          {"node", token.node.empty() ? json(nullptr) : json(token.node)},
           {"created", time_json(token.created)},
           {"expires", time_json(token.expires)},
           {"revoked", time_json(token.revoked)}};

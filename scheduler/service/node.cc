@@ -58,6 +58,7 @@ Result<Node> node_of(const StoredNode& stored, Nanos now) {
   node.draining = stored.draining;
   node.reason = stored.reason;
   if (stored.drain_left >= Nanos(0)) node.drain_by = now + stored.drain_left;
+  node.drain_kept = now;
   node.heard = now;
   return node;
 }

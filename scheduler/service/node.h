@@ -31,6 +31,7 @@ struct Node {
   bool draining = false;
   std::string reason;               ///< of the drain, in somebody's words
   std::optional<Nanos> drain_by;    ///< what still runs there then is stopped
+  Nanos drain_kept{0};              ///< when it was last written how long that is
   std::vector<DeviceGauge> gauges;  ///< as its agent last said
   Nanos heard{0};                   ///< when its agent called last; of an awaited one, since when
 

@@ -27,9 +27,10 @@ Result<Unit> check_other_machine(const Coordinator& coordinator, const std::stri
 
 }  // namespace
 
-NodeApi::NodeApi(Coordinator& coordinator, const ServiceDirectory& directory)
+NodeApi::NodeApi(Coordinator& coordinator, const ServiceDirectory& directory, Access& access)
     : coordinator_(coordinator),
       directory_(directory),
+      access_(access),
       commands_(std::make_shared<NodeCommands>(
           coordinator.clock(), [&coordinator](AttemptId attempt, const std::string& node) {
             return coordinator.may_run(attempt, node);
@@ -76,6 +77,13 @@ void NodeApi::undrain(const HttpRequest& request, const HttpReply& reply) {
   coordinator_.undrain(request.name, then_show(request, reply));
 }
 
+void NodeApi::forget(const HttpRequest& request, const HttpReply& reply) {
+  coordinator_.forget_node(request.name, [name = request.name, reply](const Result<Unit>& done) {
+    if (!done) return refuse(reply, done.error());
+    reply(json_response({{"name", name}, {"forgotten", true}}));
+  });
+}
+
 // --- agents ---
 
 void NodeApi::join(const HttpRequest& request, const HttpReply& reply) {
@@ -85,14 +93,22 @@ void NodeApi::join(const HttpRequest& request, const HttpReply& reply) {
   if (!join) return reply(error_response(status_of_refused(join.error().code), join.error()));
   if (const auto other = check_other_machine(coordinator_, request.name); !other)
     return refuse(reply, other.error());
-  coordinator_.join(std::move(*join), then_show(request, reply));
+  // Whoever is refused has not used the token.
+  if (const auto fine = coordinator_.may_join(*join); !fine) return refuse(reply, fine.error());
+  access_.bind(request.caller, request.name,
+               [this, request, reply, join = std::move(*join)](const Result<Unit>& bound) mutable {
+                 if (!bound && bound.error().code == ErrorCode::kNotPermitted)
+                   return reply(error_response(403, bound.error()));
+                 if (!bound) return refuse(reply, bound.error());
+                 coordinator_.join(std::move(join), then_show(request, reply));
+               });
 }
 
 void NodeApi::report(const HttpRequest& request, const HttpReply& reply) {
   const auto document = parse_json(request.body);
   const auto report = document ? agent_report_from_json(request.name, *document)
                                : Result<AgentReport>(fail(document.error()));
-  if (!report) return refuse(reply, report.error());
+  if (!report) return reply(error_response(400, report.error()));
   auto allowed = coordinator_.hear(report->life);
   if (!allowed) return refuse(reply, allowed.error());
   commands_->told(request.name, report->pieces);
@@ -129,7 +145,7 @@ void NodeApi::start(const HttpRequest& request, const HttpReply& reply) {
   const auto document = parse_json(request.body);
   auto command =
       document ? node_command_from_json(*document) : Result<NodeCommand>(fail(document.error()));
-  if (!command) return refuse(reply, command.error());
+  if (!command) return reply(error_response(400, command.error()));
   if (const auto fine = check_key(*command); !fine) return refuse(reply, fine.error());
   const std::string id = command->id;
   commands_->start(std::move(*command));

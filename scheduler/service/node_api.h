@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "scheduler/service/access.h"
 #include "scheduler/service/coordinator.h"
 #include "scheduler/service/http_message.h"
 #include "scheduler/service/node_commands.h"
@@ -15,13 +16,14 @@ namespace motley {
 class NodeApi {
  public:
   /// All outlive it. A name in a path is HttpRequest::name.
-  NodeApi(Coordinator& coordinator, const ServiceDirectory& directory);
+  NodeApi(Coordinator& coordinator, const ServiceDirectory& directory, Access& access);
 
   // People.
   void list(const HttpReply& reply);
   void show(const HttpRequest& request, const HttpReply& reply);
   void drain(const HttpRequest& request, const HttpReply& reply);
   void undrain(const HttpRequest& request, const HttpReply& reply);
+  void forget(const HttpRequest& request, const HttpReply& reply);
   // Agents.
   void join(const HttpRequest& request, const HttpReply& reply);
   void report(const HttpRequest& request, const HttpReply& reply);
@@ -38,6 +40,7 @@ class NodeApi {
 
   Coordinator& coordinator_;
   const ServiceDirectory& directory_;
+  Access& access_;
   std::shared_ptr<NodeCommands> commands_;
 };
 

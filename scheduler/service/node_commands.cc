@@ -16,10 +16,6 @@ constexpr Nanos kBetweenTicks{500'000'000};
 constexpr std::chrono::milliseconds kPatience{20};
 constexpr int kLostStatus = 255;  // as ssh says it
 
-std::string line_of(const nlohmann::json& document) {
-  return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 }  // namespace
 
 void NodeCommands::start(NodeCommand command) {
@@ -64,7 +60,7 @@ class NodeCommands::Orders final : public EventSource {
     for (const auto& [id, entry] : all_->commands_) {
       const bool wanted = entry.command.node == node_ && !entry.is_over();
       if (!wanted || !told_.insert(id).second) continue;
-      text += event_text_of(id, "start", line_of(to_json(entry.command)));
+      text += json_event_of(id, "start", to_json(entry.command));
     }
     const Nanos now = all_->clock_.now();
     if (!text.empty() || now - ticked_ < kBetweenTicks) return text;
@@ -100,7 +96,7 @@ class NodeCommands::Output final : public EventSource {
     const Entry& entry = found->second;
     std::string text;
     for (; next_ < entry.pieces.size(); ++next_) {
-      text += event_text_of(std::to_string(next_), "piece", line_of(to_json(entry.pieces[next_])));
+      text += json_event_of(std::to_string(next_), "piece", to_json(entry.pieces[next_]));
       over_ = entry.pieces[next_].is_end();
     }
     if (!over_ && !all_->may_run_(entry.command.attempt, entry.command.node))
@@ -117,7 +113,7 @@ class NodeCommands::Output final : public EventSource {
   std::string end_with(const std::string& why) {
     over_ = true;
     CommandPiece end{id_, static_cast<int>(next_), "end", why, kLostStatus};
-    return event_text_of(std::to_string(next_), "piece", line_of(to_json(end)));
+    return json_event_of(std::to_string(next_), "piece", to_json(end));
   }
 
   std::shared_ptr<NodeCommands> all_;

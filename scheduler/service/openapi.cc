@@ -45,6 +45,7 @@ constexpr Words kWords[] = {
     {"GET /v1/nodes/{name}/orders", "Commands that an agent is to run", "Document", "", true},
     {"POST /v1/nodes/{name}/drain", "Give it no new attempts", "Node"},
     {"POST /v1/nodes/{name}/undrain", "Give it attempts again", "Node"},
+    {"DELETE /v1/nodes/{name}", "Forget one that is lost", "Forgotten"},
     {"POST /v1/commands", "Run a command of an attempt on a node", "Document", "NodeCommand"},
     {"GET /v1/commands/{name}", "What a command prints, and its end", "Document", "", true},
     {"POST /v1/tokens", "A new token, told this once", "Token", "TokenWish"},
@@ -149,6 +150,7 @@ constexpr const char* kSchemas = R"json({
   "labels": {"type": "object"}, "heartbeat_seconds": {"type": ["number", "null"]}, "deadline_seconds": {"type": ["number", "null"]},
   "given": {"type": "integer"}, "devices": {"type": "array", "items": {"type": "object", "description": "as in fleet.json, and job: who has it"}}}},
 "NodePage": {"type": "object", "required": ["nodes"], "properties": {"nodes": {"type": "array", "items": {"$ref": "#/components/schemas/Node"}}}},
+"Forgotten": {"type": "object", "required": ["name", "forgotten"], "properties": {"name": {"type": "string"}, "forgotten": {"type": "boolean"}}},
 "AttemptId": {"type": "object", "required": ["job", "attempt"], "properties": {"job": {"type": "integer"}, "attempt": {"type": "integer"}}},
 "NodeJoin": {"type": "object", "required": ["session", "fleet", "labels"], "properties": {"session": {"type": "string"},
   "fleet": {"type": "object", "description": "fleet.json of this node alone"}, "labels": {"type": "object"}}},
@@ -162,9 +164,10 @@ constexpr const char* kSchemas = R"json({
   "id": {"type": "string"}, "job": {"type": "integer"}, "attempt": {"type": "integer"}, "node": {"type": "string"},
   "command": {"type": "string"}, "input": {"type": "string"}, "key": {"type": "string"}}},
 "TokenWish": {"type": "object", "properties": {"user": {"type": "string"}, "role": {"enum": ["viewer", "user", "admin", "node"]},
-  "label": {"type": "string"}, "expires_seconds": {"type": "integer", "minimum": 1}}, "additionalProperties": false},
-"Token": {"type": "object", "required": ["id", "user", "role", "label", "created", "expires", "revoked", "valid"], "properties": {
+  "label": {"type": "string"}, "node": {"type": "string"}, "expires_seconds": {"type": "integer", "minimum": 1}}, "additionalProperties": false},
+"Token": {"type": "object", "required": ["id", "user", "role", "label", "node", "created", "expires", "revoked", "valid"], "properties": {
   "id": {"type": "integer"}, "user": {"type": "string"}, "role": {"enum": ["viewer", "user", "admin", "node"]}, "label": {"type": "string"},
+  "node": {"type": ["string", "null"], "description": "that it speaks for; null: any other, or the first that joins by it"},
   "created": {"$ref": "#/components/schemas/Time"}, "expires": {"$ref": "#/components/schemas/Time"},
   "revoked": {"$ref": "#/components/schemas/Time"}, "valid": {"type": "boolean"},
   "token": {"type": "string", "description": "of a new one"}, "address": {"type": ["string", "null"]}, "fingerprint": {"type": ["string", "null"]}}},

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "core/file_system.h"
 #include "core/output.h"
 #include "scheduler/launch/worker_program.h"
 #include "scheduler/run/measure.h"
@@ -115,6 +116,7 @@ Result<int> perform_attempt(const std::string& directory) {
   std::map<std::string, double> speeds;
   const Result<int> status = without_exceptions([&] { return perform(order, directory, &speeds); });
   AttemptEnded ended = end_of(status, std::move(speeds));
+  ended.blameless = !status && is_disk_full(status.error());
   ended.saved_step = saved_step_of(order.job);
   const bool done = ended.status == 0 && !order.measure;
   ended.progressed = done || ended.saved_step > begun.saved_step;

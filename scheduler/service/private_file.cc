@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/file_system.h"
@@ -12,8 +13,9 @@
 namespace motley {
 namespace {
 
-Result<Unit> write_new(const std::string& path, std::string_view text) {
-  const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+/// To a new file, whose name ends `path`.
+Result<Unit> write_new(std::string* path, std::string_view text) {
+  const Fd file(::mkostemp(path->data(), O_CLOEXEC));  // 0600, O_EXCL
   bool written = file.valid();
   while (written && !text.empty()) {
     const ssize_t size = ::write(file.get(), text.data(), text.size());
@@ -21,7 +23,7 @@ Result<Unit> write_new(const std::string& path, std::string_view text) {
     if (written) text.remove_prefix(static_cast<size_t>(size));
   }
   if (!written || ::fsync(file.get()) != 0)
-    return fail(ErrorCode::kIo, "cannot write " + path + ": " + std::strerror(errno));
+    return fail(ErrorCode::kIo, "cannot write " + *path + ": " + std::strerror(errno));
   return Unit{};
 }
 
@@ -29,9 +31,8 @@ Result<Unit> write_new(const std::string& path, std::string_view text) {
 
 Result<Unit> write_private_file(const std::string& path, std::string_view text) {
   FileSystem& fs = real_file_system();
-  const std::string temporary = path + ".tmp";
-  MOTLEY_TRY_VOID(fs.remove_all(temporary));  // left by a crash
-  auto done = write_new(temporary, text);
+  std::string temporary = path + ".tmp-XXXXXX";  // each writer's own
+  auto done = write_new(&temporary, text);
   if (done) done = fs.rename_over(temporary, path);
   if (!done) {
     (void)fs.remove_all(temporary);

@@ -8,7 +8,8 @@
 namespace motley {
 
 /// A file for its owner alone (0600): readers see the old content or the new, also after a power
-/// cut. Its directory must be there. kIo naming the path.
+/// cut; of several writers at once the last one's. Its directory must be there. kIo naming the
+/// path.
 Result<Unit> write_private_file(const std::string& path, std::string_view text);
 
 }  // namespace motley

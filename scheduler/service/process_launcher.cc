@@ -36,6 +36,8 @@ using boost::system::error_code;
 /// What an attempt that was killed leaves behind ends itself within seconds.
 constexpr auto kLookAgain = std::chrono::milliseconds(100);
 constexpr int kMostLooks = 150;
+/// With less than that nobody can write down how they ended.
+constexpr Bytes kNoRoom{64 << 10};
 
 Result<Fd> open_log(const std::string& path) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -55,6 +57,7 @@ AttemptOver over_of(Epoch epoch, const AttemptEnded& ended) {
   else if (ended.status == exit_code(ErrorCode::kStopped) || ended.status > 128)
     over.outcome = AttemptOutcome::kStopped;
   over.hopeless = over.outcome == AttemptOutcome::kFailed && ended.hopeless;
+  over.blameless = over.outcome == AttemptOutcome::kFailed && ended.blameless;
   return over;
 }
 
@@ -156,6 +159,9 @@ class ProcessLauncher final : public AttemptLauncher {
       over.saved_step = saved_step(*run, order->job);
       over.progressed = over.saved_step > begun.saved_step;
     }
+    const auto room = real_file_system().free_space(directory_.job(id.job));
+    over.blameless = room && *room < kNoRoom;
+    if (over.blameless) over.cause = "its process ended without a word: the disk is full";
     tell_killed(id, over);
   }
 

@@ -10,6 +10,8 @@ int status_of(ErrorCode code) {
       return 404;
     case ErrorCode::kNotPermitted:
       return 409;
+    case ErrorCode::kInvalidSpec:
+      return 422;
     case ErrorCode::kIo:
       return 507;  // what cannot be kept is refused
     default:

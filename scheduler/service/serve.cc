@@ -122,9 +122,12 @@ class Service {
         remover_(context_),
         retention_({coordinator_, kept_, writer_, directory_, remover_, wall_time}, options_.keep),
         api_(coordinator_, retention_, kept_, directory_, access_),
-        server_(make_http_server(context_, [this](HttpRequest request, const HttpReply& reply) {
-          api_.handle(std::move(request), reply);
-        })) {
+        server_(make_http_server(
+            context_,
+            [this](HttpRequest request, const HttpReply& reply) {
+              api_.handle(std::move(request), reply);
+            },
+            HttpLimits(), [this](const HttpRequest& head) { return api_.refusal_of(head); })) {
     api_.set_policy(std::string(policy_->name()));
     api_.set_gauges([this] { return watch_.latest(); });
   }

@@ -1,11 +1,17 @@
 #include "scheduler/service/service_address.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "core/debug_env.h"
 #include "core/file_system.h"
 #include "core/json_fields.h"
+#include "scheduler/launch/child_process.h"
 #include "scheduler/service/private_file.h"
 #include "scheduler/service/service_directory.h"
 
@@ -15,7 +21,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kVersion = 1;
-constexpr Bytes kLargestFile{1 << 20};
+constexpr Bytes kLargestLogins{1 << 20};
 
 Result<Login> login_of(JsonFields& fields) {
   std::string server;
@@ -43,12 +49,21 @@ Result<std::vector<Login>> logins_in(const std::string& text) {
   return logins;
 }
 
+/// Nobody else changes them while it lives.
+Result<Fd> lock_logins() {
+  const std::string directory = parent_directory(login_file());
+  MOTLEY_TRY_VOID(real_file_system().make_directories(directory));
+  Fd lock(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock.valid() || ::flock(lock.get(), LOCK_EX) != 0)
+    return fail(ErrorCode::kIo, "cannot lock " + directory + ": " + std::strerror(errno));
+  return lock;
+}
+
 Result<Unit> write_logins(const std::vector<Login>& logins) {
   json document = {{"version", kVersion}, {"logins", json::array()}};
   for (const Login& login : logins)
     document["logins"].push_back(
         {{"server", login.at.to_string()}, {"authority", login.authority}, {"token", login.token}});
-  MOTLEY_TRY_VOID(real_file_system().make_directories(parent_directory(login_file())));
   return write_private_file(login_file(), document.dump(1) + "\n");
 }
 
@@ -86,7 +101,7 @@ std::string login_file() { return config_directory() + "/logins.json"; }
 
 Result<std::vector<Login>> read_logins() {
   if (!real_file_system().exists(login_file())) return std::vector<Login>();
-  MOTLEY_TRY(const std::string text, read_text(real_file_system(), login_file(), kLargestFile));
+  MOTLEY_TRY(const std::string text, read_text(real_file_system(), login_file(), kLargestLogins));
   auto logins = logins_in(text);
   if (!logins)
     return fail(ErrorCode::kCorrupt,
@@ -95,6 +110,7 @@ Result<std::vector<Login>> read_logins() {
 }
 
 Result<Unit> keep_login(const Login& login) {
+  MOTLEY_TRY(const Fd lock, lock_logins());
   MOTLEY_TRY(std::vector<Login> logins, read_logins());
   drop(login.at, &logins);
   logins.push_back(login);
@@ -102,6 +118,7 @@ Result<Unit> keep_login(const Login& login) {
 }
 
 Result<Unit> forget_login(const Endpoint& at) {
+  MOTLEY_TRY(const Fd lock, lock_logins());
   MOTLEY_TRY(std::vector<Login> logins, read_logins());
   const size_t before = logins.size();
   drop(at, &logins);

@@ -12,10 +12,6 @@ constexpr size_t kMostBytes = 64 << 10;
 constexpr std::chrono::milliseconds kLogPatience{100};  // nobody says when a line is added
 constexpr std::chrono::milliseconds kEventPatience{10'000};
 
-std::string line_of(const nlohmann::json& document) {
-  return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 /// By this a client tells an end from a connection that broke.
 const std::string kEnd = "event: end\ndata: {}\n\n";
 
@@ -34,7 +30,7 @@ class EventFollower final : public EventSource {
       return text;
     }
     for (const StoredEvent& event : *events) {
-      text += event_text_of(std::to_string(event.id), "job", line_of(to_json(event)));
+      text += json_event_of(std::to_string(event.id), "job", to_json(event));
       after_ = event.id;
     }
     over_ = ended && events->empty();
@@ -68,8 +64,8 @@ class LogFollower final : public EventSource {
     place_ = piece->next;
     if (over_) return kEnd;
     if (piece->text.empty()) return "";
-    return event_text_of(place_.to_string(), "log",
-                         line_of({{"attempt", piece->attempt}, {"text", piece->text}}));
+    return json_event_of(place_.to_string(), "log",
+                         {{"attempt", piece->attempt}, {"text", piece->text}});
   }
   bool over() const override { return over_; }
   std::chrono::milliseconds patience() const override { return kLogPatience; }

@@ -126,13 +126,17 @@ CREATE TABLE speeds (
   PRIMARY KEY (workload, traits)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX speeds_by_time ON speeds (measured);
+)sql",
+                                    R"sql(
+ALTER TABLE tokens ADD COLUMN node TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN setbacks INTEGER NOT NULL DEFAULT 0;
 )sql"};
 constexpr auto kVersion = static_cast<int64_t>(kMigrations.size());
 
 constexpr const char* kColumns =
     "jobs.id, jobs.name, owner, queue, priority, submitted, finished, state, epoch, stop, held, "
-    "unfinished, restarts, in_vain, back_off, cause, measuring";
-constexpr int kColumnCount = 17;
+    "unfinished, restarts, in_vain, back_off, cause, measuring, setbacks";
+constexpr int kColumnCount = 18;
 
 StoredJob job_at(const Statement& row) {
   StoredJob job;
@@ -154,6 +158,7 @@ StoredJob job_at(const Statement& row) {
   status.not_before = Nanos(row.integer(14));
   status.cause = row.text(15);
   status.measuring = row.integer(16) != 0;
+  status.setbacks = static_cast<int>(row.integer(17));
   return job;
 }
 
@@ -167,7 +172,8 @@ void bind_status(const JobStatus& status, Statement* statement) {
       .bind(int64_t{status.in_vain})
       .bind(status.not_before.value())
       .bind(std::string_view(status.cause))
-      .bind(int64_t{status.measuring});
+      .bind(int64_t{status.measuring})
+      .bind(int64_t{status.setbacks});
 }
 
 std::vector<std::string> lines_of(std::string_view text) {
@@ -219,8 +225,8 @@ Result<int64_t> insert_job(const Database& database, const StoredJob& job) {
       Statement insert,
       database.prepare("INSERT INTO jobs (name, owner, queue, priority, spec, key, "
                        "submitted, finished, state, epoch, stop, held, unfinished, restarts, "
-                       "in_vain, back_off, cause, measuring) "
-                       "VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+                       "in_vain, back_off, cause, measuring, setbacks) "
+                       "VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   insert.bind(std::string_view(job.name))
       .bind(std::string_view(job.owner))
       .bind(std::string_view(job.queue))
@@ -269,7 +275,7 @@ Result<Unit> save_status(const Database& database, int64_t job, const JobStatus&
       Statement update,
       database.prepare("UPDATE jobs SET state = ?, epoch = ?, stop = ?, held = ?, "
                        "unfinished = ?, restarts = ?, in_vain = ?, back_off = ?, cause = ?, "
-                       "measuring = ?, finished = ? WHERE id = ? AND state = ? AND epoch = ?"));
+                       "measuring = ?, setbacks = ?, finished = ? WHERE id = ? AND state = ? AND epoch = ?"));
   bind_status(after, &update);
   update.bind(is_final(after.state) ? now : int64_t{0})
       .bind(job)

@@ -22,6 +22,12 @@ Result<Unit> save_node(const Database& database, const StoredNode& node) {
   return insert.run();
 }
 
+Result<Unit> remove_node(const Database& database, const std::string& name) {
+  MOTLEY_TRY(Statement remove, database.prepare("DELETE FROM nodes WHERE name = ?"));
+  remove.bind(std::string_view(name));
+  return remove.run();
+}
+
 Result<std::vector<StoredNode>> list_nodes(const Database& database) {
   MOTLEY_TRY(Statement asked,
              database.prepare("SELECT name, session, fleet, labels, lost, cause, draining, reason, "

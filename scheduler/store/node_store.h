@@ -27,6 +27,8 @@ struct StoredNode {
 
 /// Replaces what was kept of the node.
 Result<Unit> save_node(const Database& database, const StoredNode& node);
+/// Nothing where it is not kept.
+Result<Unit> remove_node(const Database& database, const std::string& name);
 /// By name.
 Result<std::vector<StoredNode>> list_nodes(const Database& database);
 

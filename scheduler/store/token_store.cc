@@ -4,7 +4,7 @@ namespace motley {
 namespace {
 
 constexpr const char* kAsk =
-    "SELECT id, user, role, label, hash, created, expires, revoked FROM tokens ";
+    "SELECT id, user, role, label, hash, created, expires, revoked, node FROM tokens ";
 
 StoredToken token_at(const Statement& row) {
   return {.id = row.integer(0),
@@ -14,7 +14,8 @@ StoredToken token_at(const Statement& row) {
           .hash = row.text(4),
           .created = row.integer(5),
           .expires = row.integer(6),
-          .revoked = row.integer(7)};
+          .revoked = row.integer(7),
+          .node = row.text(8)};
 }
 
 }  // namespace
@@ -22,13 +23,14 @@ StoredToken token_at(const Statement& row) {
 Result<int64_t> add_token(const Database& database, const StoredToken& token) {
   MOTLEY_TRY(Statement insert,
              database.prepare("INSERT INTO tokens (user, role, label, hash, created, expires, "
-                              "revoked) VALUES (?, ?, ?, ?, ?, ?, 0)"));
+                              "node, revoked) VALUES (?, ?, ?, ?, ?, ?, ?, 0)"));
   insert.bind(std::string_view(token.user))
       .bind(std::string_view(token.role))
       .bind(std::string_view(token.label))
       .bind(std::string_view(token.hash))
       .bind(token.created)
-      .bind(token.expires);
+      .bind(token.expires)
+      .bind(std::string_view(token.node));
   MOTLEY_TRY_VOID(insert.run());
   return database.last_id();
 }
@@ -39,6 +41,13 @@ Result<Unit> revoke_token(const Database& database, int64_t id, int64_t now) {
   MOTLEY_TRY(Statement update,
              database.prepare("UPDATE tokens SET revoked = ? WHERE id = ? AND revoked = 0"));
   update.bind(now).bind(id);
+  return update.run();
+}
+
+Result<Unit> bind_token(const Database& database, int64_t id, const std::string& node) {
+  MOTLEY_TRY(Statement update,
+             database.prepare("UPDATE tokens SET node = ? WHERE id = ? AND node = ''"));
+  update.bind(std::string_view(node)).bind(id);
   return update.run();
 }
 

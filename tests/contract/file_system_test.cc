@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <random>
+#include <system_error>
 
 #include "tests/support/fault_file_system.h"
 #include "tests/support/temporary_directory.h"
@@ -196,6 +198,16 @@ TEST(RealFileSystem, FollowsOnlyTheLinksOfTheUser) {
   EXPECT_FALSE(fs.open_within(root + "/linked", "file"));
   ASSERT_TRUE(fs.remove_all(root + "/linked"));
   EXPECT_TRUE(fs.exists(root + "/real/file"));
+}
+
+TEST(FileSystemError, SaysWhetherTheDiskIsFull) {
+  for (const int reason : {ENOSPC, EDQUOT})
+    EXPECT_TRUE(is_disk_full(
+        {ErrorCode::kIo, "cannot write to /a: " + std::generic_category().message(reason), {}}));
+  const auto other = real_file_system().make_directories("/dev/null/a");
+  ASSERT_FALSE(other);
+  EXPECT_FALSE(is_disk_full(other.error())) << other.error().message;
+  EXPECT_FALSE(is_disk_full({ErrorCode::kUsage, "the disk is full", {}})) << "words of a user";
 }
 
 TEST(FaultFileSystem, APowerCutAtAnyOperationLeavesTheOldTextOrTheNew) {

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
@@ -91,7 +92,14 @@ class HttpServerTest : public ::testing::Test {
           if (request.path == "/events") response.events = std::make_shared<TwoEvents>();
           reply(std::move(response));
         },
-        limits);
+        limits,
+        [this](const HttpRequest& head) {
+          ++asked_;
+          std::optional<HttpResponse> refusal;
+          if (head.path == "/closed")
+            refusal = error_response(403, {ErrorCode::kNotPermitted, "no", {}});
+          return refusal;
+        });
     ASSERT_TRUE(server_->listen(path()));
     thread_ = std::thread([this] { context_.run(); });
   }
@@ -105,6 +113,7 @@ class HttpServerTest : public ::testing::Test {
   boost::asio::io_context context_;
   std::unique_ptr<HttpServer> server_;
   std::thread thread_;
+  std::atomic<int> asked_{0};  ///< heads that came before a body
 };
 
 TEST_F(HttpServerTest, AnswersOneAfterTheOtherOnOneConnection) {
@@ -123,6 +132,45 @@ TEST_F(HttpServerTest, InvitesABodyThatWaits) {
   EXPECT_THAT(client.receive("\r\n\r\n"), StartsWith("HTTP/1.1 100"));
   client.send("hi");
   EXPECT_THAT(client.receive("POST /b hi\n"), StartsWith("HTTP/1.1 200"));
+}
+
+/// What it would have sent is not waited for, nor taken for another request.
+TEST_F(HttpServerTest, WhoIsRefusedNeedNotSendTheBody) {
+  Client client(path());
+  client.send("POST /closed HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n");
+  const std::string refused = client.receive("no\"}}");
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(refused, HasSubstr("Connection: close"));
+  client.send("GET /a HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(client.receive(), ::testing::Not(HasSubstr("HTTP/1.1 200")));
+  EXPECT_EQ(asked_, 1);
+}
+
+TEST_F(HttpServerTest, ARefusedChunkIsNotReadEither) {
+  EXPECT_THAT(Client(path())
+                  .send("POST /closed HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+                  .receive("no\"}}"),
+              StartsWith("HTTP/1.1 403"));
+}
+
+TEST_F(HttpServerTest, WhoAsksBeforeTheyHaveABodySentIsAnsweredAtOnce) {
+  EXPECT_THAT(
+      Client(path())
+          .send("POST /closed HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+          .receive("no\"}}"),
+      StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(Client(path())
+                  .send("POST /b HTTP/1.1\r\nContent-Length: 2\r\nExpect: cake\r\n\r\n")
+                  .receive(),
+              StartsWith("HTTP/1.1 417"));
+  // Without a body there is nothing to invite, and in HTTP/1.0 nobody waits for it.
+  EXPECT_THAT(
+      Client(path()).send("GET /a HTTP/1.1\r\nExpect: 100-continue\r\n\r\n").receive("GET /a \n"),
+      StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(Client(path())
+                  .send("POST /b HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nhi")
+                  .receive("POST /b hi\n"),
+              StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(HttpServerTest, SlowClientsAreClosed) {

@@ -67,11 +67,12 @@ class Cluster(Service):
         """n2 joins over the network, the others by the coordinator's socket, which they share."""
         way = ["--join", self.socket]
         if name == "n2":
-            made = self.run("token", "create", "--role", "node", "--label", name, "--json")
+            made = self.run("token", "create", "--role", "node", "--node", name, "--label", name, "--json")
             expect_exit(made, 0)
             token = json.loads(made.stdout)
-            way = ["--join", DOOR, "--token-file", self.write("n2.token", token["token"]), "--fingerprint",
-                   token["fingerprint"]]
+            expect_equal(token["node"], name, "the node of its token")
+            self.fingerprint = token["fingerprint"]
+            way = ["--join", DOOR, "--token-file", self.write("n2.token", token["token"]), "--fingerprint", self.fingerprint]
         self.agents[name] = self.start_on(name, "agent", *way, "--name", name, "--fleet", "fleet.yaml", *arguments)
 
     def kill_host(self, name):
@@ -164,6 +165,9 @@ def killed_host(cluster, losses):
     cluster.wait_for_state(waiting, "succeeded", seconds=120)
     events = cluster.run("events").stdout
     expect("node n2  lost: silent for 5 s" in events and "node n2  ready" in events, events[-2000:])
+    told = cluster.run("forget", "n2")
+    expect_exit(told, 77)
+    expect("node n2 is ready" in told.stderr and told.stderr.count("\n") == 1, told.stderr)
     print("ok: killed host")
 
 
@@ -215,6 +219,14 @@ def ended(cluster):
     cluster.wait_for(lambda: cluster.job(job)["state"] in ("waiting", "queued"), "a job without its node")
     expect_equal(cluster.job(job)["attempts"][0]["cause"], "node n3 is lost: its agent has ended", "cause")
     cluster.run("cancel", str(job))
+    expect_exit(cluster.run("forget", "n9"), 66)
+    cluster.wait_for(lambda: cluster.run("forget", "n3").returncode == 0, "a node that is forgotten")
+    expect_equal(sorted(cluster.nodes()), ["n1", "n2"], "nodes")
+    expect("node n3  forgotten" in cluster.run("events").stdout, "its history")
+    impostor = cluster.start_on("n1", "agent", "--join", DOOR, "--token-file", str(cluster.home / "n2.token"), "--fingerprint",
+                                cluster.fingerprint, "--name", "n3", "--fleet", "fleet.yaml")
+    expect_equal(impostor.wait(timeout=60), 77, "exit code of an agent with the token of another node")
+    expect("the token is node n2's, not n3's" in cluster.log(), "not said whose token it is")
     for name in ("n1", "n2"):
         cluster.wait_for(lambda: len(cluster.hosts.processes(name)) == 1, f"only the agent on {name}")
         cluster.agents[name].terminate()

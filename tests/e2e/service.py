@@ -324,6 +324,35 @@ def full_disk(service):
     print("ok: full disk")
 
 
+def no_room(service):
+    """A job whose checkpoints do not fit waits for room, however often it fails, and then ends well. A small disk, which only a
+    coordinator of its own sees."""
+    if os.geteuid() != 0:
+        expect("root" not in os.environ.get("MOTLEY_REQUIRE", "").split(","), "root is required")
+        print("skipped without root: no room")
+        return
+    small, state = service.home / "small", service.home / "tight"
+    small.mkdir()
+    serve = service.command("serve", "--fleet", "fleet.yaml", "--state", str(state))
+    other = subprocess.Popen(["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=1000k none "$0" && exec "$@"', str(small), *serve],
+                             cwd=service.home, env=service.environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    at = ["--socket", str(state / "socket")]
+    service.wait_for(lambda: service.run("ls", *at).returncode == 0, "a coordinator with a small disk", process=other)
+    service.write("tight.yaml", service.job_text(name="tight").replace("keep: 3", "keep: 3, dir: small"))
+    expect_exit(service.run("submit", "tight.yaml", *at), 0)
+
+    def told():
+        return json.loads(service.run("show", "1", "--json", *at).stdout)
+    service.wait_for(lambda: told()["attempt"] == 4 and told()["state"] == "waiting", "more failures than a job may have", seconds=60)
+    expect_equal(told()["restarts"], 0, "restarts of a job that nobody is to blame for")
+    expect("make room" in told()["cause"], f"cause not named: {told()['cause']}")
+    subprocess.run(["nsenter", "-t", str(other.pid), "--mount", "mount", "-o", "remount,size=100m", str(small)], check=True, timeout=10)
+    service.wait_for(lambda: told()["state"] == "succeeded", "a job that has room", seconds=60)
+    other.terminate()
+    expect_equal(other.wait(timeout=20), 0, "exit code")
+    print("ok: no room")
+
+
 def kept_for_a_while(service):
     """With --keep what has ended goes by itself, at the start of a coordinator for one."""
     job = service.submit(name="short-lived")
@@ -405,6 +434,7 @@ def main():
         one_at_a_time(service)
         api(service)
         full_disk(service)
+        no_room(service)
         copied(service)
         removed(service)
         kept_for_a_while(service)

@@ -65,6 +65,11 @@ def files(service):
     kept = b"".join(path.read_bytes() for path in service.state.glob("motley.db*"))
     expect(secret not in kept, "the token itself is in the database")
     expect("for the lab" in service.run("token", "ls").stdout, "not listed")
+    named = service.run("token", "create", "--role", "node", "--node", "n7")
+    expect_exit(named, 0)
+    expect("--name n7" in named.stderr, f"the line that joins does not say the name: {named.stderr!r}")
+    expect(re.search(r"node +n7 ", service.run("token", "ls").stdout), "not listed with its node")
+    expect_exit(service.run("token", "create", "--node", "n7"), 2)
     print("ok: files")
 
 
@@ -97,6 +102,12 @@ def other_clients(service):
         expect(False, "a client that does not know the authority believes it")
     except ssl.SSLCertVerificationError:
         pass
+    for header in ("", f"Authorization: Bearer {token}\r\n"):
+        with believing.wrap_socket(socket.create_connection((host, int(port)), timeout=10), server_hostname=host) as stranger:
+            stranger.sendall(f"POST /v1/jobs HTTP/1.1\r\nHost: {host}\r\n{header}Content-Length: 1000000\r\n\r\n".encode())
+            said = stranger.recv(4096).decode()
+        expect(said.startswith("HTTP/1.1 403" if header else "HTTP/1.1 401") and "Connection: close" in said,
+               f"a body is waited for: {said!r}")
     with socket.create_connection((host, int(port)), timeout=10) as plain:
         plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         try:
@@ -135,8 +146,25 @@ def logins(service, there):
                           "--token-file", str(token_file)), 0)
     expect_equal(len(json.loads(kept.read_text())["logins"]), 1, "logins to one address")
     typed_token(service, there, token)
+    logins_at_once(service, there, token)
     print("ok: logins")
     return token
+
+
+def logins_at_once(service, there, token):
+    """None takes another's away, or its file from under it."""
+    host, port = service.address.split(":")
+    addresses = [f"{host}:{port}", f"localhost:{port}"]
+    at_once = [subprocess.Popen(service.command("login", address, "--fingerprint", service.fingerprint, "--token-file", str(there.home / "token")),
+                                cwd=service.home, env=there.environment, stderr=subprocess.PIPE, text=True)
+               for address in addresses * 3]
+    for login in at_once:
+        said = login.communicate(timeout=60)[1]
+        expect_equal(login.returncode, 0, f"exit code of a login among others\n{said}")
+    kept = there.home / "config" / "motley"
+    expect_equal(sorted(each["server"] for each in json.loads((kept / "logins.json").read_text())["logins"]), sorted(addresses), "logins")
+    expect_equal([path.name for path in kept.iterdir()], ["logins.json"], "files of logins")
+    expect_exit(there.run("logout", addresses[1]), 0)
 
 
 def typed_token(service, there, token):

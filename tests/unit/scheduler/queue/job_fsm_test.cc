@@ -1,5 +1,6 @@
 #include "scheduler/queue/job_fsm.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -219,6 +220,32 @@ TEST(JobFsm, GivesUpSoonerWhereNothingGetsAnywhere) {
   EXPECT_EQ(job.state(), JobState::kFailed);
 }
 
+TEST(JobFsm, WhatNobodyIsToBlameForCostsNoRestart) {
+  Job job({.most_restarts = 1, .most_in_vain = 2});
+  std::vector<Nanos> waited;
+  const auto set_back = [&](bool progressed) {
+    job.start();
+    job.on(AttemptOver{job.epoch(), AttemptOutcome::kFailed, progressed, true, "the disk is full",
+                       true});
+    ASSERT_EQ(job.state(), JobState::kWaiting);
+    const Nanos wait = job.wake() - job.now();
+    job.pass(wait);
+    job.on(BackOffIsOver{});
+    waited.push_back(wait);
+  };
+  for (int i = 0; i < 8; ++i) set_back(false);
+  set_back(true);
+  set_back(false);
+  EXPECT_THAT(waited, ::testing::ElementsAre(kSecond, kSecond * 2, kSecond * 4, kSecond * 8,
+                                             kSecond * 16, kSecond * 32, kSecond * 60, kSecond * 60,
+                                             kSecond, kSecond * 2));
+  EXPECT_EQ(job.status().restarts + job.status().in_vain, 0);
+  job.start();
+  job.on(CancelAsked{});
+  job.on(AttemptOver{job.epoch(), AttemptOutcome::kFailed, false, false, "killed", true});
+  EXPECT_EQ(job.state(), JobState::kCancelled);
+}
+
 TEST(JobFsm, APlanThatNeverFitsEndsIt) {
   Job job;
   job.on(DevicesGiven{});
@@ -252,7 +279,7 @@ TEST(JobFsm, AnyEventsInAnyOrder) {
           LaunchedAttempt{epoch},
           BackOffIsOver{},
           AttemptOver{epoch, static_cast<AttemptOutcome>(random() % 3), flag(), random() % 20 == 0,
-                      "x"}};
+                      "x", flag()}};
       job.on(events[random() % std::size(events)]);
       job.pass(kSecond * static_cast<int>(random() % 3));
       const bool busy = job.state() >= JobState::kProfiling && !is_final(job.state());

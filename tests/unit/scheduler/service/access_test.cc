@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "scheduler/service/api.h"
+#include "scheduler/service/attempt_files.h"
+#include "scheduler/service/node_json.h"
 #include "scheduler/service/secret.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/scheduler/service/fake_service.h"
@@ -59,20 +61,38 @@ class AccessTest : public ::testing::Test {
     return access_.caller_of(request);
   }
 
-  HttpResponse ask(const std::string& token, const std::string& method, const std::string& target,
-                   const std::string& body = "", bool local = false) {
+  static HttpRequest request_of(const std::string& token, const std::string& method,
+                                const std::string& target, const std::string& body) {
     HttpRequest request;
     request.method = method;
     request.body = body;
     request.token = token;
-    request.local = local;
     request.peer = "192.0.2.7";
     EXPECT_TRUE(read_target(target, &request));
+    return request;
+  }
+  HttpResponse ask(const std::string& token, const std::string& method, const std::string& target,
+                   const std::string& body = "", bool local = false) {
+    HttpRequest request = request_of(token, method, target, body);
+    request.local = local;
     HttpResponse answer;
     answer.status = 0;
     api_.handle(std::move(request), [&](HttpResponse response) { answer = std::move(response); });
     service_.run();
     return answer;
+  }
+  HttpResponse join(const std::string& token, const std::string& name,
+                    const std::string& session = "first") {
+    return ask(token, "POST", "/v1/nodes/" + name + "/join",
+               to_json(testing::node_of_types(name, {"a"}, session)).dump());
+  }
+  std::shared_ptr<EventSource> followed(const std::string& token, const std::string& target) {
+    HttpRequest request = request_of(token, "GET", target, "");
+    request.accept = "text/event-stream";
+    std::shared_ptr<EventSource> events;
+    api_.handle(request, [&](const HttpResponse& response) { events = response.events; });
+    EXPECT_TRUE(events);
+    return events;
   }
   int64_t submit_as(const std::string& owner) {
     Result<int64_t> id = fail(ErrorCode::kInternal, "not answered");
@@ -144,14 +164,7 @@ TEST_F(AccessTest, TokensEnd) {
 TEST_F(AccessTest, WhoFollowsIsCutOffWithTheToken) {
   const int64_t job = submit_as("ben");
   const std::string token = token_of("ben", Role::kViewer);
-  HttpRequest request;
-  request.method = "GET";
-  request.accept = "text/event-stream";
-  request.token = token;
-  ASSERT_TRUE(read_target("/v1/events?job=" + std::to_string(job), &request));
-  std::shared_ptr<EventSource> events;
-  api_.handle(request, [&](HttpResponse response) { events = response.events; });
-  ASSERT_TRUE(events);
+  const auto events = followed(token, "/v1/events?job=" + std::to_string(job));
   EXPECT_THAT(events->next(), HasSubstr("submitted"));
   ASSERT_TRUE(service_.ask(job, JobRequest::kCancel));
   ASSERT_TRUE(revoke(1));
@@ -159,11 +172,98 @@ TEST_F(AccessTest, WhoFollowsIsCutOffWithTheToken) {
   EXPECT_TRUE(events->over());
 }
 
+TEST_F(AccessTest, AClockThatEndsATokenEndsWhoFollows) {
+  const std::string token = create({"ben", Role::kViewer, "", Nanos(10 * kSecond)});
+  const auto events = followed(token, "/v1/events");
+  EXPECT_LE(events->patience(), std::chrono::seconds(1));
+  events->next();
+  now_ += 10 * kSecond;
+  EXPECT_EQ(events->next(), "");
+  EXPECT_TRUE(events->over());
+  EXPECT_GT(followed(token_of("ben", Role::kViewer), "/v1/events")->patience(),
+            std::chrono::seconds(1));
+}
+
+TEST_F(AccessTest, WhatACommandPrintsEndsWithTheToken) {
+  const std::string token = token_of("eva", Role::kAdmin);
+  service_.come("n1", {"a"});
+  const auto submitted = service_.submit(testing::job_on(2));
+  const AttemptOrder order = service_.launcher.orders.back();
+  ASSERT_THAT(order.agents, ::testing::ElementsAre("n1"));
+  const AttemptFiles files(directory_.attempt(order.id));
+  ASSERT_TRUE(files.write_order(order));
+  const json command = {{"id", "c1"},         {"job", *submitted}, {"attempt", 1},
+                        {"node", "n1"},       {"command", "true"}, {"input", ""},
+                        {"key", *files.key()}};
+  ASSERT_EQ(ask("", "POST", "/v1/commands", command.dump(), true).status, 201);
+  const auto output = followed(token, "/v1/commands/c1");
+  EXPECT_FALSE(output->over());
+  ASSERT_TRUE(revoke(1));
+  EXPECT_EQ(output->next(), "");
+  EXPECT_TRUE(output->over());
+}
+
+TEST_F(AccessTest, ATokenOfANodeSpeaksForNoOther) {
+  const std::string token = create({"ana", Role::kNode, "", {}, "n1"});
+  const HttpResponse refused = join(token, "n2");
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_EQ(json::parse(refused.body)["error"]["message"],
+            "the token is node n1's, not n2's: motley token create --role node --node n2 makes "
+            "another");
+  EXPECT_EQ(join(token, "n1").status, 200);
+  EXPECT_EQ(join(token_of("root", Role::kAdmin), "n2").status, 200);
+  const std::string life = R"({"session": "first", "running": [], "pieces": []})";
+  EXPECT_EQ(ask(token, "POST", "/v1/nodes/n1/report", life).status, 200);
+  EXPECT_EQ(ask(token, "POST", "/v1/nodes/n2/report", life).status, 403);
+  EXPECT_EQ(ask(token, "POST", "/v1/nodes/n2/leave?session=first").status, 403);
+  EXPECT_EQ(ask(token, "GET", "/v1/nodes/n2/orders?session=first").status, 403);
+  EXPECT_EQ(service_.node("n2").state, NodeState::kAwaited) << "it left";
+}
+
+TEST_F(AccessTest, ATokenWithoutANodeIsTheFirstOnesThatJoinsByIt) {
+  const std::string token = token_of("ana", Role::kNode);
+  service_.come("n1", {"a"});
+  EXPECT_EQ(join(token, "n1", "another").status, 409);
+  EXPECT_EQ(json::parse(ask("", "GET", "/v1/tokens", "", true).body)["tokens"][0]["node"], nullptr)
+      << "who was refused has used it";
+  EXPECT_EQ(join(token, "n2").status, 200);
+  EXPECT_EQ(json::parse(ask("", "GET", "/v1/tokens", "", true).body)["tokens"][0]["node"], "n2");
+  EXPECT_EQ(join(token, "n3").status, 403);
+  EXPECT_EQ(join(token, "n2").status, 200);
+}
+
+TEST_F(AccessTest, OfTwoThatJoinAtOnceByATokenOneDoes) {
+  const std::string token = token_of("ana", Role::kNode);
+  std::vector<int> statuses;
+  for (const char* name : {"n1", "n2"})
+    api_.handle(request_of(token, "POST", std::string("/v1/nodes/") + name + "/join",
+                           to_json(testing::node_of_types(name, {"a"})).dump()),
+                [&](const HttpResponse& response) { statuses.push_back(response.status); });
+  service_.run();
+  EXPECT_THAT(statuses, ::testing::UnorderedElementsAre(200, 403));
+  EXPECT_EQ(service_.coordinator().nodes().count("n2"), 0u);
+}
+
+TEST_F(AccessTest, WhatIsRefusedWhateverItsBodySaysIsKnownByItsHead) {
+  const auto refused = [&](const std::string& token, const std::string& target) {
+    const auto refusal = api_.refusal_of(request_of(token, "POST", target, ""));
+    return refusal ? refusal->status : 0;
+  };
+  const std::string viewer = token_of("ben", Role::kViewer), user = token_of("ben", Role::kUser);
+  EXPECT_EQ(refused("", "/v1/jobs"), 401);
+  EXPECT_EQ(refused("mtl_1_00", "/v1/jobs"), 401);
+  EXPECT_EQ(refused(viewer, "/v1/jobs"), 403);
+  EXPECT_EQ(refused(user, "/v1/job"), 404);
+  EXPECT_EQ(refused(user, "/v1/fleet"), 405);
+  EXPECT_EQ(refused(user, "/v1/jobs?x=1"), 400);
+  EXPECT_EQ(refused(user, "/v1/jobs?hold=true"), 0);
+}
+
 TEST_F(AccessTest, WishesAreChecked) {
   for (const char* wish :
        {R"({"user": "a b"})", R"({"user": ""})", R"({"role": "nobody"})", R"({"role": "king"})",
         R"({"expires_seconds": 0})", R"({"expires_seconds": 99999999999})", R"({"rolle": "user"})",
-        R"([])", "", R"({"label": 7})"})
+        R"([])", "", R"({"label": 7})", R"({"node": "n1"})", R"({"role": "node", "node": "a/b"})"})
     EXPECT_EQ(ask("", "POST", "/v1/tokens", wish, true).status, 400) << wish;
   const HttpResponse made =
       ask("", "POST", "/v1/tokens", R"({"label": "for \u00e9va", "expires_seconds": 60})", true);
@@ -207,6 +307,7 @@ constexpr Expected kExpected[] = {
     {"GET", "/v1/nodes/{name}/orders", "AN"},
     {"POST", "/v1/nodes/{name}/drain", "A"},
     {"POST", "/v1/nodes/{name}/undrain", "A"},
+    {"DELETE", "/v1/nodes/{name}", "A"},
     {"POST", "/v1/commands", "A"},
     {"GET", "/v1/commands/{name}", "A"},
     {"POST", "/v1/tokens", "A"},

@@ -185,6 +185,28 @@ TEST_F(ApiTest, WhatCannotBeKeptIsRefusedAndTheRestIsAnswered) {
   EXPECT_EQ(submit(kJob).status, 201);
 }
 
+TEST_F(ApiTest, StrangersAreNotToldWhatLiesWhere) {
+  const auto ready = [&](bool local) {
+    HttpRequest request;
+    request.method = "GET";
+    request.path = "/readyz";
+    request.local = local;
+    std::string told;
+    api_.handle(request, [&](const HttpResponse& response) { told = message_of(response); });
+    return told;
+  };
+  service_.writer().fail_all(
+      Error{ErrorCode::kIo, "cannot write /srv/secret: No space left on device", {}});
+  EXPECT_EQ(submit(kJob).status, 507);
+  EXPECT_EQ(ready(false), "not ready: the disk is full");
+  EXPECT_THAT(ready(true), HasSubstr("/srv/secret: No space"));
+  service_.writer().fail_all(std::nullopt);
+  service_.pass(1);
+  service_.writer().fail_all(Error{ErrorCode::kIo, "/srv/secret: disk I/O error", {}});
+  EXPECT_EQ(submit(kJob).status, 507);
+  EXPECT_EQ(ready(false), "not ready: nothing can be kept");
+}
+
 TEST_F(ApiTest, OnlyWhatHasEndedIsRemoved) {
   submit(kJob, "k");
   EXPECT_EQ(ask("DELETE", "/v1/jobs/1").status, 409);

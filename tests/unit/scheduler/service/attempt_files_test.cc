@@ -35,6 +35,7 @@ TEST(AttemptFiles, OnlyOneProcessGetsAnAttempt) {
   ASSERT_TRUE(files.write_end({1, "rank 1 died", true, false}));
   EXPECT_EQ((*files.ended())->cause, "rank 1 died");
   EXPECT_FALSE((*files.ended())->hopeless);
+  EXPECT_FALSE((*files.ended())->blameless);
 }
 
 TEST(ProcessIdentity, IsMoreThanANumber) {

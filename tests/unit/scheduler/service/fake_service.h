@@ -205,6 +205,9 @@ class FakeService {
   Result<Unit> undrain(const std::string& node) {
     return answered([&](auto done) { coordinator_->undrain(node, done); });
   }
+  Result<Unit> forget(const std::string& node) {
+    return answered([&](auto done) { coordinator_->forget_node(node, done); });
+  }
   Result<Unit> leave(const std::string& node) {
     return answered([&](auto done) { coordinator_->leave(node, "first", done); });
   }
@@ -230,6 +233,13 @@ class FakeService {
     over.speeds = speeds;
     launcher.begun.erase({job, over.epoch});
     coordinator_->attempt_over(job, over);
+    run();
+  }
+
+  void end_in_vain(int64_t job) {
+    const Epoch epoch = status(job).epoch;
+    launcher.begun.erase({job, epoch});
+    coordinator_->attempt_over(job, {epoch, AttemptOutcome::kFailed, false, false, "killed"});
     run();
   }
 

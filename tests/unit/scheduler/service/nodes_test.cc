@@ -68,6 +68,7 @@ TEST(Nodes, ASilentNodeIsLostAndItsJobGoesOnElsewhere) {
   service.end(id, AttemptOutcome::kFailed, true, "its process was killed");
   EXPECT_EQ(service.state(id), JobState::kWaiting);  // not hopeless, whatever it says itself
   EXPECT_EQ(service.status(id).cause, "node n1 is lost: silent for 5 s");
+  EXPECT_EQ(service.status(id).restarts, 0) << "it is not the job's fault";
   service.pass(1.1);
   EXPECT_EQ(service.state(id), JobState::kRunning);
   EXPECT_THAT(devices_of(service.launcher.orders.back()), ElementsAre("here/0"));
@@ -126,6 +127,87 @@ TEST(Nodes, ADrainedNodeGetsNothingNewAndIsEmptiedAtItsDeadline) {
   ASSERT_TRUE(service.undrain("n1"));
   EXPECT_EQ(service.state(first), JobState::kRunning);
   EXPECT_EQ(service.drain("n9").error().code, ErrorCode::kNotFound);
+}
+
+TEST(Nodes, ADeadlineOutlivesTheCoordinator) {
+  FakeService service(fleet_of({"a"}));
+  const int64_t id = *service.submit(job_on(1));
+  ASSERT_TRUE(service.drain("here", {nanos_of_seconds(3), ""}));
+  service.restart();
+  service.pass(2.9);
+  EXPECT_EQ(service.state(id), JobState::kRunning);
+  service.pass(0.2);
+  EXPECT_EQ(service.state(id), JobState::kStopping);
+  EXPECT_THAT(service.node_events("here"), Contains("its deadline has passed"));
+  service.restart();
+  EXPECT_FALSE(service.node("here").drain_by) << "it has passed before";
+}
+
+TEST(Nodes, ADeadlineGoesOnWhereARestartedCoordinatorFindsIt) {
+  FakeService service(fleet_of({"a"}));
+  const int64_t id = *service.submit(job_on(1));
+  ASSERT_TRUE(service.drain("here", {nanos_of_seconds(60), ""}));
+  for (int second = 0; second < 55; ++second) service.pass(1);
+  service.restart();
+  service.pass(9);
+  EXPECT_EQ(service.state(id), JobState::kRunning);
+  service.pass(2);  // it was written 5 s before the end of the old one
+  EXPECT_EQ(service.state(id), JobState::kStopping);
+}
+
+TEST(Nodes, ANodeThatDiesAtEachStartIsWaitedForLongerAndLonger) {
+  FakeService service{FleetSpec()};
+  service.come("n1", {"a"});
+  const int64_t id = *service.submit(job_on(1));
+  std::vector<int64_t> waits;  // s
+  for (int round = 0; round < 8; ++round) {
+    ASSERT_EQ(service.state(id), JobState::kRunning);
+    ASSERT_TRUE(service.leave("n1"));
+    service.end_in_vain(id);
+    ASSERT_EQ(service.state(id), JobState::kWaiting) << "round " << round;
+    waits.push_back(service.status(id).not_before.value() / 1'000'000'000);
+    service.come("n1", {"a"});
+    if (round == 4) service.restart();  // nor does that forget it
+    service.come("n1", {"a"});
+    for (int second = 0; second < 61; ++second) {
+      service.pass(1);
+      service.hear("n1");
+    }
+  }
+  EXPECT_THAT(waits, ElementsAre(1, 2, 4, 8, 16, 32, 60, 60));
+  EXPECT_EQ(service.status(id).restarts, 0);
+}
+
+TEST(Nodes, OneThatIsLostCanBeForgotten) {
+  FakeService service{FleetSpec()};
+  service.come("n1", {"a"});
+  service.come("n2", {"a"});
+  const int64_t id = *service.submit(job_on(2));
+  EXPECT_EQ(service.forget("n3").error().code, ErrorCode::kNotFound);
+  const auto refused = service.forget("n1");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kNotPermitted);
+  EXPECT_THAT(refused.error().message, HasSubstr("node n1 is ready"));
+  ASSERT_TRUE(service.leave("n1"));
+  EXPECT_THAT(service.forget("n1").error().message, HasSubstr("still has n1/0"));
+  service.end(id, AttemptOutcome::kFailed);
+  ASSERT_TRUE(service.forget("n1"));
+  EXPECT_EQ(service.coordinator().nodes().count("n1"), 0u);
+  EXPECT_EQ(service.coordinator().devices().fleet().devices.size(), 1u);
+  EXPECT_THAT(service.node_events("n1"), Contains("forgotten"));
+  EXPECT_EQ(service.hear("n1").error().code, ErrorCode::kNotFound);
+  service.restart();
+  EXPECT_EQ(service.coordinator().nodes().count("n1"), 0u);
+  service.hear("n2");
+  service.come("n1", {"a"});  // it is new
+  service.pass(1.1);
+  service.hear("n2");
+  EXPECT_EQ(service.state(id), JobState::kRunning);
+}
+
+TEST(Nodes, AHostOfTheOwnFleetIsNotForgotten) {
+  FakeService service(fleet_of({"a"}));
+  EXPECT_EQ(service.forget("here").error().code, ErrorCode::kNotPermitted);
 }
 
 TEST(Nodes, WithoutADeadlineWhatRunsRunsToItsEnd) {

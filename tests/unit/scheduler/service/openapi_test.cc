@@ -163,6 +163,12 @@ resources: {devices: {count: 1}}
   const HttpResponse removed = ask("DELETE", "/v1/jobs/1");
   EXPECT_EQ(removed.status, 200) << removed.body;
   expect_fits(json::parse(removed.body), schema_at("#/components/schemas/Removed"), "removed");
+  service_.come("n1", {"a"});
+  ASSERT_TRUE(service_.leave("n1"));
+  const HttpResponse forgotten = ask("DELETE", "/v1/nodes/n1");
+  EXPECT_EQ(forgotten.status, 200) << forgotten.body;
+  expect_fits(json::parse(forgotten.body), schema_at("#/components/schemas/Forgotten"),
+              "forgotten");
   expect_fits(json::parse(ask("GET", "/v1/jobs/9").body), schema_at("#/components/schemas/Error"),
               "an error");
 }

@@ -119,6 +119,7 @@ TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
         "INTEGER "
         "NOT NULL, job INTEGER NOT NULL REFERENCES jobs (id), text TEXT NOT NULL) STRICT;"
         "CREATE INDEX events_of_job ON events (job, id);"
+        "ALTER TABLE jobs DROP COLUMN setbacks;"
         "INSERT INTO events VALUES (41, 5, 1, 'queued'); PRAGMA user_version = 1"));
   }
   const Database database = open_store(path());
@@ -134,6 +135,23 @@ TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
   EXPECT_EQ((*events)[1].id, 42);  // numbers go on
   EXPECT_EQ((*events)[1].job, 0);
   EXPECT_EQ((*events)[1].node, "a1");
+}
+
+TEST_F(Store, TokensOfAnOlderDatabaseSpeakForNoNodeYet) {
+  {
+    const Database database = open_store(path());
+    ASSERT_TRUE(
+        add_token(database, {.id = 0, .user = "ana", .role = "node", .label = "", .hash = "h"}));
+    ASSERT_TRUE(
+        database.execute("ALTER TABLE jobs DROP COLUMN setbacks; ALTER TABLE tokens DROP COLUMN "
+                         "node; PRAGMA user_version = 5"));
+  }
+  const Database database = open_store(path());
+  EXPECT_EQ((**find_token(database, 1)).node, "");
+  ASSERT_TRUE(bind_token(database, 1, "n1"));
+  ASSERT_TRUE(bind_token(database, 1, "n2"));
+  EXPECT_EQ((*list_tokens(database))[0].node, "n1");
+  EXPECT_EQ((*list_tokens(database))[0].hash, "h");
 }
 
 TEST_F(Store, KeepsNodesAsTheyStand) {

@@ -129,6 +129,7 @@ TEST(CheckpointCrash, AFailedSaveLeavesNoFiles) {
   const auto refused = save(*fs, 30, Epoch(1));
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, ::testing::HasSubstr("1000 B are free"));
+  EXPECT_TRUE(is_disk_full(refused.error()));
   EXPECT_THAT(*fs->list(kCheckpoints), ElementsAre("step-00000010.e1", "step-00000020.e1"));
 }
 
