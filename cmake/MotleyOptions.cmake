@@ -14,6 +14,7 @@ motley_tristate(MOTLEY_MPI "MPI module")
 motley_tristate(MOTLEY_TESTS "Tests")
 option(MOTLEY_WERROR "Warnings are errors" OFF)
 option(MOTLEY_STATIC_CXX "Link the C++ library statically, for machines that have an older one" OFF)
+option(MOTLEY_FUZZ "Fuzzers led by coverage: libFuzzer, of clang" OFF)
 set(MOTLEY_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
@@ -44,6 +45,13 @@ if(MOTLEY_SANITIZE)
   # beyond lines are two fifths of the compile time.
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${MOTLEY_SANITIZE};-fno-sanitize=null,object-size;-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g1>")
   add_link_options("-fsanitize=${MOTLEY_SANITIZE}")
+endif()
+
+if(MOTLEY_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    message(FATAL_ERROR "MOTLEY_FUZZ needs clang, as the preset fuzz has it")
+  endif()
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>")
 endif()
 
 if(MOTLEY_STATIC_CXX)

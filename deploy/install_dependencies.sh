@@ -17,7 +17,7 @@ packages=(
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev
   python3 python3-torch python3-numpy
-  clang-format shellcheck lld git iproute2 procps glpk-utils dpkg-dev prometheus slurm-wlm munge
+  clang clang-format shellcheck lld git iproute2 procps glpk-utils dpkg-dev prometheus slurm-wlm munge
 )
 peer_packages=(libgloo-dev)
 
