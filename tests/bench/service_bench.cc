@@ -94,8 +94,8 @@ double slowest_decision_seconds(int jobs, int devices) {
   return slowest;
 }
 
-/// Of a coordinator, with all that it looks up and keeps: the median of five requests, each of which
-/// leads to one.
+/// Of a coordinator, with all that it looks up and keeps: the median of five requests, each of
+/// which leads to one.
 double coordinator_decision_seconds(int jobs, int devices) {
   std::mt19937 random(kSeed);
   std::vector<std::string> types;
