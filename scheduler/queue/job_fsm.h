@@ -74,11 +74,11 @@ struct AttemptOver {
   bool progressed = false;  ///< it committed a checkpoint or ended
   bool hopeless = false;    ///< the job's own fault, and the same another time
   std::string cause;        ///< of a failure
+  /// Of a failure: no doing of the job or its devices. A node was lost, the disk is full.
+  bool blameless = false;
   int64_t saved_step = 0;   ///< of its newest checkpoint; 0: none, or not known
   /// Of one that measured: samples a second by device id; 0: it cannot train the model.
   std::map<std::string, double> speeds = {};
-  /// Of a failure: no doing of the job or its devices. A node was lost, the disk is full.
-  bool blameless = false;
 };
 struct TimeIsUp {};       ///< its longest duration has passed
 struct NodeDrained {};    ///< a node it runs on is to be empty

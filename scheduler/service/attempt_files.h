@@ -26,7 +26,7 @@ struct AttemptEnded {
   bool hopeless = true;    ///< of a failure: another attempt would end the same way
   int64_t saved_step = 0;  ///< of the newest checkpoint; 0: none
   std::map<std::string, double> speeds = {};  ///< that were measured: samples a second by device id
-  bool blameless = false;  ///< of a failure: the disk is full
+  bool blameless = false;                     ///< of a failure: the disk is full
 };
 
 class AttemptFiles {

@@ -273,9 +273,10 @@ Result<Unit> save_status(const Database& database, int64_t job, const JobStatus&
                          const JobStatus& after, int64_t now) {
   MOTLEY_TRY(
       Statement update,
-      database.prepare("UPDATE jobs SET state = ?, epoch = ?, stop = ?, held = ?, "
-                       "unfinished = ?, restarts = ?, in_vain = ?, back_off = ?, cause = ?, "
-                       "measuring = ?, setbacks = ?, finished = ? WHERE id = ? AND state = ? AND epoch = ?"));
+      database.prepare(
+          "UPDATE jobs SET state = ?, epoch = ?, stop = ?, held = ?, "
+          "unfinished = ?, restarts = ?, in_vain = ?, back_off = ?, cause = ?, "
+          "measuring = ?, setbacks = ?, finished = ? WHERE id = ? AND state = ? AND epoch = ?"));
   bind_status(after, &update);
   update.bind(is_final(after.state) ? now : int64_t{0})
       .bind(job)

@@ -144,7 +144,7 @@ TEST_F(Store, TokensOfAnOlderDatabaseSpeakForNoNodeYet) {
         add_token(database, {.id = 0, .user = "ana", .role = "node", .label = "", .hash = "h"}));
     ASSERT_TRUE(
         database.execute("ALTER TABLE jobs DROP COLUMN setbacks; ALTER TABLE tokens DROP COLUMN "
-                         "node; PRAGMA user_version = 5"));
+                         "node; PRAGMA user_version = 6"));
   }
   const Database database = open_store(path());
   EXPECT_EQ((**find_token(database, 1)).node, "");
