@@ -51,11 +51,10 @@ std::string range_text(const BytesRange& range) {
 }
 
 Result<Unit> check_demands(const FleetSpec& fleet, const std::vector<DeviceSpec>& fit,
-                           const JobSpec& job) {
-  const DeviceFilter& filter = job.devices;
+                           const JobSpec& job, const DeviceFilter& filter) {
   const std::string source = fleet.source.empty() ? "the fleet" : fleet.source;
   const auto unmet = [&](const char* key, const std::string& what) {
-    return fail(ErrorCode::kNoDevice, what, place_of(job, "resources.devices." + std::string(key)));
+    return fail(ErrorCode::kNoDevice, what, place_of(job, filter.key + "." + key));
   };
   if (fleet.devices.empty())
     return fail(ErrorCode::kNoDevice, "the fleet has no device", {.file = fleet.source});
@@ -75,12 +74,52 @@ Result<Unit> check_demands(const FleetSpec& fleet, const std::vector<DeviceSpec>
                                range_text(filter.memory) + " of memory");
   if (filter.count && static_cast<int>(fit.size()) < filter.count->low)
     return unmet("count", "the job wants " + std::to_string(filter.count->low) + " devices and " +
-                              std::to_string(fit.size()) + " of " + source + " fit it");
+                              std::to_string(fit.size()) + " of " + source + " fit it" +
+                              (filter.limits.empty() ? "" : " within its limits"));
   if (!filter.mix && types_of(fit).size() > 1)
     return unmet("mix", "the job forbids a mix and devices of several types in " + source +
-                            " fit it: " + joined(types_of(fit)) +
-                            " (name one in resources.devices.types)");
+                            " fit it: " + joined(types_of(fit)) + " (name one in " + filter.key +
+                            ".types)");
   return Unit{};
+}
+
+/// Takes out what is too many, of what fits otherwise.
+void keep_limits(const JobSpec& job, const DeviceFilter& filter, std::vector<DeviceSpec>* fit) {
+  if (filter.limits.empty()) return;
+  std::map<std::string, int> left = filter.limits;
+  std::unordered_set<std::string> kept;
+  const auto keep = [&](const DeviceSpec& device) {
+    const auto is_full = [&](const auto& limit) {
+      return limit.second == 0 && type_matches(device.type, limit.first);
+    };
+    if (kept.contains(device.id) || std::any_of(left.begin(), left.end(), is_full)) return;
+    kept.insert(device.id);
+    for (auto& [type, most] : left) most -= type_matches(device.type, type) ? 1 : 0;
+  };
+  for (const PinnedReplica& replica : job.pin.replicas)
+    for (const PinnedStage& stage : replica.stages)
+      for (const DeviceSpec& device : *fit)
+        if (std::find(stage.devices.begin(), stage.devices.end(), device.id) != stage.devices.end())
+          keep(device);
+  std::for_each(fit->begin(), fit->end(), keep);
+  std::erase_if(*fit, [&](const DeviceSpec& device) { return !kept.contains(device.id); });
+}
+
+FleetSpec fitting(const FleetSpec& fleet, const JobSpec& job, const DeviceFilter& filter) {
+  FleetSpec fit = fleet;
+  std::erase_if(fit.devices, [&](const DeviceSpec& device) {
+    return !unmet_demand(device, job, filter).empty();
+  });
+  keep_limits(job, filter, &fit.devices);
+  return fit;
+}
+
+std::string limits_text(const DeviceFilter& filter, const DeviceSpec& device) {
+  std::string text;
+  for (const auto& [type, most] : filter.limits)
+    if (type_matches(device.type, type))
+      text += (text.empty() ? "" : ", ") + type + ": " + std::to_string(most);
+  return text;
 }
 
 }  // namespace
@@ -126,27 +165,55 @@ const DeviceSpec* FleetSpec::find(const std::string& id) const {
   return found == devices.end() ? nullptr : &*found;
 }
 
-Result<FleetSpec> admitted(const FleetSpec& fleet, const JobSpec& job) {
-  FleetSpec fit = fleet;
-  std::erase_if(fit.devices,
-                [&](const DeviceSpec& device) { return !unmet_demand(device, job).empty(); });
-  MOTLEY_TRY_VOID(check_demands(fleet, fit.devices, job));
+Result<FleetSpec> admitted(const FleetSpec& fleet, const JobSpec& job, const DeviceFilter& filter) {
+  FleetSpec fit = fitting(fleet, job, filter);
+  MOTLEY_TRY_VOID(check_demands(fleet, fit.devices, job, filter));
   return fit;
 }
 
+Result<FleetSpec> admitted(const FleetSpec& fleet, const JobSpec& job) {
+  return admitted(fleet, job, job.devices);
+}
+
+FleetSpec fitting(const FleetSpec& fleet, const JobSpec& job) {
+  return fitting(fleet, job, job.devices);
+}
+
+Result<Unit> choose_alternative(const FleetSpec& fleet, JobSpec& job) {
+  std::string reasons;
+  for (const DeviceFilter& filter : job.any_of) {
+    const Result<FleetSpec> fit = admitted(fleet, job, filter);
+    if (fit) {
+      job.devices = DeviceFilter(filter);
+      job.any_of.clear();
+      return Unit{};
+    }
+    reasons += (reasons.empty() ? "" : "; ") + filter.key + ": " + fit.error().message;
+  }
+  if (job.any_of.empty()) return Unit{};
+  return fail(ErrorCode::kNoDevice, "no alternative can be had: " + reasons,
+              place_of(job, "any_of"));
+}
+
 std::string unmet_demand(const DeviceSpec& device, const JobSpec& job) {
+  return unmet_demand(device, job, job.devices);
+}
+
+std::string unmet_demand(const DeviceSpec& device, const JobSpec& job, const DeviceFilter& filter) {
   const std::vector<std::string>& out = job.pin.leave_out;
   if (std::find(out.begin(), out.end(), device.id) != out.end()) return kLeaveOut;
-  if (!fits_type(device, job.devices))
-    return "resources.devices.types (" + joined(job.devices.types) + ")";
-  if (!fits_memory(device, job.devices))
-    return "resources.devices.memory (" + range_text(job.devices.memory) + ")";
+  if (!fits_type(device, filter)) return filter.key + ".types (" + joined(filter.types) + ")";
+  if (!fits_memory(device, filter))
+    return filter.key + ".memory (" + range_text(filter.memory) + ")";
   return "";
 }
 
 std::string why_not_admitted(const DeviceSpec& device, const JobSpec& job) {
   const std::string demand = unmet_demand(device, job);
-  return demand == kLeaveOut ? demand : "not admitted by " + demand;
+  if (demand == kLeaveOut) return demand;
+  const DeviceFilter& filter = job.devices;
+  return "not admitted by " +
+         (demand.empty() ? filter.key + ".limits (" + limits_text(filter, device) + ")" : demand);
 }
 
 }  // namespace motley

@@ -87,14 +87,24 @@ Result<Unit> check_told_apart(const FleetSpec& fleet);
 /// matches "A100-40GB", not "A1000".
 bool type_matches(std::string_view type, std::string_view wanted);
 
-/// Devices that the job admits by type and memory and does not leave out, in fleet order. kNoDevice
-/// naming the first unmet demand, at the job's words. At least count.low come back; the planner
-/// keeps to count.high. A device without a memory entry meets no demand for memory.
+/// Devices that the job admits by type, memory and limits and does not leave out, in fleet order;
+/// of more than a limit allows those that are pinned, then the first. kNoDevice naming the first
+/// unmet demand, at the job's words. At least count.low come back; the planner keeps to count.high.
+/// A device without a memory entry meets no demand for memory.
 Result<FleetSpec> admitted(const FleetSpec& fleet, const JobSpec& job);
+/// The same by another filter than job.devices: one of its alternatives.
+Result<FleetSpec> admitted(const FleetSpec& fleet, const JobSpec& job, const DeviceFilter& filter);
+/// What admitted() finds, whatever the job demands of all of it.
+FleetSpec fitting(const FleetSpec& fleet, const JobSpec& job);
+
+/// The first of job.any_of that the fleet satisfies is job.devices from now on, and the only one.
+/// kNoDevice with what each of them lacks.
+Result<Unit> choose_alternative(const FleetSpec& fleet, JobSpec& job);
 
 /// What of the job keeps a device out: "resources.devices.types (A100, H100)", "pin.leave_out";
-/// empty for one that is admitted.
+/// empty for one that is admitted unless there are too many for a limit.
 std::string unmet_demand(const DeviceSpec& device, const JobSpec& job);
+std::string unmet_demand(const DeviceSpec& device, const JobSpec& job, const DeviceFilter& filter);
 /// Why a plan has not got such a device: "not admitted by " and a demand, or "pin.leave_out".
 std::string why_not_admitted(const DeviceSpec& device, const JobSpec& job);
 

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <map>
 
+#include "core/spec/array_reader.h"
 #include "core/spec/codec_reader.h"
 #include "core/spec/data_windows.h"
 #include "core/spec/glob.h"
@@ -10,6 +11,7 @@
 #include "core/spec/pin_reader.h"
 #include "core/spec/program_reader.h"
 #include "core/spec/reader.h"
+#include "core/spec/resources_reader.h"
 #include "core/spec/service_reader.h"
 #include "core/spec/yaml_keys.h"
 #include "core/utf8.h"
@@ -26,9 +28,6 @@ constexpr int64_t kMostSamples = TrainSpec::kMostSamples;
 /// A job as it stands in the file: what the file says in other words than JobSpec.
 struct TrainDraft : TrainSpec {
   std::optional<int64_t> tokens;
-};
-struct ResourcesDraft {
-  DeviceFilter devices;
 };
 struct JobDraft : JobSpec {
   TrainDraft train_draft;
@@ -157,24 +156,6 @@ const YamlKeys<CheckpointSpec>& checkpoint_keys() {
   return keys;
 }
 
-const YamlKeys<DeviceFilter>& filter_keys() {
-  static const YamlKeys<DeviceFilter> keys = {
-      measure("count", &DeviceFilter::count, "a count or a range such as 2..8", parse_count_range),
-      converted("types", "a list of device types", &DeviceFilter::types, to_texts),
-      measure("memory", &DeviceFilter::memory, "a size or a range such as 20GB..",
-              parse_bytes_range),
-      flag("mix", &DeviceFilter::mix, "allow", "forbid"),
-  };
-  return keys;
-}
-
-const YamlKeys<ResourcesDraft>& resources_keys() {
-  static const YamlKeys<ResourcesDraft> keys = {
-      section("devices", &ResourcesDraft::devices, filter_keys),
-  };
-  return keys;
-}
-
 const YamlKeys<SyncSpec>& sync_keys() {
   static const YamlKeys<SyncSpec> keys = {
       integer("across", &SyncSpec::across, {1, SyncSpec::kMostAcross}),
@@ -218,19 +199,27 @@ const YamlKeys<ParallelSpec>& parallel_keys() {
 
 const YamlKeys<RetrySpec>& retry_keys() {
   static const YamlKeys<RetrySpec> keys = {
-      integer("max_restarts", &RetrySpec::max_restarts, {0, 1'000'000}),
+      integer("max_restarts", &RetrySpec::max_restarts, {0, RetrySpec::kMostRestarts}),
       flag("exclude_failed_devices", &RetrySpec::exclude_failed_devices),
   };
   return keys;
 }
 
 bool is_job_name(std::string_view text) {
-  return !text.empty() && text.size() <= 64 && text.front() != '.' && is_plain_name(text);
+  return !text.empty() && text.size() <= JobSpec::kLongestName && text.front() != '.' &&
+         is_plain_name(text);
 }
 constexpr const char* kJobName = "up to 64 letters, digits, '.', '_' and '-' without a leading '.'";
 
 Result<Unit> read_model_section(const YamlNode& node, JobDraft& draft) {
   return read_model(node, draft.model);
+}
+
+/// Its tasks are read one by one (parse_jobs()), and what has them no longer.
+Result<Unit> read_array(const YamlNode& node, JobDraft&) {
+  return fail_at(node,
+                 "'array' makes several jobs of this file: submit it to the job service (motley "
+                 "submit), or leave 'array' out");
 }
 
 const YamlKeys<JobDraft>& job_keys() {
@@ -245,6 +234,8 @@ const YamlKeys<JobDraft>& job_keys() {
         section("train", &Draft::train_draft, train_keys).required(),
         section("checkpoint", &Draft::checkpoint, checkpoint_keys),
         section("resources", &Draft::resources, resources_keys),
+        converted("any_of", "a list of alternatives", &Draft::any_of, to_alternatives),
+        {"array", "indices, or a mapping with over, index or at_once", read_array},
         section("parallel", &Draft::parallel, parallel_keys),
         section("pin", &Draft::pin, pin_keys).nullable(),
         section("retry", &Draft::retry, retry_keys),
@@ -257,7 +248,6 @@ const YamlKeys<JobDraft>& job_keys() {
       list.push_back({key.name, key.expects, [&key](const YamlNode& node, Draft& draft) {
                         return key.read(node, draft.program);
                       }});
-    for (const char* name : {"array", "any_of"}) list.push_back(later<Draft>(name));
     return list;
   }();
   return keys;
@@ -354,6 +344,11 @@ Result<Unit> settle(const YamlTree& tree, const std::string& source, const std::
   note_places(tree.root, "", draft);
   draft.train = draft.train_draft;
   draft.devices = draft.resources.devices;
+  if (!draft.any_of.empty() && tree.root.find("resources") != nullptr &&
+      tree.root.find("resources")->find("devices") != nullptr)
+    return fail_at(*tree.root.find("any_of"),
+                   "'any_of' and 'resources.devices' exclude each other (put all that is wanted of "
+                   "devices into the alternatives)");
   draft.fleet_path = resolved(base, draft.fleet_path);
   draft.checkpoint.dir = resolved(base, draft.checkpoint.dir);
   if (draft.is_program())
@@ -415,6 +410,34 @@ Result<JobSpec> parse_job(std::string_view text, const std::string& source,
                           JobParts parts) {
   MOTLEY_TRY(YamlTree tree, parse_yaml(text, source, kJobLimits));
   return job_of(std::move(tree), source, base_directory, overrides, parts);
+}
+
+Result<std::vector<JobSpec>> parse_jobs(std::string_view text, const std::string& source,
+                                        const std::string& base_directory,
+                                        const std::vector<Override>& overrides, JobParts parts) {
+  MOTLEY_TRY(YamlTree tree, parse_yaml(text, source, kJobLimits));
+  MOTLEY_TRY(const std::optional<ArrayDraft> array, take_array(tree.root));
+  std::vector<JobSpec> jobs;
+  if (!array) {
+    MOTLEY_TRY(JobSpec job, job_of(std::move(tree), source, base_directory, overrides, parts));
+    jobs.push_back(std::move(job));
+    return jobs;
+  }
+  for (size_t i = 0; i < array->tasks.size(); ++i) {
+    // Tasks that differ in their index alone are one job.
+    if (i == 0 || !array->tasks[i].values.empty()) {
+      YamlTree of_task;
+      of_task.root = tree.root;
+      for (const auto& [path, value] : array->tasks[i].values)
+        MOTLEY_TRY_VOID(put_value(of_task.root, path, value));
+      MOTLEY_TRY(JobSpec job, job_of(std::move(of_task), source, base_directory, overrides, parts));
+      jobs.push_back(std::move(job));
+    } else {
+      jobs.push_back(jobs.front());
+    }
+    MOTLEY_TRY_VOID(become_task(*array, i, &jobs.back()));
+  }
+  return jobs;
 }
 
 Result<JobSpec> read_job(const std::string& path, const std::vector<Override>& overrides,

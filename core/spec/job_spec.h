@@ -86,6 +86,13 @@ struct DeviceFilter {
   std::vector<std::string> types;  ///< whole '-'-separated prefixes, case ignored
   BytesRange memory;
   bool mix = true;  ///< false: one type only
+  /// At most so many devices whose type_matches() the key.
+  std::map<std::string, int> limits = {};
+
+  // For messages only; not in JSON.
+  std::string key = "resources.devices";  ///< where the job has it, or "any_of.0"
+
+  static constexpr int kMostDevices = 1'000'000;  ///< of a limit
 };
 
 /// When ranks agree on what they have learnt.
@@ -112,6 +119,8 @@ struct ParallelSpec {
 struct RetrySpec {
   int max_restarts = 5;
   bool exclude_failed_devices = true;
+
+  static constexpr int kMostRestarts = 1'000'000;
 };
 
 /// What the job service goes by; `motley run` has no queue and leaves it alone.
@@ -125,7 +134,18 @@ struct ServiceSpec {
   bool operator==(const ServiceSpec&) const = default;
 
   static constexpr int kMostPriority = 100;
-  static constexpr size_t kMostNames = 64;  ///< labels, jobs that it comes after
+  static constexpr size_t kMostLabels = 64;
+  static constexpr size_t kMostBefore = 1000;  ///< jobs that it comes after
+};
+
+/// Which one of an array's jobs it is: they were submitted as one.
+struct ArrayTask {
+  int index = 0;    ///< as written, or its place among the combinations
+  int size = 0;     ///< jobs of the array; 0: it is of none
+  int at_once = 0;  ///< of them at most so many have devices at one time; 0: any number
+  bool operator==(const ArrayTask&) const = default;
+
+  static constexpr int kMostTasks = 1000;
 };
 
 /// A program of anybody's instead of a model: started once for each device.
@@ -149,11 +169,18 @@ struct JobSpec {
   TrainSpec train;
   CheckpointSpec checkpoint;
   DeviceFilter devices;
+  /// Instead of `devices`, the earlier ones are liked better; empty: `devices`. What runs or is
+  /// planned has chosen one (choose_alternative()).
+  std::vector<DeviceFilter> any_of;
   ParallelSpec parallel;
   PinSpec pin;
   RetrySpec retry;
   ServiceSpec service;
+  ArrayTask array;
   ProgramSpec program;
+
+  static constexpr size_t kMostAlternatives = 16;
+  static constexpr size_t kLongestName = 64;
 
   bool is_program() const { return !program.command.empty(); }
 

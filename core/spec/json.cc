@@ -125,10 +125,13 @@ void read_checkpoint(JsonFields& fields, CheckpointSpec& checkpoint) {
 json filter_json(const DeviceFilter& filter) {
   json count = nullptr;
   if (filter.count) count = {{"low", filter.count->low}, {"high", filter.count->high}};
-  return {{"count", count},
-          {"types", filter.types},
-          {"memory", {{"low", filter.memory.low.value()}, {"high", filter.memory.high.value()}}},
-          {"mix", filter.mix}};
+  json document = {
+      {"count", count},
+      {"types", filter.types},
+      {"memory", {{"low", filter.memory.low.value()}, {"high", filter.memory.high.value()}}},
+      {"mix", filter.mix}};
+  if (!filter.limits.empty()) document["limits"] = filter.limits;
+  return document;
 }
 
 void read_filter(JsonFields& fields, DeviceFilter& filter) {
@@ -141,6 +144,27 @@ void read_filter(JsonFields& fields, DeviceFilter& filter) {
     f.read("low", filter.memory.low).read("high", filter.memory.high);
   });
   fields.read("mix", filter.mix);
+  if (!fields.has("limits")) return;  // most have none
+  const json* written = fields.member("limits");
+  if (!written->is_object()) return fields.fault("limits", "expected an object");
+  fields.object("limits", [&](JsonFields& f) {
+    for (const auto& [type, most] : written->items())
+      f.read_between(type.c_str(), filter.limits[type], 0, DeviceFilter::kMostDevices);
+  });
+}
+
+void read_alternatives(JsonFields& fields, std::vector<DeviceFilter>& any_of) {
+  fields.each("any_of", [&](JsonFields& f) {
+    DeviceFilter& filter = any_of.emplace_back();
+    filter.key = "any_of." + std::to_string(any_of.size() - 1);
+    read_filter(f, filter);
+  });
+}
+
+void read_array(JsonFields& fields, ArrayTask& array) {
+  fields.read_between("index", array.index, 0, INT32_MAX)
+      .read_between("size", array.size, 1, ArrayTask::kMostTasks)
+      .read_between("at_once", array.at_once, 0, ArrayTask::kMostTasks);
 }
 
 void read_parallel(JsonFields& fields, ParallelSpec& parallel) {
@@ -216,6 +240,8 @@ void read_job(JsonFields& fields, JobSpec& job) {
   if (fields.has("pin")) fields.object("pin", [&](JsonFields& f) { read_pin(f, job.pin); });
   if (fields.has("service"))
     fields.object("service", [&](JsonFields& f) { read_service(f, job.service); });
+  if (fields.has("any_of")) read_alternatives(fields, job.any_of);
+  if (fields.has("array")) fields.object("array", [&](JsonFields& f) { read_array(f, job.array); });
   if (fields.has("program"))
     fields.object("program", [&](JsonFields& f) { read_program(f, job.program); });
 }
@@ -335,6 +361,10 @@ json to_json(const JobSpec& job) {
                      {"exclude_failed_devices", job.retry.exclude_failed_devices}}}};
   // Where the job says nothing of it, as for most runs, neither does its document.
   if (job.service != ServiceSpec()) document["service"] = service_json(job.service);
+  for (const DeviceFilter& filter : job.any_of) document["any_of"].push_back(filter_json(filter));
+  if (job.array != ArrayTask())
+    document["array"] = {
+        {"index", job.array.index}, {"size", job.array.size}, {"at_once", job.array.at_once}};
   if (job.is_program()) document["program"] = program_json(job.program);
   return document;
 }

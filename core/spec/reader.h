@@ -29,14 +29,21 @@ struct Override {
 /// kAllOrProgram: also a job that is a program (`run:`), which all others refuse.
 enum class JobParts { kAll, kAllOrProgram, kWithoutData, kWithoutModel };
 
-/// Reads and checks a job; expands data globs (kNotFound if one matches nothing) and resolves paths
-/// against the file.
+/// Reads and checks a job, of which `array` makes no others; expands data globs (kNotFound if one
+/// matches nothing) and resolves paths against the file.
 Result<JobSpec> read_job(const std::string& path, const std::vector<Override>& overrides = {},
                          JobParts parts = JobParts::kAll);
 Result<JobSpec> parse_job(std::string_view text, const std::string& source,
                           const std::string& base_directory,
                           const std::vector<Override>& overrides = {},
                           JobParts parts = JobParts::kAll);
+
+/// The jobs of a file that may have `array`, in the order of their indices; one without it.
+/// kInvalidSpec for all of them where one is not a job.
+Result<std::vector<JobSpec>> parse_jobs(std::string_view text, const std::string& source,
+                                        const std::string& base_directory,
+                                        const std::vector<Override>& overrides = {},
+                                        JobParts parts = JobParts::kAll);
 
 Result<FleetSpec> read_fleet(const std::string& path);
 Result<FleetSpec> parse_fleet(std::string_view text, const std::string& source);

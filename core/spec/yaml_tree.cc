@@ -53,6 +53,20 @@ const YamlNode* item_of(const YamlNode& list, std::string_view number) {
   return is_number && position < list.items.size() ? &list.items[position] : nullptr;
 }
 
+/// Where the value of that key is to be, made when there is none. kUsage when there is no such
+/// place.
+Result<YamlNode*> place_for(YamlNode& root, const std::string& path, const std::string* source) {
+  YamlNode* node = &root;
+  for (std::string_view rest = path; !rest.empty();) {
+    if (node->kind == YamlNode::Kind::kNull) node->kind = YamlNode::Kind::kMapping;
+    if (node->kind != YamlNode::Kind::kMapping)
+      return fail(ErrorCode::kUsage, *source + ": there is no mapping to set '" +
+                                         std::string(take_word(&rest)) + "' in");
+    node = &find_or_add(*node, take_word(&rest), source);
+  }
+  return node;
+}
+
 }  // namespace
 
 const YamlNode* YamlNode::find(std::string_view name) const {
@@ -90,16 +104,18 @@ Result<Unit> override_value(YamlTree& tree, const std::string& path, const std::
   tree.sources.push_back(std::make_unique<const std::string>(where));
   const std::string* source = tree.sources.back().get();
 
-  YamlNode* node = &tree.root;
-  for (std::string_view rest = path; !rest.empty();) {
-    if (node->kind == YamlNode::Kind::kNull) node->kind = YamlNode::Kind::kMapping;
-    if (node->kind != YamlNode::Kind::kMapping)
-      return fail(ErrorCode::kUsage, where + ": there is no mapping to set '" +
-                                         std::string(take_word(&rest)) + "' in");
-    node = &find_or_add(*node, take_word(&rest), source);
-  }
+  MOTLEY_TRY(YamlNode* const node, place_for(tree.root, path, source));
   *node = std::move(parsed->root);
   forget_places(*node, source);
+  return Unit{};
+}
+
+Result<Unit> put_value(YamlNode& root, const std::string& path, YamlNode value) {
+  if (!is_key_path(path))
+    return fail_at(value, "'" + path + "' is no key (write it like train.seed)");
+  const auto node = place_for(root, path, value.source);
+  if (!node) return fail_at(value, "'" + path + "': there is no mapping to set it in");
+  **node = std::move(value);
   return Unit{};
 }
 

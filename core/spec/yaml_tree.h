@@ -65,6 +65,9 @@ Result<YamlTree> parse_yaml(std::string_view text, const std::string& source,
 Result<Unit> override_value(YamlTree& tree, const std::string& path, const std::string& value,
                             const std::string& where);
 
+/// The same with a value of the tree's own, which keeps its place.
+Result<Unit> put_value(YamlNode& root, const std::string& path, YamlNode value);
+
 /// The text of a file of at most `limit` bytes. kNotFound, or kInvalidSpec when it is larger or its
 /// path is not UTF-8.
 Result<std::string> read_yaml_file(const std::string& path, size_t limit);

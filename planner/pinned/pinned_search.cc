@@ -84,11 +84,11 @@ class PinnedSearch {
 
   /// What is admitted and not pinned, of the pinned types where the job forbids a mix.
   void find_rest() {
-    rest_ = request_.fleet;
+    rest_ = fitting(request_.fleet, request_.job);
     std::erase_if(rest_.devices, [&](const DeviceSpec& device) {
       const bool mixes = !request_.job.devices.mix && !pins_.empty() &&
                          device.type != pins_.front().ranks().front().type;
-      return is_pinned(device.id) || mixes || !unmet_demand(device, request_.job).empty();
+      return is_pinned(device.id) || mixes;
     });
     rest_job_ = request_.job;
     rest_job_.pin = {};
@@ -102,6 +102,7 @@ class PinnedSearch {
       count = CountRange{std::max(0, count->low - pinned_ranks()), count->high - pinned_ranks()};
     rest_job_.devices.types.clear();
     rest_job_.devices.memory = {};
+    rest_job_.devices.limits.clear();
     rest_job_.devices.mix = true;
     const std::optional<int>& data = rest_job_.parallel.data;
     const auto& count = rest_job_.devices.count;
@@ -328,9 +329,10 @@ class PinnedSearch {
   }
 
   void leave_out(const std::optional<Plan>& rest, Plan* plan) const {
+    const FleetSpec fit = fitting(request_.fleet, request_.job);
     for (const DeviceSpec& device : request_.fleet.devices) {
       if (is_pinned(device.id)) continue;
-      if (!unmet_demand(device, request_.job).empty())
+      if (fit.find(device.id) == nullptr)
         plan->left_out.push_back({device.id, why_not_admitted(device, request_.job)});
       else if (rest_.find(device.id) == nullptr)
         plan->left_out.push_back({device.id, "not admitted by resources.devices.mix"});

@@ -109,8 +109,9 @@ void PlanMaker::leave_out_others(Plan* plan) const {
   std::set<std::string> used;
   for (const RankPlacement& rank : plan->ranks) used.insert(rank.device);
   const PlanRequest& request = space_.request;
+  const FleetSpec fit = fitting(request.fleet, request.job);
   for (const DeviceSpec& device : request.fleet.devices)
-    if (!unmet_demand(device, request.job).empty())
+    if (fit.find(device.id) == nullptr)
       plan->left_out.push_back({device.id, why_not_admitted(device, request.job)});
   for (const DeviceGroup& group : space_.groups)
     for (const DeviceSpec* device : group.devices)

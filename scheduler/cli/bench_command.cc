@@ -79,7 +79,8 @@ class BenchCommand final : public Command {
     std::vector<RankPlacement> ranks;
     if (!fleet_.empty()) {
       if (ranks_) return fail(ErrorCode::kUsage, "--ranks and --fleet exclude each other");
-      MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, {}));
+      JobSpec job;
+      MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
       for (const DeviceSpec& device : fleet.devices)
         ranks.push_back({device.id, device.host, device.type});
     } else {

@@ -41,6 +41,8 @@ const std::vector<CommandEntry>& commands() {
       {"hold", "stop a job with a checkpoint, until it is released", make_hold_command},
       {"release", "let a held job go on", make_release_command},
       {"requeue", "stop a job with a checkpoint and let it start anew", make_requeue_command},
+      {"update", "other values for a job of the service: its priority, its devices",
+       make_update_command},
       {"rm", "forget a job that has ended, with its runs", make_rm_command},
       {"token", "who may ask the service over the network: create, ls, revoke", make_token_command},
       {"login", "to a service on another machine; commands then ask that one", make_login_command},

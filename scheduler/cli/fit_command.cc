@@ -36,7 +36,7 @@ class FitCommand final : public Command {
 
   Result<int> run() override {
     MOTLEY_TRY(const std::vector<Override> overrides, parse_overrides(set_));
-    MOTLEY_TRY(const JobSpec job, read_job_or_model(job_, overrides));
+    MOTLEY_TRY(JobSpec job, read_job_or_model(job_, overrides));
     MOTLEY_TRY(const DeviceCatalog catalog,
                catalog_.empty() ? built_in_catalog() : read_catalog(catalog_));
     MOTLEY_TRY(ModelFit fit, fit_model(job, catalog));

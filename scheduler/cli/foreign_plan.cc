@@ -198,7 +198,7 @@ Result<bool> is_foreign_profile(const std::string& path) {
 }
 
 Result<int> plan_by_foreign_profile(const ForeignPlanOptions& options) {
-  MOTLEY_TRY(const JobSpec job, read_job_with(options.job, options.set, JobParts::kWithoutModel));
+  MOTLEY_TRY(JobSpec job, read_job_with(options.job, options.set, JobParts::kWithoutModel));
   MOTLEY_TRY(const FleetSpec all, resolve_fleet(options.fleet, job));
   MOTLEY_TRY(const FleetSpec fleet, admitted(all, job));
   MOTLEY_TRY_VOID(check_numerics(job));

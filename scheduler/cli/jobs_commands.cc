@@ -1,9 +1,10 @@
-// ls, show, why, cancel, hold, release, requeue, rm: what is asked of a coordinator and answered
-// once.
+// ls, show, why, cancel, hold, release, requeue, update, rm: what is asked of a coordinator and
+// answered once.
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "scheduler/cli/job_options.h"
 #include "scheduler/cli/service_command.h"
 #include "scheduler/report/run_progress.h"
 #include "scheduler/report/table.h"
@@ -56,6 +57,7 @@ class LsCommand final : public Command {
         .option("--queue", "NAME", "of this queue", &queue_)
         .option("--name", "NAME", "of this name", &name_)
         .option("--label", "NAME[=VALUE]", "with this label", &label_)
+        .option("--array", "FIRST", "of the array with this first job", &array_)
         .option("--before", "N", "older than this job: the next page", &before_)
         .option("--limit", "N", "jobs at most, up to 200 (default: 50)", &limit_)
         .flag("--json", "one JSON object", &json_);
@@ -117,6 +119,7 @@ class LsCommand final : public Command {
     add("queue", queue_);
     add("name", name_);
     add("label", label_);
+    if (array_) add("array", std::to_string(*array_));
     if (before > 0) add("before", std::to_string(before));
     add("limit", std::to_string(limit));
     return query;
@@ -124,7 +127,7 @@ class LsCommand final : public Command {
 
   std::string state_, queue_, name_, label_;
   ServiceChoice service_;
-  std::optional<int64_t> before_, limit_;
+  std::optional<int64_t> array_, before_, limit_;
   bool json_ = false;
 };
 
@@ -166,6 +169,9 @@ class ShowCommand final : public JobCommand {
     std::printf("submitted %s by %s, queue %s, priority %d\n", time_text(job["submitted"]).c_str(),
                 job.value("owner", "").c_str(), job.value("queue", "").c_str(),
                 job.value("priority", 0));
+    if (const json& array = job["array"]; array.is_object())
+      std::printf("index %d of array %d, of %d jobs\n", array.value("index", 0),
+                  array.value("first", 0), array.value("size", 0));
     if (job["finished"].is_number())
       std::printf("finished %s\n", time_text(job["finished"]).c_str());
     for (const json& attempt : job["attempts"]) {
@@ -204,7 +210,42 @@ class WhyCommand final : public JobCommand {
   }
 };
 
-class RequestCommand final : public JobCommand {
+/// What is asked of one job, or of several: one that refuses does not keep the others from it.
+class JobsCommand : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    line.words("JOB", "its number; also several, and ranges such as 12..21", &jobs_)
+        .flag("--json", "a JSON object for each", &json_);
+    declare_service(line, &service_);
+  }
+
+  Result<int> run() override {
+    MOTLEY_TRY(const std::vector<std::string> numbers, job_numbers(jobs_));
+    MOTLEY_TRY(const ServiceClient client, client_of(service_));
+    int status = 0;
+    for (const std::string& number : numbers) {
+      const Result<json> answer = ask(client, "/v1/jobs/" + number);
+      if (answer) {
+        std::printf("%s\n", json_ ? answer->dump().c_str() : line_of(*answer).c_str());
+        continue;
+      }
+      if (numbers.size() == 1) return fail(answer.error());
+      std::fprintf(stderr, "motley: %s\n", answer.error().to_string().c_str());
+      if (status == 0) status = exit_code(answer.error().code);
+    }
+    return status;
+  }
+
+ private:
+  virtual Result<json> ask(const ServiceClient& client, const std::string& job) const = 0;
+  virtual std::string line_of(const json& answer) const { return job_line(answer); }
+
+  std::vector<std::string> jobs_;
+  ServiceChoice service_;
+  bool json_ = false;
+};
+
+class RequestCommand final : public JobsCommand {
  public:
   explicit RequestCommand(std::string what) : what_(std::move(what)) {}
 
@@ -212,19 +253,43 @@ class RequestCommand final : public JobCommand {
   Result<json> ask(const ServiceClient& client, const std::string& job) const override {
     return client.post(job + "/" + what_);
   }
-  void print(const json& job) const override {
-    std::printf("%s\n", shown_on(stdout, job_line(job)).c_str());
-  }
 
   std::string what_;
 };
 
-class RmCommand final : public JobCommand {
+class UpdateCommand final : public JobsCommand {
+ public:
+  void declare(CommandLine& line) override {
+    JobsCommand::declare(line);
+    line.option("--set", "KEY=VALUE",
+                "a new value, e.g. priority=70; also of queue, labels, max_duration, preemptible, "
+                "after, any_of, resources.devices and retry.max_restarts",
+                &set_);
+  }
+
+  Result<int> run() override {
+    MOTLEY_TRY(const std::vector<Override> changes, parse_overrides(set_));
+    if (changes.empty())
+      return fail(ErrorCode::kUsage, "nothing to change: --set KEY=VALUE, e.g. --set priority=70");
+    for (const Override& change : changes) changes_[change.path] = change.value;
+    return JobsCommand::run();
+  }
+
+ private:
+  Result<json> ask(const ServiceClient& client, const std::string& job) const override {
+    return client.patch(job, changes_.dump());
+  }
+
+  std::vector<std::string> set_;
+  json changes_;
+};
+
+class RmCommand final : public JobsCommand {
   Result<json> ask(const ServiceClient& client, const std::string& job) const override {
     return client.remove(job);
   }
-  void print(const json& job) const override {
-    std::printf("job %d is removed\n", job.value("id", 0));
+  std::string line_of(const json& job) const override {
+    return "job " + std::to_string(job.value("id", 0)) + " is removed";
   }
 };
 
@@ -241,6 +306,7 @@ std::unique_ptr<Command> make_hold_command() { return std::make_unique<RequestCo
 std::unique_ptr<Command> make_release_command() {
   return std::make_unique<RequestCommand>("release");
 }
+std::unique_ptr<Command> make_update_command() { return std::make_unique<UpdateCommand>(); }
 std::unique_ptr<Command> make_requeue_command() {
   return std::make_unique<RequestCommand>("requeue");
 }

@@ -81,7 +81,7 @@ class PlanCommand final : public Command {
       MOTLEY_TRY(const bool is_foreign, is_foreign_profile(profile_));
       if (is_foreign) return by_foreign_profile();
     }
-    MOTLEY_TRY(const JobSpec job, read_job_with(job_, set_));
+    MOTLEY_TRY(JobSpec job, read_job_with(job_, set_));
     MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
     std::optional<GivenPlan> given;
     if (!score_.empty()) {

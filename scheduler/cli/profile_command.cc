@@ -28,7 +28,7 @@ class ProfileCommand final : public Command {
   }
 
   Result<int> run() override {
-    MOTLEY_TRY(const JobSpec job, read_job_with(job_, set_));
+    MOTLEY_TRY(JobSpec job, read_job_with(job_, set_));
     MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
     MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
     MOTLEY_TRY_VOID(check_told_apart(chosen));

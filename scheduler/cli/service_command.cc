@@ -64,6 +64,23 @@ Result<std::string> job_number(const std::string& word) {
   return word;
 }
 
+Result<std::vector<std::string>> job_numbers(const std::vector<std::string>& words) {
+  constexpr int64_t kMost = 10'000;
+  std::vector<std::string> numbers;
+  for (const std::string& word : words) {
+    const size_t dots = word.find("..");
+    MOTLEY_TRY(const std::string low, job_number(word.substr(0, dots)));
+    MOTLEY_TRY(const std::string high, job_number(dots == word.npos ? low : word.substr(dots + 2)));
+    const int64_t first = std::stoll(low), last = std::stoll(high);
+    if (first > last) return fail(ErrorCode::kUsage, "'" + word + "' ends below its beginning");
+    if (last - first >= kMost - std::ssize(numbers))
+      return fail(ErrorCode::kUsage, "more than " + std::to_string(kMost) + " jobs at once");
+    for (int64_t number = first; number <= last; ++number)
+      numbers.push_back(std::to_string(number));
+  }
+  return numbers;
+}
+
 std::string job_line(const nlohmann::json& job) {
   std::string line = "job " + std::to_string(job.value("id", 0)) + " (" + job.value("name", "") +
                      "): " + job.value("state", "");

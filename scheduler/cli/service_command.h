@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "scheduler/cli/command.h"
@@ -23,6 +24,9 @@ Result<std::string> read_token_file(const std::string& path);
 bool is_number(const std::string& word);
 /// The number of a job, as typed: kUsage for anything else.
 Result<std::string> job_number(const std::string& word);
+
+/// The numbers of several: "12", "15..17". kUsage for anything else, and for more than 10,000.
+Result<std::vector<std::string>> job_numbers(const std::vector<std::string>& words);
 
 /// "2026-03-01 14:05:09", of this machine's zone; "-" for null.
 std::string time_text(const nlohmann::json& seconds);

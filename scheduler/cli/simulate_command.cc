@@ -69,7 +69,7 @@ class SimulateCommand final : public Command {
       return fail(ErrorCode::kUsage, "--policy, --speeds, --mix and --convert go with --trace");
     if (!sources_.profile.empty() && !sources_.catalog.empty())
       return fail(ErrorCode::kUsage, "--profile and --catalog exclude each other");
-    MOTLEY_TRY(const JobSpec job, read_job_with(job_, set_));
+    MOTLEY_TRY(JobSpec job, read_job_with(job_, set_));
     MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
     std::optional<GivenPlan> given;
     if (!plan_.empty()) {

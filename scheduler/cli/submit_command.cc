@@ -38,21 +38,39 @@ class SubmitCommand final : public Command {
     MOTLEY_TRY(const ServiceClient client, client_of(service_));
     MOTLEY_TRY(const nlohmann::json job, submit(client, text));
     warn_of_fleet(job);
-    const std::string number = std::to_string(job.value("id", int64_t{0}));
+    const int64_t first = job.value("id", int64_t{0});
+    const int64_t last = first + (job["array"].is_object() ? job["array"].value("size", 1) : 1) - 1;
     if (json_) {
       std::printf("%s\n", job.dump().c_str());
       return 0;
     }
     if (!follow_) {
-      std::printf("%s\n", number.c_str());
-      std::fprintf(stderr, "submitted; motley logs -f %s follows it\n", number.c_str());
+      say_submitted(first, last);
       return 0;
     }
-    std::fprintf(stderr, "job %s\n", number.c_str());
-    return follow_job(client, number, "");
+    int status = 0;
+    for (int64_t number = first; number <= last; ++number) {
+      std::fprintf(stderr, "job %s\n", std::to_string(number).c_str());
+      MOTLEY_TRY(const int ended, follow_job(client, std::to_string(number), ""));
+      if (status == 0) status = ended;
+    }
+    return status;
   }
 
  private:
+  /// On stdout what other commands take.
+  static void say_submitted(int64_t first, int64_t last) {
+    const std::string from = std::to_string(first), to = std::to_string(last);
+    if (first == last) {
+      std::printf("%s\n", from.c_str());
+      std::fprintf(stderr, "submitted; motley logs -f %s follows it\n", from.c_str());
+      return;
+    }
+    std::printf("%s..%s\n", from.c_str(), to.c_str());
+    std::fprintf(stderr, "submitted as jobs %s to %s; motley ls --array %s lists them\n",
+                 from.c_str(), to.c_str(), from.c_str());
+  }
+
   Result<nlohmann::json> submit(const ServiceClient& client, const std::string& text) const {
     const std::string key = key_.empty() ? new_key() : key_;
     auto job = client.post("/v1/jobs?" + query(), text, key);

@@ -29,7 +29,7 @@ class WorthCommand final : public Command {
   }
 
   Result<int> run() override {
-    MOTLEY_TRY(const JobSpec job, read_job_with(job_, set_));
+    MOTLEY_TRY(JobSpec job, read_job_with(job_, set_));
     MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
     SignalInbox signals;
     const auto profile = profile_for(job, fleet, profile_, signals);

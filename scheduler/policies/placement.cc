@@ -59,6 +59,7 @@ class Placer {
         bids_of_(view.jobs.size(), 0),
         mixed_(view.jobs.size()) {
     for (const Pool& pool : view.pools) free_.push_back(pool.devices);
+    none_.resize(free_.size(), 0);
   }
 
   Schedule run() {
@@ -103,7 +104,7 @@ class Placer {
     for (size_t i = 0; i < job.any_of.size(); ++i)
       for (size_t pool = 0; pool < view_.pools.size(); ++pool) {
         const int least = job.any_of[i].least;
-        if (least > std::min(job.any_of[i].limit[pool], view_.pools[pool].devices)) continue;
+        if (least > room_in(job.any_of[i], pool, view_.pools[pool].devices)) continue;
         if (job.runs() && job.held[pool] == least && sum_of(job.held) == least) continue;
         Bid bid;
         bid.alternative = i;
@@ -160,7 +161,13 @@ class Placer {
     }
   }
 
-  /// Empty where they are too few.
+  /// Of one pool that has so many.
+  int room_in(const Alternative& alternative, size_t pool, int devices) const {
+    return std::min(devices, alternative.room(none_, pool));
+  }
+
+  /// Empty where they are too few. Limits that several pools share lie within each other or apart:
+  /// to take the fastest first costs nothing later.
   static PoolCounts fastest(const JobView& job, const Alternative& alternative,
                             const PoolCounts& from) {
     std::vector<size_t> pools(from.size());
@@ -172,7 +179,7 @@ class Placer {
     int missing = alternative.least;
     for (const size_t pool : pools) {
       if (!job.speeds.knows(pool)) continue;
-      devices[pool] = std::max(0, std::min({missing, from[pool], alternative.limit[pool]}));
+      devices[pool] = std::max(0, std::min({missing, from[pool], alternative.room(devices, pool)}));
       missing -= devices[pool];
     }
     return missing == 0 ? devices : PoolCounts();
@@ -235,11 +242,10 @@ class Placer {
     return false;
   }
 
-  static PoolCounts of_one_pool(const JobView& job, const Alternative& alternative,
-                                const PoolCounts& from) {
+  PoolCounts of_one_pool(const JobView& job, const Alternative& alternative,
+                         const PoolCounts& from) const {
     for (size_t pool = 0; pool < from.size(); ++pool) {
-      if (!job.speeds.knows(pool) ||
-          alternative.least > std::min(alternative.limit[pool], from[pool]))
+      if (!job.speeds.knows(pool) || alternative.least > room_in(alternative, pool, from[pool]))
         continue;
       PoolCounts devices(from.size(), 0);
       devices[pool] = alternative.least;
@@ -299,9 +305,9 @@ class Placer {
     Gain best{kWorthADevice, number, 0};
     bool found = false;
     for (size_t pool = 0; pool < free_.size(); ++pool) {
-      if (free_[pool] == 0 || !may_take(job, taken.devices, pool)) continue;
       PoolCounts more = taken.devices;
       ++more[pool];
+      if (free_[pool] == 0 || !is_admitted(job, more)) continue;
       const double times = job.speeds.rate(more) / taken.rate;
       if (times <= best.times) continue;
       best = {times, number, pool};
@@ -316,12 +322,9 @@ class Placer {
            (policy_.stops_equals() && job.preemptible);
   }
 
-  static bool may_take(const JobView& job, const PoolCounts& devices, size_t pool) {
-    return std::any_of(job.any_of.begin(), job.any_of.end(), [&](const Alternative& alternative) {
-      const int all = sum_of(devices);
-      return all >= alternative.least && all < alternative.most &&
-             devices[pool] < alternative.limit[pool] && (alternative.mix || devices[pool] == all);
-    });
+  static bool is_admitted(const JobView& job, const PoolCounts& devices) {
+    return std::any_of(job.any_of.begin(), job.any_of.end(),
+                       [&](const Alternative& alternative) { return alternative.admits(devices); });
   }
 
   /// A job that runs is not stopped for a few devices more.
@@ -351,7 +354,7 @@ class Placer {
 
   Policy& policy_;
   const QueueView& view_;
-  PoolCounts free_;
+  PoolCounts free_, none_;
   std::vector<Bid> bids_;                    ///< a heap, the first to be looked at on top
   bool collecting_ = true;                   ///< not a heap yet
   std::vector<std::optional<Taken>> taken_;  ///< by job

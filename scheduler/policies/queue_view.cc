@@ -10,6 +10,44 @@ namespace motley {
 
 int sum_of(const PoolCounts& counts) { return std::accumulate(counts.begin(), counts.end(), 0); }
 
+int Alternative::room(const PoolCounts& beside, size_t pool) const {
+  int left = limit[pool] - beside[pool];
+  for (const SharedLimit& together : shared) {
+    if (std::find(together.pools.begin(), together.pools.end(), pool) == together.pools.end())
+      continue;
+    int taken = 0;
+    for (const size_t other : together.pools) taken += beside[other];
+    left = std::min(left, together.most - taken);
+  }
+  return std::max(0, left);
+}
+
+bool Alternative::admits(const PoolCounts& devices) const {
+  const int all = sum_of(devices);
+  if (all < least || all > most) return false;
+  PoolCounts before(devices.size(), 0);
+  for (size_t pool = 0; pool < devices.size(); ++pool) {
+    if (devices[pool] == 0) continue;
+    if (devices[pool] > room(before, pool) || (!mix && devices[pool] != all)) return false;
+    before[pool] = devices[pool];
+  }
+  return true;
+}
+
+/// Sets of pools that lie within each other or apart make it a matroid: whatever is taken first, no
+/// other order gets more.
+int Alternative::usable_of(const PoolCounts& devices) const {
+  const PoolCounts none(devices.size(), 0);
+  PoolCounts taken = none;
+  int most_of_one = 0;
+  for (size_t pool = 0; pool < devices.size(); ++pool) {
+    const int here = std::max(0, devices[pool]);
+    most_of_one = std::max(most_of_one, std::min(here, room(none, pool)));
+    taken[pool] = std::min(here, room(taken, pool));
+  }
+  return mix ? sum_of(taken) : most_of_one;
+}
+
 void SpeedTable::add(size_t pool, int devices, double rate) {
   auto& points = points_[pool];
   MOTLEY_CHECK(devices > 0 && rate > 0 && (points.empty() || points.back().devices < devices),

@@ -49,12 +49,27 @@ class SpeedTable {
   std::vector<std::vector<Point>> points_;  ///< by pool, devices rising
 };
 
+/// Of several pools together at most so many devices.
+struct SharedLimit {
+  std::vector<size_t> pools;
+  int most = 0;
+};
+
 /// One of the sets of devices that would do for a job.
 struct Alternative {
   int least = 1;     ///< devices
   int most = 1;      ///< it makes use of
   PoolCounts limit;  ///< by pool; 0: not admitted
   bool mix = true;   ///< of several types
+  /// Beside `limit`; of two sets of pools one is within the other, or they have none in common.
+  std::vector<SharedLimit> shared = {};
+
+  /// How many more of that pool its limits leave beside these.
+  int room(const PoolCounts& beside, size_t pool) const;
+  /// Whether exactly these would do.
+  bool admits(const PoolCounts& devices) const;
+  /// How many of these it admits at once, however many it makes use of.
+  int usable_of(const PoolCounts& devices) const;
 };
 
 struct JobView {

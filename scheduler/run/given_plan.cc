@@ -27,10 +27,12 @@ std::string wanted_text(const CountRange& count) {
 
 /// A search keeps to resources.devices by itself; only what it admits is measured.
 Result<Unit> check_meets_demands(const Plan& plan, const JobSpec& job, const FleetSpec& fleet) {
+  const FleetSpec fit = fitting(fleet, job);
   for (size_t i = 0; i < plan.ranks.size(); ++i) {
     const DeviceSpec& device = *fleet.find(plan.ranks[i].device);
-    const std::string demand = unmet_demand(device, job);
-    if (demand.empty()) continue;
+    if (fit.find(device.id) != nullptr) continue;
+    std::string demand = unmet_demand(device, job);
+    if (demand.empty()) demand = job.devices.key + ".limits";
     return invalid_at("/ranks/" + std::to_string(i) + "/device",
                       "the plan uses device " + device.id + " (" + device.type +
                           "), which the job excludes: " + demand);

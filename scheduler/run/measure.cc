@@ -188,8 +188,9 @@ Result<FleetSpec> named_fleet(const std::string& fleet_option, const JobSpec& jo
 
 }  // namespace
 
-Result<FleetSpec> resolve_fleet(const std::string& fleet_option, const JobSpec& job) {
+Result<FleetSpec> resolve_fleet(const std::string& fleet_option, JobSpec& job) {
   MOTLEY_TRY(FleetSpec fleet, named_fleet(fleet_option, job));
+  MOTLEY_TRY_VOID(choose_alternative(fleet, job));
   MOTLEY_TRY_VOID(check_pinned_devices(job, fleet));
   return fleet;
 }

@@ -32,7 +32,8 @@ bool being_measured(const std::string& state_home, const std::string& name);
 Result<FleetSpec> local_fleet();
 
 /// The fleet a command shall use: the file given, else the job's, else this machine. kNotFound at
-/// the place of the job that names a missing one.
-Result<FleetSpec> resolve_fleet(const std::string& fleet_option, const JobSpec& job);
+/// the place of the job that names a missing one. The job keeps the first of its alternatives that
+/// the fleet satisfies; kNoDevice where it satisfies none.
+Result<FleetSpec> resolve_fleet(const std::string& fleet_option, JobSpec& job);
 
 }  // namespace motley

@@ -85,6 +85,12 @@ void set_torchrun(const ProgramAssignment& assignment, int rank, Setter* out) {
   out->set("MASTER_PORT", assignment.master_port);
 }
 
+void set_array(const ArrayTask& array, Setter* out) {
+  if (array.size == 0) return;
+  out->set("MOTLEY_ARRAY_INDEX", array.index);
+  out->set("MOTLEY_ARRAY_SIZE", array.size);
+}
+
 void set_shares(const ProgramAssignment& assignment, int rank, Setter* out) {
   const int batch = assignment.job.train.global_batch;
   if (batch == 0) return;
@@ -121,6 +127,7 @@ Environment program_environment(const ProgramAssignment& assignment, int rank,
   out.set("MOTLEY_CHECKPOINT_DIR", assignment.checkpoints);
   out.set("MOTLEY_DEVICE", device.id);
   out.set("MOTLEY_DEVICE_TYPE", device.type);
+  set_array(assignment.job.array, &out);
   set_shares(assignment, rank, &out);
   out.set_default("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
   out.set_default("CUDA_VISIBLE_DEVICES", device.kind == DeviceKind::kCuda ? device.uuid : "");

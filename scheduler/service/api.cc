@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file_system.h"
+#include "core/json_fields.h"
 #include "core/spec/json.h"
 #include "core/spec/reader.h"
 #include "scheduler/service/job_json.h"
@@ -23,6 +24,7 @@ constexpr int64_t kPage = 50;
 constexpr int64_t kLargestPage = 200;
 constexpr size_t kLogPiece = 64 << 10;
 constexpr size_t kLongestKey = 256;
+constexpr size_t kLargestArray = 64 << 20;  ///< bytes of job.json
 
 Result<int64_t> number_in(const HttpRequest& request, const std::string& name, int64_t otherwise,
                           int64_t most) {
@@ -49,6 +51,7 @@ Result<JobQuery> query_of(const HttpRequest& request) {
   query.name = text_in(request, "name");
   query.queue = text_in(request, "queue");
   query.label = text_in(request, "label");
+  MOTLEY_TRY(query.array, number_in(request, "array", 0, INT64_MAX));
   const std::string state = text_in(request, "state");
   if (state == "unfinished") {
     query.which = JobFilter::kUnfinished;
@@ -65,7 +68,31 @@ Result<JobQuery> query_of(const HttpRequest& request) {
   return query;
 }
 
-/// The job of a submission's body, with what its target says besides.
+/// A file of data names each of its files in every job of an array.
+Result<Unit> check_size(const std::vector<JobSpec>& jobs) {
+  size_t bytes = 0;
+  for (size_t i = 0; jobs.size() > 1 && i < jobs.size() && bytes <= kLargestArray; ++i)
+    bytes += to_json(jobs[i]).dump().size();
+  if (bytes <= kLargestArray) return Unit{};
+  return fail(ErrorCode::kInvalidSpec,
+              "'array': its jobs, which name their data files each, are larger than 64 MiB "
+              "(submit fewer at a time, or data in fewer files)",
+              place_of(jobs.front(), ""));
+}
+
+/// What is to be changed, by key, as JSON values or as texts of YAML.
+Result<std::vector<Override>> changes_of(const HttpRequest& request) {
+  MOTLEY_TRY(const json body, parse_json(request.body));
+  if (!body.is_object() || body.empty())
+    return fail(ErrorCode::kInvalidSpec,
+                "expected an object of keys and values, such as {\"priority\": 70}");
+  std::vector<Override> changes;
+  for (const auto& [key, value] : body.items())
+    changes.push_back({key, value.is_string() ? value.get<std::string>() : value.dump()});
+  return changes;
+}
+
+/// The jobs of a submission's body, with what its target says besides.
 Result<Submission> submission_of(const HttpRequest& request) {
   const std::string source = text_in(request, "source");
   const std::filesystem::path path(source.empty() ? "/job.yaml" : source);
@@ -78,9 +105,10 @@ Result<Submission> submission_of(const HttpRequest& request) {
   if (request.query.count("priority") != 0)
     overrides.push_back({"priority", text_in(request, "priority"), "--priority"});
   Submission submission;
-  MOTLEY_TRY(submission.job,
-             parse_job(request.body, source.empty() ? "job.yaml" : source,
-                       path.parent_path().string(), overrides, JobParts::kAllOrProgram));
+  MOTLEY_TRY(submission.jobs,
+             parse_jobs(request.body, source.empty() ? "job.yaml" : source,
+                        path.parent_path().string(), overrides, JobParts::kAllOrProgram));
+  MOTLEY_TRY_VOID(check_size(submission.jobs));
   submission.owner = request.caller.user;
   submission.key = request.idempotency_key;
   // Nobody finds another's job by its key.
@@ -161,12 +189,15 @@ std::vector<Api::Route> Api::job_routes() {
   using Reply = const HttpReply&;
   using enum Role;
   return {
-      {kViewer, "GET", "/v1/jobs", "", false, "state name queue label before limit",
+      {kViewer, "GET", "/v1/jobs", "", false, "state name queue label array before limit",
        [](Api& api, Request request, Reply reply, int64_t) { api.list(request, reply); }},
       {kUser, "POST", "/v1/jobs", "", false, "source priority hold",
        [](Api& api, Request request, Reply reply, int64_t) { api.submit(request, reply); }},
       {kViewer, "GET", "/v1/jobs/", "", true, "",
        [](Api& api, Request request, Reply reply, int64_t job) { api.show(request, reply, job); }},
+      {kUser, "PATCH", "/v1/jobs/", "", true, "",
+       [](Api& api, Request request, Reply reply, int64_t job) { api.update(request, reply, job); },
+       true},
       {kUser, "DELETE", "/v1/jobs/", "", true, "",
        [](Api& api, Request, Reply reply, int64_t job) { api.remove(reply, job); }, true},
       {kViewer, "GET", "/v1/jobs/", "/why", true, "",
@@ -395,6 +426,20 @@ void Api::logs(const HttpRequest& request, const HttpReply& reply, int64_t job) 
                        {"attempt", piece->attempt},
                        {"next", piece->next.to_string()},
                        {"over", piece->over}}));
+}
+
+void Api::update(const HttpRequest& request, const HttpReply& reply, int64_t job) {
+  const auto changes = changes_of(request);
+  if (!changes)
+    return reply(error_response(status_of_refused(changes.error().code), changes.error()));
+  coordinator_.update(job, *changes, [this, reply, job](Result<Unit> done) {
+    if (done) return reply(job_response(job, 200));
+    const ErrorCode code = done.error().code;
+    // What is wrong with the values is said as of a submission.
+    const bool of_job = code == ErrorCode::kInvalidSpec || code == ErrorCode::kNoDevice;
+    if (of_job) return reply(error_response(status_of_refused(code), done.error()));
+    refuse(reply, done.error());
+  });
 }
 
 void Api::ask(JobRequest what, const HttpReply& reply, int64_t job) {

@@ -90,6 +90,7 @@ class Api {
   void why(const HttpRequest& request, const HttpReply& reply, int64_t job);
   void progress(const HttpReply& reply, int64_t job);
   void logs(const HttpRequest& request, const HttpReply& reply, int64_t job);
+  void update(const HttpRequest& request, const HttpReply& reply, int64_t job);
   void ask(JobRequest what, const HttpReply& reply, int64_t job);
   void remove(const HttpReply& reply, int64_t job);
   void events(const HttpRequest& request, const HttpReply& reply);

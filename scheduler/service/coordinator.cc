@@ -45,20 +45,6 @@ Result<JobSpec> spec_of(const StoredJob& job) {
   return job_from_json(document);
 }
 
-StoredJob stored_of(const Submission& submission, const JobStatus& status, int64_t wall_time) {
-  StoredJob stored;
-  stored.name = submission.job.name;
-  stored.owner = submission.owner;
-  stored.queue = submission.job.service.queue;
-  stored.priority = submission.job.service.priority;
-  stored.spec = to_json(submission.job).dump();
-  stored.labels = submission.job.service.labels;
-  stored.key = submission.key;
-  stored.submitted = wall_time;
-  stored.status = status;
-  return stored;
-}
-
 Error no_such_job(int64_t id) {
   return {ErrorCode::kNotFound, "there is no job " + std::to_string(id), {}};
 }
@@ -100,6 +86,7 @@ Result<Unit> Coordinator::recover(int64_t id) {
   const JobFsm fsm(RetryRule{.most_restarts = spec.retry.max_restarts}, std::move(status));
   enter(make_job(id, spec, stored->owner, fsm));
   Job& job = jobs_.at(id);
+  job.array = stored->array.first;
   for (const StoredAttempt& attempt : attempts) {
     job.served += attempt.took;
     job.saved_step = std::max(job.saved_step, attempt.saved_step);
@@ -133,32 +120,26 @@ Coordinator::Job Coordinator::make_job(int64_t id, const JobSpec& spec, const st
   Job job;
   job.id = id;
   job.owner = owner;
+  job.fsm = std::move(fsm);
+  adopt(spec, job);
+  return job;
+}
+
+void Coordinator::adopt(const JobSpec& spec, Job& job) {
   job.priority = spec.service.priority;
   job.preemptible = spec.service.preemptible;
   job.after = spec.service.after;
   job.longest = spec.service.max_duration;
-  job.fsm = std::move(fsm);
   job.spec = std::make_shared<const JobSpec>(spec);
   job.workload = workload_of(spec);
   know_speeds(job.workload);
   find_demand(job);
-  return job;
 }
 
 void Coordinator::find_demand(Job& job) const {
-  auto demand = devices_.demand(*job.spec);
-  job.unmet = demand ? "" : demand.error().message;
-  job.demand.reset();
-  if (demand) leave_out_useless(job, &*demand);
-  if (demand) job.demand = std::move(*demand);
-  if (job.devices.empty()) return;
+  job.demand = devices_.demand(*job.spec, useless_for(job));
   // It keeps what it has, also what others would not get any more.
-  const Alternative held = devices_.demand_held(job.id);
-  if (!job.demand) job.demand = held;
-  job.demand->least = std::min(job.demand->least, held.least);
-  job.demand->most = std::max(job.demand->most, held.most);
-  for (size_t pool = 0; pool < held.limit.size(); ++pool)
-    job.demand->limit[pool] = std::max(job.demand->limit[pool], held.limit[pool]);
+  if (!job.devices.empty()) job.demand.any_of.push_back(devices_.demand_held(job.id));
 }
 
 void Coordinator::find_demands() {
@@ -167,11 +148,22 @@ void Coordinator::find_demands() {
 }
 
 void Coordinator::enter(Job job) {
-  // Those that have ended will tell nobody.
-  for (const int64_t before : job.after)
-    if (jobs_.count(before) != 0) dependents_.emplace(before, job.id);
+  note_dependent(job);
   jobs_.insert_or_assign(job.id, std::move(job));
   undecided_ = true;
+}
+
+/// Those that have ended will tell nobody.
+void Coordinator::note_dependent(const Job& job) {
+  for (const int64_t before : job.after)
+    if (jobs_.count(before) != 0) dependents_.emplace(before, job.id);
+}
+
+void Coordinator::forget_dependent(int64_t before, int64_t job) {
+  const auto [begin, end] = dependents_.equal_range(before);
+  const auto found =
+      std::find_if(begin, end, [&](const auto& entry) { return entry.second == job; });
+  if (found != end) dependents_.erase(found);
 }
 
 Result<JobState> Coordinator::state_of(int64_t id) const {
@@ -231,73 +223,18 @@ void Coordinator::begin_again() {
 
 // --- what people want ---
 
-void Coordinator::submit(Submission submission, Submitted done) {
-  if (broken_) return done(fail(*broken_));
-  const JobSpec& spec = submission.job;
-  // What was acknowledged once stays so, whatever devices there are by now.
-  const auto repeated = key_is_known(around_.kept, submission.key);
-  if (!repeated) return done(fail(repeated.error()));
-  const auto possible = devices_.could_ever(spec);
-  const bool no_node_yet = devices_.fleet().devices.empty();
-  if (!possible && !*repeated && !no_node_yet) return done(fail(possible.error()));
-  for (const int64_t before : spec.service.after)
-    if (const auto state = state_of(before); !state && !*repeated)
-      return done(fail(ErrorCode::kInvalidSpec,
-                       state.error().message + ", which it is to come after",
-                       place_of(spec, "after")));
-  auto left = dependencies(spec.service.after);
-  if (!left) return done(fail(left.error()));
-  JobFsm fsm(RetryRule{.most_restarts = spec.retry.max_restarts});
-  if (submission.held) fsm.on(HoldAsked{}, now());
-  // A job that can never start is kept before it is cancelled: a repeated key finds it.
-  if (left->failed) *left = {1, false};
-  if (!spec.service.after.empty()) fsm.on(*left, now());
-
-  const StoredJob stored = stored_of(submission, fsm.status(), around_.wall_time());
-  struct Added {
-    int64_t id = 0;
-    bool is_new = false;
-  };
-  auto added = std::make_shared<Added>();
-  Job job = make_job(0, spec, stored.owner, std::move(fsm));
-  around_.store.write(
-      [added, stored](Database& database) -> Result<Unit> {
-        MOTLEY_TRY(added->id, add_job(database, stored, &added->is_new));
-        if (!added->is_new) return Unit{};
-        return add_event(database, added->id, stored.submitted, "submitted");
-      },
-      [this, added, job = std::move(job), done = std::move(done)](Result<Unit> written) mutable {
-        if (!written) {
-          // A key that belongs to another job is the submitter's mistake, not the disk's.
-          if (written.error().code == ErrorCode::kUsage) return done(fail(written.error()));
-          break_off(written.error());
-          return done(fail(*broken_));
-        }
-        ++counters_.submissions;
-        job.id = added->id;
-        if (added->is_new) accept(std::move(job));
-        done(added->id);
-      });
-}
-
-void Coordinator::accept(Job job) {
-  const int64_t id = job.id;
-  ++counters_.jobs[job.fsm.status().state];
-  enter(std::move(job));
-  // Those that it comes after may have ended.
-  Job& entered = jobs_.at(id);
-  if (entered.after.empty()) return;
-  if (const auto left = dependencies(entered.after)) apply(entered, *left);
+Result<Coordinator::Job*> Coordinator::find_unended(int64_t id) {
+  MOTLEY_TRY(const JobState state, state_of(id));
+  const auto found = jobs_.find(id);
+  if (!is_final(state) && found != jobs_.end()) return &found->second;
+  return fail(ErrorCode::kNotPermitted,
+              "job " + std::to_string(id) + " has ended: it is " + name_of(state));
 }
 
 void Coordinator::ask(int64_t id, JobRequest request, Answered done) {
-  const auto state = state_of(id);
-  if (!state) return done(fail(state.error()));
-  const auto found = jobs_.find(id);
-  if (is_final(*state) || found == jobs_.end())
-    return done(fail(ErrorCode::kNotPermitted,
-                     "job " + std::to_string(id) + " has ended: it is " + name_of(*state)));
-  apply(found->second, event_of(request), std::move(done));
+  const auto job = find_unended(id);
+  if (!job) return done(fail(job.error()));
+  apply(**job, event_of(request), std::move(done));
 }
 
 void Coordinator::attempt_over(int64_t id, const AttemptOver& over) {
@@ -430,17 +367,23 @@ void Coordinator::perform(Job& job, const LaunchAttempt& action) {
                                   "cannot be started: " + age.error().to_string(),
                                   is_disk_full(age.error())});
   job.begun = now() - *age;
-  if (job.preemptible) wake(job.begun + rules_.least_run, job.id);
-  if (job.longest > Nanos(0)) wake(job.begun + job.longest - job.served, job.id);
+  wake_in_attempt(job);
   apply(job, LaunchedAttempt{action.epoch});
+}
+
+/// When it may be stopped for its equals, and when its longest duration has passed.
+void Coordinator::wake_in_attempt(const Job& job) {
+  if (job.preemptible) wake(std::max(now(), job.begun + rules_.least_run), job.id);
+  if (job.longest > Nanos(0)) wake(std::max(now(), job.begun + job.longest - job.served), job.id);
 }
 
 Result<AttemptOrder> Coordinator::order_of(const Job& job) const {
   MOTLEY_TRY(const std::optional<StoredJob> stored, find_job(around_.kept, job.id));
   if (!stored) return fail(no_such_job(job.id));
   MOTLEY_TRY(JobSpec spec, spec_of(*stored));
-  AttemptOrder order{
-      {job.id, job.fsm.status().epoch}, std::move(spec), devices_.only(job.devices), {}};
+  FleetSpec given = devices_.only(job.devices);
+  spec = DevicePools::job_on(given, std::move(spec));
+  AttemptOrder order{{job.id, job.fsm.status().epoch}, std::move(spec), std::move(given), {}};
   for (const std::string& host : order.fleet.hosts())
     if (const auto node = nodes_.find(host); node != nodes_.end() && !node->second.is_own())
       order.agents.push_back(host);

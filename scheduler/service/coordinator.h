@@ -18,6 +18,7 @@
 
 #include "core/clock.h"
 #include "core/result.h"
+#include "core/spec/reader.h"
 #include "scheduler/policies/policy.h"
 #include "scheduler/queue/job_fsm.h"
 #include "scheduler/service/attempt_launcher.h"
@@ -41,7 +42,7 @@ class ChangeWriter {
 enum class JobRequest : uint8_t { kCancel, kHold, kRelease, kRequeue };
 
 struct Submission {
-  JobSpec job;
+  std::vector<JobSpec> jobs;  ///< one, or those of an array
   std::string owner;
   std::string key;    ///< of idempotence; empty: none
   bool held = false;  ///< until it is released
@@ -92,12 +93,16 @@ class Coordinator {
   /// coordinator was killed before it had begun them.
   Result<Unit> recover();
 
-  /// The number of the job is answered when it is on disk. kInvalidSpec, kNoDevice: all devices
+  /// The number of the job, or of an array's first one, which those of the others follow, is
+  /// answered when all are on disk; or none is. kInvalidSpec, kNoDevice: all devices
   /// that are known, there or not, would not do, and the key is new; while none is known every job
   /// waits for the first. kUsage: the key belongs to another job.
   void submit(Submission submission, Submitted done);
   /// Answered when it is on disk; kNotFound, kNotPermitted for a job that has ended.
   void ask(int64_t job, JobRequest request, Answered done);
+  /// Other values for a job, from now on; answered as ask() is. Also kInvalidSpec and kNoDevice, as
+  /// of a submission; kNotPermitted for what concerns the start of an attempt that is under way.
+  void update(int64_t job, const std::vector<Override>& changes, Answered done);
   void attempt_over(int64_t job, const AttemptOver& over);
 
   // Nodes: answered when it is on disk. kNotFound where there is none of that name.
@@ -145,8 +150,8 @@ class Coordinator {
     bool preemptible = false;
     std::shared_ptr<const JobSpec> spec;
     std::string workload;  ///< by which its speeds are known; empty: a program, never measured
-    std::optional<Alternative> demand;  ///< nothing: the devices there are would not do
-    std::string unmet;                  ///< why not
+    Demand demand;
+    int64_t array = 0;  ///< the number of its array's first job; 0: it is of none
     std::vector<int64_t> after;
     Nanos longest{0};
     JobFsm fsm;
@@ -170,12 +175,23 @@ class Coordinator {
   Result<Unit> recover(int64_t id);
   void find_attempt(Job& job, const std::vector<StoredAttempt>& attempts);
   Job make_job(int64_t id, const JobSpec& spec, const std::string& owner, JobFsm fsm);
+  /// What the job goes by.
+  void adopt(const JobSpec& spec, Job& job);
+  Result<Unit> check_submission(const Submission& submission, bool repeated) const;
+  Result<Job> first_of(const JobSpec& spec, const Submission& submission);
+  Result<Unit> check_update(const Job& job, const JobSpec& spec,
+                            const std::vector<Override>& changes) const;
+  bool comes_after(const std::vector<int64_t>& after, int64_t job) const;
   /// After the fleet or what the job has of it has changed.
   void find_demand(Job& job) const;
   void find_demands();
   Result<DependenciesLeft> dependencies(const std::vector<int64_t>& after) const;
   /// kNotFound where there is no such job.
   Result<JobState> state_of(int64_t id) const;
+  /// kNotFound, kNotPermitted for one that has ended.
+  Result<Job*> find_unended(int64_t id);
+  void note_dependent(const Job& job);
+  void forget_dependent(int64_t before, int64_t job);
   /// The job is on disk.
   void enter(Job job);
   void accept(Job job);
@@ -190,6 +206,7 @@ class Coordinator {
   void act(int64_t id, const std::vector<JobAction>& actions);
   void perform(Job& job, const LaunchAttempt& action);
   void perform(Job& job, const StopAttempt& action);
+  void wake_in_attempt(const Job& job);
   Result<AttemptOrder> order_of(const Job& job) const;
   void tell_dependents(int64_t id);
   void look_at(Job& job);
@@ -226,15 +243,18 @@ class Coordinator {
   /// The pools on which it is to be measured before it is promised anything.
   std::vector<size_t> unmeasured(const Job& job, const PoolCounts& free) const;
   std::set<std::string> measured_now() const;
-  void leave_out_useless(const Job& job, Alternative* demand) const;
-  std::vector<std::string> useless_for(const Job& job) const;  ///< types, each once
+  static bool admits(const Job& job, size_t pool);
+  std::vector<size_t> useless_for(const Job& job) const;  ///< pools
   double worth_seconds(const Job& job) const;
   void decide();
   void carry_out(const QueueView& view, const Schedule& schedule);
   void start(const QueueView& view, std::vector<Placement> placements);
   void why_it_waits(const Job& job, WhyJob* why) const;
   int position_of(const Job& job) const;
-  int usable_for(const Alternative& demand) const;
+  bool lacks_devices(const Job& job) const;
+  void why_it_lacks(const Job& job, WhyJob* why) const;
+  /// Those of arrays of which as many have devices as may at one time.
+  std::set<int64_t> held_back() const;
 
   const FleetSpec own_;  ///< devices that are no agent's
   DevicePools devices_;

@@ -1,6 +1,7 @@
 // Who is given what: the view that policies see, and what their schedule means for the jobs.
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 
 #include "core/units.h"
@@ -23,7 +24,7 @@ JobView Coordinator::view_of(const Job& job, const PoolCounts& free) const {
   seen.owner = job.owner;
   seen.priority = job.priority;
   seen.submitted = static_cast<double>(job.id);  // numbers rise with submission
-  seen.any_of = {*job.demand};
+  seen.any_of = job.demand.any_of;
   seen.preemptible = may_be_stopped(job);
   seen.just_started = now() - job.begun < rules_.least_run;
   seen.moves = false;  // it is stopped for another job, not for other devices
@@ -51,6 +52,7 @@ QueueView Coordinator::view() const {
   const PoolCounts free = devices_.free_counts();
   std::map<std::string, double> had = had_;
   const std::set<std::string> measured = measured_now();
+  const std::set<int64_t> held = held_back();
   for (const auto& [id, job] : jobs_) {
     const bool queued = job.fsm.status().state == JobState::kQueued;
     had[job.owner] += worth_seconds(job);
@@ -58,15 +60,32 @@ QueueView Coordinator::view() const {
     const bool stops = job.fsm.status().state == JobState::kStopping;
     const PoolCounts gone = stops ? devices_.closed_held_by(id) : PoolCounts();
     for (size_t pool = 0; pool < gone.size(); ++pool) view.pools[pool].devices -= gone[pool];
-    if (!job.demand || sum_of(job.demand->limit) == 0 ||
-        (!queued && (stops || job.devices.empty())))
-      continue;
+    const bool may_start = queued && !held.contains(id);
+    if (job.demand.any_of.empty() || (!may_start && (stops || job.devices.empty()))) continue;
     JobView seen = view_of(job, free);
     if (queued && seen.measures && measured.count(job.workload) != 0) continue;
     view.jobs.push_back(std::move(seen));
   }
   for (JobView& seen : view.jobs) seen.served = had[seen.owner];
   return view;
+}
+
+std::set<int64_t> Coordinator::held_back() const {
+  std::map<int64_t, std::vector<const Job*>> queued;
+  std::map<int64_t, int> with_devices;
+  for (const auto& [id, job] : jobs_) {
+    if (job.spec->array.at_once == 0) continue;
+    if (job.fsm.status().state == JobState::kQueued) queued[job.array].push_back(&job);
+    if (!job.devices.empty()) ++with_devices[job.array];
+  }
+  std::set<int64_t> held;
+  for (auto& [array, jobs] : queued) {
+    std::stable_sort(jobs.begin(), jobs.end(),
+                     [](const Job* a, const Job* b) { return a->priority > b->priority; });
+    const int places = std::max(0, jobs.front()->spec->array.at_once - with_devices[array]);
+    for (size_t i = static_cast<size_t>(places); i < jobs.size(); ++i) held.insert(jobs[i]->id);
+  }
+  return held;
 }
 
 void Coordinator::decide() {
@@ -144,41 +163,49 @@ std::optional<WhyJob> Coordinator::why(int64_t id) const {
     why.reasons.push_back("it is tried again in " +
                           format_seconds(seconds_of(status.not_before - now())) +
                           ", after: " + status.cause);
-  if (!job.demand) why.reasons.push_back("the devices there are would not do: " + job.unmet);
-  if (job.demand && sum_of(job.demand->limit) == 0)
-    why.reasons.push_back("none of the devices there can train it: " + joined(useless_for(job)));
-  if (job.demand && status.state == JobState::kQueued) why_it_waits(job, &why);
-  const bool wants_more = !job.demand || usable_for(*job.demand) < job.demand->least;
+  for (const std::string& unmet : job.demand.unmet)
+    why.reasons.push_back("the devices there are would not do: " + unmet);
+  if (!job.demand.any_of.empty() && status.state == JobState::kQueued) why_it_waits(job, &why);
+  const bool wants_more = lacks_devices(job);
   for (const auto& [name, node] : nodes_)
     if (const std::string fault = node.fault(); wants_more && !fault.empty())
       why.reasons.push_back(fault);
   return why;
 }
 
-/// Of those that are free.
-int Coordinator::usable_for(const Alternative& demand) const {
+bool Coordinator::lacks_devices(const Job& job) const {
   const PoolCounts free = devices_.free_counts();
-  int usable = 0;
-  for (size_t pool = 0; pool < free.size(); ++pool) {
-    const int here = std::min(free[pool], demand.limit[pool]);
-    usable = demand.mix ? usable + here : std::max(usable, here);
+  return std::none_of(job.demand.any_of.begin(), job.demand.any_of.end(),
+                      [&](const Alternative& each) { return each.usable_of(free) >= each.least; });
+}
+
+/// A line for each alternative, and who has what it waits for.
+void Coordinator::why_it_lacks(const Job& job, WhyJob* why) const {
+  const PoolCounts free = devices_.free_counts();
+  int least_missing = INT32_MAX;
+  for (const Alternative& each : job.demand.any_of) {
+    const int usable = each.usable_of(free);
+    least_missing = std::min(least_missing, each.least - usable);
+    why->reasons.push_back((&each == &job.demand.any_of.front() ? "it needs " : "or it needs ") +
+                           counted(each.least, "device") + " and " + std::to_string(usable) +
+                           (usable == 1 ? " is" : " are") + " free that it admits");
   }
-  return usable;
+  why->remedy = counted(least_missing, "device") + " more becoming free";
+  for (const auto& [id, other] : jobs_)
+    if (!other.devices.empty())
+      why->reasons.push_back("job " + std::to_string(id) + " holds " + joined(other.devices));
 }
 
 void Coordinator::why_it_waits(const Job& job, WhyJob* why) const {
   why->position = position_of(job);
-  const int usable = usable_for(*job.demand);
-  const int missing = job.demand->least - usable;
-  if (missing > 0) {
-    why->reasons.push_back("it needs " + counted(job.demand->least, "device") + " and " +
-                           std::to_string(usable) + (usable == 1 ? " is" : " are") +
-                           " free that it admits");
-    why->remedy = counted(missing, "device") + " more becoming free";
+  if (held_back().contains(job.id)) {
+    why->reasons.push_back("of its array " + std::to_string(job.array) + " at most " +
+                           counted(job.spec->array.at_once, "job") +
+                           " may have devices at once (array.at_once)");
+    why->remedy = "the end of another job of the array";
+    return;
   }
-  for (const auto& [id, other] : jobs_)
-    if (missing > 0 && !other.devices.empty())
-      why->reasons.push_back("job " + std::to_string(id) + " holds " + joined(other.devices));
+  if (lacks_devices(job)) why_it_lacks(job, why);
   if (reserved_for_ && *reserved_for_ != job.id)
     why->reasons.push_back("job " + std::to_string(*reserved_for_) +
                            " has waited longer for devices that it would take");

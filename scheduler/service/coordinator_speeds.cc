@@ -2,7 +2,6 @@
 // and what is measured once serves all jobs that train the same.
 
 #include <algorithm>
-#include <set>
 
 #include "core/spec/profile_key.h"
 #include "scheduler/service/coordinator.h"
@@ -67,33 +66,26 @@ std::optional<double> Coordinator::speed_of(const Job& job, size_t pool) const {
 /// for others.
 std::vector<size_t> Coordinator::unmeasured(const Job& job, const PoolCounts& free) const {
   std::vector<size_t> pools;
-  if (job.workload.empty() || !job.demand) return pools;
+  if (job.workload.empty()) return pools;
   bool any_known = false;
-  for (size_t pool = 0; pool < job.demand->limit.size(); ++pool)
-    any_known |= job.demand->limit[pool] > 0 && speed_of(job, pool).value_or(0) > 0;
-  for (size_t pool = 0; pool < job.demand->limit.size(); ++pool)
-    if (job.demand->limit[pool] > 0 && !speed_of(job, pool) && (!any_known || free[pool] > 0))
+  for (size_t pool = 0; pool < free.size(); ++pool)
+    any_known |= admits(job, pool) && speed_of(job, pool);
+  for (size_t pool = 0; pool < free.size(); ++pool)
+    if (admits(job, pool) && !speed_of(job, pool) && (!any_known || free[pool] > 0))
       pools.push_back(pool);
   return pools;
 }
 
-/// Where it asks for all there is, that is all that can train it.
-void Coordinator::leave_out_useless(const Job& job, Alternative* demand) const {
-  for (size_t pool = 0; pool < demand->limit.size(); ++pool) {
-    if (demand->limit[pool] == 0 || speed_of(job, pool).value_or(1) > 0) continue;
-    demand->limit[pool] = 0;
-    const int left = demand->mix ? sum_of(demand->limit)
-                                 : *std::max_element(demand->limit.begin(), demand->limit.end());
-    demand->most = std::min(demand->most, left);
-    if (!job.spec->devices.count) demand->least = std::max(1, std::min(demand->least, left));
-  }
+bool Coordinator::admits(const Job& job, size_t pool) {
+  return std::any_of(job.demand.any_of.begin(), job.demand.any_of.end(),
+                     [&](const Alternative& each) { return each.limit[pool] > 0; });
 }
 
-std::vector<std::string> Coordinator::useless_for(const Job& job) const {
-  std::set<std::string> types;
+std::vector<size_t> Coordinator::useless_for(const Job& job) const {
+  std::vector<size_t> pools;
   for (size_t pool = 0; pool < devices_.pool_count(); ++pool)
-    if (speed_of(job, pool).value_or(1) <= 0) types.insert(devices_.type(pool));
-  return {types.begin(), types.end()};
+    if (speed_of(job, pool).value_or(1) <= 0) pools.push_back(pool);
+  return pools;
 }
 
 /// In steps a second, and steps.

@@ -1,6 +1,7 @@
 #include "scheduler/service/device_pools.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace motley {
@@ -19,6 +20,14 @@ bool among(const std::vector<std::string>& ids, const std::string& id) {
 bool is_paced(const FleetSpec& fleet) {
   return std::any_of(fleet.devices.begin(), fleet.devices.end(),
                      [](const DeviceSpec& device) { return device.paced.has_value(); });
+}
+
+std::vector<DeviceFilter> filters_of(const JobSpec& job) {
+  return job.any_of.empty() ? std::vector{job.devices} : job.any_of;
+}
+
+std::string reason_of(const JobSpec& job, const DeviceFilter& filter, const Error& error) {
+  return job.any_of.empty() ? error.message : filter.key + ": " + error.message;
 }
 
 }  // namespace
@@ -87,46 +96,100 @@ std::vector<Pool> DevicePools::pools() const {
   return pools;
 }
 
-Result<Alternative> DevicePools::demand(const JobSpec& job) const {
+Demand DevicePools::demand(const JobSpec& job, const std::vector<size_t>& useless) const {
   FleetSpec there = fleet_;
   there.devices.clear();
   for (size_t i = 0; i < slots_.size(); ++i)
     if (slots_[i].access != DeviceAccess::kClosed) there.devices.push_back(fleet_.devices[i]);
-  return demand(job, there);
+  Demand found;
+  for (const DeviceFilter& filter : filters_of(job)) {
+    const auto wanted = demand(job, filter, there, useless);
+    if (wanted)
+      found.any_of.push_back(*wanted);
+    else
+      found.unmet.push_back(reason_of(job, filter, wanted.error()));
+  }
+  return found;
 }
 
 Result<Unit> DevicePools::could_ever(const JobSpec& job) const {
-  MOTLEY_TRY_VOID(demand(job, fleet_));
-  return Unit{};
+  Error unmet{ErrorCode::kNoDevice, "", place_of(job, "any_of")};
+  for (const DeviceFilter& filter : filters_of(job)) {
+    const auto wanted = demand(job, filter, fleet_, {});
+    if (wanted) return Unit{};
+    if (job.any_of.empty()) return fail(wanted.error());
+    unmet.message += (unmet.message.empty() ? "" : "; ") + reason_of(job, filter, wanted.error());
+  }
+  return fail(std::move(unmet));
 }
 
-Result<Alternative> DevicePools::demand(const JobSpec& job, const FleetSpec& of) const {
+std::string DevicePools::types_in(const std::vector<size_t>& pools) const {
+  std::set<std::string> types;  // pools of one type differ in what jobs may ask for
+  for (const size_t pool : pools) types.insert(types_[pool]);
+  std::string all;
+  for (const std::string& type : types) all += (all.empty() ? "" : ", ") + type;
+  return all;
+}
+
+/// By pool, all that fit and what limits leave of them.
+Alternative DevicePools::limits_of(const JobSpec& job, const DeviceFilter& filter,
+                                   const FleetSpec& of, const std::vector<size_t>& useless) const {
+  Alternative wanted;
+  wanted.mix = filter.mix;
+  wanted.limit = none();
+  for (const DeviceSpec& device : of.devices)
+    // A program of anybody's is started where the coordinator is, and nowhere else.
+    if (unmet_demand(device, job, filter).empty() && (!job.is_program() || is_own(device)))
+      ++wanted.limit[pool_of_traits_.at(traits_of(device))];
+  for (const size_t pool : useless) wanted.limit[pool] = 0;
+  for (const auto& [type, most] : filter.limits) {
+    SharedLimit together{{}, most};
+    for (size_t pool = 0; pool < types_.size(); ++pool)
+      if (type_matches(types_[pool], type)) together.pools.push_back(pool);
+    for (const size_t pool : together.pools)
+      wanted.limit[pool] = std::min(wanted.limit[pool], most);
+    if (together.pools.size() > 1) wanted.shared.push_back(std::move(together));
+  }
+  return wanted;
+}
+
+Result<Alternative> DevicePools::demand(const JobSpec& job, const DeviceFilter& filter,
+                                        const FleetSpec& of,
+                                        const std::vector<size_t>& useless) const {
   if (of.devices.empty())
     return fail(ErrorCode::kNoDevice, "the service has no devices", place_of(job, "resources"));
-  MOTLEY_TRY(FleetSpec fitting, admitted(of, job));
-  // A program of anybody's is started where the coordinator is, and nowhere else.
-  if (job.is_program())
-    std::erase_if(fitting.devices, [&](const DeviceSpec& device) { return !is_own(device); });
-  if (fitting.devices.empty())
+  MOTLEY_TRY_VOID(admitted(of, job, filter));
+  Alternative wanted = limits_of(job, filter, of, useless);
+  // Of one type only: as many as the most common one has.
+  const int all = wanted.usable_of(wanted.limit);
+  if (all == 0 && !job.is_program())
+    return fail(ErrorCode::kNoDevice,
+                "none of the devices there can train it: " + types_in(useless),
+                place_of(job, "model"));
+  if (all == 0)
     return fail(ErrorCode::kNoDevice,
                 "a program runs on the coordinator's own machine, which has no such device there",
                 place_of(job, "run"));
-  Alternative wanted;
-  wanted.limit = none();
-  for (const DeviceSpec& device : fitting.devices)
-    ++wanted.limit[pool_of_traits_.at(traits_of(device))];
-  wanted.mix = job.devices.mix;
-  // Of one type only: as many as the most common one has.
-  const int all = wanted.mix ? sum_of(wanted.limit)
-                             : *std::max_element(wanted.limit.begin(), wanted.limit.end());
-  wanted.least = job.devices.count ? std::max(1, job.devices.count->low) : all;
-  wanted.most = job.devices.count ? std::min(all, job.devices.count->high) : all;
+  wanted.least = filter.count ? std::max(1, filter.count->low) : all;
+  wanted.most = filter.count ? std::min(all, filter.count->high) : all;
   if (wanted.least > all)
     return fail(ErrorCode::kNoDevice,
                 "the job asks for " + std::to_string(wanted.least) +
                     " devices of one type and the service has " + std::to_string(all),
-                place_of(job, "resources.devices.count"));
+                place_of(job, filter.key + ".count"));
   return wanted;
+}
+
+JobSpec DevicePools::job_on(const FleetSpec& devices, JobSpec job) {
+  const auto admits = [&](const DeviceFilter& filter) {
+    const auto fit = admitted(devices, job, filter);
+    const auto all = static_cast<int>(devices.devices.size());
+    return fit && std::ssize(fit->devices) == all && (!filter.count || all <= filter.count->high);
+  };
+  const auto chosen = std::find_if(job.any_of.begin(), job.any_of.end(), admits);
+  if (chosen != job.any_of.end()) job.devices = DeviceFilter(*chosen);
+  job.any_of.clear();
+  return job;
 }
 
 Alternative DevicePools::demand_held(int64_t owner) const {

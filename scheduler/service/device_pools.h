@@ -21,6 +21,12 @@ enum class DeviceAccess : uint8_t {
   kClosed,   ///< whoever has them keeps them; nobody else gets them
 };
 
+/// What would do for a job of the devices there are.
+struct Demand {
+  std::vector<Alternative> any_of;
+  std::vector<std::string> unmet;  ///< of the alternatives that are not among these, why not
+};
+
 class DevicePools {
  public:
   DevicePools() = default;
@@ -45,9 +51,10 @@ class DevicePools {
   std::optional<size_t> pool_of(const std::string& id) const;
 
   /// What the job asks for of those that are not closed: without a count, every device it admits.
-  /// kNoDevice, at the job's words, where they would not do.
-  Result<Alternative> demand(const JobSpec& job) const;
-  /// Whether all devices there are would do, whatever becomes of them.
+  /// Nothing in `any_of` where they would not do. `useless`: pools whose devices cannot do it.
+  Demand demand(const JobSpec& job, const std::vector<size_t>& useless) const;
+  /// Whether all devices there are would do, whatever becomes of them: kNoDevice, at the job's
+  /// words.
   Result<Unit> could_ever(const JobSpec& job) const;
   /// What a job is left with that has these devices, and may have none beside them.
   Alternative demand_held(int64_t owner) const;
@@ -66,6 +73,10 @@ class DevicePools {
   int64_t owner_of(size_t device) const { return slots_[device].owner; }
   DeviceAccess access_of(size_t device) const { return slots_[device].access; }
 
+  /// The job as an attempt on these devices does it: of its alternatives the first that admits all
+  /// of them.
+  static JobSpec job_on(const FleetSpec& devices, JobSpec job);
+
   /// The devices of these ids, in fleet order.
   FleetSpec only(const std::vector<std::string>& ids) const;
 
@@ -77,7 +88,11 @@ class DevicePools {
   };
   Slot slot_for(const DeviceSpec& device, DeviceAccess access);
   void set_owner(size_t device, int64_t owner);
-  Result<Alternative> demand(const JobSpec& job, const FleetSpec& of) const;
+  Result<Alternative> demand(const JobSpec& job, const DeviceFilter& filter, const FleetSpec& of,
+                             const std::vector<size_t>& useless) const;
+  Alternative limits_of(const JobSpec& job, const DeviceFilter& filter, const FleetSpec& of,
+                        const std::vector<size_t>& useless) const;
+  std::string types_in(const std::vector<size_t>& pools) const;
   bool is_own(const DeviceSpec& device) const;
   PoolCounts none() const { return PoolCounts(types_.size(), 0); }
   bool is_free(size_t device) const {

@@ -1,11 +1,15 @@
 #include "scheduler/service/event_text.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
+#include "core/spec/json.h"
 #include "core/units.h"
 
 namespace motley {
 namespace {
+
+using nlohmann::json;
 
 std::string why_stopped(StopWhy why) {
   switch (why) {
@@ -36,7 +40,39 @@ std::string waiting_text(const JobStatus& status, Nanos now) {
          " before it is tried again: " + status.cause;
 }
 
+/// As people write it, but for what takes several lines: that is as in job.json.
+std::string value_text(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_null() ? "none" : value.dump();
+}
+
+/// What can be updated, by the name that people set it by.
+json changeable_parts(const JobSpec& job) {
+  const json document = to_json(job);
+  const ServiceSpec& service = job.service;
+  const double longest = seconds_of(service.max_duration);
+  return {{"priority", service.priority},
+          {"queue", service.queue},
+          {"after", service.after},
+          {"labels", service.labels},
+          {"max_duration", longest > 0 ? json(format_seconds(longest)) : json(nullptr)},
+          {"preemptible", service.preemptible},
+          {"resources.devices", document["devices"]},
+          {"any_of", document.value("any_of", json())},
+          {"retry.max_restarts", job.retry.max_restarts}};
+}
+
 }  // namespace
+
+std::string update_text(const JobSpec& before, const JobSpec& after) {
+  const json old = changeable_parts(before), now = changeable_parts(after);
+  std::string text;
+  for (const auto& [name, value] : now.items())
+    if (value != old[name])
+      text += (text.empty() ? "" : ", ") + name + " " + value_text(old[name]) + " → " +
+              value_text(value);
+  return text;
+}
 
 std::string joined(const std::vector<std::string>& texts) {
   std::string all;

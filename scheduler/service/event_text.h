@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/spec/job_spec.h"
 #include "scheduler/queue/job_fsm.h"
 #include "scheduler/store/speed_store.h"
 
@@ -14,6 +15,10 @@ std::string event_text(const JobStatus& before, const JobStatus& after,
 
 /// "measured: slow-card 10.2 samples/s, fast-card cannot train it"
 std::string measured_text(const std::vector<StoredSpeed>& speeds);
+
+/// What is other in a job that was updated: "priority 50 → 70, queue default → night"; empty:
+/// nothing.
+std::string update_text(const JobSpec& before, const JobSpec& after);
 
 /// "a1/0, a1/1"
 std::string joined(const std::vector<std::string>& texts);

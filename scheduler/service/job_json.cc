@@ -7,6 +7,11 @@ namespace {
 
 using nlohmann::json;
 
+json array_json(const ArrayPlace& array) {
+  if (array.first == 0) return nullptr;
+  return {{"first", array.first}, {"index", array.index}, {"size", array.size}};
+}
+
 /// Seconds since 1970, of people's clocks; null: not yet.
 json time_json(int64_t nanoseconds) {
   return nanoseconds == 0 ? json(nullptr) : json(static_cast<double>(nanoseconds) * 1e-9);
@@ -26,6 +31,7 @@ json to_json(const StoredJob& job) {
           {"restarts", status.restarts},
           {"held", status.held},
           {"cause", status.cause},
+          {"array", array_json(job.array)},
           {"submitted", time_json(job.submitted)},
           {"finished", time_json(job.finished)}};
 }

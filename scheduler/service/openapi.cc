@@ -23,8 +23,11 @@ struct Words {
 
 constexpr Words kWords[] = {
     {"GET /v1/jobs", "Jobs, the newest first", "JobPage"},
-    {"POST /v1/jobs", "Submit a job; answered when it is on disk", "Job", "JobFile"},
+    {"POST /v1/jobs",
+     "Submit a job, or an array of them; answered, with the first, when all are on disk", "Job",
+     "JobFile"},
     {"GET /v1/jobs/{id}", "A job and its attempts", "Job"},
+    {"PATCH /v1/jobs/{id}", "Other values for one that has not ended", "Job", "JobChanges"},
     {"DELETE /v1/jobs/{id}", "Forget one that has ended, with its runs", "Removed"},
     {"GET /v1/jobs/{id}/why", "What a job waits for, and what would start it", "Why"},
     {"GET /v1/jobs/{id}/progress", "How far it is, rank by rank", "JobProgress"},
@@ -61,6 +64,7 @@ constexpr Words kWords[] = {
 /// Of each parameter: its schema and what it means.
 constexpr std::array<std::string_view, 3> kParameters[] = {
     {"after", R"({"type": ["integer", "string"]})", "goes on after this number, or log's place"},
+    {"array", R"({"type": "integer", "minimum": 0})", "of the array with this first job"},
     {"attempt", R"({"type": "integer", "minimum": 0})", "of this attempt only"},
     {"before", R"({"type": "integer", "minimum": 0})", "numbers below it: the next page"},
     {"deadline", R"({"type": "string"})", "a duration (10m); what runs there then is stopped"},
@@ -85,12 +89,15 @@ constexpr const char* kSchemas = R"json({
 "Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "object", "required": ["code", "message"],
   "properties": {"code": {"type": "string"}, "message": {"type": "string"}}}}},
 "JobFile": {"type": "string", "description": "a job file (YAML)"},
+"JobChanges": {"type": "object", "minProperties": 1, "description": "keys of a job file, such as resources.devices.count; values, or texts of YAML"},
 "JobSummary": {"type": "object",
-  "required": ["id", "name", "owner", "queue", "priority", "state", "attempt", "restarts", "held", "cause", "submitted", "finished", "progress"],
+  "required": ["id", "name", "owner", "queue", "priority", "state", "attempt", "restarts", "held", "cause", "array", "submitted", "finished", "progress"],
   "properties": {"id": {"type": "integer"}, "name": {"type": "string"}, "owner": {"type": "string"}, "queue": {"type": "string"},
     "priority": {"type": "integer"}, "state": {"enum": ["waiting", "queued", "profiling", "planning", "launching", "running", "stopping",
       "succeeded", "failed", "cancelled"]},
     "attempt": {"type": "integer"}, "restarts": {"type": "integer"}, "held": {"type": "boolean"}, "cause": {"type": "string"},
+    "array": {"type": ["object", "null"], "required": ["first", "index", "size"], "properties": {"first": {"type": "integer"},
+      "index": {"type": "integer"}, "size": {"type": "integer"}}},
     "submitted": {"$ref": "#/components/schemas/Time"}, "finished": {"$ref": "#/components/schemas/Time"},
     "progress": {"oneOf": [{"$ref": "#/components/schemas/Progress"}, {"type": "null"}], "description": "null: no attempt tells of any"}}},
 "Progress": {"type": "object", "required": ["phase", "begun", "step", "steps", "loss", "samples_per_second", "step_seconds", "eta_seconds",
@@ -225,7 +232,8 @@ json responses_of(const Api::RouteView& route, const Words& words) {
   if (words.streams) good["content"].update(content("text/event-stream", {{"type", "string"}}));
   const json wrong = {{"description", "what is wrong, in a line"},
                       {"content", content("application/json", reference("Error"))}};
-  const bool makes = !words.takes.empty() && !words.route.starts_with("POST /v1/nodes/");
+  const bool makes =
+      !words.takes.empty() && route.method == "POST" && !words.route.starts_with("POST /v1/nodes/");
   json all = {{makes ? "201" : "200", good}, {"default", wrong}};
   if (route.least != Role::kNobody) all["401"] = all["403"] = wrong;
   return all;

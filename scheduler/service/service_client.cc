@@ -142,6 +142,10 @@ Result<json> ServiceClient::remove(const std::string& target) const {
   return answer({"DELETE", target, "", {{"Accept", "application/json"}}});
 }
 
+Result<json> ServiceClient::patch(const std::string& target, const std::string& body) const {
+  return answer({"PATCH", target, body, {{"Accept", "application/json"}}});
+}
+
 Result<json> ServiceClient::post(const std::string& target, const std::string& body,
                                  const std::string& idempotency_key) const {
   Call asked{"POST", target, body, {{"Accept", "application/json"}}};

@@ -21,6 +21,7 @@ class ServiceClient {
   /// kPeerLost where the connection broke before the answer came.
   Result<nlohmann::json> get(const std::string& target) const;
   Result<nlohmann::json> remove(const std::string& target) const;
+  Result<nlohmann::json> patch(const std::string& target, const std::string& body) const;
   Result<nlohmann::json> post(const std::string& target, const std::string& body = {},
                               const std::string& idempotency_key = {}) const;
 

@@ -130,13 +130,23 @@ CREATE INDEX speeds_by_time ON speeds (measured);
                                     R"sql(
 ALTER TABLE tokens ADD COLUMN node TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN setbacks INTEGER NOT NULL DEFAULT 0;
+)sql",
+                                    // Arrays, and what a job was before it was updated.
+                                    R"sql(
+ALTER TABLE jobs ADD COLUMN array_first INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN array_index INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN array_size INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN submitted_spec TEXT;
+CREATE INDEX jobs_by_array ON jobs (array_first, id) WHERE array_first > 0;
 )sql"};
 constexpr auto kVersion = static_cast<int64_t>(kMigrations.size());
 
 constexpr const char* kColumns =
     "jobs.id, jobs.name, owner, queue, priority, submitted, finished, state, epoch, stop, held, "
-    "unfinished, restarts, in_vain, back_off, cause, measuring, setbacks";
-constexpr int kColumnCount = 18;
+    "unfinished, restarts, in_vain, back_off, cause, measuring, setbacks, array_first, "
+    "array_index, "
+    "array_size";
+constexpr int kColumnCount = 21;
 
 StoredJob job_at(const Statement& row) {
   StoredJob job;
@@ -159,6 +169,8 @@ StoredJob job_at(const Statement& row) {
   status.cause = row.text(15);
   status.measuring = row.integer(16) != 0;
   status.setbacks = static_cast<int>(row.integer(17));
+  job.array = {row.integer(18), static_cast<int>(row.integer(19)),
+               static_cast<int>(row.integer(20))};
   return job;
 }
 
@@ -225,8 +237,8 @@ Result<int64_t> insert_job(const Database& database, const StoredJob& job) {
       Statement insert,
       database.prepare("INSERT INTO jobs (name, owner, queue, priority, spec, key, "
                        "submitted, finished, state, epoch, stop, held, unfinished, restarts, "
-                       "in_vain, back_off, cause, measuring, setbacks) "
-                       "VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+                       "in_vain, back_off, cause, measuring, setbacks, array_index, array_size) "
+                       "VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   insert.bind(std::string_view(job.name))
       .bind(std::string_view(job.owner))
       .bind(std::string_view(job.queue))
@@ -235,6 +247,7 @@ Result<int64_t> insert_job(const Database& database, const StoredJob& job) {
       .bind(job.key.empty() ? std::nullopt : std::optional(job.key))
       .bind(job.submitted);
   bind_status(job.status, &insert);
+  insert.bind(int64_t{job.array.index}).bind(int64_t{job.array.size});
   MOTLEY_TRY_VOID(insert.run());
   return database.last_id();
 }
@@ -251,22 +264,66 @@ Result<Unit> add_labels(const Database& database, const StoredJob& job) {
   return Unit{};
 }
 
+Result<Unit> set_first_of_array(const Database& database, int64_t first, int64_t size) {
+  MOTLEY_TRY(Statement update,
+             database.prepare("UPDATE jobs SET array_first = ? WHERE id >= ? AND id < ?"));
+  update.bind(first).bind(first).bind(first + size);
+  return update.run();
+}
+
+/// Whether these were submitted as that job, and those that followed it; some may be gone by now.
+Result<bool> was_submitted_as(const Database& database, int64_t first,
+                              const std::vector<StoredJob>& jobs) {
+  MOTLEY_TRY(Statement asked,
+             database.prepare("SELECT id, coalesce(submitted_spec, spec) FROM jobs "
+                              "WHERE id = ? OR (array_first = ? AND array_first > 0)"));
+  asked.bind(first).bind(first);
+  while (true) {
+    MOTLEY_TRY(const bool found, asked.step());
+    if (!found) return true;
+    const auto place = static_cast<size_t>(asked.integer(0) - first);
+    if (place >= jobs.size() || asked.text(1) != jobs[place].spec) return false;
+  }
+}
+
 }  // namespace
 
-Result<int64_t> add_job(const Database& database, const StoredJob& job, bool* is_new) {
+Result<int64_t> add_jobs(const Database& database, const std::vector<StoredJob>& jobs,
+                         bool* is_new) {
   if (is_new != nullptr) *is_new = false;
-  MOTLEY_TRY(const int64_t known_id, id_of_key(database, job.key));
-  if (known_id != 0) {
-    MOTLEY_TRY(const std::optional<StoredJob> known, find_job(database, known_id));
-    if (known->spec == job.spec) return known_id;
-    return fail(ErrorCode::kUsage, "job " + std::to_string(known_id) +
+  MOTLEY_TRY(const int64_t known, id_of_key(database, jobs.front().key));
+  if (known != 0) {
+    MOTLEY_TRY(const bool same, was_submitted_as(database, known, jobs));
+    if (same) return known;
+    return fail(ErrorCode::kUsage, "job " + std::to_string(known) +
                                        " was submitted with the same key and is another one");
   }
-  StoredJob added = job;
-  MOTLEY_TRY(added.id, insert_job(database, job));
-  MOTLEY_TRY_VOID(add_labels(database, added));
+  int64_t first = 0;
+  for (const StoredJob& job : jobs) {
+    StoredJob added = job;
+    MOTLEY_TRY(added.id, insert_job(database, job));
+    MOTLEY_TRY_VOID(add_labels(database, added));
+    if (first == 0) first = added.id;
+  }
+  if (jobs.front().array.size > 0)
+    MOTLEY_TRY_VOID(set_first_of_array(database, first, std::ssize(jobs)));
   if (is_new != nullptr) *is_new = true;
-  return added.id;
+  return first;
+}
+
+Result<Unit> save_spec(const Database& database, const StoredJob& job) {
+  MOTLEY_TRY(Statement update,
+             database.prepare("UPDATE jobs SET submitted_spec = coalesce(submitted_spec, spec), "
+                              "spec = ?, queue = ?, priority = ? WHERE id = ?"));
+  update.bind(std::string_view(job.spec))
+      .bind(std::string_view(job.queue))
+      .bind(int64_t{job.priority})
+      .bind(job.id);
+  MOTLEY_TRY_VOID(update.run());
+  MOTLEY_TRY(Statement remove, database.prepare("DELETE FROM labels WHERE job = ?"));
+  remove.bind(job.id);
+  MOTLEY_TRY_VOID(remove.run());
+  return add_labels(database, job);
 }
 
 Result<Unit> save_status(const Database& database, int64_t job, const JobStatus& before,
@@ -410,6 +467,9 @@ void choose_rows(const JobQuery& query, Scan* scan) {
     scan->from =
         "labels CROSS JOIN jobs ON jobs.id = labels.job "
         "WHERE labels.name = ? AND labels.value = ?";
+  } else if (query.array > 0) {
+    scan->from = "jobs INDEXED BY jobs_by_array WHERE array_first > 0 AND array_first = " +
+                 std::to_string(query.array);
   } else if (query.state && (is_unfinished(query) || query.name.empty())) {
     scan->from = "jobs INDEXED BY jobs_by_state WHERE state = " +
                  std::to_string(static_cast<int>(*query.state));
@@ -435,6 +495,7 @@ Scan scan_of(const JobQuery& query) {
                 : query.which == JobFilter::kUnfinished ? "finished = 0"
                                                         : "finished > 0";
   if (query.state) scan.wanted += " AND state = " + std::to_string(static_cast<int>(*query.state));
+  if (query.array > 0) scan.wanted += " AND array_first = " + std::to_string(query.array);
   if (!query.name.empty()) scan.wanted += " AND jobs.name = ?";
   if (!query.queue.empty()) scan.wanted += " AND queue = ?";
   return scan;

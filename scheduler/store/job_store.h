@@ -16,6 +16,13 @@
 
 namespace motley {
 
+/// Where a job stands in an array.
+struct ArrayPlace {
+  int64_t first = 0;  ///< the number of its first job, by which it is known; 0: no array
+  int index = 0;
+  int size = 0;
+};
+
 struct StoredJob {
   int64_t id = 0;
   std::string name;
@@ -28,6 +35,7 @@ struct StoredJob {
   int64_t submitted = 0;
   int64_t finished = 0;  ///< 0: not yet
   JobStatus status;      ///< not_before is how much longer it backs off
+  ArrayPlace array;      ///< to be added: `first` follows from the number
 };
 
 struct StoredEvent {
@@ -61,6 +69,7 @@ struct JobQuery {
   std::string name = {};
   std::string queue = {};
   std::string label = {};  ///< "name" or "name=value"
+  int64_t array = 0;       ///< of this array
 };
 
 struct JobPage {
@@ -74,9 +83,14 @@ Result<Unit> migrate(const Database& database);
 
 // Changes.
 
-/// The number of the new job, or of the one that was submitted with the same key. kUsage where that
-/// one was another job. `is_new` (may be null) tells which.
-Result<int64_t> add_job(const Database& database, const StoredJob& job, bool* is_new = nullptr);
+/// One job, or those of an array, whose numbers follow each other: the number of the first, or of
+/// the one that was submitted with its key. kUsage where that was another submission. `is_new` (may
+/// be null) tells which.
+Result<int64_t> add_jobs(const Database& database, const std::vector<StoredJob>& jobs,
+                         bool* is_new = nullptr);
+/// Its queue, priority, spec and labels are other ones from now on; a repeated key still asks for
+/// what was submitted.
+Result<Unit> save_spec(const Database& database, const StoredJob& job);
 /// Only while it stands where `before` says. kNotPermitted: it does not any more.
 Result<Unit> save_status(const Database& database, int64_t job, const JobStatus& before,
                          const JobStatus& after, int64_t now);

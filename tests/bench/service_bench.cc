@@ -154,7 +154,7 @@ double submissions_per_second(const std::string& path, int clients) {
       for (int i = 0; steady_clock().now() < end; ++i) {
         job.key = std::to_string(client) + "-" + std::to_string(i);
         const auto done = commits.write([&](Database& store) -> Result<Unit> {
-          MOTLEY_TRY(const int64_t id, add_job(store, job));
+          MOTLEY_TRY(const int64_t id, add_jobs(store, {job}));
           return add_event(store, id, 1, "submitted");
         });
         if (done) ++acknowledged;

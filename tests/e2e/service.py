@@ -193,6 +193,89 @@ def order(service):
     print("ok: order")
 
 
+def alternatives(service):
+    """The first alternative that the devices can be: here, of them alone, and in the service."""
+    resources = service.job_text().splitlines()[-1]
+    text = service.job_text(name="either").replace(
+        resources, "any_of: [{count: 3, types: [fast]}, {types: [slow], limits: {slow: 1}}]")
+    service.write("either.yaml", text)
+    job = int(service.run("submit", "either.yaml").stdout)
+    service.wait_for_state(job, "succeeded")
+    expect_equal([attempt["devices"] for attempt in service.job(job)["attempts"]], [["localhost/2"]], "devices")
+    expect_equal(service.job(job)["job"]["any_of"][0]["count"], {"low": 3, "high": 3}, "what was submitted")
+    never = service.run("submit", service.write("never.yaml", text.replace("slow]", "none]")))
+    expect_exit(never, 69)
+    expect("any_of.0: the job wants 3 devices and 2" in never.stderr and "any_of.1: no device of type none" in never.stderr,
+           f"not said of each: {never.stderr!r}")
+    alone = service.run("profile", "either.yaml", "--fleet", "fleet.yaml")
+    expect_exit(alone, 0)
+    expect("fast" not in alone.stdout, f"more was measured than the alternative has: {alone.stdout!r}")
+    print("ok: alternatives")
+
+
+def arrays(service):
+    """One submission, many jobs: their numbers, their environment, at most so many at once; ranges of numbers."""
+    program = ("version: 1\nname: sweep\nrun: [sh, -c, 'echo index $MOTLEY_ARRAY_INDEX of $MOTLEY_ARRAY_SIZE; sleep $NAP']\n"
+               "env: {NAP: '0'}\nresources: {devices: {count: 1}}\n")
+    service.write("sweep.yaml", program + "array: {index: [3, 5..6], at_once: 1}\n")
+    submitted = service.run("submit", "sweep.yaml", "--key", "sweep")
+    expect_exit(submitted, 0)
+    first, last = map(int, submitted.stdout.strip().split(".."))
+    expect(f"jobs {first} to {last}" in submitted.stderr and last == first + 2, submitted.stderr)
+    expect_equal(service.run("submit", "sweep.yaml", "--key", "sweep").stdout, submitted.stdout, "the same key")
+    after = service.submit(name="last", more=f"after: [{first}..{last}]\n")
+    service.wait_for_state(after, "succeeded")
+    listed = json.loads(service.run("ls", "--array", str(first), "--json").stdout)["jobs"]
+    expect_equal([(job["name"], job["array"]["index"]) for job in listed], [("sweep-6", 6), ("sweep-5", 5), ("sweep-3", 3)],
+                 "jobs of the array")
+    expect("index 5 of 3" in service.run("logs", str(first + 1)).stdout, "the program is not told its index")
+    attempts = [service.job(number)["attempts"][0] for number in range(first, last + 1)]
+    expect(all(a["ended"] <= b["begun"] for a, b in zip(attempts, attempts[1:])), f"several at once: {attempts}")
+    alone = service.run("run", "sweep.yaml")
+    expect_exit(alone, 65)
+    expect("motley submit" in alone.stderr, alone.stderr)
+    service.write("over.yaml", program.replace("sweep", "over") + "array: {over: {env.NAP: [100, 200], priority: [1, 2]}}\n")
+    over = service.run("submit", "over.yaml", "--hold").stdout.strip()
+    first, last = map(int, over.split(".."))
+    told = service.job(last)
+    expect_equal((last - first, told["job"]["program"]["env"]["NAP"], told["priority"]), (3, "200", 2), "the last one")
+    expect_exit(service.run("release", f"{first}..{last}"), 0)
+    service.wait_for_state(last, "running")
+    mixed = service.run("cancel", "999", f"{first}..{last}")
+    expect_exit(mixed, 66)
+    expect("there is no job 999" in mixed.stderr, mixed.stderr)
+    for number in range(first, last + 1):
+        service.wait_for_state(number, "cancelled")
+    expect_exit(service.run("cancel", f"{last}..{first}"), 2)
+    print("ok: arrays")
+
+
+def updates(service):
+    """A job gets another priority and other devices while it waits; what has devices keeps them."""
+    holder = service.submit(name="holder", devices=2, steps=LONG)
+    waiting = service.submit(name="moved")
+    service.wait_for_state(holder, "running")
+    updated = service.run("update", str(waiting), "--set", "priority=70", "--set", "labels.team=vision")
+    expect_exit(updated, 0)
+    expect_equal([service.job(waiting)["priority"], service.job(waiting)["job"]["service"]["labels"]], [70, {"team": "vision"}],
+                 "what is kept")
+    expect("priority 50 → 70" in service.run("events", "--job", str(waiting)).stdout, "not told")
+    refused = service.run("update", str(waiting), "--set", "train.steps=5")
+    expect_exit(refused, 65)
+    expect("'train.steps' of a job that is submitted cannot be changed" in refused.stderr, refused.stderr)
+    expect_exit(service.run("update", str(waiting), "--set", "resources.devices.count=9"), 69)
+    expect_exit(service.run("update", str(holder), "--set", "resources.devices.count=1"), 77)
+    service.kill_coordinator()
+    service.start_coordinator()
+    expect_equal(service.job(waiting)["priority"], 70, "priority after a restart")
+    expect_exit(service.run("update", str(waiting), "--set", "resources.devices.types=[slow]"), 0)
+    service.wait_for_state(waiting, "succeeded")
+    expect_equal(service.job(holder)["state"], "running", "who had devices")
+    expect_exit(service.run("cancel", str(holder)), 0)
+    service.wait_for_state(holder, "cancelled")
+    print("ok: updates")
+
+
 def killed_coordinator(service):
     """Training does not notice; the next coordinator finds it, and all that was acknowledged."""
     job = service.submit("--key", "survivor", name="survivor", devices=2, steps=2000)
@@ -293,7 +376,7 @@ def removed(service):
     service.wait_for_state(job, "succeeded")
     directory = service.state / "jobs" / str(job)
     expect(directory.is_dir(), "it has run nowhere")
-    expect_exit(service.run("rm", str(job)), 0)
+    expect_exit(service.run("rm", "9999..9999", str(job)), 66)  # one that is not there keeps no other from it
     expect(not directory.exists(), "its runs are still there")
     expect_exit(service.run("show", str(job)), 66)
     print("ok: removed")
@@ -427,6 +510,9 @@ def main():
         watched(service)
         held_up(service)
         order(service)
+        alternatives(service)
+        arrays(service)
+        updates(service)
         killed_coordinator(service)
         ended_while_nobody_looked(service)
         killed_attempt(service)

@@ -110,6 +110,8 @@ Result<Nanos> FakeLauncher::begin(const AttemptOrder& order) {
     if (!order.measure && measured_.count({workload_of(order.job), device.type}) == 0)
       throw Violation{text_of(order.id) + " was promised " + device.id +
                       ", where nobody had measured it"};
+  if (!order.measure) check_devices(order);
+  check_at_once(order);
   attempt.order = order;
   attempt.begun = events_.now();
   for (const DeviceSpec& device : order.fleet.devices)
@@ -119,6 +121,27 @@ Result<Nanos> FakeLauncher::begin(const AttemptOrder& order) {
                          static_cast<double>(order.job.train.steps) * chance_.between(0.5, 1.5));
   find_ranks(order.id);
   return Nanos(0);
+}
+
+void FakeLauncher::check_devices(const AttemptOrder& order) const {
+  const auto fit = admitted(order.fleet, order.job);
+  const auto& count = order.job.devices.count;
+  const bool all = fit && fit->devices.size() == order.fleet.devices.size();
+  if (!all || !order.job.any_of.empty() || (count && std::ssize(fit->devices) > count->high))
+    throw Violation{text_of(order.id) + " has devices that its job does not ask for"};
+}
+
+/// Indices of arrays are 0, 1 and so on here.
+void FakeLauncher::check_at_once(const AttemptOrder& order) const {
+  const auto first_of = [](const AttemptOrder& of) { return of.id.job - of.job.array.index; };
+  int others = 0;
+  for (const auto& [id, attempt] : attempts_)
+    if (id != order.id && !attempt.over && attempt.order.job.array.size > 0)
+      others += first_of(attempt.order) == first_of(order) ? 1 : 0;
+  const ArrayTask& array = order.job.array;
+  if (array.at_once > 0 && others >= array.at_once)
+    throw Violation{text_of(order.id) + " begins besides " + std::to_string(others) +
+                    " others of its array"};
 }
 
 /// Until the ranks run on all nodes; then it trains.

@@ -117,6 +117,9 @@ class FakeLauncher final : public AttemptLauncher {
     AttemptOver end;
   };
 
+  /// What it is given is what its job asks for, all of it.
+  void check_devices(const AttemptOrder& order) const;
+  void check_at_once(const AttemptOrder& order) const;
   void find_ranks(AttemptId id);
   void measure(AttemptId id);
   void train(Attempt& attempt);

@@ -18,6 +18,7 @@ bool simulate(const motley::testing::WorldOptions& options, motley::testing::Wor
     const motley::testing::WorldReport report = world.run();
     sum->submitted += report.submitted;
     sum->asked += report.asked;
+    sum->updated += report.updated;
     sum->attempts += report.attempts;
     sum->most_attempts = std::max(sum->most_attempts, report.most_attempts);
     sum->coordinator_crashes += report.coordinator_crashes;
@@ -56,11 +57,12 @@ int main(int argc, char** argv) {
     failed += simulate(options, &sum) ? 0 : 1;
   }
   std::printf(
-      "%u seeds, %d failed: %d submissions and %d requests acknowledged, %d attempts (of one job "
+      "%u seeds, %d failed: %d submissions, %d requests and %d updates acknowledged, %d attempts "
+      "(of one job "
       "at most %d), the "
       "coordinator killed %d times, "
       "nodes lost %d times, %.1f h of the service's time\n",
-      seeds, failed, sum.submitted, sum.asked, sum.attempts, sum.most_attempts,
+      seeds, failed, sum.submitted, sum.asked, sum.updated, sum.attempts, sum.most_attempts,
       sum.coordinator_crashes, sum.nodes_lost, sum.seconds / 3600);
   return failed == 0 ? 0 : 1;
 }

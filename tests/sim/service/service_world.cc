@@ -10,6 +10,7 @@ namespace {
 constexpr size_t kTraceLines = 60;
 constexpr double kGather = 0.002;
 constexpr double kAskAgain = 1;
+constexpr double kUpdateAgain = 2;  ///< any message has arrived by then
 constexpr int kPeople = 3;
 constexpr double kNodesCome = 10;
 
@@ -193,6 +194,26 @@ void ServiceWorld::answer(std::function<void()> message) {
 
 // --- people ---
 
+DeviceFilter ServiceWorld::some_filter() {
+  DeviceFilter filter;
+  const int least = 1 + chance_.up_to(2);
+  filter.count = CountRange{least, least + chance_.up_to(2)};
+  if (chance_.happens(0.3)) filter.types = {"fast"};
+  if (filter.types.empty() && chance_.happens(0.3)) filter.limits = {{"slow", 1}};
+  return filter;
+}
+
+std::vector<JobSpec> ServiceWorld::some_array() {
+  const int size = 2 + chance_.up_to(4), at_once = chance_.up_to(2);
+  std::vector<JobSpec> jobs(static_cast<size_t>(size), some_job());
+  for (int index = 0; index < size; ++index) {
+    JobSpec& job = jobs[static_cast<size_t>(index)];
+    job.name += "-" + std::to_string(index);
+    job.array = {index, size, at_once};
+  }
+  return jobs;
+}
+
 JobSpec ServiceWorld::some_job() {
   JobSpec job;
   job.name = "job-" + std::to_string(submissions_.size());
@@ -202,9 +223,13 @@ JobSpec ServiceWorld::some_job() {
   job.data.files = {"/data/text.txt"};
   job.train.global_batch = 4;
   job.train.steps = 1 + chance_.up_to(39);
-  const int least = 1 + chance_.up_to(2);
-  job.devices.count = CountRange{least, least + chance_.up_to(2)};
-  if (chance_.happens(0.3)) job.devices.types = {"fast"};
+  job.devices = some_filter();
+  if (chance_.happens(0.25)) {
+    job.any_of = {some_filter(), some_filter()};
+    for (size_t i = 0; i < job.any_of.size(); ++i)
+      job.any_of[i].key = "any_of." + std::to_string(i);
+    job.devices = {};
+  }
   job.service.priority = 10 * chance_.up_to(10);
   job.service.preemptible = chance_.happens(0.5);
   if (chance_.happens(0.1)) job.service.max_duration = nanos_of_seconds(chance_.between(2, 60));
@@ -216,17 +241,20 @@ JobSpec ServiceWorld::some_job() {
 void ServiceWorld::person(int number) {
   if (events_.seconds() > options_.troubled_seconds) return;
   const double what = chance_.between(0, 1);
-  if (what < 0.6)
+  if (what < 0.55)
     submit_something();
-  else if (what < 0.95)
+  else if (what < 0.85)
     ask_something();
+  else if (what < 0.95)
+    update_something();
   else
     drain_something();
   events_.in(chance_.wait(4), [this, number] { person(number); });
 }
 
 void ServiceWorld::submit_something() {
-  submissions_.push_back({"key-" + std::to_string(submissions_.size()), some_job()});
+  std::vector<JobSpec> jobs = chance_.happens(0.15) ? some_array() : std::vector{some_job()};
+  submissions_.push_back({"key-" + std::to_string(submissions_.size()), std::move(jobs)});
   try_submission(submissions_.size() - 1);
 }
 
@@ -235,7 +263,7 @@ void ServiceWorld::try_submission(size_t index) {
   if (submissions_[index].id > 0) return;
   send([this, index](Coordinator& coordinator) {
     const Acknowledged& wanted = submissions_[index];
-    coordinator.submit({wanted.spec, "somebody", wanted.key, false},
+    coordinator.submit({wanted.jobs, "somebody", wanted.key, false},
                        [this, index](Result<int64_t> id) {
                          if (!id)
                            throw Violation{"a submission was refused: " + id.error().to_string()};
@@ -252,11 +280,41 @@ void ServiceWorld::try_submission(size_t index) {
   events_.in(kAskAgain, [this, index] { try_submission(index); });
 }
 
+/// 0: there is none.
+int64_t ServiceWorld::some_acknowledged_job() {
+  if (submissions_.empty()) return 0;
+  const auto any = [&](size_t size) {
+    return static_cast<size_t>(chance_.up_to(static_cast<int>(size) - 1));
+  };
+  const std::vector<int64_t> ids = submissions_[any(submissions_.size())].ids();
+  return ids.empty() ? 0 : ids[any(ids.size())];
+}
+
+void ServiceWorld::update_something() {
+  const int64_t job = some_acknowledged_job();
+  if (job == 0 || updates_[job].last + kUpdateAgain > events_.seconds()) return;
+  updates_[job].last = events_.seconds();
+  const int number = ++updates_[job].sent;
+  std::vector<Override> changes = {{"labels.update", "'" + std::to_string(number) + "'"},
+                                   {"priority", std::to_string(10 * chance_.up_to(10))}};
+  if (chance_.happens(0.4)) changes.push_back({"resources.devices.count", "1..2"});
+  send([this, job, number, changes](Coordinator& coordinator) {
+    coordinator.update(job, changes, [this, job, number](Result<Unit> done) {
+      const bool refused = !done && (done.error().code == ErrorCode::kNotPermitted ||
+                                     done.error().code == ErrorCode::kInvalidSpec);
+      if (refused) return;
+      if (!done) throw Violation{"job " + std::to_string(job) + ": " + done.error().to_string()};
+      answer([this, job, number] {
+        ++report_.updated;
+        updates_[job].acknowledged = number;
+        say("acknowledged: update " + std::to_string(number) + " of job " + std::to_string(job));
+      });
+    });
+  });
+}
+
 void ServiceWorld::ask_something() {
-  if (submissions_.empty()) return;
-  const size_t index =
-      static_cast<size_t>(chance_.up_to(static_cast<int>(submissions_.size()) - 1));
-  const int64_t job = submissions_[index].id;
+  const int64_t job = some_acknowledged_job();
   if (job == 0) return;
   const double what = chance_.between(0, 1);
   const JobRequest request = what < 0.25  ? JobRequest::kCancel
@@ -356,16 +414,34 @@ void ServiceWorld::crash_coordinator() {
 /// What was acknowledged is there; what has ended stays as it is.
 void ServiceWorld::check_jobs() {
   for (const Acknowledged& each : submissions_) {
-    if (each.id == 0) continue;
-    const auto job = find_job(head_->database(), each.id);
-    if (!job || !*job || (*job)->key != each.key)
-      throw Violation{"job " + std::to_string(each.id) + " of " + each.key + " is lost"};
-    const JobState state = (*job)->status.state;
-    const auto seen = ended_.find(each.id);
-    if (seen != ended_.end() && seen->second != state)
-      throw Violation{"job " + std::to_string(each.id) + " was " + name_of(seen->second) +
-                      " and is " + name_of(state)};
-    if (is_final(state)) ended_[each.id] = state;
+    for (const int64_t id : each.ids()) check_job(id);
+    if (each.id != 0 && (*find_job(head_->database(), each.id))->key != each.key)
+      throw Violation{"job " + std::to_string(each.id) + " of " + each.key + " is another one"};
+  }
+  check_updates();
+}
+
+void ServiceWorld::check_job(int64_t id) {
+  const auto job = find_job(head_->database(), id);
+  if (!job || !*job) throw Violation{"job " + std::to_string(id) + " is lost"};
+  const JobState state = (*job)->status.state;
+  const auto seen = ended_.find(id);
+  if (seen != ended_.end() && seen->second != state)
+    throw Violation{"job " + std::to_string(id) + " was " + name_of(seen->second) + " and is " +
+                    name_of(state)};
+  if (is_final(state)) ended_[id] = state;
+}
+
+void ServiceWorld::check_updates() {
+  for (const auto& [id, updates] : updates_) {
+    if (updates.acknowledged == 0) continue;
+    bool found = false;
+    for (int number = updates.acknowledged; number <= updates.sent && !found; ++number) {
+      const auto jobs =
+          list_jobs(head_->database(), {.label = "update=" + std::to_string(number)}, id + 1, 1);
+      found = jobs && !jobs->jobs.empty() && jobs->jobs.front().id == id;
+    }
+    if (!found) throw Violation{"an update of job " + std::to_string(id) + " is lost"};
   }
 }
 
@@ -387,15 +463,18 @@ void ServiceWorld::release_all() {
       coordinator.undrain(name, [](Result<Unit>) {});
     });
   for (const Acknowledged& each : submissions_)
-    if (each.id != 0 && ended_.count(each.id) == 0)
-      send([id = each.id](Coordinator& coordinator) {
-        coordinator.ask(id, JobRequest::kRelease, [](Result<Unit>) {});
-      });
+    for (const int64_t id : each.ids())
+      if (ended_.count(id) == 0)
+        send([id](Coordinator& coordinator) {
+          coordinator.ask(id, JobRequest::kRelease, [](Result<Unit>) {});
+        });
 }
 
 bool ServiceWorld::at_rest() {
   return std::all_of(submissions_.begin(), submissions_.end(), [&](const Acknowledged& each) {
-    return each.id != 0 && ended_.count(each.id) != 0;
+    const std::vector<int64_t> ids = each.ids();
+    return each.id != 0 &&
+           std::all_of(ids.begin(), ids.end(), [&](int64_t id) { return ended_.count(id) != 0; });
   });
 }
 
@@ -431,9 +510,12 @@ WorldReport ServiceWorld::run() {
     release_all();
     return at_rest();
   });
-  for (const Acknowledged& each : submissions_)
-    if (ended_.count(each.id) == 0)
-      throw Violation{"job " + std::to_string(each.id) + " of " + each.key + " has not ended"};
+  for (const Acknowledged& each : submissions_) {
+    if (each.id == 0) throw Violation{each.key + " was never acknowledged"};
+    for (const int64_t id : each.ids())
+      if (ended_.count(id) == 0)
+        throw Violation{"job " + std::to_string(id) + " of " + each.key + " has not ended"};
+  }
   until(events_.seconds() + 30, [] { return false; });
   check_nothing_left();
   report_.attempts = launcher_.begun();

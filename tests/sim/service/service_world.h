@@ -24,6 +24,7 @@ struct WorldOptions {
 struct WorldReport {
   int submitted = 0;  ///< and acknowledged
   int asked = 0;      ///< requests acknowledged
+  int updated = 0;    ///< updates acknowledged
   int attempts = 0;
   int most_attempts = 0;  ///< of one job
   int coordinator_crashes = 0;
@@ -45,8 +46,23 @@ class ServiceWorld {
   class Head;
   struct Acknowledged {
     std::string key;
-    JobSpec spec;
-    int64_t id = 0;  ///< 0: not yet
+    std::vector<JobSpec> jobs;  ///< several: an array
+    int64_t id = 0;             ///< of the first; 0: not yet
+
+    /// None before it is acknowledged.
+    std::vector<int64_t> ids() const {
+      std::vector<int64_t> all;
+      for (size_t i = 0; id != 0 && i < jobs.size(); ++i)
+        all.push_back(id + static_cast<int64_t>(i));
+      return all;
+    }
+  };
+  /// Of a job: updates are numbered, and one is sent when the one before has long arrived, or never
+  /// will.
+  struct Updates {
+    int sent = 0;
+    int acknowledged = 0;
+    double last = -10;  ///< seconds
   };
 
   void say(const std::string& text);
@@ -59,8 +75,12 @@ class ServiceWorld {
   void submit_something();
   void try_submission(size_t index);
   void ask_something();
+  int64_t some_acknowledged_job();
+  void update_something();
   void drain_something();
+  DeviceFilter some_filter();
   JobSpec some_job();
+  std::vector<JobSpec> some_array();
 
   void agent_loop(FakeNode& node);
   void call(FakeNode& node);
@@ -70,6 +90,8 @@ class ServiceWorld {
 
   void begin();
   void check_jobs();
+  void check_job(int64_t id);
+  void check_updates();
   void come_to_rest();
   void release_all();
   void check_nothing_left();
@@ -84,6 +106,7 @@ class ServiceWorld {
   FakeLauncher launcher_;
   std::unique_ptr<Head> head_;
   std::vector<Acknowledged> submissions_;
+  std::map<int64_t, Updates> updates_;
   std::map<int64_t, JobState> ended_;  ///< as they were seen
   std::deque<std::string> trace_;
   WorldReport report_;

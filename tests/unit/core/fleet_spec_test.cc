@@ -108,6 +108,43 @@ JobSpec at_least(int count) {
   return job;
 }
 
+TEST(FleetSpec, LimitsKeepTheFirstAndWhatIsPinned) {
+  const FleetSpec fleet = mixed_fleet();
+  JobSpec job = of_types({});
+  job.devices.limits = {{"a100", 1}, {"RTX3090", 0}};
+  EXPECT_THAT(ids(*admitted(fleet, job)), ElementsAre("a1/0"));
+  EXPECT_EQ(why_not_admitted(*fleet.find("a1/1"), job),
+            "not admitted by resources.devices.limits (a100: 1)");
+  job.pin.replicas.emplace_back().stages.emplace_back().devices = {"a1/1"};
+  EXPECT_THAT(ids(*admitted(fleet, job)), ElementsAre("a1/1"));
+  job.devices.limits = {{"A100", 2}, {"A100-80GB", 0}};
+  job.pin = {};
+  EXPECT_THAT(ids(*admitted(fleet, job)), ElementsAre("a1/0", "r1/0", "r1/1"));
+  job.devices.count = CountRange{4, 4};
+  EXPECT_EQ(admitted(fleet, job).error().message,
+            "the job wants 4 devices and 3 of lab.yaml fit it within its limits");
+}
+
+TEST(FleetSpec, TheFirstAlternativeThatCanBeHadIsTheJobs) {
+  const FleetSpec fleet = mixed_fleet();
+  JobSpec job = of_types({});
+  job.any_of.resize(2);
+  for (size_t i = 0; i < 2; ++i) job.any_of[i].key = "any_of." + std::to_string(i);
+  job.any_of[0].types = {"H100"};
+  job.any_of[1].types = {"RTX3090"};
+  JobSpec chosen = job;
+  ASSERT_TRUE(choose_alternative(fleet, chosen));
+  EXPECT_TRUE(chosen.any_of.empty());
+  EXPECT_THAT(ids(*admitted(fleet, chosen)), ElementsAre("r1/0", "r1/1"));
+  EXPECT_EQ(unmet_demand(*fleet.find("a1/0"), chosen), "any_of.1.types (RTX3090)");
+  job.any_of[1].types = {"V100"};
+  const auto none = choose_alternative(fleet, job);
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message,
+              ::testing::AllOf(::testing::HasSubstr("any_of.0: no device of type H100"),
+                               ::testing::HasSubstr("any_of.1: no device of type V100")));
+}
+
 TEST(FleetSpec, AdmitsByTypeAndMemory) {
   const FleetSpec fleet = mixed_fleet();
   EXPECT_EQ(ids(*admitted(fleet, {})), ids(fleet));

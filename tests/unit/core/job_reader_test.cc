@@ -165,11 +165,13 @@ TEST(JobReader, NamesUnknownKeys) {
        "weight_decay, clip)"},
       {"", "<<: {a: 1}\n",
        "job.yaml:9:1: unknown key '<<' (allowed here: version, name, fleet, model, data, train, "
-       "checkpoint, resources, parallel, pin, retry, priority, queue, after, labels, "
+       "checkpoint, resources, any_of, array, parallel, pin, retry, priority, queue, after, "
+       "labels, "
        "max_duration, preemptible, run, workdir, env, setup)"},
       {"", "\"a\\nb\": 1\n",
        "job.yaml:9:1: unknown key 'a\\nb' (allowed here: version, name, fleet, model, data, train, "
-       "checkpoint, resources, parallel, pin, retry, priority, queue, after, labels, "
+       "checkpoint, resources, any_of, array, parallel, pin, retry, priority, queue, after, "
+       "labels, "
        "max_duration, preemptible, run, workdir, env, setup)"},
   };
   expect_errors(cases);
@@ -399,7 +401,6 @@ TEST(JobReader, RefusesWhatIsOfNoUseToAProgram) {
 
 TEST(JobReader, RefusesWhatComesLaterByName) {
   const BadJob cases[] = {
-      {"", "array:\n", "job.yaml:9:1: 'array' is not supported yet"},
       {"[quickstart.yaml]", "[quickstart.yaml], tokens: train.bin",
        "job.yaml:4:33: 'tokens' is not supported yet (give text files)"},
   };

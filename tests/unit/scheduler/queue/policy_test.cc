@@ -163,6 +163,23 @@ TEST(Policies, ShortestRemainingIsTheBestOfAllOrders) {
   }
 }
 
+/// Of all pools together, and of the last ones within that.
+void add_limits(std::mt19937& random, Alternative* alternative) {
+  SharedLimit all{{}, static_cast<int>(random() % 8)}, last{{}, static_cast<int>(random() % 5)};
+  for (size_t pool = 0; pool < alternative->limit.size(); ++pool) {
+    all.pools.push_back(pool);
+    if (pool > 0) last.pools.push_back(pool);
+  }
+  alternative->shared = {all, last};
+}
+
+Alternative other_alternative(std::mt19937& random, Alternative alternative) {
+  alternative.least = static_cast<int>(1 + random() % 4);
+  alternative.most = alternative.least + static_cast<int>(random() % 3);
+  for (int& most : alternative.limit) most = std::min(most, static_cast<int>(random() % 6));
+  return alternative;
+}
+
 /// Random fleets and queues, part of the jobs running.
 QueueView random_view(std::mt19937& random) {
   QueueView view;
@@ -179,6 +196,8 @@ QueueView random_view(std::mt19937& random) {
     JobView job = job_on(i, least, 1 + static_cast<double>(random() % 10000), rates, view.pools);
     job.any_of[0].mix = random() % 2 == 0;
     job.any_of[0].most = least + static_cast<int>(random() % 4);
+    if (random() % 3 == 0) add_limits(random, &job.any_of[0]);
+    if (random() % 3 == 0) job.any_of.push_back(other_alternative(random, job.any_of[0]));
     job.priority = static_cast<int>(50 + random() % 2);
     job.preemptible = random() % 3 != 0;
     job.switch_seconds = static_cast<double>(random() % 100);
@@ -195,6 +214,7 @@ QueueView random_view(std::mt19937& random) {
 
 bool is_allowed(const JobView& job, const PoolCounts& devices) {
   if (devices == job.held) return true;
+  if (sum_of(devices) == 0) return false;
   return std::any_of(job.any_of.begin(), job.any_of.end(), [&](const Alternative& alternative) {
     const int all = sum_of(devices);
     if (all < alternative.least || all > alternative.most) return false;
@@ -202,6 +222,11 @@ bool is_allowed(const JobView& job, const PoolCounts& devices) {
     for (size_t pool = 0; pool < devices.size(); ++pool) {
       if (devices[pool] > alternative.limit[pool]) return false;
       types += devices[pool] > 0 ? 1 : 0;
+    }
+    for (const SharedLimit& together : alternative.shared) {
+      int taken = 0;
+      for (const size_t pool : together.pools) taken += devices[pool];
+      if (taken > together.most) return false;
     }
     return alternative.mix || types == 1;
   });
@@ -230,6 +255,41 @@ TEST(Policies, GiveNoDeviceTwiceAndJobsWhatTheyAskFor) {
         }
     }
   }
+}
+
+/// Every set of devices there is, for a job alone: it starts if, and only if, one of them would do.
+TEST(Policies, StartAJobWhereverItsAlternativesCanBeHad) {
+  std::mt19937 random(11);
+  int possible = 0;
+  for (int round = 0; round < 2000; ++round) {
+    QueueView view = random_view(random);
+    if (view.jobs.empty()) continue;
+    view.jobs.resize(1);
+    JobView& job = view.jobs[0];
+    job.held.clear();
+    std::vector<PoolCounts> sets = {PoolCounts()};
+    for (size_t pool = 0; pool < view.pools.size(); ++pool) {
+      std::vector<PoolCounts> more;
+      for (const PoolCounts& set : sets)
+        for (int count = 0; count <= view.pools[pool].devices; ++count) {
+          more.push_back(set);
+          more.back().push_back(count);
+        }
+      sets = std::move(more);
+    }
+    const bool would_do = std::any_of(sets.begin(), sets.end(), [&](const PoolCounts& devices) {
+      return is_allowed(job, devices);
+    });
+    possible += would_do ? 1 : 0;
+    for (const PoolCounts& devices : sets)
+      ASSERT_EQ(is_allowed(job, devices),
+                std::any_of(job.any_of.begin(), job.any_of.end(),
+                            [&](const Alternative& each) { return each.admits(devices); }));
+    for (const std::string_view name : policy_names())
+      ASSERT_EQ(motley::schedule(**make_policy(name), view).run.size(), would_do ? 1u : 0u)
+          << name << ", round " << round;
+  }
+  EXPECT_GT(possible, 500);
 }
 
 /// With what backfilling starts, who waits longest finds enough devices at the time it was told.

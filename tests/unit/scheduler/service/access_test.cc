@@ -96,7 +96,7 @@ class AccessTest : public ::testing::Test {
   }
   int64_t submit_as(const std::string& owner) {
     Result<int64_t> id = fail(ErrorCode::kInternal, "not answered");
-    service_.coordinator().submit({testing::job_on(1), owner, "", true},
+    service_.coordinator().submit({{testing::job_on(1)}, owner, "", true},
                                   [&](Result<int64_t> result) { id = std::move(result); });
     service_.run();
     return *id;
@@ -293,6 +293,7 @@ constexpr Expected kExpected[] = {
     {"POST", "/v1/jobs/{id}/hold", "UA"},
     {"POST", "/v1/jobs/{id}/release", "UA"},
     {"POST", "/v1/jobs/{id}/requeue", "UA"},
+    {"PATCH", "/v1/jobs/{id}", "UA"},
     {"DELETE", "/v1/jobs/{id}", "UA"},
     {"GET", "/v1/events", "VUA"},
     {"GET", "/v1/jobs/{id}/progress", "VUA"},

@@ -109,7 +109,7 @@ TEST_F(MeasuredFirst, WhereNothingCanTrainItItSaysSo) {
   service_.measured(job, {{"here/0", 0}, {"here/2", 0}});
   EXPECT_EQ(service_.state(job), JobState::kQueued);
   EXPECT_EQ(service_.coordinator().why(job)->reasons.front(),
-            "none of the devices there can train it: a, b");
+            "the devices there are would not do: none of the devices there can train it: a, b");
 }
 
 TEST_F(MeasuredFirst, ProgramsAreNot) {

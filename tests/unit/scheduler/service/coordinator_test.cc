@@ -31,7 +31,7 @@ TEST(Coordinator, TakesAJobFromItsSubmissionToItsEnd) {
 TEST(Coordinator, ActsOnlyOnWhatIsOnDisk) {
   FakeService service(fleet_of({"a"}));
   bool answered = false;
-  service.coordinator().submit({job_on(1), "ana", "", false},
+  service.coordinator().submit({{job_on(1)}, "ana", "", false},
                                [&](Result<int64_t>) { answered = true; });
   EXPECT_FALSE(answered);
   service.coordinator().on_time();
@@ -277,7 +277,7 @@ TEST(Coordinator, LosesNothingAcknowledgedInAKill) {
     FakeService service(fleet_of({"a"}));
     std::vector<int64_t> acknowledged;
     for (int i = 0; i < 4; ++i) {
-      service.coordinator().submit({job_on(1), "ana", std::to_string(i), false},
+      service.coordinator().submit({{job_on(1)}, "ana", std::to_string(i), false},
                                    [&](Result<int64_t> id) { acknowledged.push_back(*id); });
       if (i < lost) service.run();
     }
@@ -329,7 +329,7 @@ TEST(Coordinator, WhatWasKeptBesideAFailureIsGoneOnWith) {
   service.writer().fail_next({ErrorCode::kIo, "disk full", {}});
   std::vector<bool> answers;
   for (int i = 0; i < 2; ++i)
-    service.coordinator().submit({job_on(1), "ana", std::to_string(i), false},
+    service.coordinator().submit({{job_on(1)}, "ana", std::to_string(i), false},
                                  [&](const Result<int64_t>& id) { answers.push_back(bool(id)); });
   service.run();
   EXPECT_THAT(answers, ElementsAre(false, true));

@@ -121,6 +121,16 @@ inline JobSpec job_on(int devices, const std::string& name = "job") {
   return job;
 }
 
+/// An array's jobs on a device each.
+inline std::vector<JobSpec> array_of(int size, int at_once = 0) {
+  std::vector<JobSpec> jobs;
+  for (int index = 0; index < size; ++index) {
+    jobs.push_back(job_on(1, "task-" + std::to_string(index)));
+    jobs.back().array = {index, size, at_once};
+  }
+  return jobs;
+}
+
 class FakeService {
  public:
   /// `measured`: the jobs of job_on() have been, on devices of the types "a" and "b", which are
@@ -170,11 +180,19 @@ class FakeService {
 
   Result<int64_t> submit(JobSpec job, const std::string& key = "", bool held = false,
                          const std::string& owner = "ana") {
+    return submit_all({std::move(job)}, key, held, owner);
+  }
+  /// An array: the number of the first.
+  Result<int64_t> submit_all(std::vector<JobSpec> jobs, const std::string& key = "",
+                             bool held = false, const std::string& owner = "ana") {
     Result<int64_t> answer = fail(ErrorCode::kInternal, "not answered");
-    coordinator_->submit({std::move(job), owner, key, held},
+    coordinator_->submit({std::move(jobs), owner, key, held},
                          [&](Result<int64_t> result) { answer = std::move(result); });
     run();
     return answer;
+  }
+  Result<Unit> update(int64_t job, const std::vector<Override>& changes) {
+    return answered([&](auto done) { coordinator_->update(job, changes, done); });
   }
 
   Result<Unit> ask(int64_t job, JobRequest request) {

@@ -44,6 +44,18 @@ StoredJob job_named(const std::string& name, const std::string& key = "") {
   return job;
 }
 
+std::vector<StoredJob> array_named(const std::string& name, int size, const std::string& key = "") {
+  std::vector<StoredJob> jobs;
+  for (int index = 0; index < size; ++index) {
+    jobs.push_back(job_named(name + "-" + std::to_string(index), index == 0 ? key : ""));
+    jobs.back().array.index = index;
+    jobs.back().array.size = size;
+    jobs.back().spec =
+        "{\"name\": \"" + jobs.back().name + "\", \"size\": " + std::to_string(size) + "}";
+  }
+  return jobs;
+}
+
 class Store : public ::testing::Test {
  protected:
   std::string path() const { return directory_.path() + "/motley.db"; }
@@ -52,7 +64,7 @@ class Store : public ::testing::Test {
 
 TEST_F(Store, KeepsAttempts) {
   const Database database = open_store(path());
-  const auto id = add_job(database, job_named("a"));
+  const auto id = add_jobs(database, {job_named("a")});
   StoredAttempt attempt;
   attempt.job = *id;
   attempt.epoch = Epoch(1);
@@ -108,12 +120,14 @@ TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
     const Database database = open_store(path());
     StoredJob job = job_named("old");
     job.spec = R"({"service": {"labels": {"team.a": "vision"}}})";
-    ASSERT_TRUE(add_job(database, job));
+    ASSERT_TRUE(add_jobs(database, {job}));
     ASSERT_TRUE(database.execute(
         "DROP TABLE speeds; ALTER TABLE jobs DROP COLUMN measuring; DROP TABLE attempts; DROP "
         "TABLE labels; DROP TABLE room; DROP TABLE tokens; DROP TABLE "
         "nodes; DROP INDEX "
-        "jobs_by_state; "
+        "jobs_by_state; DROP INDEX jobs_by_array; ALTER TABLE jobs DROP COLUMN array_first; "
+        "ALTER TABLE jobs DROP COLUMN array_index; ALTER TABLE jobs DROP COLUMN array_size; "
+        "ALTER TABLE jobs DROP COLUMN submitted_spec; "
         "DROP INDEX jobs_by_name; DROP INDEX jobs_by_queue; DROP INDEX jobs_by_end; "
         "DROP TABLE events; CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, time "
         "INTEGER "
@@ -142,9 +156,12 @@ TEST_F(Store, TokensOfAnOlderDatabaseSpeakForNoNodeYet) {
     const Database database = open_store(path());
     ASSERT_TRUE(
         add_token(database, {.id = 0, .user = "ana", .role = "node", .label = "", .hash = "h"}));
-    ASSERT_TRUE(
-        database.execute("ALTER TABLE jobs DROP COLUMN setbacks; ALTER TABLE tokens DROP COLUMN "
-                         "node; PRAGMA user_version = 6"));
+    ASSERT_TRUE(database.execute(
+        "DROP INDEX jobs_by_array; ALTER TABLE jobs DROP COLUMN array_first; "
+        "ALTER TABLE jobs DROP COLUMN array_index; ALTER TABLE jobs DROP COLUMN array_size; "
+        "ALTER TABLE jobs DROP COLUMN submitted_spec; "
+        "ALTER TABLE jobs DROP COLUMN setbacks; ALTER TABLE tokens DROP COLUMN "
+        "node; PRAGMA user_version = 6"));
   }
   const Database database = open_store(path());
   EXPECT_EQ((**find_token(database, 1)).node, "");
@@ -152,6 +169,63 @@ TEST_F(Store, TokensOfAnOlderDatabaseSpeakForNoNodeYet) {
   ASSERT_TRUE(bind_token(database, 1, "n2"));
   EXPECT_EQ((*list_tokens(database))[0].node, "n1");
   EXPECT_EQ((*list_tokens(database))[0].hash, "h");
+}
+
+TEST_F(Store, BringsADatabaseOfThePreviousVersionUpToDate) {
+  {
+    const Database database = open_store(path());
+    ASSERT_TRUE(add_jobs(database, {job_named("old", "key")}));
+    ASSERT_TRUE(database.execute(
+        "DROP INDEX jobs_by_array; ALTER TABLE jobs DROP COLUMN array_first; "
+        "ALTER TABLE jobs DROP COLUMN array_index; ALTER TABLE jobs DROP COLUMN array_size; "
+        "ALTER TABLE jobs DROP COLUMN submitted_spec; PRAGMA user_version = 7"));
+  }
+  const Database database = open_store(path());
+  EXPECT_EQ((**find_job(database, 1)).array.first, 0);
+  EXPECT_EQ(*add_jobs(database, {job_named("old", "key")}), 1);
+  EXPECT_EQ(*add_jobs(database, array_named("new", 2)), 2);
+  EXPECT_EQ((**find_job(database, 3)).array.first, 2);
+}
+
+TEST_F(Store, AnArrayIsKeptWholeUnderOneKey) {
+  const Database database = open_store(path());
+  ASSERT_TRUE(add_jobs(database, {job_named("a")}));
+  const auto first = add_jobs(database, array_named("sweep", 3, "key"));
+  EXPECT_EQ(*first, 2);
+  for (int index = 0; index < 3; ++index) {
+    const StoredJob job = **find_job(database, 2 + index);
+    EXPECT_EQ(job.name, "sweep-" + std::to_string(index));
+    EXPECT_EQ(job.array.first, 2);
+    EXPECT_EQ(job.array.index, index);
+    EXPECT_EQ(job.array.size, 3);
+  }
+  bool is_new = true;
+  EXPECT_EQ(*add_jobs(database, array_named("sweep", 3, "key"), &is_new), 2);
+  EXPECT_FALSE(is_new);
+  EXPECT_FALSE(add_jobs(database, array_named("sweep", 2, "key")));
+  EXPECT_FALSE(add_jobs(database, array_named("other", 3, "key")));
+  EXPECT_EQ(list_jobs(database, {.array = 2}, kNewest, 10)->jobs.size(), 3u);
+  EXPECT_EQ(list_jobs(database, {.name = "sweep-1", .array = 2}, kNewest, 10)->jobs.size(), 1u);
+  EXPECT_TRUE(list_jobs(database, {.array = 1}, kNewest, 10)->jobs.empty());
+}
+
+TEST_F(Store, AJobThatIsUpdatedIsStillTheOneOfItsKey) {
+  const Database database = open_store(path());
+  StoredJob job = job_named("a", "key");
+  job.labels = {{"team", "vision"}};
+  job.id = *add_jobs(database, {job});
+  StoredJob changed = job;
+  changed.spec = "{\"other\": true}";
+  changed.priority = 70;
+  changed.labels = {{"team", "speech"}};
+  ASSERT_TRUE(save_spec(database, changed));
+  changed.priority = 80;
+  ASSERT_TRUE(save_spec(database, changed));
+  EXPECT_EQ((**find_job(database, job.id)).spec, changed.spec);
+  EXPECT_EQ((**find_job(database, job.id)).priority, 80);
+  EXPECT_EQ(*add_jobs(database, {job}), job.id);
+  EXPECT_TRUE(list_jobs(database, {.label = "team=vision"}, kNewest, 10)->jobs.empty());
+  EXPECT_EQ(list_jobs(database, {.label = "team=speech"}, kNewest, 10)->jobs.size(), 1u);
 }
 
 TEST_F(Store, KeepsNodesAsTheyStand) {
@@ -177,7 +251,7 @@ TEST_F(Store, KeepsNodesAsTheyStand) {
 
 TEST_F(Store, KeepsJobsAsTheyStand) {
   const Database database = open_store(path());
-  const auto id = add_job(database, job_named("a"));
+  const auto id = add_jobs(database, {job_named("a")});
   ASSERT_TRUE(id);
   JobStatus running;
   running.state = JobState::kRunning;
@@ -201,7 +275,7 @@ TEST_F(Store, KeepsJobsAsTheyStand) {
 
 TEST_F(Store, ChangesOnlyWhatStandsWhereItWasThought) {
   const Database database = open_store(path());
-  const auto id = add_job(database, job_named("a"));
+  const auto id = add_jobs(database, {job_named("a")});
   JobStatus cancelled;
   cancelled.state = JobState::kCancelled;
   ASSERT_TRUE(save_status(database, *id, {}, cancelled, 9));
@@ -216,11 +290,11 @@ TEST_F(Store, ChangesOnlyWhatStandsWhereItWasThought) {
 
 TEST_F(Store, TheSameSubmissionTwiceIsOneJob) {
   const Database database = open_store(path());
-  const auto first = add_job(database, job_named("a", "key-1"));
-  EXPECT_EQ(*add_job(database, job_named("a", "key-1")), *first);
-  EXPECT_NE(*add_job(database, job_named("a", "key-2")), *first);
-  EXPECT_NE(*add_job(database, job_named("a")), *add_job(database, job_named("a")));
-  const auto other = add_job(database, job_named("b", "key-1"));
+  const auto first = add_jobs(database, {job_named("a", "key-1")});
+  EXPECT_EQ(*add_jobs(database, {job_named("a", "key-1")}), *first);
+  EXPECT_NE(*add_jobs(database, {job_named("a", "key-2")}), *first);
+  EXPECT_NE(*add_jobs(database, {job_named("a")}), *add_jobs(database, {job_named("a")}));
+  const auto other = add_jobs(database, {job_named("b", "key-1")});
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().code, ErrorCode::kUsage);
 }
@@ -228,7 +302,7 @@ TEST_F(Store, TheSameSubmissionTwiceIsOneJob) {
 TEST_F(Store, ListsPagesTheNewestFirst) {
   const Database database = open_store(path());
   for (int i = 0; i < 25; ++i) {
-    const auto id = add_job(database, job_named(std::to_string(i)));
+    const auto id = add_jobs(database, {job_named(std::to_string(i))});
     JobStatus done;
     done.state = JobState::kSucceeded;
     if (i % 2 == 0) {
@@ -261,7 +335,7 @@ TEST_F(Store, FindsWhatFiltersAskFor) {
     StoredJob job = job_named("name-" + std::to_string(random() % 3));
     job.queue = "queue-" + std::to_string(random() % 3);
     if (random() % 2 == 0) job.labels["team"] = std::to_string(random() % 2);
-    job.id = *add_job(database, job);
+    job.id = *add_jobs(database, {job});
     JobStatus after;
     after.state = static_cast<JobState>(random() % 10);
     ASSERT_TRUE(save_status(database, job.id, {}, after, 9));
@@ -305,7 +379,7 @@ TEST_F(Store, APageLooksAtABoundedNumberOfJobs) {
   for (int i = 0; i < kJobs; ++i) {
     StoredJob job = job_named("same");
     if (i == 0) job.queue = "rare";
-    ASSERT_TRUE(add_job(database, job));
+    ASSERT_TRUE(add_jobs(database, {job}));
   }
   ASSERT_TRUE(database.execute("COMMIT"));
   const JobQuery query{.name = "same", .queue = "rare"};
@@ -327,7 +401,7 @@ TEST_F(Store, RemovesAJobThatHasEndedWithAllOfIt) {
   const Database database = open_store(path());
   StoredJob job = job_named("a", "key");
   job.labels = {{"team", "vision"}};
-  const int64_t id = *add_job(database, job), other = *add_job(database, job_named("b"));
+  const int64_t id = *add_jobs(database, {job}), other = *add_jobs(database, {job_named("b")});
   ASSERT_TRUE(add_event(database, id, 1, "submitted"));
   ASSERT_TRUE(add_event(database, other, 2, "submitted"));
   ASSERT_TRUE(add_attempt(database, {.job = id, .epoch = Epoch(1)}));
@@ -348,12 +422,13 @@ TEST_F(Store, RemovesAJobThatHasEndedWithAllOfIt) {
   EXPECT_EQ(list_events(database, 0, 0, 10)->size(), 1u);
   ASSERT_TRUE(remove_events(database, 3, 10));
   EXPECT_TRUE(list_events(database, 0, 0, 10)->empty());
-  EXPECT_GT(*add_job(database, job_named("c")), other);
+  EXPECT_GT(*add_jobs(database, {job_named("c")}), other);
 }
 
 TEST_F(Store, TellsEventsInTheirOrder) {
   const Database database = open_store(path());
-  const int64_t a = *add_job(database, job_named("a")), b = *add_job(database, job_named("b"));
+  const int64_t a = *add_jobs(database, {job_named("a")}),
+                b = *add_jobs(database, {job_named("b")});
   ASSERT_TRUE(add_event(database, a, 1, "queued"));
   ASSERT_TRUE(add_event(database, b, 2, "queued"));
   ASSERT_TRUE(add_event(database, a, 3, "running"));
@@ -391,7 +466,7 @@ TEST_F(Store, IsCopiedWhileItIsWritten) {
   std::thread writer([&] {
     while (!end)
       EXPECT_TRUE(commits.write([](Database& database) -> Result<Unit> {
-        MOTLEY_TRY_VOID(add_job(database, job_named("a")));
+        MOTLEY_TRY_VOID(add_jobs(database, {job_named("a")}));
         return Unit{};
       }));
   });
@@ -412,7 +487,7 @@ TEST_F(Store, AChangeThatFailsTakesNoOtherWithIt) {
   for (int i = 0; i < kChanges; ++i)
     commits.write(
         [i](Database& database) -> Result<Unit> {
-          MOTLEY_TRY_VOID(add_job(database, job_named(std::to_string(i))));
+          MOTLEY_TRY_VOID(add_jobs(database, {job_named(std::to_string(i))}));
           return i % 3 == 0 ? Result<Unit>(fail(ErrorCode::kUsage, "no")) : Unit{};
         },
         [&](Result<Unit> result) { ++(result ? written : failed); });
@@ -427,7 +502,7 @@ TEST_F(Store, WhatAFailureUndidIsNotAcknowledged) {
   std::mutex gate;
   std::atomic<int> written{0};
   const auto add = [](Database& database) -> Result<Unit> {
-    MOTLEY_TRY_VOID(add_job(database, job_named("a")));
+    MOTLEY_TRY_VOID(add_jobs(database, {job_named("a")}));
     return Unit{};
   };
   gate.lock();  // until all that follows is one transaction
@@ -459,7 +534,7 @@ TEST_F(Store, WhatAFailureUndidIsNotAcknowledged) {
     auto id = std::make_shared<int64_t>(0);
     commits.write(
         [id](Database& database) -> Result<Unit> {
-          MOTLEY_TRY(*id, add_job(database, job_named("a")));
+          MOTLEY_TRY(*id, add_jobs(database, {job_named("a")}));
           return Unit{};
         },
         [id, acknowledgements](const Result<Unit>& result) {
@@ -503,7 +578,7 @@ TEST_F(Store, AgreesWithASmallModel) {
     if (random() % 2 == 0 || model.empty()) {
       const std::string key = random() % 2 == 0 ? "" : std::to_string(random() % 500);
       const StoredJob job = job_named("job", key);
-      const auto id = add_job(*database, job);
+      const auto id = add_jobs(*database, {job});
       ASSERT_TRUE(id);
       if (keys.contains(key)) {
         ASSERT_EQ(*id, keys[key]);
