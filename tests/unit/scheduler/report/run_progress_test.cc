@@ -8,8 +8,6 @@
 namespace motley {
 namespace {
 
-using nlohmann::json;
-
 RunProgress at_step_120() {
   RunProgress progress{.epoch = Epoch(2), .phase = "training", .begun = 1795527297.5};
   progress.step = 120;
@@ -34,7 +32,7 @@ RunProgress at_step_120() {
 }
 
 TEST(RunProgress, ComesBackFromItsDocument) {
-  const json document = to_json(at_step_120());
+  const nlohmann::json document = to_json(at_step_120());
   const auto back = run_progress_from_json(document);
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(to_json(*back), document);
@@ -67,10 +65,10 @@ TEST(RunProgress, NamesTheStragglerOnceAllRanksHaveTold) {
 }
 
 TEST(RunProgress, RefusesWhatIsNone) {
-  json document = to_json(at_step_120());
+  nlohmann::json document = to_json(at_step_120());
   document["version"] = 2;
   EXPECT_FALSE(run_progress_from_json(document));
-  EXPECT_FALSE(run_progress_from_json(json::array()));
+  EXPECT_FALSE(run_progress_from_json(nlohmann::json::array()));
 }
 
 }  // namespace
