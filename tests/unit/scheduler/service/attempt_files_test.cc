@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "core/spec/json.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/scheduler/service/fake_service.h"
