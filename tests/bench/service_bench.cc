@@ -103,7 +103,7 @@ double coordinator_decision_seconds(int jobs, int devices) {
   testing::FakeService service(testing::fleet_of(types), "fair_share");
   for (int i = 0; i < jobs; ++i)
     service.coordinator().submit(
-        {testing::job_on(1 << random() % 4), "owner-" + std::to_string(random() % 20), "", false},
+        {{testing::job_on(1 << random() % 4)}, "owner-" + std::to_string(random() % 20), "", false},
         [](const Result<int64_t>&) {});
   service.run();
   std::vector<double> seconds;
