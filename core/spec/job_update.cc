@@ -81,7 +81,7 @@ Result<JobSpec> updated_job(const JobSpec& job, const std::vector<Override>& cha
   if (const YamlNode* resources = tree.root.find("resources"); resources && !draft.any_of.empty())
     return fail_at(
         *resources,
-        "'any_of' and 'resources.devices' exclude each other (any_of=~ ends the former)");
+        "'any_of' and 'resources.devices' exclude each other (any_of=null ends the former)");
   draft.devices = draft.any_of.empty() ? draft.resources.devices : DeviceFilter();
   if (const std::optional<SpecFault> fault = first_fault(draft))
     return fail_at(tree.nearest(fault->key), fault->what);

@@ -153,6 +153,7 @@ class Placer {
   void bid_mixed(size_t number, const PoolCounts& from) {
     const JobView& job = view_.jobs[number];
     mixed_[number] = true;
+    if (job.runs() && !job.moves) return;
     for (size_t i = 0; i < job.any_of.size(); ++i) {
       const Alternative& alternative = job.any_of[i];
       if (!alternative.mix) continue;

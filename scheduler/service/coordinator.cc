@@ -371,9 +371,11 @@ void Coordinator::perform(Job& job, const LaunchAttempt& action) {
   apply(job, LaunchedAttempt{action.epoch});
 }
 
-/// When it may be stopped for its equals, and when its longest duration has passed.
+/// When it may be stopped for its equals, when measuring has taken too long, and when its longest
+/// duration has passed.
 void Coordinator::wake_in_attempt(const Job& job) {
   if (job.preemptible) wake(std::max(now(), job.begun + rules_.least_run), job.id);
+  if (job.fsm.status().measuring) wake(job.begun + rules_.longest_measuring, job.id);
   if (job.longest > Nanos(0)) wake(std::max(now(), job.begun + job.longest - job.served), job.id);
 }
 
@@ -437,6 +439,8 @@ void Coordinator::look_at(Job& job) {
   undecided_ |= job.preemptible;  // its turn may be over
   const bool too_long = job.longest > Nanos(0) && job.served + (now() - job.begun) >= job.longest;
   if (too_long && status.stop != StopWhy::kTimeLimit) apply(job, TimeIsUp{});
+  if (status.state == JobState::kProfiling && now() - job.begun >= rules_.longest_measuring)
+    around_.launcher.kill({job.id, status.epoch});
   if (status.state == JobState::kStopping && job.stop_by > Nanos(0) && job.stop_by <= now()) {
     around_.launcher.kill({job.id, status.epoch});
     job.stop_by = now() + kKillAgain;

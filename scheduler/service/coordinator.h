@@ -74,7 +74,8 @@ class Coordinator {
     /// For others of its priority a job is not stopped before it has run so long: fair shares would
     /// else change hands with every decision.
     Nanos least_run{60'000'000'000};
-    Nanos node_silence{5'000'000'000};  ///< then a node is lost
+    Nanos node_silence{5'000'000'000};         ///< then a node is lost
+    Nanos longest_measuring{600'000'000'000};  ///< of one attempt; then it is killed
   };
   struct Counters {
     std::map<JobState, int64_t> jobs;  ///< in each state

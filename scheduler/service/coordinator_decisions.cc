@@ -75,7 +75,9 @@ std::set<int64_t> Coordinator::held_back() const {
   std::map<int64_t, int> with_devices;
   for (const auto& [id, job] : jobs_) {
     if (job.spec->array.at_once == 0) continue;
-    if (job.fsm.status().state == JobState::kQueued) queued[job.array].push_back(&job);
+    const bool could_start = !job.demand.any_of.empty();
+    if (could_start && job.fsm.status().state == JobState::kQueued)
+      queued[job.array].push_back(&job);
     if (!job.devices.empty()) ++with_devices[job.array];
   }
   std::set<int64_t> held;

@@ -95,7 +95,9 @@ void Coordinator::see_speeds(const Job& job, JobView* seen) const {
     const double rate = job.workload.empty()
                             ? kProgramRate
                             : speed_of(job, pool).value_or(0) / job.spec->train.global_batch;
-    if (rate > 0) seen->speeds.add(pool, 1, rate);
+    // What it has it keeps, also where another version measured it.
+    const bool held = seen->runs() && seen->held[pool] > 0;
+    if (rate > 0 || held) seen->speeds.add(pool, 1, rate > 0 ? rate : kProgramRate);
   }
   const double ran = job.devices.empty() ? 0 : seconds_of(now() - job.begun);
   if (job.longest > Nanos(0))

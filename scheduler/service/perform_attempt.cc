@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -73,6 +75,21 @@ RunOptions options_of(const AttemptOrder& order, const std::string& directory) {
   return options;
 }
 
+/// Of one that does not hold the whole model as if it did: each block takes what the one measured
+/// did.
+double samples_per_second(const DeviceProfile& device, const JobSpec& job) {
+  if (device.curve("model") != nullptr) return device.best_speed();
+  double seconds = 0;  // a sample
+  for (const LayerCurve& layer : device.curves) {
+    if (layer.share != 1 || layer.recompute != Recompute::kNone) continue;
+    double best = std::numeric_limits<double>::infinity();
+    for (const CurvePoint& point : layer.points)
+      best = std::min(best, point.seconds / point.micro_batch);
+    seconds += best * (layer.layer == "block" ? job.model.layers : 1);
+  }
+  return seconds > 0 ? 1 / seconds : 0;
+}
+
 /// Samples a second of each device, by its id.
 Result<std::map<std::string, double>> measure_devices(const AttemptOrder& order,
                                                       const std::string& directory) {
@@ -93,12 +110,15 @@ Result<int> perform(const AttemptOrder& order, const std::string& directory,
   return 0;
 }
 
-AttemptEnded end_of(const Result<int>& status, std::map<std::string, double> speeds) {
+AttemptEnded end_of(const AttemptOrder& order, const Result<int>& status,
+                    std::map<std::string, double> speeds) {
   AttemptEnded ended;
   ended.speeds = std::move(speeds);
   ended.status = status ? *status : exit_code(status.error().code);
   ended.cause = status ? "" : status.error().to_string();
-  ended.hopeless = !status && is_hopeless(status.error().code);
+  // A run has tried again by itself before it fails; who only measured has not.
+  const bool tried_once = order.measure && !status && status.error().code == ErrorCode::kRunFailed;
+  ended.hopeless = !status && !tried_once && is_hopeless(status.error().code);
   return ended;
 }
 
@@ -115,7 +135,7 @@ Result<int> perform_attempt(const std::string& directory) {
   if (!ours) return 0;
   std::map<std::string, double> speeds;
   const Result<int> status = without_exceptions([&] { return perform(order, directory, &speeds); });
-  AttemptEnded ended = end_of(status, std::move(speeds));
+  AttemptEnded ended = end_of(order, status, std::move(speeds));
   ended.blameless = !status && is_disk_full(status.error());
   ended.saved_step = saved_step_of(order.job);
   const bool done = ended.status == 0 && !order.measure;

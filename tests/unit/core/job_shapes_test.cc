@@ -149,7 +149,7 @@ TEST(JobShapes, AJobCanBeGivenOtherValues) {
   ASSERT_TRUE(either) << either.error().to_string();
   EXPECT_EQ(either->any_of.size(), 2u);
   EXPECT_FALSE(either->devices.count);
-  EXPECT_THAT(update_error(*either, {{"resources.devices.count", "3"}}), HasSubstr("any_of=~"));
+  EXPECT_THAT(update_error(*either, {{"resources.devices.count", "3"}}), HasSubstr("any_of=null"));
   const auto again = updated_job(*either, {{"any_of", "~"}, {"resources.devices.count", "3"}});
   ASSERT_TRUE(again) << again.error().to_string();
   EXPECT_TRUE(again->any_of.empty());

@@ -126,6 +126,40 @@ TEST_F(MeasuredFirst, CancelledMeanwhileItEnds) {
   EXPECT_EQ(service_.state(job), JobState::kCancelled);
 }
 
+TEST_F(MeasuredFirst, WhatNeverEndsIsKilledAndTriedAgain) {
+  const int64_t job = *service_.submit(job_on(1));
+  service_.pass(700);
+  EXPECT_EQ(service_.launcher.killed, (std::vector<AttemptId>{{job, Epoch(1)}}));
+}
+
+TEST(MeasuredByAnotherVersion, WhatRunsRunsOn) {
+  testing::FakeService service(fleet_of({"a"}));
+  JobSpec job = job_on(1);
+  job.service.preemptible = true;
+  const int64_t id = *service.submit(job);
+  service.forget_speeds();
+  service.restart();
+  service.pass(100);
+  EXPECT_EQ(service.state(id), JobState::kRunning);
+  EXPECT_TRUE(service.launcher.stopped.empty());
+}
+
+TEST(RunningJobs, AreStoppedForAHigherOneAlsoWhereTheyCouldDoWithLess) {
+  testing::FakeService service(fleet_of({"a", "a", "a"}));
+  JobSpec low = job_on(1), high = job_on(1);
+  low.devices.count = CountRange{1, 3};
+  low.service.preemptible = true;
+  low.service.priority = 10;
+  high.service.priority = 90;
+  const int64_t first = *service.submit(low);
+  ASSERT_EQ(service.attempts(first)[0].devices.size(), 3u);
+  const int64_t second = *service.submit(high);
+  EXPECT_EQ(service.state(first), JobState::kStopping);
+  service.end(first, AttemptOutcome::kStopped);
+  EXPECT_EQ(service.state(second), JobState::kRunning);
+  EXPECT_EQ(service.attempts(first)[1].devices.size(), 2u);
+}
+
 TEST(EstimatedStart, IsWhenThoseBeforeItEnd) {
   testing::FakeService service(fleet_of({"a"}));
   ASSERT_TRUE(service.submit(job_on(1)));  // 10 steps of 4 samples at 4 samples a second

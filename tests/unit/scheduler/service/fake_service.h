@@ -154,6 +154,8 @@ class FakeService {
                                  .samples_per_second = speed});
   }
 
+  void forget_speeds() { (void)remove_speeds(database_, INT64_MAX); }
+
   /// As after a kill: what was not committed is lost, what runs runs on.
   void restart() {
     writer_ = std::make_unique<HeldWriter>(database_);
