@@ -99,7 +99,8 @@ Result<std::map<std::string, double>> measure_devices(const AttemptOrder& order,
   ProgressLine line(steady_clock());
   MOTLEY_TRY(const Profile profile, obtain_profile(order.job, order.fleet, options, signals, line));
   std::map<std::string, double> speeds;
-  for (const DeviceProfile& device : profile.devices) speeds[device.device] = device.best_speed();
+  for (const DeviceProfile& device : profile.devices)
+    speeds[device.device] = samples_per_second(device, order.job);
   return speeds;
 }
 
