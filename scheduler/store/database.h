@@ -6,7 +6,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "core/result.h"
 
@@ -54,6 +56,18 @@ class Statement {
   int bound_ = 0;
   int fault_ = 0;  ///< of a bind
 };
+
+/// What `read` makes of each row there is, in their order.
+template <class Read>
+auto all_rows(Statement asked, Read read)
+    -> Result<std::vector<std::decay_t<decltype(read(asked))>>> {
+  std::vector<std::decay_t<decltype(read(asked))>> rows;
+  while (true) {
+    MOTLEY_TRY(const bool found, asked.step());
+    if (!found) return rows;
+    rows.push_back(read(asked));
+  }
+}
 
 class Database {
  public:

@@ -411,31 +411,25 @@ Result<std::vector<StoredAttempt>> list_attempts(const Database& database, int64
              database.prepare("SELECT epoch, devices, begun, ended, took, worth, saved_step, "
                               "outcome, cause FROM attempts WHERE job = ? ORDER BY epoch"));
   asked.bind(job);
-  std::vector<StoredAttempt> attempts;
-  while (true) {
-    MOTLEY_TRY(const bool found, asked.step());
-    if (!found) return attempts;
-    attempts.push_back({.job = job,
-                        .epoch = Epoch(static_cast<int>(asked.integer(0))),
-                        .devices = lines_of(asked.text(1)),
-                        .begun = asked.integer(2),
-                        .ended = asked.integer(3),
-                        .took = Nanos(asked.integer(4)),
-                        .worth = asked.real(5),
-                        .saved_step = asked.integer(6),
-                        .outcome = asked.text(7),
-                        .cause = asked.text(8)});
-  }
+  return all_rows(std::move(asked), [&](const Statement& row) {
+    return StoredAttempt{.job = job,
+                         .epoch = Epoch(static_cast<int>(row.integer(0))),
+                         .devices = lines_of(row.text(1)),
+                         .begun = row.integer(2),
+                         .ended = row.integer(3),
+                         .took = Nanos(row.integer(4)),
+                         .worth = row.real(5),
+                         .saved_step = row.integer(6),
+                         .outcome = row.text(7),
+                         .cause = row.text(8)};
+  });
 }
 
 Result<std::vector<std::pair<JobState, int64_t>>> count_jobs(const Database& database) {
   MOTLEY_TRY(Statement asked, database.prepare("SELECT state, count(*) FROM jobs GROUP BY state"));
-  std::vector<std::pair<JobState, int64_t>> counts;
-  while (true) {
-    MOTLEY_TRY(const bool found, asked.step());
-    if (!found) return counts;
-    counts.emplace_back(static_cast<JobState>(asked.integer(0)), asked.integer(1));
-  }
+  return all_rows(std::move(asked), [](const Statement& row) {
+    return std::pair<JobState, int64_t>(static_cast<JobState>(row.integer(0)), row.integer(1));
+  });
 }
 
 namespace {
@@ -534,24 +528,14 @@ Result<JobPage> list_jobs(const Database& database, const JobQuery& query, int64
 Result<std::vector<StoredJob>> unfinished_jobs(const Database& database) {
   MOTLEY_TRY(Statement asked, database.prepare(std::string("SELECT ") + kColumns +
                                                " FROM jobs WHERE finished = 0 ORDER BY id"));
-  std::vector<StoredJob> jobs;
-  while (true) {
-    MOTLEY_TRY(const bool found, asked.step());
-    if (!found) return jobs;
-    jobs.push_back(job_at(asked));
-  }
+  return all_rows(std::move(asked), job_at);
 }
 
 Result<std::vector<int64_t>> jobs_ended_before(const Database& database, int64_t time, int most) {
   MOTLEY_TRY(Statement asked, database.prepare("SELECT id FROM jobs WHERE finished > 0 AND "
                                                "finished < ? ORDER BY finished LIMIT ?"));
   asked.bind(time).bind(int64_t{most});
-  std::vector<int64_t> numbers;
-  while (true) {
-    MOTLEY_TRY(const bool found, asked.step());
-    if (!found) return numbers;
-    numbers.push_back(asked.integer(0));
-  }
+  return all_rows(std::move(asked), [](const Statement& row) { return row.integer(0); });
 }
 
 Result<Unit> remove_job(const Database& database, int64_t job) {
@@ -589,16 +573,13 @@ Result<std::vector<StoredEvent>> list_events(const Database& database, int64_t j
                               "id > ? ORDER BY id LIMIT ?"));
   if (job != 0) asked.bind(job);
   asked.bind(after).bind(int64_t{most});
-  std::vector<StoredEvent> events;
-  while (true) {
-    MOTLEY_TRY(const bool found, asked.step());
-    if (!found) return events;
-    events.push_back({.id = asked.integer(0),
-                      .time = asked.integer(1),
-                      .job = asked.integer(2),
-                      .text = asked.text(3),
-                      .node = asked.text(4)});
-  }
+  return all_rows(std::move(asked), [](const Statement& row) {
+    return StoredEvent{.id = row.integer(0),
+                       .time = row.integer(1),
+                       .job = row.integer(2),
+                       .text = row.text(3),
+                       .node = row.text(4)};
+  });
 }
 
 }  // namespace motley

@@ -32,21 +32,18 @@ Result<std::vector<StoredNode>> list_nodes(const Database& database) {
   MOTLEY_TRY(Statement asked,
              database.prepare("SELECT name, session, fleet, labels, lost, cause, draining, reason, "
                               "drain_left, changed FROM nodes ORDER BY name"));
-  std::vector<StoredNode> nodes;
-  while (true) {
-    MOTLEY_TRY(const bool found, asked.step());
-    if (!found) return nodes;
-    nodes.push_back({.name = asked.text(0),
-                     .session = asked.text(1),
-                     .fleet = asked.text(2),
-                     .labels = asked.text(3),
-                     .lost = asked.integer(4) != 0,
-                     .cause = asked.text(5),
-                     .draining = asked.integer(6) != 0,
-                     .reason = asked.text(7),
-                     .drain_left = Nanos(asked.integer(8)),
-                     .changed = asked.integer(9)});
-  }
+  return all_rows(std::move(asked), [](const Statement& row) {
+    return StoredNode{.name = row.text(0),
+                      .session = row.text(1),
+                      .fleet = row.text(2),
+                      .labels = row.text(3),
+                      .lost = row.integer(4) != 0,
+                      .cause = row.text(5),
+                      .draining = row.integer(6) != 0,
+                      .reason = row.text(7),
+                      .drain_left = Nanos(row.integer(8)),
+                      .changed = row.integer(9)};
+  });
 }
 
 }  // namespace motley

@@ -9,18 +9,15 @@ constexpr const char* kSpeedColumns =
     "SELECT workload, traits, type, samples_per_second, job, name, measured FROM speeds ";
 
 Result<std::vector<StoredSpeed>> speeds_of(Statement asked) {
-  std::vector<StoredSpeed> speeds;
-  while (true) {
-    MOTLEY_TRY(const bool found, asked.step());
-    if (!found) return speeds;
-    speeds.push_back({.workload = asked.text(0),
-                      .traits = asked.text(1),
-                      .type = asked.text(2),
-                      .samples_per_second = asked.real(3),
-                      .job = asked.integer(4),
-                      .name = asked.text(5),
-                      .measured = asked.integer(6)});
-  }
+  return all_rows(std::move(asked), [](const Statement& row) {
+    return StoredSpeed{.workload = row.text(0),
+                       .traits = row.text(1),
+                       .type = row.text(2),
+                       .samples_per_second = row.real(3),
+                       .job = row.integer(4),
+                       .name = row.text(5),
+                       .measured = row.integer(6)};
+  });
 }
 
 }  // namespace

@@ -60,12 +60,7 @@ Result<std::optional<StoredToken>> find_token(const Database& database, int64_t 
 
 Result<std::vector<StoredToken>> list_tokens(const Database& database) {
   MOTLEY_TRY(Statement asked, database.prepare(std::string(kAsk) + "ORDER BY id"));
-  std::vector<StoredToken> tokens;
-  while (true) {
-    MOTLEY_TRY(const bool found, asked.step());
-    if (!found) return tokens;
-    tokens.push_back(token_at(asked));
-  }
+  return all_rows(std::move(asked), token_at);
 }
 
 }  // namespace motley

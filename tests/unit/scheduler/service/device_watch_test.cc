@@ -6,6 +6,7 @@
 #include <fstream>
 #include <thread>
 
+#include "core/nvml.h"
 #include "tests/support/temporary_directory.h"
 
 namespace motley {
@@ -28,6 +29,11 @@ class DeviceWatchTest : public ::testing::Test {
     std::ofstream(path) << R"({"gpus": [{"uuid": "GPU-1", "memory": 2000, "free": 500,
       "numbers": {"temperature": 71, "utilisation": 93}}, {"uuid": "GPU-2"}, {"uuid": "GPU-3"}]})";
     setenv("MOTLEY_NVML_STAND_IN", path.c_str(), 1);
+  }
+  void SetUp() override {
+    const auto nvml = Nvml::open();
+    ASSERT_TRUE(nvml && (*nvml)->gpus().size() == 3)
+        << "LD_LIBRARY_PATH does not lead to the stand-in library, as ctest's does";
   }
   ~DeviceWatchTest() override { unsetenv("MOTLEY_NVML_STAND_IN"); }
 
