@@ -14,7 +14,7 @@ from sandbox import Sandbox, expect, expect_equal, expect_exit, run_test  # noqa
 NODES = {"big": {"features": "a100", "gres": {"a100-40gb": 2}},
          "small1": {"features": "rtx3090,old", "gres": {"rtx3090": 1}},
          "small2": {"features": "rtx3090", "gres": {"rtx3090": 1}}}
-STEPS = 400
+STEPS = 3000  # more than are done before the warning of the end arrives, however slow Slurm is
 
 
 def motley(cluster, sandbox, *arguments, code=0):
@@ -73,7 +73,7 @@ def log(sandbox, job):
 def trains_on_a_mix(cluster, sandbox):
     """One node of one kind and one of another, as asked for."""
     job = submit(cluster, sandbox, script(cluster, sandbox, "--nodes", "a100:1,old:1", "--set", "train.steps=40"))
-    cluster.wait_for(lambda: state(cluster, job)[0] in ("COMPLETED", "FAILED"), f"the end of the job\n{log(sandbox, job)}", 120)
+    cluster.wait_for(lambda: state(cluster, job)[0] in ("COMPLETED", "FAILED"), lambda: f"the end of the job\n{log(sandbox, job)}", 240)
     expect_equal(state(cluster, job)[0], "COMPLETED", f"the job\n{log(sandbox, job)}")
     written = (sandbox.home / f"fleet-{job}.yaml").read_text()
     expect("host: big" in written and "host: small1" in written, f"the fleet it was given:\n{written}")
@@ -87,7 +87,7 @@ def sees_all_gpus(cluster, sandbox):
     directives = "".join(line + "\n" for line in text.splitlines() if line.startswith("#SBATCH"))
     look = "".join(f"bash job.sbatch on-node {node} 'echo seen $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'\n" for node in NODES)
     job = submit(cluster, sandbox, sandbox.write("look.sbatch", f"#!/bin/bash\n{directives}{look}"))
-    cluster.wait_for(lambda: state(cluster, job)[0] == "COMPLETED", f"a look at each node\n{log(sandbox, job)}", 60)
+    cluster.wait_for(lambda: state(cluster, job)[0] == "COMPLETED", lambda: f"a look at each node\n{log(sandbox, job)}", 240)
     seen = sorted(line for line in log(sandbox, job).splitlines() if line.startswith("seen"))
     expect_equal(seen, ["seen big 0,1", "seen small1 0", "seen small2 0"], "GPUs of each node")
     print("ok: all GPUs of each node")
@@ -96,10 +96,10 @@ def sees_all_gpus(cluster, sandbox):
 def goes_on(cluster, sandbox):
     """Warned before its time is over it saves, is queued again, and continues; the losses are those of one run."""
     job = submit(cluster, sandbox, script(cluster, sandbox, "--nodes", "3", "--set", f"train.steps={STEPS}"))
-    cluster.wait_for(lambda: sandbox.last_step() >= 30, "step 30", 120)
+    cluster.wait_for(lambda: sandbox.last_step() >= 30, "step 30", 240)
     cluster.command("scancel", "--signal=USR1", "--batch", job)
-    cluster.wait_for(lambda: state(cluster, job)[:2] == ("PENDING", 1), f"the job in the queue again\n{log(sandbox, job)}", 60)
-    cluster.wait_for(lambda: state(cluster, job)[0] in ("COMPLETED", "FAILED"), f"its end\n{log(sandbox, job)}", 240)
+    cluster.wait_for(lambda: state(cluster, job)[:2] == ("PENDING", 1), lambda: f"the job in the queue again\n{log(sandbox, job)}", 240)
+    cluster.wait_for(lambda: state(cluster, job)[0] in ("COMPLETED", "FAILED"), lambda: f"its end\n{log(sandbox, job)}", 240)
     expect_equal(state(cluster, job)[0], "COMPLETED", f"the job\n{log(sandbox, job)}")
     expect_equal(sorted(sandbox.losses()), list(range(1, STEPS + 1)), "steps")
     print("ok: saved, queued again, continued")

@@ -104,12 +104,13 @@ class Cluster:
         self.processes.append(subprocess.Popen([shutil.which(program, path=self.environment["PATH"]), *arguments], stdout=log,
                                                stderr=log, stdin=subprocess.DEVNULL, env=self.environment))
 
-    def wait_for(self, condition, what, seconds=30):
+    def wait_for(self, condition, what, seconds=120):
+        """what: said when it was in vain; a function, if it is to be looked up then."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
                 logs = "".join(path.read_text()[-1000:] for path in sorted(self.home.glob("*.log")) + sorted(self.home.glob("*.out")))
-                raise RuntimeError(f"waited {seconds} s in vain for {what}\n{logs}")
+                raise RuntimeError(f"waited {seconds} s in vain for {what() if callable(what) else what}\n{logs}")
             time.sleep(0.05)
 
     def wait_until_idle(self):

@@ -6,6 +6,7 @@
 
 #include "tests/support/fault_file_system.h"
 #include "tests/unit/worker/checkpoint/saved_run.h"
+#include "worker/checkpoint/directory.h"
 
 namespace motley::testing {
 namespace {
@@ -129,8 +130,16 @@ TEST(CheckpointCrash, AFailedSaveLeavesNoFiles) {
   const auto refused = save(*fs, 30, Epoch(1));
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, ::testing::HasSubstr("1000 B are free"));
-  EXPECT_TRUE(is_disk_full(refused.error()));
   EXPECT_THAT(*fs->list(kCheckpoints), ElementsAre("step-00000010.e1", "step-00000020.e1"));
+}
+
+TEST(CheckpointRoom, ThatIsMissingIsAFullDisk) {
+  FaultFileSystem fs;
+  ASSERT_TRUE(fs.make_directories(kCheckpoints));
+  fs.set_free_space(Bytes(1000));
+  const auto room = check_room(fs, kCheckpoints, Bytes(1));
+  ASSERT_FALSE(room);
+  EXPECT_TRUE(is_disk_full(room.error())) << room.error().to_string();
 }
 
 }  // namespace
