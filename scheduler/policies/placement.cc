@@ -12,12 +12,6 @@
 namespace motley {
 namespace {
 
-bool within(const PoolCounts& wanted, const PoolCounts& free) {
-  for (size_t pool = 0; pool < wanted.size(); ++pool)
-    if (wanted[pool] > free[pool]) return false;
-  return true;
-}
-
 void move(const PoolCounts& counts, int sign, PoolCounts* to) {
   for (size_t pool = 0; pool < counts.size(); ++pool) (*to)[pool] += sign * counts[pool];
 }
@@ -103,8 +97,10 @@ class Placer {
     if (job.runs() && (!job.moves || !policy_.stops_equals())) return;
     for (size_t i = 0; i < job.any_of.size(); ++i)
       for (size_t pool = 0; pool < view_.pools.size(); ++pool) {
-        const int least = job.any_of[i].least;
-        if (least > room_in(job.any_of[i], pool, view_.pools[pool].devices)) continue;
+        const int least = job.any_of[i].least_in(pool);
+        if (least > job.any_of[i].most ||
+            least > room_in(job.any_of[i], pool, view_.pools[pool].devices))
+          continue;
         if (job.runs() && job.held[pool] == least && sum_of(job.held) == least) continue;
         Bid bid;
         bid.alternative = i;
@@ -176,14 +172,8 @@ class Placer {
     std::stable_sort(pools.begin(), pools.end(), [&](size_t a, size_t b) {
       return job.speeds.rate(a, alternative.least) > job.speeds.rate(b, alternative.least);
     });
-    PoolCounts devices(pools.size(), 0);
-    int missing = alternative.least;
-    for (const size_t pool : pools) {
-      if (!job.speeds.knows(pool)) continue;
-      devices[pool] = std::max(0, std::min({missing, from[pool], alternative.room(devices, pool)}));
-      missing -= devices[pool];
-    }
-    return missing == 0 ? devices : PoolCounts();
+    std::erase_if(pools, [&](size_t pool) { return !job.speeds.knows(pool); });
+    return alternative.first_of(from, pools);
   }
 
   void look_at(const Bid& bid) {
@@ -246,10 +236,12 @@ class Placer {
   PoolCounts of_one_pool(const JobView& job, const Alternative& alternative,
                          const PoolCounts& from) const {
     for (size_t pool = 0; pool < from.size(); ++pool) {
-      if (!job.speeds.knows(pool) || alternative.least > room_in(alternative, pool, from[pool]))
+      const int least = alternative.least_in(pool);
+      if (!job.speeds.knows(pool) || least > alternative.most ||
+          least > room_in(alternative, pool, from[pool]))
         continue;
       PoolCounts devices(from.size(), 0);
-      devices[pool] = alternative.least;
+      devices[pool] = least;
       return devices;
     }
     return {};

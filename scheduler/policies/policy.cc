@@ -94,13 +94,14 @@ class Horizon {
     int devices = 1;
     for (size_t pool = 0; pool < took.size(); ++pool)
       for (const Alternative& alternative : job.any_of) {
-        if (alternative.limit[pool] < alternative.least) continue;
-        const double rate = job.speeds.rate(pool, alternative.least);
+        const int least = alternative.least_in(pool);
+        if (least > std::min(alternative.limit[pool], alternative.most)) continue;
+        const double rate = job.speeds.rate(pool, least);
         if (rate <= 0) continue;
         took[pool] = std::min(took[pool], job.seconds_at(rate));
         if (took[pool] >= own) continue;
         own = took[pool];
-        devices = alternative.least;
+        devices = least;
       }
     least_.push_back(own);
     if (own == kUnknownSeconds) return;

@@ -8,6 +8,12 @@
 
 namespace motley {
 
+bool within(const PoolCounts& counts, const PoolCounts& others) {
+  for (size_t pool = 0; pool < counts.size(); ++pool)
+    if (counts[pool] > others[pool]) return false;
+  return true;
+}
+
 int sum_of(const PoolCounts& counts) { return std::accumulate(counts.begin(), counts.end(), 0); }
 
 int Alternative::room(const PoolCounts& beside, size_t pool) const {
@@ -22,9 +28,44 @@ int Alternative::room(const PoolCounts& beside, size_t pool) const {
   return std::max(0, left);
 }
 
+bool Alternative::is_unfit(const PoolCounts& devices) const {
+  return std::any_of(unfit.begin(), unfit.end(),
+                     [&](const PoolCounts& set) { return within(devices, set); });
+}
+
+int Alternative::least_in(size_t pool) const {
+  int fewest = least;
+  for (const PoolCounts& set : unfit) fewest = std::max(fewest, set[pool] + 1);
+  return fewest;
+}
+
+PoolCounts Alternative::first_of(const PoolCounts& from, const std::vector<size_t>& order) const {
+  PoolCounts devices(from.size(), 0);
+  int missing = least;
+  for (const size_t pool : order) {
+    const int there = std::max(0, std::min(from[pool], room(devices, pool)));
+    devices[pool] = std::min(missing, there);
+    missing -= devices[pool];
+    while (missing == 0 && is_unfit(devices) && devices[pool] < there && sum_of(devices) < most)
+      ++devices[pool];
+    if (missing == 0 && !is_unfit(devices)) return devices;
+  }
+  return {};
+}
+
+bool Alternative::found_in(const PoolCounts& from) const {
+  const PoolCounts none(from.size(), 0);
+  std::vector<size_t> pools(from.size());
+  std::iota(pools.begin(), pools.end(), size_t{0});
+  const bool in_one = std::any_of(pools.begin(), pools.end(), [&](size_t pool) {
+    return least_in(pool) <= std::min({from[pool], room(none, pool), most});
+  });
+  return in_one || (mix && !first_of(from, pools).empty());
+}
+
 bool Alternative::admits(const PoolCounts& devices) const {
   const int all = sum_of(devices);
-  if (all < least || all > most) return false;
+  if (all < least || all > most || is_unfit(devices)) return false;
   PoolCounts before(devices.size(), 0);
   for (size_t pool = 0; pool < devices.size(); ++pool) {
     if (devices[pool] == 0) continue;

@@ -17,6 +17,8 @@ struct Pool {
 
 using PoolCounts = std::vector<int>;  ///< devices by pool, as many entries as there are pools
 int sum_of(const PoolCounts& counts);
+/// Whether there are as many of each pool among the others.
+bool within(const PoolCounts& counts, const PoolCounts& others);
 
 inline constexpr double kUnknownSeconds = std::numeric_limits<double>::infinity();
 
@@ -63,13 +65,24 @@ struct Alternative {
   bool mix = true;   ///< of several types
   /// Beside `limit`; of two sets of pools one is within the other, or they have none in common.
   std::vector<SharedLimit> shared = {};
+  /// Too little, as are fewer devices than any of these.
+  std::vector<PoolCounts> unfit = {};
 
   /// How many more of that pool its limits leave beside these.
   int room(const PoolCounts& beside, size_t pool) const;
+  /// The fewest of one pool alone that would do, whether there are so many or not.
+  int least_in(size_t pool) const;
+  /// The fewest of these that would do, those of the first pools of `order` first; empty: none.
+  PoolCounts first_of(const PoolCounts& from, const std::vector<size_t>& order) const;
+  /// Whether some of these would do.
+  bool found_in(const PoolCounts& from) const;
   /// Whether exactly these would do.
   bool admits(const PoolCounts& devices) const;
   /// How many of these it admits at once, however many it makes use of.
   int usable_of(const PoolCounts& devices) const;
+
+ private:
+  bool is_unfit(const PoolCounts& devices) const;
 };
 
 struct JobView {

@@ -165,6 +165,10 @@ JobFsm::Actions JobFsm::handle(const AttemptOver& event, Nanos now) {
   // Who was asked to end may well have failed in doing so: it goes on from what it had saved.
   if (status_.stop != StopWhy::kNone || done) return wait_again(now);
   if (event.outcome == AttemptOutcome::kStopped) return stopped_unasked(event.progressed, now);
+  if (event.elsewhere) {
+    status_.cause = event.cause;
+    return wait_again(now);
+  }
   if (event.blameless) return set_back(event.cause, now);
   return event.hopeless ? end(JobState::kFailed, event.cause)
                         : try_again(event.progressed, event.cause, now);

@@ -76,6 +76,8 @@ struct AttemptOver {
   std::string cause;        ///< of a failure
   /// Of a failure: no doing of the job or its devices. A node was lost, the disk is full.
   bool blameless = false;
+  /// Of a failure: it is the devices that will not do, others may.
+  bool elsewhere = false;
   int64_t saved_step = 0;  ///< of its newest checkpoint; 0: none, or not known
   /// Of one that measured: samples a second by device id; 0: it cannot train the model.
   std::map<std::string, double> speeds = {};

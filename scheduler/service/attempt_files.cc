@@ -62,7 +62,8 @@ void read_ended(JsonFields& fields, AttemptEnded& ended) {
       .read_if("hopeless", ended.hopeless)
       .read_if("saved_step", ended.saved_step)
       .read_if("speeds", ended.speeds)
-      .read_if("blameless", ended.blameless);
+      .read_if("blameless", ended.blameless)
+      .read_if("elsewhere", ended.elsewhere);
 }
 
 }  // namespace
@@ -131,10 +132,11 @@ Result<std::optional<AttemptBegun>> AttemptFiles::begun() const {
 }
 
 Result<Unit> AttemptFiles::write_end(const AttemptEnded& ended) const {
-  const json document = {{"version", kRecordVersion},  {"status", ended.status},
-                         {"cause", ended.cause},       {"progressed", ended.progressed},
-                         {"hopeless", ended.hopeless}, {"saved_step", ended.saved_step},
-                         {"speeds", ended.speeds},     {"blameless", ended.blameless}};
+  const json document = {{"version", kRecordVersion},   {"status", ended.status},
+                         {"cause", ended.cause},        {"progressed", ended.progressed},
+                         {"hopeless", ended.hopeless},  {"saved_step", ended.saved_step},
+                         {"speeds", ended.speeds},      {"blameless", ended.blameless},
+                         {"elsewhere", ended.elsewhere}};
   return write_text_durably(real_file_system(), directory_ + "/ended.json", document.dump(1));
 }
 

@@ -27,6 +27,7 @@ struct AttemptEnded {
   int64_t saved_step = 0;  ///< of the newest checkpoint; 0: none
   std::map<std::string, double> speeds = {};  ///< that were measured: samples a second by device id
   bool blameless = false;                     ///< of a failure: the disk is full
+  bool elsewhere = false;  ///< of a failure: on these devices nothing could begin, others may do
 };
 
 class AttemptFiles {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "core/file_system.h"
 #include "core/json_fields.h"
@@ -13,6 +14,8 @@ namespace motley {
 namespace {
 
 constexpr Nanos kKillAgain{10'000'000'000};
+constexpr int kRecoveredAtOnce = 2000;
+constexpr const char* kMeasured = "measured";
 
 const char* outcome_name(AttemptOutcome outcome) {
   switch (outcome) {
@@ -40,9 +43,27 @@ JobEvent event_of(JobRequest request) {
   return ReleaseAsked{};
 }
 
-Result<JobSpec> spec_of(const StoredJob& job) {
+using SharedSpec = std::shared_ptr<const JobSpec>;
+
+Result<SharedSpec> spec_of(const StoredJob& job) {
   MOTLEY_TRY(const nlohmann::json document, parse_json(job.spec));
-  return job_from_json(document);
+  MOTLEY_TRY(JobSpec spec, job_from_json(document));
+  return std::make_shared<const JobSpec>(std::move(spec));
+}
+
+/// Most of what it takes to go on with a long queue: by as many threads as there are.
+std::vector<Result<SharedSpec>> specs_of(const std::vector<StoredJob>& jobs) {
+  std::vector<Result<SharedSpec>> specs(jobs.size(), SharedSpec());
+  const auto read = [&](size_t first, size_t step) {
+    for (size_t i = first; i < jobs.size(); i += step) specs[i] = spec_of(jobs[i]);
+  };
+  const size_t threads =
+      std::clamp<size_t>(jobs.size() / 100, 1, std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < threads; ++i) others.emplace_back(read, i, threads);
+  read(0, threads);
+  for (std::thread& other : others) other.join();
+  return specs;
 }
 
 Error no_such_job(int64_t id) {
@@ -63,8 +84,16 @@ Result<Unit> Coordinator::recover() {
   MOTLEY_TRY(const auto counts, count_jobs(around_.kept));
   counters_.jobs.clear();
   for (const auto& [state, count] : counts) counters_.jobs[state] = count;
-  MOTLEY_TRY(const std::vector<StoredJob> unfinished, unfinished_jobs(around_.kept));
-  for (const StoredJob& job : unfinished) MOTLEY_TRY_VOID(recover(job.id));
+  std::vector<StoredJob> page;
+  do {
+    const int64_t last = page.empty() ? 0 : page.back().id;
+    MOTLEY_TRY(page, unfinished_jobs(around_.kept, last, kRecoveredAtOnce));
+    const std::vector<Result<SharedSpec>> specs = specs_of(page);
+    for (size_t i = 0; i < page.size(); ++i) {
+      MOTLEY_TRY(const SharedSpec spec, Result<SharedSpec>(specs[i]));
+      MOTLEY_TRY_VOID(recover(page[i], spec));
+    }
+  } while (!page.empty());
   for (auto& [id, job] : jobs_) {
     const auto left = dependencies(job.after);
     if (left && !job.after.empty()) apply(job, *left);
@@ -76,19 +105,21 @@ Result<Unit> Coordinator::recover() {
   return Unit{};
 }
 
-Result<Unit> Coordinator::recover(int64_t id) {
-  MOTLEY_TRY(std::optional<StoredJob> stored, find_job(around_.kept, id));
-  if (!stored) return Unit{};
-  MOTLEY_TRY(const JobSpec spec, spec_of(*stored));
-  MOTLEY_TRY(const auto attempts, list_attempts(around_.kept, id));
-  JobStatus status = std::move(stored->status);
+Result<Unit> Coordinator::recover(const StoredJob& stored,
+                                  const std::shared_ptr<const JobSpec>& spec) {
+  const int64_t id = stored.id;
+  std::vector<StoredAttempt> attempts;  // most jobs of a long queue have none
+  if (stored.status.epoch > Epoch(0)) {
+    MOTLEY_TRY(attempts, list_attempts(around_.kept, id));
+  }
+  JobStatus status = stored.status;
   status.not_before += now();
-  const JobFsm fsm(RetryRule{.most_restarts = spec.retry.max_restarts}, std::move(status));
-  enter(make_job(id, spec, stored->owner, fsm));
+  const JobFsm fsm(RetryRule{.most_restarts = spec->retry.max_restarts}, std::move(status));
+  enter(make_job(id, spec, stored.owner, fsm));
   Job& job = jobs_.at(id);
-  job.array = stored->array.first;
+  job.array = stored.array.first;
   for (const StoredAttempt& attempt : attempts) {
-    job.served += attempt.took;
+    if (attempt.outcome != kMeasured) job.served += attempt.took;
     job.saved_step = std::max(job.saved_step, attempt.saved_step);
     had_[job.owner] += attempt.worth;
   }
@@ -115,29 +146,29 @@ void Coordinator::find_attempt(Job& job, const std::vector<StoredAttempt>& attem
   if (state == JobState::kStopping) perform(job, StopAttempt{epoch});
 }
 
-Coordinator::Job Coordinator::make_job(int64_t id, const JobSpec& spec, const std::string& owner,
-                                       JobFsm fsm) {
+Coordinator::Job Coordinator::make_job(int64_t id, std::shared_ptr<const JobSpec> spec,
+                                       const std::string& owner, JobFsm fsm) {
   Job job;
   job.id = id;
   job.owner = owner;
   job.fsm = std::move(fsm);
-  adopt(spec, job);
+  adopt(std::move(spec), job);
   return job;
 }
 
-void Coordinator::adopt(const JobSpec& spec, Job& job) {
-  job.priority = spec.service.priority;
-  job.preemptible = spec.service.preemptible;
-  job.after = spec.service.after;
-  job.longest = spec.service.max_duration;
-  job.spec = std::make_shared<const JobSpec>(spec);
-  job.workload = workload_of(spec);
+void Coordinator::adopt(std::shared_ptr<const JobSpec> spec, Job& job) {
+  job.priority = spec->service.priority;
+  job.preemptible = spec->service.preemptible;
+  job.after = spec->service.after;
+  job.longest = spec->service.max_duration;
+  job.workload = workload_of(*spec);
+  job.spec = std::move(spec);
   know_speeds(job.workload);
-  find_demand(job);
+  forget_unfit(job);
 }
 
 void Coordinator::find_demand(Job& job) const {
-  job.demand = devices_.demand(*job.spec, useless_for(job));
+  job.demand = devices_.demand(*job.spec, unfit_for(job));
   // It keeps what it has, also what others would not get any more.
   if (!job.devices.empty()) job.demand.any_of.push_back(devices_.demand_held(job.id));
 }
@@ -234,6 +265,7 @@ Result<Coordinator::Job*> Coordinator::find_unended(int64_t id) {
 void Coordinator::ask(int64_t id, JobRequest request, Answered done) {
   const auto job = find_unended(id);
   if (!job) return done(fail(job.error()));
+  if (request == JobRequest::kRequeue) forget_unfit(**job);
   apply(**job, event_of(request), std::move(done));
 }
 
@@ -248,6 +280,7 @@ void Coordinator::attempt_over(int64_t id, const AttemptOver& over) {
     told.blameless = true;
     told.cause = fault;
   }
+  look_elsewhere(found->second, &told);
   apply(found->second, told);
 }
 
@@ -287,7 +320,7 @@ void Coordinator::apply(Job& job, const JobEvent& event, Answered done) {
     learn(job, *over);
     job.saved_step = std::max(job.saved_step, over->saved_step);
   }
-  take_effect(job, actions);
+  take_effect(job, actions, before.measuring);
   if (is_final(after.state)) tell_dependents(job.id);
 }
 
@@ -308,7 +341,7 @@ GroupCommit::Change Coordinator::change_of(const Job& job, const JobStatus& befo
     attempt.took = now() - job.begun;
     attempt.worth = worth_seconds(job);
     attempt.saved_step = over->saved_step;
-    attempt.outcome = measured ? "measured" : outcome_name(over->outcome);
+    attempt.outcome = measured ? kMeasured : outcome_name(over->outcome);
     attempt.cause = over->cause;
     speeds = speeds_in(job, *over);
     if (measured) text = measured_text(speeds);
@@ -324,10 +357,10 @@ GroupCommit::Change Coordinator::change_of(const Job& job, const JobStatus& befo
   };
 }
 
-void Coordinator::take_effect(Job& job, const std::vector<JobAction>& actions) {
+void Coordinator::take_effect(Job& job, const std::vector<JobAction>& actions, bool measured) {
   for (const JobAction& action : actions) {
     if (std::holds_alternative<FreeDevices>(action)) {
-      if (!job.devices.empty()) job.served += now() - job.begun;
+      if (!job.devices.empty() && !measured) job.served += now() - job.begun;
       had_[job.owner] += worth_seconds(job);
       devices_.free(job.id);
       job.devices.clear();
@@ -376,15 +409,16 @@ void Coordinator::perform(Job& job, const LaunchAttempt& action) {
 void Coordinator::wake_in_attempt(const Job& job) {
   if (job.preemptible) wake(std::max(now(), job.begun + rules_.least_run), job.id);
   if (job.fsm.status().measuring) wake(job.begun + rules_.longest_measuring, job.id);
-  if (job.longest > Nanos(0)) wake(std::max(now(), job.begun + job.longest - job.served), job.id);
+  if (job.longest > Nanos(0) && !job.fsm.status().measuring)
+    wake(std::max(now(), job.begun + job.longest - job.served), job.id);
 }
 
 Result<AttemptOrder> Coordinator::order_of(const Job& job) const {
   MOTLEY_TRY(const std::optional<StoredJob> stored, find_job(around_.kept, job.id));
   if (!stored) return fail(no_such_job(job.id));
-  MOTLEY_TRY(JobSpec spec, spec_of(*stored));
+  MOTLEY_TRY(const SharedSpec stored_spec, spec_of(*stored));
   FleetSpec given = devices_.only(job.devices);
-  spec = DevicePools::job_on(given, std::move(spec));
+  JobSpec spec = DevicePools::job_on(given, *stored_spec);
   AttemptOrder order{{job.id, job.fsm.status().epoch}, std::move(spec), std::move(given), {}};
   for (const std::string& host : order.fleet.hosts())
     if (const auto node = nodes_.find(host); node != nodes_.end() && !node->second.is_own())
@@ -437,7 +471,9 @@ void Coordinator::look_at(Job& job) {
   if (status.state == JobState::kWaiting && status.not_before <= now()) apply(job, BackOffIsOver{});
   if (job.devices.empty()) return;
   undecided_ |= job.preemptible;  // its turn may be over
-  const bool too_long = job.longest > Nanos(0) && job.served + (now() - job.begun) >= job.longest;
+  // To be measured costs a job nothing of its time.
+  const bool too_long = job.longest > Nanos(0) && !status.measuring &&
+                        job.served + (now() - job.begun) >= job.longest;
   if (too_long && status.stop != StopWhy::kTimeLimit) apply(job, TimeIsUp{});
   if (status.state == JobState::kProfiling && now() - job.begun >= rules_.longest_measuring)
     around_.launcher.kill({job.id, status.epoch});

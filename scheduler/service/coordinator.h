@@ -152,7 +152,9 @@ class Coordinator {
     std::shared_ptr<const JobSpec> spec;
     std::string workload;  ///< by which its speeds are known; empty: a program, never measured
     Demand demand;
-    int64_t array = 0;  ///< the number of its array's first job; 0: it is of none
+    Unfit unfit;                  ///< as its attempts have shown
+    bool measured_apart = false;  ///< on one pool after the other: all at once has failed
+    int64_t array = 0;            ///< the number of its array's first job; 0: it is of none
     std::vector<int64_t> after;
     Nanos longest{0};
     JobFsm fsm;
@@ -173,11 +175,12 @@ class Coordinator {
   void break_off(const Error& error);
   void try_to_write_again();
   void begin_again();
-  Result<Unit> recover(int64_t id);
+  Result<Unit> recover(const StoredJob& stored, const std::shared_ptr<const JobSpec>& spec);
   void find_attempt(Job& job, const std::vector<StoredAttempt>& attempts);
-  Job make_job(int64_t id, const JobSpec& spec, const std::string& owner, JobFsm fsm);
+  Job make_job(int64_t id, std::shared_ptr<const JobSpec> spec, const std::string& owner,
+               JobFsm fsm);
   /// What the job goes by.
-  void adopt(const JobSpec& spec, Job& job);
+  void adopt(std::shared_ptr<const JobSpec> spec, Job& job);
   Result<Unit> check_submission(const Submission& submission, bool repeated) const;
   Result<Job> first_of(const JobSpec& spec, const Submission& submission);
   Result<Unit> check_update(const Job& job, const JobSpec& spec,
@@ -201,8 +204,9 @@ class Coordinator {
   /// What is to be kept of it.
   GroupCommit::Change change_of(const Job& job, const JobStatus& before,
                                 const JobEvent& event) const;
-  /// In memory, at once: whatever follows from it is written later.
-  void take_effect(Job& job, const std::vector<JobAction>& actions);
+  /// In memory, at once: whatever follows from it is written later. `measured`: what it did with
+  /// its devices so far.
+  void take_effect(Job& job, const std::vector<JobAction>& actions, bool measured);
   /// The change is on disk.
   void act(int64_t id, const std::vector<JobAction>& actions);
   void perform(Job& job, const LaunchAttempt& action);
@@ -245,15 +249,18 @@ class Coordinator {
   std::vector<size_t> unmeasured(const Job& job, const PoolCounts& free) const;
   std::set<std::string> measured_now() const;
   static bool admits(const Job& job, size_t pool);
-  std::vector<size_t> useless_for(const Job& job) const;  ///< pools
+  Unfit unfit_for(const Job& job) const;
+  void forget_unfit(Job& job);
+  /// Whether a failed attempt shows only that the job needs other devices, and there are such.
+  void look_elsewhere(Job& job, AttemptOver* over);
   double worth_seconds(const Job& job) const;
   void decide();
   void carry_out(const QueueView& view, const Schedule& schedule);
   void start(const QueueView& view, std::vector<Placement> placements);
   void why_it_waits(const Job& job, WhyJob* why) const;
   int position_of(const Job& job) const;
-  bool lacks_devices(const Job& job) const;
-  void why_it_lacks(const Job& job, WhyJob* why) const;
+  bool lacks_devices(const std::vector<Alternative>& any_of) const;
+  void why_it_lacks(const std::vector<Alternative>& any_of, WhyJob* why) const;
   /// Those of arrays of which as many have devices as may at one time.
   std::set<int64_t> held_back() const;
 

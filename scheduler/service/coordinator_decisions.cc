@@ -168,29 +168,30 @@ std::optional<WhyJob> Coordinator::why(int64_t id) const {
   for (const std::string& unmet : job.demand.unmet)
     why.reasons.push_back("the devices there are would not do: " + unmet);
   if (!job.demand.any_of.empty() && status.state == JobState::kQueued) why_it_waits(job, &why);
-  const bool wants_more = lacks_devices(job);
+  const bool wants_more = lacks_devices(job.demand.any_of);
   for (const auto& [name, node] : nodes_)
     if (const std::string fault = node.fault(); wants_more && !fault.empty())
       why.reasons.push_back(fault);
   return why;
 }
 
-bool Coordinator::lacks_devices(const Job& job) const {
+bool Coordinator::lacks_devices(const std::vector<Alternative>& any_of) const {
   const PoolCounts free = devices_.free_counts();
-  return std::none_of(job.demand.any_of.begin(), job.demand.any_of.end(),
-                      [&](const Alternative& each) { return each.usable_of(free) >= each.least; });
+  return std::none_of(any_of.begin(), any_of.end(),
+                      [&](const Alternative& each) { return each.found_in(free); });
 }
 
 /// A line for each alternative, and who has what it waits for.
-void Coordinator::why_it_lacks(const Job& job, WhyJob* why) const {
+void Coordinator::why_it_lacks(const std::vector<Alternative>& any_of, WhyJob* why) const {
   const PoolCounts free = devices_.free_counts();
   int least_missing = INT32_MAX;
-  for (const Alternative& each : job.demand.any_of) {
+  for (const Alternative& each : any_of) {
     const int usable = each.usable_of(free);
-    least_missing = std::min(least_missing, each.least - usable);
-    why->reasons.push_back((&each == &job.demand.any_of.front() ? "it needs " : "or it needs ") +
+    least_missing = std::min(least_missing, std::max(1, each.least - usable));
+    why->reasons.push_back((&each == &any_of.front() ? "it needs " : "or it needs ") +
                            counted(each.least, "device") + " and " + std::to_string(usable) +
-                           (usable == 1 ? " is" : " are") + " free that it admits");
+                           (usable == 1 ? " is" : " are") + " free that it admits" +
+                           (usable < each.least ? "" : ", on which it found no plan"));
   }
   why->remedy = counted(least_missing, "device") + " more becoming free";
   for (const auto& [id, other] : jobs_)
@@ -207,10 +208,13 @@ void Coordinator::why_it_waits(const Job& job, WhyJob* why) const {
     why->remedy = "the end of another job of the array";
     return;
   }
-  if (lacks_devices(job)) why_it_lacks(job, why);
+  const JobView seen = view_of(job, devices_.free_counts());
+  if (seen.measures)
+    why->reasons.push_back("it is measured first, on one device of each type that it may have");
+  if (lacks_devices(seen.any_of)) why_it_lacks(seen.any_of, why);
   if (reserved_for_ && *reserved_for_ != job.id)
-    why->reasons.push_back("job " + std::to_string(*reserved_for_) +
-                           " has waited longer for devices that it would take");
+    why->reasons.push_back("devices that it would take are kept for job " +
+                           std::to_string(*reserved_for_));
   for (const auto& [id, other] : jobs_)
     if (other.fsm.status().measuring && other.workload == job.workload)
       why->reasons.push_back("job " + std::to_string(id) +

@@ -73,6 +73,7 @@ std::vector<size_t> Coordinator::unmeasured(const Job& job, const PoolCounts& fr
   for (size_t pool = 0; pool < free.size(); ++pool)
     if (admits(job, pool) && !speed_of(job, pool) && (!any_known || free[pool] > 0))
       pools.push_back(pool);
+  if (job.measured_apart && !pools.empty()) pools.erase(pools.begin() + 1, pools.end());
   return pools;
 }
 
@@ -81,11 +82,45 @@ bool Coordinator::admits(const Job& job, size_t pool) {
                      [&](const Alternative& each) { return each.limit[pool] > 0; });
 }
 
-std::vector<size_t> Coordinator::useless_for(const Job& job) const {
-  std::vector<size_t> pools;
+Unfit Coordinator::unfit_for(const Job& job) const {
+  Unfit unfit = job.unfit;
   for (size_t pool = 0; pool < devices_.pool_count(); ++pool)
-    if (speed_of(job, pool).value_or(1) <= 0) pools.push_back(pool);
-  return pools;
+    if (speed_of(job, pool).value_or(1) <= 0) unfit.pools.push_back(pool);
+  return unfit;
+}
+
+void Coordinator::forget_unfit(Job& job) {
+  job.unfit = {};
+  job.measured_apart = false;
+  find_demand(job);
+  undecided_ = true;
+}
+
+/// Memory is where devices differ most, and only a plan knows what is needed of it.
+void Coordinator::look_elsewhere(Job& job, AttemptOver* over) {
+  const JobStatus& status = job.fsm.status();
+  const bool asks = over->elsewhere || status.measuring;
+  over->elsewhere = false;
+  if (!asks || over->outcome != AttemptOutcome::kFailed || over->blameless ||
+      over->epoch != status.epoch || status.stop != StopWhy::kNone)
+    return;
+  const PoolCounts held = devices_.held_by(job.id);
+  Unfit unfit = job.unfit;
+  if (!status.measuring) {
+    unfit.sets.push_back(held);
+  } else {
+    std::vector<size_t> pools;
+    for (size_t pool = 0; pool < held.size(); ++pool)
+      if (held[pool] > 0) pools.push_back(pool);
+    if (pools.size() > 1) {
+      job.measured_apart = over->elsewhere = true;
+      return;
+    }
+    unfit.pools.insert(unfit.pools.end(), pools.begin(), pools.end());
+  }
+  std::swap(job.unfit, unfit);
+  over->elsewhere = devices_.could_ever(*job.spec, unfit_for(job)).has_value();
+  if (!over->elsewhere) std::swap(job.unfit, unfit);
 }
 
 /// In steps a second, and steps.

@@ -54,7 +54,7 @@ Result<Coordinator::Job> Coordinator::first_of(const JobSpec& spec, const Submis
   // A job that can never start is kept before it is cancelled: a repeated key finds it.
   if (left.failed) left = {1, false};
   if (!spec.service.after.empty()) fsm.on(left, now());
-  return make_job(0, spec, submission.owner, std::move(fsm));
+  return make_job(0, std::make_shared<const JobSpec>(spec), submission.owner, std::move(fsm));
 }
 
 void Coordinator::submit(Submission submission, Submitted done) {
@@ -161,7 +161,7 @@ void Coordinator::update(int64_t id, const std::vector<Override>& changes, Answe
   StoredJob stored = stored_spec(*spec);
   stored.id = id;
   for (const int64_t before : job.after) forget_dependent(before, id);
-  adopt(*spec, job);
+  adopt(std::make_shared<const JobSpec>(*spec), job);
   note_dependent(job);
   job.fsm = JobFsm(RetryRule{.most_restarts = spec->retry.max_restarts}, job.fsm.status());
   undecided_ = true;

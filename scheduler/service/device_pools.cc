@@ -1,7 +1,9 @@
 #include "scheduler/service/device_pools.h"
 
 #include <algorithm>
+#include <iomanip>
 #include <set>
+#include <sstream>
 #include <utility>
 
 namespace motley {
@@ -24,6 +26,25 @@ bool is_paced(const FleetSpec& fleet) {
 
 std::vector<DeviceFilter> filters_of(const JobSpec& job) {
   return job.any_of.empty() ? std::vector{job.devices} : job.any_of;
+}
+
+/// All of a job that its demand depends on, as text.
+std::string wishes_of(const JobSpec& job) {
+  std::ostringstream text;
+  text << job.is_program();
+  for (const DeviceFilter& filter : filters_of(job)) {
+    text << "\n"
+         << filter.mix << " " << filter.memory.low.value() << " " << filter.memory.high.value();
+    if (filter.count) text << " " << filter.count->low << " " << filter.count->high;
+    for (const std::string& type : filter.types) text << " " << std::quoted(type);
+    for (const auto& [type, most] : filter.limits) text << " " << std::quoted(type) << ":" << most;
+  }
+  for (const std::string& id : job.pin.leave_out) text << "\n" << std::quoted(id);
+  // Of devices that are limited those that are pinned come first.
+  for (const PinnedReplica& replica : job.pin.replicas)
+    for (const PinnedStage& stage : replica.stages)
+      for (const std::string& id : stage.devices) text << "\n" << std::quoted(id);
+  return std::move(text).str();
 }
 
 std::string reason_of(const JobSpec& job, const DeviceFilter& filter, const Error& error) {
@@ -59,7 +80,7 @@ std::optional<size_t> DevicePools::pool_of(const std::string& id) const {
 }
 
 void DevicePools::put(const std::string& host, const FleetSpec& part, DeviceAccess access) {
-  remove(host);
+  remove(host);  // and what was known of all
   if (!is_paced(fleet_)) {
     fleet_.clock = part.clock;
     fleet_.pace_flops = part.pace_flops;
@@ -75,6 +96,7 @@ void DevicePools::put(const std::string& host, const FleetSpec& part, DeviceAcce
 }
 
 void DevicePools::remove(const std::string& host) {
+  demands_.clear();
   for (size_t i = slots_.size(); i-- > own_;) {
     if (fleet_.devices[i].host != host) continue;
     fleet_.devices.erase(fleet_.devices.begin() + static_cast<std::ptrdiff_t>(i));
@@ -83,6 +105,7 @@ void DevicePools::remove(const std::string& host) {
 }
 
 void DevicePools::set_access(const std::string& host, DeviceAccess access) {
+  demands_.clear();
   for (size_t i = 0; i < slots_.size(); ++i)
     if (fleet_.devices[i].host == host) slots_[i].access = access;
 }
@@ -96,14 +119,21 @@ std::vector<Pool> DevicePools::pools() const {
   return pools;
 }
 
-Demand DevicePools::demand(const JobSpec& job, const std::vector<size_t>& useless) const {
+Demand DevicePools::demand(const JobSpec& job, const Unfit& unfit) const {
+  if (!unfit.pools.empty() || !unfit.sets.empty()) return find_demand(job, unfit);
+  const auto [known, is_new] = demands_.try_emplace(wishes_of(job));
+  if (is_new) known->second = find_demand(job, unfit);
+  return known->second;
+}
+
+Demand DevicePools::find_demand(const JobSpec& job, const Unfit& unfit) const {
   FleetSpec there = fleet_;
   there.devices.clear();
   for (size_t i = 0; i < slots_.size(); ++i)
     if (slots_[i].access != DeviceAccess::kClosed) there.devices.push_back(fleet_.devices[i]);
   Demand found;
   for (const DeviceFilter& filter : filters_of(job)) {
-    const auto wanted = demand(job, filter, there, useless);
+    const auto wanted = demand(job, filter, there, unfit);
     if (wanted)
       found.any_of.push_back(*wanted);
     else
@@ -112,10 +142,10 @@ Demand DevicePools::demand(const JobSpec& job, const std::vector<size_t>& useles
   return found;
 }
 
-Result<Unit> DevicePools::could_ever(const JobSpec& job) const {
+Result<Unit> DevicePools::could_ever(const JobSpec& job, const Unfit& unfit) const {
   Error unmet{ErrorCode::kNoDevice, "", place_of(job, "any_of")};
   for (const DeviceFilter& filter : filters_of(job)) {
-    const auto wanted = demand(job, filter, fleet_, {});
+    const auto wanted = demand(job, filter, fleet_, unfit);
     if (wanted) return Unit{};
     if (job.any_of.empty()) return fail(wanted.error());
     unmet.message += (unmet.message.empty() ? "" : "; ") + reason_of(job, filter, wanted.error());
@@ -133,7 +163,7 @@ std::string DevicePools::types_in(const std::vector<size_t>& pools) const {
 
 /// By pool, all that fit and what limits leave of them.
 Alternative DevicePools::limits_of(const JobSpec& job, const DeviceFilter& filter,
-                                   const FleetSpec& of, const std::vector<size_t>& useless) const {
+                                   const FleetSpec& of, const Unfit& unfit) const {
   Alternative wanted;
   wanted.mix = filter.mix;
   wanted.limit = none();
@@ -141,7 +171,11 @@ Alternative DevicePools::limits_of(const JobSpec& job, const DeviceFilter& filte
     // A program of anybody's is started where the coordinator is, and nowhere else.
     if (unmet_demand(device, job, filter).empty() && (!job.is_program() || is_own(device)))
       ++wanted.limit[pool_of_traits_.at(traits_of(device))];
-  for (const size_t pool : useless) wanted.limit[pool] = 0;
+  for (const size_t pool : unfit.pools) wanted.limit[pool] = 0;
+  for (const PoolCounts& set : unfit.sets) {
+    wanted.unfit.push_back(set);
+    wanted.unfit.back().resize(types_.size(), 0);  // pools that came later
+  }
   for (const auto& [type, most] : filter.limits) {
     SharedLimit together{{}, most};
     for (size_t pool = 0; pool < types_.size(); ++pool)
@@ -154,17 +188,16 @@ Alternative DevicePools::limits_of(const JobSpec& job, const DeviceFilter& filte
 }
 
 Result<Alternative> DevicePools::demand(const JobSpec& job, const DeviceFilter& filter,
-                                        const FleetSpec& of,
-                                        const std::vector<size_t>& useless) const {
+                                        const FleetSpec& of, const Unfit& unfit) const {
   if (of.devices.empty())
     return fail(ErrorCode::kNoDevice, "the service has no devices", place_of(job, "resources"));
   MOTLEY_TRY_VOID(admitted(of, job, filter));
-  Alternative wanted = limits_of(job, filter, of, useless);
+  Alternative wanted = limits_of(job, filter, of, unfit);
   // Of one type only: as many as the most common one has.
   const int all = wanted.usable_of(wanted.limit);
   if (all == 0 && !job.is_program())
     return fail(ErrorCode::kNoDevice,
-                "none of the devices there can train it: " + types_in(useless),
+                "none of the devices there can train it: " + types_in(unfit.pools),
                 place_of(job, "model"));
   if (all == 0)
     return fail(ErrorCode::kNoDevice,
@@ -176,6 +209,9 @@ Result<Alternative> DevicePools::demand(const JobSpec& job, const DeviceFilter& 
     return fail(ErrorCode::kNoDevice,
                 "the job asks for " + std::to_string(wanted.least) +
                     " devices of one type and the service has " + std::to_string(all),
+                place_of(job, filter.key + ".count"));
+  if (!wanted.found_in(wanted.limit))
+    return fail(ErrorCode::kNoDevice, "no plan was found on as many devices as it may have",
                 place_of(job, filter.key + ".count"));
   return wanted;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/spec/fleet_spec.h"
@@ -25,6 +26,12 @@ enum class DeviceAccess : uint8_t {
 struct Demand {
   std::vector<Alternative> any_of;
   std::vector<std::string> unmet;  ///< of the alternatives that are not among these, why not
+};
+
+/// What is known not to do for a job.
+struct Unfit {
+  std::vector<size_t> pools;          ///< none of their devices can do it
+  std::vector<PoolCounts> sets = {};  ///< too little, as are fewer of them
 };
 
 class DevicePools {
@@ -51,11 +58,11 @@ class DevicePools {
   std::optional<size_t> pool_of(const std::string& id) const;
 
   /// What the job asks for of those that are not closed: without a count, every device it admits.
-  /// Nothing in `any_of` where they would not do. `useless`: pools whose devices cannot do it.
-  Demand demand(const JobSpec& job, const std::vector<size_t>& useless) const;
+  /// Nothing in `any_of` where they would not do.
+  Demand demand(const JobSpec& job, const Unfit& unfit) const;
   /// Whether all devices there are would do, whatever becomes of them: kNoDevice, at the job's
   /// words.
-  Result<Unit> could_ever(const JobSpec& job) const;
+  Result<Unit> could_ever(const JobSpec& job, const Unfit& unfit = {}) const;
   /// What a job is left with that has these devices, and may have none beside them.
   Alternative demand_held(int64_t owner) const;
 
@@ -88,10 +95,11 @@ class DevicePools {
   };
   Slot slot_for(const DeviceSpec& device, DeviceAccess access);
   void set_owner(size_t device, int64_t owner);
+  Demand find_demand(const JobSpec& job, const Unfit& unfit) const;
   Result<Alternative> demand(const JobSpec& job, const DeviceFilter& filter, const FleetSpec& of,
-                             const std::vector<size_t>& useless) const;
+                             const Unfit& unfit) const;
   Alternative limits_of(const JobSpec& job, const DeviceFilter& filter, const FleetSpec& of,
-                        const std::vector<size_t>& useless) const;
+                        const Unfit& unfit) const;
   std::string types_in(const std::vector<size_t>& pools) const;
   bool is_own(const DeviceSpec& device) const;
   PoolCounts none() const { return PoolCounts(types_.size(), 0); }
@@ -106,6 +114,8 @@ class DevicePools {
   std::vector<std::string> types_;         ///< by pool
   std::vector<std::string> traits_;        ///< by pool
   std::map<std::string, size_t> pool_of_traits_;
+  /// Of these devices, by what jobs ask for: many jobs ask for the same.
+  mutable std::unordered_map<std::string, Demand> demands_;
 };
 
 }  // namespace motley

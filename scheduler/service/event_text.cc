@@ -109,7 +109,9 @@ std::string event_text(const JobStatus& before, const JobStatus& after,
       return name_of(after.state) +
              (after.cause.empty() || after.cause == name_of(after.state) ? "" : ": " + after.cause);
     case JobState::kQueued:
-      return before.held && !after.held ? "released" : "queued";
+      if (before.held && !after.held) return "released";
+      // A failure that is not to be waited after.
+      return after.cause == before.cause ? "queued" : "queued for other devices: " + after.cause;
     default:
       return name_of(after.state);
   }

@@ -138,6 +138,8 @@ Result<int> perform_attempt(const std::string& directory) {
   const Result<int> status = without_exceptions([&] { return perform(order, directory, &speeds); });
   AttemptEnded ended = end_of(order, status, std::move(speeds));
   ended.blameless = !status && is_disk_full(status.error());
+  ended.elsewhere = !status && status.error().code == ErrorCode::kNoPlan && !order.measure &&
+                    first_epoch(order.job) == begun.first_epoch;
   ended.saved_step = saved_step_of(order.job);
   const bool done = ended.status == 0 && !order.measure;
   ended.progressed = done || ended.saved_step > begun.saved_step;

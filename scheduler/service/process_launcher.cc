@@ -1,6 +1,7 @@
 #include "scheduler/service/process_launcher.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,6 +46,11 @@ Result<Fd> open_log(const std::string& path) {
   return fd;
 }
 
+bool is_readable(int fd) {
+  pollfd look{fd, POLLIN, 0};
+  return ::poll(&look, 1, 0) > 0;
+}
+
 AttemptOver over_of(Epoch epoch, const AttemptEnded& ended) {
   AttemptOver over;
   over.epoch = epoch;
@@ -58,6 +64,7 @@ AttemptOver over_of(Epoch epoch, const AttemptEnded& ended) {
     over.outcome = AttemptOutcome::kStopped;
   over.hopeless = over.outcome == AttemptOutcome::kFailed && ended.hopeless;
   over.blameless = over.outcome == AttemptOutcome::kFailed && ended.blameless;
+  over.elsewhere = ended.elsewhere;
   return over;
 }
 
@@ -115,8 +122,15 @@ class ProcessLauncher final : public AttemptLauncher {
   void watch(AttemptId id, Fd process) {
     auto descriptor = std::make_shared<Descriptor>(context_, process.release());
     watched_[id] = descriptor;
+    wait_for_end(id, std::move(descriptor));
+  }
+
+  void wait_for_end(AttemptId id, const std::shared_ptr<Descriptor>& descriptor) {
     descriptor->async_wait(Descriptor::wait_read, [this, id, descriptor](error_code error) {
       if (error) return;
+      // Between its fork and its exec a new process holds connections that we have closed: what
+      // epoll says of such a one may reach the descriptor that has its place by now.
+      if (!is_readable(descriptor->native_handle())) return wait_for_end(id, descriptor);
       siginfo_t info{};
       // One that an earlier coordinator started is not ours to reap.
       ::waitid(P_PIDFD, static_cast<id_t>(descriptor->native_handle()), &info, WEXITED | WNOHANG);

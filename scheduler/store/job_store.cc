@@ -174,6 +174,14 @@ StoredJob job_at(const Statement& row) {
   return job;
 }
 
+/// With its spec and its key after the columns.
+StoredJob whole_job_at(const Statement& row) {
+  StoredJob job = job_at(row);
+  job.spec = row.text(kColumnCount);
+  job.key = row.text(kColumnCount + 1);
+  return job;
+}
+
 void bind_status(const JobStatus& status, Statement* statement) {
   statement->bind(static_cast<int64_t>(status.state))
       .bind(int64_t{status.epoch.value()})
@@ -372,10 +380,7 @@ Result<std::optional<StoredJob>> find_job(const Database& database, int64_t id) 
   asked.bind(id);
   MOTLEY_TRY(const bool found, asked.step());
   if (!found) return std::optional<StoredJob>();
-  StoredJob job = job_at(asked);
-  job.spec = asked.text(kColumnCount);
-  job.key = asked.text(kColumnCount + 1);
-  return std::optional(std::move(job));
+  return std::optional(whole_job_at(asked));
 }
 
 Result<Unit> add_attempt(const Database& database, const StoredAttempt& attempt) {
@@ -525,10 +530,13 @@ Result<JobPage> list_jobs(const Database& database, const JobQuery& query, int64
   return page;
 }
 
-Result<std::vector<StoredJob>> unfinished_jobs(const Database& database) {
-  MOTLEY_TRY(Statement asked, database.prepare(std::string("SELECT ") + kColumns +
-                                               " FROM jobs WHERE finished = 0 ORDER BY id"));
-  return all_rows(std::move(asked), job_at);
+Result<std::vector<StoredJob>> unfinished_jobs(const Database& database, int64_t after, int most) {
+  MOTLEY_TRY(
+      Statement asked,
+      database.prepare(std::string("SELECT ") + kColumns +
+                       ", spec, key FROM jobs WHERE finished = 0 AND id > ? ORDER BY id LIMIT ?"));
+  asked.bind(after).bind(int64_t{most});
+  return all_rows(std::move(asked), whole_job_at);
 }
 
 Result<std::vector<int64_t>> jobs_ended_before(const Database& database, int64_t time, int most) {

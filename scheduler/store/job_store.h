@@ -119,8 +119,10 @@ Result<JobPage> list_jobs(const Database& database, const JobQuery& query, int64
                           int most);
 /// Numbers of jobs that ended before `time`, the first to end first.
 Result<std::vector<int64_t>> jobs_ended_before(const Database& database, int64_t time, int most);
-/// All that are to be gone on with, by number.
-Result<std::vector<StoredJob>> unfinished_jobs(const Database& database);
+/// Those that are to be gone on with and have greater numbers than `after`, by number, `most` of
+/// them, whole.
+Result<std::vector<StoredJob>> unfinished_jobs(const Database& database, int64_t after = 0,
+                                               int most = INT32_MAX);
 /// Of a job, by epoch.
 Result<std::vector<StoredAttempt>> list_attempts(const Database& database, int64_t job);
 /// Jobs there are in each state; reads them all.

@@ -18,6 +18,7 @@
 #include "scheduler/store/job_store.h"
 #include "tests/bench/rows.h"
 #include "tests/bench/service_http.h"
+#include "tests/bench/service_restart.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/unit/scheduler/service/fake_service.h"
 
@@ -291,6 +292,12 @@ class Bench {
     return Unit{};
   }
 
+  Result<Unit> restarted() {
+    MOTLEY_TRY(const std::vector<RestartFigures> all, measure_restarts());
+    for (const RestartFigures& figures : all) add(figures);
+    return Unit{};
+  }
+
   Result<Unit> published(const std::string& folder) {
     MOTLEY_TRY(std::vector<TraceJob> trace,
                read_trace(folder + "/jobs.tsv", folder + "/throughputs.json"));
@@ -341,6 +348,29 @@ class Bench {
             .kind = "simulated"};
   }
 
+  void add(const RestartFigures& figures) {
+    const std::string name = "restarted, " + std::to_string(figures.waiting) + " wait";
+    const bool few = figures.waiting == 0;
+    add({.name = name,
+         .metric = "serving_again_seconds",
+         .unit = "s",
+         .better = "lower",
+         .ours = figures.serving_again_seconds,
+         .limit = few ? std::optional(2.0) : std::nullopt});
+    add({.name = name,
+         .metric = "undisturbed_jobs",
+         .unit = "",
+         .better = "higher",
+         .ours = static_cast<double>(figures.undisturbed),
+         .limit = figures.running});
+    add({.name = name,
+         .metric = "memory_bytes",
+         .unit = "B",
+         .better = "lower",
+         .ours = figures.memory_bytes,
+         .limit = 500e6});
+  }
+
   void add(const Row& row) {
     if (!json_)
       std::printf("%-20s %-24s %10.4f %-2s limit %.4f\n", row.name.c_str(), row.metric, row.ours,
@@ -357,6 +387,7 @@ int run(bool json, const std::string& folder) {
   bench.decisions();
   Result<Unit> done = bench.served();
   if (done) done = bench.store();
+  if (done) done = bench.restarted();
   if (done && !folder.empty()) done = bench.published(folder);
   if (!done) {
     std::fprintf(stderr, "service: %s\n", done.error().to_string().c_str());

@@ -8,20 +8,16 @@
 #include <atomic>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/clock.h"
 #include "scheduler/launch/child_process.h"
-#include "scheduler/launch/environment.h"
-#include "scheduler/launch/worker_program.h"
-#include "scheduler/service/service_client.h"
+#include "tests/bench/service_process.h"
 #include "tests/support/temporary_directory.h"
 
 namespace motley {
@@ -122,40 +118,15 @@ Result<double> first_line_seconds(const ServiceClient& client, const std::string
   return seconds[kFirstLines / 2];
 }
 
-Result<ChildProcess> start_service(const std::string& directory, const std::string& socket) {
-  Environment environment = Environment::inherited();
-  environment.set("XDG_CACHE_HOME", directory + "/cache");
-  const std::string programs =
-      std::filesystem::path(own_program()).parent_path().parent_path().string();
-  SpawnRequest request;
-  request.command = {programs + "/motley", "serve",   "--state",
-                     directory + "/state", "--fleet", directory + "/fleet.yaml",
-                     "--socket",           socket};
-  request.environment = environment.entries();
-  request.die_with_parent = true;
-  return ChildProcess::spawn(request);
-}
-
-Result<Unit> wait_for(const ServiceClient& client) {
-  Result<nlohmann::json> answer = fail(ErrorCode::kInternal, "");
-  for (int i = 0; i < 500; ++i) {
-    answer = client.get("/v1/fleet");
-    if (answer) return Unit{};
-    steady_clock().sleep_until(steady_clock().now() + nanos_of_seconds(0.01));
-  }
-  return fail(answer.error());
-}
-
 }  // namespace
 
 Result<ServedFigures> measure_served() {
   const testing::TemporaryDirectory directory;
-  std::ofstream(directory.path() + "/fleet.yaml") << kFleet;
   std::ofstream(directory.path() + "/text.txt") << std::string(5000, 'x');
-  const std::string socket = directory.path() + "/socket";
-  MOTLEY_TRY(ChildProcess service, start_service(directory.path(), socket));
-  const ServiceClient client({socket, std::nullopt});
-  MOTLEY_TRY_VOID(wait_for(client));
+  MOTLEY_TRY(ChildProcess service, start_service(directory.path(), kFleet));
+  const ServiceClient client = client_of_service(directory.path());
+  MOTLEY_TRY_VOID(wait_until_served(client, 5));
+  const std::string socket = socket_of_service(directory.path());
   const std::string source = "source=" + directory.path() + "/job.yaml";
   ServedFigures figures;
   MOTLEY_TRY(figures.first_line_seconds, first_line_seconds(client, source));
@@ -165,9 +136,7 @@ Result<ServedFigures> measure_served() {
   figures.reads_per_second = answers_per_second(socket, "200", [](int, int) {
     return std::string("GET /v1/jobs/1 HTTP/1.1\r\nHost: bench\r\n\r\n");
   });
-  service.send(SIGTERM);
-  ExitStatus status;
-  service.wait(nanos_of_seconds(20), &status);
+  end_service(service, SIGTERM);
   return figures;
 }
 

@@ -80,7 +80,7 @@ TEST(Coordinator, SharesTheFleetAndKeepsToItsOrder) {
   const auto why = service.coordinator().why(one);
   ASSERT_TRUE(why);
   EXPECT_EQ(why->position, 2);
-  EXPECT_THAT(why->reasons, ::testing::Contains(HasSubstr("job 2 has waited longer")));
+  EXPECT_THAT(why->reasons, ::testing::Contains(HasSubstr("kept for job 2")));
   service.end(two, AttemptOutcome::kDone);
   EXPECT_EQ(service.state(all), JobState::kRunning);
   EXPECT_EQ(service.launcher.orders.back().fleet.devices.size(), 3u);
