@@ -3,6 +3,7 @@
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -104,18 +105,19 @@ Result<Unit> cancel_all(const ServiceClient& client, const Attempts& attempts) {
 }
 
 /// Kills the coordinator, starts another one, and looks at it.
-Result<RestartFigures> restart(const std::string& directory, ChildProcess& service) {
+Result<RestartFigures> restart(const std::string& directory, std::optional<ChildProcess>& service) {
   const ServiceClient client = client_of_service(directory);
   RestartFigures figures;
   MOTLEY_TRY(const Attempts before, running_attempts(client));
   figures.running = static_cast<int>(before.size());
-  end_service(service, SIGKILL);
+  end_service(*service, SIGKILL);
   const Nanos begin = steady_clock().now();
-  MOTLEY_TRY(service, start_service(directory, fleet_of_cpus()));
+  MOTLEY_TRY(ChildProcess next, start_service(directory, fleet_of_cpus()));
+  service.emplace(std::move(next));
   MOTLEY_TRY_VOID(wait_until_served(client, 60));
   figures.serving_again_seconds = seconds_of(steady_clock().now() - begin);
   MOTLEY_TRY(figures.waiting, count_waiting(client));
-  figures.memory_bytes = resident_bytes(service.pid());
+  figures.memory_bytes = resident_bytes(service->pid());
   steady_clock().sleep_until(steady_clock().now() + nanos_of_seconds(kLookSeconds));
   MOTLEY_TRY(const Attempts after, running_attempts(client));
   for (const auto& attempt : before) figures.undisturbed += after.contains(attempt) ? 1 : 0;
@@ -128,7 +130,8 @@ Result<std::vector<RestartFigures>> measure_restarts() {
   const testing::TemporaryDirectory directory;
   const ServiceClient client = client_of_service(directory.path());
   const std::string source = "source=" + directory.path() + "/job.yaml";
-  MOTLEY_TRY(ChildProcess service, start_service(directory.path(), fleet_of_cpus()));
+  MOTLEY_TRY(ChildProcess first, start_service(directory.path(), fleet_of_cpus()));
+  std::optional<ChildProcess> service(std::move(first));
   MOTLEY_TRY_VOID(wait_until_served(client, 10));
   MOTLEY_TRY_VOID(submit(client, source, kProgram, kPrograms));
   MOTLEY_TRY_VOID(wait_for_programs(client));
@@ -138,7 +141,7 @@ Result<std::vector<RestartFigures>> measure_restarts() {
   MOTLEY_TRY(figures[1], restart(directory.path(), service));
   MOTLEY_TRY(const Attempts left, running_attempts(client));
   MOTLEY_TRY_VOID(cancel_all(client, left));
-  end_service(service, SIGTERM);
+  end_service(*service, SIGTERM);
   return figures;
 }
 
