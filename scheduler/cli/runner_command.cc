@@ -35,8 +35,9 @@ class RunnerCommand final : public Command {
 
  private:
   Result<Unit> attempt() {
-    if (!program_.empty()) return run_program_attempt(*mpirun_launcher(), own_program(), program_);
     MOTLEY_TRY(options_.worker, worker_program());
+    if (!program_.empty())
+      return run_program_attempt(*mpirun_launcher(), own_program(), program_, options_);
     const AssignmentKind kind =
         attempt_.empty() ? AssignmentKind::kProfile : AssignmentKind::kTrain;
     MOTLEY_TRY(Assignment assignment,

@@ -60,12 +60,13 @@ Result<int> run_program_rank(const std::string& document) {
   MOTLEY_TRY(const ProgramAssignment assignment, read_program(document));
   MOTLEY_TRY(const int rank, own_rank(static_cast<int>(assignment.fleet.devices.size())));
   SignalInbox signals;
+  MOTLEY_TRY_VOID(write_rank_process(assignment.directory, rank));
   MOTLEY_TRY(ChildProcess child, spawn(assignment, rank, assignment.job.program.command));
   ExitStatus status;
   const bool asked = wait_for(child, signals, &status);
-  const ProgramEnd end{status.signal != 0 ? 0 : status.status, status.signal,
+  const ProgramEnd end{rank, status.signal != 0 ? 0 : status.status, status.signal,
                        steady_clock().now().value()};
-  MOTLEY_TRY_VOID(write_program_end(assignment.directory, rank, end));
+  MOTLEY_TRY_VOID(write_program_end(assignment.directory, end));
   // Of all that are asked to stop none is to end the others before they have saved.
   return asked || status.status == kStoppedStatus ? 0 : status.status;
 }

@@ -34,13 +34,20 @@ Result<int> free_port() {
   const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
   socklen_t size = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
   if (!fd.valid() || ::bind(fd.get(), generic, size) != 0 ||
       ::getsockname(fd.get(), generic, &size) != 0)
     return fail(ErrorCode::kIo, "no port is free for the ranks to meet at");
   return int{ntohs(address.sin_port)};
+}
+
+/// Of rank 0's host: as others know it, where there are others.
+std::string master_address(const FleetSpec& fleet) {
+  const std::vector<std::string> hosts = fleet.hosts();
+  if (hosts.size() == 1) return "127.0.0.1";
+  return is_this_host(hosts.front()) ? own_address_towards(hosts[1]) : hosts.front();
 }
 
 class ProgramRun {
@@ -85,11 +92,6 @@ class ProgramRun {
     const auto& count = options_.job.devices.count;
     if (count && fleet_.devices.size() > static_cast<size_t>(count->high))
       fleet_.devices.resize(static_cast<size_t>(count->high));
-    for (const DeviceSpec& device : fleet_.devices)
-      if (!is_this_host(device.host))
-        return fail(ErrorCode::kUnsupported, "device " + device.id +
-                                                 " is on another host: a program ('run') runs on "
-                                                 "devices of this machine only");
     return Unit{};
   }
 
@@ -113,6 +115,7 @@ class ProgramRun {
     assignment.run = run_->title();
     assignment.directory = run_->attempt_directory(assignment.epoch);
     assignment.checkpoints = run_->checkpoints(options_.job);
+    assignment.master_address = master_address(fleet_);
     MOTLEY_TRY(assignment.master_port, free_port());
     assignment.job = options_.job;
     assignment.fleet = fleet_;
@@ -122,6 +125,7 @@ class ProgramRun {
     client.kind = AssignmentKind::kProgram;
     client.document = assignment.directory + "/program.json";
     client.lock_fd = run_->lock_fd();
+    client.rsh_agent = options_.rsh_agent;
     MOTLEY_TRY_VOID(write_program(assignment, client.document));
     ProgressFile file(real_file_system(), steady_clock(), run_->file("progress.json"));
     RunProgress progress{.epoch = assignment.epoch, .phase = "setup", .begun = unix_seconds()};

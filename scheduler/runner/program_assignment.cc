@@ -1,5 +1,7 @@
 #include "scheduler/runner/program_assignment.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -9,6 +11,7 @@
 #include "core/json_file.h"
 #include "core/spec/json.h"
 #include "scheduler/launch/child_process.h"
+#include "scheduler/launch/remote_hosts.h"
 
 namespace motley {
 namespace {
@@ -16,6 +19,12 @@ namespace {
 using nlohmann::json;
 
 constexpr int kVersion = 1;
+
+constexpr Bytes kLargestEnd{4096};
+
+std::string process_path(const std::string& directory, int rank) {
+  return directory + "/rank-" + std::to_string(rank) + ".pid";
+}
 
 std::string end_path(const std::string& directory, int rank) {
   return directory + "/rank-" + std::to_string(rank) + ".end.json";
@@ -81,7 +90,7 @@ void set_torchrun(const ProgramAssignment& assignment, int rank, Setter* out) {
   out->set("TORCHELASTIC_RESTART_COUNT", assignment.epoch.value() - 1);
   out->set("TORCHELASTIC_MAX_RESTARTS", assignment.job.retry.max_restarts);
   out->set("TORCHELASTIC_RUN_ID", assignment.run);
-  out->set("MASTER_ADDR", "127.0.0.1");
+  out->set("MASTER_ADDR", assignment.master_address);
   out->set("MASTER_PORT", assignment.master_port);
 }
 
@@ -132,8 +141,9 @@ Environment program_environment(const ProgramAssignment& assignment, int rank,
   out.set_default("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
   out.set_default("CUDA_VISIBLE_DEVICES", device.kind == DeviceKind::kCuda ? device.uuid : "");
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int threads =
-      device.threads > 0 ? device.threads : std::max(1, cores / rank_count(assignment));
+  const int threads = device.threads > 0
+                          ? device.threads
+                          : std::max(1, cores / place_of_rank(assignment.fleet, rank).of_host);
   out.set_default("OMP_NUM_THREADS", std::to_string(threads));
   return out.take();
 }
@@ -144,6 +154,7 @@ Result<Unit> write_program(const ProgramAssignment& assignment, const std::strin
                          {"run", assignment.run},
                          {"directory", assignment.directory},
                          {"checkpoints", assignment.checkpoints},
+                         {"master_addr", assignment.master_address},
                          {"master_port", assignment.master_port},
                          {"job", to_json(assignment.job)},
                          {"fleet", to_json(assignment.fleet)}};
@@ -161,6 +172,7 @@ Result<ProgramAssignment> read_program(const std::string& path) {
       .read("run", assignment.run)
       .read("directory", assignment.directory)
       .read("checkpoints", assignment.checkpoints)
+      .read("master_addr", assignment.master_address)
       .read("master_port", assignment.master_port);
   if (const json* member = fields.member("job")) job = *member;
   if (const json* member = fields.member("fleet")) fleet = *member;
@@ -176,21 +188,48 @@ std::string ProgramEnd::to_string() const {
   return ExitStatus{signal != 0 ? 128 + signal : status, signal}.to_string();
 }
 
-Result<Unit> write_program_end(const std::string& directory, int rank, const ProgramEnd& end) {
-  const json document = {
-      {"version", kVersion}, {"status", end.status}, {"signal", end.signal}, {"at_ns", end.at}};
-  return write_text_durably(real_file_system(), end_path(directory, rank), document.dump() + "\n");
+Result<Unit> write_program_end(const std::string& directory, const ProgramEnd& end) {
+  const json document = {{"version", kVersion},
+                         {"rank", end.rank},
+                         {"status", end.status},
+                         {"signal", end.signal},
+                         {"at_ns", end.at}};
+  return write_text_durably(real_file_system(), end_path(directory, end.rank),
+                            document.dump() + "\n");
 }
 
 Result<ProgramEnd> read_program_end(const std::string& directory, int rank) {
-  MOTLEY_TRY(const json document,
-             read_json_file(real_file_system(), end_path(directory, rank), ErrorCode::kCorrupt));
+  MOTLEY_TRY(const std::string text,
+             read_text(real_file_system(), end_path(directory, rank), kLargestEnd));
+  return program_end_of(text);
+}
+
+Result<ProgramEnd> program_end_of(const std::string& text) {
+  MOTLEY_TRY(const json document, parse_json(text));
   ProgramEnd end;
   JsonFields fields(document);
   fields.read_version(kVersion);
-  fields.read("status", end.status).read("signal", end.signal).read("at_ns", end.at);
+  fields.read("rank", end.rank)
+      .read("status", end.status)
+      .read("signal", end.signal)
+      .read("at_ns", end.at);
   MOTLEY_TRY_VOID(fields.done());
   return end;
+}
+
+Result<Unit> write_rank_process(const std::string& directory, int rank) {
+  return write_text_durably(real_file_system(), process_path(directory, rank),
+                            std::to_string(::getpid()) + "\n");
+}
+
+std::string stop_command(const std::string& directory, const std::vector<int>& ranks) {
+  std::string files;
+  for (const int rank : ranks) files += " " + shell_quoted(process_path(directory, rank));
+  return "kill -TERM $(cat" + files + ")";
+}
+
+std::string ends_command(const std::string& directory) {
+  return "cat " + shell_quoted(directory) + "/rank-*.end.json";
 }
 
 }  // namespace motley

@@ -16,9 +16,10 @@ namespace motley {
 
 struct ProgramAssignment {
   Epoch epoch;
-  std::string run;          ///< "name/n"
-  std::string directory;    ///< of the attempt: logs, and how each rank ended
-  std::string checkpoints;  ///< there before the ranks are
+  std::string run;                           ///< "name/n"
+  std::string directory;                     ///< of the attempt: logs, and how each rank ended
+  std::string checkpoints;                   ///< there before the ranks are
+  std::string master_address = "127.0.0.1";  ///< of rank 0's host, as all hosts know it
   int master_port = 0;
   JobSpec job;
   FleetSpec fleet;  ///< a rank each, in its order
@@ -36,15 +37,25 @@ Environment program_environment(const ProgramAssignment& assignment, int rank,
 
 /// How a rank's program ended.
 struct ProgramEnd {
+  int rank = 0;
   int status = 0;  ///< of exit()
   int signal = 0;  ///< that ended it; 0: none
-  int64_t at = 0;  ///< of a steady clock, to tell which was first
+  int64_t at = 0;  ///< of a steady clock, to tell which of a host was first
   bool saved() const { return signal == 0 && (status == 0 || status == 75); }
   std::string to_string() const;
 };
 
-Result<Unit> write_program_end(const std::string& directory, int rank, const ProgramEnd& end);
+Result<Unit> write_program_end(const std::string& directory, const ProgramEnd& end);
 /// kNotFound while it runs, and where it was killed with the process above it.
 Result<ProgramEnd> read_program_end(const std::string& directory, int rank);
+/// Of a line that write_program_end() wrote, on whichever host.
+Result<ProgramEnd> program_end_of(const std::string& text);
+
+/// The process above a rank's program is known by its number on its host.
+Result<Unit> write_rank_process(const std::string& directory, int rank);
+/// The shell command, for the host of these ranks, that asks them to stop.
+std::string stop_command(const std::string& directory, const std::vector<int>& ranks);
+/// The one that prints how they ended, a line each, as far as they have.
+std::string ends_command(const std::string& directory);
 
 }  // namespace motley

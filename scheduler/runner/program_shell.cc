@@ -7,10 +7,14 @@
 #include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/clock.h"
+#include "core/file_system.h"
+#include "scheduler/launch/command.h"
 #include "scheduler/launch/log_file.h"
 #include "scheduler/launch/process_tree.h"
+#include "scheduler/launch/remote_hosts.h"
 #include "scheduler/launch/scratch.h"
 #include "scheduler/launch/this_host.h"
 #include "scheduler/runner/assignment.h"
@@ -23,6 +27,8 @@ namespace {
 
 constexpr int kLookMilliseconds = 100;
 constexpr size_t kPiece = 16 << 10;
+constexpr Nanos kAnswer{5'000'000'000};  // of another host
+constexpr Bytes kLargestProgram{64 << 20};
 constexpr Nanos kGrace{30'000'000'000};  // to save and end in, once asked to
 
 void say(const RunnerLine& line) {
@@ -55,16 +61,20 @@ class LogTail {
 
 class ProgramShell {
  public:
-  ProgramShell(Launcher& launcher, ProgramAssignment assignment)
+  ProgramShell(Launcher& launcher, ProgramAssignment assignment, RunnerOptions options)
       : launcher_(launcher),
         assignment_(std::move(assignment)),
+        options_(std::move(options)),
         ranks_(rank_for_each_device(assignment_.fleet)),
+        hosts_(remote_hosts(ranks_)),
         output_(rank_log_path(assignment_.directory, 0)) {}
 
   Result<Unit> run(const std::string& program, const std::string& document) {
     ::signal(SIGPIPE, SIG_IGN);
     MOTLEY_TRY(const Scratch scratch, Scratch::create());
+    MOTLEY_TRY_VOID(stage(document, scratch));
     LaunchRequest request;
+    request.rsh_agent = options_.rsh_agent;
     request.ranks = ranks_;
     request.command = {program, "rank", document};
     request.log_directory = assignment_.directory;
@@ -73,12 +83,45 @@ class ProgramShell {
     MOTLEY_TRY(launched_, launcher_.launch(request));
     while (!over()) wait();
     launched_->kill_all();
+    bring_ends();
+    remove_on(hosts_, {scratch.path(), scratch.shared_memory()}, options_.rsh_agent);
     tell_output(true);
     say({"ended", to_json_text(verdict())});
     return Unit{};
   }
 
  private:
+  /// What the ranks will look for, on the other hosts.
+  Result<Unit> stage(const std::string& document, const Scratch& scratch) const {
+    if (hosts_.empty()) return Unit{};
+    MOTLEY_TRY(const std::string text, read_text(real_file_system(), document, kLargestProgram));
+    Staging staging;
+    staging.directories = {assignment_.directory, assignment_.checkpoints, scratch.path(),
+                           scratch.shared_memory()};
+    staging.files = {{document, text}};
+    staging.worker = options_.worker;
+    staging.rsh_agent = options_.rsh_agent;
+    const auto staged = stage_on(hosts_, staging);
+    if (!staged) return fail(staged.error().error);
+    return Unit{};
+  }
+
+  /// How the ranks of other hosts have ended, where those share no files with us.
+  void bring_ends() const {
+    std::vector<CommandRequest> requests;
+    for (const std::string& host : hosts_)
+      requests.push_back(
+          {remote_command(options_.rsh_agent, host, ends_command(assignment_.directory)), ""});
+    for (const auto& answer : run_commands(requests, kAnswer)) {
+      if (!answer) continue;
+      std::istringstream lines(answer->out);
+      for (std::string line; std::getline(lines, line);)
+        if (const auto end = program_end_of(line);
+            end && !read_program_end(assignment_.directory, end->rank))
+          (void)write_program_end(assignment_.directory, *end);
+    }
+  }
+
   bool over() {
     if (!launch_) launch_ = launched_->end();
     const bool late = stop_by_ && steady_clock().now() >= *stop_by_;
@@ -113,6 +156,19 @@ class ProgramShell {
     stop_by_ = steady_clock().now() + kGrace;
     for (const pid_t pid : launched_->processes())
       if (is_rank(pid)) ::kill(pid, SIGTERM);
+    std::vector<CommandRequest> requests;
+    for (const std::string& host : hosts_)
+      requests.push_back({remote_command(options_.rsh_agent, host,
+                                         stop_command(assignment_.directory, ranks_on(host))),
+                          ""});
+    run_commands(requests, kAnswer);
+  }
+
+  std::vector<int> ranks_on(const std::string& host) const {
+    std::vector<int> ranks;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank)
+      if (ranks_[rank].host == host) ranks.push_back(static_cast<int>(rank));
+    return ranks;
   }
 
   /// The process that mpirun has started for a rank runs our own program.
@@ -144,7 +200,7 @@ class ProgramShell {
       all_ended = all_ended && ended.has_value();
       any_stopped = any_stopped || (ended && ended->status == 75);
       const bool terminated = ended && stop_by_ && ended->signal == SIGTERM;
-      if (!ended || ended->saved() || terminated || (first && first->at <= ended->at)) continue;
+      if (!ended || ended->saved() || terminated || (first && !precedes(*ended, *first))) continue;
       first = *ended;
       end.rank = rank;
     }
@@ -155,6 +211,12 @@ class ProgramShell {
     if (!all_ended) return lost();
     end.outcome = stop_by_ || any_stopped ? Outcome::kStopped : Outcome::kFinished;
     return end;
+  }
+
+  /// Clocks of several hosts tell nothing: then what mpirun saw first, or nobody knows.
+  bool precedes(const ProgramEnd& end, const ProgramEnd& other) const {
+    if (hosts_.empty()) return end.at < other.at;
+    return launch_ && launch_->first && launch_->first->rank == end.rank;
   }
 
   AttemptEnd failed(int rank, const std::string& how) const {
@@ -190,7 +252,9 @@ class ProgramShell {
 
   Launcher& launcher_;
   const ProgramAssignment assignment_;
+  const RunnerOptions options_;
   const std::vector<RankPlacement> ranks_;
+  const std::vector<std::string> hosts_;  ///< other ones
   LogTail output_;
   std::unique_ptr<Launched> launched_;
   std::optional<LaunchEnd> launch_;
@@ -202,9 +266,9 @@ class ProgramShell {
 }  // namespace
 
 Result<Unit> run_program_attempt(Launcher& launcher, const std::string& program,
-                                 const std::string& document) {
+                                 const std::string& document, const RunnerOptions& options) {
   MOTLEY_TRY(ProgramAssignment assignment, read_program(document));
-  return ProgramShell(launcher, std::move(assignment)).run(program, document);
+  return ProgramShell(launcher, std::move(assignment), options).run(program, document);
 }
 
 }  // namespace motley

@@ -134,7 +134,7 @@ void Coordinator::start(const QueueView& view, std::vector<Placement> placements
       enough &= placement.devices[pool] <= free[pool];
       free[pool] = std::max(0, free[pool] - placement.devices[pool]);
     }
-    if (enough) job.devices = devices_.give(placement.devices, job.id, job.spec->is_program());
+    if (enough) job.devices = devices_.give(placement.devices, job.id);
     if (job.devices.empty()) continue;  // when they are free, that is an event
     job.begun = now();
     find_demand(job);

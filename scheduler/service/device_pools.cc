@@ -31,7 +31,6 @@ std::vector<DeviceFilter> filters_of(const JobSpec& job) {
 /// All of a job that its demand depends on, as text.
 std::string wishes_of(const JobSpec& job) {
   std::ostringstream text;
-  text << job.is_program();
   for (const DeviceFilter& filter : filters_of(job)) {
     text << "\n"
          << filter.mix << " " << filter.memory.low.value() << " " << filter.memory.high.value();
@@ -168,8 +167,7 @@ Alternative DevicePools::limits_of(const JobSpec& job, const DeviceFilter& filte
   wanted.mix = filter.mix;
   wanted.limit = none();
   for (const DeviceSpec& device : of.devices)
-    // A program of anybody's is started where the coordinator is, and nowhere else.
-    if (unmet_demand(device, job, filter).empty() && (!job.is_program() || is_own(device)))
+    if (unmet_demand(device, job, filter).empty())
       ++wanted.limit[pool_of_traits_.at(traits_of(device))];
   for (const size_t pool : unfit.pools) wanted.limit[pool] = 0;
   for (const PoolCounts& set : unfit.sets) {
@@ -195,14 +193,10 @@ Result<Alternative> DevicePools::demand(const JobSpec& job, const DeviceFilter& 
   Alternative wanted = limits_of(job, filter, of, unfit);
   // Of one type only: as many as the most common one has.
   const int all = wanted.usable_of(wanted.limit);
-  if (all == 0 && !job.is_program())
+  if (all == 0)
     return fail(ErrorCode::kNoDevice,
                 "none of the devices there can train it: " + types_in(unfit.pools),
                 place_of(job, "model"));
-  if (all == 0)
-    return fail(ErrorCode::kNoDevice,
-                "a program runs on the coordinator's own machine, which has no such device there",
-                place_of(job, "run"));
   wanted.least = filter.count ? std::max(1, filter.count->low) : all;
   wanted.most = filter.count ? std::min(all, filter.count->high) : all;
   if (wanted.least > all)
@@ -235,17 +229,11 @@ Alternative DevicePools::demand_held(int64_t owner) const {
   return held;
 }
 
-bool DevicePools::is_own(const DeviceSpec& device) const {
-  const auto own = fleet_.devices.begin();
-  return std::any_of(own, own + static_cast<std::ptrdiff_t>(own_),
-                     [&](const DeviceSpec& other) { return other.host == device.host; });
-}
-
-std::vector<std::string> DevicePools::give(const PoolCounts& wanted, int64_t owner, bool own_only) {
+std::vector<std::string> DevicePools::give(const PoolCounts& wanted, int64_t owner) {
   PoolCounts missing = wanted;
   std::vector<size_t> chosen;
   for (size_t i = 0; i < slots_.size(); ++i) {
-    if (!is_free(i) || missing[slots_[i].pool] == 0 || (own_only && i >= own_)) continue;
+    if (!is_free(i) || missing[slots_[i].pool] == 0) continue;
     --missing[slots_[i].pool];
     chosen.push_back(i);
   }

@@ -67,9 +67,8 @@ class DevicePools {
   Alternative demand_held(int64_t owner) const;
 
   /// Gives so many open, free devices of each pool to `owner`, the first of the fleet first; their
-  /// ids. Empty, and nothing given, where too few are free. `own_only`: none of nodes that were
-  /// put.
-  std::vector<std::string> give(const PoolCounts& wanted, int64_t owner, bool own_only = false);
+  /// ids. Empty, and nothing given, where too few are free.
+  std::vector<std::string> give(const PoolCounts& wanted, int64_t owner);
   /// These to `owner`, whoever had them; ids that the fleet does not know are passed over.
   void give(const std::vector<std::string>& ids, int64_t owner);
   void free(int64_t owner);
@@ -101,7 +100,6 @@ class DevicePools {
   Alternative limits_of(const JobSpec& job, const DeviceFilter& filter, const FleetSpec& of,
                         const Unfit& unfit) const;
   std::string types_in(const std::vector<size_t>& pools) const;
-  bool is_own(const DeviceSpec& device) const;
   PoolCounts none() const { return PoolCounts(types_.size(), 0); }
   bool is_free(size_t device) const {
     return slots_[device].access == DeviceAccess::kOpen && owner_of(device) == 0;

@@ -10,7 +10,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import netns_hosts  # noqa: E402
-from sandbox import BIN, MOTLEY, Sandbox, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
+from sandbox import BIN, MEETING, MOTLEY, Sandbox, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
 from service import Service  # noqa: E402
 
 STEPS = 400
@@ -144,6 +144,30 @@ def trains_over_nodes(cluster, first, losses):
     print("ok: a job over nodes")
 
 
+def programs_over_nodes(cluster):
+    """Any program: its ranks meet, and nothing of it is left where it ran once it is cancelled."""
+    meeting = cluster.write("meeting.py", MEETING.read_text())
+
+    def submit(mode):
+        job = cluster.run("submit", cluster.write("meeting.yaml", f"version: 1\nname: meeting\nresources: {{devices: {{count: 4}}}}\n"
+                                                  f"run: [{sys.executable}, {meeting}, {mode}]\n"))
+        expect_exit(job, 0)
+        return int(job.stdout)
+
+    job = submit("meet")
+    cluster.wait_for_state(job, "succeeded", seconds=60)
+    expect_equal(cluster.hosts_of(job, 1), set(NODES), "hosts of a program")
+    job = submit("wait")
+    place = cluster.state / "jobs" / str(job) / "motley" / "runs" / "meeting" / "1" / "checkpoints"
+    cluster.wait_for(lambda: len(list(place.glob("here-*"))) == 4, "four ranks that have met")
+    expect_exit(cluster.run("cancel", str(job)), 0)
+    cluster.wait_for_state(job, "cancelled", seconds=60)
+    expect_equal(len(list(place.glob("saved-*"))), 4, "ranks that were asked to save")
+    for name in NODES:
+        cluster.wait_for(lambda: len(cluster.hosts.processes(name)) == 1, f"only the agent on {name}")
+    print("ok: programs over nodes")
+
+
 def killed_host(cluster, losses):
     """Its job goes on with what is left; when it is back it is used again."""
     job = cluster.submit(name="bereaved", devices="2..4")
@@ -246,6 +270,7 @@ def main():
             cluster.start_coordinator()
             first = nodes_come(cluster)
             trains_over_nodes(cluster, first, losses)
+            programs_over_nodes(cluster)
             killed_host(cluster, losses)
             drained(cluster, losses)
             killed_coordinator(cluster, losses)

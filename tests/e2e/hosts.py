@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import netns_hosts  # noqa: E402
-from sandbox import BIN, MOTLEY, WORKER, Sandbox, expect, expect_equal, fail, kill, run_test  # noqa: E402
+from sandbox import BIN, MEETING, MOTLEY, WORKER, Sandbox, expect, expect_equal, fail, kill, run_test  # noqa: E402
 
 STEPS = 300
 FLEET = """version: 1
@@ -123,6 +123,41 @@ def by_hand(hosts, sandbox):
     print("ok: mpirun by hand over two hosts")
 
 
+def programs(hosts, sandbox):
+    """Any program, with its ranks on hosts that share none of its run's files."""
+    meeting = sandbox.write("meeting.py", MEETING.read_text())
+
+    def arguments(mode):
+        sandbox.write("program.yaml", f"version: 1\nname: program\nfleet: fleet.yaml\n"
+                                      f"run: [{sys.executable}, {meeting}, {mode}]\nretry: {{max_restarts: 0}}\n")
+        return ["run", "program.yaml", "--fresh", "--rsh-agent", str(hosts.agent)]
+
+    def there(number, name, path):
+        home = sandbox.home / "state" / "motley" / "runs" / "program" / str(number) / "checkpoints"
+        return on(hosts, sandbox, name, "sh", "-c", f"cat {home}/{path} 2>/dev/null || true").stdout
+
+    met = on(hosts, sandbox, "n1", MOTLEY, *arguments("meet"))
+    expect("met [1, 2]" in met.stdout, f"ranks that rank 0 met: {met.stdout}")
+    expect_equal([there(1, "n1", "here-0"), there(1, "n1", "here-1"), there(1, "n2", "here-2")],
+                 ["n1 0 0", "n1 1 0", "n2 0 1"], "where ranks ran")
+    failed = on(hosts, sandbox, "n1", MOTLEY, *arguments("fail"), code=1)
+    expect("rank 2 on n2/0 (fast) ended with status 3" in failed.stderr, failed.stderr)
+    process = start_on(hosts, sandbox, "n1", MOTLEY, *arguments("wait"))
+    sandbox.wait_for(lambda: there(3, "n2", "here-2") and there(3, "n1", "here-0"), "ranks on both hosts", process=process)
+    on(hosts, sandbox, "n1", "pkill", "-TERM", "-f", "motley run program.yaml")
+    out, err = process.communicate(timeout=60)
+    expect_equal(process.returncode, 75, f"exit code of who was asked to stop\n{out}{err}")
+    expect(on(hosts, sandbox, "n2", "ls", str(sandbox.home / "state/motley/runs/program/3/checkpoints")).stdout.count("saved-2"),
+           "rank 2 was not asked to save")
+    process = start_on(hosts, sandbox, "n1", MOTLEY, *arguments("wait"))
+    sandbox.wait_for(lambda: there(4, "n2", "here-2"), "a rank on the other host", process=process)
+    on(hosts, sandbox, "n1", "pkill", "-KILL", "-f", "motley run program.yaml")
+    process.communicate(timeout=60)
+    sandbox.wait_for(lambda: not any(meeting in line for line in hosts.processes("n2").values()),
+                     "the end of the rank on the other host")
+    print("ok: programs over two hosts")
+
+
 def main():
     reason = netns_hosts.possible()
     if reason:
@@ -139,6 +174,7 @@ def main():
         through_motley(hosts, sandbox)
         by_hand(hosts, sandbox)
         fleet_of_hosts(hosts, sandbox)
+        programs(hosts, sandbox)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import time
 BIN = pathlib.Path(os.environ["MOTLEY_TEST_BIN_DIR"])
 MOTLEY = str(BIN / "motley")
 WORKER = str(BIN / "motley-worker")
+MEETING = pathlib.Path(__file__).with_name("meeting.py")
 
 FLEET = """version: 1
 pace: {clock: virtual, flops: 1.0e9}

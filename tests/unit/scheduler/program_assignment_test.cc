@@ -16,6 +16,7 @@ ProgramAssignment assignment_on(const std::vector<std::string>& hosts) {
   assignment.run = "job/1";
   assignment.directory = "/r/attempts/2";
   assignment.checkpoints = "/r/checkpoints";
+  assignment.master_address = "here";
   assignment.master_port = 4000;
   assignment.job.name = "job";
   assignment.job.program.command = {"true"};
@@ -41,7 +42,9 @@ TEST(ProgramAssignment, IsWrittenAndReadBack) {
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->epoch, Epoch(2));
   EXPECT_EQ(read->run, "job/1");
+  EXPECT_EQ(read->master_address, "here");
   EXPECT_EQ(read->master_port, 4000);
+  EXPECT_EQ(program_environment(*read, 0, {}).value("MASTER_ADDR"), "here");
   EXPECT_EQ(to_json(read->job), to_json(assignment.job));
   EXPECT_EQ(to_json(read->fleet), to_json(assignment.fleet));
   EXPECT_EQ(read->job.program, assignment.job.program);
@@ -99,15 +102,16 @@ TEST(ProgramAssignment, SharesAreAsEqualAsGrainsAllow) {
 TEST(ProgramEnd, IsKept) {
   const testing::TemporaryDirectory directory;
   EXPECT_EQ(read_program_end(directory.path(), 1).error().code, ErrorCode::kNotFound);
-  ASSERT_TRUE(write_program_end(directory.path(), 1, {0, 9, 77}));
+  ASSERT_TRUE(write_program_end(directory.path(), {1, 0, 9, 77}));
   const auto end = read_program_end(directory.path(), 1);
   ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(end->rank, 1);
   EXPECT_EQ(end->signal, 9);
   EXPECT_EQ(end->at, 77);
   EXPECT_FALSE(end->saved());
   EXPECT_EQ(end->to_string(), "signal 9 (Killed)");
-  EXPECT_TRUE((ProgramEnd{75, 0, 0}.saved()));
-  EXPECT_FALSE((ProgramEnd{1, 0, 0}.saved()));
+  EXPECT_TRUE((ProgramEnd{.status = 75}.saved()));
+  EXPECT_FALSE((ProgramEnd{.status = 1}.saved()));
 }
 
 }  // namespace

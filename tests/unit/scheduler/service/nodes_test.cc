@@ -387,21 +387,16 @@ TEST(Nodes, NoDeviceIsGivenTwiceThroughWhateverNodesDo) {
   for_new_seeds(5, [](uint32_t seed) { AnyNodes(seed).run(); });
 }
 
-TEST(Nodes, ProgramsRunOnTheCoordinatorsMachineAlone) {
+TEST(Nodes, ProgramsRunOnThemToo) {
   FakeService service(fleet_of({"a"}));
-  ASSERT_TRUE(service.join(node_of_types("n1", {"a", "a"})));
-  ASSERT_TRUE(service.hear("n1"));
+  service.come("n1", {"a", "a"});
   JobSpec program;
   program.name = "program";
   program.program.command = {"true"};
-  program.devices.count = CountRange{1, 1};
-  const int64_t first = *service.submit(program);
-  const int64_t second = *service.submit(program);
-  EXPECT_EQ(service.state(first), JobState::kRunning);
-  EXPECT_EQ(service.attempts(first).front().devices, std::vector<std::string>{"here/0"});
-  EXPECT_EQ(service.state(second), JobState::kQueued) << "devices of the node are not for it";
-  program.devices.count = CountRange{2, 2};
-  EXPECT_FALSE(service.submit(program));
+  program.devices.count = CountRange{3, 3};
+  const int64_t job = *service.submit(program);
+  EXPECT_EQ(service.state(job), JobState::kRunning);
+  EXPECT_EQ(service.launcher.orders.back().agents, std::vector<std::string>{"n1"});
 }
 
 }  // namespace
