@@ -129,7 +129,7 @@ struct ServiceSpec {
   std::string queue = "default";
   std::vector<int64_t> after;  ///< jobs of the service that must have succeeded before it starts
   std::map<std::string, std::string> labels;
-  Nanos max_duration{0};     ///< with devices, over all attempts; 0: any
+  Nanos max_duration{0};     ///< with devices, over all attempts that train; 0: any
   bool preemptible = false;  ///< may be stopped with a checkpoint for another and go on later
   bool operator==(const ServiceSpec&) const = default;
 

@@ -21,6 +21,7 @@ std::string staging_script(const Staging& staging) {
   std::string script = "umask 077\nset -e\n";
   for (const std::string& directory : staging.directories)
     script += "mkdir -p " + shell_quoted(directory) + "\n";
+  for (const std::string& file : staging.stale) script += "rm -f " + shell_quoted(file) + "\n";
   // Hosts may share a file system: each writes a file of its own, then puts it in place.
   script += "mine=.new.$(hostname).$$\n";
   for (const StagedFile& file : staging.files) {

@@ -23,6 +23,7 @@ struct Staging {
   std::vector<StagedFile> files;         ///< replaced as a whole, readable by this user only
   std::string worker;                    ///< path of motley-worker
   std::string rsh_agent;                 ///< empty: ssh
+  std::vector<std::string> stale = {};   ///< files of an earlier time, removed
 };
 
 struct HostError {

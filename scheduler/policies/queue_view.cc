@@ -39,18 +39,41 @@ int Alternative::least_in(size_t pool) const {
   return fewest;
 }
 
+bool Alternative::fill(const PoolCounts& from, const std::vector<size_t>& order,
+                       PoolCounts* devices) const {
+  int missing = least - sum_of(*devices);
+  for (const size_t pool : order) {
+    const int more =
+        std::max(0, std::min({missing, from[pool] - (*devices)[pool], room(*devices, pool)}));
+    (*devices)[pool] += more;
+    missing -= more;
+  }
+  return missing <= 0;
+}
+
+/// Of some pool there must be more than in each of the sets that are too little: all choices of
+/// pools are tried, set by set. What they come to can be filled up whenever anything can: limits
+/// are a matroid.
+bool Alternative::grow_beyond(size_t set, const PoolCounts& from, const std::vector<size_t>& order,
+                              PoolCounts* devices) const {
+  while (set < unfit.size() && !within(*devices, unfit[set])) ++set;
+  if (set == unfit.size()) return fill(from, order, devices);
+  for (const size_t pool : order) {
+    const int wanted = unfit[set][pool] + 1, more = wanted - (*devices)[pool];
+    if (wanted > from[pool] || more > room(*devices, pool) || sum_of(*devices) + more > most)
+      continue;
+    PoolCounts grown = *devices;
+    grown[pool] = wanted;
+    if (!grow_beyond(set + 1, from, order, &grown)) continue;
+    *devices = std::move(grown);
+    return true;
+  }
+  return false;
+}
+
 PoolCounts Alternative::first_of(const PoolCounts& from, const std::vector<size_t>& order) const {
   PoolCounts devices(from.size(), 0);
-  int missing = least;
-  for (const size_t pool : order) {
-    const int there = std::max(0, std::min(from[pool], room(devices, pool)));
-    devices[pool] = std::min(missing, there);
-    missing -= devices[pool];
-    while (missing == 0 && is_unfit(devices) && devices[pool] < there && sum_of(devices) < most)
-      ++devices[pool];
-    if (missing == 0 && !is_unfit(devices)) return devices;
-  }
-  return {};
+  return grow_beyond(0, from, order, &devices) ? devices : PoolCounts();
 }
 
 bool Alternative::found_in(const PoolCounts& from) const {

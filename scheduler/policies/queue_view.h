@@ -72,7 +72,8 @@ struct Alternative {
   int room(const PoolCounts& beside, size_t pool) const;
   /// The fewest of one pool alone that would do, whether there are so many or not.
   int least_in(size_t pool) const;
-  /// The fewest of these that would do, those of the first pools of `order` first; empty: none.
+  /// Some of these that would do, `least` where so few do, those of the first pools of `order`
+  /// first; empty: none.
   PoolCounts first_of(const PoolCounts& from, const std::vector<size_t>& order) const;
   /// Whether some of these would do.
   bool found_in(const PoolCounts& from) const;
@@ -82,6 +83,9 @@ struct Alternative {
   int usable_of(const PoolCounts& devices) const;
 
  private:
+  bool fill(const PoolCounts& from, const std::vector<size_t>& order, PoolCounts* devices) const;
+  bool grow_beyond(size_t set, const PoolCounts& from, const std::vector<size_t>& order,
+                   PoolCounts* devices) const;
   bool is_unfit(const PoolCounts& devices) const;
 };
 

@@ -64,6 +64,7 @@ Result<int> run_program_rank(const std::string& document) {
   MOTLEY_TRY(ChildProcess child, spawn(assignment, rank, assignment.job.program.command));
   ExitStatus status;
   const bool asked = wait_for(child, signals, &status);
+  remove_rank_process(assignment.directory, rank);
   const ProgramEnd end{rank, status.signal != 0 ? 0 : status.status, status.signal,
                        steady_clock().now().value()};
   MOTLEY_TRY_VOID(write_program_end(assignment.directory, end));

@@ -222,14 +222,27 @@ Result<Unit> write_rank_process(const std::string& directory, int rank) {
                             std::to_string(::getpid()) + "\n");
 }
 
+void remove_rank_process(const std::string& directory, int rank) {
+  (void)real_file_system().remove_all(process_path(directory, rank));
+}
+
 std::string stop_command(const std::string& directory, const std::vector<int>& ranks) {
-  std::string files;
-  for (const int rank : ranks) files += " " + shell_quoted(process_path(directory, rank));
-  return "kill -TERM $(cat" + files + ")";
+  std::string command = "cd " + shell_quoted(directory) + " || exit 1; missing=0; for r in";
+  for (const int rank : ranks) command += " " + std::to_string(rank);
+  return command +
+         "; do [ -e rank-$r.end.json ] || [ -e rank-$r.asked ] || { "
+         "p=$(cat rank-$r.pid) && mv rank-$r.pid rank-$r.asked && kill -TERM $p; } || missing=1; "
+         "done; exit $missing";
 }
 
-std::string ends_command(const std::string& directory) {
-  return "cat " + shell_quoted(directory) + "/rank-*.end.json";
+std::string ends_command(const std::string& directory, const std::vector<int>& ranks) {
+  std::string command = "cd " + shell_quoted(directory) + " && for r in";
+  for (const int rank : ranks) command += " " + std::to_string(rank);
+  return command + "; do cat rank-$r.end.json 2>/dev/null; done; true";
 }
 
+std::vector<std::string> files_of_rank(const std::string& directory, int rank) {
+  const std::string name = directory + "/rank-" + std::to_string(rank);
+  return {end_path(directory, rank), process_path(directory, rank), name + ".asked"};
+}
 }  // namespace motley

@@ -51,11 +51,15 @@ Result<ProgramEnd> read_program_end(const std::string& directory, int rank);
 /// Of a line that write_program_end() wrote, on whichever host.
 Result<ProgramEnd> program_end_of(const std::string& text);
 
-/// The process above a rank's program is known by its number on its host.
+/// The process above a rank's program is known by its number on its host, as long as it is there.
 Result<Unit> write_rank_process(const std::string& directory, int rank);
-/// The shell command, for the host of these ranks, that asks them to stop.
+void remove_rank_process(const std::string& directory, int rank);
+/// The shell command, for the host of these ranks, that asks them to stop, each once. It fails
+/// where one has neither begun nor ended.
 std::string stop_command(const std::string& directory, const std::vector<int>& ranks);
 /// The one that prints how they ended, a line each, as far as they have.
-std::string ends_command(const std::string& directory);
+std::string ends_command(const std::string& directory, const std::vector<int>& ranks);
+/// All that a rank leaves of itself in the directory of its attempt, besides its log.
+std::vector<std::string> files_of_rank(const std::string& directory, int rank);
 
 }  // namespace motley

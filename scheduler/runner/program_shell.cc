@@ -6,12 +6,14 @@
 
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/clock.h"
 #include "core/file_system.h"
 #include "scheduler/launch/command.h"
+#include "scheduler/launch/environment.h"
 #include "scheduler/launch/log_file.h"
 #include "scheduler/launch/process_tree.h"
 #include "scheduler/launch/remote_hosts.h"
@@ -27,7 +29,9 @@ namespace {
 
 constexpr int kLookMilliseconds = 100;
 constexpr size_t kPiece = 16 << 10;
-constexpr Nanos kAnswer{5'000'000'000};  // of another host
+constexpr Nanos kAnswer{20'000'000'000};  // of another host
+constexpr Nanos kLongAnswer{600'000'000'000};
+constexpr Nanos kAskAgain{1'000'000'000};
 constexpr Bytes kLargestProgram{64 << 20};
 constexpr Nanos kGrace{30'000'000'000};  // to save and end in, once asked to
 
@@ -72,6 +76,17 @@ class ProgramShell {
   Result<Unit> run(const std::string& program, const std::string& document) {
     ::signal(SIGPIPE, SIG_IGN);
     MOTLEY_TRY(const Scratch scratch, Scratch::create());
+    const Result<Unit> ran = run_ranks(program, document, scratch);
+    remove_on(hosts_, {scratch.path(), scratch.shared_memory()}, options_.rsh_agent);
+    MOTLEY_TRY_VOID(ran);
+    tell_output(true);
+    say({"ended", to_json_text(verdict())});
+    return Unit{};
+  }
+
+ private:
+  Result<Unit> run_ranks(const std::string& program, const std::string& document,
+                         const Scratch& scratch) {
     MOTLEY_TRY_VOID(stage(document, scratch));
     LaunchRequest request;
     request.rsh_agent = options_.rsh_agent;
@@ -83,19 +98,18 @@ class ProgramShell {
     MOTLEY_TRY(launched_, launcher_.launch(request));
     while (!over()) wait();
     launched_->kill_all();
-    bring_ends();
-    remove_on(hosts_, {scratch.path(), scratch.shared_memory()}, options_.rsh_agent);
-    tell_output(true);
-    say({"ended", to_json_text(verdict())});
+    if (!killed_) bring_ends();
     return Unit{};
   }
 
- private:
   /// What the ranks will look for, on the other hosts.
   Result<Unit> stage(const std::string& document, const Scratch& scratch) const {
     if (hosts_.empty()) return Unit{};
     MOTLEY_TRY(const std::string text, read_text(real_file_system(), document, kLargestProgram));
     Staging staging;
+    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank)
+      for (const std::string& file : files_of_rank(assignment_.directory, rank))
+        staging.stale.push_back(file);
     staging.directories = {assignment_.directory, assignment_.checkpoints, scratch.path(),
                            scratch.shared_memory()};
     staging.files = {{document, text}};
@@ -106,20 +120,36 @@ class ProgramShell {
     return Unit{};
   }
 
-  /// How the ranks of other hosts have ended, where those share no files with us.
+  /// How the ranks of other hosts have ended, where those share no files with us. Of ranks that
+  /// have all done their work it is waited for: a node's agent may have to wait for its
+  /// coordinator.
   void bring_ends() const {
-    std::vector<CommandRequest> requests;
-    for (const std::string& host : hosts_)
-      requests.push_back(
-          {remote_command(options_.rsh_agent, host, ends_command(assignment_.directory)), ""});
-    for (const auto& answer : run_commands(requests, kAnswer)) {
-      if (!answer) continue;
-      std::istringstream lines(answer->out);
-      for (std::string line; std::getline(lines, line);)
-        if (const auto end = program_end_of(line);
-            end && !read_program_end(assignment_.directory, end->rank))
-          (void)write_program_end(assignment_.directory, *end);
+    const bool well = launch_ && !launch_->error;
+    const Nanos until = steady_clock().now() + (well ? kLongAnswer : kAnswer);
+    std::vector<std::string> left = hosts_;
+    while (!left.empty() && steady_clock().now() < until) {
+      std::vector<CommandRequest> requests;
+      for (const std::string& host : left)
+        requests.push_back({remote_command(options_.rsh_agent, host,
+                                           ends_command(assignment_.directory, ranks_on(host))),
+                            ""});
+      const auto answers = run_commands(requests, until - steady_clock().now());
+      std::vector<std::string> silent;
+      for (size_t i = 0; i < left.size(); ++i)
+        if (!answers[i] || !answers[i]->status.ok())
+          silent.push_back(left[i]);
+        else
+          keep_ends(answers[i]->out);
+      left = std::move(silent);
+      if (!left.empty()) steady_clock().sleep_until(steady_clock().now() + kAskAgain);
     }
+  }
+
+  void keep_ends(const std::string& text) const {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      if (const auto end = program_end_of(line))
+        (void)write_program_end(assignment_.directory, *end);
   }
 
   bool over() {
@@ -131,6 +161,7 @@ class ProgramShell {
   void wait() {
     pollfd watched[2] = {{STDIN_FILENO, POLLIN, 0}, {launched_->exit_fd(), POLLIN, 0}};
     ::poll(watched, 2, kLookMilliseconds);
+    ask_hosts();
     if ((watched[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) read_commands();
     tell_output(false);
   }
@@ -156,12 +187,25 @@ class ProgramShell {
     stop_by_ = steady_clock().now() + kGrace;
     for (const pid_t pid : launched_->processes())
       if (is_rank(pid)) ::kill(pid, SIGTERM);
-    std::vector<CommandRequest> requests;
-    for (const std::string& host : hosts_)
-      requests.push_back({remote_command(options_.rsh_agent, host,
-                                         stop_command(assignment_.directory, ranks_on(host))),
-                          ""});
-    run_commands(requests, kAnswer);
+    for (const std::string& host : hosts_) asked_[host];
+  }
+
+  /// Other hosts are asked to stop their ranks until they have answered.
+  void ask_hosts() {
+    for (auto& [host, asking] : asked_) {
+      ExitStatus status;
+      if (asking.answered || (asking.command && !asking.command->ended(&status))) continue;
+      asking.answered = asking.command && status.ok();
+      if (asking.answered || steady_clock().now() < asking.next) continue;
+      SpawnRequest request;
+      request.command = remote_command(options_.rsh_agent, host,
+                                       stop_command(assignment_.directory, ranks_on(host)));
+      request.environment = Environment::inherited().entries();
+      request.die_with_parent = true;
+      request.stdout_fd = STDERR_FILENO;
+      if (auto child = ChildProcess::spawn(request)) asking.command.emplace(*std::move(child));
+      asking.next = steady_clock().now() + kAskAgain;
+    }
   }
 
   std::vector<int> ranks_on(const std::string& host) const {
@@ -197,7 +241,8 @@ class ProgramShell {
     bool all_ended = true, any_stopped = false;
     for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
       const auto ended = read_program_end(assignment_.directory, rank);
-      all_ended = all_ended && ended.has_value();
+      // Of a host that does not answer any more: mpirun has seen all end well.
+      all_ended = all_ended && (ended.has_value() || (launch_ && !launch_->error));
       any_stopped = any_stopped || (ended && ended->status == 75);
       const bool terminated = ended && stop_by_ && ended->signal == SIGTERM;
       if (!ended || ended->saved() || terminated || (first && !precedes(*ended, *first))) continue;
@@ -208,7 +253,9 @@ class ProgramShell {
     if (killed_) return cut_short("it was killed");
     if (!all_ended && stop_by_)
       return cut_short("asked to stop, it had not ended by itself 30 s later, or was killed");
-    if (!all_ended) return lost();
+    // Whatever a file says: mpirun has seen one of them fail.
+    const bool failed_itself = launch_ && launch_->error && !stop_by_;
+    if (!all_ended || failed_itself) return lost();
     end.outcome = stop_by_ || any_stopped ? Outcome::kStopped : Outcome::kFinished;
     return end;
   }
@@ -259,6 +306,12 @@ class ProgramShell {
   std::unique_ptr<Launched> launched_;
   std::optional<LaunchEnd> launch_;
   std::optional<Nanos> stop_by_;  ///< once asked to stop
+  struct Asking {
+    std::optional<ChildProcess> command;
+    Nanos next{0};  ///< not before it is asked again
+    bool answered = false;
+  };
+  std::map<std::string, Asking> asked_;  ///< hosts, once asked to stop
   bool killed_ = false;
   std::string word_;
 };

@@ -1,8 +1,10 @@
 #include "scheduler/service/coordinator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <thread>
 
 #include "core/file_system.h"
@@ -16,6 +18,7 @@ namespace {
 constexpr Nanos kKillAgain{10'000'000'000};
 constexpr int kRecoveredAtOnce = 2000;
 constexpr const char* kMeasured = "measured";
+constexpr const char* kNotMeasured = "not measured";
 
 const char* outcome_name(AttemptOutcome outcome) {
   switch (outcome) {
@@ -54,14 +57,18 @@ Result<SharedSpec> spec_of(const StoredJob& job) {
 /// Most of what it takes to go on with a long queue: by as many threads as there are.
 std::vector<Result<SharedSpec>> specs_of(const std::vector<StoredJob>& jobs) {
   std::vector<Result<SharedSpec>> specs(jobs.size(), SharedSpec());
-  const auto read = [&](size_t first, size_t step) {
-    for (size_t i = first; i < jobs.size(); i += step) specs[i] = spec_of(jobs[i]);
+  std::atomic<size_t> next{0};
+  const auto read = [&] {
+    for (size_t i = next++; i < jobs.size(); i = next++) specs[i] = spec_of(jobs[i]);
   };
-  const size_t threads =
-      std::clamp<size_t>(jobs.size() / 100, 1, std::max(1u, std::thread::hardware_concurrency()));
+  const size_t threads = std::min<size_t>(jobs.size() / 100, std::thread::hardware_concurrency());
   std::vector<std::thread> others;
-  for (size_t i = 1; i < threads; ++i) others.emplace_back(read, i, threads);
-  read(0, threads);
+  try {
+    while (others.size() + 1 < threads) others.emplace_back(read);
+  } catch (const std::system_error&) {
+    // There are no more to be had: those there are read all.
+  }
+  read();
   for (std::thread& other : others) other.join();
   return specs;
 }
@@ -119,7 +126,7 @@ Result<Unit> Coordinator::recover(const StoredJob& stored,
   Job& job = jobs_.at(id);
   job.array = stored.array.first;
   for (const StoredAttempt& attempt : attempts) {
-    if (attempt.outcome != kMeasured) job.served += attempt.took;
+    if (attempt.outcome != kMeasured && attempt.outcome != kNotMeasured) job.served += attempt.took;
     job.saved_step = std::max(job.saved_step, attempt.saved_step);
     had_[job.owner] += attempt.worth;
   }
@@ -164,7 +171,7 @@ void Coordinator::adopt(std::shared_ptr<const JobSpec> spec, Job& job) {
   job.workload = workload_of(*spec);
   job.spec = std::move(spec);
   know_speeds(job.workload);
-  forget_unfit(job);
+  find_demand(job);
 }
 
 void Coordinator::find_demand(Job& job) const {
@@ -265,7 +272,10 @@ Result<Coordinator::Job*> Coordinator::find_unended(int64_t id) {
 void Coordinator::ask(int64_t id, JobRequest request, Answered done) {
   const auto job = find_unended(id);
   if (!job) return done(fail(job.error()));
-  if (request == JobRequest::kRequeue) forget_unfit(**job);
+  if (request == JobRequest::kRequeue) {
+    forget_unfit(**job);
+    undecided_ = true;
+  }
   apply(**job, event_of(request), std::move(done));
 }
 
@@ -341,7 +351,9 @@ GroupCommit::Change Coordinator::change_of(const Job& job, const JobStatus& befo
     attempt.took = now() - job.begun;
     attempt.worth = worth_seconds(job);
     attempt.saved_step = over->saved_step;
-    attempt.outcome = measured ? kMeasured : outcome_name(over->outcome);
+    attempt.outcome = measured           ? kMeasured
+                      : before.measuring ? kNotMeasured
+                                         : outcome_name(over->outcome);
     attempt.cause = over->cause;
     speeds = speeds_in(job, *over);
     if (measured) text = measured_text(speeds);

@@ -250,7 +250,7 @@ class Coordinator {
   std::set<std::string> measured_now() const;
   static bool admits(const Job& job, size_t pool);
   Unfit unfit_for(const Job& job) const;
-  void forget_unfit(Job& job);
+  void forget_unfit(Job& job) const;
   /// Whether a failed attempt shows only that the job needs other devices, and there are such.
   void look_elsewhere(Job& job, AttemptOver* over);
   double worth_seconds(const Job& job) const;

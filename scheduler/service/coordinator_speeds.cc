@@ -13,6 +13,10 @@ namespace {
 constexpr double kMeasuringSeconds = 10;
 /// Of a program, whose speed nobody measures: all devices count the same.
 constexpr double kProgramRate = 1;
+/// Failures of one job before a kind of device that may only have had bad luck is passed over.
+constexpr int kMostInVain = 2;
+/// Tries of a model on devices that are too little, before it has failed.
+constexpr size_t kMostSets = 8;
 
 }  // namespace
 
@@ -73,8 +77,10 @@ std::vector<size_t> Coordinator::unmeasured(const Job& job, const PoolCounts& fr
   for (size_t pool = 0; pool < free.size(); ++pool)
     if (admits(job, pool) && !speed_of(job, pool) && (!any_known || free[pool] > 0))
       pools.push_back(pool);
-  if (job.measured_apart && !pools.empty()) pools.erase(pools.begin() + 1, pools.end());
-  return pools;
+  if (!job.measured_apart || pools.empty()) return pools;
+  const auto is_free = [&](size_t pool) { return free[pool] > 0; };
+  const auto first = std::find_if(pools.begin(), pools.end(), is_free);
+  return {first == pools.end() ? pools.front() : *first};
 }
 
 bool Coordinator::admits(const Job& job, size_t pool) {
@@ -89,11 +95,10 @@ Unfit Coordinator::unfit_for(const Job& job) const {
   return unfit;
 }
 
-void Coordinator::forget_unfit(Job& job) {
+void Coordinator::forget_unfit(Job& job) const {
   job.unfit = {};
   job.measured_apart = false;
   find_demand(job);
-  undecided_ = true;
 }
 
 /// Memory is where devices differ most, and only a plan knows what is needed of it.
@@ -107,15 +112,19 @@ void Coordinator::look_elsewhere(Job& job, AttemptOver* over) {
   const PoolCounts held = devices_.held_by(job.id);
   Unfit unfit = job.unfit;
   if (!status.measuring) {
+    if (unfit.sets.size() == kMostSets) return;
     unfit.sets.push_back(held);
   } else {
     std::vector<size_t> pools;
     for (size_t pool = 0; pool < held.size(); ++pool)
       if (held[pool] > 0) pools.push_back(pool);
     if (pools.size() > 1) {
-      job.measured_apart = over->elsewhere = true;
+      job.measured_apart = true;
+      over->elsewhere = over->hopeless;
       return;
     }
+    // What may pass is waited for, but not until the job has failed.
+    if (!over->hopeless && status.in_vain < kMostInVain) return;
     unfit.pools.insert(unfit.pools.end(), pools.begin(), pools.end());
   }
   std::swap(job.unfit, unfit);
@@ -134,7 +143,8 @@ void Coordinator::see_speeds(const Job& job, JobView* seen) const {
     const bool held = seen->runs() && seen->held[pool] > 0;
     if (rate > 0 || held) seen->speeds.add(pool, 1, rate > 0 ? rate : kProgramRate);
   }
-  const double ran = job.devices.empty() ? 0 : seconds_of(now() - job.begun);
+  const bool trains = !job.devices.empty() && !job.fsm.status().measuring;
+  const double ran = trains ? seconds_of(now() - job.begun) : 0;
   if (job.longest > Nanos(0))
     seen->longest = std::max(0.0, seconds_of(job.longest - job.served) - ran);
   if (job.workload.empty()) return;

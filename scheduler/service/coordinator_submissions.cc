@@ -162,6 +162,10 @@ void Coordinator::update(int64_t id, const std::vector<Override>& changes, Answe
   stored.id = id;
   for (const int64_t before : job.after) forget_dependent(before, id);
   adopt(std::make_shared<const JobSpec>(*spec), job);
+  const bool of_start = std::any_of(changes.begin(), changes.end(), [](const Override& change) {
+    return concerns_start(change.path);
+  });
+  if (of_start) forget_unfit(job);
   note_dependent(job);
   job.fsm = JobFsm(RetryRule{.most_restarts = spec->retry.max_restarts}, job.fsm.status());
   undecided_ = true;

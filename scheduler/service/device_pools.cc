@@ -9,10 +9,19 @@
 namespace motley {
 namespace {
 
-/// What a job can ask of a device, as one word.
+constexpr size_t kMostDemands = 10'000;  // of one queue rarely more than a few are different
+
+/// What a job can ask of a device, and what its speed depends on besides, as one word.
 std::string traits_of(const DeviceSpec& device) {
-  return device.type + "\n" + std::to_string(static_cast<int>(device.kind)) + "\n" +
-         std::to_string(device.memory.value_or(Bytes(-1)).value());
+  std::ostringstream text;
+  text << device.type << "\n"
+       << static_cast<int>(device.kind) << "\n"
+       << device.memory.value_or(Bytes(-1)).value();
+  if (device.kind == DeviceKind::kCpu) text << "\nthreads " << device.threads;
+  if (device.share) text << "\nshare " << device.share->sms;
+  if (const auto& pace = device.paced)
+    text << "\npaced " << pace->speed << " " << pace->overhead.value() << " " << pace->half_batch;
+  return std::move(text).str();
 }
 
 bool among(const std::vector<std::string>& ids, const std::string& id) {
@@ -33,7 +42,8 @@ std::string wishes_of(const JobSpec& job) {
   std::ostringstream text;
   for (const DeviceFilter& filter : filters_of(job)) {
     text << "\n"
-         << filter.mix << " " << filter.memory.low.value() << " " << filter.memory.high.value();
+         << filter.key << " " << filter.mix << " " << filter.memory.low.value() << " "
+         << filter.memory.high.value();
     if (filter.count) text << " " << filter.count->low << " " << filter.count->high;
     for (const std::string& type : filter.types) text << " " << std::quoted(type);
     for (const auto& [type, most] : filter.limits) text << " " << std::quoted(type) << ":" << most;
@@ -120,6 +130,7 @@ std::vector<Pool> DevicePools::pools() const {
 
 Demand DevicePools::demand(const JobSpec& job, const Unfit& unfit) const {
   if (!unfit.pools.empty() || !unfit.sets.empty()) return find_demand(job, unfit);
+  if (demands_.size() == kMostDemands) demands_.clear();
   const auto [known, is_new] = demands_.try_emplace(wishes_of(job));
   if (is_new) known->second = find_demand(job, unfit);
   return known->second;

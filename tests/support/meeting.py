@@ -10,6 +10,11 @@ import time
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 place, mode = pathlib.Path(os.environ["MOTLEY_CHECKPOINT_DIR"]), sys.argv[1]
 address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if mode == "wait":
+    def stop(*_):
+        (place / f"saved-{rank}").write_text("")
+        sys.exit(75)
+    signal.signal(signal.SIGTERM, stop)
 if rank == 0:
     with socket.create_server(("", address[1])) as server:
         met = sorted(int(server.accept()[0].recv(10)) for _ in range(size - 1))
@@ -25,10 +30,5 @@ else:
 if mode == "fail" and rank == 2:
     print("no luck here", flush=True)
     sys.exit(3)
-if mode == "wait":
-    def stop(*_):
-        (place / f"saved-{rank}").write_text("")
-        sys.exit(75)
-    signal.signal(signal.SIGTERM, stop)
 if mode != "meet":
     time.sleep(60)

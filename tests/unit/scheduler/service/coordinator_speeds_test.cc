@@ -104,6 +104,17 @@ TEST_F(MeasuredFirst, WhatCannotTrainItIsNotGiven) {
   EXPECT_EQ(devices_in(newest()), (Ids{"here/2", "here/3"}));
 }
 
+TEST(DevicesOfOneTypeThatDiffer, AreMeasuredEach) {
+  FleetSpec fleet = fleet_of({"a", "a", "a"});
+  fleet.devices[1].threads = 4;
+  testing::FakeService service(fleet, "shortest_remaining", false);
+  const int64_t job = *service.submit(job_on(1));
+  EXPECT_EQ(devices_in(service.launcher.orders.back()),
+            (std::vector<std::string>{"here/0", "here/1"}));
+  service.measured(job, {{"here/0", 10}, {"here/1", 40}});
+  EXPECT_EQ(devices_in(service.launcher.orders.back()), std::vector<std::string>{"here/1"});
+}
+
 TEST_F(MeasuredFirst, WhereNothingCanTrainItItSaysSo) {
   const int64_t job = *service_.submit(job_on(0));
   service_.measured(job, {{"here/0", 0}, {"here/2", 0}});

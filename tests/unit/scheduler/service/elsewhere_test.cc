@@ -31,9 +31,10 @@ class Elsewhere : public ::testing::Test {
     return ids;
   }
   /// The attempt under way finds no plan on what it was given, or cannot measure it.
-  static void fails(testing::FakeService& service, int64_t job, const std::string& cause) {
+  static void fails(testing::FakeService& service, int64_t job, const std::string& cause,
+                    bool hopeless = true) {
     AttemptOver over{.epoch = service.status(job).epoch, .cause = cause};
-    over.hopeless = over.elsewhere = true;
+    over.hopeless = over.elsewhere = hopeless;
     service.launcher.begun.erase({job, over.epoch});
     service.coordinator().attempt_over(job, over);
     service.run();
@@ -88,6 +89,18 @@ TEST_F(Elsewhere, AMixOfThemMayDo) {
   EXPECT_EQ(newest(service), (Ids{"here/0", "here/1"}));
 }
 
+TEST_F(Elsewhere, AMixOfAsManyMayDo) {
+  auto service = service_of({"a", "b", "b"}, false);
+  service.know_speed(job_on(1), "a", 4);
+  service.know_speed(job_on(1), "b", 8);
+  const int64_t job = *service.submit(job_on(2));
+  ASSERT_EQ(newest(service), (Ids{"here/1", "here/2"}));
+  fails(service, job, "it needs 9 GB");
+  ASSERT_EQ(newest(service), (Ids{"here/0", "here/1"}));
+  fails(service, job, "it needs 9 GB");
+  EXPECT_EQ(service.state(job), JobState::kFailed);
+}
+
 TEST_F(Elsewhere, AskedForAgainItIsTriedAgain) {
   auto service = service_of({"a", "a"}, true);
   const int64_t holder = *service.submit(job_on(1));
@@ -114,6 +127,22 @@ TEST_F(Elsewhere, AKindThatCannotBeMeasuredIsPassedOver) {
   EXPECT_EQ(newest(service), Ids{"here/1"});
 }
 
+TEST_F(Elsewhere, WhatMayPassIsWaitedForTwice) {
+  auto service = service_of({"a", "b"}, false);
+  const int64_t job = *service.submit(job_on(1));
+  fails(service, job, "no answer", false);
+  ASSERT_EQ(service.state(job), JobState::kWaiting);
+  service.pass(2);
+  ASSERT_EQ(newest(service), Ids{"here/0"});
+  fails(service, job, "no answer", false);
+  ASSERT_EQ(service.state(job), JobState::kWaiting);
+  service.pass(4);
+  ASSERT_EQ(newest(service), Ids{"here/0"});
+  fails(service, job, "no answer", false);
+  EXPECT_EQ(service.state(job), JobState::kProfiling);
+  EXPECT_EQ(newest(service), Ids{"here/1"});
+}
+
 TEST_F(Elsewhere, WhereNoneCanBeMeasuredItFails) {
   auto service = service_of({"a", "b"}, false);
   const int64_t job = *service.submit(job_on(1));
@@ -128,6 +157,9 @@ TEST_F(Elsewhere, ToBeMeasuredCostsNoneOfItsTime) {
   spec.service.max_duration = nanos_of_seconds(100);
   const int64_t job = *service.submit(spec);
   service.pass(150);
+  ASSERT_EQ(service.state(job), JobState::kProfiling);
+  fails(service, job, "no answer", false);
+  service.pass(2);
   ASSERT_EQ(service.state(job), JobState::kProfiling);
   service.measured(job, {{"here/0", 10}});
   service.pass(90);
