@@ -346,7 +346,10 @@ ChunkWait Leader::waits_for() const {
   std::string readers;
   for (const int rank : chunk_.island().receivers)
     if (rank != site_.rank()) readers += (readers.empty() ? "" : " or ") + named(rank);
-  return {readers + " (receive)", 0};
+  if (!readers.empty()) return {readers + " (receive)", 0};
+  // Alone on its host: what it sends is still on its way, or it is about to be done.
+  if (!transfers_.empty()) return {named(transfers_.front().peer) + " (across)", 1};
+  return {named(site_.rank()) + " itself (receive)", 0};
 }
 
 }  // namespace
