@@ -217,12 +217,22 @@ def bed():
     # Not beneath /tmp, which is private to each host.
     with tempfile.TemporaryDirectory(prefix="motley-faults-", dir="/var/tmp") as home:
         with LinkedHosts(["a", "b"], home, private=[], shared=[str(BIN.parent)]) as hosts:
-            yield hosts, home
+            try:
+                yield hosts, home
+            finally:  # ranks of a test that has failed would wait for ever
+                for pid in left_over(hosts):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
+
+def left_over(hosts):
+    """By process."""
+    return {pid: line for name in hosts.names for pid, line in hosts.processes(name).items() if pid != hosts.switch.pid}
 
 
 def expect_nothing_left(hosts):
     end = time.monotonic() + LIMIT
-    while left := [line for name in hosts.names for pid, line in hosts.processes(name).items() if pid != hosts.switch.pid]:
+    while left := left_over(hosts):
         expect(time.monotonic() < end, f"still running: {left}")
         time.sleep(0.05)
 
