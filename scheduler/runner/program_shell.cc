@@ -202,7 +202,7 @@ class ProgramShell {
                                        stop_command(assignment_.directory, ranks_on(host)));
       request.environment = Environment::inherited().entries();
       request.die_with_parent = true;
-      request.stdout_fd = STDERR_FILENO;
+      request.stdout_fd = STDERR_FILENO;  // who started us reads lines of ours
       if (auto child = ChildProcess::spawn(request)) asking.command.emplace(*std::move(child));
       asking.next = steady_clock().now() + kAskAgain;
     }

@@ -46,8 +46,6 @@ JobEvent event_of(JobRequest request) {
   return ReleaseAsked{};
 }
 
-using SharedSpec = std::shared_ptr<const JobSpec>;
-
 Result<SharedSpec> spec_of(const StoredJob& job) {
   MOTLEY_TRY(const nlohmann::json document, parse_json(job.spec));
   MOTLEY_TRY(JobSpec spec, job_from_json(document));
@@ -95,9 +93,9 @@ Result<Unit> Coordinator::recover() {
   do {
     const int64_t last = page.empty() ? 0 : page.back().id;
     MOTLEY_TRY(page, unfinished_jobs(around_.kept, last, kRecoveredAtOnce));
-    const std::vector<Result<SharedSpec>> specs = specs_of(page);
+    std::vector<Result<SharedSpec>> specs = specs_of(page);
     for (size_t i = 0; i < page.size(); ++i) {
-      MOTLEY_TRY(const SharedSpec spec, Result<SharedSpec>(specs[i]));
+      MOTLEY_TRY(const SharedSpec spec, std::move(specs[i]));
       MOTLEY_TRY_VOID(recover(page[i], spec));
     }
   } while (!page.empty());
@@ -112,8 +110,7 @@ Result<Unit> Coordinator::recover() {
   return Unit{};
 }
 
-Result<Unit> Coordinator::recover(const StoredJob& stored,
-                                  const std::shared_ptr<const JobSpec>& spec) {
+Result<Unit> Coordinator::recover(const StoredJob& stored, const SharedSpec& spec) {
   const int64_t id = stored.id;
   std::vector<StoredAttempt> attempts;  // most jobs of a long queue have none
   if (stored.status.epoch > Epoch(0)) {
@@ -153,8 +150,8 @@ void Coordinator::find_attempt(Job& job, const std::vector<StoredAttempt>& attem
   if (state == JobState::kStopping) perform(job, StopAttempt{epoch});
 }
 
-Coordinator::Job Coordinator::make_job(int64_t id, std::shared_ptr<const JobSpec> spec,
-                                       const std::string& owner, JobFsm fsm) {
+Coordinator::Job Coordinator::make_job(int64_t id, SharedSpec spec, const std::string& owner,
+                                       JobFsm fsm) {
   Job job;
   job.id = id;
   job.owner = owner;
@@ -163,7 +160,7 @@ Coordinator::Job Coordinator::make_job(int64_t id, std::shared_ptr<const JobSpec
   return job;
 }
 
-void Coordinator::adopt(std::shared_ptr<const JobSpec> spec, Job& job) {
+void Coordinator::adopt(SharedSpec spec, Job& job) {
   job.priority = spec->service.priority;
   job.preemptible = spec->service.preemptible;
   job.after = spec->service.after;

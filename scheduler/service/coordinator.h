@@ -41,6 +41,9 @@ class ChangeWriter {
 /// What somebody wants of a job that is there.
 enum class JobRequest : uint8_t { kCancel, kHold, kRelease, kRequeue };
 
+/// As it was submitted or last updated; whoever has it keeps it.
+using SharedSpec = std::shared_ptr<const JobSpec>;
+
 struct Submission {
   std::vector<JobSpec> jobs;  ///< one, or those of an array
   std::string owner;
@@ -149,7 +152,7 @@ class Coordinator {
     std::string owner;
     int priority = 50;
     bool preemptible = false;
-    std::shared_ptr<const JobSpec> spec;
+    SharedSpec spec;
     std::string workload;  ///< by which its speeds are known; empty: a program, never measured
     Demand demand;
     Unfit unfit;                  ///< as its attempts have shown
@@ -175,12 +178,11 @@ class Coordinator {
   void break_off(const Error& error);
   void try_to_write_again();
   void begin_again();
-  Result<Unit> recover(const StoredJob& stored, const std::shared_ptr<const JobSpec>& spec);
+  Result<Unit> recover(const StoredJob& stored, const SharedSpec& spec);
   void find_attempt(Job& job, const std::vector<StoredAttempt>& attempts);
-  Job make_job(int64_t id, std::shared_ptr<const JobSpec> spec, const std::string& owner,
-               JobFsm fsm);
+  Job make_job(int64_t id, SharedSpec spec, const std::string& owner, JobFsm fsm);
   /// What the job goes by.
-  void adopt(std::shared_ptr<const JobSpec> spec, Job& job);
+  void adopt(SharedSpec spec, Job& job);
   Result<Unit> check_submission(const Submission& submission, bool repeated) const;
   Result<Job> first_of(const JobSpec& spec, const Submission& submission);
   Result<Unit> check_update(const Job& job, const JobSpec& spec,
