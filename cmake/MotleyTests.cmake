@@ -52,9 +52,13 @@ function(motley_check_labels name)
   endforeach()
 endfunction()
 
-# motley_add_test(name [MPI] [SERIAL] COMMAND ... LABELS ... [NEEDS targets] [TIMEOUT s] [PROCESSORS n] [ENVIRONMENT K=V ...])
+# motley_add_test(name [MPI] [SERIAL] COMMAND ... LABELS ... [NEEDS targets] [TIMEOUT s] [PROCESSORS n] [ENVIRONMENT K=V ...]
+#                 [SANITIZED_ENVIRONMENT K=V ...])
+# SANITIZED_ENVIRONMENT is added under sanitizers, where all takes several times as long: GTEST_FILTER or RC_PARAMS leave
+# out what another case shows as well.
 function(motley_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "MPI;SERIAL" "TIMEOUT;PROCESSORS" "COMMAND;LABELS;NEEDS;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "MPI;SERIAL" "TIMEOUT;PROCESSORS"
+    "COMMAND;LABELS;NEEDS;ENVIRONMENT;SANITIZED_ENVIRONMENT")
   motley_check_labels(${name} ${arg_LABELS})
   motley_in_suite(in_suite ${arg_LABELS})
   if(in_suite)
@@ -68,6 +72,7 @@ function(motley_add_test name)
   endif()
   if(MOTLEY_SANITIZE)
     math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 4")
+    list(APPEND arg_ENVIRONMENT ${arg_SANITIZED_ENVIRONMENT})
   endif()
   if(NOT arg_PROCESSORS)
     set(arg_PROCESSORS 1)
@@ -91,14 +96,16 @@ function(motley_add_test name)
 endfunction()
 
 # motley_test(NAME n LABELS unit ... SOURCES a_test.cc ... [LINK libs] [NEEDS targets] [MPI_RANKS n] [SERIAL] [TIMEOUT s]
-#             [PROCESSORS n] [ENVIRONMENT K=V ...])
+#             [PROCESSORS n] [ENVIRONMENT K=V ...] [SANITIZED_ENVIRONMENT K=V ...])
 # A GoogleTest binary with GMock, RapidCheck and tests/support; one ctest entry. NEEDS names programs or modules that it
 # starts or opens. With MPI_RANKS it runs under mpirun; where MPI is missing the entry is skipped, or fails if
 # MOTLEY_REQUIRE names mpi. SERIAL: nothing else runs meanwhile (it measures time).
 function(motley_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "SERIAL" "NAME;MPI_RANKS;TIMEOUT;PROCESSORS" "LABELS;SOURCES;LINK;NEEDS;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "SERIAL" "NAME;MPI_RANKS;TIMEOUT;PROCESSORS"
+    "LABELS;SOURCES;LINK;NEEDS;ENVIRONMENT;SANITIZED_ENVIRONMENT")
   motley_check_arguments(motley_test)
-  set(options LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} ENVIRONMENT ${arg_ENVIRONMENT})
+  set(options LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} ENVIRONMENT ${arg_ENVIRONMENT}
+    SANITIZED_ENVIRONMENT ${arg_SANITIZED_ENVIRONMENT})
   if(arg_SERIAL)
     list(APPEND options SERIAL)
   endif()

@@ -16,6 +16,7 @@
 #include "tests/e2e/small_run.h"
 #include "tests/support/checked_posts.h"
 #include "tests/support/new_seeds.h"
+#include "tests/support/random_cases.h"
 #include "worker/train/pipeline.h"
 
 namespace motley::testing {
@@ -23,7 +24,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint32_t kFixedSeeds = 60;
+constexpr uint32_t kFixedSeeds = random_cases(60);
 constexpr int kNewSeeds = 6;
 constexpr int kContext = 4;
 constexpr CommunicatorOptions kImpatient{.timeout = Nanos(20'000'000'000)};

@@ -13,12 +13,13 @@
 #include "tests/e2e/small_run.h"
 #include "tests/support/checked_posts.h"
 #include "tests/support/new_seeds.h"
+#include "tests/support/random_cases.h"
 #include "worker/train/rank_share.h"
 
 namespace motley::testing {
 namespace {
 
-constexpr uint32_t kFixedPlans = 24;
+constexpr uint32_t kFixedPlans = random_cases(24);
 constexpr int kNewPlans = 4;
 
 class RandomPlan {

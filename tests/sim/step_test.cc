@@ -12,13 +12,14 @@
 #include "planner/plain/search.h"
 #include "tests/support/new_seeds.h"
 #include "tests/support/planning_case.h"
+#include "tests/support/random_cases.h"
 
 namespace motley {
 namespace {
 
 using testing::PlanningCase;
 
-constexpr uint32_t kFixedSeeds = 60;
+constexpr uint32_t kFixedSeeds = testing::random_cases(60);
 constexpr int kNewSeeds = 12;
 
 class World {

@@ -11,7 +11,8 @@ TEST(CpuDevice, BitsDoNotDependOnThreads) {
   DeviceSpec spec;
   spec.kind = DeviceKind::kCpu;
   const auto one = open_case({"", spec});
-  for (spec.threads = 2; spec.threads <= 4; ++spec.threads) {
+  for (const int threads : {2, 3}) {
+    spec.threads = threads;
     const auto several = open_case({"", spec});
     for (const OpCase& op : op_cases())
       EXPECT_EQ(bits_of(*one, op.trial), bits_of(*several, op.trial))

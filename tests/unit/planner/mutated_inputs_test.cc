@@ -13,6 +13,7 @@
 #include "planner/search_forms.h"
 #include "tests/support/layered_case.h"
 #include "tests/support/paths.h"
+#include "tests/support/random_cases.h"
 
 namespace motley {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 using testing::add_layered;
 using testing::PlanningCase;
 
-constexpr int kMutations = 300;
+constexpr int kMutations = testing::random_cases(300);
 /// What the planner may be asked for here: it is to end within seconds even in Debug builds.
 constexpr int kMostSamples = 512;
 constexpr int kMostBlocks = 24;

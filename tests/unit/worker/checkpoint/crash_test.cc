@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/fault_file_system.h"
+#include "tests/support/random_cases.h"
 #include "tests/unit/worker/checkpoint/saved_run.h"
 #include "worker/checkpoint/directory.h"
 
@@ -19,7 +20,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-constexpr uint64_t kDiskStates = 12;  ///< for each operation
+constexpr uint64_t kDiskStates = random_cases(12);  ///< for each operation
 
 std::unique_ptr<FaultFileSystem> with_two_checkpoints() {
   auto fs = std::make_unique<FaultFileSystem>();

@@ -190,8 +190,8 @@ void expect_sums(const Replicas& replicas, int hosts, bool staged) {
 
 template <class T>
 void expect_sums(const Replicas& replicas) {
-  for (const int hosts : {1, 2, 3})
-    for (const bool staged : {false, true}) expect_sums<T>(replicas, hosts, staged);
+  const std::pair<int, bool> hosts_and_staged[] = {{1, true}, {2, false}, {3, true}};
+  for (const auto& [hosts, staged] : hosts_and_staged) expect_sums<T>(replicas, hosts, staged);
 }
 
 /// What all ranks' residuals come to, tensor by tensor in the model's order, as the owners have
