@@ -1,0 +1,567 @@
+"""Motley for a PyTorch script: a few changed lines, and it trains on unlike devices.
+
+    import motley_torch as motley
+    job = motley.init(model, optimizer)                   # instead of DistributedDataParallel
+    for x, y in job.loader(dataset):                      # instead of DataLoader and DistributedSampler
+        loss = loss_of(model(x), y, reduction="sum")      # a sum over samples, not a mean
+        job.backward(loss, len(x))                        # instead of loss.backward()
+        optimizer.step()
+
+Each pass of a loader is one pass over the data, in one seeded order whatever the number of ranks. The loader yields this
+rank's micro-batches of each global batch; between the ranks' last ones gradients are summed over all samples and divided by
+how many there were, so any deal of samples trains the same model. Only then optimizer.step() does something (and step() of
+what else init() was given); `job.boundary` tells, for what else belongs there: a GradScaler's step and update, a printed
+`job.loss`, the mean over the last global batch.
+
+Started by `motley run` or `motley submit`, from `run:` of a job. Asked to stop (SIGTERM), all ranks end after the same step,
+with a checkpoint; the same script, started again, goes on from there on any number of ranks. Started by torchrun or alone it
+trains too, with equal shares. Needs torch 1.13 or newer and nothing else. Ranks hold whole copies of the model; buffers, like
+BatchNorm's averages, are each rank's own, and rank 0's are kept. What is not in the model, the optimizer or `others` is the
+script's own to keep. Other data, for evaluation say, is read with a DataLoader as ever.
+
+core/FORMATS.md has what is read from the environment ("program") and what is written ("script checkpoint").
+"""
+
+import ctypes
+import datetime
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import sys
+import time
+import types
+
+import torch
+import torch.distributed as dist
+
+STOPPED = 75  # the exit status of what has saved and wants to be started again
+_VERSION = 1
+_BUCKET_ELEMENTS = 8 << 20
+_CHECKPOINT = re.compile(r"step-(\d{8,})\.e(\d+)")
+_DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+           torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
+_DTYPES_BY_NAME = {name: dtype for dtype, name in _DTYPES.items()}
+
+
+class Error(RuntimeError):
+    """What the script, its job or its checkpoint has that this cannot work with."""
+
+
+def init(model, optimizer, *others, global_batch=None, micro_batch=None, seed=0, save_every=None, flops_per_sample=None,
+         timeout=datetime.timedelta(minutes=30)):
+    """Joins the other ranks and returns the Job. All ranks have rank 0's weights then, or those of the newest checkpoint.
+
+    others: what else has state_dict() and load_state_dict(), like learning rate schedulers: kept in checkpoints; its step()
+        does something only where the optimizer's does.
+    global_batch, micro_batch: samples; used where the job file says nothing (train.global_batch; the plan).
+    save_every: steps between checkpoints, where the job file has no checkpoint.every; else they are made only when stopped.
+    flops_per_sample: of forward and backward, for emulated devices alone (default: 6 for each parameter).
+    """
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise Error("motley.init() takes the model itself: it is in the place of DistributedDataParallel")
+    ranks = _Ranks(next(model.parameters()).device, timeout)
+    return Job(ranks, model, optimizer, others, _Settings(global_batch, micro_batch, seed, save_every), flops_per_sample)
+
+
+class _Settings:
+    """What the launcher says, else what the script does."""
+
+    def __init__(self, global_batch, micro_batch, seed, save_every):
+        self.global_batch = _number("MOTLEY_GLOBAL_BATCH") or global_batch
+        if not self.global_batch:
+            raise Error("no global batch: set train.global_batch in the job file, or pass init(global_batch=)")
+        self.samples = _number("MOTLEY_SAMPLES")
+        self.micro_batch = _number("MOTLEY_MICRO_BATCH") or micro_batch
+        self.seed = seed
+        self.save_every = _number("MOTLEY_SAVE_EVERY") or save_every or 0
+        self.keep = max(2, _number("MOTLEY_KEEP") or 3)
+        self.epoch = _number("MOTLEY_ATTEMPT") or 1
+        place = os.environ.get("MOTLEY_CHECKPOINT_DIR")
+        self.checkpoints = pathlib.Path(place) if place else None
+        if self.save_every and not self.checkpoints:
+            raise Error("save_every needs $MOTLEY_CHECKPOINT_DIR, which `motley run` sets")
+
+
+class Job:
+    """One rank of a training. `step`: global batches that are done with. `rank` of `ranks`: as of torch.distributed."""
+
+    def __init__(self, ranks, model, optimizer, others, settings, flops_per_sample):
+        self._ranks, self._settings = ranks, settings
+        self._states = [model, optimizer, *others]
+        self.rank, self.ranks = ranks.rank, ranks.count
+        self.step = 0
+        self.loss = None
+        self.boundary = False
+        self._process, self._stop, self._all_stop = os.getpid(), False, False
+        self._loader = None
+        self._pass = self._pass_step = self._saved = 0
+        self._deal = _Deal(ranks, settings)
+        self._gradients = _Gradients(ranks, model)
+        self._pacer = _Pacer(flops_per_sample or 6 * sum(p.numel() for p in model.parameters()))
+        for stepped in (optimizer, *others):
+            self._step_at_boundaries(stepped)
+        state = ranks.from_first(self._newest)
+        if state is not None:
+            self._go_on(state)
+        ranks.spread(model)
+        signal.signal(signal.SIGTERM, self._ask_to_stop)
+
+    def loader(self, dataset, **options):
+        """An iterable over this rank's micro-batches; each `for` over it is a pass over the whole dataset. What does not fill
+        a global batch is left out, other samples in each pass. options: of torch's DataLoader, without those that say
+        which samples go together. A script that goes on skips the passes and steps it has done.
+        """
+        for name in ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"):
+            if name in options:
+                raise Error(f"job.loader(): {name}= is not for the script to choose: samples are dealt by the plan")
+        if self._loader is not None:
+            raise Error("job.loader() is for the data that is trained on, once; read other data with a DataLoader")
+        self._loader = _Loader(self, self._deal, dataset, options)
+        return self._loader
+
+    def backward(self, loss_sum, count):
+        """Of the sum of the losses of `count` samples (or tokens, or whatever they are to be divided by). On a step's last
+        micro-batch the parameters' gradients are afterwards those of the mean over the global batch.
+        """
+        if self._samples is None:
+            raise Error("job.backward() is for what job.loader() yields, once for each")
+        loss_sum.backward()
+        self._pacer.charge(self._samples)
+        self._samples = None
+        self._loss_sum = self._loss_sum + loss_sum.detach().double()
+        self._count += float(count)
+        if not self.boundary:
+            self._gradients.keep()
+            return
+        self._pacer.wait()
+        loss, total, stop = self._ranks.sum([float(self._loss_sum), self._count, 1.0 if self._stop else 0.0])
+        if not total:
+            raise Error("job.backward(): the counts of a global batch are all 0")
+        self._gradients.sum(total)
+        self.loss, self._all_stop = loss / total, stop > 0
+
+    # Between the loader and the script.
+
+    def _begin_pass(self, number):
+        if number != self._pass:
+            self._pass, self._pass_step = number, 0
+
+    def _begin_batch(self, samples, first, last):
+        if first:
+            self._gradients.clear()
+            self._loss_sum, self._count = 0.0, 0.0
+            self._pacer.begin()
+        self._samples, self.boundary = samples, last
+
+    def _end_batch(self):
+        if self._samples is not None:
+            raise Error("job.backward() was not called for what job.loader() yielded")
+        if not self.boundary:
+            return
+        self.step += 1
+        self._pass_step += 1
+        if self._all_stop or (self._settings.save_every and self.step % self._settings.save_every == 0):
+            self._save()
+        if self._all_stop:
+            self._ranks.leave()
+            sys.exit(STOPPED)
+
+    def _ask_to_stop(self, *_):
+        if os.getpid() != self._process:  # a worker of the loader
+            os._exit(128 + signal.SIGTERM)
+        self._stop = True
+
+    def _step_at_boundaries(self, stepped):
+        step = getattr(stepped, "step", None)
+        if step is None:
+            return
+
+        @functools.wraps(step)
+        def at_boundary(_, *arguments, **options):
+            return step(*arguments, **options) if self.boundary else None
+        stepped.step = types.MethodType(at_boundary, stepped)  # as schedulers expect to find it
+
+    # Checkpoints.
+
+    def _newest(self):
+        if self._settings.checkpoints is None:
+            return None
+        return _Checkpoints(self._settings.checkpoints).newest()
+
+    def _go_on(self, state):
+        if len(state["states"]) != len(self._states):
+            raise Error(f"the checkpoint has {len(state['states'])} states (model, optimizer and others), the script {len(self._states)}")
+        if state["seed"] != self._settings.seed or state["global_batch"] != self._settings.global_batch:
+            raise Error(f"the checkpoint was made with seed {state['seed']} and a global batch of {state['global_batch']}, now they are "
+                        f"{self._settings.seed} and {self._settings.global_batch}: go on with those, or start anew (--fresh)")
+        for mine, saved in zip(self._states, state["states"]):
+            mine.load_state_dict(saved)
+        self.step = self._saved = state["step"]
+        self._pass, self._pass_step = state["pass"], state["pass_step"]
+        if len(state["random"]) == self.ranks:
+            torch_state, python_state = state["random"][self.rank]
+            torch.set_rng_state(torch_state)
+            random.setstate(python_state)
+        else:  # no rank's own state fits; only that ranks differ, and do so again
+            torch.manual_seed(hash((self._settings.seed, self.step, self.rank)) % 2**63)
+        if self.rank == 0:
+            print(f"motley: going on after step {self.step}", file=sys.stderr, flush=True)
+
+    def _save(self):
+        if self._settings.checkpoints is None or self.step == self._saved:
+            return
+        everyones = self._ranks.gather((torch.get_rng_state(), random.getstate()))
+        failure = None
+        if self.rank == 0:
+            state = {"step": self.step, "pass": self._pass, "pass_step": self._pass_step, "seed": self._settings.seed,
+                     "global_batch": self._settings.global_batch, "random": everyones,
+                     "states": [_state_of(one) for one in self._states]}
+            try:
+                _Checkpoints(self._settings.checkpoints).write(state, self._settings.epoch, self._settings.keep)
+            except OSError as error:
+                failure = f"cannot save step {self.step}: {error}"
+        failure = self._ranks.from_first(lambda: failure)
+        if failure:
+            raise Error(failure)
+        self._saved = self.step
+
+
+def _state_of(one):
+    """Schedulers list all that they have, with the step() that we have given them."""
+    return {key: value for key, value in one.state_dict().items() if not isinstance(value, types.MethodType)}
+
+
+class _Deal:
+    """Who gets which samples of a global batch."""
+
+    def __init__(self, ranks, settings):
+        self.global_batch, self.seed = settings.global_batch, settings.seed
+        mine = settings.samples
+        if mine is None:
+            mine = self.global_batch // ranks.count + (ranks.rank < self.global_batch % ranks.count)
+        all_ranks = ranks.gather(mine)
+        if sum(all_ranks) != self.global_batch or min(all_ranks) < 1:
+            raise Error(f"the ranks' samples {all_ranks} do not make up a global batch of {self.global_batch}, at least one for each")
+        self.first, self.samples = sum(all_ranks[:ranks.rank]), mine
+        self.micro_batch = min(settings.micro_batch or mine, mine)
+        self.batches = -(-mine // self.micro_batch)  # of a step
+
+    def steps(self, length):
+        if length < self.global_batch:
+            raise Error(f"the dataset has {length} samples, fewer than a global batch of {self.global_batch}")
+        return length // self.global_batch
+
+    def indices(self, length, number, from_step):
+        """The micro-batches of pass `number`."""
+        random_numbers = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
+        order = torch.randperm(length, generator=random_numbers).tolist()
+        for step in range(from_step, self.steps(length)):
+            first = step * self.global_batch + self.first
+            for begin in range(first, first + self.samples, self.micro_batch):
+                yield order[begin:min(begin + self.micro_batch, first + self.samples)]
+
+
+class _Loader:
+    def __init__(self, job, deal, dataset, options):
+        self._job, self._deal, self._dataset, self._options = job, deal, dataset, options
+        self._length, self._passes = len(dataset), 0
+        deal.steps(self._length)
+
+    def __len__(self):
+        """Micro-batches of a pass."""
+        return self._deal.steps(self._length) * self._deal.batches
+
+    def __iter__(self):
+        job, number = self._job, self._passes
+        self._passes += 1
+        if number < job._pass:
+            return
+        job._begin_pass(number)
+        batches = list(self._deal.indices(self._length, number, job._pass_step))
+        loader = torch.utils.data.DataLoader(self._dataset, batch_sampler=batches, **self._options)
+        for i, batch in enumerate(loader):
+            place = i % self._deal.batches
+            job._begin_batch(len(batches[i]), place == 0, place == self._deal.batches - 1)
+            yield batch
+            job._end_batch()
+
+
+class _Ranks:
+    """torch.distributed as far as it is needed; nothing of it for a rank alone."""
+
+    def __init__(self, device, timeout):
+        self.count, self.rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+        if self.count == 1:
+            return
+        self._own = not dist.is_initialized()
+        if self._own:
+            dist.init_process_group("gloo", timeout=timeout)
+        self._of_host = self._of_devices = dist.new_group(backend="gloo", timeout=timeout)
+        kinds = self.gather(device.type)
+        if set(kinds) == {"cuda"} and dist.is_nccl_available():
+            self._of_devices = dist.new_group(backend="nccl", timeout=timeout)
+
+    def _group(self, tensor):
+        return self._of_devices if tensor.device.type == "cuda" else self._of_host
+
+    def sum(self, numbers):
+        if self.count == 1:
+            return numbers
+        numbers = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(numbers, group=self._of_host)
+        return numbers.tolist()
+
+    def add_up(self, tensor):
+        """In place, where the tensor lies; returns what to wait for."""
+        if self.count == 1:
+            return None
+        return dist.all_reduce(tensor, async_op=True, group=self._group(tensor))
+
+    def gather(self, value):
+        if self.count == 1:
+            return [value]
+        values = [None] * self.count
+        dist.all_gather_object(values, value, group=self._of_host)
+        return values
+
+    def from_first(self, make):
+        """What rank 0 makes, or raises, for all."""
+        made = [None, None]
+        if self.rank == 0:
+            try:
+                made[0] = make()
+            except (Error, OSError, ValueError) as error:
+                made[1] = str(error)
+        if self.count > 1:
+            dist.broadcast_object_list(made, src=0, group=self._of_host)
+        if made[1] is not None:
+            raise Error(made[1])
+        return made[0]
+
+    def spread(self, model):
+        if self.count == 1:
+            return
+        for tensor in (*model.parameters(), *model.buffers()):
+            dist.broadcast(tensor.detach(), src=0, group=self._group(tensor))
+
+    def leave(self):
+        if self.count > 1 and self._own:
+            dist.destroy_process_group()
+
+
+class _Gradients:
+    """Sums of a step's gradients, each dtype and device in one flat tensor. Between boundaries parameters have none: what looks
+    at them there (clipping, an optimizer) finds nothing to do."""
+
+    def __init__(self, ranks, model):
+        self._ranks = ranks
+        self._groups = {}
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                self._groups.setdefault((parameter.dtype, parameter.device), []).append(parameter)
+        self._flat = {}
+        self._kept = False
+
+    def clear(self):
+        self._kept = False
+        for parameters in self._groups.values():
+            for parameter in parameters:
+                parameter.grad = None
+
+    def keep(self):
+        """What backward has left in the parameters is added to the sums."""
+        for group, parameters in self._groups.items():
+            for parameter, place in zip(parameters, self._places(group, parameters)):
+                if parameter.grad is None:
+                    if not self._kept:
+                        place.zero_()
+                elif self._kept:
+                    place.add_(parameter.grad)
+                else:
+                    place.copy_(parameter.grad)
+                parameter.grad = None
+        self._kept = True
+
+    def sum(self, count):
+        if self._ranks.count == 1 and not self._kept:
+            for parameters in self._groups.values():
+                for parameter in parameters:
+                    if parameter.grad is not None:
+                        parameter.grad.div_(count)
+            return
+        self.keep()
+        pieces = [piece for flat in self._flat.values() for piece in flat.split(_BUCKET_ELEMENTS)]
+        under_way = [self._ranks.add_up(piece) for piece in pieces]
+        for piece, work in zip(pieces, under_way):
+            if work is not None:
+                work.wait()
+            piece.div_(count)
+        for group, parameters in self._groups.items():
+            for parameter, place in zip(parameters, self._places(group, parameters)):
+                parameter.grad = place
+
+    def _places(self, group, parameters):
+        if group not in self._flat:
+            self._flat[group] = torch.empty(sum(p.numel() for p in parameters), dtype=group[0], device=group[1])
+        pieces = self._flat[group].split([p.numel() for p in parameters])
+        return [piece.view_as(parameter) for piece, parameter in zip(pieces, parameters)]
+
+
+class _Pacer:
+    """An emulated device waits until its step would be over: overhead + FLOPs / (flops * speed * b / (b + half_batch))."""
+
+    def __init__(self, flops_per_sample):
+        self._pace = json.loads(os.environ.get("MOTLEY_PACE", "null"))
+        self._flops_per_sample = flops_per_sample
+
+    def begin(self):
+        if self._pace:
+            self._until = time.monotonic() + self._pace["overhead_seconds"]
+
+    def charge(self, samples):
+        if self._pace:
+            rate = self._pace["flops"] * self._pace["speed"] * samples / (samples + self._pace["half_batch"])
+            self._until += samples * self._flops_per_sample / rate
+
+    def wait(self):
+        if self._pace:
+            time.sleep(max(0.0, self._until - time.monotonic()))
+
+
+class _Checkpoints:
+    """Directories `step-N.eEPOCH` that exist only once they are whole; rank 0 alone reads and writes them."""
+
+    def __init__(self, place):
+        self._place = place
+
+    def newest(self):
+        """The state of the newest that is whole, or None. One that is not is named and passed over."""
+        faults = []
+        for path in self._all():
+            try:
+                return self._read(path)
+            except (OSError, ValueError, KeyError) as error:
+                faults.append(f"motley: checkpoint {path} is damaged ({error}); trying an older one")
+                print(faults[-1], file=sys.stderr, flush=True)
+        if faults:
+            raise Error(f"no checkpoint in {self._place} is whole: restore one, or start anew (--fresh)")
+        return None
+
+    def write(self, state, epoch, keep):
+        tensors = {}
+        document = {"version": _VERSION, "torch": torch.__version__, "state": _packed(state, "", tensors)}
+        name = f"step-{state['step']:08d}.e{epoch}"
+        scratch = self._place / f".tmp-{name}"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        document["tensors_sha256"] = _write_safetensors(scratch / "tensors.safetensors", tensors)
+        _write_durably(scratch / "state.json", [json.dumps(document).encode()])
+        _sync(scratch)
+        final = self._place / name
+        if final.exists():
+            shutil.rmtree(final)
+        scratch.rename(final)
+        _sync(self._place)
+        for old in self._all()[keep:]:
+            trash = old.with_name(".trash-" + old.name)
+            old.rename(trash)
+            shutil.rmtree(trash, ignore_errors=True)
+
+    def _all(self):
+        """Newest first."""
+        found = []
+        for path in self._place.iterdir() if self._place.is_dir() else ():
+            if match := _CHECKPOINT.fullmatch(path.name):
+                found.append((int(match[2]), int(match[1]), path))
+        return [path for _, _, path in sorted(found, reverse=True)]
+
+    @staticmethod
+    def _read(path):
+        document = json.loads((path / "state.json").read_bytes())
+        if document["version"] != _VERSION:
+            raise Error(f"{path} is of version {document['version']}, this reads {_VERSION}")
+        return _unpacked(document["state"], _read_safetensors(path / "tensors.safetensors", document["tensors_sha256"]))
+
+
+def _packed(value, name, tensors):
+    """JSON of nested state; tensors are named instead and go into `tensors`."""
+    if isinstance(value, torch.Tensor):
+        tensors[name] = value.detach().cpu().contiguous()
+        return {"tensor": name}
+    if isinstance(value, dict):
+        return {"dict": [[key, _packed(one, f"{name}/{key}", tensors)] for key, one in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return {type(value).__name__: [_packed(one, f"{name}/{i}", tensors) for i, one in enumerate(value)]}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ValueError(f"a checkpoint cannot keep {name.strip('/')}: a {type(value).__name__}")
+
+
+def _unpacked(value, tensors):
+    if not isinstance(value, dict):
+        return value
+    (kind, content), = value.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {key: _unpacked(one, tensors) for key, one in content}
+    return {"list": list, "tuple": tuple}[kind](_unpacked(one, tensors) for one in content)
+
+
+def _write_safetensors(path, tensors):
+    """Returns the SHA-256 of the file."""
+    header, offset = {}, 0
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _DTYPES:
+            raise ValueError(f"a checkpoint cannot keep {name}: {tensor.dtype}")
+        size = tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    pieces = [len(text).to_bytes(8, "little") + text]
+    pieces += [ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size()) if tensor.numel() else b""
+               for tensor in tensors.values()]
+    return _write_durably(path, pieces)
+
+
+def _read_safetensors(path, sha256):
+    content = bytearray(path.read_bytes())
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise ValueError(f"{path.name} does not match its hash")
+    begin = 8 + int.from_bytes(content[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(content[8:begin]).items():
+        first, last = entry["data_offsets"]
+        dtype = _DTYPES_BY_NAME[entry["dtype"]]
+        flat = torch.frombuffer(content[begin + first:begin + last], dtype=dtype) if last > first else torch.empty(0, dtype=dtype)
+        tensors[name] = flat.reshape(entry["shape"])
+    return tensors
+
+
+def _write_durably(path, pieces):
+    digest = hashlib.sha256()
+    with path.open("wb") as file:
+        for piece in pieces:
+            digest.update(piece)
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+def _sync(directory):
+    descriptor = os.open(directory, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def _number(name):
+    text = os.environ.get(name, "")
+    return int(text) if text else None
