@@ -46,7 +46,7 @@ if $quick; then
   build release motley_suite -DCMAKE_CUDA_ARCHITECTURES=90 -DMOTLEY_SUITE='^(lint|unit|contract|sim|e2e)$'
 else
   builds+=(dev tsan)
-  build release motley_suite '-DCMAKE_CUDA_ARCHITECTURES=75-real;90-real;120' \
+  build release motley_suite '-DCMAKE_CUDA_ARCHITECTURES=75-real;120' \
     -DMOTLEY_SUITE='^(lint|contract|sim|e2e|fault|slow)$'
   build dev motley_suite
   phase "every header compiles alone"
