@@ -8,9 +8,10 @@ namespace motley {
 
 namespace fs = std::filesystem;
 
-fs::path module_path(const std::string& name) {
+fs::path module_path(const std::string& name) { return path_beside_modules(name + ".so"); }
+
+fs::path path_beside_modules(const std::string& file) {
   std::error_code error;
-  const std::string file = name + ".so";
   const fs::path given = fs::path(debug_env().modules) / file;
   if (!debug_env().modules.empty() && fs::exists(given, error)) return given;
   const fs::path bin = fs::read_symlink("/proc/self/exe", error).parent_path();

@@ -11,5 +11,7 @@ namespace motley {
 /// (or of bin/tests/), lib/motley/ there where it is installed, or in the directory that
 /// MOTLEY_MODULES names, if it is there. Whether the file exists is for the caller to find out.
 std::filesystem::path module_path(const std::string& name);
+/// The same of any file that lies beside the modules.
+std::filesystem::path path_beside_modules(const std::string& file);
 
 }  // namespace motley

@@ -158,6 +158,8 @@ std::optional<SpecFault> program_fault(const JobSpec& job) {
   if (train.grain && (*train.grain < 1 || *train.grain > train.global_batch))
     return SpecFault{"train.grain", "'grain' must be from 1 to global_batch (" +
                                         std::to_string(train.global_batch) + ")"};
+  if (job.checkpoint.every_time > Nanos(0))
+    return SpecFault{"checkpoint.every", "'every' of a program is a number of steps"};
   return std::nullopt;
 }
 

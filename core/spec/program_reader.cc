@@ -85,7 +85,7 @@ Result<bool> is_program(const YamlNode& job) {
   for (const char* key : {"model", "data", "parallel", "pin"})
     if (const YamlNode* node = job.find(key)) return of_no_use(*node, key);
   constexpr std::array<std::pair<const char*, std::string_view>, 2> kParts = {
-      {{"train", "global_batch grain"}, {"checkpoint", "dir"}}};
+      {{"train", "global_batch grain"}, {"checkpoint", "dir every keep"}}};
   for (const auto& [section, allowed] : kParts) {
     const YamlNode* node = job.find(section);
     if (node == nullptr || node->kind != YamlNode::Kind::kMapping) continue;

@@ -65,8 +65,11 @@ Result<int> run_program_rank(const std::string& document) {
   ExitStatus status;
   const bool asked = wait_for(child, signals, &status);
   remove_rank_process(assignment.directory, rank);
-  const ProgramEnd end{rank, status.signal != 0 ? 0 : status.status, status.signal,
-                       steady_clock().now().value()};
+  ProgramEnd end{rank, status.signal != 0 ? 0 : status.status, status.signal,
+                 steady_clock().now().value()};
+  if (assignment.measure) {
+    if (auto measured = read_measured(assignment.directory, rank)) end.measured = *measured;
+  }
   MOTLEY_TRY_VOID(write_program_end(assignment.directory, end));
   // Of all that are asked to stop none is to end the others before they have saved.
   return asked || status.status == kStoppedStatus ? 0 : status.status;

@@ -21,6 +21,7 @@
 #include "scheduler/launch/worker_program.h"
 #include "scheduler/run/follow.h"
 #include "scheduler/run/measure.h"
+#include "scheduler/run/program_profile.h"
 #include "scheduler/run/progress_file.h"
 #include "scheduler/run/progress_line.h"
 #include "scheduler/run/retry_policy.h"
@@ -61,9 +62,7 @@ class ProgramRun {
     MOTLEY_TRY_VOID(open());
     if (run_->read("done").has_value()) return finished();
     line_.note("run " + run_->title() + " in " + run_->path());
-    const size_t ranks = fleet_.devices.size();
-    line_.note(std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks with equal shares") +
-               ": nobody has measured the program");
+    if (!deal()) return 128 + signals_.last();
     while (true) {
       const int64_t before = saved_step(*run_, options_.job);
       MOTLEY_TRY(const Followed followed, attempt());
@@ -109,27 +108,114 @@ class ProgramRun {
     return run_->write("fleet.json", to_json(options_.fleet).dump(1) + "\n");
   }
 
-  Result<Followed> attempt() {
+  /// Who gets how much of a step; devices that would slow it down are left out. False: a signal
+  /// came while they were measured.
+  bool deal() {
+    const size_t ranks = fleet_.devices.size();
+    const TrainSpec& train = options_.job.train;
+    if (train.global_batch > 0) shares_ = equal_shares(train, static_cast<int>(ranks));
+    const std::string equal =
+        std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks with equal shares") + ": ";
+    if (ranks == 1 || !can_be_measured(options_.job)) {
+      line_.note(equal + "nobody has measured the program");
+      return true;
+    }
+    const auto profiles = measured();
+    if (signals_.last() != 0) return false;
+    const auto dealt = profiles ? deal_program(train, *profiles) : fail(profiles.error());
+    if (!dealt) {
+      line_.note(equal + dealt.error().message);
+      return true;
+    }
+    use(*dealt);
+    return true;
+  }
+
+  void use(const ProgramDeal& dealt) {
+    FleetSpec used = fleet_;
+    used.devices.clear();
+    shares_.clear();
+    std::string text, left_out;
+    for (size_t i = 0; i < dealt.shares.size(); ++i) {
+      const std::string& id = fleet_.devices[i].id;
+      const int samples = dealt.shares[i].samples;
+      if (samples == 0) {
+        left_out += (left_out.empty() ? "; not used, as they would slow it down: " : ", ") + id;
+        continue;
+      }
+      text += (text.empty() ? "" : ", ") + id + " " + std::to_string(samples);
+      used.devices.push_back(fleet_.devices[i]);
+      shares_.push_back(dealt.shares[i]);
+    }
+    fleet_ = std::move(used);
+    line_.note("samples of a step: " + text + left_out + " (" + format_seconds(dealt.step_seconds) +
+               " to compute)");
+  }
+
+  /// By device, of those that tell; one of each kind is measured.
+  Result<std::vector<DeviceProfile>> measured() {
+    const ProgramProfiles profiles(options_.job, fleet_);
+    std::vector<DeviceProfile> found;
+    for (const DeviceSpec& device : fleet_.devices) {
+      auto profile = profiles.find(device);
+      if (!profile) {
+        line_.note("measuring the program on " + device.id + " (" + device.type + ")");
+        MOTLEY_TRY(const std::string told, measure(device));
+        MOTLEY_TRY_VOID(profiles.keep(device, told));
+        profile = profiles.find(device);
+      }
+      if (!profile)
+        return fail(ErrorCode::kIo, "what was measured on " + device.id + " was not kept");
+      found.push_back(std::move(*profile));
+    }
+    return found;
+  }
+
+  /// What the program tells of itself, alone on one device. It may fail in the end, at a
+  /// micro-batch that is too large.
+  Result<std::string> measure(const DeviceSpec& device) {
+    FleetSpec alone = fleet_;
+    alone.devices = {device};
+    MOTLEY_TRY(ProgramAssignment assignment, assignment_on(alone, run_->file("measure")));
+    assignment.measure = true;
+    assignment.checkpoints = assignment.directory + "/checkpoints";
+    assignment.shares = equal_shares(options_.job.train, 1);
+    MOTLEY_TRY_VOID(real_file_system().remove_all(assignment.directory));
+    MOTLEY_TRY(const Followed followed, launch(
+                                            assignment, [] {}, [](const RunnerLine&) {}));
+    if (followed.signal != 0) return fail(ErrorCode::kStopped, "stopped while measuring");
+    const auto end = read_program_end(assignment.directory, 0);
+    if (end && !end->measured.empty()) return end->measured;
+    return fail(ErrorCode::kRunFailed, "it told nothing of its times on " + device.id +
+                                           (followed.end.outcome == Outcome::kFinished
+                                                ? ""
+                                                : " (" + followed.end.error.message + ")"));
+  }
+
+  Result<ProgramAssignment> assignment_on(const FleetSpec& fleet, const std::string& directory) {
     ProgramAssignment assignment;
-    MOTLEY_TRY(assignment.epoch, run_->next_epoch(options_.job));
+    assignment.epoch = Epoch(1);
     assignment.run = run_->title();
-    assignment.directory = run_->attempt_directory(assignment.epoch);
-    assignment.checkpoints = run_->checkpoints(options_.job);
-    assignment.master_address = master_address(fleet_);
+    assignment.directory = directory;
+    assignment.master_address = master_address(fleet);
     MOTLEY_TRY(assignment.master_port, free_port());
     assignment.job = options_.job;
-    assignment.fleet = fleet_;
-    MOTLEY_TRY_VOID(real_file_system().make_directories(assignment.checkpoints));
+    assignment.fleet = fleet;
+    return assignment;
+  }
+
+  /// One attempt. `begun` is called once what the job wants done before is done.
+  Result<Followed> launch(const ProgramAssignment& assignment, const std::function<void()>& begun,
+                          const std::function<void(const RunnerLine&)>& on_line) {
     RunnerClientOptions client;
     client.program = own_program();
     client.kind = AssignmentKind::kProgram;
     client.document = assignment.directory + "/program.json";
     client.lock_fd = run_->lock_fd();
     client.rsh_agent = options_.rsh_agent;
+    MOTLEY_TRY_VOID(real_file_system().make_directories(assignment.directory));
+    MOTLEY_TRY_VOID(real_file_system().make_directories(assignment.checkpoints));
     MOTLEY_TRY_VOID(write_program(assignment, client.document));
-    ProgressFile file(real_file_system(), steady_clock(), run_->file("progress.json"));
-    RunProgress progress{.epoch = assignment.epoch, .phase = "setup", .begun = unix_seconds()};
-    file.write(progress);
     if (const auto ready = set_up(client.document); !ready) {
       Followed ended;
       ended.signal = signals_.last();
@@ -137,11 +223,26 @@ class ProgramRun {
       return ended;
     }
     MOTLEY_TRY(const auto runner, RunnerClient::start(client));
-    progress.phase = "running";
+    begun();
+    return follow(*runner, signals_, OnSignal::kStopThenKill, on_line, [&](int) {
+      line_.note("stopping: the program is asked to save (Ctrl-C: end now)");
+    });
+  }
+
+  Result<Followed> attempt() {
+    MOTLEY_TRY(const Epoch epoch, run_->next_epoch(options_.job));
+    MOTLEY_TRY(ProgramAssignment assignment, assignment_on(fleet_, run_->attempt_directory(epoch)));
+    assignment.epoch = epoch;
+    assignment.checkpoints = run_->checkpoints(options_.job);
+    assignment.shares = shares_;
+    ProgressFile file(real_file_system(), steady_clock(), run_->file("progress.json"));
+    RunProgress progress{.epoch = epoch, .phase = "setup", .begun = unix_seconds()};
     file.write(progress);
-    return follow(
-        *runner, signals_, OnSignal::kStopThenKill, [&](const RunnerLine& line) { on_line(line); },
-        [&](int) { line_.note("stopping: the program is asked to save (Ctrl-C: end now)"); });
+    const auto begun = [&] {
+      progress.phase = "running";
+      file.write(progress);
+    };
+    return launch(assignment, begun, [&](const RunnerLine& line) { on_line(line); });
   }
 
   /// What the job wants done before.
@@ -214,6 +315,7 @@ class ProgramRun {
   ProgressLine line_;
   RetryPolicy policy_;
   FleetSpec fleet_;
+  std::vector<RankShare> shares_;
   std::optional<RunDirectory> run_;
   int64_t progress_ = 0;
 };

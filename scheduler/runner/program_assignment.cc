@@ -9,6 +9,7 @@
 #include "core/file_system.h"
 #include "core/json_fields.h"
 #include "core/json_file.h"
+#include "core/module.h"
 #include "core/spec/json.h"
 #include "scheduler/launch/child_process.h"
 #include "scheduler/launch/remote_hosts.h"
@@ -20,10 +21,14 @@ using nlohmann::json;
 
 constexpr int kVersion = 1;
 
-constexpr Bytes kLargestEnd{4096};
+constexpr Bytes kLargestEnd{1 << 20};
 
 std::string process_path(const std::string& directory, int rank) {
   return directory + "/rank-" + std::to_string(rank) + ".pid";
+}
+
+std::string measured_path(const std::string& directory, int rank) {
+  return directory + "/rank-" + std::to_string(rank) + ".measured.json";
 }
 
 std::string end_path(const std::string& directory, int rank) {
@@ -33,8 +38,6 @@ std::string end_path(const std::string& directory, int rank) {
 int rank_count(const ProgramAssignment& assignment) {
   return static_cast<int>(assignment.fleet.devices.size());
 }
-
-int grain_of(const JobSpec& job) { return job.train.grain.value_or(1); }
 
 /// Where a rank stands among those of its host, and which host that is.
 struct Place {
@@ -103,37 +106,54 @@ void set_array(const ArrayTask& array, Setter* out) {
 void set_shares(const ProgramAssignment& assignment, int rank, Setter* out) {
   const int batch = assignment.job.train.global_batch;
   if (batch == 0) return;
-  const int grain = grain_of(assignment.job), grains = grains_of(assignment, rank);
-  int before = 0;
-  for (int i = 0; i < rank; ++i) before += grains_of(assignment, i);
-  // The last grain of a batch may be a small one.
-  const int samples = std::min(batch, (before + grains) * grain) - std::min(batch, before * grain);
+  const int grain = assignment.job.train.grain.value_or(1);
+  const RankShare& share = assignment.shares[static_cast<size_t>(rank)];
   out->set("MOTLEY_GLOBAL_BATCH", batch);
   out->set("MOTLEY_GRAIN", grain);
-  out->set("MOTLEY_GRAINS", grains);
-  out->set("MOTLEY_MICRO_BATCH", std::min(grain, samples));
-  out->set("MOTLEY_SAMPLES", samples);
-  out->set("MOTLEY_SHARE", json(static_cast<double>(samples) / batch).dump());
+  out->set("MOTLEY_GRAINS", (share.samples + grain - 1) / grain);
+  out->set("MOTLEY_MICRO_BATCH", share.micro_batch);
+  out->set("MOTLEY_SAMPLES", share.samples);
+  out->set("MOTLEY_SHARE", json(static_cast<double>(share.samples) / batch).dump());
+}
+
+void set_checkpoints(const ProgramAssignment& assignment, Setter* out) {
+  out->set("MOTLEY_CHECKPOINT_DIR", assignment.checkpoints);
+  out->set("MOTLEY_KEEP", assignment.job.checkpoint.keep);
+  if (assignment.job.checkpoint.every_steps > 0)
+    out->set("MOTLEY_SAVE_EVERY", assignment.job.checkpoint.every_steps);
+}
+
+/// An emulated device waits in the program itself.
+void set_pace(const FleetSpec& fleet, const DeviceSpec& device, Setter* out) {
+  if (!device.paced) return;
+  out->set("MOTLEY_PACE", json{{"flops", fleet.pace_flops},
+                               {"speed", device.paced->speed},
+                               {"overhead_seconds", seconds_of(device.paced->overhead)},
+                               {"half_batch", device.paced->half_batch}}
+                              .dump());
+}
+
+/// Where Python finds our module: behind what the user has said.
+void set_python_path(const Environment& inherited, Setter* out) {
+  const std::string own = path_beside_modules("motley_torch.py").parent_path().string();
+  const std::string given = inherited.value("PYTHONPATH");
+  out->set("PYTHONPATH", given.empty() ? own : given + ":" + own);
 }
 
 }  // namespace
 
-int grains_of(const ProgramAssignment& assignment, int rank) {
-  const int grain = grain_of(assignment.job);
-  const int all = (assignment.job.train.global_batch + grain - 1) / grain;
-  const int ranks = rank_count(assignment);
-  return all / ranks + (rank < all % ranks ? 1 : 0);
-}
-
 Environment program_environment(const ProgramAssignment& assignment, int rank,
-                                Environment inherited) {
+                                const Environment& inherited) {
   const DeviceSpec& device = assignment.fleet.devices[static_cast<size_t>(rank)];
-  Setter out(assignment.job, std::move(inherited));
+  Setter out(assignment.job, inherited);
   set_torchrun(assignment, rank, &out);
   out.set("MOTLEY_JOB", assignment.job.name);
   out.set("MOTLEY_RUN", assignment.run);
   out.set("MOTLEY_ATTEMPT", assignment.epoch.value());
-  out.set("MOTLEY_CHECKPOINT_DIR", assignment.checkpoints);
+  set_checkpoints(assignment, &out);
+  set_pace(assignment.fleet, device, &out);
+  set_python_path(inherited, &out);
+  if (assignment.measure) out.set("MOTLEY_MEASURE", measured_path(assignment.directory, rank));
   out.set("MOTLEY_DEVICE", device.id);
   out.set("MOTLEY_DEVICE_TYPE", device.type);
   set_array(assignment.job.array, &out);
@@ -149,6 +169,9 @@ Environment program_environment(const ProgramAssignment& assignment, int rank,
 }
 
 Result<Unit> write_program(const ProgramAssignment& assignment, const std::string& path) {
+  json shares = json::array();
+  for (const RankShare& share : assignment.shares)
+    shares.push_back({{"samples", share.samples}, {"micro_batch", share.micro_batch}});
   const json document = {{"version", kVersion},
                          {"epoch", assignment.epoch.value()},
                          {"run", assignment.run},
@@ -157,7 +180,9 @@ Result<Unit> write_program(const ProgramAssignment& assignment, const std::strin
                          {"master_addr", assignment.master_address},
                          {"master_port", assignment.master_port},
                          {"job", to_json(assignment.job)},
-                         {"fleet", to_json(assignment.fleet)}};
+                         {"fleet", to_json(assignment.fleet)},
+                         {"shares", shares},
+                         {"measure", assignment.measure}};
   return write_text_durably(real_file_system(), path, document.dump(1) + "\n");
 }
 
@@ -173,7 +198,12 @@ Result<ProgramAssignment> read_program(const std::string& path) {
       .read("directory", assignment.directory)
       .read("checkpoints", assignment.checkpoints)
       .read("master_addr", assignment.master_address)
-      .read("master_port", assignment.master_port);
+      .read("master_port", assignment.master_port)
+      .read("measure", assignment.measure);
+  fields.each("shares", [&](JsonFields& share) {
+    RankShare& read = assignment.shares.emplace_back();
+    share.read("samples", read.samples).read("micro_batch", read.micro_batch);
+  });
   if (const json* member = fields.member("job")) job = *member;
   if (const json* member = fields.member("fleet")) fleet = *member;
   MOTLEY_TRY_VOID(fields.done());
@@ -181,7 +211,14 @@ Result<ProgramAssignment> read_program(const std::string& path) {
   MOTLEY_TRY(assignment.fleet, fleet_from_json(fleet));
   if (!assignment.job.is_program() || assignment.fleet.devices.empty())
     return fail(ErrorCode::kInvalidSpec, path + " names no program, or no device");
+  if (assignment.job.train.global_batch > 0 &&
+      assignment.shares.size() != assignment.fleet.devices.size())
+    return fail(ErrorCode::kInvalidSpec, path + " has not a share for each device");
   return assignment;
+}
+
+Result<std::string> read_measured(const std::string& directory, int rank) {
+  return read_text(real_file_system(), measured_path(directory, rank), kLargestEnd);
 }
 
 std::string ProgramEnd::to_string() const {
@@ -189,11 +226,12 @@ std::string ProgramEnd::to_string() const {
 }
 
 Result<Unit> write_program_end(const std::string& directory, const ProgramEnd& end) {
-  const json document = {{"version", kVersion},
-                         {"rank", end.rank},
-                         {"status", end.status},
-                         {"signal", end.signal},
-                         {"at_ns", end.at}};
+  json document = {{"version", kVersion},
+                   {"rank", end.rank},
+                   {"status", end.status},
+                   {"signal", end.signal},
+                   {"at_ns", end.at}};
+  if (!end.measured.empty()) document["measured"] = end.measured;
   return write_text_durably(real_file_system(), end_path(directory, end.rank),
                             document.dump() + "\n");
 }
@@ -213,6 +251,7 @@ Result<ProgramEnd> program_end_of(const std::string& text) {
       .read("status", end.status)
       .read("signal", end.signal)
       .read("at_ns", end.at);
+  if (fields.has("measured")) fields.read("measured", end.measured);
   MOTLEY_TRY_VOID(fields.done());
   return end;
 }
@@ -243,6 +282,7 @@ std::string ends_command(const std::string& directory, const std::vector<int>& r
 
 std::vector<std::string> files_of_rank(const std::string& directory, int rank) {
   const std::string name = directory + "/rank-" + std::to_string(rank);
-  return {end_path(directory, rank), process_path(directory, rank), name + ".asked"};
+  return {end_path(directory, rank), process_path(directory, rank), name + ".asked",
+          measured_path(directory, rank)};
 }
 }  // namespace motley

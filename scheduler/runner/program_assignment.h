@@ -10,6 +10,7 @@
 #include "core/result.h"
 #include "core/spec/fleet_spec.h"
 #include "core/spec/job_spec.h"
+#include "planner/plain/program_deal.h"
 #include "scheduler/launch/environment.h"
 
 namespace motley {
@@ -22,25 +23,27 @@ struct ProgramAssignment {
   std::string master_address = "127.0.0.1";  ///< of rank 0's host, as all hosts know it
   int master_port = 0;
   JobSpec job;
-  FleetSpec fleet;  ///< a rank each, in its order
+  FleetSpec fleet;                ///< a rank each, in its order
+  std::vector<RankShare> shares;  ///< of each rank; empty: the job has no global batch
+  bool measure = false;  ///< the program is to tell how long its micro-batches take, and to end
 };
 
 Result<Unit> write_program(const ProgramAssignment& assignment, const std::string& path);
 Result<ProgramAssignment> read_program(const std::string& path);
 
-/// Grains of a rank: as equal as they can be.
-int grains_of(const ProgramAssignment& assignment, int rank);
-
 /// Of the program on `rank`: what the job sets, then who it is, then what nobody has set.
 Environment program_environment(const ProgramAssignment& assignment, int rank,
-                                Environment inherited);
+                                const Environment& inherited);
+/// What that program is to tell of itself where it is measured. kNotFound: nothing.
+Result<std::string> read_measured(const std::string& directory, int rank);
 
 /// How a rank's program ended.
 struct ProgramEnd {
   int rank = 0;
-  int status = 0;  ///< of exit()
-  int signal = 0;  ///< that ended it; 0: none
-  int64_t at = 0;  ///< of a steady clock, to tell which of a host was first
+  int status = 0;             ///< of exit()
+  int signal = 0;             ///< that ended it; 0: none
+  int64_t at = 0;             ///< of a steady clock, to tell which of a host was first
+  std::string measured = {};  ///< of a program that was measured: JSON (core/FORMATS.md)
   bool saved() const { return signal == 0 && (status == 0 || status == 75); }
   std::string to_string() const;
 };

@@ -42,6 +42,7 @@ def installed(sandbox):
     completion = (moved / "share/bash-completion/completions/motley").read_text()
     expect("worth" in completion, "no completion for bash")
     expect((moved / "share/motley/configs/jobs/quickstart.yaml").exists(), "no jobs to start from")
+    expect((moved / "lib/motley/motley_torch.py").exists(), "nothing for scripts to import")
     print("ok: a prefix")
 
 

@@ -128,7 +128,7 @@ def wrong(sandbox):
     prepare(sandbox, "env")
     lines = len(job_text("env").splitlines())
     for more, where, what in (("model: {preset: gpt2-124m}\n", f"{lines + 1}:", "'model' is of no use to a job with 'run'"),
-                              ("checkpoint: {every: 5}\n", f"{lines + 1}:", "'checkpoint.every' is of no use"),
+                              ("checkpoint: {every: 5m}\n", f"{lines + 1}:", "'every' of a program is a number of steps"),
                               ("run: [x]\n", f"{lines + 1}:", "")):
         sandbox.write("program.yaml", job_text("env", more))
         result = sandbox.run("run", "program.yaml")

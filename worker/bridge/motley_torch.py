@@ -22,6 +22,8 @@ script's own to keep. Other data, for evaluation say, is read with a DataLoader 
 core/FORMATS.md has what is read from the environment ("program") and what is written ("script checkpoint").
 """
 
+import atexit
+import collections
 import ctypes
 import datetime
 import functools
@@ -84,8 +86,67 @@ class _Settings:
         self.epoch = _number("MOTLEY_ATTEMPT") or 1
         place = os.environ.get("MOTLEY_CHECKPOINT_DIR")
         self.checkpoints = pathlib.Path(place) if place else None
+        self.measure = os.environ.get("MOTLEY_MEASURE")
+        if self.measure:
+            self.checkpoints, self.save_every = None, 0
         if self.save_every and not self.checkpoints:
             raise Error("save_every needs $MOTLEY_CHECKPOINT_DIR, which `motley run` sets")
+
+
+class _Measurement:
+    """Asked how long its micro-batches take ($MOTLEY_MEASURE names the file to tell it in), a script runs steps of one micro-batch
+    each: of one sample, two, four and so on up to the global batch. What has been told stays told when one is too large."""
+
+    _REPETITIONS, _LEAST_POINTS, _SECONDS = 3, 4, 30
+
+    def __init__(self, settings, overhead, ranks):
+        self._path, self._global_batch = pathlib.Path(settings.measure), settings.global_batch
+        self._overhead, self._ranks = overhead, ranks
+        self._sizes = collections.deque()
+        self._points, self._updates, self._times = [], [], []
+
+    def batches(self, length):
+        """Lists of indices; ends when enough is known."""
+        most = min(length, self._global_batch)
+        sizes = sorted({min(2**i, most) for i in range(most.bit_length() + 1)})
+        if len(sizes) < self._LEAST_POINTS:
+            sizes = list(range(1, most + 1))[:self._LEAST_POINTS]
+        begin = time.monotonic()
+        for size in sizes:
+            for _ in range(self._REPETITIONS + 1):
+                self._sizes.append(size)
+                yield list(range(size))
+            if len(self._points) >= self._LEAST_POINTS and time.monotonic() - begin > self._SECONDS:
+                return
+
+    def next_size(self):
+        return self._sizes.popleft()
+
+    def begins(self, size):
+        self._size, self._since = size, self._ranks.now()
+
+    def took_pass(self):
+        """Forward and backward. The first of a size only warms up."""
+        now = self._ranks.now()
+        self._times.append(now - self._since)
+        self._since = now
+        if len(self._times) <= self._REPETITIONS:
+            return
+        times, self._times = sorted(self._times[1:]), []
+        median = times[len(times) // 2]
+        self._points.append({"micro_batch": self._size, "seconds": median, "spread": (times[-1] - times[0]) / median,
+                             "repetitions": len(times)})
+
+    def took_update(self):
+        """What the script did between a backward pass and its next micro-batch."""
+        self._updates.append(self._ranks.now() - self._since)
+        if not self._points:
+            return
+        update = sorted(self._updates)[len(self._updates) // 2] + self._overhead
+        text = json.dumps({"version": _VERSION, "points": self._points, "update_seconds": update})
+        scratch = self._path.with_suffix(".tmp")
+        scratch.write_text(text)
+        scratch.rename(self._path)
 
 
 class Job:
@@ -104,6 +165,7 @@ class Job:
         self._deal = _Deal(ranks, settings)
         self._gradients = _Gradients(ranks, model)
         self._pacer = _Pacer(flops_per_sample or 6 * sum(p.numel() for p in model.parameters()))
+        self._measurement = _Measurement(settings, self._pacer.overhead(), ranks) if settings.measure else None
         for stepped in (optimizer, *others):
             self._step_at_boundaries(stepped)
         state = ranks.from_first(self._newest)
@@ -140,6 +202,8 @@ class Job:
             self._gradients.keep()
             return
         self._pacer.wait()
+        if self._measurement:
+            self._measurement.took_pass()
         loss, total, stop = self._ranks.sum([float(self._loss_sum), self._count, 1.0 if self._stop else 0.0])
         if not total:
             raise Error("job.backward(): the counts of a global batch are all 0")
@@ -156,12 +220,16 @@ class Job:
         if first:
             self._gradients.clear()
             self._loss_sum, self._count = 0.0, 0.0
-            self._pacer.begin()
+            self._pacer.begin(with_overhead=not self._measurement)
+        if self._measurement:
+            self._measurement.begins(samples)
         self._samples, self.boundary = samples, last
 
     def _end_batch(self):
         if self._samples is not None:
             raise Error("job.backward() was not called for what job.loader() yielded")
+        if self._measurement:
+            self._measurement.took_update()
         if not self.boundary:
             return
         self.step += 1
@@ -277,7 +345,17 @@ class _Loader:
         """Micro-batches of a pass."""
         return self._deal.steps(self._length) * self._deal.batches
 
+    def _measured(self):
+        measurement = self._job._measurement
+        for batch in torch.utils.data.DataLoader(self._dataset, batch_sampler=measurement.batches(self._length), **self._options):
+            self._job._begin_batch(measurement.next_size(), True, True)
+            yield batch
+            self._job._end_batch()
+        sys.exit(0)
+
     def __iter__(self):
+        if self._job._measurement:
+            yield from self._measured()
         job, number = self._job, self._passes
         self._passes += 1
         if number < job._pass:
@@ -296,6 +374,7 @@ class _Ranks:
     """torch.distributed as far as it is needed; nothing of it for a rank alone."""
 
     def __init__(self, device, timeout):
+        self._on_gpu = device.type == "cuda"
         self.count, self.rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
         if self.count == 1:
             return
@@ -306,6 +385,13 @@ class _Ranks:
         kinds = self.gather(device.type)
         if set(kinds) == {"cuda"} and dist.is_nccl_available():
             self._of_devices = dist.new_group(backend="nccl", timeout=timeout)
+        atexit.register(self.leave)
+
+    def now(self):
+        """Seconds of a steady clock, once the device has done all that it was given."""
+        if self._on_gpu:
+            torch.cuda.synchronize()
+        return time.monotonic()
 
     def _group(self, tensor):
         return self._of_devices if tensor.device.type == "cuda" else self._of_host
@@ -351,7 +437,9 @@ class _Ranks:
             dist.broadcast(tensor.detach(), src=0, group=self._group(tensor))
 
     def leave(self):
-        if self.count > 1 and self._own:
+        """Before the interpreter takes its threads away under it."""
+        if self.count > 1 and self._own and dist.is_initialized():
+            self._of_host = self._of_devices = None
             dist.destroy_process_group()
 
 
@@ -420,9 +508,13 @@ class _Pacer:
         self._pace = json.loads(os.environ.get("MOTLEY_PACE", "null"))
         self._flops_per_sample = flops_per_sample
 
-    def begin(self):
+    def overhead(self):
+        """Seconds of a step, whatever its micro-batches."""
+        return self._pace["overhead_seconds"] if self._pace else 0.0
+
+    def begin(self, with_overhead=True):
         if self._pace:
-            self._until = time.monotonic() + self._pace["overhead_seconds"]
+            self._until = time.monotonic() + (self._pace["overhead_seconds"] if with_overhead else 0)
 
     def charge(self, samples):
         if self._pace:

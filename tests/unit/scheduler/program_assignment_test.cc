@@ -37,6 +37,8 @@ TEST(ProgramAssignment, IsWrittenAndReadBack) {
   ProgramAssignment assignment = assignment_on({"a", "a"});
   assignment.job.train.global_batch = 10;
   assignment.job.program.env = {{"X", "y"}};
+  assignment.shares = {{7, 3}, {3, 3}};
+  assignment.measure = true;
   ASSERT_TRUE(write_program(assignment, path));
   const auto read = read_program(path);
   ASSERT_TRUE(read) << read.error().message;
@@ -48,6 +50,18 @@ TEST(ProgramAssignment, IsWrittenAndReadBack) {
   EXPECT_EQ(to_json(read->job), to_json(assignment.job));
   EXPECT_EQ(to_json(read->fleet), to_json(assignment.fleet));
   EXPECT_EQ(read->job.program, assignment.job.program);
+  EXPECT_EQ(read->shares, assignment.shares);
+  EXPECT_TRUE(read->measure);
+}
+
+TEST(ProgramAssignment, WithoutAShareForEachRankItIsRefused) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.path() + "/program.json";
+  ProgramAssignment assignment = assignment_on({"a", "a"});
+  assignment.job.train.global_batch = 10;
+  assignment.shares = {{10, 1}};
+  ASSERT_TRUE(write_program(assignment, path));
+  EXPECT_EQ(read_program(path).error().code, ErrorCode::kInvalidSpec);
 }
 
 TEST(ProgramAssignment, LocalRanksAreThoseOfTheHost) {
@@ -76,27 +90,39 @@ TEST(ProgramAssignment, NothingThatSomebodyHasSetIsOverridden) {
   EXPECT_EQ(environment.value("WORLD_SIZE"), "1");
 }
 
-/// However a batch is cut: every sample is somebody's, and grains differ by one at most.
-TEST(ProgramAssignment, SharesAreAsEqualAsGrainsAllow) {
-  for (int ranks = 1; ranks <= 5; ++ranks)
-    for (int batch = 1; batch <= 23; ++batch)
-      for (int grain = 1; grain <= std::min(batch, 6); ++grain) {
-        ProgramAssignment assignment =
-            assignment_on(std::vector<std::string>(static_cast<size_t>(ranks), "a"));
-        assignment.job.train.global_batch = batch;
-        assignment.job.train.grain = grain;
-        int samples = 0, least = batch, most = 0;
-        for (int rank = 0; rank < ranks; ++rank) {
-          const int grains = grains_of(assignment, rank);
-          least = std::min(least, grains);
-          most = std::max(most, grains);
-          const Environment environment = program_environment(assignment, rank, {});
-          EXPECT_EQ(environment.value("MOTLEY_GRAINS"), std::to_string(grains));
-          samples += std::stoi(environment.value("MOTLEY_SAMPLES"));
-        }
-        ASSERT_EQ(samples, batch);
-        ASSERT_LE(most - least, 1);
-      }
+TEST(ProgramAssignment, RanksAreToldTheirShares) {
+  ProgramAssignment assignment = assignment_on({"a", "a"});
+  assignment.job.train.global_batch = 10;
+  assignment.job.train.grain = 4;
+  assignment.shares = {{8, 8}, {2, 2}};
+  const Environment first = program_environment(assignment, 0, {});
+  EXPECT_EQ(first.value("MOTLEY_SAMPLES"), "8");
+  EXPECT_EQ(first.value("MOTLEY_GRAINS"), "2");
+  EXPECT_EQ(first.value("MOTLEY_MICRO_BATCH"), "8");
+  EXPECT_EQ(first.value("MOTLEY_SHARE"), "0.8");
+  const Environment last = program_environment(assignment, 1, {});
+  EXPECT_EQ(last.value("MOTLEY_GRAINS"), "1");
+  EXPECT_EQ(last.value("MOTLEY_SAMPLES"), "2");
+}
+
+TEST(ProgramAssignment, AnEmulatedDeviceIsToldItsPace) {
+  ProgramAssignment assignment = assignment_on({"a"});
+  assignment.fleet.pace_flops = 1e9;
+  assignment.fleet.devices[0].paced = PaceSpec{0.5, Nanos(2'000'000), 1.5};
+  const auto pace =
+      nlohmann::json::parse(program_environment(assignment, 0, {}).value("MOTLEY_PACE"));
+  EXPECT_EQ(pace["flops"], 1e9);
+  EXPECT_EQ(pace["speed"], 0.5);
+  EXPECT_DOUBLE_EQ(pace["overhead_seconds"].get<double>(), 0.002);
+  EXPECT_EQ(pace["half_batch"], 1.5);
+}
+
+TEST(ProgramAssignment, ModulesOfTheUsersComeBeforeOurs) {
+  const ProgramAssignment assignment = assignment_on({"a"});
+  Environment inherited;
+  inherited.set("PYTHONPATH", "/mine");
+  const std::string path = program_environment(assignment, 0, inherited).value("PYTHONPATH");
+  EXPECT_TRUE(path.starts_with("/mine:")) << path;
 }
 
 TEST(ProgramEnd, IsKept) {

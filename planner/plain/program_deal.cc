@@ -1,0 +1,81 @@
+#include "planner/plain/program_deal.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+
+#include "planner/costs/cost_model.h"
+#include "planner/plain/deal.h"
+#include "planner/plain/grain_table.h"
+
+namespace motley {
+namespace {
+
+StepCut cut_of(const TrainSpec& train) { return {train.global_batch, train.grain.value_or(1)}; }
+
+/// What it was measured to hold, and all that is smaller.
+std::vector<int> sizes_of(const DeviceProfile& device, int most) {
+  const LayerCurve* curve = device.curve("model");
+  if (curve == nullptr || curve->points.empty()) return {};
+  std::vector<int> sizes(static_cast<size_t>(std::min(most, curve->points.back().micro_batch)));
+  std::iota(sizes.begin(), sizes.end(), 1);
+  return sizes;
+}
+
+}  // namespace
+
+std::vector<RankShare> equal_shares(const TrainSpec& train, int ranks) {
+  const StepCut cut = cut_of(train);
+  std::vector<RankShare> shares;
+  int before = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int grains = cut.grains() / ranks + (rank < cut.grains() % ranks ? 1 : 0);
+    const int end = std::min(cut.global_batch, (before + grains) * cut.grain);
+    const int samples = end - std::min(cut.global_batch, before * cut.grain);
+    shares.push_back({samples, std::min(cut.grain, samples)});
+    before += grains;
+  }
+  return shares;
+}
+
+Result<ProgramDeal> deal_program(const TrainSpec& train,
+                                 const std::vector<DeviceProfile>& devices) {
+  const StepCut cut = cut_of(train);
+  std::vector<std::vector<int>> sizes;
+  std::map<std::string, GrainTable> tables;  // by identity: equal devices share one
+  DealProblem problem;
+  problem.grains = cut.grains();
+  problem.has_short = cut.missing() > 0;
+  std::vector<size_t> usable;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    sizes.push_back(sizes_of(devices[i], cut.global_batch));
+    if (sizes.back().empty()) continue;
+    const auto found = tables.find(devices[i].identity);
+    const GrainTable& table =
+        found != tables.end()
+            ? found->second
+            : tables.emplace(devices[i].identity, make_grain_table(devices[i], cut, sizes.back()))
+                  .first->second;
+    problem.devices.push_back(&table);
+    usable.push_back(i);
+  }
+  if (usable.empty())
+    return fail(ErrorCode::kNoPlan, "no device has been measured with the program");
+  problem.reduction.assign(usable.size() + 1, 0.0);
+  problem.most_devices = static_cast<int>(usable.size());
+  const std::vector<double> times = section_times(problem.devices);
+  problem.section_times = &times;
+  const Deal deal = best_deal(problem).deal;
+  ProgramDeal result{std::vector<RankShare>(devices.size()), deal.step_seconds};
+  for (size_t k = 0; k < usable.size(); ++k) {
+    if (deal.grains[k] == 0) continue;
+    const size_t i = usable[k];
+    const int samples =
+        cut.samples(deal.grains[k], problem.has_short && static_cast<int>(k) == deal.short_device);
+    result.shares[i] = {samples, best_micro_batch(devices[i], samples, sizes[i]).micro_batch};
+  }
+  return result;
+}
+
+}  // namespace motley

@@ -1,0 +1,33 @@
+#pragma once
+// Shares of the global batch of a job that is a program. Nothing is known of its model but how long
+// its micro-batches take (curve "model"): the first form's deal, without the reduction, which
+// nobody has measured.
+
+#include <vector>
+
+#include "core/profile.h"
+#include "core/result.h"
+#include "core/spec/job_spec.h"
+
+namespace motley {
+
+struct RankShare {
+  int samples = 0;      ///< of each global batch; 0: the device is left out
+  int micro_batch = 0;  ///< at most so many at a time
+  bool operator==(const RankShare&) const = default;
+};
+
+/// Whole grains (of one sample where the job says nothing), as equal as they can be, one at a time;
+/// the last one of a batch may be smaller. At most as many ranks as grains have any.
+std::vector<RankShare> equal_shares(const TrainSpec& train, int ranks);
+
+struct ProgramDeal {
+  std::vector<RankShare> shares;  ///< by device
+  double step_seconds = 0;        ///< of the slowest device, until its gradients are computed
+};
+
+/// The quickest deal of whole grains over `devices`, in micro-batches no larger than was measured.
+/// kNoPlan when none has been measured.
+Result<ProgramDeal> deal_program(const TrainSpec& train, const std::vector<DeviceProfile>& devices);
+
+}  // namespace motley

@@ -1,0 +1,187 @@
+"""PyTorch scripts on unlike devices: the same losses however many ranks share a batch, as much of it for each as its device is
+worth, and on again after a kill, also on fewer ranks."""
+
+import os
+import pathlib
+import re
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from sandbox import Sandbox, expect, expect_equal, expect_exit, run_test  # noqa: E402
+
+try:
+    import torch  # noqa: F401
+except ImportError as missing:
+    skip = pathlib.Path(__file__).resolve().parents[1] / "support/missing_capability.sh"
+    os.execvp("bash", ["bash", str(skip), "torch", str(missing)])
+
+SPEEDS = {"one": [1], "equal": [1, 1], "unlike": [1, 1, 1 / 3, 1 / 3], "three": [1, 1, 1 / 3]}
+STEPS = 50
+
+SCRIPT = """import json, os, pathlib, signal, sys, time
+import motley_torch as motley
+import torch
+from torch.nn import functional
+
+class Data(torch.utils.data.Dataset):
+    def __init__(self):
+        numbers = torch.Generator().manual_seed(1)
+        self.x = torch.randn(500, 20, generator=numbers)
+        self.y = self.x[:, :4].argmax(1)
+    def __len__(self):
+        return len(self.x)
+    def __getitem__(self, i):
+        return self.x[i], self.y[i]
+
+torch.manual_seed(3)
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.Tanh(), torch.nn.Linear(64, 4))
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 20, 0.5)
+job = motley.init(model, optimizer, schedule, flops_per_sample=2e6)
+loader = job.loader(Data())
+place = pathlib.Path(os.environ["MOTLEY_CHECKPOINT_DIR"])
+die_at = int(sys.argv[1])
+for number in range(5):
+    for x, y in loader:
+        optimizer.zero_grad()
+        job.backward(functional.cross_entropy(model(x), y, reduction="sum"), len(x))
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if not job.boundary or job.step >= %d:
+            continue
+        if job.rank == 0:
+            print("loss", job.step, repr(job.loss), flush=True)
+        if job.step == die_at and job.rank == job.ranks - 1 and not (place / "dead").exists():
+            (place / "dead").write_text("")
+            os.kill(os.getpid(), signal.SIGKILL)
+""" % STEPS
+
+
+def fleet_text(speeds):
+    devices = "".join(f"      - {{kind: cpu, type: {'fast' if speed == 1 else 'slow'}, threads: 1, paced: {{speed: {speed:.4f}}}}}\n"
+                      for speed in speeds)
+    return ("version: 1\npace: {clock: sleep, flops: 1.0e9}\nnodes:\n"
+            f"  - host: localhost\n    slots: {len(speeds)}\n    devices:\n{devices}")
+
+
+def prepare(sandbox, fleet, die_at=-1):
+    sandbox.name = "script"
+    sandbox.write("train.py", SCRIPT)
+    sandbox.write("fleet.yaml", fleet_text(SPEEDS[fleet]))
+    sandbox.write("script.yaml", f"""version: 1
+name: script
+fleet: fleet.yaml
+run: {sys.executable} train.py {die_at}
+train: {{global_batch: 32}}
+checkpoint: {{every: 10}}
+retry: {{max_restarts: 0}}
+""")
+
+
+def losses(text):
+    rows = [line.split() for line in text.splitlines() if line.startswith("loss ")]
+    return {int(step): float(loss) for _, step, loss in rows}
+
+
+def expect_same(found, wanted, tolerance, what):
+    expect_equal(sorted(found), sorted(wanted), f"steps of {what}")
+    worst = max(abs(found[step] / wanted[step] - 1) for step in wanted)
+    expect(worst <= tolerance, f"{what}: losses differ by {worst}")
+
+
+def trained(sandbox, fleet):
+    prepare(sandbox, fleet)
+    result = sandbox.run("run", "script.yaml", "--fresh")
+    expect_exit(result, 0)
+    return result
+
+
+def shared(sandbox):
+    """One rank, two equal ones, four that are not."""
+    alone = losses(trained(sandbox, "one").stdout)
+    expect_equal(sorted(alone), list(range(STEPS)), "steps")
+    expect(alone[STEPS - 1] < alone[0] / 2, f"nothing was learnt: {alone}")
+    expect_same(losses(trained(sandbox, "equal").stdout), alone, 1e-4, "two equal ranks")
+    unlike = trained(sandbox, "unlike")
+    expect_same(losses(unlike.stdout), alone, 1e-4, "four unlike ranks")
+    kinds = unlike.stderr.count("measuring the program on")
+    expect(kinds <= 2, f"one of each kind at most is measured: {unlike.stderr}")
+    dealt = re.search(r"samples of a step: localhost/0 (\d+), localhost/1 (\d+), localhost/2 (\d+), localhost/3 (\d+) \(", unlike.stderr)
+    expect(dealt, unlike.stderr)
+    fast, other_fast, slow, other_slow = map(int, dealt.groups())
+    expect_equal(fast + other_fast + slow + other_slow, 32, "samples of all")
+    expect(abs(fast - 12) <= 1 and abs(slow - 4) <= 1, f"three times as quick: {dealt.group(0)}")
+    again = trained(sandbox, "unlike")
+    expect("measuring" not in again.stderr, f"measured again: {again.stderr}")
+    print("ok: shared")
+    return alone, losses(unlike.stdout)
+
+
+def killed(sandbox, alone, unlike):
+    """A rank dies; the run goes on from the newest checkpoint as if it had not, also without one of its devices."""
+    for fleet, tolerance in (("unlike", 1e-6), ("three", 1e-4)):
+        prepare(sandbox, "unlike", die_at=25)
+        result = sandbox.run("run", "script.yaml", "--fresh")
+        expect_exit(result, 1)
+        expect("rank 3 on localhost/3 (slow) ended with signal 9" in result.stderr, result.stderr)
+        prepare(sandbox, fleet, die_at=25)
+        result = sandbox.run("run", "script.yaml")
+        expect_exit(result, 0)
+        rest = losses(result.stdout)
+        expect_equal(sorted(rest), list(range(20, STEPS)), "steps after the checkpoint")
+        wanted = unlike if fleet == "unlike" else alone
+        expect_same(rest, {step: wanted[step] for step in rest}, tolerance, f"after a kill, on {fleet}")
+    print("ok: killed")
+
+
+def stopped(sandbox, alone):
+    """Asked to stop, all ranks save the same step; the same command goes on from it."""
+    prepare(sandbox, "unlike")
+    process = sandbox.start("run", "script.yaml", "--fresh")
+    sandbox.wait_for(lambda: "loss 5 " in sandbox.log(), "some steps", process=process)
+    process.send_signal(signal.SIGTERM)
+    expect_equal(process.wait(timeout=60), 75, "exit code of who was asked to stop")
+    done = losses(sandbox.log())
+    result = sandbox.run("run", "script.yaml")
+    expect_exit(result, 0)
+    rest = losses(result.stdout)
+    expect_equal(min(rest), max(done) + 1, "the first step after the stop")
+    expect_same({**done, **rest}, alone, 1e-4, "stopped and gone on")
+    print("ok: stopped")
+
+
+def damaged(sandbox):
+    """Half a checkpoint is named, and the one before it is taken; where none is whole nothing begins anew by itself."""
+    place = max(sandbox.run_directory().parent.iterdir(), key=lambda path: int(path.name) if path.name.isdigit() else 0)
+    prepare(sandbox, "one", die_at=25)
+    expect_exit(sandbox.run("run", "script.yaml", "--fresh"), 1)
+    place = place.with_name(str(int(place.name) + 1)) / "checkpoints"
+    kept = sorted(place.glob("step-*"))
+    expect_equal([path.name for path in kept], ["step-00000010.e1", "step-00000020.e1"], "checkpoints")
+    tensors = kept[1] / "tensors.safetensors"
+    content = bytearray(tensors.read_bytes())
+    content[-1] ^= 1
+    tensors.write_bytes(content)
+    (kept[0] / "state.json").rename(place / "elsewhere")
+    result = sandbox.run("run", "script.yaml")
+    expect_exit(result, 1)
+    expect("no checkpoint in" in result.stderr and "--fresh" in result.stderr, result.stderr)
+    (place / "elsewhere").rename(kept[0] / "state.json")
+    result = sandbox.run("run", "script.yaml")
+    expect_exit(result, 0)
+    expect_equal(min(losses(result.stdout)), 10, "the first step after an older checkpoint")
+    print("ok: damaged")
+
+
+def main():
+    sandbox = Sandbox()
+    alone, unlike = shared(sandbox)
+    stopped(sandbox, alone)
+    killed(sandbox, alone, unlike)
+    damaged(sandbox)
+
+
+run_test(main)
