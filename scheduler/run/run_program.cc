@@ -116,7 +116,7 @@ class ProgramRun {
     if (train.global_batch > 0) shares_ = equal_shares(train, static_cast<int>(ranks));
     const std::string equal =
         std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks with equal shares") + ": ";
-    if (ranks == 1 || !can_be_measured(options_.job)) {
+    if (!can_be_measured(options_.job)) {
       line_.note(equal + "nobody has measured the program");
       return true;
     }

@@ -292,7 +292,7 @@ class Job:
                      "states": [_state_of(one) for one in self._states]}
             try:
                 _Checkpoints(self._settings.checkpoints).write(state, self._settings.epoch, self._settings.keep)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 failure = f"cannot save step {self.step}: {error}"
         failure = self._ranks.from_first(lambda: failure)
         if failure:
