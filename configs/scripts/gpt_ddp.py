@@ -13,7 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-PASSES, GLOBAL_BATCH = 1, 32
+PASSES = 1
+GLOBAL_BATCH = 32
 
 torch.manual_seed(1)
 data, model = Text(sys.argv[1]), make_gpt()

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <numeric>
+#include <set>
 
 #include "planner/costs/cost_model.h"
 #include "planner/plain/deal.h"
@@ -14,13 +14,18 @@ namespace {
 
 StepCut cut_of(const TrainSpec& train) { return {train.global_batch, train.grain.value_or(1)}; }
 
-/// What it was measured to hold, and all that is smaller.
+/// What it was measured to hold, and what is smaller: all sizes, or of many some.
 std::vector<int> sizes_of(const DeviceProfile& device, int most) {
+  constexpr int kAllUpTo = 128;
   const LayerCurve* curve = device.curve("model");
   if (curve == nullptr || curve->points.empty()) return {};
-  std::vector<int> sizes(static_cast<size_t>(std::min(most, curve->points.back().micro_batch)));
-  std::iota(sizes.begin(), sizes.end(), 1);
-  return sizes;
+  const int largest = std::min(most, curve->points.back().micro_batch);
+  std::set<int> sizes;
+  for (int size = 1; size <= largest; size += size < kAllUpTo ? 1 : size / kAllUpTo)
+    sizes.insert(size);
+  for (const CurvePoint& point : curve->points)
+    if (point.micro_batch <= largest) sizes.insert(point.micro_batch);
+  return {sizes.begin(), sizes.end()};
 }
 
 }  // namespace
@@ -33,14 +38,14 @@ std::vector<RankShare> equal_shares(const TrainSpec& train, int ranks) {
     const int grains = cut.grains() / ranks + (rank < cut.grains() % ranks ? 1 : 0);
     const int end = std::min(cut.global_batch, (before + grains) * cut.grain);
     const int samples = end - std::min(cut.global_batch, before * cut.grain);
-    shares.push_back({samples, std::min(cut.grain, samples)});
+    shares.push_back({samples, train.grain ? std::min(cut.grain, samples) : samples});
     before += grains;
   }
   return shares;
 }
 
-Result<ProgramDeal> deal_program(const TrainSpec& train,
-                                 const std::vector<DeviceProfile>& devices) {
+Result<ProgramDeal> deal_program(const TrainSpec& train, const std::vector<DeviceProfile>& devices,
+                                 int least_devices) {
   const StepCut cut = cut_of(train);
   std::vector<std::vector<int>> sizes;
   std::map<std::string, GrainTable> tables;  // by identity: equal devices share one
@@ -64,6 +69,8 @@ Result<ProgramDeal> deal_program(const TrainSpec& train,
     return fail(ErrorCode::kNoPlan, "no device has been measured with the program");
   problem.reduction.assign(usable.size() + 1, 0.0);
   problem.most_devices = static_cast<int>(usable.size());
+  problem.least_devices =
+      std::clamp(least_devices, 1, std::min(problem.most_devices, problem.grains));
   const std::vector<double> times = section_times(problem.devices);
   problem.section_times = &times;
   const Deal deal = best_deal(problem).deal;

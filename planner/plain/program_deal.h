@@ -17,8 +17,9 @@ struct RankShare {
   bool operator==(const RankShare&) const = default;
 };
 
-/// Whole grains (of one sample where the job says nothing), as equal as they can be, one at a time;
-/// the last one of a batch may be smaller. At most as many ranks as grains have any.
+/// Whole grains (of one sample where the job says nothing), as equal as they can be; the last one
+/// of a batch may be smaller. At most as many ranks as grains have any. One grain at a time, or
+/// where the job gives none all samples.
 std::vector<RankShare> equal_shares(const TrainSpec& train, int ranks);
 
 struct ProgramDeal {
@@ -26,8 +27,9 @@ struct ProgramDeal {
   double step_seconds = 0;        ///< of the slowest device, until its gradients are computed
 };
 
-/// The quickest deal of whole grains over `devices`, in micro-batches no larger than was measured.
-/// kNoPlan when none has been measured.
-Result<ProgramDeal> deal_program(const TrainSpec& train, const std::vector<DeviceProfile>& devices);
+/// The quickest deal of whole grains over `devices`, at least so many of them where there are as
+/// many with a curve, in micro-batches no larger than was measured. kNoPlan when none has a curve.
+Result<ProgramDeal> deal_program(const TrainSpec& train, const std::vector<DeviceProfile>& devices,
+                                 int least_devices = 1);
 
 }  // namespace motley

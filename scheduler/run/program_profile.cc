@@ -1,7 +1,10 @@
 #include "scheduler/run/program_profile.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include "core/debug_env.h"
 #include "core/file_system.h"
@@ -22,35 +25,61 @@ constexpr int kVersion = 1;
 constexpr Bytes kLargestScript{16 << 20};
 constexpr const char* kBridge = "motley_torch";
 
-/// Of the files that the command names, its interpreter aside.
-std::vector<std::string> contents(const ProgramSpec& program) {
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < program.command.size(); ++i) {
-    const std::filesystem::path path = std::filesystem::path(program.workdir) / program.command[i];
+namespace fs = std::filesystem;
+
+/// Python files that the command names.
+std::vector<fs::path> scripts_of(const ProgramSpec& program) {
+  std::vector<fs::path> scripts;
+  for (const std::string& word : program.command) {
+    const fs::path path = fs::path(program.workdir) / word;
     std::error_code error;
-    const bool named = i > 0 || path.extension() == ".py";
-    if (!named || !std::filesystem::is_regular_file(path, error)) continue;
-    if (auto text = read_text(real_file_system(), path.string(), kLargestScript))
-      texts.push_back(std::move(*text));
+    if (path.extension() == ".py" && fs::is_regular_file(path, error)) scripts.push_back(path);
   }
-  return texts;
+  return scripts;
+}
+
+/// What the scripts may import from where they are, and the scripts; in the order of their names.
+std::set<fs::path> with_neighbours(const std::vector<fs::path>& scripts) {
+  std::set<fs::path> files(scripts.begin(), scripts.end());
+  for (const fs::path& script : scripts) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(script.parent_path(), error))
+      if (entry.path().extension() == ".py") files.insert(entry.path());
+  }
+  return files;
+}
+
+std::string text_of(const fs::path& path) {
+  auto text = read_text(real_file_system(), path.string(), kLargestScript);
+  return text ? std::move(*text) : "";
+}
+
+bool imports_bridge(const std::string& script) {
+  std::istringstream lines(script);
+  std::string line, word, module;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    if (words >> word >> module && (word == "import" || word == "from") && module == kBridge)
+      return true;
+  }
+  return false;
 }
 
 /// Of everything that may decide how fast it is, each with its length before it.
-std::string hash_of(const ProgramSpec& program) {
+std::string hash_of(const JobSpec& job) {
+  const ProgramSpec& program = job.program;
   Xxh3Stream stream(Xxh3Stream::Width::k128);
   const auto add = [&stream](const std::string& text) {
     const std::string size = std::to_string(text.size()) + ":";
     stream.add(size.data(), size.size());
     stream.add(text.data(), text.size());
   };
+  add(program.workdir);
+  add(std::to_string(job.train.global_batch));
   for (const std::string& word : program.command) add(word);
-  for (const std::string& text : contents(program)) add(text);
+  for (const fs::path& path : with_neighbours(scripts_of(program))) add(text_of(path));
   for (const auto& [name, value] : program.env) add(name + "=" + value);
-  const auto bridge =
-      read_text(real_file_system(), path_beside_modules(std::string(kBridge) + ".py").string(),
-                kLargestScript);
-  if (bridge) add(*bridge);
+  add(text_of(path_beside_modules(std::string(kBridge) + ".py")));
   return stream.hex();
 }
 
@@ -58,9 +87,9 @@ std::string hash_of(const ProgramSpec& program) {
 
 bool can_be_measured(const JobSpec& job) {
   if (job.train.global_batch == 0) return false;
-  for (const std::string& text : contents(job.program))
-    if (text.find(kBridge) != std::string::npos) return true;
-  return false;
+  const std::vector<fs::path> scripts = scripts_of(job.program);
+  return std::any_of(scripts.begin(), scripts.end(),
+                     [](const fs::path& script) { return imports_bridge(text_of(script)); });
 }
 
 Result<DeviceProfile> program_profile_of(const std::string& text) {
@@ -92,7 +121,7 @@ Result<DeviceProfile> program_profile_of(const std::string& text) {
 }
 
 ProgramProfiles::ProgramProfiles(const JobSpec& job, const FleetSpec& fleet)
-    : fleet_(fleet), directory_(cache_directory() + "/programs"), program_(hash_of(job.program)) {}
+    : fleet_(fleet), directory_(cache_directory() + "/programs"), program_(hash_of(job)) {}
 
 std::string ProgramProfiles::identity(const DeviceSpec& device) const {
   static const Machine own = this_machine();

@@ -14,8 +14,8 @@
 
 namespace motley {
 
-/// Whether the program would tell: a file that its command names is a script that uses
-/// motley_torch, and there is a batch to share.
+/// Whether the program would tell: a Python file that its command names imports motley_torch, and
+/// there is a batch to share.
 bool can_be_measured(const JobSpec& job);
 
 /// From what the program told, `text`: the curve of the whole model and the seconds of an update.
@@ -39,7 +39,7 @@ class ProgramProfiles {
 
   const FleetSpec& fleet_;
   std::string directory_;
-  std::string program_;  ///< hash of the command and of the files that it names
+  std::string program_;  ///< hash of the command and of the scripts that it names
 };
 
 }  // namespace motley

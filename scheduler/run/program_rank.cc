@@ -7,6 +7,8 @@
 #include <charconv>
 #include <csignal>
 #include <cstring>
+#include <functional>
+#include <optional>
 
 #include "core/clock.h"
 #include "scheduler/launch/child_process.h"
@@ -40,16 +42,26 @@ Result<ChildProcess> spawn(const ProgramAssignment& assignment, int rank,
   return ChildProcess::spawn(request);
 }
 
-/// Passes signals on until it has ended; whether one was.
-bool wait_for(ChildProcess& child, SignalInbox& signals, ExitStatus* status) {
+/// A program that is measured says within so long that it will tell something.
+constexpr Nanos kToSaySo{int64_t{300} * 1'000'000'000};
+
+/// Passes signals on until it has ended; whether one was. From `silent_until` on it is ended while
+/// `silent()`.
+bool wait_for(ChildProcess& child, SignalInbox& signals, ExitStatus* status,
+              std::optional<Nanos> silent_until = std::nullopt,
+              const std::function<bool()>& silent = nullptr) {
   bool asked = false;
   while (!child.ended(status)) {
+    if (silent_until && steady_clock().now() >= *silent_until) {
+      if (silent()) child.send(SIGKILL);
+      silent_until.reset();
+    }
     while (const auto signal = signals.next()) {
       asked = true;
       child.send(*signal == SIGINT ? SIGTERM : *signal);
     }
     pollfd watched[2] = {{child.exit_fd(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
-    ::poll(watched, 2, -1);
+    ::poll(watched, 2, silent_until ? poll_milliseconds(*silent_until) : -1);
   }
   return asked;
 }
@@ -63,12 +75,16 @@ Result<int> run_program_rank(const std::string& document) {
   MOTLEY_TRY_VOID(write_rank_process(assignment.directory, rank));
   MOTLEY_TRY(ChildProcess child, spawn(assignment, rank, assignment.job.program.command));
   ExitStatus status;
-  const bool asked = wait_for(child, signals, &status);
+  const auto told = [&] { return read_measured(assignment.directory, rank); };
+  const bool asked = assignment.measure
+                         ? wait_for(child, signals, &status, steady_clock().now() + kToSaySo,
+                                    [&] { return !told(); })
+                         : wait_for(child, signals, &status);
   remove_rank_process(assignment.directory, rank);
   ProgramEnd end{rank, status.signal != 0 ? 0 : status.status, status.signal,
                  steady_clock().now().value()};
   if (assignment.measure) {
-    if (auto measured = read_measured(assignment.directory, rank)) end.measured = *measured;
+    if (auto measured = told()) end.measured = *measured;
   }
   MOTLEY_TRY_VOID(write_program_end(assignment.directory, end));
   // Of all that are asked to stop none is to end the others before they have saved.

@@ -10,7 +10,9 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/clock.h"
 #include "core/file_system.h"
@@ -62,7 +64,10 @@ class ProgramRun {
     MOTLEY_TRY_VOID(open());
     if (run_->read("done").has_value()) return finished();
     line_.note("run " + run_->title() + " in " + run_->path());
-    if (!deal()) return 128 + signals_.last();
+    if (!deal()) {
+      say_json("stopped");
+      return 128 + signals_.last();
+    }
     while (true) {
       const int64_t before = saved_step(*run_, options_.job);
       MOTLEY_TRY(const Followed followed, attempt());
@@ -122,16 +127,18 @@ class ProgramRun {
     }
     const auto profiles = measured();
     if (signals_.last() != 0) return false;
-    const auto dealt = profiles ? deal_program(train, *profiles) : fail(profiles.error());
+    const auto& count = options_.job.devices.count;
+    const auto dealt =
+        profiles ? deal_program(train, *profiles, count ? count->low : 1) : fail(profiles.error());
     if (!dealt) {
       line_.note(equal + dealt.error().message);
       return true;
     }
-    use(*dealt);
+    use(*dealt, *profiles);
     return true;
   }
 
-  void use(const ProgramDeal& dealt) {
+  void use(const ProgramDeal& dealt, const std::vector<DeviceProfile>& profiles) {
     FleetSpec used = fleet_;
     used.devices.clear();
     shares_.clear();
@@ -140,7 +147,8 @@ class ProgramRun {
       const std::string& id = fleet_.devices[i].id;
       const int samples = dealt.shares[i].samples;
       if (samples == 0) {
-        left_out += (left_out.empty() ? "; not used, as they would slow it down: " : ", ") + id;
+        left_out += (left_out.empty() ? "; not used: " : ", ") + id +
+                    (profiles[i].curves.empty() ? " (not measured)" : " (would slow it down)");
         continue;
       }
       text += (text.empty() ? "" : ", ") + id + " " + std::to_string(samples);
@@ -152,21 +160,24 @@ class ProgramRun {
                " to compute)");
   }
 
-  /// By device, of those that tell; one of each kind is measured.
+  /// By device; one of each kind is measured. Without curves: the program does not run there.
   Result<std::vector<DeviceProfile>> measured() {
     const ProgramProfiles profiles(options_.job, fleet_);
     std::vector<DeviceProfile> found;
+    std::set<std::string> silent;  // kinds
     for (const DeviceSpec& device : fleet_.devices) {
+      const std::string kind = device.type + profiles.identity(device);
       auto profile = profiles.find(device);
-      if (!profile) {
+      if (!profile && silent.count(kind) == 0) {
         line_.note("measuring the program on " + device.id + " (" + device.type + ")");
-        MOTLEY_TRY(const std::string told, measure(device));
-        MOTLEY_TRY_VOID(profiles.keep(device, told));
+        const auto told = measure(device);
+        if (!told && told.error().code != ErrorCode::kRunFailed) return fail(told.error());
+        if (told) MOTLEY_TRY_VOID(profiles.keep(device, *told));
+        if (!told) line_.note(told.error().message);
         profile = profiles.find(device);
       }
-      if (!profile)
-        return fail(ErrorCode::kIo, "what was measured on " + device.id + " was not kept");
-      found.push_back(std::move(*profile));
+      if (!profile) silent.insert(kind);
+      found.push_back(profile ? std::move(*profile) : DeviceProfile{});
     }
     return found;
   }
@@ -332,6 +343,7 @@ int64_t saved_step(const RunDirectory& run, const JobSpec& job) {
   int64_t newest = 0;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(run.checkpoints(job), error)) {
+    if (entry.path().filename().string().starts_with(".")) continue;  // not done yet, or going
     struct stat status {};
     if (::stat(entry.path().c_str(), &status) == 0)
       newest =

@@ -70,6 +70,11 @@ class Setter {
     if (job_.program.env.count(name) == 0) environment_.set(name, value);
   }
   void set(const std::string& name, int64_t value) { set(name, std::to_string(value)); }
+  /// Behind what anybody has said of it.
+  void append_path(const std::string& name, const std::string& value) {
+    const std::string before = environment_.value(name);
+    environment_.set(name, before.empty() ? value : before + ":" + value);
+  }
   void set_default(const std::string& name, const std::string& value) {
     environment_.set_default(name, value);
   }
@@ -133,13 +138,6 @@ void set_pace(const FleetSpec& fleet, const DeviceSpec& device, Setter* out) {
                               .dump());
 }
 
-/// Where Python finds our module: behind what the user has said.
-void set_python_path(const Environment& inherited, Setter* out) {
-  const std::string own = path_beside_modules("motley_torch.py").parent_path().string();
-  const std::string given = inherited.value("PYTHONPATH");
-  out->set("PYTHONPATH", given.empty() ? own : given + ":" + own);
-}
-
 }  // namespace
 
 Environment program_environment(const ProgramAssignment& assignment, int rank,
@@ -152,7 +150,7 @@ Environment program_environment(const ProgramAssignment& assignment, int rank,
   out.set("MOTLEY_ATTEMPT", assignment.epoch.value());
   set_checkpoints(assignment, &out);
   set_pace(assignment.fleet, device, &out);
-  set_python_path(inherited, &out);
+  out.append_path("PYTHONPATH", path_beside_modules("motley_torch.py").parent_path().string());
   if (assignment.measure) out.set("MOTLEY_MEASURE", measured_path(assignment.directory, rank));
   out.set("MOTLEY_DEVICE", device.id);
   out.set("MOTLEY_DEVICE_TYPE", device.type);

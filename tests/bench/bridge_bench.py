@@ -61,8 +61,7 @@ def new_lines():
     def code(name):
         text = (ROOT / "configs/scripts" / name).read_text().split('"""', 2)[2]
         return [line.split("  #")[0] for line in text.splitlines()]
-    return sum(line.startswith("+ ") and line.strip("+ ") != "" and not line.startswith("+ PASSES")
-               for line in difflib.ndiff(code("gpt_ddp.py"), code("gpt_motley.py")))
+    return sum(line.startswith("+ ") and line.strip("+ ") != "" for line in difflib.ndiff(code("gpt_ddp.py"), code("gpt_motley.py")))
 
 
 def alone():

@@ -11,13 +11,14 @@ Each pass of a loader is one pass over the data, in one seeded order whatever th
 rank's micro-batches of each global batch; between the ranks' last ones gradients are summed over all samples and divided by
 how many there were, so any deal of samples trains the same model. Only then optimizer.step() does something (and step() of
 what else init() was given); `job.boundary` tells, for what else belongs there: a GradScaler's step and update, a printed
-`job.loss`, the mean over the last global batch.
+`job.loss`, the mean over the last global batch of what backward() was given. A loop is left at a boundary or not at all.
 
 Started by `motley run` or `motley submit`, from `run:` of a job. Asked to stop (SIGTERM), all ranks end after the same step,
 with a checkpoint; the same script, started again, goes on from there on any number of ranks. Started by torchrun or alone it
 trains too, with equal shares. Needs torch 1.13 or newer and nothing else. Ranks hold whole copies of the model; buffers, like
 BatchNorm's averages, are each rank's own, and rank 0's are kept. What is not in the model, the optimizer or `others` is the
-script's own to keep. Other data, for evaluation say, is read with a DataLoader as ever.
+script's own to keep. Other data, for evaluation say, is read with a DataLoader as ever. Before it trains, `motley run` runs the
+script alone on a device of each kind to see how long micro-batches take: it is ended within its first loop then.
 
 core/FORMATS.md has what is read from the environment ("program") and what is written ("script checkpoint").
 """
@@ -38,6 +39,7 @@ import signal
 import sys
 import time
 import types
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -51,7 +53,7 @@ _DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", tor
 _DTYPES_BY_NAME = {name: dtype for dtype, name in _DTYPES.items()}
 
 
-class Error(RuntimeError):
+class Error(Exception):
     """What the script, its job or its checkpoint has that this cannot work with."""
 
 
@@ -61,7 +63,8 @@ def init(model, optimizer, *others, global_batch=None, micro_batch=None, seed=0,
 
     others: what else has state_dict() and load_state_dict(), like learning rate schedulers: kept in checkpoints; its step()
         does something only where the optimizer's does.
-    global_batch, micro_batch: samples; used where the job file says nothing (train.global_batch; the plan).
+    global_batch: samples; where the job file says nothing (train.global_batch).
+    micro_batch: at most so many samples at a time, whatever was planned.
     save_every: steps between checkpoints, where the job file has no checkpoint.every; else they are made only when stopped.
     flops_per_sample: of forward and backward, for emulated devices alone (default: 6 for each parameter).
     """
@@ -79,18 +82,16 @@ class _Settings:
         if not self.global_batch:
             raise Error("no global batch: set train.global_batch in the job file, or pass init(global_batch=)")
         self.samples = _number("MOTLEY_SAMPLES")
-        self.micro_batch = _number("MOTLEY_MICRO_BATCH") or micro_batch
+        self.micro_batch = min((size for size in (_number("MOTLEY_MICRO_BATCH"), micro_batch) if size), default=None)
         self.seed = seed
-        self.save_every = _number("MOTLEY_SAVE_EVERY") or save_every or 0
+        self.save_every = _number("MOTLEY_SAVE_EVERY") or save_every
         self.keep = max(2, _number("MOTLEY_KEEP") or 3)
         self.epoch = _number("MOTLEY_ATTEMPT") or 1
         place = os.environ.get("MOTLEY_CHECKPOINT_DIR")
         self.checkpoints = pathlib.Path(place) if place else None
         self.measure = os.environ.get("MOTLEY_MEASURE")
         if self.measure:
-            self.checkpoints, self.save_every = None, 0
-        if self.save_every and not self.checkpoints:
-            raise Error("save_every needs $MOTLEY_CHECKPOINT_DIR, which `motley run` sets")
+            self.checkpoints = None
 
 
 class _Measurement:
@@ -101,6 +102,7 @@ class _Measurement:
 
     def __init__(self, settings, overhead, ranks):
         self._path, self._global_batch = pathlib.Path(settings.measure), settings.global_batch
+        self._path.touch()  # that there will be something to tell
         self._overhead, self._ranks = overhead, ranks
         self._sizes = collections.deque()
         self._points, self._updates, self._times = [], [], []
@@ -150,7 +152,8 @@ class _Measurement:
 
 
 class Job:
-    """One rank of a training. `step`: global batches that are done with. `rank` of `ranks`: as of torch.distributed."""
+    """One rank of a training. `step`: global batches that have gone through backward(), this one included once at its boundary.
+    `rank` of `ranks`: as of torch.distributed."""
 
     def __init__(self, ranks, model, optimizer, others, settings, flops_per_sample):
         self._ranks, self._settings = ranks, settings
@@ -160,14 +163,16 @@ class Job:
         self.loss = None
         self.boundary = False
         self._process, self._stop, self._all_stop = os.getpid(), False, False
-        self._loader = None
+        self._loader = self._samples = self._random = self._length = None
         self._pass = self._pass_step = self._saved = 0
         self._deal = _Deal(ranks, settings)
-        self._gradients = _Gradients(ranks, model)
+        self._gradients = _Gradients(ranks, model, always_flat=bool(settings.measure))
         self._pacer = _Pacer(flops_per_sample or 6 * sum(p.numel() for p in model.parameters()))
         self._measurement = _Measurement(settings, self._pacer.overhead(), ranks) if settings.measure else None
         for stepped in (optimizer, *others):
             self._step_at_boundaries(stepped)
+        for other in others:  # rather now than after hours
+            _packed(_state_of(other), type(other).__name__, {})
         state = ranks.from_first(self._newest)
         if state is not None:
             self._go_on(state)
@@ -204,11 +209,16 @@ class Job:
         self._pacer.wait()
         if self._measurement:
             self._measurement.took_pass()
-        loss, total, stop = self._ranks.sum([float(self._loss_sum), self._count, 1.0 if self._stop else 0.0])
+        loss, total, stop, steps, *given = self._ranks.sum(
+            [float(self._loss_sum), self._count, float(self._stop), self.step, *self._gradients.given()])
+        if steps != self.step * self.ranks:
+            raise Error("the ranks are at different steps: a loop over job.loader() is left only where job.boundary is true")
         if not total:
             raise Error("job.backward(): the counts of a global batch are all 0")
-        self._gradients.sum(total)
+        self._gradients.sum(total, given)
         self.loss, self._all_stop = loss / total, stop > 0
+        self.step += 1
+        self._pass_step += 1
 
     # Between the loader and the script.
 
@@ -232,8 +242,6 @@ class Job:
             self._measurement.took_update()
         if not self.boundary:
             return
-        self.step += 1
-        self._pass_step += 1
         if self._all_stop or (self._settings.save_every and self.step % self._settings.save_every == 0):
             self._save()
         if self._all_stop:
@@ -272,23 +280,36 @@ class Job:
             mine.load_state_dict(saved)
         self.step = self._saved = state["step"]
         self._pass, self._pass_step = state["pass"], state["pass_step"]
-        if len(state["random"]) == self.ranks:
-            torch_state, python_state = state["random"][self.rank]
-            torch.set_rng_state(torch_state)
-            random.setstate(python_state)
-        else:  # no rank's own state fits; only that ranks differ, and do so again
-            torch.manual_seed(hash((self._settings.seed, self.step, self.rank)) % 2**63)
+        self._length = state["length"]
+        self._random = state["random"]
         if self.rank == 0:
             print(f"motley: going on after step {self.step}", file=sys.stderr, flush=True)
+
+    def _restore_random(self):
+        """As the loop goes on, whatever the script has drawn until then."""
+        if self._random is None:
+            return
+        if len(self._random) == self.ranks:
+            torch_state, python_state, device_state = self._random[self.rank]
+            torch.set_rng_state(torch_state)
+            random.setstate(python_state)
+            if device_state is not None and self._ranks.on_gpu:
+                torch.cuda.set_rng_state(device_state)
+        else:  # no rank's own state fits; only that ranks differ, and do so again
+            seed = hash((self._settings.seed, self.step, self.rank)) % 2**63
+            torch.manual_seed(seed)
+            random.seed(seed)
+        self._random = None
 
     def _save(self):
         if self._settings.checkpoints is None or self.step == self._saved:
             return
-        everyones = self._ranks.gather((torch.get_rng_state(), random.getstate()))
+        device_state = torch.cuda.get_rng_state() if self._ranks.on_gpu else None
+        everyones = self._ranks.gather((torch.get_rng_state(), random.getstate(), device_state))
         failure = None
         if self.rank == 0:
             state = {"step": self.step, "pass": self._pass, "pass_step": self._pass_step, "seed": self._settings.seed,
-                     "global_batch": self._settings.global_batch, "random": everyones,
+                     "global_batch": self._settings.global_batch, "length": self._loader.length, "random": everyones,
                      "states": [_state_of(one) for one in self._states]}
             try:
                 _Checkpoints(self._settings.checkpoints).write(state, self._settings.epoch, self._settings.keep)
@@ -301,8 +322,8 @@ class Job:
 
 
 def _state_of(one):
-    """Schedulers list all that they have, with the step() that we have given them."""
-    return {key: value for key, value in one.state_dict().items() if not isinstance(value, types.MethodType)}
+    """Schedulers list all that they have, also functions and the step() that we have given them."""
+    return {key: value for key, value in one.state_dict().items() if not callable(value) and not isinstance(value, weakref.ref)}
 
 
 class _Deal:
@@ -338,16 +359,19 @@ class _Deal:
 class _Loader:
     def __init__(self, job, deal, dataset, options):
         self._job, self._deal, self._dataset, self._options = job, deal, dataset, options
-        self._length, self._passes = len(dataset), 0
-        deal.steps(self._length)
+        self.length, self._passes = len(dataset), 0
+        deal.steps(self.length)
+        if job._length not in (None, self.length):
+            raise Error(f"the checkpoint was made with {job._length} samples of data, now they are {self.length}: go on with those, or "
+                        "start anew (--fresh)")
 
     def __len__(self):
         """Micro-batches of a pass."""
-        return self._deal.steps(self._length) * self._deal.batches
+        return self._deal.steps(self.length) * self._deal.batches
 
     def _measured(self):
         measurement = self._job._measurement
-        for batch in torch.utils.data.DataLoader(self._dataset, batch_sampler=measurement.batches(self._length), **self._options):
+        for batch in torch.utils.data.DataLoader(self._dataset, batch_sampler=measurement.batches(self.length), **self._options):
             self._job._begin_batch(measurement.next_size(), True, True)
             yield batch
             self._job._end_batch()
@@ -361,7 +385,12 @@ class _Loader:
         if number < job._pass:
             return
         job._begin_pass(number)
-        batches = list(self._deal.indices(self._length, number, job._pass_step))
+        batches = list(self._deal.indices(self.length, number, job._pass_step))
+        # Of a pass whose last step was saved what the script does after it is still to be done.
+        job.boundary = not batches
+        job._restore_random()
+        # Its own numbers: it draws some for its workers, and not as often in a run that goes on.
+        self._options.setdefault("generator", torch.Generator()).manual_seed(number * job.ranks + job.rank)
         loader = torch.utils.data.DataLoader(self._dataset, batch_sampler=batches, **self._options)
         for i, batch in enumerate(loader):
             place = i % self._deal.batches
@@ -374,11 +403,14 @@ class _Ranks:
     """torch.distributed as far as it is needed; nothing of it for a rank alone."""
 
     def __init__(self, device, timeout):
-        self._on_gpu = device.type == "cuda"
-        self.count, self.rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+        self.on_gpu = device.type == "cuda"
+        self._own = not dist.is_initialized()
+        if self._own:
+            self.count, self.rank = _number("WORLD_SIZE") or 1, _number("RANK") or 0
+        else:
+            self.count, self.rank = dist.get_world_size(), dist.get_rank()
         if self.count == 1:
             return
-        self._own = not dist.is_initialized()
         if self._own:
             dist.init_process_group("gloo", timeout=timeout)
         self._of_host = self._of_devices = dist.new_group(backend="gloo", timeout=timeout)
@@ -389,7 +421,7 @@ class _Ranks:
 
     def now(self):
         """Seconds of a steady clock, once the device has done all that it was given."""
-        if self._on_gpu:
+        if self.on_gpu:
             torch.cuda.synchronize()
         return time.monotonic()
 
@@ -445,60 +477,68 @@ class _Ranks:
 
 class _Gradients:
     """Sums of a step's gradients, each dtype and device in one flat tensor. Between boundaries parameters have none: what looks
-    at them there (clipping, an optimizer) finds nothing to do."""
+    at them there (clipping, an optimizer) finds nothing to do. A parameter that no rank has used has none at a boundary, either."""
 
-    def __init__(self, ranks, model):
-        self._ranks = ranks
-        self._groups = {}
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                self._groups.setdefault((parameter.dtype, parameter.device), []).append(parameter)
-        self._flat = {}
-        self._kept = False
+    def __init__(self, ranks, model, always_flat):
+        self._ranks, self._always_flat = ranks, always_flat
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._flat, self._places = {}, []
+        self._given = [False] * len(self._parameters)
 
     def clear(self):
-        self._kept = False
-        for parameters in self._groups.values():
-            for parameter in parameters:
-                parameter.grad = None
+        self._given = [False] * len(self._parameters)
+        for parameter in self._parameters:
+            parameter.grad = None
 
     def keep(self):
         """What backward has left in the parameters is added to the sums."""
-        for group, parameters in self._groups.items():
-            for parameter, place in zip(parameters, self._places(group, parameters)):
-                if parameter.grad is None:
-                    if not self._kept:
-                        place.zero_()
-                elif self._kept:
-                    place.add_(parameter.grad)
-                else:
-                    place.copy_(parameter.grad)
-                parameter.grad = None
-        self._kept = True
+        self._have_places()
+        for i, (parameter, place) in enumerate(zip(self._parameters, self._places)):
+            if parameter.grad is None:
+                continue
+            if self._given[i]:
+                place.add_(parameter.grad)
+            else:
+                place.copy_(parameter.grad)
+            self._given[i], parameter.grad = True, None
 
-    def sum(self, count):
-        if self._ranks.count == 1 and not self._kept:
-            for parameters in self._groups.values():
-                for parameter in parameters:
-                    if parameter.grad is not None:
-                        parameter.grad.div_(count)
+    def given(self):
+        """Of each parameter whether this rank has a gradient for the step."""
+        return [float(given or parameter.grad is not None) for given, parameter in zip(self._given, self._parameters)]
+
+    def sum(self, count, given):
+        """given: by how many ranks, of each parameter."""
+        if self._ranks.count == 1 and not self._always_flat and not any(self._given):
+            for parameter in self._parameters:
+                if parameter.grad is not None:
+                    parameter.grad.div_(count)
             return
         self.keep()
+        for mine, place in zip(self._given, self._places):
+            if not mine:
+                place.zero_()
         pieces = [piece for flat in self._flat.values() for piece in flat.split(_BUCKET_ELEMENTS)]
         under_way = [self._ranks.add_up(piece) for piece in pieces]
         for piece, work in zip(pieces, under_way):
             if work is not None:
                 work.wait()
             piece.div_(count)
-        for group, parameters in self._groups.items():
-            for parameter, place in zip(parameters, self._places(group, parameters)):
-                parameter.grad = place
+        for parameter, place, of_ranks in zip(self._parameters, self._places, given):
+            parameter.grad = place if of_ranks else None
 
-    def _places(self, group, parameters):
-        if group not in self._flat:
-            self._flat[group] = torch.empty(sum(p.numel() for p in parameters), dtype=group[0], device=group[1])
-        pieces = self._flat[group].split([p.numel() for p in parameters])
-        return [piece.view_as(parameter) for piece, parameter in zip(pieces, parameters)]
+    def _have_places(self):
+        if self._places:
+            return
+        sizes = {}
+        for parameter in self._parameters:
+            group = (parameter.dtype, parameter.device)
+            sizes[group] = sizes.get(group, 0) + parameter.numel()
+        self._flat = {group: torch.empty(size, dtype=group[0], device=group[1]) for group, size in sizes.items()}
+        used = dict.fromkeys(sizes, 0)
+        for parameter in self._parameters:
+            group = (parameter.dtype, parameter.device)
+            self._places.append(self._flat[group][used[group]:used[group] + parameter.numel()].view_as(parameter))
+            used[group] += parameter.numel()
 
 
 class _Pacer:
@@ -538,7 +578,7 @@ class _Checkpoints:
         for path in self._all():
             try:
                 return self._read(path)
-            except (OSError, ValueError, KeyError) as error:
+            except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
                 faults.append(f"motley: checkpoint {path} is damaged ({error}); trying an older one")
                 print(faults[-1], file=sys.stderr, flush=True)
         if faults:
@@ -547,10 +587,12 @@ class _Checkpoints:
 
     def write(self, state, epoch, keep):
         tensors = {}
-        document = {"version": _VERSION, "torch": torch.__version__, "state": _packed(state, "", tensors)}
+        packed = _packed(state, "", tensors)
+        document = {"version": _VERSION, "torch": torch.__version__, "state_sha256": _sha256(packed), "state": packed}
         name = f"step-{state['step']:08d}.e{epoch}"
+        for left in (*self._place.glob(".tmp-step-*"), *self._place.glob(".trash-step-*")):  # by who was killed
+            shutil.rmtree(left, ignore_errors=True)
         scratch = self._place / f".tmp-{name}"
-        shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         document["tensors_sha256"] = _write_safetensors(scratch / "tensors.safetensors", tensors)
         _write_durably(scratch / "state.json", [json.dumps(document).encode()])
@@ -578,6 +620,8 @@ class _Checkpoints:
         document = json.loads((path / "state.json").read_bytes())
         if document["version"] != _VERSION:
             raise Error(f"{path} is of version {document['version']}, this reads {_VERSION}")
+        if _sha256(document["state"]) != document["state_sha256"]:
+            raise ValueError("state.json does not match its hash")
         return _unpacked(document["state"], _read_safetensors(path / "tensors.safetensors", document["tensors_sha256"]))
 
 
@@ -589,7 +633,7 @@ def _packed(value, name, tensors):
     if isinstance(value, dict):
         return {"dict": [[key, _packed(one, f"{name}/{key}", tensors)] for key, one in value.items()]}
     if isinstance(value, (list, tuple)):
-        return {type(value).__name__: [_packed(one, f"{name}/{i}", tensors) for i, one in enumerate(value)]}
+        return {"tuple" if isinstance(value, tuple) else "list": [_packed(one, f"{name}/{i}", tensors) for i, one in enumerate(value)]}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise ValueError(f"a checkpoint cannot keep {name.strip('/')}: a {type(value).__name__}")
@@ -618,8 +662,8 @@ def _write_safetensors(path, tensors):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     pieces = [len(text).to_bytes(8, "little") + text]
-    pieces += [ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size()) if tensor.numel() else b""
-               for tensor in tensors.values()]
+    pieces += [(ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
+               for tensor in tensors.values() if tensor.numel()]
     return _write_durably(path, pieces)
 
 
@@ -648,6 +692,10 @@ def _write_durably(path, pieces):
     return digest.hexdigest()
 
 
+def _sha256(value):
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+
+
 def _sync(directory):
     descriptor = os.open(directory, os.O_RDONLY)
     os.fsync(descriptor)
@@ -656,4 +704,6 @@ def _sync(directory):
 
 def _number(name):
     text = os.environ.get(name, "")
+    if text and not text.isdecimal():
+        raise Error(f"{name} is no number: {text!r}")
     return int(text) if text else None

@@ -25,13 +25,16 @@ model = DistributedDataParallel(model)
 data = Text(sys.argv[1])
 batch = int(os.environ["MOTLEY_GLOBAL_BATCH"]) // dist.get_world_size()
 loader = DataLoader(data, batch_size=batch, sampler=DistributedSampler(data, drop_last=True), drop_last=True)
+backward = 0.0  # of the step before
 since = time.monotonic()
 for step, (x, y) in zip(range(STEPS), loader):
     until = since + len(x) * sample_seconds
     loss = losses_of(model(x), y).mean()
     optimizer.zero_grad()
-    time.sleep(max(0.0, until - time.monotonic()))
+    time.sleep(max(0.0, until - backward - time.monotonic()))
+    begin = time.monotonic()
     loss.backward()
+    backward = time.monotonic() - begin if step == 0 else backward
     optimizer.step()
     now = time.monotonic()
     if dist.get_rank() == 0:

@@ -25,5 +25,5 @@ while job.step < STEPS:
             now = time.monotonic()
             print(json.dumps({"seconds": now - since, "loss": job.loss}), flush=True)
             since = now
-        if job.boundary and job.step + 1 == STEPS:
+        if job.boundary and job.step == STEPS:
             sys.exit(0)

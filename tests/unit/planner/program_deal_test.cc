@@ -74,6 +74,27 @@ TEST(DealProgram, NoMicroBatchIsLargerThanWhatWasSeenToFit) {
   EXPECT_EQ(deal->shares[0], (RankShare{64, 4}));
 }
 
+TEST(DealProgram, AsManyDevicesAreUsedAsAreAskedFor) {
+  const auto deal = deal_program(batch_of(4), {linear("quick", 0.01), linear("slow", 1)}, 2);
+  ASSERT_TRUE(deal) << deal.error().message;
+  EXPECT_EQ(deal->shares[1].samples, 1);
+  EXPECT_TRUE(deal_program(batch_of(1), {linear("quick", 0.01), linear("slow", 1)}, 2));
+}
+
+TEST(DealProgram, WhereTheProgramDoesNotRunNobodyIsUsed) {
+  const auto deal = deal_program(batch_of(4), {linear("quick", 0.01), DeviceProfile{}}, 2);
+  ASSERT_TRUE(deal) << deal.error().message;
+  EXPECT_EQ(deal->shares[0].samples, 4);
+  EXPECT_EQ(deal->shares[1], RankShare{});
+}
+
+TEST(DealProgram, ALargeBatchIsDealtAsWell) {
+  const auto deal = deal_program(batch_of(100'000),
+                                 {linear("quick", 0.01, 100'000), linear("slow", 0.03, 100'000)});
+  ASSERT_TRUE(deal) << deal.error().message;
+  EXPECT_NEAR(deal->shares[1].samples, 25'000, 250);
+}
+
 TEST(DealProgram, WithoutCurvesThereIsNone) {
   EXPECT_EQ(deal_program(batch_of(4), {DeviceProfile{}}).error().code, ErrorCode::kNoPlan);
 }
