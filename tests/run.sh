@@ -49,7 +49,7 @@ else
   build release motley_suite '-DCMAKE_CUDA_ARCHITECTURES=75-real;120' \
     -DMOTLEY_SUITE='^(lint|contract|sim|e2e|fault|slow)$'
   build dev motley_suite
-  phase "every header compiles alone"
+  phase "headers without a source compile alone"
   cmake --build --preset dev --target all_verify_interface_header_sets -- --quiet
   build tsan motley_suite
 fi

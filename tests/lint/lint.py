@@ -223,6 +223,16 @@ def check_pragma_once(tree):
             yield Finding(path, 1, "header without #pragma once")
 
 
+def check_own_header_first(tree):
+    """So that a header which lacks an include does not compile in its own source."""
+    headers = set(tree.with_suffix({".h"}))
+    for path in tree.with_suffix({".cc"}):
+        own = path.removesuffix(".cc") + ".h"
+        first = next((match for match in map(INCLUDE.match, tree.text(path).splitlines()) if match), None)
+        if own in headers and (first is None or first.group(2) != own):
+            yield Finding(path, 1, f"its own header is not what it includes first ({own})")
+
+
 def check_skips(tree):
     """A test is skipped for a missing capability, with its reason, or not at all."""
     for path in tree.with_suffix(CPP):
@@ -236,7 +246,7 @@ def check_skips(tree):
 
 
 RULES = (check_includes, check_functions, check_file_sizes, check_names, check_getenv, check_machine_paths, check_listed,
-         check_pragma_once, check_skips)
+         check_pragma_once, check_own_header_first, check_skips)
 
 
 def format_findings(tree):

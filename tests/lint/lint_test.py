@@ -131,6 +131,11 @@ class PlantedViolations(unittest.TestCase):
         self.plant("core/CMakeLists.txt", "file(GLOB sources *.cc)\n")
         self.assert_only("never globbed")
 
+    def test_own_header_first(self):
+        self.plant("core/clock.h", "#pragma once\n")
+        self.plant("core/clock.cc", '#include <chrono>\n#include "core/clock.h"\n')
+        self.assert_only("its own header is not what it includes first (core/clock.h)")
+
     def test_pragma_once(self):
         self.plant("core/a.h", "int a();\n")
         self.assert_only("without #pragma once")
