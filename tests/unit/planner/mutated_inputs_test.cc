@@ -177,7 +177,7 @@ TEST(MutatedInputs, OfPlans) {
     read_plan(mutator.text(sound.dump()), problem, &read);
     read_plan(mutator.json(sound).dump(), problem, &read);
   }
-  EXPECT_GT(read, 4) << "a few were still plans";
+  EXPECT_GT(read, kMutations / 60) << "a few were still plans";
 }
 
 constexpr const char* kFleet = R"(version: 1
