@@ -28,7 +28,7 @@ endif()
 # sanitizers, code that is not optimised nor checked for that takes half the time to compile.
 macro(motley_compiles_quickly_under_sanitizers)
   if(MOTLEY_SANITIZE)
-    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-O0;-fno-sanitize=vptr,alignment>")
+    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-O0;-fno-sanitize=alignment>")
   endif()
 endmacro()
 
