@@ -9,6 +9,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from sandbox import Sandbox, expect, expect_equal, expect_exit, run_test  # noqa: E402
+from service import Service  # noqa: E402
 
 try:
     import torch  # noqa: F401
@@ -109,7 +110,8 @@ def shared(sandbox):
     alone = losses(trained(sandbox, "one").stdout)
     expect_equal(sorted(alone), list(range(1, STEPS + 1)), "steps")
     expect(alone[STEPS] < alone[1] / 2, f"nothing was learnt: {alone}")
-    expect_same(losses(trained(sandbox, "equal").stdout), alone, 1e-4, "two equal ranks")
+    equal = trained(sandbox, "equal", workers=1, micro_batch=5)
+    expect_same(losses(equal.stdout), alone, 1e-4, "two equal ranks, four micro-batches each")
     unlike = trained(sandbox, "unlike")
     expect_same(losses(unlike.stdout), alone, 1e-4, "four unlike ranks")
     kinds = unlike.stderr.count("measuring the program on")
@@ -119,8 +121,6 @@ def shared(sandbox):
     fast, other_fast, slow, other_slow = map(int, dealt.groups())
     expect_equal(fast + other_fast + slow + other_slow, 32, "samples of all")
     expect(abs(fast - 12) <= 1 and abs(slow - 4) <= 1, f"three times as quick: {dealt.group(0)}")
-    cut = trained(sandbox, "unlike", workers=1, micro_batch=5)
-    expect_same(losses(cut.stdout), alone, 1e-4, "three micro-batches beside one")
     print("ok: shared")
     return alone
 
@@ -129,8 +129,7 @@ def killed(sandbox, alone):
     """A rank dies; the run goes on from the newest checkpoint as if it had not, within a pass and at the end of one (15 steps),
     also without one of its devices."""
     dropped = losses(trained(sandbox, "unlike", dropout=0.2).stdout)
-    for fleet, die_at, dropout, wanted, tolerance in (("unlike", 28, 0.2, dropped, 1e-6), ("unlike", 31, 0.2, dropped, 1e-6),
-                                                      ("three", 28, 0.0, alone, 1e-4)):
+    for fleet, die_at, dropout, wanted, tolerance in (("unlike", 28, 0.2, dropped, 1e-6), ("three", 31, 0.0, alone, 1e-4)):
         prepare(sandbox, "unlike", die_at, dropout)
         result = sandbox.run("run", "script.yaml", "--fresh")
         expect_exit(result, 1)
@@ -185,12 +184,36 @@ def damaged(sandbox):
     print("ok: damaged")
 
 
+def served(service, alone):
+    """The same in the job service: held with a checkpoint, and on again."""
+    prepare(service, "unlike")
+    text = (service.home / "script.yaml").read_text().replace("fleet: fleet.yaml\n", "")
+    service.write("script.yaml", text + "resources: {devices: {count: 4}}\n")
+    service.start_coordinator()
+    job = service.run("submit", "script.yaml").stdout.strip()
+    log = lambda: service.run("logs", job).stdout  # noqa: E731
+    service.wait_for(lambda: "loss 5 " in log(), "some steps")
+    expect_exit(service.run("hold", job), 0)
+    service.wait_for_state(int(job), "waiting")
+    expect_exit(service.run("release", job), 0)
+    service.wait_for_state(int(job), "succeeded")
+    expect_same(losses(log()), alone, 1e-4, "a job of the service")
+    print("ok: served")
+
+
 def main():
     sandbox = Sandbox()
     alone = shared(sandbox)
     stopped(sandbox, alone)
     killed(sandbox, alone)
     damaged(sandbox)
+    service = Service(cache=sandbox.home / "cache")
+    try:
+        served(service, alone)
+        expect_equal(service.end_coordinator(), 0, "exit code")
+    finally:
+        service.kill_all()
 
 
-run_test(main)
+if __name__ == "__main__":
+    run_test(main)
