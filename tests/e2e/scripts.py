@@ -40,6 +40,8 @@ die_at, dropout, workers = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]
 torch.manual_seed(3)
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.Tanh(), torch.nn.Dropout(dropout), torch.nn.Linear(64, 4))
+model.register_buffer("mask", torch.ones(3, dtype=torch.bool))
+model.register_buffer("count", torch.tensor(7))
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 schedules = [torch.optim.lr_scheduler.StepLR(optimizer, 20, 0.7), torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)]
 job = motley.init(model, optimizer, *schedules, flops_per_sample=2e6)

@@ -466,7 +466,10 @@ class _Ranks:
         if self.count == 1:
             return
         for tensor in (*model.parameters(), *model.buffers()):
-            dist.broadcast(tensor.detach(), src=0, group=self._group(tensor))
+            if tensor.numel():
+                flat = tensor.detach().reshape(-1).contiguous()
+                dist.broadcast(flat.view(torch.uint8), src=0, group=self._group(tensor))  # gloo does not know all types
+                tensor.detach().copy_(flat.view_as(tensor))
 
     def leave(self):
         """Before the interpreter takes its threads away under it."""
