@@ -30,13 +30,13 @@ class Block(nn.Module):
         self.before_attention, self.before_mlp = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
         self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
-        self.register_buffer("future", torch.ones(CONTEXT, CONTEXT, dtype=torch.bool).triu(1), persistent=False)
 
     def attention(self, x):
         batch, length, _ = x.shape
         q, k, v = (part.view(batch, length, HEADS, -1).transpose(1, 2) for part in self.qkv(x).split(WIDTH, dim=2))
         scores = q @ k.transpose(2, 3) / (WIDTH // HEADS) ** 0.5
-        weights = scores.masked_fill(self.future[:length, :length], float("-inf")).softmax(dim=3)
+        future = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        weights = scores.masked_fill(future, float("-inf")).softmax(dim=3)
         return self.out((weights @ v).transpose(1, 2).reshape(batch, length, WIDTH))
 
     def forward(self, x):
