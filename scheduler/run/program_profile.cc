@@ -125,8 +125,10 @@ ProgramProfiles::ProgramProfiles(const JobSpec& job, const FleetSpec& fleet)
 
 std::string ProgramProfiles::identity(const DeviceSpec& device) const {
   static const Machine own = this_machine();
-  return device_identity(fleet_, device,
-                         is_this_host(device.host) ? own : Machine{device.host, ""});
+  const Machine machine = is_this_host(device.host) ? own : Machine{device.host, ""};
+  json identity = json::parse(device_identity(fleet_, device, machine));
+  identity.erase("uuid");  // one of each kind is measured, not every card
+  return identity.dump();
 }
 
 std::string ProgramProfiles::path(const DeviceSpec& device) const {

@@ -45,7 +45,7 @@ class Bench:
 name: bridge
 fleet: fleet.yaml
 run: [{sys.executable}, {SCRIPTS / script}, {ROOT / "configs"}]
-env: {{PYTHONPATH: {ROOT / "configs/scripts"}:{ROOT / "worker/bridge"}, OMP_NUM_THREADS: "1"}}
+env: {{PYTHONPATH: {ROOT / "configs/scripts"}, OMP_NUM_THREADS: "1"}}
 train: {{global_batch: {BATCH}}}
 retry: {{max_restarts: 0}}
 """)
