@@ -37,7 +37,9 @@ motley_require(SQLite3 libsqlite3-dev)
 motley_require(Boost libboost-dev 1.74)
 motley_header_only(expected tl/expected.hpp libexpected-dev)
 motley_header_only(xxhash xxhash.h libxxhash-dev)
-target_compile_definitions(motley_xxhash INTERFACE XXH_INLINE_ALL)  # several times faster than the shared library
+target_compile_definitions(motley_xxhash INTERFACE
+  XXH_INLINE_ALL                             # several times faster than the shared library
+  $<$<CONFIG:Debug>:XXH_NO_INLINE_HINTS=1>)  # what it forces -Og cannot do
 
 # Boost 1.74's Asio needs to be told what g++ knows only by feature tests; no Boost.System library is needed.
 add_library(motley_asio INTERFACE)

@@ -20,6 +20,7 @@ void read_fields(JsonFields& from, RankActual* rank) {
       .read("compute_seconds", rank->compute_seconds)
       .read("wait_seconds", rank->wait_seconds)
       .read("update_seconds", rank->update_seconds)
+      .read_if("input_seconds", rank->input_seconds)
       .read("samples", rank->samples)
       .read("overruns", rank->paced.overruns)
       .read("sections", rank->paced.sections);
@@ -33,6 +34,7 @@ json to_json(const RankActual& rank) {
           {"compute_seconds", or_null(rank.compute_seconds)},
           {"wait_seconds", or_null(rank.wait_seconds)},
           {"update_seconds", or_null(rank.update_seconds)},
+          {"input_seconds", or_null(rank.input_seconds)},
           {"samples", rank.samples},
           {"overruns", rank.paced.overruns},
           {"sections", rank.paced.sections}};

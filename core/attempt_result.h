@@ -23,6 +23,7 @@ struct RankActual {
   std::optional<double> compute_seconds;
   std::optional<double> wait_seconds;  ///< in communication
   std::optional<double> update_seconds;
+  std::optional<double> input_seconds;
   int64_t samples = 0;  ///< computed in all, of all steps
   SectionCount paced;
 };

@@ -52,6 +52,7 @@ void StepStatistics::add(const StepReport& report) {
   rank.compute_seconds += report.compute_seconds;
   rank.wait_seconds += report.wait_seconds;
   rank.update_seconds += report.update_seconds;
+  rank.input_seconds += report.input_seconds;
 }
 
 std::optional<double> StepStatistics::typical_step_seconds(int warm_up) const {
@@ -70,6 +71,7 @@ std::vector<RankActual> StepStatistics::ranks() const {
     mean.compute_seconds = rank.compute_seconds / count;
     mean.wait_seconds = rank.wait_seconds / count;
     mean.update_seconds = rank.update_seconds / count;
+    mean.input_seconds = rank.input_seconds / count;
   }
   return means;
 }

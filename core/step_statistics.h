@@ -49,7 +49,8 @@ class StepStatistics {
     RankActual total;  ///< its means are left to ranks()
     int64_t seen = 0;
     int64_t counted = 0;
-    double compute_seconds = 0, wait_seconds = 0, update_seconds = 0;  ///< of those counted
+    double compute_seconds = 0, wait_seconds = 0;  ///< of those counted, as the next ones
+    double update_seconds = 0, input_seconds = 0;
   };
   TypicalStep typical_;  ///< without any yet
   std::vector<RankSums> ranks_;

@@ -108,6 +108,8 @@ std::string to_json_text(const StepReport& report) {
                         {"compute_seconds", report.compute_seconds},
                         {"wait_seconds", report.wait_seconds},
                         {"update_seconds", report.update_seconds},
+                        {"input_seconds", report.input_seconds},
+                        {"memory_bytes", report.memory.value()},
                         {"samples", report.samples},
                         {"overruns", report.overruns},
                         {"sections", report.sections},
@@ -130,6 +132,8 @@ Result<StepReport> step_report_from_text(const std::string& text) {
       .read("compute_seconds", report.compute_seconds)
       .read("wait_seconds", report.wait_seconds)
       .read("update_seconds", report.update_seconds)
+      .read("input_seconds", report.input_seconds)
+      .read("memory_bytes", report.memory)
       .read("samples", report.samples)
       .read("overruns", report.overruns)
       .read("sections", report.sections)

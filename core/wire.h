@@ -76,8 +76,10 @@ struct StepReport {
   double compute_seconds = 0;
   double wait_seconds = 0;  ///< in communication
   double update_seconds = 0;
-  int samples = 0;       ///< computed by this rank
-  int64_t overruns = 0;  ///< paced sections whose real work took longer than the emulated
+  double input_seconds = 0;  ///< until its samples were there
+  Bytes memory{0};           ///< most of its device's so far; 0: not told
+  int samples = 0;           ///< computed by this rank
+  int64_t overruns = 0;      ///< paced sections whose real work took longer than the emulated
   int64_t sections = 0;
   bool special = false;      ///< an evaluation or a save fell into it; not counted in medians
   double loss = 0;           ///< mean over the global batch's tokens; rank 0

@@ -18,7 +18,7 @@ constexpr GridEffort kEfforts[] = {
 constexpr int64_t kLeastWork = 500'000'000;
 constexpr int64_t kWorkOfADevice = 1'500'000;
 
-struct Candidate {
+struct GridCandidate {
   GridShape shape;
   double busiest = 0;  ///< seconds, at least
   double least_seconds = 0;
@@ -57,7 +57,7 @@ class GridSearch {
   Result<GridResult> run() {
     const int64_t devices = device_count(fleet_);
     work_.most = kLeastWork + kWorkOfADevice * devices;
-    std::vector<Candidate> open;
+    std::vector<GridCandidate> open;
     for (const GridShape shape : shapes_of(costs_, devices)) open.push_back(fluid(shape));
     for (const GridEffort& effort : kEfforts) look_at(&open, effort);
     if (!best_.plan)
@@ -65,7 +65,7 @@ class GridSearch {
                   "no pipeline of equal replicas over these devices holds the model, or the "
                   "profile lacks a link or a micro-batch that one needs");
     GridResult result{*best_.plan, {best_.seconds, best_.seconds, work_.spent}};
-    for (const Candidate& left : open)
+    for (const GridCandidate& left : open)
       result.search.least_seconds = std::min(result.search.least_seconds, left.least_seconds);
     return result;
   }
@@ -73,7 +73,7 @@ class GridSearch {
  private:
   /// Every device all the time on the layers it is best at, in proportion to the speed of types;
   /// and each layer once where it is quickest.
-  Candidate fluid(GridShape shape) const {
+  GridCandidate fluid(GridShape shape) const {
     const int layers = costs_.layers();
     std::vector<double> of_devices(static_cast<size_t>(layers), kNever);  // weighted
     std::vector<double> quickest = of_devices;
@@ -109,12 +109,13 @@ class GridSearch {
   }
 
   /// Leaves those of which a quicker plan may still exist, with what bounds it.
-  void look_at(std::vector<Candidate>* open, const GridEffort& effort) {
-    std::stable_sort(open->begin(), open->end(), [](const Candidate& a, const Candidate& b) {
-      return a.least_seconds < b.least_seconds;
-    });
-    std::vector<Candidate> left;
-    for (Candidate& candidate : *open) {
+  void look_at(std::vector<GridCandidate>* open, const GridEffort& effort) {
+    std::stable_sort(open->begin(), open->end(),
+                     [](const GridCandidate& a, const GridCandidate& b) {
+                       return a.least_seconds < b.least_seconds;
+                     });
+    std::vector<GridCandidate> left;
+    for (GridCandidate& candidate : *open) {
       if (!(candidate.least_seconds < best_.seconds)) break;
       if (work_.over()) {
         left.push_back(std::move(candidate));

@@ -37,6 +37,7 @@ std::unique_ptr<Command> make_cancel_command();
 std::unique_ptr<Command> make_completion_command();
 std::unique_ptr<Command> make_devices_command();
 std::unique_ptr<Command> make_fleet_command();
+std::unique_ptr<Command> make_diagnose_command();
 std::unique_ptr<Command> make_doctor_command();
 std::unique_ptr<Command> make_drain_command();
 std::unique_ptr<Command> make_events_command();

@@ -37,8 +37,8 @@ CommandLine& CommandLine::optional_word(const std::string& name, const std::stri
 }
 
 CommandLine& CommandLine::words(const std::string& name, const std::string& help,
-                                std::vector<std::string>* values) {
-  named(app_->add_option(name, *values, help), "")->required();
+                                std::vector<std::string>* values, bool none) {
+  named(app_->add_option(name, *values, help), "")->required(!none);
   last_option_.clear();
   ++words_;
   return *this;

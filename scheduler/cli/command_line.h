@@ -26,9 +26,9 @@ class CommandLine {
   CommandLine& positional(const std::string& name, const std::string& help, std::string* value);
   /// A word that may be left out.
   CommandLine& optional_word(const std::string& name, const std::string& help, std::string* value);
-  /// All words that follow, one at least.
+  /// All words that follow, one at least, or `none` at all.
   CommandLine& words(const std::string& name, const std::string& help,
-                     std::vector<std::string>* values);
+                     std::vector<std::string>* values, bool none = false);
   /// `names`: "--fleet" or "-o,--output"; `placeholder` names the value in the help.
   CommandLine& option(const std::string& names, const std::string& placeholder,
                       const std::string& help, std::string* value);

@@ -20,6 +20,8 @@ const std::vector<CommandEntry>& commands() {
       {"fleet", "write a fleet file of what hosts have, or of what Slurm says", make_fleet_command},
       {"bench", "measure what this machine's links can do", make_bench_command},
       {"report", "what a run came to: predicted against actual", make_report_command},
+      {"diagnose", "what limits a run: computing, input, links, the shares, waiting",
+       make_diagnose_command},
       {"sample", "text from a run's newest checkpoint", make_sample_command},
       {"export",
        "what other tools need: hostfile and job.json for mpirun, a batch script for Slurm",

@@ -14,7 +14,10 @@ namespace {
 class RunCommand final : public Command {
  public:
   void declare(CommandLine& line) override {
-    line.positional("JOB", "job file (YAML)", &job_)
+    line.words("JOB", "job file (YAML); with --script what the script is given, behind --", &words_,
+               true)
+        .option("--script", "FILE", "run this Python script instead, a rank for each device",
+                &script_)
         .option("--fleet", "FILE", "devices to use, instead of the job's own fleet", &fleet_)
         .option("--plan", "FILE", "any plan, by `motley plan -o` or by hand, instead of a search",
                 &plan_)
@@ -36,7 +39,14 @@ class RunCommand final : public Command {
   }
 
   Result<int> run() override {
-    MOTLEY_TRY(options_.job, read_job_with(job_, set_, JobParts::kAllOrProgram));
+    if (script_.empty() && words_.size() != 1)
+      return fail(ErrorCode::kUsage, words_.empty() ? "JOB is required, or --script"
+                                                    : "unexpected argument '" + words_[1] + "'");
+    if (script_.empty()) {
+      MOTLEY_TRY(options_.job, read_job_with(words_[0], set_, JobParts::kAllOrProgram));
+    } else {
+      MOTLEY_TRY(options_.job, job_of_script(script_, words_, set_));
+    }
     MOTLEY_TRY(options_.fleet, resolve_fleet(fleet_, options_.job));
     if (!plan_.empty()) {
       MOTLEY_TRY(options_.plan, read_given_plan(plan_, options_.job, options_.fleet));
@@ -49,19 +59,27 @@ class RunCommand final : public Command {
  private:
   /// The same command without what must not be repeated.
   std::string again() const {
-    std::vector<std::string> words = {"motley", "run", job_};
+    std::vector<std::string> words = {"motley", "run"};
+    if (script_.empty())
+      words.push_back(words_[0]);
+    else
+      words.insert(words.end(), {"--script", script_});
     if (!fleet_.empty()) words.insert(words.end(), {"--fleet", fleet_});
     if (!plan_.empty()) words.insert(words.end(), {"--plan", plan_});
     for (const std::string& override_text : set_)
       words.insert(words.end(), {"--set", override_text});
     if (options_.trace) words.push_back("--trace");
     if (!options_.rsh_agent.empty()) words.insert(words.end(), {"--rsh-agent", options_.rsh_agent});
+    if (!script_.empty() && !words_.empty()) {
+      words.push_back("--");
+      words.insert(words.end(), words_.begin(), words_.end());
+    }
     return shell_command(words);
   }
 
   RunOptions options_;
-  std::string job_, fleet_, plan_;
-  std::vector<std::string> set_;
+  std::string script_, fleet_, plan_;
+  std::vector<std::string> words_, set_;
   bool no_compare_ = false;
 };
 

@@ -82,7 +82,8 @@ void add_straggler(const RunSummary& summary, const Plan& plan, TextTable* table
   std::vector<RankTime> times;
   for (const RankActual& rank : summary.ranks) {
     if (!rank.compute_seconds || !rank.wait_seconds || !rank.update_seconds) return;
-    times.push_back({*rank.compute_seconds + *rank.update_seconds, *rank.wait_seconds});
+    times.push_back({*rank.compute_seconds + *rank.update_seconds + rank.input_seconds.value_or(0),
+                     *rank.wait_seconds});
   }
   const auto straggler = find_straggler(times);
   if (!straggler || straggler->rank >= plan.ranks.size()) return;

@@ -23,6 +23,7 @@ json to_json(const RankProgress& rank) {
           {"compute_seconds", or_null(rank.compute_seconds)},
           {"wait_seconds", or_null(rank.wait_seconds)},
           {"update_seconds", or_null(rank.update_seconds)},
+          {"input_seconds", or_null(rank.input_seconds)},
           {"memory_bytes", or_null(rank.memory)},
           {"memory_limit_bytes", or_null(rank.memory_limit)}};
 }
@@ -35,6 +36,7 @@ void read_rank(JsonFields& fields, RankProgress& rank) {
       .read("compute_seconds", rank.compute_seconds)
       .read("wait_seconds", rank.wait_seconds)
       .read("update_seconds", rank.update_seconds)
+      .read_if("input_seconds", rank.input_seconds)
       .read("memory_bytes", rank.memory)
       .read("memory_limit_bytes", rank.memory_limit);
 }
@@ -43,7 +45,7 @@ void read_rank(JsonFields& fields, RankProgress& rank) {
 
 std::optional<RankTime> RankProgress::time() const {
   if (!compute_seconds || !wait_seconds || !update_seconds) return std::nullopt;
-  return RankTime{*compute_seconds + *update_seconds, *wait_seconds};
+  return RankTime{*compute_seconds + *update_seconds + input_seconds.value_or(0), *wait_seconds};
 }
 
 std::optional<Straggler> RunProgress::straggler() const {
@@ -57,15 +59,16 @@ std::optional<Straggler> RunProgress::straggler() const {
 }
 
 std::string progress_text(const RunProgress& progress) {
-  if (!progress.step || !progress.steps) return progress.phase;
+  if (!progress.step) return progress.phase;
   char text[160];
-  const auto step = static_cast<long long>(*progress.step);
-  const auto steps = static_cast<long long>(*progress.steps);
-  const double share =
-      steps > 0 ? 100.0 * static_cast<double>(step) / static_cast<double>(steps) : 0;
-  std::snprintf(text, sizeof text, "step %lld/%lld  %.0f %%  loss %.4f", step, steps, share,
-                progress.loss.value_or(std::nan("")));
-  std::string line = text;
+  std::string line = "step " + std::to_string(*progress.step);
+  if (const int64_t steps = progress.steps.value_or(0); steps > 0) {
+    const double share = static_cast<double>(*progress.step) / static_cast<double>(steps);
+    std::snprintf(text, sizeof text, "/%lld  %.0f %%", static_cast<long long>(steps), 100 * share);
+    line += text;
+  }
+  std::snprintf(text, sizeof text, "  loss %.4f", progress.loss.value_or(std::nan("")));
+  line += text;
   if (progress.samples_per_second) {
     std::snprintf(text, sizeof text, "  %.4g samples/s", *progress.samples_per_second);
     line += text;

@@ -18,8 +18,9 @@ namespace motley {
 struct RankProgress {
   int rank = 0;
   std::string device, host, type;
-  std::optional<double> compute_seconds, wait_seconds, update_seconds;
-  std::optional<Bytes> memory, memory_limit;  ///< of the device, as the plan counts them
+  std::optional<double> compute_seconds, wait_seconds, update_seconds, input_seconds;
+  std::optional<Bytes> memory;  ///< of the device: as the rank says, else as the plan counts it
+  std::optional<Bytes> memory_limit;
 
   std::optional<RankTime> time() const;
 };
@@ -29,9 +30,10 @@ struct RunProgress {
   std::string phase;  ///< of rank 0 (core/reports.h), "launching" before; of a program: "setup",
                       ///< "running"
   double begun = 0;   ///< when the attempt was, in seconds since 1970
-  // Of a program nothing below is known.
-  std::optional<int64_t> step = {}, steps = {};
-  std::optional<double> loss = {};  ///< empty where it is not finite, too
+  // Of a program that says nothing of its steps nothing below is known.
+  std::optional<int64_t> step = {};
+  std::optional<int64_t> steps = {};  ///< empty where only a program knows
+  std::optional<double> loss = {};    ///< empty where it is not finite, too
   std::optional<double> samples_per_second = {};
   /// Median of the last ordinary steps, on the ranks' clock.
   std::optional<double> step_seconds = {};

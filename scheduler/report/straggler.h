@@ -9,7 +9,7 @@ namespace motley {
 
 /// What a typical step is to one rank; seconds of the same clock for all.
 struct RankTime {
-  double busy_seconds = 0;  ///< it computes or updates
+  double busy_seconds = 0;  ///< it reads, computes or updates
   double wait_seconds = 0;  ///< for others, and for what travels
 };
 

@@ -9,7 +9,6 @@
 #include "core/result.h"
 #include "core/step_statistics.h"
 #include "scheduler/run/follow.h"
-#include "scheduler/run/metrics_log.h"
 #include "scheduler/run/progress_line.h"
 #include "scheduler/run/signal_inbox.h"
 
@@ -22,6 +21,7 @@ struct AttemptOptions {
   std::string title;          ///< before each progress line
   std::string metrics_path;   ///< empty: steps are not recorded
   std::string progress_path;  ///< empty: nobody is told how far it is
+  bool shows_steps = true;    ///< as they come, on the progress line
   OnSignal on_signal = OnSignal::kStopThenKill;
 };
 

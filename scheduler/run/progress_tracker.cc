@@ -27,7 +27,7 @@ ProgressTracker::ProgressTracker(const Attempt& attempt, double begun)
   progress_.epoch = attempt.epoch;
   progress_.phase = "launching";
   progress_.begun = begun;
-  progress_.steps = attempt.job.train.steps;
+  if (attempt.job.train.steps > 0) progress_.steps = attempt.job.train.steps;
   for (size_t i = 0; i < attempt.plan.ranks.size(); ++i) {
     const RankPlacement& placed = attempt.plan.ranks[i];
     RankProgress& rank = progress_.ranks.emplace_back();
@@ -61,7 +61,8 @@ void ProgressTracker::add_to_pace(const StepReport& report, Nanos now) {
   last_step_ = now;
   progress_.step = report.step;
   progress_.loss = std::isfinite(report.loss) ? std::optional(report.loss) : std::nullopt;
-  if (pace_) progress_.eta_seconds = *pace_ * static_cast<double>(*progress_.steps - report.step);
+  if (pace_ && progress_.steps)
+    progress_.eta_seconds = *pace_ * static_cast<double>(*progress_.steps - report.step);
   std::vector<double> steps;
   for (const StepReport& each : recent_[0]) steps.push_back(each.step_seconds);
   progress_.step_seconds = median(std::move(steps));
@@ -76,6 +77,8 @@ RunProgress ProgressTracker::with_ranks() const {
     whole.ranks[i].compute_seconds = mean_of(recent_[i], &StepReport::compute_seconds);
     whole.ranks[i].wait_seconds = mean_of(recent_[i], &StepReport::wait_seconds);
     whole.ranks[i].update_seconds = mean_of(recent_[i], &StepReport::update_seconds);
+    whole.ranks[i].input_seconds = mean_of(recent_[i], &StepReport::input_seconds);
+    if (const Bytes told = recent_[i].back().memory; told > Bytes(0)) whole.ranks[i].memory = told;
   }
   return whole;
 }

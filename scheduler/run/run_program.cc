@@ -1,62 +1,41 @@
 #include "scheduler/run/run_program.h"
 
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/attempt_result.h"
 #include "core/clock.h"
 #include "core/file_system.h"
 #include "core/spec/json.h"
 #include "core/units.h"
-#include "scheduler/launch/environment.h"
-#include "scheduler/launch/this_host.h"
-#include "scheduler/launch/worker_program.h"
-#include "scheduler/run/follow.h"
+#include "planner/plain/program_plan.h"
+#include "scheduler/run/attempt_listener.h"
 #include "scheduler/run/measure.h"
+#include "scheduler/run/metrics_log.h"
+#include "scheduler/run/program_attempt.h"
 #include "scheduler/run/program_profile.h"
-#include "scheduler/run/progress_file.h"
-#include "scheduler/run/progress_line.h"
 #include "scheduler/run/retry_policy.h"
-#include "scheduler/runner/program_assignment.h"
+#include "scheduler/run/run_output.h"
+#include "scheduler/run/summarize.h"
 
 namespace motley {
 namespace {
 
-/// One that nobody listens on just now.
-Result<int> free_port() {
-  const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
-  socklen_t size = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (!fd.valid() || ::bind(fd.get(), generic, size) != 0 ||
-      ::getsockname(fd.get(), generic, &size) != 0)
-    return fail(ErrorCode::kIo, "no port is free for the ranks to meet at");
-  return int{ntohs(address.sin_port)};
-}
-
-/// Of rank 0's host: as others know it, where there are others.
-std::string master_address(const FleetSpec& fleet) {
-  const std::vector<std::string> hosts = fleet.hosts();
-  if (hosts.size() == 1) return "127.0.0.1";
-  return is_this_host(hosts.front()) ? own_address_towards(hosts[1]) : hosts.front();
-}
-
 class ProgramRun {
  public:
   explicit ProgramRun(RunOptions options)
-      : options_(std::move(options)), line_(steady_clock()), policy_(options_.job.retry, 0) {}
+      : options_(std::move(options)),
+        line_(steady_clock()),
+        policy_(options_.job.retry, 0),
+        attempts_(options_, signals_, line_),
+        out_(true) {}
 
   Result<int> run() {
     if (options_.plan) return fail(ErrorCode::kUsage, "--plan is for a model, not for a program");
@@ -80,7 +59,10 @@ class ProgramRun {
                                                 .step_reached = progress_,
                                                 .all_steps_done = false,
                                                 .older_checkpoint = false});
-      if (!next.again) return fail(followed.end.error);
+      if (!next.again) {
+        MOTLEY_TRY_VOID(report("failed"));
+        return fail(followed.end.error);
+      }
       line_.note("attempt failed: " + followed.end.error.to_string());
       if (next.wait > Nanos(0))
         line_.note("trying again in " + format_seconds(seconds_of(next.wait)));
@@ -119,6 +101,7 @@ class ProgramRun {
     const size_t ranks = fleet_.devices.size();
     const TrainSpec& train = options_.job.train;
     if (train.global_batch > 0) shares_ = equal_shares(train, static_cast<int>(ranks));
+    plan_ = program_plan(options_.job, fleet_, shares_, {});
     const std::string equal =
         std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks with equal shares") + ": ";
     if (!can_be_measured(options_.job)) {
@@ -142,20 +125,26 @@ class ProgramRun {
     FleetSpec used = fleet_;
     used.devices.clear();
     shares_.clear();
+    std::vector<DeviceProfile> of_used;
+    std::vector<LeftOut> left;
     std::string text, left_out;
     for (size_t i = 0; i < dealt.shares.size(); ++i) {
       const std::string& id = fleet_.devices[i].id;
       const int samples = dealt.shares[i].samples;
       if (samples == 0) {
-        left_out += (left_out.empty() ? "; not used: " : ", ") + id +
-                    (profiles[i].curves.empty() ? " (not measured)" : " (would slow it down)");
+        left.push_back({id, profiles[i].curves.empty() ? "not measured" : "would slow it down"});
+        left_out += (left_out.empty() ? "; not used: " : ", ") + id + " (" + left.back().why + ")";
         continue;
       }
       text += (text.empty() ? "" : ", ") + id + " " + std::to_string(samples);
       used.devices.push_back(fleet_.devices[i]);
       shares_.push_back(dealt.shares[i]);
+      of_used.push_back(profiles[i]);
     }
     fleet_ = std::move(used);
+    plan_ = program_plan(options_.job, fleet_, shares_, of_used);
+    plan_.left_out = std::move(left);
+    plan_.id = plan_id(plan_);
     line_.note("samples of a step: " + text + left_out + " (" + format_seconds(dealt.step_seconds) +
                " to compute)");
   }
@@ -187,13 +176,16 @@ class ProgramRun {
   Result<std::string> measure(const DeviceSpec& device) {
     FleetSpec alone = fleet_;
     alone.devices = {device};
-    MOTLEY_TRY(ProgramAssignment assignment, assignment_on(alone, run_->file("measure")));
+    MOTLEY_TRY(ProgramAssignment assignment,
+               attempts_.assignment(*run_, alone, run_->file("measure")));
     assignment.measure = true;
     assignment.checkpoints = assignment.directory + "/checkpoints";
     assignment.shares = equal_shares(options_.job.train, 1);
     MOTLEY_TRY_VOID(real_file_system().remove_all(assignment.directory));
-    MOTLEY_TRY(const Followed followed, launch(
-                                            assignment, [] {}, [](const RunnerLine&) {}));
+    const Plan plan = program_plan(options_.job, alone, assignment.shares, {});
+    MOTLEY_TRY(const Followed followed,
+               attempts_.launch(
+                   *run_, assignment, plan, [] {}, [](const RunnerLine&) {}));
     if (followed.signal != 0) return fail(ErrorCode::kStopped, "stopped while measuring");
     const auto end = read_program_end(assignment.directory, 0);
     if (end && !end->measured.empty()) return end->measured;
@@ -203,79 +195,38 @@ class ProgramRun {
                                                 : " (" + followed.end.error.message + ")"));
   }
 
-  Result<ProgramAssignment> assignment_on(const FleetSpec& fleet, const std::string& directory) {
-    ProgramAssignment assignment;
-    assignment.epoch = Epoch(1);
-    assignment.run = run_->title();
-    assignment.directory = directory;
-    assignment.master_address = master_address(fleet);
-    MOTLEY_TRY(assignment.master_port, free_port());
-    assignment.job = options_.job;
-    assignment.fleet = fleet;
-    return assignment;
-  }
-
-  /// One attempt. `begun` is called once what the job wants done before is done.
-  Result<Followed> launch(const ProgramAssignment& assignment, const std::function<void()>& begun,
-                          const std::function<void(const RunnerLine&)>& on_line) {
-    RunnerClientOptions client;
-    client.program = own_program();
-    client.kind = AssignmentKind::kProgram;
-    client.document = assignment.directory + "/program.json";
-    client.lock_fd = run_->lock_fd();
-    client.rsh_agent = options_.rsh_agent;
-    MOTLEY_TRY_VOID(real_file_system().make_directories(assignment.directory));
-    MOTLEY_TRY_VOID(real_file_system().make_directories(assignment.checkpoints));
-    MOTLEY_TRY_VOID(write_program(assignment, client.document));
-    if (const auto ready = set_up(client.document); !ready) {
-      Followed ended;
-      ended.signal = signals_.last();
-      ended.end.error = ready.error();
-      return ended;
-    }
-    MOTLEY_TRY(const auto runner, RunnerClient::start(client));
-    begun();
-    return follow(*runner, signals_, OnSignal::kStopThenKill, on_line, [&](int) {
-      line_.note("stopping: the program is asked to save (Ctrl-C: end now)");
-    });
-  }
-
   Result<Followed> attempt() {
     MOTLEY_TRY(const Epoch epoch, run_->next_epoch(options_.job));
-    MOTLEY_TRY(ProgramAssignment assignment, assignment_on(fleet_, run_->attempt_directory(epoch)));
+    const std::string directory = run_->attempt_directory(epoch);
+    MOTLEY_TRY(ProgramAssignment assignment, attempts_.assignment(*run_, fleet_, directory));
     assignment.epoch = epoch;
     assignment.checkpoints = run_->checkpoints(options_.job);
     assignment.shares = shares_;
-    ProgressFile file(real_file_system(), steady_clock(), run_->file("progress.json"));
-    RunProgress progress{.epoch = epoch, .phase = "setup", .begun = unix_seconds()};
-    file.write(progress);
-    const auto begun = [&] {
-      progress.phase = "running";
-      file.write(progress);
-    };
-    return launch(assignment, begun, [&](const RunnerLine& line) { on_line(line); });
+    Attempt attempt;
+    attempt.epoch = epoch;
+    attempt.job = options_.job;
+    attempt.plan = plan_;
+    AttemptOptions account;
+    account.metrics_path = run_->file("metrics.jsonl");
+    account.progress_path = run_->file("progress.json");
+    account.shows_steps = false;  // it shows what it wants to
+    AttemptListener listener(attempt, account, line_);
+    listener.enter("setup");
+    auto followed = attempts_.launch(
+        *run_, assignment, plan_, [&] { listener.enter("running"); },
+        [&](const RunnerLine& line) {
+          show_output(line);
+          listener.on_line(line);
+        });
+    const AttemptRecord record = listener.take();
+    if (record.statistics.last_step() > 0)
+      MOTLEY_TRY_VOID(
+          write_attempt_result(real_file_system(), directory, {record.statistics.ranks(), ""}));
+    return followed;
   }
 
-  /// What the job wants done before.
-  Result<Unit> set_up(const std::string& document) {
-    if (options_.job.program.setup.empty()) return Unit{};
-    SpawnRequest request;
-    request.command = {own_program(), "rank", document, "--setup"};
-    request.environment = Environment::inherited().entries();
-    request.die_with_parent = true;
-    if (options_.json) request.stdout_fd = STDERR_FILENO;
-    MOTLEY_TRY(ChildProcess child, ChildProcess::spawn(request));
-    ExitStatus status;
-    while (!child.ended(&status)) {
-      if (signals_.next()) child.send(SIGTERM);
-      pollfd watched[2] = {{child.exit_fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
-      ::poll(watched, 2, -1);
-    }
-    if (status.ok()) return Unit{};
-    return fail(ErrorCode::kRunFailed, "setup failed (" + status.to_string() + ")");
-  }
-
-  void on_line(const RunnerLine& line) const {
+  /// Rank 0's.
+  void show_output(const RunnerLine& line) const {
     const auto data = nlohmann::json::parse(line.data, nullptr, false);
     if (line.event != "output" || !data.is_object()) return;
     std::FILE* out = options_.json ? stderr : stdout;
@@ -285,12 +236,14 @@ class ProgramRun {
 
   Result<int> finished() {
     MOTLEY_TRY_VOID(run_->write("done", ""));
+    MOTLEY_TRY_VOID(report("finished"));
     line_.note("run " + run_->title() + " is finished; --fresh starts another one");
     say_json("finished");
     return 0;
   }
 
   Result<int> stopped(const Followed& followed) {
+    MOTLEY_TRY_VOID(report("stopped"));
     say_json("stopped");
     if (followed.end.outcome != Outcome::kStopped) {
       line_.note("ended by a signal: " + followed.end.error.message);
@@ -300,14 +253,26 @@ class ProgramRun {
     return exit_code(ErrorCode::kStopped);
   }
 
+  /// Of a program that told of its steps.
+  Result<Unit> report(const std::string& state) {
+    if (read_metrics(run_->file("metrics.jsonl")).empty()) return Unit{};
+    const auto plan = run_->plan();
+    RunSummary summary = summarize_program(*run_, options_.job, plan ? *plan : plan_);
+    summary.state = state;
+    summary.restarts = policy_.restarts();
+    MOTLEY_TRY_VOID(run_->write("report.json", to_json(summary).dump(1) + "\n"));
+    if (state == "finished") out_.report(summary, plan ? *plan : plan_);
+    return Unit{};
+  }
+
   void say_json(const char* outcome) const {
-    if (options_.json)
-      std::printf("%s\n", nlohmann::json{{"run", run_->title()},
-                                         {"outcome", outcome},
-                                         {"attempt", run_->last_epoch()},
-                                         {"restarts", policy_.restarts()}}
-                              .dump()
-                              .c_str());
+    if (!options_.json) return;
+    nlohmann::json end = {{"run", run_->title()},
+                          {"outcome", outcome},
+                          {"attempt", run_->last_epoch()},
+                          {"restarts", policy_.restarts()}};
+    if (const auto summary = read_summary(*run_)) end["report"] = to_json(*summary);
+    std::printf("%s\n", end.dump().c_str());
   }
 
   /// False: a signal came first.
@@ -325,8 +290,11 @@ class ProgramRun {
   SignalInbox signals_;
   ProgressLine line_;
   RetryPolicy policy_;
-  FleetSpec fleet_;
-  std::vector<RankShare> shares_;
+  ProgramAttempts attempts_;
+  RunOutput out_;                  // on stderr: stdout is the program's
+  FleetSpec fleet_;                ///< a rank each
+  std::vector<RankShare> shares_;  ///< of them; none without a global batch
+  Plan plan_;
   std::optional<RunDirectory> run_;
   int64_t progress_ = 0;
 };

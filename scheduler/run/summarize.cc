@@ -62,15 +62,17 @@ void add_speed(const JobSpec& job, const Prediction& prediction, RunSummary* sum
   summary->integer_bound_efficiency = known(prediction.integer_bound_efficiency);
   summary->predicted_step_seconds = known(prediction.step_seconds);
   if (!summary->actual_step_seconds) return;
+  if (job.train.global_batch == 0) return;  // only the program knows
   const double speed = job.train.global_batch / *summary->actual_step_seconds;
   summary->samples_per_second = speed;
   if (summary->solo_sum_samples_per_second && summary->paced.trustworthy())
     summary->efficiency = speed / *summary->solo_sum_samples_per_second;
 }
 
-/// Of a run by hand, which has no profile: what the devices of its last attempt say.
-Evidence evidence_by_hand(const RunDirectory& run) {
-  const std::string path = run.attempt_directory(Epoch(run.last_epoch())) + "/attempt.json";
+/// Of a run without a profile, by hand or of a program: what the devices of its last attempt say.
+Evidence evidence_of_devices(const RunDirectory& run, const JobSpec& job) {
+  const std::string path = run.attempt_directory(Epoch(run.last_epoch())) +
+                           (job.is_program() ? "/program.json" : "/attempt.json");
   const auto attempt = read_json_file(real_file_system(), path, ErrorCode::kCorrupt);
   if (!attempt || !attempt->is_object() || !attempt->contains("fleet")) return Evidence::kMeasured;
   const auto fleet = fleet_from_json(attempt->at("fleet"));
@@ -109,7 +111,7 @@ RunSummary recorded(const RunDirectory& run, const JobSpec& job, const Plan& pla
   if (const auto profile = run.profile())
     summary.kind = weakest_evidence(*profile, plan);
   else
-    summary.kind = evidence_by_hand(run);
+    summary.kind = evidence_of_devices(run, job);
   add_last_attempt(run, &summary);
   summary.set_aside =
       set_aside_in(real_file_system(), run.checkpoints(job)).value_or(std::vector<SetAside>());
@@ -126,6 +128,7 @@ const char* state_of(const TrainingResult& training, const SectionCount& paced) 
 const char* state_on_record(const RunDirectory& run, const JobSpec& job,
                             const RunSummary& summary) {
   if (run.in_use()) return "running";
+  if (job.is_program()) return run.read("done") ? "finished" : "interrupted";
   const std::vector<CheckpointName> committed = run.committed(job);
   const bool saved = !committed.empty() && committed.front().step >= job.train.steps;
   if (summary.steps < job.train.steps || !saved) return "interrupted";
@@ -143,6 +146,10 @@ RunSummary summarize(const RunDirectory& run, const JobSpec& job, const Training
   summary.restarts = training.restarts;
   summary.out_of_memory = training.out_of_memory;
   return summary;
+}
+
+RunSummary summarize_program(const RunDirectory& run, const JobSpec& job, const Plan& plan) {
+  return recorded(run, job, plan);
 }
 
 Result<RunSummary> summary_of(const RunDirectory& run) {

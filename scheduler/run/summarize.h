@@ -14,6 +14,9 @@ namespace motley {
 RunSummary summarize(const RunDirectory& run, const JobSpec& job, const TrainingResult& training,
                      const std::optional<EqualSplit>& equal_split);
 
+/// The same of a program that told of its steps; its state is for the caller to say.
+RunSummary summarize_program(const RunDirectory& run, const JobSpec& job, const Plan& plan);
+
 /// What can be said of any run: its report.json where that is of its last step, else its metrics so
 /// far (it is running, was killed, or trained without `motley`). kNotFound before the first step.
 Result<RunSummary> summary_of(const RunDirectory& run);

@@ -150,6 +150,10 @@ Environment program_environment(const ProgramAssignment& assignment, int rank,
   out.set("MOTLEY_ATTEMPT", assignment.epoch.value());
   set_checkpoints(assignment, &out);
   set_pace(assignment.fleet, device, &out);
+  if (assignment.job.train.global_batch > 0)
+    out.set("MOTLEY_PLAN", plan_path(assignment.directory));
+  out.set("MOTLEY_CONTROL", assignment.control);
+  out.set("MOTLEY_KEY_FILE", assignment.key_file);
   out.append_path("PYTHONPATH", path_beside_modules("motley_torch.py").parent_path().string());
   if (assignment.measure) out.set("MOTLEY_MEASURE", measured_path(assignment.directory, rank));
   out.set("MOTLEY_DEVICE", device.id);
@@ -166,6 +170,8 @@ Environment program_environment(const ProgramAssignment& assignment, int rank,
   return out.take();
 }
 
+std::string plan_path(const std::string& directory) { return directory + "/plan.json"; }
+
 Result<Unit> write_program(const ProgramAssignment& assignment, const std::string& path) {
   json shares = json::array();
   for (const RankShare& share : assignment.shares)
@@ -180,6 +186,8 @@ Result<Unit> write_program(const ProgramAssignment& assignment, const std::strin
                          {"job", to_json(assignment.job)},
                          {"fleet", to_json(assignment.fleet)},
                          {"shares", shares},
+                         {"control", assignment.control},
+                         {"key_file", assignment.key_file},
                          {"measure", assignment.measure}};
   return write_text_durably(real_file_system(), path, document.dump(1) + "\n");
 }
@@ -197,6 +205,8 @@ Result<ProgramAssignment> read_program(const std::string& path) {
       .read("checkpoints", assignment.checkpoints)
       .read("master_addr", assignment.master_address)
       .read("master_port", assignment.master_port)
+      .read("control", assignment.control)
+      .read("key_file", assignment.key_file)
       .read("measure", assignment.measure);
   fields.each("shares", [&](JsonFields& share) {
     RankShare& read = assignment.shares.emplace_back();

@@ -25,8 +25,13 @@ struct ProgramAssignment {
   JobSpec job;
   FleetSpec fleet;                ///< a rank each, in its order
   std::vector<RankShare> shares;  ///< of each rank; empty: the job has no global batch
+  std::string control;            ///< where the runner listens (Attempt::control); it fills this in
+  std::string key_file;           ///< secret of the attempt, 0600; the runner's too
   bool measure = false;  ///< the program is to tell how long its micro-batches take, and to end
 };
+
+/// Of the attempt in `directory`: who gets how much of a step (core/FORMATS.md, "plan").
+std::string plan_path(const std::string& directory);
 
 Result<Unit> write_program(const ProgramAssignment& assignment, const std::string& path);
 Result<ProgramAssignment> read_program(const std::string& path);

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <boost/asio/io_context.hpp>
 #include <csignal>
 #include <cstdio>
 #include <map>
@@ -21,6 +22,7 @@
 #include "scheduler/launch/this_host.h"
 #include "scheduler/runner/assignment.h"
 #include "scheduler/runner/program_assignment.h"
+#include "scheduler/runner/rank_connections.h"
 #include "scheduler/runner/rank_log.h"
 #include "scheduler/runner/runner_line.h"
 
@@ -71,6 +73,7 @@ class ProgramShell {
         options_(std::move(options)),
         ranks_(rank_for_each_device(assignment_.fleet)),
         hosts_(remote_hosts(ranks_)),
+        connections_(context_, assignment_.epoch, static_cast<int>(ranks_.size()), events()),
         output_(rank_log_path(assignment_.directory, 0)) {}
 
   Result<Unit> run(const std::string& program, const std::string& document) {
@@ -85,9 +88,29 @@ class ProgramShell {
   }
 
  private:
+  /// Of programs that know us: what they say of their steps. Nothing depends on it.
+  static RankConnections::Events events() {
+    return {.connected = [](const Hello&) {},
+            .refused = [](int, const std::string&) {},
+            .message =
+                [](int, const Message& message) {
+                  const bool known = message.type == MessageType::kPhase ||
+                                     message.type == MessageType::kStep ||
+                                     message.type == MessageType::kSaved;
+                  if (known) say({event_name(message.type), message.payload});
+                  return known;
+                },
+            .gone = [](int) {}};
+  }
+
   Result<Unit> run_ranks(const std::string& program, const std::string& document,
                          const Scratch& scratch) {
+    MOTLEY_TRY_VOID(connections_.listen(scratch.path(), hosts_));
+    assignment_.control = connections_.control();
+    assignment_.key_file = connections_.key_file();
+    MOTLEY_TRY_VOID(write_program(assignment_, document));
     MOTLEY_TRY_VOID(stage(document, scratch));
+    connections_.start();
     LaunchRequest request;
     request.rsh_agent = options_.rsh_agent;
     request.ranks = ranks_;
@@ -98,6 +121,7 @@ class ProgramShell {
     MOTLEY_TRY(launched_, launcher_.launch(request));
     while (!over()) wait();
     launched_->kill_all();
+    context_.poll();  // last words
     if (!killed_) bring_ends();
     return Unit{};
   }
@@ -112,7 +136,10 @@ class ProgramShell {
         staging.stale.push_back(file);
     staging.directories = {assignment_.directory, assignment_.checkpoints, scratch.path(),
                            scratch.shared_memory()};
-    staging.files = {{document, text}};
+    staging.files = {{document, text}, {connections_.key_file(), connections_.key_text()}};
+    const std::string plan = plan_path(assignment_.directory);
+    if (auto plan_text = read_text(real_file_system(), plan, kLargestProgram))
+      staging.files.push_back({plan, *std::move(plan_text)});
     staging.worker = options_.worker;
     staging.rsh_agent = options_.rsh_agent;
     const auto staged = stage_on(hosts_, staging);
@@ -162,6 +189,7 @@ class ProgramShell {
     pollfd watched[2] = {{STDIN_FILENO, POLLIN, 0}, {launched_->exit_fd(), POLLIN, 0}};
     ::poll(watched, 2, kLookMilliseconds);
     ask_hosts();
+    context_.poll();
     if ((watched[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) read_commands();
     tell_output(false);
   }
@@ -298,10 +326,12 @@ class ProgramShell {
   }
 
   Launcher& launcher_;
-  const ProgramAssignment assignment_;
+  ProgramAssignment assignment_;
   const RunnerOptions options_;
   const std::vector<RankPlacement> ranks_;
   const std::vector<std::string> hosts_;  ///< other ones
+  boost::asio::io_context context_;
+  RankConnections connections_;
   LogTail output_;
   std::unique_ptr<Launched> launched_;
   std::optional<LaunchEnd> launch_;

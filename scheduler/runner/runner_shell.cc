@@ -11,8 +11,6 @@
 #include <chrono>
 #include <csignal>
 #include <istream>
-#include <map>
-#include <optional>
 #include <utility>  // before Asio of Boost 1.74
 
 #include "core/clock.h"
@@ -21,11 +19,9 @@
 #include "scheduler/launch/remote_hosts.h"
 #include "scheduler/launch/scratch.h"
 #include "scheduler/launch/this_host.h"
-#include "scheduler/runner/attempt_key.h"
 #include "scheduler/runner/line_writer.h"
-#include "scheduler/runner/rank_listener.h"
+#include "scheduler/runner/rank_connections.h"
 #include "scheduler/runner/rank_log.h"
-#include "scheduler/runner/rank_session.h"
 #include "scheduler/runner/runner_fsm.h"
 #include "scheduler/runner/runner_line.h"
 
@@ -45,7 +41,8 @@ class RunnerShell {
         assignment_(std::move(assignment)),
         options_(options),
         hosts_(remote_hosts(assignment_.ranks)),
-        listener_(context_),
+        connections_(context_, assignment_.epoch, static_cast<int>(assignment_.ranks.size()),
+                     events()),
         stdin_(context_),
         launch_end_(context_),
         timer_(context_),
@@ -55,7 +52,6 @@ class RunnerShell {
   Result<Unit> run() {
     ::signal(SIGPIPE, SIG_IGN);
     MOTLEY_TRY(Scratch scratch, Scratch::create());
-    MOTLEY_TRY(key_, AttemptKey::generate());
     if (const auto prepared = prepare(scratch); !prepared) {
       report_end({Outcome::kFailed, prepared.error().error, first_rank_on(prepared.error().host)});
     } else {
@@ -72,6 +68,20 @@ class RunnerShell {
   }
 
  private:
+  RankConnections::Events events() {
+    return {.connected =
+                [this](const Hello& hello) {
+                  writer_.put({"hello", to_json_text(hello)});
+                  fsm_event(RankConnected{hello.rank});
+                },
+            .refused =
+                [this](int rank, const std::string& why) {
+                  fsm_event(RankRefused{rank, why});
+                },
+            .message = [this](int rank, const Message& m) { return on_message(rank, m); },
+            .gone = [this](int rank) { fsm_event(RankGone{rank}); }};
+  }
+
   static std::vector<RunnerRank> rank_names(const std::vector<RankPlacement>& ranks) {
     std::vector<RunnerRank> names;
     for (const RankPlacement& rank : ranks)
@@ -90,12 +100,12 @@ class RunnerShell {
   tl::expected<Unit, HostError> prepare(const Scratch& scratch) {
     // Until ranks run there is nothing to end in good order when our parent goes.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const std::string key_file = scratch.path() + "/key";
-    if (const auto here = prepare_here(scratch, key_file); !here)
+    if (const auto here = prepare_here(scratch); !here)
       return tl::unexpected<HostError>({"", here.error()});
     Staging staging;
     staging.directories = {assignment_.log_directory(), scratch.path(), scratch.shared_memory()};
-    staging.files = {{assignment_.document, assignment_.text}, {key_file, key_->text()}};
+    staging.files = {{assignment_.document, assignment_.text},
+                     {connections_.key_file(), connections_.key_text()}};
     if (!assignment_.run_dir.empty())
       staging.files.push_back({assignment_.run_dir + "/job.json", assignment_.job_text});
     staging.worker = options_.worker;
@@ -105,24 +115,13 @@ class RunnerShell {
     return staged;
   }
 
-  Result<Unit> prepare_here(const Scratch& scratch, const std::string& key_file) {
-    MOTLEY_TRY_VOID(key_->write(key_file));
-    MOTLEY_TRY(const std::string control, hosts_.empty()
-                                              ? listener_.listen_here(scratch.path() + "/control")
-                                              : listener_.listen_for(hosts_.front()));
-    return fill_in(&assignment_, control, key_file);
+  Result<Unit> prepare_here(const Scratch& scratch) {
+    MOTLEY_TRY_VOID(connections_.listen(scratch.path(), hosts_));
+    return fill_in(&assignment_, connections_.control(), connections_.key_file());
   }
 
   void start_listening() {
-    listener_.start([this](RankSession::Socket socket) {
-      std::make_shared<RankSession>(
-          std::move(socket),
-          [this](RankSession& session, const Message& message) {
-            return on_message(session, message);
-          },
-          [this](RankSession& session) { on_closed(session); })
-          ->start();
-    });
+    connections_.start();
     error_code no_parent;  // then reading fails at once
     stdin_.assign(::dup(STDIN_FILENO), no_parent);
     read_command();
@@ -177,39 +176,11 @@ class RunnerShell {
     });
   }
 
-  bool on_message(RankSession& session, const Message& message) {
-    if (session.rank() < 0) return accept_hello(session, message);
-    if (message.epoch != assignment_.epoch) return false;
-    if (!dispatch(session.rank(), message)) return false;
+  bool on_message(int rank, const Message& message) {
+    if (!dispatch(rank, message)) return false;
     const std::string event = event_name(message.type);
     if (!event.empty()) writer_.put({event, message.payload});
     return true;
-  }
-
-  bool accept_hello(RankSession& session, const Message& message) {
-    if (message.type != MessageType::kHello) return false;
-    auto hello = hello_from_text(message.payload);
-    const int ranks = static_cast<int>(assignment_.ranks.size());
-    if (!hello || hello->rank < 0 || hello->rank >= ranks) return false;
-    if (std::string why = reason_to_refuse(message.epoch, *hello); !why.empty()) {
-      fsm_event(RankRefused{hello->rank, std::move(why)});
-      return false;
-    }
-    session.set_rank(hello->rank);
-    sessions_[hello->rank] = session.weak_from_this();
-    hello->key.clear();
-    writer_.put({"hello", to_json_text(*hello)});
-    fsm_event(RankConnected{hello->rank});
-    return true;
-  }
-
-  std::string reason_to_refuse(Epoch epoch, const Hello& hello) const {
-    if (epoch != assignment_.epoch)
-      return "it belongs to attempt " + std::to_string(epoch.value()) + ", not " +
-             std::to_string(assignment_.epoch.value());
-    if (!key_->matches(hello.key)) return "its key is not this attempt's";
-    if (sessions_.count(hello.rank) != 0) return "it is connected already";
-    return "";
   }
 
   /// False for a payload that makes no sense, or speaks for another rank.
@@ -244,21 +215,12 @@ class RunnerShell {
     }
   }
 
-  void on_closed(RankSession& session) {
-    if (session.rank() >= 0) fsm_event(RankGone{session.rank()});
-  }
-
   void fsm_event(const RunnerEvent& event) {
     for (const RunnerAction& action : fsm_.on(event, steady_clock().now()))
       std::visit([this](const auto& what) { perform(what); }, action);
   }
 
-  void perform(const SendToRank& action) {
-    const auto found = sessions_.find(action.rank);
-    if (found == sessions_.end()) return;
-    if (const auto session = found->second.lock())
-      session->send({action.type, assignment_.epoch, "{}"});
-  }
+  void perform(const SendToRank& action) { connections_.send(action.rank, action.type); }
 
   void perform(const KillAll&) {
     if (launched_) launched_->kill_all();
@@ -287,16 +249,14 @@ class RunnerShell {
   Assignment assignment_;
   const RunnerOptions& options_;
   std::vector<std::string> hosts_;  ///< other than this one
-  std::optional<AttemptKey> key_;
 
   asio::io_context context_;
-  RankListener listener_;
+  RankConnections connections_;
   asio::posix::stream_descriptor stdin_;
   asio::posix::stream_descriptor launch_end_;
   asio::steady_timer timer_;
   asio::streambuf commands_{kLongestCommand};
   LineWriter writer_;
-  std::map<int, std::weak_ptr<RankSession>> sessions_;
   RunnerFsm fsm_;
   std::unique_ptr<Launched> launched_;
 };

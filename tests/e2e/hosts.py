@@ -158,6 +158,27 @@ def programs(hosts, sandbox):
     print("ok: programs over two hosts")
 
 
+def narrow(hosts, sandbox):
+    """Little to compute and much to sum over the network: `motley diagnose` says so."""
+    sandbox.write("narrow.yaml", """version: 1
+name: narrow
+model: {type: gpt, layers: 2, heads: 4, width: 256, context: 8}
+data: {text: [text.txt]}
+train: {global_batch: 2, steps: 20, optimizer: {type: adamw, lr: 1.0e-3}, seed: 7}
+""")
+    sandbox.write("two.yaml", "version: 1\nnodes:\n" + "".join(
+        f"  - {{host: {name}, slots: 1, devices: [{{kind: cpu, type: core, threads: 1}}]}}\n" for name in ("n1", "n2")))
+    on(hosts, sandbox, "n1", MOTLEY, "run", "narrow.yaml", "--fleet", "two.yaml", "--no-compare", "--plan", sandbox.write(
+        "two.json", json.dumps({"version": 1, "numerics": "fast", "global_batch": 2, "grain": 1,
+                                "ranks": [{"device": "n1/0"}, {"device": "n2/0"}],
+                                "replicas": [{"stages": [{"first_layer": 0, "last_layer": 3, "ranks": [rank]}],
+                                              "micro_batch": 1, "grains": 1} for rank in (0, 1)]})),
+       "--rsh-agent", str(hosts.agent))
+    found = json.loads(on(hosts, sandbox, "n1", MOTLEY, "diagnose", "narrow", "--json").stdout)
+    expect_equal(found["limit"], "network", f"what limits it: {found}")
+    print("ok: a narrow network")
+
+
 def main():
     reason = netns_hosts.possible()
     if reason:
@@ -175,6 +196,7 @@ def main():
         by_hand(hosts, sandbox)
         fleet_of_hosts(hosts, sandbox)
         programs(hosts, sandbox)
+        narrow(hosts, sandbox)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """PyTorch scripts on unlike devices: the same losses however many ranks share a batch, as much of it for each as its device is
 worth, and on again after a kill, also on fewer ranks."""
 
+import json
 import os
 import pathlib
 import re
@@ -90,8 +91,7 @@ retry: {{max_restarts: 0}}
 
 
 def losses(text):
-    rows = [line.split() for line in text.splitlines() if line.startswith("loss ")]
-    return {int(step): float(loss) for _, step, loss in rows}
+    return {int(step): float(loss) for step, loss in re.findall(r"^loss (\d+) (\S+)$", text, re.MULTILINE)}
 
 
 def expect_same(found, wanted, tolerance, what):
@@ -107,15 +107,29 @@ def trained(sandbox, fleet, **more):
     return result
 
 
+def newest(sandbox):
+    runs = sandbox.run_directory().parent
+    return max((path for path in runs.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+
+
+def told(sandbox):
+    """By the ranks of the newest run: its metrics."""
+    return [json.loads(line) for line in (newest(sandbox) / "metrics.jsonl").read_text().splitlines()]
+
+
 def shared(sandbox):
     """One rank, two equal ones, four that are not."""
     alone = losses(trained(sandbox, "one").stdout)
     expect_equal(sorted(alone), list(range(1, STEPS + 1)), "steps")
+    expect_same({row["step"]: row["loss"] for row in told(sandbox)}, alone, 1e-12, "what the run was told")
     expect(alone[STEPS] < alone[1] / 2, f"nothing was learnt: {alone}")
     equal = trained(sandbox, "equal", workers=1, micro_batch=5)
     expect_same(losses(equal.stdout), alone, 1e-4, "two equal ranks, four micro-batches each")
     unlike = trained(sandbox, "unlike")
     expect_same(losses(unlike.stdout), alone, 1e-4, "four unlike ranks")
+    report = json.loads(sandbox.run("report", "script", "--json").stdout)
+    expect_equal((report["state"], report["steps"]), ("finished", STEPS), "what is reported")
+    expect(report["efficiency"] and len(report["ranks"]) == 4 and "Report (paced): finished" in unlike.stderr, f"{report} {unlike.stderr}")
     kinds = unlike.stderr.count("measuring the program on")
     expect(kinds <= 2, f"one of each kind at most is measured: {unlike.stderr}")
     dealt = re.search(r"samples of a step: localhost/0 (\d+), localhost/1 (\d+), localhost/2 (\d+), localhost/3 (\d+) \(", unlike.stderr)
@@ -159,15 +173,17 @@ def stopped(sandbox, alone):
     rest = losses(result.stdout)
     expect_equal(min(rest), max(done) + 1, "the first step after the stop")
     expect_same({**done, **rest}, alone, 1e-4, "stopped and gone on")
+    rows = told(sandbox)
+    expect_equal([row["step"] for row in rows], list(range(1, STEPS + 1)), "steps of both attempts")
+    expect_equal({row["step"] for row in rows if row["epoch"] == 2}, set(rest), "steps of the second")
     print("ok: stopped")
 
 
 def damaged(sandbox):
     """Half a checkpoint is named, and the one before it is taken; where none is whole nothing begins anew by itself."""
-    place = max(sandbox.run_directory().parent.iterdir(), key=lambda path: int(path.name) if path.name.isdigit() else 0)
     prepare(sandbox, "one", die_at=23)
     expect_exit(sandbox.run("run", "script.yaml", "--fresh"), 1)
-    place = place.with_name(str(int(place.name) + 1)) / "checkpoints"
+    place = newest(sandbox) / "checkpoints"
     kept = sorted(place.glob("step-*"))
     expect_equal([path.name for path in kept], ["step-00000010.e1", "step-00000015.e1", "step-00000020.e1"], "checkpoints")
     tensors = kept[2] / "tensors.safetensors"

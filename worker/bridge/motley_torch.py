@@ -19,7 +19,6 @@ trains too, with equal shares. Needs torch 1.13 or newer and nothing else. Ranks
 BatchNorm's averages, are each rank's own, and rank 0's are kept. What is not in the model, the optimizer or `others` is the
 script's own to keep. Other data, for evaluation say, is read with a DataLoader as ever. Before it trains, `motley run` runs the
 script alone on a device of each kind to see how long micro-batches take: it is ended within its first loop then.
-
 core/FORMATS.md has what is read from the environment ("program") and what is written ("script checkpoint").
 """
 
@@ -30,12 +29,16 @@ import datetime
 import functools
 import hashlib
 import json
+import math
 import os
 import pathlib
 import random
 import re
+import resource
 import shutil
 import signal
+import socket
+import struct
 import sys
 import time
 import types
@@ -145,9 +148,8 @@ class _Measurement:
         if not self._points:
             return
         update = sorted(self._updates)[len(self._updates) // 2] + self._overhead
-        text = json.dumps({"version": _VERSION, "points": self._points, "update_seconds": update})
         scratch = self._path.with_suffix(".tmp")
-        scratch.write_text(text)
+        scratch.write_text(json.dumps({"version": _VERSION, "points": self._points, "update_seconds": update}))
         scratch.rename(self._path)
 
 
@@ -169,6 +171,7 @@ class Job:
         self._gradients = _Gradients(ranks, model, always_flat=bool(settings.measure))
         self._pacer = _Pacer(flops_per_sample or 6 * sum(p.numel() for p in model.parameters()))
         self._measurement = _Measurement(settings, self._pacer.overhead(), ranks) if settings.measure else None
+        self._reports = _Reports(ranks, self._pacer, settings)
         for stepped in (optimizer, *others):
             self._step_at_boundaries(stepped)
         for other in others:  # rather now than after hours
@@ -206,11 +209,13 @@ class Job:
         if not self.boundary:
             self._gradients.keep()
             return
+        loss_sum = float(self._loss_sum)  # a GPU is through with it then
         self._pacer.wait()
+        self._reports.spent("compute")
         if self._measurement:
             self._measurement.took_pass()
         loss, total, stop, steps, *given = self._ranks.sum(
-            [float(self._loss_sum), self._count, float(self._stop), self.step, *self._gradients.given()])
+            [loss_sum, self._count, float(self._stop), self.step, *self._gradients.given()])
         if steps != self.step * self.ranks:
             raise Error("the ranks are at different steps: a loop over job.loader() is left only where job.boundary is true")
         if not total:
@@ -219,6 +224,8 @@ class Job:
         self.loss, self._all_stop = loss / total, stop > 0
         self.step += 1
         self._pass_step += 1
+        self._reports.spent("wait")
+        self._reports.step(self)
 
     # Between the loader and the script.
 
@@ -227,6 +234,7 @@ class Job:
             self._pass, self._pass_step = number, 0
 
     def _begin_batch(self, samples, first, last):
+        self._reports.spent("input", samples)
         if first:
             self._gradients.clear()
             self._loss_sum, self._count = 0.0, 0.0
@@ -240,6 +248,7 @@ class Job:
             raise Error("job.backward() was not called for what job.loader() yielded")
         if self._measurement:
             self._measurement.took_update()
+        self._reports.spent("update" if self.boundary else "compute")
         if not self.boundary:
             return
         if self._all_stop or (self._settings.save_every and self.step % self._settings.save_every == 0):
@@ -312,13 +321,16 @@ class Job:
                      "global_batch": self._settings.global_batch, "length": self._loader.length, "random": everyones,
                      "states": [_state_of(one) for one in self._states]}
             try:
-                _Checkpoints(self._settings.checkpoints).write(state, self._settings.epoch, self._settings.keep)
+                begun = time.monotonic()
+                made = _Checkpoints(self._settings.checkpoints).write(state, self._settings.epoch, self._settings.keep)
+                self._reports.saved(self.step, made, time.monotonic() - begun)
             except (OSError, ValueError) as error:
                 failure = f"cannot save step {self.step}: {error}"
         failure = self._ranks.from_first(lambda: failure)
         if failure:
             raise Error(failure)
         self._saved = self.step
+        self._reports.spent("saving")
 
 
 def _state_of(one):
@@ -389,6 +401,7 @@ class _Loader:
         # Of a pass whose last step was saved what the script does after it is still to be done.
         job.boundary = not batches
         job._restore_random()
+        job._reports.training_after(job.step)
         # Its own numbers: it draws some for its workers, and not as often in a run that goes on.
         self._options.setdefault("generator", torch.Generator()).manual_seed(number * job.ranks + job.rank)
         loader = torch.utils.data.DataLoader(self._dataset, batch_sampler=batches, **self._options)
@@ -478,6 +491,74 @@ class _Ranks:
             dist.destroy_process_group()
 
 
+class _Reports:
+    """Of each step what this rank's time went on, to `motley run` where it listens ($MOTLEY_CONTROL; core/FORMATS.md, "wire").
+    Nothing depends on it: where it is not taken in time there is no more of it."""
+    _HELLO, _PHASE, _STEP, _SAVED, _TIMEOUT = 1, 2, 3, 5, 5.0
+
+    def __init__(self, ranks, pacer, settings):
+        self._ranks, self._pacer, self._epoch = ranks, pacer, settings.epoch
+        self._begin(time.monotonic())
+        self._socket, control = None, os.environ.get("MOTLEY_CONTROL")
+        if not control or settings.measure:
+            return
+        try:
+            key = pathlib.Path(os.environ["MOTLEY_KEY_FILE"]).read_text()
+            self._socket = self._connected(*control.split(":", 1))
+            self._send(self._HELLO, {"host": socket.gethostname(), "pid": os.getpid(), "key": key})
+        except (KeyError, OSError, ValueError, TypeError) as error:
+            print(f"motley: steps are not reported: {error!r}", file=sys.stderr, flush=True)
+
+    def spent(self, what, samples=0):
+        """What the time since the last call went on."""
+        now = self._ranks.now() if what == "wait" else time.monotonic()  # sums that a GPU was only told of
+        self._seconds[what] += now - self._since
+        self._since = now
+        self._samples += samples
+
+    def training_after(self, step):
+        self._send(self._PHASE, {"phase": "training", "detail": "", "step": step})
+
+    def step(self, job):
+        """From the end of one reduction to that of the next: an update counts in the step that follows it."""
+        saving = self._seconds.pop("saving")
+        report = {f"{what}_seconds": seconds for what, seconds in self._seconds.items()}
+        memory = torch.cuda.max_memory_allocated() if self._ranks.on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        group = next(iter(getattr(job._states[1], "param_groups", [])), {})
+        report.update(step=job.step, step_seconds=sum(self._seconds.values()) + saving, samples=self._samples, special=saving > 0,
+                      memory_bytes=memory, overruns=self._pacer.overruns, sections=self._pacer.sections, gradient_norm=None,
+                      loss=job.loss if math.isfinite(job.loss) else None, loss_bits=struct.pack(">d", job.loss).hex(),
+                      learning_rate=float(group.get("lr", 0.0)))
+        self._send(self._STEP, report)
+        self._begin(self._since)
+
+    def saved(self, step, path, seconds):
+        size = sum(file.stat().st_size for file in path.iterdir())
+        self._send(self._SAVED, {"step": step, "error": "", "directory": path.name, "bytes": size, "seconds": seconds})
+
+    def _begin(self, now):
+        self._since, self._samples = now, 0
+        self._seconds = dict.fromkeys(("input", "compute", "wait", "update", "saving"), 0.0)
+
+    def _connected(self, kind, address):
+        if kind == "tcp":
+            host, _, port = address.rpartition(":")
+            return socket.create_connection((host, int(port)), self._TIMEOUT)
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(self._TIMEOUT)
+        connection.connect(address)
+        return connection
+
+    def _send(self, kind, payload):
+        if self._socket is None:
+            return
+        text = json.dumps({"rank": self._ranks.rank, **payload}).encode()
+        try:
+            self._socket.sendall(struct.pack("<4sHHII", b"MTLY", 1, kind, self._epoch, len(text)) + text)
+        except OSError:
+            self._socket = None
+
+
 class _Gradients:
     """Sums of a step's gradients, each dtype and device in one flat tensor. Between boundaries parameters have none: what looks
     at them there (clipping, an optimizer) finds nothing to do. A parameter that no rank has used has none at a boundary, either."""
@@ -550,6 +631,7 @@ class _Pacer:
     def __init__(self, flops_per_sample):
         self._pace = json.loads(os.environ.get("MOTLEY_PACE", "null"))
         self._flops_per_sample = flops_per_sample
+        self.sections = self.overruns = 0  # steps, and those that took longer than they stand for
 
     def overhead(self):
         """Seconds of a step, whatever its micro-batches."""
@@ -566,7 +648,10 @@ class _Pacer:
 
     def wait(self):
         if self._pace:
-            time.sleep(max(0.0, self._until - time.monotonic()))
+            left = self._until - time.monotonic()
+            self.sections += 1
+            self.overruns += left < 0
+            time.sleep(max(0.0, left))
 
 
 class _Checkpoints:
@@ -589,6 +674,7 @@ class _Checkpoints:
         return None
 
     def write(self, state, epoch, keep):
+        """Returns where."""
         tensors = {}
         packed = _packed(state, "", tensors)
         document = {"version": _VERSION, "torch": torch.__version__, "state_sha256": _sha256(packed), "state": packed}
@@ -609,6 +695,7 @@ class _Checkpoints:
             trash = old.with_name(".trash-" + old.name)
             old.rename(trash)
             shutil.rmtree(trash, ignore_errors=True)
+        return final
 
     def _all(self):
         """Newest first."""

@@ -112,6 +112,8 @@ StepReport sample_report() {
           .compute_seconds = 0.07,
           .wait_seconds = 0.02,
           .update_seconds = 0.01,
+          .input_seconds = 0.002,
+          .memory = Bytes(7 << 20),
           .samples = 12,
           .overruns = 1,
           .sections = 9,

@@ -56,8 +56,8 @@ inline RunSummary made_up_summary() {
   summary.kind = Evidence::kPaced;
   summary.restarts = 0;
   summary.paced = {2000, 3};
-  summary.ranks = {{0, "a1/0", 0.101, 0.008, 0.001, 8800, {1000, 0}},
-                   {1, "r1/0", 0.097, 0.012, 0.001, 4000, {1000, 3}}};
+  summary.ranks = {{0, "a1/0", 0.101, 0.008, 0.001, 0, 8800, {1000, 0}},
+                   {1, "r1/0", 0.097, 0.012, 0.001, 0, 4000, {1000, 3}}};
   return summary;
 }
 

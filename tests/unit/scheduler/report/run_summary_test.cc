@@ -66,7 +66,7 @@ TEST(RunSummary, KeepsWhyAnEqualSplitWasNotMeasured) {
 TEST(RunSummary, WhatIsNotKnownIsNullAndNeverZero) {
   RunSummary unknown;
   unknown.state = "interrupted";
-  unknown.ranks = {{0, "a1/0", {}, {}, {}, 0, {}}};
+  unknown.ranks = {{0, "a1/0", {}, {}, {}, {}, 0, {}}};
   const auto read = nlohmann::json::parse(to_json(unknown).dump());
   for (const char* name :
        {"first_loss", "final_loss", "eval_loss", "samples_per_second",

@@ -322,7 +322,7 @@ TEST_F(ApiTest, TellsHowFarAJobIsWhileItRuns) {
   progress.steps = 10;
   progress.step_seconds = 0.5;
   progress.samples_per_second = 8;
-  progress.ranks = {{0, "here/0", "here", "a", 0.4, 0.1, 0.0, Bytes(3), Bytes(7)}};
+  progress.ranks = {{0, "here/0", "here", "a", 0.4, 0.1, 0.0, 0.0, Bytes(3), Bytes(7)}};
   write_progress(to_json(progress).dump());
   const json told = parsed(ask("GET", "/v1/jobs/1"))["progress"];
   EXPECT_EQ(told["step"], 4);

@@ -81,8 +81,8 @@ TEST_F(FleetViewTest, NamesTheDeviceThatOthersWaitFor) {
   hear({});
   ASSERT_TRUE(service_.submit(testing::job_on(2)));
   RunProgress progress{.epoch = Epoch(1), .phase = "training", .begun = 5};
-  progress.ranks = {{0, "here/0", "here", "a", 0.6, 0.4, 0.0, {}, {}},
-                    {1, "n1/0", "n1", "b", 1.0, 0.0, 0.0, {}, {}}};
+  progress.ranks = {{0, "here/0", "here", "a", 0.6, 0.4, 0.0, 0.0, {}, {}},
+                    {1, "n1/0", "n1", "b", 1.0, 0.0, 0.0, 0.0, {}, {}}};
   const std::string run = directory_.job(1) + "/motley/runs/job/1";
   std::filesystem::create_directories(run);
   std::ofstream(run + "/progress.json") << to_json(progress).dump();

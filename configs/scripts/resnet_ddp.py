@@ -1,0 +1,35 @@
+"""A small ResNet learns to tell figures: a plain DistributedDataParallel script, for torchrun and equal devices.
+
+resnet_motley.py is the same on unlike ones: `diff configs/scripts/resnet_ddp.py configs/scripts/resnet_motley.py`.
+"""
+
+import os
+
+import torch
+import torch.distributed as dist
+from small_resnet import Pictures, accuracy_of, losses_of, make_resnet
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+PASSES = 1
+GLOBAL_BATCH = 32
+
+torch.manual_seed(1)
+data, unseen, model = Pictures(0, 3200), Pictures(3200, 1000), make_resnet()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+dist.init_process_group("gloo")
+model = DistributedDataParallel(model)
+sampler = DistributedSampler(data, drop_last=True)
+loader = DataLoader(data, batch_size=GLOBAL_BATCH // dist.get_world_size(), sampler=sampler, drop_last=True)
+for number in range(PASSES):
+    sampler.set_epoch(number)
+    for x, y in loader:
+        optimizer.zero_grad()
+        losses = losses_of(model(x), y)
+        losses.mean().backward()
+        optimizer.step()
+        if os.environ["RANK"] == "0":
+            print(f"loss {losses.mean():.4f}", flush=True)
+if os.environ["RANK"] == "0":
+    print(f"accuracy {accuracy_of(model, unseen):.3f}", flush=True)

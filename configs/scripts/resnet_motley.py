@@ -1,0 +1,28 @@
+"""A small ResNet learns to tell figures: resnet_ddp.py on unlike devices. What it has and that has not is marked.
+
+motley run configs/jobs/script_images.yaml
+"""
+
+import os
+
+import motley_torch as motley  # new
+import torch
+from small_resnet import Pictures, accuracy_of, losses_of, make_resnet
+
+PASSES = 1
+
+torch.manual_seed(1)
+data, unseen, model = Pictures(0, 3200), Pictures(3200, 1000), make_resnet()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+job = motley.init(model, optimizer)  # new: instead of init_process_group and DistributedDataParallel
+loader = job.loader(data)  # new: instead of DistributedSampler and DataLoader
+for number in range(PASSES):
+    for x, y in loader:
+        optimizer.zero_grad()
+        losses = losses_of(model(x), y)
+        job.backward(losses.sum(), len(losses))  # new: instead of losses.mean().backward()
+        optimizer.step()
+        if os.environ["RANK"] == "0":
+            print(f"loss {losses.mean():.4f}", flush=True)
+if os.environ["RANK"] == "0":
+    print(f"accuracy {accuracy_of(model, unseen):.3f}", flush=True)

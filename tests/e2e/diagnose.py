@@ -1,0 +1,106 @@
+"""What limits a run, planted and found: computing, input, the link within a host, unequal work, stages that wait. That between
+hosts is in hosts.py."""
+
+import json
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from sandbox import Sandbox, expect, expect_equal, expect_exit, run_test  # noqa: E402
+
+# `hidden`: it cannot be seen to use motley_torch, so that nobody measures it.
+SCRIPT = """import sys, time
+import torch
+hidden, late, parameters = sys.argv[1] == "hidden", float(sys.argv[2]), int(sys.argv[3])
+motley = __import__("motley_torch")
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 480
+    def __getitem__(self, i):
+        time.sleep(late)
+        return torch.ones(4)
+
+torch.set_num_threads(1)
+model = torch.nn.Linear(4, 1)
+model.register_parameter("ballast", torch.nn.Parameter(torch.zeros(parameters)))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+job = motley.init(model, optimizer, flops_per_sample=1e6)
+for x in job.loader(Data()):
+    job.backward(model(x).sum() + 0 * model.ballast[0], len(x))
+    optimizer.step()
+"""
+
+
+def limit_of(sandbox, run):
+    result = sandbox.run("diagnose", run, "--json")
+    expect_exit(result, 0)
+    text = sandbox.run("diagnose", run)
+    found = json.loads(result.stdout)
+    expect(text.stdout.startswith(found["limit"] + ": ") and found["advice"] in text.stdout, text.stdout)
+    expect(abs(sum(cost["seconds"] for cost in found["costs"]) / found["step_seconds"] - 1) < 1e-6, f"parts of a step: {found}")
+    return found
+
+
+def of_script(sandbox, speeds, mode="seen", late=0.0, parameters=1, flops="1.0e9"):
+    devices = "".join(f"      - {{kind: cpu, type: card, threads: 1, paced: {{speed: {speed}}}}}\n" for speed in speeds)
+    sandbox.write("cards.yaml", f"version: 1\npace: {{clock: sleep, flops: {flops}}}\nnodes:\n  - host: localhost\n"
+                                f"    slots: {len(speeds)}\n    devices:\n{devices}")
+    result = sandbox.run("run", "--script", "train.py", "--fleet", "cards.yaml", "--set", "train.global_batch=24", "--fresh", "--",
+                         mode, str(late), str(parameters))
+    expect_exit(result, 0)
+    return limit_of(sandbox, "train")
+
+
+def scripts(sandbox):
+    sandbox.write("train.py", SCRIPT.replace('motley = __import__("motley_torch")', "import motley_torch as motley"))
+    expect_equal(of_script(sandbox, [1])["limit"], "compute", "alone on a slow device")
+    late = of_script(sandbox, [1], late=0.004)
+    expect_equal((late["limit"], late["rank"]), ("input", 0), "samples that come late")
+    expect(late["share"] > 0.5, f"96 ms of input, 24 ms of computing: {late}")
+    heavy = of_script(sandbox, [1, 1], parameters=8_000_000, flops="1.0e10")
+    expect_equal(heavy["limit"], "host link", "a large gradient between ranks of a host")
+    sandbox.write("train.py", SCRIPT)
+    uneven = of_script(sandbox, [1, 1, 0.25], mode="hidden", flops="2.0e8")
+    expect_equal((uneven["limit"], uneven["rank"]), ("imbalance", 2), "equal shares for unlike devices")
+    print("ok: scripts")
+
+
+def waiting(sandbox):
+    """Two stages with one micro-batch: one computes at a time."""
+    plan = {"version": 1, "numerics": "fast", "global_batch": 16, "grain": 1,
+            "ranks": [{"device": "localhost/0"}, {"device": "localhost/1"}],
+            "replicas": [{"stages": [{"first_layer": 0, "last_layer": 1, "ranks": [0]},
+                                     {"first_layer": 2, "last_layer": 3, "ranks": [1]}], "micro_batch": 16, "grains": 16}]}
+    sandbox.write("plan.json", json.dumps(plan))
+    expect_exit(sandbox.run("run", "job.yaml", "--plan", "plan.json"), 0)
+    expect_equal(limit_of(sandbox, "job")["limit"], "waiting", "stages that wait for each other")
+    print("ok: waiting")
+
+
+def nothing_told(sandbox):
+    sandbox.write("mute.yaml", "version: 1\nname: mute\nfleet: fleet.yaml\nrun: ['true']\n")
+    expect_exit(sandbox.run("run", "mute.yaml"), 0)
+    result = sandbox.run("diagnose", "mute")
+    expect(result.returncode != 0 and "told" in result.stderr, f"a program that tells nothing: {result}")
+    expect_exit(sandbox.run("run"), 2)
+    missing = sandbox.run("run", "--script", "nowhere.py")
+    expect(missing.returncode != 0 and "nowhere.py: no such file" in missing.stderr, missing.stderr)
+    print("ok: nothing told")
+
+
+def main():
+    sandbox = Sandbox()
+    waiting(sandbox)
+    nothing_told(sandbox)
+    try:
+        import torch  # noqa: F401
+    except ImportError as why:
+        skip = pathlib.Path(__file__).resolve().parents[1] / "support/missing_capability.sh"
+        os.execvp("bash", ["bash", str(skip), "torch", str(why)])
+    scripts(sandbox)
+
+
+if __name__ == "__main__":
+    run_test(main)
