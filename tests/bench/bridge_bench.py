@@ -56,12 +56,13 @@ retry: {{max_restarts: 0}}
         return statistics.median(step["seconds"] for step in steps[3:]), [step["loss"] for step in steps]
 
 
-def new_lines():
+def new_lines(example):
     """Of the changed example: what the plain one does not have."""
     def code(name):
         text = (ROOT / "configs/scripts" / name).read_text().split('"""', 2)[2]
         return [line.split("  #")[0] for line in text.splitlines()]
-    return sum(line.startswith("+ ") and line.strip("+ ") != "" for line in difflib.ndiff(code("gpt_ddp.py"), code("gpt_motley.py")))
+    changes = difflib.ndiff(code(f"{example}_ddp.py"), code(f"{example}_motley.py"))
+    return sum(line.startswith("+ ") and line.strip("+ ") != "" for line in changes)
 
 
 def alone():
@@ -79,7 +80,7 @@ def measured():
     error = max(abs(loss / wanted - 1) for losses in (equal[1], unlike[1]) for loss, wanted in zip(losses, of_one))
     sum_of_solo = 2 * BATCH / solo["fast"][0] + 2 * BATCH / solo["slow"][0]
     in_process = alone()
-    return [row_of("new_lines", new_lines(), "", "lower", 5), row_of("loss_error", error, "", "lower", 1e-4),
+    return [row_of("new_lines", max(map(new_lines, ("gpt", "resnet"))), "", "lower", 5), row_of("loss_error", error, "", "lower", 1e-4),
             row_of("efficiency", BATCH / unlike[0] / sum_of_solo, "", "higher", 0.93),
             row_of("speedup_over_ddp", ddp[0] / unlike[0], "", "higher", 1.7, {"ddp": 1.0}),
             row_of("shim_overhead", in_process["overhead"], "", "lower", 0.01),

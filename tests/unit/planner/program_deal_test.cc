@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "planner/costs/cost_model.h"
+#include "planner/plain/program_plan.h"
 
 namespace motley {
 namespace {
@@ -142,6 +144,47 @@ TEST(DealProgram, IsTheQuickestOfAll) {
     }
     EXPECT_EQ(samples, batch);
     EXPECT_NEAR(longest, least, 1e-12) << round;
+  }
+}
+
+/// Steps of 16 samples on a quick device and a slow one.
+JobSpec job_on(FleetSpec* fleet) {
+  JobSpec job;
+  job.train = batch_of(16);
+  for (const char* type : {"quick", "slow"}) {
+    DeviceSpec& device = fleet->devices.emplace_back();
+    device.id = std::string(type) + "/0";
+    device.host = device.type = type;
+  }
+  return job;
+}
+
+TEST(ProgramPlan, SaysWhatIsToBeExpected) {
+  FleetSpec fleet;
+  const JobSpec job = job_on(&fleet);
+  const Plan plan =
+      program_plan(job, fleet, {{12, 4}, {4, 4}}, {linear("quick", 0.01), linear("slow", 0.025)});
+  const Prediction& prediction = plan.prediction;
+  EXPECT_NEAR(prediction.step_seconds, 0.12, 1e-12);
+  EXPECT_NEAR(prediction.samples_per_second, 16 / 0.12, 1e-9);
+  EXPECT_NEAR(prediction.solo_sum_samples_per_second, 100 + 40, 1e-9);
+  ASSERT_EQ(prediction.ranks.size(), 2u);
+  EXPECT_NEAR(prediction.ranks[1].compute_seconds, 0.1, 1e-12);
+  EXPECT_NEAR(prediction.ranks[1].wait_seconds, 0.02, 1e-12);
+  EXPECT_EQ(plan.replicas[0].grains, 12);
+  EXPECT_EQ(plan.replicas[1].micro_batch, 4);
+}
+
+TEST(ProgramPlan, IsAPlanAsAnyOther) {
+  FleetSpec fleet;
+  const JobSpec job = job_on(&fleet);
+  for (const auto& profiles :
+       {std::vector<DeviceProfile>{}, {linear("quick", 0.01), linear("slow", 0.025)}}) {
+    const Plan plan = program_plan(job, fleet, {{12, 4}, {4, 4}}, profiles);
+    const auto read = plan_from_json(to_json(plan));
+    ASSERT_TRUE(read) << read.error().to_string();
+    EXPECT_EQ(read->id, plan_id(*read));
+    EXPECT_EQ(to_json(*read), to_json(plan));
   }
 }
 

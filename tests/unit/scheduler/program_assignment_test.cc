@@ -38,6 +38,8 @@ TEST(ProgramAssignment, IsWrittenAndReadBack) {
   assignment.job.train.global_batch = 10;
   assignment.job.program.env = {{"X", "y"}};
   assignment.shares = {{7, 3}, {3, 3}};
+  assignment.control = "unix:/here";
+  assignment.key_file = "/key";
   assignment.measure = true;
   ASSERT_TRUE(write_program(assignment, path));
   const auto read = read_program(path);
@@ -51,6 +53,10 @@ TEST(ProgramAssignment, IsWrittenAndReadBack) {
   EXPECT_EQ(to_json(read->fleet), to_json(assignment.fleet));
   EXPECT_EQ(read->job.program, assignment.job.program);
   EXPECT_EQ(read->shares, assignment.shares);
+  EXPECT_EQ(program_environment(*read, 0, {}).value("MOTLEY_CONTROL"), "unix:/here");
+  EXPECT_EQ(program_environment(*read, 0, {}).value("MOTLEY_KEY_FILE"), "/key");
+  EXPECT_EQ(program_environment(*read, 0, {}).value("MOTLEY_PLAN"),
+            assignment.directory + "/plan.json");
   EXPECT_TRUE(read->measure);
 }
 
