@@ -53,8 +53,10 @@ Result<Unit> write_attempt_result(FileSystem& fs, const std::string& attempt_dir
   json ranks = json::array();
   for (const RankActual& rank : result.ranks) ranks.push_back(to_json(rank));
   const json weights = result.weights_xxh3.empty() ? json(nullptr) : json(result.weights_xxh3);
-  const json document = {
-      {"version", kVersion}, {"ranks", std::move(ranks)}, {"weights_xxh3", weights}};
+  const json document = {{"version", kVersion},
+                         {"ranks", std::move(ranks)},
+                         {"least_wait_seconds", or_null(result.least_wait_seconds)},
+                         {"weights_xxh3", weights}};
   return write_text_durably(fs, attempt_directory + kName, document.dump(1) + "\n");
 }
 
@@ -66,6 +68,7 @@ Result<AttemptResult> read_attempt_result(FileSystem& fs, const std::string& att
   JsonFields fields(document);
   fields.read_version(kVersion)
       .each("ranks", [&](JsonFields& each) { read_fields(each, &result.ranks.emplace_back()); })
+      .read_if("least_wait_seconds", result.least_wait_seconds)
       .read("weights_xxh3", weights);
   MOTLEY_TRY_VOID(fields.done());
   result.weights_xxh3 = weights.value_or("");

@@ -34,6 +34,9 @@ Result<RankActual> rank_actual_from_json(const nlohmann::json& json);
 
 struct AttemptResult {
   std::vector<RankActual> ranks;
+  /// Mean over ordinary steps of what the rank that waited least did wait: even the last one to
+  /// come waits for what travels. Empty where there was no such step.
+  std::optional<double> least_wait_seconds;
   std::string weights_xxh3;  ///< empty: it did not finish the run
 };
 

@@ -1,5 +1,6 @@
 #include "core/step_statistics.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "core/median.h"
@@ -47,12 +48,35 @@ void StepStatistics::add(const StepReport& report) {
     steps_.push_back(report);
     last_step_ = report.step;
   }
-  if (report.special || rank.seen <= kWarmUpSteps) return;
+  const bool counts = !report.special && rank.seen > kWarmUpSteps;
+  add_wait(report, counts);
+  if (!counts) return;
   ++rank.counted;
   rank.compute_seconds += report.compute_seconds;
   rank.wait_seconds += report.wait_seconds;
   rank.update_seconds += report.update_seconds;
   rank.input_seconds += report.input_seconds;
+}
+
+void StepStatistics::add_wait(const StepReport& report, bool counts) {
+  constexpr size_t kMostOpen = 64;
+  OpenStep& step = open_[report.step];
+  step.least_wait =
+      step.ranks == 0 ? report.wait_seconds : std::min(step.least_wait, report.wait_seconds);
+  step.counts = step.counts && counts;
+  if (++step.ranks == static_cast<int>(ranks_.size())) {
+    if (step.counts) {
+      least_wait_sum_ += step.least_wait;
+      ++least_waits_;
+    }
+    open_.erase(report.step);
+  }
+  if (open_.size() > kMostOpen) open_.erase(open_.begin());
+}
+
+std::optional<double> StepStatistics::least_wait_seconds() const {
+  if (least_waits_ == 0) return std::nullopt;
+  return least_wait_sum_ / static_cast<double>(least_waits_);
 }
 
 std::optional<double> StepStatistics::typical_step_seconds(int warm_up) const {

@@ -2,6 +2,7 @@
 // What the steps of one attempt took, rank by rank.
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -42,6 +43,8 @@ class StepStatistics {
   /// Rank 0's, without the first `warm_up` steps and those with an evaluation or a save.
   std::optional<double> typical_step_seconds(int warm_up) const;
   std::vector<RankActual> ranks() const;
+  /// AttemptResult's.
+  std::optional<double> least_wait_seconds() const;
   SectionCount paced() const;  ///< of all ranks, so far
 
  private:
@@ -52,6 +55,17 @@ class StepStatistics {
     double compute_seconds = 0, wait_seconds = 0;  ///< of those counted, as the next ones
     double update_seconds = 0, input_seconds = 0;
   };
+  /// What of a step is known while ranks still tell of it.
+  struct OpenStep {
+    int ranks = 0;
+    double least_wait = 0;
+    bool counts = true;  ///< ordinary to all of them
+  };
+  void add_wait(const StepReport& report, bool counts);
+
+  std::map<int64_t, OpenStep> open_;  ///< the last few: ranks are never far apart
+  double least_wait_sum_ = 0;
+  int64_t least_waits_ = 0;
   TypicalStep typical_;  ///< without any yet
   std::vector<RankSums> ranks_;
   std::vector<StepReport> steps_;  ///< of rank 0

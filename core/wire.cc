@@ -121,22 +121,25 @@ std::string to_json_text(const StepReport& report) {
       .dump();
 }
 
+constexpr int64_t kMostCounted = int64_t{1} << 48;  // sums of them do not overflow
+
 Result<StepReport> step_report_from_text(const std::string& text) {
   MOTLEY_TRY(const nlohmann::json json, parse_json(text));
   StepReport report;
   std::string loss_bits;
   JsonFields fields(json);
-  fields.read("rank", report.rank)
-      .read("step", report.step)
+  fields.leave_others()
+      .read("rank", report.rank)
+      .read_between("step", report.step, 0, kMostCounted)
       .read("step_seconds", report.step_seconds)
       .read("compute_seconds", report.compute_seconds)
       .read("wait_seconds", report.wait_seconds)
       .read("update_seconds", report.update_seconds)
       .read("input_seconds", report.input_seconds)
       .read("memory_bytes", report.memory)
-      .read("samples", report.samples)
-      .read("overruns", report.overruns)
-      .read("sections", report.sections)
+      .read_between("samples", report.samples, 0, INT32_MAX)
+      .read_between("overruns", report.overruns, 0, kMostCounted)
+      .read_between("sections", report.sections, 0, kMostCounted)
       .read("special", report.special)
       .read_maybe_nan("loss", report.loss)
       .read("loss_bits", loss_bits)

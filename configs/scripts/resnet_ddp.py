@@ -15,8 +15,9 @@ from torch.utils.data.distributed import DistributedSampler
 PASSES = 1
 GLOBAL_BATCH = 32
 
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if torch.cuda.is_available() else torch.device("cpu")
 torch.manual_seed(1)
-data, unseen, model = Pictures(0, 3200), Pictures(3200, 1000), make_resnet()
+data, unseen, model = Pictures(0, 3200), Pictures(3200, 1000), make_resnet().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 dist.init_process_group("gloo")
 model = DistributedDataParallel(model)
@@ -26,7 +27,7 @@ for number in range(PASSES):
     sampler.set_epoch(number)
     for x, y in loader:
         optimizer.zero_grad()
-        losses = losses_of(model(x), y)
+        losses = losses_of(model(x.to(device)), y.to(device))
         losses.mean().backward()
         optimizer.step()
         if os.environ["RANK"] == "0":

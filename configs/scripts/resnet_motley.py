@@ -11,15 +11,16 @@ from small_resnet import Pictures, accuracy_of, losses_of, make_resnet
 
 PASSES = 1
 
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if torch.cuda.is_available() else torch.device("cpu")
 torch.manual_seed(1)
-data, unseen, model = Pictures(0, 3200), Pictures(3200, 1000), make_resnet()
+data, unseen, model = Pictures(0, 3200), Pictures(3200, 1000), make_resnet().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 job = motley.init(model, optimizer)  # new: instead of init_process_group and DistributedDataParallel
 loader = job.loader(data)  # new: instead of DistributedSampler and DataLoader
 for number in range(PASSES):
     for x, y in loader:
         optimizer.zero_grad()
-        losses = losses_of(model(x), y)
+        losses = losses_of(model(x.to(device)), y.to(device))
         job.backward(losses.sum(), len(losses))  # new: instead of losses.mean().backward()
         optimizer.step()
         if os.environ["RANK"] == "0":

@@ -79,5 +79,6 @@ def losses_of(logits, targets):
 
 @torch.no_grad()
 def accuracy_of(model, data):
-    right = [model(x).argmax(dim=1) == y for x, y in torch.utils.data.DataLoader(data, batch_size=100)]
+    device = next(model.parameters()).device
+    right = [model(x.to(device)).argmax(dim=1).cpu() == y for x, y in torch.utils.data.DataLoader(data, batch_size=100)]
     return torch.cat(right).double().mean().item()

@@ -200,6 +200,8 @@ std::string first_incompatible_key(const JobSpec& before, const JobSpec& after) 
   const TrainSpec &t = before.train, &u = after.train;
   const OptimizerSpec &o = t.optimizer, &p = u.optimizer;
   const Comparison comparisons[] = {
+      {"run", before.program.command == after.program.command},
+      {"workdir", before.program.workdir == after.program.workdir},
       {"model.type", m.type == n.type},
       {"model.layers", m.layers == n.layers},
       {"model.heads", m.heads == n.heads},

@@ -203,8 +203,8 @@ struct SpecFault {
 /// What the rest of the program relies on, wherever the job came from: YAML and JSON both end here.
 std::optional<SpecFault> first_fault(const JobSpec& job);
 
-/// The first key under model, data, train (except steps and eval) that differs, e.g.
-/// "train.optimizer.lr"; empty when a run of `before` may be continued with `after`.
+/// The first key under model, data, train (except steps and eval), or of a program, that differs,
+/// e.g. "train.optimizer.lr"; empty when a run of `before` may be continued with `after`.
 std::string first_incompatible_key(const JobSpec& before, const JobSpec& after);
 
 }  // namespace motley

@@ -13,8 +13,9 @@ namespace {
 
 StepCut cut_of(const TrainSpec& train) { return {train.global_batch, train.grain.value_or(1)}; }
 
-/// What it was measured to hold, and what is smaller: all sizes, or of many some.
-std::vector<int> sizes_of(const DeviceProfile& device, int most) {
+}  // namespace
+
+std::vector<int> program_sizes(const DeviceProfile& device, int most) {
   constexpr int kAllUpTo = 128;
   const LayerCurve* curve = device.curve("model");
   if (curve == nullptr || curve->points.empty()) return {};
@@ -26,8 +27,6 @@ std::vector<int> sizes_of(const DeviceProfile& device, int most) {
     if (point.micro_batch <= largest) sizes.insert(point.micro_batch);
   return {sizes.begin(), sizes.end()};
 }
-
-}  // namespace
 
 std::vector<RankShare> equal_shares(const TrainSpec& train, int ranks) {
   const StepCut cut = cut_of(train);
@@ -53,7 +52,7 @@ Result<ProgramDeal> deal_program(const TrainSpec& train, const std::vector<Devic
   problem.has_short = cut.missing() > 0;
   std::vector<size_t> usable;
   for (size_t i = 0; i < devices.size(); ++i) {
-    sizes.push_back(sizes_of(devices[i], cut.global_batch));
+    sizes.push_back(program_sizes(devices[i], cut.global_batch));
     if (sizes.back().empty()) continue;
     const auto found = tables.find(devices[i].identity);
     const GrainTable& table =

@@ -22,6 +22,10 @@ struct RankShare {
 /// where the job gives none all samples.
 std::vector<RankShare> equal_shares(const TrainSpec& train, int ranks);
 
+/// Micro-batches of at most `most` samples that a device was measured to hold, and smaller ones:
+/// all sizes, or of many some. Rising; none without a curve.
+std::vector<int> program_sizes(const DeviceProfile& device, int most);
+
 struct ProgramDeal {
   std::vector<RankShare> shares;  ///< by device
   double step_seconds = 0;        ///< of the slowest device, until its gradients are computed

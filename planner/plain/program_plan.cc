@@ -12,7 +12,8 @@ RankPrediction predict_rank(Rank rank, const RankShare& share, const DeviceProfi
   RankPrediction predicted{.rank = rank};
   predicted.compute_seconds = device_seconds(device, share.samples, share.micro_batch);
   predicted.update_seconds = device.update_seconds;
-  const double alone = device_seconds(device, global_batch, share.micro_batch);
+  const double alone =
+      best_micro_batch(device, global_batch, program_sizes(device, global_batch)).seconds;
   predicted.solo_samples_per_second = global_batch / section_seconds(alone, device.update_seconds);
   return predicted;
 }

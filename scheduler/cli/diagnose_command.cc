@@ -1,22 +1,43 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "core/attempt_result.h"
 #include "core/file_system.h"
+#include "core/json_file.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/report/diagnosis.h"
 #include "scheduler/run/progress_file.h"
 #include "scheduler/run/run_directory.h"
+#include "scheduler/runner/assignment.h"
+#include "scheduler/runner/program_assignment.h"
 
 namespace motley {
 namespace {
 
+struct Told {
+  AttemptResult result;
+  Plan plan;
+};
+
+/// The attempt's; of a program that alone knows its global batch, which has none, where its ranks
+/// are.
+Plan plan_of(const std::string& attempt) {
+  FileSystem& fs = real_file_system();
+  if (const auto document = read_json_file(fs, attempt + "/plan.json", ErrorCode::kCorrupt))
+    if (auto plan = plan_from_json(*document)) return *std::move(plan);
+  Plan plan;
+  if (const auto program = read_program(attempt + "/program.json"))
+    plan.ranks = rank_for_each_device(program->fleet);
+  return plan;
+}
+
 /// Of the attempt under way.
-std::vector<RankActual> ranks_now(const RunDirectory& run) {
-  std::vector<RankActual> ranks;
+Told told_now(const RunDirectory& run) {
+  Told told{{}, plan_of(run.attempt_directory(Epoch(run.last_epoch())))};
   const auto progress = read_progress(real_file_system(), run.file("progress.json"));
-  if (!progress) return ranks;
+  if (!progress) return told;
   for (const RankProgress& now : progress->ranks) {
-    RankActual& rank = ranks.emplace_back();
+    RankActual& rank = told.result.ranks.emplace_back();
     rank.rank = now.rank;
     rank.device = now.device;
     rank.compute_seconds = now.compute_seconds;
@@ -24,20 +45,18 @@ std::vector<RankActual> ranks_now(const RunDirectory& run) {
     rank.update_seconds = now.update_seconds;
     rank.input_seconds = now.input_seconds;
   }
-  return ranks;
+  return told;
 }
 
-/// The attempt's; of a program that alone knows its global batch, which has none, where its ranks
-/// are.
-Plan plan_of(const RunDirectory& run, const std::vector<RankActual>& ranks) {
-  if (auto plan = run.plan()) return *std::move(plan);
-  Plan plan;
-  const auto fleet = run.fleet();
-  for (const RankActual& rank : ranks) {
-    const DeviceSpec* device = fleet ? fleet->find(rank.device) : nullptr;
-    plan.ranks.push_back({rank.device, device ? device->host : "", device ? device->type : ""});
+/// Of the newest attempt that got so far.
+Told told_of(const RunDirectory& run) {
+  if (run.in_use()) return told_now(run);
+  for (int epoch = run.last_epoch(); epoch > 0; --epoch) {
+    const std::string attempt = run.attempt_directory(Epoch(epoch));
+    if (auto ended = read_attempt_result(real_file_system(), attempt))
+      return {*std::move(ended), plan_of(attempt)};
   }
-  return plan;
+  return told_now(run);
 }
 
 class DiagnoseCommand final : public Command {
@@ -50,22 +69,16 @@ class DiagnoseCommand final : public Command {
 
   Result<int> run() override {
     MOTLEY_TRY(const RunDirectory run, RunDirectory::find(run_));
-    const std::vector<RankActual> ranks = ranks_of(run);
-    const Plan plan = plan_of(run, ranks);
-    MOTLEY_TRY(const Diagnosis found, diagnose(ranks, plan));
-    std::printf("%s", json_ ? (to_json(found, plan).dump() + "\n").c_str()
-                            : diagnosis_text(found, plan).c_str());
+    MOTLEY_TRY(const JobSpec job, run.job());
+    const Told told = told_of(run);
+    MOTLEY_TRY(const Diagnosis found, diagnose(told.result, told.plan));
+    const bool program = job.is_program();
+    std::printf("%s", json_ ? (to_json(found, told.plan, program).dump() + "\n").c_str()
+                            : diagnosis_text(found, told.plan, program).c_str());
     return 0;
   }
 
  private:
-  static std::vector<RankActual> ranks_of(const RunDirectory& run) {
-    if (run.in_use()) return ranks_now(run);
-    const std::string last = run.attempt_directory(Epoch(run.last_epoch()));
-    auto ended = read_attempt_result(real_file_system(), last);
-    return ended ? std::move(ended->ranks) : ranks_now(run);
-  }
-
   std::string run_;
   bool json_ = false;
 };

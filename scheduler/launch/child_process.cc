@@ -96,7 +96,10 @@ std::string ExitStatus::to_string() const {
 }
 
 Result<ChildProcess> ChildProcess::spawn(const SpawnRequest& request) {
-  const std::string program = find_program(request.command.front());
+  const Environment its = Environment::of(request.environment);
+  const std::string program = its.has("PATH")
+                                  ? find_program(request.command.front(), its.value("PATH"))
+                                  : find_program(request.command.front());
   if (program.empty()) return fail(ErrorCode::kNotFound, "no program " + request.command.front());
   MOTLEY_TRY(Pipe error_pipe, make_pipe());
   const auto arguments = c_strings(request.command);

@@ -22,6 +22,12 @@ Environment Environment::inherited() {
   return environment;
 }
 
+Environment Environment::of(std::vector<std::string> entries) {
+  Environment environment;
+  environment.entries_ = std::move(entries);
+  return environment;
+}
+
 std::string Environment::value(const std::string& name) const {
   for (const std::string& entry : entries_)
     if (names(entry, name)) return entry.substr(name.size() + 1);
@@ -33,8 +39,12 @@ bool Environment::has(const std::string& name) const {
                      [&](const std::string& entry) { return names(entry, name); });
 }
 
-void Environment::set(const std::string& name, const std::string& value) {
+void Environment::unset(const std::string& name) {
   std::erase_if(entries_, [&](const std::string& entry) { return names(entry, name); });
+}
+
+void Environment::set(const std::string& name, const std::string& value) {
+  unset(name);
   entries_.push_back(name + "=" + value);
 }
 
@@ -48,10 +58,14 @@ std::vector<std::string> environment_for_ranks(Environment ours) {
 }
 
 std::string find_program(const std::string& program) {
+  return find_program(program, Environment::inherited().value("PATH"));
+}
+
+std::string find_program(const std::string& program, const std::string& path) {
   if (program.find('/') != std::string::npos)
     return ::access(program.c_str(), X_OK) == 0 ? program : "";
-  std::istringstream path(Environment::inherited().value("PATH"));
-  for (std::string folder; std::getline(path, folder, ':');) {
+  std::istringstream folders(path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
     const std::string candidate = (folder.empty() ? "." : folder) + "/" + program;
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
   }

@@ -10,11 +10,14 @@ namespace motley {
 class Environment {
  public:
   static Environment inherited();
+  /// Of "NAME=value" each.
+  static Environment of(std::vector<std::string> entries);
 
   /// Empty when unset.
   std::string value(const std::string& name) const;
   bool has(const std::string& name) const;
   void set(const std::string& name, const std::string& value);
+  void unset(const std::string& name);
   void set_default(const std::string& name, const std::string& value) {
     if (!has(name)) set(name, value);
   }
@@ -29,8 +32,9 @@ class Environment {
 /// (MOTLEY_...), and that devices are numbered as we number them unless the user wants otherwise.
 std::vector<std::string> environment_for_ranks(Environment ours);
 
-/// Where the shell would find `program`; empty when nowhere. A name with a slash is looked at as it
-/// is.
+/// Where the shell would find `program` with that PATH (ours); empty when nowhere. A name with a
+/// slash is looked at as it is.
 std::string find_program(const std::string& program);
+std::string find_program(const std::string& program, const std::string& path);
 
 }  // namespace motley

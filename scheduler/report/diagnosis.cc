@@ -33,10 +33,14 @@ double mean_work(const std::vector<RankActual>& ranks) {
   return sum / static_cast<double>(ranks.size());
 }
 
-/// What even the last to come waits.
-void add_wait(double wait, const Plan& plan, std::map<Limit, double>* costs) {
-  const double travels =
-      has_stages(plan) ? std::min(wait, plan.prediction.communication_seconds) : wait;
+void add_wait(double wait, const AttemptResult& told, const Plan& plan,
+              std::map<Limit, double>* costs) {
+  if (told.ranks.size() == 1) {  // for itself
+    (*costs)[Limit::kCompute] += wait;
+    return;
+  }
+  const double travels = std::min(wait, has_stages(plan) ? plan.prediction.communication_seconds
+                                                         : told.least_wait_seconds.value_or(wait));
   (*costs)[on_one_host(plan) ? Limit::kHostLink : Limit::kNetwork] += travels;
   (*costs)[Limit::kWaiting] += wait - travels;
 }
@@ -55,29 +59,7 @@ const char* what_it_is(Limit limit, bool host_memory) {
     case Limit::kImbalance:
       return "it has more to do than the mean of all";
     case Limit::kWaiting:
-      return "other stages are not ready yet";
-  }
-  return "";
-}
-
-const char* advice_for(Limit limit, bool host_memory) {
-  switch (limit) {
-    case Limit::kCompute:
-      return "as it should be; more or quicker devices, or a lower precision, would help "
-             "(motley worth)";
-    case Limit::kInput:
-      return "read beside computing (job.loader(data, num_workers=2)), or from a quicker disk";
-    case Limit::kHostLink:
-      return host_memory ? "keep the optimizer's state on the device: a smaller share of the model "
-                           "there, or a device with more memory"
-                         : "a larger train.global_batch sums gradients less often";
-    case Limit::kNetwork:
-      return "a larger train.global_batch sums gradients less often; parallel.compression sends "
-             "less, parallel.sync averages only now and then";
-    case Limit::kImbalance:
-      return "let the shares be planned: a run begun anew (--fresh) measures and plans again";
-    case Limit::kWaiting:
-      return "more micro-batches in a step (a larger train.global_batch), or fewer stages";
+      return "others are not ready yet";
   }
   return "";
 }
@@ -88,6 +70,37 @@ const RankPlacement& place_of(const Diagnosis& diagnosis, const Plan& plan) {
 
 bool in_host_memory(const RankPlacement& rank) {
   return rank.host_optimizer || rank.managed_memory;
+}
+
+constexpr const char* kLargerBatch = "a larger train.global_batch sums gradients less often";
+
+std::string advice_for(const Diagnosis& found, const Plan& plan, bool program) {
+  switch (found.limit) {
+    case Limit::kCompute:
+      return "as it should be; more or quicker devices, or a lower precision, would help";
+    case Limit::kInput:
+      return std::string("read samples from a quicker disk") +
+             (program ? ", or beside computing: job.loader(data, num_workers=2)" : "");
+    case Limit::kHostLink:
+      return in_host_memory(place_of(found, plan))
+                 ? "keep the optimizer's state on the device: a smaller share of the model there, "
+                   "or a device with more memory"
+                 : kLargerBatch;
+    case Limit::kNetwork:
+      return std::string(kLargerBatch) +
+             (program ? ""
+                      : "; parallel.compress sends less, parallel.sync averages only now and then");
+    case Limit::kImbalance:
+      return program ? "with motley_torch and train.global_batch in the job shares are planned by "
+                       "what devices can do; --fresh begins anew"
+                     : "let the shares be planned: a run begun anew (--fresh) is";
+    case Limit::kWaiting:
+      return has_stages(plan)
+                 ? "more micro-batches in a step (a larger train.global_batch), or fewer stages"
+                 : "ranks take unlike long from step to step: samples of unlike length, or other "
+                   "work on their hosts";
+  }
+  return "";
 }
 
 }  // namespace
@@ -104,14 +117,16 @@ double Diagnosis::share() const {
   return 0;
 }
 
-Result<Diagnosis> diagnose(const std::vector<RankActual>& ranks, const Plan& plan) {
-  const bool told = std::all_of(ranks.begin(), ranks.end(), [](const RankActual& rank) {
+Result<Diagnosis> diagnose(const AttemptResult& told, const Plan& plan) {
+  const std::vector<RankActual>& ranks = told.ranks;
+  const bool all_told = std::all_of(ranks.begin(), ranks.end(), [](const RankActual& rank) {
     return rank.compute_seconds && rank.update_seconds && rank.wait_seconds;
   });
-  if (ranks.empty() || !told || ranks.size() != plan.ranks.size())
-    return fail(ErrorCode::kNotFound,
-                "not every rank has told of a step yet (the first few do not count); of programs "
-                "only scripts with motley_torch do");
+  if (ranks.empty() || !all_told || ranks.size() != plan.ranks.size())
+    return fail(
+        ErrorCode::kNotFound,
+        "not every rank has told of an ordinary step yet (the first few are none); of programs "
+        "only scripts with motley_torch do");
   const auto slowest = std::max_element(
       ranks.begin(), ranks.end(),
       [](const RankActual& a, const RankActual& b) { return busy_of(a) < busy_of(b); });
@@ -120,14 +135,14 @@ Result<Diagnosis> diagnose(const std::vector<RankActual>& ranks, const Plan& pla
   found.step_seconds = busy_of(*slowest) + *slowest->wait_seconds;
   std::map<Limit, double> costs;
   costs[Limit::kInput] = slowest->input_seconds.value_or(0);
-  add_wait(*slowest->wait_seconds, plan, &costs);
+  add_wait(*slowest->wait_seconds, told, plan, &costs);
   double work = work_of(*slowest);
   if (in_host_memory(place_of(found, plan))) {
     costs[Limit::kHostLink] += *slowest->update_seconds;
     work = *slowest->compute_seconds;
   }
-  costs[Limit::kImbalance] = std::clamp(work_of(*slowest) - mean_work(ranks), 0.0, work);
-  costs[Limit::kCompute] = work - costs[Limit::kImbalance];
+  costs[Limit::kImbalance] = std::max(0.0, std::min(work, work_of(*slowest) - mean_work(ranks)));
+  costs[Limit::kCompute] += work - costs[Limit::kImbalance];
   for (const auto& [limit, seconds] : costs)
     if (seconds > 0) found.costs.push_back({limit, seconds});
   std::stable_sort(found.costs.begin(), found.costs.end(),
@@ -140,7 +155,7 @@ Result<Diagnosis> diagnose(const std::vector<RankActual>& ranks, const Plan& pla
   return found;
 }
 
-std::string diagnosis_text(const Diagnosis& diagnosis, const Plan& plan) {
+std::string diagnosis_text(const Diagnosis& diagnosis, const Plan& plan, bool program) {
   const RankPlacement& place = place_of(diagnosis, plan);
   const bool host_memory = in_host_memory(place);
   TextTable table({{"limit", Align::kLeft}, {"of a step"}, {"share"}, {"", Align::kLeft}});
@@ -152,10 +167,10 @@ std::string diagnosis_text(const Diagnosis& diagnosis, const Plan& plan) {
          " % of a step of " + format_duration(diagnosis.step_seconds) + " on rank " +
          std::to_string(diagnosis.rank) + ", " + place.device + " (" + place.type + " on " +
          place.host + "), " + what_it_is(diagnosis.limit, host_memory) + "\n" +
-         "what helps: " + advice_for(diagnosis.limit, host_memory) + "\n\n" + table.to_string();
+         "what helps: " + advice_for(diagnosis, plan, program) + "\n\n" + table.to_string();
 }
 
-nlohmann::json to_json(const Diagnosis& diagnosis, const Plan& plan) {
+nlohmann::json to_json(const Diagnosis& diagnosis, const Plan& plan, bool program) {
   const RankPlacement& place = place_of(diagnosis, plan);
   nlohmann::json costs = nlohmann::json::array();
   for (const StepCost& cost : diagnosis.costs)
@@ -167,7 +182,7 @@ nlohmann::json to_json(const Diagnosis& diagnosis, const Plan& plan) {
           {"device", place.device},
           {"type", place.type},
           {"host", place.host},
-          {"advice", advice_for(diagnosis.limit, in_host_memory(place))},
+          {"advice", advice_for(diagnosis, plan, program)},
           {"costs", std::move(costs)}};
 }
 

@@ -18,7 +18,7 @@ enum class Limit {
   kHostLink,   ///< what travels between a device and its host's memory, or within one host
   kNetwork,    ///< what travels between hosts
   kImbalance,  ///< it has more to do than the others have time for
-  kWaiting,    ///< other stages of its pipeline are not there yet
+  kWaiting,    ///< others are not there yet: stages of its pipeline, or now one rank, now another
 };
 /// "compute", "input", "host link", "network", "imbalance", "waiting".
 const char* name_of(Limit limit);
@@ -39,19 +39,20 @@ struct Diagnosis {
 
 /// The rank with the longest work decides how long a step is. Of its step
 ///   input       is what it waited for samples,
-///   host link   its update, where its state lies in host memory, and sums of gradients on one
-///               host,
-///   network     sums of gradients between hosts: what even this rank waits, as it comes last,
-///   waiting     what it waits besides in a pipeline, beyond the communication predicted,
+///   host link   its update, where its state lies in host memory, and what travels on one host,
+///   network     what travels between hosts: what even the last to come waits; in a pipeline as
+///   much
+///               of its waiting as was predicted to be communication,
+///   waiting     what it waits besides,
 ///   imbalance   what its computing and updating take longer than the mean rank's,
 ///   compute     the rest.
-/// `ranks`: of one attempt with this plan. kNotFound where one has told nothing.
-Result<Diagnosis> diagnose(const std::vector<RankActual>& ranks, const Plan& plan);
+/// `told`: of an attempt with this plan. kNotFound where a rank has told nothing.
+Result<Diagnosis> diagnose(const AttemptResult& told, const Plan& plan);
 
-/// "network: sums of gradients between hosts take 31 % of a step …", what could be done, and a
-/// table of the costs.
-std::string diagnosis_text(const Diagnosis& diagnosis, const Plan& plan);
+/// "network: 31 % of a step of 210 ms on rank 3, …", what could be done, and a table of the costs.
+/// What could be done depends on whether the run is one of a `program`.
+std::string diagnosis_text(const Diagnosis& diagnosis, const Plan& plan, bool program);
 /// `limit, rank, device, type, host, share, step_seconds, costs: [{limit, seconds}], advice`.
-nlohmann::json to_json(const Diagnosis& diagnosis, const Plan& plan);
+nlohmann::json to_json(const Diagnosis& diagnosis, const Plan& plan, bool program);
 
 }  // namespace motley

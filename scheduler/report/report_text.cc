@@ -109,15 +109,11 @@ std::string device_table(const RunSummary& summary, const Plan& plan) {
                    {"solo/s", Align::kRight}});
   for (const RankActual& actual : summary.ranks) {
     const auto rank = static_cast<size_t>(actual.rank);
-    if (rank >= plan.ranks.size()) continue;
-    std::vector<std::string> cells{plan.ranks[rank].device,
-                                   plan.ranks[rank].type,
-                                   "-",
-                                   duration_of(actual.compute_seconds),
-                                   "-",
-                                   duration_of(actual.wait_seconds),
-                                   "-",
-                                   "-"};
+    std::vector<std::string> cells{
+        actual.device, rank < plan.ranks.size() ? plan.ranks[rank].type : "-",
+        "-",           duration_of(actual.compute_seconds),
+        "-",           duration_of(actual.wait_seconds),
+        "-",           "-"};
     if (rank < plan.prediction.ranks.size()) {
       const RankPrediction& predicted = plan.prediction.ranks[rank];
       cells[2] = format_duration(predicted.compute_seconds);

@@ -104,6 +104,11 @@ Result<Unit> fill_from(const RunDirectory& from, const JobSpec& job, const Check
 }  // namespace
 
 Result<RunDirectory> fork_run(const RunDirectory& from, const JobSpec& job, int64_t step) {
+  if (job.is_program())
+    return fail(ErrorCode::kUsage,
+                "--step is for a model: a script's run goes on from its newest "
+                "checkpoint alone; copy the one you want into a new run's "
+                "checkpoints directory");
   const std::vector<CheckpointName> committed = from.committed(job);
   const auto found = std::find_if(committed.begin(), committed.end(),
                                   [&](const CheckpointName& name) { return name.step == step; });

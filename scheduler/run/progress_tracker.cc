@@ -66,7 +66,7 @@ void ProgressTracker::add_to_pace(const StepReport& report, Nanos now) {
   std::vector<double> steps;
   for (const StepReport& each : recent_[0]) steps.push_back(each.step_seconds);
   progress_.step_seconds = median(std::move(steps));
-  if (progress_.step_seconds.value_or(0) > 0)
+  if (progress_.step_seconds.value_or(0) > 0 && global_batch_ > 0)
     progress_.samples_per_second = global_batch_ / *progress_.step_seconds;
 }
 

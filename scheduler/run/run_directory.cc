@@ -243,6 +243,7 @@ Result<Epoch> RunDirectory::next_epoch(const JobSpec& job) {
 int RunDirectory::last_epoch() const { return static_cast<int>(largest_number(file("attempts"))); }
 
 bool RunDirectory::untouched(const JobSpec& job) const {
+  if (job.is_program()) return last_epoch() == 0;  // nobody else knows what it has done
   return read_metrics(file("metrics.jsonl")).empty() && committed(job).empty();
 }
 

@@ -38,10 +38,12 @@ class ProgramRun {
         out_(true) {}
 
   Result<int> run() {
-    if (options_.plan) return fail(ErrorCode::kUsage, "--plan is for a model, not for a program");
+    if (options_.plan || options_.trace)
+      return fail(ErrorCode::kUsage, std::string(options_.plan ? "--plan" : "--trace") +
+                                         " is for a model, not for a program");
     MOTLEY_TRY_VOID(choose_devices());
     MOTLEY_TRY_VOID(open());
-    if (run_->read("done").has_value()) return finished();
+    if (run_->read("done").has_value()) return finished_before();
     line_.note("run " + run_->title() + " in " + run_->path());
     if (!deal()) {
       say_json("stopped");
@@ -66,7 +68,10 @@ class ProgramRun {
       line_.note("attempt failed: " + followed.end.error.to_string());
       if (next.wait > Nanos(0))
         line_.note("trying again in " + format_seconds(seconds_of(next.wait)));
-      if (!wait(next.wait)) return 128 + signals_.last();
+      if (wait(next.wait)) continue;
+      MOTLEY_TRY_VOID(report("failed"));
+      say_json("stopped");
+      return 128 + signals_.last();
     }
   }
 
@@ -76,6 +81,10 @@ class ProgramRun {
     MOTLEY_TRY(fleet_, admitted(options_.fleet, options_.job));
     MOTLEY_TRY_VOID(check_told_apart(fleet_));
     const auto& count = options_.job.devices.count;
+    for (const DeviceSpec& device : fleet_.devices)
+      if (device.share)
+        return fail(ErrorCode::kInvalidSpec,
+                    device.id + " is a part of a card (share): a program cannot be kept to that");
     if (count && fleet_.devices.size() > static_cast<size_t>(count->high))
       fleet_.devices.resize(static_cast<size_t>(count->high));
     return Unit{};
@@ -84,7 +93,10 @@ class ProgramRun {
   Result<Unit> open() {
     run_ = std::move(options_.run);
     if (!run_ && !options_.fresh) {
-      MOTLEY_TRY(run_, RunDirectory::newest(options_.job));
+      auto newest = RunDirectory::newest(options_.job);
+      const bool changed = !newest && newest.error().code == ErrorCode::kInvalidSpec;
+      if (!newest && !(changed && options_.fresh_if_changed)) return fail(newest.error());
+      if (newest) run_ = std::move(*newest);
     }
     if (!run_) {
       MOTLEY_TRY(RunDirectory created, RunDirectory::create(options_.job));
@@ -102,6 +114,7 @@ class ProgramRun {
     const TrainSpec& train = options_.job.train;
     if (train.global_batch > 0) shares_ = equal_shares(train, static_cast<int>(ranks));
     plan_ = program_plan(options_.job, fleet_, shares_, {});
+    if (train.global_batch == 0) plan_.id.clear();  // it is written nowhere
     const std::string equal =
         std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks with equal shares") + ": ";
     if (!can_be_measured(options_.job)) {
@@ -114,11 +127,21 @@ class ProgramRun {
     const auto dealt =
         profiles ? deal_program(train, *profiles, count ? count->low : 1) : fail(profiles.error());
     if (!dealt) {
+      drop_idle();
       line_.note(equal + dealt.error().message);
       return true;
     }
     use(*dealt, *profiles);
     return true;
+  }
+
+  /// Of more devices than grains some have none; motley_torch wants one for each rank.
+  void drop_idle() {
+    while (!shares_.empty() && shares_.back().samples == 0) {
+      shares_.pop_back();
+      fleet_.devices.pop_back();
+    }
+    plan_ = program_plan(options_.job, fleet_, shares_, {});
   }
 
   void use(const ProgramDeal& dealt, const std::vector<DeviceProfile>& profiles) {
@@ -219,9 +242,11 @@ class ProgramRun {
           listener.on_line(line);
         });
     const AttemptRecord record = listener.take();
-    if (record.statistics.last_step() > 0)
-      MOTLEY_TRY_VOID(
-          write_attempt_result(real_file_system(), directory, {record.statistics.ranks(), ""}));
+    if (record.statistics.last_step() == 0) return followed;
+    const auto kept = write_attempt_result(
+        real_file_system(), directory,
+        {record.statistics.ranks(), record.statistics.least_wait_seconds(), ""});
+    if (!kept) line_.note("warning: " + kept.error().to_string());
     return followed;
   }
 
@@ -237,15 +262,22 @@ class ProgramRun {
   Result<int> finished() {
     MOTLEY_TRY_VOID(run_->write("done", ""));
     MOTLEY_TRY_VOID(report("finished"));
+    return finished_before();
+  }
+
+  Result<int> finished_before() {
+    const auto plan = run_->plan();
+    if (const auto summary = summary_of(*run_)) out_.report(*summary, plan ? *plan : Plan());
     line_.note("run " + run_->title() + " is finished; --fresh starts another one");
     say_json("finished");
     return 0;
   }
 
   Result<int> stopped(const Followed& followed) {
-    MOTLEY_TRY_VOID(report("stopped"));
+    const bool saved = followed.end.outcome == Outcome::kStopped;
+    MOTLEY_TRY_VOID(report(saved ? "stopped" : "failed"));
     say_json("stopped");
-    if (followed.end.outcome != Outcome::kStopped) {
+    if (!saved) {
       line_.note("ended by a signal: " + followed.end.error.message);
       return 128 + followed.signal;
     }
@@ -260,9 +292,7 @@ class ProgramRun {
     RunSummary summary = summarize_program(*run_, options_.job, plan ? *plan : plan_);
     summary.state = state;
     summary.restarts = policy_.restarts();
-    MOTLEY_TRY_VOID(run_->write("report.json", to_json(summary).dump(1) + "\n"));
-    if (state == "finished") out_.report(summary, plan ? *plan : plan_);
-    return Unit{};
+    return run_->write("report.json", to_json(summary).dump(1) + "\n");
   }
 
   void say_json(const char* outcome) const {

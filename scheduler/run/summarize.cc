@@ -83,13 +83,16 @@ Evidence evidence_of_devices(const RunDirectory& run, const JobSpec& job) {
   return weakest;
 }
 
-/// What its end has left, whoever saw it.
+/// What the end of the newest attempt with this plan has left, whoever saw it.
 void add_last_attempt(const RunDirectory& run, RunSummary* summary) {
-  auto last =
-      read_attempt_result(real_file_system(), run.attempt_directory(Epoch(run.last_epoch())));
-  if (!last) return;
-  summary->weights_xxh3 = std::move(last->weights_xxh3);
-  summary->ranks = std::move(last->ranks);
+  for (int epoch = run.last_epoch(); epoch > 0; --epoch) {
+    auto last = read_attempt_result(real_file_system(), run.attempt_directory(Epoch(epoch)));
+    if (!last) continue;
+    if (epoch < run.last_epoch() && plan_of_attempt(run, Epoch(epoch)) != summary->plan_id) return;
+    summary->weights_xxh3 = std::move(last->weights_xxh3);
+    summary->ranks = std::move(last->ranks);
+    return;
+  }
 }
 
 /// What the run's directory tells, whoever trained.

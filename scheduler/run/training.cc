@@ -98,7 +98,8 @@ class Training {
 
   /// For the report, which does without where the disk is full.
   void keep_result(const std::string& attempt_directory, const AttemptRecord& record) {
-    const AttemptResult result{record.statistics.ranks(), record.weights_xxh3};
+    const AttemptResult result{record.statistics.ranks(), record.statistics.least_wait_seconds(),
+                               record.weights_xxh3};
     const auto kept = write_attempt_result(real_file_system(), attempt_directory, result);
     if (!kept) line_.note("warning: " + kept.error().to_string());
   }

@@ -13,6 +13,7 @@
 #include "core/spec/json.h"
 #include "scheduler/launch/child_process.h"
 #include "scheduler/launch/remote_hosts.h"
+#include "scheduler/launch/this_host.h"
 
 namespace motley {
 namespace {
@@ -22,6 +23,14 @@ using nlohmann::json;
 constexpr int kVersion = 1;
 
 constexpr Bytes kLargestEnd{1 << 20};
+
+constexpr const char* kSearchPaths[] = {"PATH", "LD_LIBRARY_PATH"};
+
+/// What is only said where it applies: of a motley around this one it would be wrong here.
+constexpr const char* kSometimes[] = {
+    "MOTLEY_MEASURE", "MOTLEY_PLAN",        "MOTLEY_GLOBAL_BATCH", "MOTLEY_GRAIN",
+    "MOTLEY_GRAINS",  "MOTLEY_MICRO_BATCH", "MOTLEY_SAMPLES",      "MOTLEY_SHARE",
+    "MOTLEY_PACE",    "MOTLEY_SAVE_EVERY",  "MOTLEY_ARRAY_INDEX",  "MOTLEY_ARRAY_SIZE"};
 
 std::string process_path(const std::string& directory, int rank) {
   return directory + "/rank-" + std::to_string(rank) + ".pid";
@@ -39,21 +48,26 @@ int rank_count(const ProgramAssignment& assignment) {
   return static_cast<int>(assignment.fleet.devices.size());
 }
 
-/// Where a rank stands among those of its host, and which host that is.
+/// Where a rank stands among those of its host, and which host that is. GPUs come first, so that a
+/// rank's is the one of that number.
 struct Place {
   int local = 0, of_host = 0, host = 0;
 };
 
 Place place_of_rank(const FleetSpec& fleet, int rank) {
-  const std::string& host = fleet.devices[static_cast<size_t>(rank)].host;
+  const DeviceSpec& device = fleet.devices[static_cast<size_t>(rank)];
+  const std::string& host = device.host;
+  const bool on_gpu = device.kind == DeviceKind::kCuda;
   std::vector<std::string> hosts;
   Place place;
   for (int i = 0; i < static_cast<int>(fleet.devices.size()); ++i) {
-    const std::string& other = fleet.devices[static_cast<size_t>(i)].host;
-    if (std::find(hosts.begin(), hosts.end(), other) == hosts.end()) hosts.push_back(other);
-    if (other != host) continue;
+    const DeviceSpec& other = fleet.devices[static_cast<size_t>(i)];
+    if (std::find(hosts.begin(), hosts.end(), other.host) == hosts.end())
+      hosts.push_back(other.host);
+    if (other.host != host) continue;
     ++place.of_host;
-    if (i < rank) ++place.local;
+    const bool other_on_gpu = other.kind == DeviceKind::kCuda;
+    if (other_on_gpu != on_gpu ? other_on_gpu : i < rank) ++place.local;
   }
   place.host = static_cast<int>(std::find(hosts.begin(), hosts.end(), host) - hosts.begin());
   return place;
@@ -64,6 +78,7 @@ class Setter {
  public:
   Setter(const JobSpec& job, Environment environment)
       : job_(job), environment_(std::move(environment)) {
+    for (const char* name : kSometimes) environment_.unset(name);
     for (const auto& [name, value] : job.program.env) environment_.set(name, value);
   }
   void set(const std::string& name, const std::string& value) {
@@ -128,6 +143,16 @@ void set_checkpoints(const ProgramAssignment& assignment, Setter* out) {
     out->set("MOTLEY_SAVE_EVERY", assignment.job.checkpoint.every_steps);
 }
 
+/// As torchrun leaves them: all that ranks of the host have, LOCAL_RANK the number of one's own.
+std::string gpus_of_host(const FleetSpec& fleet, const DeviceSpec& own) {
+  if (own.kind != DeviceKind::kCuda) return "";
+  std::string uuids;
+  for (const DeviceSpec& device : fleet.devices)
+    if (device.host == own.host && device.kind == DeviceKind::kCuda)
+      uuids += (uuids.empty() ? "" : ",") + device.uuid;
+  return uuids;
+}
+
 /// An emulated device waits in the program itself.
 void set_pace(const FleetSpec& fleet, const DeviceSpec& device, Setter* out) {
   if (!device.paced) return;
@@ -143,7 +168,10 @@ void set_pace(const FleetSpec& fleet, const DeviceSpec& device, Setter* out) {
 Environment program_environment(const ProgramAssignment& assignment, int rank,
                                 const Environment& inherited) {
   const DeviceSpec& device = assignment.fleet.devices[static_cast<size_t>(rank)];
-  Setter out(assignment.job, inherited);
+  Environment surroundings = inherited;
+  if (own_host_name() == assignment.launched_on)
+    for (const auto& [name, value] : assignment.search_paths) surroundings.set(name, value);
+  Setter out(assignment.job, std::move(surroundings));
   set_torchrun(assignment, rank, &out);
   out.set("MOTLEY_JOB", assignment.job.name);
   out.set("MOTLEY_RUN", assignment.run);
@@ -161,7 +189,7 @@ Environment program_environment(const ProgramAssignment& assignment, int rank,
   set_array(assignment.job.array, &out);
   set_shares(assignment, rank, &out);
   out.set_default("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-  out.set_default("CUDA_VISIBLE_DEVICES", device.kind == DeviceKind::kCuda ? device.uuid : "");
+  out.set_default("CUDA_VISIBLE_DEVICES", gpus_of_host(assignment.fleet, device));
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = device.threads > 0
                           ? device.threads
@@ -186,6 +214,8 @@ Result<Unit> write_program(const ProgramAssignment& assignment, const std::strin
                          {"job", to_json(assignment.job)},
                          {"fleet", to_json(assignment.fleet)},
                          {"shares", shares},
+                         {"launched_on", assignment.launched_on},
+                         {"search_paths", assignment.search_paths},
                          {"control", assignment.control},
                          {"key_file", assignment.key_file},
                          {"measure", assignment.measure}};
@@ -205,12 +235,17 @@ Result<ProgramAssignment> read_program(const std::string& path) {
       .read("checkpoints", assignment.checkpoints)
       .read("master_addr", assignment.master_address)
       .read("master_port", assignment.master_port)
+      .read("launched_on", assignment.launched_on)
       .read("control", assignment.control)
       .read("key_file", assignment.key_file)
       .read("measure", assignment.measure);
   fields.each("shares", [&](JsonFields& share) {
     RankShare& read = assignment.shares.emplace_back();
     share.read("samples", read.samples).read("micro_batch", read.micro_batch);
+  });
+  fields.object("search_paths", [&](JsonFields& paths) {
+    for (const char* name : kSearchPaths)
+      if (paths.has(name)) paths.read(name, assignment.search_paths[name]);
   });
   if (const json* member = fields.member("job")) job = *member;
   if (const json* member = fields.member("fleet")) fleet = *member;

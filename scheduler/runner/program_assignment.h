@@ -2,6 +2,7 @@
 // What the ranks of a job that is a program are told: the document of an attempt, and what each of
 // them makes of it (core/FORMATS.md, "program").
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,11 @@ struct ProgramAssignment {
   JobSpec job;
   FleetSpec fleet;                ///< a rank each, in its order
   std::vector<RankShare> shares;  ///< of each rank; empty: the job has no global batch
-  std::string control;            ///< where the runner listens (Attempt::control); it fills this in
-  std::string key_file;           ///< secret of the attempt, 0600; the runner's too
+  /// On this host ranks look for programs as who started the job does, whatever mpirun puts first.
+  std::string launched_on;
+  std::map<std::string, std::string> search_paths = {};  ///< PATH and LD_LIBRARY_PATH there
+  std::string control;   ///< where the runner listens (Attempt::control); it fills this in
+  std::string key_file;  ///< secret of the attempt, 0600; the runner's too
   bool measure = false;  ///< the program is to tell how long its micro-batches take, and to end
 };
 

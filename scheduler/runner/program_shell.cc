@@ -93,24 +93,24 @@ class ProgramShell {
     return {.connected = [](const Hello&) {},
             .refused = [](int, const std::string&) {},
             .message =
-                [](int, const Message& message) {
-                  const bool known = message.type == MessageType::kPhase ||
-                                     message.type == MessageType::kStep ||
-                                     message.type == MessageType::kSaved;
-                  if (known) say({event_name(message.type), message.payload});
-                  return known;
+                [](int rank, const Message& message) {
+                  if (!tells_of(rank, message)) return false;
+                  const std::string event = event_name(message.type);
+                  if (event == "phase" || event == "step") say({event, message.payload});
+                  return true;
                 },
             .gone = [](int) {}};
   }
 
   Result<Unit> run_ranks(const std::string& program, const std::string& document,
                          const Scratch& scratch) {
-    MOTLEY_TRY_VOID(connections_.listen(scratch.path(), hosts_));
-    assignment_.control = connections_.control();
-    assignment_.key_file = connections_.key_file();
+    if (connections_.listen(scratch.path(), hosts_)) {  // else they tell nothing
+      assignment_.control = connections_.control();
+      assignment_.key_file = connections_.key_file();
+      connections_.start();
+    }
     MOTLEY_TRY_VOID(write_program(assignment_, document));
     MOTLEY_TRY_VOID(stage(document, scratch));
-    connections_.start();
     LaunchRequest request;
     request.rsh_agent = options_.rsh_agent;
     request.ranks = ranks_;
@@ -121,7 +121,7 @@ class ProgramShell {
     MOTLEY_TRY(launched_, launcher_.launch(request));
     while (!over()) wait();
     launched_->kill_all();
-    context_.poll();  // last words
+    listen_to_ranks();  // last words
     if (!killed_) bring_ends();
     return Unit{};
   }
@@ -136,7 +136,9 @@ class ProgramShell {
         staging.stale.push_back(file);
     staging.directories = {assignment_.directory, assignment_.checkpoints, scratch.path(),
                            scratch.shared_memory()};
-    staging.files = {{document, text}, {connections_.key_file(), connections_.key_text()}};
+    staging.files = {{document, text}};
+    if (!assignment_.key_file.empty())
+      staging.files.push_back({assignment_.key_file, connections_.key_text()});
     const std::string plan = plan_path(assignment_.directory);
     if (auto plan_text = read_text(real_file_system(), plan, kLargestProgram))
       staging.files.push_back({plan, *std::move(plan_text)});
@@ -189,7 +191,7 @@ class ProgramShell {
     pollfd watched[2] = {{STDIN_FILENO, POLLIN, 0}, {launched_->exit_fd(), POLLIN, 0}};
     ::poll(watched, 2, kLookMilliseconds);
     ask_hosts();
-    context_.poll();
+    listen_to_ranks();
     if ((watched[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) read_commands();
     tell_output(false);
   }
@@ -233,6 +235,13 @@ class ProgramShell {
       request.stdout_fd = STDERR_FILENO;  // who started us reads lines of ours
       if (auto child = ChildProcess::spawn(request)) asking.command.emplace(*std::move(child));
       asking.next = steady_clock().now() + kAskAgain;
+    }
+  }
+
+  /// Some of what they have said: whatever they do, commands are heard.
+  void listen_to_ranks() {
+    constexpr int kMost = 1000;
+    for (int handled = 0; handled < kMost && context_.poll_one() > 0; ++handled) {
     }
   }
 

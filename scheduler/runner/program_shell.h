@@ -1,6 +1,6 @@
 #pragma once
-// One attempt of a job that is a program: mpirun, the commands on stdin, the clock. No rank speaks
-// to it: how they ended is in files of their hosts (program_assignment.h).
+// One attempt of a job that is a program: mpirun, the commands on stdin, the clock. Ranks
+// need not speak to it: how they ended is in files of their hosts (program_assignment.h).
 
 #include <string>
 

@@ -2,6 +2,18 @@
 
 namespace motley {
 
+bool tells_of(int rank, const Message& message) {
+  if (message.type == MessageType::kStep) {
+    const auto report = step_report_from_text(message.payload);
+    return report && report->rank == rank;
+  }
+  if (message.type == MessageType::kPhase) {
+    const auto report = phase_report_from_text(message.payload);
+    return report && report->rank == rank;
+  }
+  return true;
+}
+
 Result<Unit> RankConnections::listen(const std::string& scratch,
                                      const std::vector<std::string>& hosts) {
   MOTLEY_TRY(key_, AttemptKey::generate());
@@ -34,7 +46,7 @@ void RankConnections::send(int rank, MessageType type) {
 
 bool RankConnections::on_message(RankSession& session, const Message& message) {
   if (session.rank() < 0) return accept_hello(session, message);
-  return message.epoch == epoch_ && events_.message(session.rank(), message);
+  return message.epoch != epoch_ || events_.message(session.rank(), message);
 }
 
 bool RankConnections::accept_hello(RankSession& session, const Message& message) {

@@ -19,6 +19,9 @@
 
 namespace motley {
 
+/// Whether the payload of a step or a phase makes sense and is of that rank; true of all others.
+bool tells_of(int rank, const Message& message);
+
 class RankConnections {
  public:
   struct Events {

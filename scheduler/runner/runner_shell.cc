@@ -177,7 +177,7 @@ class RunnerShell {
   }
 
   bool on_message(int rank, const Message& message) {
-    if (!dispatch(rank, message)) return false;
+    if (!tells_of(rank, message) || !dispatch(rank, message)) return false;
     const std::string event = event_name(message.type);
     if (!event.empty()) writer_.put({event, message.payload});
     return true;
@@ -210,8 +210,10 @@ class RunnerShell {
       case MessageType::kEvaluated:
       case MessageType::kProfile:
         return true;
+      case MessageType::kHello:
+        return false;  // it has said so
       default:
-        return false;
+        return true;  // of a later build
     }
   }
 

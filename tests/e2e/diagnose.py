@@ -48,7 +48,8 @@ def of_script(sandbox, speeds, mode="seen", late=0.0, parameters=1, flops="1.0e9
     sandbox.write("cards.yaml", f"version: 1\npace: {{clock: sleep, flops: {flops}}}\nnodes:\n  - host: localhost\n"
                                 f"    slots: {len(speeds)}\n    devices:\n{devices}")
     result = sandbox.run("run", "--script", "train.py", "--fleet", "cards.yaml", "--set", "train.global_batch=24", "--fresh", "--",
-                         mode, str(late), str(parameters))
+                         mode, str(late), str(parameters),
+                         environment={"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"})
     expect_exit(result, 0)
     return limit_of(sandbox, "train")
 

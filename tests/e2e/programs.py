@@ -2,6 +2,7 @@
 and in the job service."""
 
 import json
+import os
 import pathlib
 import signal
 import sys
@@ -82,6 +83,23 @@ def told(sandbox):
     expect_exit(again, 0)
     expect("run program/1 is finished" in again.stderr, again.stderr)
     print("ok: told")
+
+
+def found(sandbox):
+    """Programs are found as the user's shell would, whatever stands between; another program is another run."""
+    tools = sandbox.home / "tools"
+    tools.mkdir()
+    (tools / "uname").write_text("#!/bin/sh\necho the one of the user\n")
+    (tools / "uname").chmod(0o755)
+    sandbox.write("found.yaml", "version: 1\nname: found\nfleet: fleet.yaml\nrun: [uname, now]\n")
+    result = sandbox.run("run", "found.yaml", environment={"PATH": f"{tools}:{os.environ['PATH']}", "MOTLEY_MEASURE": "/x"})
+    expect_exit(result, 0)
+    expect_equal(result.stdout, "the one of the user\n", "output")
+    sandbox.write("found.yaml", "version: 1\nname: found\nfleet: fleet.yaml\nrun: [uname, later]\n")
+    other = sandbox.run("run", "found.yaml")
+    expect_exit(other, 65)
+    expect("found.yaml:4" in other.stderr and "run has changed since run found/1" in other.stderr, other.stderr)
+    print("ok: found")
 
 
 def one_fails(sandbox):
@@ -177,6 +195,7 @@ def served(service):
 def main():
     sandbox = Sandbox()
     told(sandbox)
+    found(sandbox)
     one_fails(sandbox)
     interrupted(sandbox)
     wrong(sandbox)

@@ -90,17 +90,13 @@ class _Settings:
         self.save_every = _number("MOTLEY_SAVE_EVERY") or save_every
         self.keep = max(2, _number("MOTLEY_KEEP") or 3)
         self.epoch = _number("MOTLEY_ATTEMPT") or 1
-        place = os.environ.get("MOTLEY_CHECKPOINT_DIR")
-        self.checkpoints = pathlib.Path(place) if place else None
-        self.measure = os.environ.get("MOTLEY_MEASURE")
-        if self.measure:
-            self.checkpoints = None
+        self.measure, place = os.environ.get("MOTLEY_MEASURE"), os.environ.get("MOTLEY_CHECKPOINT_DIR")
+        self.checkpoints = pathlib.Path(place) if place and not self.measure else None
 
 
 class _Measurement:
     """Asked how long its micro-batches take ($MOTLEY_MEASURE names the file to tell it in), a script runs steps of one micro-batch
     each: of one sample, two, four and so on up to the global batch. What has been told stays told when one is too large."""
-
     _REPETITIONS, _LEAST_POINTS, _SECONDS = 3, 4, 30
 
     def __init__(self, settings, overhead, ranks):
@@ -161,9 +157,7 @@ class Job:
         self._ranks, self._settings = ranks, settings
         self._states = [model, optimizer, *others]
         self.rank, self.ranks = ranks.rank, ranks.count
-        self.step = 0
-        self.loss = None
-        self.boundary = False
+        self.step, self.loss, self.boundary = 0, None, False
         self._process, self._stop, self._all_stop = os.getpid(), False, False
         self._loader = self._samples = self._random = self._length = None
         self._pass = self._pass_step = self._saved = 0
@@ -248,12 +242,10 @@ class Job:
             raise Error("job.backward() was not called for what job.loader() yielded")
         if self._measurement:
             self._measurement.took_update()
-        self._reports.spent("update" if self.boundary else "compute")
-        if not self.boundary:
-            return
-        if self._all_stop or (self._settings.save_every and self.step % self._settings.save_every == 0):
+        self._reports.spent("other" if self.boundary else "compute")
+        if self.boundary and (self._all_stop or (self._settings.save_every and self.step % self._settings.save_every == 0)):
             self._save()
-        if self._all_stop:
+        if self.boundary and self._all_stop:
             self._ranks.leave()
             sys.exit(STOPPED)
 
@@ -269,15 +261,16 @@ class Job:
 
         @functools.wraps(step)
         def at_boundary(_, *arguments, **options):
-            return step(*arguments, **options) if self.boundary else None
+            if self.boundary:
+                result = step(*arguments, **options)
+                self._reports.spent("update")
+                return result
         stepped.step = types.MethodType(at_boundary, stepped)  # as schedulers expect to find it
 
     # Checkpoints.
 
     def _newest(self):
-        if self._settings.checkpoints is None:
-            return None
-        return _Checkpoints(self._settings.checkpoints).newest()
+        return _Checkpoints(self._settings.checkpoints).newest() if self._settings.checkpoints else None
 
     def _go_on(self, state):
         if len(state["states"]) != len(self._states):
@@ -289,8 +282,7 @@ class Job:
             mine.load_state_dict(saved)
         self.step = self._saved = state["step"]
         self._pass, self._pass_step = state["pass"], state["pass_step"]
-        self._length = state["length"]
-        self._random = state["random"]
+        self._length, self._random = state["length"], state["random"]
         if self.rank == 0:
             print(f"motley: going on after step {self.step}", file=sys.stderr, flush=True)
 
@@ -321,16 +313,14 @@ class Job:
                      "global_batch": self._settings.global_batch, "length": self._loader.length, "random": everyones,
                      "states": [_state_of(one) for one in self._states]}
             try:
-                begun = time.monotonic()
-                made = _Checkpoints(self._settings.checkpoints).write(state, self._settings.epoch, self._settings.keep)
-                self._reports.saved(self.step, made, time.monotonic() - begun)
+                _Checkpoints(self._settings.checkpoints).write(state, self._settings.epoch, self._settings.keep)
             except (OSError, ValueError) as error:
                 failure = f"cannot save step {self.step}: {error}"
         failure = self._ranks.from_first(lambda: failure)
         if failure:
             raise Error(failure)
         self._saved = self.step
-        self._reports.spent("saving")
+        self._reports.spent("other")
 
 
 def _state_of(one):
@@ -417,6 +407,8 @@ class _Ranks:
 
     def __init__(self, device, timeout):
         self.on_gpu = device.type == "cuda"
+        if self.on_gpu:
+            torch.cuda.set_device(device)
         self._own = not dist.is_initialized()
         if self._own:
             self.count, self.rank = _number("WORLD_SIZE") or 1, _number("RANK") or 0
@@ -431,6 +423,10 @@ class _Ranks:
         if set(kinds) == {"cuda"} and dist.is_nccl_available():
             self._of_devices = dist.new_group(backend="nccl", timeout=timeout)
         atexit.register(self.leave)
+
+    def busy(self):
+        """A GPU has not done yet what it was given."""
+        return self.on_gpu and not torch.cuda.current_stream().query()
 
     def now(self):
         """Seconds of a steady clock, once the device has done all that it was given."""
@@ -493,13 +489,13 @@ class _Ranks:
 
 class _Reports:
     """Of each step what this rank's time went on, to `motley run` where it listens ($MOTLEY_CONTROL; core/FORMATS.md, "wire").
-    Nothing depends on it: where it is not taken in time there is no more of it."""
-    _HELLO, _PHASE, _STEP, _SAVED, _TIMEOUT = 1, 2, 3, 5, 5.0
+    Nothing depends on it and nothing waits for it: what is not taken in is left out."""
+    _HELLO, _PHASE, _STEP, _MOST_BYTES = 1, 2, 3, 1 << 20
 
     def __init__(self, ranks, pacer, settings):
         self._ranks, self._pacer, self._epoch = ranks, pacer, settings.epoch
         self._begin(time.monotonic())
-        self._socket, control = None, os.environ.get("MOTLEY_CONTROL")
+        self._socket, self._unsent, control = None, b"", os.environ.get("MOTLEY_CONTROL")
         if not control or settings.measure:
             return
         try:
@@ -510,51 +506,53 @@ class _Reports:
             print(f"motley: steps are not reported: {error!r}", file=sys.stderr, flush=True)
 
     def spent(self, what, samples=0):
-        """What the time since the last call went on."""
+        """What the time since the last call went on; `other` is no part of an ordinary step."""
+        if what == "input" and self._ranks.busy():
+            what = "compute"  # samples came while a GPU still was at the last ones
         now = self._ranks.now() if what == "wait" else time.monotonic()  # sums that a GPU was only told of
         self._seconds[what] += now - self._since
-        self._since = now
-        self._samples += samples
+        self._since, self._samples = now, self._samples + samples
 
     def training_after(self, step):
+        self.spent("other")
         self._send(self._PHASE, {"phase": "training", "detail": "", "step": step})
 
     def step(self, job):
         """From the end of one reduction to that of the next: an update counts in the step that follows it."""
-        saving = self._seconds.pop("saving")
+        whole, other = sum(self._seconds.values()), self._seconds.pop("other")
+        special = other > whole / 20
+        self._seconds["update"] += 0 if special else other
         report = {f"{what}_seconds": seconds for what, seconds in self._seconds.items()}
         memory = torch.cuda.max_memory_allocated() if self._ranks.on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         group = next(iter(getattr(job._states[1], "param_groups", [])), {})
-        report.update(step=job.step, step_seconds=sum(self._seconds.values()) + saving, samples=self._samples, special=saving > 0,
-                      memory_bytes=memory, overruns=self._pacer.overruns, sections=self._pacer.sections, gradient_norm=None,
-                      loss=job.loss if math.isfinite(job.loss) else None, loss_bits=struct.pack(">d", job.loss).hex(),
-                      learning_rate=float(group.get("lr", 0.0)))
+        report.update(step=job.step, step_seconds=whole, samples=self._samples, special=special, memory_bytes=memory,
+                      overruns=self._pacer.overruns, sections=self._pacer.sections, learning_rate=_finite(group.get("lr")) or 0.0,
+                      loss=_finite(job.loss), loss_bits=struct.pack(">d", job.loss).hex(), gradient_norm=None)
         self._send(self._STEP, report)
         self._begin(self._since)
 
-    def saved(self, step, path, seconds):
-        size = sum(file.stat().st_size for file in path.iterdir())
-        self._send(self._SAVED, {"step": step, "error": "", "directory": path.name, "bytes": size, "seconds": seconds})
-
     def _begin(self, now):
         self._since, self._samples = now, 0
-        self._seconds = dict.fromkeys(("input", "compute", "wait", "update", "saving"), 0.0)
+        self._seconds = dict.fromkeys(("input", "compute", "wait", "update", "other"), 0.0)
 
     def _connected(self, kind, address):
-        if kind == "tcp":
-            host, _, port = address.rpartition(":")
-            return socket.create_connection((host, int(port)), self._TIMEOUT)
-        connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(self._TIMEOUT)
-        connection.connect(address)
+        host, _, port = address.rpartition(":")
+        connection = socket.create_connection((host, int(port)), 5) if kind == "tcp" else socket.socket(socket.AF_UNIX)
+        if kind == "unix":
+            connection.connect(address)
+        connection.setblocking(False)
         return connection
 
     def _send(self, kind, payload):
         if self._socket is None:
             return
-        text = json.dumps({"rank": self._ranks.rank, **payload}).encode()
+        if len(self._unsent) < self._MOST_BYTES:
+            text = json.dumps({"rank": self._ranks.rank, **payload}).encode()
+            self._unsent += struct.pack("<4sHHII", b"MTLY", 1, kind, self._epoch, len(text)) + text
         try:
-            self._socket.sendall(struct.pack("<4sHHII", b"MTLY", 1, kind, self._epoch, len(text)) + text)
+            self._unsent = self._unsent[self._socket.send(self._unsent):]
+        except BlockingIOError:
+            pass
         except OSError:
             self._socket = None
 
@@ -566,8 +564,7 @@ class _Gradients:
     def __init__(self, ranks, model, always_flat):
         self._ranks, self._always_flat = ranks, always_flat
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._flat, self._places = {}, []
-        self._given = [False] * len(self._parameters)
+        self._flat, self._places, self._given = {}, [], []
 
     def clear(self):
         self._given = [False] * len(self._parameters)
@@ -613,10 +610,9 @@ class _Gradients:
     def _have_places(self):
         if self._places:
             return
-        sizes = {}
+        sizes = collections.Counter()
         for parameter in self._parameters:
-            group = (parameter.dtype, parameter.device)
-            sizes[group] = sizes.get(group, 0) + parameter.numel()
+            sizes[parameter.dtype, parameter.device] += parameter.numel()
         self._flat = {group: torch.empty(size, dtype=group[0], device=group[1]) for group, size in sizes.items()}
         used = dict.fromkeys(sizes, 0)
         for parameter in self._parameters:
@@ -674,7 +670,6 @@ class _Checkpoints:
         return None
 
     def write(self, state, epoch, keep):
-        """Returns where."""
         tensors = {}
         packed = _packed(state, "", tensors)
         document = {"version": _VERSION, "torch": torch.__version__, "state_sha256": _sha256(packed), "state": packed}
@@ -695,7 +690,6 @@ class _Checkpoints:
             trash = old.with_name(".trash-" + old.name)
             old.rename(trash)
             shutil.rmtree(trash, ignore_errors=True)
-        return final
 
     def _all(self):
         """Newest first."""
@@ -790,6 +784,13 @@ def _sync(directory):
     descriptor = os.open(directory, os.O_RDONLY)
     os.fsync(descriptor)
     os.close(descriptor)
+
+
+def _finite(number):
+    try:
+        return float(number) if math.isfinite(number) else None
+    except (TypeError, ValueError):
+        return None
 
 
 def _number(name):

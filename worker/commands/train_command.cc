@@ -90,7 +90,7 @@ Result<Unit> keep_result(const Attempt& attempt, Communicator& world, const Rank
                          const TrainOutcome& outcome) {
   MOTLEY_TRY(const std::vector<std::string> all, world.all_gather(to_json(mine).dump()));
   if (world.rank() != 0) return Unit{};
-  AttemptResult result{.ranks = {}, .weights_xxh3 = outcome.weights_xxh3};
+  AttemptResult result{.ranks = {}, .least_wait_seconds = {}, .weights_xxh3 = outcome.weights_xxh3};
   for (const std::string& text : all) {
     MOTLEY_TRY(RankActual rank, rank_actual_from_json(nlohmann::json::parse(text)));
     result.ranks.push_back(std::move(rank));

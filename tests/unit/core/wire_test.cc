@@ -170,7 +170,13 @@ TEST(StepReport, RefusesWhatIsNoReport) {
     EXPECT_FALSE(step_report_from_text(text)) << text;
   std::string report = to_json_text(sample_report());
   report.insert(1, "\"extra\": 1, ");
-  EXPECT_EQ(step_report_from_text(report).error().message, "/: unknown key 'extra'");
+  EXPECT_TRUE(step_report_from_text(report)) << "a later build may say more";
+  for (const char* beyond : {R"("step":-1)", R"("step":9223372036854775807)"}) {
+    std::string odd = to_json_text(sample_report());
+    const size_t at = odd.find("\"step\":");
+    odd.replace(at, odd.find(',', at) - at, beyond);
+    EXPECT_FALSE(step_report_from_text(odd)) << odd;
+  }
 }
 
 }  // namespace

@@ -14,8 +14,9 @@ struct Times {
   double compute = 0, update = 0, input = 0, wait = 0;
 };
 
-std::vector<RankActual> told(const std::vector<Times>& times) {
-  std::vector<RankActual> ranks;
+AttemptResult told(const std::vector<Times>& times) {
+  AttemptResult result;
+  std::vector<RankActual>& ranks = result.ranks;
   for (const Times& each : times) {
     RankActual& rank = ranks.emplace_back();
     rank.rank = static_cast<int>(ranks.size()) - 1;
@@ -24,7 +25,7 @@ std::vector<RankActual> told(const std::vector<Times>& times) {
     rank.input_seconds = each.input;
     rank.wait_seconds = each.wait;
   }
-  return ranks;
+  return result;
 }
 
 /// A replica on each rank, on these hosts.
@@ -74,6 +75,21 @@ TEST(Diagnosis, WhatEvenTheLastWaitsTravels) {
   EXPECT_EQ(found(times, plan_on({"a", "a"})).limit, Limit::kHostLink);
 }
 
+TEST(Diagnosis, WhereNowOneIsLastAndNowAnotherLittleTravels) {
+  AttemptResult result = told({{6, 1, 0, 3}, {6, 1, 0, 3}});
+  result.least_wait_seconds = 0.1;
+  const auto uneven = diagnose(result, plan_on({"a", "b"}));
+  ASSERT_TRUE(uneven);
+  EXPECT_EQ(uneven->limit, Limit::kWaiting);
+  EXPECT_NEAR(uneven->share(), 0.29, 1e-12);
+}
+
+TEST(Diagnosis, OneRankHasNoLinks) {
+  const Diagnosis alone = found({{6, 1, 0, 3}}, plan_on({"a"}));
+  EXPECT_EQ(alone.limit, Limit::kCompute);
+  EXPECT_EQ(alone.costs.size(), 1u);
+}
+
 TEST(Diagnosis, StateInHostMemoryCostsItsLink) {
   Plan plan = plan_on({"a", "b"});
   const std::vector<Times> times = {{5, 4, 0, 0.5}, {8.5, 0.4, 0, 0.6}};
@@ -105,19 +121,19 @@ TEST(Diagnosis, StagesWaitForEachOther) {
 }
 
 TEST(Diagnosis, NeedsAllRanks) {
-  std::vector<RankActual> ranks = told({{1, 0, 0, 0}, {1, 0, 0, 0}});
-  ranks[1].wait_seconds.reset();
-  EXPECT_EQ(diagnose(ranks, plan_on({"a", "b"})).error().code, ErrorCode::kNotFound);
+  AttemptResult result = told({{1, 0, 0, 0}, {1, 0, 0, 0}});
+  result.ranks[1].wait_seconds.reset();
+  EXPECT_EQ(diagnose(result, plan_on({"a", "b"})).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(diagnose({}, plan_on({"a"})).error().code, ErrorCode::kNotFound);
 }
 
 TEST(Diagnosis, InWordsAndAsJson) {
   const Plan plan = plan_on({"a", "b"});
   const Diagnosis diagnosis = found({{6, 1, 0, 3}, {5.9, 1, 0, 3.1}}, plan);
-  const std::string text = diagnosis_text(diagnosis, plan);
+  const std::string text = diagnosis_text(diagnosis, plan, true);
   EXPECT_THAT(text, HasSubstr("network: 30 % of a step of 10 s on rank 0, a/0 (card on a)"));
   EXPECT_THAT(text, HasSubstr("\nwhat helps: "));
-  const nlohmann::json json = to_json(diagnosis, plan);
+  const nlohmann::json json = to_json(diagnosis, plan, true);
   EXPECT_EQ(json["limit"], "network");
   EXPECT_EQ(json["device"], "a/0");
   EXPECT_EQ(json["costs"].size(), 3u);
