@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/spec/json.h"
+#include "scheduler/launch/this_host.h"
 #include "tests/support/temporary_directory.h"
 
 namespace motley {
@@ -78,8 +79,39 @@ TEST(ProgramAssignment, LocalRanksAreThoseOfTheHost) {
   EXPECT_EQ(fourth.value("LOCAL_WORLD_SIZE"), "3");
   EXPECT_EQ(fourth.value("GROUP_RANK"), "1");
   EXPECT_EQ(fourth.value("WORLD_SIZE"), "5");
-  EXPECT_EQ(fourth.value("CUDA_VISIBLE_DEVICES"), "GPU-3");
+  EXPECT_EQ(fourth.value("CUDA_VISIBLE_DEVICES"), "GPU-1,GPU-3,GPU-4") << "its own is GPU-3";
   EXPECT_FALSE(fourth.has("MOTLEY_SAMPLES"));  // the job says nothing of a batch
+}
+
+TEST(ProgramAssignment, TheNumberOfARanksGpuIsItsLocalRank) {
+  ProgramAssignment assignment = assignment_on({"a", "a", "a"});
+  assignment.fleet.devices[0].kind = DeviceKind::kCpu;
+  const Environment cpu = program_environment(assignment, 0, {});
+  EXPECT_EQ(cpu.value("LOCAL_RANK"), "2");
+  EXPECT_EQ(cpu.value("CUDA_VISIBLE_DEVICES"), "");
+  const Environment gpu = program_environment(assignment, 2, {});
+  EXPECT_EQ(gpu.value("LOCAL_RANK"), "1");
+  EXPECT_EQ(gpu.value("CUDA_VISIBLE_DEVICES"), "GPU-1,GPU-2");
+}
+
+TEST(ProgramAssignment, ProgramsAreFoundAsWhereTheJobWasStarted) {
+  ProgramAssignment assignment = assignment_on({"a"});
+  Environment of_mpirun;
+  of_mpirun.set("PATH", "/mpi/bin:/venv/bin");
+  assignment.launched_on = "elsewhere";
+  assignment.search_paths = {{"PATH", "/venv/bin"}};
+  EXPECT_EQ(program_environment(assignment, 0, of_mpirun).value("PATH"), "/mpi/bin:/venv/bin");
+  assignment.launched_on = own_host_name();
+  EXPECT_EQ(program_environment(assignment, 0, of_mpirun).value("PATH"), "/venv/bin");
+}
+
+TEST(ProgramAssignment, WhatAnOuterMotleySaidIsNotForThis) {
+  Environment outer;
+  outer.set("MOTLEY_MEASURE", "/x");
+  outer.set("MOTLEY_SAMPLES", "7");
+  const Environment environment = program_environment(assignment_on({"a"}), 0, outer);
+  EXPECT_FALSE(environment.has("MOTLEY_MEASURE"));
+  EXPECT_FALSE(environment.has("MOTLEY_SAMPLES"));
 }
 
 TEST(ProgramAssignment, NothingThatSomebodyHasSetIsOverridden) {

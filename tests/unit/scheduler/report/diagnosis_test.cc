@@ -28,13 +28,15 @@ AttemptResult told(const std::vector<Times>& times) {
   return result;
 }
 
+StagePlan stage_on(Rank rank) { return {.ranks = {rank}, .shares = {1.0}}; }
+
 /// A replica on each rank, on these hosts.
 Plan plan_on(const std::vector<std::string>& hosts) {
   Plan plan;
   for (const std::string& host : hosts) {
     const Rank rank(static_cast<int>(plan.ranks.size()));
     plan.ranks.push_back({host + "/0", host, "card"});
-    plan.replicas.push_back({.stages = {{.ranks = {rank}}}, .micro_batch = 1, .grains = 1});
+    plan.replicas.push_back({.stages = {stage_on(rank)}, .micro_batch = 1, .grains = 1});
   }
   return plan;
 }
@@ -112,7 +114,7 @@ TEST(Diagnosis, OneWithMoreToDo) {
 TEST(Diagnosis, StagesWaitForEachOther) {
   Plan plan = plan_on({"a", "b"});
   plan.replicas = {
-      {.stages = {{.ranks = {Rank(0)}}, {.ranks = {Rank(1)}}}, .micro_batch = 1, .grains = 2}};
+      {.stages = {stage_on(Rank(0)), stage_on(Rank(1))}, .micro_batch = 1, .grains = 2}};
   plan.prediction.communication_seconds = 0.5;
   const std::vector<Times> times = {{6, 0.2, 0, 3.8}, {6, 0.2, 0, 3.8}};
   EXPECT_EQ(found(times, plan).limit, Limit::kWaiting);

@@ -11,6 +11,8 @@
 namespace motley {
 namespace {
 
+using testing::expect_golden;
+
 Mix mix(std::vector<TypeShare> types, double step_seconds) {
   Mix mix;
   mix.types = std::move(types);
