@@ -103,6 +103,28 @@ std::string advice_for(const Diagnosis& found, const Plan& plan, bool program) {
   return "";
 }
 
+/// Of the slowest rank's step; the longest first.
+std::vector<StepCost> costs_of(const RankActual& slowest, const AttemptResult& told,
+                               const Plan& plan, bool host_memory) {
+  std::map<Limit, double> costs;
+  costs[Limit::kInput] = slowest.input_seconds.value_or(0);
+  add_wait(*slowest.wait_seconds, told, plan, &costs);
+  double work = work_of(slowest);
+  if (host_memory) {
+    costs[Limit::kHostLink] += *slowest.update_seconds;
+    work = *slowest.compute_seconds;
+  }
+  costs[Limit::kImbalance] =
+      std::max(0.0, std::min(work, work_of(slowest) - mean_work(told.ranks)));
+  costs[Limit::kCompute] += work - costs[Limit::kImbalance];
+  std::vector<StepCost> sorted;
+  for (const auto& [limit, seconds] : costs)
+    if (seconds > 0) sorted.push_back({limit, seconds});
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const StepCost& a, const StepCost& b) { return a.seconds > b.seconds; });
+  return sorted;
+}
+
 }  // namespace
 
 const char* name_of(Limit limit) {
@@ -133,20 +155,7 @@ Result<Diagnosis> diagnose(const AttemptResult& told, const Plan& plan) {
   Diagnosis found;
   found.rank = static_cast<int>(slowest - ranks.begin());
   found.step_seconds = busy_of(*slowest) + *slowest->wait_seconds;
-  std::map<Limit, double> costs;
-  costs[Limit::kInput] = slowest->input_seconds.value_or(0);
-  add_wait(*slowest->wait_seconds, told, plan, &costs);
-  double work = work_of(*slowest);
-  if (in_host_memory(place_of(found, plan))) {
-    costs[Limit::kHostLink] += *slowest->update_seconds;
-    work = *slowest->compute_seconds;
-  }
-  costs[Limit::kImbalance] = std::max(0.0, std::min(work, work_of(*slowest) - mean_work(ranks)));
-  costs[Limit::kCompute] += work - costs[Limit::kImbalance];
-  for (const auto& [limit, seconds] : costs)
-    if (seconds > 0) found.costs.push_back({limit, seconds});
-  std::stable_sort(found.costs.begin(), found.costs.end(),
-                   [](const StepCost& a, const StepCost& b) { return a.seconds > b.seconds; });
+  found.costs = costs_of(*slowest, told, plan, in_host_memory(place_of(found, plan)));
   for (const StepCost& cost : found.costs) {
     if (cost.limit == Limit::kCompute || cost.seconds < kWorthSaying * found.step_seconds) continue;
     found.limit = cost.limit;
