@@ -1,7 +1,5 @@
 #include "planner/plain/program_plan.h"
 
-#include <algorithm>
-
 #include "planner/costs/cost_model.h"
 
 namespace motley {

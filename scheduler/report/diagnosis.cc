@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
+#include "scheduler/report/straggler.h"
 #include "scheduler/report/table.h"
 
 namespace motley {
@@ -14,7 +16,10 @@ constexpr double kWorthSaying = 0.1;  // of a step
 
 double work_of(const RankActual& rank) { return *rank.compute_seconds + *rank.update_seconds; }
 
-double busy_of(const RankActual& rank) { return work_of(rank) + rank.input_seconds.value_or(0); }
+std::optional<RankTime> time_of(const RankActual& rank) {
+  return rank_time(rank.compute_seconds, rank.update_seconds, rank.wait_seconds,
+                   rank.input_seconds);
+}
 
 bool has_stages(const Plan& plan) {
   return std::any_of(plan.replicas.begin(), plan.replicas.end(),
@@ -141,20 +146,20 @@ double Diagnosis::share() const {
 
 Result<Diagnosis> diagnose(const AttemptResult& told, const Plan& plan) {
   const std::vector<RankActual>& ranks = told.ranks;
-  const bool all_told = std::all_of(ranks.begin(), ranks.end(), [](const RankActual& rank) {
-    return rank.compute_seconds && rank.update_seconds && rank.wait_seconds;
-  });
+  const bool all_told = std::all_of(
+      ranks.begin(), ranks.end(), [](const RankActual& rank) { return time_of(rank).has_value(); });
   if (ranks.empty() || !all_told || ranks.size() != plan.ranks.size())
     return fail(
         ErrorCode::kNotFound,
         "not every rank has told of an ordinary step yet (the first few are none); of programs "
         "only scripts with motley_torch do");
-  const auto slowest = std::max_element(
-      ranks.begin(), ranks.end(),
-      [](const RankActual& a, const RankActual& b) { return busy_of(a) < busy_of(b); });
+  const auto slowest =
+      std::max_element(ranks.begin(), ranks.end(), [](const RankActual& a, const RankActual& b) {
+        return time_of(a)->busy_seconds < time_of(b)->busy_seconds;
+      });
   Diagnosis found;
   found.rank = static_cast<int>(slowest - ranks.begin());
-  found.step_seconds = busy_of(*slowest) + *slowest->wait_seconds;
+  found.step_seconds = time_of(*slowest)->busy_seconds + *slowest->wait_seconds;
   found.costs = costs_of(*slowest, told, plan, in_host_memory(place_of(found, plan)));
   for (const StepCost& cost : found.costs) {
     if (cost.limit == Limit::kCompute || cost.seconds < kWorthSaying * found.step_seconds) continue;

@@ -81,9 +81,10 @@ void add_overruns(const RunSummary& summary, TextTable* table) {
 void add_straggler(const RunSummary& summary, const Plan& plan, TextTable* table) {
   std::vector<RankTime> times;
   for (const RankActual& rank : summary.ranks) {
-    if (!rank.compute_seconds || !rank.wait_seconds || !rank.update_seconds) return;
-    times.push_back({*rank.compute_seconds + *rank.update_seconds + rank.input_seconds.value_or(0),
-                     *rank.wait_seconds});
+    const auto time =
+        rank_time(rank.compute_seconds, rank.update_seconds, rank.wait_seconds, rank.input_seconds);
+    if (!time) return;
+    times.push_back(*time);
   }
   const auto straggler = find_straggler(times);
   if (!straggler || straggler->rank >= plan.ranks.size()) return;

@@ -44,8 +44,7 @@ void read_rank(JsonFields& fields, RankProgress& rank) {
 }  // namespace
 
 std::optional<RankTime> RankProgress::time() const {
-  if (!compute_seconds || !wait_seconds || !update_seconds) return std::nullopt;
-  return RankTime{*compute_seconds + *update_seconds + input_seconds.value_or(0), *wait_seconds};
+  return rank_time(compute_seconds, update_seconds, wait_seconds, input_seconds);
 }
 
 std::optional<Straggler> RunProgress::straggler() const {

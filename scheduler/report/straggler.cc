@@ -12,6 +12,14 @@ constexpr double kWorthSaying = 0.1;
 
 }  // namespace
 
+std::optional<RankTime> rank_time(std::optional<double> compute_seconds,
+                                  std::optional<double> update_seconds,
+                                  std::optional<double> wait_seconds,
+                                  std::optional<double> input_seconds) {
+  if (!compute_seconds || !update_seconds || !wait_seconds) return std::nullopt;
+  return RankTime{*compute_seconds + *update_seconds + input_seconds.value_or(0), *wait_seconds};
+}
+
 double waiting_share(const RankTime& time) {
   const double whole = time.busy_seconds + time.wait_seconds;
   return whole > 0 ? time.wait_seconds / whole : 0;

@@ -13,6 +13,12 @@ struct RankTime {
   double wait_seconds = 0;  ///< for others, and for what travels
 };
 
+/// Nothing where one of the first three is not known; input that nobody told of is none.
+std::optional<RankTime> rank_time(std::optional<double> compute_seconds,
+                                  std::optional<double> update_seconds,
+                                  std::optional<double> wait_seconds,
+                                  std::optional<double> input_seconds);
+
 /// Of its time, 0 to 1; 0 where there was none.
 double waiting_share(const RankTime& time);
 

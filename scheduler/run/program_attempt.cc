@@ -48,10 +48,7 @@ Result<ProgramAssignment> ProgramAttempts::assignment(const RunDirectory& run,
   assignment.directory = directory;
   assignment.master_address = master_address(fleet);
   MOTLEY_TRY(assignment.master_port, free_port());
-  assignment.launched_on = own_host_name();
-  const Environment ours = Environment::inherited();
-  for (const char* name : {"PATH", "LD_LIBRARY_PATH"})
-    assignment.search_paths[name] = ours.value(name);
+  search_as_here(&assignment);
   assignment.job = options_.job;
   assignment.fleet = fleet;
   return assignment;

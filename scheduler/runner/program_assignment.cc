@@ -198,6 +198,12 @@ Environment program_environment(const ProgramAssignment& assignment, int rank,
   return out.take();
 }
 
+void search_as_here(ProgramAssignment* assignment) {
+  assignment->launched_on = own_host_name();
+  const Environment ours = Environment::inherited();
+  for (const char* name : kSearchPaths) assignment->search_paths[name] = ours.value(name);
+}
+
 std::string plan_path(const std::string& directory) { return directory + "/plan.json"; }
 
 Result<Unit> write_program(const ProgramAssignment& assignment, const std::string& path) {

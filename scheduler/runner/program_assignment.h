@@ -34,6 +34,9 @@ struct ProgramAssignment {
   bool measure = false;  ///< the program is to tell how long its micro-batches take, and to end
 };
 
+/// From now on ranks on this host look for programs as this process does.
+void search_as_here(ProgramAssignment* assignment);
+
 /// Of the attempt in `directory`: who gets how much of a step (core/FORMATS.md, "plan").
 std::string plan_path(const std::string& directory);
 
