@@ -129,7 +129,9 @@ def shared(sandbox):
     expect_same(losses(unlike.stdout), alone, 1e-4, "four unlike ranks")
     report = json.loads(sandbox.run("report", "script", "--json").stdout)
     expect_equal((report["state"], report["steps"]), ("finished", STEPS), "what is reported")
-    expect(report["efficiency"] and len(report["ranks"]) == 4 and "Report (paced): finished" in unlike.stderr, f"{report} {unlike.stderr}")
+    # Not `efficiency`: on a busy machine emulated steps may take longer than they stand for, and then there is none.
+    expect(report["predicted_step_seconds"] and report["solo_sum_samples_per_second"] and len(report["ranks"]) == 4, f"{report}")
+    expect("Report (paced): finished" in unlike.stderr, unlike.stderr)
     kinds = unlike.stderr.count("measuring the program on")
     expect(kinds <= 2, f"one of each kind at most is measured: {unlike.stderr}")
     dealt = re.search(r"samples of a step: localhost/0 (\d+), localhost/1 (\d+), localhost/2 (\d+), localhost/3 (\d+) \(", unlike.stderr)
