@@ -2,6 +2,8 @@
 // received, those of exchanges, of messages and of transfers that go on by themselves apart; the
 // receiver copies straight from the sender's memory.
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -31,6 +33,9 @@ struct Post {
 /// Two ranks have a queue of each for each direction.
 enum class Lane { kExchange, kMessages, kTransfers };
 constexpr size_t kLanes = 3;
+
+/// Before a rank sleeps: waking one takes longer than most exchanges.
+constexpr int kYields = 100;
 
 class Hub {
  public:
@@ -102,6 +107,11 @@ void Hub::enqueue(Lane lane, int rank, Post& post) {
 template <class Ready>
 Result<Unit> Hub::wait(Lock& lock, int rank, int peer, const std::string& operation,
                        Deadline deadline, const Ready& ready) {
+  for (int i = 0; i < kYields && !ready() && !failure_; ++i) {
+    lock.unlock();
+    sched_yield();
+    lock.lock();
+  }
   const bool in_time =
       changed(rank).wait_until(lock, deadline, [&] { return ready() || failure_.has_value(); });
   if (ready()) return Unit{};

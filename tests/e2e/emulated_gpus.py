@@ -27,8 +27,9 @@ checkpoint: {every: 3}
 """
 
 
-def gpus(capability="sm_90"):
-    sandbox = Sandbox()
+def gpus(capability="sm_90", cache=None):
+    """cache: of another sandbox whose measurements serve for this one, too."""
+    sandbox = Sandbox(cache=cache)
     sandbox.write("job.yaml", JOB)
     sandbox.environment["MOTLEY_MODULES"] = str(BIN.parent / "lib/on_host")
     sandbox.environment["MOTLEY_CUDA_ON_HOST"] = capability + ",memory=2000000000,devices=2"
@@ -47,6 +48,7 @@ def precisions(sandbox):
 
 
 def check_learns_in_the_fastest_precision(capability, reduced):
+    """The cache with what was measured."""
     sandbox = gpus(capability)
     final = final_object(sandbox.run("run", "job.yaml", "--json"))
     expect_equal(final["steps"], 6, "steps")
@@ -57,11 +59,13 @@ def check_learns_in_the_fastest_precision(capability, reduced):
     # The faster may be faster alone.
     plan = json.loads((sandbox.run_directory() / "plan.json").read_text())
     expect_equal(precisions(sandbox), [measured[rank["device"]] for rank in plan["ranks"]], "precisions of the plan")
+    return sandbox.home / "cache"
 
 
 def check_attention_through_cudnn():
     """A library in its place computes what our own kernels compute, in recorded steps as well."""
-    own, cudnn = gpus(), gpus()
+    own = gpus()
+    cudnn = gpus(cache=own.home / "cache")
     cudnn.environment["MOTLEY_CUDNN"] = str(BIN.parent / "lib/stand_in/cudnn_stand_in.so")
     runs = [sandbox.run("run", "job.yaml", "--set", "train.precision=bf16", "--json") for sandbox in (own, cudnn)]
     losses = [final_object(run)["final_loss"] for run in runs]
@@ -71,9 +75,9 @@ def check_attention_through_cudnn():
     expect(abs(losses[0] - losses[1]) < 0.01 * losses[0], f"final losses {losses}")
 
 
-def check_goes_on_elsewhere():
+def check_goes_on_elsewhere(cache):
     """What two GPUs began, a CPU ends."""
-    sandbox = gpus()
+    sandbox = gpus(cache=cache)
     final_object(sandbox.run("run", "job.yaml", "--json"))
     sandbox.write("cpu.yaml", "version: 1\nnodes: [{host: localhost, devices: [{kind: cpu, type: c, threads: 1}]}]\n")
     final = final_object(sandbox.run("run", "job.yaml", "--fleet", "cpu.yaml", "--set", "train.steps=8", "--json"))
@@ -108,10 +112,10 @@ def check_fp8_where_it_is_asked_for():
 
 
 def main():
-    check_learns_in_the_fastest_precision("sm_90", "bf16")
+    measured = check_learns_in_the_fastest_precision("sm_90", "bf16")
     check_learns_in_the_fastest_precision("sm_75", "fp16")
     check_attention_through_cudnn()
-    check_goes_on_elsewhere()
+    check_goes_on_elsewhere(measured)
     check_a_precision_the_card_lacks()
     check_gpus_that_are_not_told_apart()
     check_fp8_where_it_is_asked_for()

@@ -93,12 +93,12 @@ def check_sharded():
 def check_in_host_memory():
     """One emulated GPU that holds parameters and gradients only."""
     def gpu(memory):
-        sandbox = sandbox_with(GPU % memory, grain=16)  # smaller micro-batches would do, too
+        sandbox = sandbox_with(GPU % memory, grain=4)  # smaller micro-batches would do, too
         sandbox.environment["MOTLEY_MODULES"] = str(BIN.parent / "lib/on_host")
         sandbox.environment["MOTLEY_CUDA_ON_HOST"] = "sm_90,memory=2000000000,devices=1"
         return sandbox
 
-    fp32 = ("--set", "train.precision=fp32")
+    fp32 = ("--set", "train.precision=fp32", "--set", "train.global_batch=4")
     roomy = gpu(PLENTY).run("plan", "job.yaml", *WHOLE, *fp32, "--json", timeout=300)
     expect_exit(roomy, 0)
     needs = json.loads(roomy.stdout)["prediction"]["ranks"][0]["memory"]
