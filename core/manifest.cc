@@ -267,9 +267,11 @@ int64_t hash_block_bytes(const std::vector<int64_t>& shape, const std::string& d
 }
 
 int64_t element_bytes(const std::string& dtype) {
-  if (dtype == "F32") return 4;
-  if (dtype == "F64") return 8;
-  return 0;
+  static const std::map<std::string, int64_t, std::less<>> kBytes = {
+      {"F64", 8},  {"I64", 8}, {"F32", 4}, {"I32", 4}, {"F16", 2},
+      {"BF16", 2}, {"I16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}};
+  const auto found = kBytes.find(dtype);
+  return found == kBytes.end() ? 0 : found->second;
 }
 
 namespace {

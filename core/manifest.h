@@ -33,7 +33,7 @@ struct StoredSlice {
 /// Names of state tensors: the logical name prefixed "weight/", "adam_m/", "adam_v/".
 struct StoredTensor {
   std::string name;
-  std::string dtype;  ///< safetensors' words: "F32", "F64"
+  std::string dtype;  ///< safetensors' words: "F32", "F64"; of a script "BF16", "I64", …, too
   std::vector<int64_t> shape;
   std::vector<StoredSlice> slices;
 };

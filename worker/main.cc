@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   motley::add_bench_link_command(app, &outcome);
   motley::add_devices_command(app, &outcome);
   motley::add_sample_command(app, &outcome);
+  motley::add_script_checkpoint_command(app, &outcome);
   motley::add_version_command(app, &outcome);
   const auto parse = [&]() -> motley::Result<int> {
     try {

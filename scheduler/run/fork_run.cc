@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/file_system.h"
-#include "core/hash.h"
+#include "core/manifest_files.h"
 #include "scheduler/run/metrics_log.h"
 
 namespace motley {
@@ -33,38 +33,15 @@ Result<Unit> copy_shard(const std::string& from, const std::string& to, const st
   return copy->close();
 }
 
-/// What the copy holds from `offset` on is what the manifest says.
-Result<Unit> check_bytes(const ReadableFile& copy, int64_t offset, int64_t bytes,
-                         const std::string& hash, const std::string& what) {
-  std::vector<std::byte> data(static_cast<size_t>(bytes));
-  MOTLEY_TRY_VOID(copy.read_at(offset, data));
-  if (xxh3_128_hex(data.data(), data.size()) == hash) return Unit{};
-  return fail(ErrorCode::kCorrupt, what + " does not match its checksum at byte " +
-                                       std::to_string(offset) + ": take another --step");
-}
-
-Result<Unit> check_slice(const ReadableFile& copy, const StoredTensor& tensor,
-                         const StoredSlice& slice, const std::string& what) {
-  const int64_t block_bytes = hash_block_bytes(tensor.shape, tensor.dtype);
-  for (size_t i = 0; i < slice.block_hashes.size(); ++i) {
-    const int64_t begin = static_cast<int64_t>(i) * block_bytes;
-    const int64_t bytes = std::min(block_bytes, slice.bytes - begin);
-    MOTLEY_TRY_VOID(check_bytes(copy, slice.offset + begin, bytes, slice.block_hashes[i], what));
-  }
-  return Unit{};
-}
-
-/// A shard as it is now in `directory`; `original` is named in errors.
+/// The copy in `directory` is what the manifest says; if not, what it was copied from is not
+/// either.
 Result<Unit> check_shard(const Manifest& manifest, const StoredFile& file,
                          const std::string& directory, const std::string& original) {
-  MOTLEY_TRY(const auto copy, real_file_system().open_within(directory, file.name));
-  if (copy->size() != Bytes(file.bytes))
-    return fail(ErrorCode::kCorrupt, original + " has another size: take another --step");
-  MOTLEY_TRY_VOID(check_bytes(*copy, 0, file.header_bytes, file.header_hash, original));
-  for (const StoredTensor& tensor : manifest.tensors)
-    for (const StoredSlice& slice : tensor.slices)
-      if (slice.file == file.name) MOTLEY_TRY_VOID(check_slice(*copy, tensor, slice, original));
-  return Unit{};
+  const auto verified = verify_file(real_file_system(), directory, manifest, file);
+  if (verified) return Unit{};
+  std::string why = verified.error().message;
+  if (why.starts_with(directory)) why.replace(0, directory.size(), original);
+  return fail(verified.error().code, why + ": take another --step");
 }
 
 /// Copies a committed checkpoint, durable and verified; the manifest comes last, as everywhere.
@@ -78,7 +55,7 @@ Result<Unit> copy_checkpoint(const std::string& from, const std::string& to) {
     return fail(manifest.error().code, manifest_path + ": " + manifest.error().message);
   for (const StoredFile& file : manifest->files) {
     MOTLEY_TRY_VOID(copy_shard(from, to, file.name));
-    MOTLEY_TRY_VOID(check_shard(*manifest, file, to, from + "/" + file.name));
+    MOTLEY_TRY_VOID(check_shard(*manifest, file, to, from));
   }
   MOTLEY_TRY_VOID(write_text_durably(fs, to + "/" + kManifestName, text));
   return fs.sync_directory(parent_directory(to));
@@ -104,11 +81,6 @@ Result<Unit> fill_from(const RunDirectory& from, const JobSpec& job, const Check
 }  // namespace
 
 Result<RunDirectory> fork_run(const RunDirectory& from, const JobSpec& job, int64_t step) {
-  if (job.is_program())
-    return fail(ErrorCode::kUsage,
-                "--step is for a model: a script's run goes on from its newest "
-                "checkpoint alone; copy the one you want into a new run's "
-                "checkpoints directory");
   const std::vector<CheckpointName> committed = from.committed(job);
   const auto found = std::find_if(committed.begin(), committed.end(),
                                   [&](const CheckpointName& name) { return name.step == step; });

@@ -14,6 +14,7 @@
 #include "scheduler/launch/child_process.h"
 #include "scheduler/launch/remote_hosts.h"
 #include "scheduler/launch/this_host.h"
+#include "scheduler/launch/worker_program.h"
 
 namespace motley {
 namespace {
@@ -183,6 +184,7 @@ Environment program_environment(const ProgramAssignment& assignment, int rank,
   out.set("MOTLEY_CONTROL", assignment.control);
   out.set("MOTLEY_KEY_FILE", assignment.key_file);
   out.append_path("PYTHONPATH", path_beside_modules("motley_torch.py").parent_path().string());
+  if (const auto worker = worker_program()) out.set("MOTLEY_WORKER", *worker);
   if (assignment.measure) out.set("MOTLEY_MEASURE", measured_path(assignment.directory, rank));
   out.set("MOTLEY_DEVICE", device.id);
   out.set("MOTLEY_DEVICE_TYPE", device.type);

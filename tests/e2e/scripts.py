@@ -43,6 +43,8 @@ torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.Tanh(), torch.nn.Dropout(dropout), torch.nn.Linear(64, 4))
 model.register_buffer("mask", torch.ones(3, dtype=torch.bool))
 model.register_buffer("count", torch.tensor(7))
+model.register_buffer("halves", torch.ones(2, dtype=torch.bfloat16))
+model.register_buffer("none", torch.empty(0, 3))
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 schedules = [torch.optim.lr_scheduler.StepLR(optimizer, 20, 0.7), torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)]
 job = motley.init(model, optimizer, *schedules, flops_per_sample=2e6)
@@ -125,6 +127,7 @@ def shared(sandbox):
     expect(alone[STEPS] < alone[1] / 2, f"nothing was learnt: {alone}")
     equal = trained(sandbox, "equal", workers=1, micro_batch=5)
     expect_same(losses(equal.stdout), alone, 1e-4, "two equal ranks, four micro-batches each")
+    expect_equal([row["step"] for row in told(sandbox)], list(range(1, STEPS + 1)), "steps told where workers read the data")
     unlike = trained(sandbox, "unlike")
     expect_same(losses(unlike.stdout), alone, 1e-4, "four unlike ranks")
     report = json.loads(sandbox.run("report", "script", "--json").stdout)
@@ -188,20 +191,34 @@ def damaged(sandbox):
     place = newest(sandbox) / "checkpoints"
     kept = sorted(place.glob("step-*"))
     expect_equal([path.name for path in kept], ["step-00000010.e1", "step-00000015.e1", "step-00000020.e1"], "checkpoints")
-    tensors = kept[2] / "tensors.safetensors"
+    tensors = kept[2] / "s0000.safetensors"
     content = bytearray(tensors.read_bytes())
     content[-1] ^= 1
     tensors.write_bytes(content)
     for number in (0, 1):
-        (kept[number] / "state.json").rename(place / f"elsewhere-{number}")
+        kept[number].rename(place / f"elsewhere-{number}")
     result = sandbox.run("run", "script.yaml")
     expect_exit(result, 1)
     expect("no checkpoint in" in result.stderr and "--fresh" in result.stderr, result.stderr)
-    (place / "elsewhere-1").rename(kept[1] / "state.json")
+    expect_equal([path.name for path in place.glob(".suspect-*")], [".suspect-step-00000020.e1"], "set aside")
+    (place / "elsewhere-1").rename(kept[1])
     result = sandbox.run("run", "script.yaml")
     expect_exit(result, 0)
     expect_equal(min(losses(result.stdout)), 16, "the first step after an older checkpoint")
     print("ok: damaged")
+
+
+def gone_back(sandbox, alone):
+    """To an earlier step, in a run of its own."""
+    before = newest(sandbox)
+    result = sandbox.run("resume", "script", "--step", "40")
+    expect_exit(result, 0)
+    expect(newest(sandbox) != before, "it is not a run of its own")
+    expect_same(losses(result.stdout), {step: alone[step] for step in range(41, STEPS + 1)}, 1e-6, "from step 40")
+    expect_equal([row["step"] for row in told(sandbox)], list(range(1, STEPS + 1)), "steps of the new run")
+    unknown = sandbox.run("resume", "script", "--step", "41")
+    expect("has no checkpoint of step 41" in unknown.stderr, unknown.stderr)
+    print("ok: gone back")
 
 
 def served(service, alone):
@@ -227,6 +244,7 @@ def main():
     stopped(sandbox, alone)
     killed(sandbox, alone)
     damaged(sandbox)
+    gone_back(sandbox, alone)
     service = Service(cache=sandbox.home / "cache")
     try:
         served(service, alone)

@@ -27,7 +27,6 @@ import collections
 import ctypes
 import datetime
 import functools
-import hashlib
 import json
 import math
 import os
@@ -39,6 +38,7 @@ import shutil
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import time
 import types
@@ -50,7 +50,8 @@ import torch.distributed as dist
 STOPPED = 75  # the exit status of what has saved and wants to be started again
 _VERSION = 1
 _BUCKET_ELEMENTS = 8 << 20
-_CHECKPOINT = re.compile(r"step-(\d{8,})\.e(\d+)")
+_SHARD, _REST = "s0000.safetensors", "script"  # of a checkpoint: its file, and in that what is no tensor
+_NAME = re.compile(r"[A-Za-z0-9._/-]{1,256}")  # of a tensor in it
 _DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
            torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
 _DTYPES_BY_NAME = {name: dtype for dtype, name in _DTYPES.items()}
@@ -273,13 +274,14 @@ class Job:
         return _Checkpoints(self._settings.checkpoints).newest() if self._settings.checkpoints else None
 
     def _go_on(self, state):
-        if len(state["states"]) != len(self._states):
-            raise Error(f"the checkpoint has {len(state['states'])} states (model, optimizer and others), the script {len(self._states)}")
+        saved = [state["weight"], state["optimizer"], *state["other"]]
+        if len(saved) != len(self._states):
+            raise Error(f"the checkpoint has {len(saved)} states (model, optimizer and others), the script {len(self._states)}")
         if state["seed"] != self._settings.seed or state["global_batch"] != self._settings.global_batch:
             raise Error(f"the checkpoint was made with seed {state['seed']} and a global batch of {state['global_batch']}, now they are "
                         f"{self._settings.seed} and {self._settings.global_batch}: go on with those, or start anew (--fresh)")
-        for mine, saved in zip(self._states, state["states"]):
-            mine.load_state_dict(saved)
+        for mine, theirs in zip(self._states, saved):
+            mine.load_state_dict(theirs)
         self.step = self._saved = state["step"]
         self._pass, self._pass_step = state["pass"], state["pass_step"]
         self._length, self._random = state["length"], state["random"]
@@ -309,12 +311,13 @@ class Job:
         everyones = self._ranks.gather((torch.get_rng_state(), random.getstate(), device_state))
         failure = None
         if self.rank == 0:
+            model, optimizer, *others = [_state_of(one) for one in self._states]
             state = {"step": self.step, "pass": self._pass, "pass_step": self._pass_step, "seed": self._settings.seed,
                      "global_batch": self._settings.global_batch, "length": self._loader.length, "random": everyones,
-                     "states": [_state_of(one) for one in self._states]}
+                     "weight": model, "optimizer": optimizer, "other": others}
             try:
-                _Checkpoints(self._settings.checkpoints).write(state, self._settings.epoch, self._settings.keep)
-            except (OSError, ValueError) as error:
+                _Checkpoints(self._settings.checkpoints).write(state, self._settings)
+            except (OSError, ValueError, Error) as error:
                 failure = f"cannot save step {self.step}: {error}"
         failure = self._ranks.from_first(lambda: failure)
         if failure:
@@ -651,67 +654,53 @@ class _Pacer:
 
 
 class _Checkpoints:
-    """Directories `step-N.eEPOCH` that exist only once they are whole; rank 0 alone reads and writes them."""
+    """Directories `step-N.eATTEMPT` of rank 0. motley-worker writes their manifests and finds the one to go on from."""
 
     def __init__(self, place):
         self._place = place
 
     def newest(self):
-        """The state of the newest that is whole, or None. One that is not is named and passed over."""
-        faults = []
-        for path in self._all():
-            try:
-                return self._read(path)
-            except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-                faults.append(f"motley: checkpoint {path} is damaged ({error}); trying an older one")
-                print(faults[-1], file=sys.stderr, flush=True)
-        if faults:
-            raise Error(f"no checkpoint in {self._place} is whole: restore one, or start anew (--fresh)")
-        return None
+        """The state of the newest that is whole, or None."""
+        path = self._worker("newest", self._place)
+        return _read_state(pathlib.Path(path) / _SHARD) if path else None
 
-    def write(self, state, epoch, keep):
-        tensors = {}
-        packed = _packed(state, "", tensors)
-        document = {"version": _VERSION, "torch": torch.__version__, "state_sha256": _sha256(packed), "state": packed}
-        name = f"step-{state['step']:08d}.e{epoch}"
-        for left in (*self._place.glob(".tmp-step-*"), *self._place.glob(".trash-step-*")):  # by who was killed
-            shutil.rmtree(left, ignore_errors=True)
-        scratch = self._place / f".tmp-{name}"
+    def write(self, state, settings):
+        scratch = self._place / f".tmp-step-{state['step']:08d}.e{settings.epoch}"
+        shutil.rmtree(scratch, ignore_errors=True)  # of one who failed
         scratch.mkdir(parents=True)
-        document["tensors_sha256"] = _write_safetensors(scratch / "tensors.safetensors", tensors)
-        _write_durably(scratch / "state.json", [json.dumps(document).encode()])
-        _sync(scratch)
-        final = self._place / name
-        if final.exists():
-            shutil.rmtree(final)
-        scratch.rename(final)
-        _sync(self._place)
-        for old in self._all()[keep:]:
-            trash = old.with_name(".trash-" + old.name)
-            old.rename(trash)
-            shutil.rmtree(trash, ignore_errors=True)
-
-    def _all(self):
-        """Newest first."""
-        found = []
-        for path in self._place.iterdir() if self._place.is_dir() else ():
-            if match := _CHECKPOINT.fullmatch(path.name):
-                found.append((int(match[2]), int(match[1]), path))
-        return [path for _, _, path in sorted(found, reverse=True)]
+        _write_state(scratch / _SHARD, state)
+        self._worker("commit", "--job", os.environ.get("MOTLEY_JOB", "script"), "--seed", settings.seed % 2**64, "--next-sample",
+                     state["step"] * settings.global_batch, "--arithmetic", f"torch {torch.__version__}", "--keep", settings.keep,
+                     scratch)
 
     @staticmethod
-    def _read(path):
-        document = json.loads((path / "state.json").read_bytes())
-        if document["version"] != _VERSION:
-            raise Error(f"{path} is of version {document['version']}, this reads {_VERSION}")
-        if _sha256(document["state"]) != document["state_sha256"]:
-            raise ValueError("state.json does not match its hash")
-        return _unpacked(document["state"], _read_safetensors(path / "tensors.safetensors", document["tensors_sha256"]))
+    def _worker(*arguments):
+        """What `motley-worker script-checkpoint` prints."""
+        program = os.environ.get("MOTLEY_WORKER") or shutil.which("motley-worker")
+        if program is None:
+            raise Error("checkpoints need motley-worker: put it on PATH, or unset MOTLEY_CHECKPOINT_DIR")
+        # Its own session: what stops the script must not stop a checkpoint half-way.
+        ended = subprocess.run([program, "script-checkpoint", *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
+                               text=True, errors="replace", start_new_session=True)
+        told = ended.stderr.splitlines()
+        if ended.returncode:
+            why = told.pop().rpartition("motley-worker: ")[2] if told else f"{program} ended with {ended.returncode}"
+        for line in told:
+            print(line, file=sys.stderr, flush=True)
+        if ended.returncode:
+            raise Error(why)
+        return ended.stdout.strip()
 
 
 def _packed(value, name, tensors):
     """JSON of nested state; tensors are named instead and go into `tensors`."""
     if isinstance(value, torch.Tensor):
+        if value.dtype not in _DTYPES:
+            raise ValueError(f"a checkpoint cannot keep {name}: {value.dtype}")
+        if value.numel() == 0:
+            return {"empty": [_DTYPES[value.dtype], list(value.shape)]}
+        if name in tensors or not _NAME.fullmatch(name):
+            name = f"tensor/{len(tensors)}"
         tensors[name] = value.detach().cpu().contiguous()
         return {"tensor": name}
     if isinstance(value, dict):
@@ -720,7 +709,7 @@ def _packed(value, name, tensors):
         return {"tuple" if isinstance(value, tuple) else "list": [_packed(one, f"{name}/{i}", tensors) for i, one in enumerate(value)]}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise ValueError(f"a checkpoint cannot keep {name.strip('/')}: a {type(value).__name__}")
+    raise ValueError(f"a checkpoint cannot keep {name}: a {type(value).__name__}")
 
 
 def _unpacked(value, tensors):
@@ -729,61 +718,48 @@ def _unpacked(value, tensors):
     (kind, content), = value.items()
     if kind == "tensor":
         return tensors[content]
+    if kind == "empty":
+        return torch.empty(content[1], dtype=_DTYPES_BY_NAME[content[0]])
     if kind == "dict":
         return {key: _unpacked(one, tensors) for key, one in content}
     return {"list": list, "tuple": tuple}[kind](_unpacked(one, tensors) for one in content)
 
 
-def _write_safetensors(path, tensors):
-    """Returns the SHA-256 of the file."""
-    header, offset = {}, 0
-    for name, tensor in tensors.items():
-        if tensor.dtype not in _DTYPES:
-            raise ValueError(f"a checkpoint cannot keep {name}: {tensor.dtype}")
+def _write_state(path, state):
+    """A durable safetensors file: tensors by themselves, all else as the bytes of a JSON text."""
+    tensors = {}
+    packed = {key: _packed(value, key, tensors) for key, value in state.items()}
+    text = json.dumps({"version": _VERSION, "state": packed}).encode()
+    tensors[_REST] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    ordered = sorted(tensors.items(), key=lambda item: -item[1].element_size())  # so that each lies aligned
+    for name, tensor in ordered:
         size = tensor.numel() * tensor.element_size()
         header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + size]}
         offset += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    pieces = [len(text).to_bytes(8, "little") + text]
-    pieces += [(ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
-               for tensor in tensors.values() if tensor.numel()]
-    return _write_durably(path, pieces)
-
-
-def _read_safetensors(path, sha256):
-    content = bytearray(path.read_bytes())
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise ValueError(f"{path.name} does not match its hash")
-    begin = 8 + int.from_bytes(content[:8], "little")
-    tensors = {}
-    for name, entry in json.loads(content[8:begin]).items():
-        first, last = entry["data_offsets"]
-        dtype = _DTYPES_BY_NAME[entry["dtype"]]
-        flat = torch.frombuffer(content[begin + first:begin + last], dtype=dtype) if last > first else torch.empty(0, dtype=dtype)
-        tensors[name] = flat.reshape(entry["shape"])
-    return tensors
-
-
-def _write_durably(path, pieces):
-    digest = hashlib.sha256()
     with path.open("wb") as file:
-        for piece in pieces:
-            digest.update(piece)
-            file.write(piece)
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, tensor in ordered:
+            file.write((ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr()))
         file.flush()
         os.fsync(file.fileno())
-    return digest.hexdigest()
 
 
-def _sha256(value):
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
-
-
-def _sync(directory):
-    descriptor = os.open(directory, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.close(descriptor)
+def _read_state(path):
+    content = bytearray(path.read_bytes())
+    begin = 8 + int.from_bytes(content[:8], "little")
+    header, tensors = json.loads(content[8:begin]), {}
+    first, last = header[_REST]["data_offsets"]
+    document = json.loads(content[begin + first:begin + last])
+    if document["version"] != _VERSION:
+        raise Error(f"{path} is of version {document['version']}, this reads {_VERSION}")
+    for name in header.keys() - {"__metadata__", _REST}:
+        first, last = header[name]["data_offsets"]
+        flat = torch.frombuffer(content[begin + first:begin + last], dtype=_DTYPES_BY_NAME[header[name]["dtype"]])
+        tensors[name] = flat.reshape(header[name]["shape"])
+    return {key: _unpacked(value, tensors) for key, value in document["state"].items()}
 
 
 def _finite(number):

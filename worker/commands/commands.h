@@ -17,6 +17,7 @@ void add_bench_comm_command(CLI::App& app, Result<Unit>* outcome);
 void add_bench_link_command(CLI::App& app, Result<Unit>* outcome);
 void add_devices_command(CLI::App& app, Result<Unit>* outcome);
 void add_sample_command(CLI::App& app, Result<Unit>* outcome);
+void add_script_checkpoint_command(CLI::App& app, Result<Unit>* outcome);
 void add_version_command(CLI::App& app, Result<Unit>* outcome);
 
 }  // namespace motley
