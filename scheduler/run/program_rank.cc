@@ -1,14 +1,22 @@
 #include "scheduler/run/program_rank.h"
 
 #include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
+#include <set>
+#include <thread>
+#include <vector>
 
 #include "core/clock.h"
 #include "scheduler/launch/child_process.h"
@@ -39,7 +47,39 @@ Result<ChildProcess> spawn(const ProgramAssignment& assignment, int rank,
   request.command = command;
   request.environment = program_environment(assignment, rank, Environment::inherited()).entries();
   request.die_with_parent = true;
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what it leaves behind is ours: stop_left_behind
   return ChildProcess::spawn(request);
+}
+
+/// Processes that are ours to wait for.
+std::vector<pid_t> own_children() {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::ifstream children(thread.path() / "children");
+    for (pid_t pid = 0; children >> pid;) found.push_back(pid);
+  }
+  return found;
+}
+
+/// A shell that is asked to stop dies of it and leaves what it had started, which does not know:
+/// it has become ours and is asked in its turn. Waits for all of it; the first that ends by itself
+/// says how.
+void stop_left_behind(ExitStatus* status) {
+  constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
+  std::set<pid_t> asked;
+  while (true) {
+    int ended = 0;
+    const pid_t pid = ::waitpid(-1, &ended, WNOHANG);
+    if (pid < 0 && errno != EINTR) return;  // there is none
+    if (pid > 0) {
+      if (status->signal != 0 && WIFEXITED(ended)) *status = {WEXITSTATUS(ended), 0};
+      continue;
+    }
+    for (const pid_t child : own_children())
+      if (asked.insert(child).second) ::kill(child, SIGTERM);
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
 }
 
 /// A program that is measured says within so long that it will tell something.
@@ -63,6 +103,7 @@ bool wait_for(ChildProcess& child, SignalInbox& signals, ExitStatus* status,
     pollfd watched[2] = {{child.exit_fd(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
     ::poll(watched, 2, silent_until ? poll_milliseconds(*silent_until) : -1);
   }
+  if (asked && status->signal == SIGTERM) stop_left_behind(status);
   return asked;
 }
 

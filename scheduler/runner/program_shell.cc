@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "core/clock.h"
@@ -190,6 +191,7 @@ class ProgramShell {
   void wait() {
     pollfd watched[2] = {{STDIN_FILENO, POLLIN, 0}, {launched_->exit_fd(), POLLIN, 0}};
     ::poll(watched, 2, kLookMilliseconds);
+    if (stop_by_) ask_own();
     ask_hosts();
     listen_to_ranks();
     if ((watched[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) read_commands();
@@ -211,13 +213,17 @@ class ProgramShell {
     }
   }
 
-  /// Only the processes above the programs: mpirun would end everything at once.
   void stop() {
     if (stop_by_) return;
     stop_by_ = steady_clock().now() + kGrace;
-    for (const pid_t pid : launched_->processes())
-      if (is_rank(pid)) ::kill(pid, SIGTERM);
     for (const std::string& host : hosts_) asked_[host];
+  }
+
+  /// Only the processes above the programs: mpirun would end everything at once. Again and again,
+  /// as some may not have been started yet.
+  void ask_own() {
+    for (const pid_t pid : launched_->processes())
+      if (is_rank(pid) && own_asked_.insert(pid).second) ::kill(pid, SIGTERM);
   }
 
   /// Other hosts are asked to stop their ranks until they have answered.
@@ -350,7 +356,8 @@ class ProgramShell {
     Nanos next{0};  ///< not before it is asked again
     bool answered = false;
   };
-  std::map<std::string, Asking> asked_;  ///< hosts, once asked to stop
+  std::set<pid_t> own_asked_;            ///< processes of this host that were asked to stop
+  std::map<std::string, Asking> asked_;  ///< other hosts, once asked to stop
   bool killed_ = false;
   std::string word_;
 };

@@ -116,9 +116,13 @@ def one_fails(sandbox):
     print("ok: one fails")
 
 
-def interrupted(sandbox):
-    """Every rank is asked to stop and gets the time to save; the same command goes on."""
+def interrupted(sandbox, through_shell):
+    """Every rank is asked to stop and gets the time to save, also one that a shell has started; the same command goes on."""
     prepare(sandbox, "wait", "fleet: fleet.yaml\n")
+    if through_shell:
+        text = (sandbox.home / "program.yaml").read_text()
+        command = f"{sys.executable} ../program.py wait"
+        sandbox.write("program.yaml", text.replace(f"run: {command}", f"run: [sh, -c, '{command}; exit $?']"))
     process = sandbox.start("run", "program.yaml", "--fresh")
     places = sandbox.home / "state" / "motley" / "runs" / "program"
     newest = max(int(path.name) for path in places.iterdir() if path.name.isdigit())
@@ -138,7 +142,7 @@ def interrupted(sandbox):
     sandbox.wait_for(lambda: not sandbox.processes(), "the end of all processes")
     (place / "enough").write_text("")
     expect_exit(sandbox.run("run", "program.yaml"), 0)
-    print("ok: interrupted")
+    print("ok: interrupted" + (" through a shell" if through_shell else ""))
 
 
 def wrong(sandbox):
@@ -197,7 +201,8 @@ def main():
     told(sandbox)
     found(sandbox)
     one_fails(sandbox)
-    interrupted(sandbox)
+    interrupted(sandbox, through_shell=False)
+    interrupted(sandbox, through_shell=True)
     wrong(sandbox)
     service = Service()
     try:
