@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <csignal>
 #include <cstdio>
@@ -25,6 +26,7 @@
 #include "scheduler/runner/program_assignment.h"
 #include "scheduler/runner/rank_connections.h"
 #include "scheduler/runner/rank_log.h"
+#include "scheduler/runner/rank_output.h"
 #include "scheduler/runner/runner_line.h"
 
 namespace motley {
@@ -43,29 +45,6 @@ void say(const RunnerLine& line) {
   std::fflush(stdout);
 }
 
-/// Whole lines of a log, as they come.
-class LogTail {
- public:
-  explicit LogTail(std::string path) : path_(std::move(path)) {}
-
-  /// All there is at the end, else whole lines.
-  std::string next(bool at_end) {
-    const Fd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-    std::string text(kPiece, '\0');
-    const ssize_t size = fd.valid() ? ::pread(fd.get(), text.data(), kPiece, offset_) : 0;
-    text.resize(size > 0 ? static_cast<size_t>(size) : 0);
-    const size_t line_end = text.rfind('\n');
-    if (!at_end && text.size() < kPiece)
-      text.resize(line_end == std::string::npos ? 0 : line_end + 1);
-    offset_ += static_cast<int64_t>(text.size());
-    return text;
-  }
-
- private:
-  const std::string path_;
-  int64_t offset_ = 0;
-};
-
 class ProgramShell {
  public:
   ProgramShell(Launcher& launcher, ProgramAssignment assignment, RunnerOptions options)
@@ -75,7 +54,7 @@ class ProgramShell {
         ranks_(rank_for_each_device(assignment_.fleet)),
         hosts_(remote_hosts(ranks_)),
         connections_(context_, assignment_.epoch, static_cast<int>(ranks_.size()), events()),
-        output_(rank_log_path(assignment_.directory, 0)) {}
+        output_(rank_log_path(assignment_.directory, 0), host_of_output(), options_.rsh_agent) {}
 
   Result<Unit> run(const std::string& program, const std::string& document) {
     ::signal(SIGPIPE, SIG_IGN);
@@ -83,7 +62,7 @@ class ProgramShell {
     const Result<Unit> ran = run_ranks(program, document, scratch);
     remove_on(hosts_, {scratch.path(), scratch.shared_memory()}, options_.rsh_agent);
     MOTLEY_TRY_VOID(ran);
-    tell_output(true);
+    tell(killed_ ? output_.next() : output_.rest());
     say({"ended", to_json_text(verdict())});
     return Unit{};
   }
@@ -195,7 +174,7 @@ class ProgramShell {
     ask_hosts();
     listen_to_ranks();
     if ((watched[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) read_commands();
-    tell_output(false);
+    for (std::string text = output_.next(); !text.empty(); text = output_.next()) tell(text);
   }
 
   void read_commands() {
@@ -271,10 +250,22 @@ class ProgramShell {
            line.substr(first + 1).starts_with(std::string_view("rank\0", 5));
   }
 
-  void tell_output(bool at_end) {
-    for (std::string text = output_.next(at_end); !text.empty(); text = output_.next(at_end))
-      say({"output", nlohmann::json{{"text", text}}.dump(
+  /// Rank 0's output is the job's.
+  std::string host_of_output() const {
+    const std::string& host = ranks_.front().host;
+    return std::find(hosts_.begin(), hosts_.end(), host) != hosts_.end() ? host : "";
+  }
+
+  /// In pieces, cut behind a line where there is an end of one.
+  static void tell(std::string_view text) {
+    while (!text.empty()) {
+      std::string_view piece = text.substr(0, kPiece);
+      const size_t line_end = piece.rfind('\n');
+      if (line_end != std::string_view::npos) piece = piece.substr(0, line_end + 1);
+      text.remove_prefix(piece.size());
+      say({"output", nlohmann::json{{"text", piece}}.dump(
                          -1, ' ', false, nlohmann::json::error_handler_t::replace)});
+    }
   }
 
   /// A rank that was killed because of another one has not failed itself.
@@ -347,7 +338,7 @@ class ProgramShell {
   const std::vector<std::string> hosts_;  ///< other ones
   boost::asio::io_context context_;
   RankConnections connections_;
-  LogTail output_;
+  RankOutput output_;
   std::unique_ptr<Launched> launched_;
   std::optional<LaunchEnd> launch_;
   std::optional<Nanos> stop_by_;  ///< once asked to stop

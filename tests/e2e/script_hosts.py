@@ -26,6 +26,8 @@ while job.step < int(sys.argv[1]):
         optimizer.zero_grad()
         job.backward(((model(x) - y) ** 2).sum(), len(x))
         optimizer.step()
+        if job.rank == 0 and job.boundary:
+            print("after", job.step, flush=True)
 """
 
 
@@ -51,7 +53,8 @@ def told(sandbox, hosts, number):
 def trains_on_both(hosts, sandbox):
     run(hosts, sandbox, "one", passes=2)
     alone = {row["step"]: row["loss"] for row in told(sandbox, hosts, 1)}
-    run(hosts, sandbox, "two", passes=2)
+    said = run(hosts, sandbox, "two", passes=2).stdout
+    expect_equal(said, "".join(f"after {step}\n" for step in range(1, 17)), "what rank 0 has said")
     rows = told(sandbox, hosts, 2)
     expect_equal([row["step"] for row in rows], list(range(1, 17)), "steps told")
     worst = max(abs(row["loss"] / alone[row["step"]] - 1) for row in rows)
@@ -59,6 +62,13 @@ def trains_on_both(hosts, sandbox):
     found = json.loads(on(hosts, sandbox, "n1", MOTLEY, "report", "script", "--json").stdout)
     expect_equal([rank["device"] for rank in found["ranks"]], ["n1/0", "n2/0"], "ranks in the report")
     print("ok: trained on both hosts")
+
+
+def is_heard_elsewhere(hosts, sandbox):
+    """Rank 0 on the other host: its words are the job's all the same."""
+    said = run(hosts, sandbox, "other", passes=2).stdout
+    expect_equal(said, "".join(f"after {step}\n" for step in range(1, 17)), "what rank 0 has said")
+    print("ok: heard from another host")
 
 
 def goes_on(hosts, sandbox):
@@ -81,12 +91,13 @@ def main():
     sandbox.home = home
     sandbox.environment.update(XDG_STATE_HOME=str(home / "state"), XDG_CACHE_HOME=str(home / "cache"))
     sandbox.write("train.py", SCRIPT)
-    for fleet, names in ("one", ["n1"]), ("two", ["n1", "n2"]):
+    for fleet, names in ("one", ["n1"]), ("two", ["n1", "n2"]), ("other", ["n2", "n1"]):
         sandbox.write(f"{fleet}.yaml", "version: 1\nnodes:\n" + "".join(
             f"  - {{host: {name}, devices: [{{kind: cpu, type: core, threads: 1}}]}}\n" for name in names))
     with netns_hosts.Hosts(["n1", "n2"], home, private=[str(home / "state")], shared=[str(BIN.parent)]) as hosts:
         trains_on_both(hosts, sandbox)
         goes_on(hosts, sandbox)
+        is_heard_elsewhere(hosts, sandbox)
 
 
 if __name__ == "__main__":
