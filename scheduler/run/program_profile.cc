@@ -24,6 +24,7 @@ using nlohmann::json;
 constexpr int kVersion = 1;
 constexpr Bytes kLargestScript{16 << 20};
 constexpr const char* kBridge = "motley_torch";
+constexpr int kMostEntries = 4096, kDeepest = 3;
 
 namespace fs = std::filesystem;
 
@@ -38,13 +39,34 @@ std::vector<fs::path> scripts_of(const ProgramSpec& program) {
   return scripts;
 }
 
-/// What the scripts may import from where they are, and the scripts; in the order of their names.
-std::set<fs::path> with_neighbours(const std::vector<fs::path>& scripts) {
-  std::set<fs::path> files(scripts.begin(), scripts.end());
-  for (const fs::path& script : scripts) {
+/// What lies in a directory that is not a script's to import from.
+bool is_apart(const fs::path& directory) {
+  const std::string name = directory.filename().string();
+  return name.starts_with(".") || name == "__pycache__" || name == "site-packages";
+}
+
+/// Python files in and below a directory, as far as packages are usually deep.
+void add_below(const fs::path& directory, std::set<fs::path>* files) {
+  std::error_code error;
+  int seen = 0;
+  for (fs::recursive_directory_iterator at(directory, error), end; !error && at != end;
+       at.increment(error)) {
+    if (++seen > kMostEntries) return;
+    if (at->is_directory(error) && (is_apart(at->path()) || at.depth() >= kDeepest))
+      at.disable_recursion_pending();
+    if (at->path().extension() == ".py") files->insert(at->path());
+  }
+}
+
+/// What the scripts may import or read: Python files where they are, and files that the command
+/// names; in the order of their names.
+std::set<fs::path> files_of(const ProgramSpec& program) {
+  std::set<fs::path> files;
+  for (const fs::path& script : scripts_of(program)) add_below(script.parent_path(), &files);
+  for (const std::string& word : program.command) {
+    const fs::path path = fs::path(program.workdir) / word;
     std::error_code error;
-    for (const auto& entry : fs::directory_iterator(script.parent_path(), error))
-      if (entry.path().extension() == ".py") files.insert(entry.path());
+    if (fs::is_regular_file(path, error)) files.insert(path);
   }
   return files;
 }
@@ -54,13 +76,16 @@ std::string text_of(const fs::path& path) {
   return text ? std::move(*text) : "";
 }
 
+/// In a statement of its own, perhaps among others: import torch, motley_torch as motley
 bool imports_bridge(const std::string& script) {
   std::istringstream lines(script);
   std::string line, word, module;
   while (std::getline(lines, line)) {
+    std::replace(line.begin(), line.end(), ',', ' ');
     std::istringstream words(line);
-    if (words >> word >> module && (word == "import" || word == "from") && module == kBridge)
-      return true;
+    if (!(words >> word) || (word != "import" && word != "from")) continue;
+    while (words >> module)
+      if (module == kBridge) return true;
   }
   return false;
 }
@@ -77,7 +102,7 @@ std::string hash_of(const JobSpec& job) {
   add(program.workdir);
   add(std::to_string(job.train.global_batch));
   for (const std::string& word : program.command) add(word);
-  for (const fs::path& path : with_neighbours(scripts_of(program))) add(text_of(path));
+  for (const fs::path& path : files_of(program)) add(text_of(path));
   for (const auto& [name, value] : program.env) add(name + "=" + value);
   add(text_of(path_beside_modules(std::string(kBridge) + ".py")));
   return stream.hex();
@@ -85,11 +110,17 @@ std::string hash_of(const JobSpec& job) {
 
 }  // namespace
 
-bool can_be_measured(const JobSpec& job) {
-  if (job.train.global_batch == 0) return false;
+Result<Unit> can_be_measured(const JobSpec& job) {
+  if (job.train.global_batch == 0)
+    return fail(ErrorCode::kNoPlan,
+                "nobody has measured the program, as train.global_batch is not set");
   const std::vector<fs::path> scripts = scripts_of(job.program);
-  return std::any_of(scripts.begin(), scripts.end(),
-                     [](const fs::path& script) { return imports_bridge(text_of(script)); });
+  if (std::any_of(scripts.begin(), scripts.end(),
+                  [](const fs::path& script) { return imports_bridge(text_of(script)); }))
+    return Unit{};
+  return fail(ErrorCode::kNoPlan, std::string("nobody has measured the program, as `run` names no "
+                                              "Python file that imports ") +
+                                      kBridge);
 }
 
 Result<DeviceProfile> program_profile_of(const std::string& text) {

@@ -15,8 +15,8 @@
 namespace motley {
 
 /// Whether the program would tell: a Python file that its command names imports motley_torch, and
-/// there is a batch to share.
-bool can_be_measured(const JobSpec& job);
+/// there is a batch to share. kNoPlan: which it is not.
+Result<Unit> can_be_measured(const JobSpec& job);
 
 /// From what the program told, `text`: the curve of the whole model and the seconds of an update.
 Result<DeviceProfile> program_profile_of(const std::string& text);

@@ -117,8 +117,8 @@ class ProgramRun {
     if (train.global_batch == 0) plan_.id.clear();  // it is written nowhere
     const std::string equal =
         std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks with equal shares") + ": ";
-    if (!can_be_measured(options_.job)) {
-      line_.note(equal + "nobody has measured the program");
+    if (const auto can = can_be_measured(options_.job); !can) {
+      line_.note(equal + can.error().message);
       return true;
     }
     const auto profiles = measured();
@@ -225,6 +225,8 @@ class ProgramRun {
     assignment.epoch = epoch;
     assignment.checkpoints = run_->checkpoints(options_.job);
     assignment.shares = shares_;
+    const std::vector<MetricsRow> told = read_metrics(run_->file("metrics.jsonl"));
+    assignment.trained_steps = told.empty() ? 0 : told.back().step;
     Attempt attempt;
     attempt.epoch = epoch;
     attempt.job = options_.job;

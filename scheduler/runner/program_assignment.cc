@@ -29,9 +29,10 @@ constexpr const char* kSearchPaths[] = {"PATH", "LD_LIBRARY_PATH"};
 
 /// What is only said where it applies: of a motley around this one it would be wrong here.
 constexpr const char* kSometimes[] = {
-    "MOTLEY_MEASURE", "MOTLEY_PLAN",        "MOTLEY_GLOBAL_BATCH", "MOTLEY_GRAIN",
-    "MOTLEY_GRAINS",  "MOTLEY_MICRO_BATCH", "MOTLEY_SAMPLES",      "MOTLEY_SHARE",
-    "MOTLEY_PACE",    "MOTLEY_SAVE_EVERY",  "MOTLEY_ARRAY_INDEX",  "MOTLEY_ARRAY_SIZE"};
+    "MOTLEY_MEASURE",      "MOTLEY_PLAN",        "MOTLEY_GLOBAL_BATCH", "MOTLEY_GRAIN",
+    "MOTLEY_GRAINS",       "MOTLEY_MICRO_BATCH", "MOTLEY_SAMPLES",      "MOTLEY_SHARE",
+    "MOTLEY_PACE",         "MOTLEY_SAVE_EVERY",  "MOTLEY_ARRAY_INDEX",  "MOTLEY_ARRAY_SIZE",
+    "MOTLEY_TRAINED_STEPS"};
 
 std::string process_path(const std::string& directory, int rank) {
   return directory + "/rank-" + std::to_string(rank) + ".pid";
@@ -140,6 +141,7 @@ void set_shares(const ProgramAssignment& assignment, int rank, Setter* out) {
 void set_checkpoints(const ProgramAssignment& assignment, Setter* out) {
   out->set("MOTLEY_CHECKPOINT_DIR", assignment.checkpoints);
   out->set("MOTLEY_KEEP", assignment.job.checkpoint.keep);
+  if (assignment.trained_steps > 0) out->set("MOTLEY_TRAINED_STEPS", assignment.trained_steps);
   if (assignment.job.checkpoint.every_steps > 0)
     out->set("MOTLEY_SAVE_EVERY", assignment.job.checkpoint.every_steps);
 }
@@ -226,6 +228,7 @@ Result<Unit> write_program(const ProgramAssignment& assignment, const std::strin
                          {"search_paths", assignment.search_paths},
                          {"control", assignment.control},
                          {"key_file", assignment.key_file},
+                         {"trained_steps", assignment.trained_steps},
                          {"measure", assignment.measure}};
   return write_text_durably(real_file_system(), path, document.dump(1) + "\n");
 }
@@ -246,6 +249,7 @@ Result<ProgramAssignment> read_program(const std::string& path) {
       .read("launched_on", assignment.launched_on)
       .read("control", assignment.control)
       .read("key_file", assignment.key_file)
+      .read("trained_steps", assignment.trained_steps)
       .read("measure", assignment.measure);
   fields.each("shares", [&](JsonFields& share) {
     RankShare& read = assignment.shares.emplace_back();

@@ -29,8 +29,9 @@ struct ProgramAssignment {
   /// On this host ranks look for programs as who started the job does, whatever mpirun puts first.
   std::string launched_on;
   std::map<std::string, std::string> search_paths = {};  ///< PATH and LD_LIBRARY_PATH there
-  std::string control;   ///< where the runner listens (Attempt::control); it fills this in
-  std::string key_file;  ///< secret of the attempt, 0600; the runner's too
+  std::string control;        ///< where the runner listens (Attempt::control); it fills this in
+  std::string key_file;       ///< secret of the attempt, 0600; the runner's too
+  int64_t trained_steps = 0;  ///< that earlier attempts have told of
   bool measure = false;  ///< the program is to tell how long its micro-batches take, and to end
 };
 

@@ -20,7 +20,7 @@ data = [(torch.randn(8), torch.randn(1)) for _ in range(48)]
 model = torch.nn.Linear(8, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 job = motley.init(model, optimizer, global_batch=6, save_every=5)
-loader = job.loader(data)
+loader, resumed = job.loader(data), job.step > 0
 while job.step < int(sys.argv[1]):
     for x, y in loader:
         optimizer.zero_grad()
@@ -28,6 +28,8 @@ while job.step < int(sys.argv[1]):
         optimizer.step()
         if job.rank == 0 and job.boundary:
             print("after", job.step, flush=True)
+        if job.boundary and job.step == int(sys.argv[2]) and not resumed:
+            sys.exit(1)
 """
 
 
@@ -40,9 +42,10 @@ def missing():
     return ["netns", reason] if reason else []
 
 
-def run(hosts, sandbox, fleet, passes):
-    sandbox.write("script.yaml", f"version: 1\nname: script\nfleet: {fleet}.yaml\nrun: [{sys.executable}, train.py, '{8 * passes}']\n")
-    return on(hosts, sandbox, "n1", MOTLEY, "run", "script.yaml", "--rsh-agent", str(hosts.agent), "--fresh")
+def run(hosts, sandbox, fleet, *more, passes=2, end_at=0, code=0):
+    sandbox.write("script.yaml", f"version: 1\nname: script\nfleet: {fleet}.yaml\nretry: {{max_restarts: 0}}\n"
+                                 f"run: [{sys.executable}, train.py, '{8 * passes}', '{end_at}']\n")
+    return on(hosts, sandbox, "n1", MOTLEY, "run", "script.yaml", "--rsh-agent", str(hosts.agent), *more, code=code)
 
 
 def told(sandbox, hosts, number):
@@ -51,9 +54,9 @@ def told(sandbox, hosts, number):
 
 
 def trains_on_both(hosts, sandbox):
-    run(hosts, sandbox, "one", passes=2)
+    run(hosts, sandbox, "one")
     alone = {row["step"]: row["loss"] for row in told(sandbox, hosts, 1)}
-    said = run(hosts, sandbox, "two", passes=2).stdout
+    said = run(hosts, sandbox, "two", "--fresh").stdout
     expect_equal(said, "".join(f"after {step}\n" for step in range(1, 17)), "what rank 0 has said")
     rows = told(sandbox, hosts, 2)
     expect_equal([row["step"] for row in rows], list(range(1, 17)), "steps told")
@@ -66,9 +69,19 @@ def trains_on_both(hosts, sandbox):
 
 def is_heard_elsewhere(hosts, sandbox):
     """Rank 0 on the other host: its words are the job's all the same."""
-    said = run(hosts, sandbox, "other", passes=2).stdout
+    said = run(hosts, sandbox, "other", "--fresh").stdout
     expect_equal(said, "".join(f"after {step}\n" for step in range(1, 17)), "what rank 0 has said")
     print("ok: heard from another host")
+
+
+def does_not_begin_anew(hosts, sandbox):
+    """Where rank 0 is now there are no checkpoints, which is no reason to train from the start."""
+    run(hosts, sandbox, "other", "--fresh", end_at=12, code=1)
+    refused = run(hosts, sandbox, "one", end_at=12, code=1)
+    expect("the run has saved checkpoints" in refused.stderr and "after" not in refused.stdout, f"{refused.stdout}{refused.stderr}")
+    said = run(hosts, sandbox, "other", end_at=12).stdout
+    expect(said.endswith("".join(f"after {step}\n" for step in range(11, 17))) and "after 10\n" not in said, f"where it went on: {said}")
+    print("ok: not begun anew")
 
 
 def goes_on(hosts, sandbox):
@@ -98,6 +111,7 @@ def main():
         trains_on_both(hosts, sandbox)
         goes_on(hosts, sandbox)
         is_heard_elsewhere(hosts, sandbox)
+        does_not_begin_anew(hosts, sandbox)
 
 
 if __name__ == "__main__":

@@ -70,6 +70,27 @@ while True:
 """ % STEPS
 
 
+# What a training script may get wrong.
+WRONG = """import sys
+import motley_torch as motley
+import torch
+
+torch.manual_seed(3)
+model, other = torch.nn.Linear(4, 2), torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD([*model.parameters(), *(other.parameters() if "foreign" in sys.argv else [])], lr=0.1)
+job = motley.init(model.bfloat16() if "half" in sys.argv else model, optimizer, global_batch=8, micro_batch=2, save_every=1)
+for x in job.loader([torch.randn(4) for _ in range(12 if "short" in sys.argv and job.rank else 24)]):
+    if "rate" in sys.argv:
+        optimizer.param_groups[0]["lr"] = 0.1 + 0.1 * job.rank
+    loss = model(x.to(next(model.parameters()).dtype)).square().sum() * (float("nan") if "nan" in sys.argv and job.step == 2 else 1)
+    optimizer.zero_grad()
+    job.backward(loss, len(x))
+    optimizer.step()
+    if "leave" in sys.argv and not job.boundary:
+        break
+"""
+
+
 def fleet_text(speeds):
     devices = "".join(f"      - {{kind: cpu, type: {'fast' if speed == 1 else 'slow'}, threads: 1, paced: {{speed: {speed:.4f}}}}}\n"
                       for speed in speeds)
@@ -221,6 +242,28 @@ def gone_back(sandbox, alone):
     print("ok: gone back")
 
 
+def wrong(sandbox):
+    """What would train ranks apart is said at once; a state that no training mends replaces none that is fine."""
+    sandbox.write("wrong.py", WRONG)
+    sandbox.write("fleet.yaml", fleet_text([1, 1]))
+
+    def run(what, code):
+        sandbox.write("wrong.yaml", f"version: 1\nname: wrong\nfleet: fleet.yaml\nrun: {sys.executable} wrong.py {what}\n"
+                                    "retry: {max_restarts: 0}\n")
+        result = sandbox.run("run", "wrong.yaml", "--fresh")
+        expect_exit(result, code)
+        places = sandbox.home / "state" / "motley" / "runs" / "wrong"
+        place = max((path for path in places.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)) / "checkpoints"
+        return result.stderr, sorted(path.name for path in place.iterdir())
+
+    for what, said in (("foreign", "parameters that the model has not"), ("rate", "different learning rates"),
+                       ("short", "samples are dealt by the plan")):
+        expect(said in run(what, 1)[0], f"{what}: not said")
+    expect_equal(run("half", 0)[1], [f"step-0000000{step}.e1" for step in (1, 2, 3)], "checkpoints of a model in bf16")
+    expect_equal(run("nan", 0)[1], ["step-00000001.e1", "step-00000002.e1"], "checkpoints before the loss was lost")
+    print("ok: wrong")
+
+
 def served(service, alone):
     """The same in the job service: held with a checkpoint, and on again."""
     prepare(service, "unlike")
@@ -245,6 +288,7 @@ def main():
     killed(sandbox, alone)
     damaged(sandbox)
     gone_back(sandbox, alone)
+    wrong(sandbox)
     service = Service(cache=sandbox.home / "cache")
     try:
         served(service, alone)

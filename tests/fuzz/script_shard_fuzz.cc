@@ -22,8 +22,9 @@ void fuzz_one(std::string_view input) {
   MOTLEY_CHECK(file && (*file)->append(std::as_bytes(std::span(input))) && (*file)->sync() &&
                    (*file)->close(),
                "no file");
-  const auto saved = commit_script(fs, kTemporary, {}, 2);
-  const auto found = newest_whole(fs, "/checkpoints", [](const std::string&) {});
+  const Tell nobody = [](const std::string&) {};
+  const auto saved = commit_script(fs, kTemporary, {}, 2, nobody);
+  const auto found = newest_whole(fs, "/checkpoints", nobody);
   MOTLEY_CHECK(found.has_value(), "a checkpoint was made that is not whole");
   MOTLEY_CHECK_EQ(*found, saved.value_or(""));
 }

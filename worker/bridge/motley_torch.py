@@ -48,12 +48,13 @@ import torch
 import torch.distributed as dist
 
 STOPPED = 75  # the exit status of what has saved and wants to be started again
-_VERSION = 1
+_MEASURED_VERSION, _STATE_VERSION = 1, 1
 _BUCKET_ELEMENTS = 8 << 20
 _SHARD, _REST = "s0000.safetensors", "script"  # of a checkpoint: its file, and in that what is no tensor
 _NAME = re.compile(r"[A-Za-z0-9._/-]{1,256}")  # of a tensor in it
 _DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
            torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
+_SUMMED_IN = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 _DTYPES_BY_NAME = {name: dtype for dtype, name in _DTYPES.items()}
 
 
@@ -87,7 +88,7 @@ class _Settings:
             raise Error("no global batch: set train.global_batch in the job file, or pass init(global_batch=)")
         self.samples = _number("MOTLEY_SAMPLES")
         self.micro_batch = min((size for size in (_number("MOTLEY_MICRO_BATCH"), micro_batch) if size), default=None)
-        self.seed = seed
+        self.seed = int(seed)
         self.save_every = _number("MOTLEY_SAVE_EVERY") or save_every
         self.keep = max(2, _number("MOTLEY_KEEP") or 3)
         self.epoch = _number("MOTLEY_ATTEMPT") or 1
@@ -100,29 +101,28 @@ class _Measurement:
     each: of one sample, two, four and so on up to the global batch. What has been told stays told when one is too large."""
     _REPETITIONS, _LEAST_POINTS, _SECONDS = 3, 4, 30
 
-    def __init__(self, settings, overhead, ranks):
+    def __init__(self, settings, overhead, ranks, model):
         self._path, self._global_batch = pathlib.Path(settings.measure), settings.global_batch
         self._path.touch()  # that there will be something to tell
         self._overhead, self._ranks = overhead, ranks
-        self._sizes = collections.deque()
+        # A norm over the samples wants several.
+        self._least = 2 if any(isinstance(part, torch.nn.modules.batchnorm._BatchNorm) for part in model.modules()) else 1
+        self.sizes = collections.deque()  # of the batches to come
         self._points, self._updates, self._times = [], [], []
 
     def batches(self, length):
         """Lists of indices; ends when enough is known."""
         most = min(length, self._global_batch)
-        sizes = sorted({min(2**i, most) for i in range(most.bit_length() + 1)})
+        sizes = sorted({min(self._least * 2**i, most) for i in range(most.bit_length() + 1)})
         if len(sizes) < self._LEAST_POINTS:
-            sizes = list(range(1, most + 1))[:self._LEAST_POINTS]
+            sizes = list(range(min(self._least, most), most + 1))[:self._LEAST_POINTS]
         begin = time.monotonic()
         for size in sizes:
             for _ in range(self._REPETITIONS + 1):
-                self._sizes.append(size)
+                self.sizes.append(size)
                 yield list(range(size))
             if len(self._points) >= self._LEAST_POINTS and time.monotonic() - begin > self._SECONDS:
                 return
-
-    def next_size(self):
-        return self._sizes.popleft()
 
     def begins(self, size):
         self._size, self._since = size, self._ranks.now()
@@ -146,7 +146,7 @@ class _Measurement:
             return
         update = sorted(self._updates)[len(self._updates) // 2] + self._overhead
         scratch = self._path.with_suffix(".tmp")
-        scratch.write_text(json.dumps({"version": _VERSION, "points": self._points, "update_seconds": update}))
+        scratch.write_text(json.dumps({"version": _MEASURED_VERSION, "points": self._points, "update_seconds": update}))
         scratch.rename(self._path)
 
 
@@ -165,12 +165,16 @@ class Job:
         self._deal = _Deal(ranks, settings)
         self._gradients = _Gradients(ranks, model, always_flat=bool(settings.measure))
         self._pacer = _Pacer(flops_per_sample or 6 * sum(p.numel() for p in model.parameters()))
-        self._measurement = _Measurement(settings, self._pacer.overhead(), ranks) if settings.measure else None
+        self._measurement = _Measurement(settings, self._pacer.overhead, ranks, model) if settings.measure else None
         self._reports = _Reports(ranks, self._pacer, settings)
         for stepped in (optimizer, *others):
             self._step_at_boundaries(stepped)
-        for other in others:  # rather now than after hours
-            _packed(_state_of(other), type(other).__name__, {})
+        for one in self._states:  # rather now than after hours
+            _packed(_state_of(one), type(one).__name__, None)
+        mine = {id(parameter) for parameter in model.parameters()}
+        groups = [group for one in (optimizer, *others) for group in getattr(one, "param_groups", [])]
+        if any(id(parameter) not in mine for group in groups for parameter in group["params"]):
+            raise Error("an optimizer has parameters that the model has not, whose gradients nobody sums: put all into one module")
         state = ranks.from_first(self._newest)
         if state is not None:
             self._go_on(state)
@@ -179,8 +183,9 @@ class Job:
 
     def loader(self, dataset, **options):
         """An iterable over this rank's micro-batches; each `for` over it is a pass over the whole dataset. What does not fill
-        a global batch is left out, other samples in each pass. options: of torch's DataLoader, without those that say
-        which samples go together. A script that goes on skips the passes and steps it has done.
+        a global batch is left out, other samples in each pass; len() are this rank's micro-batches, job.steps_per_pass the steps.
+        options: of torch's DataLoader, without those that say which samples go together. A script that goes on skips the
+        passes and steps it has done, but not what else it does between them; workers' random numbers begin anew.
         """
         for name in ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"):
             if name in options:
@@ -209,10 +214,13 @@ class Job:
         self._reports.spent("compute")
         if self._measurement:
             self._measurement.took_pass()
-        loss, total, stop, steps, *given = self._ranks.sum(
-            [loss_sum, self._count, float(self._stop), self.step, *self._gradients.given()])
+        rate = sum(float(group.get("lr", 0)) for group in getattr(self._states[1], "param_groups", []))
+        loss, total, stop, steps, rates, squares, *given = self._ranks.sum(
+            [loss_sum, self._count, float(self._stop), self.step, rate, rate**2, *self._gradients.given()])
         if steps != self.step * self.ranks:
             raise Error("the ranks are at different steps: a loop over job.loader() is left only where job.boundary is true")
+        if self.ranks * squares - rates**2 > 1e-9 * rates**2:
+            raise Error("the ranks have different learning rates: go by job.step and job.steps_per_pass, not by len(job.loader())")
         if not total:
             raise Error("job.backward(): the counts of a global batch are all 0")
         self._gradients.sum(total, given)
@@ -222,11 +230,11 @@ class Job:
         self._reports.spent("wait")
         self._reports.step(self)
 
-    # Between the loader and the script.
+    @property
+    def steps_per_pass(self):
+        return self._deal.steps(self._loader.length)
 
-    def _begin_pass(self, number):
-        if number != self._pass:
-            self._pass, self._pass_step = number, 0
+    # Between the loader and the script.
 
     def _begin_batch(self, samples, first, last):
         self._reports.spent("input", samples)
@@ -271,7 +279,13 @@ class Job:
     # Checkpoints.
 
     def _newest(self):
-        return _Checkpoints(self._settings.checkpoints).newest() if self._settings.checkpoints else None
+        if not self._settings.checkpoints:
+            return None
+        state, every = _Checkpoints(self._settings.checkpoints).newest(), self._settings.save_every
+        if state is None and every and (_number("MOTLEY_TRAINED_STEPS") or 0) > every:
+            raise Error(f"the run has saved checkpoints, but none is in {self._settings.checkpoints} on {socket.gethostname()}: if rank 0 "
+                        "was elsewhere, copy them here or share checkpoint.dir between hosts; else start anew (--fresh)")
+        return state
 
     def _go_on(self, state):
         saved = [state["weight"], state["optimizer"], *state["other"]]
@@ -316,13 +330,17 @@ class Job:
                      "global_batch": self._settings.global_batch, "length": self._loader.length, "random": everyones,
                      "weight": model, "optimizer": optimizer, "other": others}
             try:
+                for name, parameter in self._states[0].named_parameters():
+                    if not torch.isfinite(parameter).all():
+                        raise Error(f"{name} holds values that are not finite, which no training mends: older checkpoints stay")
                 _Checkpoints(self._settings.checkpoints).write(state, self._settings)
-            except (OSError, ValueError, Error) as error:
+            except Exception as error:  # whatever it is, the others wait for a word
                 failure = f"cannot save step {self.step}: {error}"
+                print(f"motley: {failure}", file=sys.stderr, flush=True)
         failure = self._ranks.from_first(lambda: failure)
-        if failure:
+        if failure and self._all_stop:
             raise Error(failure)
-        self._saved = self.step
+        self._saved = self._saved if failure else self.step
         self._reports.spent("other")
 
 
@@ -357,14 +375,17 @@ class _Deal:
         order = torch.randperm(length, generator=random_numbers).tolist()
         for step in range(from_step, self.steps(length)):
             first = step * self.global_batch + self.first
-            for begin in range(first, first + self.samples, self.micro_batch):
-                yield order[begin:min(begin + self.micro_batch, first + self.samples)]
+            for i in range(self.batches):  # as equal as they can be: none is of a single sample without need
+                yield order[first + self.samples * i // self.batches:first + self.samples * (i + 1) // self.batches]
 
 
 class _Loader:
     def __init__(self, job, deal, dataset, options):
         self._job, self._deal, self._dataset, self._options = job, deal, dataset, options
         self.length, self._passes = len(dataset), 0
+        lengths = job._ranks.gather(self.length)
+        if set(lengths) != {self.length}:
+            raise Error(f"the ranks' datasets have {lengths} samples: each wants all of the data, samples are dealt by the plan")
         deal.steps(self.length)
         if job._length not in (None, self.length):
             raise Error(f"the checkpoint was made with {job._length} samples of data, now they are {self.length}: go on with those, or "
@@ -377,7 +398,7 @@ class _Loader:
     def _measured(self):
         measurement = self._job._measurement
         for batch in torch.utils.data.DataLoader(self._dataset, batch_sampler=measurement.batches(self.length), **self._options):
-            self._job._begin_batch(measurement.next_size(), True, True)
+            self._job._begin_batch(measurement.sizes.popleft(), True, True)
             yield batch
             self._job._end_batch()
         sys.exit(0)
@@ -389,7 +410,8 @@ class _Loader:
         self._passes += 1
         if number < job._pass:
             return
-        job._begin_pass(number)
+        if number != job._pass:
+            job._pass, job._pass_step = number, 0
         batches = list(self._deal.indices(self.length, number, job._pass_step))
         # Of a pass whose last step was saved what the script does after it is still to be done.
         job.boundary = not batches
@@ -401,7 +423,12 @@ class _Loader:
         for i, batch in enumerate(loader):
             place = i % self._deal.batches
             job._begin_batch(len(batches[i]), place == 0, place == self._deal.batches - 1)
-            yield batch
+            try:
+                yield batch
+            except GeneratorExit:
+                if not job.boundary:
+                    print("motley: the loop over job.loader() was left where job.boundary is false", file=sys.stderr, flush=True)
+                raise
             job._end_batch()
 
 
@@ -608,18 +635,18 @@ class _Gradients:
                 work.wait()
             piece.div_(count)
         for parameter, place, of_ranks in zip(self._parameters, self._places, given):
-            parameter.grad = place if of_ranks else None
+            parameter.grad = place.to(parameter.dtype) if of_ranks else None
 
     def _have_places(self):
         if self._places:
             return
         sizes = collections.Counter()
         for parameter in self._parameters:
-            sizes[parameter.dtype, parameter.device] += parameter.numel()
+            sizes[_SUMMED_IN.get(parameter.dtype, parameter.dtype), parameter.device] += parameter.numel()
         self._flat = {group: torch.empty(size, dtype=group[0], device=group[1]) for group, size in sizes.items()}
         used = dict.fromkeys(sizes, 0)
         for parameter in self._parameters:
-            group = (parameter.dtype, parameter.device)
+            group = (_SUMMED_IN.get(parameter.dtype, parameter.dtype), parameter.device)
             self._places.append(self._flat[group][used[group]:used[group] + parameter.numel()].view_as(parameter))
             used[group] += parameter.numel()
 
@@ -629,16 +656,13 @@ class _Pacer:
 
     def __init__(self, flops_per_sample):
         self._pace = json.loads(os.environ.get("MOTLEY_PACE", "null"))
+        self.overhead = self._pace["overhead_seconds"] if self._pace else 0.0  # seconds of a step, whatever its micro-batches
         self._flops_per_sample = flops_per_sample
         self.sections = self.overruns = 0  # steps, and those that took longer than they stand for
 
-    def overhead(self):
-        """Seconds of a step, whatever its micro-batches."""
-        return self._pace["overhead_seconds"] if self._pace else 0.0
-
     def begin(self, with_overhead=True):
         if self._pace:
-            self._until = time.monotonic() + (self._pace["overhead_seconds"] if with_overhead else 0)
+            self._until = time.monotonic() + (self.overhead if with_overhead else 0)
 
     def charge(self, samples):
         if self._pace:
@@ -665,10 +689,15 @@ class _Checkpoints:
         return _read_state(pathlib.Path(path) / _SHARD) if path else None
 
     def write(self, state, settings):
+        for left in self._place.glob(".tmp-step-*"):  # by one who was killed
+            shutil.rmtree(left, ignore_errors=True)
         scratch = self._place / f".tmp-step-{state['step']:08d}.e{settings.epoch}"
-        shutil.rmtree(scratch, ignore_errors=True)  # of one who failed
         scratch.mkdir(parents=True)
-        _write_state(scratch / _SHARD, state)
+        try:
+            _write_state(scratch / _SHARD, state)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
         self._worker("commit", "--job", os.environ.get("MOTLEY_JOB", "script"), "--seed", settings.seed % 2**64, "--next-sample",
                      state["step"] * settings.global_batch, "--arithmetic", f"torch {torch.__version__}", "--keep", settings.keep,
                      scratch)
@@ -682,28 +711,26 @@ class _Checkpoints:
         # Its own session: what stops the script must not stop a checkpoint half-way.
         ended = subprocess.run([program, "script-checkpoint", *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
                                text=True, errors="replace", start_new_session=True)
-        told = ended.stderr.splitlines()
+        print(ended.stderr, file=sys.stderr, end="", flush=True)
         if ended.returncode:
-            why = told.pop().rpartition("motley-worker: ")[2] if told else f"{program} ended with {ended.returncode}"
-        for line in told:
-            print(line, file=sys.stderr, flush=True)
-        if ended.returncode:
-            raise Error(why)
+            raise Error(ended.stderr.strip().rpartition("motley-worker: ")[2] or f"{program} ended with {ended.returncode}")
         return ended.stdout.strip()
 
 
 def _packed(value, name, tensors):
-    """JSON of nested state; tensors are named instead and go into `tensors`."""
+    """JSON of nested state; tensors are named instead and go into `tensors` (None: it is only seen whether that can be)."""
     if isinstance(value, torch.Tensor):
         if value.dtype not in _DTYPES:
             raise ValueError(f"a checkpoint cannot keep {name}: {value.dtype}")
         if value.numel() == 0:
             return {"empty": [_DTYPES[value.dtype], list(value.shape)]}
-        if name in tensors or not _NAME.fullmatch(name):
-            name = f"tensor/{len(tensors)}"
-        tensors[name] = value.detach().cpu().contiguous()
+        if tensors is not None:
+            name = name if name not in tensors and _NAME.fullmatch(name) else f"tensor/{len(tensors)}"
+            tensors[name] = value.detach().cpu().contiguous()
         return {"tensor": name}
     if isinstance(value, dict):
+        if not all(key is None or isinstance(key, (bool, int, float, str)) for key in value):
+            raise ValueError(f"a checkpoint cannot keep {name}: its keys are not all numbers and texts")
         return {"dict": [[key, _packed(one, f"{name}/{key}", tensors)] for key, one in value.items()]}
     if isinstance(value, (list, tuple)):
         return {"tuple" if isinstance(value, tuple) else "list": [_packed(one, f"{name}/{i}", tensors) for i, one in enumerate(value)]}
@@ -716,20 +743,18 @@ def _unpacked(value, tensors):
     if not isinstance(value, dict):
         return value
     (kind, content), = value.items()
-    if kind == "tensor":
-        return tensors[content]
-    if kind == "empty":
-        return torch.empty(content[1], dtype=_DTYPES_BY_NAME[content[0]])
-    if kind == "dict":
-        return {key: _unpacked(one, tensors) for key, one in content}
-    return {"list": list, "tuple": tuple}[kind](_unpacked(one, tensors) for one in content)
+    makers = {"tensor": lambda: tensors[content], "empty": lambda: torch.empty(content[1], dtype=_DTYPES_BY_NAME[content[0]]),
+              "dict": lambda: {key: _unpacked(one, tensors) for key, one in content},
+              "list": lambda: [_unpacked(one, tensors) for one in content],
+              "tuple": lambda: tuple(_unpacked(one, tensors) for one in content)}
+    return makers[kind]()
 
 
 def _write_state(path, state):
     """A durable safetensors file: tensors by themselves, all else as the bytes of a JSON text."""
     tensors = {}
     packed = {key: _packed(value, key, tensors) for key, value in state.items()}
-    text = json.dumps({"version": _VERSION, "state": packed}).encode()
+    text = json.dumps({"version": _STATE_VERSION, "state": packed}).encode()
     tensors[_REST] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     ordered = sorted(tensors.items(), key=lambda item: -item[1].element_size())  # so that each lies aligned
@@ -753,8 +778,8 @@ def _read_state(path):
     header, tensors = json.loads(content[8:begin]), {}
     first, last = header[_REST]["data_offsets"]
     document = json.loads(content[begin + first:begin + last])
-    if document["version"] != _VERSION:
-        raise Error(f"{path} is of version {document['version']}, this reads {_VERSION}")
+    if document["version"] != _STATE_VERSION:
+        raise Error(f"{path} is of version {document['version']}, this reads {_STATE_VERSION}")
     for name in header.keys() - {"__metadata__", _REST}:
         first, last = header[name]["data_offsets"]
         flat = torch.frombuffer(content[begin + first:begin + last], dtype=_DTYPES_BY_NAME[header[name]["dtype"]])
@@ -763,10 +788,7 @@ def _read_state(path):
 
 
 def _finite(number):
-    try:
-        return float(number) if math.isfinite(number) else None
-    except (TypeError, ValueError):
-        return None
+    return float(number) if isinstance(number, (int, float, torch.Tensor)) and math.isfinite(number) else None
 
 
 def _number(name):

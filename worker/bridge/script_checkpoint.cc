@@ -101,7 +101,7 @@ Result<Unit> verify(FileSystem& fs, const std::string& directory, const Manifest
 }  // namespace
 
 Result<std::string> commit_script(FileSystem& fs, const std::string& temporary, Manifest base,
-                                  int keep) {
+                                  int keep, const Tell& tell) {
   const std::string checkpoints_dir = parent_directory(temporary);
   const std::string name = temporary.substr(temporary.rfind('/') + 1);
   const std::string checkpoint(without_prefix(name));
@@ -117,12 +117,13 @@ Result<std::string> commit_script(FileSystem& fs, const std::string& temporary, 
     return fail(report.error());
   }
   MOTLEY_TRY_VOID(commit(fs, checkpoints_dir, base, {*report}));
-  MOTLEY_TRY_VOID(retain(fs, checkpoints_dir, keep, parsed.epoch));
+  if (const auto kept = retain(fs, checkpoints_dir, keep, parsed.epoch); !kept)
+    tell(kept.error().message);
   return checkpoints_dir + "/" + checkpoint;
 }
 
 Result<std::string> newest_whole(FileSystem& fs, const std::string& checkpoints_dir,
-                                 const std::function<void(const std::string& line)>& tell) {
+                                 const Tell& tell) {
   const auto pass_over = [&](const std::string& name, const Error& error) {
     tell(error.message + "; trying an older checkpoint");
     if (judged(error) != ErrorCode::kCorrupt) return;  // it may be there again

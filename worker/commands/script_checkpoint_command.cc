@@ -15,19 +15,18 @@ struct CommitOptions {
   int keep = 3;
 };
 
+void tell(const std::string& line) { std::fprintf(stderr, "motley: %s\n", one_line(line).c_str()); }
+
 Result<Unit> run_commit(CommitOptions options) {
   options.base.code_version = std::string(build_version().version);
-  MOTLEY_TRY(const std::string path,
-             commit_script(real_file_system(), options.directory, options.base, options.keep));
+  MOTLEY_TRY(const std::string path, commit_script(real_file_system(), options.directory,
+                                                   options.base, options.keep, tell));
   std::printf("%s\n", path.c_str());
   return Unit{};
 }
 
 Result<Unit> run_newest(const std::string& directory) {
-  MOTLEY_TRY(const std::string path,
-             newest_whole(real_file_system(), directory, [](const std::string& line) {
-               std::fprintf(stderr, "motley: %s\n", one_line(line).c_str());
-             }));
+  MOTLEY_TRY(const std::string path, newest_whole(real_file_system(), directory, tell));
   if (!path.empty()) std::printf("%s\n", path.c_str());
   return Unit{};
 }

@@ -28,10 +28,12 @@ class ProgramProfile : public ::testing::Test {
 TEST_F(ProgramProfile, OfAScriptThatImportsTheModule) {
   write("with.py", "import os\nimport motley_torch as motley\n");
   write("from.py", "if True:\n    from motley_torch import init\n");
+  write("both.py", "import torch, motley_torch as motley\n");
   write("mentions.py", "# motley_torch would do\nprint('import motley_torch')\n");
   write("notes.txt", "import motley_torch\n");
   EXPECT_TRUE(can_be_measured(job_of({"python3", "with.py"})));
   EXPECT_TRUE(can_be_measured(job_of({"python3", "-u", "from.py", "--fast"})));
+  EXPECT_TRUE(can_be_measured(job_of({"python3", "both.py"})));
   EXPECT_FALSE(can_be_measured(job_of({"python3", "mentions.py", "notes.txt"})));
   JobSpec without_batch = job_of({"python3", "with.py"});
   without_batch.train.global_batch = 0;

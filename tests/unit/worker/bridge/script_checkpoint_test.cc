@@ -41,7 +41,7 @@ Result<std::string> save(FaultFileSystem& fs, const std::string& name, const std
   Manifest base;
   base.job = "script";
   base.next_sample = 320;
-  return commit_script(fs, temporary, base, keep);
+  return commit_script(fs, temporary, base, keep, [](const std::string&) {});
 }
 
 Result<std::string> save(FaultFileSystem& fs, const std::string& name) {
@@ -168,7 +168,8 @@ TEST(ScriptCheckpoint, RefusesWhatIsNoStateAndLeavesNothing) {
     EXPECT_THAT(*fs.list(kPlace), IsEmpty()) << content;
   }
   FaultFileSystem fs;
-  EXPECT_EQ(commit_script(fs, kPlace + "/step-00000010.e1", {}, 2).error().code, ErrorCode::kUsage);
+  EXPECT_EQ(commit_script(fs, kPlace + "/step-00000010.e1", {}, 2, nullptr).error().code,
+            ErrorCode::kUsage);
 }
 
 }  // namespace
