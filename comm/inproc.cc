@@ -60,6 +60,8 @@ class Hub {
   std::chrono::nanoseconds timeout() const { return timeout_; }
   /// When it returns nobody touches the data any more.
   void withdraw(int rank, Lane lane, Post& post);
+  /// All that nobody has begun to receive, at once: what belongs together is not seen in part.
+  void withdraw_queued(int rank, Lane lane);
   /// Wakes everyone.
   void fail_all(const Error& error);
   std::optional<Error> first_failure();
@@ -218,6 +220,11 @@ void Hub::withdraw(int rank, Lane lane, Post& post) {
   withdraw(lock, lane, rank, post);
 }
 
+void Hub::withdraw_queued(int rank, Lane lane) {
+  const Lock lock(mutex_);
+  for (int to = 0; to < size_; ++to) queue(lane, rank, to).clear();
+}
+
 /// Takes back what is queued and waits for a copy under way.
 void Hub::withdraw(Lock& lock, Lane lane, int rank, Post& post) {
   std::erase(queue(lane, rank, post.to), &post);
@@ -320,6 +327,7 @@ class InprocTransport final : public Transport {
     return done;
   }
   void withdraw_posts() {
+    hub_.withdraw_queued(rank_, Lane::kMessages);
     posts_.for_each_open([&](Post& post) { hub_.withdraw(rank_, Lane::kMessages, post); });
   }
   struct Transfer {
