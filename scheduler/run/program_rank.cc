@@ -47,7 +47,6 @@ Result<ChildProcess> spawn(const ProgramAssignment& assignment, int rank,
   request.command = command;
   request.environment = program_environment(assignment, rank, Environment::inherited()).entries();
   request.die_with_parent = true;
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what it leaves behind is ours: stop_left_behind
   return ChildProcess::spawn(request);
 }
 
@@ -98,6 +97,8 @@ bool wait_for(ChildProcess& child, SignalInbox& signals, ExitStatus* status,
     }
     while (const auto signal = signals.next()) {
       asked = true;
+      // Not before: what a program leaves behind while it trains would be nobody's to reap.
+      ::prctl(PR_SET_CHILD_SUBREAPER, 1);
       child.send(*signal == SIGINT ? SIGTERM : *signal);
     }
     pollfd watched[2] = {{child.exit_fd(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
