@@ -32,6 +32,16 @@ while job.step < int(sys.argv[1]):
             sys.exit(1)
 """
 
+NARROW = """import motley_torch as motley
+import torch
+model = torch.nn.Linear(2000, 500)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+job = motley.init(model, optimizer, global_batch=2)
+for x in job.loader(torch.ones(40, 2000)):
+    job.backward(model(x).sum(), len(x))
+    optimizer.step()
+"""
+
 
 def missing():
     try:
@@ -65,6 +75,16 @@ def trains_on_both(hosts, sandbox):
     found = json.loads(on(hosts, sandbox, "n1", MOTLEY, "report", "script", "--json").stdout)
     expect_equal([rank["device"] for rank in found["ranks"]], ["n1/0", "n2/0"], "ranks in the report")
     print("ok: trained on both hosts")
+
+
+def is_limited(hosts, sandbox):
+    """Little to compute and much to sum over the network: `motley diagnose` says so."""
+    sandbox.write("narrow.py", NARROW)
+    sandbox.write("narrow.yaml", f"version: 1\nname: narrow\nfleet: two.yaml\nrun: [{sys.executable}, narrow.py]\n")
+    on(hosts, sandbox, "n1", MOTLEY, "run", "narrow.yaml", "--rsh-agent", str(hosts.agent))
+    found = json.loads(on(hosts, sandbox, "n1", MOTLEY, "diagnose", "narrow", "--json").stdout)
+    expect_equal(found["limit"], "network", f"what limits it: {found}")
+    print("ok: a narrow network")
 
 
 def is_heard_elsewhere(hosts, sandbox):
@@ -110,6 +130,7 @@ def main():
     with netns_hosts.Hosts(["n1", "n2"], home, private=[str(home / "state")], shared=[str(BIN.parent)]) as hosts:
         trains_on_both(hosts, sandbox)
         goes_on(hosts, sandbox)
+        is_limited(hosts, sandbox)
         is_heard_elsewhere(hosts, sandbox)
         does_not_begin_anew(hosts, sandbox)
 

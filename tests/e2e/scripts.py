@@ -23,6 +23,7 @@ STEPS = 50
 
 SCRIPT = """import json, os, pathlib, signal, sys, time
 import motley_torch as motley
+import numpy
 import torch
 from torch.nn import functional
 
@@ -38,6 +39,7 @@ class Data(torch.utils.data.Dataset):
 
 die_at, dropout, workers = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 
+numpy.random.seed(3)
 torch.manual_seed(3)
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.Tanh(), torch.nn.Dropout(dropout), torch.nn.Linear(64, 4))
@@ -53,6 +55,8 @@ place = pathlib.Path(os.environ["MOTLEY_CHECKPOINT_DIR"])
 while True:
     for x, y in loader:
         optimizer.zero_grad()
+        if dropout:
+            x = x + numpy.random.normal(0, 0.1)
         job.backward(functional.cross_entropy(model(x), y, reduction="sum"), len(x))
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -68,6 +72,25 @@ while True:
             sys.exit(0)
     schedules[1].step()
 """ % STEPS
+
+
+# A slow device has no memory for more than 5 samples.
+LARGE = """import os, sys
+import motley_torch as motley
+import torch
+
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job = motley.init(model, optimizer, global_batch=32, flops_per_sample=2e6)
+largest = 0
+for x in job.loader(torch.ones(64, 4)):
+    largest = max(largest, len(x))
+    if len(x) > 5 and os.environ["MOTLEY_DEVICE_TYPE"] == "slow":
+        torch.empty(1 << 50)
+    job.backward(model(x).sum(), len(x))
+    optimizer.step()
+print("largest", largest)
+"""
 
 
 # What a training script may get wrong.
@@ -264,6 +287,19 @@ def wrong(sandbox):
     print("ok: wrong")
 
 
+def small_memory(sandbox):
+    """A micro-batch that a device has no memory for is found before anything is trained, and never given to it."""
+    sandbox.write("large.py", LARGE)
+    sandbox.write("fleet.yaml", fleet_text([1 / 3, 1]))
+    sandbox.write("large.yaml", f"version: 1\nname: large\nfleet: fleet.yaml\nrun: {sys.executable} large.py\n"
+                                "train: {global_batch: 32}\n")
+    result = sandbox.run("run", "large.yaml")
+    expect_exit(result, 0)
+    expect(re.search(r"samples of a step: localhost/0 8, localhost/1 24 \(", result.stderr), result.stderr)
+    expect("largest 4\n" in result.stdout, f"of 1, 2, 4 and 8 samples 4 had room: {result.stdout}")
+    print("ok: small memory")
+
+
 def served(service, alone):
     """The same in the job service: held with a checkpoint, and on again."""
     prepare(service, "unlike")
@@ -289,6 +325,7 @@ def main():
     damaged(sandbox)
     gone_back(sandbox, alone)
     wrong(sandbox)
+    small_memory(sandbox)
     service = Service(cache=sandbox.home / "cache")
     try:
         served(service, alone)

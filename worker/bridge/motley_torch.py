@@ -7,19 +7,19 @@
         job.backward(loss, len(x))                        # instead of loss.backward()
         optimizer.step()
 
-Each pass of a loader is one pass over the data, in one seeded order whatever the number of ranks. The loader yields this
-rank's micro-batches of each global batch; between the ranks' last ones gradients are summed over all samples and divided by
-how many there were, so any deal of samples trains the same model. Only then optimizer.step() does something (and step() of
-what else init() was given); `job.boundary` tells, for what else belongs there: a GradScaler's step and update, a printed
-`job.loss`, the mean over the last global batch of what backward() was given. A loop is left at a boundary or not at all.
+Each pass of a loader is one pass over the data, in one seeded order whatever the number of ranks. The loader yields this rank's micro-
+batches of each global batch; between the ranks' last ones gradients are summed over all samples and divided by how many there were, so
+any deal of samples trains the same model. Only then optimizer.step() does something (and step() of what else init() was given);
+`job.boundary` tells, for what else belongs there: a GradScaler's step and update, a printed `job.loss`, the mean over the last global
+batch of what backward() was given. A loop is left at a boundary or not at all.
 
-Started by `motley run` or `motley submit`, from `run:` of a job. Asked to stop (SIGTERM), all ranks end after the same step,
-with a checkpoint; the same script, started again, goes on from there on any number of ranks. Started by torchrun or alone it
-trains too, with equal shares. Needs torch 1.13 or newer and nothing else. Ranks hold whole copies of the model; buffers, like
-BatchNorm's averages, are each rank's own, and rank 0's are kept. What is not in the model, the optimizer or `others` is the
-script's own to keep. Other data, for evaluation say, is read with a DataLoader as ever. Before it trains, `motley run` runs the
-script alone on a device of each kind to see how long micro-batches take: it is ended within its first loop then.
-core/FORMATS.md has what is read from the environment ("program") and what is written ("script checkpoint").
+Started by `motley run` or `motley submit`, from `run:` of a job. Asked to stop (SIGTERM), all ranks end after the same step, with a
+checkpoint; the same script, started again, goes on from there on any number of ranks. Started by torchrun or alone it trains too, with
+equal shares. Needs torch 1.13 or newer and nothing else. Ranks hold whole copies of the model; buffers, like BatchNorm's averages, are
+each rank's own, and rank 0's are kept. What is not in the model, the optimizer or `others` is the script's own to keep. Other data, for
+evaluation say, is read with a DataLoader as ever. Before it trains, `motley run` runs the script alone on a device of each kind to see
+how long micro-batches take: it is ended within its first loop then. core/FORMATS.md has what is read from the environment ("program")
+and what is written ("script checkpoint").
 """
 
 import atexit
@@ -29,6 +29,7 @@ import datetime
 import functools
 import json
 import math
+import mmap
 import os
 import pathlib
 import random
@@ -41,14 +42,13 @@ import struct
 import subprocess
 import sys
 import time
-import types
 import weakref
 
 import torch
 import torch.distributed as dist
 
 STOPPED = 75  # the exit status of what has saved and wants to be started again
-_MEASURED_VERSION, _STATE_VERSION = 1, 1
+_MEASURED_VERSION, _STATE_VERSION = 1, 2
 _BUCKET_ELEMENTS = 8 << 20
 _SHARD, _REST = "s0000.safetensors", "script"  # of a checkpoint: its file, and in that what is no tensor
 _NAME = re.compile(r"[A-Za-z0-9._/-]{1,256}")  # of a tensor in it
@@ -71,8 +71,7 @@ def init(model, optimizer, *others, global_batch=None, micro_batch=None, seed=0,
     global_batch: samples; where the job file says nothing (train.global_batch).
     micro_batch: at most so many samples at a time, whatever was planned.
     save_every: steps between checkpoints, where the job file has no checkpoint.every; else they are made only when stopped.
-    flops_per_sample: of forward and backward, for emulated devices alone (default: 6 for each parameter).
-    """
+    flops_per_sample: of forward and backward, for emulated devices alone (default: 6 for each parameter)."""
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise Error("motley.init() takes the model itself: it is in the place of DistributedDataParallel")
     ranks = _Ranks(next(model.parameters()).device, timeout)
@@ -175,18 +174,21 @@ class Job:
         groups = [group for one in (optimizer, *others) for group in getattr(one, "param_groups", [])]
         if any(id(parameter) not in mine for group in groups for parameter in group["params"]):
             raise Error("an optimizer has parameters that the model has not, whose gradients nobody sums: put all into one module")
-        state = ranks.from_first(self._newest)
-        if state is not None:
-            self._go_on(state)
-        ranks.spread(model)
+        tensors = {}
+        found = ranks.from_first(lambda: self._newest(tensors))
+        if found is not None:
+            state, kinds = found
+            tensors = tensors or {name: torch.empty(shape, dtype=dtype) for name, (dtype, shape) in kinds.items()}
+            ranks.spread(tensors.values())
+            self._go_on({key: _unpacked(value, tensors) for key, value in state.items()})
+        ranks.spread([*model.parameters(), *model.buffers()])
         signal.signal(signal.SIGTERM, self._ask_to_stop)
 
     def loader(self, dataset, **options):
         """An iterable over this rank's micro-batches; each `for` over it is a pass over the whole dataset. What does not fill
         a global batch is left out, other samples in each pass; len() are this rank's micro-batches, job.steps_per_pass the steps.
         options: of torch's DataLoader, without those that say which samples go together. A script that goes on skips the
-        passes and steps it has done, but not what else it does between them; workers' random numbers begin anew.
-        """
+        passes and steps it has done, but not what else it does between them; workers' random numbers begin anew."""
         for name in ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"):
             if name in options:
                 raise Error(f"job.loader(): {name}= is not for the script to choose: samples are dealt by the plan")
@@ -197,8 +199,7 @@ class Job:
 
     def backward(self, loss_sum, count):
         """Of the sum of the losses of `count` samples (or tokens, or whatever they are to be divided by). On a step's last
-        micro-batch the parameters' gradients are afterwards those of the mean over the global batch.
-        """
+        micro-batch the parameters' gradients are afterwards those of the mean over the global batch."""
         if self._samples is None:
             raise Error("job.backward() is for what job.loader() yields, once for each")
         loss_sum.backward()
@@ -225,8 +226,7 @@ class Job:
             raise Error("job.backward(): the counts of a global batch are all 0")
         self._gradients.sum(total, given)
         self.loss, self._all_stop = loss / total, stop > 0
-        self.step += 1
-        self._pass_step += 1
+        self.step, self._pass_step = self.step + 1, self._pass_step + 1
         self._reports.spent("wait")
         self._reports.step(self)
 
@@ -274,18 +274,19 @@ class Job:
                 result = step(*arguments, **options)
                 self._reports.spent("update")
                 return result
-        stepped.step = types.MethodType(at_boundary, stepped)  # as schedulers expect to find it
+        stepped.step = at_boundary.__get__(stepped)  # as schedulers expect to find it
 
     # Checkpoints.
 
-    def _newest(self):
-        if not self._settings.checkpoints:
-            return None
-        state, every = _Checkpoints(self._settings.checkpoints).newest(), self._settings.save_every
-        if state is None and every and (_number("MOTLEY_TRAINED_STEPS") or 0) > every:
-            raise Error(f"the run has saved checkpoints, but none is in {self._settings.checkpoints} on {socket.gethostname()}: if rank 0 "
-                        "was elsewhere, copy them here or share checkpoint.dir between hosts; else start anew (--fresh)")
-        return state
+    def _newest(self, tensors):
+        """Of the newest that is whole what _read_state() returns, or None."""
+        place, every = self._settings.checkpoints, self._settings.save_every
+        path = _checkpoint_program("newest", place) if place else None
+        if path:
+            return _read_state(pathlib.Path(path) / _SHARD, tensors)
+        if place and every and (_number("MOTLEY_TRAINED_STEPS") or 0) > every:
+            raise Error(f"the run has saved checkpoints, but none is in {place} on {socket.gethostname()}: if rank 0 was elsewhere, copy "
+                        "them here or share checkpoint.dir between hosts; else start anew (--fresh)")
 
     def _go_on(self, state):
         saved = [state["weight"], state["optimizer"], *state["other"]]
@@ -306,23 +307,17 @@ class Job:
         """As the loop goes on, whatever the script has drawn until then."""
         if self._random is None:
             return
-        if len(self._random) == self.ranks:
-            torch_state, python_state, device_state = self._random[self.rank]
-            torch.set_rng_state(torch_state)
-            random.setstate(python_state)
-            if device_state is not None and self._ranks.on_gpu:
-                torch.cuda.set_rng_state(device_state)
-        else:  # no rank's own state fits; only that ranks differ, and do so again
-            seed = hash((self._settings.seed, self.step, self.rank)) % 2**63
-            torch.manual_seed(seed)
-            random.seed(seed)
+        for name, (_, set_state, seed) in _generators(self._ranks.on_gpu).items():
+            if len(self._random) != self.ranks:  # no rank's own state fits; only that ranks differ, and do so again
+                seed(hash((self._settings.seed, self.step, self.rank)) % 2**63)
+            elif name in self._random[self.rank]:
+                set_state(self._random[self.rank][name])
         self._random = None
 
     def _save(self):
         if self._settings.checkpoints is None or self.step == self._saved:
             return
-        device_state = torch.cuda.get_rng_state() if self._ranks.on_gpu else None
-        everyones = self._ranks.gather((torch.get_rng_state(), random.getstate(), device_state))
+        everyones = self._ranks.gather({name: read() for name, (read, *_) in _generators(self._ranks.on_gpu).items()})
         failure = None
         if self.rank == 0:
             model, optimizer, *others = [_state_of(one) for one in self._states]
@@ -333,7 +328,7 @@ class Job:
                 for name, parameter in self._states[0].named_parameters():
                     if not torch.isfinite(parameter).all():
                         raise Error(f"{name} holds values that are not finite, which no training mends: older checkpoints stay")
-                _Checkpoints(self._settings.checkpoints).write(state, self._settings)
+                _write_checkpoint(state, self._settings)
             except Exception as error:  # whatever it is, the others wait for a word
                 failure = f"cannot save step {self.step}: {error}"
                 print(f"motley: {failure}", file=sys.stderr, flush=True)
@@ -342,6 +337,19 @@ class Job:
             raise Error(failure)
         self._saved = self._saved if failure else self.step
         self._reports.spent("other")
+
+
+def _generators(on_gpu):
+    """What a script may draw random numbers from: how to read its state, to set it, and to seed it."""
+    found = {"torch": (torch.get_rng_state, torch.set_rng_state, torch.manual_seed),
+             "python": (random.getstate, random.setstate, random.seed)}
+    if "numpy" in sys.modules:
+        numpy = sys.modules["numpy"].random
+        found["numpy"] = (lambda: [part.tolist() if hasattr(part, "tolist") else part for part in numpy.get_state()],
+                          numpy.set_state, lambda seed: numpy.seed(seed % 2**32))
+    if on_gpu:
+        found["device"] = (torch.cuda.get_rng_state, torch.cuda.set_rng_state, torch.cuda.manual_seed)
+    return found
 
 
 def _state_of(one):
@@ -501,14 +509,14 @@ class _Ranks:
             raise Error(made[1])
         return made[0]
 
-    def spread(self, model):
-        if self.count == 1:
-            return
-        for tensor in (*model.parameters(), *model.buffers()):
+    def spread(self, tensors):
+        """Rank 0's in the place of every rank's."""
+        for tensor in tensors if self.count > 1 else []:
             if tensor.numel():
                 flat = tensor.detach().reshape(-1).contiguous()
                 dist.broadcast(flat.view(torch.uint8), src=0, group=self._group(tensor))  # gloo does not know all types
-                tensor.detach().copy_(flat.view_as(tensor))
+                if flat.data_ptr() != tensor.data_ptr():
+                    tensor.detach().copy_(flat.view_as(tensor))
 
     def leave(self):
         """Before the interpreter takes its threads away under it."""
@@ -677,44 +685,35 @@ class _Pacer:
             time.sleep(max(0.0, left))
 
 
-class _Checkpoints:
-    """Directories `step-N.eATTEMPT` of rank 0. motley-worker writes their manifests and finds the one to go on from."""
+def _write_checkpoint(state, settings):
+    """A directory `step-N.eATTEMPT`, of rank 0. motley-worker writes its manifest."""
+    place = settings.checkpoints
+    for left in place.glob(".tmp-step-*"):  # by one who was killed
+        shutil.rmtree(left, ignore_errors=True)
+    scratch = place / f".tmp-step-{state['step']:08d}.e{settings.epoch}"
+    scratch.mkdir(parents=True)
+    try:
+        _write_state(scratch / _SHARD, state)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    _checkpoint_program("commit", "--job", os.environ.get("MOTLEY_JOB", "script"), "--seed", settings.seed % 2**64, "--next-sample",
+                        state["step"] * settings.global_batch, "--arithmetic", f"torch {torch.__version__}", "--keep", settings.keep,
+                        scratch)
 
-    def __init__(self, place):
-        self._place = place
 
-    def newest(self):
-        """The state of the newest that is whole, or None."""
-        path = self._worker("newest", self._place)
-        return _read_state(pathlib.Path(path) / _SHARD) if path else None
-
-    def write(self, state, settings):
-        for left in self._place.glob(".tmp-step-*"):  # by one who was killed
-            shutil.rmtree(left, ignore_errors=True)
-        scratch = self._place / f".tmp-step-{state['step']:08d}.e{settings.epoch}"
-        scratch.mkdir(parents=True)
-        try:
-            _write_state(scratch / _SHARD, state)
-        except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise
-        self._worker("commit", "--job", os.environ.get("MOTLEY_JOB", "script"), "--seed", settings.seed % 2**64, "--next-sample",
-                     state["step"] * settings.global_batch, "--arithmetic", f"torch {torch.__version__}", "--keep", settings.keep,
-                     scratch)
-
-    @staticmethod
-    def _worker(*arguments):
-        """What `motley-worker script-checkpoint` prints."""
-        program = os.environ.get("MOTLEY_WORKER") or shutil.which("motley-worker")
-        if program is None:
-            raise Error("checkpoints need motley-worker: put it on PATH, or unset MOTLEY_CHECKPOINT_DIR")
-        # Its own session: what stops the script must not stop a checkpoint half-way.
-        ended = subprocess.run([program, "script-checkpoint", *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
-                               text=True, errors="replace", start_new_session=True)
-        print(ended.stderr, file=sys.stderr, end="", flush=True)
-        if ended.returncode:
-            raise Error(ended.stderr.strip().rpartition("motley-worker: ")[2] or f"{program} ended with {ended.returncode}")
-        return ended.stdout.strip()
+def _checkpoint_program(*arguments):
+    """What `motley-worker script-checkpoint` prints."""
+    program = os.environ.get("MOTLEY_WORKER") or shutil.which("motley-worker")
+    if program is None:
+        raise Error("checkpoints need motley-worker: put it on PATH, or unset MOTLEY_CHECKPOINT_DIR")
+    # Its own session: what stops the script must not stop a checkpoint half-way.
+    ended = subprocess.run([program, "script-checkpoint", *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
+                           text=True, errors="replace", start_new_session=True)
+    print(ended.stderr, file=sys.stderr, end="", flush=True)
+    if ended.returncode:
+        raise Error(ended.stderr.strip().rpartition("motley-worker: ")[2] or f"{program} ended with {ended.returncode}")
+    return ended.stdout.strip()
 
 
 def _packed(value, name, tensors):
@@ -772,19 +771,21 @@ def _write_state(path, state):
         os.fsync(file.fileno())
 
 
-def _read_state(path):
-    content = bytearray(path.read_bytes())
+def _read_state(path, tensors):
+    """The state with its tensors left in the file until they are used, by name, in `tensors`; and the types and shapes of those."""
+    with path.open("rb") as file:
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     begin = 8 + int.from_bytes(content[:8], "little")
-    header, tensors = json.loads(content[8:begin]), {}
-    first, last = header[_REST]["data_offsets"]
+    header = json.loads(content[8:begin])
+    first, last = header.pop(_REST)["data_offsets"]
     document = json.loads(content[begin + first:begin + last])
     if document["version"] != _STATE_VERSION:
         raise Error(f"{path} is of version {document['version']}, this reads {_STATE_VERSION}")
-    for name in header.keys() - {"__metadata__", _REST}:
-        first, last = header[name]["data_offsets"]
-        flat = torch.frombuffer(content[begin + first:begin + last], dtype=_DTYPES_BY_NAME[header[name]["dtype"]])
-        tensors[name] = flat.reshape(header[name]["shape"])
-    return {key: _unpacked(value, tensors) for key, value in document["state"].items()}
+    for name in header.keys() - {"__metadata__"}:
+        dtype, first, last = _DTYPES_BY_NAME[header[name]["dtype"]], *header[name]["data_offsets"]
+        flat = torch.frombuffer(content, dtype=torch.uint8, count=last - first, offset=begin + first)
+        tensors[name] = flat.view(dtype).reshape(header[name]["shape"])
+    return document["state"], {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
 
 
 def _finite(number):
