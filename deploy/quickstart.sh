@@ -20,13 +20,21 @@ logged() {
 say "Packages"
 bash deploy/install_dependencies.sh
 
+# Only for the GPUs that are here, which takes a fraction of the time; deploy/install.sh builds for all of them.
+architectures=${CUDAARCHS-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
+  sed -nE 's/^([0-9]+)\.([0-9]+)$/\1\2-real/p' | sort -u | paste -sd ';' || true)}
+cuda=(-DMOTLEY_CUDA=OFF)
+if [[ -n $architectures ]]; then cuda=(-DMOTLEY_CUDA=AUTO "-DCMAKE_CUDA_ARCHITECTURES=$architectures"); fi
+
 say "Configuring build/release"
 mkdir -p build
-logged build/configure.log cmake --preset release
+logged build/configure.log cmake --preset release "${cuda[@]}"
 if grep -q '^MOTLEY_FOUND_CUDA:INTERNAL=ON' build/release/CMakeCache.txt; then
-  say "CUDA toolkit found: building for NVIDIA GPUs and CPUs"
-else
+  say "CUDA toolkit found: building for CPUs and GPUs ($architectures)"
+elif [[ -n $architectures ]]; then
   say "No CUDA toolkit found: CPU-only build (put nvcc in PATH and run this again for GPUs)"
+else
+  say "No NVIDIA GPU here: CPU-only build (CUDAARCHS=80 before this builds for GPUs of other machines)"
 fi
 
 say "Building (some minutes the first time)"

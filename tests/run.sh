@@ -43,10 +43,10 @@ bash deploy/install_dependencies.sh --tests
 
 builds=(release)
 if $quick; then
-  build release motley_suite -DCMAKE_CUDA_ARCHITECTURES=90 -DMOTLEY_SUITE='^(lint|unit|contract|sim|e2e)$'
+  build release motley_suite -DMOTLEY_CUDA=AUTO -DCMAKE_CUDA_ARCHITECTURES=90 -DMOTLEY_SUITE='^(lint|unit|contract|sim|e2e)$'
 else
   builds+=(dev tsan)
-  build release motley_suite '-DCMAKE_CUDA_ARCHITECTURES=75-real;120' \
+  build release motley_suite -DMOTLEY_CUDA=AUTO '-DCMAKE_CUDA_ARCHITECTURES=75-real;120' \
     -DMOTLEY_SUITE='^(lint|contract|sim|e2e|fault|slow)$'
   build dev motley_suite
   phase "headers without a source compile alone"

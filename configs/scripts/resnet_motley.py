@@ -17,7 +17,7 @@ data, unseen, model = Pictures(0, 3200), Pictures(3200, 1000), make_resnet().to(
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 job = motley.init(model, optimizer)  # new: instead of init_process_group and DistributedDataParallel
 loader = job.loader(data)  # new: instead of DistributedSampler and DataLoader
-for number in range(PASSES):
+for number in job.passes(PASSES):  # new: begins with the one that it was stopped in
     for x, y in loader:
         optimizer.zero_grad()
         losses = losses_of(model(x.to(device)), y.to(device))

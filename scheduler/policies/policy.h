@@ -43,6 +43,12 @@ class Policy {
   virtual void look_at(const QueueView& view) { view_ = &view; }
   /// Of the job view.jobs[job].
   virtual OfferRank rank(size_t job, const Offer& offer) const = 0;
+  /// Of more devices for a job that is given some, if those that wait for their first do not all go
+  /// before; nothing: it gets what they leave.
+  virtual std::optional<OfferRank> rank_more(size_t /*job*/, const Offer& /*given*/,
+                                             const Offer& /*more*/) const {
+    return std::nullopt;
+  }
   /// The offer was taken: ranks of others may have risen.
   virtual void taken(size_t, const Offer&) {}
 

@@ -28,13 +28,25 @@ constexpr int kMostEntries = 4096, kDeepest = 3;
 
 namespace fs = std::filesystem;
 
-/// Python files that the command names.
+bool is_file(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+/// Python files that the command names, as paths or by `-m package.module`.
 std::vector<fs::path> scripts_of(const ProgramSpec& program) {
+  const fs::path workdir = program.workdir;
   std::vector<fs::path> scripts;
-  for (const std::string& word : program.command) {
-    const fs::path path = fs::path(program.workdir) / word;
-    std::error_code error;
-    if (path.extension() == ".py" && fs::is_regular_file(path, error)) scripts.push_back(path);
+  bool is_module = false;
+  for (std::string word : program.command) {
+    if (is_module) {
+      std::replace(word.begin(), word.end(), '.', '/');
+      for (const char* rest : {".py", "/__main__.py"})
+        if (is_file(workdir / (word + rest))) scripts.push_back(workdir / (word + rest));
+    } else if (word.ends_with(".py") && is_file(workdir / word)) {
+      scripts.push_back(workdir / word);
+    }
+    is_module = word == "-m";
   }
   return scripts;
 }
@@ -64,9 +76,9 @@ std::set<fs::path> files_of(const ProgramSpec& program) {
   std::set<fs::path> files;
   for (const fs::path& script : scripts_of(program)) add_below(script.parent_path(), &files);
   for (const std::string& word : program.command) {
-    const fs::path path = fs::path(program.workdir) / word;
-    std::error_code error;
-    if (fs::is_regular_file(path, error)) files.insert(path);
+    if (word == "-m") add_below(program.workdir, &files);
+    for (const std::string& name : {word, word.substr(word.find('=') + 1)})  // --config=FILE
+      if (is_file(fs::path(program.workdir) / name)) files.insert(fs::path(program.workdir) / name);
   }
   return files;
 }
@@ -76,16 +88,38 @@ std::string text_of(const fs::path& path) {
   return text ? std::move(*text) : "";
 }
 
-/// In a statement of its own, perhaps among others: import torch, motley_torch as motley
-bool imports_bridge(const std::string& script) {
+/// The names in its import statements: import torch, motley_torch as motley
+std::set<std::string> imports_of(const std::string& script) {
+  std::set<std::string> names;
   std::istringstream lines(script);
-  std::string line, word, module;
+  std::string line, word;
   while (std::getline(lines, line)) {
-    std::replace(line.begin(), line.end(), ',', ' ');
+    for (char& letter : line)
+      if (std::string_view(",.()").find(letter) != std::string_view::npos) letter = ' ';
     std::istringstream words(line);
     if (!(words >> word) || (word != "import" && word != "from")) continue;
-    while (words >> module)
-      if (module == kBridge) return true;
+    while (words >> word) names.insert(word);
+  }
+  return names;
+}
+
+std::string module_of(const fs::path& file) {
+  return file.stem() == "__init__" ? file.parent_path().filename() : file.stem();
+}
+
+/// Whether the scripts import motley_torch, or modules of theirs that do.
+bool uses_bridge(const ProgramSpec& program) {
+  const std::set<fs::path> files = files_of(program);
+  std::vector<fs::path> next = scripts_of(program);
+  std::set<fs::path> seen;
+  while (!next.empty()) {
+    const fs::path file = next.back();
+    next.pop_back();
+    if (!seen.insert(file).second) continue;
+    const std::set<std::string> names = imports_of(text_of(file));
+    if (names.contains(kBridge)) return true;
+    for (const fs::path& other : files)
+      if (other.extension() == ".py" && names.contains(module_of(other))) next.push_back(other);
   }
   return false;
 }
@@ -114,13 +148,10 @@ Result<Unit> can_be_measured(const JobSpec& job) {
   if (job.train.global_batch == 0)
     return fail(ErrorCode::kNoPlan,
                 "nobody has measured the program, as train.global_batch is not set");
-  const std::vector<fs::path> scripts = scripts_of(job.program);
-  if (std::any_of(scripts.begin(), scripts.end(),
-                  [](const fs::path& script) { return imports_bridge(text_of(script)); }))
-    return Unit{};
+  if (uses_bridge(job.program)) return Unit{};
   return fail(ErrorCode::kNoPlan, std::string("nobody has measured the program, as `run` names no "
                                               "Python file that imports ") +
-                                      kBridge);
+                                      kBridge + ", itself or in a module of its own");
 }
 
 Result<DeviceProfile> program_profile_of(const std::string& text) {

@@ -56,8 +56,9 @@ class ProgramRun {
       if (followed.signal != 0 || followed.end.outcome == Outcome::kStopped)
         return stopped(followed);
       if (saved_step(*run_, options_.job) != before) ++progress_;
+      if (take_less_memory(followed.end)) continue;
       const RetryDecision next = policy_.after({.error = followed.end.error,
-                                                .device = "",
+                                                .device = device_of(followed.end.rank),
                                                 .step_reached = progress_,
                                                 .all_steps_done = false,
                                                 .older_checkpoint = false});
@@ -66,9 +67,13 @@ class ProgramRun {
         return fail(followed.end.error);
       }
       line_.note("attempt failed: " + followed.end.error.to_string());
-      if (next.wait > Nanos(0))
+      bool goes_on = true;
+      if (!next.exclude.empty()) {
+        MOTLEY_TRY(goes_on, leave_out(next.exclude, followed.end.error));
+      }
+      if (goes_on && next.wait > Nanos(0))
         line_.note("trying again in " + format_seconds(seconds_of(next.wait)));
-      if (wait(next.wait)) continue;
+      if (goes_on && wait(next.wait)) continue;
       MOTLEY_TRY_VOID(report("failed"));
       say_json("stopped");
       return 128 + signals_.last();
@@ -88,6 +93,42 @@ class ProgramRun {
     if (count && fleet_.devices.size() > static_cast<size_t>(count->high))
       fleet_.devices.resize(static_cast<size_t>(count->high));
     return Unit{};
+  }
+
+  /// Half the micro-batch for a rank that had no memory for it; false: that was not what failed, or
+  /// there is no half of it.
+  bool take_less_memory(const AttemptEnd& end) {
+    const std::string& said = end.error.message;
+    const bool no_memory = said.find("out of memory") != std::string::npos ||
+                           said.find("can't allocate memory") != std::string::npos;
+    const auto rank = static_cast<size_t>(end.rank);
+    if (!no_memory || rank >= shares_.size() || shares_[rank].micro_batch < 2) return false;
+    int& size = shares_[rank].micro_batch;
+    line_.note(device_of(end.rank) + " has no memory for micro-batches of " + std::to_string(size) +
+               " samples: going on with " + std::to_string(size / 2));
+    size /= 2;
+    for (ReplicaPlan& replica : plan_.replicas)
+      if (replica.stages.front().ranks.front() == Rank(end.rank)) replica.micro_batch = size;
+    plan_.id = plan_id(plan_);
+    return true;
+  }
+
+  std::string device_of(int rank) const {
+    return rank < 0 ? "" : fleet_.devices[static_cast<size_t>(rank)].id;
+  }
+
+  /// False: a signal came while what is left was measured.
+  Result<bool> leave_out(const std::string& device, Error error) {
+    std::erase_if(options_.fleet.devices,
+                  [&](const DeviceSpec& other) { return other.id == device; });
+    const auto left = choose_devices();
+    if (!left) {
+      MOTLEY_TRY_VOID(report("failed"));
+      error.message += "; without " + device + ", " + left.error().message;
+      return fail(std::move(error));
+    }
+    line_.note("device " + device + " failed twice running and is left out");
+    return deal();
   }
 
   Result<Unit> open() {
@@ -184,8 +225,8 @@ class ProgramRun {
         line_.note("measuring the program on " + device.id + " (" + device.type + ")");
         const auto told = measure(device);
         if (!told && told.error().code != ErrorCode::kRunFailed) return fail(told.error());
-        if (told) MOTLEY_TRY_VOID(profiles.keep(device, *told));
-        if (!told) line_.note(told.error().message);
+        const auto kept = told ? profiles.keep(device, *told) : fail(told.error());
+        if (!kept) line_.note(kept.error().message);
         profile = profiles.find(device);
       }
       if (!profile) silent.insert(kind);

@@ -147,13 +147,16 @@ void set_checkpoints(const ProgramAssignment& assignment, Setter* out) {
 }
 
 /// As torchrun leaves them: all that ranks of the host have, LOCAL_RANK the number of one's own.
-std::string gpus_of_host(const FleetSpec& fleet, const DeviceSpec& own) {
-  if (own.kind != DeviceKind::kCuda) return "";
+/// What the host shows is narrowed to those; one without a UUID is the first that it shows.
+void set_gpus(const FleetSpec& fleet, const DeviceSpec& own, Setter* out) {
   std::string uuids;
-  for (const DeviceSpec& device : fleet.devices)
-    if (device.host == own.host && device.kind == DeviceKind::kCuda)
-      uuids += (uuids.empty() ? "" : ",") + device.uuid;
-  return uuids;
+  for (const DeviceSpec& device : fleet.devices) {
+    if (device.host != own.host || own.kind != DeviceKind::kCuda || device.kind != own.kind)
+      continue;
+    if (device.uuid.empty()) return out->set_default("CUDA_VISIBLE_DEVICES", "0");
+    uuids += (uuids.empty() ? "" : ",") + device.uuid;
+  }
+  out->set("CUDA_VISIBLE_DEVICES", uuids);
 }
 
 /// An emulated device waits in the program itself.
@@ -193,7 +196,8 @@ Environment program_environment(const ProgramAssignment& assignment, int rank,
   set_array(assignment.job.array, &out);
   set_shares(assignment, rank, &out);
   out.set_default("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-  out.set_default("CUDA_VISIBLE_DEVICES", gpus_of_host(assignment.fleet, device));
+  set_gpus(assignment.fleet, device, &out);
+  out.set_default("PYTHONUNBUFFERED", "1");  // its output is a pipe, and nobody's the less now
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = device.threads > 0
                           ? device.threads

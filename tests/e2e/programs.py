@@ -116,6 +116,21 @@ def one_fails(sandbox):
     print("ok: one fails")
 
 
+def left_out(sandbox):
+    """A device on which a program fails twice running is left out, unless the job wants as many."""
+    text = ("version: 1\nname: picky\nfleet: fleet.yaml\nrun: [sh, -c, 'test $MOTLEY_DEVICE != localhost/1']\n"
+            "train: {global_batch: 8}\n")
+    sandbox.write("picky.yaml", text)
+    result = sandbox.run("run", "picky.yaml", "--fresh")
+    expect_exit(result, 0)
+    expect("device localhost/1 failed twice running and is left out" in result.stderr, result.stderr)
+    sandbox.write("picky.yaml", text + "resources: {devices: {count: 4}}\n")
+    result = sandbox.run("run", "picky.yaml", "--fresh")
+    expect_exit(result, 1)
+    expect("without localhost/1, the job wants 4 devices" in result.stderr, result.stderr)
+    print("ok: left out")
+
+
 def interrupted(sandbox, through_shell):
     """Every rank is asked to stop and gets the time to save, also one that a shell has started; the same command goes on."""
     prepare(sandbox, "wait", "fleet: fleet.yaml\n")
@@ -201,6 +216,7 @@ def main():
     told(sandbox)
     found(sandbox)
     one_fails(sandbox)
+    left_out(sandbox)
     interrupted(sandbox, through_shell=False)
     interrupted(sandbox, through_shell=True)
     wrong(sandbox)

@@ -74,7 +74,7 @@ while True:
 """ % STEPS
 
 
-# A slow device has no memory for more than 5 samples.
+# A slow device has no memory for more than 5 samples, and while it trains for no more than 2.
 LARGE = """import os, sys
 import motley_torch as motley
 import torch
@@ -85,11 +85,48 @@ job = motley.init(model, optimizer, global_batch=32, flops_per_sample=2e6)
 largest = 0
 for x in job.loader(torch.ones(64, 4)):
     largest = max(largest, len(x))
-    if len(x) > 5 and os.environ["MOTLEY_DEVICE_TYPE"] == "slow":
+    if os.environ["MOTLEY_DEVICE_TYPE"] == "slow" and len(x) > (5 if "MOTLEY_MEASURE" in os.environ or "later" not in sys.argv else 2):
         torch.empty(1 << 50)
     job.backward(model(x).sum(), len(x))
     optimizer.step()
 print("largest", largest)
+"""
+
+
+# Asks torch.distributed who it is, leaves its passes early, freezes and unfreezes, and keeps something after each pass.
+EARLY = """import os, pathlib, signal, sys
+import motley_torch as motley
+import torch
+import torch.distributed as dist
+
+torch.manual_seed(3)
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+job = motley.init(model, optimizer, flops_per_sample=2e6)
+loader = job.loader(torch.randn(48, 8))
+dead = pathlib.Path(os.environ["MOTLEY_CHECKPOINT_DIR"], "dead")
+for number in job.passes(4):
+    for x in loader:
+        model[0].requires_grad_(job.step >= 6)
+        optimizer.zero_grad()
+        job.backward((model(x) - x.mean(1, keepdim=True)).square().sum(), len(x))
+        optimizer.step()
+        if not job.boundary:
+            continue
+        if dist.get_rank() == 0:
+            print("loss", job.step, repr(job.loss), flush=True)
+        if "die" in sys.argv and job.step == 10 and job.rank == 0 and not dead.exists():
+            dead.write_text("")
+            os.kill(os.getpid(), signal.SIGKILL)
+        if job.step % 4 == 0:
+            break
+    weights = [float(parameter.double().sum()) for parameter in model.parameters()]
+    for rank in range(dist.get_world_size()):
+        theirs = [weights]
+        dist.broadcast_object_list(theirs, src=rank)
+        assert theirs == [weights], f"ranks have drifted apart: {theirs} {weights}"
+    if dist.get_rank() == 0:
+        print(f"pass {number} {job.loss:.9f} {sum(weights):.9f}", flush=True)
 """
 
 
@@ -101,16 +138,23 @@ import torch
 torch.manual_seed(3)
 model, other = torch.nn.Linear(4, 2), torch.nn.Linear(2, 2)
 optimizer = torch.optim.SGD([*model.parameters(), *(other.parameters() if "foreign" in sys.argv else [])], lr=0.1)
+schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+if "synchronous" in sys.argv:
+    model = torch.nn.Sequential(model, torch.nn.SyncBatchNorm(2))
 job = motley.init(model.bfloat16() if "half" in sys.argv else model, optimizer, global_batch=8, micro_batch=2, save_every=1)
-for x in job.loader([torch.randn(4) for _ in range(12 if "short" in sys.argv and job.rank else 24)]):
-    if "rate" in sys.argv:
-        optimizer.param_groups[0]["lr"] = 0.1 + 0.1 * job.rank
-    loss = model(x.to(next(model.parameters()).dtype)).square().sum() * (float("nan") if "nan" in sys.argv and job.step == 2 else 1)
-    optimizer.zero_grad()
-    job.backward(loss, len(x))
-    optimizer.step()
-    if "leave" in sys.argv and not job.boundary:
-        break
+loader = job.loader([torch.randn(4) for _ in range(12 if "short" in sys.argv and job.rank else 24)])
+for number in job.passes(2 if "leave" in sys.argv else 1):
+    for x in loader:
+        if "rate" in sys.argv:
+            optimizer.param_groups[0]["lr"] = 0.1 + 0.1 * job.rank
+        loss = model(x.to(next(model.parameters()).dtype)).square().sum() * (float("nan") if "nan" in sys.argv and job.step == 2 else 1)
+        optimizer.zero_grad()
+        job.backward(loss, len(x))
+        optimizer.step()
+        if "schedule" in sys.argv:
+            schedule.step()
+        if "leave" in sys.argv and not job.boundary:
+            break
 """
 
 
@@ -280,23 +324,52 @@ def wrong(sandbox):
         return result.stderr, sorted(path.name for path in place.iterdir())
 
     for what, said in (("foreign", "parameters that the model has not"), ("rate", "different learning rates"),
-                       ("short", "samples are dealt by the plan")):
+                       ("short", "samples are dealt by the plan"), ("schedule", "has changed within a step"),
+                       ("leave", "was left where job.boundary is false"), ("synchronous", "use BatchNorm")):
         expect(said in run(what, 1)[0], f"{what}: not said")
     expect_equal(run("half", 0)[1], [f"step-0000000{step}.e1" for step in (1, 2, 3)], "checkpoints of a model in bf16")
     expect_equal(run("nan", 0)[1], ["step-00000001.e1", "step-00000002.e1"], "checkpoints before the loss was lost")
     print("ok: wrong")
 
 
+def left_early(sandbox):
+    """Passes that are left early are gone on with as they were, and what was kept after earlier ones stays."""
+    sandbox.write("early.py", EARLY)
+
+    def run(what, speeds, fresh=("--fresh",), code=0):
+        sandbox.write("fleet.yaml", fleet_text(speeds))
+        sandbox.write("early.yaml", f"version: 1\nname: early\nfleet: fleet.yaml\nrun: {sys.executable} early.py {what}\n"
+                                    "train: {global_batch: 8}\ncheckpoint: {every: 4}\nretry: {max_restarts: 0}\n")
+        result = sandbox.run("run", "early.yaml", *fresh)
+        expect_exit(result, code)
+        return result
+
+    def passes(text):
+        return re.findall(r"^pass .*$", text, re.MULTILINE)
+
+    alone = run("", [1])
+    expect_equal((len(losses(alone.stdout)), len(passes(alone.stdout))), (16, 4), "steps and passes")
+    run("die", [1, 1 / 3], code=1)
+    rest = run("die", [1, 1 / 3], fresh=())
+    expect("told nothing" not in rest.stderr, rest.stderr)
+    expect_same(losses(rest.stdout), {step: loss for step, loss in losses(alone.stdout).items() if step > 8}, 1e-4, "passes left early")
+    expect_equal([line.split()[1] for line in passes(rest.stdout)], ["2", "3"], "passes after the checkpoint")
+    print("ok: left early")
+
+
 def small_memory(sandbox):
-    """A micro-batch that a device has no memory for is found before anything is trained, and never given to it."""
+    """A micro-batch that a device has no memory for is found before anything is trained, and never given to it; one for which it
+    has none later costs an attempt."""
     sandbox.write("large.py", LARGE)
     sandbox.write("fleet.yaml", fleet_text([1 / 3, 1]))
-    sandbox.write("large.yaml", f"version: 1\nname: large\nfleet: fleet.yaml\nrun: {sys.executable} large.py\n"
-                                "train: {global_batch: 32}\n")
-    result = sandbox.run("run", "large.yaml")
-    expect_exit(result, 0)
-    expect(re.search(r"samples of a step: localhost/0 8, localhost/1 24 \(", result.stderr), result.stderr)
-    expect("largest 4\n" in result.stdout, f"of 1, 2, 4 and 8 samples 4 had room: {result.stdout}")
+    for when, largest in ("", 4), ("later", 2):
+        sandbox.write("large.yaml", f"version: 1\nname: large\nfleet: fleet.yaml\nrun: {sys.executable} large.py {when}\n"
+                                    "train: {global_batch: 32}\nretry: {max_restarts: 0}\n")
+        result = sandbox.run("run", "large.yaml", "--fresh")
+        expect_exit(result, 0)
+        expect(re.search(r"samples of a step: localhost/0 8, localhost/1 24 \(", result.stderr), result.stderr)
+        expect(f"largest {largest}\n" in result.stdout, f"of 1, 2, 4 and 8 samples: {result.stdout}")
+    expect("localhost/0 has no memory for micro-batches of 4 samples: going on with 2" in result.stderr, result.stderr)
     print("ok: small memory")
 
 
@@ -325,6 +398,7 @@ def main():
     damaged(sandbox)
     gone_back(sandbox, alone)
     wrong(sandbox)
+    left_early(sandbox)
     small_memory(sandbox)
     service = Service(cache=sandbox.home / "cache")
     try:

@@ -2,24 +2,25 @@
 
     import motley_torch as motley
     job = motley.init(model, optimizer)                   # instead of DistributedDataParallel
-    for x, y in job.loader(dataset):                      # instead of DataLoader and DistributedSampler
-        loss = loss_of(model(x), y, reduction="sum")      # a sum over samples, not a mean
-        job.backward(loss, len(x))                        # instead of loss.backward()
-        optimizer.step()
+    loader = job.loader(dataset)                          # instead of DataLoader and DistributedSampler
+    for number in job.passes(3):                          # instead of range(3)
+        for x, y in loader:
+            loss = loss_of(model(x), y, reduction="sum")  # a sum over samples, not a mean
+            job.backward(loss, len(x))                    # instead of loss.backward()
+            optimizer.step()
 
 Each pass of a loader is one pass over the data, in one seeded order whatever the number of ranks. The loader yields this rank's micro-
 batches of each global batch; between the ranks' last ones gradients are summed over all samples and divided by how many there were, so
-any deal of samples trains the same model. Only then optimizer.step() does something (and step() of what else init() was given);
-`job.boundary` tells, for what else belongs there: a GradScaler's step and update, a printed `job.loss`, the mean over the last global
-batch of what backward() was given. A loop is left at a boundary or not at all.
+any deal of samples trains the same model (but for BatchNorm, which goes by micro-batches). Only then optimizer.step() does something (and
+step() of what else init() was given); `job.boundary` tells, for what else belongs there: a GradScaler's step and update (backward() takes
+the scaler), a printed `job.loss`, the mean over the last global batch of what backward() was given. A loop is left at a boundary only.
 
 Started by `motley run` or `motley submit`, from `run:` of a job. Asked to stop (SIGTERM), all ranks end after the same step, with a
 checkpoint; the same script, started again, goes on from there on any number of ranks. Started by torchrun or alone it trains too, with
 equal shares. Needs torch 1.13 or newer and nothing else. Ranks hold whole copies of the model; buffers, like BatchNorm's averages, are
 each rank's own, and rank 0's are kept. What is not in the model, the optimizer or `others` is the script's own to keep. Other data, for
 evaluation say, is read with a DataLoader as ever. Before it trains, `motley run` runs the script alone on a device of each kind to see
-how long micro-batches take: it is ended within its first loop then. core/FORMATS.md has what is read from the environment ("program")
-and what is written ("script checkpoint").
+how long micro-batches take: it is ended within its loops then. core/FORMATS.md: "program", "script checkpoint".
 """
 
 import atexit
@@ -85,12 +86,9 @@ class _Settings:
         self.global_batch = _number("MOTLEY_GLOBAL_BATCH") or global_batch
         if not self.global_batch:
             raise Error("no global batch: set train.global_batch in the job file, or pass init(global_batch=)")
-        self.samples = _number("MOTLEY_SAMPLES")
         self.micro_batch = min((size for size in (_number("MOTLEY_MICRO_BATCH"), micro_batch) if size), default=None)
-        self.seed = int(seed)
-        self.save_every = _number("MOTLEY_SAVE_EVERY") or save_every
-        self.keep = max(2, _number("MOTLEY_KEEP") or 3)
-        self.epoch = _number("MOTLEY_ATTEMPT") or 1
+        self.samples, self.seed, self.epoch = _number("MOTLEY_SAMPLES"), int(seed), _number("MOTLEY_ATTEMPT") or 1
+        self.save_every, self.keep = _number("MOTLEY_SAVE_EVERY") or save_every, max(2, _number("MOTLEY_KEEP") or 3)
         self.measure, place = os.environ.get("MOTLEY_MEASURE"), os.environ.get("MOTLEY_CHECKPOINT_DIR")
         self.checkpoints = pathlib.Path(place) if place and not self.measure else None
 
@@ -100,49 +98,41 @@ class _Measurement:
     each: of one sample, two, four and so on up to the global batch. What has been told stays told when one is too large."""
     _REPETITIONS, _LEAST_POINTS, _SECONDS = 3, 4, 30
 
-    def __init__(self, settings, overhead, ranks, model):
-        self._path, self._global_batch = pathlib.Path(settings.measure), settings.global_batch
+    def __init__(self, settings, overhead, least):
+        self._path, self._most, self._least = pathlib.Path(settings.measure), settings.micro_batch or settings.global_batch, least
         self._path.touch()  # that there will be something to tell
-        self._overhead, self._ranks = overhead, ranks
-        # A norm over the samples wants several.
-        self._least = 2 if any(isinstance(part, torch.nn.modules.batchnorm._BatchNorm) for part in model.modules()) else 1
+        self._overhead, self._begin = overhead, time.monotonic()
         self.sizes = collections.deque()  # of the batches to come
-        self._points, self._updates, self._times = [], [], []
+        self._points, self._updates, self._times, self._to_do = [], [], [], None
 
     def batches(self, length):
-        """Lists of indices; ends when enough is known."""
-        most = min(length, self._global_batch)
-        sizes = sorted({min(self._least * 2**i, most) for i in range(most.bit_length() + 1)})
-        if len(sizes) < self._LEAST_POINTS:
-            sizes = list(range(min(self._least, most), most + 1))[:self._LEAST_POINTS]
-        begin = time.monotonic()
-        for size in sizes:
+        """Lists of indices, from where an earlier loop was left on; ends when enough is known."""
+        if self._to_do is None:
+            most = min(length, self._most)
+            self._to_do = sorted({min(self._least * 2**i, most) for i in range(most.bit_length() + 1)})
+            if len(self._to_do) < self._LEAST_POINTS:
+                self._to_do = list(range(min(self._least, most), most + 1))[:self._LEAST_POINTS]
+        self.sizes.clear()
+        for size in list(self._to_do):
             for _ in range(self._REPETITIONS + 1):
                 self.sizes.append(size)
                 yield list(range(size))
-            if len(self._points) >= self._LEAST_POINTS and time.monotonic() - begin > self._SECONDS:
+            if len(self._points) >= self._LEAST_POINTS and time.monotonic() - self._begin > self._SECONDS:
                 return
 
-    def begins(self, size):
-        self._size, self._since = size, self._ranks.now()
-
-    def took_pass(self):
-        """Forward and backward. The first of a size only warms up."""
-        now = self._ranks.now()
-        self._times.append(now - self._since)
-        self._since = now
+    def took(self, size, computed, updated):
+        """Seconds of forward and backward, and of all that follows until the next batch. The first of a size only warms up."""
+        self._updates.append(updated)
+        if not self._to_do or size != self._to_do[0]:
+            return  # it is known
+        self._times.append(computed)
         if len(self._times) <= self._REPETITIONS:
             return
+        del self._to_do[0]
         times, self._times = sorted(self._times[1:]), []
         median = times[len(times) // 2]
-        self._points.append({"micro_batch": self._size, "seconds": median, "spread": (times[-1] - times[0]) / median,
+        self._points.append({"micro_batch": size, "seconds": median, "spread": (times[-1] - times[0]) / median,
                              "repetitions": len(times)})
-
-    def took_update(self):
-        """What the script did between a backward pass and its next micro-batch."""
-        self._updates.append(self._ranks.now() - self._since)
-        if not self._points:
-            return
         update = sorted(self._updates)[len(self._updates) // 2] + self._overhead
         scratch = self._path.with_suffix(".tmp")
         scratch.write_text(json.dumps({"version": _MEASURED_VERSION, "points": self._points, "update_seconds": update}))
@@ -159,21 +149,18 @@ class Job:
         self.rank, self.ranks = ranks.rank, ranks.count
         self.step, self.loss, self.boundary = 0, None, False
         self._process, self._stop, self._all_stop = os.getpid(), False, False
-        self._loader = self._samples = self._random = self._length = None
-        self._pass = self._pass_step = self._saved = 0
-        self._deal = _Deal(ranks, settings)
+        self._loader = self._samples = self._random = self._length = self._rates = None
+        self._passes = self._pass = self._pass_step = self._saved = self._tried = 0
+        least = self._least_samples(model)
+        self._deal = _Deal(ranks, settings, least)
         self._gradients = _Gradients(ranks, model, always_flat=bool(settings.measure))
         self._pacer = _Pacer(flops_per_sample or 6 * sum(p.numel() for p in model.parameters()))
-        self._measurement = _Measurement(settings, self._pacer.overhead, ranks, model) if settings.measure else None
-        self._reports = _Reports(ranks, self._pacer, settings)
-        for stepped in (optimizer, *others):
+        self._measurement = _Measurement(settings, self._pacer.overhead, least) if settings.measure else None
+        self._reports = _Reports(ranks, self._pacer, settings, self._measurement)
+        for stepped in (one for one in (optimizer, *others) if hasattr(one, "step")):
             self._step_at_boundaries(stepped)
         for one in self._states:  # rather now than after hours
             _packed(_state_of(one), type(one).__name__, None)
-        mine = {id(parameter) for parameter in model.parameters()}
-        groups = [group for one in (optimizer, *others) for group in getattr(one, "param_groups", [])]
-        if any(id(parameter) not in mine for group in groups for parameter in group["params"]):
-            raise Error("an optimizer has parameters that the model has not, whose gradients nobody sums: put all into one module")
         tensors = {}
         found = ranks.from_first(lambda: self._newest(tensors))
         if found is not None:
@@ -182,27 +169,41 @@ class Job:
             ranks.spread(tensors.values())
             self._go_on({key: _unpacked(value, tensors) for key, value in state.items()})
         ranks.spread([*model.parameters(), *model.buffers()])
-        signal.signal(signal.SIGTERM, self._ask_to_stop)
+        self._handlers = {number: signal.signal(number, self._ask_to_stop) for number in (signal.SIGTERM, signal.SIGUSR1)}
 
     def loader(self, dataset, **options):
         """An iterable over this rank's micro-batches; each `for` over it is a pass over the whole dataset. What does not fill
         a global batch is left out, other samples in each pass; len() are this rank's micro-batches, job.steps_per_pass the steps.
         options: of torch's DataLoader, without those that say which samples go together. A script that goes on skips the
-        passes and steps it has done, but not what else it does between them; workers' random numbers begin anew."""
+        steps it has done, but not what it does between passes (but see passes()); workers' random numbers begin anew."""
+        if isinstance(dataset, torch.utils.data.IterableDataset):
+            raise Error("job.loader(): samples are dealt by their numbers, which an IterableDataset has not")
         for name in ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"):
             if name in options:
                 raise Error(f"job.loader(): {name}= is not for the script to choose: samples are dealt by the plan")
         if self._loader is not None:
             raise Error("job.loader() is for the data that is trained on, once; read other data with a DataLoader")
         self._loader = _Loader(self, self._deal, dataset, options)
+        self.steps_per_pass = self._deal.steps(len(dataset))
         return self._loader
 
-    def backward(self, loss_sum, count):
+    def passes(self, count):
+        """Numbers of passes up to `count`, for a loop around that over the loader: a script that goes on begins with the one that
+        it was stopped in, and nothing that it does after each is done twice."""
+        for self._passes in range(self._pass, count):
+            yield self._passes
+
+    def backward(self, loss_sum, count, scaler=None):
         """Of the sum of the losses of `count` samples (or tokens, or whatever they are to be divided by). On a step's last
-        micro-batch the parameters' gradients are afterwards those of the mean over the global batch."""
+        micro-batch the parameters' gradients are afterwards those of the mean over the global batch, scaled by a GradScaler."""
         if self._samples is None:
             raise Error("job.backward() is for what job.loader() yields, once for each")
-        loss_sum.backward()
+        rates = [float(group.get("lr", 0)) for group in getattr(self._states[1], "param_groups", [])]
+        if self._rates not in (None, rates):
+            raise Error("a learning rate has changed within a step: give its scheduler to motley.init(), or step it at job.boundary")
+        self._rates = rates
+        self._gradients.look()
+        (scaler.scale(loss_sum) if scaler else loss_sum).backward()
         self._pacer.charge(self._samples)
         self._samples = None
         self._loss_sum = self._loss_sum + loss_sum.detach().double()
@@ -210,12 +211,9 @@ class Job:
         if not self.boundary:
             self._gradients.keep()
             return
-        loss_sum = float(self._loss_sum)  # a GPU is through with it then
+        loss_sum, rate = float(self._loss_sum), sum(rates)  # a GPU is through with it then
         self._pacer.wait()
         self._reports.spent("compute")
-        if self._measurement:
-            self._measurement.took_pass()
-        rate = sum(float(group.get("lr", 0)) for group in getattr(self._states[1], "param_groups", []))
         loss, total, stop, steps, rates, squares, *given = self._ranks.sum(
             [loss_sum, self._count, float(self._stop), self.step, rate, rate**2, *self._gradients.given()])
         if steps != self.step * self.ranks:
@@ -226,13 +224,10 @@ class Job:
             raise Error("job.backward(): the counts of a global batch are all 0")
         self._gradients.sum(total, given)
         self.loss, self._all_stop = loss / total, stop > 0
-        self.step, self._pass_step = self.step + 1, self._pass_step + 1
+        self.step = 1 if self._measurement else self.step + 1  # while it is measured none is the last
+        self._pass_step += 1
         self._reports.spent("wait")
         self._reports.step(self)
-
-    @property
-    def steps_per_pass(self):
-        return self._deal.steps(self._loader.length)
 
     # Between the loader and the script.
 
@@ -240,33 +235,49 @@ class Job:
         self._reports.spent("input", samples)
         if first:
             self._gradients.clear()
-            self._loss_sum, self._count = 0.0, 0.0
+            self._loss_sum, self._count, self._rates = 0.0, 0.0, None
             self._pacer.begin(with_overhead=not self._measurement)
-        if self._measurement:
-            self._measurement.begins(samples)
         self._samples, self.boundary = samples, last
 
     def _end_batch(self):
         if self._samples is not None:
             raise Error("job.backward() was not called for what job.loader() yielded")
-        if self._measurement:
-            self._measurement.took_update()
         self._reports.spent("other" if self.boundary else "compute")
-        if self.boundary and (self._all_stop or (self._settings.save_every and self.step % self._settings.save_every == 0)):
+        if self.boundary:
+            self._end_step()
+
+    def _end_step(self):
+        every = self._settings.save_every
+        if self._all_stop or (every and self.step // every > self._tried // every):
             self._save()
-        if self.boundary and self._all_stop:
+        if self._all_stop:
             self._ranks.leave()
             sys.exit(STOPPED)
 
-    def _ask_to_stop(self, *_):
+    def _ask_to_stop(self, number, frame):
         if os.getpid() != self._process:  # a worker of the loader
-            os._exit(128 + signal.SIGTERM)
+            os._exit(128 + number)
         self._stop = True
+        if callable(self._handlers[number]):
+            self._handlers[number](number, frame)
+
+    def _least_samples(self, model):
+        """Of a micro-batch."""
+        norms = [part for part in model.modules() if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
+        if any(isinstance(norm, torch.nn.SyncBatchNorm) for norm in norms):
+            raise Error("SyncBatchNorm wants as many micro-batches of every rank, which unlike devices do not have: use BatchNorm")
+        if norms and self.rank == 0 and self.ranks > 1:
+            print("motley: BatchNorm goes by micro-batches: what is learnt depends on how they are dealt", file=sys.stderr, flush=True)
+        return 2 if norms else 1
+
+    def _check_parameters(self):
+        model, *others = self._states
+        mine = {id(parameter) for parameter in model.parameters()}
+        if any(id(one) not in mine for other in others for group in getattr(other, "param_groups", []) for one in group["params"]):
+            raise Error("an optimizer has parameters that the model has not, whose gradients nobody sums: put all into one module")
 
     def _step_at_boundaries(self, stepped):
-        step = getattr(stepped, "step", None)
-        if step is None:
-            return
+        step = stepped.step
 
         @functools.wraps(step)
         def at_boundary(_, *arguments, **options):
@@ -285,8 +296,8 @@ class Job:
         if path:
             return _read_state(pathlib.Path(path) / _SHARD, tensors)
         if place and every and (_number("MOTLEY_TRAINED_STEPS") or 0) > every:
-            raise Error(f"the run has saved checkpoints, but none is in {place} on {socket.gethostname()}: if rank 0 was elsewhere, copy "
-                        "them here or share checkpoint.dir between hosts; else start anew (--fresh)")
+            raise Error(f"the run was to save checkpoints, but none is in {place} on {socket.gethostname()}: if rank 0 was elsewhere, "
+                        "copy them here or share checkpoint.dir between hosts; else start anew (--fresh)")
 
     def _go_on(self, state):
         saved = [state["weight"], state["optimizer"], *state["other"]]
@@ -297,7 +308,8 @@ class Job:
                         f"{self._settings.seed} and {self._settings.global_batch}: go on with those, or start anew (--fresh)")
         for mine, theirs in zip(self._states, saved):
             mine.load_state_dict(theirs)
-        self.step = self._saved = state["step"]
+        self.step = self._saved = self._tried = state["step"]
+        self.loss = state["loss"]
         self._pass, self._pass_step = state["pass"], state["pass_step"]
         self._length, self._random = state["length"], state["random"]
         if self.rank == 0:
@@ -305,9 +317,7 @@ class Job:
 
     def _restore_random(self):
         """As the loop goes on, whatever the script has drawn until then."""
-        if self._random is None:
-            return
-        for name, (_, set_state, seed) in _generators(self._ranks.on_gpu).items():
+        for name, (_, set_state, seed) in _generators(self._ranks.on_gpu).items() if self._random else ():
             if len(self._random) != self.ranks:  # no rank's own state fits; only that ranks differ, and do so again
                 seed(hash((self._settings.seed, self.step, self.rank)) % 2**63)
             elif name in self._random[self.rank]:
@@ -317,11 +327,12 @@ class Job:
     def _save(self):
         if self._settings.checkpoints is None or self.step == self._saved:
             return
+        self._tried = self.step
         everyones = self._ranks.gather({name: read() for name, (read, *_) in _generators(self._ranks.on_gpu).items()})
         failure = None
         if self.rank == 0:
             model, optimizer, *others = [_state_of(one) for one in self._states]
-            state = {"step": self.step, "pass": self._pass, "pass_step": self._pass_step, "seed": self._settings.seed,
+            state = {"step": self.step, "loss": self.loss, "pass": self._pass, "pass_step": self._pass_step, "seed": self._settings.seed,
                      "global_batch": self._settings.global_batch, "length": self._loader.length, "random": everyones,
                      "weight": model, "optimizer": optimizer, "other": others}
             try:
@@ -354,13 +365,17 @@ def _generators(on_gpu):
 
 def _state_of(one):
     """Schedulers list all that they have, also functions and the step() that we have given them."""
-    return {key: value for key, value in one.state_dict().items() if not callable(value) and not isinstance(value, weakref.ref)}
+    def plain(value):
+        if isinstance(value, dict):
+            return {key: plain(part) for key, part in value.items() if not callable(part) and not isinstance(part, weakref.ref)}
+        return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
+    return plain(one.state_dict())
 
 
 class _Deal:
     """Who gets which samples of a global batch."""
 
-    def __init__(self, ranks, settings):
+    def __init__(self, ranks, settings, least):
         self.global_batch, self.seed = settings.global_batch, settings.seed
         mine = settings.samples
         if mine is None:
@@ -370,7 +385,7 @@ class _Deal:
             raise Error(f"the ranks' samples {all_ranks} do not make up a global batch of {self.global_batch}, at least one for each")
         self.first, self.samples = sum(all_ranks[:ranks.rank]), mine
         self.micro_batch = min(settings.micro_batch or mine, mine)
-        self.batches = -(-mine // self.micro_batch)  # of a step
+        self.batches = min(-(-mine // self.micro_batch), max(1, mine // least))  # of a step
 
     def steps(self, length):
         if length < self.global_batch:
@@ -390,7 +405,7 @@ class _Deal:
 class _Loader:
     def __init__(self, job, deal, dataset, options):
         self._job, self._deal, self._dataset, self._options = job, deal, dataset, options
-        self.length, self._passes = len(dataset), 0
+        self.length = len(dataset)
         lengths = job._ranks.gather(self.length)
         if set(lengths) != {self.length}:
             raise Error(f"the ranks' datasets have {lengths} samples: each wants all of the data, samples are dealt by the plan")
@@ -400,29 +415,31 @@ class _Loader:
                         "start anew (--fresh)")
 
     def __len__(self):
-        """Micro-batches of a pass."""
         return self._deal.steps(self.length) * self._deal.batches
 
     def _measured(self):
-        measurement = self._job._measurement
-        for batch in torch.utils.data.DataLoader(self._dataset, batch_sampler=measurement.batches(self.length), **self._options):
-            self._job._begin_batch(measurement.sizes.popleft(), True, True)
+        sizes, batches = self._job._measurement.sizes, self._job._measurement.batches(self.length)
+        for batch in torch.utils.data.DataLoader(self._dataset, batch_sampler=batches, **self._options):
+            self._job._begin_batch(sizes.popleft(), True, True)
             yield batch
             self._job._end_batch()
         sys.exit(0)
 
     def __iter__(self):
+        self._job._check_parameters()
         if self._job._measurement:
             yield from self._measured()
-        job, number = self._job, self._passes
-        self._passes += 1
+        job, number = self._job, self._job._passes
+        if job._rates and not job.boundary:
+            raise Error("the loop over job.loader() was left where job.boundary is false")
+        job._passes += 1
         if number < job._pass:
             return
         if number != job._pass:
             job._pass, job._pass_step = number, 0
+            job._end_step()  # what was due where the last loop was left
         batches = list(self._deal.indices(self.length, number, job._pass_step))
-        # Of a pass whose last step was saved what the script does after it is still to be done.
-        job.boundary = not batches
+        job.boundary = not batches  # of a pass that was saved at its end, what the script does after it is still to be done
         job._restore_random()
         job._reports.training_after(job.step)
         # Its own numbers: it draws some for its workers, and not as often in a run that goes on.
@@ -431,66 +448,41 @@ class _Loader:
         for i, batch in enumerate(loader):
             place = i % self._deal.batches
             job._begin_batch(len(batches[i]), place == 0, place == self._deal.batches - 1)
-            try:
-                yield batch
-            except GeneratorExit:
-                if not job.boundary:
-                    print("motley: the loop over job.loader() was left where job.boundary is false", file=sys.stderr, flush=True)
-                raise
+            yield batch
             job._end_batch()
 
 
 class _Ranks:
-    """torch.distributed as far as it is needed; nothing of it for a rank alone."""
+    """torch.distributed as far as it is needed."""
 
     def __init__(self, device, timeout):
         self.on_gpu = device.type == "cuda"
         if self.on_gpu:
             torch.cuda.set_device(device)
         self._own = not dist.is_initialized()
-        if self._own:
-            self.count, self.rank = _number("WORLD_SIZE") or 1, _number("RANK") or 0
-        else:
-            self.count, self.rank = dist.get_world_size(), dist.get_rank()
-        if self.count == 1:
-            return
-        if self._own:
-            dist.init_process_group("gloo", timeout=timeout)
+        if self._own:  # for a rank alone, too: scripts ask it who they are
+            alone = {} if (_number("WORLD_SIZE") or 1) > 1 else {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+            dist.init_process_group("gloo", timeout=timeout, **alone)
+        self.count, self.rank = dist.get_world_size(), dist.get_rank()
         self._of_host = self._of_devices = dist.new_group(backend="gloo", timeout=timeout)
         kinds = self.gather(device.type)
         if set(kinds) == {"cuda"} and dist.is_nccl_available():
             self._of_devices = dist.new_group(backend="nccl", timeout=timeout)
         atexit.register(self.leave)
 
-    def busy(self):
-        """A GPU has not done yet what it was given."""
-        return self.on_gpu and not torch.cuda.current_stream().query()
-
-    def now(self):
-        """Seconds of a steady clock, once the device has done all that it was given."""
-        if self.on_gpu:
-            torch.cuda.synchronize()
-        return time.monotonic()
-
     def _group(self, tensor):
         return self._of_devices if tensor.device.type == "cuda" else self._of_host
 
     def sum(self, numbers):
-        if self.count == 1:
-            return numbers
         numbers = torch.tensor(numbers, dtype=torch.float64)
         dist.all_reduce(numbers, group=self._of_host)
         return numbers.tolist()
 
     def add_up(self, tensor):
         """In place, where the tensor lies; returns what to wait for."""
-        if self.count == 1:
-            return None
         return dist.all_reduce(tensor, async_op=True, group=self._group(tensor))
 
     def gather(self, value):
-        if self.count == 1:
-            return [value]
         values = [None] * self.count
         dist.all_gather_object(values, value, group=self._of_host)
         return values
@@ -503,8 +495,7 @@ class _Ranks:
                 made[0] = make()
             except (Error, OSError, ValueError) as error:
                 made[1] = str(error)
-        if self.count > 1:
-            dist.broadcast_object_list(made, src=0, group=self._of_host)
+        dist.broadcast_object_list(made, src=0, group=self._of_host)
         if made[1] is not None:
             raise Error(made[1])
         return made[0]
@@ -520,7 +511,7 @@ class _Ranks:
 
     def leave(self):
         """Before the interpreter takes its threads away under it."""
-        if self.count > 1 and self._own and dist.is_initialized():
+        if self._own and dist.is_initialized():
             self._of_host = self._of_devices = None
             dist.destroy_process_group()
 
@@ -530,8 +521,8 @@ class _Reports:
     Nothing depends on it and nothing waits for it: what is not taken in is left out."""
     _HELLO, _PHASE, _STEP, _MOST_BYTES = 1, 2, 3, 1 << 20
 
-    def __init__(self, ranks, pacer, settings):
-        self._ranks, self._pacer, self._epoch = ranks, pacer, settings.epoch
+    def __init__(self, ranks, pacer, settings, measurement):
+        self._ranks, self._pacer, self._epoch, self._measurement = ranks, pacer, settings.epoch, measurement
         self._begin(time.monotonic())
         self._socket, self._unsent, control = None, b"", os.environ.get("MOTLEY_CONTROL")
         if not control or settings.measure:
@@ -545,9 +536,11 @@ class _Reports:
 
     def spent(self, what, samples=0):
         """What the time since the last call went on; `other` is no part of an ordinary step."""
-        if what == "input" and self._ranks.busy():
+        if what == "input" and self._ranks.on_gpu and not torch.cuda.current_stream().query():
             what = "compute"  # samples came while a GPU still was at the last ones
-        now = self._ranks.now() if what == "wait" else time.monotonic()  # sums that a GPU was only told of
+        if self._ranks.on_gpu and (what == "wait" or self._measurement):
+            torch.cuda.synchronize()  # sums that it was only told of
+        now = time.monotonic()
         self._seconds[what] += now - self._since
         self._since, self._samples = now, self._samples + samples
 
@@ -558,6 +551,8 @@ class _Reports:
     def step(self, job):
         """From the end of one reduction to that of the next: an update counts in the step that follows it."""
         whole, other = sum(self._seconds.values()), self._seconds.pop("other")
+        if self._measurement:
+            self._measurement.took(self._samples, self._seconds["compute"], self._seconds["wait"] + self._seconds["update"] + other)
         special = other > whole / 20
         self._seconds["update"] += 0 if special else other
         report = {f"{what}_seconds": seconds for what, seconds in self._seconds.items()}
@@ -601,8 +596,17 @@ class _Gradients:
 
     def __init__(self, ranks, model, always_flat):
         self._ranks, self._always_flat = ranks, always_flat
-        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._flat, self._places, self._given = {}, [], []
+        self._all, self._trained, self._given = list(model.parameters()), None, []
+        self.look()
+
+    def look(self):
+        """At what is trained, before each backward pass: scripts freeze and unfreeze."""
+        trained = [parameter.requires_grad for parameter in self._all]
+        if trained != self._trained:
+            if any(self._given):
+                raise Error("parameters were frozen or unfrozen within a step")
+            self._parameters = [parameter for parameter in self._all if parameter.requires_grad]
+            self._flat, self._places, self._trained, self._given = {}, [], trained, [False] * len(self._parameters)
 
     def clear(self):
         self._given = [False] * len(self._parameters)
@@ -639,8 +643,7 @@ class _Gradients:
         pieces = [piece for flat in self._flat.values() for piece in flat.split(_BUCKET_ELEMENTS)]
         under_way = [self._ranks.add_up(piece) for piece in pieces]
         for piece, work in zip(pieces, under_way):
-            if work is not None:
-                work.wait()
+            work.wait()
             piece.div_(count)
         for parameter, place, of_ranks in zip(self._parameters, self._places, given):
             parameter.grad = place.to(parameter.dtype) if of_ranks else None
@@ -648,15 +651,14 @@ class _Gradients:
     def _have_places(self):
         if self._places:
             return
-        sizes = collections.Counter()
-        for parameter in self._parameters:
-            sizes[_SUMMED_IN.get(parameter.dtype, parameter.dtype), parameter.device] += parameter.numel()
-        self._flat = {group: torch.empty(size, dtype=group[0], device=group[1]) for group, size in sizes.items()}
-        used = dict.fromkeys(sizes, 0)
+        sizes, begins = collections.Counter(), []
         for parameter in self._parameters:
             group = (_SUMMED_IN.get(parameter.dtype, parameter.dtype), parameter.device)
-            self._places.append(self._flat[group][used[group]:used[group] + parameter.numel()].view_as(parameter))
-            used[group] += parameter.numel()
+            begins.append((group, sizes[group]))
+            sizes[group] += parameter.numel()
+        self._flat = {group: torch.empty(size, dtype=group[0], device=group[1]) for group, size in sizes.items()}
+        self._places = [self._flat[group][begin:begin + parameter.numel()].view_as(parameter)
+                        for parameter, (group, begin) in zip(self._parameters, begins)]
 
 
 class _Pacer:
@@ -687,10 +689,9 @@ class _Pacer:
 
 def _write_checkpoint(state, settings):
     """A directory `step-N.eATTEMPT`, of rank 0. motley-worker writes its manifest."""
-    place = settings.checkpoints
-    for left in place.glob(".tmp-step-*"):  # by one who was killed
+    for left in settings.checkpoints.glob(".tmp-step-*"):  # by one who was killed
         shutil.rmtree(left, ignore_errors=True)
-    scratch = place / f".tmp-step-{state['step']:08d}.e{settings.epoch}"
+    scratch = settings.checkpoints / f".tmp-step-{state['step']:08d}.e{settings.epoch}"
     scratch.mkdir(parents=True)
     try:
         _write_state(scratch / _SHARD, state)

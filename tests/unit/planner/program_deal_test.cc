@@ -101,6 +101,15 @@ TEST(DealProgram, WithoutCurvesThereIsNone) {
   EXPECT_EQ(deal_program(batch_of(4), {DeviceProfile{}}).error().code, ErrorCode::kNoPlan);
 }
 
+TEST(DealProgram, NobodyGetsFewerSamplesThanWereMeasured) {
+  const DeviceProfile slow = device("slow", {{2, 0.2}, {4, 0.4}});
+  const auto deal = deal_program(batch_of(8), {linear("quick", 0.02), slow});
+  ASSERT_TRUE(deal) << deal.error().message;
+  EXPECT_EQ(deal->shares[0].samples, 8);  // one sample of the slow one's would be worth it
+  EXPECT_EQ(deal_program(batch_of(8), {linear("quick", 0.02), slow}, 2)->shares[1].samples, 2);
+  EXPECT_FALSE(deal_program(batch_of(3), {slow, slow}, 2));
+}
+
 /// Against every division of the grains.
 TEST(DealProgram, IsTheQuickestOfAll) {
   std::mt19937 random(7);
@@ -111,15 +120,16 @@ TEST(DealProgram, IsTheQuickestOfAll) {
     for (int i = 0; i < 3; ++i) {
       const double per_sample = any(random);
       const double fixed = any(random);
-      devices.push_back(device(std::to_string(i),
-                               {{1, fixed + per_sample},
-                                {2, fixed + 1.5 * per_sample * any(random)},
-                                {4, fixed + 4 * per_sample}},
-                               any(random)));
+      std::vector<std::pair<int, double>> points = {{1, fixed + per_sample},
+                                                    {2, fixed + 1.5 * per_sample * any(random)},
+                                                    {4, fixed + 4 * per_sample}};
+      if ((round + i) % 4 == 0) points.erase(points.begin());
+      devices.push_back(device(std::to_string(i), points, any(random)));
     }
     const auto seconds = [&](size_t i, int samples) {
       double least = std::numeric_limits<double>::infinity();
-      for (int size = 1; size <= 4; ++size)
+      const int smallest = devices[i].curve("model")->points.front().micro_batch;
+      for (int size = smallest; size <= 4 && samples >= smallest; ++size)
         least = std::min(least, device_seconds(devices[i], samples, size));
       return samples == 0 ? 0 : least + devices[i].update_seconds;
     };

@@ -116,9 +116,10 @@ TEST(ProgramAssignment, WhatAnOuterMotleySaidIsNotForThis) {
 
 TEST(ProgramAssignment, NothingThatSomebodyHasSetIsOverridden) {
   ProgramAssignment assignment = assignment_on({"a"});
-  assignment.job.program.env = {{"RANK", "mine"}, {"OMP_NUM_THREADS", "3"}};
+  assignment.job.program.env = {
+      {"RANK", "mine"}, {"OMP_NUM_THREADS", "3"}, {"CUDA_VISIBLE_DEVICES", "5"}};
   Environment inherited;
-  inherited.set("CUDA_VISIBLE_DEVICES", "5");
+  inherited.set("PYTHONUNBUFFERED", "");
   inherited.set("OMP_NUM_THREADS", "9");
   inherited.set("WORLD_SIZE", "8");  // of whoever started us, not of these ranks
   const Environment environment = program_environment(assignment, 0, inherited);
@@ -126,6 +127,19 @@ TEST(ProgramAssignment, NothingThatSomebodyHasSetIsOverridden) {
   EXPECT_EQ(environment.value("OMP_NUM_THREADS"), "3");
   EXPECT_EQ(environment.value("CUDA_VISIBLE_DEVICES"), "5");
   EXPECT_EQ(environment.value("WORLD_SIZE"), "1");
+  EXPECT_EQ(environment.value("PYTHONUNBUFFERED"), "");
+}
+
+TEST(ProgramAssignment, OfTheCardsThatAHostShowsRanksSeeTheirOwn) {
+  ProgramAssignment assignment = assignment_on({"a", "a"});
+  Environment inherited;
+  inherited.set("CUDA_VISIBLE_DEVICES", "0,1,2");
+  EXPECT_EQ(program_environment(assignment, 1, inherited).value("CUDA_VISIBLE_DEVICES"),
+            "GPU-0,GPU-1");
+  assignment.fleet.devices.resize(1);
+  assignment.fleet.devices[0].uuid = "";  // the first that is shown
+  EXPECT_EQ(program_environment(assignment, 0, inherited).value("CUDA_VISIBLE_DEVICES"), "0,1,2");
+  EXPECT_EQ(program_environment(assignment, 0, {}).value("CUDA_VISIBLE_DEVICES"), "0");
 }
 
 TEST(ProgramAssignment, RanksAreToldTheirShares) {

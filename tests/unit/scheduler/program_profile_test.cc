@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "tests/support/temporary_directory.h"
@@ -38,6 +40,40 @@ TEST_F(ProgramProfile, OfAScriptThatImportsTheModule) {
   JobSpec without_batch = job_of({"python3", "with.py"});
   without_batch.train.global_batch = 0;
   EXPECT_FALSE(can_be_measured(without_batch));
+}
+
+TEST_F(ProgramProfile, OfAModuleThatImportsItSomewhere) {
+  for (const char* package : {"pkg", "pkg/parts", "other"})
+    std::filesystem::create_directories(place_.path() + "/" + package);
+  write("main.py", "from engine import train\n");
+  write("engine.py", "import pkg.parts.loop as loop\n");
+  write("pkg/parts/loop.py", "import motley_torch\n");
+  write("pkg/__main__.py", "from .parts import (loop)\n");
+  write("other/alone.py", "import torch\n");
+  EXPECT_TRUE(can_be_measured(job_of({"python3", "main.py"})));
+  EXPECT_TRUE(can_be_measured(job_of({"python3", "-m", "pkg"})));
+  EXPECT_TRUE(can_be_measured(job_of({"python3", "-m", "pkg.parts.loop", "-m", "x"})));
+  // Beside modules that do, but none of them is its own.
+  EXPECT_FALSE(can_be_measured(job_of({"python3", "-m", "other.alone"})));
+  EXPECT_FALSE(can_be_measured(job_of({"python3", "other/alone.py"})));
+}
+
+TEST_F(ProgramProfile, IsAnotherWhereAFileThatIsNamedChanged) {
+  FleetSpec fleet;
+  DeviceSpec card;
+  card.id = card.host = card.type = "card";
+  fleet.devices.push_back(card);
+  write("with.py", "import motley_torch\n");
+  write("model.yaml", "width: 64\n");
+  const JobSpec job = job_of({"python3", "with.py", "--config=model.yaml"});
+  const testing::TemporaryDirectory cache;
+  setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
+  const std::string told = R"({"version": 1, "update_seconds": 0, "points": [
+      {"micro_batch": 1, "seconds": 0.1, "spread": 0.1, "repetitions": 3}]})";
+  ASSERT_TRUE(ProgramProfiles(job, fleet).keep(card, told));
+  EXPECT_TRUE(ProgramProfiles(job, fleet).find(card));
+  write("model.yaml", "width: 256\n");
+  EXPECT_FALSE(ProgramProfiles(job, fleet).find(card));
 }
 
 TEST_F(ProgramProfile, IsWhatTheProgramTold) {

@@ -118,6 +118,23 @@ TEST(Policies, AJobTakesSeveralTypesWhereOneIsTooFewAndNoneThatSlowsIt) {
   EXPECT_THAT(decide("backfill", view).run[0].devices, ElementsAre(2, 0));
 }
 
+TEST(Policies, ShortestRemainingGivesMoreToWhoIsNearlyDoneBeforeALongJobStarts) {
+  QueueView view{0, {{"card", 2}}, {}};
+  view.jobs = {job_on(1, 1, 2, {1}, view.pools)};
+  view.jobs[0].any_of[0].most = 2;
+  for (int64_t id = 2; id < 6; ++id)  // none of which would be the last of all
+    view.jobs.push_back(job_on(id, 1, 100, {1}, view.pools));
+  EXPECT_THAT(running(decide("shortest_remaining", view), view), ElementsAre(1));
+  EXPECT_THAT(decide("shortest_remaining", view).run[0].devices, ElementsAre(2));
+  EXPECT_THAT(running(decide("backfill", view), view), ElementsAre(1, 2));
+  for (size_t job = 1; job < 5; ++job) view.jobs[job].work_left = 10;  // soon done as well
+  EXPECT_THAT(running(decide("shortest_remaining", view), view), ElementsAre(1, 2));
+  for (size_t job = 1; job < 5; ++job) view.jobs[job].work_left = 100;
+  view.jobs[0].priority = 60;  // gives no right to more before others have their first
+  view.jobs[1].priority = 55;
+  EXPECT_THAT(running(decide("shortest_remaining", view), view), ElementsAre(1, 2));
+}
+
 TEST(SpeedTable, OfSeveralTypesIsTheSumLessALossForEach) {
   SpeedTable speeds(2);
   speeds.add(0, 1, 10);
