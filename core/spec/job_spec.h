@@ -131,6 +131,7 @@ struct ServiceSpec {
   std::map<std::string, std::string> labels;
   Nanos max_duration{0};     ///< with devices, over all attempts that train; 0: any
   bool preemptible = false;  ///< may be stopped with a checkpoint for another and go on later
+  Nanos stop_grace{0};       ///< to save and end in, once asked to stop; 0: as long as is usual
   bool operator==(const ServiceSpec&) const = default;
 
   static constexpr int kMostPriority = 100;

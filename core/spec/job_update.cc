@@ -40,10 +40,9 @@ const YamlKeys<UpdateDraft>& update_keys() {
 }
 
 Result<Unit> check_changeable(const Override& change) {
-  constexpr std::array<std::string_view, 9> kChangeable = {
-      "priority",          "queue", "labels", "max_duration",
-      "preemptible",       "after", "any_of", "resources.devices",
-      "retry.max_restarts"};
+  constexpr std::array<std::string_view, 10> kChangeable = {
+      "priority",   "queue", "labels", "max_duration",      "preemptible",
+      "stop_grace", "after", "any_of", "resources.devices", "retry.max_restarts"};
   std::string all;
   for (const std::string_view key : kChangeable) {
     if (is_below(change.path, key)) return Unit{};

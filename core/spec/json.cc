@@ -208,12 +208,14 @@ void read_program(JsonFields& fields, ProgramSpec& program) {
 }
 
 json service_json(const ServiceSpec& service) {
-  return {{"priority", service.priority},
-          {"queue", service.queue},
-          {"after", service.after},
-          {"labels", service.labels},
-          {"max_duration_ns", service.max_duration.value()},
-          {"preemptible", service.preemptible}};
+  json document = {{"priority", service.priority},
+                   {"queue", service.queue},
+                   {"after", service.after},
+                   {"labels", service.labels},
+                   {"max_duration_ns", service.max_duration.value()},
+                   {"preemptible", service.preemptible}};
+  if (service.stop_grace > Nanos(0)) document["stop_grace_ns"] = service.stop_grace.value();
+  return document;
 }
 
 void read_service(JsonFields& fields, ServiceSpec& service) {
@@ -222,6 +224,7 @@ void read_service(JsonFields& fields, ServiceSpec& service) {
       .read("after", service.after);
   read_texts(fields, "labels", &service.labels);
   fields.read("max_duration_ns", service.max_duration).read("preemptible", service.preemptible);
+  if (fields.has("stop_grace_ns")) fields.read("stop_grace_ns", service.stop_grace);
 }
 
 void read_job(JsonFields& fields, JobSpec& job) {

@@ -76,6 +76,7 @@ const YamlKeys<ServiceSpec>& service_keys() {
       YamlKey<Spec>("labels", "a mapping of texts", read_labels),
       converted("max_duration", "a duration such as 6h", &Spec::max_duration, to_longest),
       flag("preemptible", &Spec::preemptible),
+      converted("stop_grace", "a duration such as 5m", &Spec::stop_grace, to_longest),
   };
   return keys;
 }

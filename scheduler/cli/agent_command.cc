@@ -1,6 +1,12 @@
 // agent: on each machine of the service; rsh: what its attempts use instead of ssh.
 
+#include <map>
+#include <set>
+#include <string>
+
+#include "core/nvml.h"
 #include "core/spec/reader.h"
+#include "core/version.h"
 #include "scheduler/agent/agent.h"
 #include "scheduler/agent/remote_shell.h"
 #include "scheduler/cli/service_command.h"
@@ -11,6 +17,22 @@
 
 namespace motley {
 namespace {
+
+/// What else people want to know of a machine, as labels that nobody has set otherwise.
+void describe_machine(std::map<std::string, std::string>* labels) {
+  const BuildVersion& build = build_version();
+  labels->try_emplace("motley.version", std::string(build.version) + " " + std::string(build.git));
+  const auto nvml = Nvml::open();
+  if (!nvml) return;
+  labels->try_emplace("motley.driver", (*nvml)->driver_version());
+  std::set<std::string> capabilities;
+  for (const GpuStatus& gpu : (*nvml)->gpus())
+    if (gpu.compute_capability)
+      capabilities.insert("sm_" + std::to_string(*gpu.compute_capability));
+  std::string text;
+  for (const std::string& capability : capabilities) text += (text.empty() ? "" : " ") + capability;
+  if (!text.empty()) labels->try_emplace("motley.capability", text);
+}
 
 class AgentCommand final : public Command {
  public:
@@ -34,6 +56,7 @@ class AgentCommand final : public Command {
       return fail(ErrorCode::kUsage,
                   "--name: up to 64 letters, digits, '.', '-', '_', not '" + options_.name + "'");
     MOTLEY_TRY_VOID(read_labels());
+    describe_machine(&options_.labels);
     Result<FleetSpec> fleet = fleet_.empty() ? local_fleet() : read_fleet(fleet_);
     if (!fleet) return fail(fleet.error());
     MOTLEY_TRY(options_.fleet, fleet_of_node(std::move(*fleet), options_.name, fleet_.empty()));

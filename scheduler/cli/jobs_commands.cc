@@ -263,7 +263,7 @@ class UpdateCommand final : public JobsCommand {
     JobsCommand::declare(line);
     line.option("--set", "KEY=VALUE",
                 "a new value, e.g. priority=70; also of queue, labels, max_duration, preemptible, "
-                "after, any_of, resources.devices and retry.max_restarts",
+                "stop_grace, after, any_of, resources.devices and retry.max_restarts",
                 &set_);
   }
 

@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "core/spec/reader.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/policies/policy.h"
@@ -26,6 +28,8 @@ class ServeCommand final : public Command {
         .flag("--no-local", "give jobs no device of this machine, only those of agents", &no_local_)
         .option("--policy", "NAME", "who runs next (default: backfill)", &options_.policy)
         .completes(policies)
+        .option("--weight", "USER=N",
+                "a share of N under fair_share, where others have 1 (repeatable)", &weights_)
         .option("--keep", "DURATION",
                 "jobs that have ended, with their runs, and events; or forever (default: 90d)",
                 &keep_);
@@ -42,6 +46,7 @@ class ServeCommand final : public Command {
       MOTLEY_TRY(options_.fleet, read_fleet(fleet_));
     }
     MOTLEY_TRY_VOID(read_listen());
+    MOTLEY_TRY_VOID(read_weights());
     MOTLEY_TRY_VOID(check_told_apart(options_.fleet));
     MOTLEY_TRY(options_.keep, keep_of(keep_));
     const bool own_place = !options_.state.empty();
@@ -64,6 +69,21 @@ class ServeCommand final : public Command {
     return Unit{};
   }
 
+  Result<Unit> read_weights() {
+    for (const std::string& text : weights_) {
+      const size_t sign = text.rfind('=');
+      char* end = nullptr;
+      const double weight =
+          sign == text.npos || sign == 0 ? 0 : std::strtod(text.c_str() + sign + 1, &end);
+      if (!(weight > 0 && weight < 1e6) || *end != '\0')
+        return fail(
+            ErrorCode::kUsage,
+            "--weight: expected a user and a number above 0 such as eva=2, found '" + text + "'");
+      options_.weights[text.substr(0, sign)] = weight;
+    }
+    return Unit{};
+  }
+
   /// 0: for ever.
   static Result<Nanos> keep_of(const std::string& text) {
     if (text == "forever") return Nanos(0);
@@ -75,6 +95,7 @@ class ServeCommand final : public Command {
 
   ServeOptions options_;
   std::string fleet_, listen_, keep_ = "90d";
+  std::vector<std::string> weights_;
   bool no_local_ = false;
 };
 

@@ -58,7 +58,7 @@ class ProgramRun {
       if (saved_step(*run_, options_.job) != before) ++progress_;
       if (take_less_memory(followed.end)) continue;
       const RetryDecision next = policy_.after({.error = followed.end.error,
-                                                .device = device_of(followed.end.rank),
+                                                .device = blamed_device(followed.end.rank),
                                                 .step_reached = progress_,
                                                 .all_steps_done = false,
                                                 .older_checkpoint = false});
@@ -111,6 +111,11 @@ class ProgramRun {
       if (replica.stages.front().ranks.front() == Rank(end.rank)) replica.micro_batch = size;
     plan_.id = plan_id(plan_);
     return true;
+  }
+
+  /// Where there are others.
+  std::string blamed_device(int rank) const {
+    return options_.fleet.devices.size() > 1 ? device_of(rank) : "";
   }
 
   std::string device_of(int rank) const {

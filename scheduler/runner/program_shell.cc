@@ -38,7 +38,7 @@ constexpr Nanos kAnswer{20'000'000'000};  // of another host
 constexpr Nanos kLongAnswer{600'000'000'000};
 constexpr Nanos kAskAgain{1'000'000'000};
 constexpr Bytes kLargestProgram{64 << 20};
-constexpr Nanos kGrace{30'000'000'000};  // to save and end in, once asked to
+constexpr Nanos kGrace{30'000'000'000};  // to save and end in, where the job does not say
 
 void say(const RunnerLine& line) {
   std::printf("%s\n", to_text(line).c_str());
@@ -194,7 +194,8 @@ class ProgramShell {
 
   void stop() {
     if (stop_by_) return;
-    stop_by_ = steady_clock().now() + kGrace;
+    const Nanos wanted = assignment_.job.service.stop_grace;
+    stop_by_ = steady_clock().now() + (wanted > Nanos(0) ? wanted : kGrace);
     for (const std::string& host : hosts_) asked_[host];
   }
 

@@ -86,6 +86,7 @@ Coordinator::Coordinator(FleetSpec fleet, Surroundings surroundings, Rules rules
 
 Result<Unit> Coordinator::recover() {
   MOTLEY_TRY_VOID(recover_nodes());
+  MOTLEY_TRY_VOID(recover_usage());
   MOTLEY_TRY(const auto counts, count_jobs(around_.kept));
   counters_.jobs.clear();
   for (const auto& [state, count] : counts) counters_.jobs[state] = count;
@@ -125,7 +126,6 @@ Result<Unit> Coordinator::recover(const StoredJob& stored, const SharedSpec& spe
   for (const StoredAttempt& attempt : attempts) {
     if (attempt.outcome != kMeasured && attempt.outcome != kNotMeasured) job.served += attempt.took;
     job.saved_step = std::max(job.saved_step, attempt.saved_step);
-    had_[job.owner] += attempt.worth;
   }
   if (job.fsm.status().not_before > now()) wake(job.fsm.status().not_before, id);
   find_attempt(job, attempts);
@@ -143,7 +143,7 @@ void Coordinator::find_attempt(Job& job, const std::vector<StoredAttempt>& attem
   }
   const Epoch epoch = job.fsm.status().epoch;
   for (const StoredAttempt& attempt : attempts)
-    if (attempt.epoch == epoch) job.devices = attempt.devices;
+    if (attempt.epoch == epoch) set_devices(job, attempt.devices);
   devices_.give(job.devices, job.id);
   find_demand(job);
   perform(job, LaunchAttempt{epoch});
@@ -249,6 +249,7 @@ void Coordinator::try_to_write_again() {
 void Coordinator::begin_again() {
   broken_.reset();
   jobs_.clear();
+  on_node_.clear();
   dependents_.clear();
   due_ = {};
   speeds_.clear();
@@ -325,6 +326,7 @@ void Coordinator::apply(Job& job, const JobEvent& event, Answered done) {
   undecided_ = true;
   if (const auto* over = std::get_if<AttemptOver>(&event)) {
     learn(job, *over);
+    if (!before.measuring) judge_devices(job, *over);
     job.saved_step = std::max(job.saved_step, over->saved_step);
   }
   take_effect(job, actions, before.measuring);
@@ -370,9 +372,9 @@ void Coordinator::take_effect(Job& job, const std::vector<JobAction>& actions, b
   for (const JobAction& action : actions) {
     if (std::holds_alternative<FreeDevices>(action)) {
       if (!job.devices.empty() && !measured) job.served += now() - job.begun;
-      had_[job.owner] += worth_seconds(job);
+      add_usage_of(job);
       devices_.free(job.id);
-      job.devices.clear();
+      set_devices(job, {});
       job.node_fault.clear();
       find_demand(job);
       job.stop_by = Nanos(0);  // the next attempt has its own time to end in
@@ -438,7 +440,8 @@ Result<AttemptOrder> Coordinator::order_of(const Job& job) const {
 
 void Coordinator::perform(Job& job, const StopAttempt& action) {
   around_.launcher.ask_to_stop({job.id, action.epoch});
-  job.stop_by = now() + rules_.stop_grace;
+  const Nanos wanted = job.spec->service.stop_grace;  // its program's own ends before ours
+  job.stop_by = now() + std::max(rules_.stop_grace, wanted + rules_.stop_margin);
   wake(job.stop_by, job.id);
 }
 

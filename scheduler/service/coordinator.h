@@ -73,12 +73,14 @@ class Coordinator {
   };
   struct Rules {
     Nanos stop_grace{120'000'000'000};  ///< to save and end in; then it is killed
+    Nanos stop_margin{15'000'000'000};  ///< beyond what a job asks for itself
     Nanos write_again{1'000'000'000};   ///< after a write that failed
     /// For others of its priority a job is not stopped before it has run so long: fair shares would
     /// else change hands with every decision.
     Nanos least_run{60'000'000'000};
-    Nanos node_silence{5'000'000'000};         ///< then a node is lost
-    Nanos longest_measuring{600'000'000'000};  ///< of one attempt; then it is killed
+    Nanos node_silence{5'000'000'000};           ///< then a node is lost
+    Nanos longest_measuring{600'000'000'000};    ///< of one attempt; then it is killed
+    std::map<std::string, double> weights = {};  ///< of owners' fair shares; others: 1
   };
   struct Counters {
     std::map<JobState, int64_t> jobs;  ///< in each state
@@ -231,6 +233,7 @@ class Coordinator {
   void lose(Node& node, const std::string& cause, Answered done);
   void give_up_attempts_on(const std::string& name, const std::string& cause);
   std::vector<AttemptId> attempts_on(const std::string& node) const;
+  void set_devices(Job& job, std::vector<std::string> devices);
   std::optional<Nanos> next_node_due() const;
   void look_at_nodes();
 
@@ -256,6 +259,12 @@ class Coordinator {
   /// Whether a failed attempt shows only that the job needs other devices, and there are such.
   void look_elsewhere(Job& job, AttemptOver* over);
   double worth_seconds(const Job& job) const;
+  double had_by(const std::string& owner) const;
+  void add_usage_of(const Job& job);
+  Result<Unit> recover_usage();
+  /// What its end says of the devices that it had.
+  void judge_devices(const Job& job, const AttemptOver& over);
+  bool may_be_its_device(const Job& job, const AttemptOver& over) const;
   void decide();
   void carry_out(const QueueView& view, const Schedule& schedule);
   void start(const QueueView& view, std::vector<Placement> placements);
@@ -274,7 +283,13 @@ class Coordinator {
   std::map<int64_t, Job> jobs_;  ///< not ended, or the end is not on disk yet
   std::multimap<int64_t, int64_t> dependents_;
   std::priority_queue<Due> due_;
-  std::map<std::string, double> had_;     ///< worth_seconds() by owner, of attempts that are over
+  std::map<std::string, std::set<int64_t>> on_node_;  ///< jobs that have devices, by host
+  /// worth_seconds() by owner, of attempts that are over.
+  struct Usage {
+    double worth = 0;
+    Nanos at{0};
+  };
+  std::map<std::string, Usage> had_;
   std::map<std::string, Speeds> speeds_;  ///< by workload, of those of any job so far
   bool undecided_ = false;
   std::optional<int64_t> reserved_for_;  ///< the job that the others must not keep waiting

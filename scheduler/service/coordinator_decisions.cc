@@ -50,7 +50,8 @@ QueueView Coordinator::view() const {
   view.now = seconds_of(now());
   view.pools = devices_.pools();
   const PoolCounts free = devices_.free_counts();
-  std::map<std::string, double> had = had_;
+  std::map<std::string, double> had;
+  for (const auto& [owner, usage] : had_) had[owner] = had_by(owner);
   const std::set<std::string> measured = measured_now();
   const std::set<int64_t> held = held_back();
   for (const auto& [id, job] : jobs_) {
@@ -66,7 +67,11 @@ QueueView Coordinator::view() const {
     if (queued && seen.measures && measured.count(job.workload) != 0) continue;
     view.jobs.push_back(std::move(seen));
   }
-  for (JobView& seen : view.jobs) seen.served = had[seen.owner];
+  for (JobView& seen : view.jobs) {
+    seen.served = had[seen.owner];
+    const auto weight = rules_.weights.find(seen.owner);
+    if (weight != rules_.weights.end()) seen.weight = weight->second;
+  }
   return view;
 }
 
@@ -134,7 +139,7 @@ void Coordinator::start(const QueueView& view, std::vector<Placement> placements
       enough &= placement.devices[pool] <= free[pool];
       free[pool] = std::max(0, free[pool] - placement.devices[pool]);
     }
-    if (enough) job.devices = devices_.give(placement.devices, job.id);
+    if (enough) set_devices(job, devices_.give(placement.devices, job.id, job.unfit.devices));
     if (job.devices.empty()) continue;  // when they are free, that is an event
     job.begun = now();
     find_demand(job);

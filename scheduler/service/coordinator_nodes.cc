@@ -255,18 +255,31 @@ void Coordinator::give_up_attempts_on(const std::string& name, const std::string
 
 std::vector<AttemptId> Coordinator::attempts_on(const std::string& name) const {
   std::vector<AttemptId> attempts;
-  for (const auto& [id, job] : jobs_) {
-    const bool here =
-        std::any_of(job.devices.begin(), job.devices.end(),
-                    [&](const std::string& device) { return host_of(device) == name; });
-    if (here && job.node_fault.empty()) attempts.push_back({id, job.fsm.status().epoch});
+  const auto here = on_node_.find(name);
+  if (here == on_node_.end()) return attempts;
+  for (const int64_t id : here->second) {
+    const Job& job = jobs_.at(id);
+    if (job.node_fault.empty()) attempts.push_back({id, job.fsm.status().epoch});
   }
   return attempts;
 }
 
+void Coordinator::set_devices(Job& job, std::vector<std::string> devices) {
+  for (const std::string& device : job.devices) {
+    const auto here = on_node_.find(host_of(device));
+    if (here == on_node_.end()) continue;
+    here->second.erase(job.id);
+    if (here->second.empty()) on_node_.erase(here);
+  }
+  for (const std::string& device : devices) on_node_[host_of(device)].insert(job.id);
+  job.devices = std::move(devices);
+}
+
 bool Coordinator::may_run(AttemptId attempt, const std::string& node) const {
-  const std::vector<AttemptId> allowed = attempts_on(node);
-  return std::find(allowed.begin(), allowed.end(), attempt) != allowed.end();
+  const auto here = on_node_.find(node);
+  if (here == on_node_.end() || !here->second.contains(attempt.job)) return false;
+  const Job& job = jobs_.at(attempt.job);
+  return job.node_fault.empty() && job.fsm.status().epoch == attempt.epoch;
 }
 
 // --- time ---

@@ -5,6 +5,7 @@
 
 #include "core/spec/profile_key.h"
 #include "scheduler/service/coordinator.h"
+#include "scheduler/store/usage_store.h"
 
 namespace motley {
 namespace {
@@ -101,17 +102,35 @@ void Coordinator::forget_unfit(Job& job) const {
   find_demand(job);
 }
 
+void Coordinator::judge_devices(const Job& job, const AttemptOver& over) {
+  const bool failed = over.outcome == AttemptOutcome::kFailed && !over.blameless;
+  // Of several nobody knows which it was.
+  if (over.outcome == AttemptOutcome::kDone || (failed && job.devices.size() == 1))
+    devices_.judge(job.devices, !failed);
+}
+
+/// On which the job before has failed as well: one try on another tells which it was.
+bool Coordinator::may_be_its_device(const Job& job, const AttemptOver& over) const {
+  const RetrySpec& retry = job.spec->retry;
+  return over.hopeless && !over.elsewhere && job.devices.size() == 1 && job.unfit.devices.empty() &&
+         devices_.failures_of(job.devices.front()) > 0 && retry.exclude_failed_devices &&
+         retry.max_restarts > 0;
+}
+
 /// Memory is where devices differ most, and only a plan knows what is needed of it.
 void Coordinator::look_elsewhere(Job& job, AttemptOver* over) {
   const JobStatus& status = job.fsm.status();
-  const bool asks = over->elsewhere || status.measuring;
+  const bool suspects = !status.measuring && may_be_its_device(job, *over);
+  const bool asks = over->elsewhere || status.measuring || suspects;
   over->elsewhere = false;
   if (!asks || over->outcome != AttemptOutcome::kFailed || over->blameless ||
       over->epoch != status.epoch || status.stop != StopWhy::kNone)
     return;
   const PoolCounts held = devices_.held_by(job.id);
   Unfit unfit = job.unfit;
-  if (!status.measuring) {
+  if (suspects) {
+    unfit.devices = job.devices;
+  } else if (!status.measuring) {
     if (unfit.sets.size() == kMostSets) return;
     unfit.sets.push_back(held);
   } else {
@@ -164,6 +183,23 @@ void Coordinator::see_measuring(const std::vector<size_t>& pools, JobView* seen)
     seen->speeds.add(pool, 1, 1);
   }
   seen->any_of = {std::move(one)};
+}
+
+double Coordinator::had_by(const std::string& owner) const {
+  const auto usage = had_.find(owner);
+  return usage == had_.end() ? 0 : worth_after(usage->second.worth, now() - usage->second.at);
+}
+
+void Coordinator::add_usage_of(const Job& job) {
+  had_[job.owner] = {had_by(job.owner) + worth_seconds(job), now()};
+}
+
+Result<Unit> Coordinator::recover_usage() {
+  had_.clear();
+  MOTLEY_TRY(const std::vector<StoredUsage> stored, list_usage(around_.kept));
+  for (const StoredUsage& usage : stored)
+    had_[usage.owner] = {worth_after(usage.worth, Nanos(around_.wall_time() - usage.at)), now()};
+  return Unit{};
 }
 
 /// A device that is half as fast for the job as its fastest counts half (fair share in effective

@@ -129,7 +129,8 @@ std::vector<Pool> DevicePools::pools() const {
 }
 
 Demand DevicePools::demand(const JobSpec& job, const Unfit& unfit) const {
-  if (!unfit.pools.empty() || !unfit.sets.empty()) return find_demand(job, unfit);
+  if (!unfit.pools.empty() || !unfit.sets.empty() || !unfit.devices.empty())
+    return find_demand(job, unfit);
   if (demands_.size() == kMostDemands) demands_.clear();
   const auto [known, is_new] = demands_.try_emplace(wishes_of(job));
   if (is_new) known->second = find_demand(job, unfit);
@@ -140,7 +141,8 @@ Demand DevicePools::find_demand(const JobSpec& job, const Unfit& unfit) const {
   FleetSpec there = fleet_;
   there.devices.clear();
   for (size_t i = 0; i < slots_.size(); ++i)
-    if (slots_[i].access != DeviceAccess::kClosed) there.devices.push_back(fleet_.devices[i]);
+    if (slots_[i].access != DeviceAccess::kClosed && !among(unfit.devices, fleet_.devices[i].id))
+      there.devices.push_back(fleet_.devices[i]);
   Demand found;
   for (const DeviceFilter& filter : filters_of(job)) {
     const auto wanted = demand(job, filter, there, unfit);
@@ -154,8 +156,11 @@ Demand DevicePools::find_demand(const JobSpec& job, const Unfit& unfit) const {
 
 Result<Unit> DevicePools::could_ever(const JobSpec& job, const Unfit& unfit) const {
   Error unmet{ErrorCode::kNoDevice, "", place_of(job, "any_of")};
+  FleetSpec fit = fleet_;
+  std::erase_if(fit.devices,
+                [&](const DeviceSpec& device) { return among(unfit.devices, device.id); });
   for (const DeviceFilter& filter : filters_of(job)) {
-    const auto wanted = demand(job, filter, fleet_, unfit);
+    const auto wanted = demand(job, filter, fit, unfit);
     if (wanted) return Unit{};
     if (job.any_of.empty()) return fail(wanted.error());
     unmet.message += (unmet.message.empty() ? "" : "; ") + reason_of(job, filter, wanted.error());
@@ -240,16 +245,24 @@ Alternative DevicePools::demand_held(int64_t owner) const {
   return held;
 }
 
-std::vector<std::string> DevicePools::give(const PoolCounts& wanted, int64_t owner) {
+std::vector<std::string> DevicePools::give(const PoolCounts& wanted, int64_t owner,
+                                           const std::vector<std::string>& but) {
   PoolCounts missing = wanted;
-  std::vector<size_t> chosen;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (!is_free(i) || missing[slots_[i].pool] == 0) continue;
+  std::vector<size_t> order, chosen;
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (is_free(i) && !among(but, fleet_.devices[i].id)) order.push_back(i);
+  if (!failures_.empty())
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return failures_of(fleet_.devices[a].id) < failures_of(fleet_.devices[b].id);
+    });
+  for (const size_t i : order) {
+    if (missing[slots_[i].pool] == 0) continue;
     --missing[slots_[i].pool];
     chosen.push_back(i);
   }
   std::vector<std::string> ids;
   if (sum_of(missing) > 0) return ids;
+  std::sort(chosen.begin(), chosen.end());
   for (const size_t device : chosen) {
     ids.push_back(fleet_.devices[device].id);
     set_owner(device, owner);
@@ -260,6 +273,20 @@ std::vector<std::string> DevicePools::give(const PoolCounts& wanted, int64_t own
 void DevicePools::give(const std::vector<std::string>& ids, int64_t owner) {
   for (size_t i = 0; i < slots_.size(); ++i)
     if (among(ids, fleet_.devices[i].id)) set_owner(i, owner);
+}
+
+void DevicePools::judge(const std::vector<std::string>& ids, bool well) {
+  for (const std::string& id : ids) {
+    if (well)
+      failures_.erase(id);
+    else
+      ++failures_[id];
+  }
+}
+
+int DevicePools::failures_of(const std::string& id) const {
+  const auto found = failures_.find(id);
+  return found == failures_.end() ? 0 : found->second;
 }
 
 void DevicePools::free(int64_t owner) {

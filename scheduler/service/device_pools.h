@@ -30,8 +30,9 @@ struct Demand {
 
 /// What is known not to do for a job.
 struct Unfit {
-  std::vector<size_t> pools;          ///< none of their devices can do it
-  std::vector<PoolCounts> sets = {};  ///< too little, as are fewer of them
+  std::vector<size_t> pools;              ///< none of their devices can do it
+  std::vector<PoolCounts> sets = {};      ///< too little, as are fewer of them
+  std::vector<std::string> devices = {};  ///< one by one, by id
 };
 
 class DevicePools {
@@ -66,12 +67,18 @@ class DevicePools {
   /// What a job is left with that has these devices, and may have none beside them.
   Alternative demand_held(int64_t owner) const;
 
-  /// Gives so many open, free devices of each pool to `owner`, the first of the fleet first; their
-  /// ids. Empty, and nothing given, where too few are free.
-  std::vector<std::string> give(const PoolCounts& wanted, int64_t owner);
+  /// Gives so many open, free devices of each pool to `owner`, none of `but`: those on which least
+  /// has failed running, then the first of the fleet; their ids. Empty, and nothing given, where
+  /// too few are free.
+  std::vector<std::string> give(const PoolCounts& wanted, int64_t owner,
+                                const std::vector<std::string>& but = {});
   /// These to `owner`, whoever had them; ids that the fleet does not know are passed over.
   void give(const std::vector<std::string>& ids, int64_t owner);
   void free(int64_t owner);
+  /// How something ended on these.
+  void judge(const std::vector<std::string>& ids, bool well);
+  /// That had the device alone, one after the other until now.
+  int failures_of(const std::string& id) const;
   PoolCounts held_by(int64_t owner) const;
   PoolCounts free_counts() const;                  ///< of those that are open
   PoolCounts closed_held_by(int64_t owner) const;  ///< those that nobody gets after it
@@ -109,6 +116,7 @@ class DevicePools {
   size_t own_ = 0;                         ///< devices that were given at first
   std::vector<Slot> slots_;                ///< by device
   std::map<std::string, int64_t> owners_;  ///< by id, of devices that are not there, too
+  std::map<std::string, int> failures_;    ///< by id, of those with any
   std::vector<std::string> types_;         ///< by pool
   std::vector<std::string> traits_;        ///< by pool
   std::map<std::string, size_t> pool_of_traits_;

@@ -57,12 +57,14 @@ json changeable_parts(const JobSpec& job) {
   const json document = to_json(job);
   const ServiceSpec& service = job.service;
   const double longest = seconds_of(service.max_duration);
+  const double grace = seconds_of(service.stop_grace);
   return {{"priority", service.priority},
           {"queue", service.queue},
           {"after", service.after},
           {"labels", service.labels},
           {"max_duration", longest > 0 ? json(format_seconds(longest)) : json(nullptr)},
           {"preemptible", service.preemptible},
+          {"stop_grace", grace > 0 ? json(format_seconds(grace)) : json(nullptr)},
           {"resources.devices", document["devices"]},
           {"any_of", document.value("any_of", json())},
           {"retry.max_restarts", job.retry.max_restarts}};

@@ -99,6 +99,12 @@ std::string own_name() {
   return user != nullptr ? user->pw_name : std::to_string(::geteuid());
 }
 
+Coordinator::Rules rules_of(const ServeOptions& options) {
+  Coordinator::Rules rules;
+  rules.weights = options.weights;
+  return rules;
+}
+
 class Service {
  public:
   Service(ServeOptions options, ServiceDirectory directory, std::unique_ptr<Policy> policy,
@@ -116,7 +122,8 @@ class Service {
                                         })),
         writer_(context_, std::move(writing), [this] { after_write(); }),
         coordinator_(options_.fleet,
-                     {steady_clock(), kept_, writer_, *launcher_, *policy_, wall_time}),
+                     {steady_clock(), kept_, writer_, *launcher_, *policy_, wall_time},
+                     rules_of(options_)),
         watch_(options_.fleet),
         access_({kept_, writer_, wall_time, own_name()}),
         remover_(context_),
@@ -258,6 +265,8 @@ Result<int> serve(ServeOptions options) {
   MOTLEY_TRY(ServiceDirectory directory, ServiceDirectory::open(options.state));
   MOTLEY_TRY(Database writing, Database::open(directory.database(), Database::Mode::kWrite));
   MOTLEY_TRY_VOID(migrate(writing));
+  // Of one that was put back from a backup: what later jobs have left is not for others.
+  MOTLEY_TRY_VOID(number_jobs_above(writing, directory.greatest_job()));
   MOTLEY_TRY(Database reading, Database::open(directory.database(), Database::Mode::kRead));
   return Service(std::move(options), std::move(directory), std::move(policy), std::move(writing),
                  std::move(reading))

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +19,8 @@ struct ServeOptions {
   std::vector<std::string> names;  ///< of this machine, besides those that it knows itself
   FleetSpec fleet;                 ///< its own; nodes add theirs
   std::string policy = "backfill";
-  Nanos keep{0};  ///< what has ended, and events; 0: for ever
+  std::map<std::string, double> weights = {};  ///< of owners' fair shares; others: 1
+  Nanos keep{0};                               ///< what has ended, and events; 0: for ever
 };
 
 /// The coordinator of this machine, until SIGTERM or SIGINT: 0. What runs then runs on, and is

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 
@@ -14,6 +16,8 @@
 
 namespace motley {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string holder_text(int fd) {
   char text[32] = "";
@@ -42,8 +46,7 @@ Result<Unit> keep_to_ourselves(const std::string& directory) {
   const bool read = ::stat(directory.c_str(), &status) == 0;
   if (read && (status.st_mode & 077) == 0) return Unit{};
   std::error_code error;
-  const bool ours = std::filesystem::is_empty(directory, error) ||
-                    std::filesystem::exists(directory + "/motley.db", error);
+  const bool ours = fs::is_empty(directory, error) || fs::exists(directory + "/motley.db", error);
   if (!ours)
     return fail(ErrorCode::kNotPermitted, "others may enter " + directory +
                                               ", which holds other files: chmod 700 it, or " +
@@ -56,9 +59,21 @@ Result<Unit> keep_to_ourselves(const std::string& directory) {
 
 }  // namespace
 
+int64_t ServiceDirectory::greatest_job() const {
+  int64_t greatest = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path_ + "/jobs", error)) {
+    const std::string name = entry.path().filename().string();
+    int64_t id = 0;
+    const auto [end, fault] = std::from_chars(name.data(), name.data() + name.size(), id);
+    if (fault == std::errc() && end == name.data() + name.size()) greatest = std::max(greatest, id);
+  }
+  return greatest;
+}
+
 Result<ServiceDirectory> ServiceDirectory::open(const std::string& path) {
   std::error_code error;
-  const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
+  const std::string absolute = fs::absolute(path, error).lexically_normal().string();
   MOTLEY_TRY_VOID(make_state_directory(real_file_system(), absolute));
   MOTLEY_TRY_VOID(keep_to_ourselves(absolute));
   MOTLEY_TRY(Fd lock, lock_file(absolute));

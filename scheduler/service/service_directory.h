@@ -20,6 +20,8 @@ class ServiceDirectory {
   std::string database() const { return path_ + "/motley.db"; }
   std::string tls() const { return path_ + "/tls"; }
   std::string job(int64_t id) const { return path_ + "/jobs/" + std::to_string(id); }
+  /// Of a job that has left something here, the greatest; 0: none has.
+  int64_t greatest_job() const;
   std::string attempt(AttemptId id) const {
     return job(id.job) + "/attempts/" + std::to_string(id.epoch.value());
   }

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "scheduler/store/usage_store.h"
+
 namespace motley {
 namespace {
 
@@ -138,6 +140,15 @@ ALTER TABLE jobs ADD COLUMN array_index INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN array_size INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN submitted_spec TEXT;
 CREATE INDEX jobs_by_array ON jobs (array_first, id) WHERE array_first > 0;
+)sql",
+                                    R"sql(
+CREATE TABLE usage (
+  owner TEXT PRIMARY KEY,
+  worth REAL NOT NULL,
+  at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO usage SELECT jobs.owner, sum(attempts.worth), max(attempts.ended)
+  FROM attempts JOIN jobs ON jobs.id = attempts.job WHERE attempts.ended > 0 GROUP BY jobs.owner;
 )sql"};
 constexpr auto kVersion = static_cast<int64_t>(kMigrations.size());
 
@@ -408,7 +419,25 @@ Result<Unit> end_attempt(const Database& database, const StoredAttempt& attempt)
       .bind(std::string_view(attempt.cause))
       .bind(attempt.job)
       .bind(int64_t{attempt.epoch.value()});
-  return update.run();
+  MOTLEY_TRY_VOID(update.run());
+  if (database.changes() == 0) return Unit{};
+  MOTLEY_TRY(Statement owner, database.prepare("SELECT owner FROM jobs WHERE id = ?"));
+  owner.bind(attempt.job);
+  MOTLEY_TRY(const bool found, owner.step());
+  return found ? add_usage(database, owner.text(0), attempt.worth, attempt.ended)
+               : Result<Unit>(Unit{});
+}
+
+Result<Unit> number_jobs_above(const Database& database, int64_t id) {
+  MOTLEY_TRY(Statement update, database.prepare("UPDATE sqlite_sequence SET seq = max(seq, ?) "
+                                                "WHERE name = 'jobs'"));
+  update.bind(id);
+  MOTLEY_TRY_VOID(update.run());
+  if (database.changes() > 0) return Unit{};
+  MOTLEY_TRY(Statement insert,
+             database.prepare("INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', ?)"));
+  insert.bind(id);
+  return insert.run();
 }
 
 Result<std::vector<StoredAttempt>> list_attempts(const Database& database, int64_t job) {

@@ -98,8 +98,10 @@ Result<Unit> add_event(const Database& database, int64_t job, int64_t now, std::
 Result<Unit> add_node_event(const Database& database, const std::string& node, int64_t now,
                             std::string_view text);
 Result<Unit> add_attempt(const Database& database, const StoredAttempt& attempt);
-/// Only once; devices and begin stay.
+/// Only once; devices and begin stay. Its worth is its owner's usage from then on (usage_store.h).
 Result<Unit> end_attempt(const Database& database, const StoredAttempt& attempt);
+/// Jobs to come have greater numbers than this, too.
+Result<Unit> number_jobs_above(const Database& database, int64_t id);
 /// With its events and attempts, once it has ended; its number and its key are free of it.
 /// kNotPermitted where it has not, kNotFound.
 Result<Unit> remove_job(const Database& database, int64_t job);

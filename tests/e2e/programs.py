@@ -160,6 +160,19 @@ def interrupted(sandbox, through_shell):
     print("ok: interrupted" + (" through a shell" if through_shell else ""))
 
 
+def stubborn(sandbox):
+    """Who does not end when asked to is killed after the time that the job has for it."""
+    sandbox.write("stubborn.yaml", "version: 1\nname: stubborn\nfleet: fleet.yaml\nstop_grace: 1s\n"
+                                   "run: [sh, -c, 'trap \"\" TERM; touch $MOTLEY_CHECKPOINT_DIR/ready-$RANK; while :; do sleep 0.1; done']\n")
+    process = sandbox.start("run", "stubborn.yaml", "--fresh")
+    places = sandbox.home / "state" / "motley" / "runs" / "stubborn"
+    sandbox.wait_for(lambda: len(list(places.glob("1/checkpoints/ready-*"))) == 4, "four ranks", process=process)
+    process.send_signal(signal.SIGTERM)
+    # Far below what it is without.
+    expect(process.wait(timeout=20) != 0, "it has ended well")
+    print("ok: stubborn")
+
+
 def wrong(sandbox):
     """What makes no sense with a program is an error where it stands."""
     prepare(sandbox, "env")
@@ -219,6 +232,7 @@ def main():
     left_out(sandbox)
     interrupted(sandbox, through_shell=False)
     interrupted(sandbox, through_shell=True)
+    stubborn(sandbox)
     wrong(sandbox)
     service = Service()
     try:

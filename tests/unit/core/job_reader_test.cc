@@ -167,12 +167,12 @@ TEST(JobReader, NamesUnknownKeys) {
        "job.yaml:9:1: unknown key '<<' (allowed here: version, name, fleet, model, data, train, "
        "checkpoint, resources, any_of, array, parallel, pin, retry, priority, queue, after, "
        "labels, "
-       "max_duration, preemptible, run, workdir, env, setup)"},
+       "max_duration, preemptible, stop_grace, run, workdir, env, setup)"},
       {"", "\"a\\nb\": 1\n",
        "job.yaml:9:1: unknown key 'a\\nb' (allowed here: version, name, fleet, model, data, train, "
        "checkpoint, resources, any_of, array, parallel, pin, retry, priority, queue, after, "
        "labels, "
-       "max_duration, preemptible, run, workdir, env, setup)"},
+       "max_duration, preemptible, stop_grace, run, workdir, env, setup)"},
   };
   expect_errors(cases);
 }
@@ -331,16 +331,18 @@ TEST(JobReader, RefusesPrecisionsThatMakeNoSense) {
 }
 
 TEST(JobReader, ReadsWhatTheServiceGoesBy) {
-  const auto job = read_text(job_with("",
-                                      "priority: 80\nqueue: night\nafter: [7, 3, 7]\n"
-                                      "labels: {team: vision, sweep: '7'}\nmax_duration: 6h\n"
-                                      "preemptible: true\n"));
+  const auto job =
+      read_text(job_with("",
+                         "priority: 80\nqueue: night\nafter: [7, 3, 7]\n"
+                         "labels: {team: vision, sweep: '7'}\nmax_duration: 6h\nstop_grace: 5m\n"
+                         "preemptible: true\n"));
   ASSERT_TRUE(job) << job.error().to_string();
   EXPECT_EQ(job->service.priority, 80);
   EXPECT_EQ(job->service.queue, "night");
   EXPECT_THAT(job->service.after, ElementsAre(3, 7));
   EXPECT_EQ(job->service.labels.at("sweep"), "7");
   EXPECT_EQ(job->service.max_duration, nanos_of_seconds(6 * 3600));
+  EXPECT_EQ(job->service.stop_grace, nanos_of_seconds(300));
   EXPECT_TRUE(job->service.preemptible);
 }
 

@@ -94,6 +94,7 @@ TEST(SpecJson, WhatTheServiceGoesByComesBack) {
   job.service.after = {3, 9};
   job.service.labels = {{"team", "vision"}};
   job.service.max_duration = Nanos(5);
+  job.service.stop_grace = Nanos(7);
   job.service.preemptible = true;
   const Result<JobSpec> back = job_from_json(json::parse(to_json(job).dump()));
   ASSERT_TRUE(back) << back.error().to_string();

@@ -238,6 +238,32 @@ TEST(Coordinator, FairSharesChangeHandsAfterATurnOfTheirOwn) {
   EXPECT_EQ(service.state(urgent), JobState::kRunning);
 }
 
+TEST(Coordinator, FairSharesRememberWhatOwnersHadOverRestarts) {
+  FakeService service(fleet_of({"a"}), "fair_share");
+  const int64_t first = *service.submit(job_on(1), "", false, "ben");
+  service.pass(100);
+  service.end(first, AttemptOutcome::kDone);
+  const int64_t second = *service.submit(job_on(1), "", false, "ana");
+  service.pass(30);
+  service.restart();
+  const int64_t bens = *service.submit(job_on(1), "", false, "ben");
+  const int64_t anas = *service.submit(job_on(1), "", false, "ana");
+  service.end(second, AttemptOutcome::kDone);
+  EXPECT_EQ(service.state(anas), JobState::kRunning);  // 30 seconds against 100
+  EXPECT_EQ(service.state(bens), JobState::kQueued);
+  // Four weeks later little of it counts.
+  service.end(anas, AttemptOutcome::kDone);
+  service.end(bens, AttemptOutcome::kDone);
+  service.pass(28 * 24 * 3600.0);
+  const int64_t new_anas = *service.submit(job_on(1), "", false, "ana");
+  service.pass(20);
+  const int64_t next_anas = *service.submit(job_on(1), "", false, "ana");
+  const int64_t next_bens = *service.submit(job_on(1), "", false, "ben");
+  service.end(new_anas, AttemptOutcome::kDone);
+  EXPECT_EQ(service.state(next_bens), JobState::kRunning);
+  EXPECT_EQ(service.state(next_anas), JobState::kQueued);
+}
+
 TEST(Coordinator, AnAttemptThatDiesIsTriedAgainLater) {
   FakeService service(fleet_of({"a"}));
   const int64_t id = *service.submit(job_on(1));

@@ -54,6 +54,52 @@ TEST_F(Elsewhere, WhatIsTooSmallIsNotGivenAgain) {
   EXPECT_EQ(service.status(job).cause, "it needs 9 GB");
 }
 
+/// The program itself, as far as it can tell.
+void fails_on_its_device(testing::FakeService& service, int64_t job) {
+  service.end(job, AttemptOutcome::kFailed, true, "no more luck");
+}
+
+TEST_F(Elsewhere, WhatFailsWhereTheJobBeforeHasFailedIsTriedOnAnotherDeviceOnce) {
+  auto service = service_of({"a", "a"}, true);
+  const int64_t first = *service.submit(job_on(1));
+  ASSERT_EQ(newest(service), Ids{"here/0"});
+  fails_on_its_device(service, first);
+  EXPECT_EQ(service.state(first), JobState::kFailed);
+  const int64_t second = *service.submit(job_on(1));
+  EXPECT_EQ(newest(service), Ids{"here/1"});  // on which nothing has failed
+  const int64_t third = *service.submit(job_on(1));
+  ASSERT_EQ(newest(service), Ids{"here/0"});
+  fails_on_its_device(service, third);
+  EXPECT_EQ(service.state(third), JobState::kQueued);  // for the other device
+  service.end(second, AttemptOutcome::kDone);
+  ASSERT_EQ(newest(service), Ids{"here/1"});
+  EXPECT_EQ(service.state(third), JobState::kRunning);
+  EXPECT_EQ(service.status(third).restarts, 0);
+  fails_on_its_device(service, third);
+  EXPECT_EQ(service.state(third), JobState::kFailed);  // it was the job
+}
+
+TEST_F(Elsewhere, ADeviceOnWhichSomethingHasEndedWellIsAboveSuspicion) {
+  auto service = service_of({"a", "a"}, true);
+  fails_on_its_device(service, *service.submit(job_on(1)));
+  service.end(*service.submit(job_on(2)), AttemptOutcome::kDone);
+  const int64_t job = *service.submit(job_on(1));
+  ASSERT_EQ(newest(service), Ids{"here/0"});
+  fails_on_its_device(service, job);
+  EXPECT_EQ(service.state(job), JobState::kFailed);
+}
+
+TEST_F(Elsewhere, WhoWantsNoRestartGetsNone) {
+  auto service = service_of({"a"}, true);
+  JobSpec spec = job_on(1);
+  spec.retry.max_restarts = 0;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t job = *service.submit(spec);
+    fails_on_its_device(service, job);
+    EXPECT_EQ(service.state(job), JobState::kFailed);
+  }
+}
+
 TEST_F(Elsewhere, MoreOfThemMayDo) {
   auto service = service_of({"a", "a", "b"}, true);
   const JobSpec other = job_on(1);

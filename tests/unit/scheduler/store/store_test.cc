@@ -17,6 +17,7 @@
 #include "scheduler/store/node_store.h"
 #include "scheduler/store/speed_store.h"
 #include "scheduler/store/token_store.h"
+#include "scheduler/store/usage_store.h"
 #include "tests/support/temporary_directory.h"
 
 namespace motley {
@@ -90,6 +91,37 @@ TEST_F(Store, KeepsAttempts) {
   EXPECT_EQ(kept->front().worth, 3.5);
   EXPECT_EQ(kept->front().saved_step, 40);
   EXPECT_EQ(kept->front().outcome, "failed");
+}
+
+TEST_F(Store, OwnersUsageIsKeptAndIsWorthHalfAfterAWeek) {
+  const Database database = open_store(path());
+  const auto id = add_jobs(database, {job_named("a")});
+  StoredAttempt attempt{.job = *id, .epoch = Epoch(1)};
+  ASSERT_TRUE(add_attempt(database, attempt));
+  attempt.ended = 5'000;
+  attempt.worth = 8;
+  attempt.outcome = "done";
+  ASSERT_TRUE(end_attempt(database, attempt));
+  ASSERT_TRUE(end_attempt(database, attempt));  // counts once
+  const std::string owner = (*find_job(database, *id))->owner;
+  ASSERT_EQ(list_usage(database)->size(), 1u);
+  EXPECT_EQ(list_usage(database)->front().worth, 8);
+  ASSERT_TRUE(add_usage(database, owner, 1, 5'000 + kUsageHalfLife.value()));
+  ASSERT_TRUE(add_usage(database, "eva", 2, 7));
+  EXPECT_EQ(list_usage(database)->size(), 2u);
+  for (const StoredUsage& usage : *list_usage(database))
+    EXPECT_DOUBLE_EQ(usage.worth, usage.owner == "eva" ? 2 : 5);
+  EXPECT_DOUBLE_EQ(worth_after(3, Nanos(-5)), 3);  // of a clock that was set back
+}
+
+TEST_F(Store, NumbersOfJobsCanBeRaised) {
+  const Database database = open_store(path());
+  ASSERT_TRUE(number_jobs_above(database, 6));
+  EXPECT_EQ(*add_jobs(database, {job_named("a")}), 7);
+  ASSERT_TRUE(number_jobs_above(database, 3));
+  EXPECT_EQ(*add_jobs(database, {job_named("b")}), 8);
+  ASSERT_TRUE(number_jobs_above(database, 20));
+  EXPECT_EQ(*add_jobs(database, {job_named("c")}), 21);
 }
 
 TEST_F(Store, KeepsWhatWasMeasured) {
