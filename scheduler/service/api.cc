@@ -80,6 +80,15 @@ Result<Unit> check_size(const std::vector<JobSpec>& jobs) {
               place_of(jobs.front(), ""));
 }
 
+/// What a program's environment is set to is often a secret.
+Result<std::string> spec_shown_to(const Caller& caller, const StoredJob& job) {
+  if (caller.role == Role::kAdmin || caller.user == job.owner) return job.spec;
+  MOTLEY_TRY(json spec, parse_json(job.spec));
+  if (spec.contains("program"))
+    for (json& value : spec["program"]["env"]) value = "***";
+  return spec.dump();
+}
+
 /// What is to be changed, by key, as JSON values or as texts of YAML.
 Result<std::vector<Override>> changes_of(const HttpRequest& request) {
   MOTLEY_TRY(const json body, parse_json(request.body));
@@ -120,9 +129,19 @@ Result<Submission> submission_of(const HttpRequest& request) {
 
 }  // namespace
 
-/// What changes a job: open to who owns it.
-Api::Route Api::request_route(std::string_view what, Route::Answer answer) {
-  return {Role::kUser, "POST", "/v1/jobs/", what, true, "", answer, true};
+/// What is asked of a job: open to who owns it.
+template <JobRequest kWhat>
+Api::Route Api::request_route(std::string_view after) {
+  return {Role::kUser,
+          "POST",
+          "/v1/jobs/",
+          after,
+          true,
+          "",
+          [](Api& api, const HttpRequest& request, const HttpReply& reply, int64_t job) {
+            api.ask(kWhat, request, reply, job);
+          },
+          true};
 }
 
 Api::Route Api::node_route(Role least, std::string_view method, std::string_view what,
@@ -206,14 +225,10 @@ std::vector<Api::Route> Api::job_routes() {
        [](Api& api, Request, Reply reply, int64_t job) { api.progress(reply, job); }},
       {kViewer, "GET", "/v1/jobs/", "/logs", true, "after attempt rank",
        [](Api& api, Request request, Reply reply, int64_t job) { api.logs(request, reply, job); }},
-      request_route("/cancel", [](Api& api, Request, Reply reply,
-                                  int64_t job) { api.ask(JobRequest::kCancel, reply, job); }),
-      request_route("/hold", [](Api& api, Request, Reply reply,
-                                int64_t job) { api.ask(JobRequest::kHold, reply, job); }),
-      request_route("/release", [](Api& api, Request, Reply reply,
-                                   int64_t job) { api.ask(JobRequest::kRelease, reply, job); }),
-      request_route("/requeue", [](Api& api, Request, Reply reply,
-                                   int64_t job) { api.ask(JobRequest::kRequeue, reply, job); }),
+      request_route<JobRequest::kCancel>("/cancel"),
+      request_route<JobRequest::kHold>("/hold"),
+      request_route<JobRequest::kRelease>("/release"),
+      request_route<JobRequest::kRequeue>("/requeue"),
       {kViewer, "GET", "/v1/events", "", false, "job after limit",
        [](Api& api, Request request, Reply reply, int64_t) { api.events(request, reply); }},
       {kViewer, "GET", "/v1/devices", "", false, "",
@@ -353,13 +368,14 @@ void Api::submit(const HttpRequest& request, const HttpReply& reply) {
   auto submission = submission_of(request);
   if (!submission)
     return reply(error_response(status_of_refused(submission.error().code), submission.error()));
-  coordinator_.submit(std::move(*submission), [this, reply](Result<int64_t> id) {
-    if (!id) return reply(error_response(status_of_refused(id.error().code), id.error()));
-    reply(job_response(*id, 201));
-  });
+  coordinator_.submit(
+      std::move(*submission), [this, reply, caller = request.caller](Result<int64_t> id) {
+        if (!id) return reply(error_response(status_of_refused(id.error().code), id.error()));
+        reply(job_response(*id, caller, 201));
+      });
 }
 
-HttpResponse Api::job_response(int64_t id, int status) const {
+HttpResponse Api::job_response(int64_t id, const Caller& caller, int status) const {
   const auto job = find_job(kept_, id);
   const auto attempts = list_attempts(kept_, id);
   if (!job || !attempts) return error_response(500, job ? attempts.error() : job.error());
@@ -370,15 +386,17 @@ HttpResponse Api::job_response(int64_t id, int status) const {
   for (const StoredAttempt& attempt : *attempts) document["attempts"].push_back(to_json(attempt));
   document["directory"] = directory_.job(id);
   document["progress"] = progress_json(progress_of(directory_, **job));
+  const auto spec = spec_shown_to(caller, **job);
+  if (!spec) return error_response(500, spec.error());
   HttpResponse response = json_response(document, status);
   // The job is kept as the JSON that it is: no need to take it apart.
   response.body.resize(response.body.rfind('}'));
-  response.body += ",\"job\":" + (*job)->spec + "}\n";
+  response.body += ",\"job\":" + *spec + "}\n";
   return response;
 }
 
-void Api::show(const HttpRequest&, const HttpReply& reply, int64_t job) {
-  reply(job_response(job, 200));
+void Api::show(const HttpRequest& request, const HttpReply& reply, int64_t job) {
+  reply(job_response(job, request.caller, 200));
 }
 
 void Api::why(const HttpRequest&, const HttpReply& reply, int64_t id) {
@@ -432,20 +450,21 @@ void Api::update(const HttpRequest& request, const HttpReply& reply, int64_t job
   const auto changes = changes_of(request);
   if (!changes)
     return reply(error_response(status_of_refused(changes.error().code), changes.error()));
-  coordinator_.update(job, *changes, [this, reply, job](Result<Unit> done) {
-    if (done) return reply(job_response(job, 200));
-    const ErrorCode code = done.error().code;
-    // What is wrong with the values is said as of a submission.
-    const bool of_job = code == ErrorCode::kInvalidSpec || code == ErrorCode::kNoDevice;
-    if (of_job) return reply(error_response(status_of_refused(code), done.error()));
-    refuse(reply, done.error());
-  });
+  coordinator_.update(
+      job, *changes, [this, reply, job, caller = request.caller](Result<Unit> done) {
+        if (done) return reply(job_response(job, caller, 200));
+        const ErrorCode code = done.error().code;
+        // What is wrong with the values is said as of a submission.
+        const bool of_job = code == ErrorCode::kInvalidSpec || code == ErrorCode::kNoDevice;
+        if (of_job) return reply(error_response(status_of_refused(code), done.error()));
+        refuse(reply, done.error());
+      });
 }
 
-void Api::ask(JobRequest what, const HttpReply& reply, int64_t job) {
-  coordinator_.ask(job, what, [this, reply, job](Result<Unit> done) {
+void Api::ask(JobRequest what, const HttpRequest& request, const HttpReply& reply, int64_t job) {
+  coordinator_.ask(job, what, [this, reply, job, caller = request.caller](Result<Unit> done) {
     if (!done) return refuse(reply, done.error());
-    reply(job_response(job, 200));
+    reply(job_response(job, caller, 200));
   });
 }
 

@@ -74,7 +74,8 @@ class Api {
   static const std::vector<Route>& routes();
   static std::vector<Route> job_routes();
   static std::vector<Route> node_routes();
-  static Route request_route(std::string_view what, Route::Answer answer);
+  template <JobRequest kWhat>
+  static Route request_route(std::string_view after);
   static Route node_route(Role least, std::string_view method, std::string_view what,
                           std::string_view parameters, Route::Answer answer);
   struct Found {
@@ -91,7 +92,7 @@ class Api {
   void progress(const HttpReply& reply, int64_t job);
   void logs(const HttpRequest& request, const HttpReply& reply, int64_t job);
   void update(const HttpRequest& request, const HttpReply& reply, int64_t job);
-  void ask(JobRequest what, const HttpReply& reply, int64_t job);
+  void ask(JobRequest what, const HttpRequest& request, const HttpReply& reply, int64_t job);
   void remove(const HttpReply& reply, int64_t job);
   void events(const HttpRequest& request, const HttpReply& reply);
   FleetView look_at_fleet() const;
@@ -101,7 +102,7 @@ class Api {
   void metrics(const HttpRequest& request, const HttpReply& reply);
   void healthz(const HttpRequest& request, const HttpReply& reply);
   void readyz(const HttpRequest& request, const HttpReply& reply);
-  HttpResponse job_response(int64_t job, int status) const;
+  HttpResponse job_response(int64_t job, const Caller& caller, int status) const;
 
   /// Nothing where it is.
   std::optional<HttpResponse> not_permitted(const Route& route, const HttpRequest& request,

@@ -375,6 +375,27 @@ TEST_F(AccessTest, UsersChangeTheirOwnJobsAlone) {
       200);
 }
 
+TEST_F(AccessTest, WhatAProgramsEnvironmentIsSetToIsItsOwnersAndAdministrators) {
+  const std::string ben = token_of("ben", Role::kUser), eva = token_of("eva", Role::kUser),
+                    viewer = token_of("eva", Role::kViewer), root = token_of("root", Role::kAdmin);
+  JobSpec program = testing::job_on(1);
+  program.program.command = {"true"};
+  program.program.env = {{"WANDB_API_KEY", "hush"}};
+  const auto job = service_.submit(program, "", true, "ben");
+  const auto shown_to = [&](const std::string& token, bool local = false) {
+    const HttpResponse shown = ask(token, "GET", "/v1/jobs/" + std::to_string(*job), "", local);
+    return json::parse(shown.body)["job"]["program"]["env"].dump();
+  };
+  for (const std::string& token : {ben, root})
+    EXPECT_EQ(shown_to(token), R"({"WANDB_API_KEY":"hush"})");
+  for (const std::string& token : {eva, viewer})
+    EXPECT_EQ(shown_to(token), R"({"WANDB_API_KEY":"***"})");
+  EXPECT_EQ(shown_to("", true), R"({"WANDB_API_KEY":"hush"})");
+  const std::string of_model = "/v1/jobs/" + std::to_string(submit_as("ben"));
+  EXPECT_EQ(json::parse(ask(eva, "GET", of_model).body)["job"],
+            json::parse(ask(ben, "GET", of_model).body)["job"]);
+}
+
 TEST_F(AccessTest, AWrongTokenIsToldSoSlowlyAndNothingElse) {
   const HttpResponse wrong = ask("mtl_1_00", "GET", "/v1/nothing");
   EXPECT_EQ(wrong.status, 401);
