@@ -368,6 +368,9 @@ void Api::submit(const HttpRequest& request, const HttpReply& reply) {
   auto submission = submission_of(request);
   if (!submission)
     return reply(error_response(status_of_refused(submission.error().code), submission.error()));
+  for (const JobSpec& job : submission->jobs)
+    if (const auto fine = check_priority(request.caller, job.service.priority); !fine)
+      return reply(error_response(403, fine.error()));
   coordinator_.submit(
       std::move(*submission), [this, reply, caller = request.caller](Result<int64_t> id) {
         if (!id) return reply(error_response(status_of_refused(id.error().code), id.error()));
@@ -450,6 +453,8 @@ void Api::update(const HttpRequest& request, const HttpReply& reply, int64_t job
   const auto changes = changes_of(request);
   if (!changes)
     return reply(error_response(status_of_refused(changes.error().code), changes.error()));
+  if (const auto fine = check_priority(request.caller, job, *changes); !fine)
+    return reply(error_response(403, fine.error()));
   coordinator_.update(
       job, *changes, [this, reply, job, caller = request.caller](Result<Unit> done) {
         if (done) return reply(job_response(job, caller, 200));

@@ -40,6 +40,8 @@ class Api {
   std::optional<HttpResponse> refusal_of(HttpRequest head) const;
   /// Shown by /metrics and /v1/fleet.
   void set_policy(std::string name) { policy_ = std::move(name); }
+  /// The highest that tokens of the role user may give a job.
+  void set_user_priority(int priority) { user_priority_ = priority; }
   /// Where others may reach the service, which whoever gets a token is told.
   struct Door {
     std::string address;      ///< "host:port"
@@ -107,6 +109,10 @@ class Api {
   /// Nothing where it is.
   std::optional<HttpResponse> not_permitted(const Route& route, const HttpRequest& request,
                                             int64_t job) const;
+  /// kNotPermitted where that is above what the caller may give a job.
+  Result<Unit> check_priority(const Caller& caller, int priority) const;
+  Result<Unit> check_priority(const Caller& caller, int64_t job,
+                              const std::vector<Override>& changes) const;
   static HttpResponse unauthorised(const HttpRequest& request, const Error& error);
   void create_token(const HttpRequest& request, const HttpReply& reply);
   void list_tokens(const HttpRequest& request, const HttpReply& reply);
@@ -120,6 +126,7 @@ class Api {
   const ServiceDirectory& directory_;
   Access& access_;
   std::string policy_;
+  int user_priority_ = ServiceSpec::kMostPriority;
   Door door_;
   std::function<std::vector<DeviceGauge>()> gauges_;
   NodeApi nodes_;

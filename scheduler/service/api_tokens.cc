@@ -4,6 +4,8 @@
 
 #include "core/json_fields.h"
 #include "core/log.h"
+#include "core/spec/job_update.h"
+#include "core/spec/json.h"
 #include "scheduler/service/api.h"
 #include "scheduler/service/job_json.h"
 #include "scheduler/service/replies.h"
@@ -78,6 +80,26 @@ std::optional<HttpResponse> Api::not_permitted(const Route& route, const HttpReq
   if (!*stored || (*stored)->owner == caller.user) return std::nullopt;
   return forbidden("job " + std::to_string(job) + " is " + (*stored)->owner + "'s; the token is " +
                    caller.user + "'s");
+}
+
+Result<Unit> Api::check_priority(const Caller& caller, int priority) const {
+  if (caller.role != Role::kUser || priority <= user_priority_) return Unit{};
+  return fail(ErrorCode::kNotPermitted,
+              "priority " + std::to_string(priority) + " is above " +
+                  std::to_string(user_priority_) +
+                  ", the highest for the role user: an administrator may give it");
+}
+
+/// What is wrong with the job or the changes is told by who makes them.
+Result<Unit> Api::check_priority(const Caller& caller, int64_t id,
+                                 const std::vector<Override>& changes) const {
+  const auto stored = find_job(kept_, id);
+  if (!stored || !*stored) return Unit{};
+  const auto document = parse_json((*stored)->spec);
+  const auto job = document ? job_from_json(*document) : fail(document.error());
+  const auto updated = job ? updated_job(*job, changes) : fail(job.error());
+  if (!updated || updated->service.priority == job->service.priority) return Unit{};
+  return check_priority(caller, updated->service.priority);
 }
 
 json Api::token_json(const StoredToken& token) const {

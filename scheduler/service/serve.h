@@ -18,7 +18,8 @@ struct ServeOptions {
   std::vector<std::string> names;  ///< of this machine, besides those that it knows itself
   FleetSpec fleet;                 ///< its own; nodes add theirs
   std::string policy = "backfill";
-  Nanos keep{0};  ///< what has ended, and events; 0: for ever
+  int user_priority = 50;  ///< the highest that tokens of the role user may give a job
+  Nanos keep{0};           ///< what has ended, and events; 0: for ever
 };
 
 /// The coordinator of this machine, until SIGTERM or SIGINT: 0. What runs then runs on, and is

@@ -375,6 +375,32 @@ TEST_F(AccessTest, UsersChangeTheirOwnJobsAlone) {
       200);
 }
 
+TEST_F(AccessTest, UsersGoNoHigherThanTheirPriority) {
+  api_.set_user_priority(60);
+  const std::string ben = token_of("ben", Role::kUser), root = token_of("root", Role::kAdmin);
+  const std::string program = "version: 1\nname: p\nrun: [\"true\"]\n";
+  const auto submit = [&](const std::string& token, const std::string& what, bool local = false) {
+    return ask(token, "POST", "/v1/jobs?hold=true" + what, program, local);
+  };
+  const HttpResponse refused = submit(ben, "&priority=61");
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_EQ(json::parse(refused.body)["error"]["message"],
+            "priority 61 is above 60, the highest for the role user: an administrator may give it");
+  ASSERT_EQ(submit(ben, "&priority=60").status, 201);
+  EXPECT_EQ(submit(root, "&priority=100").status, 201);
+  EXPECT_EQ(submit("", "&priority=100", true).status, 201);
+  const auto update = [&](const std::string& token, const std::string& changes) {
+    return ask(token, "PATCH", "/v1/jobs/1", changes).status;
+  };
+  EXPECT_EQ(update(ben, R"({"priority": "61"})"), 403);
+  EXPECT_EQ(update(ben, R"({"priority": 59})"), 200);
+  EXPECT_EQ(update(ben, R"({"priority": 101})"), 422);
+  EXPECT_EQ(update(root, R"({"priority": 90})"), 200);
+  EXPECT_EQ(update(ben, R"({"queue": "night"})"), 200);
+  EXPECT_EQ(update(ben, R"({"priority": 80})"), 403);
+  EXPECT_EQ(ask(ben, "PATCH", "/v1/jobs/9", R"({"priority": 80})").status, 404);
+}
+
 TEST_F(AccessTest, WhatAProgramsEnvironmentIsSetToIsItsOwnersAndAdministrators) {
   const std::string ben = token_of("ben", Role::kUser), eva = token_of("eva", Role::kUser),
                     viewer = token_of("eva", Role::kViewer), root = token_of("root", Role::kAdmin);
