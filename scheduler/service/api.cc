@@ -50,6 +50,7 @@ Result<JobQuery> query_of(const HttpRequest& request) {
   JobQuery query;
   query.name = text_in(request, "name");
   query.queue = text_in(request, "queue");
+  query.owner = text_in(request, "owner");
   query.label = text_in(request, "label");
   MOTLEY_TRY(query.array, number_in(request, "array", 0, INT64_MAX));
   const std::string state = text_in(request, "state");
@@ -208,7 +209,7 @@ std::vector<Api::Route> Api::job_routes() {
   using Reply = const HttpReply&;
   using enum Role;
   return {
-      {kViewer, "GET", "/v1/jobs", "", false, "state name queue label array before limit",
+      {kViewer, "GET", "/v1/jobs", "", false, "state name queue owner label array before limit",
        [](Api& api, Request request, Reply reply, int64_t) { api.list(request, reply); }},
       {kUser, "POST", "/v1/jobs", "", false, "source priority hold",
        [](Api& api, Request request, Reply reply, int64_t) { api.submit(request, reply); }},
@@ -455,22 +456,23 @@ void Api::update(const HttpRequest& request, const HttpReply& reply, int64_t job
     return reply(error_response(status_of_refused(changes.error().code), changes.error()));
   if (const auto fine = check_priority(request.caller, job, *changes); !fine)
     return reply(error_response(403, fine.error()));
-  coordinator_.update(
-      job, *changes, [this, reply, job, caller = request.caller](Result<Unit> done) {
-        if (done) return reply(job_response(job, caller, 200));
-        const ErrorCode code = done.error().code;
-        // What is wrong with the values is said as of a submission.
-        const bool of_job = code == ErrorCode::kInvalidSpec || code == ErrorCode::kNoDevice;
-        if (of_job) return reply(error_response(status_of_refused(code), done.error()));
-        refuse(reply, done.error());
-      });
+  const auto answer = [this, reply, job, caller = request.caller](const Result<Unit>& done) {
+    if (done) return reply(job_response(job, caller, 200));
+    const ErrorCode code = done.error().code;
+    // What is wrong with the values is said as of a submission.
+    const bool of_job = code == ErrorCode::kInvalidSpec || code == ErrorCode::kNoDevice;
+    if (of_job) return reply(error_response(status_of_refused(code), done.error()));
+    refuse(reply, done.error());
+  };
+  coordinator_.update(job, *changes, answer, request.caller.user);
 }
 
 void Api::ask(JobRequest what, const HttpRequest& request, const HttpReply& reply, int64_t job) {
-  coordinator_.ask(job, what, [this, reply, job, caller = request.caller](Result<Unit> done) {
+  const auto answer = [this, reply, job, caller = request.caller](const Result<Unit>& done) {
     if (!done) return refuse(reply, done.error());
     reply(job_response(job, caller, 200));
-  });
+  };
+  coordinator_.ask(job, what, answer, request.caller.user);
 }
 
 void Api::remove(const HttpReply& reply, int64_t job) {

@@ -73,6 +73,7 @@ constexpr std::array<std::string_view, 3> kParameters[] = {
     {"label", R"({"type": "string"})", "name, or name=value"},
     {"limit", R"({"type": "integer", "minimum": 0, "maximum": 200, "default": 50})", "at most"},
     {"name", R"({"type": "string"})", "of this name"},
+    {"owner", R"({"type": "string"})", "of this user"},
     {"priority", R"({"type": "integer", "minimum": 0, "maximum": 100})",
      "instead of the job's own"},
     {"queue", R"({"type": "string"})", "of this queue"},

@@ -138,7 +138,8 @@ ALTER TABLE jobs ADD COLUMN array_index INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN array_size INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN submitted_spec TEXT;
 CREATE INDEX jobs_by_array ON jobs (array_first, id) WHERE array_first > 0;
-)sql"};
+)sql",
+                                    "CREATE INDEX jobs_by_owner ON jobs (owner, id);"};
 constexpr auto kVersion = static_cast<int64_t>(kMigrations.size());
 
 constexpr const char* kColumns =
@@ -444,14 +445,15 @@ struct Scan {
   std::string from;                ///< with the condition that the index is for
   std::vector<std::string> texts;  ///< its parameters
   std::string number;              ///< the column that the index is in the order of
-  std::string wanted;              ///< 1 where the row is; its parameters: name, queue
+  std::string wanted;              ///< 1 where the row is; its parameters: name, queue, owner
 };
 
 bool is_unfinished(const JobQuery& query) {
   return query.state ? !is_final(*query.state) : query.which == JobFilter::kUnfinished;
 }
 
-/// Few jobs are expected to have a label or to be unfinished, then to have a name, then a queue.
+/// Few jobs are expected to have a label or to be unfinished, then to have a name, then an owner,
+/// then a queue.
 void choose_rows(const JobQuery& query, Scan* scan) {
   const size_t equals = query.label.find('=');
   scan->number = "jobs.id";
@@ -477,6 +479,9 @@ void choose_rows(const JobQuery& query, Scan* scan) {
   } else if (!query.name.empty()) {
     scan->from = "jobs INDEXED BY jobs_by_name WHERE name = ?";
     scan->texts.push_back(query.name);
+  } else if (!query.owner.empty()) {
+    scan->from = "jobs INDEXED BY jobs_by_owner WHERE owner = ?";
+    scan->texts.push_back(query.owner);
   } else if (!query.queue.empty()) {
     scan->from = "jobs INDEXED BY jobs_by_queue WHERE queue = ?";
     scan->texts.push_back(query.queue);
@@ -497,6 +502,7 @@ Scan scan_of(const JobQuery& query) {
   if (query.array > 0) scan.wanted += " AND array_first = " + std::to_string(query.array);
   if (!query.name.empty()) scan.wanted += " AND jobs.name = ?";
   if (!query.queue.empty()) scan.wanted += " AND queue = ?";
+  if (!query.owner.empty()) scan.wanted += " AND owner = ?";
   return scan;
 }
 
@@ -514,6 +520,7 @@ Result<JobPage> list_jobs(const Database& database, const JobQuery& query, int64
                               " DESC LIMIT ?"));
   if (!query.name.empty()) asked.bind(std::string_view(query.name));
   if (!query.queue.empty()) asked.bind(std::string_view(query.queue));
+  if (!query.owner.empty()) asked.bind(std::string_view(query.owner));
   for (const std::string& text : scan.texts) asked.bind(std::string_view(text));
   asked.bind(before).bind(int64_t{kMostRows});
   JobPage page;

@@ -68,6 +68,7 @@ struct JobQuery {
   std::optional<JobState> state = {};
   std::string name = {};
   std::string queue = {};
+  std::string owner = {};
   std::string label = {};  ///< "name" or "name=value"
   int64_t array = 0;       ///< of this array
 };

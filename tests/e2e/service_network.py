@@ -202,6 +202,15 @@ def jobs(service, there):
     held = int(there.run("submit", job, "--hold").stdout)
     expect_exit(there.run("cancel", str(held)), 0)
     expect_exit(service.run("cancel", str(mine)), 0)
+    mine_alone = json.loads(there.run("ls", "--mine", "--json").stdout)["jobs"]
+    expect_equal({job["owner"] for job in mine_alone}, {"ben"}, "owners of my jobs")
+    expect_equal(there.run("ls", "--user", "ben", "--json").stdout, there.run("ls", "--mine", "--json").stdout, "jobs of ben")
+    expect_exit(there.run("ls", "--user", "ben", "--mine"), 2)
+    expect_equal(there.run("whoami").stdout, "ben (user)\n", "who one is there")
+    expect("cancelled by ben" in there.run("events", "--job", str(held)).stdout, "not told who cancelled it")
+    high = there.run("submit", job, "--priority", "51")
+    expect_exit(high, 77)
+    expect("above 50, the highest for the role user" in high.stderr and high.stderr.count("\n") == 1, high.stderr)
     expect_exit(there.run("token", "ls"), 77)
     expect_exit(there.run("token", "create", "--role", "admin"), 77)
     keyed = [there.run("submit", job, "--hold", "--key", "k").stdout for _ in range(2)]

@@ -375,6 +375,43 @@ TEST_F(AccessTest, UsersChangeTheirOwnJobsAlone) {
       200);
 }
 
+TEST_F(AccessTest, JobsAreAskedForByTheirOwner) {
+  const std::string ben = token_of("ben", Role::kUser);
+  submit_as("ben");
+  submit_as("eva");
+  const json found = json::parse(ask(ben, "GET", "/v1/jobs?owner=eva").body)["jobs"];
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]["id"], 2);
+  EXPECT_EQ(json::parse(ask(ben, "GET", "/v1/whoami").body)["user"], "ben");
+}
+
+TEST_F(AccessTest, EventsNameWhoAsked) {
+  const std::string ben = token_of("ben", Role::kUser), eva = token_of("eva", Role::kAdmin);
+  const std::string job = "/v1/jobs/" + std::to_string(submit_as("ben"));
+  ask(ben, "PATCH", job, R"({"priority": 40})");
+  ask(eva, "POST", job + "/release");
+  ask("", "POST", job + "/hold", "", true);
+  service_.end(1, AttemptOutcome::kStopped);
+  ask(ben, "POST", job + "/release");
+  ask(eva, "POST", job + "/requeue");
+  service_.end(1, AttemptOutcome::kStopped);
+  ask(eva, "POST", job + "/cancel");
+  EXPECT_THAT(
+      service_.events(1),
+      ::testing::IsSupersetOf({"submitted", "updated by ben: priority 50 → 40", "released by eva",
+                               "stopping attempt 1: it is held by ana", "held", "released by ben",
+                               "stopping attempt 2: it is requeued by eva",
+                               "stopping attempt 3: it is cancelled by eva"}));
+  const std::string held = "/v1/jobs/" + std::to_string(submit_as("ben"));
+  ask(eva, "POST", held + "/cancel");
+  EXPECT_EQ(service_.events(2).back(), "cancelled by eva");
+  ask(eva, "POST", "/v1/nodes/here/drain?reason=a%20fan");
+  ask(eva, "POST", "/v1/nodes/here/undrain");
+  EXPECT_THAT(
+      service_.node_events("here"),
+      ::testing::ElementsAre("draining, asked by eva: a fan", "drained no more, asked by eva"));
+}
+
 TEST_F(AccessTest, UsersGoNoHigherThanTheirPriority) {
   api_.set_user_priority(60);
   const std::string ben = token_of("ben", Role::kUser), root = token_of("root", Role::kAdmin);
