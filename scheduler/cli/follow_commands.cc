@@ -72,41 +72,52 @@ class EventsCommand final : public Command {
  public:
   void declare(CommandLine& line) override {
     line.flag("-f,--follow", "go on as they come", &follow_)
-        .option("--job", "N", "of this job only", &job_)
+        .option("-n,--last", "N", "begin with the newest so many (default: 50)", &last_)
+        .flag("--all", "begin with the first there is", &all_)
         .option("--after", "N", "those with higher numbers", &after_)
+        .option("--job", "N", "of this job only", &job_)
         .flag("--json", "one JSON object an event", &json_);
     declare_service(line, &service_);
   }
 
   Result<int> run() override {
+    if (int{last_.has_value()} + int{after_.has_value()} + int{all_} > 1)
+      return fail(ErrorCode::kUsage, "one of --last, --all and --after");
     MOTLEY_TRY(const ServiceClient client, client_of(service_));
     const std::string target =
         "/v1/events?limit=200" + (job_ ? "&job=" + std::to_string(*job_) : std::string());
-    int64_t after = after_.value_or(0);
-    const auto print = [this](const json& event) {
-      if (json_)
-        std::printf("%s\n", event.dump().c_str());
-      else
-        std::printf("%lld  %s  %s\n", static_cast<long long>(event.value("id", int64_t{0})),
-                    subject_of(event).c_str(), shown_on(stdout, event.value("text", "")).c_str());
-      return std::fflush(stdout) == 0;
-    };
     if (follow_) {
-      MOTLEY_TRY_VOID(client.follow(target + "&after=" + std::to_string(after), print));
+      MOTLEY_TRY_VOID(client.follow(target + begin(), [this](const json& event) {
+        print(event);
+        return std::fflush(stdout) == 0;
+      }));
       return 0;
     }
-    while (true) {
-      MOTLEY_TRY(const json page, client.get(target + "&after=" + std::to_string(after)));
-      if (page["events"].empty()) return 0;
+    MOTLEY_TRY(json page, client.get(target + begin()));
+    while (!page["events"].empty()) {
       for (const json& event : page["events"]) print(event);
-      after = page.value("next", after);
+      MOTLEY_TRY(page, client.get(target + "&after=" + page["next"].dump()));
     }
+    return 0;
   }
 
  private:
+  std::string begin() const {
+    if (all_ || after_) return "&after=" + std::to_string(after_.value_or(0));
+    return "&last=" + std::to_string(last_.value_or(50));
+  }
+
+  void print(const json& event) const {
+    if (json_)
+      std::printf("%s\n", event.dump().c_str());
+    else
+      std::printf("%s  %s  %s  %s\n", time_text(event["time"]).c_str(), event["id"].dump().c_str(),
+                  subject_of(event).c_str(), shown_on(stdout, event.value("text", "")).c_str());
+  }
+
   ServiceChoice service_;
-  std::optional<int64_t> job_, after_;
-  bool follow_ = false, json_ = false;
+  std::optional<int64_t> job_, last_, after_;
+  bool follow_ = false, all_ = false, json_ = false;
 };
 
 }  // namespace

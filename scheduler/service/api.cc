@@ -22,6 +22,7 @@ using nlohmann::json;
 
 constexpr int64_t kPage = 50;
 constexpr int64_t kLargestPage = 200;
+constexpr int64_t kMostLast = 10'000;
 constexpr size_t kLogPiece = 64 << 10;
 constexpr size_t kLongestKey = 256;
 constexpr size_t kLargestArray = 64 << 20;  ///< bytes of job.json
@@ -230,7 +231,7 @@ std::vector<Api::Route> Api::job_routes() {
       request_route<JobRequest::kHold>("/hold"),
       request_route<JobRequest::kRelease>("/release"),
       request_route<JobRequest::kRequeue>("/requeue"),
-      {kViewer, "GET", "/v1/events", "", false, "job after limit",
+      {kViewer, "GET", "/v1/events", "", false, "job after last limit",
        [](Api& api, Request request, Reply reply, int64_t) { api.events(request, reply); }},
       {kViewer, "GET", "/v1/devices", "", false, "",
        [](Api& api, Request, Reply reply, int64_t) { api.devices(reply); }},
@@ -482,17 +483,26 @@ void Api::remove(const HttpReply& reply, int64_t job) {
   });
 }
 
+/// After which the events begin that are asked for.
+Result<int64_t> Api::first_event(const HttpRequest& request, int64_t job) const {
+  if (!request.last_event_id.empty()) {
+    HttpRequest resumed;
+    resumed.query["Last-Event-ID"] = request.last_event_id;
+    return number_in(resumed, "Last-Event-ID", 0, INT64_MAX);
+  }
+  if (request.query.count("last") == 0) return number_in(request, "after", 0, INT64_MAX);
+  if (request.query.count("after") != 0) return fail(ErrorCode::kUsage, "one of after and last");
+  MOTLEY_TRY(const int64_t last, number_in(request, "last", 0, kMostLast));
+  return event_before_newest(kept_, job, last);
+}
+
 void Api::events(const HttpRequest& request, const HttpReply& reply) {
   const auto job = number_in(request, "job", 0, INT64_MAX);
-  auto after = number_in(request, "after", 0, INT64_MAX);
   const auto limit = number_in(request, "limit", kPage, kLargestPage);
-  if (!job || !after || !limit)
-    return refuse(reply, !job ? job.error() : !after ? after.error() : limit.error());
+  if (!job || !limit) return refuse(reply, job ? limit.error() : job.error());
+  const auto after = first_event(request, *job);
+  if (!after) return refuse(reply, after.error());
   if (wants_events(request)) {
-    HttpRequest resumed;
-    resumed.query["id"] = request.last_event_id;
-    if (!request.last_event_id.empty()) after = number_in(resumed, "id", 0, INT64_MAX);
-    if (!after) return refuse(reply, after.error());
     HttpResponse response;
     response.events = follow_events(kept_, *job, *after);
     return reply(std::move(response));

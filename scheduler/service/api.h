@@ -97,6 +97,7 @@ class Api {
   void ask(JobRequest what, const HttpRequest& request, const HttpReply& reply, int64_t job);
   void remove(const HttpReply& reply, int64_t job);
   void events(const HttpRequest& request, const HttpReply& reply);
+  Result<int64_t> first_event(const HttpRequest& request, int64_t job) const;
   FleetView look_at_fleet() const;
   void devices(const HttpReply& reply);
   void fleet(const HttpRequest& request, const HttpReply& reply);

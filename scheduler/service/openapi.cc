@@ -71,6 +71,8 @@ constexpr std::array<std::string_view, 3> kParameters[] = {
     {"hold", R"({"type": "boolean"})", "it waits until it is released"},
     {"job", R"({"type": "integer", "minimum": 0})", "of this job only"},
     {"label", R"({"type": "string"})", "name, or name=value"},
+    {"last", R"({"type": "integer", "minimum": 0, "maximum": 10000})",
+     "begins with the newest so many; instead of after"},
     {"limit", R"({"type": "integer", "minimum": 0, "maximum": 200, "default": 50})", "at most"},
     {"name", R"({"type": "string"})", "of this name"},
     {"owner", R"({"type": "string"})", "of this user"},

@@ -597,4 +597,14 @@ Result<std::vector<StoredEvent>> list_events(const Database& database, int64_t j
   });
 }
 
+Result<int64_t> event_before_newest(const Database& database, int64_t job, int64_t most) {
+  const std::string which = job == 0 ? "" : "WHERE job = ? ";
+  MOTLEY_TRY(Statement asked, database.prepare("SELECT id FROM events " + which +
+                                               "ORDER BY id DESC LIMIT 1 OFFSET ?"));
+  if (job != 0) asked.bind(job);
+  asked.bind(most);
+  MOTLEY_TRY(const bool found, asked.step());
+  return found ? asked.integer(0) : 0;
+}
+
 }  // namespace motley

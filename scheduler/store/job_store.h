@@ -131,5 +131,7 @@ Result<std::vector<std::pair<JobState, int64_t>>> count_jobs(const Database& dat
 /// In their order, numbers above `after`; of one job or, with 0, of all.
 Result<std::vector<StoredEvent>> list_events(const Database& database, int64_t job, int64_t after,
                                              int most);
+/// The number before those of the newest `most`; 0: there are no more of them.
+Result<int64_t> event_before_newest(const Database& database, int64_t job, int64_t most);
 
 }  // namespace motley

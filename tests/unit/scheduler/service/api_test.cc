@@ -368,7 +368,13 @@ TEST_F(ApiTest, EventsArePagedAndFollowed) {
   const json page = parsed(ask("GET", "/v1/events?limit=2"));
   ASSERT_EQ(page["events"].size(), 2u);
   EXPECT_EQ(page["events"][0]["text"], "submitted");
-  const HttpRequest request = following("/v1/events?job=1", "2");
+  const json newest = parsed(ask("GET", "/v1/events?last=1"));
+  ASSERT_EQ(newest["events"].size(), 1u);
+  EXPECT_EQ(newest["events"][0]["text"], "running attempt 1");
+  EXPECT_EQ(parsed(ask("GET", "/v1/events?job=1&last=10000"))["events"][0]["text"], "submitted");
+  EXPECT_TRUE(parsed(ask("GET", "/v1/events?last=0"))["events"].empty());
+  EXPECT_EQ(ask("GET", "/v1/events?last=1&after=1").status, 400);
+  const HttpRequest request = following("/v1/events?job=1&last=1", "2");
   std::shared_ptr<EventSource> events;
   api_.handle(request, [&](HttpResponse response) { events = response.events; });
   ASSERT_TRUE(events);

@@ -151,6 +151,10 @@ TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
   EXPECT_EQ((*events)[1].id, 42);  // numbers go on
   EXPECT_EQ((*events)[1].job, 0);
   EXPECT_EQ((*events)[1].node, "a1");
+  EXPECT_EQ(*event_before_newest(database, 0, 1), 41);
+  EXPECT_EQ(*event_before_newest(database, 0, 2), 0);
+  EXPECT_EQ(*event_before_newest(database, 1, 0), 41);
+  EXPECT_EQ(*event_before_newest(database, 1, 1), 0);
 }
 
 TEST_F(Store, TokensOfAnOlderDatabaseSpeakForNoNodeYet) {
