@@ -28,16 +28,16 @@ class LogsCommand final : public Command {
     std::string query = attempt_ ? "?attempt=" + std::to_string(*attempt_) : "";
     if (rank_) query += (attempt_ ? "&rank=" : "?rank=") + std::to_string(*rank_);
     MOTLEY_TRY(const ServiceClient client, client_of(service_));
-    if (follow_ && !json_) return follow_job(client, number, query);
     const std::string target = "/v1/jobs/" + number + "/logs" + query;
-    if (follow_) {
-      MOTLEY_TRY_VOID(client.follow(target, [](const json& piece) {
-        std::printf("%s\n", piece.dump().c_str());
-        return std::fflush(stdout) == 0;
-      }));
-      return 0;
-    }
-    return print_pieces(client, target, query.empty() ? "?" : "&");
+    if (!follow_) return print_pieces(client, target, query.empty() ? "?" : "&");
+    MOTLEY_TRY(const json first, client.get(target));
+    if (first.value("text", "").empty()) MOTLEY_TRY_VOID(say_nothing_yet(client));
+    if (!json_) return follow_job(client, number, query);
+    MOTLEY_TRY_VOID(client.follow(target, [](const json& piece) {
+      std::printf("%s\n", piece.dump().c_str());
+      return std::fflush(stdout) == 0;
+    }));
+    return 0;
   }
 
  private:
@@ -47,13 +47,28 @@ class LogsCommand final : public Command {
     while (true) {
       MOTLEY_TRY(const json piece,
                  client.get(target + (after.empty() ? "" : separator + "after=" + after)));
+      const std::string text = piece.value("text", "");
       if (json_)
         std::printf("%s\n", piece.dump().c_str());
       else
-        std::fputs(shown_on(stdout, piece.value("text", "")).c_str(), stdout);
-      if (piece.value("text", "").empty()) return 0;
+        std::fputs(shown_on(stdout, text).c_str(), stdout);
+      if (text.empty() && after.empty()) MOTLEY_TRY_VOID(say_nothing_yet(client));
+      if (text.empty()) return 0;
       after = piece.value("next", "");
     }
+  }
+
+  /// "rank 1 of job 2 has printed nothing yet: it is held"
+  Result<Unit> say_nothing_yet(const ServiceClient& client) const {
+    MOTLEY_TRY(const json job, client.get("/v1/jobs/" + job_));
+    const std::string state = job.value("state", "");
+    const bool held = state == "waiting" && job.value("held", false);
+    std::fprintf(stderr, "%s%sjob %s has printed nothing%s: it is %s\n",
+                 rank_ ? ("rank " + std::to_string(*rank_) + " of ").c_str() : "",
+                 attempt_ ? ("attempt " + std::to_string(*attempt_) + " of ").c_str() : "",
+                 job_.c_str(), job["finished"].is_null() ? " yet" : "",
+                 held ? "held" : state.c_str());
+    return Unit{};
   }
 
   std::string job_;
