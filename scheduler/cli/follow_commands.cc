@@ -77,10 +77,10 @@ class LogsCommand final : public Command {
   bool follow_ = false, json_ = false;
 };
 
-/// "job 7", "node a1"
+/// "job 7", "node a1", "service"
 std::string subject_of(const json& event) {
-  return event["node"].is_string() ? "node " + event["node"].get<std::string>()
-                                   : "job " + std::to_string(event.value("job", int64_t{0}));
+  if (event["job"].is_number()) return "job " + event["job"].dump();
+  return event["node"].is_string() ? "node " + event["node"].get<std::string>() : "service";
 }
 
 class EventsCommand final : public Command {

@@ -244,7 +244,11 @@ std::vector<Api::Route> Api::job_routes() {
       {kAdmin, "GET", "/v1/tokens", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.list_tokens(request, reply); }},
       {kAdmin, "POST", "/v1/tokens/", "/revoke", true, "",
-       [](Api& api, Request, Reply reply, int64_t token) { api.revoke_token(reply, token); }},
+       [](Api& api, Request request, Reply reply, int64_t token) {
+         api.revoke_token(request, reply, token);
+       }},
+      {kAdmin, "POST", "/v1/tokens/revoke", "", false, "user",
+       [](Api& api, Request request, Reply reply, int64_t) { api.revoke_tokens(request, reply); }},
       {kViewer, "GET", "/v1/whoami", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.whoami(request, reply); }},
       {kViewer, "GET", "/v1/openapi.json", "", false, "",

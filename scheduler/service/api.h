@@ -117,9 +117,11 @@ class Api {
   static HttpResponse unauthorised(const HttpRequest& request, const Error& error);
   void create_token(const HttpRequest& request, const HttpReply& reply);
   void list_tokens(const HttpRequest& request, const HttpReply& reply);
-  void revoke_token(const HttpReply& reply, int64_t token);
+  void revoke_token(const HttpRequest& request, const HttpReply& reply, int64_t token);
+  void revoke_tokens(const HttpRequest& request, const HttpReply& reply);
   void whoami(const HttpRequest& request, const HttpReply& reply);
   nlohmann::json token_json(const StoredToken& token) const;
+  nlohmann::json tokens_json(const std::vector<StoredToken>& tokens) const;
 
   Coordinator& coordinator_;
   Retention& retention_;

@@ -31,8 +31,6 @@ std::string why_stopped(StopWhy why) {
   return "asked to";
 }
 
-std::string by_whom(const std::string& who) { return who.empty() ? "" : " by " + who; }
-
 /// Of an attempt that nobody has asked to end.
 bool ended_by_itself(JobState before) {
   return before == JobState::kProfiling || before == JobState::kLaunching ||
@@ -79,6 +77,7 @@ json changeable_parts(const JobSpec& job) {
 
 }  // namespace
 
+std::string by_whom(const std::string& who) { return who.empty() ? "" : " by " + who; }
 std::string asked_by(const std::string& who) { return who.empty() ? "" : ", asked by " + who; }
 
 std::string update_text(const JobSpec& before, const JobSpec& after, const std::string& by) {

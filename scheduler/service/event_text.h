@@ -9,6 +9,8 @@
 
 namespace motley {
 
+/// " by eva"; empty where nobody is known to have done it.
+std::string by_whom(const std::string& who);
 /// ", asked by eva"; empty where nobody is known to have asked.
 std::string asked_by(const std::string& who);
 

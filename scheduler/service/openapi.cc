@@ -54,6 +54,7 @@ constexpr Words kWords[] = {
     {"POST /v1/tokens", "A new token, told this once", "Token", "TokenWish"},
     {"GET /v1/tokens", "All tokens, without their secrets", "TokenPage"},
     {"POST /v1/tokens/{id}/revoke", "A token is not valid from now on", "Token"},
+    {"POST /v1/tokens/revoke", "No token of a user is valid from now on", "TokenPage"},
     {"GET /v1/whoami", "Whose token this is", "Whoami"},
     {"GET /v1/openapi.json", "This document", "Document"},
     {"GET /metrics", "For Prometheus", ""},
@@ -85,6 +86,7 @@ constexpr std::array<std::string_view, 3> kParameters[] = {
     {"source", R"({"type": "string"})",
      "absolute path of the job file: paths in it are relative to that"},
     {"state", R"({"type": "string"})", "unfinished, finished, or a state"},
+    {"user", R"({"type": "string"})", "whose tokens"},
 };
 
 constexpr const char* kSchemas = R"json({

@@ -370,6 +370,12 @@ Result<Unit> add_node_event(const Database& database, const std::string& node, i
   return insert.run();
 }
 
+Result<Unit> add_service_event(const Database& database, int64_t now, std::string_view text) {
+  MOTLEY_TRY(Statement insert, database.prepare("INSERT INTO events (time, text) VALUES (?, ?)"));
+  insert.bind(now).bind(text);
+  return insert.run();
+}
+
 Result<bool> key_is_known(const Database& database, const std::string& key) {
   MOTLEY_TRY(const int64_t id, id_of_key(database, key));
   return id != 0;

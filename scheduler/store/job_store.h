@@ -41,9 +41,9 @@ struct StoredJob {
 struct StoredEvent {
   int64_t id = 0;
   int64_t time = 0;
-  int64_t job = 0;  ///< 0: of a node
+  int64_t job = 0;  ///< 0: of a node, or of the service
   std::string text;
-  std::string node;  ///< empty: of a job
+  std::string node;  ///< empty: of a job, or of the service
 };
 
 /// One try of a job.
@@ -98,6 +98,8 @@ Result<Unit> save_status(const Database& database, int64_t job, const JobStatus&
 Result<Unit> add_event(const Database& database, int64_t job, int64_t now, std::string_view text);
 Result<Unit> add_node_event(const Database& database, const std::string& node, int64_t now,
                             std::string_view text);
+/// Of neither: of the service.
+Result<Unit> add_service_event(const Database& database, int64_t now, std::string_view text);
 Result<Unit> add_attempt(const Database& database, const StoredAttempt& attempt);
 /// Only once; devices and begin stay.
 Result<Unit> end_attempt(const Database& database, const StoredAttempt& attempt);

@@ -49,8 +49,8 @@ class AccessTest : public ::testing::Test {
   std::string token_of(const std::string& user, Role role) { return create({user, role, "", {}}); }
   Result<Unit> revoke(int64_t id) {
     Result<Unit> revoked = fail(ErrorCode::kInternal, "not answered");
-    access_.revoke(id, [&](const Result<StoredToken>& token) {
-      revoked = token ? Result<Unit>(Unit{}) : fail(token.error());
+    access_.revoke(id, [&](const Result<std::vector<StoredToken>>& tokens) {
+      revoked = tokens ? Result<Unit>(Unit{}) : fail(tokens.error());
     });
     service_.run();
     return revoked;
@@ -159,6 +159,29 @@ TEST_F(AccessTest, TokensEnd) {
   EXPECT_FALSE(caller_with(lasting));
   EXPECT_TRUE(revoke(2));
   EXPECT_EQ(revoke(3).error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(AccessTest, AllTokensOfAUserEndAtOnceAndEventsSayWhoDidIt) {
+  const std::string eva = token_of("eva", Role::kAdmin), ben = token_of("ben", Role::kUser),
+                    other = token_of("ben", Role::kViewer);
+  ASSERT_EQ(ask("", "POST", "/v1/tokens", R"({"user": "ben"})", true).status, 201);
+  ASSERT_TRUE(revoke(2));
+  const HttpResponse revoked = ask(eva, "POST", "/v1/tokens/revoke?user=ben");
+  ASSERT_EQ(revoked.status, 200) << revoked.body;
+  const json tokens = json::parse(revoked.body)["tokens"];
+  ASSERT_EQ(tokens.size(), 2u) << "one was revoked before";
+  EXPECT_EQ(tokens[0]["id"], 3);
+  EXPECT_EQ(tokens[0]["valid"], false);
+  EXPECT_FALSE(caller_with(other));
+  EXPECT_TRUE(caller_with(eva));
+  EXPECT_EQ(ask(eva, "POST", "/v1/tokens/revoke?user=ben").status, 404);
+  EXPECT_EQ(ask(eva, "POST", "/v1/tokens/revoke").status, 400);
+  const json events = json::parse(ask(eva, "GET", "/v1/events?last=3").body)["events"];
+  EXPECT_EQ(events[0]["text"], "token 2 (user) of ben is revoked");
+  EXPECT_EQ(events[1]["text"], "token 3 (viewer) of ben is revoked by eva");
+  EXPECT_TRUE(events[1]["job"].is_null() && events[1]["node"].is_null());
+  EXPECT_THAT(ask(eva, "GET", "/v1/events").body,
+              HasSubstr("token 4 (user) of ben is created by ana"));
 }
 
 TEST_F(AccessTest, WhoFollowsIsCutOffWithTheToken) {
@@ -314,6 +337,7 @@ constexpr Expected kExpected[] = {
     {"POST", "/v1/tokens", "A"},
     {"GET", "/v1/tokens", "A"},
     {"POST", "/v1/tokens/{id}/revoke", "A"},
+    {"POST", "/v1/tokens/revoke", "A"},
     {"GET", "/v1/whoami", "VUA"},
     {"GET", "/v1/openapi.json", "VUA"},
     {"GET", "/metrics", "VUA"},
