@@ -71,6 +71,7 @@ std::unique_ptr<Command> make_token_command();
 std::unique_ptr<Command> make_top_command();
 std::unique_ptr<Command> make_undrain_command();
 std::unique_ptr<Command> make_update_command();
+std::unique_ptr<Command> make_whoami_command();
 std::unique_ptr<Command> make_why_command();
 std::unique_ptr<Command> make_worth_command();
 

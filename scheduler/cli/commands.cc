@@ -49,6 +49,7 @@ const std::vector<CommandEntry>& commands() {
       {"token", "who may ask the service over the network: create, ls, revoke", make_token_command},
       {"login", "to a service on another machine; commands then ask that one", make_login_command},
       {"logout", "forget a service on another machine", make_logout_command},
+      {"whoami", "the user and role that one asks the service as", make_whoami_command},
       {"nodes", "the machines of the service, and what they have", make_nodes_command},
       {"drain", "give a node nothing new, and empty it at a deadline", make_drain_command},
       {"undrain", "give a node jobs again", make_undrain_command},

@@ -56,6 +56,8 @@ class LsCommand final : public Command {
                     "succeeded", "failed", "cancelled"})
         .option("--queue", "NAME", "of this queue", &queue_)
         .option("--name", "NAME", "of this name", &name_)
+        .option("--user", "NAME", "of this user", &user_)
+        .flag("--mine", "of the user that one asks as", &mine_)
         .option("--label", "NAME[=VALUE]", "with this label", &label_)
         .option("--array", "FIRST", "of the array with this first job", &array_)
         .option("--before", "N", "older than this job: the next page", &before_)
@@ -65,6 +67,7 @@ class LsCommand final : public Command {
   }
 
   Result<int> run() override {
+    if (mine_ && !user_.empty()) return fail(ErrorCode::kUsage, "one of --user and --mine");
     MOTLEY_TRY(const json page, whole_page());
     if (json_) {
       std::printf("%s\n", page.dump().c_str());
@@ -94,8 +97,12 @@ class LsCommand final : public Command {
 
  private:
   /// The service looks at so many jobs at once: what it has found may be less than was asked for.
-  Result<json> whole_page() const {
+  Result<json> whole_page() {
     MOTLEY_TRY(const ServiceClient client, client_of(service_));
+    if (mine_) {
+      MOTLEY_TRY(const json who, client.get("/v1/whoami"));
+      user_ = who.value("user", "");
+    }
     const int64_t wanted = limit_.value_or(50);
     json jobs = json::array(), next;
     int64_t before = before_.value_or(0);
@@ -118,6 +125,7 @@ class LsCommand final : public Command {
     add("state", state_);
     add("queue", queue_);
     add("name", name_);
+    add("owner", user_);
     add("label", label_);
     if (array_) add("array", std::to_string(*array_));
     if (before > 0) add("before", std::to_string(before));
@@ -125,10 +133,10 @@ class LsCommand final : public Command {
     return query;
   }
 
-  std::string state_, queue_, name_, label_;
+  std::string state_, queue_, name_, user_, label_;
   ServiceChoice service_;
   std::optional<int64_t> array_, before_, limit_;
-  bool json_ = false;
+  bool mine_ = false, json_ = false;
 };
 
 /// A question about one job.

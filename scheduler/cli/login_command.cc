@@ -1,4 +1,4 @@
-// login, logout: services on other machines.
+// login, logout, whoami: services on other machines, and who one is to them.
 
 #include <termios.h>
 #include <unistd.h>
@@ -92,9 +92,32 @@ class LogoutCommand final : public Command {
   std::string server_;
 };
 
+class WhoamiCommand final : public Command {
+ public:
+  void declare(CommandLine& line) override {
+    line.flag("--json", "one JSON object", &json_);
+    declare_service(line, &service_);
+  }
+
+  Result<int> run() override {
+    MOTLEY_TRY(const ServiceClient client, client_of(service_));
+    MOTLEY_TRY(const nlohmann::json who, client.get("/v1/whoami"));
+    if (json_)
+      std::printf("%s\n", who.dump().c_str());
+    else
+      std::printf("%s (%s)\n", who.value("user", "").c_str(), who.value("role", "").c_str());
+    return 0;
+  }
+
+ private:
+  ServiceChoice service_;
+  bool json_ = false;
+};
+
 }  // namespace
 
 std::unique_ptr<Command> make_login_command() { return std::make_unique<LoginCommand>(); }
 std::unique_ptr<Command> make_logout_command() { return std::make_unique<LogoutCommand>(); }
+std::unique_ptr<Command> make_whoami_command() { return std::make_unique<WhoamiCommand>(); }
 
 }  // namespace motley

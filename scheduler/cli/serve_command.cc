@@ -30,6 +30,9 @@ class ServeCommand final : public Command {
         .completes(policies)
         .option("--weight", "USER=N",
                 "a share of N under fair_share, where others have 1 (repeatable)", &weights_)
+        .option("--user-priority", "N",
+                "the highest that tokens of the role user may give a job (default: 50)",
+                &user_priority_)
         .option("--keep", "DURATION",
                 "jobs that have ended, with their runs, and events; or forever (default: 90d)",
                 &keep_);
@@ -49,6 +52,7 @@ class ServeCommand final : public Command {
     MOTLEY_TRY_VOID(read_weights());
     MOTLEY_TRY_VOID(check_told_apart(options_.fleet));
     MOTLEY_TRY(options_.keep, keep_of(keep_));
+    MOTLEY_TRY_VOID(read_user_priority());
     const bool own_place = !options_.state.empty();
     if (!own_place) options_.state = default_service_directory();
     if (options_.socket.empty())
@@ -84,6 +88,15 @@ class ServeCommand final : public Command {
     return Unit{};
   }
 
+  Result<Unit> read_user_priority() {
+    if (!user_priority_) return Unit{};
+    if (*user_priority_ > ServiceSpec::kMostPriority)
+      return fail(ErrorCode::kUsage, "--user-priority: expected a number from 0 to 100, found " +
+                                         std::to_string(*user_priority_));
+    options_.user_priority = static_cast<int>(*user_priority_);
+    return Unit{};
+  }
+
   /// 0: for ever.
   static Result<Nanos> keep_of(const std::string& text) {
     if (text == "forever") return Nanos(0);
@@ -96,6 +109,7 @@ class ServeCommand final : public Command {
   ServeOptions options_;
   std::string fleet_, listen_, keep_ = "90d";
   std::vector<std::string> weights_;
+  std::optional<int64_t> user_priority_;
   bool no_local_ = false;
 };
 

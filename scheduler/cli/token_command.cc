@@ -7,6 +7,7 @@
 #include "scheduler/cli/service_command.h"
 #include "scheduler/report/table.h"
 #include "scheduler/service/caller.h"
+#include "scheduler/service/http_message.h"
 
 namespace motley {
 namespace {
@@ -19,7 +20,10 @@ class TokenCommand final : public Command {
     line.positional("WHAT", "create, ls or revoke", &what_)
         .completes({"create", "ls", "revoke"})
         .optional_word("ID", "with revoke: the token's number", &id_)
-        .option("--user", "NAME", "whose jobs it submits and changes (default: yours)", &user_)
+        .option(
+            "--user", "NAME",
+            "whose jobs it submits and changes (default: yours); with revoke: all of this user's",
+            &user_)
         .option("--role", "ROLE", "what it allows: viewer, user (default), admin or node", &role_)
         .completes({"viewer", "user", "admin", "node"})
         .option("--node", "NAME",
@@ -33,12 +37,16 @@ class TokenCommand final : public Command {
 
   Result<int> run() override {
     const bool has_wishes =
-        !user_.empty() || !role_.empty() || !node_.empty() || !expires_.empty() || !label_.empty();
+        !role_.empty() || !node_.empty() || !expires_.empty() || !label_.empty();
     if (what_ != "create" && has_wishes)
-      return fail(ErrorCode::kUsage,
-                  "--user, --role, --node, --expires and --label are about create");
-    if ((what_ == "revoke") == id_.empty())
-      return fail(ErrorCode::kUsage, "motley token create, ls, or revoke ID (see motley token ls)");
+      return fail(ErrorCode::kUsage, "--role, --node, --expires and --label are about create");
+    if (what_ == "ls" && !user_.empty())
+      return fail(ErrorCode::kUsage, "--user is about create and revoke");
+    const bool one_is_named = id_.empty() != user_.empty();
+    if (what_ == "revoke" ? !one_is_named : !id_.empty())
+      return fail(
+          ErrorCode::kUsage,
+          "motley token create, ls, revoke ID (see motley token ls), or revoke --user NAME");
     MOTLEY_TRY(const ServiceClient client, client_of(service_));
     if (what_ == "create") return create(client);
     if (what_ == "ls") return list(client);
@@ -123,14 +131,19 @@ class TokenCommand final : public Command {
   }
 
   Result<int> revoke(const ServiceClient& client) const {
-    if (!is_number(id_))
+    if (!id_.empty() && !is_number(id_))
       return fail(ErrorCode::kUsage,
                   "a token is named by its number, not '" + id_ + "': see motley token ls");
-    MOTLEY_TRY(const json token, client.post("/v1/tokens/" + id_ + "/revoke"));
-    if (json_)
-      std::printf("%s\n", token.dump().c_str());
-    else
-      std::printf("token %s of %s is revoked\n", id_.c_str(), token.value("user", "").c_str());
+    const std::string target = id_.empty() ? "/v1/tokens/revoke?user=" + percent_encoded(user_)
+                                           : "/v1/tokens/" + id_ + "/revoke";
+    MOTLEY_TRY(const json answer, client.post(target));
+    if (json_) {
+      std::printf("%s\n", answer.dump().c_str());
+      return 0;
+    }
+    for (const json& token : id_.empty() ? answer["tokens"] : json::array({answer}))
+      std::printf("token %s of %s is revoked\n", token["id"].dump().c_str(),
+                  token.value("user", "").c_str());
     return 0;
   }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "scheduler/service/event_text.h"
 #include "scheduler/service/node_json.h"
 #include "scheduler/service/secret.h"
 
@@ -59,6 +60,11 @@ Result<Unit> check(const TokenWish& wish) {
         ErrorCode::kUsage,
         "node: expected up to 64 letters, digits, '.', '-' or '_', found '" + wish.node + "'");
   return Unit{};
+}
+
+/// "token 3 (user) of eva"
+std::string name_for_people(const StoredToken& token) {
+  return "token " + std::to_string(token.id) + " (" + token.role + ") of " + token.user;
 }
 
 }  // namespace
@@ -127,7 +133,7 @@ std::shared_ptr<EventSource> Access::limited(std::shared_ptr<EventSource> events
   return std::make_shared<LimitedEvents>(std::move(events), std::move(caller), *this);
 }
 
-void Access::create(const TokenWish& wish, Created done) {
+void Access::create(const TokenWish& wish, Created done, const std::string& by) {
   if (const auto fine = check(wish); !fine) return done(fail(fine.error()), "");
   const auto secret = new_secret();
   if (!secret) return done(fail(secret.error()), "");
@@ -140,9 +146,10 @@ void Access::create(const TokenWish& wish, Created done) {
   token->created = around_.wall_time();
   token->expires = wish.lasts > Nanos(0) ? token->created + wish.lasts.value() : 0;
   around_.store.write(
-      [token](Database& database) -> Result<Unit> {
+      [token, by](Database& database) -> Result<Unit> {
         MOTLEY_TRY(token->id, add_token(database, *token));
-        return Unit{};
+        return add_service_event(database, token->created,
+                                 name_for_people(*token) + " is created" + by_whom(by));
       },
       [token, secret = *secret, done = std::move(done)](const Result<Unit>& written) {
         if (!written) return done(fail(written.error()), "");
@@ -150,16 +157,42 @@ void Access::create(const TokenWish& wish, Created done) {
       });
 }
 
-void Access::revoke(int64_t id, Revoked done) {
-  around_.store.write([id, now = around_.wall_time()](
-                          Database& database) { return revoke_token(database, id, now); },
-                      [this, id, done = std::move(done)](const Result<Unit>& written) {
-                        if (!written) return done(fail(written.error()));
-                        ++revocations_;
-                        const auto token = find_token(around_.kept, id);
-                        if (!token) return done(fail(token.error()));
-                        done(**token);
-                      });
+/// `missing`: what is said where there is none.
+void Access::revoke_those(const IsMeant& meant, const std::string& missing, const std::string& by,
+                          Revoked done) {
+  const auto revoked = std::make_shared<std::vector<StoredToken>>();
+  const int64_t now = around_.wall_time();
+  around_.store.write(
+      [revoked, meant, missing, by, now](Database& database) -> Result<Unit> {
+        MOTLEY_TRY(const std::vector<StoredToken> tokens, list_tokens(database));
+        revoked->clear();
+        for (const StoredToken& token : tokens) {
+          if (!meant(token)) continue;
+          StoredToken& ended = revoked->emplace_back(token);
+          if (token.revoked != 0) continue;
+          ended.revoked = now;
+          MOTLEY_TRY_VOID(revoke_token(database, token.id, now));
+          MOTLEY_TRY_VOID(add_service_event(database, now,
+                                            name_for_people(token) + " is revoked" + by_whom(by)));
+        }
+        return revoked->empty() ? fail(ErrorCode::kNotFound, missing) : Result<Unit>(Unit{});
+      },
+      [this, revoked, done = std::move(done)](const Result<Unit>& written) {
+        if (!written) return done(fail(written.error()));
+        ++revocations_;
+        done(*revoked);
+      });
+}
+
+void Access::revoke(int64_t id, Revoked done, const std::string& by) {
+  revoke_those([id](const StoredToken& token) { return token.id == id; },
+               "there is no token " + std::to_string(id), by, std::move(done));
+}
+
+void Access::revoke_all_of(const std::string& user, Revoked done, const std::string& by) {
+  revoke_those(
+      [user](const StoredToken& token) { return token.user == user && token.revoked == 0; },
+      "no token of " + user + " is there to be revoked", by, std::move(done));
 }
 
 Result<Unit> check_speaks_for(const Caller& caller, const std::string& node) {

@@ -44,11 +44,14 @@ class Access {
 
   /// `secret` is the whole token, "mtl_7_…": nobody can tell it again.
   using Created = std::function<void(Result<StoredToken> token, std::string secret)>;
-  /// Answered when it is on disk. kUsage: no such name, or it would last too long.
-  void create(const TokenWish& wish, Created done);
-  using Revoked = std::function<void(Result<StoredToken> token)>;
+  /// Answered when it is on disk, with an event that names who did it (`by`). kUsage: no such name,
+  /// or it would last too long.
+  void create(const TokenWish& wish, Created done, const std::string& by = {});
+  using Revoked = std::function<void(Result<std::vector<StoredToken>> tokens)>;
   /// kNotFound: there is no such token.
-  void revoke(int64_t id, Revoked done);
+  void revoke(int64_t id, Revoked done, const std::string& by = {});
+  /// All that are not revoked yet. kNotFound: the user has none.
+  void revoke_all_of(const std::string& user, Revoked done, const std::string& by = {});
   using Bound = std::function<void(Result<Unit> bound)>;
   /// A token of the role node that speaks for none yet speaks for this one from now on. Answered
   /// when it is on disk; kNotPermitted where it speaks for another one.
@@ -58,6 +61,9 @@ class Access {
 
  private:
   class LimitedEvents;
+  using IsMeant = std::function<bool(const StoredToken& token)>;
+  void revoke_those(const IsMeant& meant, const std::string& missing, const std::string& by,
+                    Revoked done);
   bool still_valid(const Caller& caller) const;
 
   const Surroundings around_;

@@ -22,6 +22,7 @@ using nlohmann::json;
 
 constexpr int64_t kPage = 50;
 constexpr int64_t kLargestPage = 200;
+constexpr int64_t kMostLast = 10'000;
 constexpr size_t kLogPiece = 64 << 10;
 constexpr size_t kLongestKey = 256;
 constexpr size_t kLargestArray = 64 << 20;  ///< bytes of job.json
@@ -50,6 +51,7 @@ Result<JobQuery> query_of(const HttpRequest& request) {
   JobQuery query;
   query.name = text_in(request, "name");
   query.queue = text_in(request, "queue");
+  query.owner = text_in(request, "owner");
   query.label = text_in(request, "label");
   MOTLEY_TRY(query.array, number_in(request, "array", 0, INT64_MAX));
   const std::string state = text_in(request, "state");
@@ -78,6 +80,15 @@ Result<Unit> check_size(const std::vector<JobSpec>& jobs) {
               "'array': its jobs, which name their data files each, are larger than 64 MiB "
               "(submit fewer at a time, or data in fewer files)",
               place_of(jobs.front(), ""));
+}
+
+/// What a program's environment is set to is often a secret.
+Result<std::string> spec_shown_to(const Caller& caller, const StoredJob& job) {
+  if (caller.role == Role::kAdmin || caller.user == job.owner) return job.spec;
+  MOTLEY_TRY(json spec, parse_json(job.spec));
+  if (spec.contains("program"))
+    for (json& value : spec["program"]["env"]) value = "***";
+  return spec.dump();
 }
 
 /// What is to be changed, by key, as JSON values or as texts of YAML.
@@ -120,9 +131,19 @@ Result<Submission> submission_of(const HttpRequest& request) {
 
 }  // namespace
 
-/// What changes a job: open to who owns it.
-Api::Route Api::request_route(std::string_view what, Route::Answer answer) {
-  return {Role::kUser, "POST", "/v1/jobs/", what, true, "", answer, true};
+/// What is asked of a job: open to who owns it.
+template <JobRequest kWhat>
+Api::Route Api::request_route(std::string_view after) {
+  return {Role::kUser,
+          "POST",
+          "/v1/jobs/",
+          after,
+          true,
+          "",
+          [](Api& api, const HttpRequest& request, const HttpReply& reply, int64_t job) {
+            api.ask(kWhat, request, reply, job);
+          },
+          true};
 }
 
 Api::Route Api::node_route(Role least, std::string_view method, std::string_view what,
@@ -189,7 +210,7 @@ std::vector<Api::Route> Api::job_routes() {
   using Reply = const HttpReply&;
   using enum Role;
   return {
-      {kViewer, "GET", "/v1/jobs", "", false, "state name queue label array before limit",
+      {kViewer, "GET", "/v1/jobs", "", false, "state name queue owner label array before limit",
        [](Api& api, Request request, Reply reply, int64_t) { api.list(request, reply); }},
       {kUser, "POST", "/v1/jobs", "", false, "source priority hold",
        [](Api& api, Request request, Reply reply, int64_t) { api.submit(request, reply); }},
@@ -206,15 +227,11 @@ std::vector<Api::Route> Api::job_routes() {
        [](Api& api, Request, Reply reply, int64_t job) { api.progress(reply, job); }},
       {kViewer, "GET", "/v1/jobs/", "/logs", true, "after attempt rank",
        [](Api& api, Request request, Reply reply, int64_t job) { api.logs(request, reply, job); }},
-      request_route("/cancel", [](Api& api, Request, Reply reply,
-                                  int64_t job) { api.ask(JobRequest::kCancel, reply, job); }),
-      request_route("/hold", [](Api& api, Request, Reply reply,
-                                int64_t job) { api.ask(JobRequest::kHold, reply, job); }),
-      request_route("/release", [](Api& api, Request, Reply reply,
-                                   int64_t job) { api.ask(JobRequest::kRelease, reply, job); }),
-      request_route("/requeue", [](Api& api, Request, Reply reply,
-                                   int64_t job) { api.ask(JobRequest::kRequeue, reply, job); }),
-      {kViewer, "GET", "/v1/events", "", false, "job after limit",
+      request_route<JobRequest::kCancel>("/cancel"),
+      request_route<JobRequest::kHold>("/hold"),
+      request_route<JobRequest::kRelease>("/release"),
+      request_route<JobRequest::kRequeue>("/requeue"),
+      {kViewer, "GET", "/v1/events", "", false, "job after last limit",
        [](Api& api, Request request, Reply reply, int64_t) { api.events(request, reply); }},
       {kViewer, "GET", "/v1/devices", "", false, "",
        [](Api& api, Request, Reply reply, int64_t) { api.devices(reply); }},
@@ -227,7 +244,11 @@ std::vector<Api::Route> Api::job_routes() {
       {kAdmin, "GET", "/v1/tokens", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.list_tokens(request, reply); }},
       {kAdmin, "POST", "/v1/tokens/", "/revoke", true, "",
-       [](Api& api, Request, Reply reply, int64_t token) { api.revoke_token(reply, token); }},
+       [](Api& api, Request request, Reply reply, int64_t token) {
+         api.revoke_token(request, reply, token);
+       }},
+      {kAdmin, "POST", "/v1/tokens/revoke", "", false, "user",
+       [](Api& api, Request request, Reply reply, int64_t) { api.revoke_tokens(request, reply); }},
       {kViewer, "GET", "/v1/whoami", "", false, "",
        [](Api& api, Request request, Reply reply, int64_t) { api.whoami(request, reply); }},
       {kViewer, "GET", "/v1/openapi.json", "", false, "",
@@ -353,13 +374,17 @@ void Api::submit(const HttpRequest& request, const HttpReply& reply) {
   auto submission = submission_of(request);
   if (!submission)
     return reply(error_response(status_of_refused(submission.error().code), submission.error()));
-  coordinator_.submit(std::move(*submission), [this, reply](Result<int64_t> id) {
-    if (!id) return reply(error_response(status_of_refused(id.error().code), id.error()));
-    reply(job_response(*id, 201));
-  });
+  for (const JobSpec& job : submission->jobs)
+    if (const auto fine = check_priority(request.caller, job.service.priority); !fine)
+      return reply(error_response(403, fine.error()));
+  coordinator_.submit(
+      std::move(*submission), [this, reply, caller = request.caller](Result<int64_t> id) {
+        if (!id) return reply(error_response(status_of_refused(id.error().code), id.error()));
+        reply(job_response(*id, caller, 201));
+      });
 }
 
-HttpResponse Api::job_response(int64_t id, int status) const {
+HttpResponse Api::job_response(int64_t id, const Caller& caller, int status) const {
   const auto job = find_job(kept_, id);
   const auto attempts = list_attempts(kept_, id);
   if (!job || !attempts) return error_response(500, job ? attempts.error() : job.error());
@@ -370,15 +395,17 @@ HttpResponse Api::job_response(int64_t id, int status) const {
   for (const StoredAttempt& attempt : *attempts) document["attempts"].push_back(to_json(attempt));
   document["directory"] = directory_.job(id);
   document["progress"] = progress_json(progress_of(directory_, **job));
+  const auto spec = spec_shown_to(caller, **job);
+  if (!spec) return error_response(500, spec.error());
   HttpResponse response = json_response(document, status);
   // The job is kept as the JSON that it is: no need to take it apart.
   response.body.resize(response.body.rfind('}'));
-  response.body += ",\"job\":" + (*job)->spec + "}\n";
+  response.body += ",\"job\":" + *spec + "}\n";
   return response;
 }
 
-void Api::show(const HttpRequest&, const HttpReply& reply, int64_t job) {
-  reply(job_response(job, 200));
+void Api::show(const HttpRequest& request, const HttpReply& reply, int64_t job) {
+  reply(job_response(job, request.caller, 200));
 }
 
 void Api::why(const HttpRequest&, const HttpReply& reply, int64_t id) {
@@ -432,21 +459,25 @@ void Api::update(const HttpRequest& request, const HttpReply& reply, int64_t job
   const auto changes = changes_of(request);
   if (!changes)
     return reply(error_response(status_of_refused(changes.error().code), changes.error()));
-  coordinator_.update(job, *changes, [this, reply, job](Result<Unit> done) {
-    if (done) return reply(job_response(job, 200));
+  if (const auto fine = check_priority(request.caller, job, *changes); !fine)
+    return reply(error_response(403, fine.error()));
+  const auto answer = [this, reply, job, caller = request.caller](const Result<Unit>& done) {
+    if (done) return reply(job_response(job, caller, 200));
     const ErrorCode code = done.error().code;
     // What is wrong with the values is said as of a submission.
     const bool of_job = code == ErrorCode::kInvalidSpec || code == ErrorCode::kNoDevice;
     if (of_job) return reply(error_response(status_of_refused(code), done.error()));
     refuse(reply, done.error());
-  });
+  };
+  coordinator_.update(job, *changes, answer, request.caller.user);
 }
 
-void Api::ask(JobRequest what, const HttpReply& reply, int64_t job) {
-  coordinator_.ask(job, what, [this, reply, job](Result<Unit> done) {
+void Api::ask(JobRequest what, const HttpRequest& request, const HttpReply& reply, int64_t job) {
+  const auto answer = [this, reply, job, caller = request.caller](const Result<Unit>& done) {
     if (!done) return refuse(reply, done.error());
-    reply(job_response(job, 200));
-  });
+    reply(job_response(job, caller, 200));
+  };
+  coordinator_.ask(job, what, answer, request.caller.user);
 }
 
 void Api::remove(const HttpReply& reply, int64_t job) {
@@ -456,17 +487,26 @@ void Api::remove(const HttpReply& reply, int64_t job) {
   });
 }
 
+/// After which the events begin that are asked for.
+Result<int64_t> Api::first_event(const HttpRequest& request, int64_t job) const {
+  if (!request.last_event_id.empty()) {
+    HttpRequest resumed;
+    resumed.query["Last-Event-ID"] = request.last_event_id;
+    return number_in(resumed, "Last-Event-ID", 0, INT64_MAX);
+  }
+  if (request.query.count("last") == 0) return number_in(request, "after", 0, INT64_MAX);
+  if (request.query.count("after") != 0) return fail(ErrorCode::kUsage, "one of after and last");
+  MOTLEY_TRY(const int64_t last, number_in(request, "last", 0, kMostLast));
+  return event_before_newest(kept_, job, last);
+}
+
 void Api::events(const HttpRequest& request, const HttpReply& reply) {
   const auto job = number_in(request, "job", 0, INT64_MAX);
-  auto after = number_in(request, "after", 0, INT64_MAX);
   const auto limit = number_in(request, "limit", kPage, kLargestPage);
-  if (!job || !after || !limit)
-    return refuse(reply, !job ? job.error() : !after ? after.error() : limit.error());
+  if (!job || !limit) return refuse(reply, job ? limit.error() : job.error());
+  const auto after = first_event(request, *job);
+  if (!after) return refuse(reply, after.error());
   if (wants_events(request)) {
-    HttpRequest resumed;
-    resumed.query["id"] = request.last_event_id;
-    if (!request.last_event_id.empty()) after = number_in(resumed, "id", 0, INT64_MAX);
-    if (!after) return refuse(reply, after.error());
     HttpResponse response;
     response.events = follow_events(kept_, *job, *after);
     return reply(std::move(response));

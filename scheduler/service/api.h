@@ -40,6 +40,8 @@ class Api {
   std::optional<HttpResponse> refusal_of(HttpRequest head) const;
   /// Shown by /metrics and /v1/fleet.
   void set_policy(std::string name) { policy_ = std::move(name); }
+  /// The highest that tokens of the role user may give a job.
+  void set_user_priority(int priority) { user_priority_ = priority; }
   /// Where others may reach the service, which whoever gets a token is told.
   struct Door {
     std::string address;      ///< "host:port"
@@ -74,7 +76,8 @@ class Api {
   static const std::vector<Route>& routes();
   static std::vector<Route> job_routes();
   static std::vector<Route> node_routes();
-  static Route request_route(std::string_view what, Route::Answer answer);
+  template <JobRequest kWhat>
+  static Route request_route(std::string_view after);
   static Route node_route(Role least, std::string_view method, std::string_view what,
                           std::string_view parameters, Route::Answer answer);
   struct Found {
@@ -91,9 +94,10 @@ class Api {
   void progress(const HttpReply& reply, int64_t job);
   void logs(const HttpRequest& request, const HttpReply& reply, int64_t job);
   void update(const HttpRequest& request, const HttpReply& reply, int64_t job);
-  void ask(JobRequest what, const HttpReply& reply, int64_t job);
+  void ask(JobRequest what, const HttpRequest& request, const HttpReply& reply, int64_t job);
   void remove(const HttpReply& reply, int64_t job);
   void events(const HttpRequest& request, const HttpReply& reply);
+  Result<int64_t> first_event(const HttpRequest& request, int64_t job) const;
   FleetView look_at_fleet() const;
   void devices(const HttpReply& reply);
   void fleet(const HttpRequest& request, const HttpReply& reply);
@@ -101,17 +105,23 @@ class Api {
   void metrics(const HttpRequest& request, const HttpReply& reply);
   void healthz(const HttpRequest& request, const HttpReply& reply);
   void readyz(const HttpRequest& request, const HttpReply& reply);
-  HttpResponse job_response(int64_t job, int status) const;
+  HttpResponse job_response(int64_t job, const Caller& caller, int status) const;
 
   /// Nothing where it is.
   std::optional<HttpResponse> not_permitted(const Route& route, const HttpRequest& request,
                                             int64_t job) const;
+  /// kNotPermitted where that is above what the caller may give a job.
+  Result<Unit> check_priority(const Caller& caller, int priority) const;
+  Result<Unit> check_priority(const Caller& caller, int64_t job,
+                              const std::vector<Override>& changes) const;
   static HttpResponse unauthorised(const HttpRequest& request, const Error& error);
   void create_token(const HttpRequest& request, const HttpReply& reply);
   void list_tokens(const HttpRequest& request, const HttpReply& reply);
-  void revoke_token(const HttpReply& reply, int64_t token);
+  void revoke_token(const HttpRequest& request, const HttpReply& reply, int64_t token);
+  void revoke_tokens(const HttpRequest& request, const HttpReply& reply);
   void whoami(const HttpRequest& request, const HttpReply& reply);
   nlohmann::json token_json(const StoredToken& token) const;
+  nlohmann::json tokens_json(const std::vector<StoredToken>& tokens) const;
 
   Coordinator& coordinator_;
   Retention& retention_;
@@ -119,6 +129,7 @@ class Api {
   const ServiceDirectory& directory_;
   Access& access_;
   std::string policy_;
+  int user_priority_ = ServiceSpec::kMostPriority;
   Door door_;
   std::function<std::vector<DeviceGauge>()> gauges_;
   NodeApi nodes_;

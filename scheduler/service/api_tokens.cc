@@ -4,6 +4,8 @@
 
 #include "core/json_fields.h"
 #include "core/log.h"
+#include "core/spec/job_update.h"
+#include "core/spec/json.h"
 #include "scheduler/service/api.h"
 #include "scheduler/service/job_json.h"
 #include "scheduler/service/replies.h"
@@ -80,6 +82,26 @@ std::optional<HttpResponse> Api::not_permitted(const Route& route, const HttpReq
                    caller.user + "'s");
 }
 
+Result<Unit> Api::check_priority(const Caller& caller, int priority) const {
+  if (caller.role != Role::kUser || priority <= user_priority_) return Unit{};
+  return fail(ErrorCode::kNotPermitted,
+              "priority " + std::to_string(priority) + " is above " +
+                  std::to_string(user_priority_) +
+                  ", the highest for the role user: an administrator may give it");
+}
+
+/// What is wrong with the job or the changes is told by who makes them.
+Result<Unit> Api::check_priority(const Caller& caller, int64_t id,
+                                 const std::vector<Override>& changes) const {
+  const auto stored = find_job(kept_, id);
+  if (!stored || !*stored) return Unit{};
+  const auto document = parse_json((*stored)->spec);
+  const auto job = document ? job_from_json(*document) : fail(document.error());
+  const auto updated = job ? updated_job(*job, changes) : fail(job.error());
+  if (!updated || updated->service.priority == job->service.priority) return Unit{};
+  return check_priority(caller, updated->service.priority);
+}
+
 json Api::token_json(const StoredToken& token) const {
   json document = to_json(token);
   document["valid"] = access_.is_valid(token);
@@ -89,29 +111,47 @@ json Api::token_json(const StoredToken& token) const {
 void Api::create_token(const HttpRequest& request, const HttpReply& reply) {
   const auto wish = wish_in(request);
   if (!wish) return reply(error_response(400, wish.error()));
-  access_.create(*wish, [this, reply](const Result<StoredToken>& token, const std::string& secret) {
+  const auto answer = [this, reply](const Result<StoredToken>& token, const std::string& secret) {
     if (!token) return reply(error_response(status_of_token(token.error().code), token.error()));
     json document = token_json(*token);
     document["token"] = secret;
     document["address"] = door_.address.empty() ? json(nullptr) : json(door_.address);
     document["fingerprint"] = door_.fingerprint.empty() ? json(nullptr) : json(door_.fingerprint);
     reply(json_response(document, 201));
-  });
+  };
+  access_.create(*wish, answer, request.caller.user);
+}
+
+json Api::tokens_json(const std::vector<StoredToken>& tokens) const {
+  json list = json::array();
+  for (const StoredToken& token : tokens) list.push_back(token_json(token));
+  return {{"tokens", list}};
 }
 
 void Api::list_tokens(const HttpRequest&, const HttpReply& reply) {
   const auto tokens = access_.tokens();
   if (!tokens) return reply(error_response(500, tokens.error()));
-  json list = json::array();
-  for (const StoredToken& token : *tokens) list.push_back(token_json(token));
-  reply(json_response({{"tokens", list}}));
+  reply(json_response(tokens_json(*tokens)));
 }
 
-void Api::revoke_token(const HttpReply& reply, int64_t id) {
-  access_.revoke(id, [this, reply](const Result<StoredToken>& token) {
-    if (!token) return reply(error_response(status_of_token(token.error().code), token.error()));
-    reply(json_response(token_json(*token)));
-  });
+void Api::revoke_token(const HttpRequest& request, const HttpReply& reply, int64_t id) {
+  const auto answer = [this, reply](const Result<std::vector<StoredToken>>& revoked) {
+    if (!revoked)
+      return reply(error_response(status_of_token(revoked.error().code), revoked.error()));
+    reply(json_response(token_json(revoked->front())));
+  };
+  access_.revoke(id, answer, request.caller.user);
+}
+
+void Api::revoke_tokens(const HttpRequest& request, const HttpReply& reply) {
+  const std::string user = text_in(request, "user");
+  if (user.empty()) return refuse(reply, {ErrorCode::kUsage, "user: whose tokens?", {}});
+  const auto answer = [this, reply](const Result<std::vector<StoredToken>>& revoked) {
+    if (!revoked)
+      return reply(error_response(status_of_token(revoked.error().code), revoked.error()));
+    reply(json_response(tokens_json(*revoked)));
+  };
+  access_.revoke_all_of(user, answer, request.caller.user);
 }
 
 void Api::whoami(const HttpRequest& request, const HttpReply& reply) {

@@ -267,14 +267,14 @@ Result<Coordinator::Job*> Coordinator::find_unended(int64_t id) {
               "job " + std::to_string(id) + " has ended: it is " + name_of(state));
 }
 
-void Coordinator::ask(int64_t id, JobRequest request, Answered done) {
+void Coordinator::ask(int64_t id, JobRequest request, Answered done, const std::string& by) {
   const auto job = find_unended(id);
   if (!job) return done(fail(job.error()));
   if (request == JobRequest::kRequeue) {
     forget_unfit(**job);
     undecided_ = true;
   }
-  apply(**job, event_of(request), std::move(done));
+  apply(**job, event_of(request), std::move(done), by);
 }
 
 void Coordinator::attempt_over(int64_t id, const AttemptOver& over) {
@@ -294,7 +294,7 @@ void Coordinator::attempt_over(int64_t id, const AttemptOver& over) {
 
 // --- one event ---
 
-void Coordinator::apply(Job& job, const JobEvent& event, Answered done) {
+void Coordinator::apply(Job& job, const JobEvent& event, Answered done, const std::string& by) {
   if (broken_) {
     if (done) done(fail(*broken_));
     return;
@@ -309,7 +309,7 @@ void Coordinator::apply(Job& job, const JobEvent& event, Answered done) {
   if (!changed && !done) return;
   // Where nothing changes the answer still comes after all that was written before.
   GroupCommit::Change change = [](Database&) { return Result<Unit>(Unit{}); };
-  if (changed) change = change_of(job, before, event);
+  if (changed) change = change_of(job, before, event, by);
   around_.store.write(std::move(change),
                       [this, id = job.id, actions, done = std::move(done)](Result<Unit> written) {
                         if (written) {
@@ -334,9 +334,9 @@ void Coordinator::apply(Job& job, const JobEvent& event, Answered done) {
 }
 
 GroupCommit::Change Coordinator::change_of(const Job& job, const JobStatus& before,
-                                           const JobEvent& event) const {
+                                           const JobEvent& event, const std::string& by) const {
   JobStatus after = job.fsm.status();
-  std::string text = event_text(before, after, job.devices, now());
+  std::string text = event_text(before, after, job.devices, now(), by);
   after.not_before = std::max(Nanos(0), after.not_before - now());
   StoredAttempt attempt;
   attempt.job = job.id;

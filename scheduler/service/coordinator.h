@@ -104,11 +104,13 @@ class Coordinator {
   /// that are known, there or not, would not do, and the key is new; while none is known every job
   /// waits for the first. kUsage: the key belongs to another job.
   void submit(Submission submission, Submitted done);
-  /// Answered when it is on disk; kNotFound, kNotPermitted for a job that has ended.
-  void ask(int64_t job, JobRequest request, Answered done);
+  /// Answered when it is on disk; kNotFound, kNotPermitted for a job that has ended. `by`: who
+  /// asks, which its event says.
+  void ask(int64_t job, JobRequest request, Answered done, const std::string& by = {});
   /// Other values for a job, from now on; answered as ask() is. Also kInvalidSpec and kNoDevice, as
   /// of a submission; kNotPermitted for what concerns the start of an attempt that is under way.
-  void update(int64_t job, const std::vector<Override>& changes, Answered done);
+  void update(int64_t job, const std::vector<Override>& changes, Answered done,
+              const std::string& by = {});
   void attempt_over(int64_t job, const AttemptOver& over);
 
   // Nodes: answered when it is on disk. kNotFound where there is none of that name.
@@ -122,10 +124,10 @@ class Coordinator {
   Result<std::vector<AttemptId>> hear(const NodeReport& report);
   void leave(const std::string& name, const std::string& session, Answered done);
   void drain(const std::string& name, const DrainRequest& request, Answered done);
-  void undrain(const std::string& name, Answered done);
+  void undrain(const std::string& name, Answered done, const std::string& by = {});
   /// One that is lost is known no more; its events are. kNotPermitted while it is not lost, or
   /// something of an attempt has not ended there.
-  void forget_node(const std::string& name, Answered done);
+  void forget_node(const std::string& name, Answered done, const std::string& by = {});
   const std::map<std::string, Node>& nodes() const { return nodes_; }
   /// Whether processes of the attempt are to be on that node now.
   bool may_run(AttemptId attempt, const std::string& node) const;
@@ -204,10 +206,10 @@ class Coordinator {
   void enter(Job job);
   void accept(Job job);
   void forget(int64_t id);
-  void apply(Job& job, const JobEvent& event, Answered done = {});
+  void apply(Job& job, const JobEvent& event, Answered done = {}, const std::string& by = {});
   /// What is to be kept of it.
-  GroupCommit::Change change_of(const Job& job, const JobStatus& before,
-                                const JobEvent& event) const;
+  GroupCommit::Change change_of(const Job& job, const JobStatus& before, const JobEvent& event,
+                                const std::string& by) const;
   /// In memory, at once: whatever follows from it is written later. `measured`: what it did with
   /// its devices so far.
   void take_effect(Job& job, const std::vector<JobAction>& actions, bool measured);

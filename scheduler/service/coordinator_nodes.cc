@@ -5,6 +5,7 @@
 
 #include "core/units.h"
 #include "scheduler/service/coordinator.h"
+#include "scheduler/service/event_text.h"
 
 namespace motley {
 namespace {
@@ -147,7 +148,8 @@ void Coordinator::drain(const std::string& name, const DrainRequest& request, An
   node->draining = true;
   node->reason = request.reason;
   node->drain_by.reset();
-  std::string text = "draining" + (request.reason.empty() ? "" : ": " + request.reason);
+  std::string text =
+      "draining" + asked_by(request.by) + (request.reason.empty() ? "" : ": " + request.reason);
   if (request.deadline) {
     node->drain_by = now() + *request.deadline;
     node->drain_kept = now();
@@ -156,13 +158,13 @@ void Coordinator::drain(const std::string& name, const DrainRequest& request, An
   keep(*node, text, std::move(done));
 }
 
-void Coordinator::undrain(const std::string& name, Answered done) {
+void Coordinator::undrain(const std::string& name, Answered done, const std::string& by) {
   Node* node = find_node(name);
   if (broken_ || node == nullptr) return done(fail(broken_ ? *broken_ : no_such_node(name)));
   node->draining = false;
   node->reason.clear();
   node->drain_by.reset();
-  keep(*node, "drained no more", std::move(done));
+  keep(*node, "drained no more" + asked_by(by), std::move(done));
 }
 
 Result<Unit> Coordinator::may_forget(const Node& node) const {
@@ -181,7 +183,7 @@ Result<Unit> Coordinator::may_forget(const Node& node) const {
   return Unit{};
 }
 
-void Coordinator::forget_node(const std::string& name, Answered done) {
+void Coordinator::forget_node(const std::string& name, Answered done, const std::string& by) {
   const Node* node = find_node(name);
   if (broken_ || node == nullptr) return done(fail(broken_ ? *broken_ : no_such_node(name)));
   if (const auto fine = may_forget(*node); !fine) return done(fine);
@@ -189,9 +191,9 @@ void Coordinator::forget_node(const std::string& name, Answered done) {
   devices_.remove(name);
   find_demands();
   write_of_node(
-      [name, wall = around_.wall_time()](Database& database) -> Result<Unit> {
+      [name, by, wall = around_.wall_time()](Database& database) -> Result<Unit> {
         MOTLEY_TRY_VOID(remove_node(database, name));
-        return add_node_event(database, name, wall, "forgotten");
+        return add_node_event(database, name, wall, "forgotten" + asked_by(by));
       },
       std::move(done));
 }

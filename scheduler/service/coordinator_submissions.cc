@@ -148,7 +148,8 @@ Result<Unit> Coordinator::check_update(const Job& job, const JobSpec& spec,
   return Unit{};
 }
 
-void Coordinator::update(int64_t id, const std::vector<Override>& changes, Answered done) {
+void Coordinator::update(int64_t id, const std::vector<Override>& changes, Answered done,
+                         const std::string& by) {
   if (broken_) return done(fail(*broken_));
   const auto standing = find_unended(id);
   if (!standing) return done(fail(standing.error()));
@@ -157,7 +158,7 @@ void Coordinator::update(int64_t id, const std::vector<Override>& changes, Answe
   if (!spec) return done(fail(spec.error()));
   if (const auto allowed = check_update(job, *spec, changes); !allowed)
     return done(fail(allowed.error()));
-  const std::string text = update_text(*job.spec, *spec);
+  const std::string text = update_text(*job.spec, *spec, by);
   StoredJob stored = stored_spec(*spec);
   stored.id = id;
   for (const int64_t before : job.after) forget_dependent(before, id);
@@ -173,7 +174,7 @@ void Coordinator::update(int64_t id, const std::vector<Override>& changes, Answe
       [stored, text, wall = around_.wall_time()](Database& database) -> Result<Unit> {
         if (text.empty()) return Unit{};
         MOTLEY_TRY_VOID(save_spec(database, stored));
-        return add_event(database, stored.id, wall, "updated: " + text);
+        return add_event(database, stored.id, wall, text);
       },
       [this, done = std::move(done)](Result<Unit> written) {
         if (!written) {

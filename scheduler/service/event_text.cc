@@ -46,6 +46,13 @@ std::string waiting_text(const JobStatus& status, Nanos now) {
          " before it is tried again: " + status.cause;
 }
 
+/// Of one that somebody holds or releases; what is being stopped already still is.
+std::string held_text(const JobStatus& status, Nanos now, const std::string& by) {
+  if (status.held) return "held" + by_whom(by);
+  return "released" + by_whom(by) +
+         (status.state == JobState::kWaiting ? ", " + waiting_text(status, now) : "");
+}
+
 /// As people write it, but for what takes several lines: that is as in job.json.
 std::string value_text(const json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -72,13 +79,16 @@ json changeable_parts(const JobSpec& job) {
 
 }  // namespace
 
-std::string update_text(const JobSpec& before, const JobSpec& after) {
+std::string by_whom(const std::string& who) { return who.empty() ? "" : " by " + who; }
+std::string asked_by(const std::string& who) { return who.empty() ? "" : ", asked by " + who; }
+
+std::string update_text(const JobSpec& before, const JobSpec& after, const std::string& by) {
   const json old = changeable_parts(before), now = changeable_parts(after);
   std::string text;
   for (const auto& [name, value] : now.items())
     if (value != old[name])
-      text += (text.empty() ? "" : ", ") + name + " " + value_text(old[name]) + " → " +
-              value_text(value);
+      text += (text.empty() ? "updated" + by_whom(by) + ": " : ", ") + name + " " +
+              value_text(old[name]) + " → " + value_text(value);
   return text;
 }
 
@@ -99,7 +109,8 @@ std::string measured_text(const std::vector<StoredSpeed>& speeds) {
 }
 
 std::string event_text(const JobStatus& before, const JobStatus& after,
-                       const std::vector<std::string>& devices, Nanos now) {
+                       const std::vector<std::string>& devices, Nanos now, const std::string& by) {
+  if (before.held != after.held && before.stop == after.stop) return held_text(after, now, by);
   const std::string attempt = " attempt " + std::to_string(after.epoch.value());
   switch (after.state) {
     case JobState::kWaiting:
@@ -111,14 +122,15 @@ std::string event_text(const JobStatus& before, const JobStatus& after,
     case JobState::kRunning:
       return "running" + attempt;
     case JobState::kStopping:
-      return "stopping" + attempt + ": " + why_stopped(after.stop);
+      return "stopping" + attempt + ": " + why_stopped(after.stop) +
+             (before.stop == after.stop ? "" : by_whom(by));
     case JobState::kFailed:
     case JobState::kCancelled:
-      return name_of(after.state) +
+      return name_of(after.state) + by_whom(by) +
              (after.cause.empty() || after.cause == name_of(after.state) ? "" : ": " + after.cause);
     case JobState::kQueued:
-      if (before.held && !after.held) return "released";
-      return ended_by_itself(before.state) ? "queued for other devices: " + after.cause : "queued";
+      return ended_by_itself(before.state) ? "queued for other devices: " + after.cause
+                                           : "queued" + by_whom(by);
     default:
       return name_of(after.state);
   }

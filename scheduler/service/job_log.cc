@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <vector>
@@ -66,6 +67,24 @@ std::vector<std::string> log_files(const ServiceDirectory& directory, const Stor
   return paths;
 }
 
+/// kNotFound for an attempt or a rank that there is not; of a job without attempts no rank is
+/// known.
+Result<Unit> check_is_there(const LogChoice& choice, int attempt,
+                            const std::vector<StoredAttempt>& attempts) {
+  const std::string job = "job " + std::to_string(choice.job);
+  if (choice.only && attempt > std::ssize(attempts))
+    return fail(ErrorCode::kNotFound,
+                job + " has no attempt " + std::to_string(attempt) +
+                    (attempts.empty() ? " yet" : ", but " + std::to_string(attempts.size())));
+  if (!choice.rank || attempts.empty()) return Unit{};
+  size_t ranks = 0;
+  for (const StoredAttempt& each : attempts)
+    if (!choice.only || each.epoch.value() == attempt) ranks = std::max(ranks, each.devices.size());
+  if (static_cast<size_t>(*choice.rank) < ranks) return Unit{};
+  return fail(ErrorCode::kNotFound, job + " has no rank " + std::to_string(*choice.rank) +
+                                        ": the last one is " + std::to_string(ranks - 1));
+}
+
 /// Without the beginning of a line whose end is still to come.
 void keep_whole_lines(std::string* text, size_t most) {
   const size_t end = text->rfind('\n');
@@ -95,6 +114,7 @@ Result<LogPiece> read_job_log(const Database& kept, const ServiceDirectory& dire
   MOTLEY_TRY(const std::optional<StoredJob> stored, find_job(kept, choice.job));
   if (!stored) return fail(ErrorCode::kNotFound, "there is no job " + std::to_string(choice.job));
   MOTLEY_TRY(const auto attempts, list_attempts(kept, choice.job));
+  MOTLEY_TRY_VOID(check_is_there(choice, place.attempt, attempts));
   LogPiece piece;
   while (true) {
     const auto index = static_cast<size_t>(place.attempt - 1);

@@ -33,7 +33,8 @@ struct LogChoice {
   std::optional<int> rank = {};  ///< what that rank has printed, as far as this machine has it
 };
 
-/// From `place` on, at most `most` bytes, of one attempt. kNotFound where there is no such job.
+/// From `place` on, at most `most` bytes, of one attempt. kNotFound where there is no such job,
+/// attempt or rank.
 Result<LogPiece> read_job_log(const Database& kept, const ServiceDirectory& directory,
                               const LogChoice& choice, LogPlace place, size_t most);
 

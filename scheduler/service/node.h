@@ -62,6 +62,7 @@ struct NodeReport {
 struct DrainRequest {
   std::optional<Nanos> deadline;  ///< from now; nothing: what runs there runs to its end
   std::string reason;
+  std::string by = {};  ///< who asks
 };
 
 StoredNode stored_of(const Node& node, Nanos now, int64_t wall_time);

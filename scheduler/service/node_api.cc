@@ -63,6 +63,7 @@ Coordinator::Answered NodeApi::then_show(const HttpRequest& request, const HttpR
 
 void NodeApi::drain(const HttpRequest& request, const HttpReply& reply) {
   DrainRequest drain;
+  drain.by = request.caller.user;
   drain.reason = text_in(request, "reason");
   if (const std::string text = text_in(request, "deadline"); !text.empty()) {
     const auto deadline = parse_duration(text);
@@ -74,14 +75,15 @@ void NodeApi::drain(const HttpRequest& request, const HttpReply& reply) {
 }
 
 void NodeApi::undrain(const HttpRequest& request, const HttpReply& reply) {
-  coordinator_.undrain(request.name, then_show(request, reply));
+  coordinator_.undrain(request.name, then_show(request, reply), request.caller.user);
 }
 
 void NodeApi::forget(const HttpRequest& request, const HttpReply& reply) {
-  coordinator_.forget_node(request.name, [name = request.name, reply](const Result<Unit>& done) {
+  const auto answer = [name = request.name, reply](const Result<Unit>& done) {
     if (!done) return refuse(reply, done.error());
     reply(json_response({{"name", name}, {"forgotten", true}}));
-  });
+  };
+  coordinator_.forget_node(request.name, answer, request.caller.user);
 }
 
 // --- agents ---

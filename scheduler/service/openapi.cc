@@ -54,6 +54,7 @@ constexpr Words kWords[] = {
     {"POST /v1/tokens", "A new token, told this once", "Token", "TokenWish"},
     {"GET /v1/tokens", "All tokens, without their secrets", "TokenPage"},
     {"POST /v1/tokens/{id}/revoke", "A token is not valid from now on", "Token"},
+    {"POST /v1/tokens/revoke", "No token of a user is valid from now on", "TokenPage"},
     {"GET /v1/whoami", "Whose token this is", "Whoami"},
     {"GET /v1/openapi.json", "This document", "Document"},
     {"GET /metrics", "For Prometheus", ""},
@@ -71,8 +72,11 @@ constexpr std::array<std::string_view, 3> kParameters[] = {
     {"hold", R"({"type": "boolean"})", "it waits until it is released"},
     {"job", R"({"type": "integer", "minimum": 0})", "of this job only"},
     {"label", R"({"type": "string"})", "name, or name=value"},
+    {"last", R"({"type": "integer", "minimum": 0, "maximum": 10000})",
+     "begins with the newest so many; instead of after"},
     {"limit", R"({"type": "integer", "minimum": 0, "maximum": 200, "default": 50})", "at most"},
     {"name", R"({"type": "string"})", "of this name"},
+    {"owner", R"({"type": "string"})", "of this user"},
     {"priority", R"({"type": "integer", "minimum": 0, "maximum": 100})",
      "instead of the job's own"},
     {"queue", R"({"type": "string"})", "of this queue"},
@@ -82,6 +86,7 @@ constexpr std::array<std::string_view, 3> kParameters[] = {
     {"source", R"({"type": "string"})",
      "absolute path of the job file: paths in it are relative to that"},
     {"state", R"({"type": "string"})", "unfinished, finished, or a state"},
+    {"user", R"({"type": "string"})", "whose tokens"},
 };
 
 constexpr const char* kSchemas = R"json({
@@ -126,7 +131,8 @@ constexpr const char* kSchemas = R"json({
   "devices": {"type": "array", "items": {"$ref": "#/components/schemas/DeviceNow"}},
   "stragglers": {"type": "array", "items": {"type": "object"}}}},
 "Job": {"allOf": [{"$ref": "#/components/schemas/JobSummary"}, {"type": "object", "required": ["directory", "attempts", "job"],
-  "properties": {"directory": {"type": "string"}, "job": {"type": "object", "description": "job.json"},
+  "properties": {"directory": {"type": "string"}, "job": {"type": "object",
+    "description": "job.json; values of program.env are told to its owner and administrators alone, else ***"},
     "attempts": {"type": "array", "items": {"$ref": "#/components/schemas/Attempt"}}}}]},
 "Attempt": {"type": "object", "required": ["attempt", "devices", "begun", "ended", "seconds", "outcome", "cause"],
   "properties": {"attempt": {"type": "integer"}, "devices": {"type": "array", "items": {"type": "string"}},

@@ -136,6 +136,7 @@ class Service {
             },
             HttpLimits(), [this](const HttpRequest& head) { return api_.refusal_of(head); })) {
     api_.set_policy(std::string(policy_->name()));
+    api_.set_user_priority(options_.user_priority);
     api_.set_gauges([this] { return watch_.latest(); });
   }
 

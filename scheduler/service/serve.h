@@ -20,7 +20,8 @@ struct ServeOptions {
   FleetSpec fleet;                 ///< its own; nodes add theirs
   std::string policy = "backfill";
   std::map<std::string, double> weights = {};  ///< of owners' fair shares; others: 1
-  Nanos keep{0};                               ///< what has ended, and events; 0: for ever
+  int user_priority = 50;  ///< the highest that tokens of the role user may give a job
+  Nanos keep{0};           ///< what has ended, and events; 0: for ever
 };
 
 /// The coordinator of this machine, until SIGTERM or SIGINT: 0. What runs then runs on, and is

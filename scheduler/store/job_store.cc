@@ -149,7 +149,8 @@ CREATE TABLE usage (
 ) STRICT, WITHOUT ROWID;
 INSERT INTO usage SELECT jobs.owner, sum(attempts.worth), max(attempts.ended)
   FROM attempts JOIN jobs ON jobs.id = attempts.job WHERE attempts.ended > 0 GROUP BY jobs.owner;
-)sql"};
+)sql",
+                                    "CREATE INDEX jobs_by_owner ON jobs (owner, id);"};
 constexpr auto kVersion = static_cast<int64_t>(kMigrations.size());
 
 constexpr const char* kColumns =
@@ -380,6 +381,12 @@ Result<Unit> add_node_event(const Database& database, const std::string& node, i
   return insert.run();
 }
 
+Result<Unit> add_service_event(const Database& database, int64_t now, std::string_view text) {
+  MOTLEY_TRY(Statement insert, database.prepare("INSERT INTO events (time, text) VALUES (?, ?)"));
+  insert.bind(now).bind(text);
+  return insert.run();
+}
+
 Result<bool> key_is_known(const Database& database, const std::string& key) {
   MOTLEY_TRY(const int64_t id, id_of_key(database, key));
   return id != 0;
@@ -473,14 +480,15 @@ struct Scan {
   std::string from;                ///< with the condition that the index is for
   std::vector<std::string> texts;  ///< its parameters
   std::string number;              ///< the column that the index is in the order of
-  std::string wanted;              ///< 1 where the row is; its parameters: name, queue
+  std::string wanted;              ///< 1 where the row is; its parameters: name, queue, owner
 };
 
 bool is_unfinished(const JobQuery& query) {
   return query.state ? !is_final(*query.state) : query.which == JobFilter::kUnfinished;
 }
 
-/// Few jobs are expected to have a label or to be unfinished, then to have a name, then a queue.
+/// Few jobs are expected to have a label or to be unfinished, then to have a name, then an owner,
+/// then a queue.
 void choose_rows(const JobQuery& query, Scan* scan) {
   const size_t equals = query.label.find('=');
   scan->number = "jobs.id";
@@ -506,6 +514,9 @@ void choose_rows(const JobQuery& query, Scan* scan) {
   } else if (!query.name.empty()) {
     scan->from = "jobs INDEXED BY jobs_by_name WHERE name = ?";
     scan->texts.push_back(query.name);
+  } else if (!query.owner.empty()) {
+    scan->from = "jobs INDEXED BY jobs_by_owner WHERE owner = ?";
+    scan->texts.push_back(query.owner);
   } else if (!query.queue.empty()) {
     scan->from = "jobs INDEXED BY jobs_by_queue WHERE queue = ?";
     scan->texts.push_back(query.queue);
@@ -526,6 +537,7 @@ Scan scan_of(const JobQuery& query) {
   if (query.array > 0) scan.wanted += " AND array_first = " + std::to_string(query.array);
   if (!query.name.empty()) scan.wanted += " AND jobs.name = ?";
   if (!query.queue.empty()) scan.wanted += " AND queue = ?";
+  if (!query.owner.empty()) scan.wanted += " AND owner = ?";
   return scan;
 }
 
@@ -543,6 +555,7 @@ Result<JobPage> list_jobs(const Database& database, const JobQuery& query, int64
                               " DESC LIMIT ?"));
   if (!query.name.empty()) asked.bind(std::string_view(query.name));
   if (!query.queue.empty()) asked.bind(std::string_view(query.queue));
+  if (!query.owner.empty()) asked.bind(std::string_view(query.owner));
   for (const std::string& text : scan.texts) asked.bind(std::string_view(text));
   asked.bind(before).bind(int64_t{kMostRows});
   JobPage page;
@@ -617,6 +630,16 @@ Result<std::vector<StoredEvent>> list_events(const Database& database, int64_t j
                        .text = row.text(3),
                        .node = row.text(4)};
   });
+}
+
+Result<int64_t> event_before_newest(const Database& database, int64_t job, int64_t most) {
+  const std::string which = job == 0 ? "" : "WHERE job = ? ";
+  MOTLEY_TRY(Statement asked, database.prepare("SELECT id FROM events " + which +
+                                               "ORDER BY id DESC LIMIT 1 OFFSET ?"));
+  if (job != 0) asked.bind(job);
+  asked.bind(most);
+  MOTLEY_TRY(const bool found, asked.step());
+  return found ? asked.integer(0) : 0;
 }
 
 }  // namespace motley

@@ -41,9 +41,9 @@ struct StoredJob {
 struct StoredEvent {
   int64_t id = 0;
   int64_t time = 0;
-  int64_t job = 0;  ///< 0: of a node
+  int64_t job = 0;  ///< 0: of a node, or of the service
   std::string text;
-  std::string node;  ///< empty: of a job
+  std::string node;  ///< empty: of a job, or of the service
 };
 
 /// One try of a job.
@@ -68,6 +68,7 @@ struct JobQuery {
   std::optional<JobState> state = {};
   std::string name = {};
   std::string queue = {};
+  std::string owner = {};
   std::string label = {};  ///< "name" or "name=value"
   int64_t array = 0;       ///< of this array
 };
@@ -97,6 +98,8 @@ Result<Unit> save_status(const Database& database, int64_t job, const JobStatus&
 Result<Unit> add_event(const Database& database, int64_t job, int64_t now, std::string_view text);
 Result<Unit> add_node_event(const Database& database, const std::string& node, int64_t now,
                             std::string_view text);
+/// Of neither: of the service.
+Result<Unit> add_service_event(const Database& database, int64_t now, std::string_view text);
 Result<Unit> add_attempt(const Database& database, const StoredAttempt& attempt);
 /// Only once; devices and begin stay. Its worth is its owner's usage from then on (usage_store.h).
 Result<Unit> end_attempt(const Database& database, const StoredAttempt& attempt);
@@ -132,5 +135,7 @@ Result<std::vector<std::pair<JobState, int64_t>>> count_jobs(const Database& dat
 /// In their order, numbers above `after`; of one job or, with 0, of all.
 Result<std::vector<StoredEvent>> list_events(const Database& database, int64_t job, int64_t after,
                                              int most);
+/// The number before those of the newest `most`; 0: there are no more of them.
+Result<int64_t> event_before_newest(const Database& database, int64_t job, int64_t most);
 
 }  // namespace motley

@@ -69,8 +69,13 @@ def submissions(service):
     expect_exit(named, 0)
     expect(f"fleet: {service.home}/fleet.yaml is not used" in named.stderr, f"not said: {named.stderr!r}")
     expect_exit(service.run("cancel", named.stdout.strip()), 0)
-    events = service.run("events", "--job", str(first)).stdout
+    events = service.run("events", "--job", str(first), "--all").stdout
     expect("submitted" in events and "succeeded" in events, events)
+    expect(all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  \d+  job ", line) for line in events.splitlines()), events)
+    last = service.run("events", "-n", "1", "--job", str(first)).stdout
+    expect_equal(last, events.splitlines(keepends=True)[-1], "the newest event")
+    expect_equal(service.run("events", "-f", "-n", "1", "--job", str(first)).stdout, last, "the newest event, followed")
+    expect_exit(service.run("events", "-n", "1", "--all"), 2)
     print("ok: submissions")
 
 
@@ -79,8 +84,17 @@ def requests(service):
     job = service.submit("--hold", name="patient", devices=2, steps=LONG)
     why = service.run("why", str(job))
     expect("it is held" in why.stdout and f"motley release {job}" in why.stdout, why.stdout)
+    nothing = service.run("logs", str(job))
+    expect_exit(nothing, 0)
+    expect_equal((nothing.stdout, nothing.stderr), ("", f"job {job} has printed nothing yet: it is held\n"), "a log with nothing in it")
+    missing = service.run("logs", str(job), "--attempt", "1")
+    expect_exit(missing, 66)
+    expect(f"job {job} has no attempt 1 yet" in missing.stderr, missing.stderr)
     expect_exit(service.run("release", str(job)), 0)
     service.wait_for_step(job, 25)
+    missing = service.run("logs", str(job), "--rank", "2")
+    expect_exit(missing, 66)
+    expect(f"job {job} has no rank 2: the last one is 1" in missing.stderr, missing.stderr)
     waiting = service.submit(name="waiting")
     why = json.loads(service.run("why", str(waiting), "--json").stdout)
     expect(f"job {job} holds localhost/0, localhost/1" in why["reasons"], why)

@@ -49,8 +49,8 @@ class AccessTest : public ::testing::Test {
   std::string token_of(const std::string& user, Role role) { return create({user, role, "", {}}); }
   Result<Unit> revoke(int64_t id) {
     Result<Unit> revoked = fail(ErrorCode::kInternal, "not answered");
-    access_.revoke(id, [&](const Result<StoredToken>& token) {
-      revoked = token ? Result<Unit>(Unit{}) : fail(token.error());
+    access_.revoke(id, [&](const Result<std::vector<StoredToken>>& tokens) {
+      revoked = tokens ? Result<Unit>(Unit{}) : fail(tokens.error());
     });
     service_.run();
     return revoked;
@@ -159,6 +159,29 @@ TEST_F(AccessTest, TokensEnd) {
   EXPECT_FALSE(caller_with(lasting));
   EXPECT_TRUE(revoke(2));
   EXPECT_EQ(revoke(3).error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(AccessTest, AllTokensOfAUserEndAtOnceAndEventsSayWhoDidIt) {
+  const std::string eva = token_of("eva", Role::kAdmin), ben = token_of("ben", Role::kUser),
+                    other = token_of("ben", Role::kViewer);
+  ASSERT_EQ(ask("", "POST", "/v1/tokens", R"({"user": "ben"})", true).status, 201);
+  ASSERT_TRUE(revoke(2));
+  const HttpResponse revoked = ask(eva, "POST", "/v1/tokens/revoke?user=ben");
+  ASSERT_EQ(revoked.status, 200) << revoked.body;
+  const json tokens = json::parse(revoked.body)["tokens"];
+  ASSERT_EQ(tokens.size(), 2u) << "one was revoked before";
+  EXPECT_EQ(tokens[0]["id"], 3);
+  EXPECT_EQ(tokens[0]["valid"], false);
+  EXPECT_FALSE(caller_with(other));
+  EXPECT_TRUE(caller_with(eva));
+  EXPECT_EQ(ask(eva, "POST", "/v1/tokens/revoke?user=ben").status, 404);
+  EXPECT_EQ(ask(eva, "POST", "/v1/tokens/revoke").status, 400);
+  const json events = json::parse(ask(eva, "GET", "/v1/events?last=3").body)["events"];
+  EXPECT_EQ(events[0]["text"], "token 2 (user) of ben is revoked");
+  EXPECT_EQ(events[1]["text"], "token 3 (viewer) of ben is revoked by eva");
+  EXPECT_TRUE(events[1]["job"].is_null() && events[1]["node"].is_null());
+  EXPECT_THAT(ask(eva, "GET", "/v1/events").body,
+              HasSubstr("token 4 (user) of ben is created by ana"));
 }
 
 TEST_F(AccessTest, WhoFollowsIsCutOffWithTheToken) {
@@ -314,6 +337,7 @@ constexpr Expected kExpected[] = {
     {"POST", "/v1/tokens", "A"},
     {"GET", "/v1/tokens", "A"},
     {"POST", "/v1/tokens/{id}/revoke", "A"},
+    {"POST", "/v1/tokens/revoke", "A"},
     {"GET", "/v1/whoami", "VUA"},
     {"GET", "/v1/openapi.json", "VUA"},
     {"GET", "/metrics", "VUA"},
@@ -373,6 +397,90 @@ TEST_F(AccessTest, UsersChangeTheirOwnJobsAlone) {
   EXPECT_EQ(
       ask("", "POST", "/v1/jobs/" + std::to_string(submit_as("ben")) + "/cancel", "", true).status,
       200);
+}
+
+TEST_F(AccessTest, JobsAreAskedForByTheirOwner) {
+  const std::string ben = token_of("ben", Role::kUser);
+  submit_as("ben");
+  submit_as("eva");
+  const json found = json::parse(ask(ben, "GET", "/v1/jobs?owner=eva").body)["jobs"];
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]["id"], 2);
+  EXPECT_EQ(json::parse(ask(ben, "GET", "/v1/whoami").body)["user"], "ben");
+}
+
+TEST_F(AccessTest, EventsNameWhoAsked) {
+  const std::string ben = token_of("ben", Role::kUser), eva = token_of("eva", Role::kAdmin);
+  const std::string job = "/v1/jobs/" + std::to_string(submit_as("ben"));
+  ask(ben, "PATCH", job, R"({"priority": 40})");
+  ask(eva, "POST", job + "/release");
+  ask("", "POST", job + "/hold", "", true);
+  service_.end(1, AttemptOutcome::kStopped);
+  ask(ben, "POST", job + "/release");
+  ask(eva, "POST", job + "/requeue");
+  service_.end(1, AttemptOutcome::kStopped);
+  ask(eva, "POST", job + "/cancel");
+  EXPECT_THAT(
+      service_.events(1),
+      ::testing::IsSupersetOf({"submitted", "updated by ben: priority 50 → 40", "released by eva",
+                               "stopping attempt 1: it is held by ana", "held", "released by ben",
+                               "stopping attempt 2: it is requeued by eva",
+                               "stopping attempt 3: it is cancelled by eva"}));
+  const std::string held = "/v1/jobs/" + std::to_string(submit_as("ben"));
+  ask(eva, "POST", held + "/cancel");
+  EXPECT_EQ(service_.events(2).back(), "cancelled by eva");
+  ask(eva, "POST", "/v1/nodes/here/drain?reason=a%20fan");
+  ask(eva, "POST", "/v1/nodes/here/undrain");
+  EXPECT_THAT(
+      service_.node_events("here"),
+      ::testing::ElementsAre("draining, asked by eva: a fan", "drained no more, asked by eva"));
+}
+
+TEST_F(AccessTest, UsersGoNoHigherThanTheirPriority) {
+  api_.set_user_priority(60);
+  const std::string ben = token_of("ben", Role::kUser), root = token_of("root", Role::kAdmin);
+  const std::string program = "version: 1\nname: p\nrun: [\"true\"]\n";
+  const auto submit = [&](const std::string& token, const std::string& what, bool local = false) {
+    return ask(token, "POST", "/v1/jobs?hold=true" + what, program, local);
+  };
+  const HttpResponse refused = submit(ben, "&priority=61");
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_EQ(json::parse(refused.body)["error"]["message"],
+            "priority 61 is above 60, the highest for the role user: an administrator may give it");
+  ASSERT_EQ(submit(ben, "&priority=60").status, 201);
+  EXPECT_EQ(submit(root, "&priority=100").status, 201);
+  EXPECT_EQ(submit("", "&priority=100", true).status, 201);
+  const auto update = [&](const std::string& token, const std::string& changes) {
+    return ask(token, "PATCH", "/v1/jobs/1", changes).status;
+  };
+  EXPECT_EQ(update(ben, R"({"priority": "61"})"), 403);
+  EXPECT_EQ(update(ben, R"({"priority": 59})"), 200);
+  EXPECT_EQ(update(ben, R"({"priority": 101})"), 422);
+  EXPECT_EQ(update(root, R"({"priority": 90})"), 200);
+  EXPECT_EQ(update(ben, R"({"queue": "night"})"), 200);
+  EXPECT_EQ(update(ben, R"({"priority": 80})"), 403);
+  EXPECT_EQ(ask(ben, "PATCH", "/v1/jobs/9", R"({"priority": 80})").status, 404);
+}
+
+TEST_F(AccessTest, WhatAProgramsEnvironmentIsSetToIsItsOwnersAndAdministrators) {
+  const std::string ben = token_of("ben", Role::kUser), eva = token_of("eva", Role::kUser),
+                    viewer = token_of("eva", Role::kViewer), root = token_of("root", Role::kAdmin);
+  JobSpec program = testing::job_on(1);
+  program.program.command = {"true"};
+  program.program.env = {{"WANDB_API_KEY", "hush"}};
+  const auto job = service_.submit(program, "", true, "ben");
+  const auto shown_to = [&](const std::string& token, bool local = false) {
+    const HttpResponse shown = ask(token, "GET", "/v1/jobs/" + std::to_string(*job), "", local);
+    return json::parse(shown.body)["job"]["program"]["env"].dump();
+  };
+  for (const std::string& token : {ben, root})
+    EXPECT_EQ(shown_to(token), R"({"WANDB_API_KEY":"hush"})");
+  for (const std::string& token : {eva, viewer})
+    EXPECT_EQ(shown_to(token), R"({"WANDB_API_KEY":"***"})");
+  EXPECT_EQ(shown_to("", true), R"({"WANDB_API_KEY":"hush"})");
+  const std::string of_model = "/v1/jobs/" + std::to_string(submit_as("ben"));
+  EXPECT_EQ(json::parse(ask(eva, "GET", of_model).body)["job"],
+            json::parse(ask(ben, "GET", of_model).body)["job"]);
 }
 
 TEST_F(AccessTest, AWrongTokenIsToldSoSlowlyAndNothingElse) {

@@ -284,6 +284,9 @@ TEST_F(ApiTest, TheLogIsReadInPiecesAcrossAttempts) {
   EXPECT_EQ(parsed(ask("GET", "/v1/jobs/1/logs?attempt=2"))["text"], "three\n");
   EXPECT_EQ(ask("GET", "/v1/jobs/1/logs?after=1").status, 400);
   EXPECT_EQ(ask("GET", "/v1/jobs/7/logs").status, 404);
+  const HttpResponse missing = ask("GET", "/v1/jobs/1/logs?attempt=3");
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_EQ(message_of(missing), "job 1 has no attempt 3, but 2");
 }
 
 TEST_F(ApiTest, ARanksLogIsThatOfTheRunsAttempts) {
@@ -293,22 +296,25 @@ TEST_F(ApiTest, ARanksLogIsThatOfTheRunsAttempts) {
   const std::string run = directory_.job(1) + "/motley/runs/tiny/1";
   for (const char* epoch : {"1", "2"}) {
     std::filesystem::create_directories(run + "/attempts/" + epoch);
-    std::ofstream(run + "/attempts/" + epoch + "/rank-0003.log") << "in " << epoch << "\nand";
+    std::ofstream(run + "/attempts/" + epoch + "/rank-0000.log") << "in " << epoch << "\nand";
   }
   std::ofstream(run + "/job.json") << "{}";
-  EXPECT_EQ(parsed(ask("GET", "/v1/jobs/1/logs?rank=3"))["text"], "") << "not begun";
+  EXPECT_EQ(parsed(ask("GET", "/v1/jobs/1/logs?rank=0"))["text"], "") << "not begun";
   ASSERT_TRUE(files.claim({{}, 0, 1}));
-  json piece = parsed(ask("GET", "/v1/jobs/1/logs?rank=3"));
+  json piece = parsed(ask("GET", "/v1/jobs/1/logs?rank=0"));
   EXPECT_EQ(piece["text"], "in 1\nand") << "nothing comes to it any more";
-  piece = parsed(ask("GET", "/v1/jobs/1/logs?rank=3&after=" + std::string(piece["next"])));
+  piece = parsed(ask("GET", "/v1/jobs/1/logs?rank=0&after=" + std::string(piece["next"])));
   EXPECT_EQ(piece["text"], "in 2\n");
   EXPECT_EQ(piece["over"], false);
   service_.end(1, AttemptOutcome::kDone);
-  piece = parsed(ask("GET", "/v1/jobs/1/logs?rank=3&after=" + std::string(piece["next"])));
+  piece = parsed(ask("GET", "/v1/jobs/1/logs?rank=0&after=" + std::string(piece["next"])));
   EXPECT_EQ(piece["text"], "and");
-  piece = parsed(ask("GET", "/v1/jobs/1/logs?rank=3&after=" + std::string(piece["next"])));
+  piece = parsed(ask("GET", "/v1/jobs/1/logs?rank=0&after=" + std::string(piece["next"])));
   EXPECT_EQ(piece["over"], true);
-  EXPECT_EQ(parsed(ask("GET", "/v1/jobs/1/logs?rank=7"))["text"], "");
+  const HttpResponse missing = ask("GET", "/v1/jobs/1/logs?rank=1");
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_EQ(message_of(missing), "job 1 has no rank 1: the last one is 0");
+  EXPECT_EQ(ask("GET", "/v1/jobs/1/logs?rank=0&attempt=1").status, 200);
   EXPECT_EQ(ask("GET", "/v1/jobs/1/logs?rank=x").status, 400);
 }
 
@@ -368,7 +374,13 @@ TEST_F(ApiTest, EventsArePagedAndFollowed) {
   const json page = parsed(ask("GET", "/v1/events?limit=2"));
   ASSERT_EQ(page["events"].size(), 2u);
   EXPECT_EQ(page["events"][0]["text"], "submitted");
-  const HttpRequest request = following("/v1/events?job=1", "2");
+  const json newest = parsed(ask("GET", "/v1/events?last=1"));
+  ASSERT_EQ(newest["events"].size(), 1u);
+  EXPECT_EQ(newest["events"][0]["text"], "running attempt 1");
+  EXPECT_EQ(parsed(ask("GET", "/v1/events?job=1&last=10000"))["events"][0]["text"], "submitted");
+  EXPECT_TRUE(parsed(ask("GET", "/v1/events?last=0"))["events"].empty());
+  EXPECT_EQ(ask("GET", "/v1/events?last=1&after=1").status, 400);
+  const HttpRequest request = following("/v1/events?job=1&last=1", "2");
   std::shared_ptr<EventSource> events;
   api_.handle(request, [&](HttpResponse response) { events = response.events; });
   ASSERT_TRUE(events);

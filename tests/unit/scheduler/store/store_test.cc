@@ -158,7 +158,8 @@ TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
         "DROP TABLE speeds; ALTER TABLE jobs DROP COLUMN measuring; DROP TABLE attempts; DROP "
         "TABLE labels; DROP TABLE room; DROP TABLE tokens; DROP TABLE "
         "nodes; DROP INDEX "
-        "jobs_by_state; DROP INDEX jobs_by_array; ALTER TABLE jobs DROP COLUMN array_first; "
+        "jobs_by_state; DROP INDEX jobs_by_owner; DROP INDEX jobs_by_array; ALTER TABLE jobs DROP "
+        "COLUMN array_first; "
         "ALTER TABLE jobs DROP COLUMN array_index; ALTER TABLE jobs DROP COLUMN array_size; "
         "ALTER TABLE jobs DROP COLUMN submitted_spec; "
         "DROP INDEX jobs_by_name; DROP INDEX jobs_by_queue; DROP INDEX jobs_by_end; "
@@ -182,6 +183,10 @@ TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
   EXPECT_EQ((*events)[1].id, 42);  // numbers go on
   EXPECT_EQ((*events)[1].job, 0);
   EXPECT_EQ((*events)[1].node, "a1");
+  EXPECT_EQ(*event_before_newest(database, 0, 1), 41);
+  EXPECT_EQ(*event_before_newest(database, 0, 2), 0);
+  EXPECT_EQ(*event_before_newest(database, 1, 0), 41);
+  EXPECT_EQ(*event_before_newest(database, 1, 1), 0);
 }
 
 TEST_F(Store, TokensOfAnOlderDatabaseSpeakForNoNodeYet) {
@@ -190,7 +195,8 @@ TEST_F(Store, TokensOfAnOlderDatabaseSpeakForNoNodeYet) {
     ASSERT_TRUE(
         add_token(database, {.id = 0, .user = "ana", .role = "node", .label = "", .hash = "h"}));
     ASSERT_TRUE(database.execute(
-        "DROP INDEX jobs_by_array; ALTER TABLE jobs DROP COLUMN array_first; "
+        "DROP INDEX jobs_by_owner; DROP INDEX jobs_by_array; "
+        "ALTER TABLE jobs DROP COLUMN array_first; "
         "ALTER TABLE jobs DROP COLUMN array_index; ALTER TABLE jobs DROP COLUMN array_size; "
         "ALTER TABLE jobs DROP COLUMN submitted_spec; "
         "ALTER TABLE jobs DROP COLUMN setbacks; ALTER TABLE tokens DROP COLUMN "
@@ -209,7 +215,8 @@ TEST_F(Store, BringsADatabaseOfThePreviousVersionUpToDate) {
     const Database database = open_store(path());
     ASSERT_TRUE(add_jobs(database, {job_named("old", "key")}));
     ASSERT_TRUE(database.execute(
-        "DROP INDEX jobs_by_array; ALTER TABLE jobs DROP COLUMN array_first; "
+        "DROP INDEX jobs_by_owner; DROP INDEX jobs_by_array; "
+        "ALTER TABLE jobs DROP COLUMN array_first; "
         "ALTER TABLE jobs DROP COLUMN array_index; ALTER TABLE jobs DROP COLUMN array_size; "
         "ALTER TABLE jobs DROP COLUMN submitted_spec; PRAGMA user_version = 7"));
   }
@@ -367,6 +374,7 @@ TEST_F(Store, FindsWhatFiltersAskFor) {
   for (int i = 0; i < 400; ++i) {
     StoredJob job = job_named("name-" + std::to_string(random() % 3));
     job.queue = "queue-" + std::to_string(random() % 3);
+    job.owner = "owner-" + std::to_string(random() % 3);
     if (random() % 2 == 0) job.labels["team"] = std::to_string(random() % 2);
     job.id = *add_jobs(database, {job});
     JobStatus after;
@@ -383,6 +391,7 @@ TEST_F(Store, FindsWhatFiltersAskFor) {
            (!query.state || *query.state == job.status.state) &&
            (query.name.empty() || query.name == job.name) &&
            (query.queue.empty() || query.queue == job.queue) &&
+           (query.owner.empty() || query.owner == job.owner) &&
            (query.label.empty() ||
             (team != job.labels.end() &&
              (query.label == "team" || query.label == "team=" + team->second)));
@@ -393,6 +402,7 @@ TEST_F(Store, FindsWhatFiltersAskFor) {
     if (random() % 3 == 0) query.state = static_cast<JobState>(random() % 10);
     if (random() % 2 == 0) query.name = "name-" + std::to_string(random() % 4);
     if (random() % 2 == 0) query.queue = "queue-" + std::to_string(random() % 4);
+    if (random() % 2 == 0) query.owner = "owner-" + std::to_string(random() % 4);
     if (random() % 3 == 0) query.label = random() % 2 == 0 ? "team" : "team=1";
     const auto before = static_cast<int64_t>(1 + random() % 500);
     std::vector<int64_t> wanted, found;
