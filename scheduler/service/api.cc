@@ -9,6 +9,7 @@
 #include "core/json_fields.h"
 #include "core/spec/json.h"
 #include "core/spec/reader.h"
+#include "scheduler/launch/this_host.h"
 #include "scheduler/service/job_json.h"
 #include "scheduler/service/job_log.h"
 #include "scheduler/service/openapi.h"
@@ -101,6 +102,21 @@ Result<std::vector<Override>> changes_of(const HttpRequest& request) {
   for (const auto& [key, value] : body.items())
     changes.push_back({key, value.is_string() ? value.get<std::string>() : value.dump()});
   return changes;
+}
+
+/// A program's place is the same on all machines. Where none of the devices is here that need not
+/// be so of this one.
+Result<Unit> check_place(const JobSpec& job, const Coordinator& coordinator) {
+  const auto& nodes = coordinator.nodes();
+  const bool has_own = std::any_of(nodes.begin(), nodes.end(),
+                                   [](const auto& node) { return node.second.is_own(); });
+  std::error_code error;
+  if (!has_own || !job.is_program() || std::filesystem::is_directory(job.program.workdir, error))
+    return Unit{};
+  return fail(ErrorCode::kInvalidSpec,
+              "'workdir': there is no directory " + job.program.workdir + " on " + own_host_name() +
+                  ", where the service is: a job's paths are those of there",
+              place_of(job, "workdir"));
 }
 
 /// The jobs of a submission's body, with what its target says besides.
@@ -374,6 +390,9 @@ void Api::submit(const HttpRequest& request, const HttpReply& reply) {
   auto submission = submission_of(request);
   if (!submission)
     return reply(error_response(status_of_refused(submission.error().code), submission.error()));
+  for (const JobSpec& job : submission->jobs)
+    if (const auto there = check_place(job, coordinator_); !there)
+      return reply(error_response(status_of_refused(there.error().code), there.error()));
   for (const JobSpec& job : submission->jobs)
     if (const auto fine = check_priority(request.caller, job.service.priority); !fine)
       return reply(error_response(403, fine.error()));

@@ -197,6 +197,10 @@ def wrong(sandbox):
 
 def served(service):
     """Held with a checkpoint, released, cancelled, by the job service; one that fails has failed."""
+    service.write("nowhere.yaml", "version: 1\nname: nowhere\nrun: ['true']\nworkdir: not-there\n")
+    nowhere = service.run("submit", "nowhere.yaml")
+    expect_exit(nowhere, 65)
+    expect("nowhere.yaml:4:10: 'workdir': there is no directory" in nowhere.stderr, nowhere.stderr)
     prepare(service, "wait", "resources: {devices: {count: 4}}\n")
     submitted = service.run("submit", "program.yaml")
     expect_exit(submitted, 0)
