@@ -79,6 +79,7 @@ class Coordinator {
     Nanos least_run{60'000'000'000};
     Nanos node_silence{5'000'000'000};         ///< then a node is lost
     Nanos longest_measuring{600'000'000'000};  ///< of one attempt; then it is killed
+    Bytes log_limit{0};                        ///< of what an attempt prints; 0: none
   };
   struct Counters {
     std::map<JobState, int64_t> jobs;  ///< in each state

@@ -19,6 +19,7 @@ struct ServeOptions {
   FleetSpec fleet;                 ///< its own; nodes add theirs
   std::string policy = "backfill";
   int user_priority = 50;  ///< the highest that tokens of the role user may give a job
+  Bytes log_limit{0};      ///< of what an attempt prints; 0: none
   Nanos keep{0};           ///< what has ended, and events; 0: for ever
 };
 
