@@ -1,6 +1,7 @@
 #include <cstdlib>
 
 #include "core/spec/reader.h"
+#include "core/units.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/policies/policy.h"
 #include "scheduler/run/measure.h"
@@ -33,6 +34,8 @@ class ServeCommand final : public Command {
         .option("--user-priority", "N",
                 "the highest that tokens of the role user may give a job (default: 50)",
                 &user_priority_)
+        .option("--log-limit", "SIZE",
+                "of what an attempt prints; more is dropped; 0: none (default: 1GiB)", &log_limit_)
         .option("--keep", "DURATION",
                 "jobs that have ended, with their runs, and events; or forever (default: 90d)",
                 &keep_);
@@ -53,6 +56,7 @@ class ServeCommand final : public Command {
     MOTLEY_TRY_VOID(check_told_apart(options_.fleet));
     MOTLEY_TRY(options_.keep, keep_of(keep_));
     MOTLEY_TRY_VOID(read_user_priority());
+    MOTLEY_TRY_VOID(read_log_limit());
     const bool own_place = !options_.state.empty();
     if (!own_place) options_.state = default_service_directory();
     if (options_.socket.empty())
@@ -97,6 +101,13 @@ class ServeCommand final : public Command {
     return Unit{};
   }
 
+  Result<Unit> read_log_limit() {
+    const auto limit = parse_bytes(log_limit_);
+    if (!limit) return fail(ErrorCode::kUsage, "--log-limit: " + limit.error().message);
+    options_.log_limit = *limit;
+    return Unit{};
+  }
+
   /// 0: for ever.
   static Result<Nanos> keep_of(const std::string& text) {
     if (text == "forever") return Nanos(0);
@@ -107,7 +118,7 @@ class ServeCommand final : public Command {
   }
 
   ServeOptions options_;
-  std::string fleet_, listen_, keep_ = "90d";
+  std::string fleet_, listen_, keep_ = "90d", log_limit_ = "1GiB";
   std::vector<std::string> weights_;
   std::optional<int64_t> user_priority_;
   bool no_local_ = false;

@@ -51,6 +51,7 @@ Result<ProgramAssignment> ProgramAttempts::assignment(const RunDirectory& run,
   search_as_here(&assignment);
   assignment.job = options_.job;
   assignment.fleet = fleet;
+  assignment.log_limit = options_.log_limit;
   return assignment;
 }
 

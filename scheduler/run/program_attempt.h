@@ -16,7 +16,7 @@ namespace motley {
 
 class ProgramAttempts {
  public:
-  /// Borrows all. Of `options` job, rsh_agent and json count.
+  /// Borrows all. Of `options` job, rsh_agent, json and log_limit count.
   ProgramAttempts(const RunOptions& options, SignalInbox& signals, ProgressLine& line)
       : options_(options), signals_(signals), line_(line) {}
 

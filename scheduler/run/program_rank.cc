@@ -1,5 +1,6 @@
 #include "scheduler/run/program_rank.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -13,12 +14,14 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "core/clock.h"
+#include "scheduler/launch/bounded_log.h"
 #include "scheduler/launch/child_process.h"
 #include "scheduler/run/signal_inbox.h"
 #include "scheduler/runner/program_assignment.h"
@@ -38,8 +41,52 @@ Result<int> own_rank(int ranks) {
   return rank;
 }
 
+/// What a program prints, on its way to where we print. Without a limit it goes there by itself.
+class ProgramOutput {
+ public:
+  static Result<std::unique_ptr<ProgramOutput>> open(Bytes limit) {
+    auto output = std::make_unique<ProgramOutput>(limit);
+    if (limit == Bytes(0)) return output;
+    MOTLEY_TRY(output->printed_, make_pipe());
+    MOTLEY_TRY(output->ended_, make_pipe());
+    ::fcntl(output->printed_.read.get(), F_SETFL, O_NONBLOCK);
+    return output;
+  }
+  explicit ProgramOutput(Bytes limit) : log_(STDOUT_FILENO, limit) {}
+  /// The program has ended; what it has left behind may still have the pipe, and is not waited for.
+  ~ProgramOutput() {
+    ended_.write.reset();
+    if (copier_.joinable()) copier_.join();
+  }
+
+  int fd() const { return printed_.write.get(); }  ///< the program's; -1: as ours
+  void begin() {
+    if (!printed_.read.valid()) return;
+    printed_.write.reset();
+    copier_ = std::thread([this] { copy(); });
+  }
+
+ private:
+  void copy() {
+    std::vector<char> buffer(64 << 10);  // what a pipe holds
+    pollfd watched[2] = {{printed_.read.get(), POLLIN, 0}, {ended_.read.get(), POLLIN, 0}};
+    for (bool ended = false; !ended;) {
+      ::poll(watched, 2, -1);
+      ended = watched[1].revents != 0;
+      const ssize_t size = ::read(printed_.read.get(), buffer.data(), buffer.size());
+      if (size > 0) log_.write({buffer.data(), static_cast<size_t>(size)});
+      if (size == 0) watched[0].fd = -1;  // nobody has it any more
+    }
+    log_.end();
+  }
+
+  BoundedLog log_;
+  Pipe printed_, ended_;
+  std::thread copier_;
+};
+
 Result<ChildProcess> spawn(const ProgramAssignment& assignment, int rank,
-                           const std::vector<std::string>& command) {
+                           const std::vector<std::string>& command, ProgramOutput& output) {
   const std::string& place = assignment.job.program.workdir;
   if (::chdir(place.c_str()) != 0)
     return fail(ErrorCode::kNotFound, "workdir " + place + ": " + std::strerror(errno));
@@ -47,7 +94,10 @@ Result<ChildProcess> spawn(const ProgramAssignment& assignment, int rank,
   request.command = command;
   request.environment = program_environment(assignment, rank, Environment::inherited()).entries();
   request.die_with_parent = true;
-  return ChildProcess::spawn(request);
+  request.stdout_fd = request.stderr_fd = output.fd();
+  MOTLEY_TRY(ChildProcess child, ChildProcess::spawn(request));
+  output.begin();
+  return child;
 }
 
 /// Processes that are ours to wait for.
@@ -115,13 +165,15 @@ Result<int> run_program_rank(const std::string& document) {
   MOTLEY_TRY(const int rank, own_rank(static_cast<int>(assignment.fleet.devices.size())));
   SignalInbox signals;
   MOTLEY_TRY_VOID(write_rank_process(assignment.directory, rank));
-  MOTLEY_TRY(ChildProcess child, spawn(assignment, rank, assignment.job.program.command));
+  MOTLEY_TRY(auto output, ProgramOutput::open(assignment.log_limit));
+  MOTLEY_TRY(ChildProcess child, spawn(assignment, rank, assignment.job.program.command, *output));
   ExitStatus status;
   const auto told = [&] { return read_measured(assignment.directory, rank); };
   const bool asked = assignment.measure
                          ? wait_for(child, signals, &status, steady_clock().now() + kToSaySo,
                                     [&] { return !told(); })
                          : wait_for(child, signals, &status);
+  output.reset();
   remove_rank_process(assignment.directory, rank);
   ProgramEnd end{rank, status.signal != 0 ? 0 : status.status, status.signal,
                  steady_clock().now().value()};
@@ -136,7 +188,8 @@ Result<int> run_program_rank(const std::string& document) {
 Result<Unit> run_program_setup(const std::string& document) {
   MOTLEY_TRY(const ProgramAssignment assignment, read_program(document));
   SignalInbox signals;
-  MOTLEY_TRY(ChildProcess child, spawn(assignment, 0, assignment.job.program.setup));
+  MOTLEY_TRY(const auto output, ProgramOutput::open(assignment.log_limit));
+  MOTLEY_TRY(ChildProcess child, spawn(assignment, 0, assignment.job.program.setup, *output));
   ExitStatus status;
   if (wait_for(child, signals, &status)) return fail(ErrorCode::kStopped, "stopped during setup");
   if (!status.ok()) return fail(ErrorCode::kRunFailed, "setup ended with " + status.to_string());

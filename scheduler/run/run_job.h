@@ -22,6 +22,7 @@ struct RunOptions {
   bool json = false;              ///< stdout gets the final object only; the rest goes to stderr
   bool compare = true;            ///< try an equal split first
   bool trace = false;             ///< each rank writes one
+  Bytes log_limit{0};             ///< of what a program prints, and of each rank's log; 0: none
   std::string rsh_agent;          ///< empty: ssh
   std::string again;              ///< what to type to continue, for the message after a stop
 };

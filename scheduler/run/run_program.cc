@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include "core/spec/json.h"
 #include "core/units.h"
 #include "planner/plain/program_plan.h"
+#include "scheduler/launch/bounded_log.h"
 #include "scheduler/run/attempt_listener.h"
 #include "scheduler/run/measure.h"
 #include "scheduler/run/metrics_log.h"
@@ -35,6 +37,7 @@ class ProgramRun {
         line_(steady_clock()),
         policy_(options_.job.retry, 0),
         attempts_(options_, signals_, line_),
+        shown_(options_.json ? STDERR_FILENO : STDOUT_FILENO, options_.log_limit),
         out_(true) {}
 
   Result<int> run() {
@@ -289,6 +292,7 @@ class ProgramRun {
           show_output(line);
           listener.on_line(line);
         });
+    shown_.end();
     const AttemptRecord record = listener.take();
     if (record.statistics.last_step() == 0) return followed;
     const auto kept = write_attempt_result(
@@ -299,12 +303,10 @@ class ProgramRun {
   }
 
   /// Rank 0's.
-  void show_output(const RunnerLine& line) const {
+  void show_output(const RunnerLine& line) {
     const auto data = nlohmann::json::parse(line.data, nullptr, false);
     if (line.event != "output" || !data.is_object()) return;
-    std::FILE* out = options_.json ? stderr : stdout;
-    std::fputs(data.value("text", "").c_str(), out);
-    std::fflush(out);
+    shown_.write(data.value("text", ""));
   }
 
   Result<int> finished() {
@@ -369,6 +371,7 @@ class ProgramRun {
   ProgressLine line_;
   RetryPolicy policy_;
   ProgramAttempts attempts_;
+  BoundedLog shown_;
   RunOutput out_;                  // on stderr: stdout is the program's
   FleetSpec fleet_;                ///< a rank each
   std::vector<RankShare> shares_;  ///< of them; none without a global batch

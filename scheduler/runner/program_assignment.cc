@@ -233,6 +233,7 @@ Result<Unit> write_program(const ProgramAssignment& assignment, const std::strin
                          {"control", assignment.control},
                          {"key_file", assignment.key_file},
                          {"trained_steps", assignment.trained_steps},
+                         {"log_limit", assignment.log_limit.value()},
                          {"measure", assignment.measure}};
   return write_text_durably(real_file_system(), path, document.dump(1) + "\n");
 }
@@ -254,6 +255,7 @@ Result<ProgramAssignment> read_program(const std::string& path) {
       .read("control", assignment.control)
       .read("key_file", assignment.key_file)
       .read("trained_steps", assignment.trained_steps)
+      .read_if("log_limit", assignment.log_limit)
       .read("measure", assignment.measure);
   fields.each("shares", [&](JsonFields& share) {
     RankShare& read = assignment.shares.emplace_back();

@@ -32,6 +32,7 @@ struct ProgramAssignment {
   std::string control;        ///< where the runner listens (Attempt::control); it fills this in
   std::string key_file;       ///< secret of the attempt, 0600; the runner's too
   int64_t trained_steps = 0;  ///< that earlier attempts have told of
+  Bytes log_limit{0};         ///< of a rank's log; 0: none
   bool measure = false;  ///< the program is to tell how long its micro-batches take, and to end
 };
 

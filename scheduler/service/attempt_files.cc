@@ -37,6 +37,7 @@ struct OrderTexts {
   json job, fleet;
   std::vector<std::string> agents;
   bool measure = false;
+  Bytes log_limit{0};
 };
 
 void read_order(JsonFields& fields, OrderTexts& order) {
@@ -44,7 +45,7 @@ void read_order(JsonFields& fields, OrderTexts& order) {
   if (const json* job = fields.member("job")) order.job = *job;
   if (const json* fleet = fields.member("fleet")) order.fleet = *fleet;
   fields.read_if("agents", order.agents);  // orders were written without
-  fields.read_if("measure", order.measure);
+  fields.read_if("measure", order.measure).read_if("log_limit", order.log_limit);
 }
 
 void read_begun(JsonFields& fields, AttemptBegun& begun) {
@@ -73,7 +74,7 @@ Result<Unit> AttemptFiles::write_order(const AttemptOrder& order) const {
   const json document = {{"version", kRecordVersion},       {"id", order.id.job},
                          {"epoch", order.id.epoch.value()}, {"job", to_json(order.job)},
                          {"fleet", to_json(order.fleet)},   {"agents", order.agents},
-                         {"measure", order.measure}};
+                         {"measure", order.measure},        {"log_limit", order.log_limit.value()}};
   if (!order.agents.empty()) MOTLEY_TRY_VOID(make_key());
   return write_text_durably(real_file_system(), directory_ + "/order.json", document.dump(1));
 }
@@ -103,6 +104,7 @@ Result<AttemptOrder> AttemptFiles::order() const {
   order.id = texts->id;
   order.agents = texts->agents;
   order.measure = texts->measure;
+  order.log_limit = texts->log_limit;
   MOTLEY_TRY(order.job, job_from_json(texts->job));
   MOTLEY_TRY(order.fleet, fleet_from_json(texts->fleet));
   return order;

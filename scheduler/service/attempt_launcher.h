@@ -27,6 +27,7 @@ struct AttemptOrder {
   JobSpec job;
   FleetSpec fleet;                       ///< the devices it is given
   std::vector<std::string> agents = {};  ///< hosts of these that are reached through their agents
+  Bytes log_limit{0};                    ///< of what it prints; 0: none
   bool measure = false;                  ///< how fast each of them is; nothing is trained
 };
 

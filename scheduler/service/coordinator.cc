@@ -435,6 +435,7 @@ Result<AttemptOrder> Coordinator::order_of(const Job& job) const {
     if (const auto node = nodes_.find(host); node != nodes_.end() && !node->second.is_own())
       order.agents.push_back(host);
   order.measure = job.fsm.status().measuring;
+  order.log_limit = rules_.log_limit;
   return order;
 }
 

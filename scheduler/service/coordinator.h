@@ -80,6 +80,7 @@ class Coordinator {
     Nanos least_run{60'000'000'000};
     Nanos node_silence{5'000'000'000};           ///< then a node is lost
     Nanos longest_measuring{600'000'000'000};    ///< of one attempt; then it is killed
+    Bytes log_limit{0};                          ///< of what an attempt prints; 0: none
     std::map<std::string, double> weights = {};  ///< of owners' fair shares; others: 1
   };
   struct Counters {

@@ -76,6 +76,7 @@ RunOptions options_of(const AttemptOrder& order, const std::string& directory) {
   if (!order.agents.empty()) options.rsh_agent = reach_agents(directory);
   options.job = order.job;
   options.fleet = order.fleet;
+  options.log_limit = order.log_limit;
   options.compare = false;  // the devices are for training
   options.again = "motley release " + std::to_string(order.id.job);
   return options;

@@ -102,6 +102,7 @@ std::string own_name() {
 Coordinator::Rules rules_of(const ServeOptions& options) {
   Coordinator::Rules rules;
   rules.weights = options.weights;
+  rules.log_limit = options.log_limit;
   return rules;
 }
 

@@ -21,6 +21,7 @@ struct ServeOptions {
   std::string policy = "backfill";
   std::map<std::string, double> weights = {};  ///< of owners' fair shares; others: 1
   int user_priority = 50;  ///< the highest that tokens of the role user may give a job
+  Bytes log_limit{0};      ///< of what an attempt prints; 0: none
   Nanos keep{0};           ///< what has ended, and events; 0: for ever
 };
 

@@ -188,7 +188,7 @@ def killed_host(cluster, losses):
     expect_equal(cluster.losses_of(job), losses, "losses of a job that has lost a node")
     cluster.start_agent("n2")
     cluster.wait_for_state(waiting, "succeeded", seconds=120)
-    events = cluster.run("events").stdout
+    events = cluster.run("events", "--all").stdout
     expect("node n2  lost: silent for 5 s" in events and "node n2  ready" in events, events[-2000:])
     told = cluster.run("forget", "n2")
     expect_exit(told, 77)
@@ -247,7 +247,7 @@ def ended(cluster):
     expect_exit(cluster.run("forget", "n9"), 66)
     cluster.wait_for(lambda: cluster.run("forget", "n3").returncode == 0, "a node that is forgotten")
     expect_equal(sorted(cluster.nodes()), ["n1", "n2"], "nodes")
-    expect("node n3  forgotten" in cluster.run("events").stdout, "its history")
+    expect("node n3  forgotten" in cluster.run("events", "--all").stdout, "its history")
     impostor = cluster.start_on("n1", "agent", "--join", DOOR, "--token-file", str(cluster.home / "n2.token"), "--fingerprint",
                                 cluster.fingerprint, "--name", "n3", "--fleet", "fleet.yaml")
     expect_equal(impostor.wait(timeout=60), 77, "exit code of an agent with the token of another node")

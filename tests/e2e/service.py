@@ -494,6 +494,25 @@ def copied(service):
     print("ok: copied")
 
 
+def bounded_logs(service):
+    """A program that prints too much goes on; its logs are cut, but for how it ended."""
+    service.end_coordinator()
+    service.start_coordinator("--log-limit", "64KiB")
+    service.write("chatty.yaml", "version: 1\nname: chatty\nrun: [sh, -c, 'seq 100000; echo it ended so; exit 3']\n"
+                                 "retry: {max_restarts: 0}\nresources: {devices: {count: 1}}\n")
+    job = int(service.run("submit", "chatty.yaml").stdout)
+    service.wait_for_state(job, "failed")
+    for rank in ([], ["--rank", "0"]):
+        log = service.run("logs", str(job), *rank).stdout
+        expect("motley: this log has 64 KiB" in log and "it ended so" in log, f"not cut: {log[-1000:]!r}")
+        expect(len(log) < 80000, f"{len(log)} bytes are kept")
+    expect("it ended so" in service.job(job)["cause"], service.job(job)["cause"])
+    wrong = service.run("serve", "--log-limit", "much", "--state", "s2")
+    expect_exit(wrong, 2)
+    expect("--log-limit" in wrong.stderr, wrong.stderr)
+    print("ok: bounded logs")
+
+
 def gpus(service):
     """What the driver of an agent's machine tells (a stand-in for it) reaches those who look."""
     machine = {"gpus": [{"uuid": GPU, "memory": 8 << 30, "free": 5 << 30, "numbers": {"temperature": 64, "utilisation": 93}}]}
@@ -538,6 +557,7 @@ def main():
         copied(service)
         removed(service)
         kept_for_a_while(service)
+        bounded_logs(service)
         gpus(service)
         expect_equal(service.end_coordinator(), 0, "exit code")
         service.wait_for(lambda: not service.processes(), "the end of all processes", seconds=10)

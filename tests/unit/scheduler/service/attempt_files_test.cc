@@ -18,13 +18,15 @@ using testing::job_on;
 TEST(AttemptFiles, OnlyOneProcessGetsAnAttempt) {
   const testing::TemporaryDirectory directory;
   const AttemptFiles files(directory.path() + "/1");
-  const AttemptOrder order{{7, Epoch(2)}, job_on(1), fleet_of({"a"})};
+  AttemptOrder order{{7, Epoch(2)}, job_on(1), fleet_of({"a"})};
+  order.log_limit = Bytes(4096);
   ASSERT_TRUE(files.write_order(order));
   const auto read = files.order();
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->id, order.id);
   EXPECT_EQ(to_json(read->job), to_json(order.job));
   EXPECT_EQ(read->fleet.devices.size(), 1u);
+  EXPECT_EQ(read->log_limit, order.log_limit);
 
   EXPECT_FALSE(files.begun()->has_value());
   const ProcessIdentity self = *identity_of(::getpid());
