@@ -50,6 +50,7 @@ Result<Unit> AgentLink::join() {
     // Also while an agent that was killed is not yet known to be gone.
     const auto joined = join_once();
     const bool may_pass = !joined && (joined.error().code == ErrorCode::kNoDevice ||
+                                      joined.error().code == ErrorCode::kPeerLost ||
                                       joined.error().code == ErrorCode::kNotPermitted);
     if (!may_pass || steady_clock().now() >= until) return joined;
     std::this_thread::sleep_for(kTryAgain);

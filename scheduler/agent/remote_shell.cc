@@ -64,7 +64,8 @@ class RemoteCommand {
 
  private:
   static bool may_pass(const Error& error) {
-    return error.code == ErrorCode::kNoDevice || error.code == ErrorCode::kNotFound;
+    return error.code == ErrorCode::kNoDevice || error.code == ErrorCode::kPeerLost ||
+           error.code == ErrorCode::kNotFound;
   }
 
   Result<Unit> ask_and_follow() {

@@ -363,6 +363,8 @@ void Api::handle(HttpRequest request, const HttpReply& reply) {
     return refuse(reply, known.error());
   if (request.method == "HEAD") request.accept.clear();  // its header alone is sent
   const auto answer = [this, caller = request.caller, reply](HttpResponse response) {
+    if (response.standing == Standing::kStranger && caller.role != Role::kNobody)
+      response.standing = Standing::kKnown;
     if (response.events) response.events = access_.limited(std::move(response.events), caller);
     reply(std::move(response));
   };
@@ -466,6 +468,7 @@ void Api::logs(const HttpRequest& request, const HttpReply& reply, int64_t job) 
   if (wants_events(request)) {
     HttpResponse response;
     response.events = follow_log(kept_, directory_, choice, place);
+    response.standing = Standing::kFollower;
     return reply(std::move(response));
   }
   reply(json_response({{"text", piece->text},
@@ -528,6 +531,7 @@ void Api::events(const HttpRequest& request, const HttpReply& reply) {
   if (wants_events(request)) {
     HttpResponse response;
     response.events = follow_events(kept_, *job, *after);
+    response.standing = Standing::kFollower;
     return reply(std::move(response));
   }
   const auto events = list_events(kept_, *job, *after, static_cast<int>(*limit));

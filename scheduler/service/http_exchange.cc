@@ -47,6 +47,8 @@ http::response<HttpText> message_of(HttpResponse response, bool keep_alive) {
   message.set(http::field::cache_control, "no-store");
   if (!response.allow.empty()) message.set(http::field::allow, response.allow);
   if (response.status == 401) message.set(http::field::www_authenticate, "Bearer");
+  if (response.retry_after > 0)
+    message.set(http::field::retry_after, std::to_string(response.retry_after));
   message.keep_alive(keep_alive);
   message.body() = std::move(response.body);
   message.prepare_payload();

@@ -94,6 +94,12 @@ HttpResponse error_response(int status, const Error& error) {
                        status);
 }
 
+HttpResponse busy_response(const std::string& why) {
+  HttpResponse response = error_response(503, {ErrorCode::kNoDevice, why + ": try again", {}});
+  response.retry_after = 1;
+  return response;
+}
+
 std::string event_text_of(std::string_view id, std::string_view kind, std::string_view data) {
   return "id: " + std::string(id) + "\nevent: " + std::string(kind) +
          "\ndata: " + std::string(data) + "\n\n";

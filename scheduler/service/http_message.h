@@ -2,6 +2,7 @@
 // A request and its response as the API sees them: no socket, no library of others.
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -49,6 +50,13 @@ class EventSource {
   virtual std::chrono::milliseconds patience() const = 0;
 };
 
+/// As what the connection of who asks is counted from now on; of each there may be so many.
+enum class Standing : uint8_t {
+  kStranger,  ///< has shown nothing yet; one that is known stays it
+  kKnown,     ///< has shown a valid token, or is local
+  kFollower,  ///< known, and follows what people look at: as long as they like
+};
+
 struct HttpResponse {
   int status = 200;
   std::string type = "application/json";
@@ -56,6 +64,8 @@ struct HttpResponse {
   std::string allow;                    ///< methods, with status 405
   std::shared_ptr<EventSource> events;  ///< instead of a body
   Nanos pause{0};                       ///< before it is sent
+  int retry_after = 0;                  ///< seconds: the same may do then; 0: it is not said
+  Standing standing = Standing::kStranger;
 };
 
 using HttpReply = std::function<void(HttpResponse)>;
@@ -67,6 +77,8 @@ using HttpGate = std::function<std::optional<HttpResponse>(const HttpRequest& he
 HttpResponse json_response(const nlohmann::json& document, int status = 200);
 /// {"error": {"code": "invalid_spec", "message": "job.yaml:3:5: …"}}
 HttpResponse error_response(int status, const Error& error);
+/// Status 503 and kNoDevice, which those who ask take for something that passes.
+HttpResponse busy_response(const std::string& why);
 /// "id: 7\nevent: job\ndata: {…}\n\n"; `data` has no line break.
 std::string event_text_of(std::string_view id, std::string_view kind, std::string_view data);
 std::string json_event_of(std::string_view id, std::string_view kind, const nlohmann::json& data);

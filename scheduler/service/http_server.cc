@@ -25,6 +25,7 @@ using asio::local::stream_protocol;
 using boost::system::error_code;
 
 constexpr size_t kLongestSocketPath = 107;
+constexpr int kOwnDescriptors = 512;  // of attempts, the database, files that are read
 constexpr auto kGatherNews = std::chrono::milliseconds(5);
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
@@ -77,11 +78,7 @@ class Server final : public HttpServer {
         unix_pause_(context),
         tls_pause_(context),
         news_(context),
-        state_(std::make_shared<ServerState>()) {
-    state_->handler = std::move(handler);
-    state_->limits = limits;
-    state_->gate = std::move(gate);
-  }
+        state_(std::make_shared<ServerState>(std::move(handler), std::move(gate), limits)) {}
 
   Result<Unit> listen(const std::string& path) override {
     if (path.size() > kLongestSocketPath)
@@ -200,13 +197,13 @@ class Server final : public HttpServer {
   }
 
   void begin_unix(stream_protocol::socket socket) {
-    const bool crowded = state_->crowded("");
+    const bool crowded = !state_->known.has_room("");
     const bool ours = is_ours(socket.native_handle());
-    const auto session = std::make_shared<HttpSession<UnixStream>>(state_, "", std::move(socket));
+    const auto session =
+        std::make_shared<HttpSession<UnixStream>>(state_, state_->known, "", std::move(socket));
     remember(session);
     if (crowded)
-      session->refuse(
-          error_response(503, {ErrorCode::kNotPermitted, "too many connections: try again", {}}));
+      session->refuse(busy_response("too many connections"));
     else if (!ours)
       session->refuse(
           error_response(403, {ErrorCode::kNotPermitted, "the socket is another user's", {}}));
@@ -223,18 +220,18 @@ class Server final : public HttpServer {
     });
   }
 
-  /// One too many is not worth a handshake.
+  /// One too many is not worth a handshake: whoever asks takes the silence for "try again".
   void begin_tls(tcp::socket socket) {
     error_code error;
     const tcp::endpoint endpoint = socket.remote_endpoint(error);
     if (error) return;
     const std::string peer = peer_name(endpoint);
-    if (state_->crowded(peer)) return;
+    if (!state_->strangers.has_room(peer)) return;
     socket.set_option(tcp::no_delay(true), error);
     socket.set_option(asio::socket_base::keep_alive(true), error);
     renew_certificate();
-    const auto session =
-        std::make_shared<HttpSession<TlsStream>>(state_, peer, std::move(socket), *door_.tls);
+    const auto session = std::make_shared<HttpSession<TlsStream>>(state_, state_->strangers, peer,
+                                                                  std::move(socket), *door_.tls);
     remember(session);
     session->start();
   }
@@ -263,6 +260,19 @@ class Server final : public HttpServer {
 };
 
 }  // namespace
+
+/// Of what the service itself leaves over a quarter each for those who are known on the network and
+/// on the socket, the rest for strangers and followers.
+HttpLimits limits_within(int descriptors) {
+  HttpLimits limits;
+  const int quarter = std::max(4, (descriptors - kOwnDescriptors) / 4);
+  limits.known = std::min(limits.known, quarter);
+  limits.strangers = std::min(limits.strangers, quarter);
+  limits.strangers_of_peer = std::min(limits.strangers_of_peer, quarter);
+  limits.followers = std::min(limits.followers, quarter / 2);
+  limits.followers_of_peer = std::min(limits.followers_of_peer, quarter / 2);
+  return limits;
+}
 
 std::unique_ptr<HttpServer> make_http_server(asio::io_context& context, HttpHandler handler,
                                              HttpLimits limits, HttpGate gate) {

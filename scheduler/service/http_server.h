@@ -25,9 +25,17 @@ struct HttpLimits {
   std::chrono::milliseconds header_time{5'000};
   std::chrono::milliseconds body_time{10'000};
   std::chrono::milliseconds idle_time{30'000};  ///< between requests, and for a write to go on
-  int connections = 64;           ///< of the Unix socket, and of each address (IPv6: each /64)
-  int network_connections = 512;  ///< of all addresses together
+  // Connections, of all addresses together; the Unix socket has its own beside them.
+  int strangers = 512;         ///< that have shown no valid token yet
+  int strangers_of_peer = 64;  ///< of each address (IPv6: each /64)
+  int known = 4096;            ///< that have: nodes, people; of the socket too, where all are known
+  int followers = 512;         ///< of people, that follow logs and events
+  int followers_of_peer = 256;  ///< of each address, and of the socket
 };
+/// As many of each kind as a process can have that may open so many descriptors; all that
+/// HttpLimits has by itself with kEnoughDescriptors.
+HttpLimits limits_within(int descriptors);
+constexpr int kEnoughDescriptors = 17'000;
 
 /// Where TLS is spoken.
 struct TlsDoor {

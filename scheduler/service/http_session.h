@@ -13,13 +13,13 @@
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
 #include <chrono>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "scheduler/service/crowd.h"
 #include "scheduler/service/http_exchange.h"
 #include "scheduler/service/http_server.h"
 
@@ -30,21 +30,21 @@ using TlsStream = boost::beast::ssl_stream<boost::beast::tcp_stream>;
 
 /// What the connections of a server have in common.
 struct ServerState {
-  HttpHandler handler;
-  HttpGate gate;
-  HttpLimits limits;
-  std::map<std::string, int> connections;  ///< of each peer; "" is the Unix socket
-  int network_connections = 0;             ///< of all peers but the socket, which those cannot fill
+  ServerState(HttpHandler its_handler, HttpGate its_gate, const HttpLimits& its_limits)
+      : handler(std::move(its_handler)),
+        gate(std::move(its_gate)),
+        limits(its_limits),
+        strangers(limits.strangers_of_peer, limits.strangers),
+        known(limits.known, limits.known),
+        followers(limits.followers_of_peer, limits.followers) {}
+
+  const HttpHandler handler;
+  const HttpGate gate;
+  const HttpLimits limits;
+  Crowd strangers, known, followers;  ///< each connection is in one of them
   int64_t requests = 0;
   bool stopping = false;
   std::vector<std::string> names;  ///< of the server, behind TLS
-
-  /// Whether a further one is too many.
-  bool crowded(const std::string& peer) const {
-    const auto found = connections.find(peer);
-    return (!peer.empty() && network_connections >= limits.network_connections) ||
-           (found != connections.end() && found->second >= limits.connections);
-  }
 };
 
 class Session {
@@ -60,20 +60,17 @@ class Session {
 template <class Stream>
 class HttpSession final : public Session, public std::enable_shared_from_this<HttpSession<Stream>> {
  public:
-  /// `peer` names who is counted; `stream` makes the stream.
+  /// Begins in `crowd`, of `state`; `peer` names who is counted; `stream` makes the stream.
   template <class... Parts>
-  HttpSession(std::shared_ptr<ServerState> state, std::string peer, Parts&&... stream)
+  HttpSession(std::shared_ptr<ServerState> state, Crowd& crowd, std::string peer, Parts&&... stream)
       : stream_(std::forward<Parts>(stream)...),
         timer_(stream_.get_executor()),
         state_(std::move(state)),
+        crowd_(&crowd),
         peer_(std::move(peer)) {
-    ++state_->connections[peer_];
-    state_->network_connections += kTls ? 1 : 0;
+    crowd_->enter(peer_);
   }
-  ~HttpSession() override {
-    state_->network_connections -= kTls ? 1 : 0;
-    if (--state_->connections[peer_] == 0) state_->connections.erase(peer_);
-  }
+  ~HttpSession() override { crowd_->leave(peer_); }
 
   void start() {
     if constexpr (kTls)
@@ -203,8 +200,26 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
 
   void reply(HttpResponse response) {
     ++state_->requests;
+    settle(&response);
     if (response.pause > Nanos(0)) return answer_later(std::move(response));
     answer(std::move(response));
+  }
+
+  /// Only now is it known what the connection counts as. Where there is no room among those that
+  /// are known it stays among the strangers: what was asked has been done.
+  void settle(HttpResponse* response) {
+    if (response->standing == Standing::kKnown) (void)move_to(state_->known);
+    if (response->standing == Standing::kFollower && !move_to(state_->followers))
+      *response = busy_response("too many follow logs and events");
+  }
+
+  bool move_to(Crowd& crowd) {
+    if (crowd_ == &crowd) return true;
+    if (!crowd.has_room(peer_)) return false;
+    crowd_->leave(peer_);
+    crowd_ = &crowd;
+    crowd_->enter(peer_);
+    return true;
   }
 
   void answer_and_close(HttpResponse response) {
@@ -246,7 +261,25 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
     out_ =
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
         "Connection: close\r\n\r\n";
+    lowest().expires_never();  // for the reading, as long as it goes on
+    watch_for_leaving();
     write_events();
+  }
+
+  /// Nothing more is asked here, but by reading it shows at once who has closed the connection.
+  void watch_for_leaving() {
+    buffer_.clear();
+    stream_.async_read_some(buffer_.prepare(kFirstRead), [self = self()](Code error, size_t) {
+      if (self->told_all_) return self->part();
+      if (error) return self->close();
+      self->watch_for_leaving();
+    });
+  }
+
+  /// The parting reads itself: it begins when the watching has ended.
+  void end_following() {
+    told_all_ = true;
+    lowest().cancel();
   }
 
   void write_events() {
@@ -262,9 +295,9 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
   /// Now, and whenever it is woken or has waited long enough.
   void look_for_events() {
     if (state_->stopping) return close();
-    if (events_->over()) return part();
+    if (events_->over()) return end_following();
     out_ = events_->next();
-    if (out_.empty() && events_->over()) return part();
+    if (out_.empty() && events_->over()) return end_following();
     const bool quiet = std::chrono::steady_clock::now() - written_ >= kLongestQuiet;
     if (out_.empty() && quiet) out_ = ": still here\n\n";
     if (!out_.empty()) return write_events();
@@ -313,6 +346,7 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
   Stream stream_;
   boost::asio::steady_timer timer_;
   std::shared_ptr<ServerState> state_;
+  Crowd* crowd_;  ///< of state_
   const std::string peer_;
   boost::beast::flat_buffer buffer_{kMostUnread};
   std::optional<boost::beast::http::request_parser<HttpText>> parser_;
@@ -320,6 +354,7 @@ class HttpSession final : public Session, public std::enable_shared_from_this<Ht
   bool answering_ = false;
   bool unwanted_ = false;  ///< one too many: it is not waited for
   std::shared_ptr<EventSource> events_;
+  bool told_all_ = false;
   std::string out_;
   std::chrono::steady_clock::time_point written_;
 };

@@ -1,6 +1,7 @@
 #include "scheduler/service/serve.h"
 
 #include <pwd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -106,6 +107,16 @@ Coordinator::Rules rules_of(const ServeOptions& options) {
   return rules;
 }
 
+/// What starts with 1024 on many systems suits programs that use select(). Not all that is allowed:
+/// attempts inherit it, and there are programs that close every descriptor they might have.
+int more_descriptors() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = std::min(limit.rlim_max, std::max<rlim_t>(limit.rlim_cur, kEnoughDescriptors));
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kEnoughDescriptors));
+}
+
 class Service {
  public:
   Service(ServeOptions options, ServiceDirectory directory, std::unique_ptr<Policy> policy,
@@ -135,7 +146,8 @@ class Service {
             [this](HttpRequest request, const HttpReply& reply) {
               api_.handle(std::move(request), reply);
             },
-            HttpLimits(), [this](const HttpRequest& head) { return api_.refusal_of(head); })) {
+            limits_within(more_descriptors()),
+            [this](const HttpRequest& head) { return api_.refusal_of(head); })) {
     api_.set_policy(std::string(policy_->name()));
     api_.set_user_priority(options_.user_priority);
     api_.set_gauges([this] { return watch_.latest(); });

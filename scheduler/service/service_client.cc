@@ -13,6 +13,7 @@
 
 #include "core/clock.h"
 #include "core/json_fields.h"
+#include "scheduler/service/ask_again.h"
 #include "scheduler/service/certificates.h"
 #include "scheduler/service/tls_client.h"
 
@@ -78,7 +79,8 @@ Error ServiceClient::no_answer(const std::string& why) const {
 }
 
 template <class Stream>
-Result<int> ServiceClient::exchange(Stream& stream, const Call& call, const TakeBytes& take) const {
+Result<ServiceClient::Answer> ServiceClient::exchange(Stream& stream, const Call& call,
+                                                      const TakeBytes& take) const {
   http::request<http::string_body> request(http::string_to_verb(call.method), call.target, 11);
   request.set(http::field::host, address_.login ? address_.login->at.to_string() : "motley");
   request.set(http::field::connection, "close");
@@ -94,6 +96,12 @@ Result<int> ServiceClient::exchange(Stream& stream, const Call& call, const Take
   parser.body_limit(UINT64_MAX);
   http::read_header(stream, buffer, parser, error);
   if (error) return fail(broken_off(error.message()));
+  Answer answer{static_cast<int>(parser.get().result_int()),
+                parser.get().count(http::field::retry_after) > 0, ""};
+  const auto keep = [&](std::string_view bytes) {
+    answer.refusal += bytes;
+    return true;
+  };
   std::array<char, 16384> piece;
   while (!parser.is_done()) {
     parser.get().body().data = piece.data();
@@ -102,13 +110,25 @@ Result<int> ServiceClient::exchange(Stream& stream, const Call& call, const Take
     http::read_some(stream, buffer, parser, error);
     if (error == http::error::need_buffer) error = {};
     const size_t bytes = piece.size() - parser.get().body().size;
-    if (bytes > 0 && !take({piece.data(), bytes})) break;
+    const std::string_view come(piece.data(), bytes);
+    if (bytes > 0 && !(answer.is_refusal() ? keep(come) : take(come))) break;
     if (error) return fail(broken_off(error.message()));
   }
-  return static_cast<int>(parser.get().result_int());
+  return answer;
 }
 
-Result<int> ServiceClient::call(const Call& call, const TakeBytes& take) const {
+Result<Unit> ServiceClient::call(const Call& call, const TakeBytes& take) const {
+  AskAgain again;
+  while (true) {
+    MOTLEY_TRY(const Answer answer, call_once(call, take));
+    if (!answer.is_refusal()) return Unit{};
+    if (!answer.later || !again.after_a_while())
+      return fail(refusal_in(answer.refusal, answer.status));
+  }
+}
+
+Result<ServiceClient::Answer> ServiceClient::call_once(const Call& call,
+                                                       const TakeBytes& take) const {
   if (address_.login) {
     MOTLEY_TRY(const auto connection,
                TlsConnection::open(address_.login->at, address_.login->authority));
@@ -126,11 +146,10 @@ Result<int> ServiceClient::call(const Call& call, const TakeBytes& take) const {
 
 Result<json> ServiceClient::answer(const Call& asked) const {
   std::string body;
-  MOTLEY_TRY(const int status, call(asked, [&](std::string_view bytes) {
-               body += bytes;
-               return true;
-             }));
-  if (status >= 300) return fail(refusal_in(body, status));
+  MOTLEY_TRY_VOID(call(asked, [&](std::string_view bytes) {
+    body += bytes;
+    return true;
+  }));
   return parse_json(body);
 }
 
@@ -169,9 +188,8 @@ Result<Unit> ServiceClient::follow_once(const std::string& target, const TakeEve
   };
   Call asked{"GET", target, "", {{"Accept", "text/event-stream"}}};
   if (!followed->last_id.empty()) asked.headers["Last-Event-ID"] = followed->last_id;
-  MOTLEY_TRY(const int status, call(asked, on_bytes));
+  MOTLEY_TRY_VOID(call(asked, on_bytes));
   followed->heard = true;
-  if (status >= 300) return fail(refusal_in(text, status));
   return Unit{};
 }
 

@@ -43,12 +43,19 @@ class ServiceClient {
     bool heard = false;  ///< anything of the coordinator, on this connection
     bool over = false;
   };
+  struct Answer {
+    int status = 0;
+    bool later = false;  ///< there are too many just now: nothing was done
+    std::string refusal;
+    bool is_refusal() const { return status >= 300; }
+  };
   Result<Unit> follow_once(const std::string& target, const TakeEvent& take,
                            Followed* followed) const;
-  /// The status; the body goes to `take` as it comes.
-  Result<int> call(const Call& call, const TakeBytes& take) const;
+  /// The body goes to `take` as it comes. Whoever is turned away asks again for some seconds.
+  Result<Unit> call(const Call& call, const TakeBytes& take) const;
+  Result<Answer> call_once(const Call& call, const TakeBytes& take) const;
   template <class Stream>
-  Result<int> exchange(Stream& stream, const Call& call, const TakeBytes& take) const;
+  Result<Answer> exchange(Stream& stream, const Call& call, const TakeBytes& take) const;
   Error no_answer(const std::string& why) const;
   /// Whether what was asked was done nobody knows.
   Error broken_off(const std::string& why) const;

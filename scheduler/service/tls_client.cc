@@ -14,6 +14,8 @@
 #include <chrono>
 #include <utility>
 
+#include "scheduler/service/ask_again.h"
+
 namespace motley {
 namespace {
 
@@ -73,6 +75,17 @@ bool set_expected_name(SSL* ssl, const std::string& host) {
 
 Result<std::unique_ptr<TlsConnection>> TlsConnection::open(const Endpoint& at,
                                                            const std::string& authority) {
+  AskAgain again;
+  while (true) {
+    bool turned_away = false;
+    auto connection = open_once(at, authority, &turned_away);
+    if (!turned_away || !again.after_a_while()) return connection;
+  }
+}
+
+Result<std::unique_ptr<TlsConnection>> TlsConnection::open_once(const Endpoint& at,
+                                                                const std::string& authority,
+                                                                bool* turned_away) {
   asio::ssl::context tls(asio::ssl::context::tls_client);
   error_code error;
   const bool verified = !authority.empty();
@@ -84,7 +97,7 @@ Result<std::unique_ptr<TlsConnection>> TlsConnection::open(const Endpoint& at,
                                          " cannot be used: motley login again");
   std::unique_ptr<TlsConnection> connection(new TlsConnection(std::move(tls)));
   MOTLEY_TRY_VOID(connection->connect(at));
-  MOTLEY_TRY_VOID(connection->shake_hands(at, verified));
+  MOTLEY_TRY_VOID(connection->shake_hands(at, verified, turned_away));
   boost::beast::get_lowest_layer(connection->stream_).expires_never();
   return connection;
 }
@@ -108,7 +121,7 @@ Result<Unit> TlsConnection::connect(const Endpoint& at) {
   return Unit{};
 }
 
-Result<Unit> TlsConnection::shake_hands(const Endpoint& at, bool verified) {
+Result<Unit> TlsConnection::shake_hands(const Endpoint& at, bool verified, bool* turned_away) {
   SSL* ssl = stream_.native_handle();
   if (verified && !set_expected_name(ssl, at.host))
     return fail(ErrorCode::kInternal, "TLS cannot be set up for " + at.to_string());
@@ -121,6 +134,8 @@ Result<Unit> TlsConnection::shake_hands(const Endpoint& at, bool verified) {
   if (!error) return Unit{};
   const long why = SSL_get_verify_result(ssl);
   if (verified && why != X509_V_OK) return fail(not_believed(at, why));
+  *turned_away = error == asio::ssl::error::stream_truncated || error == asio::error::eof ||
+                 error == asio::error::connection_reset || error == asio::error::broken_pipe;
   return fail(ErrorCode::kNoDevice, "what listens on " + at.to_string() +
                                         " does not speak TLS as a coordinator would, or has too "
                                         "many connections from here (" +

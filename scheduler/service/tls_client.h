@@ -18,7 +18,8 @@ class TlsConnection {
  public:
   /// Whom to believe: the certificate (PEM) of an authority, or, empty, nobody has to prove
   /// anything. kNoDevice: nobody there, or no TLS; kNotPermitted: it is somebody else, or its
-  /// certificate is for other names or has expired.
+  /// certificate is for other names or has expired. Where it closes the connection at once, as with
+  /// one too many from here, it is asked again for some seconds.
   static Result<std::unique_ptr<TlsConnection>> open(const Endpoint& at,
                                                      const std::string& authority);
 
@@ -30,8 +31,11 @@ class TlsConnection {
  private:
   explicit TlsConnection(boost::asio::ssl::context tls)
       : tls_(std::move(tls)), stream_(context_, tls_) {}
+  static Result<std::unique_ptr<TlsConnection>> open_once(const Endpoint& at,
+                                                          const std::string& authority,
+                                                          bool* turned_away);
   Result<Unit> connect(const Endpoint& at);
-  Result<Unit> shake_hands(const Endpoint& at, bool verified);
+  Result<Unit> shake_hands(const Endpoint& at, bool verified, bool* turned_away);
 
   boost::asio::io_context context_;
   boost::asio::ssl::context tls_;

@@ -18,10 +18,15 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "core/clock.h"
 #include "scheduler/launch/child_process.h"
+#include "scheduler/service/service_client.h"
 #include "tests/support/require.h"
 #include "tests/support/temporary_directory.h"
 
@@ -76,20 +81,39 @@ class TwoEvents final : public EventSource {
   int told_ = 0;
 };
 
+/// Says that it is there, and then nothing for ever.
+class Silence final : public EventSource {
+ public:
+  std::string next() override { return std::exchange(said_, true) ? "" : ": here\n\n"; }
+  bool over() const override { return false; }
+  std::chrono::milliseconds patience() const override { return std::chrono::hours(1); }
+
+ private:
+  bool said_ = false;
+};
+
 class HttpServerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     HttpLimits limits;
     limits.header_time = limits.body_time = std::chrono::milliseconds(200);
     limits.idle_time = std::chrono::milliseconds(400);
-    limits.connections = 3;
+    limits.known = 3;
+    limits.followers_of_peer = kFollowers;
     server_ = make_http_server(
         context_,
         [](HttpRequest request, const HttpReply& reply) {
           HttpResponse response;
           response.type = "text/plain";
           response.body = request.method + " " + request.path + " " + request.body + "\n";
+          if (request.path == "/json") response.body = "{}";
+          response.standing = Standing::kKnown;
           if (request.path == "/events") response.events = std::make_shared<TwoEvents>();
+          if (request.path == "/orders") response.events = std::make_shared<Silence>();
+          if (request.path == "/logs") {
+            response.events = std::make_shared<Silence>();
+            response.standing = Standing::kFollower;
+          }
           reply(std::move(response));
         },
         limits,
@@ -108,7 +132,21 @@ class HttpServerTest : public ::testing::Test {
     thread_.join();  // nothing keeps the context going
   }
   std::string path() const { return directory_.path() + "/socket"; }
+  std::string answer_to(const std::string& target) const {
+    return Client(path()).send("GET " + target + " HTTP/1.1\r\n\r\n").receive("\n");
+  }
+  /// Connections that follow: as many as there is room for.
+  std::vector<std::unique_ptr<Client>> followers() const {
+    std::vector<std::unique_ptr<Client>> all;
+    for (int i = 0; i < kFollowers; ++i) {
+      all.push_back(std::make_unique<Client>(path()));
+      all.back()->send("GET /logs HTTP/1.1\r\n\r\n");
+      EXPECT_THAT(all.back()->receive(": here"), StartsWith("HTTP/1.1 200")) << i;
+    }
+    return all;
+  }
 
+  static constexpr int kFollowers = 70;
   testing::TemporaryDirectory directory_;
   boost::asio::io_context context_;
   std::unique_ptr<HttpServer> server_;
@@ -205,10 +243,74 @@ TEST_F(HttpServerTest, ConnectionsAreLimited) {
   Client first(path()), second(path()), third(path());
   ASSERT_TRUE(third.connected());
   third.send("GET /a HTTP/1.1\r\n\r\n").receive("GET /a \n");
-  EXPECT_THAT(Client(path()).receive(), StartsWith("HTTP/1.1 503"));
+  const std::string refused = Client(path()).receive();
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(refused, HasSubstr("Retry-After: 1\r\n"));
+  EXPECT_THAT(refused, HasSubstr("\"code\":\"no_device\""));
   first.receive();  // it has been idle for too long
   EXPECT_THAT(Client(path()).send("GET /a HTTP/1.1\r\n\r\n").receive("GET /a \n"),
               StartsWith("HTTP/1.1 200"));
+}
+
+/// Nor do requests and what nodes follow take the place of people who do.
+TEST_F(HttpServerTest, FollowersTakeNobodysPlace) {
+  const auto open = followers();
+  EXPECT_THAT(answer_to("/a"), StartsWith("HTTP/1.1 200"));
+  Client node(path());
+  EXPECT_THAT(node.send("GET /orders HTTP/1.1\r\n\r\n").receive(": here"),
+              StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(answer_to("/a"), StartsWith("HTTP/1.1 200"));
+  const std::string refused = Client(path()).send("GET /logs HTTP/1.1\r\n\r\n").receive("again");
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(refused, HasSubstr("Retry-After: 1\r\n"));
+  EXPECT_THAT(refused, HasSubstr("\"code\":\"no_device\""));
+}
+
+/// What they have said meanwhile is no matter.
+TEST_F(HttpServerTest, WhoLeavesFreesTheirPlaceAtOnce) {
+  auto open = followers();
+  open.back()->send("GET /a HTTP/1.1\r\n\r\n" + std::string(10'000, 'x'));
+  EXPECT_THAT(answer_to("/logs"), StartsWith("HTTP/1.1 503"));
+  open.pop_back();
+  const Nanos before = steady_clock().now();
+  while (!answer_to("/logs").starts_with("HTTP/1.1 200") &&
+         seconds_of(steady_clock().now() - before) < 5) {
+  }
+  EXPECT_LT(seconds_of(steady_clock().now() - before), 1.0);
+}
+
+TEST_F(HttpServerTest, WhoIsTurnedAwayAsksAgain) {
+  std::vector<std::unique_ptr<Client>> nodes;
+  for (int i = 0; i < 3; ++i) {
+    nodes.push_back(std::make_unique<Client>(path()));
+    nodes.back()->send("GET /orders HTTP/1.1\r\n\r\n").receive(": here");
+  }
+  std::thread leaves([&] {
+    EXPECT_THAT(answer_to("/a"), StartsWith("HTTP/1.1 503"));
+    nodes.pop_back();
+  });
+  const auto answer = ServiceClient({path(), std::nullopt}).get("/json");
+  leaves.join();
+  EXPECT_TRUE(answer) << answer.error().message;
+}
+
+TEST_F(HttpServerTest, WhoIsTurnedAwayForGoodIsTold) {
+  const auto open = followers();
+  const auto refused =
+      ServiceClient({path(), std::nullopt}).follow("/logs", [](const auto&) { return true; });
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kNoDevice);
+  EXPECT_THAT(refused.error().message, HasSubstr("try again"));
+}
+
+TEST(HttpLimitsTest, WhatADescriptorEachHasRoomFor) {
+  for (const int descriptors : {1024, 4096, kEnoughDescriptors}) {
+    const HttpLimits limits = limits_within(descriptors);
+    EXPECT_LT(2 * limits.known + limits.strangers + limits.followers + limits.followers_of_peer,
+              descriptors);
+    EXPECT_GE(limits.strangers_of_peer, 64);
+  }
+  EXPECT_EQ(limits_within(kEnoughDescriptors).known, HttpLimits().known);
 }
 
 TEST_F(HttpServerTest, EventsGoOnToTheirEnd) {

@@ -15,8 +15,10 @@
 #include <boost/asio/write.hpp>
 #include <chrono>
 #include <ctime>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <vector>
 
 #include "core/clock.h"
 #include "scheduler/launch/child_process.h"
@@ -74,25 +76,36 @@ class OneEvent final : public EventSource {
   int told_ = 0;
 };
 
+/// For ever.
+class Ticks final : public EventSource {
+ public:
+  std::string next() override { return ": tick\n\n"; }
+  bool over() const override { return false; }
+  std::chrono::milliseconds patience() const override { return std::chrono::milliseconds(5); }
+};
+
 class TlsServerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     HttpLimits limits;
     limits.handshake_time = limits.header_time = std::chrono::milliseconds(300);
-    limits.idle_time = std::chrono::milliseconds(2000);
-    limits.connections = limits.network_connections = 4;
+    limits.idle_time = std::chrono::seconds(20);  // longer than anybody asks again
+    limits.strangers = limits.strangers_of_peer = 4;
+    limits.followers_of_peer = 1;
     server_ = make_http_server(
         context_,
         [](HttpRequest request, const HttpReply& reply) {
-          if (request.path == "/events") {
-            HttpResponse response;
-            response.events = std::make_shared<OneEvent>();
-            return reply(std::move(response));
+          HttpResponse response = json_response({{"path", request.path},
+                                                 {"token", request.token},
+                                                 {"peer", request.peer},
+                                                 {"local", request.local}});
+          if (!request.token.empty()) response.standing = Standing::kKnown;
+          if (request.path == "/events") response.events = std::make_shared<OneEvent>();
+          if (request.path == "/logs") {
+            response.events = std::make_shared<Ticks>();
+            response.standing = Standing::kFollower;
           }
-          reply(json_response({{"path", request.path},
-                               {"token", request.token},
-                               {"peer", request.peer},
-                               {"local", request.local}}));
+          reply(std::move(response));
         },
         limits);
   }
@@ -133,6 +146,23 @@ class TlsServerTest : public ::testing::Test {
     std::string answer;
     boost::asio::read((*connection)->stream(), boost::asio::dynamic_buffer(answer), error);
     return answer;
+  }
+  /// A connection that stays open, after the first line that it was answered with.
+  std::unique_ptr<TlsConnection> asked(const std::string& target, const std::string& trusted,
+                                       std::string* line) const {
+    auto connection = TlsConnection::open(here_, trusted);
+    EXPECT_TRUE(connection) << connection.error().message;
+    if (!connection) return nullptr;
+    boost::system::error_code error;
+    boost::asio::write((*connection)->stream(),
+                       boost::asio::buffer("GET " + target +
+                                           " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+                                           "mtl_1_ab\r\n\r\n"),
+                       error);
+    boost::asio::read_until((*connection)->stream(), boost::asio::dynamic_buffer(*line), "\n",
+                            error);
+    *line = line->substr(0, line->find('\r'));
+    return std::move(*connection);
   }
   Result<nlohmann::json> ask(const std::string& authority) const {
     return ServiceClient({"", Login{here_, authority, "mtl_1_ab"}}).get("/v1/jobs");
@@ -257,6 +287,45 @@ TEST_F(TlsServerTest, APeerHasSoManyConnections) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kNoDevice);
   EXPECT_THAT(refused.error().message, HasSubstr("too many connections"));
+}
+
+TEST_F(TlsServerTest, WhoHasShownATokenIsNoStranger) {
+  serve(kNames);
+  const std::string trusted = authority();
+  std::vector<std::unique_ptr<TlsConnection>> open;
+  for (int i = 0; i < 10; ++i) {
+    std::string line;
+    open.push_back(asked("/v1/jobs", trusted, &line));
+    EXPECT_EQ(line, "HTTP/1.1 200 OK") << i;
+  }
+  EXPECT_TRUE(ask(trusted));
+}
+
+TEST_F(TlsServerTest, WhoLeavesFreesTheirPlaceAtOnce) {
+  serve(kNames);
+  const std::string trusted = authority();
+  std::string line, refused;
+  auto follower = asked("/logs", trusted, &line);
+  EXPECT_EQ(line, "HTTP/1.1 200 OK");
+  asked("/logs", trusted, &refused);
+  EXPECT_EQ(refused, "HTTP/1.1 503 Service Unavailable");
+  EXPECT_TRUE(ask(trusted));
+  follower.reset();
+  const Nanos before = steady_clock().now();
+  do {
+    line.clear();
+    asked("/logs", trusted, &line);
+  } while (line != "HTTP/1.1 200 OK" && seconds_of(steady_clock().now() - before) < 5);
+  EXPECT_LT(seconds_of(steady_clock().now() - before), 1.0);
+}
+
+TEST_F(TlsServerTest, WhoIsTurnedAwayAsksAgain) {
+  serve(kNames);
+  const std::string trusted = authority();
+  std::vector<std::unique_ptr<PlainClient>> silent;
+  for (int i = 0; i < 4; ++i) silent.push_back(std::make_unique<PlainClient>(here_.port));
+  const auto answer = ask(trusted);  // until their handshakes take too long
+  EXPECT_TRUE(answer) << answer.error().message;
 }
 
 TEST_F(TlsServerTest, TheNetworkCannotShutOutTheSocket) {

@@ -11,7 +11,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import netns_hosts  # noqa: E402
 from sandbox import BIN, MEETING, MOTLEY, Sandbox, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
-from service import Service  # noqa: E402
+from service import Service, UnixConnection  # noqa: E402
 
 STEPS = 400
 NODES = ("n1", "n2", "n3")
@@ -21,6 +21,16 @@ FLEET = "version: 1\npace: {clock: virtual, flops: 1.0e9}\nnodes:\n" + "".join(
         f"      - {{kind: cpu, type: {kind}, threads: 1, paced: {{speed: {speed}, memory: 1GB}}}}\n"
         for kind, speed in devices)
     for host, devices in (("n1", [("fast", 1)]), ("n2", [("fast", 1)]), ("n3", [("fast", 1), ("slow", 0.3333)])))
+# Follows events over the network a hundred times, with the token that it is given.
+ELSEWHERE = f"""
+import http.client, ssl, sys, time
+followers = [http.client.HTTPSConnection("{DOOR}", context=ssl._create_unverified_context()) for _ in range(100)]
+for follower in followers:
+    follower.request("GET", "/v1/events", headers={{"Accept": "text/event-stream", "Authorization": "Bearer " + sys.argv[1]}})
+answers = [follower.getresponse() for follower in followers]
+print({{answer.status for answer in answers}}, flush=True)
+time.sleep(600)
+"""
 
 
 class Cluster(Service):
@@ -169,6 +179,33 @@ def programs_over_nodes(cluster):
     print("ok: programs over nodes")
 
 
+def crowded(cluster, losses):
+    """As many as may follow events, and more, by the socket and from where n2 is: nodes and jobs do not notice."""
+    followers = [UnixConnection(cluster.socket) for _ in range(300)]
+    for follower in followers:
+        follower.request("GET", "/v1/events?after=0", headers={"Accept": "text/event-stream"})
+    answers = [follower.getresponse() for follower in followers]
+    statuses = [answer.status for answer in answers]
+    expect_equal((statuses.count(200), statuses.count(503)), (256, 44), "followers let in and turned away")
+    made = cluster.run("token", "create", "--role", "viewer", "--json")
+    expect_exit(made, 0)
+    elsewhere = subprocess.Popen(cluster.hosts.command_on("n2", [sys.executable, "-c", ELSEWHERE, json.loads(made.stdout)["token"]]),
+                                 stdout=subprocess.PIPE, text=True)
+    expect_equal(elsewhere.stdout.readline(), "{200}\n", "followers beside the agent of n2")
+    job = cluster.submit(name="crowded", devices="4")
+    expect_exit(cluster.run("events", "-f"), 69)
+    cluster.wait_for_state(job, "succeeded", seconds=120)
+    told = cluster.job(job)
+    expect_equal((told["restarts"], len(told["attempts"])), (0, 1), "undisturbed")
+    expect_equal(cluster.losses_of(job), losses, "losses among followers")
+    expect("is lost" not in cluster.run("events").stdout, "a node was lost")
+    elsewhere.kill()
+    elsewhere.wait()
+    for answer in answers:
+        answer.close()
+    print("ok: crowded")
+
+
 def killed_host(cluster, losses):
     """Its job goes on with what is left; when it is back it is used again."""
     job = cluster.submit(name="bereaved", devices="2..4")
@@ -272,6 +309,7 @@ def main():
             first = nodes_come(cluster)
             trains_over_nodes(cluster, first, losses)
             programs_over_nodes(cluster)
+            crowded(cluster, losses)
             killed_host(cluster, losses)
             drained(cluster, losses)
             killed_coordinator(cluster, losses)
