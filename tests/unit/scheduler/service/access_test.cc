@@ -243,6 +243,28 @@ TEST_F(AccessTest, ATokenOfANodeSpeaksForNoOther) {
   EXPECT_EQ(service_.node("n2").state, NodeState::kAwaited) << "it left";
 }
 
+/// As what their connections count: who follows takes no place that a node needs.
+TEST_F(AccessTest, WhoAsksIsAStrangerKnownOrAFollower) {
+  const std::string viewer = token_of("ana", Role::kViewer);
+  const std::string node = token_of("ana", Role::kNode);
+  EXPECT_EQ(ask("", "GET", "/healthz").standing, Standing::kStranger);
+  EXPECT_EQ(ask("mtl_9_no", "GET", "/v1/jobs").standing, Standing::kStranger);
+  EXPECT_EQ(ask(viewer, "GET", "/v1/jobs").standing, Standing::kKnown);
+  EXPECT_EQ(ask("", "GET", "/v1/jobs", "", true).standing, Standing::kKnown);
+  EXPECT_EQ(join(node, "n1").standing, Standing::kKnown);
+  EXPECT_EQ(ask(node, "GET", "/v1/nodes/n1/orders?session=first").standing, Standing::kKnown);
+  const auto standing = [&](const std::string& target) {
+    HttpRequest request = request_of(viewer, "GET", target, "");
+    request.accept = "text/event-stream";
+    Standing told = Standing::kStranger;
+    api_.handle(request, [&](const HttpResponse& response) { told = response.standing; });
+    return told;
+  };
+  EXPECT_EQ(standing("/v1/events"), Standing::kFollower);
+  EXPECT_EQ(standing("/v1/jobs/" + std::to_string(submit_as("ana")) + "/logs"),
+            Standing::kFollower);
+}
+
 TEST_F(AccessTest, ATokenWithoutANodeIsTheFirstOnesThatJoinsByIt) {
   const std::string token = token_of("ana", Role::kNode);
   service_.come("n1", {"a"});
