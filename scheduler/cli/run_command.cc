@@ -27,6 +27,8 @@ class RunCommand final : public Command {
               "start a new run when the newest was begun with another job or other data, instead "
               "of refusing",
               &options_.fresh_if_changed)
+        .flag("--refresh", "measure the devices also where that is known already",
+              &options_.refresh)
         .flag("--json", "end with one JSON object on stdout; tables go to stderr", &options_.json)
         .flag("--trace",
               "each rank keeps what its time went on, the last 100,000 events: see "

@@ -114,8 +114,8 @@ class RunSession {
   /// losses of one never stopped, bit for bit. Else a new one.
   Result<Unit> obtain_plan() {
     if (!options_.plan && reuse_plan()) return Unit{};
-    MOTLEY_TRY(profile_, obtain_profile(options_.job, admitted_, {options_.rsh_agent, false},
-                                        signals_, line_));
+    MOTLEY_TRY(profile_, obtain_profile(options_.job, admitted_,
+                                        {options_.rsh_agent, options_.refresh}, signals_, line_));
     if (options_.plan) {
       MOTLEY_TRY(plan_, price(*options_.plan, options_.job, admitted_, profile_));
     } else {

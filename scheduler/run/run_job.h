@@ -21,6 +21,7 @@ struct RunOptions {
   bool fresh_if_changed = false;  ///< where the newest run was begun with another job or other data
   bool json = false;              ///< stdout gets the final object only; the rest goes to stderr
   bool compare = true;            ///< try an equal split first
+  bool refresh = false;           ///< measure also what is known already
   bool trace = false;             ///< each rank writes one
   Bytes log_limit{0};             ///< of what a program prints, and of each rank's log; 0: none
   std::string rsh_agent;          ///< empty: ssh

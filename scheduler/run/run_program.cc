@@ -225,11 +225,12 @@ class ProgramRun {
   Result<std::vector<DeviceProfile>> measured() {
     const ProgramProfiles profiles(options_.job, fleet_);
     std::vector<DeviceProfile> found;
-    std::set<std::string> silent;  // kinds
+    std::set<std::string> silent, fresh;  // kinds
     for (const DeviceSpec& device : fleet_.devices) {
       const std::string kind = device.type + profiles.identity(device);
       auto profile = profiles.find(device);
-      if (!profile && silent.count(kind) == 0) {
+      const bool again = options_.refresh && fresh.insert(kind).second;
+      if ((!profile || again) && silent.count(kind) == 0) {
         line_.note("measuring the program on " + device.id + " (" + device.type + ")");
         const auto told = measure(device);
         if (!told && told.error().code != ErrorCode::kRunFailed) return fail(told.error());

@@ -370,6 +370,9 @@ def small_memory(sandbox):
         expect(re.search(r"samples of a step: localhost/0 8, localhost/1 24 \(", result.stderr), result.stderr)
         expect(f"largest {largest}\n" in result.stdout, f"of 1, 2, 4 and 8 samples: {result.stdout}")
     expect("localhost/0 has no memory for micro-batches of 4 samples: going on with 2" in result.stderr, result.stderr)
+    expect("measuring" not in sandbox.run("run", "large.yaml", "--fresh").stderr, "measured though it is known")
+    again = sandbox.run("run", "large.yaml", "--fresh", "--refresh").stderr
+    expect_equal(again.count("measuring the program on"), 2, f"devices measured again: {again}")
     print("ok: small memory")
 
 

@@ -47,11 +47,6 @@ class World {
           {"ana", role, "", {}, ""},
           [&](const Result<StoredToken>&, const std::string& token) { tokens_.push_back(token); });
     service_.run();
-    state_->handler = [this](HttpRequest request, const HttpReply& reply) {
-      api_.handle(as_asked(std::move(request)), reply);
-      service_.run();
-    };
-    state_->gate = [this](const HttpRequest& head) { return api_.refusal_of(as_asked(head)); };
   }
 
   /// The answer as far as it comes at once.
@@ -62,7 +57,7 @@ class World {
     const Fd client(ends[0]);
     boost::asio::io_context context(1);
     const auto session = std::make_shared<HttpSession<UnixStream>>(
-        state_, "", stream_protocol::socket(context, stream_protocol(), ends[1]));
+        state_, state_->known, "", stream_protocol::socket(context, stream_protocol(), ends[1]));
     session->start();
     (void)::send(client.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     ::shutdown(client.get(), SHUT_WR);
@@ -89,7 +84,12 @@ class World {
   Retention retention_;
   Api api_;
   std::vector<std::string> tokens_;
-  std::shared_ptr<ServerState> state_ = std::make_shared<ServerState>();
+  std::shared_ptr<ServerState> state_ = std::make_shared<ServerState>(
+      [this](HttpRequest request, const HttpReply& reply) {
+        api_.handle(as_asked(std::move(request)), reply);
+        service_.run();
+      },
+      [this](const HttpRequest& head) { return api_.refusal_of(as_asked(head)); }, HttpLimits());
   char who_ = 'l';
 };
 
@@ -105,7 +105,7 @@ std::vector<std::string> requests_with_bodies() {
   const std::string report = to_json(AgentReport{{"n1", "first", {}}, {}}).dump();
   nlohmann::json command = to_json(NodeCommand{"c1", {1, Epoch(1)}, "n1", "true", "", ""});
   command["key"] = "k";
-  return {request_text("POST", "/v1/jobs?source=/none/job.yaml",
+  return {request_text("POST", "/v1/jobs?source=/job.yaml",
                        repository_text("configs/jobs/program.yaml"), "Idempotency-Key: k\r\n"),
           request_text("POST", "/v1/nodes/n1/join", join),
           request_text("POST", "/v1/nodes/n1/report", report),
