@@ -159,7 +159,8 @@ TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
         "DROP TABLE speeds; ALTER TABLE jobs DROP COLUMN measuring; DROP TABLE attempts; DROP "
         "TABLE labels; DROP TABLE room; DROP TABLE tokens; DROP TABLE "
         "nodes; DROP INDEX "
-        "jobs_by_state; DROP INDEX jobs_by_owner; DROP INDEX jobs_by_array; ALTER TABLE jobs DROP "
+        "jobs_by_state; DROP TABLE usage; DROP INDEX jobs_by_owner; DROP INDEX jobs_by_array; "
+        "ALTER TABLE jobs DROP "
         "COLUMN array_first; "
         "ALTER TABLE jobs DROP COLUMN array_index; ALTER TABLE jobs DROP COLUMN array_size; "
         "ALTER TABLE jobs DROP COLUMN submitted_spec; "
@@ -196,7 +197,7 @@ TEST_F(Store, TokensOfAnOlderDatabaseSpeakForNoNodeYet) {
     ASSERT_TRUE(
         add_token(database, {.id = 0, .user = "ana", .role = "node", .label = "", .hash = "h"}));
     ASSERT_TRUE(database.execute(
-        "DROP INDEX jobs_by_owner; DROP INDEX jobs_by_array; "
+        "DROP TABLE usage; DROP INDEX jobs_by_owner; DROP INDEX jobs_by_array; "
         "ALTER TABLE jobs DROP COLUMN array_first; "
         "ALTER TABLE jobs DROP COLUMN array_index; ALTER TABLE jobs DROP COLUMN array_size; "
         "ALTER TABLE jobs DROP COLUMN submitted_spec; "
@@ -214,14 +215,22 @@ TEST_F(Store, TokensOfAnOlderDatabaseSpeakForNoNodeYet) {
 TEST_F(Store, BringsADatabaseOfThePreviousVersionUpToDate) {
   {
     const Database database = open_store(path());
-    ASSERT_TRUE(add_jobs(database, {job_named("old", "key")}));
+    const int64_t id = *add_jobs(database, {job_named("old", "key")});
+    StoredAttempt attempt{.job = id, .epoch = Epoch(1)};
+    ASSERT_TRUE(add_attempt(database, attempt));
+    attempt.ended = 9;
+    attempt.worth = 3;
+    ASSERT_TRUE(end_attempt(database, attempt));
     ASSERT_TRUE(database.execute(
-        "DROP INDEX jobs_by_owner; DROP INDEX jobs_by_array; "
+        "DROP TABLE usage; DROP INDEX jobs_by_owner; DROP INDEX jobs_by_array; "
         "ALTER TABLE jobs DROP COLUMN array_first; "
         "ALTER TABLE jobs DROP COLUMN array_index; ALTER TABLE jobs DROP COLUMN array_size; "
         "ALTER TABLE jobs DROP COLUMN submitted_spec; PRAGMA user_version = 7"));
   }
   const Database database = open_store(path());
+  const auto usage = list_usage(database);
+  ASSERT_EQ(usage->size(), 1u);
+  EXPECT_EQ(usage->front().worth, 3);
   EXPECT_EQ((**find_job(database, 1)).array.first, 0);
   EXPECT_EQ(*add_jobs(database, {job_named("old", "key")}), 1);
   EXPECT_EQ(*add_jobs(database, array_named("new", 2)), 2);
