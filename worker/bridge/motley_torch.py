@@ -49,8 +49,7 @@ import torch
 import torch.distributed as dist
 
 STOPPED = 75  # the exit status of what has saved and wants to be started again
-_MEASURED_VERSION, _STATE_VERSION = 1, 2
-_BUCKET_ELEMENTS = 8 << 20
+_MEASURED_VERSION, _STATE_VERSION, _BUCKET_ELEMENTS = 1, 2, 8 << 20
 _SHARD, _REST = "s0000.safetensors", "script"  # of a checkpoint: its file, and in that what is no tensor
 _NAME = re.compile(r"[A-Za-z0-9._/-]{1,256}")  # of a tensor in it
 _DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
@@ -169,7 +168,9 @@ class Job:
             ranks.spread(tensors.values())
             self._go_on({key: _unpacked(value, tensors) for key, value in state.items()})
         ranks.spread([*model.parameters(), *model.buffers()])
-        self._handlers = {number: signal.signal(number, self._ask_to_stop) for number in (signal.SIGTERM, signal.SIGUSR1)}
+        self._handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+        for number in self._handlers:
+            signal.signal(number, self._ask_to_stop)
 
     def loader(self, dataset, **options):
         """An iterable over this rank's micro-batches; each `for` over it is a pass over the whole dataset. What does not fill
@@ -190,7 +191,7 @@ class Job:
     def passes(self, count):
         """Numbers of passes up to `count`, for a loop around that over the loader: a script that goes on begins with the one that
         it was stopped in, and nothing that it does after each is done twice."""
-        for self._passes in range(self._pass, count):
+        for self._passes in range(max(self._pass, self._passes), count):
             yield self._passes
 
     def backward(self, loss_sum, count, scaler=None):
@@ -199,7 +200,7 @@ class Job:
         if self._samples is None:
             raise Error("job.backward() is for what job.loader() yields, once for each")
         rates = [float(group.get("lr", 0)) for group in getattr(self._states[1], "param_groups", [])]
-        if self._rates not in (None, rates):
+        if self.step and self._rates not in (None, rates):  # the first may be what the optimizer was made with
             raise Error("a learning rate has changed within a step: give its scheduler to motley.init(), or step it at job.boundary")
         self._rates = rates
         self._gradients.look()
@@ -211,21 +212,21 @@ class Job:
         if not self.boundary:
             self._gradients.keep()
             return
+        place = self._pass * self.steps_per_pass + self._pass_step
         loss_sum, rate = float(self._loss_sum), sum(rates)  # a GPU is through with it then
         self._pacer.wait()
         self._reports.spent("compute")
         loss, total, stop, steps, rates, squares, *given = self._ranks.sum(
-            [loss_sum, self._count, float(self._stop), self.step, rate, rate**2, *self._gradients.given()])
-        if steps != self.step * self.ranks:
+            [loss_sum, self._count, float(self._stop), place, rate, rate**2, *self._gradients.given()])
+        if steps != place * self.ranks:
             raise Error("the ranks are at different steps: a loop over job.loader() is left only where job.boundary is true")
-        if self.ranks * squares - rates**2 > 1e-9 * rates**2:
+        if self.step and self.ranks * squares - rates**2 > 1e-9 * rates**2:
             raise Error("the ranks have different learning rates: go by job.step and job.steps_per_pass, not by len(job.loader())")
         if not total:
             raise Error("job.backward(): the counts of a global batch are all 0")
         self._gradients.sum(total, given)
         self.loss, self._all_stop = loss / total, stop > 0
-        self.step = 1 if self._measurement else self.step + 1  # while it is measured none is the last
-        self._pass_step += 1
+        self.step, self._pass_step = 1 if self._measurement else self.step + 1, self._pass_step + 1  # measured, none is the last
         self._reports.spent("wait")
         self._reports.step(self)
 
@@ -256,7 +257,7 @@ class Job:
 
     def _ask_to_stop(self, number, frame):
         if os.getpid() != self._process:  # a worker of the loader
-            os._exit(128 + number)
+            return os._exit(128 + number) if number == signal.SIGTERM else None
         self._stop = True
         if callable(self._handlers[number]):
             self._handlers[number](number, frame)
@@ -264,7 +265,7 @@ class Job:
     def _least_samples(self, model):
         """Of a micro-batch."""
         norms = [part for part in model.modules() if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
-        if any(isinstance(norm, torch.nn.SyncBatchNorm) for norm in norms):
+        if torch.nn.SyncBatchNorm in map(type, norms):
             raise Error("SyncBatchNorm wants as many micro-batches of every rank, which unlike devices do not have: use BatchNorm")
         if norms and self.rank == 0 and self.ranks > 1:
             print("motley: BatchNorm goes by micro-batches: what is learnt depends on how they are dealt", file=sys.stderr, flush=True)
@@ -292,8 +293,7 @@ class Job:
     def _newest(self, tensors):
         """Of the newest that is whole what _read_state() returns, or None."""
         place, every = self._settings.checkpoints, self._settings.save_every
-        path = _checkpoint_program("newest", place) if place else None
-        if path:
+        if path := place and _checkpoint_program("newest", place):
             return _read_state(pathlib.Path(path) / _SHARD, tensors)
         if place and every and (_number("MOTLEY_TRAINED_STEPS") or 0) > every:
             raise Error(f"the run was to save checkpoints, but none is in {place} on {socket.gethostname()}: if rank 0 was elsewhere, "
@@ -366,7 +366,7 @@ def _generators(on_gpu):
 def _state_of(one):
     """Schedulers list all that they have, also functions and the step() that we have given them."""
     def plain(value):
-        if isinstance(value, dict):
+        if isinstance(value, dict) and not isinstance(value, collections.Counter):
             return {key: plain(part) for key, part in value.items() if not callable(part) and not isinstance(part, weakref.ref)}
         return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
     return plain(one.state_dict())
@@ -377,9 +377,8 @@ class _Deal:
 
     def __init__(self, ranks, settings, least):
         self.global_batch, self.seed = settings.global_batch, settings.seed
-        mine = settings.samples
-        if mine is None:
-            mine = self.global_batch // ranks.count + (ranks.rank < self.global_batch % ranks.count)
+        equal = self.global_batch // ranks.count + (ranks.rank < self.global_batch % ranks.count)
+        mine = equal if settings.samples is None else settings.samples
         all_ranks = ranks.gather(mine)
         if sum(all_ranks) != self.global_batch or min(all_ranks) < 1:
             raise Error(f"the ranks' samples {all_ranks} do not make up a global batch of {self.global_batch}, at least one for each")
@@ -409,7 +408,6 @@ class _Loader:
         lengths = job._ranks.gather(self.length)
         if set(lengths) != {self.length}:
             raise Error(f"the ranks' datasets have {lengths} samples: each wants all of the data, samples are dealt by the plan")
-        deal.steps(self.length)
         if job._length not in (None, self.length):
             raise Error(f"the checkpoint was made with {job._length} samples of data, now they are {self.length}: go on with those, or "
                         "start anew (--fresh)")
@@ -430,8 +428,8 @@ class _Loader:
         if self._job._measurement:
             yield from self._measured()
         job, number = self._job, self._job._passes
-        if job._rates and not job.boundary:
-            raise Error("the loop over job.loader() was left where job.boundary is false")
+        if job._samples is not None or (job._rates and not job.boundary):
+            raise Error("the loop over job.loader() was left before job.backward(), or where job.boundary is false")
         job._passes += 1
         if number < job._pass:
             return
@@ -448,7 +446,12 @@ class _Loader:
         for i, batch in enumerate(loader):
             place = i % self._deal.batches
             job._begin_batch(len(batches[i]), place == 0, place == self._deal.batches - 1)
-            yield batch
+            try:
+                yield batch
+            except GeneratorExit:  # left, before a step's first backward() at a boundary as well
+                if place == 0 and job._samples is not None:
+                    job._samples, job.boundary = None, True
+                raise
             job._end_batch()
 
 
@@ -619,10 +622,7 @@ class _Gradients:
         for i, (parameter, place) in enumerate(zip(self._parameters, self._places)):
             if parameter.grad is None:
                 continue
-            if self._given[i]:
-                place.add_(parameter.grad)
-            else:
-                place.copy_(parameter.grad)
+            (place.add_ if self._given[i] else place.copy_)(parameter.grad)
             self._given[i], parameter.grad = True, None
 
     def given(self):
@@ -731,7 +731,8 @@ def _packed(value, name, tensors):
     if isinstance(value, dict):
         if not all(key is None or isinstance(key, (bool, int, float, str)) for key in value):
             raise ValueError(f"a checkpoint cannot keep {name}: its keys are not all numbers and texts")
-        return {"dict": [[key, _packed(one, f"{name}/{key}", tensors)] for key, one in value.items()]}
+        kind = "counter" if isinstance(value, collections.Counter) else "dict"  # schedulers ask it for more than a dictionary
+        return {kind: [[key, _packed(one, f"{name}/{key}", tensors)] for key, one in value.items()]}
     if isinstance(value, (list, tuple)):
         return {"tuple" if isinstance(value, tuple) else "list": [_packed(one, f"{name}/{i}", tensors) for i, one in enumerate(value)]}
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -744,9 +745,8 @@ def _unpacked(value, tensors):
         return value
     (kind, content), = value.items()
     makers = {"tensor": lambda: tensors[content], "empty": lambda: torch.empty(content[1], dtype=_DTYPES_BY_NAME[content[0]]),
-              "dict": lambda: {key: _unpacked(one, tensors) for key, one in content},
-              "list": lambda: [_unpacked(one, tensors) for one in content],
-              "tuple": lambda: tuple(_unpacked(one, tensors) for one in content)}
+              "dict": lambda: {key: _unpacked(one, tensors) for key, one in content}, "counter": lambda: collections.Counter(dict(content)),
+              "list": lambda: [_unpacked(one, tensors) for one in content], "tuple": lambda: tuple(makers["list"]())}
     return makers[kind]()
 
 
