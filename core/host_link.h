@@ -16,6 +16,8 @@ struct HostLink {
   double pageable_to_device = 0;
   double pageable_to_host = 0;
   double latency_seconds = 0;  ///< of a copy of 8 bytes to the device until it is there: median
+
+  bool operator==(const HostLink&) const = default;
 };
 
 nlohmann::json to_json(const HostLink& link);

@@ -7,6 +7,8 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <unordered_map>
+#include <utility>
 
 #include "core/check.h"
 #include "core/holdings.h"
@@ -18,7 +20,7 @@ namespace {
 using Holders = std::vector<Rank>;
 
 struct HeldSlice {
-  Slice slice;
+  const Slice* slice = nullptr;
   Rank rank;
 };
 
@@ -30,34 +32,54 @@ struct Box {
   int64_t row_elements() const { return slice.elements() / slice.extent[0]; }
 };
 
-std::map<std::string, std::vector<HeldSlice>> holders_of(const Plan& plan, const ModelSpec& model) {
-  std::map<std::string, std::vector<HeldSlice>> held;
+/// Who holds which slices of each tensor, by its number in `tensors`.
+class Held {
+ public:
+  Held(const Plan& plan, const ModelSpec& model, const std::vector<LogicalTensor>& tensors)
+      : of_(tensors.size()) {
+    for (size_t i = 0; i < tensors.size(); ++i) numbers_.emplace(tensors[i].name, i);
+    for (const ReplicaPlan& replica : plan.replicas)
+      for (const StagePlan& stage : replica.stages)
+        for (size_t member = 0; member < stage.ranks.size(); ++member)
+          for (const auto& [tensor, slice] : slices_of(stage, member, model))
+            of_[tensor].push_back({&slice, stage.ranks[member]});
+  }
+
+  const std::vector<HeldSlice>& of(size_t tensor) const { return of_[tensor]; }
+
+ private:
+  using Slices = std::vector<std::pair<size_t, Slice>>;
   using Shape = std::tuple<LayerIndex, LayerIndex, std::vector<double>, size_t>;
-  std::map<Shape, std::vector<Holding>> known;  // many replicas are cut alike
-  for (const ReplicaPlan& replica : plan.replicas)
-    for (const StagePlan& stage : replica.stages)
-      for (size_t member = 0; member < stage.ranks.size(); ++member) {
-        const auto [found, is_new] =
-            known.try_emplace({stage.first_layer, stage.last_layer, stage.shares, member});
-        if (is_new) found->second = holdings_of(model, stage, static_cast<int>(member));
-        for (const Holding& holding : found->second)
-          held[holding.tensor.name].push_back({holding.slice, stage.ranks[member]});
-      }
-  return held;
-}
+
+  /// By tensor.
+  const Slices& slices_of(const StagePlan& stage, size_t member, const ModelSpec& model) {
+    const auto [found, is_new] =
+        known_.try_emplace({stage.first_layer, stage.last_layer, stage.shares, member});
+    if (is_new)
+      for (Holding& holding : holdings_of(model, stage, static_cast<int>(member)))
+        found->second.emplace_back(numbers_.at(holding.tensor.name), std::move(holding.slice));
+    return found->second;
+  }
+
+  std::unordered_map<std::string, size_t> numbers_;
+  std::map<Shape, Slices> known_;  ///< many replicas are cut alike
+  std::vector<std::vector<HeldSlice>> of_;
+};
 
 /// [0, extent) cut wherever a holder's slice begins or ends.
 std::vector<int64_t> cuts_of(const std::vector<HeldSlice>& held, size_t dimension) {
   std::set<int64_t> cuts;
   for (const HeldSlice& each : held) {
-    cuts.insert(each.slice.start[dimension]);
-    cuts.insert(each.slice.start[dimension] + each.slice.extent[dimension]);
+    cuts.insert(each.slice->start[dimension]);
+    cuts.insert(each.slice->start[dimension] + each.slice->extent[dimension]);
   }
   return {cuts.begin(), cuts.end()};
 }
 
 /// The boxes between the cuts of all dimensions, in row-major order.
 std::vector<Slice> boxes_of(const std::vector<HeldSlice>& held, size_t dimensions) {
+  const auto same = [&](const HeldSlice& each) { return *each.slice == *held.front().slice; };
+  if (std::all_of(held.begin(), held.end(), same)) return {*held.front().slice};
   std::vector<Slice> boxes = {{}};
   for (size_t d = 0; d < dimensions; ++d) {
     const std::vector<int64_t> cuts = cuts_of(held, d);
@@ -134,14 +156,14 @@ using Groups = std::map<Holders, std::vector<Box>>;
 /// All of the model by who holds it.
 Groups groups_of(const Plan& plan, const ModelSpec& model,
                  const std::vector<LogicalTensor>& tensors) {
-  const auto held = holders_of(plan, model);
+  const Held held(plan, model, tensors);
   Groups groups;
   for (size_t tensor = 0; tensor < tensors.size(); ++tensor) {
-    const std::vector<HeldSlice>& slices = held.at(tensors[tensor].name);
+    const std::vector<HeldSlice>& slices = held.of(tensor);
     for (const Slice& box : boxes_of(slices, tensors[tensor].shape.size())) {
       Holders holders;
       for (const HeldSlice& each : slices)
-        if (contains(each.slice, box)) holders.push_back(each.rank);
+        if (contains(*each.slice, box)) holders.push_back(each.rank);
       std::sort(holders.begin(), holders.end());
       groups[holders].push_back({tensor, box});
     }

@@ -27,6 +27,8 @@ struct CurvePoint {
   double spread = 0;   ///< (max - min) / median over the repetitions
   int repetitions = 0;
   double forward_seconds = 0;  ///< of `seconds` the forward pass; 0: not told apart
+
+  bool operator==(const CurvePoint&) const = default;
 };
 
 /// seconds ≈ fixed + per_sample · micro_batch, least squares of the relative errors, neither part
@@ -36,6 +38,8 @@ struct CurveFit {
   double fixed = 0;
   double per_sample = 0;
   double residual = 0;
+
+  bool operator==(const CurveFit&) const = default;
 };
 
 /// Cost of one kind of layer ("embedding", "block", "head") as one rank computes it; "model" means
@@ -59,6 +63,8 @@ struct LayerCurve {
   /// How far they may be off, relatively: what was seen at the points around the micro-batch, and
   /// where there is no point, what the straight line misses.
   double uncertainty_at(int micro_batch) const;
+
+  bool operator==(const LayerCurve&) const = default;
 };
 
 /// Bytes an engine that holds the whole model needs on its device at one micro-batch size, counted
@@ -68,6 +74,8 @@ struct MemoryPoint {
   Bytes fixed{0};        ///< parameters, gradients, optimizer state, samples and losses
   Bytes activations{0};  ///< arena of the static program
   Bytes total() const { return fixed + activations; }
+
+  bool operator==(const MemoryPoint&) const = default;
 };
 
 /// Share of each memory limit left free unless told otherwise: libraries and drivers take some
@@ -96,6 +104,8 @@ struct DeviceProfile {
   /// Null where it was not measured.
   const LayerCurve* curve(const std::string& layer, double share = 1,
                           Recompute recompute = Recompute::kNone) const;
+
+  bool operator==(const DeviceProfile&) const = default;
 };
 
 /// The reduction of this job's gradients as measured over some ranks.

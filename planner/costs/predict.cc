@@ -1,6 +1,7 @@
 // The prediction of a plan, whoever made it.
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "core/holdings.h"
@@ -224,12 +225,16 @@ class Predictor {
                                    shortened_links(compression, request_.job.model), plan_.sync);
     if (plain_) return reduction.seconds(plan_.world_size(), hosts_of(plan_, all_ranks()));
     const auto whole = static_cast<double>(parameter_count(request_.job.model));
-    double slowest = 0;
+    std::map<std::vector<Rank>, int64_t> most;  // elements, of all with the same peers
     for (const SliceTraffic& rank : traffic_) {
-      if (rank.peers.size() < 2) continue;
-      const auto elements = static_cast<double>(std::max(rank.sent, rank.received));
-      slowest = std::max(slowest, exchange_seconds(reduction, plan_, rank.peers, elements, whole));
+      int64_t& elements = most[rank.peers];
+      elements = std::max({elements, rank.sent, rank.received});
     }
+    double slowest = 0;
+    for (const auto& [peers, elements] : most)
+      if (peers.size() > 1)
+        slowest = std::max(slowest, exchange_seconds(reduction, plan_, peers,
+                                                     static_cast<double>(elements), whole));
     return slowest;
   }
 

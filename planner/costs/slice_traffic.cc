@@ -1,5 +1,6 @@
 #include "planner/costs/slice_traffic.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -49,25 +50,37 @@ class Held {
   std::map<std::string, std::vector<Holder>> holders_;
 };
 
+void be_distinct(std::vector<Rank>* ranks) {
+  std::sort(ranks->begin(), ranks->end());
+  ranks->erase(std::unique(ranks->begin(), ranks->end()), ranks->end());
+}
+
+/// Slices of one owner follow each other, and so do their holders: most of them were met before.
+void meet(Rank rank, std::vector<Rank>* peers) {
+  constexpr size_t kOften = 4096;
+  if (peers->back() == rank) return;
+  peers->push_back(rank);
+  if (peers->size() % kOften == 0) be_distinct(peers);
+}
+
 }  // namespace
 
 std::vector<SliceTraffic> slice_traffic(const Plan& plan, const ModelSpec& model) {
   const Held held(plan, model);
   std::vector<SliceTraffic> traffic(plan.ranks.size());
-  std::vector<std::set<Rank>> peers(traffic.size());
   for (size_t rank = 0; rank < traffic.size(); ++rank) {
-    peers[rank].insert(Rank(static_cast<int>(rank)));
+    traffic[rank].peers = {Rank(static_cast<int>(rank))};
     for (const Holding& holding : held.of(rank)) traffic[rank].held += holding.slice.elements();
   }
+  Slice common;
   for (const Ownership& owned : plan.owners) {
     const auto owner = static_cast<size_t>(owned.owner.value());
     traffic[owner].owned += owned.slice.elements();
     for (const auto& [holder, copy] : held.holders(owned.tensor)) {
-      Slice common;
       if (holder == owner || !intersect(copy->slice, owned.slice, &common)) continue;
       const int64_t elements = common.elements();
-      peers[owner].insert(Rank(static_cast<int>(holder)));
-      peers[holder].insert(owned.owner);
+      meet(Rank(static_cast<int>(holder)), &traffic[owner].peers);
+      meet(owned.owner, &traffic[holder].peers);
       traffic[owner].sent += elements;  // the result
       traffic[holder].received += elements;
       if (!copy->counted) continue;
@@ -75,8 +88,7 @@ std::vector<SliceTraffic> slice_traffic(const Plan& plan, const ModelSpec& model
       traffic[owner].received += elements;
     }
   }
-  for (size_t rank = 0; rank < traffic.size(); ++rank)
-    traffic[rank].peers = {peers[rank].begin(), peers[rank].end()};
+  for (SliceTraffic& rank : traffic) be_distinct(&rank.peers);
   return traffic;
 }
 

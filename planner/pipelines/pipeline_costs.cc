@@ -17,14 +17,11 @@ namespace {
 
 constexpr const char* kLayerKinds[] = {"embedding", "block", "head"};
 
-/// All that was measured of a device, whichever it is.
-std::string measured_text(const DeviceProfile& device) {
-  DeviceProfile nameless = device;
-  nameless.device.clear();
-  nameless.identity.clear();
-  Profile alone;
-  alone.devices.push_back(std::move(nameless));
-  return to_json(alone).dump();
+/// Whether all that was measured of both is the same.
+bool are_alike(const DeviceProfile& a, DeviceProfile b) {
+  b.device = a.device;
+  b.identity = a.identity;
+  return a == b;
 }
 
 }  // namespace
@@ -32,7 +29,6 @@ std::string measured_text(const DeviceProfile& device) {
 Result<std::vector<DeviceGroup>> group_devices(const PlanRequest& request, GroupBy by) {
   MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job));
   std::vector<DeviceGroup> groups;
-  std::map<std::string, size_t> numbers;
   for (const DeviceSpec& spec : request.fleet.devices) {
     if (fleet.find(spec.id) == nullptr) continue;
     const DeviceProfile* const profile = request.profile.find(spec.id);
@@ -40,11 +36,17 @@ Result<std::vector<DeviceGroup>> group_devices(const PlanRequest& request, Group
       return fail(ErrorCode::kInvalidSpec, "the profile lacks " + spec.id + " (" + spec.type +
                                                "); measure it with `motley profile`");
     const Precision precision = precision_allowed(request.job, spec, profile->precision);
-    const std::string key = (by == GroupBy::kHost ? spec.host : "") + "\n" + spec.type + "\n" +
-                            std::to_string(static_cast<int>(precision)) + measured_text(*profile);
-    const auto [found, is_new] = numbers.emplace(key, groups.size());
-    if (is_new) groups.push_back({.devices = {}, .profile = profile, .precision = precision});
-    groups[found->second].devices.push_back(&spec);
+    const auto same = [&](const DeviceGroup& group) {
+      const DeviceSpec& other = *group.devices.front();
+      return (by == GroupBy::kType || spec.host == other.host) && spec.type == other.type &&
+             precision == group.precision && are_alike(*group.profile, *profile);
+    };
+    auto group = std::find_if(groups.begin(), groups.end(), same);
+    if (group == groups.end()) {
+      groups.push_back({.devices = {}, .profile = profile, .precision = precision});
+      group = groups.end() - 1;
+    }
+    group->devices.push_back(&spec);
   }
   return groups;
 }

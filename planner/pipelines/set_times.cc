@@ -20,6 +20,9 @@ int roundest(int low, int high) {
   return high / step * step;
 }
 
+/// Of how many grains one may be too many.
+constexpr int kNearEnough = 32;
+
 }  // namespace
 
 SetTimes::SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
@@ -226,14 +229,15 @@ int SetTimes::grains_within(size_t set, const GrainLimit& limit) {
     const double samples = limit.seconds / per_sample_[set] * (1 + 1e-9) + limit.missing;
     high = static_cast<int>(std::min<double>(high, samples / limit.grain));
   }
-  while (low < high) {
+  // Of many no more is known than that there are no more: each number costs cuts of all sets.
+  while (high - low > high / kNearEnough) {
     const int middle = roundest(low, high);
     if (within(set, middle * limit.grain - limit.missing, limit.seconds))
       low = middle;
     else
       high = middle - 1;
   }
-  return low;
+  return high;
 }
 
 std::vector<Pipeline> SetTimes::pipelines(size_t set, int samples, double limit) {

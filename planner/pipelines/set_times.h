@@ -29,6 +29,7 @@ class SetTimes : public ReplicaSets {
   /// No pipeline of the set computes so many samples in less; kNever where none fits. Rises with
   /// them.
   double seconds(size_t set, int samples) override;
+  /// Of more than 32 perhaps one in 32 too many, never too few.
   int grains_within(size_t set, const GrainLimit& limit) override;
   /// The pipelines behind the bounds that are known and below `limit`, none for a whole replica.
   std::vector<Pipeline> pipelines(size_t set, int samples, double limit);

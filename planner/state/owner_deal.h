@@ -8,8 +8,10 @@
 // others it sends and receives all it holds, h_r, and of what it owns once more for each of the n_r
 // holders beyond the second. Both maxima rise with the shares, so a bound on each is a bound on
 // every share, whether shares within such bounds can be dealt is a flow from what is held alike to
-// those who hold it, and the least sum of both bounds is convex in the first: a search by thirds
-// around a bisection.
+// those who hold it, and the least sum of both bounds is convex in the first: a golden section
+// search. Of the second the least is found by Newton's method on the cuts of flows that fail
+// (Radzik, Parametric flows, weighted means of cuts, and fractional combinatorial optimization,
+// 1993).
 
 #include <limits>
 #include <vector>
