@@ -93,7 +93,7 @@ print("largest", largest)
 """
 
 
-# Asks torch.distributed who it is, leaves its passes early, freezes and unfreezes, and keeps something after each pass.
+# Asks torch.distributed who it is, looks at a batch, leaves its passes early, freezes and unfreezes, and keeps something after each pass.
 EARLY = """import os, pathlib, signal, sys
 import motley_torch as motley
 import torch
@@ -104,7 +104,10 @@ model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Lin
 optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
 schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 3], 0.5)
 job = motley.init(model, optimizer, schedule, micro_batch=2, flops_per_sample=2e6)
-loader = job.loader(torch.randn(48, 8))
+data = torch.randn(48, 8)
+loader = job.loader(data)
+assert motley.steps_per_pass(data) == job.steps_per_pass == 6
+next(iter(loader))  # a look at the data is no pass
 dead = pathlib.Path(os.environ["MOTLEY_CHECKPOINT_DIR"], "dead")
 for number in job.passes(4):
     for x in loader:
@@ -147,14 +150,19 @@ if "synchronous" in sys.argv:
     model = torch.nn.Sequential(model, torch.nn.SyncBatchNorm(2))
 job = motley.init(model.bfloat16() if "half" in sys.argv else model, optimizer, global_batch=8, micro_batch=2, save_every=1)
 loader = job.loader([torch.randn(4) for _ in range(12 if "short" in sys.argv and job.rank else 24)])
-for number in job.passes(2 if "leave" in sys.argv or "apart" in sys.argv else 1):
+if "second" in sys.argv:
+    motley.init(other, torch.optim.SGD(other.parameters(), lr=0.1), global_batch=8)
+for number in job.passes(2 if {"leave", "apart", "added"} & set(sys.argv) else 1):
     for x in loader:
         if "rate" in sys.argv:
             optimizer.param_groups[0]["lr"] = 0.1 + 0.1 * job.rank
         loss = model(x.to(next(model.parameters()).dtype)).square().sum() * (float("nan") if "nan" in sys.argv and job.step == 2 else 1)
         optimizer.zero_grad()
         job.backward(loss, len(x))
-        optimizer.step()
+        if "added" in sys.argv and job.step == 3:
+            optimizer.add_param_group({"params": list(other.parameters())})
+        if "idle" not in sys.argv or job.rank == 0:
+            optimizer.step()
         if "schedule" in sys.argv:
             schedule.step()
         if "leave" in sys.argv and not job.boundary:
@@ -332,7 +340,8 @@ def wrong(sandbox):
 
     for what, said in (("foreign", "parameters that the model has not"), ("rate", "different learning rates"),
                        ("short", "samples are dealt by the plan"), ("schedule", "has changed within a step"),
-                       ("leave", "where job.boundary is false"), ("apart", "different steps"), ("synchronous", "use BatchNorm")):
+                       ("leave", "where job.boundary is false"), ("apart", "different steps"), ("synchronous", "use BatchNorm"),
+                       ("idle", "different numbers of updates"), ("second", "for one training"), ("added", "had not at motley.init()")):
         expect(said in run(what, 1)[0], f"{what}: not said")
     expect_equal(run("half", 0)[1], [f"step-0000000{step}.e1" for step in (1, 2, 3)], "checkpoints of a model in bf16")
     expect_equal(run("nan", 0)[1], ["step-00000001.e1", "step-00000002.e1"], "checkpoints before the loss was lost")

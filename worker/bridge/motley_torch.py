@@ -11,16 +11,16 @@
 
 Each pass of a loader is one pass over the data, in one seeded order whatever the number of ranks. The loader yields this rank's micro-
 batches of each global batch; between the ranks' last ones gradients are summed over all samples and divided by how many there were, so
-any deal of samples trains the same model (but for BatchNorm, which goes by micro-batches). Only then optimizer.step() does something (and
-step() of what else init() was given); `job.boundary` tells, for what else belongs there: a GradScaler's step and update (backward() takes
-the scaler), a printed `job.loss`, the mean over the last global batch of what backward() was given. A loop is left at a boundary only.
+any deal of samples trains the same model (but for BatchNorm, which goes by micro-batches, and random numbers like dropout's). Only there,
+where `job.boundary` is true, step() of the optimizer and of what else init() was given does something: scripts accumulate nothing
+themselves. What else belongs there: a GradScaler's step and update (backward() takes the scaler), a printed `job.loss`, the mean over the
+last global batch of what backward() was given. A loop is left there only. What init() is given may ask motley.steps_per_pass() before.
 
-Started by `motley run` or `motley submit`, from `run:` of a job. Asked to stop (SIGTERM), all ranks end after the same step, with a
-checkpoint; the same script, started again, goes on from there on any number of ranks. Started by torchrun or alone it trains too, with
-equal shares. Needs torch 1.13 or newer and nothing else. Ranks hold whole copies of the model; buffers, like BatchNorm's averages, are
-each rank's own, and rank 0's are kept. What is not in the model, the optimizer or `others` is the script's own to keep. Other data, for
-evaluation say, is read with a DataLoader as ever. Before it trains, `motley run` runs the script alone on a device of each kind to see
-how long micro-batches take: it is ended within its loops then. core/FORMATS.md: "program", "script checkpoint".
+Started by `motley run` or `motley submit`, from `run:` of a job; by torchrun or alone it trains too, with equal shares. Asked to stop
+(SIGTERM), all ranks end after the same step, with a checkpoint; the same script, started again, goes on there on any number of ranks.
+Needs torch 1.13 or newer and nothing else. Ranks hold whole copies of the model; buffers, like BatchNorm's averages, are each rank's own,
+and rank 0's are kept; what is not in the model, the optimizer or `others` is the script's own to keep. `motley run` first runs the script
+alone on a device of each kind to see how long micro-batches take, and ends it there. core/FORMATS.md: "program", "script checkpoint".
 """
 
 import atexit
@@ -49,7 +49,7 @@ import torch
 import torch.distributed as dist
 
 STOPPED = 75  # the exit status of what has saved and wants to be started again
-_MEASURED_VERSION, _STATE_VERSION, _BUCKET_ELEMENTS = 1, 2, 8 << 20
+_MEASURED_VERSION, _STATE_VERSION, _BUCKET_ELEMENTS = 1, 3, 8 << 20
 _SHARD, _REST = "s0000.safetensors", "script"  # of a checkpoint: its file, and in that what is no tensor
 _NAME = re.compile(r"[A-Za-z0-9._/-]{1,256}")  # of a tensor in it
 _DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
@@ -64,7 +64,7 @@ class Error(Exception):
 
 def init(model, optimizer, *others, global_batch=None, micro_batch=None, seed=0, save_every=None, flops_per_sample=None,
          timeout=datetime.timedelta(minutes=30)):
-    """Joins the other ranks and returns the Job. All ranks have rank 0's weights then, or those of the newest checkpoint.
+    """Joins the other ranks and returns the Job. All ranks have rank 0's weights then, or the newest checkpoint's: copies follow it.
 
     others: what else has state_dict() and load_state_dict(), like learning rate schedulers: kept in checkpoints; its step()
         does something only where the optimizer's does.
@@ -74,8 +74,15 @@ def init(model, optimizer, *others, global_batch=None, micro_batch=None, seed=0,
     flops_per_sample: of forward and backward, for emulated devices alone (default: 6 for each parameter)."""
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise Error("motley.init() takes the model itself: it is in the place of DistributedDataParallel")
+    if _Ranks.begun and os.environ.get("MOTLEY_CHECKPOINT_DIR"):
+        raise Error("motley.init() is for one training: put its models into one module, or make a job of each (submit has arrays)")
     ranks = _Ranks(next(model.parameters()).device, timeout)
     return Job(ranks, model, optimizer, others, _Settings(global_batch, micro_batch, seed, save_every), flops_per_sample)
+
+
+def steps_per_pass(dataset, global_batch=None):
+    """As Job.steps_per_pass, for what is made before init()."""
+    return len(dataset) // (_number("MOTLEY_GLOBAL_BATCH") or global_batch)
 
 
 class _Settings:
@@ -122,16 +129,14 @@ class _Measurement:
     def took(self, size, computed, updated):
         """Seconds of forward and backward, and of all that follows until the next batch. The first of a size only warms up."""
         self._updates.append(updated)
-        if not self._to_do or size != self._to_do[0]:
-            return  # it is known
-        self._times.append(computed)
+        if self._to_do and size == self._to_do[0]:  # else it is known
+            self._times.append(computed)
         if len(self._times) <= self._REPETITIONS:
             return
         del self._to_do[0]
         times, self._times = sorted(self._times[1:]), []
         median = times[len(times) // 2]
-        self._points.append({"micro_batch": size, "seconds": median, "spread": (times[-1] - times[0]) / median,
-                             "repetitions": len(times)})
+        self._points.append({"micro_batch": size, "seconds": median, "spread": (times[-1] - times[0]) / median, "repetitions": len(times)})
         update = sorted(self._updates)[len(self._updates) // 2] + self._overhead
         scratch = self._path.with_suffix(".tmp")
         scratch.write_text(json.dumps({"version": _MEASURED_VERSION, "points": self._points, "update_seconds": update}))
@@ -143,24 +148,21 @@ class Job:
     `rank` of `ranks`: as of torch.distributed."""
 
     def __init__(self, ranks, model, optimizer, others, settings, flops_per_sample):
-        self._ranks, self._settings = ranks, settings
-        self._states = [model, optimizer, *others]
-        self.rank, self.ranks = ranks.rank, ranks.count
-        self.step, self.loss, self.boundary = 0, None, False
+        self._ranks, self._settings, self._states = ranks, settings, [model, optimizer, *others]
+        self.rank, self.ranks, self.step, self.loss, self.boundary = ranks.rank, ranks.count, 0, None, False
         self._process, self._stop, self._all_stop = os.getpid(), False, False
-        self._loader = self._samples = self._random = self._length = self._rates = None
-        self._passes = self._pass = self._pass_step = self._saved = self._tried = 0
-        least = self._least_samples(model)
+        self._loader = self._samples = self._random = self._length = self._rates = self._by_passes = None
+        self._passes = self._pass = self._pass_step = self._saved = self._tried = self._updates = 0
+        least, tensors = self._least_samples(model), {}
         self._deal = _Deal(ranks, settings, least)
         self._gradients = _Gradients(ranks, model, always_flat=bool(settings.measure))
         self._pacer = _Pacer(flops_per_sample or 6 * sum(p.numel() for p in model.parameters()))
         self._measurement = _Measurement(settings, self._pacer.overhead, least) if settings.measure else None
         self._reports = _Reports(ranks, self._pacer, settings, self._measurement)
-        for stepped in (one for one in (optimizer, *others) if hasattr(one, "step")):
+        for stepped in (one for one in (optimizer, *others) if callable(getattr(one, "step", None))):
             self._step_at_boundaries(stepped)
         for one in self._states:  # rather now than after hours
             _packed(_state_of(one), type(one).__name__, None)
-        tensors = {}
         found = ranks.from_first(lambda: self._newest(tensors))
         if found is not None:
             state, kinds = found
@@ -189,8 +191,8 @@ class Job:
         return self._loader
 
     def passes(self, count):
-        """Numbers of passes up to `count`, for a loop around that over the loader: a script that goes on begins with the one that
-        it was stopped in, and nothing that it does after each is done twice."""
+        """Numbers of passes up to `count`: a script that goes on begins with the one that it was stopped in, and does nothing twice."""
+        self._by_passes = True
         for self._passes in range(max(self._pass, self._passes), count):
             yield self._passes
 
@@ -199,7 +201,7 @@ class Job:
         micro-batch the parameters' gradients are afterwards those of the mean over the global batch, scaled by a GradScaler."""
         if self._samples is None:
             raise Error("job.backward() is for what job.loader() yields, once for each")
-        rates = [float(group.get("lr", 0)) for group in getattr(self._states[1], "param_groups", [])]
+        rates = [float(group.get("lr") or 0) for group in getattr(self._states[1], "param_groups", [])]
         if self.step and self._rates not in (None, rates):  # the first may be what the optimizer was made with
             raise Error("a learning rate has changed within a step: give its scheduler to motley.init(), or step it at job.boundary")
         self._rates = rates
@@ -216,12 +218,14 @@ class Job:
         loss_sum, rate = float(self._loss_sum), sum(rates)  # a GPU is through with it then
         self._pacer.wait()
         self._reports.spent("compute")
-        loss, total, stop, steps, rates, squares, *given = self._ranks.sum(
-            [loss_sum, self._count, float(self._stop), place, rate, rate**2, *self._gradients.given()])
+        loss, total, stop, steps, rates, squares, updates, updates_squared, *given = self._ranks.sum(
+            [loss_sum, self._count, float(self._stop), place, rate, rate**2, self._updates, self._updates**2, *self._gradients.given()])
         if steps != place * self.ranks:
             raise Error("the ranks are at different steps: a loop over job.loader() is left only where job.boundary is true")
         if self.step and self.ranks * squares - rates**2 > 1e-9 * rates**2:
             raise Error("the ranks have different learning rates: go by job.step and job.steps_per_pass, not by len(job.loader())")
+        if self.ranks * updates_squared != updates**2:
+            raise Error("the ranks have made different numbers of updates: call optimizer.step() after each backward(), or at job.boundary")
         if not total:
             raise Error("job.backward(): the counts of a global batch are all 0")
         self._gradients.sum(total, given)
@@ -230,10 +234,8 @@ class Job:
         self._reports.spent("wait")
         self._reports.step(self)
 
-    # Between the loader and the script.
-
     def _begin_batch(self, samples, first, last):
-        self._reports.spent("input", samples)
+        self._reports.spent("input", samples, first)
         if first:
             self._gradients.clear()
             self._loss_sum, self._count, self._rates = 0.0, 0.0, None
@@ -252,6 +254,8 @@ class Job:
         if self._all_stop or (every and self.step // every > self._tried // every):
             self._save()
         if self._all_stop:
+            if self._settings.checkpoints is None and self.rank == 0:
+                print("motley: stopped without a checkpoint: MOTLEY_CHECKPOINT_DIR is not set", file=sys.stderr, flush=True)
             self._ranks.leave()
             sys.exit(STOPPED)
 
@@ -262,8 +266,7 @@ class Job:
         if callable(self._handlers[number]):
             self._handlers[number](number, frame)
 
-    def _least_samples(self, model):
-        """Of a micro-batch."""
+    def _least_samples(self, model):  # of a micro-batch
         norms = [part for part in model.modules() if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
         if torch.nn.SyncBatchNorm in map(type, norms):
             raise Error("SyncBatchNorm wants as many micro-batches of every rank, which unlike devices do not have: use BatchNorm")
@@ -272,23 +275,27 @@ class Job:
         return 2 if norms else 1
 
     def _check_parameters(self):
-        model, *others = self._states
-        mine = {id(parameter) for parameter in model.parameters()}
-        if any(id(one) not in mine for other in others for group in getattr(other, "param_groups", []) for one in group["params"]):
-            raise Error("an optimizer has parameters that the model has not, whose gradients nobody sums: put all into one module")
+        mine = {id(parameter) for parameter in self._gradients.all}
+        groups = [group for other in self._states[1:] for group in getattr(other, "param_groups", [])]
+        if any(id(one) not in mine for group in groups for one in group["params"]):
+            raise Error("an optimizer has parameters that the model has not, or had not at motley.init(): nobody sums their gradients")
 
     def _step_at_boundaries(self, stepped):
         step = stepped.step
 
         @functools.wraps(step)
         def at_boundary(_, *arguments, **options):
-            if self.boundary:
+            if self.boundary and not (self._measurement and hasattr(stepped, "last_epoch")):  # schedulers may end, measuring goes on
+                self._updates += stepped is self._states[1]
                 result = step(*arguments, **options)
                 self._reports.spent("update")
                 return result
-        stepped.step = at_boundary.__get__(stepped)  # as schedulers expect to find it
-
-    # Checkpoints.
+        if isinstance(stepped, torch.optim.Optimizer):
+            stepped.step = at_boundary.__get__(stepped)  # as schedulers expect to find it
+        else:  # whose state_dict() may be all that they have, and is loaded where this is not known
+            kind = type(stepped)
+            plain = lambda one, _: (object.__new__, (kind,), one.__dict__)  # noqa: E731
+            stepped.__class__ = type(kind.__name__, (kind,), {"step": at_boundary, "__reduce_ex__": plain})
 
     def _newest(self, tensors):
         """Of the newest that is whole what _read_state() returns, or None."""
@@ -304,19 +311,19 @@ class Job:
         if len(saved) != len(self._states):
             raise Error(f"the checkpoint has {len(saved)} states (model, optimizer and others), the script {len(self._states)}")
         if state["seed"] != self._settings.seed or state["global_batch"] != self._settings.global_batch:
-            raise Error(f"the checkpoint was made with seed {state['seed']} and a global batch of {state['global_batch']}, now they are "
+            raise Error(f"the checkpoint is of seed {state['seed']} and a global batch of {state['global_batch']}, not of "
                         f"{self._settings.seed} and {self._settings.global_batch}: go on with those, or start anew (--fresh)")
         for mine, theirs in zip(self._states, saved):
             mine.load_state_dict(theirs)
-        self.step = self._saved = self._tried = state["step"]
-        self.loss = state["loss"]
+        self.step, self.loss = state["step"], state["loss"]
+        self._saved = self._tried = self.step
         self._pass, self._pass_step = state["pass"], state["pass_step"]
+        self._passes = self._pass if state["by_passes"] else 0  # no loops before it
         self._length, self._random = state["length"], state["random"]
         if self.rank == 0:
             print(f"motley: going on after step {self.step}", file=sys.stderr, flush=True)
 
-    def _restore_random(self):
-        """As the loop goes on, whatever the script has drawn until then."""
+    def _restore_random(self):  # as the loop goes on, whatever the script has drawn until then
         for name, (_, set_state, seed) in _generators(self._ranks.on_gpu).items() if self._random else ():
             if len(self._random) != self.ranks:  # no rank's own state fits; only that ranks differ, and do so again
                 seed(hash((self._settings.seed, self.step, self.rank)) % 2**63)
@@ -332,7 +339,8 @@ class Job:
         failure = None
         if self.rank == 0:
             model, optimizer, *others = [_state_of(one) for one in self._states]
-            state = {"step": self.step, "loss": self.loss, "pass": self._pass, "pass_step": self._pass_step, "seed": self._settings.seed,
+            state = {"step": self.step, "loss": self.loss, "pass": self._pass, "pass_step": self._pass_step,
+                     "by_passes": bool(self._by_passes), "seed": self._settings.seed,
                      "global_batch": self._settings.global_batch, "length": self._loader.length, "random": everyones,
                      "weight": model, "optimizer": optimizer, "other": others}
             try:
@@ -409,8 +417,7 @@ class _Loader:
         if set(lengths) != {self.length}:
             raise Error(f"the ranks' datasets have {lengths} samples: each wants all of the data, samples are dealt by the plan")
         if job._length not in (None, self.length):
-            raise Error(f"the checkpoint was made with {job._length} samples of data, now they are {self.length}: go on with those, or "
-                        "start anew (--fresh)")
+            raise Error(f"the checkpoint is of {job._length} samples of data, not {self.length}: go on with those, or start anew (--fresh)")
 
     def __len__(self):
         return self._deal.steps(self.length) * self._deal.batches
@@ -451,15 +458,17 @@ class _Loader:
             except GeneratorExit:  # left, before a step's first backward() at a boundary as well
                 if place == 0 and job._samples is not None:
                     job._samples, job.boundary = None, True
+                    job._passes -= i == 0  # it was only looked at
                 raise
             job._end_batch()
 
 
 class _Ranks:
     """torch.distributed as far as it is needed."""
+    begun = False
 
     def __init__(self, device, timeout):
-        self.on_gpu = device.type == "cuda"
+        _Ranks.begun, self.on_gpu = True, device.type == "cuda"
         if self.on_gpu:
             torch.cuda.set_device(device)
         self._own = not dist.is_initialized()
@@ -468,22 +477,17 @@ class _Ranks:
             dist.init_process_group("gloo", timeout=timeout, **alone)
         self.count, self.rank = dist.get_world_size(), dist.get_rank()
         self._of_host = self._of_devices = dist.new_group(backend="gloo", timeout=timeout)
-        kinds = self.gather(device.type)
-        if set(kinds) == {"cuda"} and dist.is_nccl_available():
+        if set(self.gather(device.type)) == {"cuda"} and dist.is_nccl_available():
             self._of_devices = dist.new_group(backend="nccl", timeout=timeout)
         atexit.register(self.leave)
-
-    def _group(self, tensor):
-        return self._of_devices if tensor.device.type == "cuda" else self._of_host
 
     def sum(self, numbers):
         numbers = torch.tensor(numbers, dtype=torch.float64)
         dist.all_reduce(numbers, group=self._of_host)
         return numbers.tolist()
 
-    def add_up(self, tensor):
-        """In place, where the tensor lies; returns what to wait for."""
-        return dist.all_reduce(tensor, async_op=True, group=self._group(tensor))
+    def add_up(self, tensor):  # in place, where it lies; returns what to wait for
+        return dist.all_reduce(tensor, async_op=True, group=self._of_devices if tensor.is_cuda else self._of_host)
 
     def gather(self, value):
         values = [None] * self.count
@@ -505,15 +509,14 @@ class _Ranks:
 
     def spread(self, tensors):
         """Rank 0's in the place of every rank's."""
-        for tensor in tensors if self.count > 1 else []:
-            if tensor.numel():
-                flat = tensor.detach().reshape(-1).contiguous()
-                dist.broadcast(flat.view(torch.uint8), src=0, group=self._group(tensor))  # gloo does not know all types
-                if flat.data_ptr() != tensor.data_ptr():
-                    tensor.detach().copy_(flat.view_as(tensor))
+        for tensor in (one for one in tensors if self.count > 1 and one.numel()):
+            flat = tensor.detach().reshape(-1).contiguous()
+            whole = flat.view(torch.uint8)  # gloo does not know all types
+            dist.broadcast(whole, src=0, group=self._of_devices if tensor.is_cuda else self._of_host)
+            if flat.data_ptr() != tensor.data_ptr():
+                tensor.detach().copy_(flat.view_as(tensor))
 
-    def leave(self):
-        """Before the interpreter takes its threads away under it."""
+    def leave(self):  # before the interpreter takes its threads away under it
         if self._own and dist.is_initialized():
             self._of_host = self._of_devices = None
             dist.destroy_process_group()
@@ -537,15 +540,14 @@ class _Reports:
         except (KeyError, OSError, ValueError, TypeError) as error:
             print(f"motley: steps are not reported: {error!r}", file=sys.stderr, flush=True)
 
-    def spent(self, what, samples=0):
-        """What the time since the last call went on; `other` is no part of an ordinary step."""
+    def spent(self, what, samples=0, first=False):  # what the time since the last call went on; `other` is no part of an ordinary step
         if what == "input" and self._ranks.on_gpu and not torch.cuda.current_stream().query():
             what = "compute"  # samples came while a GPU still was at the last ones
         if self._ranks.on_gpu and (what == "wait" or self._measurement):
             torch.cuda.synchronize()  # sums that it was only told of
         now = time.monotonic()
         self._seconds[what] += now - self._since
-        self._since, self._samples = now, self._samples + samples
+        self._since, self._samples = now, samples if first else self._samples + samples
 
     def training_after(self, step):
         self.spent("other")
@@ -599,16 +601,16 @@ class _Gradients:
 
     def __init__(self, ranks, model, always_flat):
         self._ranks, self._always_flat = ranks, always_flat
-        self._all, self._trained, self._given = list(model.parameters()), None, []
+        self.all, self._trained, self._given = list(model.parameters()), None, []
         self.look()
 
     def look(self):
         """At what is trained, before each backward pass: scripts freeze and unfreeze."""
-        trained = [parameter.requires_grad for parameter in self._all]
+        trained = [parameter.requires_grad for parameter in self.all]
         if trained != self._trained:
             if any(self._given):
                 raise Error("parameters were frozen or unfrozen within a step")
-            self._parameters = [parameter for parameter in self._all if parameter.requires_grad]
+            self._parameters = [parameter for parameter in self.all if parameter.requires_grad]
             self._flat, self._places, self._trained, self._given = {}, [], trained, [False] * len(self._parameters)
 
     def clear(self):
@@ -618,15 +620,15 @@ class _Gradients:
 
     def keep(self):
         """What backward has left in the parameters is added to the sums."""
-        self._have_places()
+        if not self._places:
+            self._make_places()
         for i, (parameter, place) in enumerate(zip(self._parameters, self._places)):
             if parameter.grad is None:
                 continue
-            (place.add_ if self._given[i] else place.copy_)(parameter.grad)
+            (place.add_ if self._given[i] else place.copy_)(parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad)
             self._given[i], parameter.grad = True, None
 
-    def given(self):
-        """Of each parameter whether this rank has a gradient for the step."""
+    def given(self):  # of each parameter whether this rank has a gradient for the step
         return [float(given or parameter.grad is not None) for given, parameter in zip(self._given, self._parameters)]
 
     def sum(self, count, given):
@@ -648,9 +650,7 @@ class _Gradients:
         for parameter, place, of_ranks in zip(self._parameters, self._places, given):
             parameter.grad = place.to(parameter.dtype) if of_ranks else None
 
-    def _have_places(self):
-        if self._places:
-            return
+    def _make_places(self):
         sizes, begins = collections.Counter(), []
         for parameter in self._parameters:
             group = (_SUMMED_IN.get(parameter.dtype, parameter.dtype), parameter.device)
@@ -671,8 +671,7 @@ class _Pacer:
         self.sections = self.overruns = 0  # steps, and those that took longer than they stand for
 
     def begin(self, with_overhead=True):
-        if self._pace:
-            self._until = time.monotonic() + (self.overhead if with_overhead else 0)
+        self._until = time.monotonic() + (self.overhead if with_overhead else 0)
 
     def charge(self, samples):
         if self._pace:
