@@ -114,7 +114,7 @@ class ExportCommand final : public Command {
       return fail(ErrorCode::kUsage,
                   "--nodes is missing: which nodes to ask for, by feature, such as "
                   "--nodes a100:1,rtx3090:2 (`sinfo --format '%N %f %G'` lists features)");
-    MOTLEY_TRY(const JobSpec job, read_job_with(from_, set_));
+    MOTLEY_TRY(const JobSpec job, read_job_with(from_, set_, JobParts::kAllOrProgram));
     SlurmScript script = script_;
     MOTLEY_TRY(script.mix, parse_mix(nodes_));
     if (grace_ && (*grace_ < 1 || *grace_ > 65535))

@@ -1,6 +1,7 @@
 // ls, show, why, cancel, hold, release, requeue, update, rm: what is asked of a coordinator and
 // answered once.
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -228,7 +229,8 @@ class JobsCommand : public Command {
   }
 
   Result<int> run() override {
-    MOTLEY_TRY(const std::vector<std::string> numbers, job_numbers(jobs_));
+    MOTLEY_TRY(std::vector<std::string> numbers, job_numbers(jobs_));
+    if (last_first()) std::reverse(numbers.begin(), numbers.end());
     MOTLEY_TRY(const ServiceClient client, client_of(service_));
     int status = 0;
     for (const std::string& number : numbers) {
@@ -247,6 +249,7 @@ class JobsCommand : public Command {
  private:
   virtual Result<json> ask(const ServiceClient& client, const std::string& job) const = 0;
   virtual std::string line_of(const json& answer) const { return job_line(answer); }
+  virtual bool last_first() const { return false; }
 
   std::vector<std::string> jobs_;
   ServiceChoice service_;
@@ -261,6 +264,9 @@ class RequestCommand final : public JobsCommand {
   Result<json> ask(const ServiceClient& client, const std::string& job) const override {
     return client.post(job + "/" + what_);
   }
+  /// What is stopped leaves room for the next of the queue, which is to be stopped as well: from
+  /// its end none of them begins.
+  bool last_first() const override { return what_ == "cancel" || what_ == "hold"; }
 
   std::string what_;
 };

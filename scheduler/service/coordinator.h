@@ -272,6 +272,8 @@ class Coordinator {
   void carry_out(const QueueView& view, const Schedule& schedule);
   void start(const QueueView& view, std::vector<Placement> placements);
   void why_it_waits(const Job& job, WhyJob* why) const;
+  void why_nodes_are_missing(const Job& job, WhyJob* why) const;
+  bool would_start_with(int priority, int64_t job) const;
   int position_of(const Job& job) const;
   bool lacks_devices(const std::vector<Alternative>& any_of) const;
   void why_it_lacks(const std::vector<Alternative>& any_of, WhyJob* why) const;

@@ -1,6 +1,7 @@
 // Who is given what: the view that policies see, and what their schedule means for the jobs.
 
 #include <algorithm>
+#include <climits>
 #include <cstdint>
 #include <set>
 
@@ -158,14 +159,14 @@ std::optional<WhyJob> Coordinator::why(int64_t id) const {
                           joined(job.devices));
     return why;
   }
-  if (status.held) {
-    why.reasons.push_back("it is held");
-    why.remedy = "motley release " + std::to_string(id);
+  if (status.held) why.reasons.push_back("it is held");
+  for (const int64_t before : job.after) {
+    const auto state = state_of(before);
+    if (!state || is_final(*state)) continue;
+    why.reasons.push_back("it comes after job " + std::to_string(before) + ", which is " +
+                          name_of(*state));
+    if (why.remedy.empty()) why.remedy = "the end of job " + std::to_string(before);
   }
-  for (const int64_t before : job.after)
-    if (const auto state = state_of(before); state && !is_final(*state))
-      why.reasons.push_back("it comes after job " + std::to_string(before) + ", which is " +
-                            name_of(*state));
   if (status.not_before > now())
     why.reasons.push_back("it is tried again in " +
                           format_seconds(seconds_of(status.not_before - now())) +
@@ -173,11 +174,25 @@ std::optional<WhyJob> Coordinator::why(int64_t id) const {
   for (const std::string& unmet : job.demand.unmet)
     why.reasons.push_back("the devices there are would not do: " + unmet);
   if (!job.demand.any_of.empty() && status.state == JobState::kQueued) why_it_waits(job, &why);
-  const bool wants_more = lacks_devices(job.demand.any_of);
-  for (const auto& [name, node] : nodes_)
-    if (const std::string fault = node.fault(); wants_more && !fault.empty())
-      why.reasons.push_back(fault);
+  if (lacks_devices(job.demand.any_of)) why_nodes_are_missing(job, &why);
+  if (status.held) why.remedy = "motley release " + std::to_string(id);
   return why;
+}
+
+/// What others have does not help where only a node does that gives nothing now.
+void Coordinator::why_nodes_are_missing(const Job& job, WhyJob* why) const {
+  const Unfit unfit = unfit_for(job);
+  const bool queued = job.fsm.status().state == JobState::kQueued;
+  bool would_do = !queued || devices_.would_do_with("", *job.spec, unfit);
+  for (const auto& [name, node] : nodes_) {
+    const std::string fault = node.fault();
+    if (fault.empty()) continue;
+    why->reasons.push_back(fault);
+    if (would_do || !devices_.would_do_with(name, *job.spec, unfit)) continue;
+    would_do = true;
+    why->remedy = node.state == NodeState::kReady ? "motley undrain " + name
+                                                  : "node " + name + " coming back";
+  }
 }
 
 bool Coordinator::lacks_devices(const std::vector<Alternative>& any_of) const {
@@ -217,9 +232,15 @@ void Coordinator::why_it_waits(const Job& job, WhyJob* why) const {
   if (seen.measures)
     why->reasons.push_back("it is measured first, on one device of each type that it may have");
   if (lacks_devices(seen.any_of)) why_it_lacks(seen.any_of, why);
-  if (reserved_for_ && *reserved_for_ != job.id)
+  if (reserved_for_ && *reserved_for_ != job.id) {
     why->reasons.push_back("devices that it would take are kept for job " +
                            std::to_string(*reserved_for_));
+    const auto other = jobs_.find(*reserved_for_);
+    const int ahead = other == jobs_.end() ? INT_MAX : other->second.priority + 1;
+    if (ahead <= ServiceSpec::kMostPriority && would_start_with(ahead, job.id))
+      why->remedy =
+          "motley update " + std::to_string(job.id) + " --set priority=" + std::to_string(ahead);
+  }
   for (const auto& [id, other] : jobs_)
     if (other.fsm.status().measuring && other.workload == job.workload)
       why->reasons.push_back("job " + std::to_string(id) +
@@ -228,6 +249,17 @@ void Coordinator::why_it_waits(const Job& job, WhyJob* why) const {
   if (why->position > 1)
     why->reasons.push_back(counted(why->position - 1, "job") + " before it in the queue");
   if (why->reasons.empty()) why->reasons.push_back("it is about to be looked at");
+}
+
+/// By the policy's own decision, were this its priority.
+bool Coordinator::would_start_with(int priority, int64_t job) const {
+  QueueView other = view();
+  for (JobView& seen : other.jobs)
+    if (seen.id == job) seen.priority = priority;
+  const Schedule schedule = motley::schedule(around_.policy, other);
+  return std::any_of(schedule.run.begin(), schedule.run.end(), [&](const Placement& placement) {
+    return other.jobs[placement.job].id == job;
+  });
 }
 
 /// By priority and submission, whatever the policy then makes of it.

@@ -154,6 +154,18 @@ Demand DevicePools::find_demand(const JobSpec& job, const Unfit& unfit) const {
   return found;
 }
 
+bool DevicePools::would_do_with(const std::string& host, const JobSpec& job,
+                                const Unfit& unfit) const {
+  DevicePools with = *this;
+  with.set_access(host, DeviceAccess::kOpen);
+  PoolCounts open = none();
+  for (const Slot& slot : with.slots_)
+    if (slot.access == DeviceAccess::kOpen) ++open[slot.pool];
+  const Demand demand = with.demand(job, unfit);
+  return std::any_of(demand.any_of.begin(), demand.any_of.end(),
+                     [&](const Alternative& each) { return each.found_in(open); });
+}
+
 Result<Unit> DevicePools::could_ever(const JobSpec& job, const Unfit& unfit) const {
   Error unmet{ErrorCode::kNoDevice, "", place_of(job, "any_of")};
   FleetSpec fit = fleet_;

@@ -64,6 +64,8 @@ class DevicePools {
   /// Whether all devices there are would do, whatever becomes of them: kNoDevice, at the job's
   /// words.
   Result<Unit> could_ever(const JobSpec& job, const Unfit& unfit = {}) const;
+  /// Whether those that are open, and all of `host` as if they were, would do once nobody has them.
+  bool would_do_with(const std::string& host, const JobSpec& job, const Unfit& unfit) const;
   /// What a job is left with that has these devices, and may have none beside them.
   Alternative demand_held(int64_t owner) const;
 

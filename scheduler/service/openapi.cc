@@ -137,7 +137,7 @@ constexpr const char* kSchemas = R"json({
 "Attempt": {"type": "object", "required": ["attempt", "devices", "begun", "ended", "seconds", "outcome", "cause"],
   "properties": {"attempt": {"type": "integer"}, "devices": {"type": "array", "items": {"type": "string"}},
     "begun": {"$ref": "#/components/schemas/Time"}, "ended": {"$ref": "#/components/schemas/Time"}, "seconds": {"type": "number"},
-    "outcome": {"enum": ["", "done", "measured", "stopped", "failed"]}, "cause": {"type": "string"}}},
+    "outcome": {"enum": ["", "done", "measured", "not measured", "stopped", "failed"]}, "cause": {"type": "string"}}},
 "JobPage": {"type": "object", "required": ["jobs", "next"], "properties": {
   "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/JobSummary"}}, "next": {"type": ["integer", "null"]}}},
 "Removed": {"type": "object", "required": ["id", "removed"], "properties": {"id": {"type": "integer"}, "removed": {"type": "boolean"}}},

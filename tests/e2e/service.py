@@ -201,6 +201,9 @@ def order(service):
     service.run("cancel", str(first))
     service.wait_for_state(first, "cancelled")
     service.wait_for_state(second, "cancelled")
+    service.write("late.yaml", service.job_text(name="late", more=f"after: {first}\n"))
+    late = service.run("submit", "late.yaml").stderr
+    expect("(late): cancelled" in late, f"cancelled as soon as it was submitted, without a word: {late}")
     short = service.submit(name="short", steps=LONG, more="max_duration: 2s\n")
     service.wait_for_state(short, "failed")
     expect_equal(service.job(short)["cause"], "its longest duration has passed", "cause")
@@ -261,6 +264,13 @@ def arrays(service):
     for number in range(first, last + 1):
         service.wait_for_state(number, "cancelled")
     expect_exit(service.run("cancel", f"{last}..{first}"), 2)
+    service.write("nap.yaml", program.replace("sweep", "nap") + "array: {over: {env.NAP: [100, 100, 100, 100, 100, 100]}, at_once: 1}
+")
+    first, last = map(int, service.run("submit", "nap.yaml").stdout.strip().split(".."))
+    service.wait_for_state(first, "running")
+    expect_exit(service.run("cancel", f"{first}..{last}"), 0)
+    service.wait_for_state(first, "cancelled")
+    expect(not any(service.job(number)["attempts"] for number in range(first + 1, last + 1)), "one began while all were cancelled")
     print("ok: arrays")
 
 

@@ -93,6 +93,16 @@ def sees_all_gpus(cluster, sandbox):
     print("ok: all GPUs of each node")
 
 
+def runs_a_program(cluster, sandbox):
+    """A job that is a program, rank by rank on the nodes that were asked for."""
+    sandbox.name = "program"
+    sandbox.write("job.yaml", "version: 1\nname: program\nrun: [sh, -c, 'echo rank $RANK of $WORLD_SIZE']\n")
+    job = submit(cluster, sandbox, script(cluster, sandbox, "--nodes", "2"))
+    cluster.wait_for(lambda: state(cluster, job)[0] in ("COMPLETED", "FAILED"), lambda: f"the end of the job\n{log(sandbox, job)}", 240)
+    expect(state(cluster, job)[0] == "COMPLETED" and "rank 0 of" in log(sandbox, job), f"{state(cluster, job)}\n{log(sandbox, job)}")
+    print("ok: a program")
+
+
 def goes_on(cluster, sandbox):
     """Warned before its time is over it saves, is queued again, and continues; the losses are those of one run."""
     job = submit(cluster, sandbox, script(cluster, sandbox, "--nodes", "3"))
@@ -121,6 +131,7 @@ def main():
         sandbox.name = "mixed"
         sandbox.write_job(steps=40, every=20)
         trains_on_a_mix(cluster, sandbox)
+        runs_a_program(cluster, sandbox)
 
 
 run_test(main)

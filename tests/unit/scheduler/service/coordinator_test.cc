@@ -81,6 +81,8 @@ TEST(Coordinator, SharesTheFleetAndKeepsToItsOrder) {
   ASSERT_TRUE(why);
   EXPECT_EQ(why->position, 2);
   EXPECT_THAT(why->reasons, ::testing::Contains(HasSubstr("kept for job 2")));
+  EXPECT_EQ(why->remedy, "motley update 3 --set priority=51");
+  EXPECT_EQ(service.coordinator().why(all)->remedy, "2 devices more becoming free");
   service.end(two, AttemptOutcome::kDone);
   EXPECT_EQ(service.state(all), JobState::kRunning);
   EXPECT_EQ(service.launcher.orders.back().fleet.devices.size(), 3u);

@@ -83,6 +83,7 @@ TEST(Nodes, ALostNodeIsBackWhenItHasEndedWhatItStillRan) {
   service.pass(1.1);
   EXPECT_EQ(service.state(id), JobState::kQueued);
   EXPECT_THAT(service.coordinator().why(id)->reasons, Contains("node n1 is lost: silent for 5 s"));
+  EXPECT_EQ(service.coordinator().why(id)->remedy, "node n1 coming back");
   const AttemptId old{id, Epoch(1)};
   EXPECT_THAT(*service.hear("n1", {old}), ElementsAre());
   EXPECT_EQ(service.state(id), JobState::kQueued);
@@ -114,6 +115,7 @@ TEST(Nodes, ADrainedNodeGetsNothingNewAndIsEmptiedAtItsDeadline) {
   const int64_t first = *service.submit(job_on(1)), second = *service.submit(job_on(1));
   ASSERT_TRUE(service.drain("n1", {nanos_of_seconds(3), "a fan"}));
   EXPECT_THAT(service.coordinator().why(second)->reasons, Contains("node n1 is draining: a fan"));
+  EXPECT_EQ(service.coordinator().why(second)->remedy, "motley undrain n1");
   service.pass(2.9);
   service.hear("n1");
   EXPECT_EQ(service.state(first), JobState::kRunning);
