@@ -57,10 +57,10 @@ bool is_hopeless(ErrorCode code) {
   }
 }
 
-/// Whether it is the devices that will not do. Once it has trained on them, a plan that is missing
-/// is one for those that were left.
-bool needs_others(ErrorCode code, bool trained) {
-  return code == ErrorCode::kOutOfMemory || (code == ErrorCode::kNoPlan && !trained);
+/// Whether it is the devices that will not do. Once it has been launched on them, a plan that is
+/// missing is one for those that were left.
+bool needs_others(ErrorCode code, bool launched) {
+  return code == ErrorCode::kOutOfMemory || (code == ErrorCode::kNoPlan && !launched);
 }
 
 /// What mpirun and we start on other nodes is started by their agents: `motley rsh` knows the
@@ -118,14 +118,15 @@ Result<int> perform(const AttemptOrder& order, const std::string& directory,
   return 0;
 }
 
-AttemptEnded end_of(const AttemptOrder& order, const Result<int>& status,
+AttemptEnded end_of(const Result<int>& status, bool launched,
                     std::map<std::string, double> speeds) {
   AttemptEnded ended;
   ended.speeds = std::move(speeds);
   ended.status = status ? *status : exit_code(status.error().code);
   ended.cause = status ? "" : status.error().to_string();
-  // A run has tried again by itself before it fails; who only measured has not.
-  const bool tried_once = order.measure && !status && status.error().code == ErrorCode::kRunFailed;
+  // A run has tried again by itself before it fails; what fails while it measures has been tried
+  // once.
+  const bool tried_once = !launched && !status && status.error().code == ErrorCode::kRunFailed;
   ended.hopeless = !status && !tried_once && is_hopeless(status.error().code);
   return ended;
 }
@@ -143,10 +144,10 @@ Result<int> perform_attempt(const std::string& directory) {
   if (!ours) return 0;
   std::map<std::string, double> speeds;
   const Result<int> status = without_exceptions([&] { return perform(order, directory, &speeds); });
-  AttemptEnded ended = end_of(order, status, std::move(speeds));
+  const bool launched = first_epoch(order.job) > begun.first_epoch;
+  AttemptEnded ended = end_of(status, launched, std::move(speeds));
   ended.blameless = !status && is_disk_full(status.error());
-  ended.elsewhere = !status && !order.measure &&
-                    needs_others(status.error().code, first_epoch(order.job) > begun.first_epoch);
+  ended.elsewhere = !status && !order.measure && needs_others(status.error().code, launched);
   ended.saved_step = saved_step_of(order.job);
   const bool done = ended.status == 0 && !order.measure;
   ended.progressed = done || ended.saved_step > begun.saved_step;

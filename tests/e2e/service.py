@@ -14,7 +14,7 @@ import sys
 import termios
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import BIN, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
+from sandbox import BIN, WORKER, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
 from service import Service  # noqa: E402
 
 GPU = "GPU-12345678-1234-1234-1234-123456789abc"
@@ -462,6 +462,24 @@ def kept_for_a_while(service):
     print("ok: kept for a while")
 
 
+def killed_while_measuring(service):
+    """A rank that dies while an attempt measures its devices costs the job one of its restarts, as one that trains does."""
+    text = service.job_text(name="fragile", devices=2).replace("width: 32", "width: 48")
+    job = int(service.run("submit", service.write("fragile.yaml", text)).stdout)
+    service.wait_for(lambda: service.job(job)["attempt"] == 2, "the attempt after the one that measured")
+    service.wait_for(lambda: [os.kill(pid, signal.SIGKILL) for pid in workers(service)], "a rank that measures")
+    service.wait_for_state(job, "succeeded")
+    told = service.job(job)
+    expect_equal((told["restarts"], [attempt["outcome"] for attempt in told["attempts"]]), (1, ["measured", "failed", "done"]), told)
+    runs = service.state / "jobs" / str(job) / "motley/runs/fragile/1/attempts"
+    expect_equal(os.listdir(runs), ["1"], "attempts that were launched")
+    print("ok: killed while measuring")
+
+
+def workers(service):
+    return [pid for pid, line in service.processes().items() if line.split()[0] == WORKER]
+
+
 def stopped_unasked(service):
     """Whoever stops an attempt behind the service's back finds another one, after a while."""
     job = service.submit(name="prodded", steps=LONG)
@@ -549,6 +567,7 @@ def main():
         killed_coordinator(service)
         ended_while_nobody_looked(service)
         killed_attempt(service)
+        killed_while_measuring(service)
         stopped_unasked(service)
         one_at_a_time(service)
         api(service)
