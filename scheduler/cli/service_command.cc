@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <utility>
 
 #include "core/file_system.h"
@@ -25,6 +26,13 @@ void declare_service(CommandLine& line, ServiceChoice* choice) {
 Result<ServiceClient> client_of(const ServiceChoice& choice) {
   MOTLEY_TRY(ServiceAddress address, find_service(choice));
   return ServiceClient(std::move(address));
+}
+
+std::string new_submission_key() {
+  std::random_device random;
+  char text[40];
+  std::snprintf(text, sizeof text, "motley-%08x%08x%08x", random(), random(), random());
+  return text;
 }
 
 Result<std::string> token_in(const std::string& text) {

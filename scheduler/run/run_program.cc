@@ -332,7 +332,8 @@ class ProgramRun {
       line_.note("ended by a signal: " + followed.end.error.message);
       return 128 + followed.signal;
     }
-    line_.note("stopped; to continue: " + options_.again);
+    const std::string again = options_.again(!run_->committed(options_.job).empty());
+    line_.note("stopped" + (again.empty() ? "" : "; to continue: " + again));
     return exit_code(ErrorCode::kStopped);
   }
 
