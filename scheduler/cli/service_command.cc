@@ -94,8 +94,10 @@ std::string job_line(const nlohmann::json& job) {
                      "): " + job.value("state", "");
   const int attempt = job.value("attempt", 0);
   if (attempt > 0) line += ", attempt " + std::to_string(attempt);
-  const std::string cause = job.value("cause", "");
-  if (!cause.empty() && cause != job.value("state", "")) line += ": " + cause;
+  // What is under way again has its last failure behind it.
+  const std::string cause = job.value("cause", ""), state = job.value("state", "");
+  const bool tells = state == "waiting" || job["finished"].is_number();
+  if (tells && !cause.empty() && cause != state) line += ": " + cause;
   return line;
 }
 

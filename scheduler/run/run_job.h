@@ -26,6 +26,7 @@ struct RunOptions {
   bool trace = false;             ///< each rank writes one
   Bytes log_limit{0};             ///< of what a program prints, and of each rank's log; 0: none
   std::string rsh_agent;          ///< empty: ssh
+  bool served = false;            ///< an attempt of the job service, which has no --fresh
   /// What to type to go on, or where nothing is saved to begin anew, for the message after a stop;
   /// empty: nothing.
   std::function<std::string(bool saved)> again;

@@ -319,7 +319,8 @@ class ProgramRun {
   Result<int> finished_before() {
     const auto plan = run_->plan();
     if (const auto summary = summary_of(*run_)) out_.report(*summary, plan ? *plan : Plan());
-    line_.note("run " + run_->title() + " is finished; --fresh starts another one");
+    if (!options_.served)
+      line_.note("run " + run_->title() + " is finished; --fresh starts another one");
     say_json("finished");
     return 0;
   }

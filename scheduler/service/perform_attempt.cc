@@ -111,6 +111,7 @@ RunOptions options_of(const AttemptOrder& order, const std::string& directory) {
   options.fleet = order.fleet;
   options.log_limit = order.log_limit;
   options.compare = false;  // the devices are for training
+  options.served = true;
   options.again = [files = AttemptFiles(directory), job = order.id.job](bool saved) {
     return again_after(files.stop(), job, saved);
   };

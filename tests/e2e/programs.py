@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from sandbox import Sandbox, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
@@ -170,6 +171,7 @@ def stubborn(sandbox):
     process.send_signal(signal.SIGTERM)
     # Far below what it is without.
     expect(process.wait(timeout=20) != 0, "it has ended well")
+    expect("had not ended by itself 1" in sandbox.log(), f"not said why: {sandbox.log()[-500:]}")
     print("ok: stubborn")
 
 
@@ -193,6 +195,23 @@ def wrong(sandbox):
     expect_exit(planned, 65)
     expect("program.yaml:3:6: 'run': a job that is a program has no model" in planned.stderr, planned.stderr)
     print("ok: wrong")
+
+
+def cancelled_at_once(service):
+    """Its log speaks of no seconds that have not passed, nor, when it has ended well, of options that submit lacks."""
+    text = "version: 1\nname: brief\nrun: [sleep, '%s']\nresources: {devices: {count: 1}}\n"
+    for nap in (0, 0.1, 0.2, 0.3, 0.4):
+        job = int(service.run("submit", service.write("brief.yaml", text % 60)).stdout)
+        service.wait_for_state(job, "running")
+        time.sleep(nap)
+        service.run("cancel", str(job))
+        service.wait_for_state(job, "cancelled", seconds=20)
+        log = service.run("logs", str(job)).stdout
+        expect("later" not in log and "to continue" not in log, f"cancelled after {nap} s: {log}")
+    job = int(service.run("submit", service.write("brief.yaml", text % 0)).stdout)
+    service.wait_for_state(job, "succeeded")
+    log = service.run("logs", str(job)).stdout
+    expect("run brief/1 in" in log and "--fresh" not in log, log)
 
 
 def served(service):
@@ -220,6 +239,7 @@ def served(service):
     expect_exit(service.run("cancel", str(job)), 0)
     service.wait_for_state(job, "cancelled")
     service.wait_for(lambda: not [pid for pid in service.processes() if pid != service.coordinator.pid], "all to end")
+    cancelled_at_once(service)
     prepare(service, "fail", "resources: {devices: {count: 4}}\n")
     failing = int(service.run("submit", "program.yaml").stdout)
     service.wait_for_state(failing, "failed")

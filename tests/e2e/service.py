@@ -383,6 +383,8 @@ def killed_attempt(service):
     service.wait_for_step(job, 45)
     kill(service.attempt_pid(job))
     service.wait_for(lambda: service.job(job)["attempt"] == 2, "attempt 2")
+    first = service.run("show", str(job)).stdout.splitlines()[0]
+    expect(first.endswith("attempt 2"), f"a failure that it has behind it: {first}")
     service.wait_for_state(job, "succeeded")
     told = service.job(job)
     expect_equal((told["restarts"], told["attempts"][0]["cause"]), (1, "its process was killed"), "restarts")
