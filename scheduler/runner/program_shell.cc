@@ -289,7 +289,8 @@ class ProgramShell {
       first = *ended;
       end.rank = rank;
     }
-    if (first) return failed(end.rank, "ended with " + first->to_string());
+    if (first && first->begun) return failed(end.rank, "ended with " + first->to_string());
+    if (first) return failed(end.rank, "could not start it", ErrorCode::kNotFound);
     if (killed_) return cut_short("it was killed");
     if (!all_ended && late_)
       return cut_short("asked to stop, it had not ended by itself " +
@@ -308,12 +309,13 @@ class ProgramShell {
     return launch_ && launch_->first && launch_->first->rank == end.rank;
   }
 
-  AttemptEnd failed(int rank, const std::string& how) const {
+  AttemptEnd failed(int rank, const std::string& how,
+                    ErrorCode code = ErrorCode::kRunFailed) const {
     AttemptEnd end;
     end.rank = rank;
     const RankPlacement& place = ranks_[static_cast<size_t>(rank)];
     end.error = {
-        ErrorCode::kRunFailed,
+        code,
         "rank " + std::to_string(rank) + " on " + place.device + " (" + place.type + ") " + how,
         {}};
     end.error = with_log(end, ranks_, assignment_.directory);

@@ -68,7 +68,7 @@ Result<Unit> begin_from(const AttemptOrder& order, ProgressLine& line) {
 }
 
 /// Whether it would fail the same way again: what is the job's own fault, and what a run tries
-/// again by itself, as often as the job allows. A full disk, or a program that is missing, is
+/// again by itself, as often as the job allows. A full disk, or a worker that is missing, is
 /// neither.
 bool is_hopeless(ErrorCode code) {
   switch (code) {

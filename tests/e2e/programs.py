@@ -117,6 +117,20 @@ def one_fails(sandbox):
     print("ok: one fails")
 
 
+def missing(sandbox):
+    """What is not there is looked for once: by hand, in the service, before the program and as the program."""
+    for more in ("run: [no-such-program]\n", "run: ['true']\nsetup: [no-such-program]\n"):
+        sandbox.write("missing.yaml", "version: 1\nname: missing\nfleet: fleet.yaml\n" + more)
+        result = sandbox.run("run", "missing.yaml", "--fresh", timeout=30)
+        expect_exit(result, 66)
+        expect("no program no-such-program" in result.stderr and "trying again" not in result.stderr, result.stderr)
+    sandbox.write("missing.yaml", "version: 1\nname: own66\nfleet: fleet.yaml\nretry: {max_restarts: 1}\nrun: [sh, -c, 'exit 66']\n")
+    result = sandbox.run("run", "missing.yaml", "--fresh", timeout=30)
+    expect_exit(result, 1)
+    expect("trying again" in result.stderr, f"a program's own status is not ours: {result.stderr}")
+    print("ok: missing")
+
+
 def left_out(sandbox):
     """A device on which a program fails twice running is left out, unless the job wants as many."""
     text = ("version: 1\nname: picky\nfleet: fleet.yaml\nrun: [sh, -c, 'test $MOTLEY_DEVICE != localhost/1']\n"
@@ -240,6 +254,12 @@ def served(service):
     service.wait_for_state(job, "cancelled")
     service.wait_for(lambda: not [pid for pid in service.processes() if pid != service.coordinator.pid], "all to end")
     cancelled_at_once(service)
+    service.write("missing.yaml", "version: 1\nname: missing\nrun: [no-such-program]\nresources: {devices: {count: 1}}\n")
+    absent = int(service.run("submit", "missing.yaml").stdout)
+    service.wait_for_state(absent, "failed")
+    told = service.job(absent)
+    expect_equal((told["restarts"], len(told["attempts"])), (0, 1), "attempts with what is not there")
+    expect("no program no-such-program" in told["cause"] and "attempt failed" not in service.run("logs", str(absent)).stdout, told)
     prepare(service, "fail", "resources: {devices: {count: 4}}\n")
     failing = int(service.run("submit", "program.yaml").stdout)
     service.wait_for_state(failing, "failed")
@@ -253,6 +273,7 @@ def main():
     told(sandbox)
     found(sandbox)
     one_fails(sandbox)
+    missing(sandbox)
     left_out(sandbox)
     interrupted(sandbox, through_shell=False)
     interrupted(sandbox, through_shell=True)
