@@ -123,6 +123,13 @@ struct RetrySpec {
   static constexpr int kMostRestarts = 1'000'000;
 };
 
+/// The job of the service from whose checkpoint another one begins.
+struct Resumes {
+  int64_t job = 0;   ///< 0: none, it begins anew
+  int64_t step = 0;  ///< of the checkpoint; 0: the newest that is whole
+  bool operator==(const Resumes&) const = default;
+};
+
 /// What the job service goes by; `motley run` has no queue and leaves it alone.
 struct ServiceSpec {
   int priority = 50;  ///< 0 to 100; higher goes first
@@ -132,6 +139,7 @@ struct ServiceSpec {
   Nanos max_duration{0};     ///< with devices, over all attempts that train; 0: any
   bool preemptible = false;  ///< may be stopped with a checkpoint for another and go on later
   Nanos stop_grace{0};       ///< to save and end in, once asked to stop; 0: as long as is usual
+  Resumes resumes;           ///< only `motley resume` says so, no job file
   bool operator==(const ServiceSpec&) const = default;
 
   static constexpr int kMostPriority = 100;

@@ -215,6 +215,8 @@ json service_json(const ServiceSpec& service) {
                    {"max_duration_ns", service.max_duration.value()},
                    {"preemptible", service.preemptible}};
   if (service.stop_grace > Nanos(0)) document["stop_grace_ns"] = service.stop_grace.value();
+  if (service.resumes.job > 0)
+    document["resumes"] = {{"job", service.resumes.job}, {"step", service.resumes.step}};
   return document;
 }
 
@@ -225,6 +227,11 @@ void read_service(JsonFields& fields, ServiceSpec& service) {
   read_texts(fields, "labels", &service.labels);
   fields.read("max_duration_ns", service.max_duration).read("preemptible", service.preemptible);
   if (fields.has("stop_grace_ns")) fields.read("stop_grace_ns", service.stop_grace);
+  if (fields.has("resumes"))
+    fields.object("resumes", [&](JsonFields& f) {
+      f.read_between("job", service.resumes.job, 1, INT64_MAX)
+          .read_between("step", service.resumes.step, 0, INT64_MAX);
+    });
 }
 
 void read_job(JsonFields& fields, JobSpec& job) {

@@ -5,7 +5,9 @@ namespace motley {
 const std::vector<CommandEntry>& commands() {
   static const std::vector<CommandEntry> table = {
       {"run", "train a job: measure, plan, train, follow; run again to continue", make_run_command},
-      {"resume", "continue a stopped or failed run, perhaps on other devices", make_resume_command},
+      {"resume",
+       "continue a stopped or failed run, perhaps on other devices, or job of the service",
+       make_resume_command},
       {"plan", "who would compute what, the prediction, and why the others lost",
        make_plan_command},
       {"worth", "should these device types be mixed at all: every set of them, and the verdict",

@@ -168,6 +168,12 @@ class JobCommand : public Command {
   bool json_ = false;
 };
 
+/// From which it goes on; 0: none.
+int64_t resumed_job(const json& spec) {
+  const json resumes = spec.value("service", json::object()).value("resumes", json::object());
+  return resumes.value("job", int64_t{0});
+}
+
 class ShowCommand final : public JobCommand {
   Result<json> ask(const ServiceClient& client, const std::string& job) const override {
     return client.get(job);
@@ -183,6 +189,8 @@ class ShowCommand final : public JobCommand {
                   array.value("first", 0), array.value("size", 0));
     if (job["finished"].is_number())
       std::printf("finished %s\n", time_text(job["finished"]).c_str());
+    if (const int64_t before = resumed_job(job["job"]); before > 0)
+      std::printf("goes on from job %s\n", std::to_string(before).c_str());
     for (const json& attempt : job["attempts"]) {
       std::string devices;
       for (const json& device : attempt["devices"])

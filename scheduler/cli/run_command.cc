@@ -54,7 +54,7 @@ class RunCommand final : public Command {
       MOTLEY_TRY(options_.plan, read_given_plan(plan_, options_.job, options_.fleet));
     }
     options_.compare = !no_compare_;
-    options_.again = again();
+    options_.again = [text = again()](bool) { return text; };
     return run_job(std::move(options_));
   }
 

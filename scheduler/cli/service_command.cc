@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <utility>
 
 #include "core/file_system.h"
@@ -25,6 +26,13 @@ void declare_service(CommandLine& line, ServiceChoice* choice) {
 Result<ServiceClient> client_of(const ServiceChoice& choice) {
   MOTLEY_TRY(ServiceAddress address, find_service(choice));
   return ServiceClient(std::move(address));
+}
+
+std::string new_submission_key() {
+  std::random_device random;
+  char text[40];
+  std::snprintf(text, sizeof text, "motley-%08x%08x%08x", random(), random(), random());
+  return text;
 }
 
 Result<std::string> token_in(const std::string& text) {
@@ -86,8 +94,10 @@ std::string job_line(const nlohmann::json& job) {
                      "): " + job.value("state", "");
   const int attempt = job.value("attempt", 0);
   if (attempt > 0) line += ", attempt " + std::to_string(attempt);
-  const std::string cause = job.value("cause", "");
-  if (!cause.empty() && cause != job.value("state", "")) line += ": " + cause;
+  // What is under way again has its last failure behind it.
+  const std::string cause = job.value("cause", ""), state = job.value("state", "");
+  const bool tells = state == "waiting" || job["finished"].is_number();
+  if (tells && !cause.empty() && cause != state) line += ": " + cause;
   return line;
 }
 

@@ -16,6 +16,9 @@ void declare_service(CommandLine& line, ServiceChoice* choice);
 /// Of the coordinator that the choice, the surroundings or a login name (find_service()).
 Result<ServiceClient> client_of(const ServiceChoice& choice);
 
+/// Of one submission alone, so that the service can tell a repetition from another job.
+std::string new_submission_key();
+
 /// What stands in a text or a file, blanks around it left out; kUsage where that is no token.
 Result<std::string> token_in(const std::string& text);
 Result<std::string> read_token_file(const std::string& path);

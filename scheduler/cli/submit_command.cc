@@ -1,7 +1,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "core/file_system.h"
 #include "scheduler/cli/service_command.h"
@@ -11,14 +10,6 @@ namespace motley {
 namespace {
 
 constexpr Bytes kLargestJob{256 << 10};
-
-/// Of this submission alone, so that the service can tell a repetition from another job.
-std::string new_key() {
-  std::random_device random;
-  char text[40];
-  std::snprintf(text, sizeof text, "motley-%08x%08x%08x", random(), random(), random());
-  return text;
-}
 
 class SubmitCommand final : public Command {
  public:
@@ -74,7 +65,7 @@ class SubmitCommand final : public Command {
   }
 
   Result<nlohmann::json> submit(const ServiceClient& client, const std::string& text) const {
-    const std::string key = key_.empty() ? new_key() : key_;
+    const std::string key = key_.empty() ? new_submission_key() : key_;
     auto job = client.post("/v1/jobs?" + query(), text, key);
     if (!job && job.error().code == ErrorCode::kPeerLost)
       return fail(ErrorCode::kPeerLost,

@@ -80,16 +80,21 @@ Result<Unit> fill_from(const RunDirectory& from, const JobSpec& job, const Check
 
 }  // namespace
 
-Result<RunDirectory> fork_run(const RunDirectory& from, const JobSpec& job, int64_t step) {
-  const std::vector<CheckpointName> committed = from.committed(job);
+Result<CheckpointName> checkpoint_of_step(const RunDirectory& run, const JobSpec& job,
+                                          int64_t step) {
+  const std::vector<CheckpointName> committed = run.committed(job);
   const auto found = std::find_if(committed.begin(), committed.end(),
                                   [&](const CheckpointName& name) { return name.step == step; });
-  if (found == committed.end())
-    return fail(ErrorCode::kNotFound, "run " + from.title() + " has no checkpoint of step " +
-                                          std::to_string(step) +
-                                          "; it has: " + steps_text(committed));
+  if (found != committed.end()) return *found;
+  return fail(ErrorCode::kNotFound, "run " + run.title() + " has no checkpoint of step " +
+                                        std::to_string(step) +
+                                        "; it has: " + steps_text(committed));
+}
+
+Result<RunDirectory> fork_run(const RunDirectory& from, const JobSpec& job, int64_t step) {
+  MOTLEY_TRY(const CheckpointName name, checkpoint_of_step(from, job, step));
   return RunDirectory::create(
-      job, [&](const RunDirectory::Draft& draft) { return fill_from(from, job, *found, draft); });
+      job, [&](const RunDirectory::Draft& draft) { return fill_from(from, job, name, draft); });
 }
 
 }  // namespace motley

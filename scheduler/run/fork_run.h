@@ -13,4 +13,8 @@ namespace motley {
 /// kCorrupt naming the shard that is damaged.
 Result<RunDirectory> fork_run(const RunDirectory& from, const JobSpec& job, int64_t step);
 
+/// The newest one of that step. kNotFound naming the steps there are.
+Result<CheckpointName> checkpoint_of_step(const RunDirectory& run, const JobSpec& job,
+                                          int64_t step);
+
 }  // namespace motley

@@ -100,7 +100,10 @@ Result<Unit> ProgramAttempts::set_up(const std::string& document) {
     ::poll(watched, 2, -1);
   }
   if (status.ok()) return Unit{};
-  return fail(ErrorCode::kRunFailed, "setup failed (" + status.to_string() + ")");
+  // Whatever the command itself ends with is 1: it is ours that has not found it.
+  const bool missing = status.status == exit_code(ErrorCode::kNotFound);
+  return fail(missing ? ErrorCode::kNotFound : ErrorCode::kRunFailed,
+              "setup failed (" + status.to_string() + ")");
 }
 
 }  // namespace motley

@@ -158,6 +158,15 @@ bool wait_for(ChildProcess& child, SignalInbox& signals, ExitStatus* status,
   return asked;
 }
 
+/// What is not there now will not be there a minute later either: no other attempt is made of it.
+Result<int> not_started(const std::string& directory, int rank, const Error& error) {
+  remove_rank_process(directory, rank);
+  ProgramEnd end{rank, exit_code(error.code), 0, steady_clock().now().value()};
+  end.begun = error.code != ErrorCode::kNotFound;
+  MOTLEY_TRY_VOID(write_program_end(directory, end));
+  return fail(error);
+}
+
 }  // namespace
 
 Result<int> run_program_rank(const std::string& document) {
@@ -166,7 +175,9 @@ Result<int> run_program_rank(const std::string& document) {
   SignalInbox signals;
   MOTLEY_TRY_VOID(write_rank_process(assignment.directory, rank));
   MOTLEY_TRY(auto output, ProgramOutput::open(assignment.log_limit));
-  MOTLEY_TRY(ChildProcess child, spawn(assignment, rank, assignment.job.program.command, *output));
+  auto started = spawn(assignment, rank, assignment.job.program.command, *output);
+  if (!started) return not_started(assignment.directory, rank, started.error());
+  ChildProcess child = *std::move(started);
   ExitStatus status;
   const auto told = [&] { return read_measured(assignment.directory, rank); };
   const bool asked = assignment.measure

@@ -165,20 +165,23 @@ class RunSession {
     out_.json(summary);
     if (training.last->stopped()) {
       line_.note("stopped after step " + std::to_string(summary.steps) +
-                 " with a checkpoint saved; to continue: " + again());
+                 " with a checkpoint saved" + hint("; to continue: ", true));
       return exit_code(ErrorCode::kStopped);
     }
     line_.note(run_->committed(options_.job).empty()
-                   ? "ended by a signal, nothing saved yet; to begin anew: " + again()
-                   : "ended by a signal; to continue from the newest checkpoint: " + again());
+                   ? "ended by a signal, nothing saved yet" + hint("; to begin anew: ", false)
+                   : "ended by a signal" +
+                         hint("; to continue from the newest checkpoint: ", true));
     return 128 + end.signal;
   }
 
   /// What the user typed continues the newest run of the name, which may no longer be this one.
-  std::string again() const {
+  std::string hint(const char* to, bool saved) const {
     const auto newest = RunDirectory::find(options_.job.name);
-    if (!newest || newest->title() == run_->title()) return options_.again;
-    return "motley resume " + shell_command({run_->title()});
+    if (newest && newest->title() != run_->title())
+      return to + ("motley resume " + shell_command({run_->title()}));
+    const std::string again = options_.again(saved);
+    return again.empty() ? "" : to + again;
   }
 
   /// Of a run that is over: what it came to, unless that cannot be known.

@@ -1,6 +1,7 @@
 #pragma once
 // `motley run` and `motley resume`: from a job to its report, through as many attempts as it takes.
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -25,7 +26,10 @@ struct RunOptions {
   bool trace = false;             ///< each rank writes one
   Bytes log_limit{0};             ///< of what a program prints, and of each rank's log; 0: none
   std::string rsh_agent;          ///< empty: ssh
-  std::string again;              ///< what to type to continue, for the message after a stop
+  bool served = false;            ///< an attempt of the job service, which has no --fresh
+  /// What to type to go on, or where nothing is saved to begin anew, for the message after a stop;
+  /// empty: nothing.
+  std::function<std::string(bool saved)> again;
 };
 
 /// The exit code of the program: 0 finished, 1 failed, 75 stopped with a checkpoint saved, 128 + n

@@ -319,7 +319,8 @@ class ProgramRun {
   Result<int> finished_before() {
     const auto plan = run_->plan();
     if (const auto summary = summary_of(*run_)) out_.report(*summary, plan ? *plan : Plan());
-    line_.note("run " + run_->title() + " is finished; --fresh starts another one");
+    if (!options_.served)
+      line_.note("run " + run_->title() + " is finished; --fresh starts another one");
     say_json("finished");
     return 0;
   }
@@ -332,7 +333,8 @@ class ProgramRun {
       line_.note("ended by a signal: " + followed.end.error.message);
       return 128 + followed.signal;
     }
-    line_.note("stopped; to continue: " + options_.again);
+    const std::string again = options_.again(!run_->committed(options_.job).empty());
+    line_.note("stopped" + (again.empty() ? "" : "; to continue: " + again));
     return exit_code(ErrorCode::kStopped);
   }
 

@@ -15,6 +15,7 @@
 
 #include "core/clock.h"
 #include "core/file_system.h"
+#include "core/units.h"
 #include "scheduler/launch/command.h"
 #include "scheduler/launch/environment.h"
 #include "scheduler/launch/log_file.h"
@@ -163,8 +164,8 @@ class ProgramShell {
 
   bool over() {
     if (!launch_) launch_ = launched_->end();
-    const bool late = stop_by_ && steady_clock().now() >= *stop_by_;
-    return launch_ || killed_ || late;
+    late_ = !launch_ && stop_by_ && steady_clock().now() >= *stop_by_;
+    return launch_ || killed_ || late_;
   }
 
   void wait() {
@@ -192,10 +193,14 @@ class ProgramShell {
     }
   }
 
+  Nanos grace() const {
+    const Nanos wanted = assignment_.job.service.stop_grace;
+    return wanted > Nanos(0) ? wanted : kGrace;
+  }
+
   void stop() {
     if (stop_by_) return;
-    const Nanos wanted = assignment_.job.service.stop_grace;
-    stop_by_ = steady_clock().now() + (wanted > Nanos(0) ? wanted : kGrace);
+    stop_by_ = steady_clock().now() + grace();
     for (const std::string& host : hosts_) asked_[host];
   }
 
@@ -284,10 +289,13 @@ class ProgramShell {
       first = *ended;
       end.rank = rank;
     }
-    if (first) return failed(end.rank, "ended with " + first->to_string());
+    if (first && first->begun) return failed(end.rank, "ended with " + first->to_string());
+    if (first) return failed(end.rank, "could not start it", ErrorCode::kNotFound);
     if (killed_) return cut_short("it was killed");
-    if (!all_ended && stop_by_)
-      return cut_short("asked to stop, it had not ended by itself 30 s later, or was killed");
+    if (!all_ended && late_)
+      return cut_short("asked to stop, it had not ended by itself " +
+                       format_seconds(seconds_of(grace())) + " later");
+    if (!all_ended && stop_by_) return cut_short("asked to stop, it ended before it could save");
     // Whatever a file says: mpirun has seen one of them fail.
     const bool failed_itself = launch_ && launch_->error && !stop_by_;
     if (!all_ended || failed_itself) return lost();
@@ -301,12 +309,13 @@ class ProgramShell {
     return launch_ && launch_->first && launch_->first->rank == end.rank;
   }
 
-  AttemptEnd failed(int rank, const std::string& how) const {
+  AttemptEnd failed(int rank, const std::string& how,
+                    ErrorCode code = ErrorCode::kRunFailed) const {
     AttemptEnd end;
     end.rank = rank;
     const RankPlacement& place = ranks_[static_cast<size_t>(rank)];
     end.error = {
-        ErrorCode::kRunFailed,
+        code,
         "rank " + std::to_string(rank) + " on " + place.device + " (" + place.type + ") " + how,
         {}};
     end.error = with_log(end, ranks_, assignment_.directory);
@@ -350,6 +359,7 @@ class ProgramShell {
   };
   std::set<pid_t> own_asked_;            ///< processes of this host that were asked to stop
   std::map<std::string, Asking> asked_;  ///< other hosts, once asked to stop
+  bool late_ = false;                    ///< it has not ended in the time that it had
   bool killed_ = false;
   std::string word_;
 };

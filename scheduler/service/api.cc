@@ -25,21 +25,7 @@ constexpr int64_t kPage = 50;
 constexpr int64_t kLargestPage = 200;
 constexpr int64_t kMostLast = 10'000;
 constexpr size_t kLogPiece = 64 << 10;
-constexpr size_t kLongestKey = 256;
 constexpr size_t kLargestArray = 64 << 20;  ///< bytes of job.json
-
-Result<int64_t> number_in(const HttpRequest& request, const std::string& name, int64_t otherwise,
-                          int64_t most) {
-  const auto found = request.query.find(name);
-  if (found == request.query.end()) return otherwise;
-  int64_t number = 0;
-  const char* end = found->second.data() + found->second.size();
-  const auto parsed = std::from_chars(found->second.data(), end, number);
-  if (parsed.ec != std::errc() || parsed.ptr != end || number < 0 || number > most)
-    return fail(ErrorCode::kUsage, name + ": expected a number from 0 to " + std::to_string(most) +
-                                       ", found '" + found->second + "'");
-  return number;
-}
 
 Result<bool> flag_in(const HttpRequest& request, const std::string& name) {
   const std::string text = text_in(request, name);
@@ -126,8 +112,6 @@ Result<Submission> submission_of(const HttpRequest& request) {
   if (!path.is_absolute())
     return fail(ErrorCode::kInvalidSpec,
                 "source: expected an absolute path, found '" + source + "'");
-  if (request.idempotency_key.size() > kLongestKey)
-    return fail(ErrorCode::kInvalidSpec, "Idempotency-Key: at most 256 bytes");
   std::vector<Override> overrides;
   if (request.query.count("priority") != 0)
     overrides.push_back({"priority", text_in(request, "priority"), "--priority"});
@@ -137,10 +121,7 @@ Result<Submission> submission_of(const HttpRequest& request) {
                         path.parent_path().string(), overrides, JobParts::kAllOrProgram));
   MOTLEY_TRY_VOID(check_size(submission.jobs));
   submission.owner = request.caller.user;
-  submission.key = request.idempotency_key;
-  // Nobody finds another's job by its key.
-  if (request.caller.token != 0 && !submission.key.empty())
-    submission.key = submission.owner + "/" + submission.key;
+  MOTLEY_TRY(submission.key, submission_key(request));
   MOTLEY_TRY(submission.held, flag_in(request, "hold"));
   return submission;
 }
@@ -247,6 +228,9 @@ std::vector<Api::Route> Api::job_routes() {
       request_route<JobRequest::kHold>("/hold"),
       request_route<JobRequest::kRelease>("/release"),
       request_route<JobRequest::kRequeue>("/requeue"),
+      {kUser, "POST", "/v1/jobs/", "/resume", true, "step",
+       [](Api& api, Request request, Reply reply, int64_t job) { api.resume(request, reply, job); },
+       true},
       {kViewer, "GET", "/v1/events", "", false, "job after last limit",
        [](Api& api, Request request, Reply reply, int64_t) { api.events(request, reply); }},
       {kViewer, "GET", "/v1/devices", "", false, "",
@@ -398,11 +382,14 @@ void Api::submit(const HttpRequest& request, const HttpReply& reply) {
   for (const JobSpec& job : submission->jobs)
     if (const auto fine = check_priority(request.caller, job.service.priority); !fine)
       return reply(error_response(403, fine.error()));
-  coordinator_.submit(
-      std::move(*submission), [this, reply, caller = request.caller](Result<int64_t> id) {
-        if (!id) return reply(error_response(status_of_refused(id.error().code), id.error()));
-        reply(job_response(*id, caller, 201));
-      });
+  add(std::move(*submission), request.caller, reply);
+}
+
+void Api::add(Submission submission, const Caller& caller, const HttpReply& reply) {
+  coordinator_.submit(std::move(submission), [this, reply, caller](Result<int64_t> id) {
+    if (!id) return reply(error_response(status_of_refused(id.error().code), id.error()));
+    reply(job_response(*id, caller, 201));
+  });
 }
 
 HttpResponse Api::job_response(int64_t id, const Caller& caller, int status) const {

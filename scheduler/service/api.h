@@ -89,12 +89,15 @@ class Api {
 
   void list(const HttpRequest& request, const HttpReply& reply);
   void submit(const HttpRequest& request, const HttpReply& reply);
+  void add(Submission submission, const Caller& caller, const HttpReply& reply);
   void show(const HttpRequest& request, const HttpReply& reply, int64_t job);
   void why(const HttpRequest& request, const HttpReply& reply, int64_t job);
   void progress(const HttpReply& reply, int64_t job);
   void logs(const HttpRequest& request, const HttpReply& reply, int64_t job);
   void update(const HttpRequest& request, const HttpReply& reply, int64_t job);
   void ask(JobRequest what, const HttpRequest& request, const HttpReply& reply, int64_t job);
+  void resume(const HttpRequest& request, const HttpReply& reply, int64_t job);
+  Result<Submission> resumption_of(const HttpRequest& request, int64_t job) const;
   void remove(const HttpReply& reply, int64_t job);
   void events(const HttpRequest& request, const HttpReply& reply);
   Result<int64_t> first_event(const HttpRequest& request, int64_t job) const;

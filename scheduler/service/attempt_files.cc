@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "core/file_system.h"
@@ -17,6 +19,8 @@ using nlohmann::json;
 
 constexpr int kRecordVersion = 1;
 constexpr Bytes kMostKeyBytes{256};
+constexpr const char* kStops[] = {"none",    "cancel",     "hold", "preempt",
+                                  "requeue", "time limit", "drain"};
 
 /// A document of ours; nothing where there is none yet.
 template <class T, class Read>
@@ -38,6 +42,7 @@ struct OrderTexts {
   std::vector<std::string> agents;
   bool measure = false;
   Bytes log_limit{0};
+  std::string from;
 };
 
 void read_order(JsonFields& fields, OrderTexts& order) {
@@ -46,6 +51,7 @@ void read_order(JsonFields& fields, OrderTexts& order) {
   if (const json* fleet = fields.member("fleet")) order.fleet = *fleet;
   fields.read_if("agents", order.agents);  // orders were written without
   fields.read_if("measure", order.measure).read_if("log_limit", order.log_limit);
+  fields.read_if("from", order.from);
 }
 
 void read_begun(JsonFields& fields, AttemptBegun& begun) {
@@ -71,10 +77,11 @@ void read_ended(JsonFields& fields, AttemptEnded& ended) {
 
 Result<Unit> AttemptFiles::write_order(const AttemptOrder& order) const {
   MOTLEY_TRY_VOID(real_file_system().make_directories(directory_));
-  const json document = {{"version", kRecordVersion},       {"id", order.id.job},
-                         {"epoch", order.id.epoch.value()}, {"job", to_json(order.job)},
-                         {"fleet", to_json(order.fleet)},   {"agents", order.agents},
-                         {"measure", order.measure},        {"log_limit", order.log_limit.value()}};
+  json document = {{"version", kRecordVersion},       {"id", order.id.job},
+                   {"epoch", order.id.epoch.value()}, {"job", to_json(order.job)},
+                   {"fleet", to_json(order.fleet)},   {"agents", order.agents},
+                   {"measure", order.measure},        {"log_limit", order.log_limit.value()}};
+  if (!order.from.empty()) document["from"] = order.from;
   if (!order.agents.empty()) MOTLEY_TRY_VOID(make_key());
   return write_text_durably(real_file_system(), directory_ + "/order.json", document.dump(1));
 }
@@ -105,6 +112,7 @@ Result<AttemptOrder> AttemptFiles::order() const {
   order.agents = texts->agents;
   order.measure = texts->measure;
   order.log_limit = texts->log_limit;
+  order.from = texts->from;
   MOTLEY_TRY(order.job, job_from_json(texts->job));
   MOTLEY_TRY(order.fleet, fleet_from_json(texts->fleet));
   return order;
@@ -140,6 +148,20 @@ Result<Unit> AttemptFiles::write_end(const AttemptEnded& ended) const {
                          {"speeds", ended.speeds},      {"blameless", ended.blameless},
                          {"elsewhere", ended.elsewhere}};
   return write_text_durably(real_file_system(), directory_ + "/ended.json", document.dump(1));
+}
+
+Result<Unit> AttemptFiles::write_stop(StopWhy why) const {
+  const json document = {{"version", kRecordVersion}, {"why", kStops[static_cast<size_t>(why)]}};
+  return write_text_durably(real_file_system(), directory_ + "/stop.json", document.dump());
+}
+
+StopWhy AttemptFiles::stop() const {
+  const auto why = read_record<std::string>(
+      directory_ + "/stop.json",
+      [](JsonFields& fields, std::string& text) { fields.read("why", text); });
+  if (!why || !*why) return StopWhy::kNone;
+  const auto* found = std::find(std::begin(kStops), std::end(kStops), **why);
+  return found == std::end(kStops) ? StopWhy::kNone : static_cast<StopWhy>(found - kStops);
 }
 
 Result<std::optional<AttemptEnded>> AttemptFiles::ended() const {

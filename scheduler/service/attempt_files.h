@@ -51,6 +51,10 @@ class AttemptFiles {
   Result<std::optional<AttemptBegun>> begun() const;
 
   Result<Unit> write_end(const AttemptEnded& ended) const;
+  /// Why it is asked to stop; kNone: nobody has, or it was not written down.
+  Result<Unit> write_stop(StopWhy why) const;
+  StopWhy stop() const;
+
   /// Nothing before its end, and for ever where its process was killed.
   Result<std::optional<AttemptEnded>> ended() const;
 

@@ -29,6 +29,8 @@ struct AttemptOrder {
   std::vector<std::string> agents = {};  ///< hosts of these that are reached through their agents
   Bytes log_limit{0};                    ///< of what it prints; 0: none
   bool measure = false;                  ///< how fast each of them is; nothing is trained
+  /// Path of the run that JobSpec's `resumes` is about; empty: none, or it is not there any more.
+  std::string from = {};
 };
 
 class AttemptLauncher {
@@ -40,8 +42,8 @@ class AttemptLauncher {
   /// Starts the attempt, or finds it where it was started before, by whichever coordinator; how
   /// long it has been at it. It is watched from then on.
   virtual Result<Nanos> begin(const AttemptOrder& order) = 0;
-  /// Asks it to save a checkpoint and end. Nothing where it is over.
-  virtual void ask_to_stop(AttemptId id) = 0;
+  /// Asks it to save a checkpoint and end. Nothing where it is over. `why`: for what it says of it.
+  virtual void ask_to_stop(AttemptId id, StopWhy why) = 0;
   /// Ends it as it stands.
   virtual void kill(AttemptId id) = 0;
 };

@@ -75,6 +75,15 @@ Error no_such_job(int64_t id) {
   return {ErrorCode::kNotFound, "there is no job " + std::to_string(id), {}};
 }
 
+/// Who wants a job to go on that has ended is told how another one can.
+Error with_way_on(Error error, int64_t id, JobRequest request) {
+  const bool to_go_on = request == JobRequest::kRelease || request == JobRequest::kRequeue;
+  if (to_go_on && error.code == ErrorCode::kNotPermitted)
+    error.message +=
+        "; a new job can go on from its checkpoint: motley resume " + std::to_string(id);
+  return error;
+}
+
 }  // namespace
 
 Coordinator::Coordinator(FleetSpec fleet, Surroundings surroundings, Rules rules)
@@ -269,7 +278,7 @@ Result<Coordinator::Job*> Coordinator::find_unended(int64_t id) {
 
 void Coordinator::ask(int64_t id, JobRequest request, Answered done, const std::string& by) {
   const auto job = find_unended(id);
-  if (!job) return done(fail(job.error()));
+  if (!job) return done(fail(with_way_on(job.error(), id, request)));
   if (request == JobRequest::kRequeue) {
     forget_unfit(**job);
     undecided_ = true;
@@ -440,7 +449,7 @@ Result<AttemptOrder> Coordinator::order_of(const Job& job) const {
 }
 
 void Coordinator::perform(Job& job, const StopAttempt& action) {
-  around_.launcher.ask_to_stop({job.id, action.epoch});
+  around_.launcher.ask_to_stop({job.id, action.epoch}, job.fsm.status().stop);
   const Nanos wanted = job.spec->service.stop_grace;  // its program's own ends before ours
   job.stop_by = now() + std::max(rules_.stop_grace, wanted + rules_.stop_margin);
   wake(job.stop_by, job.id);
@@ -495,6 +504,12 @@ void Coordinator::look_at(Job& job) {
     job.stop_by = now() + kKillAgain;
     wake(job.stop_by, job.id);
   }
+}
+
+std::optional<int64_t> Coordinator::heir_of(int64_t id) const {
+  for (const auto& [heir, job] : jobs_)
+    if (job.spec->service.resumes.job == id && !is_final(job.fsm.status().state)) return heir;
+  return std::nullopt;
 }
 
 int Coordinator::running() const {

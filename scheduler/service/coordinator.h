@@ -47,8 +47,9 @@ using SharedSpec = std::shared_ptr<const JobSpec>;
 struct Submission {
   std::vector<JobSpec> jobs;  ///< one, or those of an array
   std::string owner;
-  std::string key;    ///< of idempotence; empty: none
-  bool held = false;  ///< until it is released
+  std::string key;      ///< of idempotence; empty: none
+  bool held = false;    ///< until it is released
+  std::string by = {};  ///< who asks for what goes on from another job
 };
 
 /// Why a job is where it is.
@@ -148,6 +149,8 @@ class Coordinator {
   /// Of a job that has not ended; nothing for any other.
   std::optional<WhyJob> why(int64_t job) const;
   int running() const;  ///< attempts under way
+  /// A job that has not ended and begins from what that one has saved.
+  std::optional<int64_t> heir_of(int64_t job) const;
   /// A job that stood there is kept no longer.
   void count_removed(JobState state) { --counters_.jobs[state]; }
 

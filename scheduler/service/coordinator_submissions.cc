@@ -12,6 +12,11 @@
 namespace motley {
 namespace {
 
+/// One that goes on from a task of an array does what that did, but is alone.
+bool is_of_array(const JobSpec& spec) {
+  return spec.array.size > 0 && spec.service.resumes.job == 0;
+}
+
 /// What is kept of it besides where it stands.
 StoredJob stored_spec(const JobSpec& spec) {
   StoredJob stored;
@@ -20,9 +25,18 @@ StoredJob stored_spec(const JobSpec& spec) {
   stored.priority = spec.service.priority;
   stored.spec = to_json(spec).dump();
   stored.labels = spec.service.labels;
-  stored.array.index = spec.array.index;
-  stored.array.size = spec.array.size;
+  if (is_of_array(spec)) {
+    stored.array.index = spec.array.index;
+    stored.array.size = spec.array.size;
+  }
   return stored;
+}
+
+std::string submitted_text(const JobSpec& spec, const std::string& by) {
+  const Resumes& resumes = spec.service.resumes;
+  if (resumes.job == 0) return "submitted";
+  return "submitted" + by_whom(by) + " to go on from job " + std::to_string(resumes.job) +
+         (resumes.step == 0 ? "" : ", step " + std::to_string(resumes.step));
 }
 
 struct Added {
@@ -77,11 +91,13 @@ void Coordinator::submit(Submission submission, Submitted done) {
   stored.front().key = submission.key;
   auto added = std::make_shared<Added>();
   around_.store.write(
-      [added, stored = std::move(stored)](Database& database) -> Result<Unit> {
+      [added, stored = std::move(stored),
+       text = submitted_text(submission.jobs.front(), submission.by)](
+          Database& database) -> Result<Unit> {
         MOTLEY_TRY(added->first, add_jobs(database, stored, &added->is_new));
         for (size_t i = 0; added->is_new && i < stored.size(); ++i)
           MOTLEY_TRY_VOID(add_event(database, added->first + static_cast<int64_t>(i),
-                                    stored[i].submitted, "submitted"));
+                                    stored[i].submitted, text));
         return Unit{};
       },
       [this, added, jobs = std::move(jobs), done = std::move(done)](Result<Unit> written) mutable {
@@ -94,7 +110,7 @@ void Coordinator::submit(Submission submission, Submitted done) {
         ++counters_.submissions;
         for (size_t i = 0; added->is_new && i < jobs.size(); ++i) {
           jobs[i].id = added->first + static_cast<int64_t>(i);
-          if (jobs[i].spec->array.size > 0) jobs[i].array = added->first;
+          if (is_of_array(*jobs[i].spec)) jobs[i].array = added->first;
           accept(std::move(jobs[i]));
         }
         done(added->first);

@@ -19,13 +19,14 @@ struct Words {
   std::string_view answers;     ///< a schema; "": text
   std::string_view takes = {};  ///< a schema; "JobFile": YAML; "": nothing
   bool streams = false;         ///< with Accept: text/event-stream
+  bool adds_job = false;        ///< a repetition is told by its Idempotency-Key
 };
 
 constexpr Words kWords[] = {
     {"GET /v1/jobs", "Jobs, the newest first", "JobPage"},
     {"POST /v1/jobs",
      "Submit a job, or an array of them; answered, with the first, when all are on disk", "Job",
-     "JobFile"},
+     "JobFile", false, true},
     {"GET /v1/jobs/{id}", "A job and its attempts", "Job"},
     {"PATCH /v1/jobs/{id}", "Other values for one that has not ended", "Job", "JobChanges"},
     {"DELETE /v1/jobs/{id}", "Forget one that has ended, with its runs", "Removed"},
@@ -36,6 +37,8 @@ constexpr Words kWords[] = {
     {"POST /v1/jobs/{id}/hold", "Stop it, after a checkpoint, until it is released", "Job"},
     {"POST /v1/jobs/{id}/release", "Let a held job go on", "Job"},
     {"POST /v1/jobs/{id}/requeue", "Stop it, after a checkpoint, and start it anew", "Job"},
+    {"POST /v1/jobs/{id}/resume", "A new job that goes on from a checkpoint of one that has ended",
+     "Job", "", false, true},
     {"GET /v1/events", "What has happened to jobs", "EventPage", "", true},
     {"GET /v1/devices", "What each device does, and how well", "DevicePage"},
     {"GET /v1/fleet", "The devices, and who has them", "Fleet"},
@@ -86,6 +89,7 @@ constexpr std::array<std::string_view, 3> kParameters[] = {
     {"source", R"({"type": "string"})",
      "absolute path of the job file: paths in it are relative to that"},
     {"state", R"({"type": "string"})", "unfinished, finished, or a state"},
+    {"step", R"({"type": "integer", "minimum": 0})", "of the checkpoint; else the newest one"},
     {"user", R"({"type": "string"})", "whose tokens"},
 };
 
@@ -225,7 +229,7 @@ json parameters_of(const Api::RouteView& route, const Words& words) {
         {{"name", "name"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}});
   for (std::string_view rest = route.parameters; !rest.empty();)
     all.push_back(parameter(cut_off(&rest, ' ')));
-  if (words.takes == "JobFile")
+  if (words.adds_job)
     all.push_back(header("Idempotency-Key", "a second submission with it is the first one's job"));
   if (words.streams) all.push_back(header("Last-Event-ID", "a stream goes on after it"));
   return all;
@@ -238,8 +242,8 @@ json responses_of(const Api::RouteView& route, const Words& words) {
   if (words.streams) good["content"].update(content("text/event-stream", {{"type", "string"}}));
   const json wrong = {{"description", "what is wrong, in a line"},
                       {"content", content("application/json", reference("Error"))}};
-  const bool makes =
-      !words.takes.empty() && route.method == "POST" && !words.route.starts_with("POST /v1/nodes/");
+  const bool makes = words.adds_job || (!words.takes.empty() && route.method == "POST" &&
+                                        !words.route.starts_with("POST /v1/nodes/"));
   json all = {{makes ? "201" : "200", good}, {"default", wrong}};
   if (route.least != Role::kNobody) all["401"] = all["403"] = wrong;
   return all;

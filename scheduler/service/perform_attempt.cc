@@ -14,6 +14,7 @@
 #include "core/file_system.h"
 #include "core/output.h"
 #include "scheduler/launch/worker_program.h"
+#include "scheduler/run/fork_run.h"
 #include "scheduler/run/measure.h"
 #include "scheduler/run/run_job.h"
 #include "scheduler/run/run_program.h"
@@ -41,8 +42,33 @@ void hold_back_stops() {
   ::sigprocmask(SIG_BLOCK, &stops, nullptr);
 }
 
+/// The run of a job that goes on from another one's checkpoint. It is made once, with a copy: from
+/// then on it is the job's own. A checkpoint that is damaged is passed over for the one before,
+/// unless it is the one that was asked for.
+Result<Unit> begin_from(const AttemptOrder& order, ProgressLine& line) {
+  const Resumes& resumes = order.job.service.resumes;
+  if (resumes.job == 0) return Unit{};
+  MOTLEY_TRY(const auto own, RunDirectory::newest(order.job));
+  if (own) return Unit{};
+  const std::string whose = "job " + std::to_string(resumes.job);
+  if (order.from.empty())
+    return fail(ErrorCode::kNotFound, whose + ", from which it is to go on, is kept no longer");
+  MOTLEY_TRY(const RunDirectory from, RunDirectory::find(order.from));
+  for (const CheckpointName& name : from.committed(order.job)) {
+    if (resumes.step > 0 && name.step != resumes.step) continue;
+    const auto begun = fork_run(from, order.job, name.step);
+    if (begun) {
+      line.note("going on from step " + std::to_string(name.step) + " of " + whose);
+      return Unit{};
+    }
+    if (begun.error().code != ErrorCode::kCorrupt || resumes.step > 0) return fail(begun.error());
+    line.note("warning: " + begun.error().to_string());
+  }
+  return fail(ErrorCode::kNotFound, whose + " has no checkpoint that is whole");
+}
+
 /// Whether it would fail the same way again: what is the job's own fault, and what a run tries
-/// again by itself, as often as the job allows. A full disk, or a program that is missing, is
+/// again by itself, as often as the job allows. A full disk, or a worker that is missing, is
 /// neither.
 bool is_hopeless(ErrorCode code) {
   switch (code) {
@@ -57,10 +83,10 @@ bool is_hopeless(ErrorCode code) {
   }
 }
 
-/// Whether it is the devices that will not do. Once it has trained on them, a plan that is missing
-/// is one for those that were left.
-bool needs_others(ErrorCode code, bool trained) {
-  return code == ErrorCode::kOutOfMemory || (code == ErrorCode::kNoPlan && !trained);
+/// Whether it is the devices that will not do. Once it has been launched on them, a plan that is
+/// missing is one for those that were left.
+bool needs_others(ErrorCode code, bool launched) {
+  return code == ErrorCode::kOutOfMemory || (code == ErrorCode::kNoPlan && !launched);
 }
 
 /// What mpirun and we start on other nodes is started by their agents: `motley rsh` knows the
@@ -71,6 +97,13 @@ std::string reach_agents(const std::string& directory) {
   return own_program() + " rsh --";
 }
 
+/// What its owner may type; nothing where it goes on by itself, or cannot.
+std::string again_after(StopWhy why, int64_t job, bool saved) {
+  if (why == StopWhy::kHold) return "motley release " + std::to_string(job);
+  const bool has_ended = why == StopWhy::kCancel || why == StopWhy::kTimeLimit;
+  return has_ended && saved ? "motley resume " + std::to_string(job) : "";
+}
+
 RunOptions options_of(const AttemptOrder& order, const std::string& directory) {
   RunOptions options;
   if (!order.agents.empty()) options.rsh_agent = reach_agents(directory);
@@ -78,7 +111,10 @@ RunOptions options_of(const AttemptOrder& order, const std::string& directory) {
   options.fleet = order.fleet;
   options.log_limit = order.log_limit;
   options.compare = false;  // the devices are for training
-  options.again = "motley release " + std::to_string(order.id.job);
+  options.served = true;
+  options.again = [files = AttemptFiles(directory), job = order.id.job](bool saved) {
+    return again_after(files.stop(), job, saved);
+  };
   return options;
 }
 
@@ -99,11 +135,11 @@ double samples_per_second(const DeviceProfile& device, const JobSpec& job) {
 
 /// Samples a second of each device, by its id.
 Result<std::map<std::string, double>> measure_devices(const AttemptOrder& order,
-                                                      const std::string& directory) {
+                                                      const std::string& directory,
+                                                      ProgressLine& line) {
   MeasureOptions options;
   if (!order.agents.empty()) options.rsh_agent = reach_agents(directory);
   SignalInbox signals;
-  ProgressLine line(steady_clock());
   MOTLEY_TRY(const Profile profile, obtain_profile(order.job, order.fleet, options, signals, line));
   std::map<std::string, double> speeds;
   for (const DeviceProfile& device : profile.devices)
@@ -113,19 +149,24 @@ Result<std::map<std::string, double>> measure_devices(const AttemptOrder& order,
 
 Result<int> perform(const AttemptOrder& order, const std::string& directory,
                     std::map<std::string, double>* speeds) {
-  if (!order.measure) return run_job(options_of(order, directory));
-  MOTLEY_TRY(*speeds, measure_devices(order, directory));
-  return 0;
+  ProgressLine line(steady_clock());
+  if (order.measure) {
+    MOTLEY_TRY(*speeds, measure_devices(order, directory, line));
+    return 0;
+  }
+  MOTLEY_TRY_VOID(begin_from(order, line));
+  return run_job(options_of(order, directory));
 }
 
-AttemptEnded end_of(const AttemptOrder& order, const Result<int>& status,
+AttemptEnded end_of(const Result<int>& status, bool launched,
                     std::map<std::string, double> speeds) {
   AttemptEnded ended;
   ended.speeds = std::move(speeds);
   ended.status = status ? *status : exit_code(status.error().code);
   ended.cause = status ? "" : status.error().to_string();
-  // A run has tried again by itself before it fails; who only measured has not.
-  const bool tried_once = order.measure && !status && status.error().code == ErrorCode::kRunFailed;
+  // A run has tried again by itself before it fails; what fails while it measures has been tried
+  // once.
+  const bool tried_once = !launched && !status && status.error().code == ErrorCode::kRunFailed;
   ended.hopeless = !status && !tried_once && is_hopeless(status.error().code);
   return ended;
 }
@@ -143,10 +184,10 @@ Result<int> perform_attempt(const std::string& directory) {
   if (!ours) return 0;
   std::map<std::string, double> speeds;
   const Result<int> status = without_exceptions([&] { return perform(order, directory, &speeds); });
-  AttemptEnded ended = end_of(order, status, std::move(speeds));
+  const bool launched = first_epoch(order.job) > begun.first_epoch;
+  AttemptEnded ended = end_of(status, launched, std::move(speeds));
   ended.blameless = !status && is_disk_full(status.error());
-  ended.elsewhere = !status && !order.measure &&
-                    needs_others(status.error().code, first_epoch(order.job) > begun.first_epoch);
+  ended.elsewhere = !status && !order.measure && needs_others(status.error().code, launched);
   ended.saved_step = saved_step_of(order.job);
   const bool done = ended.status == 0 && !order.measure;
   ended.progressed = done || ended.saved_step > begun.saved_step;

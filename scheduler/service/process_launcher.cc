@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
@@ -93,8 +92,9 @@ class ProcessLauncher final : public AttemptLauncher {
     return age_of(begun->process);
   }
 
-  void ask_to_stop(AttemptId id) override {
+  void ask_to_stop(AttemptId id, StopWhy why) override {
     asked_to_stop_.insert(id);
+    (void)AttemptFiles(directory_.attempt(id)).write_stop(why);  // else it says less at its end
     send(id, SIGTERM);
   }
   void kill(AttemptId id) override { send(id, SIGKILL); }
@@ -103,7 +103,10 @@ class ProcessLauncher final : public AttemptLauncher {
   using Descriptor = asio::posix::stream_descriptor;
 
   Result<Unit> start(const AttemptOrder& order, const AttemptFiles& files) {
-    MOTLEY_TRY_VOID(files.write_order(order));
+    AttemptOrder told = order;
+    if (const int64_t before = order.job.service.resumes.job; before > 0)
+      told.from = newest_run(directory_.job(before) + "/motley", order.job.name);
+    MOTLEY_TRY_VOID(files.write_order(told));
     MOTLEY_TRY(const Fd log, open_log(files.log()));
     // The runs of a job are its own, whatever other runs have its name.
     Environment environment = Environment::inherited();
@@ -159,7 +162,7 @@ class ProcessLauncher final : public AttemptLauncher {
   /// Its devices are free when the last of its ranks has gone.
   void settle_killed(AttemptId id, const AttemptBegun& begun, int looks) {
     const auto order = AttemptFiles(directory_.attempt(id)).order();
-    const auto run = newest_run(id, order);
+    const auto run = run_of(id, order);
     const bool measured = order && being_measured(directory_.job(id.job), order->job.name);
     if (((run && run->in_use()) || measured) && looks < kMostLooks) {
       auto timer = std::make_shared<asio::steady_timer>(context_, kLookAgain);
@@ -179,14 +182,11 @@ class ProcessLauncher final : public AttemptLauncher {
     tell_killed(id, over);
   }
 
-  Result<RunDirectory> newest_run(AttemptId id, const Result<AttemptOrder>& order) const {
+  Result<RunDirectory> run_of(AttemptId id, const Result<AttemptOrder>& order) const {
     if (!order) return fail(order.error());
-    const std::string runs = directory_.job(id.job) + "/motley/runs/" + order->job.name;
-    int newest = 0;
-    const auto names = real_file_system().list(runs);
-    if (names)
-      for (const std::string& name : *names) newest = std::max(newest, std::atoi(name.c_str()));
-    return RunDirectory::find(runs + "/" + std::to_string(newest));
+    const std::string path = newest_run(directory_.job(id.job) + "/motley", order->job.name);
+    if (path.empty()) return fail(ErrorCode::kNotFound, "no run yet");
+    return RunDirectory::find(path);
   }
 
   /// A process may be asked to stop before it is ready to hear it.

@@ -20,6 +20,10 @@ void Retention::remove(int64_t id, Coordinator::Answered done) {
   if (!is_final(state))
     return done(fail(ErrorCode::kNotPermitted,
                      "job " + std::to_string(id) + " has not ended: it is " + name_of(state)));
+  if (const auto heir = around_.coordinator.heir_of(id))
+    return done(fail(ErrorCode::kNotPermitted, "job " + std::to_string(*heir) +
+                                                   ", which has not ended, goes on from what job " +
+                                                   std::to_string(id) + " has saved"));
   around_.remover.remove(around_.directory.job(id), [this, id, state, done = std::move(done)](
                                                         Result<Unit> removed) mutable {
     if (!removed) return done(std::move(removed));
@@ -45,11 +49,9 @@ void Retention::remove_next(std::vector<int64_t> jobs) {
   const int64_t job = jobs.back();
   jobs.pop_back();
   remove(job, [this, jobs = std::move(jobs)](const Result<Unit>& removed) mutable {
-    // A full disk, for one: the next sweep tries again.
-    if (!removed) {
-      jobs.clear();
-      more_ = false;
-    }
+    // The next sweep tries again. One that is still needed keeps no other; a full disk does.
+    if (!removed) more_ = false;
+    if (!removed && removed.error().code != ErrorCode::kNotPermitted) jobs.clear();
     remove_next(std::move(jobs));
   });
 }

@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from sandbox import Sandbox, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
@@ -116,6 +117,20 @@ def one_fails(sandbox):
     print("ok: one fails")
 
 
+def missing(sandbox):
+    """What is not there is looked for once: by hand, in the service, before the program and as the program."""
+    for more in ("run: [no-such-program]\n", "run: ['true']\nsetup: [no-such-program]\n"):
+        sandbox.write("missing.yaml", "version: 1\nname: missing\nfleet: fleet.yaml\n" + more)
+        result = sandbox.run("run", "missing.yaml", "--fresh", timeout=30)
+        expect_exit(result, 66)
+        expect("no program no-such-program" in result.stderr and "trying again" not in result.stderr, result.stderr)
+    sandbox.write("missing.yaml", "version: 1\nname: own66\nfleet: fleet.yaml\nretry: {max_restarts: 1}\nrun: [sh, -c, 'exit 66']\n")
+    result = sandbox.run("run", "missing.yaml", "--fresh", timeout=30)
+    expect_exit(result, 1)
+    expect("trying again" in result.stderr, f"a program's own status is not ours: {result.stderr}")
+    print("ok: missing")
+
+
 def left_out(sandbox):
     """A device on which a program fails twice running is left out, unless the job wants as many."""
     text = ("version: 1\nname: picky\nfleet: fleet.yaml\nrun: [sh, -c, 'test $MOTLEY_DEVICE != localhost/1']\n"
@@ -170,6 +185,7 @@ def stubborn(sandbox):
     process.send_signal(signal.SIGTERM)
     # Far below what it is without.
     expect(process.wait(timeout=20) != 0, "it has ended well")
+    expect("had not ended by itself 1" in sandbox.log(), f"not said why: {sandbox.log()[-500:]}")
     print("ok: stubborn")
 
 
@@ -193,6 +209,23 @@ def wrong(sandbox):
     expect_exit(planned, 65)
     expect("program.yaml:3:6: 'run': a job that is a program has no model" in planned.stderr, planned.stderr)
     print("ok: wrong")
+
+
+def cancelled_at_once(service):
+    """Its log speaks of no seconds that have not passed, nor, when it has ended well, of options that submit lacks."""
+    text = "version: 1\nname: brief\nrun: [sleep, '%s']\nresources: {devices: {count: 1}}\n"
+    for nap in (0, 0.1, 0.2, 0.3, 0.4):
+        job = int(service.run("submit", service.write("brief.yaml", text % 60)).stdout)
+        service.wait_for_state(job, "running")
+        time.sleep(nap)
+        service.run("cancel", str(job))
+        service.wait_for_state(job, "cancelled", seconds=20)
+        log = service.run("logs", str(job)).stdout
+        expect("later" not in log and "to continue" not in log, f"cancelled after {nap} s: {log}")
+    job = int(service.run("submit", service.write("brief.yaml", text % 0)).stdout)
+    service.wait_for_state(job, "succeeded")
+    log = service.run("logs", str(job)).stdout
+    expect("run brief/1 in" in log and "--fresh" not in log, log)
 
 
 def served(service):
@@ -220,6 +253,13 @@ def served(service):
     expect_exit(service.run("cancel", str(job)), 0)
     service.wait_for_state(job, "cancelled")
     service.wait_for(lambda: not [pid for pid in service.processes() if pid != service.coordinator.pid], "all to end")
+    cancelled_at_once(service)
+    service.write("missing.yaml", "version: 1\nname: missing\nrun: [no-such-program]\nresources: {devices: {count: 1}}\n")
+    absent = int(service.run("submit", "missing.yaml").stdout)
+    service.wait_for_state(absent, "failed")
+    told = service.job(absent)
+    expect_equal((told["restarts"], len(told["attempts"])), (0, 1), "attempts with what is not there")
+    expect("no program no-such-program" in told["cause"] and "attempt failed" not in service.run("logs", str(absent)).stdout, told)
     prepare(service, "fail", "resources: {devices: {count: 4}}\n")
     failing = int(service.run("submit", "program.yaml").stdout)
     service.wait_for_state(failing, "failed")
@@ -233,6 +273,7 @@ def main():
     told(sandbox)
     found(sandbox)
     one_fails(sandbox)
+    missing(sandbox)
     left_out(sandbox)
     interrupted(sandbox, through_shell=False)
     interrupted(sandbox, through_shell=True)

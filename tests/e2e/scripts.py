@@ -396,7 +396,7 @@ def small_memory(sandbox):
 
 
 def served(service, alone):
-    """The same in the job service: held with a checkpoint, and on again."""
+    """The same in the job service: held with a checkpoint, and on again; a second time from an earlier step, as another job."""
     prepare(service, "unlike")
     text = (service.home / "script.yaml").read_text().replace("fleet: fleet.yaml\n", "")
     service.write("script.yaml", text + "resources: {devices: {count: 4}}\n")
@@ -409,6 +409,11 @@ def served(service, alone):
     expect_exit(service.run("release", job), 0)
     service.wait_for_state(int(job), "succeeded")
     expect_same(losses(log()), alone, 1e-4, "a job of the service")
+    heir = service.run("resume", job, "--step", "40")
+    expect_exit(heir, 0)
+    service.wait_for_state(int(heir.stdout), "succeeded")
+    expect_same(losses(service.run("logs", heir.stdout.strip()).stdout), {step: alone[step] for step in range(41, STEPS + 1)}, 1e-4,
+                "a job that goes on from another one's checkpoint")
     print("ok: served")
 
 

@@ -14,7 +14,7 @@ import sys
 import termios
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from sandbox import BIN, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
+from sandbox import BIN, WORKER, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
 from service import Service  # noqa: E402
 
 GPU = "GPU-12345678-1234-1234-1234-123456789abc"
@@ -102,6 +102,7 @@ def requests(service):
     expect("estimated start: in about" in service.run("why", str(waiting)).stdout, "no estimated start")
     expect_exit(service.run("hold", str(job)), 0)
     service.wait_for_state(job, "waiting")
+    expect(f"to continue: motley release {job}\n" in service.run("logs", str(job)).stdout, "no way on for who is held")
     service.wait_for_state(waiting, "succeeded")
     before = service.step_of(job)
     expect_exit(service.run("release", str(job)), 0)
@@ -115,6 +116,51 @@ def requests(service):
     expect_exit(service.run("show", "999"), 66)
     expect_equal([attempt["outcome"] for attempt in service.job(job)["attempts"]], ["stopped"] * 3, "outcomes")
     print("ok: requests")
+
+
+def resumed(service):
+    """What has ended with a checkpoint goes on in a new job, from the newest or an earlier one; the old one keeps its own."""
+    job = service.submit(name="revived", steps=400, more="max_duration: 1h\nlabels: {team: vision}\n")
+    early = service.run("resume", str(job))
+    expect_exit(early, 77)
+    expect(f"job {job} has not ended" in early.stderr, early.stderr)
+    service.wait_for_step(job, 45)
+    expect_exit(service.run("cancel", str(job)), 0)
+    service.wait_for_state(job, "cancelled")
+    log = service.run("logs", str(job)).stdout
+    expect(f"to continue: motley resume {job}\n" in log and "motley release" not in log, f"no way on: {log[-500:]}")
+    released = service.run("release", str(job))
+    expect_exit(released, 77)
+    expect(f"motley resume {job}" in released.stderr, released.stderr)
+    saved = sorted((service.state / "jobs" / str(job)).glob("motley/runs/revived/1/checkpoints/step-*"))
+    steps = [int(path.name[5:13]) for path in saved]
+    expect_exit(service.run("resume", str(job), "--step", "7"), 66)
+    expect_exit(service.run("resume", str(job), "--fleet", "fleet.yaml"), 2)
+    heir = service.run("resume", str(job))
+    expect_exit(heir, 0)
+    expect(f"to go on from job {job}" in heir.stderr, heir.stderr)
+    heir = int(heir.stdout)
+    expect_exit(service.run("rm", str(job)), 77)
+    service.wait_for_state(heir, "succeeded")
+    log = service.run("logs", str(heir)).stdout
+    expect(f"going on from step {steps[-1]} of job {job}" in log and f"continuing from step {steps[-1]}" in log, f"not from there: {log}")
+    expect_equal(service.job(heir)["job"]["service"]["labels"], {"team": "vision"}, "what it keeps")
+    expect(f"goes on from job {job}" in service.run("show", str(heir)).stdout, "not shown")
+    expect_equal(sorted(saved[0].parent.glob("step-*")), saved, "checkpoints of the old job")
+    again = json.loads(service.run("resume", str(job), "--step", str(steps[0]), "--json").stdout)["id"]
+    service.wait_for_state(again, "succeeded")
+    expect(f"continuing from step {steps[0]}" in service.run("logs", str(again)).stdout, "not from the earlier step")
+    expect_equal(losses(service, again), losses(service, heir), "losses")
+    none = service.run("resume", str(heir))
+    expect_exit(none, 77)
+    expect("has succeeded" in none.stderr, none.stderr)
+    print("ok: resumed")
+
+
+def losses(service, job):
+    path, = (service.state / "jobs" / str(job)).glob("motley/runs/*/1/metrics.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [row["loss_bits"] for row in rows if "loss_bits" in row]
 
 
 def on_terminal(service, *arguments, keys=b""):
@@ -207,6 +253,7 @@ def order(service):
     short = service.submit(name="short", steps=LONG, more="max_duration: 2s\n")
     service.wait_for_state(short, "failed")
     expect_equal(service.job(short)["cause"], "its longest duration has passed", "cause")
+    expect(f"to continue: motley resume {short}\n" in service.run("logs", str(short)).stdout, "no way on for who has run out of time")
     print("ok: order")
 
 
@@ -346,6 +393,8 @@ def killed_attempt(service):
     service.wait_for_step(job, 45)
     kill(service.attempt_pid(job))
     service.wait_for(lambda: service.job(job)["attempt"] == 2, "attempt 2")
+    first = service.run("show", str(job)).stdout.splitlines()[0]
+    expect(first.endswith("attempt 2"), f"a failure that it has behind it: {first}")
     service.wait_for_state(job, "succeeded")
     told = service.job(job)
     expect_equal((told["restarts"], told["attempts"][0]["cause"]), (1, "its process was killed"), "restarts")
@@ -472,6 +521,24 @@ def kept_for_a_while(service):
     print("ok: kept for a while")
 
 
+def killed_while_measuring(service):
+    """A rank that dies while an attempt measures its devices costs the job one of its restarts, as one that trains does."""
+    text = service.job_text(name="fragile", devices=2).replace("width: 32", "width: 48")
+    job = int(service.run("submit", service.write("fragile.yaml", text)).stdout)
+    service.wait_for(lambda: service.job(job)["attempt"] == 2, "the attempt after the one that measured")
+    service.wait_for(lambda: [os.kill(pid, signal.SIGKILL) for pid in workers(service)], "a rank that measures")
+    service.wait_for_state(job, "succeeded")
+    told = service.job(job)
+    expect_equal((told["restarts"], [attempt["outcome"] for attempt in told["attempts"]]), (1, ["measured", "failed", "done"]), told)
+    runs = service.state / "jobs" / str(job) / "motley/runs/fragile/1/attempts"
+    expect_equal(os.listdir(runs), ["1"], "attempts that were launched")
+    print("ok: killed while measuring")
+
+
+def workers(service):
+    return [pid for pid, line in service.processes().items() if line.split()[0] == WORKER]
+
+
 def stopped_unasked(service):
     """Whoever stops an attempt behind the service's back finds another one, after a while."""
     job = service.submit(name="prodded", steps=LONG)
@@ -550,6 +617,7 @@ def main():
         service.start_coordinator()
         submissions(service)
         requests(service)
+        resumed(service)
         watched(service)
         held_up(service)
         order(service)
@@ -559,6 +627,7 @@ def main():
         killed_coordinator(service)
         ended_while_nobody_looked(service)
         killed_attempt(service)
+        killed_while_measuring(service)
         stopped_unasked(service)
         one_at_a_time(service)
         api(service)

@@ -209,7 +209,7 @@ void FakeLauncher::watch(AttemptId id) {
   events_.in(kLookAgain, [this, id] { watch(id); });
 }
 
-void FakeLauncher::ask_to_stop(AttemptId id) {
+void FakeLauncher::ask_to_stop(AttemptId id, StopWhy) {
   const auto found = attempts_.find(id);
   if (found == attempts_.end() || found->second.over) return;
   if (chance_.happens(mishaps_.ignores_stop)) return;

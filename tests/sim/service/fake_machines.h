@@ -97,7 +97,7 @@ class FakeLauncher final : public AttemptLauncher {
   void set_mishaps(const Mishaps& mishaps) { mishaps_ = mishaps; }
 
   Result<Nanos> begin(const AttemptOrder& order) override;
-  void ask_to_stop(AttemptId id) override;
+  void ask_to_stop(AttemptId id, StopWhy why) override;
   void kill(AttemptId id) override;
 
   /// Its cancelling was acknowledged: no further attempt may begin.

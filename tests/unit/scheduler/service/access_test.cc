@@ -338,6 +338,7 @@ constexpr Expected kExpected[] = {
     {"POST", "/v1/jobs/{id}/hold", "UA"},
     {"POST", "/v1/jobs/{id}/release", "UA"},
     {"POST", "/v1/jobs/{id}/requeue", "UA"},
+    {"POST", "/v1/jobs/{id}/resume", "UA"},
     {"PATCH", "/v1/jobs/{id}", "UA"},
     {"DELETE", "/v1/jobs/{id}", "UA"},
     {"GET", "/v1/events", "VUA"},
@@ -407,7 +408,7 @@ TEST_F(AccessTest, UsersChangeTheirOwnJobsAlone) {
   const std::string ben = token_of("ben", Role::kUser), eva = token_of("eva", Role::kUser),
                     root = token_of("root", Role::kAdmin);
   const std::string job = "/v1/jobs/" + std::to_string(submit_as("ben"));
-  for (const char* what : {"/hold", "/release", "/requeue", "/cancel"}) {
+  for (const char* what : {"/hold", "/release", "/requeue", "/resume", "/cancel"}) {
     const HttpResponse refused = ask(eva, "POST", job + what);
     EXPECT_EQ(refused.status, 403) << what;
     EXPECT_THAT(refused.body, HasSubstr("is ben's; the token is eva's"));

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/manifest.h"
 #include "scheduler/service/attempt_files.h"
 #include "scheduler/service/job_log.h"
 #include "tests/support/temporary_directory.h"
@@ -80,6 +81,15 @@ class ApiTest : public ::testing::Test {
     std::ofstream(run + "/progress.json") << text;
   }
 
+  /// Of job 1.
+  void save_checkpoint(int step, const std::string& name = "tiny") {
+    const std::string run = directory_.job(1) + "/motley/runs/" + name + "/1";
+    const std::string saved = run + "/checkpoints/" + checkpoint_directory_name(step, Epoch(1));
+    std::filesystem::create_directories(saved);
+    std::ofstream(run + "/job.json") << "{}";
+    std::ofstream(saved + "/manifest.json") << "{}";
+  }
+
   testing::TemporaryDirectory temporary_;
   testing::FakeService service_;
   ServiceDirectory directory_;
@@ -143,6 +153,54 @@ TEST_F(ApiTest, RequestsGoToTheirJob) {
   service_.end(1, AttemptOutcome::kStopped);
   EXPECT_EQ(ask("POST", "/v1/jobs/1/requeue").status, 409);
   EXPECT_EQ(ask("POST", "/v1/jobs/9/cancel").status, 404);
+}
+
+TEST_F(ApiTest, WhatHasEndedWithACheckpointGoesOnInANewJob) {
+  submit(kJob + std::string("labels: {team: vision}\n"));
+  EXPECT_EQ(ask("POST", "/v1/jobs/9/resume").status, 404);
+  EXPECT_THAT(message_of(ask("POST", "/v1/jobs/1/resume")), HasSubstr("job 1 has not ended"));
+  ask("POST", "/v1/jobs/1/cancel");
+  service_.end(1, AttemptOutcome::kStopped);
+  const HttpResponse nothing = ask("POST", "/v1/jobs/1/resume");
+  EXPECT_EQ(nothing.status, 409);
+  EXPECT_THAT(message_of(nothing), HasSubstr("job 1 has saved no checkpoint"));
+  save_checkpoint(5);
+  const HttpResponse unknown = ask("POST", "/v1/jobs/1/resume?step=7");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_THAT(message_of(unknown), HasSubstr("no checkpoint of step 7; it has: 5"));
+  const HttpResponse resumed = ask("POST", "/v1/jobs/1/resume?step=5", "", "once");
+  ASSERT_EQ(resumed.status, 201) << resumed.body;
+  const json job = parsed(resumed);
+  EXPECT_EQ(job["id"], 2);
+  EXPECT_EQ(job["job"]["service"]["resumes"], (json{{"job", 1}, {"step", 5}}));
+  EXPECT_EQ(job["job"]["service"]["labels"]["team"], "vision");
+  EXPECT_EQ(service_.events(2).front(), "submitted by ana to go on from job 1, step 5");
+  EXPECT_EQ(parsed(ask("POST", "/v1/jobs/1/resume?step=5", "", "once"))["id"], 2);
+  const HttpResponse needed = ask("DELETE", "/v1/jobs/1");
+  EXPECT_EQ(needed.status, 409);
+  EXPECT_THAT(message_of(needed), HasSubstr("job 2, which has not ended"));
+  ask("POST", "/v1/jobs/2/cancel");
+  service_.end(2, AttemptOutcome::kStopped);
+  EXPECT_EQ(ask("DELETE", "/v1/jobs/1").status, 200);
+}
+
+TEST_F(ApiTest, AJobThatHasSucceededGoesOnFromAnEarlierStepOnly) {
+  submit(kJob);
+  save_checkpoint(5);
+  service_.end(1, AttemptOutcome::kDone);
+  EXPECT_THAT(message_of(ask("POST", "/v1/jobs/1/resume")), HasSubstr("has succeeded"));
+  EXPECT_EQ(ask("POST", "/v1/jobs/1/resume?step=5").status, 201);
+}
+
+TEST_F(ApiTest, WhatGoesOnFromATaskOfAnArrayIsAlone) {
+  submit(kJob + std::string("array: {index: 3..4}\n"));
+  ask("POST", "/v1/jobs/1/cancel");
+  service_.end(1, AttemptOutcome::kStopped);
+  save_checkpoint(5, "tiny-3");
+  const json job = parsed(ask("POST", "/v1/jobs/1/resume"));
+  EXPECT_EQ(job["id"], 3) << job;
+  EXPECT_TRUE(job["array"].is_null());
+  EXPECT_EQ(job["job"]["array"]["index"], 3);
 }
 
 TEST_F(ApiTest, RefusesWhatItDoesNotKnow) {

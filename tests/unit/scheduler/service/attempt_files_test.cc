@@ -20,6 +20,8 @@ TEST(AttemptFiles, OnlyOneProcessGetsAnAttempt) {
   const AttemptFiles files(directory.path() + "/1");
   AttemptOrder order{{7, Epoch(2)}, job_on(1), fleet_of({"a"})};
   order.log_limit = Bytes(4096);
+  order.from = "/jobs/6/motley/runs/job/1";
+  order.job.service.resumes = {6, 40};
   ASSERT_TRUE(files.write_order(order));
   const auto read = files.order();
   ASSERT_TRUE(read) << read.error().message;
@@ -27,6 +29,8 @@ TEST(AttemptFiles, OnlyOneProcessGetsAnAttempt) {
   EXPECT_EQ(to_json(read->job), to_json(order.job));
   EXPECT_EQ(read->fleet.devices.size(), 1u);
   EXPECT_EQ(read->log_limit, order.log_limit);
+  EXPECT_EQ(read->from, order.from);
+  EXPECT_EQ(read->job.service.resumes, order.job.service.resumes);
 
   EXPECT_FALSE(files.begun()->has_value());
   const ProcessIdentity self = *identity_of(::getpid());
@@ -34,6 +38,10 @@ TEST(AttemptFiles, OnlyOneProcessGetsAnAttempt) {
   EXPECT_FALSE(*files.claim({{1, 2, "other"}, 0}));
   EXPECT_EQ((*files.begun())->process, self);
   EXPECT_EQ((*files.begun())->saved_step, 40);
+
+  EXPECT_EQ(files.stop(), StopWhy::kNone);
+  ASSERT_TRUE(files.write_stop(StopWhy::kTimeLimit));
+  EXPECT_EQ(files.stop(), StopWhy::kTimeLimit);
 
   EXPECT_FALSE(files.ended()->has_value());
   ASSERT_TRUE(files.write_end({1, "rank 1 died", true, false}));

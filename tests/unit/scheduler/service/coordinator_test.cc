@@ -119,6 +119,9 @@ TEST(Coordinator, HoldsReleasesCancelsAndRequeues) {
   const auto late = service.ask(id, JobRequest::kCancel);
   ASSERT_FALSE(late);
   EXPECT_THAT(late.error().message, HasSubstr("job 1 has ended: it is cancelled"));
+  EXPECT_THAT(service.ask(id, JobRequest::kRelease).error().message, HasSubstr("motley resume 1"));
+  EXPECT_EQ(service.launcher.stopped_why,
+            (std::vector<StopWhy>{StopWhy::kRequeue, StopWhy::kCancel}));
   EXPECT_EQ(service.ask(7, JobRequest::kHold).error().code, ErrorCode::kNotFound);
 }
 

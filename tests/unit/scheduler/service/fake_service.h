@@ -76,12 +76,16 @@ class ScriptedLauncher final : public AttemptLauncher {
     begun.insert(order.id);
     return Nanos(0);
   }
-  void ask_to_stop(AttemptId id) override { stopped.push_back(id); }
+  void ask_to_stop(AttemptId id, StopWhy why) override {
+    stopped.push_back(id);
+    stopped_why.push_back(why);
+  }
   void kill(AttemptId id) override { killed.push_back(id); }
 
   std::vector<AttemptOrder> orders;
   std::set<AttemptId> begun;
   std::vector<AttemptId> stopped, killed;
+  std::vector<StopWhy> stopped_why;
   std::optional<Error> refusal;
 };
 
