@@ -162,7 +162,7 @@ bool wait_for(ChildProcess& child, SignalInbox& signals, ExitStatus* status,
 Result<int> not_started(const std::string& directory, int rank, const Error& error) {
   remove_rank_process(directory, rank);
   ProgramEnd end{rank, exit_code(error.code), 0, steady_clock().now().value()};
-  end.begun = error.code != ErrorCode::kNotFound;
+  if (error.code == ErrorCode::kNotFound) end.missing = error.message;
   MOTLEY_TRY_VOID(write_program_end(directory, end));
   return fail(error);
 }

@@ -292,7 +292,7 @@ Result<Unit> write_program_end(const std::string& directory, const ProgramEnd& e
                    {"status", end.status},
                    {"signal", end.signal},
                    {"at_ns", end.at}};
-  if (!end.begun) document["begun"] = false;
+  if (!end.missing.empty()) document["missing"] = end.missing;
   if (!end.measured.empty()) document["measured"] = end.measured;
   return write_text_durably(real_file_system(), end_path(directory, end.rank),
                             document.dump() + "\n");
@@ -313,7 +313,7 @@ Result<ProgramEnd> program_end_of(const std::string& text) {
       .read("status", end.status)
       .read("signal", end.signal)
       .read("at_ns", end.at);
-  fields.read_if("begun", end.begun);
+  fields.read_if("missing", end.missing);
   if (fields.has("measured")) fields.read("measured", end.measured);
   MOTLEY_TRY_VOID(fields.done());
   return end;

@@ -57,7 +57,7 @@ struct ProgramEnd {
   int status = 0;             ///< of exit()
   int signal = 0;             ///< that ended it; 0: none
   int64_t at = 0;             ///< of a steady clock, to tell which of a host was first
-  bool begun = true;          ///< false: there is no such program, or it cannot be started
+  std::string missing = {};   ///< what was not there to start it; empty: it was started
   std::string measured = {};  ///< of a program that was measured: JSON (core/FORMATS.md)
   bool saved() const { return signal == 0 && (status == 0 || status == 75); }
   std::string to_string() const;

@@ -289,8 +289,9 @@ class ProgramShell {
       first = *ended;
       end.rank = rank;
     }
-    if (first && first->begun) return failed(end.rank, "ended with " + first->to_string());
-    if (first) return failed(end.rank, "could not start it", ErrorCode::kNotFound);
+    if (first && !first->missing.empty())
+      return failed(end.rank, "could not start it: " + first->missing, ErrorCode::kNotFound);
+    if (first) return failed(end.rank, "ended with " + first->to_string());
     if (killed_) return cut_short("it was killed");
     if (!all_ended && late_)
       return cut_short("asked to stop, it had not ended by itself " +

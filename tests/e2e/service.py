@@ -311,8 +311,7 @@ def arrays(service):
     for number in range(first, last + 1):
         service.wait_for_state(number, "cancelled")
     expect_exit(service.run("cancel", f"{last}..{first}"), 2)
-    service.write("nap.yaml", program.replace("sweep", "nap") + "array: {over: {env.NAP: [100, 100, 100, 100, 100, 100]}, at_once: 1}
-")
+    service.write("nap.yaml", program.replace("sweep", "nap") + "array: {over: {env.NAP: [100, 100, 100, 100, 100, 100]}, at_once: 1}\n")
     first, last = map(int, service.run("submit", "nap.yaml").stdout.strip().split(".."))
     service.wait_for_state(first, "running")
     expect_exit(service.run("cancel", f"{first}..{last}"), 0)

@@ -188,9 +188,10 @@ TEST(ProgramEnd, IsKept) {
   EXPECT_EQ(end->at, 77);
   EXPECT_FALSE(end->saved());
   EXPECT_EQ(end->to_string(), "signal 9 (Killed)");
-  EXPECT_TRUE(end->begun);
-  ASSERT_TRUE(write_program_end(directory.path(), {.rank = 1, .status = 66, .begun = false}));
-  EXPECT_FALSE(read_program_end(directory.path(), 1)->begun);
+  EXPECT_TRUE(end->missing.empty());
+  ASSERT_TRUE(
+      write_program_end(directory.path(), {.rank = 1, .status = 66, .missing = "no program"}));
+  EXPECT_EQ(read_program_end(directory.path(), 1)->missing, "no program");
   EXPECT_TRUE((ProgramEnd{.status = 75}.saved()));
   EXPECT_FALSE((ProgramEnd{.status = 1}.saved()));
 }
