@@ -121,7 +121,8 @@ class Coordinator {
   void join(NodeJoin join, Answered done);
   /// Whether it would be refused.
   Result<Unit> may_join(const NodeJoin& join) const;
-  /// The attempts whose processes may be there. kNotPermitted: its agent must join anew.
+  /// The attempts whose processes may be there. kNotFound: its agent is to join again;
+  /// kNotPermitted: the node is another agent's; kNoDevice: it may be, try again.
   Result<std::vector<AttemptId>> hear(const NodeReport& report);
   void leave(const std::string& name, const std::string& session, Answered done);
   void drain(const std::string& name, const DrainRequest& request, Answered done);
