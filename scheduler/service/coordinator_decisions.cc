@@ -61,7 +61,7 @@ QueueView Coordinator::view() const {
     const bool stops = job.fsm.status().state == JobState::kStopping;
     const PoolCounts gone = stops ? devices_.closed_held_by(id) : PoolCounts();
     for (size_t pool = 0; pool < gone.size(); ++pool) view.pools[pool].devices -= gone[pool];
-    const bool may_start = queued && !held.contains(id);
+    const bool may_start = queued && !held.contains(id) && !has_leftover(id);
     if (job.demand.any_of.empty() || (!may_start && (stops || job.devices.empty()))) continue;
     JobView seen = view_of(job, free);
     if (queued && seen.measures && measured.count(job.workload) != 0) continue;
@@ -177,6 +177,7 @@ std::optional<WhyJob> Coordinator::why(int64_t id) const {
   for (const auto& [name, node] : nodes_)
     if (const std::string fault = node.fault(); wants_more && !fault.empty())
       why.reasons.push_back(fault);
+  if (wants_more || has_leftover(id)) why_devices_are_aside(&why);
   return why;
 }
 

@@ -200,7 +200,7 @@ void Coordinator::forget_node(const std::string& name, Answered done, const std:
   nodes_.erase(name);
   devices_.remove(name);
   find_demands();
-  write_of_node(
+  write_change(
       [name, by, wall = around_.wall_time()](Database& database) -> Result<Unit> {
         MOTLEY_TRY_VOID(remove_node(database, name));
         return add_node_event(database, name, wall, "forgotten" + asked_by(by));
@@ -214,7 +214,7 @@ void Coordinator::forget_node(const std::string& name, Answered done, const std:
 void Coordinator::keep(const Node& node, const std::string& text, Answered done) {
   devices_.set_access(node.name, node.access());
   find_demands();
-  write_of_node(
+  write_change(
       [stored = stored_of(node, now(), around_.wall_time()),
        text](Database& database) -> Result<Unit> {
         MOTLEY_TRY_VOID(save_node(database, stored));
@@ -223,7 +223,7 @@ void Coordinator::keep(const Node& node, const std::string& text, Answered done)
       std::move(done));
 }
 
-void Coordinator::write_of_node(GroupCommit::Change change, Answered done) {
+void Coordinator::write_change(GroupCommit::Change change, Answered done) {
   around_.store.write(std::move(change), [this, done = std::move(done)](Result<Unit> written) {
     if (!written) {
       break_off(written.error());
@@ -237,7 +237,7 @@ void Coordinator::write_of_node(GroupCommit::Change change, Answered done) {
 void Coordinator::keep_deadline(Node& node) {
   if (now() < node.drain_kept + kKeepDrain) return;
   node.drain_kept = now();
-  write_of_node([stored = stored_of(node, now(), around_.wall_time())](
+  write_change([stored = stored_of(node, now(), around_.wall_time())](
                    Database& database) { return save_node(database, stored); },
                {});
 }

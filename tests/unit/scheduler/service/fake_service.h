@@ -76,12 +76,18 @@ class ScriptedLauncher final : public AttemptLauncher {
     begun.insert(order.id);
     return Nanos(0);
   }
+  std::vector<Leftover> leftovers(const std::set<AttemptId>& known) override {
+    std::vector<Leftover> unknown = left;
+    std::erase_if(unknown, [&](const Leftover& each) { return known.contains(each.id); });
+    return unknown;
+  }
   void ask_to_stop(AttemptId id) override { stopped.push_back(id); }
   void kill(AttemptId id) override { killed.push_back(id); }
 
   std::vector<AttemptOrder> orders;
   std::set<AttemptId> begun;
   std::vector<AttemptId> stopped, killed;
+  std::vector<Leftover> left;
   std::optional<Error> refusal;
 };
 
