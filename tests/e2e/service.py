@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import termios
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from sandbox import BIN, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
@@ -518,7 +519,14 @@ def put_back(service):
     place = service.state / "jobs" / str(unknown) / "motley" / "runs" / "slow" / "1" / "checkpoints"
     service.wait_for(lambda: len(list(place.glob("here-*"))) == 2, "two ranks")
     pid = service.attempt_pid(unknown)
+    alone = service.start("agent", "--join", service.socket, "--name", "alone", "--fleet", service.write("alone.yaml", "version: 1\nnodes:\n"
+                          f"  - host: alone\n    devices: [{{kind: cuda, type: A100, uuid: {GPU[:-1]}d, memory: 8GB}}]\n"))
+    service.wait_for(lambda: node("alone")["state"] == "ready", "another node", process=alone)
     service.end_coordinator()
+    before = time.monotonic()
+    alone.terminate()
+    expect_equal(alone.wait(timeout=30), 0, "exit code of an agent without a coordinator")
+    expect(time.monotonic() - before < 2, f"it took {time.monotonic() - before} s")
     (service.home / "earlier.db").rename(service.state / "motley.db")
     for more in ("motley.db-wal", "motley.db-shm"):
         (service.state / more).unlink(missing_ok=True)
