@@ -583,6 +583,23 @@ def environment_of(pid):
         return ""
 
 
+def one_machine(service):
+    """A node may be the coordinator's own machine by another name: what their ranks share in memory is not mixed up."""
+    fleet = (service.home / "fleet.yaml").read_text().splitlines(keepends=True)
+    service.write("nodeb.yaml", "".join(fleet[:7]).replace("localhost", "nodeb") + fleet[6])
+    agent = service.start("agent", "--join", service.socket, "--name", "nodeb", "--fleet", "nodeb.yaml")
+    service.wait_for(lambda: "nodeb" in service.run("nodes").stdout, "the node", process=agent)
+    job = service.submit(name="both", devices=4)
+    service.wait_for_state(job, "succeeded", seconds=120)
+    told = service.job(job)
+    expect_equal(told["restarts"], 0, "restarts over two nodes of one machine")
+    expect_equal(told["attempts"][-1]["devices"], ["localhost/0", "localhost/1", "nodeb/0", "nodeb/1"], "devices")
+    agent.terminate()
+    expect_equal(agent.wait(timeout=30), 0, "exit code of an agent")
+    expect_exit(service.run("forget", "nodeb"), 0)
+    print("ok: one machine")
+
+
 def bounded_logs(service):
     """A program that prints too much goes on; its logs are cut, but for how it ended."""
     service.end_coordinator()
@@ -646,6 +663,7 @@ def main():
         copied(service)
         put_back(service)
         stuck_runner(service)
+        one_machine(service)
         removed(service)
         kept_for_a_while(service)
         bounded_logs(service)
