@@ -1,6 +1,7 @@
 #include "scheduler/agent/agent.h"
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -29,7 +30,10 @@ class Agent {
         link_(client, std::move(join)) {}
 
   Result<int> run() {
-    MOTLEY_TRY_VOID(link_.join());
+    bool asked_to_end = false;
+    const auto joined = link_.join([&] { return !(asked_to_end = signals_.next().has_value()); });
+    if (asked_to_end) return 0;
+    if (!joined) return fail(joined.error());
     // Only now is it known that no other agent of this name is at work.
     if (!runner_.end_all())
       return fail(ErrorCode::kNotPermitted,
@@ -40,14 +44,22 @@ class Agent {
     const auto refusal = work();
     tell_service_manager("STOPPING=1");
     runner_.end_all();
-    link_.stop();
+    const bool heard = link_.stop();
     if (refusal) return fail(*refusal);
+    if (!heard) leave_unheard();
     if (const auto left = link_.leave(); !left)
       std::fprintf(stderr, "%s: %s\n", title_.c_str(), left.error().to_string().c_str());
     return 0;
   }
 
  private:
+  /// A thread that waits for an answer goes with the process alone.
+  [[noreturn]] void leave_unheard() const {
+    std::fprintf(stderr, "%s: ended, while the coordinator does not answer\n", title_.c_str());
+    std::fflush(nullptr);
+    ::_exit(0);
+  }
+
   /// Nothing: a signal ended it.
   std::optional<Error> work() {
     while (true) {

@@ -17,6 +17,7 @@ using nlohmann::json;
 
 constexpr auto kBeat = std::chrono::milliseconds(500);
 constexpr auto kTryAgain = std::chrono::milliseconds(200);
+constexpr auto kEndWithin = std::chrono::seconds(2);  // there are more ticks than that
 constexpr Nanos kJoinWithin{10'000'000'000};
 constexpr size_t kPiecesInReport = 32;  // of 4 KiB: below what a body may have, however escaped
 
@@ -37,14 +38,18 @@ AgentLink::AgentLink(const ServiceClient& client, NodeJoin join)
   wishes_.heard = steady_clock().now();
 }
 
-AgentLink::~AgentLink() { stop(); }
+AgentLink::~AgentLink() {
+  stop();
+  for (std::thread* thread : {&reporter_, &listener_})
+    if (thread->joinable()) thread->join();
+}
 
 Result<Unit> AgentLink::join_once() const {
   MOTLEY_TRY_VOID(client_.post("/v1/nodes/" + join_.name + "/join", body_of(to_json(join_))));
   return Unit{};
 }
 
-Result<Unit> AgentLink::join() {
+Result<Unit> AgentLink::join(const std::function<bool()>& go_on) {
   const Nanos until = steady_clock().now() + kJoinWithin;
   while (true) {
     // Also while an agent that was killed is not yet known to be gone.
@@ -52,7 +57,7 @@ Result<Unit> AgentLink::join() {
     const bool may_pass = !joined && (joined.error().code == ErrorCode::kNoDevice ||
                                       joined.error().code == ErrorCode::kPeerLost ||
                                       joined.error().code == ErrorCode::kNotPermitted);
-    if (!may_pass || steady_clock().now() >= until) return joined;
+    if (!may_pass || steady_clock().now() >= until || !go_on()) return joined;
     std::this_thread::sleep_for(kTryAgain);
   }
 }
@@ -63,18 +68,28 @@ Result<Unit> AgentLink::leave() {
 }
 
 void AgentLink::start() {
-  reporter_ = std::thread([this] { report_on(); });
-  listener_ = std::thread([this] { take_orders(); });
+  working_ = 2;
+  reporter_ = std::thread([this] {
+    report_on();
+    end_thread();
+  });
+  listener_ = std::thread([this] {
+    take_orders();
+    end_thread();
+  });
 }
 
-void AgentLink::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
+void AgentLink::end_thread() {
+  const std::lock_guard lock(mutex_);
+  --working_;
   changed_.notify_all();
-  for (std::thread* thread : {&reporter_, &listener_})
-    if (thread->joinable()) thread->join();
+}
+
+bool AgentLink::stop() {
+  std::unique_lock lock(mutex_);
+  stopping_ = true;
+  changed_.notify_all();
+  return changed_.wait_for(lock, kEndWithin, [this] { return working_ == 0; });
 }
 
 void AgentLink::wake() {
@@ -190,10 +205,12 @@ void AgentLink::take_orders() {
   };
   const std::string target = "/v1/nodes/" + join_.name + "/orders?session=" + join_.session;
   while (go_on()) {
-    (void)client_.follow(target, [&](const json& data) {
+    const auto take = [&](const json& data) {
       take_order(data);
       return go_on();
-    });
+    };
+    // The next coordinator tells all its orders anyway: nothing has to be gone on with.
+    (void)client_.follow(target, take, Nanos(0));
     std::this_thread::sleep_for(kTryAgain);
   }
 }

@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -32,14 +33,17 @@ class AgentLink {
 
   /// `client` outlives it; `woken` becomes readable when there are wishes.
   AgentLink(const ServiceClient& client, NodeJoin join);
+  /// Waits for both threads, however long.
   ~AgentLink();
 
-  /// The node is registered: waits ten seconds for it. kNoDevice, kNotPermitted.
-  Result<Unit> join();
+  /// The node is registered: waits ten seconds for it, while it is to `go_on`. kNoDevice,
+  /// kNotPermitted.
+  Result<Unit> join(const std::function<bool()>& go_on);
   /// Begins to report and to take orders.
   void start();
-  /// Both threads end, within ten seconds.
-  void stop();
+  /// Both threads are to end; false where one still waits for a coordinator that does not answer,
+  /// two seconds later.
+  bool stop();
   Result<Unit> leave();
 
   int wake_fd() const { return wake_.read.get(); }
@@ -64,6 +68,7 @@ class AgentLink {
   AgentReport next_report() const;
   void understand(const AgentAnswer& answer, const std::vector<AttemptId>& reported);
   void take_order(const nlohmann::json& data);
+  void end_thread();
   bool unsent() const;
   void wake();
 
@@ -74,6 +79,7 @@ class AgentLink {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;
+  int working_ = 0;  ///< of the two threads
   Wishes wishes_;
   std::map<std::string, Outbox> outboxes_;  ///< by command, until its attempt is forgotten
   std::thread reporter_, listener_;

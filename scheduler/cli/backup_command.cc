@@ -33,7 +33,8 @@ class BackupCommand final : public Command {
     }
     std::fprintf(stderr,
                  "copied to %s; to go back to it, end the coordinator and put it in the "
-                 "place of %s (and remove %s-wal and %s-shm)\n",
+                 "place of %s (and remove %s-wal and %s-shm); tokens that were revoked and jobs "
+                 "that were cancelled since then are so no more, and what was begun is stopped\n",
                  file_.c_str(), path.c_str(), path.c_str(), path.c_str());
     return 0;
   }

@@ -33,6 +33,11 @@ std::string why_text(const json& node) {
       text += (text.empty() ? "" : "; ") + std::string("emptied in ") +
               format_seconds(node["deadline_seconds"].get<double>());
   }
+  for (const json& device : node["devices"])
+    if (device.value("aside", false))
+      text += (text.empty() ? "" : "; ") + device.value("id", "") +
+              " is given to nobody: an attempt on it is over, but not all of its processes have "
+              "ended";
   return text;
 }
 

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "core/clock.h"
 
@@ -22,22 +23,36 @@ std::string environment_of(pid_t pid) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-bool has_entry(const std::string& environment, const std::string& entry) {
-  return environment.compare(0, entry.size(), entry) == 0 ||
-         environment.find('\0' + entry) != std::string::npos;
+/// What follows `entry` in the first entry that begins so.
+std::optional<std::string> rest_of(const std::string& environment, const std::string& entry) {
+  size_t at = environment.compare(0, entry.size(), entry) == 0 ? 0 : std::string::npos;
+  if (at != 0) at = environment.find('\0' + entry);
+  if (at == std::string::npos) return std::nullopt;
+  return environment.c_str() + at + (at == 0 ? 0 : 1) + entry.size();
+}
+
+template <class Take>
+void for_each_marked(const std::string& entry, const Take& take) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), &::closedir);
+  if (!proc) return;
+  while (const dirent* name = ::readdir(proc.get())) {
+    if (std::isdigit(static_cast<unsigned char>(name->d_name[0])) == 0) continue;
+    const pid_t pid = std::atoi(name->d_name);
+    if (const auto rest = rest_of(environment_of(pid), entry)) take(pid, *rest);
+  }
 }
 
 }  // namespace
 
 std::vector<pid_t> marked_processes(const std::string& entry) {
   std::vector<pid_t> found;
-  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), &::closedir);
-  if (!proc) return found;
-  while (const dirent* name = ::readdir(proc.get())) {
-    if (std::isdigit(static_cast<unsigned char>(name->d_name[0])) == 0) continue;
-    const pid_t pid = std::atoi(name->d_name);
-    if (has_entry(environment_of(pid), entry)) found.push_back(pid);
-  }
+  for_each_marked(entry, [&](pid_t pid, const std::string&) { found.push_back(pid); });
+  return found;
+}
+
+std::set<std::string> marks(const std::string& entry) {
+  std::set<std::string> found;
+  for_each_marked(entry, [&](pid_t, const std::string& rest) { found.insert(rest); });
   return found;
 }
 

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ namespace motley {
 /// Those of this user with an entry that begins with `entry` ("NAME=value…"), by /proc; zombies are
 /// none.
 std::vector<pid_t> marked_processes(const std::string& entry);
+
+/// What follows `entry` in those entries, of all of them.
+std::set<std::string> marks(const std::string& entry);
 
 /// SIGKILLs them until none is left or `limit` has passed; who is its parent reaps each:
 /// whether none is left. Blocks.

@@ -12,9 +12,13 @@ namespace {
 
 /// Runs a rank with its output in its own log on its own host: nothing is forwarded, and the log is
 /// whole even when mpirun is killed. $0 is the log directory, $1 that of shared memory (which a
-/// host may forget between two logins), the rest the command.
+/// host may forget between two logins), the rest the command. Within $1 each daemon of mpirun has a
+/// place of its own, unless the user has chosen one: files are named by host and number, and two
+/// nodes of the job service may be one machine.
 constexpr const char* kRankShell =
-    "mkdir -p -m 700 \"$0\" \"$1\"; shift; "
+    "mkdir -p -m 700 \"$0\" \"$1\" \"$1/$PPID\"; "
+    "export OMPI_MCA_btl_vader_backing_directory="
+    "\"${OMPI_MCA_btl_vader_backing_directory:-$1/$PPID}\"; shift; "
     "log=$(printf '%s/rank-%04d.log' \"$0\" \"$OMPI_COMM_WORLD_RANK\"); exec \"$@\" >>\"$log\" "
     "2>&1";
 
@@ -64,8 +68,7 @@ void add_behaviour(MpirunCommand* command, const LaunchRequest& request) {
       .mca("oob_tcp_keepalive_probes", "3")
       .mca("mpi_yield_when_idle", "1")  // ranks share cores: 0.09 ms, not 90, a reduction
       .mca("btl_vader_single_copy_mechanism", "none")  // not allowed in many containers
-      .mca("orte_tmpdir_base", request.scratch_directory)
-      .mca("btl_vader_backing_directory", request.shared_memory_directory);
+      .mca("orte_tmpdir_base", request.scratch_directory);
 }
 
 Result<Unit> add_placement(MpirunCommand* command, const LaunchRequest& request) {

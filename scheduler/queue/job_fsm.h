@@ -81,6 +81,8 @@ struct AttemptOver {
   int64_t saved_step = 0;  ///< of its newest checkpoint; 0: none, or not known
   /// Of one that measured: samples a second by device id; 0: it cannot train the model.
   std::map<std::string, double> speeds = {};
+  /// Something of it still runs, although killed: nobody may have its devices yet.
+  bool unclean = false;
 };
 struct TimeIsUp {};       ///< its longest duration has passed
 struct NodeDrained {};    ///< a node it runs on is to be empty

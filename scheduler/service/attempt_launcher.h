@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,15 +34,26 @@ struct AttemptOrder {
   std::string from = {};
 };
 
+/// Of an attempt that nobody waits for something still runs.
+struct Leftover {
+  AttemptId id;
+  std::vector<std::string> devices;  ///< the ids of those that it was given
+  Nanos stop_grace{0};               ///< that its job asks for
+};
+
 class AttemptLauncher {
  public:
   /// How an attempt ended, told once and never from within a call of this class.
   using OnOver = std::function<void(int64_t job, const AttemptOver& over)>;
+  /// Of one that was told as unclean, or as a leftover, nothing runs any more; told likewise.
+  using OnGone = std::function<void(AttemptId id)>;
 
   virtual ~AttemptLauncher() = default;
   /// Starts the attempt, or finds it where it was started before, by whichever coordinator; how
   /// long it has been at it. It is watched from then on.
   virtual Result<Nanos> begin(const AttemptOrder& order) = 0;
+  /// What runs of attempts on this machine beside `known`, of whichever coordinator.
+  virtual std::vector<Leftover> leftovers(const std::set<AttemptId>& /*known*/) { return {}; }
   /// Asks it to save a checkpoint and end. Nothing where it is over. `why`: for what it says of it.
   virtual void ask_to_stop(AttemptId id, StopWhy why) = 0;
   /// Ends it as it stands.

@@ -15,7 +15,6 @@
 namespace motley {
 namespace {
 
-constexpr Nanos kKillAgain{10'000'000'000};
 constexpr int kRecoveredAtOnce = 2000;
 constexpr const char* kMeasured = "measured";
 constexpr const char* kNotMeasured = "not measured";
@@ -116,6 +115,7 @@ Result<Unit> Coordinator::recover() {
   // Whoever was killed between the loss of a node and what follows from it.
   for (const auto& [name, node] : nodes_)
     if (node.state == NodeState::kLost) give_up_attempts_on(name, node.fault());
+  find_leftovers();
   undecided_ = true;
   return Unit{};
 }
@@ -261,6 +261,7 @@ void Coordinator::begin_again() {
   on_node_.clear();
   dependents_.clear();
   due_ = {};
+  aside_.clear();
   speeds_.clear();
   begin_with_own();
   if (const auto recovered = recover(); !recovered) break_off(recovered.error());
@@ -338,7 +339,10 @@ void Coordinator::apply(Job& job, const JobEvent& event, Answered done, const st
     if (!before.measuring) judge_devices(job, *over);
     job.saved_step = std::max(job.saved_step, over->saved_step);
   }
+  const std::vector<std::string> had = job.devices;
   take_effect(job, actions, before.measuring);
+  if (const auto* over = std::get_if<AttemptOver>(&event); over != nullptr && over->unclean)
+    set_aside({job.id, over->epoch}, had, now() + rules_.kill_again, "is over, but does not end");
   if (is_final(after.state)) tell_dependents(job.id);
 }
 
@@ -472,9 +476,11 @@ void Coordinator::tell_dependents(int64_t id) {
 std::optional<Nanos> Coordinator::next_wake() const {
   if (broken_) return write_again_;
   if (undecided_) return now();
-  const std::optional<Nanos> node = next_node_due();
-  if (due_.empty()) return node;
-  return node ? std::min(*node, due_.top().when) : due_.top().when;
+  std::optional<Nanos> next = next_node_due();
+  const auto at = [&](Nanos when) { next = next ? std::min(*next, when) : when; };
+  if (!due_.empty()) at(due_.top().when);
+  for (const auto& [id, aside] : aside_) at(aside.kill_at);
+  return next;
 }
 
 void Coordinator::on_time() {
@@ -485,6 +491,7 @@ void Coordinator::on_time() {
     if (const auto found = jobs_.find(id); found != jobs_.end()) look_at(found->second);
   }
   look_at_nodes();
+  look_at_leftovers();
   if (undecided_) decide();
 }
 
@@ -501,7 +508,7 @@ void Coordinator::look_at(Job& job) {
     around_.launcher.kill({job.id, status.epoch});
   if (status.state == JobState::kStopping && job.stop_by > Nanos(0) && job.stop_by <= now()) {
     around_.launcher.kill({job.id, status.epoch});
-    job.stop_by = now() + kKillAgain;
+    job.stop_by = now() + rules_.kill_again;
     wake(job.stop_by, job.id);
   }
 }

@@ -75,6 +75,7 @@ class Coordinator {
   struct Rules {
     Nanos stop_grace{120'000'000'000};  ///< to save and end in; then it is killed
     Nanos stop_margin{15'000'000'000};  ///< beyond what a job asks for itself
+    Nanos kill_again{10'000'000'000};   ///< what does not go although killed
     Nanos write_again{1'000'000'000};   ///< after a write that failed
     /// For others of its priority a job is not stopped before it has run so long: fair shares would
     /// else change hands with every decision.
@@ -114,6 +115,8 @@ class Coordinator {
   void update(int64_t job, const std::vector<Override>& changes, Answered done,
               const std::string& by = {});
   void attempt_over(int64_t job, const AttemptOver& over);
+  /// Of a leftover, or one whose end was unclean, nothing runs any more.
+  void attempt_gone(AttemptId id);
 
   // Nodes: answered when it is on disk. kNotFound where there is none of that name.
 
@@ -122,7 +125,8 @@ class Coordinator {
   void join(NodeJoin join, Answered done);
   /// Whether it would be refused.
   Result<Unit> may_join(const NodeJoin& join) const;
-  /// The attempts whose processes may be there. kNotPermitted: its agent must join anew.
+  /// The attempts whose processes may be there. kNotFound: its agent is to join again;
+  /// kNotPermitted: the node is another agent's; kNoDevice: it may be, try again.
   Result<std::vector<AttemptId>> hear(const NodeReport& report);
   void leave(const std::string& name, const std::string& session, Answered done);
   void drain(const std::string& name, const DrainRequest& request, Answered done);
@@ -222,6 +226,12 @@ class Coordinator {
   void perform(Job& job, const LaunchAttempt& action);
   void perform(Job& job, const StopAttempt& action);
   void wake_in_attempt(const Job& job);
+  void find_leftovers();
+  void set_aside(AttemptId id, std::vector<std::string> devices, Nanos kill_at,
+                 const std::string& why);
+  bool has_leftover(int64_t job) const;
+  void look_at_leftovers();
+  void why_devices_are_aside(WhyJob* why) const;
   Result<AttemptOrder> order_of(const Job& job) const;
   void tell_dependents(int64_t id);
   void look_at(Job& job);
@@ -233,7 +243,7 @@ class Coordinator {
   Node* find_node(const std::string& name);
   Result<Unit> check_pace(const NodeJoin& join) const;
   void keep(const Node& node, const std::string& text, Answered done);
-  void write_of_node(GroupCommit::Change change, Answered done);
+  void write_change(GroupCommit::Change change, Answered done);
   void keep_deadline(Node& node);
   Result<Unit> may_forget(const Node& node) const;
   void lose(Node& node, const std::string& cause, Answered done);
@@ -283,6 +293,12 @@ class Coordinator {
   /// Those of arrays of which as many have devices as may at one time.
   std::set<int64_t> held_back() const;
 
+  /// An attempt that is over, or that nobody knows of, while something of it still runs.
+  struct Aside {
+    std::vector<std::string> devices;  ///< which nobody gets until it is gone
+    Nanos kill_at{0};                  ///< from then on, again and again
+  };
+
   const FleetSpec own_;  ///< devices that are no agent's
   DevicePools devices_;
   std::map<std::string, Node> nodes_;
@@ -291,6 +307,7 @@ class Coordinator {
   std::map<int64_t, Job> jobs_;  ///< not ended, or the end is not on disk yet
   std::multimap<int64_t, int64_t> dependents_;
   std::priority_queue<Due> due_;
+  std::map<AttemptId, Aside> aside_;
   std::map<std::string, std::set<int64_t>> on_node_;  ///< jobs that have devices, by host
   /// worth_seconds() by owner, of attempts that are over.
   struct Usage {

@@ -62,7 +62,7 @@ QueueView Coordinator::view() const {
     const bool stops = job.fsm.status().state == JobState::kStopping;
     const PoolCounts gone = stops ? devices_.closed_held_by(id) : PoolCounts();
     for (size_t pool = 0; pool < gone.size(); ++pool) view.pools[pool].devices -= gone[pool];
-    const bool may_start = queued && !held.contains(id);
+    const bool may_start = queued && !held.contains(id) && !has_leftover(id);
     if (job.demand.any_of.empty() || (!may_start && (stops || job.devices.empty()))) continue;
     JobView seen = view_of(job, free);
     if (queued && seen.measures && measured.count(job.workload) != 0) continue;
@@ -174,7 +174,9 @@ std::optional<WhyJob> Coordinator::why(int64_t id) const {
   for (const std::string& unmet : job.demand.unmet)
     why.reasons.push_back("the devices there are would not do: " + unmet);
   if (!job.demand.any_of.empty() && status.state == JobState::kQueued) why_it_waits(job, &why);
-  if (lacks_devices(job.demand.any_of)) why_nodes_are_missing(job, &why);
+  const bool wants_more = lacks_devices(job.demand.any_of);
+  if (wants_more) why_nodes_are_missing(job, &why);
+  if (wants_more || has_leftover(id)) why_devices_are_aside(&why);
   if (status.held) why.remedy = "motley release " + std::to_string(id);
   return why;
 }

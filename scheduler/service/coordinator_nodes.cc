@@ -16,6 +16,17 @@ Error no_such_node(const std::string& name) {
   return {ErrorCode::kNotFound, "there is no node " + name + ": see motley nodes", {}};
 }
 
+/// For an agent whose session is not the node's. In a database that was put back from a backup the
+/// node has the agent of then, which is known to be gone only when it has not called for a while.
+Error another_agent(const Node& node) {
+  const std::string title = "node " + node.name;
+  if (node.state == NodeState::kReady)
+    return {ErrorCode::kNotPermitted, title + " has another agent by now", {}};
+  if (node.state == NodeState::kAwaited)
+    return {ErrorCode::kNoDevice, title + " had another agent, which may still call", {}};
+  return {ErrorCode::kNotFound, title + " is lost: its agent is to join again", {}};
+}
+
 /// Of a device's id, "a1/0".
 std::string host_of(const std::string& device) { return device.substr(0, device.rfind('/')); }
 
@@ -114,8 +125,7 @@ void Coordinator::join(NodeJoin join, Answered done) {
 Result<std::vector<AttemptId>> Coordinator::hear(const NodeReport& report) {
   Node* node = find_node(report.name);
   if (node == nullptr || node->is_own()) return fail(no_such_node(report.name));
-  if (node->session != report.session)
-    return fail(ErrorCode::kNotPermitted, "node " + report.name + " has another agent by now");
+  if (node->session != report.session) return fail(another_agent(*node));
   node->heard = now();
   node->gauges = report.gauges;
   std::vector<AttemptId> allowed = attempts_on(report.name);
@@ -190,7 +200,7 @@ void Coordinator::forget_node(const std::string& name, Answered done, const std:
   nodes_.erase(name);
   devices_.remove(name);
   find_demands();
-  write_of_node(
+  write_change(
       [name, by, wall = around_.wall_time()](Database& database) -> Result<Unit> {
         MOTLEY_TRY_VOID(remove_node(database, name));
         return add_node_event(database, name, wall, "forgotten" + asked_by(by));
@@ -204,7 +214,7 @@ void Coordinator::forget_node(const std::string& name, Answered done, const std:
 void Coordinator::keep(const Node& node, const std::string& text, Answered done) {
   devices_.set_access(node.name, node.access());
   find_demands();
-  write_of_node(
+  write_change(
       [stored = stored_of(node, now(), around_.wall_time()),
        text](Database& database) -> Result<Unit> {
         MOTLEY_TRY_VOID(save_node(database, stored));
@@ -213,7 +223,7 @@ void Coordinator::keep(const Node& node, const std::string& text, Answered done)
       std::move(done));
 }
 
-void Coordinator::write_of_node(GroupCommit::Change change, Answered done) {
+void Coordinator::write_change(GroupCommit::Change change, Answered done) {
   around_.store.write(std::move(change), [this, done = std::move(done)](Result<Unit> written) {
     if (!written) {
       break_off(written.error());
@@ -227,9 +237,9 @@ void Coordinator::write_of_node(GroupCommit::Change change, Answered done) {
 void Coordinator::keep_deadline(Node& node) {
   if (now() < node.drain_kept + kKeepDrain) return;
   node.drain_kept = now();
-  write_of_node([stored = stored_of(node, now(), around_.wall_time())](
-                    Database& database) { return save_node(database, stored); },
-                {});
+  write_change([stored = stored_of(node, now(), around_.wall_time())](
+                   Database& database) { return save_node(database, stored); },
+               {});
 }
 
 void Coordinator::lose(Node& node, const std::string& cause, Answered done) {

@@ -119,12 +119,22 @@ void DevicePools::set_access(const std::string& host, DeviceAccess access) {
     if (fleet_.devices[i].host == host) slots_[i].access = access;
 }
 
+void DevicePools::set_aside(const std::vector<std::string>& ids) {
+  demands_.clear();
+  aside_.insert(ids.begin(), ids.end());
+}
+
+void DevicePools::take_back(const std::vector<std::string>& ids) {
+  demands_.clear();
+  for (const std::string& id : ids)
+    if (const auto found = aside_.find(id); found != aside_.end()) aside_.erase(found);
+}
+
 std::vector<Pool> DevicePools::pools() const {
   std::vector<Pool> pools;
   for (const std::string& type : types_) pools.push_back({type, 0});
   for (size_t i = 0; i < slots_.size(); ++i)
-    if (slots_[i].access == DeviceAccess::kOpen || owner_of(i) != 0)
-      ++pools[slots_[i].pool].devices;
+    if (access_of(i) == DeviceAccess::kOpen || owner_of(i) != 0) ++pools[slots_[i].pool].devices;
   return pools;
 }
 
@@ -141,7 +151,7 @@ Demand DevicePools::find_demand(const JobSpec& job, const Unfit& unfit) const {
   FleetSpec there = fleet_;
   there.devices.clear();
   for (size_t i = 0; i < slots_.size(); ++i)
-    if (slots_[i].access != DeviceAccess::kClosed && !among(unfit.devices, fleet_.devices[i].id))
+    if (access_of(i) != DeviceAccess::kClosed && !among(unfit.devices, fleet_.devices[i].id))
       there.devices.push_back(fleet_.devices[i]);
   Demand found;
   for (const DeviceFilter& filter : filters_of(job)) {
@@ -324,7 +334,7 @@ PoolCounts DevicePools::free_counts() const {
 PoolCounts DevicePools::closed_held_by(int64_t owner) const {
   PoolCounts counts = none();
   for (size_t i = 0; i < slots_.size(); ++i)
-    if (owner_of(i) == owner && slots_[i].access != DeviceAccess::kOpen) ++counts[slots_[i].pool];
+    if (owner_of(i) == owner && access_of(i) != DeviceAccess::kOpen) ++counts[slots_[i].pool];
   return counts;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -45,6 +46,9 @@ class DevicePools {
   /// has one that goes has it until free(). Its pace counts where the devices so far have none.
   void put(const std::string& host, const FleetSpec& part, DeviceAccess access);
   void set_access(const std::string& host, DeviceAccess access);
+  /// Closed, whatever becomes of their host, until they are taken back as often.
+  void set_aside(const std::vector<std::string>& ids);
+  void take_back(const std::vector<std::string>& ids);
   /// The devices of a host that was put are no more.
   void remove(const std::string& host);
 
@@ -86,7 +90,10 @@ class DevicePools {
   PoolCounts closed_held_by(int64_t owner) const;  ///< those that nobody gets after it
   /// 0: nobody.
   int64_t owner_of(size_t device) const { return slots_[device].owner; }
-  DeviceAccess access_of(size_t device) const { return slots_[device].access; }
+  DeviceAccess access_of(size_t device) const {
+    return is_aside(device) ? DeviceAccess::kClosed : slots_[device].access;
+  }
+  bool is_aside(size_t device) const { return aside_.contains(fleet_.devices[device].id); }
 
   /// The job as an attempt on these devices does it: of its alternatives the first that admits all
   /// of them.
@@ -111,13 +118,14 @@ class DevicePools {
   std::string types_in(const std::vector<size_t>& pools) const;
   PoolCounts none() const { return PoolCounts(types_.size(), 0); }
   bool is_free(size_t device) const {
-    return slots_[device].access == DeviceAccess::kOpen && owner_of(device) == 0;
+    return access_of(device) == DeviceAccess::kOpen && owner_of(device) == 0;
   }
 
   FleetSpec fleet_;                        ///< as given, then hosts that were put, by name
   size_t own_ = 0;                         ///< devices that were given at first
   std::vector<Slot> slots_;                ///< by device
   std::map<std::string, int64_t> owners_;  ///< by id, of devices that are not there, too
+  std::multiset<std::string> aside_;       ///< ids, also of devices that are not there
   std::map<std::string, int> failures_;    ///< by id, of those with any
   std::vector<std::string> types_;         ///< by pool
   std::vector<std::string> traits_;        ///< by pool

@@ -112,6 +112,8 @@ void NodeApi::report(const HttpRequest& request, const HttpReply& reply) {
                                : Result<AgentReport>(fail(document.error()));
   if (!report) return reply(error_response(400, report.error()));
   auto allowed = coordinator_.hear(report->life);
+  if (!allowed && allowed.error().code == ErrorCode::kNoDevice)
+    return reply(error_response(503, allowed.error()));
   if (!allowed) return refuse(reply, allowed.error());
   commands_->told(request.name, report->pieces);
   reply(json_response(to_json(AgentAnswer{std::move(*allowed), commands_->settle(request.name)})));

@@ -116,6 +116,7 @@ json to_json(const Node& node, const DevicePools& pools, Nanos now) {
     given += owner == 0 ? 0 : 1;
     json told = to_json(device);
     told["job"] = owner == 0 ? json(nullptr) : json(owner);
+    told["aside"] = pools.is_aside(i);
     devices.push_back(std::move(told));
   }
   json heartbeat = nullptr, deadline = nullptr;

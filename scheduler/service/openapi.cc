@@ -165,7 +165,7 @@ constexpr const char* kSchemas = R"json({
   "deadline_seconds", "given", "devices"], "properties": {"name": {"type": "string"}, "state": {"enum": ["ready", "awaited", "lost", "draining"]},
   "own": {"type": "boolean"}, "cause": {"type": "string"}, "draining": {"type": "boolean"}, "reason": {"type": "string"},
   "labels": {"type": "object"}, "heartbeat_seconds": {"type": ["number", "null"]}, "deadline_seconds": {"type": ["number", "null"]},
-  "given": {"type": "integer"}, "devices": {"type": "array", "items": {"type": "object", "description": "as in fleet.json, and job: who has it"}}}},
+  "given": {"type": "integer"}, "devices": {"type": "array", "items": {"type": "object", "description": "as in fleet.json, job: who has it, aside: of an attempt that is over something still runs there"}}}},
 "NodePage": {"type": "object", "required": ["nodes"], "properties": {"nodes": {"type": "array", "items": {"$ref": "#/components/schemas/Node"}}}},
 "Forgotten": {"type": "object", "required": ["name", "forgotten"], "properties": {"name": {"type": "string"}, "forgotten": {"type": "boolean"}}},
 "AttemptId": {"type": "object", "required": ["job", "attempt"], "properties": {"job": {"type": "integer"}, "attempt": {"type": "integer"}}},

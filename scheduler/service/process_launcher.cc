@@ -14,7 +14,9 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>  // before Asio of Boost 1.74
@@ -26,6 +28,7 @@
 #include "scheduler/run/run_directory.h"
 #include "scheduler/run/run_program.h"
 #include "scheduler/service/attempt_files.h"
+#include "scheduler/service/attempt_processes.h"
 
 namespace motley {
 namespace {
@@ -35,7 +38,9 @@ using boost::system::error_code;
 
 /// What an attempt that was killed leaves behind ends itself within seconds.
 constexpr auto kLookAgain = std::chrono::milliseconds(100);
+constexpr int kKillAtLook = 50;  // whatever was to end it does not
 constexpr int kMostLooks = 150;
+constexpr auto kLookForLeftovers = std::chrono::milliseconds(500);
 /// With less than that nobody can write down how they ended.
 constexpr Bytes kNoRoom{64 << 10};
 
@@ -70,11 +75,12 @@ AttemptOver over_of(Epoch epoch, const AttemptEnded& ended) {
 class ProcessLauncher final : public AttemptLauncher {
  public:
   ProcessLauncher(asio::io_context& context, const ServiceDirectory& directory, std::string socket,
-                  OnOver on_over)
+                  OnOver on_over, OnGone on_gone)
       : context_(context),
         directory_(directory),
         socket_(std::move(socket)),
-        on_over_(std::move(on_over)) {}
+        on_over_(std::move(on_over)),
+        on_gone_(std::move(on_gone)) {}
 
   Result<Nanos> begin(const AttemptOrder& order) override {
     const AttemptFiles files(directory_.attempt(order.id));
@@ -92,12 +98,32 @@ class ProcessLauncher final : public AttemptLauncher {
     return age_of(begun->process);
   }
 
+  std::vector<Leftover> leftovers(const std::set<AttemptId>& known) override {
+    std::vector<Leftover> found;
+    for (const AttemptId id : running_attempts(directory_)) {
+      if (known.contains(id)) continue;
+      std::fprintf(stderr, "%s: it runs, and nobody knew of it; it is stopped\n",
+                   directory_.attempt(id).c_str());
+      Leftover& left = found.emplace_back(Leftover{id, {}, Nanos(0)});
+      if (const auto order = AttemptFiles(directory_.attempt(id)).order()) {
+        for (const DeviceSpec& device : order->fleet.devices) left.devices.push_back(device.id);
+        left.stop_grace = order->job.service.stop_grace;
+      }
+      wait_until_gone(id);
+    }
+    return found;
+  }
+
   void ask_to_stop(AttemptId id, StopWhy why) override {
+    if (leaving_.contains(id)) return ask_leftover_to_stop(id);
     asked_to_stop_.insert(id);
     (void)AttemptFiles(directory_.attempt(id)).write_stop(why);  // else it says less at its end
     send(id, SIGTERM);
   }
-  void kill(AttemptId id) override { send(id, SIGKILL); }
+  void kill(AttemptId id) override {
+    if (leaving_.contains(id)) return kill_running(directory_, id);
+    send(id, SIGKILL);
+  }
 
  private:
   using Descriptor = asio::posix::stream_descriptor;
@@ -112,6 +138,7 @@ class ProcessLauncher final : public AttemptLauncher {
     Environment environment = Environment::inherited();
     environment.set("XDG_STATE_HOME", directory_.job(order.id.job));
     environment.set("MOTLEY_SOCKET", socket_);  // for commands on other nodes
+    environment.set(kAttemptMark, attempt_mark(directory_, order.id));
     SpawnRequest request;
     request.command = {own_program(), "attempt", files.directory()};
     request.environment = environment.entries();
@@ -150,27 +177,41 @@ class ProcessLauncher final : public AttemptLauncher {
     if (!ended || !begun)
       return tell(id, AttemptOver{id.epoch, AttemptOutcome::kFailed, false, false,
                                   (ended ? begun.error() : ended.error()).to_string()});
-    if (*ended) return tell(id, over_of(id.epoch, **ended));
-    if (!*begun)
+    if (!*ended && !*begun)
       return tell_killed(id, {id.epoch, AttemptOutcome::kFailed, false, false,
                               "its process ended before it began: see " + files.log()});
-    if (Fd process = watch_process((*begun)->process); process.valid())
-      return watch(id, std::move(process));  // another one was quicker than ours
-    settle_killed(id, **begun, looks);
+    if (!*ended)
+      if (Fd process = watch_process((*begun)->process); process.valid())
+        return watch(id, std::move(process));  // another one was quicker than ours
+    // Its devices are free when the last of its ranks has gone.
+    const bool runs = is_running(directory_, id);
+    if ((runs || (!*ended && is_locked(id))) && looks < kMostLooks) {
+      if (looks >= kKillAtLook) kill_running(directory_, id);
+      return after(kLookAgain, [this, id, looks] { settle(id, looks + 1); });
+    }
+    AttemptOver over = *ended ? over_of(id.epoch, **ended) : killed(id, **begun);
+    over.unclean = runs;
+    if (runs) wait_until_gone(id);
+    return *ended ? tell(id, over) : tell_killed(id, std::move(over));
   }
 
-  /// Its devices are free when the last of its ranks has gone.
-  void settle_killed(AttemptId id, const AttemptBegun& begun, int looks) {
+  void after(std::chrono::milliseconds pause, std::function<void()> what) {
+    auto timer = std::make_shared<asio::steady_timer>(context_, pause);
+    timer->async_wait([what = std::move(what), timer](error_code error) {
+      if (!error) what();
+    });
+  }
+
+  bool is_locked(AttemptId id) const {
     const auto order = AttemptFiles(directory_.attempt(id)).order();
     const auto run = run_of(id, order);
-    const bool measured = order && being_measured(directory_.job(id.job), order->job.name);
-    if (((run && run->in_use()) || measured) && looks < kMostLooks) {
-      auto timer = std::make_shared<asio::steady_timer>(context_, kLookAgain);
-      timer->async_wait([this, id, looks, timer](error_code error) {
-        if (!error) settle(id, looks + 1);
-      });
-      return;
-    }
+    return (run && run->in_use()) ||
+           (order && being_measured(directory_.job(id.job), order->job.name));
+  }
+
+  AttemptOver killed(AttemptId id, const AttemptBegun& begun) const {
+    const auto order = AttemptFiles(directory_.attempt(id)).order();
+    const auto run = run_of(id, order);
     AttemptOver over{id.epoch, AttemptOutcome::kFailed, false, false, "its process was killed"};
     if (run && order) {
       over.saved_step = saved_step(*run, order->job);
@@ -179,7 +220,27 @@ class ProcessLauncher final : public AttemptLauncher {
     const auto room = real_file_system().free_space(directory_.job(id.job));
     over.blameless = room && *room < kNoRoom;
     if (over.blameless) over.cause = "its process ended without a word: the disk is full";
-    tell_killed(id, over);
+    return over;
+  }
+
+  void wait_until_gone(AttemptId id) {
+    if (leaving_.insert(id).second) look_for_leftovers(id);
+  }
+
+  void look_for_leftovers(AttemptId id) {
+    after(kLookForLeftovers, [this, id] {
+      if (is_running(directory_, id)) return look_for_leftovers(id);
+      leaving_.erase(id);
+      on_gone_(id);
+    });
+  }
+
+  /// Without the attempt's own process nobody hears it.
+  void ask_leftover_to_stop(AttemptId id) {
+    const auto begun = AttemptFiles(directory_.attempt(id)).begun();
+    Fd process = begun && *begun ? watch_process((*begun)->process) : Fd();
+    if (!process.valid()) return kill_running(directory_, id);
+    ::syscall(SYS_pidfd_send_signal, process.get(), SIGTERM, nullptr, 0);
   }
 
   Result<RunDirectory> run_of(AttemptId id, const Result<AttemptOrder>& order) const {
@@ -213,8 +274,11 @@ class ProcessLauncher final : public AttemptLauncher {
   const ServiceDirectory& directory_;
   std::string socket_;
   OnOver on_over_;
+  OnGone on_gone_;
   std::map<AttemptId, std::shared_ptr<Descriptor>> watched_;
   std::set<AttemptId> asked_to_stop_;
+  std::set<AttemptId>
+      leaving_;  ///< nobody waits for what they come to, only for their last process
 };
 
 }  // namespace
@@ -222,8 +286,10 @@ class ProcessLauncher final : public AttemptLauncher {
 std::unique_ptr<AttemptLauncher> make_process_launcher(asio::io_context& context,
                                                        const ServiceDirectory& directory,
                                                        const std::string& socket,
-                                                       AttemptLauncher::OnOver on_over) {
-  return std::make_unique<ProcessLauncher>(context, directory, socket, std::move(on_over));
+                                                       AttemptLauncher::OnOver on_over,
+                                                       AttemptLauncher::OnGone on_gone) {
+  return std::make_unique<ProcessLauncher>(context, directory, socket, std::move(on_over),
+                                           std::move(on_gone));
 }
 
 }  // namespace motley

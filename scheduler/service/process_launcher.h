@@ -19,6 +19,7 @@ namespace motley {
 std::unique_ptr<AttemptLauncher> make_process_launcher(boost::asio::io_context& context,
                                                        const ServiceDirectory& directory,
                                                        const std::string& socket,
-                                                       AttemptLauncher::OnOver on_over);
+                                                       AttemptLauncher::OnOver on_over,
+                                                       AttemptLauncher::OnGone on_gone);
 
 }  // namespace motley

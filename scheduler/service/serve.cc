@@ -128,10 +128,10 @@ class Service {
         signals_(context_, SIGTERM, SIGINT),
         timer_(context_),
         sweep_timer_(context_),
-        launcher_(make_process_launcher(context_, directory_, options_.socket,
-                                        [this](int64_t job, const AttemptOver& over) {
-                                          coordinator_.attempt_over(job, over);
-                                        })),
+        launcher_(make_process_launcher(
+            context_, directory_, options_.socket,
+            [this](int64_t job, const AttemptOver& over) { coordinator_.attempt_over(job, over); },
+            [this](AttemptId id) { coordinator_.attempt_gone(id); })),
         writer_(context_, std::move(writing), [this] { after_write(); }),
         coordinator_(options_.fleet,
                      {steady_clock(), kept_, writer_, *launcher_, *policy_, wall_time},

@@ -26,7 +26,6 @@ using asio::local::stream_protocol;
 using boost::system::error_code;
 using nlohmann::json;
 
-constexpr Nanos kNextCoordinator{10'000'000'000};
 constexpr auto kTryAgain = std::chrono::milliseconds(200);
 
 /// What the service says is wrong.
@@ -193,7 +192,8 @@ Result<Unit> ServiceClient::follow_once(const std::string& target, const TakeEve
   return Unit{};
 }
 
-Result<Unit> ServiceClient::follow(const std::string& target, const TakeEvent& take) const {
+Result<Unit> ServiceClient::follow(const std::string& target, const TakeEvent& take,
+                                   Nanos next_coordinator) const {
   Followed followed;
   Nanos give_up{0};
   while (true) {
@@ -201,7 +201,7 @@ Result<Unit> ServiceClient::follow(const std::string& target, const TakeEvent& t
     const auto read = follow_once(target, take, &followed);
     if (followed.over) return Unit{};
     const Nanos now = steady_clock().now();
-    if (followed.heard) give_up = now + kNextCoordinator;
+    if (followed.heard) give_up = now + next_coordinator;
     const bool gone = !read && (read.error().code == ErrorCode::kNoDevice ||
                                 read.error().code == ErrorCode::kPeerLost);
     if (!read && (!gone || now >= give_up)) return read;

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/ids.h"
 #include "core/result.h"
 #include "scheduler/service/service_address.h"
 
@@ -26,9 +27,10 @@ class ServiceClient {
                               const std::string& idempotency_key = {}) const;
 
   /// Of server-sent events: their data, one after the other, until the service ends it or `take`
-  /// says false. Goes on where it was when another coordinator takes over within ten seconds.
+  /// says false. Goes on where it was when another coordinator takes over in time.
   using TakeEvent = std::function<bool(const nlohmann::json& data)>;
-  Result<Unit> follow(const std::string& target, const TakeEvent& take) const;
+  Result<Unit> follow(const std::string& target, const TakeEvent& take,
+                      Nanos next_coordinator = Nanos(10'000'000'000)) const;
 
  private:
   using TakeBytes = std::function<bool(std::string_view bytes)>;

@@ -8,10 +8,12 @@
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "core/clock.h"
@@ -20,6 +22,8 @@
 
 namespace motley {
 namespace {
+
+const auto always = [] { return true; };
 
 /// A coordinator that answers every report so until it is told otherwise.
 class AgentLinkTest : public ::testing::Test {
@@ -63,7 +67,7 @@ class AgentLinkTest : public ::testing::Test {
 
 TEST_F(AgentLinkTest, ACrowdedCoordinatorIsAskedAgain) {
   status_ = 503;
-  ASSERT_TRUE(link_.join());
+  ASSERT_TRUE(link_.join(always));
   link_.start();
   ASSERT_TRUE(comes([&] { return reports_ >= 3; }));
   EXPECT_FALSE(link_.take().refusal);
@@ -76,12 +80,43 @@ TEST_F(AgentLinkTest, ACrowdedCoordinatorIsAskedAgain) {
 TEST_F(AgentLinkTest, ARefusalIsOne) {
   status_ = 409;
   code_ = ErrorCode::kNotPermitted;
-  ASSERT_TRUE(link_.join());
+  ASSERT_TRUE(link_.join(always));
   link_.start();
   pollfd woken{link_.wake_fd(), POLLIN, 0};
   ASSERT_EQ(::poll(&woken, 1, 10'000), 1);
   EXPECT_TRUE(link_.take().refusal);
   link_.stop();
+}
+
+/// Listens, and says nothing: as one that was stopped.
+TEST(AgentLinkAlone, EndsBesideACoordinatorThatDoesNotAnswer) {
+  testing::TemporaryDirectory directory;
+  const std::string path = directory.path() + "/socket";
+  boost::asio::io_context context;
+  boost::asio::local::stream_protocol::acceptor silent(context, path);
+  const ServiceClient client({path, std::nullopt});
+  std::optional<AgentLink> link(std::in_place, client, NodeJoin{"a1", "session", {}, {}});
+  link->start();
+  auto first = silent.accept(), second = silent.accept();  // of both threads
+  const Nanos before = steady_clock().now();
+  EXPECT_FALSE(link->stop());
+  EXPECT_LT(steady_clock().now() - before, nanos_of_seconds(5));
+  silent.close();  // else they would wait for ever
+  first.close();
+  second.close();
+  link.reset();
+}
+
+TEST(AgentLinkAlone, EndsAtOnceWithoutACoordinator) {
+  testing::TemporaryDirectory directory;
+  const ServiceClient client({directory.path() + "/socket", std::nullopt});
+  AgentLink link(client, {"a1", "session", {}, {}});
+  int tries = 0;
+  EXPECT_FALSE(link.join([&] { return ++tries < 2; }));
+  link.start();
+  const Nanos before = steady_clock().now();
+  EXPECT_TRUE(link.stop());
+  EXPECT_LT(steady_clock().now() - before, nanos_of_seconds(1.5));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import termios
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from sandbox import BIN, WORKER, expect, expect_equal, expect_exit, kill, run_test  # noqa: E402
@@ -570,6 +571,111 @@ def copied(service):
     print("ok: copied")
 
 
+def put_back(service):
+    """What has begun since a backup that is put back is stopped before its devices are given away; agents of later join again."""
+    service.write("box.yaml", f"version: 1\nnodes:\n  - host: box\n    devices: [{{kind: cuda, type: A100, uuid: {GPU}, memory: 8GB}}]\n")
+
+    def start_agent():
+        agent = service.start("agent", "--join", service.socket, "--name", "box", "--fleet", "box.yaml")
+        service.wait_for(lambda: node("box")["state"] == "ready", "the node", process=agent)
+        return agent
+
+    def node(name):
+        nodes = json.loads(service.run("nodes", "--json").stdout)["nodes"]
+        return next((node for node in nodes if node["name"] == name), {"state": "unknown"})
+    agent = start_agent()
+    told = service.run("backup", "earlier.db")
+    expect("cancelled since then" in told.stderr, f"not said what is undone: {told.stderr!r}")
+    agent.terminate()
+    expect_equal(agent.wait(timeout=30), 0, "exit code of an agent")
+    agent = start_agent()
+    service.write("slow.yaml", "version: 1\nname: slow\nresources: {devices: {count: 2, types: [fast]}}\n"
+                               "run: [sh, -c, 'trap \"sleep 4; exit 0\" TERM; touch $MOTLEY_CHECKPOINT_DIR/here-$$; while :; do sleep 0.1; done']\n")
+    unknown = int(service.run("submit", "slow.yaml").stdout)
+    place = service.state / "jobs" / str(unknown) / "motley" / "runs" / "slow" / "1" / "checkpoints"
+    service.wait_for(lambda: len(list(place.glob("here-*"))) == 2, "two ranks")
+    pid = service.attempt_pid(unknown)
+    alone = service.start("agent", "--join", service.socket, "--name", "alone", "--fleet", service.write("alone.yaml", "version: 1\nnodes:\n"
+                          f"  - host: alone\n    devices: [{{kind: cuda, type: A100, uuid: {GPU[:-1]}d, memory: 8GB}}]\n"))
+    service.wait_for(lambda: node("alone")["state"] == "ready", "another node", process=alone)
+    service.end_coordinator()
+    before = time.monotonic()
+    alone.terminate()
+    expect_equal(alone.wait(timeout=30), 0, "exit code of an agent without a coordinator")
+    expect(time.monotonic() - before < 2, f"it took {time.monotonic() - before} s")
+    (service.home / "earlier.db").rename(service.state / "motley.db")
+    for more in ("motley.db-wal", "motley.db-shm"):
+        (service.state / more).unlink(missing_ok=True)
+    service.start_coordinator()
+    attempt = f"attempt 1 of job {unknown} on localhost/0, localhost/1"
+    late = service.submit(name="late", devices=2)
+    expect(late > unknown, f"number {late} after {unknown}")
+    why = service.run("why", str(late)).stdout
+    expect(f"{attempt} is over, but not all of its processes have ended" in why, why)
+    expect_equal([device["aside"] for device in node("localhost")["devices"]], [True, True, False, False], "devices set aside")
+    expect("localhost/1 is given to nobody" in service.run("nodes").stdout, "not shown with the nodes")
+    service.wait_for_state(late, "succeeded")
+    events = service.run("events", "--all").stdout
+    told = [events.find(text) for text in (f"{attempt} runs, which nobody knew of: it is stopped", f"nothing runs any more of {attempt}",
+                                           "launching attempt 1 on localhost/0, localhost/1")]
+    expect(-1 not in told and told[1] < events.rfind("launching attempt 1 on localhost/0, localhost/1"), events)
+    expect(json.loads((service.attempt_directory(unknown) / "ended.json").read_text()), "it was not let end by itself")
+    expect(not pathlib.Path(f"/proc/{pid}").exists(), "its process is still there")
+    expect(str(service.attempt_directory(unknown)) in service.log(), "its directory is not named")
+    service.wait_for(lambda: node("box")["state"] == "ready", "the agent of later to join again", process=agent)
+    agent.terminate()
+    expect_equal(agent.wait(timeout=30), 0, "exit code of an agent")
+    print("ok: put back")
+
+
+def stuck_runner(service):
+    """Who is to end the ranks of a killed attempt does nothing: they are ended all the same, before their devices are given away."""
+    service.write("stuck.yaml", "version: 1\nname: stuck\nresources: {devices: {count: 2, types: [fast]}}\nretry: {max_restarts: 0}\n"
+                                "run: [sh, -c, 'sleep 1000']\n")
+    job = int(service.run("submit", "stuck.yaml").stdout)
+    pid = service.attempt_pid(job)
+
+    def left():
+        return {pid: line for pid, line in service.processes().items() if f"/jobs/{job}/" in environment_of(pid)}
+    service.wait_for(lambda: sum("sleep 1000" in line for line in left().values()) >= 2, "two ranks")
+    runners = [pid for pid, line in left().items() if " program-runner" in line or " runner" in line]
+    for runner in runners:
+        os.kill(runner, signal.SIGSTOP)
+    expect(runners, f"no runner among {left()}")
+    kill(pid)
+    late = service.submit(name="late", devices=2)
+    service.wait_for(lambda: service.job(late)["attempt"] == 1, "devices for the next job")
+    expect_equal(left(), {}, "processes of an attempt whose devices another one has")
+    service.wait_for_state(late, "succeeded")
+    expect_equal(service.job(job)["attempts"][0]["cause"], "its process was killed", "cause")
+    service.run("cancel", str(job))
+    print("ok: stuck runner")
+
+
+def environment_of(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def one_machine(service):
+    """A node may be the coordinator's own machine by another name: what their ranks share in memory is not mixed up."""
+    fleet = (service.home / "fleet.yaml").read_text().splitlines(keepends=True)
+    service.write("nodeb.yaml", "".join(fleet[:7]).replace("localhost", "nodeb") + fleet[6])
+    agent = service.start("agent", "--join", service.socket, "--name", "nodeb", "--fleet", "nodeb.yaml")
+    service.wait_for(lambda: "nodeb" in service.run("nodes").stdout, "the node", process=agent)
+    job = service.submit(name="both", devices=4)
+    service.wait_for_state(job, "succeeded", seconds=120)
+    told = service.job(job)
+    expect_equal(told["restarts"], 0, "restarts over two nodes of one machine")
+    expect_equal(told["attempts"][-1]["devices"], ["localhost/0", "localhost/1", "nodeb/0", "nodeb/1"], "devices")
+    agent.terminate()
+    expect_equal(agent.wait(timeout=30), 0, "exit code of an agent")
+    expect_exit(service.run("forget", "nodeb"), 0)
+    print("ok: one machine")
+
+
 def bounded_logs(service):
     """A program that prints too much goes on; its logs are cut, but for how it ended."""
     service.end_coordinator()
@@ -633,6 +739,9 @@ def main():
         full_disk(service)
         no_room(service)
         copied(service)
+        put_back(service)
+        stuck_runner(service)
+        one_machine(service)
         removed(service)
         kept_for_a_while(service)
         bounded_logs(service)

@@ -80,12 +80,18 @@ class ScriptedLauncher final : public AttemptLauncher {
     stopped.push_back(id);
     stopped_why.push_back(why);
   }
+  std::vector<Leftover> leftovers(const std::set<AttemptId>& known) override {
+    std::vector<Leftover> unknown = left;
+    std::erase_if(unknown, [&](const Leftover& each) { return known.contains(each.id); });
+    return unknown;
+  }
   void kill(AttemptId id) override { killed.push_back(id); }
 
   std::vector<AttemptOrder> orders;
   std::set<AttemptId> begun;
   std::vector<AttemptId> stopped, killed;
   std::vector<StopWhy> stopped_why;
+  std::vector<Leftover> left;
   std::optional<Error> refusal;
 };
 

@@ -102,11 +102,39 @@ TEST(Nodes, AnAgentThatIsStartedAgainHasLostItsAttempts) {
   EXPECT_EQ(other.error().code, ErrorCode::kNotPermitted);
   service.pass(5.1);
   ASSERT_TRUE(service.join(node_of_types("n1", {"a"}, "second")));
-  EXPECT_EQ(service.hear("n1").error().code, ErrorCode::kNotPermitted);
   ASSERT_TRUE(service.hear("n1", {}, "second"));
+  EXPECT_EQ(service.hear("n1").error().code, ErrorCode::kNotPermitted);
   EXPECT_EQ(service.node("n1").state, NodeState::kReady);
   service.end(id, AttemptOutcome::kFailed);
   EXPECT_EQ(service.state(id), JobState::kWaiting);
+}
+
+/// As after a backup was put back: the agent of then was ended long ago.
+TEST(Nodes, AnAgentThatTheDatabaseDoesNotKnowJoinsAgainWhenTheOneOfThenIsLost) {
+  FakeService service{FleetSpec()};
+  service.come("n1", {"a"});
+  service.restart();
+  EXPECT_EQ(service.hear("n1", {}, "second").error().code, ErrorCode::kNoDevice);
+  service.pass(5.1);
+  EXPECT_EQ(service.hear("n1", {}, "second").error().code, ErrorCode::kNotFound);
+  ASSERT_TRUE(service.join(node_of_types("n1", {"a"}, "second")));
+  ASSERT_TRUE(service.hear("n1", {}, "second"));
+  EXPECT_EQ(service.node("n1").state, NodeState::kReady);
+}
+
+TEST(Nodes, OfTwoAgentsWithOneNameOneIsRefused) {
+  FakeService service{FleetSpec()};
+  service.come("n1", {"a"});
+  service.restart();
+  EXPECT_EQ(service.hear("n1", {}, "second").error().code, ErrorCode::kNoDevice);
+  ASSERT_TRUE(service.hear("n1"));  // the node is still its first agent's
+  EXPECT_EQ(service.hear("n1", {}, "second").error().code, ErrorCode::kNotPermitted);
+  service.pass(5.1);  // both have been silent: whoever joins first has it
+  EXPECT_EQ(service.hear("n1", {}, "second").error().code, ErrorCode::kNotFound);
+  ASSERT_TRUE(service.join(node_of_types("n1", {"a"}, "second")));
+  EXPECT_EQ(service.hear("n1").error().code, ErrorCode::kNoDevice);
+  ASSERT_TRUE(service.hear("n1", {}, "second"));
+  EXPECT_EQ(service.hear("n1").error().code, ErrorCode::kNotPermitted);
 }
 
 TEST(Nodes, ADrainedNodeGetsNothingNewAndIsEmptiedAtItsDeadline) {
