@@ -37,8 +37,6 @@ class SubmitCommand final : public Command {
     }
     if (!follow_) {
       say_submitted(first, last);
-      if (job.value("state", "") == "cancelled")  // for what it comes after
-        std::fprintf(stderr, "%s\n", job_line(job).c_str());
       return 0;
     }
     int status = 0;
