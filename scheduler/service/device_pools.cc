@@ -169,8 +169,8 @@ bool DevicePools::would_do_with(const std::string& host, const JobSpec& job,
   DevicePools with = *this;
   with.set_access(host, DeviceAccess::kOpen);
   PoolCounts open = none();
-  for (const Slot& slot : with.slots_)
-    if (slot.access == DeviceAccess::kOpen) ++open[slot.pool];
+  for (size_t i = 0; i < with.slots_.size(); ++i)
+    if (with.access_of(i) == DeviceAccess::kOpen) ++open[with.slots_[i].pool];
   const Demand demand = with.demand(job, unfit);
   return std::any_of(demand.any_of.begin(), demand.any_of.end(),
                      [&](const Alternative& each) { return each.found_in(open); });
