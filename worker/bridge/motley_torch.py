@@ -208,18 +208,18 @@ class Job:
         self._gradients.look()
         (scaler.scale(loss_sum) if scaler else loss_sum).backward()
         self._pacer.charge(self._samples)
-        self._samples = None
+        self._samples, self._count = None, self._count + float(count)
         self._loss_sum = self._loss_sum + loss_sum.detach().double()
-        self._count += float(count)
         if not self.boundary:
             self._gradients.keep()
             return
         place = self._pass * self.steps_per_pass + self._pass_step
-        loss_sum, rate = float(self._loss_sum), sum(rates)  # a GPU is through with it then
+        given, loss_sum, rate = self._gradients.complete(), float(self._loss_sum), sum(rates)  # a GPU is through with it then
         self._pacer.wait()
         self._reports.spent("compute")
+        under_way = self._gradients.add_up()  # beside the numbers, as each round between hosts takes its time
         loss, total, stop, steps, rates, squares, updates, updates_squared, *given = self._ranks.sum(
-            [loss_sum, self._count, float(self._stop), place, rate, rate**2, self._updates, self._updates**2, *self._gradients.given()])
+            [loss_sum, self._count, float(self._stop), place, rate, rate**2, self._updates, self._updates**2, *given])
         if steps != place * self.ranks:
             raise Error("the ranks are at different steps: a loop over job.loader() is left only where job.boundary is true")
         if self.step and self.ranks * squares - rates**2 > 1e-9 * rates**2:
@@ -228,7 +228,7 @@ class Job:
             raise Error("the ranks have made different numbers of updates: call optimizer.step() after each backward(), or at job.boundary")
         if not total:
             raise Error("job.backward(): the counts of a global batch are all 0")
-        self._gradients.sum(total, given)
+        self._gradients.divide(under_way, total, given)
         self.loss, self._all_stop = loss / total, stop > 0
         self.step, self._pass_step = 1 if self._measurement else self.step + 1, self._pass_step + 1  # measured, none is the last
         self._reports.spent("wait")
@@ -512,8 +512,7 @@ class _Ranks:
         """Rank 0's in the place of every rank's."""
         for tensor in (one for one in tensors if self.count > 1 and one.numel()):
             flat = tensor.detach().reshape(-1).contiguous()
-            whole = flat.view(torch.uint8)  # gloo does not know all types
-            dist.broadcast(whole, src=0, group=self._of_devices if tensor.is_cuda else self._of_host)
+            dist.broadcast(flat.view(torch.uint8), src=0, group=self._of_devices if tensor.is_cuda else self._of_host)  # bytes
             if flat.data_ptr() != tensor.data_ptr():
                 tensor.detach().copy_(flat.view_as(tensor))
 
@@ -629,26 +628,27 @@ class _Gradients:
             (place.add_ if self._given[i] else place.copy_)(parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad)
             self._given[i], parameter.grad = True, None
 
-    def given(self):  # of each parameter whether this rank has a gradient for the step
-        return [float(given or parameter.grad is not None) for given, parameter in zip(self._given, self._parameters)]
-
-    def sum(self, count, given):
-        """given: by how many ranks, of each parameter."""
-        if self._ranks.count == 1 and not self._always_flat and not any(self._given):
-            for parameter in self._parameters:
-                if parameter.grad is not None:
-                    parameter.grad.div_(count)
-            return
-        self.keep()
-        for mine, place in zip(self._given, self._places):
-            if not mine:
+    def complete(self):
+        """A step's, to be summed; returns of each parameter whether this rank has a gradient for it."""
+        given = [float(given or parameter.grad is not None) for given, parameter in zip(self._given, self._parameters)]
+        if self._ranks.count > 1 or self._always_flat or any(self._given):
+            self.keep()
+            for place in (place for place, mine in zip(self._places, self._given) if not mine):
                 place.zero_()
-        pieces = [piece for flat in self._flat.values() for piece in flat.split(_BUCKET_ELEMENTS)]
-        under_way = [self._ranks.add_up(piece) for piece in pieces]
-        for piece, work in zip(pieces, under_way):
+        return given
+
+    def add_up(self):  # returns what to wait for: nothing where a rank alone left them in its parameters
+        flats = self._flat.values() if self._ranks.count > 1 or any(self._given) else ()
+        return [(piece, self._ranks.add_up(piece)) for flat in flats for piece in flat.split(_BUCKET_ELEMENTS)]
+
+    def divide(self, under_way, count, given):
+        """given: by how many ranks, of each parameter."""
+        for piece, work in under_way:
             work.wait()
             piece.div_(count)
-        for parameter, place, of_ranks in zip(self._parameters, self._places, given):
+        for parameter in (one for one in self._parameters if not under_way and one.grad is not None):
+            parameter.grad.div_(count)
+        for parameter, place, of_ranks in zip(self._parameters, self._places if under_way else (), given):
             parameter.grad = place.to(parameter.dtype) if of_ranks else None
 
     def _make_places(self):
