@@ -67,14 +67,14 @@ Result<Unit> check_demands(const FleetSpec& fleet, const std::vector<DeviceSpec>
         return fits_type(device, filter) && fits_memory(device, filter);
       });
   if (fit.empty() && others_fit)
-    return fail(ErrorCode::kNoDevice, "nothing of " + source + " is left that the job admits",
+    return fail(ErrorCode::kNoDevice, "nothing in " + source + " is left that the job admits",
                 place_of(job, kLeaveOut));
   if (fit.empty())
     return unmet("memory", "no device of the wanted type in " + source + " says it has " +
                                range_text(filter.memory) + " of memory");
   if (filter.count && static_cast<int>(fit.size()) < filter.count->low)
     return unmet("count", "the job wants " + std::to_string(filter.count->low) + " devices and " +
-                              std::to_string(fit.size()) + " of " + source + " fit it" +
+                              std::to_string(fit.size()) + " in " + source + " fit it" +
                               (filter.limits.empty() ? "" : " within its limits"));
   if (!filter.mix && types_of(fit).size() > 1)
     return unmet("mix", "the job forbids a mix and devices of several types in " + source +

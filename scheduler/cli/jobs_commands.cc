@@ -53,8 +53,8 @@ class LsCommand final : public Command {
   void declare(CommandLine& line) override {
     line.option("--state", "STATE",
                 "unfinished, finished, or one such as queued; else the newest of all", &state_)
-        .completes({"unfinished", "finished", "waiting", "queued", "running", "stopping",
-                    "succeeded", "failed", "cancelled"})
+        .completes({"unfinished", "finished", "waiting", "queued", "profiling", "planning",
+                    "launching", "running", "stopping", "succeeded", "failed", "cancelled"})
         .option("--queue", "NAME", "of this queue", &queue_)
         .option("--name", "NAME", "of this name", &name_)
         .option("--user", "NAME", "of this user", &user_)

@@ -45,7 +45,8 @@ std::string memory_text(const json& device) {
 }
 
 std::string job_text(const json& device) {
-  if (!device["job"].is_number()) return "-";
+  if (device.value("state", "free") == "free") return "-";
+  if (!device["job"].is_number()) return device.value("state", "");
   return device["job"].dump() + " " + device.value("job_name", "");
 }
 

@@ -98,7 +98,7 @@ JobFsm::Actions JobFsm::stop(StopWhy why, Nanos now) {
 JobFsm::Actions JobFsm::handle(const DependenciesLeft& event, Nanos now) {
   if (!waits(status_.state)) return {};
   status_.unfinished = event.unfinished;
-  if (event.failed) return end(JobState::kCancelled, "a job that it comes after did not succeed");
+  if (!event.failed.empty()) return end(JobState::kCancelled, event.failed);
   find_waiting_state(now);
   return {};
 }
@@ -135,6 +135,7 @@ JobFsm::Actions JobFsm::handle(const NodeDrained&, Nanos now) { return stop(Stop
 JobFsm::Actions JobFsm::handle(const DevicesGiven& event, Nanos) {
   if (status_.state != JobState::kQueued) return {};
   status_.measuring = event.to_measure;
+  status_.epoch = std::max(status_.epoch, event.newest_attempt);
   if (event.to_measure) return launch(JobState::kProfiling);
   status_.state = JobState::kPlanning;
   return {MakePlan{}};

@@ -50,7 +50,7 @@ struct RetryRule {
 // Events.
 struct DependenciesLeft {
   int unfinished = 0;
-  bool failed = false;  ///< one of them will never succeed
+  std::string failed = {};  ///< which of them will never succeed, in words; empty: all may
 };
 struct HoldAsked {};
 struct ReleaseAsked {};
@@ -58,6 +58,8 @@ struct CancelAsked {};
 struct RequeueAsked {};
 struct DevicesGiven {       ///< by the policy
   bool to_measure = false;  ///< how fast it is on each: the attempt trains nothing
+  /// That the job has ever had, whether or not anybody remembers it: the next one comes after it.
+  Epoch newest_attempt{0};
 };
 struct Preempted {};
 struct PlanEnded {
@@ -81,6 +83,8 @@ struct AttemptOver {
   int64_t saved_step = 0;  ///< of its newest checkpoint; 0: none, or not known
   /// Of one that measured: samples a second by device id; 0: it cannot train the model.
   std::map<std::string, double> speeds = {};
+  /// Since when it has been over where nobody was there to see it.
+  Nanos ended_ago{0};
   /// Something of it still runs, although killed: nobody may have its devices yet.
   bool unclean = false;
 };

@@ -51,7 +51,8 @@ Result<JobQuery> query_of(const HttpRequest& request) {
     if (!query.state)
       return fail(ErrorCode::kUsage, "there is no state '" + state +
                                          "'; there are unfinished, finished, waiting, queued, "
-                                         "running, stopping, succeeded, failed and cancelled");
+                                         "profiling, planning, launching, running, stopping, "
+                                         "succeeded, failed and cancelled");
     query.which = is_final(*query.state) ? JobFilter::kFinished : JobFilter::kUnfinished;
   }
   return query;
@@ -513,6 +514,12 @@ void Api::events(const HttpRequest& request, const HttpReply& reply) {
   const auto job = number_in(request, "job", 0, INT64_MAX);
   const auto limit = number_in(request, "limit", kPage, kLargestPage);
   if (!job || !limit) return refuse(reply, job ? limit.error() : job.error());
+  if (*job != 0) {
+    const auto known = find_job(kept_, *job);
+    if (!known) return refuse(reply, known.error());
+    if (!*known)
+      return refuse(reply, {ErrorCode::kNotFound, "there is no job " + std::to_string(*job), {}});
+  }
   const auto after = first_event(request, *job);
   if (!after) return refuse(reply, after.error());
   if (wants_events(request)) {

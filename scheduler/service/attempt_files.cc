@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +18,7 @@ namespace motley {
 namespace {
 
 using nlohmann::json;
+namespace fs = std::filesystem;
 
 constexpr int kRecordVersion = 1;
 constexpr Bytes kMostKeyBytes{256};
@@ -34,6 +37,12 @@ Result<std::optional<T>> read_record(const std::string& path, Read read) {
   if (const auto whole = fields.done(); !whole)
     return fail(whole.error().code, path + ": " + whole.error().message);
   return std::optional<T>(std::move(record));
+}
+
+Nanos since(fs::file_time_type when) {
+  const auto passed = fs::file_time_type::clock::now() - when;
+  const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(passed).count();
+  return Nanos(std::max<int64_t>(0, nanos));
 }
 
 struct OrderTexts {
@@ -118,6 +127,19 @@ Result<AttemptOrder> AttemptFiles::order() const {
   return order;
 }
 
+Nanos written_ago(const std::vector<std::string>& directories) {
+  std::optional<fs::file_time_type> newest;
+  for (const std::string& directory : directories) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(directory, error)) {
+      if (!entry.is_regular_file(error)) continue;
+      const auto written = entry.last_write_time(error);
+      if (!error && (!newest || written > *newest)) newest = written;
+    }
+  }
+  return newest ? since(*newest) : Nanos(0);
+}
+
 Result<bool> AttemptFiles::claim(const AttemptBegun& begun) const {
   FileSystem& fs = real_file_system();
   const json document = {{"version", kRecordVersion},
@@ -139,6 +161,12 @@ Result<bool> AttemptFiles::claim(const AttemptBegun& begun) const {
 
 Result<std::optional<AttemptBegun>> AttemptFiles::begun() const {
   return read_record<AttemptBegun>(directory_ + "/begun.json", read_begun);
+}
+
+Nanos AttemptFiles::begun_ago() const {
+  std::error_code error;
+  const auto claimed = fs::last_write_time(directory_ + "/begun.json", error);
+  return error ? Nanos(0) : since(claimed);
 }
 
 Result<Unit> AttemptFiles::write_end(const AttemptEnded& ended) const {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "scheduler/launch/process_identity.h"
@@ -30,6 +31,10 @@ struct AttemptEnded {
   bool elsewhere = false;  ///< of a failure: on these devices nothing could begin, others may do
 };
 
+/// Since anything in one of these directories was last written; 0: nothing is there. By the wall
+/// clock, as the machine may have been started anew since.
+Nanos written_ago(const std::vector<std::string>& directories);
+
 class AttemptFiles {
  public:
   explicit AttemptFiles(std::string directory) : directory_(std::move(directory)) {}
@@ -49,6 +54,8 @@ class AttemptFiles {
   Result<bool> claim(const AttemptBegun& begun) const;
   /// Nothing before it was claimed.
   Result<std::optional<AttemptBegun>> begun() const;
+  /// Since it was claimed, as written_ago() has it.
+  Nanos begun_ago() const;
 
   Result<Unit> write_end(const AttemptEnded& ended) const;
   /// Why it is asked to stop; kNone: nobody has, or it was not written down.

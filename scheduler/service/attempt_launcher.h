@@ -52,6 +52,8 @@ class AttemptLauncher {
   /// Starts the attempt, or finds it where it was started before, by whichever coordinator; how
   /// long it has been at it. It is watched from then on.
   virtual Result<Nanos> begin(const AttemptOrder& order) = 0;
+  /// The newest attempt of a job that any coordinator has begun; 0: none has.
+  virtual Epoch newest(int64_t /*job*/) const { return Epoch(0); }
   /// What runs of attempts on this machine beside `known`, of whichever coordinator.
   virtual std::vector<Leftover> leftovers(const std::set<AttemptId>& /*known*/) { return {}; }
   /// Asks it to save a checkpoint and end. Nothing where it is over. `why`: for what it says of it.

@@ -74,13 +74,10 @@ Error no_such_job(int64_t id) {
   return {ErrorCode::kNotFound, "there is no job " + std::to_string(id), {}};
 }
 
-/// Who wants a job to go on that has ended is told how another one can.
-Error with_way_on(Error error, int64_t id, JobRequest request) {
-  const bool to_go_on = request == JobRequest::kRelease || request == JobRequest::kRequeue;
-  if (to_go_on && error.code == ErrorCode::kNotPermitted)
-    error.message +=
-        "; a new job can go on from its checkpoint: motley resume " + std::to_string(id);
-  return error;
+bool has_saved(const Database& kept, int64_t job) {
+  const auto attempts = list_attempts(kept, job);
+  return attempts && std::any_of(attempts->begin(), attempts->end(),
+                                 [](const StoredAttempt& one) { return one.saved_step > 0; });
 }
 
 }  // namespace
@@ -226,7 +223,7 @@ Result<DependenciesLeft> Coordinator::dependencies(const std::vector<int64_t>& a
     if (!found && found.error().code != ErrorCode::kNotFound) return fail(found.error());
     const JobState state = found.value_or(JobState::kSucceeded);
     left.unfinished += is_final(state) ? 0 : 1;
-    left.failed |= state == JobState::kFailed || state == JobState::kCancelled;
+    if (left.failed.empty()) left.failed = why_not_after(id, state);
   }
   return left;
 }
@@ -279,7 +276,15 @@ Result<Coordinator::Job*> Coordinator::find_unended(int64_t id) {
 
 void Coordinator::ask(int64_t id, JobRequest request, Answered done, const std::string& by) {
   const auto job = find_unended(id);
-  if (!job) return done(fail(with_way_on(job.error(), id, request)));
+  if (!job) {
+    Error error = job.error();
+    const bool to_go_on = request == JobRequest::kRelease || request == JobRequest::kRequeue;
+    const auto state = state_of(id);
+    if (to_go_on && state && *state != JobState::kSucceeded && has_saved(around_.kept, id))
+      error.message +=
+          "; a new job can go on from its checkpoint: motley resume " + std::to_string(id);
+    return done(fail(std::move(error)));
+  }
   if (request == JobRequest::kRequeue) {
     forget_unfit(**job);
     undecided_ = true;
@@ -291,15 +296,18 @@ void Coordinator::attempt_over(int64_t id, const AttemptOver& over) {
   const auto found = jobs_.find(id);
   if (found == jobs_.end()) return;
   AttemptOver told = over;
-  const std::string& fault = found->second.node_fault;
+  Job& job = found->second;
+  if (over.epoch == job.fsm.status().epoch)  // that long it had no devices
+    job.begun = std::min(now(), job.begun + over.ended_ago);
+  const std::string& fault = job.node_fault;
   if (!fault.empty() && over.outcome != AttemptOutcome::kDone) {
     told.outcome = AttemptOutcome::kFailed;
     told.hopeless = false;
     told.blameless = true;
     told.cause = fault;
   }
-  look_elsewhere(found->second, &told);
-  apply(found->second, told);
+  look_elsewhere(job, &told);
+  apply(job, told);
 }
 
 // --- one event ---

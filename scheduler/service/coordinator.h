@@ -199,6 +199,7 @@ class Coordinator {
   Result<Job> first_of(const JobSpec& spec, const Submission& submission);
   Result<Unit> check_update(const Job& job, const JobSpec& spec,
                             const std::vector<Override>& changes) const;
+  Result<Unit> can_follow(int64_t before) const;
   bool comes_after(const std::vector<int64_t>& after, int64_t job) const;
   /// After the fleet or what the job has of it has changed.
   void find_demand(Job& job) const;
@@ -253,7 +254,10 @@ class Coordinator {
   std::optional<Nanos> next_node_due() const;
   void look_at_nodes();
 
-  QueueView view() const;
+  QueueView view() const { return view_on(devices_); }
+  /// As it would be with these, which are ours but for who may be given them.
+  QueueView view_on(const DevicePools& devices) const;
+  Job job_on(const DevicePools& devices, Job job) const;
   JobView view_of(const Job& job, const PoolCounts& free) const;
   void see_speeds(const Job& job, JobView* seen) const;
   void see_measuring(const std::vector<size_t>& pools, JobView* seen) const;
@@ -285,8 +289,17 @@ class Coordinator {
   void carry_out(const QueueView& view, const Schedule& schedule);
   void start(const QueueView& view, std::vector<Placement> placements);
   void why_it_waits(const Job& job, WhyJob* why) const;
-  void why_nodes_are_missing(const Job& job, WhyJob* why) const;
-  bool would_start_with(int priority, int64_t job) const;
+  void why_not_before_others(const Job& job, WhyJob* why) const;
+  void why_nodes_are_missing(WhyJob* why) const;
+  /// What could be otherwise.
+  struct Change {
+    std::optional<int> priority = {};  ///< the job's own
+    std::set<int64_t> ended = {};      ///< jobs that have devices now
+    std::string opened = {};           ///< a node that gives nothing now
+  };
+  class Remedies;
+  bool would_start(int64_t job, const Change& change) const;
+  std::string remedy_for(const Job& job) const;
   int position_of(const Job& job) const;
   bool lacks_devices(const std::vector<Alternative>& any_of) const;
   void why_it_lacks(const std::vector<Alternative>& any_of, WhyJob* why) const;

@@ -53,10 +53,19 @@ Result<Unit> Coordinator::check_submission(const Submission& submission, bool re
     const bool no_node_yet = devices_.fleet().devices.empty();
     if (!no_node_yet) MOTLEY_TRY_VOID(devices_.could_ever(spec));
     for (const int64_t before : spec.service.after)
-      if (const auto state = state_of(before); !state)
-        return fail(ErrorCode::kInvalidSpec, state.error().message + ", which it is to come after",
-                    place_of(spec, "after"));
+      if (const auto follows = can_follow(before); !follows)
+        return fail(ErrorCode::kInvalidSpec, follows.error().message, place_of(spec, "after"));
   }
+  return Unit{};
+}
+
+/// Whether a job that comes after that one could ever start.
+Result<Unit> Coordinator::can_follow(int64_t before) const {
+  const auto state = state_of(before);
+  if (!state)
+    return fail(ErrorCode::kInvalidSpec, state.error().message + ", which it is to come after");
+  const std::string why = why_not_after(before, *state);
+  if (!why.empty()) return fail(ErrorCode::kInvalidSpec, why);
   return Unit{};
 }
 
@@ -65,8 +74,8 @@ Result<Coordinator::Job> Coordinator::first_of(const JobSpec& spec, const Submis
   MOTLEY_TRY(auto left, dependencies(spec.service.after));
   JobFsm fsm(RetryRule{.most_restarts = spec.retry.max_restarts});
   if (submission.held) fsm.on(HoldAsked{}, now());
-  // A job that can never start is kept before it is cancelled: a repeated key finds it.
-  if (left.failed) left = {1, false};
+  // One that has failed meanwhile: the job is kept before it is cancelled, a repeated key finds it.
+  if (!left.failed.empty()) left = {1, {}};
   if (!spec.service.after.empty()) fsm.on(left, now());
   return make_job(0, std::make_shared<const JobSpec>(spec), submission.owner, std::move(fsm));
 }
@@ -155,9 +164,8 @@ Result<Unit> Coordinator::check_update(const Job& job, const JobSpec& spec,
   if (!of_start) return Unit{};
   if (!devices_.fleet().devices.empty()) MOTLEY_TRY_VOID(devices_.could_ever(spec));
   for (const int64_t before : spec.service.after)
-    if (const auto state = state_of(before);
-        !state && std::find(job.after.begin(), job.after.end(), before) == job.after.end())
-      return fail(ErrorCode::kInvalidSpec, state.error().message + ", which it is to come after");
+    if (std::find(job.after.begin(), job.after.end(), before) == job.after.end())
+      MOTLEY_TRY_VOID(can_follow(before));
   if (comes_after(spec.service.after, job.id))
     return fail(ErrorCode::kInvalidSpec,
                 "'after': job " + std::to_string(job.id) + " would wait for itself");

@@ -4,6 +4,8 @@
 #include <iomanip>
 #include <set>
 #include <sstream>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 namespace motley {
@@ -164,18 +166,6 @@ Demand DevicePools::find_demand(const JobSpec& job, const Unfit& unfit) const {
   return found;
 }
 
-bool DevicePools::would_do_with(const std::string& host, const JobSpec& job,
-                                const Unfit& unfit) const {
-  DevicePools with = *this;
-  with.set_access(host, DeviceAccess::kOpen);
-  PoolCounts open = none();
-  for (size_t i = 0; i < with.slots_.size(); ++i)
-    if (with.access_of(i) == DeviceAccess::kOpen) ++open[with.slots_[i].pool];
-  const Demand demand = with.demand(job, unfit);
-  return std::any_of(demand.any_of.begin(), demand.any_of.end(),
-                     [&](const Alternative& each) { return each.found_in(open); });
-}
-
 Result<Unit> DevicePools::could_ever(const JobSpec& job, const Unfit& unfit) const {
   Error unmet{ErrorCode::kNoDevice, "", place_of(job, "any_of")};
   FleetSpec fit = fleet_;
@@ -269,27 +259,66 @@ Alternative DevicePools::demand_held(int64_t owner) const {
 
 std::vector<std::string> DevicePools::give(const PoolCounts& wanted, int64_t owner,
                                            const std::vector<std::string>& but) {
-  PoolCounts missing = wanted;
-  std::vector<size_t> order, chosen;
-  for (size_t i = 0; i < slots_.size(); ++i)
-    if (is_free(i) && !among(but, fleet_.devices[i].id)) order.push_back(i);
-  if (!failures_.empty())
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return failures_of(fleet_.devices[a].id) < failures_of(fleet_.devices[b].id);
-    });
-  for (const size_t i : order) {
-    if (missing[slots_[i].pool] == 0) continue;
-    --missing[slots_[i].pool];
-    chosen.push_back(i);
-  }
   std::vector<std::string> ids;
-  if (sum_of(missing) > 0) return ids;
-  std::sort(chosen.begin(), chosen.end());
-  for (const size_t device : chosen) {
+  for (const size_t device : choose(wanted, but)) {
     ids.push_back(fleet_.devices[device].id);
     set_owner(device, owner);
   }
   return ids;
+}
+
+std::vector<size_t> DevicePools::choose(const PoolCounts& wanted,
+                                        const std::vector<std::string>& but) const {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (is_free(i) && !among(but, fleet_.devices[i].id)) order.push_back(i);
+  const auto failures = [&](size_t device) { return failures_of(fleet_.devices[device].id); };
+  if (!failures_.empty())
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return failures(a) < failures(b); });
+  PoolCounts missing = wanted;
+  std::vector<int> worst(wanted.size(), 0);  // of those that are needed
+  for (const size_t i : order)
+    if (missing[slots_[i].pool]-- > 0) worst[slots_[i].pool] = failures(i);
+  if (std::any_of(missing.begin(), missing.end(), [](int count) { return count > 0; })) return {};
+  missing = wanted;
+  std::vector<size_t> chosen;
+  const auto take = [&](auto wants) {
+    std::erase_if(order, [&](size_t i) {
+      if (missing[slots_[i].pool] == 0 || !wants(i)) return false;
+      --missing[slots_[i].pool];
+      chosen.push_back(i);
+      return true;
+    });
+  };
+  take([&](size_t i) { return failures(i) < worst[slots_[i].pool]; });
+  std::erase_if(order, [&](size_t i) { return failures(i) != worst[slots_[i].pool]; });
+  while (sum_of(missing) > 0) {
+    const std::string& host = best_host(order, missing);
+    take([&](size_t i) { return fleet_.devices[i].host == host; });
+  }
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+/// That has most of these, and least beside them.
+const std::string& DevicePools::best_host(const std::vector<size_t>& devices,
+                                          const PoolCounts& missing) const {
+  struct Host {
+    size_t first = 0;  ///< of its devices
+    PoolCounts left;
+    int taken = 0, spare = 0;
+    auto order() const { return std::tuple(-taken, spare, first); }
+  };
+  std::map<std::string_view, Host> hosts;
+  for (const size_t i : devices) {
+    Host& host = hosts.try_emplace(fleet_.devices[i].host, Host{i, missing}).first->second;
+    ++(host.left[slots_[i].pool]-- > 0 ? host.taken : host.spare);
+  }
+  const auto best = std::min_element(hosts.begin(), hosts.end(), [](const auto& a, const auto& b) {
+    return a.second.order() < b.second.order();
+  });
+  return fleet_.devices[best->second.first].host;
 }
 
 void DevicePools::give(const std::vector<std::string>& ids, int64_t owner) {

@@ -68,14 +68,13 @@ class DevicePools {
   /// Whether all devices there are would do, whatever becomes of them: kNoDevice, at the job's
   /// words.
   Result<Unit> could_ever(const JobSpec& job, const Unfit& unfit = {}) const;
-  /// Whether those that are open, and all of `host` as if they were, would do once nobody has them.
-  bool would_do_with(const std::string& host, const JobSpec& job, const Unfit& unfit) const;
   /// What a job is left with that has these devices, and may have none beside them.
   Alternative demand_held(int64_t owner) const;
 
   /// Gives so many open, free devices of each pool to `owner`, none of `but`: those on which least
-  /// has failed running, then the first of the fleet; their ids. Empty, and nothing given, where
-  /// too few are free.
+  /// has failed running, of as few hosts as come of taking most from one each time, and of those
+  /// that have as many the one with least to spare; their ids. Empty, and nothing given, where too
+  /// few are free.
   std::vector<std::string> give(const PoolCounts& wanted, int64_t owner,
                                 const std::vector<std::string>& but = {});
   /// These to `owner`, whoever had them; ids that the fleet does not know are passed over.
@@ -108,6 +107,9 @@ class DevicePools {
     DeviceAccess access = DeviceAccess::kOpen;
     int64_t owner = 0;  ///< what owners_ says of the device
   };
+  /// Empty where there are too few.
+  std::vector<size_t> choose(const PoolCounts& wanted, const std::vector<std::string>& but) const;
+  const std::string& best_host(const std::vector<size_t>& devices, const PoolCounts& missing) const;
   Slot slot_for(const DeviceSpec& device, DeviceAccess access);
   void set_owner(size_t device, int64_t owner);
   Demand find_demand(const JobSpec& job, const Unfit& unfit) const;

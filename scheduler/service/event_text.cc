@@ -92,6 +92,12 @@ std::string update_text(const JobSpec& before, const JobSpec& after, const std::
   return text;
 }
 
+std::string why_not_after(int64_t job, JobState state) {
+  if (state != JobState::kFailed && state != JobState::kCancelled) return "";
+  return "job " + std::to_string(job) + ", which it comes after, " +
+         (state == JobState::kFailed ? "has failed" : "was cancelled");
+}
+
 std::string joined(const std::vector<std::string>& texts) {
   std::string all;
   for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + text;

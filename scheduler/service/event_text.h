@@ -26,6 +26,9 @@ std::string measured_text(const std::vector<StoredSpeed>& speeds);
 /// night"; empty: nothing.
 std::string update_text(const JobSpec& before, const JobSpec& after, const std::string& by);
 
+/// Of a job that another comes after: "job 7, which it comes after, has failed"; empty: it has not.
+std::string why_not_after(int64_t job, JobState state);
+
 /// "a1/0, a1/1"
 std::string joined(const std::vector<std::string>& texts);
 

@@ -48,6 +48,7 @@ json device_json(const DeviceView& view, const FleetView& fleet) {
           {"host", view.device.host},
           {"type", view.device.type},
           {"uuid", view.device.uuid},
+          {"state", view.state},
           {"job", job},
           {"job_name", name},
           {"rank", number},
@@ -88,6 +89,15 @@ std::optional<DeviceGauge> gauge_on(const DeviceSpec& device, const Coordinator&
   return std::nullopt;
 }
 
+std::string state_of(size_t device, const Coordinator& coordinator) {
+  const DevicePools& pools = coordinator.devices();
+  if (pools.owner_of(device) != 0) return "given";
+  if (pools.is_aside(device)) return "leftover";
+  const auto node = coordinator.nodes().find(pools.fleet().devices[device].host);
+  const bool is_open = pools.access_of(device) == DeviceAccess::kOpen;
+  return is_open || node == coordinator.nodes().end() ? "free" : node->second.state_name();
+}
+
 }  // namespace
 
 std::optional<RunProgress> progress_of(const ServiceDirectory& directory, const StoredJob& job) {
@@ -122,6 +132,7 @@ FleetView view_of_fleet(const Coordinator& coordinator, const Database& kept,
     DeviceView& device = view.devices.emplace_back();
     device.device = pools.fleet().devices[i];
     device.job = pools.owner_of(i);
+    device.state = state_of(i, coordinator);
     device.gauge = gauge_on(device.device, coordinator, own);
     if (device.job == 0) continue;
     device.rank = rank_on(device.device.id, busy_job(device.job, kept, directory, &view));

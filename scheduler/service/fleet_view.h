@@ -29,7 +29,8 @@ struct BusyJob {
 
 struct DeviceView {
   DeviceSpec device;
-  int64_t job = 0;                   ///< 0: nobody has it
+  int64_t job = 0;    ///< 0: nobody has it
+  std::string state;  ///< "free", "given", "leftover" (of an attempt that is over), or its node's
   std::optional<RankProgress> rank;  ///< of that job on it
   std::optional<DeviceGauge> gauge;
 };

@@ -8,6 +8,8 @@
 namespace motley {
 namespace {
 
+const std::map<std::string, int> kNone{{"free", 0}, {"given", 0}, {"unavailable", 0}};  // of a type
+
 /// A label's value, with what would end it escaped.
 std::string quoted(const std::string& value) {
   std::string text = "\"";
@@ -20,26 +22,6 @@ std::string quoted(const std::string& value) {
 
 std::string head(const std::string& name, const std::string& type, const std::string& help) {
   return "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
-}
-
-std::string devices_text(const DevicePools& devices) {
-  std::map<std::pair<std::string, bool>, int> counts;
-  for (size_t i = 0; i < devices.fleet().devices.size(); ++i)
-    ++counts[{devices.fleet().devices[i].type, devices.owner_of(i) != 0}];
-  std::string text = head("motley_devices", "gauge", "Devices of the fleet, by type.");
-  for (const auto& [what, count] : counts)
-    text += "motley_devices{type=" + quoted(what.first) + ",state=\"" +
-            (what.second ? "given" : "free") + "\"} " + std::to_string(count) + "\n";
-  return text;
-}
-
-std::string nodes_text(const Coordinator& coordinator) {
-  std::map<std::string, int> counts;
-  for (const auto& [name, node] : coordinator.nodes()) ++counts[node.state_name()];
-  std::string text = head("motley_nodes", "gauge", "Nodes that are known, by state.");
-  for (const auto& [state, count] : counts)
-    text += "motley_nodes{state=\"" + state + "\"} " + std::to_string(count) + "\n";
-  return text;
 }
 
 std::string number(double value) {
@@ -55,6 +37,30 @@ std::string gauge_text(const std::string& name, const std::string& help, const S
   for (const auto& [labels, value] : samples)
     text += name + "{" + labels + "} " + number(value) + "\n";
   return text;
+}
+
+std::string devices_text(const FleetView& fleet) {
+  std::map<std::string, std::map<std::string, int>> types;
+  for (const DeviceView& view : fleet.devices) {
+    auto& counts = types.try_emplace(view.device.type, kNone).first->second;
+    const auto found = counts.find(view.state);
+    ++(found == counts.end() ? counts.at("unavailable") : found->second);
+  }
+  Samples samples;
+  for (const auto& [type, counts] : types)
+    for (const auto& [state, count] : counts)
+      samples.emplace_back("type=" + quoted(type) + ",state=\"" + state + "\"", count);
+  return gauge_text(
+      "motley_devices",
+      "Devices of the fleet, by type; unavailable: nobody has them nor gets them now.", samples);
+}
+
+std::string nodes_text(const Coordinator& coordinator) {
+  std::map<std::string, int> counts{{"ready", 0}, {"awaited", 0}, {"draining", 0}, {"lost", 0}};
+  for (const auto& [name, node] : coordinator.nodes()) ++counts[node.state_name()];
+  Samples samples;
+  for (const auto& [state, count] : counts) samples.emplace_back("state=\"" + state + "\"", count);
+  return gauge_text("motley_nodes", "Nodes that are known, by state.", samples);
 }
 
 /// Of jobs that have devices: as many as there can be devices at most.
@@ -111,7 +117,7 @@ std::string metrics_text(const Coordinator& coordinator, const FleetView& fleet)
   for (const auto& [state, count] : counters.jobs)
     text += "motley_jobs{state=\"" + std::string(name_of(state)) + "\"} " + std::to_string(count) +
             "\n";
-  text += devices_text(coordinator.devices());
+  text += devices_text(fleet);
   text += nodes_text(coordinator);
   text += progress_text(fleet);
   text += waiting_text(fleet);

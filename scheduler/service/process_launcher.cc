@@ -91,12 +91,16 @@ class ProcessLauncher final : public AttemptLauncher {
       return Nanos(0);
     }
     Fd process = watch_process(begun->process);
-    if (process.valid())
+    if (process.valid()) {
       watch(order.id, std::move(process));
-    else
-      asio::post(context_, [this, id = order.id] { settle(id, 0); });
-    return age_of(begun->process);
+      return age_of(begun->process);
+    }
+    unseen_.insert(order.id);
+    asio::post(context_, [this, id = order.id] { settle(id, 0); });
+    return files.begun_ago();
   }
+
+  Epoch newest(int64_t job) const override { return directory_.newest_attempt(job); }
 
   std::vector<Leftover> leftovers(const std::set<AttemptId>& known) override {
     std::vector<Leftover> found;
@@ -181,8 +185,10 @@ class ProcessLauncher final : public AttemptLauncher {
       return tell_killed(id, {id.epoch, AttemptOutcome::kFailed, false, false,
                               "its process ended before it began: see " + files.log()});
     if (!*ended)
-      if (Fd process = watch_process((*begun)->process); process.valid())
+      if (Fd process = watch_process((*begun)->process); process.valid()) {
+        unseen_.erase(id);
         return watch(id, std::move(process));  // another one was quicker than ours
+      }
     // Its devices are free when the last of its ranks has gone.
     const bool runs = is_running(directory_, id);
     if ((runs || (!*ended && is_locked(id))) && looks < kMostLooks) {
@@ -259,9 +265,21 @@ class ProcessLauncher final : public AttemptLauncher {
     tell(id, over);
   }
 
-  void tell(AttemptId id, const AttemptOver& over) {
+  void tell(AttemptId id, AttemptOver over) {
     asked_to_stop_.erase(id);
+    if (unseen_.erase(id) > 0) over.ended_ago = last_sign_ago(id);
     on_over_(id.job, over);
+  }
+
+  /// Of an attempt that nobody saw end.
+  Nanos last_sign_ago(AttemptId id) const {
+    const AttemptFiles files(directory_.attempt(id));
+    std::vector<std::string> places{files.directory()};
+    if (const auto run = run_of(id, files.order())) {
+      places.push_back(run->path());
+      places.push_back(run->attempt_directory(Epoch(run->last_epoch())));
+    }
+    return written_ago(places);
   }
 
   void send(AttemptId id, int signal) {
@@ -277,6 +295,7 @@ class ProcessLauncher final : public AttemptLauncher {
   OnGone on_gone_;
   std::map<AttemptId, std::shared_ptr<Descriptor>> watched_;
   std::set<AttemptId> asked_to_stop_;
+  std::set<AttemptId> unseen_;  ///< that ended while no coordinator was there
   std::set<AttemptId>
       leaving_;  ///< nobody waits for what they come to, only for their last process
 };

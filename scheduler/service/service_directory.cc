@@ -57,18 +57,25 @@ Result<Unit> keep_to_ourselves(const std::string& directory) {
   return Unit{};
 }
 
-}  // namespace
-
-int64_t ServiceDirectory::greatest_job() const {
+/// Of its entries that are numbers; 0: none is.
+int64_t greatest_number_in(const std::string& directory) {
   int64_t greatest = 0;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path_ + "/jobs", error)) {
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename().string();
     int64_t id = 0;
     const auto [end, fault] = std::from_chars(name.data(), name.data() + name.size(), id);
     if (fault == std::errc() && end == name.data() + name.size()) greatest = std::max(greatest, id);
   }
   return greatest;
+}
+
+}  // namespace
+
+int64_t ServiceDirectory::greatest_job() const { return greatest_number_in(path_ + "/jobs"); }
+
+Epoch ServiceDirectory::newest_attempt(int64_t id) const {
+  return Epoch(static_cast<int>(greatest_number_in(job(id) + "/attempts")));
 }
 
 Result<ServiceDirectory> ServiceDirectory::open(const std::string& path) {

@@ -25,6 +25,8 @@ class ServiceDirectory {
   std::string attempt(AttemptId id) const {
     return job(id.job) + "/attempts/" + std::to_string(id.epoch.value());
   }
+  /// Of a job's attempts that have left something here; 0: none has.
+  Epoch newest_attempt(int64_t job) const;
 
  private:
   ServiceDirectory(std::string path, Fd lock) : path_(std::move(path)), lock_(std::move(lock)) {}

@@ -27,8 +27,14 @@ ErrorCode code_of(int status) {
   }
 }
 
+constexpr const char* kPutBack = "; put a copy made by `motley backup` in its place";
+
 Error error_of(sqlite3* database, int status) {
-  return {code_of(status), std::string("database: ") + sqlite3_errmsg(database), {}};
+  const char* path = sqlite3_db_filename(database, "main");
+  std::string text =
+      "database " + std::string(path == nullptr ? "" : path) + ": " + sqlite3_errmsg(database);
+  if (code_of(status) == ErrorCode::kCorrupt) text += kPutBack;
+  return {code_of(status), std::move(text), {}};
 }
 
 constexpr int kBusyMilliseconds = 5000;
@@ -151,8 +157,7 @@ Result<Database> Database::open(const std::string& path, Mode mode) {
   MOTLEY_TRY(Statement check, database.prepare("PRAGMA quick_check(1)"));
   MOTLEY_TRY(const bool answered, check.step());
   if (!answered || check.text(0) != "ok")
-    return fail(ErrorCode::kCorrupt, path + " is damaged: " + check.text(0) +
-                                         "; put a copy made by `motley backup` in its place");
+    return fail(ErrorCode::kCorrupt, path + " is damaged: " + check.text(0) + kPutBack);
   return database;
 }
 

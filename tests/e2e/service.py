@@ -581,11 +581,19 @@ def put_back(service):
         nodes = json.loads(service.run("nodes", "--json").stdout)["nodes"]
         return next((node for node in nodes if node["name"] == name), {"state": "unknown"})
     agent = start_agent()
+    service.write("tick.yaml", "version: 1\nname: tick\nresources: {devices: {count: 1, types: [slow]}}\n"
+                               f"run: [sh, -c, 'while [ ! -e {service.home}/enough ]; do sleep 0.1; done']\n")
+    tick = int(service.run("submit", "tick.yaml", "--hold").stdout)
     told = service.run("backup", "earlier.db")
     expect("cancelled since then" in told.stderr, f"not said what is undone: {told.stderr!r}")
     agent.terminate()
     expect_equal(agent.wait(timeout=30), 0, "exit code of an agent")
     agent = start_agent()
+    for _ in range(3):
+        service.run("release", str(tick))
+        service.wait_for_state(tick, "running")
+        service.run("hold", str(tick))
+        service.wait_for_state(tick, "waiting")
     service.write("slow.yaml", "version: 1\nname: slow\nresources: {devices: {count: 2, types: [fast]}}\n"
                                "run: [sh, -c, 'trap \"sleep 4; exit 0\" TERM; touch $MOTLEY_CHECKPOINT_DIR/here-$$; while :; do sleep 0.1; done']\n")
     unknown = int(service.run("submit", "slow.yaml").stdout)
@@ -622,6 +630,10 @@ def put_back(service):
     service.wait_for(lambda: node("box")["state"] == "ready", "the agent of later to join again", process=agent)
     agent.terminate()
     expect_equal(agent.wait(timeout=30), 0, "exit code of an agent")
+    service.write("enough", "")
+    service.run("release", str(tick))
+    service.wait_for_state(tick, "succeeded")
+    expect_equal([attempt["attempt"] for attempt in service.job(tick)["attempts"]], [4], "attempts that its database knows of")
     print("ok: put back")
 
 

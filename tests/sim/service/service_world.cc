@@ -260,13 +260,12 @@ void ServiceWorld::submit_something() {
 
 /// Again and again under its key, until it is acknowledged.
 void ServiceWorld::try_submission(size_t index) {
-  if (submissions_[index].id > 0) return;
+  if (submissions_[index].settled()) return;
   send([this, index](Coordinator& coordinator) {
     const Acknowledged& wanted = submissions_[index];
     coordinator.submit({wanted.jobs, "somebody", wanted.key, false},
                        [this, index](Result<int64_t> id) {
-                         if (!id)
-                           throw Violation{"a submission was refused: " + id.error().to_string()};
+                         if (!id) return refused(index, id.error());
                          answer([this, index, id = *id] {
                            Acknowledged& mine = submissions_[index];
                            if (mine.id != 0 && mine.id != id)
@@ -278,6 +277,17 @@ void ServiceWorld::try_submission(size_t index) {
                        });
   });
   events_.in(kAskAgain, [this, index] { try_submission(index); });
+}
+
+/// Only where what it is to come after has failed.
+void ServiceWorld::refused(size_t index, const Error& error) {
+  Acknowledged& mine = submissions_[index];
+  if (mine.jobs.front().service.after.empty() || error.code != ErrorCode::kInvalidSpec)
+    throw Violation{"a submission was refused: " + error.to_string()};
+  answer([this, index, text = error.message] {
+    submissions_[index].refused = true;
+    say("refused: " + submissions_[index].key + ": " + text);
+  });
 }
 
 /// 0: there is none.
@@ -473,7 +483,7 @@ void ServiceWorld::release_all() {
 bool ServiceWorld::at_rest() {
   return std::all_of(submissions_.begin(), submissions_.end(), [&](const Acknowledged& each) {
     const std::vector<int64_t> ids = each.ids();
-    return each.id != 0 &&
+    return each.settled() &&
            std::all_of(ids.begin(), ids.end(), [&](int64_t id) { return ended_.count(id) != 0; });
   });
 }
@@ -511,7 +521,7 @@ WorldReport ServiceWorld::run() {
     return at_rest();
   });
   for (const Acknowledged& each : submissions_) {
-    if (each.id == 0) throw Violation{each.key + " was never acknowledged"};
+    if (!each.settled()) throw Violation{each.key + " was never answered"};
     for (const int64_t id : each.ids())
       if (ended_.count(id) == 0)
         throw Violation{"job " + std::to_string(id) + " of " + each.key + " has not ended"};

@@ -48,6 +48,9 @@ class ServiceWorld {
     std::string key;
     std::vector<JobSpec> jobs;  ///< several: an array
     int64_t id = 0;             ///< of the first; 0: not yet
+    bool refused = false;
+
+    bool settled() const { return id != 0 || refused; }
 
     /// None before it is acknowledged.
     std::vector<int64_t> ids() const {
@@ -74,6 +77,7 @@ class ServiceWorld {
   void person(int number);
   void submit_something();
   void try_submission(size_t index);
+  void refused(size_t index, const Error& error);
   void ask_something();
   int64_t some_acknowledged_job();
   void update_something();

@@ -122,7 +122,7 @@ TEST(FleetSpec, LimitsKeepTheFirstAndWhatIsPinned) {
   EXPECT_THAT(ids(*admitted(fleet, job)), ElementsAre("a1/0", "r1/0", "r1/1"));
   job.devices.count = CountRange{4, 4};
   EXPECT_EQ(admitted(fleet, job).error().message,
-            "the job wants 4 devices and 3 of lab.yaml fit it within its limits");
+            "the job wants 4 devices and 3 in lab.yaml fit it within its limits");
 }
 
 TEST(FleetSpec, TheFirstAlternativeThatCanBeHadIsTheJobs) {
@@ -171,7 +171,7 @@ TEST(FleetSpec, NamesTheFirstUnmetDemandWhereTheJobMakesIt) {
     return fleet ? "admitted" : fleet.error().to_string();
   };
   EXPECT_EQ(error_of(at_least(5)),
-            "job.yaml:1:9: the job wants 5 devices and 4 of lab.yaml fit it");
+            "job.yaml:1:9: the job wants 5 devices and 4 in lab.yaml fit it");
   EXPECT_EQ(error_of(of_types({"H100"})),
             "job.yaml:2:9: no device of type H100 (lab.yaml has A100-40GB, A100-80GB, RTX3090)");
   EXPECT_EQ(

@@ -178,12 +178,12 @@ TEST(JobFsm, HeldItWaitsUntilReleased) {
 
 TEST(JobFsm, WaitsForOthersAndEndsWithThem) {
   Job job;
-  job.on(DependenciesLeft{2, false});
+  job.on(DependenciesLeft{2, {}});
   EXPECT_EQ(job.state(), JobState::kWaiting);
-  job.on(DependenciesLeft{0, false});
+  job.on(DependenciesLeft{0, {}});
   EXPECT_EQ(job.state(), JobState::kQueued);
   Job other;
-  other.on(DependenciesLeft{1, true});
+  other.on(DependenciesLeft{1, "job 7 has failed"});
   EXPECT_EQ(other.state(), JobState::kCancelled);
 }
 
@@ -266,7 +266,7 @@ TEST(JobFsm, AnyEventsInAnyOrder) {
       const auto flag = [&] { return random() % 2 == 0; };
       const Epoch epoch(static_cast<int>(random() % 2 == 0 ? job.epoch().value() : random() % 3));
       const JobEvent events[] = {
-          DependenciesLeft{static_cast<int>(random() % 2), random() % 20 == 0},
+          DependenciesLeft{static_cast<int>(random() % 2), random() % 20 == 0 ? "it failed" : ""},
           HoldAsked{},
           ReleaseAsked{},
           ReleaseAsked{},

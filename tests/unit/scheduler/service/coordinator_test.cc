@@ -82,7 +82,7 @@ TEST(Coordinator, SharesTheFleetAndKeepsToItsOrder) {
   EXPECT_EQ(why->position, 2);
   EXPECT_THAT(why->reasons, ::testing::Contains(HasSubstr("kept for job 2")));
   EXPECT_EQ(why->remedy, "motley update 3 --set priority=51");
-  EXPECT_EQ(service.coordinator().why(all)->remedy, "2 devices more becoming free");
+  EXPECT_EQ(service.coordinator().why(all)->remedy, "the end of job 1");
   service.end(two, AttemptOutcome::kDone);
   EXPECT_EQ(service.state(all), JobState::kRunning);
   EXPECT_EQ(service.launcher.orders.back().fleet.devices.size(), 3u);
@@ -119,7 +119,8 @@ TEST(Coordinator, HoldsReleasesCancelsAndRequeues) {
   const auto late = service.ask(id, JobRequest::kCancel);
   ASSERT_FALSE(late);
   EXPECT_THAT(late.error().message, HasSubstr("job 1 has ended: it is cancelled"));
-  EXPECT_THAT(service.ask(id, JobRequest::kRelease).error().message, HasSubstr("motley resume 1"));
+  EXPECT_EQ(service.ask(id, JobRequest::kRelease).error().message,
+            "job 1 has ended: it is cancelled");  // nothing to go on from
   EXPECT_EQ(service.launcher.stopped_why,
             (std::vector<StopWhy>{StopWhy::kRequeue, StopWhy::kCancel}));
   EXPECT_EQ(service.ask(7, JobRequest::kHold).error().code, ErrorCode::kNotFound);
@@ -168,7 +169,52 @@ TEST(Coordinator, AJobWaitsForThoseItComesAfter) {
   service.end(second, AttemptOutcome::kFailed, true, "diverged");
   EXPECT_EQ(service.state(second), JobState::kFailed);
   EXPECT_EQ(service.state(fourth), JobState::kCancelled);
-  EXPECT_EQ(service.state(*service.submit(spec)), JobState::kCancelled);  // at once
+  const auto never = service.submit(spec);
+  ASSERT_FALSE(never);
+  EXPECT_EQ(never.error().message, "job 2, which it comes after, has failed");
+  spec.service.after = {fourth};
+  EXPECT_THAT(service.submit(spec).error().message, HasSubstr("was cancelled"));
+}
+
+TEST(Coordinator, ACancelledJobThatHasSavedCanBeGoneOnFrom) {
+  FakeService service(fleet_of({"a"}));
+  const int64_t id = *service.submit(job_on(1));
+  ASSERT_TRUE(service.ask(id, JobRequest::kCancel));
+  AttemptOver over{Epoch(1), AttemptOutcome::kStopped, true, false, ""};
+  over.saved_step = 5;
+  service.coordinator().attempt_over(id, over);
+  service.run();
+  EXPECT_THAT(service.ask(id, JobRequest::kRelease).error().message, HasSubstr("motley resume 1"));
+}
+
+/// A database that was put back knows of fewer attempts than there are directories of.
+TEST(Coordinator, AnAttemptIsNeverNumberedAsOneThatHasBeen) {
+  FakeService service(fleet_of({"a"}));
+  service.launcher.known_attempts = 3;
+  const int64_t id = *service.submit(job_on(1));
+  EXPECT_EQ(service.launcher.orders.back().id.epoch, Epoch(4));
+  service.end_in_vain(id);
+  service.pass(1.1);
+  EXPECT_EQ(service.launcher.orders.back().id.epoch, Epoch(5));
+  EXPECT_EQ(service.attempts(id).size(), 2u);
+}
+
+TEST(Coordinator, TimeInWhichNobodySawTheEndIsNotTheJobs) {
+  FakeService service(fleet_of({"a"}));
+  JobSpec spec = job_on(1);
+  spec.service.max_duration = nanos_of_seconds(30);
+  const int64_t id = *service.submit(spec);
+  service.pass(29);
+  AttemptOver over{Epoch(1), AttemptOutcome::kFailed, false, false, "killed"};
+  over.ended_ago = nanos_of_seconds(26);
+  service.coordinator().attempt_over(id, over);
+  service.run();
+  EXPECT_EQ(service.attempts(id).back().took, nanos_of_seconds(3));
+  service.pass(1.1);  // until it is tried again
+  service.pass(26);
+  EXPECT_EQ(service.state(id), JobState::kRunning);
+  service.pass(2);
+  EXPECT_EQ(service.state(id), JobState::kStopping);
 }
 
 TEST(Coordinator, AJobThatRunsTooLongFails) {

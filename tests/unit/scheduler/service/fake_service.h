@@ -86,12 +86,14 @@ class ScriptedLauncher final : public AttemptLauncher {
     return unknown;
   }
   void kill(AttemptId id) override { killed.push_back(id); }
+  Epoch newest(int64_t) const override { return Epoch(known_attempts); }
 
   std::vector<AttemptOrder> orders;
   std::set<AttemptId> begun;
   std::vector<AttemptId> stopped, killed;
   std::vector<StopWhy> stopped_why;
   std::vector<Leftover> left;
+  int known_attempts = 0;
   std::optional<Error> refusal;
 };
 

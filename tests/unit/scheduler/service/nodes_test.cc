@@ -137,13 +137,24 @@ TEST(Nodes, OfTwoAgentsWithOneNameOneIsRefused) {
   EXPECT_EQ(service.hear("n1").error().code, ErrorCode::kNotPermitted);
 }
 
+TEST(Nodes, AJobIsSpreadOverAsFewNodesAsCanBe) {
+  FakeService service{FleetSpec()};
+  service.come("n1", {"a"});
+  service.come("n2", {"a", "a", "a"});
+  service.come("n3", {"a", "a"});
+  const int64_t two = *service.submit(job_on(2));
+  EXPECT_THAT(service.attempts(two)[0].devices, ElementsAre("n3/0", "n3/1"));
+  const int64_t four = *service.submit(job_on(4));
+  EXPECT_THAT(service.attempts(four)[0].devices, ElementsAre("n1/0", "n2/0", "n2/1", "n2/2"));
+}
+
 TEST(Nodes, ADrainedNodeGetsNothingNewAndIsEmptiedAtItsDeadline) {
   FakeService service{FleetSpec()};
   service.come("n1", {"a"});
   const int64_t first = *service.submit(job_on(1)), second = *service.submit(job_on(1));
   ASSERT_TRUE(service.drain("n1", {nanos_of_seconds(3), "a fan"}));
   EXPECT_THAT(service.coordinator().why(second)->reasons, Contains("node n1 is draining: a fan"));
-  EXPECT_EQ(service.coordinator().why(second)->remedy, "motley undrain n1");
+  EXPECT_EQ(service.coordinator().why(second)->remedy, "motley undrain n1, then the end of job 1");
   service.pass(2.9);
   service.hear("n1");
   EXPECT_EQ(service.state(first), JobState::kRunning);

@@ -45,7 +45,7 @@ TEST(Shapes, TheFirstAlternativeThatIsFreeIsTakenWhole) {
   const auto why = service.coordinator().why(*third);
   EXPECT_THAT(why->reasons[0], "it needs 2 devices and 0 are free that it admits");
   EXPECT_THAT(why->reasons[1], "or it needs 3 devices and 0 are free that it admits");
-  EXPECT_EQ(why->remedy, "2 devices more becoming free");
+  EXPECT_EQ(why->remedy, "the end of job 1");
   service.end(*second, AttemptOutcome::kDone);
   EXPECT_THAT(service.attempts(*third)[0].devices, ElementsAre("here/2", "here/3", "here/4"));
   service.restart();
