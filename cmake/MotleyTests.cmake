@@ -9,8 +9,9 @@ find_program(MOTLEY_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
 find_program(MOTLEY_PYTHON python3 REQUIRED)
 mark_as_advanced(MOTLEY_PYTHON)
 
-# The labels of HACKING.md. `threads` marks, besides its tier, what the thread sanitizer should see.
-set(MOTLEY_TEST_LABELS lint unit contract sim e2e fault gpu slow bench threads)
+# The labels of HACKING.md. Besides its tier `threads` marks what the thread sanitizer should see, `optimised` what of the
+# tiers that run under sanitizers is to run as users have it, too.
+set(MOTLEY_TEST_LABELS lint unit contract sim e2e fault gpu slow bench threads optimised)
 
 # What of this build tests/run.sh builds and runs: the tests with such a label get the label `suite`, and the target
 # motley_suite is what they need. gpu tests are left to a build that asks for them, benchmarks to tests/bench/run.sh.

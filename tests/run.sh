@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds and runs the tests; ends with one ctest summary over all builds.
 #
-#   tests/run.sh            release (every tier but unit; where nvcc is found CUDA for the oldest GPUs and the newest), dev
-#                           (unit, contract, sim under ASan and UBSan), tsan (threads)
+#   tests/run.sh            release (end-to-end, faults, and what else should be seen optimised; where nvcc is found CUDA for
+#                           the oldest GPUs and the newest), dev (unit, contract, sim under ASan and UBSan), tsan (threads)
 #   tests/run.sh --quick    release only, without the slow and fault tiers, CUDA for one GPU
 #
 # A test that cannot run here is skipped with its reason, except for what the packages installed below provide; name more
@@ -47,7 +47,7 @@ if $quick; then
 else
   builds+=(dev tsan)
   build release motley_suite -DMOTLEY_CUDA=AUTO '-DCMAKE_CUDA_ARCHITECTURES=75-real;120' \
-    -DMOTLEY_SUITE='^(lint|contract|sim|e2e|fault|slow)$'
+    -DMOTLEY_SUITE='^(lint|optimised|e2e|fault|slow)$'
   build dev motley_suite
   phase "headers without a source compile alone"
   cmake --build --preset dev --target all_verify_interface_header_sets -- --quiet

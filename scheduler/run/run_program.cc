@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -29,6 +30,10 @@
 
 namespace motley {
 namespace {
+
+/// As PyTorch on a GPU and on a CPU, its libraries, and Python say so.
+constexpr const char* kNoMemory[] = {"out of memory", "can't allocate memory",
+                                     "_STATUS_ALLOC_FAILED", "MemoryError"};
 
 class ProgramRun {
  public:
@@ -101,9 +106,9 @@ class ProgramRun {
   /// Half the micro-batch for a rank that had no memory for it; false: that was not what failed, or
   /// there is no half of it.
   bool take_less_memory(const AttemptEnd& end) {
-    const std::string& said = end.error.message;
-    const bool no_memory = said.find("out of memory") != std::string::npos ||
-                           said.find("can't allocate memory") != std::string::npos;
+    const bool no_memory = std::any_of(
+        std::begin(kNoMemory), std::end(kNoMemory),
+        [&](const char* words) { return end.error.message.find(words) != std::string::npos; });
     const auto rank = static_cast<size_t>(end.rank);
     if (!no_memory || rank >= shares_.size() || shares_[rank].micro_batch < 2) return false;
     int& size = shares_[rank].micro_batch;

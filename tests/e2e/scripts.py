@@ -86,7 +86,7 @@ largest = 0
 for x in job.loader(torch.ones(64, 4)):
     largest = max(largest, len(x))
     if os.environ["MOTLEY_DEVICE_TYPE"] == "slow" and len(x) > (5 if "MOTLEY_MEASURE" in os.environ or "later" not in sys.argv else 2):
-        torch.empty(1 << 50)
+        (bytearray if "later" in sys.argv else torch.empty)(1 << 50)  # MemoryError, or torch's own
     job.backward(model(x).sum(), len(x))
     optimizer.step()
 print("largest", largest)
@@ -148,6 +148,8 @@ optimizer = torch.optim.SGD([*model.parameters(), *(other.parameters() if "forei
 schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
 if "synchronous" in sys.argv:
     model = torch.nn.Sequential(model, torch.nn.SyncBatchNorm(2))
+if "norm" in sys.argv:
+    model = torch.nn.Sequential(model, torch.nn.BatchNorm1d(2))
 job = motley.init(model.bfloat16() if "half" in sys.argv else model, optimizer, global_batch=8, micro_batch=2, save_every=1)
 loader = job.loader([torch.randn(4) for _ in range(12 if "short" in sys.argv and job.rank else 24)])
 if "second" in sys.argv:
@@ -167,8 +169,13 @@ for number in job.passes(2 if {"leave", "apart", "added"} & set(sys.argv) else 1
             schedule.step()
         if "leave" in sys.argv and not job.boundary:
             break
-        if "apart" in sys.argv and job.boundary and job.rank == 1:
+        if ("apart" in sys.argv or "sooner" in sys.argv) and job.boundary and job.rank == 1:
             break
+        if "within" in sys.argv and not job.boundary:
+            break
+if "norm" in sys.argv:
+    means = job._ranks.gather(model[1].running_mean.tolist())
+    assert means[0] == means[1], f"averages of the ranks: {means}"
 """
 
 
@@ -341,9 +348,11 @@ def wrong(sandbox):
     for what, said in (("foreign", "parameters that the model has not"), ("rate", "different learning rates"),
                        ("short", "samples are dealt by the plan"), ("schedule", "has changed within a step"),
                        ("leave", "where job.boundary is false"), ("apart", "different steps"), ("synchronous", "use BatchNorm"),
-                       ("idle", "different numbers of updates"), ("second", "for one training"), ("added", "had not at motley.init()")):
+                       ("idle", "different numbers of updates"), ("second", "for one training"), ("added", "had not at motley.init()"),
+                       ("sooner", "left its loop at another job.step"), ("within", "has ended within step 1")):
         expect(said in run(what, 1)[0], f"{what}: not said")
     expect_equal(run("half", 0)[1], [f"step-0000000{step}.e1" for step in (1, 2, 3)], "checkpoints of a model in bf16")
+    run("norm", 0)
     expect_equal(run("nan", 0)[1], ["step-00000001.e1", "step-00000002.e1"], "checkpoints before the loss was lost")
     print("ok: wrong")
 

@@ -13,14 +13,14 @@ Each pass of a loader is one pass over the data, in one seeded order whatever th
 batches of each global batch; between the ranks' last ones gradients are summed over all samples and divided by how many there were, so
 any deal of samples trains the same model (but for BatchNorm, which goes by micro-batches, and random numbers like dropout's). Only there,
 where `job.boundary` is true, step() of the optimizer and of what else init() was given does something: scripts accumulate nothing
-themselves. What else belongs there: a GradScaler's step and update (backward() takes the scaler), a printed `job.loss`, the mean over the
-last global batch of what backward() was given. A loop is left there only. What init() is given may ask motley.steps_per_pass() before.
+themselves. There a loop may be left, by all ranks after the same job.step; a GradScaler steps and updates (backward() takes the scaler),
+and `job.loss` is the mean over the last global batch of what backward() was given.
 
 Started by `motley run` or `motley submit`, from `run:` of a job; by torchrun or alone it trains too, with equal shares. Asked to stop
 (SIGTERM), all ranks end after the same step, with a checkpoint; the same script, started again, goes on there on any number of ranks.
-Needs torch 1.13 or newer and nothing else. Ranks hold whole copies of the model; buffers, like BatchNorm's averages, are each rank's own,
-and rank 0's are kept; what is not in the model, the optimizer or `others` is the script's own to keep. `motley run` first runs the script
-alone on a device of each kind to see how long micro-batches take, and ends it there. core/FORMATS.md: "program", "script checkpoint".
+Needs torch 1.13 or newer alone. Ranks hold whole copies of the model; buffers, like BatchNorm's averages, are each rank's own until a pass
+ends, then rank 0's; what is not in the model, the optimizer or `others` is the script's own to keep. `motley run` first runs the script
+alone on a device of each kind to see how long micro-batches take. core/FORMATS.md: "program", "script checkpoint".
 """
 
 import atexit
@@ -66,8 +66,7 @@ def init(model, optimizer, *others, global_batch=None, micro_batch=None, seed=0,
          timeout=datetime.timedelta(minutes=30)):
     """Joins the other ranks and returns the Job. All ranks have rank 0's weights then, or the newest checkpoint's: copies follow it.
 
-    others: what else has state_dict() and load_state_dict(), like learning rate schedulers: kept in checkpoints; its step()
-        does something only where the optimizer's does.
+    others: what else has state_dict() and load_state_dict(), like schedulers: kept in checkpoints; its step() works as the optimizer's.
     global_batch: samples; where the job file says nothing (train.global_batch).
     micro_batch: at most so many samples at a time, whatever was planned.
     save_every: steps between checkpoints, where the job file has no checkpoint.every; else they are made only when stopped.
@@ -80,14 +79,11 @@ def init(model, optimizer, *others, global_batch=None, micro_batch=None, seed=0,
     return Job(ranks, model, optimizer, others, _Settings(global_batch, micro_batch, seed, save_every), flops_per_sample)
 
 
-def steps_per_pass(dataset, global_batch=None):
-    """As Job.steps_per_pass, for what is made before init()."""
+def steps_per_pass(dataset, global_batch=None):  # as Job.steps_per_pass, for what is made before init()
     return len(dataset) // (_number("MOTLEY_GLOBAL_BATCH") or global_batch)
 
 
-class _Settings:
-    """What the launcher says, else what the script does."""
-
+class _Settings:  # what the launcher says, else what the script does
     def __init__(self, global_batch, micro_batch, seed, save_every):
         self.global_batch = _number("MOTLEY_GLOBAL_BATCH") or global_batch
         if not self.global_batch:
@@ -126,8 +122,7 @@ class _Measurement:
             if len(self._points) >= self._LEAST_POINTS and time.monotonic() - self._begin > self._SECONDS:
                 return
 
-    def took(self, size, computed, updated):
-        """Seconds of forward and backward, and of all that follows until the next batch. The first of a size only warms up."""
+    def took(self, size, computed, updated):  # seconds of forward and backward, and of all that follows; the first of a size warms up
         self._updates.append(updated)
         if self._to_do and size == self._to_do[0]:  # else it is known
             self._times.append(computed)
@@ -170,6 +165,7 @@ class Job:
             ranks.spread(tensors.values())
             self._go_on({key: _unpacked(value, tensors) for key, value in state.items()})
         ranks.spread([*model.parameters(), *model.buffers()])
+        atexit.register(self._check_end)
         self._handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
         for number in self._handlers:
             signal.signal(number, self._ask_to_stop)
@@ -217,18 +213,18 @@ class Job:
         given, loss_sum, rate = self._gradients.complete(), float(self._loss_sum), sum(rates)  # a GPU is through with it then
         self._pacer.wait()
         self._reports.spent("compute")
-        under_way = self._gradients.add_up()  # beside the numbers, as each round between hosts takes its time
+        pieces, works = self._gradients.add_up()  # beside the numbers, as each round between hosts takes its time
         loss, total, stop, steps, rates, squares, updates, updates_squared, *given = self._ranks.sum(
-            [loss_sum, self._count, float(self._stop), place, rate, rate**2, self._updates, self._updates**2, *given])
+            [loss_sum, self._count, float(self._stop), place, rate, rate**2, self._updates, self._updates**2, *given], works)
         if steps != place * self.ranks:
             raise Error("the ranks are at different steps: a loop over job.loader() is left only where job.boundary is true")
         if self.step and self.ranks * squares - rates**2 > 1e-9 * rates**2:
-            raise Error("the ranks have different learning rates: go by job.step and job.steps_per_pass, not by len(job.loader())")
+            raise Error("the ranks have different learning rates: go by job.step or what is summed over ranks, not by len(job.loader())")
         if self.ranks * updates_squared != updates**2:
             raise Error("the ranks have made different numbers of updates: call optimizer.step() after each backward(), or at job.boundary")
         if not total:
             raise Error("job.backward(): the counts of a global batch are all 0")
-        self._gradients.divide(under_way, total, given)
+        self._gradients.divide(pieces, total, given)
         self.loss, self._all_stop = loss / total, stop > 0
         self.step, self._pass_step = 1 if self._measurement else self.step + 1, self._pass_step + 1  # measured, none is the last
         self._reports.spent("wait")
@@ -241,6 +237,11 @@ class Job:
             self._loss_sum, self._count, self._rates = 0.0, 0.0, None
             self._pacer.begin(with_overhead=not self._measurement)
         self._samples, self.boundary = samples, last
+
+    def _check_end(self):
+        if self._rates and (self._samples is not None or not self.boundary) and not hasattr(sys, "last_value"):
+            print(f"motley: the script has ended within step {self.step + 1}: loops end by job.step, at job.boundary", file=sys.stderr)
+            os._exit(1)
 
     def _end_batch(self):
         if self._samples is not None:
@@ -380,9 +381,7 @@ def _state_of(one):
     return plain(one.state_dict())
 
 
-class _Deal:
-    """Who gets which samples of a global batch."""
-
+class _Deal:  # who gets which samples of a global batch
     def __init__(self, ranks, settings, least):
         self.global_batch, self.seed = settings.global_batch, settings.seed
         equal = self.global_batch // ranks.count + (ranks.rank < self.global_batch % ranks.count)
@@ -399,8 +398,7 @@ class _Deal:
             raise Error(f"the dataset has {length} samples, fewer than a global batch of {self.global_batch}")
         return length // self.global_batch
 
-    def indices(self, length, number, from_step):
-        """The micro-batches of pass `number`."""
+    def indices(self, length, number, from_step):  # the micro-batches of pass `number`
         random_numbers = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         order = torch.randperm(length, generator=random_numbers).tolist()
         for step in range(from_step, self.steps(length)):
@@ -461,10 +459,10 @@ class _Loader:
                     job._passes -= i == 0  # it was only looked at
                 raise
             job._end_batch()
+        job._ranks.spread(job._states[0].buffers())  # so that all find the same when they look how well it does
 
 
-class _Ranks:
-    """torch.distributed as far as it is needed."""
+class _Ranks:  # torch.distributed as far as it is needed
     begun = False
 
     def __init__(self, device, timeout):
@@ -479,42 +477,53 @@ class _Ranks:
         self._of_host = self._of_devices = dist.new_group(backend="gloo", timeout=timeout)
         if set(self.gather(device.type)) == {"cuda"} and dist.is_nccl_available():
             self._of_devices = dist.new_group(backend="nccl", timeout=timeout)
-        # One that fails closes its connections with its end: others, who fail for that, should not seem to have been the first.
-        atexit.register(lambda: hasattr(sys, "last_value") or self.leave())
+        atexit.register(self._end)
 
-    def sum(self, numbers):
+    def sum(self, numbers, beside):  # when what is under way beside it is done, too
         numbers = torch.tensor(numbers, dtype=torch.float64)
-        dist.all_reduce(numbers, group=self._of_host)
+        self._with_others(dist.all_reduce, numbers, group=self._of_host)
+        for work in beside:
+            self._with_others(work.wait)
         return numbers.tolist()
+
+    def _with_others(self, collective, *arguments, **options):
+        try:
+            collective(*arguments, **options)
+        except RuntimeError as error:
+            raise Error("another rank does not answer: it has failed (see its log), or left its loop at another job.step") from error
 
     def add_up(self, tensor):  # in place, where it lies; returns what to wait for
         return dist.all_reduce(tensor, async_op=True, group=self._of_devices if tensor.is_cuda else self._of_host)
 
     def gather(self, value):
         values = [None] * self.count
-        dist.all_gather_object(values, value, group=self._of_host)
+        self._with_others(dist.all_gather_object, values, value, group=self._of_host)
         return values
 
-    def from_first(self, make):
-        """What rank 0 makes, or raises, for all."""
+    def from_first(self, make):  # what rank 0 makes, or raises, for all
         made = [None, None]
         if self.rank == 0:
             try:
                 made[0] = make()
             except (Error, OSError, ValueError) as error:
                 made[1] = str(error)
-        dist.broadcast_object_list(made, src=0, group=self._of_host)
+        self._with_others(dist.broadcast_object_list, made, src=0, group=self._of_host)
         if made[1] is not None:
             raise Error(made[1])
         return made[0]
 
-    def spread(self, tensors):
-        """Rank 0's in the place of every rank's."""
+    def spread(self, tensors):  # rank 0's in the place of every rank's
         for tensor in (one for one in tensors if self.count > 1 and one.numel()):
             flat = tensor.detach().reshape(-1).contiguous()
             dist.broadcast(flat.view(torch.uint8), src=0, group=self._of_devices if tensor.is_cuda else self._of_host)  # bytes
             if flat.data_ptr() != tensor.data_ptr():
                 tensor.detach().copy_(flat.view_as(tensor))
+
+    def _end(self):
+        if hasattr(sys, "last_value"):  # that it has failed others should see by its end, not before; torch's threads may abort then
+            sys.stdout.flush()
+            os._exit(1)
+        self.leave()
 
     def leave(self):  # before the interpreter takes its threads away under it
         if self._own and dist.is_initialized():
@@ -553,8 +562,7 @@ class _Reports:
         self.spent("other")
         self._send(self._PHASE, {"phase": "training", "detail": "", "step": step})
 
-    def step(self, job):
-        """From the end of one reduction to that of the next: an update counts in the step that follows it."""
+    def step(self, job):  # from the end of one reduction to that of the next: an update counts in the step that follows it
         whole, other = sum(self._seconds.values()), self._seconds.pop("other")
         if self._measurement:
             self._measurement.took(self._samples, self._seconds["compute"], self._seconds["wait"] + self._seconds["update"] + other)
@@ -618,8 +626,7 @@ class _Gradients:
         for parameter in self._parameters:
             parameter.grad = None
 
-    def keep(self):
-        """What backward has left in the parameters is added to the sums."""
+    def keep(self):  # what backward has left in the parameters is added to the sums
         if not self._places:
             self._make_places()
         for i, (parameter, place) in enumerate(zip(self._parameters, self._places)):
@@ -628,8 +635,7 @@ class _Gradients:
             (place.add_ if self._given[i] else place.copy_)(parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad)
             self._given[i], parameter.grad = True, None
 
-    def complete(self):
-        """A step's, to be summed; returns of each parameter whether this rank has a gradient for it."""
+    def complete(self):  # a step's, to be summed; returns of each parameter whether this rank has a gradient for it
         given = [float(given or parameter.grad is not None) for given, parameter in zip(self._given, self._parameters)]
         if self._ranks.count > 1 or self._always_flat or any(self._given):
             self.keep()
@@ -637,18 +643,15 @@ class _Gradients:
                 place.zero_()
         return given
 
-    def add_up(self):  # returns what to wait for: nothing where a rank alone left them in its parameters
+    def add_up(self):  # returns what is summed and what to wait for: nothing where a rank alone left them in its parameters
         flats = self._flat.values() if self._ranks.count > 1 or any(self._given) else ()
-        return [(piece, self._ranks.add_up(piece)) for flat in flats for piece in flat.split(_BUCKET_ELEMENTS)]
+        pieces = [piece for flat in flats for piece in flat.split(_BUCKET_ELEMENTS)]
+        return pieces, [self._ranks.add_up(piece) for piece in pieces]
 
-    def divide(self, under_way, count, given):
-        """given: by how many ranks, of each parameter."""
-        for piece, work in under_way:
-            work.wait()
-            piece.div_(count)
-        for parameter in (one for one in self._parameters if not under_way and one.grad is not None):
-            parameter.grad.div_(count)
-        for parameter, place, of_ranks in zip(self._parameters, self._places if under_way else (), given):
+    def divide(self, pieces, count, given):  # given: by how many ranks, of each parameter
+        for tensor in pieces or [one.grad for one in self._parameters if one.grad is not None]:
+            tensor.div_(count)
+        for parameter, place, of_ranks in zip(self._parameters, self._places if pieces else (), given):
             parameter.grad = place.to(parameter.dtype) if of_ranks else None
 
     def _make_places(self):
@@ -662,9 +665,7 @@ class _Gradients:
                         for parameter, (group, begin) in zip(self._parameters, begins)]
 
 
-class _Pacer:
-    """An emulated device waits until its step would be over: overhead + FLOPs / (flops * speed * b / (b + half_batch))."""
-
+class _Pacer:  # an emulated device waits until its step would be over: overhead + FLOPs / (flops * speed * b / (b + half_batch))
     def __init__(self, flops_per_sample):
         self._pace = json.loads(os.environ.get("MOTLEY_PACE", "null"))
         self.overhead = self._pace["overhead_seconds"] if self._pace else 0.0  # seconds of a step, whatever its micro-batches
@@ -750,8 +751,7 @@ def _unpacked(value, tensors):
     return makers[kind]()
 
 
-def _write_state(path, state):
-    """A durable safetensors file: tensors by themselves, all else as the bytes of a JSON text."""
+def _write_state(path, state):  # a durable safetensors file: tensors by themselves, all else as the bytes of a JSON text
     tensors = {}
     packed = {key: _packed(value, key, tensors) for key, value in state.items()}
     text = json.dumps({"version": _STATE_VERSION, "state": packed}).encode()
