@@ -7,17 +7,18 @@
 namespace motley::testing {
 namespace {
 
-TEST(CpuDevice, BitsDoNotDependOnThreads) {
+class CpuThreads : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Of, CpuThreads, ::testing::Values(2, 3),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(CpuThreads, DoNotMatterToTheBits) {
   DeviceSpec spec;
   spec.kind = DeviceKind::kCpu;
   const auto one = open_case({"", spec});
-  for (const int threads : {2, 3}) {
-    spec.threads = threads;
-    const auto several = open_case({"", spec});
-    for (const OpCase& op : op_cases())
-      EXPECT_EQ(bits_of(*one, op.trial), bits_of(*several, op.trial))
-          << op.name << " on " << spec.threads << " threads";
-  }
+  spec.threads = GetParam();
+  const auto several = open_case({"", spec});
+  for (const OpCase& op : op_cases())
+    EXPECT_EQ(bits_of(*one, op.trial), bits_of(*several, op.trial)) << op.name;
 }
 
 TEST(CpuDevice, SquareSumDoesNotDependOnThreads) {

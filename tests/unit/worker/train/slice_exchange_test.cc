@@ -339,8 +339,11 @@ Plan hybrid() {
 const DeviceIslands kFourGpus({{0, 1, 2, 3}});
 
 TEST(SliceExchange, OfIslandsTakesOneContributionOfEach) {
-  const auto at_speakers = [](int rank, const std::string&, int64_t) {
-    return kFourGpus.speakers({rank}) == std::vector<int>{rank};
+  std::vector<bool> speaks;
+  for (int rank = 0; rank < hybrid().world_size(); ++rank)
+    speaks.push_back(kFourGpus.speakers({rank}) == std::vector<int>{rank});
+  const auto at_speakers = [&](int rank, const std::string&, int64_t) {
+    return speaks[static_cast<size_t>(rank)];
   };
   IslandsSummed with, without;
   sum_islands(hybrid(), kFourGpus, at_speakers, &with);
