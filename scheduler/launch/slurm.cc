@@ -87,6 +87,8 @@ fi
 
 constexpr const char* kRun = R"(
 export OMPI_MCA_plm=rsh
+# What leaves its step is ended with it: Open MPI's daemons stay.
+export OMPI_MCA_orte_leave_session_attached=1 OMPI_MCA_plm_rsh_num_concurrent=65536
 agent="bash $0 on-node"
 fleet=fleet-$SLURM_JOB_ID.yaml
 out_of_time=false

@@ -205,7 +205,7 @@ TEST_F(Traces, ASlowRankMakesTheOthersWaitNotCommunicate) {
        {Case{of_replicas, 1, 2, "agreement"}, Case{of_stages, 0, 1, "receive"},
         Case{of_parts, 1, 0, "group sum"}}) {
     SCOPED_TRACE(what);
-    run(slow_run, PaceClock::kSleep);
+    run(slow_run, PaceClock::kVirtual);
     const auto of_slow = spans_of(trace_of(attempt_, slow), slow);
     const auto of_waiting = spans_of(trace_of(attempt_, waits), waits);
     const double waited = seconds_in(of_waiting, "wait for " + what);
