@@ -1,7 +1,6 @@
 // Why a job waits, and what would start it: the policy itself is asked, with that changed.
 
 #include <algorithm>
-#include <climits>
 #include <cstdint>
 #include <set>
 
