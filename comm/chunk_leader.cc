@@ -335,20 +335,20 @@ ChunkWait Leader::waits_for() const {
       if (rank == site_.rank()) continue;
       const int member = site_.member_of[static_cast<size_t>(rank)];
       if (site_.memory->find_contribution(member, chunk_.tag) < 0)
-        return {named(rank) + " (contribute)", 0};
+        return {named(rank) + " (contribute)", 1};  // who may wait for one that does not receive
     }
     return {named(site_.rank()) + " itself (contribute)", 0};
   }
   const bool from_root = !chunk_.part->direct() && !is_root();
   for (const Transfer& transfer : transfers_)
     if (transfer.incoming || state_ == State::kSending)
-      return {named(transfer.peer) + " (across)", from_root ? 2 : 1};
+      return {named(transfer.peer) + " (across)", from_root ? 3 : 2};
   std::string readers;
   for (const int rank : chunk_.island().receivers)
     if (rank != site_.rank()) readers += (readers.empty() ? "" : " or ") + named(rank);
   if (!readers.empty()) return {readers + " (receive)", 0};
   // Alone on its host: what it sends is still on its way, or it is about to be done.
-  if (!transfers_.empty()) return {named(transfers_.front().peer) + " (across)", 1};
+  if (!transfers_.empty()) return {named(transfers_.front().peer) + " (across)", 2};
   return {named(site_.rank()) + " itself (receive)", 0};
 }
 

@@ -267,20 +267,23 @@ void ChunkReducer::restore_residuals(std::span<const float> flat) {
 }
 
 /// A quarter of the group's timeout more for every rank that may stand between this and the lost
-/// one.
+/// one: by the oldest chunk, as who is held up there has no room for later ones. The oldest that
+/// this rank leads tells best who is lost.
 Result<Unit> ChunkReducer::still_patient(std::chrono::nanoseconds silence) const {
   const auto timeout = site_.transport.timeout();
   if (silence <= timeout) return Unit{};
-  ChunkWait nearest{"rank " + std::to_string(site_.rank()) + " itself", kFollowersDistance + 1};
+  std::optional<ChunkWait> nearest;
   for (const UnderWay& one : under_way_) {
     if (one.task->done()) continue;
     ChunkWait wait = one.task->waits_for();
-    if (wait.distance < nearest.distance) nearest = std::move(wait);
-    // Of what it leads the oldest counts: ranks that are held up there have no room for later ones.
-    if (nearest.distance < kFollowersDistance) break;
+    if (!nearest) nearest = wait;
+    if (wait.distance == kFollowersDistance) continue;
+    nearest->whom = std::move(wait.whom);
+    break;
   }
-  if (silence <= timeout + timeout / 4 * nearest.distance) return Unit{};
-  return fail(site_.transport.lost(nearest.whom + " did not answer in a reduction"));
+  if (!nearest) nearest = {"rank " + std::to_string(site_.rank()) + " itself", kFollowersDistance};
+  if (silence <= timeout + timeout / 4 * nearest->distance) return Unit{};
+  return fail(site_.transport.lost(nearest->whom + " did not answer in a reduction"));
 }
 
 /// That all have made the same plan of the same ranks.

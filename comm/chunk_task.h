@@ -97,7 +97,7 @@ struct ChunkWait {
   std::string whom;  ///< "rank 3 (contribute)"
   int distance = 0;  ///< from the end of the longest such row
 };
-inline constexpr int kFollowersDistance = 3;
+inline constexpr int kFollowersDistance = 4;
 
 class ChunkTask {
  public:

@@ -1,5 +1,6 @@
 #include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "comm/watched.h"
 #include "tests/contract/communicator_contract.h"
@@ -164,6 +165,55 @@ TEST(InprocFailure, AllWhoWaitInARowNameTheRankAtItsEnd) {
       {.timeout = Nanos(400'000'000), .checked = false});
   EXPECT_FALSE(result.has_value());
   EXPECT_EQ(survivors, 3);
+}
+
+/// Gives what others lead, and nothing of what it leads itself: then it is gone, until `gone` says.
+class LeadsNothing final : public ElementGate {
+ public:
+  LeadsNothing(const ReductionPart& part, std::function<void()> gone)
+      : part_(part), gone_(std::move(gone)) {}
+  Result<bool> readable(std::span<const ElementRun> runs) override {
+    if (part_.leader(1, runs[0].at / part_.chunk_elements) != 2) return ++given_ > 0;
+    if (given_ >= kChunksLed) gone_();
+    return false;
+  }
+  Result<Unit> written(std::span<const ElementRun>) override { return Unit{}; }
+
+ private:
+  const ReductionPart& part_;
+  std::function<void()> gone_;
+  int given_ = 0;
+};
+
+/// Rank 0 waits for rank 2, and has no room for what rank 1 waits for: rank 1 must not blame it.
+TEST(InprocFailure, WhoIsHeldUpByALostRankIsNotTakenForIt) {
+  std::atomic<int> survivors = 0;
+  const auto result = run_inproc(
+      4,
+      [&](Communicator& comm) -> Result<Unit> {
+        const Islands islands{
+            .of_rank = {0, 0, 1, 1}, .bytes_per_second = {1e8, 1e8}, .latency_seconds = 0};
+        const ReductionPlan plan = plan_reduction(
+            {{{0, 1, 2, 3}, {0, 1, 2, 3}, std::nullopt, 2'000'000}}, islands, sizeof(float));
+        EXPECT_GT(plan.parts[0].chunks(), 2 * kChunksLed + 2);
+        MOTLEY_TRY(const auto reducer, comm.open_reducer(plan, islands, {{{0, 2'000'000, 0}}}));
+        std::vector<float> values(2'000'000);
+        LeadsNothing gate(plan.parts[0], [&] {
+          while (survivors < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        });
+        MOTLEY_TRY_VOID(reducer->begin(std::as_writable_bytes(std::span(values)), SumType::kFloat32,
+                                       comm.rank() == 2 ? &gate : nullptr));
+        const auto done = reducer->wait();
+        if (comm.rank() == 2) return done;
+        EXPECT_FALSE(done.has_value());
+        if (!done) {
+          EXPECT_EQ(done.error().message, "rank 2 (across) did not answer in a reduction");
+        }
+        ++survivors;
+        return done;
+      },
+      {.timeout = Nanos(400'000'000), .checked = false});
+  EXPECT_FALSE(result.has_value());
 }
 
 TEST(InprocFailure, ASumWhoseRankFailsWakesTheOther) {

@@ -19,7 +19,8 @@ class Data(torch.utils.data.Dataset):
     def __len__(self):
         return 480
     def __getitem__(self, i):
-        time.sleep(late)
+        if late:  # even a sleep of nothing gives the core away
+            time.sleep(late)
         return torch.ones(4)
 
 torch.set_num_threads(1)
