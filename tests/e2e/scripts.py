@@ -151,7 +151,7 @@ if "synchronous" in sys.argv:
 if "norm" in sys.argv:
     model = torch.nn.Sequential(model, torch.nn.BatchNorm1d(2))
 job = motley.init(model.bfloat16() if "half" in sys.argv else model, optimizer, global_batch=8, micro_batch=2, save_every=1)
-loader = job.loader([torch.randn(4) for _ in range(12 if "short" in sys.argv and job.rank else 24)])
+loader = job.loader([torch.randn(4) for _ in range(240 if "own" in sys.argv else 12 if "short" in sys.argv and job.rank else 24)])
 if "second" in sys.argv:
     motley.init(other, torch.optim.SGD(other.parameters(), lr=0.1), global_batch=8)
 for number in job.passes(2 if {"leave", "apart", "added"} & set(sys.argv) else 1):
@@ -163,7 +163,7 @@ for number in job.passes(2 if {"leave", "apart", "added"} & set(sys.argv) else 1
         job.backward(loss, len(x))
         if "added" in sys.argv and job.step == 3:
             optimizer.add_param_group({"params": list(other.parameters())})
-        if "idle" not in sys.argv or job.rank == 0:
+        if ("idle" not in sys.argv or job.rank == 0) and ("own" not in sys.argv or job.step % 8 == 1):
             optimizer.step()
         if "schedule" in sys.argv:
             schedule.step()
@@ -343,7 +343,7 @@ def wrong(sandbox):
         expect_exit(result, code)
         places = sandbox.home / "state" / "motley" / "runs" / "wrong"
         place = max((path for path in places.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)) / "checkpoints"
-        return result.stderr, sorted(path.name for path in place.iterdir())
+        return result.stdout + result.stderr, sorted(path.name for path in place.iterdir())
 
     for what, said in (("foreign", "parameters that the model has not"), ("rate", "different learning rates"),
                        ("short", "samples are dealt by the plan"), ("schedule", "has changed within a step"),
@@ -352,6 +352,7 @@ def wrong(sandbox):
                        ("sooner", "left its loop at another job.step"), ("within", "has ended within step 1")):
         expect(said in run(what, 1)[0], f"{what}: not said")
     expect_equal(run("half", 0)[1], [f"step-0000000{step}.e1" for step in (1, 2, 3)], "checkpoints of a model in bf16")
+    expect("gradients of the others are lost" in run("own", 0)[0], "gradients accumulated by the script itself: not said")
     run("norm", 0)
     expect_equal(run("nan", 0)[1], ["step-00000001.e1", "step-00000002.e1"], "checkpoints before the loss was lost")
     print("ok: wrong")

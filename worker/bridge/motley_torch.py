@@ -147,7 +147,7 @@ class Job:
         self.rank, self.ranks, self.step, self.loss, self.boundary = ranks.rank, ranks.count, 0, None, False
         self._process, self._stop, self._all_stop = os.getpid(), False, False
         self._loader = self._samples = self._random = self._length = self._rates = self._by_passes = None
-        self._passes = self._pass = self._pass_step = self._saved = self._tried = self._updates = 0
+        self._passes = self._pass = self._pass_step = self._saved = self._tried = self._unused = 0
         least, tensors = self._least_samples(model), {}
         self._deal = _Deal(ranks, settings, least)
         self._gradients = _Gradients(ranks, model, always_flat=bool(settings.measure))
@@ -214,18 +214,21 @@ class Job:
         self._pacer.wait()
         self._reports.spent("compute")
         pieces, works = self._gradients.add_up()  # beside the numbers, as each round between hosts takes its time
-        loss, total, stop, steps, rates, squares, updates, updates_squared, *given = self._ranks.sum(
-            [loss_sum, self._count, float(self._stop), place, rate, rate**2, self._updates, self._updates**2, *given], works)
+        loss, total, stop, steps, rates, squares, unused, unused_squared, *given = self._ranks.sum(
+            [loss_sum, self._count, float(self._stop), place, rate, rate**2, self._unused, self._unused**2, *given], works)
         if steps != place * self.ranks:
             raise Error("the ranks are at different steps: a loop over job.loader() is left only where job.boundary is true")
         if self.step and self.ranks * squares - rates**2 > 1e-9 * rates**2:
             raise Error("the ranks have different learning rates: go by job.step or what is summed over ranks, not by len(job.loader())")
-        if self.ranks * updates_squared != updates**2:
+        if self.ranks * unused_squared != unused**2:
             raise Error("the ranks have made different numbers of updates: call optimizer.step() after each backward(), or at job.boundary")
+        if self._unused == 20 and self.step < 80 and self.rank == 0:  # more than a GradScaler leaves out
+            print("motley: optimizer.step() was called after few of the steps, the gradients of the others are lost: call it after each "
+                  "backward(); a larger train.global_batch accumulates more", file=sys.stderr, flush=True)
         if not total:
             raise Error("job.backward(): the counts of a global batch are all 0")
         self._gradients.divide(pieces, total, given)
-        self.loss, self._all_stop = loss / total, stop > 0
+        self.loss, self._all_stop, self._unused = loss / total, stop > 0, self._unused + 1
         self.step, self._pass_step = 1 if self._measurement else self.step + 1, self._pass_step + 1  # measured, none is the last
         self._reports.spent("wait")
         self._reports.step(self)
@@ -287,7 +290,7 @@ class Job:
         @functools.wraps(step)
         def at_boundary(_, *arguments, **options):
             if self.boundary and not (self._measurement and hasattr(stepped, "last_epoch")):  # schedulers may end, measuring goes on
-                self._updates += stepped is self._states[1]
+                self._unused -= stepped is self._states[1]
                 result = step(*arguments, **options)
                 self._reports.spent("update")
                 return result
@@ -316,9 +319,8 @@ class Job:
                         f"{self._settings.seed} and {self._settings.global_batch}: go on with those, or start anew (--fresh)")
         for mine, theirs in zip(self._states, saved):
             mine.load_state_dict(theirs)
-        self.step, self.loss = state["step"], state["loss"]
-        self._saved = self._tried = self.step
-        self._pass, self._pass_step = state["pass"], state["pass_step"]
+        self._saved = self._tried = self.step = state["step"]
+        self.loss, self._pass, self._pass_step = state["loss"], state["pass"], state["pass_step"]
         self._passes = self._pass if state["by_passes"] else 0  # no loops before it
         self._length, self._random = state["length"], state["random"]
         if self.rank == 0:
@@ -340,10 +342,9 @@ class Job:
         failure = None
         if self.rank == 0:
             model, optimizer, *others = [_state_of(one) for one in self._states]
-            state = {"step": self.step, "loss": self.loss, "pass": self._pass, "pass_step": self._pass_step,
-                     "by_passes": bool(self._by_passes), "seed": self._settings.seed,
-                     "global_batch": self._settings.global_batch, "length": self._loader.length, "random": everyones,
-                     "weight": model, "optimizer": optimizer, "other": others}
+            state = {"step": self.step, "loss": self.loss, "pass": self._pass, "pass_step": self._pass_step, "random": everyones,
+                     "by_passes": bool(self._by_passes), "seed": self._settings.seed, "global_batch": self._settings.global_batch,
+                     "length": self._loader.length, "weight": model, "optimizer": optimizer, "other": others}
             try:
                 for name, parameter in self._states[0].named_parameters():
                     if not torch.isfinite(parameter).all():
@@ -409,8 +410,7 @@ class _Deal:  # who gets which samples of a global batch
 
 class _Loader:
     def __init__(self, job, deal, dataset, options):
-        self._job, self._deal, self._dataset, self._options = job, deal, dataset, options
-        self.length = len(dataset)
+        self._job, self._deal, self._dataset, self._options, self.length = job, deal, dataset, options, len(dataset)
         lengths = job._ranks.gather(self.length)
         if set(lengths) != {self.length}:
             raise Error(f"the ranks' datasets have {lengths} samples: each wants all of the data, samples are dealt by the plan")
