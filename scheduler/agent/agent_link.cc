@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -51,13 +52,17 @@ Result<Unit> AgentLink::join_once() const {
 
 Result<Unit> AgentLink::join(const std::function<bool()>& go_on) {
   const Nanos until = steady_clock().now() + kJoinWithin;
-  while (true) {
+  for (bool told = false;;) {
     // Also while an agent that was killed is not yet known to be gone.
     const auto joined = join_once();
     const bool may_pass = !joined && (joined.error().code == ErrorCode::kNoDevice ||
                                       joined.error().code == ErrorCode::kPeerLost ||
                                       joined.error().code == ErrorCode::kNotPermitted);
     if (!may_pass || steady_clock().now() >= until || !go_on()) return joined;
+    if (!std::exchange(told, true))
+      std::fprintf(stderr, "node %s cannot join yet: %s; it tries again for %lld s\n",
+                   join_.name.c_str(), joined.error().to_string().c_str(),
+                   static_cast<long long>(kJoinWithin.count() / 1'000'000'000));
     std::this_thread::sleep_for(kTryAgain);
   }
 }

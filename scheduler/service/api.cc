@@ -396,15 +396,14 @@ void Api::add(Submission submission, const Caller& caller, const HttpReply& repl
 HttpResponse Api::job_response(int64_t id, const Caller& caller, int status) const {
   const auto job = find_job(kept_, id);
   const auto attempts = list_attempts(kept_, id);
-  if (!job || !attempts) return error_response(500, job ? attempts.error() : job.error());
-  if (!*job)
-    return error_response(404, {ErrorCode::kNotFound, "there is no job " + std::to_string(id), {}});
-  json document = to_json(**job);
+  if (!job) return error_response(status_of(job.error().code), job.error());
+  if (!attempts) return error_response(500, attempts.error());
+  json document = to_json(*job);
   document["attempts"] = json::array();
   for (const StoredAttempt& attempt : *attempts) document["attempts"].push_back(to_json(attempt));
   document["directory"] = directory_.job(id);
-  document["progress"] = progress_json(progress_of(directory_, **job));
-  const auto spec = spec_shown_to(caller, **job);
+  document["progress"] = progress_json(progress_of(directory_, *job));
+  const auto spec = spec_shown_to(caller, *job);
   if (!spec) return error_response(500, spec.error());
   HttpResponse response = json_response(document, status);
   // The job is kept as the JSON that it is: no need to take it apart.
@@ -420,9 +419,7 @@ void Api::show(const HttpRequest& request, const HttpReply& reply, int64_t job) 
 void Api::why(const HttpRequest&, const HttpReply& reply, int64_t id) {
   const auto job = find_job(kept_, id);
   if (!job) return refuse(reply, job.error());
-  if (!*job)
-    return refuse(reply, {ErrorCode::kNotFound, "there is no job " + std::to_string(id), {}});
-  const JobStatus& status = (*job)->status;
+  const JobStatus& status = job->status;
   auto why = coordinator_.why(id);
   if (!why)
     why = WhyJob{{"it has ended: " + std::string(name_of(status.state)) +
@@ -517,8 +514,6 @@ void Api::events(const HttpRequest& request, const HttpReply& reply) {
   if (*job != 0) {
     const auto known = find_job(kept_, *job);
     if (!known) return refuse(reply, known.error());
-    if (!*known)
-      return refuse(reply, {ErrorCode::kNotFound, "there is no job " + std::to_string(*job), {}});
   }
   const auto after = first_event(request, *job);
   if (!after) return refuse(reply, after.error());

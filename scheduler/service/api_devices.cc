@@ -13,11 +13,9 @@ using nlohmann::json;
 void Api::progress(const HttpReply& reply, int64_t id) {
   const auto job = find_job(kept_, id);
   if (!job) return refuse(reply, job.error());
-  if (!*job)
-    return refuse(reply, {ErrorCode::kNotFound, "there is no job " + std::to_string(id), {}});
-  const auto progress = progress_of(directory_, **job);
+  const auto progress = progress_of(directory_, *job);
   reply(json_response({{"id", id},
-                       {"state", name_of((*job)->status.state)},
+                       {"state", name_of(job->status.state)},
                        {"progress", progress ? whole_progress_json(*progress) : json(nullptr)}}));
 }
 

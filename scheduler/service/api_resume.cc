@@ -40,17 +40,16 @@ Result<Unit> check_resumable(const StoredJob& job, const JobSpec& spec, const st
 }  // namespace
 
 Result<Submission> Api::resumption_of(const HttpRequest& request, int64_t id) const {
-  MOTLEY_TRY(const std::optional<StoredJob> job, find_job(kept_, id));
-  if (!job) return fail(ErrorCode::kNotFound, "there is no job " + std::to_string(id));
-  MOTLEY_TRY(const nlohmann::json document, parse_json(job->spec));
+  MOTLEY_TRY(const StoredJob job, find_job(kept_, id));
+  MOTLEY_TRY(const nlohmann::json document, parse_json(job.spec));
   MOTLEY_TRY(JobSpec spec, job_from_json(document));
   MOTLEY_TRY(const int64_t step, number_in(request, "step", 0, INT64_MAX));
-  MOTLEY_TRY_VOID(check_resumable(*job, spec, directory_.job(id) + "/motley", step));
+  MOTLEY_TRY_VOID(check_resumable(job, spec, directory_.job(id) + "/motley", step));
   spec.service.resumes = {id, step};
   spec.service.after.clear();  // it had come to its turn
   Submission submission;
   submission.jobs.push_back(std::move(spec));
-  submission.owner = job->owner;
+  submission.owner = job.owner;
   submission.by = request.caller.user;
   MOTLEY_TRY(submission.key, submission_key(request));
   return submission;

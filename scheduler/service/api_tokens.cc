@@ -76,9 +76,8 @@ std::optional<HttpResponse> Api::not_permitted(const Route& route, const HttpReq
   if (!route.of_owner || caller.role == Role::kAdmin) return std::nullopt;
   const auto stored = find_job(kept_, job);
   if (!stored) return error_response(status_of(stored.error().code), stored.error());
-  // That it is missing is told below.
-  if (!*stored || (*stored)->owner == caller.user) return std::nullopt;
-  return forbidden("job " + std::to_string(job) + " is " + (*stored)->owner + "'s; the token is " +
+  if (stored->owner == caller.user) return std::nullopt;
+  return forbidden("job " + std::to_string(job) + " is " + stored->owner + "'s; the token is " +
                    caller.user + "'s");
 }
 
@@ -94,8 +93,8 @@ Result<Unit> Api::check_priority(const Caller& caller, int priority) const {
 Result<Unit> Api::check_priority(const Caller& caller, int64_t id,
                                  const std::vector<Override>& changes) const {
   const auto stored = find_job(kept_, id);
-  if (!stored || !*stored) return Unit{};
-  const auto document = parse_json((*stored)->spec);
+  if (!stored) return Unit{};
+  const auto document = parse_json(stored->spec);
   const auto job = document ? job_from_json(*document) : fail(document.error());
   const auto updated = job ? updated_job(*job, changes) : fail(job.error());
   if (!updated || updated->service.priority == job->service.priority) return Unit{};

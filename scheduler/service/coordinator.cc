@@ -70,10 +70,6 @@ std::vector<Result<SharedSpec>> specs_of(const std::vector<StoredJob>& jobs) {
   return specs;
 }
 
-Error no_such_job(int64_t id) {
-  return {ErrorCode::kNotFound, "there is no job " + std::to_string(id), {}};
-}
-
 bool has_saved(const Database& kept, int64_t job) {
   const auto attempts = list_attempts(kept, job);
   return attempts && std::any_of(attempts->begin(), attempts->end(),
@@ -210,9 +206,8 @@ void Coordinator::forget_dependent(int64_t before, int64_t job) {
 Result<JobState> Coordinator::state_of(int64_t id) const {
   if (const auto found = jobs_.find(id); found != jobs_.end())
     return found->second.fsm.status().state;
-  MOTLEY_TRY(const std::optional<StoredJob> stored, find_job(around_.kept, id));
-  if (!stored) return fail(no_such_job(id));
-  return stored->status.state;
+  MOTLEY_TRY(const StoredJob stored, find_job(around_.kept, id));
+  return stored.status.state;
 }
 
 /// Once submitted: a job that is kept no longer had succeeded, or who came after it was cancelled.
@@ -418,7 +413,7 @@ void Coordinator::act(int64_t id, const std::vector<JobAction>& actions) {
 /// Only once its end is on disk: until then who asks for its state finds it here.
 void Coordinator::forget(int64_t id) {
   const auto stored = find_job(around_.kept, id);
-  if (stored && *stored && is_final((*stored)->status.state)) jobs_.erase(id);
+  if (stored && is_final(stored->status.state)) jobs_.erase(id);
 }
 
 void Coordinator::perform(Job& job, const LaunchAttempt& action) {
@@ -446,9 +441,8 @@ void Coordinator::wake_in_attempt(const Job& job) {
 }
 
 Result<AttemptOrder> Coordinator::order_of(const Job& job) const {
-  MOTLEY_TRY(const std::optional<StoredJob> stored, find_job(around_.kept, job.id));
-  if (!stored) return fail(no_such_job(job.id));
-  MOTLEY_TRY(const SharedSpec stored_spec, spec_of(*stored));
+  MOTLEY_TRY(const StoredJob stored, find_job(around_.kept, job.id));
+  MOTLEY_TRY(const SharedSpec stored_spec, spec_of(stored));
   FleetSpec given = devices_.only(job.devices);
   JobSpec spec = DevicePools::job_on(given, *stored_spec);
   AttemptOrder order{{job.id, job.fsm.status().epoch}, std::move(spec), std::move(given), {}};

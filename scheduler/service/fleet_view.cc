@@ -68,7 +68,7 @@ const BusyJob& busy_job(int64_t id, const Database& kept, const ServiceDirectory
   const auto [found, is_new] = view->jobs.try_emplace(id);
   if (!is_new) return found->second;
   const auto job = find_job(kept, id);
-  if (job && *job) found->second = {(*job)->name, progress_of(directory, **job)};
+  if (job) found->second = {job->name, progress_of(directory, *job)};
   return found->second;
 }
 

@@ -111,8 +111,7 @@ std::optional<LogPlace> LogPlace::parse(std::string_view text) {
 
 Result<LogPiece> read_job_log(const Database& kept, const ServiceDirectory& directory,
                               const LogChoice& choice, LogPlace place, size_t most) {
-  MOTLEY_TRY(const std::optional<StoredJob> stored, find_job(kept, choice.job));
-  if (!stored) return fail(ErrorCode::kNotFound, "there is no job " + std::to_string(choice.job));
+  MOTLEY_TRY(const StoredJob stored, find_job(kept, choice.job));
   MOTLEY_TRY(const auto attempts, list_attempts(kept, choice.job));
   MOTLEY_TRY_VOID(check_is_there(choice, place.attempt, attempts));
   LogPiece piece;
@@ -123,7 +122,7 @@ Result<LogPiece> read_job_log(const Database& kept, const ServiceDirectory& dire
     const bool ended = known && attempts[index].ended != 0;
     if (known) {
       const Printed printed =
-          read_files(log_files(directory, *stored, choice, place.attempt), place.offset, most);
+          read_files(log_files(directory, stored, choice, place.attempt), place.offset, most);
       piece.text = printed.text;
       const bool may_grow = printed.of_last && !ended;
       if (may_grow || piece.text.size() == most) keep_whole_lines(&piece.text, most);
@@ -133,7 +132,7 @@ Result<LogPiece> read_job_log(const Database& kept, const ServiceDirectory& dire
     piece.next = place;
     const bool last = choice.only || index + 1 >= attempts.size();
     piece.over =
-        piece.text.empty() && last && (choice.only ? ended : is_final(stored->status.state));
+        piece.text.empty() && last && (choice.only ? ended : is_final(stored.status.state));
     if (!piece.text.empty() || !ended || last) return piece;
     place = {place.attempt + 1, 0};
   }

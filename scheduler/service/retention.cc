@@ -15,8 +15,7 @@ constexpr int kEventsAtOnce = 500;
 void Retention::remove(int64_t id, Coordinator::Answered done) {
   const auto job = find_job(around_.kept, id);
   if (!job) return done(fail(job.error()));
-  if (!*job) return done(fail(ErrorCode::kNotFound, "there is no job " + std::to_string(id)));
-  const JobState state = (*job)->status.state;
+  const JobState state = job->status.state;
   if (!is_final(state))
     return done(fail(ErrorCode::kNotPermitted,
                      "job " + std::to_string(id) + " has not ended: it is " + name_of(state)));

@@ -42,7 +42,7 @@ class EventFollower final : public EventSource {
  private:
   bool job_has_ended() const {
     const auto job = find_job(kept_, job_);
-    return !job || !*job || is_final((*job)->status.state);
+    return !job || is_final(job->status.state);
   }
 
   const Database& kept_;

@@ -392,13 +392,13 @@ Result<bool> key_is_known(const Database& database, const std::string& key) {
   return id != 0;
 }
 
-Result<std::optional<StoredJob>> find_job(const Database& database, int64_t id) {
+Result<StoredJob> find_job(const Database& database, int64_t id) {
   MOTLEY_TRY(Statement asked, database.prepare(std::string("SELECT ") + kColumns +
                                                ", spec, key FROM jobs WHERE id = ?"));
   asked.bind(id);
   MOTLEY_TRY(const bool found, asked.step());
-  if (!found) return std::optional<StoredJob>();
-  return std::optional(whole_job_at(asked));
+  if (!found) return fail(ErrorCode::kNotFound, "there is no job " + std::to_string(id));
+  return whole_job_at(asked);
 }
 
 Result<Unit> add_attempt(const Database& database, const StoredAttempt& attempt) {
@@ -589,11 +589,10 @@ Result<std::vector<int64_t>> jobs_ended_before(const Database& database, int64_t
 }
 
 Result<Unit> remove_job(const Database& database, int64_t job) {
-  MOTLEY_TRY(const std::optional<StoredJob> stored, find_job(database, job));
-  if (!stored) return fail(ErrorCode::kNotFound, "there is no job " + std::to_string(job));
-  if (!is_final(stored->status.state))
+  MOTLEY_TRY(const StoredJob stored, find_job(database, job));
+  if (!is_final(stored.status.state))
     return fail(ErrorCode::kNotPermitted, "job " + std::to_string(job) + " has not ended: it is " +
-                                              name_of(stored->status.state));
+                                              name_of(stored.status.state));
   for (const char* table :
        {"events WHERE job", "attempts WHERE job", "labels WHERE job", "jobs WHERE id"}) {
     MOTLEY_TRY(Statement remove, database.prepare(std::string("DELETE FROM ") + table + " = ?"));

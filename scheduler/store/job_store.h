@@ -117,7 +117,8 @@ Result<Unit> try_to_write(const Database& database);
 
 /// Whether a job was submitted with it; never of an empty one.
 Result<bool> key_is_known(const Database& database, const std::string& key);
-Result<std::optional<StoredJob>> find_job(const Database& database, int64_t id);
+/// kNotFound: there is no such job.
+Result<StoredJob> find_job(const Database& database, int64_t id);
 /// The newest first, numbers below `before`, without their specs. However many jobs there are it
 /// looks at a bounded number of them: a page may be short, or empty, and have a next one.
 Result<JobPage> list_jobs(const Database& database, const JobQuery& query, int64_t before,

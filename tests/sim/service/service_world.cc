@@ -425,7 +425,7 @@ void ServiceWorld::crash_coordinator() {
 void ServiceWorld::check_jobs() {
   for (const Acknowledged& each : submissions_) {
     for (const int64_t id : each.ids()) check_job(id);
-    if (each.id != 0 && (*find_job(head_->database(), each.id))->key != each.key)
+    if (each.id != 0 && find_job(head_->database(), each.id)->key != each.key)
       throw Violation{"job " + std::to_string(each.id) + " of " + each.key + " is another one"};
   }
   check_updates();
@@ -433,8 +433,8 @@ void ServiceWorld::check_jobs() {
 
 void ServiceWorld::check_job(int64_t id) {
   const auto job = find_job(head_->database(), id);
-  if (!job || !*job) throw Violation{"job " + std::to_string(id) + " is lost"};
-  const JobState state = (*job)->status.state;
+  if (!job) throw Violation{"job " + std::to_string(id) + " is lost"};
+  const JobState state = job->status.state;
   const auto seen = ended_.find(id);
   if (seen != ended_.end() && seen->second != state)
     throw Violation{"job " + std::to_string(id) + " was " + name_of(seen->second) + " and is " +

@@ -280,7 +280,7 @@ class FakeService {
     run();
   }
 
-  JobStatus status(int64_t job) const { return (**find_job(database_, job)).status; }
+  JobStatus status(int64_t job) const { return find_job(database_, job)->status; }
   JobState state(int64_t job) const { return status(job).state; }
   std::vector<std::string> events(int64_t job) const {
     std::vector<std::string> texts;

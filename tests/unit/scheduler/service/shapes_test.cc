@@ -88,12 +88,12 @@ TEST(Shapes, AnArrayIsKeptWholeOrNotAtAll) {
   std::vector<JobSpec> jobs = array_of(3);
   jobs[2].devices.types = {"none"};
   EXPECT_FALSE(service.submit_all(jobs));
-  EXPECT_FALSE(*find_job(service.database(), 1));
+  EXPECT_FALSE(find_job(service.database(), 1));
   const auto first = service.submit_all(array_of(3), "key");
   ASSERT_TRUE(first);
   EXPECT_EQ(*service.submit_all(array_of(3), "key"), *first);
   EXPECT_FALSE(service.submit_all(array_of(2), "key"));
-  EXPECT_EQ((**find_job(service.database(), *first + 2)).array.first, *first);
+  EXPECT_EQ((*find_job(service.database(), *first + 2)).array.first, *first);
   EXPECT_EQ(service.launcher.orders.size(), 2u);
   EXPECT_EQ(service.launcher.orders[1].job.array.index, 1);
   EXPECT_EQ(service.coordinator().counters().jobs.at(JobState::kQueued), 1);
@@ -125,7 +125,7 @@ TEST(Shapes, AnUpdateTakesEffectAtOnceAndIsKept) {
   EXPECT_EQ(service.state(*waits), JobState::kQueued);
   ASSERT_TRUE(service.update(*waits, {{"priority", "70"}}));
   EXPECT_THAT(service.events(*waits).back(), "updated: priority 50 → 70");
-  EXPECT_EQ((**find_job(service.database(), *waits)).priority, 70);
+  EXPECT_EQ((*find_job(service.database(), *waits)).priority, 70);
   ASSERT_TRUE(service.update(*waits, {{"resources.devices.types", "[b]"}}));
   EXPECT_EQ(service.state(*waits), JobState::kRunning);
   EXPECT_THAT(service.launcher.orders.back().job.devices.types, ElementsAre("b"));

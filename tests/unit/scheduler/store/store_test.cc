@@ -103,7 +103,7 @@ TEST_F(Store, OwnersUsageIsKeptAndIsWorthHalfAfterAWeek) {
   attempt.outcome = "done";
   ASSERT_TRUE(end_attempt(database, attempt));
   ASSERT_TRUE(end_attempt(database, attempt));  // counts once
-  const std::string owner = (*find_job(database, *id))->owner;
+  const std::string owner = find_job(database, *id)->owner;
   ASSERT_EQ(list_usage(database)->size(), 1u);
   EXPECT_EQ(list_usage(database)->front().worth, 8);
   ASSERT_TRUE(add_usage(database, owner, 1, 5'000 + kUsageHalfLife.value()));
@@ -174,7 +174,7 @@ TEST_F(Store, BringsAnOlderDatabaseUpToDate) {
   }
   const Database database = open_store(path());
   EXPECT_EQ(list_jobs(database, {.label = "team.a=vision"}, kNewest, 5)->jobs.size(), 1u);
-  EXPECT_EQ((**find_job(database, 1)).name, "old");
+  EXPECT_EQ(find_job(database, 1)->name, "old");
   EXPECT_TRUE(list_attempts(database, 1)->empty());
   EXPECT_TRUE(list_tokens(database)->empty());
   ASSERT_TRUE(add_node_event(database, "a1", 6, "ready"));
@@ -231,10 +231,10 @@ TEST_F(Store, BringsADatabaseOfThePreviousVersionUpToDate) {
   const auto usage = list_usage(database);
   ASSERT_EQ(usage->size(), 1u);
   EXPECT_EQ(usage->front().worth, 3);
-  EXPECT_EQ((**find_job(database, 1)).array.first, 0);
+  EXPECT_EQ(find_job(database, 1)->array.first, 0);
   EXPECT_EQ(*add_jobs(database, {job_named("old", "key")}), 1);
   EXPECT_EQ(*add_jobs(database, array_named("new", 2)), 2);
-  EXPECT_EQ((**find_job(database, 3)).array.first, 2);
+  EXPECT_EQ(find_job(database, 3)->array.first, 2);
 }
 
 TEST_F(Store, AnArrayIsKeptWholeUnderOneKey) {
@@ -243,7 +243,7 @@ TEST_F(Store, AnArrayIsKeptWholeUnderOneKey) {
   const auto first = add_jobs(database, array_named("sweep", 3, "key"));
   EXPECT_EQ(*first, 2);
   for (int index = 0; index < 3; ++index) {
-    const StoredJob job = **find_job(database, 2 + index);
+    const StoredJob job = *find_job(database, 2 + index);
     EXPECT_EQ(job.name, "sweep-" + std::to_string(index));
     EXPECT_EQ(job.array.first, 2);
     EXPECT_EQ(job.array.index, index);
@@ -271,8 +271,8 @@ TEST_F(Store, AJobThatIsUpdatedIsStillTheOneOfItsKey) {
   ASSERT_TRUE(save_spec(database, changed));
   changed.priority = 80;
   ASSERT_TRUE(save_spec(database, changed));
-  EXPECT_EQ((**find_job(database, job.id)).spec, changed.spec);
-  EXPECT_EQ((**find_job(database, job.id)).priority, 80);
+  EXPECT_EQ(find_job(database, job.id)->spec, changed.spec);
+  EXPECT_EQ(find_job(database, job.id)->priority, 80);
   EXPECT_EQ(*add_jobs(database, {job}), job.id);
   EXPECT_TRUE(list_jobs(database, {.label = "team=vision"}, kNewest, 10)->jobs.empty());
   EXPECT_EQ(list_jobs(database, {.label = "team=speech"}, kNewest, 10)->jobs.size(), 1u);
@@ -312,15 +312,15 @@ TEST_F(Store, KeepsJobsAsTheyStand) {
   running.cause = "rank 1 died";
   ASSERT_TRUE(save_status(database, *id, {}, running, 9));
   const auto found = find_job(database, *id);
-  ASSERT_TRUE(found && *found);
-  EXPECT_EQ((*found)->spec, "{\"name\": \"a\"}");
-  EXPECT_EQ((*found)->status.state, JobState::kRunning);
-  EXPECT_EQ((*found)->status.epoch, Epoch(3));
-  EXPECT_TRUE((*found)->status.held);
-  EXPECT_EQ((*found)->status.not_before, Nanos(77));
-  EXPECT_EQ((*found)->status.cause, "rank 1 died");
-  EXPECT_EQ((*found)->finished, 0);
-  EXPECT_FALSE(*find_job(database, 99));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->spec, "{\"name\": \"a\"}");
+  EXPECT_EQ(found->status.state, JobState::kRunning);
+  EXPECT_EQ(found->status.epoch, Epoch(3));
+  EXPECT_TRUE(found->status.held);
+  EXPECT_EQ(found->status.not_before, Nanos(77));
+  EXPECT_EQ(found->status.cause, "rank 1 died");
+  EXPECT_EQ(found->finished, 0);
+  EXPECT_FALSE(find_job(database, 99));
 }
 
 TEST_F(Store, ChangesOnlyWhatStandsWhereItWasThought) {
@@ -334,8 +334,8 @@ TEST_F(Store, ChangesOnlyWhatStandsWhereItWasThought) {
   const auto late = save_status(database, *id, {}, running, 10);
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, ErrorCode::kNotPermitted);
-  EXPECT_EQ((*find_job(database, *id))->status.state, JobState::kCancelled);
-  EXPECT_EQ((*find_job(database, *id))->finished, 9);
+  EXPECT_EQ(find_job(database, *id)->status.state, JobState::kCancelled);
+  EXPECT_EQ(find_job(database, *id)->finished, 9);
 }
 
 TEST_F(Store, TheSameSubmissionTwiceIsOneJob) {
@@ -465,7 +465,7 @@ TEST_F(Store, RemovesAJobThatHasEndedWithAllOfIt) {
   EXPECT_TRUE(jobs_ended_before(database, 9, 10)->empty());
   EXPECT_THAT(*jobs_ended_before(database, 10, 10), ::testing::ElementsAre(id));
   ASSERT_TRUE(remove_job(database, id));
-  EXPECT_FALSE(*find_job(database, id));
+  EXPECT_FALSE(find_job(database, id));
   EXPECT_TRUE(list_attempts(database, id)->empty());
   EXPECT_TRUE(list_jobs(database, {.label = "team"}, kNewest, 5)->jobs.empty());
   EXPECT_FALSE(*key_is_known(database, "key"));
@@ -613,7 +613,7 @@ TEST_F(Store, NothingAcknowledgedIsLostByAKill) {
     waitpid(child, nullptr, 0);
     const Database database = open_store(path());
     for (int64_t id = 0; read(ends[0], &id, sizeof id) == sizeof id; ++acknowledged)
-      ASSERT_TRUE(*find_job(database, id)) << "job " << id;
+      ASSERT_TRUE(find_job(database, id)) << "job " << id;
     close(ends[0]);
   }
   EXPECT_GE(acknowledged, 20u);
@@ -654,7 +654,7 @@ TEST_F(Store, AgreesWithASmallModel) {
   }
   size_t unfinished = 0;
   for (const auto& [id, job] : model) {
-    ASSERT_EQ((*find_job(*database, id))->status.state, job.status.state);
+    ASSERT_EQ(find_job(*database, id)->status.state, job.status.state);
     unfinished += is_final(job.status.state) ? 0 : 1;
   }
   EXPECT_EQ(unfinished_jobs(*database)->size(), unfinished);
