@@ -30,6 +30,9 @@ struct PlanRequest {
   /// then is planner/plain/plan_again.h's. It outlives the request.
   const Plan* previous = nullptr;
   int least_replicas = 1;  ///< of pipelines
+  /// Of many devices, once any are found: pipelines whose stages hold more than this plan's are not
+  /// looked for. It outlives the request.
+  const Plan* held_by = nullptr;
 };
 
 }  // namespace motley

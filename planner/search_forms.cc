@@ -231,14 +231,17 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
   const std::vector<int> sharing = sharing_replicas(request, best);
   const bool fewer_too = best.found() && !best.plan().left_out.empty();
   Result<Plan> all = fail(ErrorCode::kNoPlan, "not looked for");
+  PlanRequest near = request;
+  near.held_by = best.found() ? &best.plan() : nullptr;
   if (!fewer_too || request.fleet.devices.size() <= kManyDevices)
-    all = search_with(ways, request, counter, sharing);
+    all = search_with(ways, near, counter, sharing);
   if (!fewer_too) return all;
   const FleetSpec fleet = used_by(best.plan(), request.fleet);
   const PlanRequest fewer{.job = request.job,
                           .fleet = fleet,
                           .profile = request.profile,
-                          .memory_headroom = request.memory_headroom};
+                          .memory_headroom = request.memory_headroom,
+                          .held_by = near.held_by};
   Result<Plan> other = search_with(ways, fewer, counter, sharing);
   if (!other || (all && all->prediction.step_seconds <= other->prediction.step_seconds)) return all;
   const std::vector<LeftOut>& left_out = best.plan().left_out;

@@ -111,6 +111,8 @@ class PipelineSearch {
     std::optional<Plan> best;
     proved_ = kNever;
     double step = kNever, most = 1;
+    const Plan* const known = space_.request.held_by;
+    const double soon = known != nullptr ? most_held(costs, *known) : 1;
     for (int times = 0;; ++times) {
       designs_.clear();
       find_bound(costs);
@@ -127,7 +129,7 @@ class PipelineSearch {
         proved_ = std::min(proved_, bound_->seconds(step));
         break;
       }
-      most *= kHoldLess;
+      most = std::min(most * kHoldLess, soon);
       costs.hold_at_most(most);
       proved_ = std::min(proved_, bound_->seconds_holding(most, step));
     }

@@ -93,7 +93,8 @@ Result<Plan> search_replicas(const MemoryWays& ways, const PlanRequest& request,
                             .fleet = fleet,
                             .profile = profile,
                             .memory_headroom = request.memory_headroom,
-                            .least_replicas = replicas};
+                            .least_replicas = replicas,
+                            .held_by = request.held_by};
   const MemoryCounter placing{with_placed_state(request, counter.plan, ways.state),
                               without_state(counter.layers, ways.state)};
   MOTLEY_TRY(Plan found, ways.recompute ? search_recomputing(without, placing)
@@ -163,8 +164,9 @@ Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountM
   MOTLEY_TRY(Plan shared, plan_of(request, std::move(placed)));
   SearchRecord& search = shared.search;
   search.space += "; of the quickest, optimizer state sharded by owners of any shares";
+  MOTLEY_TRY(const double least, least_seconds_of_pipelines(request));  // whatever updates take
   search.lower_bound_step_seconds =
-      std::max(0.0, search.lower_bound_step_seconds - std::max(0.0, saved));
+      std::max(least, search.lower_bound_step_seconds - std::max(0.0, saved));
   if (search.lower_bound_step_seconds > 0)
     search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
   if (shared.prediction.step_seconds >= below) return std::nullopt;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "core/units.h"
 
 namespace motley {
 namespace {
@@ -60,9 +61,9 @@ Result<Unit> AgentLink::join(const std::function<bool()>& go_on) {
                                       joined.error().code == ErrorCode::kNotPermitted);
     if (!may_pass || steady_clock().now() >= until || !go_on()) return joined;
     if (!std::exchange(told, true))
-      std::fprintf(stderr, "node %s cannot join yet: %s; it tries again for %lld s\n",
+      std::fprintf(stderr, "node %s cannot join yet: %s; it tries again for %s\n",
                    join_.name.c_str(), joined.error().to_string().c_str(),
-                   static_cast<long long>(kJoinWithin.count() / 1'000'000'000));
+                   format_seconds(seconds_of(kJoinWithin)).c_str());
     std::this_thread::sleep_for(kTryAgain);
   }
 }

@@ -37,10 +37,16 @@ CommandLine& CommandLine::optional_word(const std::string& name, const std::stri
 }
 
 CommandLine& CommandLine::words(const std::string& name, const std::string& help,
-                                std::vector<std::string>* values, bool none) {
-  named(app_->add_option(name, *values, help), "")->required(!none);
+                                std::vector<std::string>* values) {
+  named(app_->add_option(name, *values, help), "")->required();
   last_option_.clear();
   ++words_;
+  return *this;
+}
+
+CommandLine& CommandLine::behind_dashes(const std::string& help, std::vector<std::string>* values) {
+  behind_dashes_ = values;
+  app_->footer("Behind --: " + help);
   return *this;
 }
 
@@ -101,7 +107,14 @@ Result<Unit> CommandLine::explain_extras() const {
 
 Result<Unit> CommandLine::parse(const std::vector<std::string>& arguments) const {
   try {
-    app_->parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11's order
+    auto end = arguments.end();
+    if (behind_dashes_ != nullptr) {
+      end = std::find(arguments.begin(), arguments.end(), "--");
+      if (end != arguments.end()) behind_dashes_->assign(end + 1, arguments.end());
+    }
+    std::vector<std::string> ours(arguments.begin(), end);
+    std::reverse(ours.begin(), ours.end());  // CLI11's order
+    app_->parse(std::move(ours));
     return Unit{};
   } catch (const CLI::ExtrasError&) {
     return explain_extras();

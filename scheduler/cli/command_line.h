@@ -26,9 +26,11 @@ class CommandLine {
   CommandLine& positional(const std::string& name, const std::string& help, std::string* value);
   /// A word that may be left out.
   CommandLine& optional_word(const std::string& name, const std::string& help, std::string* value);
-  /// All words that follow, one at least, or `none` at all.
+  /// All words that follow, one at least.
   CommandLine& words(const std::string& name, const std::string& help,
-                     std::vector<std::string>* values, bool none = false);
+                     std::vector<std::string>* values);
+  /// All arguments behind "--", which are no words or options then.
+  CommandLine& behind_dashes(const std::string& help, std::vector<std::string>* values);
   /// `names`: "--fleet" or "-o,--output"; `placeholder` names the value in the help.
   CommandLine& option(const std::string& names, const std::string& placeholder,
                       const std::string& help, std::string* value);
@@ -63,6 +65,7 @@ class CommandLine {
   Result<Unit> explain_extras() const;
 
   std::unique_ptr<CLI::App> app_;
+  std::vector<std::string>* behind_dashes_ = nullptr;
   std::vector<Completion> completions_;
   std::string last_option_;  ///< declared last; empty: a word
   int words_ = 0;

@@ -30,9 +30,12 @@ Result<JobSpec> job_of_script(const std::string& script, const std::vector<std::
   std::vector<std::string> command = {"python3", script};
   command.insert(command.end(), arguments.begin(), arguments.end());
   const nlohmann::json job = {{"version", 1}, {"name", name}, {"run", command}};
-  return parse_job(job.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                   "--script " + script, std::filesystem::current_path().string(), parsed,
-                   JobParts::kAllOrProgram);
+  MOTLEY_TRY(JobSpec spec,
+             parse_job(job.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                       "--script " + script, std::filesystem::current_path().string(), parsed,
+                       JobParts::kAllOrProgram));
+  spec.places.clear();  // of a text that nobody has written
+  return spec;
 }
 
 Result<JobSpec> read_job_with(const std::string& path, const std::vector<std::string>& overrides,

@@ -14,8 +14,8 @@ namespace {
 class RunCommand final : public Command {
  public:
   void declare(CommandLine& line) override {
-    line.words("JOB", "job file (YAML); with --script what the script is given, behind --", &words_,
-               true)
+    line.optional_word("JOB", "job file (YAML)", &job_)
+        .behind_dashes("what the script is given", &arguments_)
         .option("--script", "FILE", "run this Python script instead, a rank for each device",
                 &script_)
         .option("--fleet", "FILE", "devices to use, instead of the job's own fleet", &fleet_)
@@ -41,13 +41,17 @@ class RunCommand final : public Command {
   }
 
   Result<int> run() override {
-    if (script_.empty() && words_.size() != 1)
-      return fail(ErrorCode::kUsage, words_.empty() ? "JOB is required, or --script"
-                                                    : "unexpected argument '" + words_[1] + "'");
+    if (job_.empty() == script_.empty())
+      return fail(ErrorCode::kUsage,
+                  job_.empty()
+                      ? "JOB is required, or --script"
+                      : "'" + job_ + "' beside --script: what is for the script follows --");
     if (script_.empty()) {
-      MOTLEY_TRY(options_.job, read_job_with(words_[0], set_, JobParts::kAllOrProgram));
+      if (!arguments_.empty())
+        return fail(ErrorCode::kUsage, "what follows -- is for --script, which is not given");
+      MOTLEY_TRY(options_.job, read_job_with(job_, set_, JobParts::kAllOrProgram));
     } else {
-      MOTLEY_TRY(options_.job, job_of_script(script_, words_, set_));
+      MOTLEY_TRY(options_.job, job_of_script(script_, arguments_, set_));
     }
     MOTLEY_TRY(options_.fleet, resolve_fleet(fleet_, options_.job));
     if (!plan_.empty()) {
@@ -63,7 +67,7 @@ class RunCommand final : public Command {
   std::string again() const {
     std::vector<std::string> words = {"motley", "run"};
     if (script_.empty())
-      words.push_back(words_[0]);
+      words.push_back(job_);
     else
       words.insert(words.end(), {"--script", script_});
     if (!fleet_.empty()) words.insert(words.end(), {"--fleet", fleet_});
@@ -72,16 +76,16 @@ class RunCommand final : public Command {
       words.insert(words.end(), {"--set", override_text});
     if (options_.trace) words.push_back("--trace");
     if (!options_.rsh_agent.empty()) words.insert(words.end(), {"--rsh-agent", options_.rsh_agent});
-    if (!script_.empty() && !words_.empty()) {
+    if (!arguments_.empty()) {
       words.push_back("--");
-      words.insert(words.end(), words_.begin(), words_.end());
+      words.insert(words.end(), arguments_.begin(), arguments_.end());
     }
     return shell_command(words);
   }
 
   RunOptions options_;
-  std::string script_, fleet_, plan_;
-  std::vector<std::string> words_, set_;
+  std::string job_, script_, fleet_, plan_;
+  std::vector<std::string> arguments_, set_;
   bool no_compare_ = false;
 };
 

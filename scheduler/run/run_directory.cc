@@ -163,7 +163,8 @@ Result<std::optional<RunDirectory>> RunDirectory::newest(const JobSpec& job) {
   const std::string key = first_incompatible_key(before, job);
   if (!key.empty() && !(run->untouched(before) && run->untouched(job)))
     return fail(ErrorCode::kInvalidSpec,
-                key + " has changed since run " + run->title() +
+                (key == "run" ? "the command (run)" : key) + " has changed since run " +
+                    run->title() +
                     " was started; --fresh starts a new run, another name keeps both",
                 place_of(job, key));
   return run;

@@ -99,7 +99,7 @@ def found(sandbox):
     sandbox.write("found.yaml", "version: 1\nname: found\nfleet: fleet.yaml\nrun: [uname, later]\n")
     other = sandbox.run("run", "found.yaml")
     expect_exit(other, 65)
-    expect("found.yaml:4" in other.stderr and "run has changed since run found/1" in other.stderr, other.stderr)
+    expect("found.yaml:4" in other.stderr and "(run) has changed since run found/1" in other.stderr, other.stderr)
     print("ok: found")
 
 

@@ -292,7 +292,7 @@ class Job:
             if self.boundary and not (self._measurement and hasattr(stepped, "last_epoch")):  # schedulers may end, measuring goes on
                 self._unused -= stepped is self._states[1]
                 result = step(*arguments, **options)
-                self._reports.spent("update")
+                self._reports.spent("update" if isinstance(stepped, torch.optim.Optimizer) else "other")
                 return result
         if isinstance(stepped, torch.optim.Optimizer):
             stepped.step = at_boundary.__get__(stepped)  # as schedulers expect to find it
@@ -539,7 +539,7 @@ class _Reports:
     def __init__(self, ranks, pacer, settings, measurement):
         self._ranks, self._pacer, self._epoch, self._measurement = ranks, pacer, settings.epoch, measurement
         self._begin(time.monotonic())
-        self._socket, self._unsent, control = None, b"", os.environ.get("MOTLEY_CONTROL")
+        self._socket, self._unsent, self._usual, control = None, b"", 0.0, os.environ.get("MOTLEY_CONTROL")
         if not control or settings.measure:
             return
         try:
@@ -566,7 +566,7 @@ class _Reports:
         whole, other = sum(self._seconds.values()), self._seconds.pop("other")
         if self._measurement:
             self._measurement.took(self._samples, self._seconds["compute"], self._seconds["wait"] + self._seconds["update"] + other)
-        special = other > whole / 20
+        special, self._usual = other - 2 * self._usual > whole / 20, other  # what each step does is part of a step
         self._seconds["update"] += 0 if special else other
         report = {f"{what}_seconds": seconds for what, seconds in self._seconds.items()}
         memory = torch.cuda.max_memory_allocated() if self._ranks.on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
