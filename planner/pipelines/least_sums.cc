@@ -114,11 +114,16 @@ double LeastSums::seconds_holding(double held, int replicas) const {
   return exchange_seconds(held + (replicas - 2) * std::max(0.0, owned), replicas) * kRounded;
 }
 
+double LeastSums::seconds_sharing(int replicas) const {
+  if (replicas < 2 || replicas > devices_ || free_) return 0;
+  const int ranks = std::min(devices_, most_stages_ * replicas);
+  return exchange_seconds(2.0 * (replicas - 1) / ranks, replicas) * kRounded;
+}
+
 double LeastSums::seconds(int replicas) const {
   if (replicas < 2 || replicas > devices_ || free_) return 0;
   const double twice = 2.0 * (replicas - 1);
-  const int ranks = std::min(devices_, most_stages_ * replicas);
-  double least = exchange_seconds(twice / ranks, replicas);
+  double least = 0;
   const int holders = cut_ ? 2 * replicas : replicas;
   if (holders <= devices_) {
     const double tied = 2.0 * (holders - 1) / holders * tied_;
@@ -128,7 +133,7 @@ double LeastSums::seconds(int replicas) const {
     const double both = std::min(held(holders), held(2 * replicas));
     least = std::max(least, exchange_seconds(both + twice / replicas * embedding_, holders));
   }
-  return least * kRounded;
+  return std::max(seconds_sharing(replicas), least * kRounded);
 }
 
 }  // namespace motley

@@ -23,6 +23,8 @@ class LeastSums {
 
   /// Of that many replicas or more; 0 of one.
   double seconds(int replicas) const;
+  /// The same, whatever ranks share of layers.
+  double seconds_sharing(int replicas) const;
   /// Of what is tied, within a replica that is cut.
   double within_one() const;
   /// The same where some rank holds this part of all elements.

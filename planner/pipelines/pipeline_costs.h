@@ -125,9 +125,10 @@ class PipelineCosts {
   /// best at, all the time, each as often as counts say.
   double least_seconds(const std::vector<int>& counts, int samples) const;
   /// The same of plans in which these devices of one host, so many of each group, share a stage
-  /// and others may; 0 of each: whichever do.
+  /// and others may; 0 of each: whichever do. Of all that are there it uses `most_devices`.
   double least_seconds_sharing(const std::vector<int>& sharing, const std::vector<int>& counts,
-                               int samples) const;
+                               int samples,
+                               int most_devices = std::numeric_limits<int>::max()) const;
 
  private:
   static constexpr size_t kKinds = 3;  ///< embedding, block, head
@@ -236,6 +237,9 @@ class PipelineCosts {
                             int samples) const;
   /// In a second, at best, at prices of samples through layers that serve the times of a group.
   double earned_sharing(const std::vector<int>& sharing, const Group& prices) const;
+  /// The same, of those that are best paid.
+  double earned_beside(const std::vector<int>& sharing, const std::vector<int>& counts,
+                       const Group& prices, int most_devices) const;
   static double best_paid(const Group::Least& own, const Group::Least& prices);
   double wanted(const Group::Least& prices, int samples) const;
   /// The group of a stage's first device.

@@ -1,7 +1,9 @@
 // What stages cost that devices share, by the formulas of predict().
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "core/holdings.h"
@@ -230,16 +232,33 @@ double PipelineCosts::earned_sharing(const std::vector<int>& sharing, const Grou
   return earned < std::numeric_limits<double>::infinity() ? earned / (1 + earned * least) : earned;
 }
 
+double PipelineCosts::earned_beside(const std::vector<int>& sharing, const std::vector<int>& counts,
+                                    const Group& prices, int most_devices) const {
+  std::vector<std::pair<double, int>> paid;
+  for (size_t i = 0; i < groups_.size(); ++i)
+    if (groups_[i].priced && counts[i] > sharing[i])
+      paid.emplace_back(
+          best_paid(groups_[i].least_of_any_per_sample, prices.least_of_any_per_sample),
+          counts[i] - sharing[i]);
+  std::sort(paid.begin(), paid.end(), std::greater<>());
+  int room = most_devices - std::accumulate(sharing.begin(), sharing.end(), 0);
+  double earned = 0;
+  for (const auto& [each, count] : paid) {
+    const int taken = std::clamp(room, 0, count);
+    earned += taken * each;
+    room -= taken;
+  }
+  return earned;
+}
+
 double PipelineCosts::least_seconds_sharing(const std::vector<int>& sharing,
-                                            const std::vector<int>& counts, int samples) const {
+                                            const std::vector<int>& counts, int samples,
+                                            int most_devices) const {
   double best = 0;
   for (const Group& prices : groups_) {
     if (!prices.priced) continue;
-    double earned = earned_sharing(sharing, prices);
-    for (size_t i = 0; i < groups_.size(); ++i)
-      if (groups_[i].priced && counts[i] > sharing[i])
-        earned += (counts[i] - sharing[i]) *
-                  best_paid(groups_[i].least_of_any_per_sample, prices.least_of_any_per_sample);
+    const double earned =
+        earned_sharing(sharing, prices) + earned_beside(sharing, counts, prices, most_devices);
     if (earned > 0) best = std::max(best, wanted(prices.least_of_any_per_sample, samples) / earned);
   }
   return best;

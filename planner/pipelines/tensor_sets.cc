@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "planner/pipelines/least_sums.h"
+
 namespace motley {
 namespace {
 
@@ -46,6 +48,9 @@ class TensorSetFinder {
 
   TensorSets run(double quickest, size_t most) {
     TensorSets found;
+    const LeastSums sums(space_.request, space_.groups, kMostStages, false);
+    for (int replicas = 1; replicas <= space_.most_replicas(); replicas *= 2)
+      sums_.push_back(sums.seconds_sharing(replicas));
     found.least = find_members(quickest);
     for (const GroupCounts& members : members_)
       if (found.sets.size() <= most) add_all(members, most, &found.sets);
@@ -68,7 +73,7 @@ class TensorSetFinder {
     double least = kNever;
     if (!sharing.all) sharing.of_groups.emplace_back(space_.groups.size(), 0);
     for (GroupCounts& members : sharing.of_groups) {
-      const double seconds = costs_.least_seconds_sharing(members, space_.there, space_.batch());
+      const double seconds = least_step(members);
       if (seconds >= quickest) continue;
       least = std::min(least, seconds);
       if (size_of_set(members) > 0) members_.push_back(std::move(members));
@@ -78,6 +83,19 @@ class TensorSetFinder {
 
  private:
   const ModelSpec& model() const { return space_.request.job.model; }
+
+  /// By numbers of replicas, those of up to twice as many at a time.
+  double least_step(const GroupCounts& members) const {
+    if (sums_.empty()) return costs_.least_seconds_sharing(members, space_.there, space_.batch());
+    double least = kNever;
+    for (size_t i = 0; i < sums_.size(); ++i) {
+      const int most_replicas = (2 << i) - 1;
+      least = std::min(
+          least, sums_[i] + costs_.least_seconds_sharing(members, space_.there, space_.batch(),
+                                                         kMostStages * most_replicas));
+    }
+    return least;
+  }
 
   /// Those that lose least of what they compute together.
   void keep_the_best() {
@@ -165,6 +183,7 @@ class TensorSetFinder {
 
   const PipelineSpace& space_;
   const PipelineCosts& costs_;
+  std::vector<double> sums_;  ///< of 1, 2, 4 … replicas at least; empty: they are free
   std::vector<GroupCounts> members_;
   bool all_members_ = true;
 };
