@@ -14,9 +14,16 @@ Result<Unit> read_limits(const YamlNode& node, DeviceFilter& filter) {
   return Unit{};
 }
 
+Result<CountRange> parse_count(std::string_view text) {
+  MOTLEY_TRY(const CountRange count, parse_count_range(text));
+  if (count.high < 1)
+    return fail(ErrorCode::kInvalidSpec, "'" + std::string(text) + "' leaves no device");
+  return count;
+}
+
 const YamlKeys<DeviceFilter>& filter_keys() {
   static const YamlKeys<DeviceFilter> keys = {
-      measure("count", &DeviceFilter::count, "a count or a range such as 2..8", parse_count_range),
+      measure("count", &DeviceFilter::count, "a count or a range such as 2..8", parse_count),
       converted("types", "a list of device types", &DeviceFilter::types, to_texts),
       measure("memory", &DeviceFilter::memory, "a size or a range such as 20GB..",
               parse_bytes_range),

@@ -34,7 +34,7 @@ bool among(const std::vector<AttemptId>& attempts, AttemptId attempt) {
 }  // namespace
 
 AgentLink::AgentLink(const ServiceClient& client, NodeJoin join)
-    : client_(client), join_(std::move(join)), watch_(join_.fleet) {
+    : client_(client), line_(client), join_(std::move(join)), watch_(join_.fleet) {
   if (auto made = make_pipe()) wake_ = std::move(*made);
   for (const Fd* end : {&wake_.read, &wake_.write}) ::fcntl(end->get(), F_SETFL, O_NONBLOCK);
   wishes_.heard = steady_clock().now();
@@ -179,7 +179,7 @@ AgentReport AgentLink::next_report() const {
 Result<Unit> AgentLink::report() {
   const AgentReport report = next_report();
   MOTLEY_TRY(const json answer,
-             client_.post("/v1/nodes/" + join_.name + "/report", body_of(to_json(report))));
+             line_.post("/v1/nodes/" + join_.name + "/report", body_of(to_json(report))));
   MOTLEY_TRY(const AgentAnswer understood, agent_answer_from_json(answer));
   understand(understood, report.life.running);
   return Unit{};

@@ -73,6 +73,7 @@ class AgentLink {
   void wake();
 
   const ServiceClient& client_;
+  ServiceLine line_;  ///< of reports
   const NodeJoin join_;
   const DeviceWatch watch_;
   Pipe wake_;

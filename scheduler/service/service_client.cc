@@ -27,6 +27,7 @@ using boost::system::error_code;
 using nlohmann::json;
 
 constexpr auto kTryAgain = std::chrono::milliseconds(200);
+constexpr auto kSilence = std::chrono::milliseconds(3000);
 
 /// What the service says is wrong.
 Error refusal_in(const std::string& body, int status) {
@@ -63,6 +64,14 @@ std::optional<StreamEvent> next_event(std::string* text) {
 
 }  // namespace
 
+/// One of both.
+struct ServiceClient::Connection {
+  std::unique_ptr<TlsConnection> tls;
+  asio::io_context context;
+  stream_protocol::socket socket{context};
+  bool kept = false;
+};
+
 Error ServiceClient::broken_off(const std::string& why) const {
   return {
       ErrorCode::kPeerLost,
@@ -79,10 +88,10 @@ Error ServiceClient::no_answer(const std::string& why) const {
 
 template <class Stream>
 Result<ServiceClient::Answer> ServiceClient::exchange(Stream& stream, const Call& call,
-                                                      const TakeBytes& take) const {
+                                                      const TakeBytes& take, bool* kept) const {
   http::request<http::string_body> request(http::string_to_verb(call.method), call.target, 11);
   request.set(http::field::host, address_.login ? address_.login->at.to_string() : "motley");
-  request.set(http::field::connection, "close");
+  if (!*kept) request.set(http::field::connection, "close");
   if (address_.login) request.set(http::field::authorization, "Bearer " + address_.login->token);
   for (const auto& [name, value] : call.headers) request.set(name, value);
   request.body() = call.body;
@@ -113,34 +122,39 @@ Result<ServiceClient::Answer> ServiceClient::exchange(Stream& stream, const Call
     if (bytes > 0 && !(answer.is_refusal() ? keep(come) : take(come))) break;
     if (error) return fail(broken_off(error.message()));
   }
+  *kept = *kept && parser.is_done() && parser.keep_alive();
   return answer;
 }
 
 Result<Unit> ServiceClient::call(const Call& call, const TakeBytes& take) const {
   AskAgain again;
   while (true) {
-    MOTLEY_TRY(const Answer answer, call_once(call, take));
+    MOTLEY_TRY(const auto connection, connect());
+    MOTLEY_TRY(const Answer answer, ask(*connection, call, take));
     if (!answer.is_refusal()) return Unit{};
     if (!answer.later || !again.after_a_while())
       return fail(refusal_in(answer.refusal, answer.status));
   }
 }
 
-Result<ServiceClient::Answer> ServiceClient::call_once(const Call& call,
-                                                       const TakeBytes& take) const {
+Result<std::unique_ptr<ServiceClient::Connection>> ServiceClient::connect() const {
+  auto connection = std::make_unique<Connection>();
   if (address_.login) {
-    MOTLEY_TRY(const auto connection,
-               TlsConnection::open(address_.login->at, address_.login->authority));
-    return exchange(connection->stream(), call, take);
+    MOTLEY_TRY(connection->tls, TlsConnection::open(address_.login->at, address_.login->authority));
+    return connection;
   }
-  asio::io_context context;
-  stream_protocol::socket socket(context);
-  error_code error;
   if (address_.socket.size() > 107)
     return fail(ErrorCode::kUsage, "the path of the socket is too long: " + address_.socket);
-  socket.connect(stream_protocol::endpoint(address_.socket), error);
+  error_code error;
+  connection->socket.connect(stream_protocol::endpoint(address_.socket), error);
   if (error) return fail(no_answer(error.message()));
-  return exchange(socket, call, take);
+  return connection;
+}
+
+Result<ServiceClient::Answer> ServiceClient::ask(Connection& connection, const Call& call,
+                                                 const TakeBytes& take) const {
+  if (connection.tls) return exchange(connection.tls->stream(), call, take, &connection.kept);
+  return exchange(connection.socket, call, take, &connection.kept);
 }
 
 Result<json> ServiceClient::answer(const Call& asked) const {
@@ -207,6 +221,28 @@ Result<Unit> ServiceClient::follow(const std::string& target, const TakeEvent& t
     if (!read && (!gone || now >= give_up)) return read;
     std::this_thread::sleep_for(kTryAgain);
   }
+}
+
+ServiceLine::ServiceLine(const ServiceClient& client) : client_(client) {}
+ServiceLine::~ServiceLine() = default;
+
+Result<json> ServiceLine::post(const std::string& target, const std::string& body) {
+  if (!connection_) {
+    MOTLEY_TRY(connection_, client_.connect());
+    connection_->kept = true;
+    if (connection_->tls) connection_->tls->give_up_within(kSilence);
+  }
+  std::string text;
+  const auto answer =
+      client_.ask(*connection_, {"POST", target, body, {{"Accept", "application/json"}}},
+                  [&](std::string_view bytes) {
+                    text += bytes;
+                    return true;
+                  });
+  if (!answer || !connection_->kept) connection_.reset();
+  if (!answer) return fail(answer.error());
+  if (answer->is_refusal()) return fail(refusal_in(answer->refusal, answer->status));
+  return parse_json(text);
 }
 
 Result<std::string> fetch_authority(const Endpoint& at, const std::string& fingerprint) {

@@ -1,8 +1,10 @@
 #pragma once
-// What commands ask of a coordinator. Blocking; one connection a request; HTTP inside.
+// What commands ask of a coordinator. Blocking; one connection a request, but for a ServiceLine;
+// HTTP inside.
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -33,6 +35,8 @@ class ServiceClient {
                       Nanos next_coordinator = Nanos(10'000'000'000)) const;
 
  private:
+  friend class ServiceLine;
+  struct Connection;
   using TakeBytes = std::function<bool(std::string_view bytes)>;
   struct Call {
     std::string method;
@@ -55,15 +59,34 @@ class ServiceClient {
                            Followed* followed) const;
   /// The body goes to `take` as it comes. Whoever is turned away asks again for some seconds.
   Result<Unit> call(const Call& call, const TakeBytes& take) const;
-  Result<Answer> call_once(const Call& call, const TakeBytes& take) const;
+  Result<std::unique_ptr<Connection>> connect() const;
+  /// On one that is `kept` more can be asked afterwards, if it is still open then.
+  Result<Answer> ask(Connection& connection, const Call& call, const TakeBytes& take) const;
   template <class Stream>
-  Result<Answer> exchange(Stream& stream, const Call& call, const TakeBytes& take) const;
+  Result<Answer> exchange(Stream& stream, const Call& call, const TakeBytes& take,
+                          bool* kept) const;
   Error no_answer(const std::string& why) const;
   /// Whether what was asked was done nobody knows.
   Error broken_off(const std::string& why) const;
   Result<nlohmann::json> answer(const Call& call) const;
 
   ServiceAddress address_;
+};
+
+/// Of one who asks again and again, one thread: the same connection as long as it is good, so that
+/// a coordinator that is crowded knows who asks. Of one that does not answer, nor take in what was
+/// sent, it is known within three seconds.
+class ServiceLine {
+ public:
+  /// `client` outlives it.
+  explicit ServiceLine(const ServiceClient& client);
+  ~ServiceLine();
+  /// As the client's, but whoever is turned away is told so at once.
+  Result<nlohmann::json> post(const std::string& target, const std::string& body);
+
+ private:
+  const ServiceClient& client_;
+  std::unique_ptr<ServiceClient::Connection> connection_;
 };
 
 /// The certificate (PEM) of the authority behind the service at `at`, whose fingerprint it must

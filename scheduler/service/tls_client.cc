@@ -102,6 +102,12 @@ Result<std::unique_ptr<TlsConnection>> TlsConnection::open_once(const Endpoint& 
   return connection;
 }
 
+void TlsConnection::give_up_within(std::chrono::milliseconds silence) {
+  const auto time = static_cast<int>(silence.count());
+  (void)::setsockopt(boost::beast::get_lowest_layer(stream_).socket().native_handle(), IPPROTO_TCP,
+                     TCP_USER_TIMEOUT, &time, sizeof time);
+}
+
 Result<Unit> TlsConnection::connect(const Endpoint& at) {
   error_code error;
   tcp::resolver resolver(context_);

@@ -4,6 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,6 +26,8 @@ class TlsConnection {
 
   using Stream = boost::beast::ssl_stream<boost::beast::tcp_stream>;
   Stream& stream() { return stream_; }
+  /// From now on it breaks off once what was sent has not arrived for so long.
+  void give_up_within(std::chrono::milliseconds silence);
   /// What the other side has shown, in PEM: its own certificate, then those above it.
   std::vector<std::string> certificates();
 

@@ -301,6 +301,26 @@ TEST_F(TlsServerTest, WhoHasShownATokenIsNoStranger) {
   EXPECT_TRUE(ask(trusted));
 }
 
+TEST_F(TlsServerTest, WhoAsksAgainAndAgainIsNotShutOut) {
+  serve(kNames);
+  const std::string trusted = authority();
+  const ServiceClient client({"", Login{here_, trusted, "mtl_1_ab"}});
+  ServiceLine line(client);
+  ASSERT_TRUE(line.post("/v1/nodes/n/report", "{}"));
+  std::vector<std::unique_ptr<TlsConnection>> strangers;
+  for (int i = 0; i < 4; ++i) {
+    auto connection = TlsConnection::open(here_, trusted);
+    ASSERT_TRUE(connection) << connection.error().message;
+    strangers.push_back(std::move(*connection));
+  }
+  ASSERT_FALSE(TlsConnection::open(here_, trusted));
+  for (int i = 0; i < 3; ++i) {
+    const auto answer = line.post("/v1/nodes/n/report", "{}");
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ((*answer)["token"], "mtl_1_ab");
+  }
+}
+
 TEST_F(TlsServerTest, WhoLeavesFreesTheirPlaceAtOnce) {
   serve(kNames);
   const std::string trusted = authority();

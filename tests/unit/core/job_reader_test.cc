@@ -244,6 +244,9 @@ TEST(JobReader, ChecksRangesAndUnits) {
        "job.yaml:9:31: 'memory': unknown unit 'gb' in '20gb' (did you mean 'GB'?)"},
       {"", "resources: {devices: {count: 8..2}}\n",
        "job.yaml:9:30: 'count': '8..2' ends below its beginning"},
+      {"", "resources: {devices: {count: 0}}\n", "job.yaml:9:30: 'count': '0' leaves no device"},
+      {"", "resources: {devices: {count: ..0}}\n",
+       "job.yaml:9:30: 'count': '..0' leaves no device"},
       {"name: test-job", "name: .hidden",
        "job.yaml:2:7: 'name': expected up to 64 letters, digits, '.', '_' and '-' without a "
        "leading '.', found '.hidden'"},
