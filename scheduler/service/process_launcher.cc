@@ -218,7 +218,8 @@ class ProcessLauncher final : public AttemptLauncher {
   AttemptOver killed(AttemptId id, const AttemptBegun& begun) const {
     const auto order = AttemptFiles(directory_.attempt(id)).order();
     const auto run = run_of(id, order);
-    AttemptOver over{id.epoch, AttemptOutcome::kFailed, false, false, "its process was killed"};
+    AttemptOver over{id.epoch, AttemptOutcome::kFailed, false, false,
+                     "its process was killed, or crashed"};
     if (run && order) {
       over.saved_step = saved_step(*run, order->job);
       over.progressed = over.saved_step > begun.saved_step;

@@ -394,7 +394,7 @@ def killed_attempt(service):
     expect(first.endswith("attempt 2"), f"a failure that it has behind it: {first}")
     service.wait_for_state(job, "succeeded")
     told = service.job(job)
-    expect_equal((told["restarts"], told["attempts"][0]["cause"]), (1, "its process was killed"), "restarts")
+    expect_equal((told["restarts"], told["attempts"][0]["cause"]), (1, "its process was killed, or crashed"), "restarts")
     expect("continuing from step" in service.run("logs", str(job), "--attempt", "2").stdout, "it began anew")
     print("ok: killed attempt")
 
@@ -656,7 +656,7 @@ def stuck_runner(service):
     service.wait_for(lambda: service.job(late)["attempt"] == 1, "devices for the next job")
     expect_equal(left(), {}, "processes of an attempt whose devices another one has")
     service.wait_for_state(late, "succeeded")
-    expect_equal(service.job(job)["attempts"][0]["cause"], "its process was killed", "cause")
+    expect_equal(service.job(job)["attempts"][0]["cause"], "its process was killed, or crashed", "cause")
     service.run("cancel", str(job))
     print("ok: stuck runner")
 
