@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import netns_hosts  # noqa: E402
@@ -21,15 +22,30 @@ FLEET = "version: 1\npace: {clock: virtual, flops: 1.0e9}\nnodes:\n" + "".join(
         f"      - {{kind: cpu, type: {kind}, threads: 1, paced: {{speed: {speed}, memory: 1GB}}}}\n"
         for kind, speed in devices)
     for host, devices in (("n1", [("fast", 1)]), ("n2", [("fast", 1)]), ("n3", [("fast", 1), ("slow", 0.3333)])))
-# Follows events over the network a hundred times, with the token that it is given.
+# Follows events over the network a hundred times, with the token that it is given; and takes all places there are for those who say
+# nothing.
 ELSEWHERE = f"""
-import http.client, ssl, sys, time
+import http.client, socket, ssl, sys, time
 followers = [http.client.HTTPSConnection("{DOOR}", context=ssl._create_unverified_context()) for _ in range(100)]
 for follower in followers:
     follower.request("GET", "/v1/events", headers={{"Accept": "text/event-stream", "Authorization": "Bearer " + sys.argv[1]}})
 answers = [follower.getresponse() for follower in followers]
 print({{answer.status for answer in answers}}, flush=True)
-time.sleep(600)
+def silent():
+    connection = socket.create_connection({tuple(DOOR.split(":"))})
+    connection.setblocking(False)
+    return connection
+def is_closed(connection):
+    try:
+        return not connection.recv(1)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+strangers = [silent() for _ in range(100)]
+while True:
+    strangers = [silent() if is_closed(one) else one for one in strangers]
+    time.sleep(0.02)
 """
 
 
@@ -192,12 +208,15 @@ def crowded(cluster, losses):
     elsewhere = subprocess.Popen(cluster.hosts.command_on("n2", [sys.executable, "-c", ELSEWHERE, json.loads(made.stdout)["token"]]),
                                  stdout=subprocess.PIPE, text=True)
     expect_equal(elsewhere.stdout.readline(), "{200}\n", "followers beside the agent of n2")
+    begun = time.monotonic()
     job = cluster.submit(name="crowded", devices="4")
     expect_exit(cluster.run("events", "-f"), 69)
     cluster.wait_for_state(job, "succeeded", seconds=120)
     told = cluster.job(job)
     expect_equal((told["restarts"], len(told["attempts"])), (0, 1), "undisturbed")
     expect_equal(cluster.losses_of(job), losses, "losses among followers")
+    time.sleep(max(0, begun + 8 - time.monotonic()))  # nodes that are silent are lost after five
+    expect_equal({node["state"] for node in cluster.nodes().values()}, {"ready"}, "nodes")
     expect("is lost" not in cluster.run("events").stdout, "a node was lost")
     elsewhere.kill()
     elsewhere.wait()
