@@ -216,7 +216,8 @@ Alternative DevicePools::limits_of(const JobSpec& job, const DeviceFilter& filte
 Result<Alternative> DevicePools::demand(const JobSpec& job, const DeviceFilter& filter,
                                         const FleetSpec& of, const Unfit& unfit) const {
   if (of.devices.empty())
-    return fail(ErrorCode::kNoDevice, "the service has no devices", place_of(job, "resources"));
+    return fail(ErrorCode::kNoDevice, "none may be given to jobs just now",
+                place_of(job, "resources"));
   MOTLEY_TRY_VOID(admitted(of, job, filter));
   Alternative wanted = limits_of(job, filter, of, unfit);
   // Of one type only: as many as the most common one has.
