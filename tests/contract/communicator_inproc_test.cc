@@ -141,18 +141,23 @@ TEST(InprocFailure, ASumThatARankStaysAwayFromNamesItAndThePhase) {
   }
 }
 
+const Islands kTwoHosts{
+    .of_rank = {0, 0, 1, 1}, .bytes_per_second = {1e8, 1e8}, .latency_seconds = 0};
+
+ReductionPlan sum_over_two_hosts(int64_t elements) {
+  return plan_reduction({{{0, 1, 2, 3}, {0, 1, 2, 3}, std::nullopt, elements}}, kTwoHosts,
+                        sizeof(float));
+}
+
 /// Ranks 0 and 1 wait for rank 2, which waits for rank 3: who stands next to it speaks first.
 TEST(InprocFailure, AllWhoWaitInARowNameTheRankAtItsEnd) {
   std::atomic<int> survivors = 0;
   const auto result = run_inproc(
       4,
       [&](Communicator& comm) -> Result<Unit> {
-        const Islands islands{
-            .of_rank = {0, 0, 1, 1}, .bytes_per_second = {1e8, 1e8}, .latency_seconds = 0};
-        const ReductionPlan plan = plan_reduction(
-            {{{0, 1, 2, 3}, {0, 1, 2, 3}, std::nullopt, 200'000}}, islands, sizeof(float));
         MOTLEY_TRY(const auto reducer,
-                   comm.open_reducer(plan, islands, {{{.offset = 0, .count = 200'000, .at = 0}}}));
+                   comm.open_reducer(sum_over_two_hosts(200'000), kTwoHosts,
+                                     {{{.offset = 0, .count = 200'000, .at = 0}}}));
         if (comm.rank() == 3) return Unit{};
         std::vector<float> values(200'000);
         MOTLEY_TRY_VOID(
@@ -191,12 +196,9 @@ TEST(InprocFailure, WhoIsHeldUpByALostRankIsNotTakenForIt) {
   const auto result = run_inproc(
       4,
       [&](Communicator& comm) -> Result<Unit> {
-        const Islands islands{
-            .of_rank = {0, 0, 1, 1}, .bytes_per_second = {1e8, 1e8}, .latency_seconds = 0};
-        const ReductionPlan plan = plan_reduction(
-            {{{0, 1, 2, 3}, {0, 1, 2, 3}, std::nullopt, 2'000'000}}, islands, sizeof(float));
+        const ReductionPlan plan = sum_over_two_hosts(2'000'000);
         EXPECT_GT(plan.parts[0].chunks(), 2 * kChunksLed + 2);
-        MOTLEY_TRY(const auto reducer, comm.open_reducer(plan, islands, {{{0, 2'000'000, 0}}}));
+        MOTLEY_TRY(const auto reducer, comm.open_reducer(plan, kTwoHosts, {{{0, 2'000'000, 0}}}));
         std::vector<float> values(2'000'000);
         LeadsNothing gate(plan.parts[0], [&] {
           while (survivors < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
