@@ -335,7 +335,7 @@ ChunkWait Leader::waits_for() const {
       if (rank == site_.rank()) continue;
       const int member = site_.member_of[static_cast<size_t>(rank)];
       if (site_.memory->find_contribution(member, chunk_.tag) < 0)
-        return {named(rank) + " (contribute)", 1};  // who may wait for one that does not receive
+        return {named(rank) + " (contribute)", 1};
     }
     return {named(site_.rank()) + " itself (contribute)", 0};
   }

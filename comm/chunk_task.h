@@ -97,6 +97,8 @@ struct ChunkWait {
   std::string whom;  ///< "rank 3 (contribute)"
   int distance = 0;  ///< from the end of the longest such row
 };
+/// A follower waits for its chunk's leader, which may wait for another's total (3), for another
+/// island's sum (2), for a contribution (1) of one who has no room as a third does not receive (0).
 inline constexpr int kFollowersDistance = 4;
 
 class ChunkTask {

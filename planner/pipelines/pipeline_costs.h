@@ -237,7 +237,7 @@ class PipelineCosts {
                             int samples) const;
   /// In a second, at best, at prices of samples through layers that serve the times of a group.
   double earned_sharing(const std::vector<int>& sharing, const Group& prices) const;
-  /// The same, of those that are best paid.
+  /// The same of the others, each for itself: the best paid, `most_devices` with those that share.
   double earned_beside(const std::vector<int>& sharing, const std::vector<int>& counts,
                        const Group& prices, int most_devices) const;
   static double best_paid(const Group::Least& own, const Group::Least& prices);

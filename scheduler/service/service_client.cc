@@ -27,6 +27,7 @@ using boost::system::error_code;
 using nlohmann::json;
 
 constexpr auto kTryAgain = std::chrono::milliseconds(200);
+/// Of a line: a node that is silent for five seconds is lost.
 constexpr auto kSilence = std::chrono::milliseconds(3000);
 
 /// What the service says is wrong.
@@ -64,12 +65,12 @@ std::optional<StreamEvent> next_event(std::string* text) {
 
 }  // namespace
 
-/// One of both.
+/// Over the network, or else by the socket.
 struct ServiceClient::Connection {
   std::unique_ptr<TlsConnection> tls;
   asio::io_context context;
   stream_protocol::socket socket{context};
-  bool kept = false;
+  bool kept = false;  ///< more is to be asked, and can be
 };
 
 Error ServiceClient::broken_off(const std::string& why) const {

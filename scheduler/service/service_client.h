@@ -74,8 +74,8 @@ class ServiceClient {
 };
 
 /// Of one who asks again and again, one thread: the same connection as long as it is good, so that
-/// a coordinator that is crowded knows who asks. Of one that does not answer, nor take in what was
-/// sent, it is known within three seconds.
+/// a coordinator that is crowded knows who asks. A request over the network that does not arrive
+/// there fails within three seconds; for an answer to one that has it waits as the client does.
 class ServiceLine {
  public:
   /// `client` outlives it.

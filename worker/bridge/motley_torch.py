@@ -147,7 +147,7 @@ class Job:
         self.rank, self.ranks, self.step, self.loss, self.boundary = ranks.rank, ranks.count, 0, None, False
         self._process, self._stop, self._all_stop = os.getpid(), False, False
         self._loader = self._samples = self._random = self._length = self._rates = self._by_passes = None
-        self._passes = self._pass = self._pass_step = self._saved = self._tried = self._unused = 0
+        self._passes = self._pass = self._pass_step = self._saved = self._tried = self._unused = 0  # unused: steps without an update
         least, tensors = self._least_samples(model), {}
         self._deal = _Deal(ranks, settings, least)
         self._gradients = _Gradients(ranks, model, always_flat=bool(settings.measure))
