@@ -134,9 +134,9 @@ class Best {
   const Error& error() const { return plan_.error(); }
   Result<Plan> take() { return std::move(plan_); }
   const MemoryWays& ways() const { return ways_; }
-  double step_seconds() const { return plan_->prediction.step_seconds; }
   /// What another must be below to be taken for clearly quicker than one without `ways`.
   double clearly_below(const MemoryWays& ways) const {
+    if (!found()) return std::numeric_limits<double>::infinity();
     return plan_->prediction.step_seconds * (ways.count() > ways_.count() ? 1 - kWorthCutting : 1);
   }
 
@@ -162,32 +162,7 @@ class Best {
     ways_ = ways;
   }
 
-  /// Instead one of the same ways whose search knew only some of the devices.
-  void take_with_fewer(Plan quicker) {
-    for (const LeftOut& left : plan_->left_out) leave_out(left, &quicker);
-    for (const RankPlacement& rank : plan_->ranks)
-      leave_out({rank.device, "slower with it"}, &quicker);
-    SearchRecord& search = quicker.search;
-    search.rejected = std::move(plan_->search.rejected);
-    reject("with " + std::to_string(plan_->world_size()) + " devices", "quicker with fewer",
-           plan_->prediction.step_seconds, &quicker);
-    search.nodes += plan_->search.nodes;
-    search.lower_bound_step_seconds = plan_->search.lower_bound_step_seconds;
-    if (search.lower_bound_step_seconds > 0)
-      search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
-    quicker.id = plan_id(quicker);
-    plan_ = std::move(quicker);
-  }
-
  private:
-  /// Unless it is used or left out already.
-  static void leave_out(const LeftOut& device, Plan* plan) {
-    const auto is_it = [&](const auto& other) { return other.device == device.device; };
-    if (std::none_of(plan->ranks.begin(), plan->ranks.end(), is_it) &&
-        std::none_of(plan->left_out.begin(), plan->left_out.end(), is_it))
-      plan->left_out.push_back(device);
-  }
-
   Result<Plan> plan_;
   MemoryWays ways_;
 };
@@ -202,8 +177,7 @@ Result<Unit> consider_sharing_it(const PlanRequest& request, const MemoryCounter
   if (std::none_of(allowed.begin(), allowed.end(),
                    [](const MemoryWays& one) { return one.state.shard; }))
     return Unit{};
-  const double below =
-      best->found() ? best->clearly_below(ways) : std::numeric_limits<double>::infinity();
+  const double below = best->clearly_below(ways);
   MOTLEY_TRY(std::optional<Plan> shared, share_state(request, counter.plan, whole, below));
   if (shared) best->consider(*std::move(shared), ways);
   return Unit{};
@@ -217,22 +191,23 @@ FleetSpec used_by(const Plan& plan, FleetSpec fleet) {
   return fleet;
 }
 
-/// Of more than a few devices as many as the plan found has: for other numbers of replicas it is
-/// seldom another.
-std::vector<int> sharing_replicas(const PlanRequest& request, const Best& best) {
-  if (!best.found() || request.fleet.devices.size() <= kFewestDevices) return kSharingReplicas;
-  return {std::max(2, static_cast<int>(best.plan().replicas.size()))};
+/// Of more than a few devices as many as the plan found has, if any: for other numbers of replicas
+/// it is seldom another.
+std::vector<int> sharing_replicas(const PlanRequest& request, const Plan* found) {
+  if (found == nullptr || request.fleet.devices.size() <= kFewestDevices) return kSharingReplicas;
+  return {std::max(2, static_cast<int>(found->replicas.size()))};
 }
 
 /// Pipelines are chosen by what they compute: a device that costs more in sums of gradients than it
 /// is worth is left out where the plan found leaves it out; of many devices always.
 Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& request,
                                    const MemoryCounter& counter, const Best& best) {
-  const std::vector<int> sharing = sharing_replicas(request, best);
+  const Plan* const found = best.found() ? &best.plan() : nullptr;
+  const std::vector<int> sharing = sharing_replicas(request, found);
   const bool fewer_too = best.found() && !best.plan().left_out.empty();
   Result<Plan> all = fail(ErrorCode::kNoPlan, "not looked for");
   PlanRequest near = request;
-  near.held_by = best.found() ? &best.plan() : nullptr;
+  near.held_by = found;
   if (!fewer_too || request.fleet.devices.size() <= kManyDevices)
     all = search_with(ways, near, counter, sharing);
   if (!fewer_too) return all;
@@ -254,28 +229,6 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
   return other;
 }
 
-/// Of plans that do something for want of memory those that do least of it: more only where nothing
-/// was found.
-Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& counter, Best* best) {
-  constexpr int kMostWays = 3;
-  for (int count = 1; count <= kMostWays; ++count) {
-    const bool needed = !best->found();
-    if (!needed && (count > 1 || request.previous != nullptr)) break;
-    for (const MemoryWays& ways : ways_of(request, count)) {
-      if (!needed) {
-        MOTLEY_TRY(const bool help, may_help(request, ways, best->plan()));
-        if (!help) continue;
-      }
-      Result<Plan> other = search_with_fewer_too(ways, request, counter, *best);
-      if (other)
-        best->consider(*std::move(other), ways);
-      else if (is_fault(other.error()))
-        return fail(other.error());
-    }
-  }
-  return Unit{};
-}
-
 /// One device of each kind on each host; of many devices the types, whole.
 std::vector<std::set<std::string>> parts_to_leave_out(const FleetSpec& fleet) {
   const bool few = fleet.devices.size() <= kFewDevices;
@@ -289,31 +242,81 @@ std::vector<std::set<std::string>> parts_to_leave_out(const FleetSpec& fleet) {
   return all;
 }
 
+/// Unless it is used or left out already.
+void leave_out(const LeftOut& device, Plan* plan) {
+  const auto is_it = [&](const auto& other) { return other.device == device.device; };
+  if (std::none_of(plan->ranks.begin(), plan->ranks.end(), is_it) &&
+      std::none_of(plan->left_out.begin(), plan->left_out.end(), is_it))
+    plan->left_out.push_back(device);
+}
+
+/// Instead of `plan` one of the same ways whose search knew only some of the devices.
+void take_with_fewer(Plan quicker, Plan* plan) {
+  for (const LeftOut& left : plan->left_out) leave_out(left, &quicker);
+  for (const RankPlacement& rank : plan->ranks)
+    leave_out({rank.device, "slower with it"}, &quicker);
+  SearchRecord& search = quicker.search;
+  search.rejected = std::move(plan->search.rejected);
+  reject("with " + std::to_string(plan->world_size()) + " devices", "quicker with fewer",
+         plan->prediction.step_seconds, &quicker);
+  search.nodes += plan->search.nodes;
+  search.lower_bound_step_seconds = plan->search.lower_bound_step_seconds;
+  if (search.lower_bound_step_seconds > 0)
+    search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
+  quicker.id = plan_id(quicker);
+  *plan = std::move(quicker);
+}
+
 /// Which blocks compute again is settled after the devices are: as long as a plan without some of
-/// them is quicker, that is taken.
-Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryCounter& counter,
-                                     Best* best) {
+/// them is quicker, and can be below `below`, that is taken.
+Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWays& ways,
+                                     const MemoryCounter& counter, double below, Plan* plan) {
   const auto& count = request.job.devices.count;
   const size_t least = static_cast<size_t>(count ? std::max(1, count->low) : 1);
-  FleetSpec fleet = used_by(best->plan(), request.fleet);
+  FleetSpec fleet = used_by(*plan, request.fleet);
   for (bool is_quicker = true; is_quicker && fleet.devices.size() > least;) {
     is_quicker = false;
     for (const std::set<std::string>& part : parts_to_leave_out(fleet)) {
       FleetSpec fewer = fleet;
       std::erase_if(fewer.devices, [&](const DeviceSpec& one) { return part.contains(one.id); });
-      if (fewer.devices.size() < least) continue;
+      if (fewer.devices.size() < least || fewer.devices.empty()) continue;
       const PlanRequest without{.job = request.job,
                                 .fleet = fewer,
                                 .profile = request.profile,
                                 .memory_headroom = request.memory_headroom};
-      Result<Plan> other =
-          search_with(best->ways(), without, counter, sharing_replicas(without, *best));
+      MOTLEY_TRY(const double bound, least_seconds_of_pipelines(without, Recompute::kBlock));
+      if (bound >= std::min(below, plan->prediction.step_seconds)) continue;
+      Result<Plan> other = search_with(ways, without, counter, sharing_replicas(without, plan));
       if (!other && is_fault(other.error())) return fail(other.error());
-      if (!other || other->prediction.step_seconds >= best->step_seconds()) continue;
-      best->take_with_fewer(*std::move(other));
+      if (!other || other->prediction.step_seconds >= plan->prediction.step_seconds) continue;
+      take_with_fewer(*std::move(other), plan);
       is_quicker = true;
     }
-    fleet = used_by(best->plan(), request.fleet);
+    fleet = used_by(*plan, request.fleet);
+  }
+  return Unit{};
+}
+
+/// Of plans that do something for want of memory those that do least of it: more only where nothing
+/// was found.
+Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& counter, Best* best) {
+  constexpr int kMostWays = 3;
+  for (int count = 1; count <= kMostWays; ++count) {
+    const bool needed = !best->found();
+    if (!needed && (count > 1 || request.previous != nullptr)) break;
+    for (const MemoryWays& ways : ways_of(request, count)) {
+      if (!needed) {
+        MOTLEY_TRY(const bool help, may_help(request, ways, best->plan()));
+        if (!help) continue;
+      }
+      Result<Plan> other = search_with_fewer_too(ways, request, counter, *best);
+      if (!other && is_fault(other.error())) return fail(other.error());
+      if (!other) continue;
+      if (ways.recompute && request.previous == nullptr)
+        MOTLEY_TRY_VOID(
+            leave_out_while_quicker(request, ways, counter, best->clearly_below(ways), &*other));
+      best->consider(*std::move(other), ways);
+    }
   }
   return Unit{};
 }
@@ -335,8 +338,6 @@ Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& co
                                           "state, which the job asks for"));
   if (whole) MOTLEY_TRY_VOID(consider_sharing_it(request, counter, *whole, &best));
   MOTLEY_TRY_VOID(consider_ways(request, counter, &best));
-  if (best.found() && best.ways().recompute && request.previous == nullptr)
-    MOTLEY_TRY_VOID(leave_out_while_quicker(request, counter, &best));
   return best.take();
 }
 

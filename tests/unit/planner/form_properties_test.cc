@@ -190,6 +190,28 @@ RC_GTEST_PROP(Forms, AnotherDeviceThatComputesAgainNeverMakesItSlower, ()) {
   RC_ASSERT(step_of(problem) <= before * (1 + kWorthCutting));
 }
 
+/// With the last device nothing need be computed again, which is slower than to do without it.
+TEST(Forms, ADeviceThatSparesComputingAgainMayBeLeftOut) {
+  PlanningCase problem(4);
+  problem.job.model = {"gpt", 6, 4, 128, 512, 256};
+  problem.job.parallel.shard_optimizer = ShardOptimizer::kOff;
+  const auto add = [&](std::string type, double per_sample, int64_t memory_mib) {
+    add_layered({.type = std::move(type),
+                 .per_sample = per_sample,
+                 .memory_mib = memory_mib,
+                 .recomputing = true},
+                &problem);
+  };
+  add("a", 0.002, 8);
+  add("b", 0.005, 18);
+  add("c", 0.006, 12);
+  add("d", 0.002, 14);
+  const double before = step_of(problem);
+  add("e", 0.009, 16);
+  EXPECT_TRUE(search_pipelines(problem.request(), layer_bytes_counter(problem)));
+  EXPECT_LE(step_of(problem), before * (1 + kNearly));
+}
+
 /// Whether every rank fits by what was counted of it.
 std::vector<bool> ranks_fit(const Plan& plan, const PlanningCase& problem) {
   const auto counted = layer_bytes_counter(problem).plan(plan);
