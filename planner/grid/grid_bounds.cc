@@ -6,36 +6,68 @@
 
 namespace motley {
 
-void GridBounds::Window::add(int first, double value) {
-  while (end > begin && seconds[end - 1] >= value) --end;
-  firsts[end] = first;
-  seconds[end++] = value;
-}
-
 GridBounds::GridBounds(const GridTables& tables, const GridWindows& windows)
     : tables_(&tables), windows_(&windows), distances_(windows.distances()) {
   const size_t configs = at(tables.configs()), ends = at(tables.layers() + 1);
-  alone_.assign(configs, kNever);
-  after_others_.assign(configs, kNever);
+  rows_ = configs * ends;
+  alone_.assign(rows_, kNever);
+  after_others_.assign(rows_, kNever);
   windows_of_configs_.assign(configs, {std::vector<int>(ends), std::vector<double>(ends)});
   sends_.assign(ends * configs * configs, 0);
   sends_alone_ = sends_;
+  least_sends_.assign(ends * configs, 0);
   before_.assign(at(distances_ + 1) * ends * configs, kNever);
+  find_least_ends();
 }
 
-void GridBounds::find(const std::vector<double>& prices) {
-  prices_ = prices;
-  worth_ = 0;
+/// The stages after it are as long as may be.
+void GridBounds::find_least_ends() {
+  const int layers = tables_->layers();
+  least_ends_ = {0, layers};
+  for (int from_end = 1; from_end < distances_; ++from_end) {
+    int least = layers;
+    for (int config = 0; config < tables_->configs(); ++config)
+      least = std::min(least, windows_->first_of(config, least_ends_.back(), from_end));
+    least_ends_.push_back(std::max(1, least));
+  }
+  least_ends_[at(distances_)] = 1;  // those before are of the same distance
+  for (int from_end = 1; from_end <= distances_; ++from_end)
+    states_ += std::max(0, layers - from_end + 2 - least_ends_[at(from_end)]) * tables_->configs();
+}
+
+/// What is paid for the maxima of stages is worth as much as the least of them.
+void GridBounds::price_configs(const GridMaxima& least) {
+  const int layers = tables_->layers();
   const std::vector<GridTables::Resource>& resources = tables_->resources();
-  for (size_t i = 0; i < resources.size(); ++i) worth_ += prices[i] * resources[i].there;
-  of_config_.assign(at(tables_->configs()), 0);
-  for (int config = 0; config < tables_->configs(); ++config)
-    for (size_t i = 0; i < resources.size(); ++i)
-      of_config_[at(config)] += prices[i] * resources[i].taken_by(tables_->config(config));
+  worth_ = 0;
+  for (size_t r = 0; r < resources.size(); ++r) worth_ += prices_.devices[r] * resources[r].there;
+  for (size_t i = 0; i < least.size(); ++i) worth_ += times_paid(*tables_, prices_, i) * least[i];
+  work_.clear();
+  of_config_.clear();
+  for (int config = 0; config < tables_->configs(); ++config) {
+    const GridConfig own = tables_->config(config);
+    double& paid = of_config_.emplace_back(0);
+    for (size_t r = 0; r < resources.size(); ++r)
+      paid += prices_.devices[r] * resources[r].taken_by(own);
+    for (int end = 0; end <= layers; ++end) work_.push_back(tables_->compute(config, 0, end));
+    for (size_t i = 0; i < least.size(); ++i) {
+      if (prices_.maxima[i].empty()) continue;
+      const double price = prices_.maxima[i][at(own.type)] * own.degree;
+      paid += price * tables_->least_own(i, config);
+      for (int end = 0; end <= layers; ++end)
+        work_[row(config) + at(end)] += price * tables_->least_of_layers(i, config, end);
+    }
+  }
+}
+
+void GridBounds::find(const GridPrices& prices, const GridMaxima& least) {
+  prices_ = prices;
+  price_configs(least);
   for (int from_end = distances_; from_end >= 1; --from_end) find_rows(from_end);
   path_ = kNever;
   for (int config = 0; config < tables_->configs(); ++config)
-    path_ = std::min({path_, alone_[at(config)], after_others_[at(config)]});
+    path_ = std::min({path_, alone_[row(config) + at(tables_->layers())],
+                      after_others_[row(config) + at(tables_->layers())]});
   path_ -= worth_;
 }
 
@@ -48,53 +80,87 @@ void GridBounds::price_sends(int from_end) {
   const double out_alone = tables_->weights(from_end, true).out_path;
   size_t i = at(configs) * at(configs);
   for (int end = 1; end < tables_->layers(); ++end)
-    for (int config = 0; config < configs; ++config)
+    for (int config = 0; config < configs; ++config) {
+      double least = kNever;
       for (int next = 0; next < configs; ++next, ++i) {
         const double back = in * tables_->send(end, next, config);
         const double sent = tables_->send(end - 1, config, next);
         sends_[i] = out * sent + back;
         sends_alone_[i] = out_alone * sent + back;
+        least = std::min({least, sends_[i], sends_alone_[i]});
       }
+      least_sends_[at(end) * at(configs) + at(config)] = least;
+    }
 }
 
 /// Those whose last stage is so many from the end; the stages before are farther, or of the same
 /// distance where distances differ no more.
 void GridBounds::find_rows(int from_end) {
   if (from_end > 1) price_sends(from_end);
-  for (Window& window : windows_of_configs_) window.begin = window.end = 0;
-  const int layers = tables_->layers();
-  for (int end = 1; end <= layers - from_end + 1; ++end) {
-    for (int config = 0; config < tables_->configs(); ++config) end_rows(config, end, from_end);
-    if (from_end > 1) join_rows(end, from_end);
+  start_rows(from_end);
+  const int begin = least_ends_[at(from_end)], last = tables_->layers() - from_end + 1;
+  const int at_once = from_end < distances_ ? std::max(0, last - begin + 1) : 1;
+  for (int end = begin; end <= last; end += at_once) {
+    for (int config = 0; config < tables_->configs(); ++config)
+      end_rows(config, end, end + at_once - 1, from_end);
+    for (int of = end; from_end > 1 && of < end + at_once; ++of) join_rows(of, from_end);
   }
 }
 
-void GridBounds::end_rows(int config, int end, int from_end) {
+void GridBounds::start_rows(int from_end) {
+  for (int config = 0; config < tables_->configs(); ++config) {
+    Window& window = windows_of_configs_[at(config)];
+    window.begin = window.end = 0;
+    window.next = std::max(1, windows_->first_of(config, least_ends_[at(from_end)], from_end));
+  }
+}
+
+void GridBounds::end_rows(int config, int begin, int last, int from_end) {
+  const double* const before = &before_[row(from_end + 1, config)];
+  const double* const work = &work_[row(config)];
+  const int16_t* const of_windows = windows_->firsts_of(config, from_end);
+  const double own = of_config_[at(config)];
   Window& window = windows_of_configs_[at(config)];
-  const int added = end - 1;
-  if (added > 0)
-    window.add(added,
-               before_[state(added, from_end + 1, config)] - tables_->compute(config, 0, added));
-  const int first = windows_->first_of(config, end, from_end);
-  while (window.begin < window.end && window.firsts[window.begin] < first) ++window.begin;
-  const double all = own(config, 0, end);
-  alone_[at(config)] = first == 0 ? all : kNever;
-  after_others_[at(config)] =
-      window.begin < window.end ? all + window.seconds[window.begin] : kNever;
+  int* const firsts = window.firsts.data();
+  double* const seconds = window.seconds.data();
+  size_t low = window.begin, high = window.end;
+  for (int end = begin, next = window.next; end <= last; ++end) {
+    for (; next < end; ++next) {
+      const double value = before[next] - work[next];
+      while (high > low && seconds[high - 1] >= value) --high;
+      firsts[high] = next;
+      seconds[high++] = value;
+    }
+    const int first = of_windows[end];
+    while (low < high && firsts[low] < first) ++low;
+    const double all = own + work[end];
+    alone_[row(config) + at(end)] = first == 0 ? all : kNever;
+    after_others_[row(config) + at(end)] = low < high ? all + seconds[low] : kNever;
+  }
+  window.begin = low;
+  window.end = high;
+  window.next = std::max(window.next, last);
 }
 
 void GridBounds::join_rows(int end, int from_end) {
-  const size_t configs = at(tables_->configs());
-  double* const before = &before_[state(end, from_end, 0)];
-  std::fill_n(before, configs, kNever);
-  const auto join = [&](double seconds, const double* sends) {
-    for (size_t next = 0; next < configs; ++next)
-      before[next] = std::min(before[next], seconds + sends[next]);
+  const size_t configs = at(tables_->configs()), ends = at(tables_->layers() + 1);
+  double* const before = &before_[row(from_end, 0) + at(end)];
+  for (size_t next = 0; next < configs; ++next) before[next * ends] = kNever;
+  double most = kNever;  // no next config waits longer
+  const auto join = [&](size_t config, double seconds, const std::vector<double>& all) {
+    if (seconds + least_sends_[at(end) * configs + config] >= most) return;
+    const double* const sends = &all[(at(end) * configs + config) * configs];
+    most = 0;
+    for (size_t next = 0; next < configs; ++next) {
+      double& least = before[next * ends];
+      least = std::min(least, seconds + sends[next]);
+      most = std::max(most, least);
+    }
   };
   for (size_t config = 0; config < configs; ++config) {
-    const size_t sends = (at(end) * configs + config) * configs;
-    if (after_others_[config] < kNever) join(after_others_[config], &sends_[sends]);
-    if (alone_[config] < kNever) join(alone_[config], &sends_alone_[sends]);
+    const size_t of = config * ends + at(end);
+    if (after_others_[of] < kNever) join(config, after_others_[of], sends_);
+    if (alone_[of] < kNever) join(config, alone_[of], sends_alone_);
   }
 }
 
@@ -109,7 +175,7 @@ std::vector<GridStage> GridBounds::cheapest() const {
     for (int c = 0; c < tables_->configs(); ++c)
       for (int f = windows_->first_of(c, end, from_end); f < end; ++f) {
         double seconds = own(c, f, end);
-        if (f > 0) seconds += before_[state(f, from_end + 1, c)];
+        if (f > 0) seconds += before_[row(from_end + 1, c) + at(f)];
         if (from_end > 1)
           seconds += tables_->weights(from_end, f == 0).out_path * tables_->send(end - 1, c, next) +
                      after.in_path * tables_->send(end, next, c);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/grid/grid_prices.h"
 #include "planner/grid/grid_reach.h"
 #include "planner/grid/grid_tables.h"
 
@@ -18,9 +19,9 @@ class GridBounds {
   /// Of rows of stages within the windows, which must outlive this, as must the tables.
   GridBounds(const GridTables& tables, const GridWindows& windows);
 
-  /// With one price for each resource, by number.
-  void find(const std::vector<double>& prices);
-  const std::vector<double>& prices() const { return prices_; }
+  /// Of plans whose maxima are at least these.
+  void find(const GridPrices& prices, const GridMaxima& least);
+  const GridPrices& prices() const { return prices_; }
   /// Seconds of the path of any plan, at least; infinite where there is none.
   double path() const { return path_; }
   /// The row of stages that takes that, if it pays for devices.
@@ -28,9 +29,9 @@ class GridBounds {
   /// Of what comes before layer `first`, that of a stage which is so many from the end; what is
   /// sent between them included. What that stage and those after it pay is to be added.
   double path_before(int first, int from_end, int config) const {
-    return before_[state(first, from_end + 1, config)] - worth_;
+    return before_[row(from_end + 1, config) + at(first)] - worth_;
   }
-  int64_t states() const { return static_cast<int64_t>(before_.size()); }
+  int64_t states() const { return states_; }
 
  private:
   /// Beginnings of the last stage of rows, of one config: those than which no later one is better.
@@ -38,39 +39,50 @@ class GridBounds {
     std::vector<int> firsts;
     std::vector<double> seconds;
     size_t begin = 0, end = 0;
-
-    void add(int first, double value);
+    int next = 1;  ///< to be added
   };
 
   static size_t at(int number) { return static_cast<size_t>(number); }
-  size_t state(int end, int from_end, int config) const {
-    return (at(std::min(from_end, distances_)) * at(tables_->layers() + 1) + at(end)) *
-               at(tables_->configs()) +
-           at(config);
+  /// Of a distance and a config, by end.
+  size_t row(int from_end, int config) const {
+    return at(std::min(from_end, distances_)) * rows_ + row(config);
   }
+  void find_least_ends();
   void price_sends(int from_end);
   void find_rows(int from_end);
-  /// Of all layers before `end`, the row's last stage of a config.
-  void end_rows(int config, int end, int from_end);
+  void start_rows(int from_end);
+  /// Of all layers before each end, the row's last stage of a config.
+  void end_rows(int config, int begin, int last, int from_end);
   void join_rows(int end, int from_end);
+  size_t row(int config) const { return at(config) * at(tables_->layers() + 1); }
+  double work(int config, int first, int end) const {
+    return work_[row(config) + at(end)] - work_[row(config) + at(first)];
+  }
+  void price_configs(const GridMaxima& least);
   double own(int config, int first, int end) const {
-    return tables_->compute(config, first, end) + of_config_[at(config)];
+    return work(config, first, end) + of_config_[at(config)];
   }
 
   const GridTables* tables_;
   const GridWindows* windows_;
   int distances_;
-  std::vector<double> prices_;
+  std::vector<int> least_ends_;  ///< of a stage of a distance, by that
+  int64_t states_ = 0;
+  GridPrices prices_;
+  std::vector<double> work_;       ///< with prices, of the layers before, by config
   std::vector<double> of_config_;  ///< what a stage of it pays
   double worth_ = 0;               ///< of all resources
   double path_ = 0;
-  std::vector<double> before_;  ///< by distance, end and config of the next stage
-  /// Rows that end with a stage of a config: which is all, and which has others before it.
+  size_t rows_ = 0;
+  std::vector<double> before_;  ///< by distance, config of the next stage, and end
+  /// Rows that end with a stage of a config, by that and end: which is all, and which has others
+  /// before it.
   std::vector<double> alone_, after_others_;
   std::vector<Window> windows_of_configs_;
   /// Of what is sent between two stages, by end of the first and both configs; after a stage that
   /// is the first of all, and others.
   std::vector<double> sends_alone_, sends_;
+  std::vector<double> least_sends_;  ///< of any two, by end and config of the first
 };
 
 }  // namespace motley

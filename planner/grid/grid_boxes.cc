@@ -10,9 +10,12 @@
 namespace motley {
 namespace {
 
-/// How often prices are tried of one box.
-constexpr int kPrices = 12;
-constexpr int kPricesOfWide = 4;
+/// How often prices are tried of one box: of maxima too, then of devices alone.
+constexpr int kPricesOfMaxima = 6, kPrices = 12, kPricesOfWide = 3;
+/// Of wide boxes stages are told apart no farther from the end.
+constexpr int kDistancesOfWide = 2;
+/// A state of GridReach costs so much less than one of GridBounds.
+constexpr int kReachIsCheaper = 4;
 /// What sums in another order may differ by.
 constexpr double kRounding = 1e-12;
 
@@ -71,19 +74,21 @@ class Boxes {
 
   /// The parts to look at in turn; what is given up for now goes to `left`.
   std::vector<GridBox> look_at(GridBox box, std::vector<GridBox>* left) {
-    const bool bounded = box.distances >= effort_.distances;
-    if (bounded && wide(box)) return halves(box);
-    const GridWindows windows(tables_, box.most, effort_.distances);
+    const bool bounded = box.distances >= effort_.distances, is_wide = wide(box);
+    if (bounded && is_wide) return halves(box);
+    const int distances = is_wide ? kDistancesOfWide : effort_.distances;
+    const GridWindows windows(tables_, box.most, distances);
     GridBounds bounds(tables_, windows);
     if (!bounded) {
+      bound_with_maxima(&bounds, &box);
+      if (!(box.least_seconds < cutoff())) return {};
       bound(&bounds, &box);
       if (!(box.least_seconds < cutoff())) return {};
       if (wide(box)) return halves(box);
-    } else {
-      bounds.find(box.prices);
     }
-    const GridReach reach(tables_, windows);
-    work_->spent += reach.states() * tables_.configs();
+    bounds.find({box.of_devices, {}}, box.least);
+    const GridReach reach(tables_, windows, effort_.most_states);
+    work_->spent += reach.states() * tables_.configs() / kReachIsCheaper;
     if (reach.before(0, reach.all()) < tables_.layers()) return {};
     const GridFound found =
         best_grid({tables_, windows, reach, bounds}, box.least, cutoff(), effort_.most_labels);
@@ -120,58 +125,73 @@ class Boxes {
     return counts_[0] * maxima[0] + counts_[1] * maxima[1] + counts_[2] * maxima[2];
   }
 
-  /// By the best prices found: each try moves them as far as, were the bound straight, it took to
-  /// reach the cutoff.
-  void bound(GridBounds* bounds, GridBox* box) {
-    const std::vector<GridTables::Resource>& resources = tables_.resources();
-    std::vector<double> prices = box->prices, best_prices;
-    prices.resize(resources.size(), 0);
-    const double fixed = of_maxima(box->least);
+  double try_prices(const GridPrices& prices, const GridBox& box, GridBounds* bounds) {
+    bounds->find(prices, box.least);
+    work_->spent += bounds->states() * tables_.configs();
+    return of_maxima(box.least) + bounds->path();
+  }
+
+  /// Seconds by the best of so many prices, each moved from the last as far as, were the bound
+  /// straight, it took to reach the cutoff.
+  double find_prices(const GridBox& box, int tries, GridBounds* bounds, GridPrices* prices) {
+    GridPrices moved = *prices;
     double most = -kNever, stride = 1;
-    const int tries = wide(*box) ? kPricesOfWide : kPrices;
     for (int i = 0; i < tries; ++i) {
-      bounds->find(prices);
-      work_->spent += bounds->states() * tables_.configs();
-      const double seconds = fixed + bounds->path();
+      const double seconds = try_prices(moved, box, bounds);
       if (seconds > most) {
         most = seconds;
-        best_prices = prices;
+        *prices = moved;
       } else {
         stride /= 2;
       }
       if (!(most < cutoff())) break;
       const std::vector<GridStage> stages = bounds->cheapest();
-      const std::vector<int> missing = missing_of(stages);
-      if (std::all_of(missing.begin(), missing.end(), [](int of) { return of <= 0; }) &&
-          fits_memory(stages))
-        offer({tables_.shape().micro_batch, tables_.shape().replicas, stages});
-      double squares = 0;
-      for (size_t r = 0; r < resources.size(); ++r)
-        if (missing[r] > 0 || prices[r] > 0) squares += missing[r] * missing[r];
-      if (squares == 0) break;  // the best of all prices
-      const double reach = best_->seconds < kNoGridSeconds ? best_->seconds - seconds : 2 * seconds;
-      for (size_t r = 0; r < resources.size(); ++r)
-        prices[r] = std::max(0.0, prices[r] + stride * reach / squares * missing[r]);
+      offer_if_possible(stages);
+      const double missing =
+          best_->seconds < kNoGridSeconds ? best_->seconds - seconds : 2 * seconds;
+      if (!move_prices(tables_, {stages, box.least, box.most, stride * missing}, &moved)) break;
     }
-    box->prices = best_prices;
+    return most;
+  }
+
+  /// Whatever the maxima are between the least and the most: as if stages had so much of each in
+  /// the mean.
+  void bound_with_maxima(GridBounds* bounds, GridBox* box) {
+    if (box->prices.devices.empty()) box->prices = first_prices(tables_);
+    const double most = find_prices(*box, kPricesOfMaxima, bounds, &box->prices);
+    box->least_seconds = std::max(box->least_seconds, most);
+    for (size_t i = 0; i < counts_.size(); ++i)
+      narrow(i, best_->seconds - most, counts_[i] - times_paid(tables_, box->prices, i), box);
+  }
+
+  /// As if all had the least of the maxima; for labels.
+  void bound(GridBounds* bounds, GridBox* box) {
+    GridPrices prices = of_devices_alone(box->prices, box->least);
+    const GridPrices before{box->of_devices, {}};
+    if (!before.devices.empty() &&
+        try_prices(before, *box, bounds) > try_prices(prices, *box, bounds))
+      prices = before;
+    const double fixed = of_maxima(box->least);
+    const double most = find_prices(*box, wide(*box) ? kPricesOfWide : kPrices, bounds, &prices);
+    box->of_devices = prices.devices;
     box->distances = effort_.distances;
     box->least_path = std::max(box->least_path, most - fixed);
     box->least_seconds = std::max(box->least_seconds, fixed + box->least_path);
-    if (!(box->least_seconds < cutoff())) return;
-    if (bounds->prices() != best_prices) bounds->find(best_prices);
-    const double slack = best_->seconds - fixed - box->least_path;
     for (size_t i = 0; i < counts_.size(); ++i)
-      if (counts_[i] > 0) box->most[i] = std::min(box->most[i], box->least[i] + slack / counts_[i]);
+      narrow(i, best_->seconds - fixed - box->least_path, counts_[i], box);
   }
 
-  /// Of each resource more than there is; negative: left.
-  std::vector<int> missing_of(const std::vector<GridStage>& stages) const {
-    std::vector<int> missing;
-    for (const GridTables::Resource& resource : tables_.resources()) {
-      missing.push_back(-resource.there);
-      for (const GridStage& stage : stages) missing.back() += resource.taken_by(stage.config);
-    }
-    return missing;
+  /// A maximum that counts so often with so many seconds left until the best plan.
+  void narrow(size_t i, double seconds, double counts, GridBox* box) const {
+    if (counts > 0 && seconds > 0)
+      box->most[i] = std::min(box->most[i], box->least[i] + seconds / counts);
+  }
+
+  void offer_if_possible(const std::vector<GridStage>& stages) {
+    const std::vector<int> missing = missing_of(tables_, stages);
+    if (std::all_of(missing.begin(), missing.end(), [](int of) { return of <= 0; }) &&
+        fits_memory(stages))
+      offer({tables_.shape().micro_batch, tables_.shape().replicas, stages});
   }
 
   bool fits_memory(const std::vector<GridStage>& stages) const {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "planner/grid/grid_prices.h"
 #include "planner/grid/grid_tables.h"
 
 namespace motley {
@@ -15,9 +16,10 @@ namespace motley {
 struct GridBox {
   GridMaxima least = {};
   GridMaxima most = {};
-  double least_seconds = 0;         ///< no plan of it takes less
-  double least_path = 0;            ///< nor has any a shorter path
-  std::vector<double> prices = {};  ///< by which that was found
+  double least_seconds = 0;             ///< no plan of it takes less
+  double least_path = 0;                ///< nor has any a shorter path
+  GridPrices prices = {};               ///< by which the first was found
+  std::vector<double> of_devices = {};  ///< by which the second was
   int distances = 0;  ///< told apart in that; 0: it is of the larger box which this is a part of
 };
 
@@ -28,9 +30,10 @@ struct GridBest {
 };
 
 struct GridEffort {
-  double width = 0;        ///< of a step, within which boxes are searched by labels
-  int distances = 0;       ///< of stages from the end, that are told apart
-  size_t most_labels = 0;  ///< that begin with the same layer
+  double width = 0;         ///< of a step, within which boxes are searched by labels
+  int distances = 0;        ///< of stages from the end, that are told apart
+  int64_t most_states = 0;  ///< of GridReach
+  size_t most_labels = 0;   ///< that begin with the same layer
 };
 
 /// What was done, in states bounded and pairs of labels compared.

@@ -15,18 +15,23 @@ struct Label {
   int stages = 0;
   int after = kNone;  ///< the label that begins with the next stage
   std::array<int, kMostGridResources> used = {};
-  int64_t left = 0;        ///< devices, as GridReach counts them
-  double paid = 0;         ///< for that, by the prices of GridBounds
-  GridMaxima maxima = {};  ///< of all stages; of the first with the least it may take to send
-  double own_busy = 0;     ///< of the first, without what comes into it
-  double path = 0;         ///< of all, without what comes into the first
-  SendWeights weights;     ///< of the first, where it is not the first of all
+  int64_t left = 0;         ///< devices, as GridReach counts them
+  double paid = 0;          ///< for that, by the prices of GridBounds
+  GridMaxima maxima = {};   ///< of all stages; of the first with the least it may take to send
+  double own_busy = 0;      ///< of the first, without what comes into it
+  bool own_hidden = false;  ///< whatever comes into the first, another is busy for longer
+  double path = 0;          ///< of all, without what comes into the first
+  SendWeights weights;      ///< of the first, where it is not the first of all
 
-  bool no_worse_than(const Label& other, size_t resources) const {
-    if (path > other.path || maxima[0] > other.maxima[0] || own_busy > other.own_busy ||
-        maxima[2] > other.maxima[2] || maxima[1] > other.maxima[1] || stages > other.stages ||
+  /// Greater maxima take no more than what the path takes less. `counts`: how often each counts.
+  bool no_worse_than(const Label& other, size_t resources, const GridMaxima& counts) const {
+    if (path > other.path || stages > other.stages || (!own_hidden && own_busy > other.own_busy) ||
         weights.in_busy > other.weights.in_busy || weights.in_path > other.weights.in_path)
       return false;
+    double seconds = path;
+    for (size_t i = 0; i < maxima.size(); ++i)
+      seconds += counts[i] * std::max(0.0, maxima[i] - other.maxima[i]);
+    if (seconds > other.path) return false;
     for (size_t resource = 0; resource < resources; ++resource)
       if (used[resource] > other.used[resource]) return false;
     return true;
@@ -95,14 +100,22 @@ class GridLabels {
     return numbers;
   }
 
-  /// By every stage before the label's.
+  /// By every stage before the label's that may be quick enough.
   void extend(const Label& label, int number) {
     for (int config = 0; config < tables_.configs(); ++config) {
       if (!has_room(label, tables_.config(config))) continue;
-      for (int first = label.first - 1; first >= 0; --first) {
+      const Label with = taking(config, label);
+      const double seconds = seconds_of(label.maxima, label.path) + with.paid;
+      const int lowest = windows_.first_of(config, label.first, label.stages + 1);
+      const int highest = std::min(label.first - 1, reach_.before(label.stages + 1, with.left));
+      for (int first = highest; first >= lowest; --first) {
         if (tables_.farthest_from_end(config, first, label.first) <= label.stages) break;
+        if (first > 0 && !(seconds + tables_.compute(config, first, label.first) +
+                               bounds_.path_before(first, label.stages + 1, config) <
+                           cutoff_))
+          continue;
         if (!windows_.allowed(config, first, label.first)) continue;
-        Label longer = label;
+        Label longer = with;
         put_before(config, first, number, &longer);
         if (first == 0)
           finish(longer);
@@ -119,8 +132,19 @@ class GridLabels {
     return true;
   }
 
-  void put_before(int config, int first, int number, Label* label) const {
+  /// With the devices of one stage more.
+  Label taking(int config, Label label) const {
     const GridConfig own = tables_.config(config);
+    for (size_t i = 0; i < tables_.resources().size(); ++i) {
+      const int taken = tables_.resources()[i].taken_by(own);
+      label.used[i] += taken;
+      label.paid += taken * bounds_.prices().devices[i];
+    }
+    label.left -= own.degree * reach_.stride(own.type);
+    return label;
+  }
+
+  void put_before(int config, int first, int number, Label* label) const {
     const int end = label->first;
     const SendWeights weight = tables_.weights(label->stages + 1, first == 0);
     const double computing = tables_.compute(config, first, end);
@@ -137,12 +161,6 @@ class GridLabels {
     label->own_busy = own_busy;
     const GridMaxima& maxima = tables_.maxima(config, first, end);
     for (const size_t i : {1u, 2u}) label->maxima[i] = std::max(label->maxima[i], maxima[i]);
-    for (size_t i = 0; i < tables_.resources().size(); ++i) {
-      const int taken = tables_.resources()[i].taken_by(own);
-      label->used[i] += taken;
-      label->paid += taken * bounds_.prices()[i];
-    }
-    label->left -= own.degree * reach_.stride(own.type);
     label->first = first;
     label->end = end;
     label->config = config;
@@ -157,12 +175,12 @@ class GridLabels {
     const double in = label->weights.in_busy;
     label->maxima[0] = std::max(
         label->maxima[0], label->own_busy + in * tables_.least_send(label->first, label->config));
-    label->own_busy = std::max(
-        label->own_busy, label->maxima[0] - in * tables_.most_send(label->first, label->config));
+    const double hidden = label->maxima[0] - in * tables_.most_send(label->first, label->config);
+    label->own_hidden = label->own_busy <= hidden;
+    label->own_busy = std::max(label->own_busy, hidden);
   }
 
   void add(Label label) {
-    if (reach_.before(label.stages, label.left) < label.first) return;
     raise(&label);
     if (label.maxima[0] > windows_.most()[0] || !(bound(label) < cutoff_)) return;
     std::vector<int>& others = starting(label.first, label.config);
@@ -172,8 +190,9 @@ class GridLabels {
     const size_t resources = tables_.resources().size();
     found_.compared += static_cast<int64_t>(others.size());
     for (const int other : others)
-      if (of(other).no_worse_than(label, resources)) return;
-    std::erase_if(others, [&](int other) { return label.no_worse_than(of(other), resources); });
+      if (of(other).no_worse_than(label, resources, counts_)) return;
+    std::erase_if(others,
+                  [&](int other) { return label.no_worse_than(of(other), resources, counts_); });
     others.push_back(static_cast<int>(labels_.size()));
     labels_.push_back(label);
   }

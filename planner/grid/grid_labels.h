@@ -2,7 +2,8 @@
 // The best grid of one shape: stages are put one before the other from the last on, so that how
 // many micro-batches each has in flight is known. What is known of a row of stages is a label; of
 // labels that begin with the same layer and config, one that is nowhere better than another is
-// dropped (Pareto dominance), as is one that by its bound cannot beat the cutoff.
+// dropped (Pareto dominance), as is one that by its bound cannot beat the cutoff. Seconds of the
+// path and of maxima may stand for each other in that, as a step is the sum of both.
 
 #include <array>
 #include <cstddef>

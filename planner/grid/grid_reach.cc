@@ -1,12 +1,6 @@
 #include "planner/grid/grid_reach.h"
 
 namespace motley {
-namespace {
-
-constexpr int64_t kMostStates = 2'000'000;
-
-}  // namespace
-
 GridWindows::GridWindows(const GridTables& tables, const GridMaxima& most, int most_distances)
     : tables_(&tables), most_(most), rows_(row(tables.configs(), 0)) {
   const std::vector<int16_t> all = lowest();
@@ -48,11 +42,11 @@ std::vector<int16_t> GridWindows::narrowed(const std::vector<int16_t>& lowest, i
   return firsts;
 }
 
-GridReach::GridReach(const GridTables& tables, const GridWindows& windows) {
+GridReach::GridReach(const GridTables& tables, const GridWindows& windows, int64_t most_states) {
   int64_t states = windows.distances();
   for (const int there : tables.budget()) states *= there + 1;
   strides_.assign(tables.budget().size(), 0);
-  if (states > kMostStates) {
+  if (states > most_states) {
     reach_ = {static_cast<int16_t>(tables.layers())};
     return;
   }
@@ -65,34 +59,59 @@ GridReach::GridReach(const GridTables& tables, const GridWindows& windows) {
   for (int from_end = distances_; from_end >= 1; --from_end) find(tables, windows, from_end);
 }
 
+/// Of a config, where the longest stage that begins with a layer or before ends.
+std::vector<int16_t> GridReach::ends_of(const GridTables& tables, const GridWindows& windows,
+                                        int config, int from_end) {
+  std::vector<int16_t> ends(static_cast<size_t>(tables.layers()) + 1, 0);
+  for (int end = 1; end <= tables.layers(); ++end) {
+    const int first = windows.first_of(config, end, from_end);
+    if (first < end) ends[static_cast<size_t>(first)] = static_cast<int16_t>(end);
+  }
+  for (size_t first = 1; first < ends.size(); ++first)
+    ends[first] = std::max(ends[first], ends[first - 1]);
+  return ends;
+}
+
 /// Those before the stage of this distance are farther, or of the same where distances differ no
 /// more.
 void GridReach::find(const GridTables& tables, const GridWindows& windows, int from_end) {
-  const int layers = tables.layers(), configs = tables.configs();
-  const auto ends = static_cast<size_t>(layers) + 1;
-  std::vector<int16_t> longest(static_cast<size_t>(configs) * ends, 0);  // ends, by beginning
-  for (int config = 0; config < configs; ++config) {
-    int16_t* const of = &longest[static_cast<size_t>(config) * ends];
-    for (int end = 1; end <= layers; ++end) {
-      const int first = windows.first_of(config, end, from_end);
-      if (first < end) of[first] = static_cast<int16_t>(end);
-    }
-    for (size_t first = 1; first < ends; ++first) of[first] = std::max(of[first], of[first - 1]);
-  }
+  std::vector<std::vector<int16_t>> ends;
+  for (int config = 0; config < tables.configs(); ++config)
+    ends.push_back(ends_of(tables, windows, config, from_end));
+  if (from_end < distances_)
+    find_before_farther(tables, ends, from_end);
+  else
+    find_before_same(tables, ends);
+}
+
+/// Config by config, all that have devices enough for it in runs.
+void GridReach::find_before_farther(const GridTables& tables,
+                                    const std::vector<std::vector<int16_t>>& ends, int from_end) {
   int16_t* const here = &reach_[static_cast<size_t>((from_end - 1) * sizes_)];
-  const int16_t* const before =
-      &reach_[static_cast<size_t>((std::min(from_end + 1, distances_) - 1) * sizes_)];
+  const int16_t* const farther = here + sizes_;
+  for (int config = 0; config < tables.configs(); ++config) {
+    const GridConfig own = tables.config(config);
+    const int16_t* const of = ends[static_cast<size_t>(config)].data();
+    const int64_t taken = own.degree * stride(own.type);
+    const int64_t run = (tables.budget()[static_cast<size_t>(own.type)] + 1) * stride(own.type);
+    for (int64_t begin = 0; begin < sizes_; begin += run)
+      for (int64_t i = begin + taken; i < begin + run; ++i)
+        here[i] = std::max(here[i], of[farther[i - taken]]);
+  }
+}
+
+/// By numbers of devices, as those with fewer come first.
+void GridReach::find_before_same(const GridTables& tables,
+                                 const std::vector<std::vector<int16_t>>& ends) {
+  int16_t* const here = &reach_[static_cast<size_t>((distances_ - 1) * sizes_)];
   std::vector<int> left(strides_.size(), 0);
   for (int64_t i = 0; i < sizes_; ++i) {
-    int16_t most = 0;
-    for (int config = 0; config < configs; ++config) {
+    for (int config = 0; config < tables.configs(); ++config) {
       const GridConfig own = tables.config(config);
       if (left[static_cast<size_t>(own.type)] < own.degree) continue;
-      const int16_t others = before[i - own.degree * stride(own.type)];
-      most =
-          std::max(most, longest[static_cast<size_t>(config) * ends + static_cast<size_t>(others)]);
+      const auto others = static_cast<size_t>(here[i - own.degree * stride(own.type)]);
+      here[i] = std::max(here[i], ends[static_cast<size_t>(config)][others]);
     }
-    here[i] = most;
     for (size_t type = 0; type < left.size() && ++left[type] > tables.budget()[type]; ++type)
       left[type] = 0;
   }

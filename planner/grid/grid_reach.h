@@ -26,9 +26,11 @@ class GridWindows {
   /// Distances from the end that differ.
   int distances() const { return distances_; }
   /// No stage that is so many from the end begins before.
-  int first_of(int config, int end, int from_end) const {
-    return firsts_[static_cast<size_t>(std::min(from_end, distances_) - 1) * rows_ +
-                   row(config, end)];
+  int first_of(int config, int end, int from_end) const { return firsts_of(config, from_end)[end]; }
+  /// The same by end.
+  const int16_t* firsts_of(int config, int from_end) const {
+    return &firsts_[static_cast<size_t>(std::min(from_end, distances_) - 1) * rows_ +
+                    row(config, 0)];
   }
 
  private:
@@ -52,10 +54,10 @@ class GridWindows {
 /// that only have to be short enough, each is best as long as may be.
 class GridReach {
  public:
-  GridReach(const GridTables& tables, const GridWindows& windows);
+  GridReach(const GridTables& tables, const GridWindows& windows, int64_t most_states);
 
   /// Numbers of devices, as one index: the sum of count[type] * stride(type). All 0 where there are
-  /// too many of them to tell apart, and nothing is known.
+  /// more of them than `most_states`, and nothing is known.
   int64_t stride(int type) const { return strides_[static_cast<size_t>(type)]; }
   int64_t all() const { return sizes_ - 1; }
   /// So many of the first layers may be before a stage so many from the end.
@@ -65,7 +67,12 @@ class GridReach {
   int64_t states() const { return static_cast<int64_t>(reach_.size()); }
 
  private:
+  static std::vector<int16_t> ends_of(const GridTables& tables, const GridWindows& windows,
+                                      int config, int from_end);
   void find(const GridTables& tables, const GridWindows& windows, int from_end);
+  void find_before_farther(const GridTables& tables, const std::vector<std::vector<int16_t>>& ends,
+                           int from_end);
+  void find_before_same(const GridTables& tables, const std::vector<std::vector<int16_t>>& ends);
 
   int distances_ = 1;
   std::vector<int64_t> strides_;

@@ -11,9 +11,15 @@
 namespace motley {
 namespace {
 
-/// What is done with each shape, in turn: for a plan to begin with, to prove one.
+/// What is done with each shape, in turn: to tell where to look first, for a plan to begin with, to
+/// prove one.
 constexpr GridEffort kEfforts[] = {
-    {0.1, 8, 8}, {0.02, 16, 100}, {0.005, 64, 1000}, {0.001, 1 << 14, 20'000}};
+    {.width = 1e9, .distances = 8, .most_states = 20'000, .most_labels = 8},
+    {.width = 0.1, .distances = 8, .most_states = 50'000, .most_labels = 8},
+    {.width = 0.02, .distances = 16, .most_states = 2'000'000, .most_labels = 100},
+    {.width = 0.01, .distances = 16, .most_states = 2'000'000, .most_labels = 300},
+    {.width = 0.004, .distances = 32, .most_states = 2'000'000, .most_labels = 1000},
+    {.width = 0.001, .distances = 1 << 14, .most_states = 2'000'000, .most_labels = 20'000}};
 /// Over all shapes, by devices: some seconds for a thousand.
 constexpr int64_t kLeastWork = 500'000'000;
 constexpr int64_t kWorkOfADevice = 1'500'000;

@@ -22,6 +22,8 @@ GridTables::GridTables(const GridCosts& costs, GridShape shape,
   find_groups(fleet);
   price_sends(costs);
   price_stages(costs, cutoff);
+  least_own_[0].assign(configs_.size(), 0);
+  for (const size_t maximum : {1u, 2u}) find_least_parts(maximum);
 }
 
 void GridTables::find_configs(const GridCosts& costs, const std::vector<GridGroups>& fleet) {
@@ -73,6 +75,42 @@ void GridTables::price_stages(const GridCosts& costs, double cutoff) {
                                          costs.update(priced, shape_.micro_batch),
                                          costs.reduction(priced, shape_.replicas)};
       }
+  }
+}
+
+/// By how much less two layers have together than alone; 0 where nobody measured any.
+double GridTables::least_own_of(size_t maximum, int config) const {
+  double own = std::numeric_limits<double>::infinity();
+  for (int layer = 0; layer < layers_; ++layer) {
+    if (farthest_from_end(config, layer, layer + 1) < 1) continue;
+    const double alone = maxima(config, layer, layer + 1)[maximum];
+    own = std::min(own, alone);
+    if (layer + 1 == layers_ || farthest_from_end(config, layer, layer + 2) < 1) continue;
+    const double both = maxima(config, layer, layer + 2)[maximum];
+    own =
+        std::min(own, std::max(0.0, alone + maxima(config, layer + 1, layer + 2)[maximum] - both));
+  }
+  return own < kNoGridSeconds ? own : 0;
+}
+
+/// As single layers have it, scaled down to what no stage falls below.
+void GridTables::find_least_parts(size_t maximum) {
+  for (int config = 0; config < configs(); ++config) {
+    const double own = least_own_of(maximum, config);
+    std::vector<double> parts{0};
+    for (int layer = 0; layer < layers_; ++layer) {
+      const double alone = maxima(config, layer, layer + 1)[maximum];  // 0: not priced
+      parts.push_back(parts.back() + (alone < kNoGridSeconds ? std::max(0.0, alone - own) : 0));
+    }
+    double scale = 1;
+    for (int first = 0; first < layers_; ++first)
+      for (int end = first + 1; end <= layers_ && farthest_from_end(config, first, end) > 0;
+           ++end) {
+        const double sum = own + parts[at(end)] - parts[at(first)];
+        if (sum > 0) scale = std::min(scale, maxima(config, first, end)[maximum] / sum);
+      }
+    least_own_[maximum].push_back(own * scale);
+    for (const double part : parts) least_of_layers_[maximum].push_back(part * scale);
   }
 }
 

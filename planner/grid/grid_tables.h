@@ -54,6 +54,16 @@ class GridTables {
   const GridMaxima& maxima(int config, int first, int end) const {
     return maxima_[stage(config, first, end)];
   }
+  /// What a stage has of a maximum at least: a part that is its config's, and one for each of its
+  /// layers, here of all before `end`.
+  double least_own(size_t maximum, int config) const { return least_own_[maximum][at(config)]; }
+  double least_of_layers(size_t maximum, int config, int end) const {
+    return (maximum == 0 ? computed_ : least_of_layers_[maximum])[row(config) + at(end)];
+  }
+  double least_part(size_t maximum, int config, int first, int end) const {
+    return least_own(maximum, config) + least_of_layers(maximum, config, end) -
+           least_of_layers(maximum, config, first);
+  }
   /// How often each counts.
   GridMaxima counts() const { return {static_cast<double>(passes_ - 1), 1, 1}; }
   /// 0: no stage of a plan within the cutoff.
@@ -85,6 +95,8 @@ class GridTables {
   void find_groups(const std::vector<GridGroups>& fleet);
   void price_sends(const GridCosts& costs);
   void price_stages(const GridCosts& costs, double cutoff);
+  void find_least_parts(size_t maximum);
+  double least_own_of(size_t maximum, int config) const;
   const SendWeights& least_weights(int first, int end) const;
   double least_busy(int config, int first, int end) const;
 
@@ -99,6 +111,7 @@ class GridTables {
   std::vector<double> computed_;  ///< of the layers before, by config
   std::vector<GridMaxima> maxima_;
   std::vector<int> farthest_;
+  std::array<std::vector<double>, 3> least_own_, least_of_layers_;  ///< of the first: computed_
   std::vector<double> send_, least_send_;
   std::vector<SendWeights> weights_;  ///< by distance from the end, not first and first
   SendWeights least_first_, least_middle_, least_last_, least_only_;
