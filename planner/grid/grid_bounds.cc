@@ -13,9 +13,7 @@ GridBounds::GridBounds(const GridTables& tables, const GridWindows& windows)
   alone_.assign(rows_, kNever);
   after_others_.assign(rows_, kNever);
   windows_of_configs_.assign(configs, {std::vector<int>(ends), std::vector<double>(ends)});
-  sends_.assign(ends * configs * configs, 0);
-  sends_alone_ = sends_;
-  least_sends_.assign(ends * configs, 0);
+  joined_.assign(configs, kNever);
   before_.assign(at(distances_ + 1) * ends * configs, kNever);
   find_least_ends();
 }
@@ -71,32 +69,9 @@ void GridBounds::find(const GridPrices& prices, const GridMaxima& least) {
   path_ -= worth_;
 }
 
-/// What is sent counts alike from some distance on.
-void GridBounds::price_sends(int from_end) {
-  const int configs = tables_->configs();
-  if (from_end < distances_ && from_end > tables_->unlike_distances()) return;
-  const double in = tables_->weights(from_end - 1, false).in_path;
-  const double out = tables_->weights(from_end, false).out_path;
-  const double out_alone = tables_->weights(from_end, true).out_path;
-  size_t i = at(configs) * at(configs);
-  for (int end = 1; end < tables_->layers(); ++end)
-    for (int config = 0; config < configs; ++config) {
-      double least = kNever;
-      for (int next = 0; next < configs; ++next, ++i) {
-        const double back = in * tables_->send(end, next, config);
-        const double sent = tables_->send(end - 1, config, next);
-        sends_[i] = out * sent + back;
-        sends_alone_[i] = out_alone * sent + back;
-        least = std::min({least, sends_[i], sends_alone_[i]});
-      }
-      least_sends_[at(end) * at(configs) + at(config)] = least;
-    }
-}
-
 /// Those whose last stage is so many from the end; the stages before are farther, or of the same
 /// distance where distances differ no more.
 void GridBounds::find_rows(int from_end) {
-  if (from_end > 1) price_sends(from_end);
   start_rows(from_end);
   const int begin = least_ends_[at(from_end)], last = tables_->layers() - from_end + 1;
   const int at_once = from_end < distances_ ? std::max(0, last - begin + 1) : 1;
@@ -144,24 +119,20 @@ void GridBounds::end_rows(int config, int begin, int last, int from_end) {
 
 void GridBounds::join_rows(int end, int from_end) {
   const size_t configs = at(tables_->configs()), ends = at(tables_->layers() + 1);
-  double* const before = &before_[row(from_end, 0) + at(end)];
-  for (size_t next = 0; next < configs; ++next) before[next * ends] = kNever;
-  double most = kNever;  // no next config waits longer
-  const auto join = [&](size_t config, double seconds, const std::vector<double>& all) {
-    if (seconds + least_sends_[at(end) * configs + config] >= most) return;
-    const double* const sends = &all[(at(end) * configs + config) * configs];
-    most = 0;
-    for (size_t next = 0; next < configs; ++next) {
-      double& least = before[next * ends];
-      least = std::min(least, seconds + sends[next]);
-      most = std::max(most, least);
-    }
+  std::fill(joined_.begin(), joined_.end(), kNever);
+  const auto join = [&](size_t config, double seconds, bool first) {
+    const double* const sends =
+        &tables_->path_sends(from_end, first)[(at(end) * configs + config) * configs];
+    for (size_t next = 0; next < configs; ++next)
+      joined_[next] = std::min(joined_[next], seconds + sends[next]);
   };
   for (size_t config = 0; config < configs; ++config) {
     const size_t of = config * ends + at(end);
-    if (after_others_[of] < kNever) join(config, after_others_[of], sends_);
-    if (alone_[of] < kNever) join(config, alone_[of], sends_alone_);
+    if (after_others_[of] < kNever) join(config, after_others_[of], false);
+    if (alone_[of] < kNever) join(config, alone_[of], true);
   }
+  for (size_t next = 0; next < configs; ++next)
+    before_[row(from_end, static_cast<int>(next)) + at(end)] = joined_[next];
 }
 
 /// What find() took the least of, looked for again, stage by stage from the last on.

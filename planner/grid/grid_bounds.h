@@ -48,7 +48,6 @@ class GridBounds {
     return at(std::min(from_end, distances_)) * rows_ + row(config);
   }
   void find_least_ends();
-  void price_sends(int from_end);
   void find_rows(int from_end);
   void start_rows(int from_end);
   /// Of all layers before each end, the row's last stage of a config.
@@ -78,11 +77,8 @@ class GridBounds {
   /// Rows that end with a stage of a config, by that and end: which is all, and which has others
   /// before it.
   std::vector<double> alone_, after_others_;
+  std::vector<double> joined_;  ///< of one end, by config of the next stage
   std::vector<Window> windows_of_configs_;
-  /// Of what is sent between two stages, by end of the first and both configs; after a stage that
-  /// is the first of all, and others.
-  std::vector<double> sends_alone_, sends_;
-  std::vector<double> least_sends_;  ///< of any two, by end and config of the first
 };
 
 }  // namespace motley

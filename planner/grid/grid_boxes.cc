@@ -10,12 +10,13 @@
 namespace motley {
 namespace {
 
-/// How often prices are tried of one box: of maxima too, then of devices alone.
-constexpr int kPricesOfMaxima = 6, kPrices = 12, kPricesOfWide = 3;
-/// Of wide boxes stages are told apart no farther from the end.
-constexpr int kDistancesOfWide = 2;
-/// A state of GridReach costs so much less than one of GridBounds.
-constexpr int kReachIsCheaper = 4;
+/// How often prices are tried of one box: of maxima too, then of devices alone, then again where
+/// stages are told apart by how far they are from the end.
+constexpr int kPricesOfMaxima = 6, kPrices = 8, kPricesOfWide = 3, kPricesAgain = 4;
+/// As far are they told apart before that.
+constexpr int kFewDistances = 2;
+/// A state of GridReach costs so much less than one of GridBounds, a pair of labels so much more.
+constexpr int kReachIsCheaper = 4, kLabelsCostMore = 2;
 /// What sums in another order may differ by.
 constexpr double kRounding = 1e-12;
 
@@ -74,29 +75,33 @@ class Boxes {
 
   /// The parts to look at in turn; what is given up for now goes to `left`.
   std::vector<GridBox> look_at(GridBox box, std::vector<GridBox>* left) {
-    const bool bounded = box.distances >= effort_.distances, is_wide = wide(box);
-    if (bounded && is_wide) return halves(box);
-    const int distances = is_wide ? kDistancesOfWide : effort_.distances;
-    const GridWindows windows(tables_, box.most, distances);
+    const bool bounded = box.distances >= effort_.distances;
+    if (!bounded) bound_roughly(&box);
+    if (!(box.least_seconds < cutoff())) return {};
+    if (wide(box)) return halves(box);
+    const GridWindows windows(tables_, box.most, effort_.distances);
     GridBounds bounds(tables_, windows);
-    if (!bounded) {
-      bound_with_maxima(&bounds, &box);
-      if (!(box.least_seconds < cutoff())) return {};
-      bound(&bounds, &box);
-      if (!(box.least_seconds < cutoff())) return {};
-      if (wide(box)) return halves(box);
-    }
+    if (!bounded) bound(kPricesAgain, &bounds, &box);
+    if (!(box.least_seconds < cutoff())) return {};
+    box.distances = effort_.distances;
     bounds.find({box.of_devices, {}}, box.least);
     const GridReach reach(tables_, windows, effort_.most_states);
     work_->spent += reach.states() * tables_.configs() / kReachIsCheaper;
     if (reach.before(0, reach.all()) < tables_.layers()) return {};
     const GridFound found =
         best_grid({tables_, windows, reach, bounds}, box.least, cutoff(), effort_.most_labels);
-    work_->spent += found.compared + found.labels;
+    work_->spent += kLabelsCostMore * (found.compared + found.labels);
     if (found.plan) offer(*found.plan);
     box.least_seconds = std::max(box.least_seconds, found.least_seconds);
     if (box.least_seconds < cutoff()) left->push_back(std::move(box));
     return {};
+  }
+
+  void bound_roughly(GridBox* box) {
+    const GridWindows windows(tables_, box->most, kFewDistances);
+    GridBounds bounds(tables_, windows);
+    bound_with_maxima(&bounds, box);
+    if (box->least_seconds < cutoff()) bound(wide(*box) ? kPricesOfWide : kPrices, &bounds, box);
   }
 
   double width(const GridBox& box, size_t i) const {
@@ -165,16 +170,15 @@ class Boxes {
   }
 
   /// As if all had the least of the maxima; for labels.
-  void bound(GridBounds* bounds, GridBox* box) {
+  void bound(int tries, GridBounds* bounds, GridBox* box) {
     GridPrices prices = of_devices_alone(box->prices, box->least);
     const GridPrices before{box->of_devices, {}};
     if (!before.devices.empty() &&
         try_prices(before, *box, bounds) > try_prices(prices, *box, bounds))
       prices = before;
     const double fixed = of_maxima(box->least);
-    const double most = find_prices(*box, wide(*box) ? kPricesOfWide : kPrices, bounds, &prices);
+    const double most = find_prices(*box, tries, bounds, &prices);
     box->of_devices = prices.devices;
-    box->distances = effort_.distances;
     box->least_path = std::max(box->least_path, most - fixed);
     box->least_seconds = std::max(box->least_seconds, fixed + box->least_path);
     for (size_t i = 0; i < counts_.size(); ++i)

@@ -1,6 +1,7 @@
 #include "planner/grid/grid_labels.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace motley {
 namespace {
@@ -38,6 +39,20 @@ struct Label {
   }
 };
 
+/// Of a label what says quickly that another is not worse.
+struct Start {
+  double path = 0;
+  uint64_t used = 0;  ///< of the first four resources, 16 bits each, the highest of which is free
+  int stages = 0;
+  int number = 0;  ///< of the label
+
+  bool may_be_no_worse_than(const Start& other) const {
+    constexpr uint64_t kFree = 0x8000'8000'8000'8000;
+    return path <= other.path && (((other.used | kFree) - used) & kFree) == kFree &&
+           stages <= other.stages;
+  }
+};
+
 class GridLabels {
  public:
   GridLabels(const GridKnown& known, const GridMaxima& least, double cutoff, size_t most_labels)
@@ -68,7 +83,7 @@ class GridLabels {
   }
 
  private:
-  std::vector<int>& starting(int first, int config) {
+  std::vector<Start>& starting(int first, int config) {
     return starting_[static_cast<size_t>(first * tables_.configs() + config)];
   }
 
@@ -86,9 +101,9 @@ class GridLabels {
   std::vector<int> to_go_on_with(int first) {
     std::vector<std::pair<double, int>> by_bound;
     for (int config = 0; config < tables_.configs(); ++config)
-      for (const int number : starting(first, config)) {
-        const double least = bound(labels_[static_cast<size_t>(number)]);
-        if (least < cutoff_) by_bound.push_back({least, number});
+      for (const Start& start : starting(first, config)) {
+        const double least = bound(labels_[static_cast<size_t>(start.number)]);
+        if (least < cutoff_) by_bound.push_back({least, start.number});
       }
     std::sort(by_bound.begin(), by_bound.end());
     if (by_bound.size() > most_labels_) {
@@ -120,7 +135,7 @@ class GridLabels {
         if (first == 0)
           finish(longer);
         else
-          add(longer);
+          add(std::move(longer));
       }
     }
   }
@@ -180,21 +195,32 @@ class GridLabels {
     label->own_busy = std::max(label->own_busy, hidden);
   }
 
-  void add(Label label) {
+  void add(Label&& label) {
     raise(&label);
     if (label.maxima[0] > windows_.most()[0] || !(bound(label) < cutoff_)) return;
-    std::vector<int>& others = starting(label.first, label.config);
-    const auto of = [&](int number) -> const Label& {
-      return labels_[static_cast<size_t>(number)];
-    };
+    std::vector<Start>& others = starting(label.first, label.config);
+    const Start own = start_of(label);
     const size_t resources = tables_.resources().size();
+    const auto of = [&](const Start& start) -> const Label& {
+      return labels_[static_cast<size_t>(start.number)];
+    };
     found_.compared += static_cast<int64_t>(others.size());
-    for (const int other : others)
-      if (of(other).no_worse_than(label, resources, counts_)) return;
-    std::erase_if(others,
-                  [&](int other) { return label.no_worse_than(of(other), resources, counts_); });
-    others.push_back(static_cast<int>(labels_.size()));
+    for (const Start& other : others)
+      if (other.may_be_no_worse_than(own) && of(other).no_worse_than(label, resources, counts_))
+        return;
+    std::erase_if(others, [&](const Start& other) {
+      return own.may_be_no_worse_than(other) && label.no_worse_than(of(other), resources, counts_);
+    });
+    others.push_back(own);
     labels_.push_back(label);
+  }
+
+  /// Of one that is the next.
+  Start start_of(const Label& label) const {
+    Start start{label.path, 0, label.stages, static_cast<int>(labels_.size())};
+    for (size_t i = 0; i < std::min<size_t>(4, tables_.resources().size()); ++i)
+      start.used |= static_cast<uint64_t>(std::min(label.used[i], 0x7fff)) << (16 * i);
+    return start;
   }
 
   void finish(Label label) {
@@ -219,7 +245,8 @@ class GridLabels {
   double cutoff_;
   size_t most_labels_;
   std::vector<Label> labels_;
-  std::vector<std::vector<int>> starting_;  ///< labels that nothing dominates, by layer and config
+  std::vector<std::vector<Start>>
+      starting_;  ///< labels that nothing dominates, by layer and config
   GridFound found_;
 };
 

@@ -128,12 +128,10 @@ void GridTables::price_sends(const GridCosts& costs) {
   for (int from_end = 1; from_end <= layers_; ++from_end)
     for (const bool first : {false, true})
       weights_[2 * at(from_end) + (first ? 1 : 0)] = costs.weights(from_end, first);
-  const auto counted = [&](int from_end) {
-    return std::array{weights(from_end - 1, false).in_path, weights(from_end, false).out_path,
-                      weights(from_end, true).out_path};
-  };
-  for (int from_end = 2; from_end < layers_; ++from_end)
-    if (counted(from_end) != counted(layers_)) unlike_distances_ = from_end;
+  find_unlike_distances();
+  path_sends_.resize(4);  // of no stage, and the last
+  for (int from_end = 2; from_end <= std::min(unlike_distances_ + 1, layers_); ++from_end)
+    for (const bool first : {false, true}) path_sends_.push_back(price_path_sends(from_end, first));
   least_only_ = weights(1, true);
   least_last_ = weights(1, false);
   if (layers_ < 2) return;
@@ -143,6 +141,25 @@ void GridTables::price_sends(const GridCosts& costs) {
     least_first_ = least_of(least_first_, weights(from_end, true));
     least_middle_ = least_of(least_middle_, weights(from_end, false));
   }
+}
+
+void GridTables::find_unlike_distances() {
+  const auto counted = [&](int from_end) {
+    return std::array{weights(from_end - 1, false).in_path, weights(from_end, false).out_path,
+                      weights(from_end, true).out_path};
+  };
+  for (int from_end = 2; from_end < layers_; ++from_end)
+    if (counted(from_end) != counted(layers_)) unlike_distances_ = from_end;
+}
+
+std::vector<double> GridTables::price_path_sends(int from_end, bool first) const {
+  const double in = weights(from_end - 1, false).in_path, out = weights(from_end, first).out_path;
+  std::vector<double> sends(configs_.size() * configs_.size(), 0);
+  for (int end = 1; end < layers_; ++end)
+    for (int config = 0; config < configs(); ++config)
+      for (int next = 0; next < configs(); ++next)
+        sends.push_back(in * send(end, next, config) + out * send(end - 1, config, next));
+  return sends;
 }
 
 const SendWeights& GridTables::least_weights(int first, int end) const {

@@ -2,6 +2,7 @@
 // The prices of every stage of one shape of grid (micro-batch and number of replicas), looked up
 // instead of computed.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>
@@ -77,6 +78,11 @@ class GridTables {
   SendWeights weights(int from_end, bool first) const {
     return weights_[2 * at(from_end) + (first ? 1 : 0)];
   }
+  /// What is sent on the way between the stage that is so many from the end, the first of all or
+  /// not, and the one after it, by end of the first and both configs.
+  const std::vector<double>& path_sends(int from_end, bool first) const {
+    return path_sends_[2 * at(std::min(from_end, unlike_distances_ + 1)) + (first ? 1 : 0)];
+  }
   /// Beyond so many from the end what is sent counts alike.
   int unlike_distances() const { return unlike_distances_; }
   /// The least and the most that send() may take, over the configs it may be to.
@@ -94,6 +100,8 @@ class GridTables {
   void find_configs(const GridCosts& costs, const std::vector<GridGroups>& fleet);
   void find_groups(const std::vector<GridGroups>& fleet);
   void price_sends(const GridCosts& costs);
+  void find_unlike_distances();
+  std::vector<double> price_path_sends(int from_end, bool first) const;
   void price_stages(const GridCosts& costs, double cutoff);
   void find_least_parts(size_t maximum);
   double least_own_of(size_t maximum, int config) const;
@@ -113,6 +121,7 @@ class GridTables {
   std::vector<int> farthest_;
   std::array<std::vector<double>, 3> least_own_, least_of_layers_;  ///< of the first: computed_
   std::vector<double> send_, least_send_;
+  std::vector<std::vector<double>> path_sends_;
   std::vector<SendWeights> weights_;  ///< by distance from the end, not first and first
   SendWeights least_first_, least_middle_, least_last_, least_only_;
 };
