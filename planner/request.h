@@ -30,8 +30,8 @@ struct PlanRequest {
   /// then is planner/plain/plan_again.h's. It outlives the request.
   const Plan* previous = nullptr;
   int least_replicas = 1;  ///< of pipelines
-  /// Of many devices, once any are found: pipelines whose stages hold more than this plan's are not
-  /// looked for. It outlives the request.
+  /// Of many devices: where this plan has replicas enough, pipelines whose stages hold more than
+  /// its own are not looked for. It outlives the request.
   const Plan* held_by = nullptr;
 };
 

@@ -22,12 +22,17 @@ constexpr double kWorthCutting = 0.02;
 /// if a plan was found without.
 constexpr size_t kFewestDevices = 4, kFewDevices = 8, kManyDevices = 64;
 
-void reject(std::string what, std::string why, double step_seconds, Plan* plan) {
-  auto& rejected = plan->search.rejected;
-  const auto place = std::find_if(rejected.begin(), rejected.end(), [&](const RejectedPlan& other) {
-    return other.step_seconds == 0 || other.step_seconds > step_seconds;
+void reject(RejectedPlan rejected, Plan* plan) {
+  auto& all = plan->search.rejected;
+  const auto place = std::find_if(all.begin(), all.end(), [&](const RejectedPlan& other) {
+    return rejected.step_seconds > 0 &&
+           (other.step_seconds == 0 || other.step_seconds > rejected.step_seconds);
   });
-  rejected.insert(place, {std::move(what), std::move(why), step_seconds});
+  all.insert(place, std::move(rejected));
+}
+
+void reject(std::string what, std::string why, double step_seconds, Plan* plan) {
+  reject({std::move(what), std::move(why), step_seconds}, plan);
 }
 
 /// "2 replicas of 3 and 1 stages".
@@ -146,7 +151,7 @@ class Best {
       plan_ = std::move(other);
     } else if (seconds < clearly_below(ways)) {
       const bool plain = ways_.count() == 0;
-      other.search.rejected = std::move(plan_->search.rejected);
+      for (RejectedPlan& before : plan_->search.rejected) reject(std::move(before), &other);
       reject(plain ? "nothing computed twice, all state on devices of all holders"
                    : memory_words(ways_),
              plain ? memory_words(ways) + (ways.recompute ? " leave room for a quicker plan"
@@ -279,12 +284,12 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
     for (const std::set<std::string>& part : parts_to_leave_out(fleet)) {
       FleetSpec fewer = fleet;
       std::erase_if(fewer.devices, [&](const DeviceSpec& one) { return part.contains(one.id); });
-      if (fewer.devices.size() < least || fewer.devices.empty()) continue;
+      if (fewer.devices.size() < least) continue;
       const PlanRequest without{.job = request.job,
                                 .fleet = fewer,
                                 .profile = request.profile,
                                 .memory_headroom = request.memory_headroom};
-      MOTLEY_TRY(const double bound, least_seconds_of_pipelines(without, Recompute::kBlock));
+      MOTLEY_TRY(const double bound, least_seconds_of_pipelines(without));  // few may compute again
       if (bound >= std::min(below, plan->prediction.step_seconds)) continue;
       Result<Plan> other = search_with(ways, without, counter, sharing_replicas(without, plan));
       if (!other && is_fault(other.error())) return fail(other.error());

@@ -1,8 +1,9 @@
 #pragma once
 // What the layers before a stage cost at least, wherever it is in its pipeline: the least path over
 // all rows of stages that fit there, where devices may be had beyond those that are left at a price
-// (Lagrange). Whatever the prices, no plan has a shorter path; the best prices say the most. By
-// dynamic programming over layers, distance from the end, and the config of the next stage.
+// (Lagrange), and stages be longer than the least of the maxima. Whatever the prices, no plan takes
+// less than those maxima and that path; the best prices say the most. By dynamic programming over
+// layers, distance from the end, and the config of the next stage.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,12 +23,14 @@ class GridBounds {
   /// Of plans whose maxima are at least these.
   void find(const GridPrices& prices, const GridMaxima& least);
   const GridPrices& prices() const { return prices_; }
-  /// Seconds of the path of any plan, at least; infinite where there is none.
+  /// With the seconds of the least maxima no more than any plan takes; with prices of devices alone
+  /// no more than its path. Infinite where there is none.
   double path() const { return path_; }
   /// The row of stages that takes that, if it pays for devices.
   std::vector<GridStage> cheapest() const;
   /// Of what comes before layer `first`, that of a stage which is so many from the end; what is
-  /// sent between them included. What that stage and those after it pay is to be added.
+  /// sent between them included. What that stage and those after it pay is to be added. With prices
+  /// of devices alone.
   double path_before(int first, int from_end, int config) const {
     return before_[row(from_end + 1, config) + at(first)] - worth_;
   }

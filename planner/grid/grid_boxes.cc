@@ -10,8 +10,9 @@
 namespace motley {
 namespace {
 
-/// How often prices are tried of one box: of maxima too, then of devices alone, then again where
-/// stages are told apart by how far they are from the end.
+/// How often prices are tried of one box: of maxima too, then of devices alone (less often where
+/// the box is wide and will be halved), then again where stages are told apart by how far they are
+/// from the end.
 constexpr int kPricesOfMaxima = 6, kPrices = 8, kPricesOfWide = 3, kPricesAgain = 4;
 /// As far are they told apart before that.
 constexpr int kFewDistances = 2;

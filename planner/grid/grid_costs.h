@@ -75,8 +75,8 @@ class GridCosts {
   /// How many stages from the end, itself included, it may be for its devices to hold it and the
   /// micro-batches in flight; 0: they never do.
   virtual int farthest_from_end(const GridStage& stage, int micro_batch, int passes) const = 0;
-  /// Of the stage that is so many from the end (1: the last), the first of all or not. Those of the
-  /// first do not fall with the distance.
+  /// Of the stage that is so many from the end (1: the last), the first of all or not. But for the
+  /// last they do not fall with the distance.
   virtual SendWeights weights(int from_end, bool first) const = 0;
 
   /// Seconds of a step, by the form above.

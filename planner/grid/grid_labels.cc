@@ -20,7 +20,7 @@ struct Label {
   double paid = 0;          ///< for that, by the prices of GridBounds
   GridMaxima maxima = {};   ///< of all stages; of the first with the least it may take to send
   double own_busy = 0;      ///< of the first, without what comes into it
-  bool own_hidden = false;  ///< whatever comes into the first, another is busy for longer
+  bool own_hidden = false;  ///< whatever comes into the first, another is busy as long
   double path = 0;          ///< of all, without what comes into the first
   SendWeights weights;      ///< of the first, where it is not the first of all
 

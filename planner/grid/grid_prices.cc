@@ -55,8 +55,9 @@ GridPrices first_prices(const GridTables& tables) {
   for (std::vector<double>& of : prices.maxima) of.assign(tables.budget().size(), 0);
   for (int config = 0; config < tables.configs(); ++config) {
     const GridConfig own = tables.config(config);
+    const double all = tables.compute(config, 0, tables.layers()) * own.degree;
     double& speed = prices.maxima[0][static_cast<size_t>(own.type)];
-    speed = std::max(speed, 1 / (tables.compute(config, 0, tables.layers()) * own.degree));
+    if (all > 0) speed = std::max(speed, 1 / all);
   }
   const double speeds = times_paid(tables, prices, 0);
   for (double& speed : prices.maxima[0]) speed *= speeds > 0 ? tables.counts()[0] / speeds : 0;

@@ -44,7 +44,8 @@ std::vector<int16_t> GridWindows::narrowed(const std::vector<int16_t>& lowest, i
 
 GridReach::GridReach(const GridTables& tables, const GridWindows& windows, int64_t most_states) {
   int64_t states = windows.distances();
-  for (const int there : tables.budget()) states *= there + 1;
+  for (const int there : tables.budget())
+    if (states <= most_states) states *= there + 1;  // else enough, and soon too many for an int64
   strides_.assign(tables.budget().size(), 0);
   if (states > most_states) {
     reach_ = {static_cast<int16_t>(tables.layers())};

@@ -111,8 +111,13 @@ class PipelineSearch {
     std::optional<Plan> best;
     proved_ = kNever;
     double step = kNever, most = 1;
-    const Plan* const known = space_.request.held_by;
-    const double soon = known != nullptr ? most_held(costs, *known) : 1;
+    if (const Plan* const known = space_.request.held_by;
+        known != nullptr && !space_.few &&
+        std::ssize(known->replicas) >= space_.request.least_replicas) {
+      most = most_held(costs, *known);
+      costs.hold_at_most(most);
+      proved_ = least_;
+    }
     for (int times = 0;; ++times) {
       designs_.clear();
       find_bound(costs);
@@ -129,7 +134,7 @@ class PipelineSearch {
         proved_ = std::min(proved_, bound_->seconds(step));
         break;
       }
-      most = std::min(most * kHoldLess, soon);
+      most *= kHoldLess;
       costs.hold_at_most(most);
       proved_ = std::min(proved_, bound_->seconds_holding(most, step));
     }
