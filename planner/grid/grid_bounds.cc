@@ -74,6 +74,7 @@ void GridBounds::find(const GridPrices& prices, const GridMaxima& least) {
 void GridBounds::find_rows(int from_end) {
   start_rows(from_end);
   const int begin = least_ends_[at(from_end)], last = tables_->layers() - from_end + 1;
+  // Of the last distance each end needs the ones before it of the same.
   const int at_once = from_end < distances_ ? std::max(0, last - begin + 1) : 1;
   for (int end = begin; end <= last; end += at_once) {
     for (int config = 0; config < tables_->configs(); ++config)

@@ -39,7 +39,8 @@ struct Label {
   }
 };
 
-/// Of a label what says quickly that another is not worse.
+/// Of a label what mostly says already that it does not dominate another: in one line of a cache,
+/// as labels are compared far more often than made.
 struct Start {
   double path = 0;
   uint64_t used = 0;  ///< of the first four resources, 16 bits each, the highest of which is free
@@ -245,8 +246,8 @@ class GridLabels {
   double cutoff_;
   size_t most_labels_;
   std::vector<Label> labels_;
-  std::vector<std::vector<Start>>
-      starting_;  ///< labels that nothing dominates, by layer and config
+  /// Labels that nothing dominates, by layer and config.
+  std::vector<std::vector<Start>> starting_;
   GridFound found_;
 };
 

@@ -10,6 +10,7 @@
 
 namespace motley {
 
+/// What a row of stages pays for beside its path.
 struct GridPrices {
   std::vector<double> devices;  ///< seconds, by resource
   /// By maximum and type of device: a stage pays so many times what it has of the maximum, for each
@@ -29,9 +30,9 @@ double times_paid(const GridTables& tables, const GridPrices& prices, size_t max
 /// Of each resource more than there is; negative: left.
 std::vector<int> missing_of(const GridTables& tables, const std::vector<GridStage>& stages);
 
-/// What plans between two maxima are bounded by, by the cheapest row of stages.
+/// Where a bound of the plans between two maxima is to go from.
 struct GridMove {
-  const std::vector<GridStage>& stages;
+  const std::vector<GridStage>& stages;  ///< the cheapest row by the prices until now
   const GridMaxima& least;
   const GridMaxima& most;
   double seconds = 0;  ///< that the bound should rise by, were it straight

@@ -119,8 +119,8 @@ class GridTables {
   std::vector<double> computed_;  ///< of the layers before, by config
   std::vector<GridMaxima> maxima_;
   std::vector<int> farthest_;
-  std::array<std::vector<double>, 3> least_own_,
-      least_of_layers_;  ///< by maximum; layers of the first: computed_
+  /// By maximum; what layers have of the first is computed_.
+  std::array<std::vector<double>, 3> least_own_, least_of_layers_;
   std::vector<double> send_, least_send_;
   std::vector<std::vector<double>> path_sends_;
   std::vector<SendWeights> weights_;  ///< by distance from the end, not first and first
