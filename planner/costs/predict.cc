@@ -87,6 +87,9 @@ double price_of(const DeviceIndex& index, const Plan& plan) {
   return price;
 }
 
+/// Of whole replicas nothing is looked up, and links may be many.
+const std::vector<LinkProfile> kNoLinks;
+
 /// Fills a prediction rank by rank.
 class Predictor {
  public:
@@ -96,7 +99,9 @@ class Predictor {
         plan_(plan),
         index_(index),
         devices_(std::move(devices)),
-        plain_(is_plain(plan)) {
+        elements_(static_cast<double>(parameter_count(request.job.model))),
+        plain_(is_plain(plan)),
+        known_(plain_ ? kNoLinks : request.profile.links) {
     if (plain_) {
       islands_ = device_islands(plan, request.fleet);
       plain_memory_.emplace(request, plan, islands_, index);
@@ -150,18 +155,16 @@ class Predictor {
     if (plain_) return device.update_seconds;
     const SliceTraffic& slices = traffic_[rank];
     const auto updated = static_cast<double>(plan_.shard_optimizer ? slices.owned : slices.held);
-    return whole_update_seconds(device, plan_.ranks[rank].host_optimizer) *
-           (updated / static_cast<double>(parameter_count(request_.job.model)));
+    return whole_update_seconds(device, plan_.ranks[rank].host_optimizer) * (updated / elements_);
   }
 
   /// Sharded, ranks are free for a step once all have each other's weights.
   void find_ready() {
     double last = 0;
-    for (const RankPrediction& rank : prediction_.ranks) {
-      ready_.push_back(rank.update_seconds);
-      last = std::max(last, rank.update_seconds);
-    }
-    if (plan_.shard_optimizer) ready_.assign(ready_.size(), last);
+    for (const RankPrediction& rank : prediction_.ranks) last = std::max(last, rank.update_seconds);
+    for (size_t rank = 0; rank < devices_.size(); ++rank)
+      known_.add(plan_.ranks[rank], *devices_[rank],
+                 plan_.shard_optimizer ? last : prediction_.ranks[rank].update_seconds);
   }
 
   Result<Unit> add_plain(int replica) {
@@ -172,13 +175,13 @@ class Predictor {
     own.compute_seconds = device_seconds(device, samples_of(plan_, replica).count, micro_batch);
     if (request_.counted.empty() && plain_)
       set_memory(plain_memory_->of(rank, memory_at(device, micro_batch)), &own);
-    add_end(section_seconds(own.compute_seconds, ready_[index(rank)]),
+    add_end(section_seconds(own.compute_seconds, known_.all[index(rank)].ready),
             device.curve("model")->uncertainty_at(micro_batch));
     return Unit{};
   }
 
   Result<Unit> add_cut(int replica) {
-    MOTLEY_TRY(const ReplicaTimes times, replica_times(request_, plan_, replica, ready_));
+    MOTLEY_TRY(const ReplicaTimes times, replica_times(request_, plan_, replica, known_));
     const ReplicaPlan& cut = plan_.replicas[static_cast<size_t>(replica)];
     const std::vector<StagePlan>& stages = cut.stages;
     double uncertainty = 0;
@@ -224,7 +227,6 @@ class Predictor {
     const ReductionModel reduction(request_.profile, gradient_bytes(request_.job),
                                    shortened_links(compression, request_.job.model), plan_.sync);
     if (plain_) return reduction.seconds(plan_.world_size(), hosts_of(plan_, all_ranks()));
-    const auto whole = static_cast<double>(parameter_count(request_.job.model));
     std::map<std::vector<Rank>, int64_t> most;  // elements, of all with the same peers
     for (const SliceTraffic& rank : traffic_) {
       int64_t& elements = most[rank.peers];
@@ -234,7 +236,7 @@ class Predictor {
     for (const auto& [peers, elements] : most)
       if (peers.size() > 1)
         slowest = std::max(slowest, exchange_seconds(reduction, plan_, peers,
-                                                     static_cast<double>(elements), whole));
+                                                     static_cast<double>(elements), elements_));
     return slowest;
   }
 
@@ -278,11 +280,12 @@ class Predictor {
   const Plan& plan_;
   const DeviceIndex& index_;
   std::vector<const DeviceProfile*> devices_;  ///< by rank
+  double elements_;                            ///< of the model
   bool plain_;
   DeviceIslands islands_;  ///< of a plain plan
   std::optional<PlainMemory> plain_memory_;
   std::vector<SliceTraffic> traffic_;  ///< of any other
-  std::vector<double> ready_;          ///< seconds from the step's begin, by rank
+  KnownRanks known_;
   Prediction prediction_;
   double end_ = 0;  ///< when the last replica is through, from the step's begin
   double latest_end_ = 0, earliest_end_ = 0;  ///< that may be, as far as was measured

@@ -1,7 +1,6 @@
 #include "planner/costs/replica_times.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
 
 #include "planner/costs/layer_times.h"
@@ -11,32 +10,29 @@ namespace {
 
 class ReplicaTimer {
  public:
-  ReplicaTimer(const PlanRequest& request, const Plan& plan, int replica)
+  ReplicaTimer(const PlanRequest& request, const Plan& plan, int replica, const KnownRanks& ranks)
       : request_(request),
-        plan_(plan),
         number_(replica),
         replica_(plan.replicas[static_cast<size_t>(replica)]),
+        ranks_(ranks),
         micro_batches_(micro_batches_of(plan, replica)) {}
 
-  Result<ReplicaTimes> run(const std::vector<double>& ready) {
+  Result<ReplicaTimes> run() {
     ReplicaTimes times;
     for (size_t stage = 0; stage < replica_.stages.size(); ++stage) {
       times.stages.emplace_back();
       times.compute.emplace_back(replica_.stages[stage].ranks.size(), 0.0);
       MOTLEY_TRY_VOID(add_stage(stage, &times.stages.back(), &times.compute.back()));
       for (const Rank rank : replica_.stages[stage].ranks)
-        times.stages.back().ready = std::max(
-            times.stages.back().ready, nanos_of_seconds(ready[static_cast<size_t>(rank.value())]));
+        times.stages.back().ready =
+            std::max(times.stages.back().ready, nanos_of_seconds(known(rank).ready));
     }
     return times;
   }
 
  private:
-  const RankPlacement& place_of(Rank rank) const {
-    return plan_.ranks[static_cast<size_t>(rank.value())];
-  }
-  const DeviceProfile& device_of(Rank rank) const {
-    return *request_.profile.find(place_of(rank).device);
+  const KnownRanks::Known& known(Rank rank) const {
+    return ranks_.all[static_cast<size_t>(rank.value())];
   }
 
   /// With the JSON pointer of the stage.
@@ -52,7 +48,7 @@ class ReplicaTimer {
       const int samples = micro_batches_[i].count;
       PassSeconds slowest;  // ranks that share a stage wait for each other in every layer
       for (size_t member = 0; member < stage.ranks.size(); ++member) {
-        const DeviceProfile& device = device_of(stage.ranks[member]);
+        const DeviceProfile& device = *known(stage.ranks[member]).device;
         auto own =
             pass_seconds(device, request_.job.model, stage, static_cast<int>(member), samples);
         if (!own) return fail(at_stage(number, own.error()));
@@ -81,12 +77,8 @@ class ReplicaTimer {
     if (static_cast<int>(stage) + 1 < stages) own->backward += device.step_overhead_seconds;
   }
 
-  const LinkProfile* link(const std::string& a, const std::string& b) const {
-    for (const LinkProfile& link : request_.profile.links)
-      if ((link.between[0] == a && link.between[1] == b) ||
-          (link.between[0] == b && link.between[1] == a))
-        return &link;
-    return nullptr;
+  const LinkProfile* link(Rank a, Rank b) const {
+    return ranks_.links.between(known(a).host, known(b).host);
   }
 
   /// Of a full micro-batch's activations (or their gradients) to the next stage; a link nobody
@@ -100,7 +92,7 @@ class ReplicaTimer {
     double longest = 0;
     for (const Rank sender : replica_.stages[from].ranks)
       for (const Rank receiver : replica_.stages[to].ranks)
-        if (const LinkProfile* way = link(place_of(sender).host, place_of(receiver).host))
+        if (const LinkProfile* way = link(sender, receiver))
           longest = std::max(longest, way->latency_seconds + bytes / way->bytes_per_second);
     return nanos_of_seconds(longest);
   }
@@ -109,11 +101,11 @@ class ReplicaTimer {
   double sum_seconds(const StagePlan& stage, int samples) const {
     const auto ranks = static_cast<double>(stage.ranks.size());
     const GroupSums sums =
-        group_sums(device_of(stage.ranks.front()), request_.job.model, stage, samples);
+        group_sums(*known(stage.ranks.front()).device, request_.job.model, stage, samples);
     double longest = 0;
     for (const Rank a : stage.ranks)
       for (const Rank b : stage.ranks)
-        if (const LinkProfile* way = a < b ? link(place_of(a).host, place_of(b).host) : nullptr)
+        if (const LinkProfile* way = a < b ? link(a, b) : nullptr)
           longest = std::max(longest, 2 * (ranks - 1) *
                                           (sums.count * way->latency_seconds +
                                            sums.bytes / ranks / way->bytes_per_second));
@@ -121,9 +113,9 @@ class ReplicaTimer {
   }
 
   const PlanRequest& request_;
-  const Plan& plan_;
   int number_;  ///< of the replica
   const ReplicaPlan& replica_;
+  const KnownRanks& ranks_;
   std::vector<SampleRange> micro_batches_;
 };
 
@@ -137,8 +129,8 @@ bool is_plain(const ReplicaPlan& replica) {
 }
 
 Result<ReplicaTimes> replica_times(const PlanRequest& request, const Plan& plan, int replica,
-                                   const std::vector<double>& ready) {
-  return ReplicaTimer(request, plan, replica).run(ready);
+                                   const KnownRanks& ranks) {
+  return ReplicaTimer(request, plan, replica, ranks).run();
 }
 
 }  // namespace motley

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "planner/costs/links.h"
 #include "planner/costs/pipeline_simulation.h"
 #include "planner/request.h"
 
@@ -16,10 +17,25 @@ struct ReplicaTimes {
   std::vector<std::vector<double>> compute;
 };
 
-/// `ready` says, by rank, when in seconds from the step's begin it is free for it. kInvalidSpec
-/// with the JSON pointer of the stage when the profile lacks a curve.
+/// What is looked up once of the ranks of a plan. The links outlive it.
+struct KnownRanks {
+  explicit KnownRanks(const std::vector<LinkProfile>& measured) : links(measured) {}
+  void add(const RankPlacement& rank, const DeviceProfile& device, double ready) {
+    all.push_back({&device, links.number(rank.host), ready});
+  }
+
+  struct Known {
+    const DeviceProfile* device = nullptr;
+    int host = -1;     ///< among those with links
+    double ready = 0;  ///< seconds from the step's begin until it is free for it
+  };
+  LinkIndex links;
+  std::vector<Known> all;  ///< by rank
+};
+
+/// kInvalidSpec with the JSON pointer of the stage when the profile lacks a curve.
 Result<ReplicaTimes> replica_times(const PlanRequest& request, const Plan& plan, int replica,
-                                   const std::vector<double>& ready);
+                                   const KnownRanks& ranks);
 
 /// One rank for the whole model, computing nothing twice: what the curve "model" was measured of.
 bool is_plain(const ReplicaPlan& replica);

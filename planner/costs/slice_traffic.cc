@@ -1,6 +1,7 @@
 #include "planner/costs/slice_traffic.h"
 
-#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -50,18 +51,30 @@ class Held {
   std::map<std::string, std::vector<Holder>> holders_;
 };
 
-void be_distinct(std::vector<Rank>* ranks) {
-  std::sort(ranks->begin(), ranks->end());
-  ranks->erase(std::unique(ranks->begin(), ranks->end()), ranks->end());
-}
+/// Which ranks exchange something with which, itself included: as bits, since the same meet over
+/// and over.
+class Meetings {
+ public:
+  explicit Meetings(size_t ranks) : words_((ranks + 63) / 64), bits_(ranks * words_) {
+    for (size_t rank = 0; rank < ranks; ++rank) add(rank, rank);
+  }
 
-/// Slices of one owner follow each other, and so do their holders: most of them were met before.
-void meet(Rank rank, std::vector<Rank>* peers) {
-  constexpr size_t kOften = 4096;
-  if (peers->back() == rank) return;
-  peers->push_back(rank);
-  if (peers->size() % kOften == 0) be_distinct(peers);
-}
+  void add(size_t rank, size_t peer) {
+    bits_[rank * words_ + peer / 64] |= uint64_t{1} << (peer % 64);
+  }
+
+  std::vector<Rank> peers(size_t rank) const {
+    std::vector<Rank> peers;
+    for (size_t word = 0; word < words_; ++word)
+      for (uint64_t left = bits_[rank * words_ + word]; left != 0; left &= left - 1)
+        peers.emplace_back(static_cast<int>(64 * word) + std::countr_zero(left));
+    return peers;
+  }
+
+ private:
+  size_t words_;
+  std::vector<uint64_t> bits_;
+};
 
 }  // namespace
 
@@ -69,9 +82,9 @@ std::vector<SliceTraffic> slice_traffic(const Plan& plan, const ModelSpec& model
   const Held held(plan, model);
   std::vector<SliceTraffic> traffic(plan.ranks.size());
   for (size_t rank = 0; rank < traffic.size(); ++rank) {
-    traffic[rank].peers = {Rank(static_cast<int>(rank))};
     for (const Holding& holding : held.of(rank)) traffic[rank].held += holding.slice.elements();
   }
+  Meetings meetings(traffic.size());
   Slice common;
   for (const Ownership& owned : plan.owners) {
     const auto owner = static_cast<size_t>(owned.owner.value());
@@ -79,8 +92,8 @@ std::vector<SliceTraffic> slice_traffic(const Plan& plan, const ModelSpec& model
     for (const auto& [holder, copy] : held.holders(owned.tensor)) {
       if (holder == owner || !intersect(copy->slice, owned.slice, &common)) continue;
       const int64_t elements = common.elements();
-      meet(Rank(static_cast<int>(holder)), &traffic[owner].peers);
-      meet(owned.owner, &traffic[holder].peers);
+      meetings.add(owner, holder);
+      meetings.add(holder, owner);
       traffic[owner].sent += elements;  // the result
       traffic[holder].received += elements;
       if (!copy->counted) continue;
@@ -88,7 +101,7 @@ std::vector<SliceTraffic> slice_traffic(const Plan& plan, const ModelSpec& model
       traffic[owner].received += elements;
     }
   }
-  for (SliceTraffic& rank : traffic) be_distinct(&rank.peers);
+  for (size_t rank = 0; rank < traffic.size(); ++rank) traffic[rank].peers = meetings.peers(rank);
   return traffic;
 }
 

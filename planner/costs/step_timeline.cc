@@ -40,6 +40,7 @@ class Timeliner {
   Timeliner(const PlanRequest& request, const Plan& plan)
       : request_(request),
         plan_(plan),
+        known_(request.profile.links),
         compute_end_(nanos_of_seconds(plan.prediction.step_seconds -
                                       plan.prediction.communication_seconds)) {
     timeline_.step = nanos_of_seconds(plan.prediction.step_seconds);
@@ -78,7 +79,8 @@ class Timeliner {
       lines_[index(rank.rank)].until(nanos_of_seconds(rank.update_seconds), SpanKind::kUpdate);
       if (plan_.shard_optimizer)
         lines_[index(rank.rank)].wait_until(nanos_of_seconds(last), SpanKind::kReduce);
-      ready_.push_back(plan_.shard_optimizer ? last : rank.update_seconds);
+      known_.add(plan_.ranks[index(rank.rank)], device_of(rank.rank),
+                 plan_.shard_optimizer ? last : rank.update_seconds);
     }
   }
 
@@ -97,7 +99,7 @@ class Timeliner {
     const Rank rank = stage.ranks[0];
     const DeviceProfile& device = device_of(rank);
     RankLine& line = lines_[index(rank)];
-    double now = ready_[index(rank)] + device.step_overhead_seconds;
+    double now = known_.all[index(rank)].ready + device.step_overhead_seconds;
     int count = 0;
     for (const SampleRange& samples : micro_batches_of(plan_, number)) {
       const double seconds = device.curve("model")->seconds_at(samples.count);
@@ -113,7 +115,7 @@ class Timeliner {
   Nanos at_most(Nanos time) const { return std::min(time, compute_end_); }
 
   Result<Unit> add_cut(int number) {
-    MOTLEY_TRY(const ReplicaTimes times, replica_times(request_, plan_, number, ready_));
+    MOTLEY_TRY(const ReplicaTimes times, replica_times(request_, plan_, number, known_));
     const PipelineTimeline pipeline = simulate_pipeline(times.stages);
     const std::vector<StagePlan>& stages = plan_.replicas[static_cast<size_t>(number)].stages;
     for (size_t stage = 0; stage < stages.size(); ++stage)
@@ -174,10 +176,10 @@ class Timeliner {
 
   const PlanRequest& request_;
   const Plan& plan_;
+  KnownRanks known_;
   Nanos compute_end_;
   StepTimeline timeline_;
   std::vector<RankLine> lines_;
-  std::vector<double> ready_;  ///< by rank
 };
 
 }  // namespace

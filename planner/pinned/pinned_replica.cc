@@ -16,7 +16,7 @@
 namespace motley {
 
 int grain_with_pins(const JobSpec& job) {
-  int grain = grain_of(job);
+  int grain = grain_of(job, 1);
   if (job.train.grain) return grain;
   for (const PinnedReplica& pin : job.pin.replicas)
     if (pin.micro_batch) grain = std::gcd(grain, *pin.micro_batch);
@@ -24,7 +24,8 @@ int grain_with_pins(const JobSpec& job) {
 }
 
 PricedPin::PricedPin(const PlanRequest& request, size_t number, int grain)
-    : request_(&request),
+    : known_ranks_(request.profile.links),
+      request_(&request),
       pin_(&request.job.pin.replicas[number]),
       key_("pin.replicas." + std::to_string(number)) {
   alone_.numerics = request.job.train.numerics;
@@ -116,14 +117,15 @@ Result<Unit> PricedPin::find_ready() {
   const auto all = static_cast<double>(parameter_count(request_->job.model));
   const std::vector<SliceTraffic> traffic = slice_traffic(alone_, request_->job.model);
   for (size_t rank = 0; rank < alone_.ranks.size(); ++rank)
-    ready_.push_back(profile_of(rank).update_seconds *
-                     (static_cast<double>(traffic[rank].held) / all));
+    known_ranks_.add(
+        alone_.ranks[rank], profile_of(rank),
+        profile_of(rank).update_seconds * (static_cast<double>(traffic[rank].held) / all));
   alone_.global_batch = alone_.grain;
   alone_.replicas.front().grains = 1;
   alone_.replicas.front().micro_batch = alone_.grain;
   if (is_whole()) return Unit{};
   // Whether all of its layers were measured shows at the first price.
-  MOTLEY_TRY_VOID(replica_times(*request_, alone_, 0, ready_));
+  MOTLEY_TRY_VOID(replica_times(*request_, alone_, 0, known_ranks_));
   return Unit{};
 }
 
@@ -135,12 +137,13 @@ bool PricedPin::use_less_than(int micro_batch) {
 
 double PricedPin::seconds_with(int micro_batch, int samples) {
   if (is_whole())
-    return section_seconds(device_seconds(profile_of(0), samples, micro_batch), ready_.front());
+    return section_seconds(device_seconds(profile_of(0), samples, micro_batch),
+                           known_ranks_.all.front().ready);
   ReplicaPlan& replica = alone_.replicas.front();
   alone_.global_batch = samples;
   replica.grains = alone_.grain_count();
   replica.micro_batch = micro_batch;
-  const Result<ReplicaTimes> times = replica_times(*request_, alone_, 0, ready_);
+  const Result<ReplicaTimes> times = replica_times(*request_, alone_, 0, known_ranks_);
   return times ? seconds_of(simulate_pipeline(times->stages).end) : kNever;
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/plan.h"
 #include "core/result.h"
+#include "planner/costs/replica_times.h"
 #include "planner/plain/grain_table.h"
 #include "planner/request.h"
 
@@ -52,12 +53,12 @@ class PricedPin {
   };
   const Quickest& quickest(int samples);
 
+  KnownRanks known_ranks_;
   const PlanRequest* request_;
   const PinnedReplica* pin_;
   std::string key_;                ///< "pin.replicas.0"
   Plan alone_;                     ///< it and nothing else
   std::vector<int> sizes_;         ///< micro-batches
-  std::vector<double> ready_;      ///< by rank
   std::map<int, Quickest> known_;  ///< by samples
 };
 

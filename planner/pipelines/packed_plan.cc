@@ -86,22 +86,31 @@ Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& 
   for (size_t i = 0; i < packing.size(); ++i)
     if (static_cast<int>(i) != deal.short_device) order.push_back(i);
   if (deal.short_device >= 0) order.push_back(static_cast<size_t>(deal.short_device));
-  for (const size_t i : order) {
+  const auto samples_of = [&](size_t i) {
     const bool is_short = static_cast<int>(i) == deal.short_device;
-    const int samples = deal.grains[i] * space_.grain - (is_short ? space_.missing() : 0);
-    packed.shares.emplace_back(packing[i], samples);
-    packed.pipelines.push_back((*sets)[packing[i]].quickest(samples));
-  }
+    return deal.grains[i] * space_.grain - (is_short ? space_.missing() : 0);
+  };
   std::vector<const Pipeline*> pipelines;
-  for (const Pipeline& pipeline : packed.pipelines) pipelines.push_back(&pipeline);
+  std::vector<std::pair<Pipeline, int>> key;
+  for (size_t i = 0; i < packing.size(); ++i) {
+    pipelines.push_back(&(*sets)[packing[i]].quickest(samples_of(i)));
+    key.emplace_back(*pipelines.back(), samples_of(i));
+  }
+  const auto known =
+      std::find_if(made_.begin(), made_.end(), [&](const auto& made) { return made.first == key; });
+  if (known != made_.end()) return known->second;
   const std::vector<PlacedStages> placed = place_on_hosts(space_.groups, costs, pipelines);
   if (placed.empty()) return fail(space_.none_fits());
-  for (size_t i = 0; i < order.size(); ++i)
-    add_replica(packed.pipelines[i], costs, placed[i], deal.grains[order[i]], &plan);
+  for (const size_t i : order) {
+    packed.shares.emplace_back(packing[i], samples_of(i));
+    packed.pipelines.push_back(*pipelines[i]);
+    add_replica(*pipelines[i], costs, placed[i], deal.grains[i], &plan);
+  }
   keep_hosts_together(&plan);
   leave_out_others(&plan);
   plan.owners = even_ownership(plan, space_.request.job.model);
   MOTLEY_TRY_VOID(predict(space_.request, &plan));
+  made_.emplace_back(std::move(key), packed);
   return packed;
 }
 
@@ -151,7 +160,6 @@ Result<bool> PlanMaker::count_memory(int round, PipelineCosts* costs, PackedPlan
   PlanRequest counted = space_.request;
   plan->prediction = {};  // may say by tables that it does not fit
   MOTLEY_TRY(counted.counted, count_(*plan));
-  MOTLEY_TRY_VOID(predict(counted, plan));
   bool fits = true;
   for (size_t r = 0; r < plan->replicas.size(); ++r) {
     const ReplicaPlan& replica = plan->replicas[r];
@@ -175,6 +183,7 @@ Result<bool> PlanMaker::count_memory(int round, PipelineCosts* costs, PackedPlan
       }
     }
   }
+  if (fits) MOTLEY_TRY_VOID(predict(counted, plan));
   return fits;
 }
 

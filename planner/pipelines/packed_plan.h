@@ -50,6 +50,8 @@ class PlanMaker {
   const PipelineSpace& space_;
   const CountMemory& count_;
   Recompute recompute_;  ///< of all blocks
+  /// By the pipelines of a packing and their samples: searches come by the same more than once.
+  std::vector<std::pair<std::vector<std::pair<Pipeline, int>>, PackedPlan>> made_;
   int64_t nodes_ = 0;
 };
 
