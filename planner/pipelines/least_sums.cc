@@ -85,26 +85,26 @@ void LeastSums::find_pairs(const std::vector<std::string>& hosts) {
   }
 }
 
-double LeastSums::whole_seconds(int ranks) const {
+double LeastSums::whole_seconds(int ranks, int together) const {
   double least = kNever;
   for (const auto& pair : across_) least = std::min(least, reduction_->pair_seconds(ranks, pair));
-  if (ranks <= of_a_host_)
+  if (std::max(ranks, together) <= of_a_host_)
     for (const auto& pair : within_) least = std::min(least, reduction_->pair_seconds(ranks, pair));
   return least == kNever ? 0 : least;
 }
 
 /// By links alone the time of as much only rises with the ranks that it is exchanged with; what was
 /// measured may fall.
-double LeastSums::exchange_seconds(double part, int ranks) const {
+double LeastSums::exchange_seconds(double part, int ranks, int together) const {
   const int most = profile_->reductions.empty() ? ranks : devices_;
   double least = kNever;
   for (int peers = ranks; peers <= most; ++peers)
-    least = std::min(least, part * peers / (2.0 * (peers - 1)) * whole_seconds(peers));
+    least = std::min(least, part * peers / (2.0 * (peers - 1)) * whole_seconds(peers, together));
   return least == kNever ? 0 : least;
 }
 
 double LeastSums::within_one() const {
-  return free_ || devices_ < 2 ? 0 : exchange_seconds(tied_, 2) * kRounded;
+  return shared_by_ > 0 || free_ || devices_ < 2 ? 0 : exchange_seconds(tied_, 2) * kRounded;
 }
 
 double LeastSums::seconds_holding(double held, int replicas) const {
@@ -120,19 +120,26 @@ double LeastSums::seconds_sharing(int replicas) const {
   return exchange_seconds(2.0 * (replicas - 1) / ranks, replicas) * kRounded;
 }
 
+/// What is tied lies with as many ranks more as share it; where a shared stage is a whole replica,
+/// once instead of twice, but with two devices of a host.
+double LeastSums::seconds_of_tied_shared(int replicas) const {
+  const int holders = cut_ ? 2 * replicas - std::min(replicas, single_stages_) : replicas;
+  const double tied = 2.0 * (holders - 1) / (holders + shared_by_) * tied_;
+  return exchange_seconds(tied, holders, cut_ ? 2 * replicas : replicas) * kRounded;
+}
+
 double LeastSums::seconds(int replicas) const {
-  if (replicas < 2 || replicas > devices_ || free_) return 0;
+  if (replicas > devices_ || (cut_ && shared_by_ == 0 && 2 * replicas > devices_)) return kNever;
+  if (replicas < 2 || free_) return 0;
+  if (shared_by_ > 0) return std::max(seconds_sharing(replicas), seconds_of_tied_shared(replicas));
   const double twice = 2.0 * (replicas - 1);
-  double least = 0;
   const int holders = cut_ ? 2 * replicas : replicas;
-  if (holders <= devices_) {
-    const double tied = 2.0 * (holders - 1) / holders * tied_;
-    least = std::max(least, exchange_seconds(tied, holders));
-    // Owners' shares end with a row. Of more holders each has more to exchange, but for that.
-    const auto held = [&](int of) { return 2.0 * (of - 1) / of * tied_ - (of - 2) * row_; };
-    const double both = std::min(held(holders), held(2 * replicas));
-    least = std::max(least, exchange_seconds(both + twice / replicas * embedding_, holders));
-  }
+  const double tied = 2.0 * (holders - 1) / holders * tied_;
+  double least = exchange_seconds(tied, holders);
+  // Owners' shares end with a row. Of more holders each has more to exchange, but for that.
+  const auto held = [&](int of) { return 2.0 * (of - 1) / of * tied_ - (of - 2) * row_; };
+  const double both = std::min(held(holders), held(2 * replicas));
+  least = std::max(least, exchange_seconds(both + twice / replicas * embedding_, holders));
   return std::max(seconds_sharing(replicas), least * kRounded);
 }
 

@@ -21,7 +21,13 @@ class LeastSums {
   LeastSums(const PlanRequest& request, const std::vector<DeviceGroup>& groups, int most_stages,
             bool cut);
 
-  /// Of that many replicas or more; 0 of one.
+  /// From now on of plans in which stages are shared, of all stages so many devices more than one,
+  /// and of which no more than so many replicas are a single stage that is shared.
+  void share(int devices_more, int single_stages) {
+    shared_by_ = devices_more;
+    single_stages_ = single_stages;
+  }
+  /// Of that many replicas or more; 0 of one, kNever where there are not enough devices.
   double seconds(int replicas) const;
   /// The same, whatever ranks share of layers.
   double seconds_sharing(int replicas) const;
@@ -32,14 +38,21 @@ class LeastSums {
 
  private:
   void find_pairs(const std::vector<std::string>& hosts);
-  /// Of exchanging this part of all elements with so many ranks at least.
-  double exchange_seconds(double part, int ranks) const;
-  double whole_seconds(int ranks) const;
+  /// Of exchanging this part of all elements with so many ranks at least, where so many devices
+  /// would have to be on one host not to be on several.
+  double exchange_seconds(double part, int ranks, int together) const;
+  double exchange_seconds(double part, int ranks) const {
+    return exchange_seconds(part, ranks, ranks);
+  }
+  double whole_seconds(int ranks, int together) const;
+  double seconds_of_tied_shared(int replicas) const;
 
   const Profile* profile_;
   std::shared_ptr<const ReductionModel> reduction_;  ///< what pairs of hosts point into
   bool free_ = false;
   bool cut_;
+  int shared_by_ = 0;      ///< devices, besides one of each stage
+  int single_stages_ = 0;  ///< replicas that are one, and shared
   int most_stages_, layers_;
   int devices_ = 0;
   int of_a_host_ = 0;                                      ///< devices of the largest host

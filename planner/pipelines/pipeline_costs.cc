@@ -11,6 +11,7 @@
 #include "core/pipeline.h"
 #include "core/spec/precisions.h"
 #include "planner/costs/cost_model.h"
+#include "planner/plain/device_index.h"
 
 namespace motley {
 namespace {
@@ -28,10 +29,11 @@ bool are_alike(const DeviceProfile& a, DeviceProfile b) {
 
 Result<std::vector<DeviceGroup>> group_devices(const PlanRequest& request, GroupBy by) {
   MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job));
+  const DeviceIndex index(fleet, request.profile);
   std::vector<DeviceGroup> groups;
   for (const DeviceSpec& spec : request.fleet.devices) {
-    if (fleet.find(spec.id) == nullptr) continue;
-    const DeviceProfile* const profile = request.profile.find(spec.id);
+    if (index.spec(spec.id) == nullptr) continue;
+    const DeviceProfile* const profile = index.profile(spec.id);
     if (profile == nullptr)
       return fail(ErrorCode::kInvalidSpec, "the profile lacks " + spec.id + " (" + spec.type +
                                                "); measure it with `motley profile`");
@@ -193,6 +195,7 @@ bool PipelineCosts::fits(int group, int heads, const LayerCounts& layers, int mi
 }
 
 bool PipelineCosts::fits(const PipelineStage& stage, int micro_batch, int in_flight) const {
+  if (begins_) return true;
   if (held(stage) > most_held_) return false;
   const LayerCounts counts = counts_of(stage);
   const TensorSet* const set = tensor_set(stage.group);
@@ -276,6 +279,7 @@ double PipelineCosts::held(const PipelineStage& stage) const {
 }
 
 double PipelineCosts::update_seconds(const PipelineStage& stage) const {
+  if (begins_) return 0;
   const TensorSet* const set = tensor_set(stage.group);
   if (set == nullptr) return groups_[index(stage.group)].profile->update_seconds * held(stage);
   double slowest = 0;
@@ -304,7 +308,7 @@ AlikePasses PipelineCosts::passes(const PipelineStage& stage, int number, int st
   const int last = samples - (count - 1) * micro_batch;
   const PassSeconds rest = last == micro_batch ? pass(stage, micro_batch) : last_pass(stage, last);
   const PassSeconds full = count > 1 ? pass(stage, micro_batch) : rest;
-  const double begins = groups_[index(stage.group)].profile->step_overhead_seconds;
+  const double begins = this->begins(stage.group);
   const double before = number > 0 ? begins : 0, after = number + 1 < stages ? begins : 0;
   return {.first_forward = nanos_of_seconds(full.forward + begins),
           .forward = nanos_of_seconds(full.forward + before),
@@ -318,8 +322,12 @@ double PipelineCosts::seconds(const Pipeline& pipeline, int samples) const {
   const int group = pipeline.stages.front().group;
   const DeviceProfile& first = *groups_[index(face(group))].profile;
   const int micro_batch = std::min(samples, pipeline.micro_batch);
-  if (pipeline.stages.size() == 1 && group < groups() && first.curve("model") != nullptr)
-    return section_seconds(device_seconds(first, samples, micro_batch), first.update_seconds);
+  double whole = std::numeric_limits<double>::infinity();
+  if (pipeline.stages.size() == 1 && group < groups() && first.curve("model") != nullptr) {
+    const double update = begins_ ? 0 : first.update_seconds;
+    whole = section_seconds(device_seconds(first, samples, micro_batch), update);
+    if (!begins_) return whole;
+  }
   const auto stages = static_cast<int>(pipeline.stages.size());
   std::vector<AlikePasses> all;
   for (int s = 0; s < stages; ++s) {
@@ -330,7 +338,8 @@ double PipelineCosts::seconds(const Pipeline& pipeline, int samples) const {
     if (s > 0)
       all.back().backward_travels = travel(own, pipeline.stages[index(s - 1)].group, micro_batch);
   }
-  return seconds_of(pipeline_end(all, (samples + micro_batch - 1) / micro_batch));
+  const int count = (samples + micro_batch - 1) / micro_batch;
+  return std::min(whole, seconds_of(pipeline_end(all, count)));
 }
 
 double PipelineCosts::best_paid(const Group::Least& own, const Group::Least& prices) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -106,6 +107,11 @@ class PipelineCosts {
   /// rise with samples, whatever was measured.
   void take_least_for_rests();
 
+  /// From now on, for bounds on plans that share stages, every device is as quick as one of these
+  /// sets of devices of a host that it is among, has room for all, and updates in no time; what
+  /// begins sections takes as long as where that takes least.
+  void share_for_free(const std::vector<std::vector<int>>& sharing);
+
   /// One micro-batch through the layers; without what begins sections.
   PassSeconds pass(const PipelineStage& stage, int samples) const;
   /// Of what the stage holds; 0 at least.
@@ -201,6 +207,10 @@ class PipelineCosts {
     return group < groups() ? groups_[index(group)].excluded
                             : sharing_[index(group - groups())].excluded;
   }
+  double begins(int group) const {
+    return begins_ ? *begins_ : groups_[index(group)].profile->step_overhead_seconds;
+  }
+  PassSeconds least_shared(const std::vector<int>& sharing, size_t kind, size_t samples) const;
   PassSeconds last_pass(const PipelineStage& stage, int samples) const;
   static PassSeconds pass_of(const LayerCounts& layers, const std::vector<PassSeconds>* by_samples,
                              int samples);
@@ -256,6 +266,7 @@ class PipelineCosts {
   std::vector<TensorSet> tensor_sets_;
   std::vector<Sharing> sharing_;  ///< of each
   double most_held_ = std::numeric_limits<double>::infinity();
+  std::optional<double> begins_;  ///< seconds, where stages are shared for free
   std::vector<Way> quickest_ways_;
   std::vector<Way> ways_;  ///< [from * groups + to]; what nobody measured takes no time
 };

@@ -24,6 +24,8 @@ constexpr double kClearlyLessStep = 0.98;
 /// Of many devices: how much less ranks hold at most each time, and how often.
 constexpr double kHoldLess = 0.8;
 constexpr int kMostHoldings = 6;
+/// The same: numbers of replicas that are looked for one by one.
+constexpr size_t kMostNumbers = 3;
 
 class PipelineSearch {
  public:
@@ -139,7 +141,29 @@ class PipelineSearch {
       proved_ = std::min(proved_, bound_->seconds_holding(most, step));
     }
     proved_ = std::min(proved_, step);
+    if (best && !space_.few && !wanted().data && space_.request.held_by == nullptr)
+      MOTLEY_TRY_VOID(try_numbers(costs, &*best));
     return best;
+  }
+
+  /// Packed by what they compute alone, replicas are often more than their sums allow: numbers that
+  /// may be quicker are looked for one after another, whose ranks hold no more than now.
+  Result<Unit> try_numbers(PipelineCosts& costs, Plan* best) {
+    costs.hold_at_most(most_held(costs, *best));
+    find_bound(costs);
+    for (const StepBound::Numbers& numbers :
+         bound_->likely(best->prediction.step_seconds, kMostNumbers)) {
+      if (numbers.high < space_.request.least_replicas) continue;
+      target_ = numbers.least;
+      designs_.clear();
+      costs_ = costs;
+      Result<Plan> plan = quickest_that_fits(numbers.low, numbers.high);
+      if (!plan && plan.error().code != ErrorCode::kNoPlan) return fail(plan.error());
+      if (!plan || plan->prediction.step_seconds >= best->prediction.step_seconds) continue;
+      *best = std::move(*plan);
+      best_designs_ = designs_;
+    }
+    return Unit{};
   }
 
   /// Part of the model's elements.
@@ -173,6 +197,7 @@ class PipelineSearch {
 
   Result<std::optional<Plan>> quickest_of_all(const PipelineCosts& costs) {
     std::optional<Plan> best;
+    target_ = bound_->target_seconds(space_.most_replicas());
     for (const auto& [low, high] : space_.numbers_of_replicas()) {
       costs_ = costs;
       Result<Plan> plan = quickest_that_fits(low, high);
@@ -204,8 +229,7 @@ class PipelineSearch {
   /// Those behind the bounds for what would be the set's share, and for everything.
   ReplicaDesigns design_near(SetTimes& times, size_t set) const {
     const GroupCounts& devices = times.devices(set);
-    const GrainLimit share{bound_->target_seconds() * (1 + kNearly), space_.grain, 0,
-                           space_.grains()};
+    const GrainLimit share{target_ * (1 + kNearly), space_.grain, 0, space_.grains()};
     const int grains = std::max(1, times.grains_within(set, share));
     const std::vector<int> samples{std::min(space_.batch(), grains * space_.grain)};
     if (number_of(devices) == 1)
@@ -265,7 +289,8 @@ class PipelineSearch {
       const bool tightened = !space_.few && tighten(best.seconds());
       if (!improve(best) && !tightened) break;
       const auto replicas = static_cast<int>(best.plan.replicas.size());
-      MOTLEY_TRY(PackedPlan other, quickest_packing(replicas, replicas));
+      MOTLEY_TRY(PackedPlan other, space_.few ? quickest_packing(replicas, replicas)
+                                              : quickest_packing(least_replicas, most_replicas));
       if (other.seconds() <= best.seconds()) best = std::move(other);
     }
     return best;
@@ -364,6 +389,7 @@ class PipelineSearch {
   std::vector<GroupCounts> lattice_;           ///< sets of devices that could be a replica
   std::optional<SetTimes> times_;              ///< before anything was learnt of memory
   std::optional<StepBound> bound_;
+  double target_ = 0;  ///< seconds of the packing that is looked for, at least
   double proved_ = 0;  ///< seconds of a step that no plan is below
   bool exact_;         ///< all sets were looked at in all orders and cuts
   int64_t nodes_ = 0;

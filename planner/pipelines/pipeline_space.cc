@@ -4,14 +4,16 @@
 #include <numeric>
 #include <string>
 
+#include "planner/pipelines/placement.h"
+
 namespace motley {
 namespace {
 
 /// Sets of devices that are looked at, of a fleet with more the smaller ones.
 constexpr size_t kMostSets = 2000;
-/// Of a step, where the job leaves the grain open: a share of a replica is hardly ever finer.
-constexpr int kFinestCut = 2048;
-constexpr int kMostReplicas = 16;
+/// Of a step, and of a device's even share of it, where the job leaves the grain open: a share of a
+/// replica is hardly ever finer.
+constexpr int kFinestCut = 2048, kFinestCutOfADevice = 16;
 constexpr int kFewOrders = 6;
 
 /// All sets of at most `most` devices, but the empty one.
@@ -42,9 +44,10 @@ std::vector<GroupCounts> sets_of(const GroupCounts& there, int most_stages) {
   return sets;
 }
 
-int grain_of(const JobSpec& job) {
+int grain_of(const JobSpec& job, size_t devices) {
   if (job.train.grain) return *job.train.grain;
-  return (job.train.global_batch + kFinestCut - 1) / kFinestCut;
+  const int finest = std::max(kFinestCut, kFinestCutOfADevice * static_cast<int>(devices));
+  return (job.train.global_batch + finest - 1) / finest;
 }
 
 std::vector<int> micro_batches_of(const PlanRequest& request,
@@ -65,9 +68,12 @@ std::vector<int> micro_batches_of(const PlanRequest& request,
 }
 
 PipelineSpace::PipelineSpace(const PlanRequest& asked, std::vector<DeviceGroup> devices)
-    : request(asked), groups(std::move(devices)), grain(grain_of(asked.job)) {
+    : request(asked),
+      groups(std::move(devices)),
+      grain(grain_of(asked.job, asked.fleet.devices.size())) {
   for (const DeviceGroup& group : groups) there.push_back(group.count());
   few = few_enough_to_enumerate(there);
+  if (!few) hosts = devices_of_hosts(groups);
   micro_batches = micro_batches_of(request, groups, grain);
 }
 
@@ -76,7 +82,7 @@ int PipelineSpace::most_stages() const {
 }
 
 int PipelineSpace::most_replicas() const {
-  return std::min({wanted().data.value_or(kMostReplicas), devices(), grains()});
+  return std::min({wanted().data.value_or(devices()), devices(), grains()});
 }
 
 int PipelineSpace::devices() const { return std::accumulate(there.begin(), there.end(), 0); }
@@ -85,13 +91,13 @@ PackingProblem PipelineSpace::packing(int least_replicas, int most_replicas,
                                       double precision) const {
   const auto& count = request.job.devices.count;
   return {.devices = there,
+          .hosts = hosts,
           .most_devices = std::min(devices(), count ? count->high : devices()),
           .grains = grains(),
           .grain = grain,
           .missing = missing(),
           .least_replicas = least_replicas,
           .most_replicas = most_replicas,
-          .is_number_given = wanted().data.has_value(),
           .precision = precision};
 }
 

@@ -35,7 +35,7 @@ inline constexpr double kLessThanLayers = 0.95;
 std::vector<GroupCounts> sets_of(const GroupCounts& there, int most_stages);
 
 /// The job's; else one sample, unless that would make very many grains.
-int grain_of(const JobSpec& job);
+int grain_of(const JobSpec& job, size_t devices);
 
 /// Multiples of the grain, 1, 2, 3, 4, 6, 8, 12, …, and the largest of which anything was measured,
 /// or of which a step is made.
@@ -48,9 +48,10 @@ struct PipelineSpace {
 
   const PlanRequest& request;
   std::vector<DeviceGroup> groups;
-  GroupCounts there;  ///< devices of each group
-  bool few;           ///< devices: all packings are looked at
-  int grain;          ///< samples
+  GroupCounts there;               ///< devices of each group
+  bool few;                        ///< devices: all packings are looked at
+  std::vector<GroupCounts> hosts;  ///< of many devices the same by host
+  int grain;                       ///< samples
   std::vector<int> micro_batches;
 
   const ParallelSpec& wanted() const { return request.job.parallel; }

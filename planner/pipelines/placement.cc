@@ -18,6 +18,11 @@ class Host {
   void add(size_t group, const DeviceSpec* device) {
     free_[group].insert(free_[group].begin(), device);
   }
+  std::vector<int> counts() const {
+    std::vector<int> counts;
+    for (const Devices& devices : free_) counts.push_back(static_cast<int>(devices.size()));
+    return counts;
+  }
   bool has_room(const std::vector<size_t>& needs) const {
     for (size_t group = 0; group < needs.size(); ++group)
       if (needs[group] > free_[group].size()) return false;
@@ -101,23 +106,54 @@ class Placement {
   std::vector<Host> hosts_;
 };
 
-}  // namespace
-
-std::vector<PlacedStages> place_on_hosts(const std::vector<DeviceGroup>& groups,
+/// In this order; nothing where one has no room.
+std::vector<PlacedStages> place_in_order(const std::vector<DeviceGroup>& groups,
                                          const PipelineCosts& costs,
-                                         const std::vector<const Pipeline*>& pipelines) {
+                                         const std::vector<const Pipeline*>& pipelines,
+                                         const std::vector<size_t>& order) {
   Placement placement(groups, costs);
-  std::vector<size_t> order(pipelines.size()), sizes;
-  std::iota(order.begin(), order.end(), size_t{0});
-  for (const Pipeline* pipeline : pipelines) sizes.push_back(placement.devices(*pipeline));
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
   std::vector<PlacedStages> placed(pipelines.size());
   for (const size_t i : order) {
     placed[i] = placement.take(*pipelines[i]);
     if (placed[i].empty()) return {};
   }
   return placed;
+}
+
+size_t over_several_hosts(const std::vector<PlacedStages>& placed) {
+  return static_cast<size_t>(
+      std::count_if(placed.begin(), placed.end(), [](const PlacedStages& stages) {
+        const std::string& host = stages.front().front()->host;
+        return std::any_of(stages.begin(), stages.end(), [&](const Devices& devices) {
+          return std::any_of(devices.begin(), devices.end(),
+                             [&](const DeviceSpec* device) { return device->host != host; });
+        });
+      }));
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> devices_of_hosts(const std::vector<DeviceGroup>& groups) {
+  std::vector<std::vector<int>> counts;
+  for (const Host& host : hosts_of(groups)) counts.push_back(host.counts());
+  return counts;
+}
+
+std::vector<PlacedStages> place_on_hosts(const std::vector<DeviceGroup>& groups,
+                                         const PipelineCosts& costs,
+                                         const std::vector<const Pipeline*>& pipelines) {
+  const Placement placement(groups, costs);
+  std::vector<size_t> order(pipelines.size()), sizes;
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<PlacedStages> as_listed = place_in_order(groups, costs, pipelines, order);
+  for (const Pipeline* pipeline : pipelines) sizes.push_back(placement.devices(*pipeline));
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  std::vector<PlacedStages> placed = place_in_order(groups, costs, pipelines, order);
+  const bool listed_is_better =
+      !as_listed.empty() &&
+      (placed.empty() || over_several_hosts(as_listed) < over_several_hosts(placed));
+  return listed_is_better ? as_listed : placed;
 }
 
 }  // namespace motley

@@ -10,8 +10,12 @@ namespace motley {
 /// Of a replica, by stage, the devices that share it.
 using PlacedStages = std::vector<std::vector<const DeviceSpec*>>;
 
-/// For each pipeline; large ones choose first, hosts in fleet order. Of a shared stage all are of
-/// one host; nothing where no host has them left.
+/// How many of each group each host has, hosts in the order in which they are filled.
+std::vector<std::vector<int>> devices_of_hosts(const std::vector<DeviceGroup>& groups);
+
+/// For each pipeline, each from the first host with room for it; large ones choose first, or as
+/// they are listed where fewer go over several hosts then. Of a shared stage all are of one host;
+/// nothing where no host has them left.
 std::vector<PlacedStages> place_on_hosts(const std::vector<DeviceGroup>& groups,
                                          const PipelineCosts& costs,
                                          const std::vector<const Pipeline*>& pipelines);

@@ -2,17 +2,24 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <utility>
 
+#include "planner/pipelines/host_packing.h"
 #include "planner/pipelines/packing_bound.h"
+#include "planner/pipelines/packing_states.h"
+#include "planner/pipelines/whole_packing.h"
 
 namespace motley {
 namespace {
 
 constexpr double kMostStates = 600;
+constexpr int kMostReplicas = 16;  ///< each number is looked at by itself
+/// Packings in parts that are made to find a whole one.
+constexpr int kMostFractions = 60;
 
 /// Bounds that are looked at are first so much above what nothing is below, then further and
 /// further.
@@ -74,48 +81,17 @@ double seconds_of_one(const PackingProblem& problem, ReplicaSets& sets) {
   return least;
 }
 
-/// Counts of devices as one number, digit by digit.
-class CountIndex {
- public:
-  explicit CountIndex(const GroupCounts& most) : most_(most) {
-    for (const int count : most) {
-      steps_.push_back(size_);
-      size_ *= static_cast<size_t>(count) + 1;
-    }
-  }
-
-  size_t size() const { return size_; }
-  size_t of(const GroupCounts& counts) const {
-    size_t index = 0;
-    for (size_t i = 0; i < counts.size(); ++i) index += steps_[i] * static_cast<size_t>(counts[i]);
-    return index;
-  }
-  GroupCounts counts(size_t index) const {
-    GroupCounts counts;
-    for (size_t i = 0; i < most_.size(); ++i)
-      counts.push_back(static_cast<int>(index / steps_[i] % (static_cast<size_t>(most_[i]) + 1)));
-    return counts;
-  }
-
- private:
-  const GroupCounts& most_;
-  std::vector<size_t> steps_;
-  size_t size_ = 1;
-};
+std::vector<GroupCounts> devices_of(const ReplicaSets& sets) {
+  std::vector<GroupCounts> devices;
+  for (size_t set = 0; set < sets.count(); ++set) devices.push_back(sets.devices(set));
+  return devices;
+}
 
 /// All packings of few devices.
 class PackingSearch {
  public:
   PackingSearch(const PackingProblem& problem, ReplicaSets& sets)
-      : problem_(problem), sets_(sets), index_(problem.devices) {
-    for (size_t i = 0; i < index_.size(); ++i) counts_.push_back(index_.counts(i));
-    for (size_t set = 0; set < sets.count(); ++set) {
-      set_index_.push_back(index_.of(sets.devices(set)));
-      std::vector<size_t>& room = room_.emplace_back();
-      for (size_t i = 0; i < index_.size(); ++i)
-        if (has_room(counts_[i], sets.devices(set))) room.push_back(i);
-    }
-  }
+      : problem_(problem), sets_(sets), states_(problem.devices, devices_of(sets)) {}
 
   Packings run(double least) {
     const double most = std::min(seconds_of_one(problem_, sets_), problem_.limit);
@@ -151,9 +127,10 @@ class PackingSearch {
     const std::vector<Row>& rows = rows_within(seconds, replicas);
     std::optional<size_t> found;
     int most = 0;
-    for (size_t i = 0; i < index_.size(); ++i) {
+    for (size_t i = 0; i < states_.size(); ++i) {
       const size_t last = state(i, problem_.missing > 0);
-      const int devices = std::accumulate(counts_[i].begin(), counts_[i].end(), 0);
+      const GroupCounts& used = states_.used(i);
+      const int devices = std::accumulate(used.begin(), used.end(), 0);
       const int grains = rows[static_cast<size_t>(replicas)][last].grains;
       if (grains < problem_.grains || devices > problem_.most_devices) continue;
       if (!found || grains > most) {
@@ -178,7 +155,7 @@ class PackingSearch {
     Within& known = known_[seconds];
     if (known.rows.empty()) {
       known.able = able_within(problem_, sets_, seconds);
-      known.rows.emplace_back(2 * index_.size());
+      known.rows.emplace_back(2 * states_.size());
       known.rows[0][state(0, false)].grains = 0;
     }
     while (static_cast<int>(known.rows.size()) <= replicas)
@@ -197,8 +174,8 @@ class PackingSearch {
     const bool has_short = problem_.missing > 0;
     for (size_t set = 0; set < sets_.count(); ++set) {
       if (able.whole[set] == 0 && (!has_short || able.shorted[set] == 0)) continue;
-      for (const size_t i : room_[set]) {
-        const size_t to = i + set_index_[set];
+      for (const size_t i : states_.room(set)) {
+        const size_t to = i + states_.step(set);
         offer(state(i, false), state(to, false), able.whole[set], set);
         if (!has_short) continue;
         offer(state(i, true), state(to, true), able.whole[set], set);
@@ -208,31 +185,29 @@ class PackingSearch {
     return row;
   }
 
-  bool has_room(const GroupCounts& used, const GroupCounts& more) const {
-    for (size_t i = 0; i < used.size(); ++i)
-      if (used[i] + more[i] > problem_.devices[i]) return false;
-    return true;
-  }
-
   const PackingProblem& problem_;
   ReplicaSets& sets_;
-  CountIndex index_;
-  std::vector<GroupCounts> counts_;  ///< by index
-  std::vector<size_t> set_index_;
-  std::vector<std::vector<size_t>> room_;  ///< by set, the devices used that leave room for it
-  std::map<double, Within> known_;         ///< by seconds
+  PackingStates states_;
+  std::map<double, Within> known_;  ///< by seconds
 };
 
 /// Of so many devices that packings cannot be looked at one by one.
 class ManyDevices {
  public:
-  ManyDevices(const PackingProblem& problem, ReplicaSets& sets) : problem_(problem), sets_(sets) {
+  ManyDevices(const PackingProblem& problem, ReplicaSets& sets)
+      : problem_(problem), sets_(sets), enough_(problem.grains) {
     for (size_t set = 0; set < sets.count(); ++set) {
       needs_.push_back(sets.devices(set));
-      sizes_.push_back(std::accumulate(needs_.back().begin(), needs_.back().end(), 0));
-      needs_.back().push_back(sizes_.back());  // of all devices that may be used
-      if (problem.is_number_given) needs_.back().push_back(1);
+      const int devices = std::accumulate(needs_.back().begin(), needs_.back().end(), 0);
+      needs_.back().push_back(devices);  // of all devices that may be used
+      needs_.back().push_back(1);        // of all replicas
+      needs_.back().push_back(devices > 1 ? 1 : 0);
     }
+    if (problem.only_least || !problem.is_number_given()) return;
+    constexpr int64_t kMost = std::numeric_limits<int>::max() / 2;
+    of_a_replica_ =
+        static_cast<int>(std::min(int64_t{problem.grains} * problem.most_replicas, kMost));
+    enough_ += int64_t{of_a_replica_} * problem.most_replicas;
   }
 
   Packings run(double least) {
@@ -253,14 +228,38 @@ class ManyDevices {
         problem_.precision, packings.least_seconds, most,
         [&](double seconds) { return within(seconds); }, &found);
     if (!packing.empty()) packings.found.push_back(std::move(packing));
+    add_by_hosts(packings.least_seconds, most, &packings);
     return packings;
   }
 
  private:
+  /// Where no replica goes over several hosts, activations take the quick ways.
+  void add_by_hosts(double least, double most, Packings* packings) const {
+    if (problem_.hosts.size() < 2 || leaves_out()) return;
+    const HostPacking hosts(problem_.hosts, devices_of(sets_));
+    double found = 0;
+    Packing packing = soonest(
+        problem_.precision, least, most,
+        [&](double seconds) {
+          const Able able = able_within(problem_, sets_, seconds);
+          return hosts.pack(able.whole, problem_.grains, problem_.most_replicas);
+        },
+        &found);
+    const int replicas = static_cast<int>(packing.size());
+    if (replicas > 0 && (!problem_.is_number_given() || replicas == problem_.most_replicas))
+      packings->found.push_back(std::move(packing));
+  }
+
+  bool leaves_out() const {
+    return problem_.most_devices <
+           std::accumulate(problem_.devices.begin(), problem_.devices.end(), 0);
+  }
+
   GroupCounts there() const {
     GroupCounts there = problem_.devices;
     there.push_back(problem_.most_devices);
-    if (problem_.is_number_given) there.push_back(problem_.most_replicas);
+    there.push_back(problem_.most_replicas);
+    there.push_back(std::max(0, problem_.most_replicas - problem_.single_stages));
     return there;
   }
 
@@ -282,65 +281,38 @@ class ManyDevices {
     return pack_fractions(needs_, worth(seconds), there()).worth >= problem_.grains - 1e-6;
   }
 
+  /// No more sets than are needed.
   Packing within(double seconds) const {
     const std::vector<int> grains = able_within(problem_, sets_, seconds).whole;
-    const FractionalPacking fractions = pack_fractions(needs_, wanted(grains), there());
+    const std::vector<int> copies =
+        pack_whole(needs_, wanted(grains), there(), enough_, kMostFractions);
     Packing packing;
-    GroupCounts left = there();
     int dealt = 0;
-    const auto take = [&](size_t set) {
-      for (size_t g = 0; g < left.size(); ++g) left[g] -= needs_[set][g];
-      packing.push_back(set);
-      dealt += grains[set];
-    };
-    for (size_t set = 0; set < needs_.size(); ++set)
-      for (int copy = 1; copy <= static_cast<int>(fractions.copies[set] + 1e-6); ++copy)
-        if (grains[set] > 0 && room(set, left) && lacks(dealt, packing)) take(set);
-    while (lacks(dealt, packing)) {
-      const auto next = most_worth(grains, left);
-      if (next == needs_.size()) return {};
-      take(next);
-    }
-    std::sort(packing.begin(), packing.end());
+    for (size_t set = 0; set < copies.size(); ++set)
+      for (int copy = 0; copy < copies[set] && lacks(dealt, packing); ++copy) {
+        packing.push_back(set);
+        dealt += grains[set];
+      }
     return static_cast<int>(packing.size()) <= problem_.grains ? packing : Packing{};
   }
 
   /// What sets count for: where the number of replicas is given, first of all that they are many.
   std::vector<int> wanted(std::vector<int> grains) const {
-    if (!problem_.is_number_given) return grains;
-    const int64_t most = int64_t{problem_.grains} * problem_.most_replicas;
     for (int& own : grains)
-      if (own > 0) own += static_cast<int>(std::min<int64_t>(most, INT32_MAX - own));
+      if (own > 0) own += of_a_replica_;
     return grains;
   }
 
   bool lacks(int dealt, const Packing& packing) const {
     return dealt < problem_.grains ||
-           (problem_.is_number_given && static_cast<int>(packing.size()) < problem_.least_replicas);
-  }
-
-  bool room(size_t set, const GroupCounts& left) const {
-    for (size_t g = 0; g < left.size(); ++g)
-      if (needs_[set][g] > left[g]) return false;
-    return true;
-  }
-
-  /// The set for which there is room that computes most; of equals the smallest.
-  size_t most_worth(const std::vector<int>& grains, const GroupCounts& left) const {
-    size_t best = needs_.size();
-    for (size_t set = 0; set < needs_.size(); ++set) {
-      if (grains[set] == 0 || !room(set, left)) continue;
-      if (best == needs_.size() || grains[set] > grains[best] ||
-          (grains[set] == grains[best] && sizes_[set] < sizes_[best]))
-        best = set;
-    }
-    return best;
+           (of_a_replica_ > 0 && static_cast<int>(packing.size()) < problem_.least_replicas);
   }
 
   const PackingProblem& problem_;
   ReplicaSets& sets_;
+  int of_a_replica_ = 0;  ///< worth of one besides what it computes
+  int64_t enough_;
   std::vector<std::vector<int>> needs_;
-  std::vector<int> sizes_;
 };
 
 }  // namespace
@@ -348,7 +320,8 @@ class ManyDevices {
 bool few_enough_to_enumerate(const GroupCounts& devices) {
   double states = 1;
   for (const int count : devices) states *= count + 1;
-  return states <= kMostStates;
+  return states <= kMostStates &&
+         std::accumulate(devices.begin(), devices.end(), 0) <= kMostReplicas;
 }
 
 Packings best_packings(const PackingProblem& problem, ReplicaSets& sets, double least_seconds) {

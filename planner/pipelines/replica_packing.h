@@ -44,21 +44,24 @@ class DesignedSets : public ReplicaSets {
 };
 
 struct PackingProblem {
-  GroupCounts devices;   ///< there are
-  int most_devices = 0;  ///< to be used
-  int grains = 0;        ///< of the step
-  int grain = 0;         ///< samples
-  int missing = 0;       ///< samples of the last grain, whichever replica takes it
+  GroupCounts devices;                  ///< there are
+  std::vector<GroupCounts> hosts = {};  ///< and on each host; of few devices not asked
+  int most_devices = 0;                 ///< to be used
+  int grains = 0;                       ///< of the step
+  int grain = 0;                        ///< samples
+  int missing = 0;                      ///< samples of the last grain, whichever replica takes it
   int least_replicas = 1;
   int most_replicas = 0;
-  /// That there are so many is given: also of many devices none with another number is looked for.
-  bool is_number_given = false;
+  int single_stages = 0;    ///< of many devices: at least so many replicas are on one
   double limit = kNever;    ///< seconds: packings that take longer are of no use
   double precision = 1e-6;  ///< of the least time in which packings compute all grains
   bool only_least = false;  ///< of many devices the sets that parts are of, once each
+
+  /// Of many devices, no more than `most_replicas` are looked for otherwise.
+  bool is_number_given() const { return least_replicas == most_replicas; }
 };
 
-/// Sets of devices, by number; in rising order.
+/// Sets of devices, by number; in rising order, or host by host.
 using Packing = std::vector<size_t>;
 
 struct Packings {
@@ -73,9 +76,10 @@ struct Packings {
 bool few_enough_to_enumerate(const GroupCounts& devices);
 
 /// Of few devices, for each number of replicas the sets that compute all grains soonest, to a
-/// share of that time, by dynamic programming. Of many, one packing of two and more: most of it the
-/// fractional one's (planner/pipelines/packing_bound.h), what is left filled with the sets that are
-/// worth most. `least_seconds`: no packing is quicker.
+/// share of that time, by dynamic programming. Of many one packing of no more replicas or, where it
+/// is given, of that number (planner/pipelines/whole_packing.h), and one within hosts
+/// (planner/pipelines/host_packing.h).
+/// `least_seconds`: no packing is quicker.
 Packings best_packings(const PackingProblem& problem, ReplicaSets& sets, double least_seconds);
 
 }  // namespace motley

@@ -20,15 +20,18 @@ int roundest(int low, int high) {
   return high / step * step;
 }
 
+/// Sets of few devices, times layers.
+constexpr size_t kManyCuts = 1'000;
+
 /// Of how many grains one may be too many.
 constexpr int kNearEnough = 32;
 
 }  // namespace
 
 SetTimes::SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
-                   std::vector<int> micro_batches, bool roughly)
+                   std::vector<int> micro_batches, bool few)
     : costs_(costs),
-      roughly_(roughly),
+      roughly_(few && sets.size() * static_cast<size_t>(costs.layers()) > kManyCuts),
       lattice_(costs, std::move(sets)),
       micro_batches_(std::move(micro_batches)),
       known_(micro_batches_.size()),
@@ -157,10 +160,12 @@ double SetTimes::known_least(size_t size, size_t set, int samples) const {
   return least;
 }
 
-std::vector<std::pair<double, size_t>> SetTimes::likely(size_t set, int samples) const {
+std::vector<std::pair<double, size_t>> SetTimes::likely(size_t set, int samples,
+                                                        double limit) const {
   std::vector<std::pair<double, size_t>> sizes;
   for (size_t size = 0; size < micro_batches_.size(); ++size) {
-    sizes.emplace_back(known_least(size, set, samples), size);
+    const double least = known_least(size, set, samples);
+    if (least <= limit) sizes.emplace_back(least, size);
     if (micro_batches_[size] >= samples) break;
   }
   std::stable_sort(sizes.begin(), sizes.end(),
@@ -179,7 +184,7 @@ double SetTimes::seconds(size_t set, int samples) {
   if (lattice_.size(set) == 1) return least_of_whole(set, samples);
   if (roughly_) return rough_seconds(set, samples);
   double least = kNever;
-  for (const auto& [bound, size] : likely(set, samples)) {
+  for (const auto& [bound, size] : likely(set, samples, kNever)) {
     if (bound >= least) break;
     least = std::min(least, known(size, samples).seconds[set]);
   }
@@ -190,15 +195,13 @@ bool SetTimes::within(size_t set, int samples, double limit) {
   if (lattice_.size(set) == 1) return least_of_whole(set, samples) <= limit;
   if (roughly_) return rough_seconds(set, samples) <= limit;
   if (proved(set, samples) > limit) return false;
-  const auto sizes = likely(set, samples);
-  for (const auto& [bound, size] : sizes) {
+  for (size_t size = 0; size < micro_batches_.size(); ++size) {
     const auto more = known_[size].lower_bound(samples);
     if (more != known_[size].end() && more->second.seconds[set] <= limit) return true;
+    if (micro_batches_[size] >= samples) break;
   }
-  for (const auto& [bound, size] : sizes) {
-    if (bound > limit) break;
+  for (const auto& [bound, size] : likely(set, samples, limit))
     if (known(size, samples).seconds[set] <= limit) return true;
-  }
   return false;
 }
 
@@ -206,7 +209,7 @@ std::optional<Pipeline> SetTimes::prove(size_t set, int samples, int64_t most_no
   if (lattice_.size(set) == 1 || proved_[set].contains(samples)) return std::nullopt;
   PipelineCut best;
   double unproved = kNever;
-  for (const auto& [bound, size] : likely(set, samples)) {
+  for (const auto& [bound, size] : likely(set, samples, kNever)) {
     if (bound >= best.seconds) break;
     const auto those = cuts(size, samples);
     const double least = seconds_of(Nanos(those->least(set)));
@@ -218,11 +221,20 @@ std::optional<Pipeline> SetTimes::prove(size_t set, int samples, int64_t most_no
     if (cut.seconds < best.seconds) best = std::move(cut);
   }
   proved_[set].emplace(samples, std::min(best.seconds, unproved));
+  for (auto& [limit, grains] : within_) grains[set].reset();
   if (best.pipeline.stages.empty()) return std::nullopt;
   return std::move(best.pipeline);
 }
 
+/// Numbers of replicas that are bounded one after another ask for the same times.
 int SetTimes::grains_within(size_t set, const GrainLimit& limit) {
+  auto& known = within_[{limit.seconds, limit.missing}];
+  known.resize(lattice_.count());
+  if (!known[set]) known[set] = find_grains_within(set, limit);
+  return *known[set];
+}
+
+int SetTimes::find_grains_within(size_t set, const GrainLimit& limit) {
   if (lattice_.size(set) > costs_.layers() || !is_wanted(set)) return 0;
   int low = 0, high = limit.most;  // low is within
   if (per_sample_[set] > 0) {

@@ -16,10 +16,10 @@ namespace motley {
 
 class SetTimes : public ReplicaSets {
  public:
-  /// Bounds by `costs` as they are now; micro-batches rising. `roughly`:
-  /// of layers in any parts, so that nothing has to be cut.
+  /// Bounds by `costs` as they are now; micro-batches rising. Of few devices which make very many
+  /// sets only of layers in any parts: cutting all sets would take longer than what it is for.
   SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
-           std::vector<int> micro_batches, bool roughly);
+           std::vector<int> micro_batches, bool few);
 
   /// From now on only sets of so many devices are replicas.
   void want_stages(std::optional<int> stages) { stages_ = stages; }
@@ -29,6 +29,8 @@ class SetTimes : public ReplicaSets {
   /// No pipeline of the set computes so many samples in less; kNever where none fits. Rises with
   /// them.
   double seconds(size_t set, int samples) override;
+  /// However many they are.
+  double seconds_per_sample(size_t set) const { return per_sample_[set]; }
   /// Of more than 32 perhaps one in 32 too many, never too few.
   int grains_within(size_t set, const GrainLimit& limit) override;
   /// The pipelines behind the bounds that are known and below `limit`, none for a whole replica.
@@ -52,9 +54,11 @@ class SetTimes : public ReplicaSets {
   double whole_seconds(int group, int micro_batch, int samples) const;
   double proved(size_t set, int samples) const;
   bool within(size_t set, int samples, double limit);
+  int find_grains_within(size_t set, const GrainLimit& limit);
   /// Micro-batches that may be quickest, by number, the likely first, with bounds on their times
-  /// from those of other samples. Of those that one micro-batch is enough for the first only.
-  std::vector<std::pair<double, size_t>> likely(size_t set, int samples) const;
+  /// from those of other samples, none above `limit`. Of those that one micro-batch is enough for
+  /// the first only.
+  std::vector<std::pair<double, size_t>> likely(size_t set, int samples, double limit) const;
   double known_least(size_t size, size_t set, int samples) const;
   double filled_least(size_t size, size_t set, int samples) const;
   void find_rates();
@@ -71,8 +75,10 @@ class SetTimes : public ReplicaSets {
       rates_;  ///< by micro-batch: of groups, of the work in it a second
   std::vector<std::vector<size_t>> quickest_first_;  ///< groups, by micro-batch
   std::vector<double> per_sample_;                   ///< of each set, at least
-  size_t kept_ = 0;                                  ///< states of all cuts that are kept
-  int64_t nodes_ = 0;                                ///< sets that were cut, and stages placed
+  /// Grains within seconds, of which one lacks samples; by set, of those that were asked for.
+  std::map<std::pair<double, int>, std::vector<std::optional<int>>> within_;
+  size_t kept_ = 0;    ///< states of all cuts that are kept
+  int64_t nodes_ = 0;  ///< sets that were cut, and stages placed
 };
 
 }  // namespace motley

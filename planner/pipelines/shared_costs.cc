@@ -9,6 +9,7 @@
 #include "core/holdings.h"
 #include "core/pipeline.h"
 #include "planner/pipelines/pipeline_costs.h"
+#include "planner/plain/grain_table.h"
 
 namespace motley {
 namespace {
@@ -202,6 +203,59 @@ AlikePasses PipelineCosts::shared_passes(const PipelineStage& stage, int number,
           .backward = nanos_of_seconds(full.backward),
           .last_backward = nanos_of_seconds(rest.backward),
           .ready = nanos_of_seconds(update_seconds(stage))};
+}
+
+/// A layer of which each has the part that it is best at, in proportion, and their sums.
+PassSeconds PipelineCosts::least_shared(const std::vector<int>& sharing, size_t kind,
+                                        size_t samples) const {
+  const double few = least_part(*model_);
+  double forwards = 0, backwards = 0;  // in a second
+  int ranks = 0;
+  size_t first = sharing.size();
+  for (size_t group = 0; group < sharing.size(); ++group) {
+    if (sharing[group] == 0) continue;
+    first = std::min(first, group);
+    ranks += sharing[group];
+    PassSeconds least{kNever, kNever};
+    for (const double part : {few, 1 - few}) {
+      const PassSeconds own = groups_[group].shared[kind][samples].at(part);
+      least.forward = std::min(least.forward, own.forward / part);
+      least.backward = std::min(least.backward, own.backward / part);
+    }
+    forwards += sharing[group] / least.forward;
+    backwards += sharing[group] / least.backward;
+  }
+  const Way& way = groups_[first].within_quickest;
+  const GroupSums& sums = groups_[first].sums[kind];
+  const double bytes = sums.bytes * static_cast<double>(samples + 1);
+  const double half_of_sums =
+      (ranks - 1) * (sums.count * way.latency_seconds + bytes / ranks / way.bytes_per_second);
+  return {1 / forwards + half_of_sums, 1 / backwards + half_of_sums};
+}
+
+void PipelineCosts::share_for_free(const std::vector<std::vector<int>>& sharing) {
+  double begins = kNever;
+  for (const Group& group : groups_)
+    if (group.priced) begins = std::min(begins, group.profile->step_overhead_seconds);
+  begins_ = begins;
+  std::vector<Group> quicker = groups_;
+  for (const std::vector<int>& set : sharing)
+    for (size_t kind = 0; kind < kKinds; ++kind)
+      for (size_t group = 0; group < set.size(); ++group) {
+        if (set[group] == 0) continue;
+        Group& own = quicker[group];
+        for (size_t samples = 0; samples < own.passes[kind].size(); ++samples) {
+          const PassSeconds shared = least_shared(set, kind, samples);
+          for (PassSeconds* pass : {&own.passes[kind][samples], &own.rests[kind][samples]})
+            *pass = {std::min(pass->forward, shared.forward),
+                     std::min(pass->backward, shared.backward)};
+          const double per_sample =
+              (shared.forward + shared.backward) / static_cast<double>(samples + 1);
+          for (Group::Least* least : {&own.least_per_sample, &own.least_of_any_per_sample})
+            (*least)[kind] = std::min((*least)[kind], per_sample);
+        }
+      }
+  groups_ = std::move(quicker);
 }
 
 /// While they sum, they earn nothing: with E earned in a second, of which sums of layers worth p

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/pipelines/sharing_bound.h"
 #include "planner/pipelines/tensor_sets.h"
 
 namespace motley {
@@ -27,7 +28,9 @@ Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
   const TensorSets found =
       tensor_sets(space_, single.costs, single.seconds, all_ ? kMostTensorSets : 0);
   SharedPlan shared{.plan = {}, .least = found.least};
-  if (found.sets.empty()) return shared;
+  if (found.least < single.seconds)
+    shared.least = std::max(found.least, bound_of_sharing(space_, single.costs, single.seconds));
+  if (found.sets.empty() || shared.least >= single.seconds) return shared;
   all_ = all_ && found.all;
   limit_ = single.seconds;
   least_ = std::min(single.least, found.least);

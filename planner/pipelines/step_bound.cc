@@ -8,6 +8,12 @@ namespace {
 
 /// Steps that are no nearer than this are not the same.
 constexpr double kSame = 1 - 1e-9;
+/// Of many devices, larger numbers of replicas that are no further from each other are bounded
+/// together.
+constexpr int kFewReplicas = 8;
+constexpr double kTogether = 1.25;
+/// And their bounds as precise as that.
+constexpr double kPrecisely = 4e-3;
 
 }  // namespace
 
@@ -16,46 +22,100 @@ StepBound::StepBound(const PackingProblem& problem, SetTimes* times, const Least
     : problem_(problem),
       times_(times),
       sums_(sums),
+      least_(least),
       few_(few_enough_to_enumerate(problem.devices)) {
   problem_.only_least = true;
-  const auto replicas = few_ ? static_cast<size_t>(problem.most_replicas) : 1;
-  least_.resize(replicas);
-  rests_on_.resize(replicas);
-  const size_t given = few_ && problem.is_number_given ? replicas - 1 : 0;
-  for (size_t at = 0; at < given; ++at) least_[at] = kNever;
-  for (size_t at = given; at < replicas; ++at) find(at, least);
+  if (!few_) problem_.precision = std::max(problem_.precision, kPrecisely);
+  least_per_sample_ = kNever;
+  for (size_t set = 0; set < times_->count(); ++set)
+    least_per_sample_ = std::min(least_per_sample_, times_->seconds_per_sample(set));
+  const auto& devices = problem.devices;
+  const int most =
+      few_ || problem.is_number_given()
+          ? problem.most_replicas
+          : std::min(std::accumulate(devices.begin(), devices.end(), 0), problem.grains);
+  for (int low = problem.is_number_given() ? most : 1, high = low; low <= most; low = high + 1) {
+    high = few_ || low < kFewReplicas ? low : std::min(most, static_cast<int>(low * kTogether));
+    add_numbers(low, high);
+  }
+}
+
+/// No replica is quicker than the quickest with an even share.
+void StepBound::add_numbers(int low, int high) {
+  const int samples = problem_.grains * problem_.grain - problem_.missing;
+  numbers_.push_back({.low = low,
+                      .high = high,
+                      .least = std::max(least_, least_per_sample_ * samples / high),
+                      .found = false,
+                      .rests_on = {}});
 }
 
 /// Of a single replica that is cut the ends exchange what is tied; that is in its bound.
-void StepBound::find_single() {
-  least_[0] = kNever;
+void StepBound::find_single(Numbers* numbers) {
+  double least = kNever;
   const int samples = problem_.grains * problem_.grain - problem_.missing;
   for (size_t set = 0; set < times_->count(); ++set) {
     const GroupCounts& devices = times_->devices(set);
     const int size = std::accumulate(devices.begin(), devices.end(), 0);
     if (size > problem_.most_devices) continue;
     const double seconds = times_->seconds(set, samples) + (size > 1 ? sums_.within_one() : 0);
-    if (seconds >= least_[0]) continue;
-    least_[0] = seconds;
-    rests_on_[0] = {set};
+    if (seconds >= least) continue;
+    least = seconds;
+    numbers->rests_on = {set};
+  }
+  numbers->least = std::max(numbers->least, least);
+}
+
+void StepBound::find(Numbers* numbers) {
+  numbers->found = true;
+  if (numbers->high == 1) return find_single(numbers);
+  problem_.least_replicas = few_ ? numbers->high : 1;
+  problem_.most_replicas = numbers->high;
+  Packings packings = best_packings(problem_, *times_, numbers->least);
+  numbers->least = std::max(numbers->least, packings.least_seconds);
+  numbers->rests_on = packings.found.empty() ? Packing() : std::move(packings.found.front());
+}
+
+template <class Sums>
+StepBound::Numbers& StepBound::least_numbers(double step, Sums sums) {
+  while (true) {
+    const auto seconds = [&](const Numbers& numbers) { return numbers.least + sums(numbers.low); };
+    Numbers& least = *std::min_element(
+        numbers_.begin(), numbers_.end(),
+        [&](const Numbers& a, const Numbers& b) { return seconds(a) < seconds(b); });
+    if (least.found || seconds(least) >= step) return least;
+    find(&least);
   }
 }
 
-void StepBound::find(size_t at, double least) {
-  if (few_ && at == 0) return find_single();
-  if (few_) problem_.least_replicas = problem_.most_replicas = static_cast<int>(at) + 1;
-  Packings packings = best_packings(problem_, *times_, least);
-  least_[at] = packings.least_seconds;
-  rests_on_[at] = packings.found.empty() ? Packing() : std::move(packings.found.front());
+StepBound::Numbers& StepBound::least_numbers(double step) {
+  return least_numbers(step, [&](int replicas) { return sums_.seconds(replicas); });
 }
 
-/// The number of replicas of which the bound is least.
-size_t StepBound::least_at() const {
-  const auto step = [&](size_t at) { return least_[at] + sums_.seconds(static_cast<int>(at) + 1); };
-  size_t least = 0;
-  for (size_t at = 1; at < least_.size(); ++at)
-    if (step(at) < step(least)) least = at;
-  return least;
+double StepBound::target_seconds() { return least_numbers(kNever).least; }
+
+double StepBound::target_seconds(int replicas) {
+  for (Numbers& numbers : numbers_) {
+    if (numbers.high < replicas) continue;
+    if (!numbers.found) find(&numbers);
+    return numbers.least;
+  }
+  return kNever;
+}
+
+std::vector<StepBound::Numbers> StepBound::likely(double step, size_t most) {
+  const auto seconds = [&](const Numbers& numbers) {
+    return numbers.least + sums_.seconds(numbers.low);
+  };
+  std::vector<Numbers> likely;
+  for (Numbers& numbers : numbers_) {
+    if (seconds(numbers) < step * kSame && !numbers.found) find(&numbers);
+    if (seconds(numbers) < step * kSame) likely.push_back(numbers);
+  }
+  std::stable_sort(likely.begin(), likely.end(),
+                   [&](const Numbers& a, const Numbers& b) { return seconds(a) < seconds(b); });
+  likely.resize(std::min(likely.size(), most));
+  return likely;
 }
 
 bool StepBound::prove(size_t set, double seconds, int64_t most_nodes,
@@ -79,46 +139,35 @@ bool StepBound::tighten(double step, int64_t most_nodes,
   const int64_t before = times_->nodes();
   bool any = false;
   while (seconds(step) < step * kSame && times_->nodes() - before < most_nodes) {
-    const size_t at = least_at();
+    Numbers& numbers = least_numbers(step);
     bool proved = false;
-    for (const size_t set : rests_on_[at])
-      proved = prove(set, least_[at] * (1 + problem_.precision), most_nodes, found) || proved;
+    for (const size_t set : numbers.rests_on)
+      proved = prove(set, numbers.least * (1 + problem_.precision), most_nodes, found) || proved;
     if (!proved) break;
     any = true;
-    find(at, least_[at]);
+    find(&numbers);
   }
   return any;
 }
 
 void StepBound::raise(int replicas, const std::vector<double>& least_of_replicas) {
-  for (size_t i = 0; few_ && i < least_of_replicas.size(); ++i) {
-    const size_t at = static_cast<size_t>(replicas) - 1 + i;
-    if (at < least_.size()) least_[at] = std::max(least_[at], least_of_replicas[i]);
-  }
+  for (size_t i = 0; few_ && i < least_of_replicas.size(); ++i)
+    for (Numbers& numbers : numbers_)
+      if (numbers.low == replicas + static_cast<int>(i))
+        numbers.least = std::max(numbers.least, least_of_replicas[i]);
 }
 
-double StepBound::seconds(double step) const {
-  if (!few_) return std::min(step, least_.front() + sums_.seconds(least_replicas(step)));
-  double least = step;
-  for (size_t i = 0; i < least_.size(); ++i)
-    least = std::min(least, least_[i] + sums_.seconds(static_cast<int>(i) + 1));
-  return least;
+double StepBound::seconds(double step) {
+  const Numbers& least = least_numbers(step);
+  return std::min(step, least.least + sums_.seconds(least.low));
 }
 
-double StepBound::seconds_holding(double held, double step) const {
-  const int replicas = few_ && !problem_.is_number_given ? 1 : least_replicas(step);
-  const double sums = std::max(sums_.seconds(replicas), sums_.seconds_holding(held, replicas));
-  return std::min(step, *std::min_element(least_.begin(), least_.end()) + sums);
-}
-
-/// Within a step no replica computes more than the most able one.
-int StepBound::least_replicas(double step) const {
-  if (problem_.is_number_given) return problem_.most_replicas;
-  int most = 1;
-  const GrainLimit limit{step, problem_.grain, problem_.missing, problem_.grains};
-  for (size_t set = 0; set < times_->count(); ++set)
-    most = std::max(most, times_->grains_within(set, limit));
-  return (problem_.grains + most - 1) / most;
+double StepBound::seconds_holding(double held, double step) {
+  const auto sums = [&](int replicas) {
+    return std::max(sums_.seconds(replicas), sums_.seconds_holding(held, replicas));
+  };
+  const Numbers& least = least_numbers(step, sums);
+  return std::min(step, least.least + sums(least.low));
 }
 
 }  // namespace motley

@@ -12,15 +12,27 @@ namespace motley {
 
 class StepBound {
  public:
+  /// Packings of some numbers of replicas.
+  struct Numbers {
+    int low = 1, high = 1;
+    double least = 0;    ///< seconds: no packing takes less
+    bool found = false;  ///< it was looked for
+    Packing rests_on;    ///< of few devices a packing, of many the sets of one in parts
+  };
+
   /// Of any number of replicas; `least`: no packing is quicker.
   StepBound(const PackingProblem& problem, SetTimes* times, const LeastSums& sums, double least);
 
   /// Of the packing that may be quickest, without its sums.
-  double target_seconds() const { return least_[least_at()]; }
+  double target_seconds();
+  /// The same of so many replicas.
+  double target_seconds(int replicas);
   /// No plan that is quicker than `step` takes less.
-  double seconds(double step) const;
+  double seconds(double step);
   /// No plan some rank of which holds more than this part of all elements does.
-  double seconds_holding(double held, double step) const;
+  double seconds_holding(double held, double step);
+  /// Those of which plans may take less than `step`, the likely first, at most so many.
+  std::vector<Numbers> likely(double step, size_t most);
   /// Packings of so many replicas and more are proved to take no less.
   void raise(int replicas, const std::vector<double>& least_of_replicas);
   /// While the bound is below `step`, looks for the quickest pipelines of the sets that it rests
@@ -28,18 +40,23 @@ class StepBound {
   bool tighten(double step, int64_t most_nodes, std::vector<std::pair<size_t, Pipeline>>* found);
 
  private:
-  int least_replicas(double step) const;
-  size_t least_at() const;
-  void find(size_t at, double least);
-  void find_single();
+  void add_numbers(int low, int high);
+  /// The numbers of which the bound, with what `sums` are at least, is least, when it was looked
+  /// for; of no interest from `step` on.
+  template <class Sums>
+  Numbers& least_numbers(double step, Sums sums);
+  Numbers& least_numbers(double step);
+  void find(Numbers* numbers);
+  void find_single(Numbers* numbers);
   bool prove(size_t set, double seconds, int64_t most_nodes,
              std::vector<std::pair<size_t, Pipeline>>* found);
 
   PackingProblem problem_;
   SetTimes* times_;
   LeastSums sums_;
-  std::vector<double> least_;      ///< by number of replicas, 1 on; of many devices one and more
-  std::vector<Packing> rests_on_;  ///< sets of a packing for each
+  double least_;
+  double least_per_sample_ = 0;   ///< of any replica
+  std::vector<Numbers> numbers_;  ///< rising
   bool few_;
 };
 

@@ -25,6 +25,14 @@ Profile with_less_updates(const PlanRequest& request, const StateWays& ways, int
   return profile;
 }
 
+/// Seconds, of all that a device may hold.
+double longest_update(const Profile& profile) {
+  double longest = 0;
+  for (const DeviceProfile& device : profile.devices)
+    longest = std::max(longest, device.update_seconds);
+  return longest;
+}
+
 CountLayers without_state(const CountLayers& layers, const StateWays& ways) {
   return [&layers, ways](const LayersToCount& asked) -> Result<LayerMemoryTable> {
     MOTLEY_TRY(LayerMemoryTable table, layers(asked));
@@ -121,8 +129,8 @@ Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
   if (ways.state == StateWays{})
     return ways.recompute ? search_recomputing(request, counter)
                           : search_pipelines(request, counter);
-  MOTLEY_TRY(const double least, least_seconds_of_pipelines(request));
-  const int grain = grain_of(request.job);
+  MOTLEY_TRY(double least, least_seconds_of_pipelines(request));
+  const int grain = grain_of(request.job, request.fleet.devices.size());
   const int most = std::min(static_cast<int>(request.fleet.devices.size()),
                             (request.job.train.global_batch + grain - 1) / grain);
   Result<Plan> best =
@@ -131,6 +139,9 @@ Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
     if (replicas > most) continue;
     Result<Plan> plan = search_replicas(ways, request, counter, replicas);
     if (!plan && plan.error().code != ErrorCode::kNoPlan) return plan;
+    if (plan && !ways.recompute)
+      least = std::max(least, plan->search.lower_bound_step_seconds -
+                                  longest_update(request.profile) / replicas);
     if (!plan || (best && plan->prediction.step_seconds >= best->prediction.step_seconds)) continue;
     const int64_t nodes = best ? best->search.nodes : 0;
     best = std::move(plan);
@@ -150,13 +161,9 @@ Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
 Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountMemory& count,
                                         const Plan& plan, double below) {
   std::vector<const DeviceProfile*> devices;
-  double longest = 0;
-  for (const DeviceProfile& device : request.profile.devices) {
-    devices.push_back(&device);
-    longest = std::max(longest, device.update_seconds);
-  }
+  for (const DeviceProfile& device : request.profile.devices) devices.push_back(&device);
   // No plan of these devices gains more by it.
-  const double saved = longest - least_update_seconds(devices);
+  const double saved = longest_update(request.profile) - least_update_seconds(devices);
   if (plan.replicas.size() < 2 || plan.prediction.step_seconds - saved >= below)
     return std::nullopt;
   MOTLEY_TRY(PlacedState placed, place_state(request, count, plan, {.shard = true}));

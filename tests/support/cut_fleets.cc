@@ -108,6 +108,7 @@ const std::vector<CutFleet>& cut_fleets() {
 
 const std::vector<CutFleet>& large_cut_fleets() {
   static const std::vector<CutFleet> fleets{
+      of("64-alike", kSmallGpt2, 1024, {1}, {64, 8}, 0.16),
       of("256", kSmallGpt2, 4096, {1, 4}, {128, 8}, 0.16),
       of("256-three-types", kSmallGpt2, 4096, {0, 2, 2, 5}, {64, 8}, 0.16),
       of("1024", kSmallGpt2, 16384, {1, 4}, {512, 8}, 0.16),

@@ -152,6 +152,50 @@ RC_GTEST_PROP(FormProperties, NoPlanIsQuickerThanItsBound, ()) {
             plan->search.lower_bound_step_seconds * (1 + kNearly));
 }
 
+/// On hosts of up to four cards, of which some hold a third of the model, linked well or badly.
+PlanningCase any_linked_case(int most_hosts) {
+  PlanningCase problem(*rc::gen::inRange(4, 24));
+  problem.job.model = {"gpt", 4, 4, 128, 64, *rc::gen::element(256, 4096)};
+  const int hosts = *rc::gen::inRange(1, most_hosts + 1);
+  const auto name = [](int host) { return "host" + std::to_string(host); };
+  const double within = 1e7 * *rc::gen::inRange(1, 400), across = 1e6 * *rc::gen::inRange(1, 400);
+  const LayeredDevice types[] = {any_layered(), any_layered(), any_layered()};
+  for (int host = 0; host < hosts; ++host) {
+    for (int card = *rc::gen::inRange(1, 5); card > 0; --card) {
+      LayeredDevice device = types[*rc::gen::inRange(0, 3)];
+      device.host = name(host);
+      device.sharing = true;
+      add_layered(device, &problem);
+    }
+    for (int other = 0; other <= host; ++other)
+      problem.add_link(name(other), name(host), 1e-5, other == host ? within : across);
+  }
+  return problem;
+}
+
+/// Plans of one shape or another are plans, and no bound on all of them is above one.
+void expect_bound_on_all_shapes(PlanningCase problem) {
+  const auto plan = search_pipelines(problem.request(), layer_bytes_counter(problem));
+  RC_PRE(plan.has_value());
+  const double bound = plan->search.lower_bound_step_seconds;
+  RC_ASSERT(bound <= plan->prediction.step_seconds * (1 + kNearly));
+  for (const int data : {1, 2, 3, 5, 8})
+    for (const int tensor : {1, 2, 3, 0}) {
+      problem.job.parallel.data = data;
+      problem.job.parallel.tensor = tensor > 0 ? std::optional<int>(tensor) : std::nullopt;
+      const auto other = search_pipelines(problem.request(), layer_bytes_counter(problem));
+      if (other) RC_ASSERT(bound <= other->prediction.step_seconds * (1 + kNearly));
+    }
+}
+
+RC_GTEST_PROP(FormProperties, NoShapeIsBelowTheBoundOfFewDevices, ()) {
+  expect_bound_on_all_shapes(any_linked_case(2));
+}
+
+RC_GTEST_PROP(FormProperties, NoShapeIsBelowTheBoundOfManyDevices, ()) {
+  expect_bound_on_all_shapes(any_linked_case(6));
+}
+
 /// Four cards make two replicas; with a fifth behind a slow link both could be quicker, were it not
 /// for the sums.
 TEST(FormProperties, ADeviceBehindASlowLinkIsLeftOut) {

@@ -1,0 +1,127 @@
+// Packings of many devices against all packings there are, of few.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "planner/pipelines/host_packing.h"
+#include "planner/pipelines/whole_packing.h"
+
+namespace motley {
+namespace {
+
+using Counts = std::vector<int>;
+
+int draw(std::mt19937& random, int low, int high) {
+  return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+}
+
+struct Sets {
+  std::vector<Counts> needs;
+  std::vector<int> worth;
+};
+
+Sets random_sets(std::mt19937& random, size_t groups) {
+  Sets sets;
+  for (int i = draw(random, 1, 5); i > 0; --i) {
+    Counts needs;
+    for (size_t group = 0; group < groups; ++group) needs.push_back(draw(random, 0, 2));
+    if (std::all_of(needs.begin(), needs.end(), [](int count) { return count == 0; })) needs[0] = 1;
+    sets.needs.push_back(needs);
+    sets.worth.push_back(draw(random, 0, 9));
+  }
+  return sets;
+}
+
+bool take(const Counts& needs, int times, Counts* left) {
+  for (size_t group = 0; group < left->size(); ++group)
+    if (((*left)[group] -= times * needs[group]) < 0) return false;
+  return true;
+}
+
+/// Of at most `most` copies of these sets.
+int best_worth(const Sets& sets, const Counts& there, int most) {
+  int best = 0;
+  const std::function<void(size_t, Counts, int, int)> go_on = [&](size_t set, Counts left,
+                                                                  int copies, int worth) {
+    best = std::max(best, worth);
+    for (; set < sets.needs.size(); ++set) {
+      Counts fewer = left;
+      if (copies < most && take(sets.needs[set], 1, &fewer))
+        go_on(set, fewer, copies + 1, worth + sets.worth[set]);
+    }
+  };
+  go_on(0, there, 0, 0);
+  return best;
+}
+
+TEST(WholePacking, FindsWhatIsWorthEnoughIfAnythingIs) {
+  std::mt19937 random(20261127);
+  for (int i = 0; i < 400; ++i) {
+    SCOPED_TRACE(i);
+    const size_t groups = static_cast<size_t>(draw(random, 1, 3));
+    const Sets sets = random_sets(random, groups);
+    Counts there;
+    for (size_t group = 0; group < groups; ++group) there.push_back(draw(random, 1, 5));
+    const int best = best_worth(sets, there, 1000);
+    EXPECT_TRUE(pack_whole(sets.needs, sets.worth, there, best + 1, 1000).empty());
+    if (best == 0) continue;
+    const std::vector<int> copies = pack_whole(sets.needs, sets.worth, there, best, 1000);
+    ASSERT_EQ(copies.size(), sets.needs.size());
+    int worth = 0;
+    Counts left = there;
+    for (size_t set = 0; set < copies.size(); ++set) {
+      EXPECT_TRUE(take(sets.needs[set], copies[set], &left));
+      worth += copies[set] * sets.worth[set];
+    }
+    EXPECT_EQ(worth, best);
+  }
+}
+
+/// The sum of what each host packs best; and with fewer replicas what fits the hosts in their
+/// order.
+TEST(HostPacking, PacksEachHostAsWellAsCanBe) {
+  std::mt19937 random(20261128);
+  int found = 0;
+  for (int i = 0; i < 300; ++i) {
+    SCOPED_TRACE(i);
+    const size_t groups = static_cast<size_t>(draw(random, 1, 3));
+    const Sets sets = random_sets(random, groups);
+    std::vector<Counts> hosts;
+    for (int host = draw(random, 1, 4); host > 0; --host) {
+      hosts.emplace_back();
+      for (size_t group = 0; group < groups; ++group) hosts.back().push_back(draw(random, 0, 3));
+    }
+    const HostPacking packing(hosts, sets.needs);
+    int best = 0;
+    for (const Counts& host : hosts) best += best_worth(sets, host, 1000);
+    EXPECT_TRUE(packing.pack(sets.worth, best + 1, 1000).empty());
+    for (const int most : {1000, draw(random, 1, 4)}) {
+      const int enough = most == 1000 ? best : std::max(1, best / 2);
+      const std::vector<size_t> packed = packing.pack(sets.worth, enough, most);
+      EXPECT_TRUE(most < 1000 || best == 0 || !packed.empty());
+      EXPECT_LE(static_cast<int>(packed.size()), most);
+      int worth = 0;
+      std::vector<Counts> left = hosts;
+      for (const size_t set : packed) {
+        const bool fits = std::any_of(left.begin(), left.end(), [&](Counts& host) {
+          Counts fewer = host;
+          if (!take(sets.needs[set], 1, &fewer)) return false;
+          host = fewer;
+          return true;
+        });
+        EXPECT_TRUE(fits);
+        worth += sets.worth[set];
+      }
+      EXPECT_TRUE(packed.empty() || worth >= enough);
+      found += !packed.empty();
+    }
+  }
+  EXPECT_GT(found, 300);
+}
+
+}  // namespace
+}  // namespace motley
