@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/check.h"
 
@@ -177,13 +178,21 @@ double ReductionModel::every_step_seconds(int ranks, const HostPair& hosts) cons
   return anywhere_.empty() ? 0 : interpolated(anywhere_, ranks);
 }
 
+/// No pair takes longer, where nothing but links decides.
+double ReductionModel::most_seconds(int ranks) const {
+  const bool only_links =
+      profile_->reductions.empty() && steps_across_ == 1 && shortened_.bytes_ratio == 1;
+  return only_links ? slowest_link_seconds(ranks) : std::numeric_limits<double>::infinity();
+}
+
 double ReductionModel::seconds(int ranks, const std::vector<std::string>& names) const {
   if (ranks < 2) return 0;
   std::vector<Host> hosts;
   for (const std::string& name : names) hosts.push_back(host(name));
+  const double most = most_seconds(ranks);
   double slowest = 0;
-  for (size_t i = 0; i < hosts.size(); ++i) {
-    for (size_t j = i; j < hosts.size(); ++j) {
+  for (size_t i = 0; i < hosts.size() && slowest < most; ++i) {
+    for (size_t j = i; j < hosts.size() && slowest < most; ++j) {
       slowest = std::max(slowest, pair_seconds(ranks, pair(hosts[i], hosts[j], i == j)));
     }
   }

@@ -112,6 +112,7 @@ class ReductionModel {
   HostPair over(const LinkProfile& link) const;
   double ring_seconds(int ranks, const HostPair& link, bool shortened) const;
   double slowest_link_seconds(int ranks) const;
+  double most_seconds(int ranks) const;
   void calibrate(const ReductionPoint& point);
 
   const Profile* profile_;
