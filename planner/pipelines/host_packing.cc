@@ -72,7 +72,7 @@ std::vector<HostPacking::Best> HostPacking::best_of(const Shape& shape,
 std::vector<size_t> HostPacking::pack(const std::vector<int>& worth, int64_t enough,
                                       int most) const {
   struct Host {
-    std::vector<Best> best;
+    std::vector<Best> best{Best{}};  // of no replica
     size_t replicas = 0;
   };
   std::vector<Host> hosts(hosts_);

@@ -39,6 +39,7 @@ LeastSums::LeastSums(const PlanRequest& request, const std::vector<DeviceGroup>&
       free_(request.job.parallel.sync.across > 1 ||
             may_compress(request.job, request.profile.links)),
       cut_(cut),
+      any_owners_(request.least_replicas > 1),
       most_stages_(most_stages),
       layers_(layer_count(request.job.model)) {
   const auto all = static_cast<double>(parameter_count(request.job.model));
@@ -109,6 +110,7 @@ double LeastSums::within_one() const {
 
 double LeastSums::seconds_holding(double held, int replicas) const {
   if (replicas < 2 || free_) return 0;
+  if (any_owners_) return exchange_seconds(held, replicas) * kRounded;
   // Of what the same ranks hold, of each layer at worst, owners' shares end with a row.
   const double owned = held / replicas - layers_ * kLongestRow * row_;
   return exchange_seconds(held + (replicas - 2) * std::max(0.0, owned), replicas) * kRounded;
@@ -128,18 +130,24 @@ double LeastSums::seconds_of_tied_shared(int replicas) const {
   return exchange_seconds(tied, holders, cut_ ? 2 * replicas : replicas) * kRounded;
 }
 
+/// Of those that hold what nobody but them does, and what is tied besides.
+double LeastSums::seconds_of_embedding(int replicas, int holders) const {
+  const double own = 2.0 * (replicas - 1) / replicas * embedding_;
+  // Whoever owns nothing of what is tied sends it all, and receives it.
+  if (any_owners_) return exchange_seconds(tied_ + own, replicas);
+  // Owners' shares end with a row. Of more holders each has more to exchange, but for that.
+  const auto held = [&](int of) { return 2.0 * (of - 1) / of * tied_ - (of - 2) * row_; };
+  return exchange_seconds(std::min(held(holders), held(2 * replicas)) + own, holders);
+}
+
 double LeastSums::seconds(int replicas) const {
   if (replicas > devices_ || (cut_ && shared_by_ == 0 && 2 * replicas > devices_)) return kNever;
   if (replicas < 2 || free_) return 0;
   if (shared_by_ > 0) return std::max(seconds_sharing(replicas), seconds_of_tied_shared(replicas));
-  const double twice = 2.0 * (replicas - 1);
   const int holders = cut_ ? 2 * replicas : replicas;
   const double tied = 2.0 * (holders - 1) / holders * tied_;
-  double least = exchange_seconds(tied, holders);
-  // Owners' shares end with a row. Of more holders each has more to exchange, but for that.
-  const auto held = [&](int of) { return 2.0 * (of - 1) / of * tied_ - (of - 2) * row_; };
-  const double both = std::min(held(holders), held(2 * replicas));
-  least = std::max(least, exchange_seconds(both + twice / replicas * embedding_, holders));
+  const double least =
+      std::max(exchange_seconds(tied, holders), seconds_of_embedding(replicas, holders));
   return std::max(seconds_sharing(replicas), least * kRounded);
 }
 

@@ -46,11 +46,13 @@ class LeastSums {
   }
   double whole_seconds(int ranks, int together) const;
   double seconds_of_tied_shared(int replicas) const;
+  double seconds_of_embedding(int replicas, int holders) const;
 
   const Profile* profile_;
   std::shared_ptr<const ReductionModel> reduction_;  ///< what pairs of hosts point into
   bool free_ = false;
   bool cut_;
+  bool any_owners_;        ///< of shared state; else each holder owns as much as another
   int shared_by_ = 0;      ///< devices, besides one of each stage
   int single_stages_ = 0;  ///< replicas that are one, and shared
   int most_stages_, layers_;

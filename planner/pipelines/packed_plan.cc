@@ -40,11 +40,24 @@ void keep_hosts_together(Plan* plan) {
 
 }  // namespace
 
-/// Far more than an even share nobody gets.
-GrainTable PlanMaker::table_of(ReplicaDesigns* set, size_t replicas) const {
+/// Seconds within which sets compute all grains, not much more.
+double PlanMaker::enough_seconds(const Packing& packing, std::vector<ReplicaDesigns>* sets) const {
+  constexpr double kMore = 1.3;
+  double seconds = 0;
+  for (const size_t set : packing) seconds = std::max(seconds, (*sets)[set].seconds(space_.grain));
+  for (int64_t grains = 0; seconds < kNever; seconds *= kMore, grains = 0) {
+    for (const size_t set : packing)
+      grains += (*sets)[set].grains_within(seconds, space_.grain, 0, space_.grains());
+    if (grains >= space_.grains()) break;
+  }
+  return seconds * kMore;
+}
+
+/// Of no more grains than are computed within these seconds.
+GrainTable PlanMaker::table_of(ReplicaDesigns* set, double seconds) const {
   std::vector<double> full{kNever}, shorted{kNever};
   const int grains = space_.grains(), missing = space_.missing();
-  const int most = 8 + 8 * grains / static_cast<int>(replicas);
+  const int most = set->grains_within(seconds, space_.grain, missing, grains);
   for (int grain = 1; grain <= grains; ++grain) {
     const int samples = grain * space_.grain;
     full.push_back(grain > most ? kNever : set->seconds(samples));
@@ -55,9 +68,10 @@ GrainTable PlanMaker::table_of(ReplicaDesigns* set, size_t replicas) const {
 
 Deal PlanMaker::deal_over(const Packing& packing, std::vector<ReplicaDesigns>* sets) {
   std::map<size_t, GrainTable> tables;  // of each set
+  const double enough = enough_seconds(packing, sets);
   DealProblem problem;
   for (const size_t set : packing) {
-    if (!tables.contains(set)) tables.emplace(set, table_of(&(*sets)[set], packing.size()));
+    if (!tables.contains(set)) tables.emplace(set, table_of(&(*sets)[set], enough));
     problem.devices.push_back(&tables.at(set));
   }
   problem.grains = space_.grains();

@@ -40,7 +40,8 @@ class PlanMaker {
   int64_t nodes() const { return nodes_; }
 
  private:
-  GrainTable table_of(ReplicaDesigns* set, size_t replicas) const;
+  double enough_seconds(const Packing& packing, std::vector<ReplicaDesigns>* sets) const;
+  GrainTable table_of(ReplicaDesigns* set, double seconds) const;
   Deal deal_over(const Packing& packing, std::vector<ReplicaDesigns>* sets);
   void add_replica(const Pipeline& pipeline, const PipelineCosts& costs,
                    const std::vector<std::vector<const DeviceSpec*>>& devices, int grains,

@@ -11,6 +11,7 @@
 #include "core/pipeline.h"
 #include "core/spec/precisions.h"
 #include "planner/costs/cost_model.h"
+#include "planner/costs/links.h"
 #include "planner/plain/device_index.h"
 
 namespace motley {
@@ -78,7 +79,7 @@ Result<PipelineCosts> PipelineCosts::make(const PlanRequest& request,
   for (const DeviceGroup& from : groups) {
     Group& group = costs.groups_.emplace_back();
     group.profile = from.profile;
-    for (const DeviceSpec* device : from.devices) group.hosts.insert(device->host);
+    for (const DeviceSpec* device : from.devices) ++group.hosts[device->host];
     group.precision = from.precision;
     group.driven = kind_driven(request.job, *from.devices.front());
     group.usable = usable_memory(*from.profile, request.memory_headroom);
@@ -152,20 +153,51 @@ Result<std::vector<LayerMemory>> PipelineCosts::counted_of(const LayerMemoryTabl
   return memory;
 }
 
+namespace {
+
+/// Devices of a group by number of the host among those that have links.
+std::vector<int> by_host(const std::map<std::string, int>& hosts, const LinkIndex& links) {
+  std::vector<int> counts;
+  for (const auto& [host, devices] : hosts) {
+    const int number = links.number(host);
+    if (number < 0) continue;
+    if (number >= std::ssize(counts)) counts.resize(static_cast<size_t>(number) + 1);
+    counts[static_cast<size_t>(number)] = devices;
+  }
+  return counts;
+}
+
+/// Whether each host has a link.
+bool counts_all(const std::map<std::string, int>& hosts, const std::vector<int>& counts) {
+  const auto linked = std::count_if(counts.begin(), counts.end(), [](int own) { return own > 0; });
+  return linked == std::ssize(hosts);
+}
+
+}  // namespace
+
+/// What nobody measured takes no time, so that where a link lacks, that is the quickest way.
 void PipelineCosts::find_travel(const PlanRequest& request) {
-  for (const Group& from : groups_)
-    for (const Group& to : groups_) {
+  const LinkIndex links(request.profile.links);
+  std::vector<std::vector<int>> counts;
+  for (const Group& group : groups_) counts.push_back(by_host(group.hosts, links));
+  for (size_t from = 0; from < groups_.size(); ++from)
+    for (size_t to = 0; to < groups_.size(); ++to) {
       Way& way = ways_.emplace_back();
       Way quickest{std::numeric_limits<double>::infinity(), 0};
-      for (const LinkProfile& link : request.profile.links) {
-        const auto& [a, b] = link.between;
-        if (!(from.hosts.contains(a) && to.hosts.contains(b)) &&
-            !(from.hosts.contains(b) && to.hosts.contains(a)))
-          continue;
-        way.be_no_quicker_than(link.latency_seconds, link.bytes_per_second);
-        quickest.be_no_slower_than(link.latency_seconds, link.bytes_per_second);
-      }
-      quickest_ways_.push_back(quickest.bytes_per_second > 0 ? quickest : Way());
+      bool all = counts_all(groups_[from].hosts, counts[from]) &&
+                 counts_all(groups_[to].hosts, counts[to]);
+      for (size_t a = 0; a < counts[from].size(); ++a)
+        for (size_t b = 0; b < counts[to].size(); ++b) {
+          if (counts[from][a] == 0 || counts[to][b] == 0) continue;
+          const LinkProfile* link = links.between(static_cast<int>(a), static_cast<int>(b));
+          if (link == nullptr) {
+            all = all && from == to && a == b && counts[from][a] < 2;
+            continue;
+          }
+          way.be_no_quicker_than(link->latency_seconds, link->bytes_per_second);
+          quickest.be_no_slower_than(link->latency_seconds, link->bytes_per_second);
+        }
+      quickest_ways_.push_back(all && quickest.bytes_per_second > 0 ? quickest : Way());
     }
   for (Group& group : groups_) find_ways_within(request, &group);
 }

@@ -159,7 +159,7 @@ class PipelineCosts {
   };
   struct Group {
     const DeviceProfile* profile = nullptr;
-    std::set<std::string> hosts;
+    std::map<std::string, int> hosts;  ///< and devices on each
     Bytes usable{0};
     Precision precision = Precision::kFp32;
     DeviceKind driven = DeviceKind::kCpu;  ///< what memory is counted of

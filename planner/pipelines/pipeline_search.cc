@@ -43,6 +43,13 @@ class PipelineSearch {
                   "parallel.pipeline asks for " + std::to_string(*wanted().pipeline) +
                       " stages; pipelines are looked for up to " + std::to_string(kMostStages) +
                       " (more can be pinned: pin.replicas)");
+    if (wanted().pipeline.value_or(1) > space_.most_of_a_replica() &&
+        space_.most_of_a_replica() < space_.devices())
+      return fail(ErrorCode::kNoPlan,
+                  "parallel.pipeline asks for " + std::to_string(*wanted().pipeline) +
+                      " stages; over so many unlike devices pipelines are looked for up to " +
+                      std::to_string(space_.most_of_a_replica()) +
+                      " (more can be pinned: pin.replicas)");
     if (wanted().data.value_or(1) > space_.most_replicas()) return fail(space_.none_fits());
     MOTLEY_TRY(PipelineCosts costs,
                PipelineCosts::make(space_.request, space_.groups, space_.micro_batches,
@@ -197,7 +204,7 @@ class PipelineSearch {
 
   Result<std::optional<Plan>> quickest_of_all(const PipelineCosts& costs) {
     std::optional<Plan> best;
-    target_ = bound_->target_seconds(space_.most_replicas());
+    if (!space_.few) target_ = bound_->target_seconds(space_.most_replicas());
     for (const auto& [low, high] : space_.numbers_of_replicas()) {
       costs_ = costs;
       Result<Plan> plan = quickest_that_fits(low, high);
@@ -351,7 +358,8 @@ class PipelineSearch {
     const std::string of = " of " + std::to_string(space_.devices()) + " devices each, ";
     if (!may_share) return stages + of + "one a stage";
     const std::string shares = " of a host with any whole heads each";
-    return "up to " + std::to_string(kMostStages) + of + "in " + stages + " stages, " +
+    return "up to " + std::to_string(space_.most_of_a_replica()) + of + "in " + stages +
+           " stages, " +
            (space_.all_shared()
                 ? std::to_string(*wanted().tensor) + " devices" + shares + " in each"
                 : "one device or up to " + std::to_string(kMostSharing) + shares + " in each");

@@ -72,13 +72,15 @@ PipelineSpace::PipelineSpace(const PlanRequest& asked, std::vector<DeviceGroup> 
       groups(std::move(devices)),
       grain(grain_of(asked.job, asked.fleet.devices.size())) {
   for (const DeviceGroup& group : groups) there.push_back(group.count());
+  for (const GroupCounts& set : sets_of(there, kMostStages))
+    most_of_a_replica_ = std::max(most_of_a_replica_, std::accumulate(set.begin(), set.end(), 0));
   few = few_enough_to_enumerate(there);
   if (!few) hosts = devices_of_hosts(groups);
   micro_batches = micro_batches_of(request, groups, grain);
 }
 
 int PipelineSpace::most_stages() const {
-  return std::min(wanted().pipeline.value_or(kMostStages), layer_count(request.job.model));
+  return std::min(wanted().pipeline.value_or(most_of_a_replica_), layer_count(request.job.model));
 }
 
 int PipelineSpace::most_replicas() const {

@@ -57,7 +57,9 @@ struct PipelineSpace {
   const ParallelSpec& wanted() const { return request.job.parallel; }
   /// Whether no device may have a stage by itself.
   bool all_shared() const { return wanted().tensor.value_or(1) > 1; }
-  int most_stages() const;  ///< of a replica
+  /// Of a replica; of very many unlike devices fewer than kMostStages, as are stages.
+  int most_of_a_replica() const { return most_of_a_replica_; }
+  int most_stages() const;
   int most_replicas() const;
   int devices() const;
   int batch() const { return request.job.train.global_batch; }
@@ -78,6 +80,9 @@ struct PipelineSpace {
                                int cuts) const;
 
   Error none_fits() const;
+
+ private:
+  int most_of_a_replica_ = 0;
 };
 
 }  // namespace motley

@@ -81,6 +81,13 @@ double seconds_of_one(const PackingProblem& problem, ReplicaSets& sets) {
   return least;
 }
 
+/// Slower packings are of no use: a single replica would do, unless their number is given.
+double most_seconds(const PackingProblem& problem, ReplicaSets& sets) {
+  const bool alone = !problem.is_number_given() || problem.most_replicas == 1;
+  return std::min(alone || problem.only_least ? seconds_of_one(problem, sets) : kNever,
+                  problem.limit);
+}
+
 std::vector<GroupCounts> devices_of(const ReplicaSets& sets) {
   std::vector<GroupCounts> devices;
   for (size_t set = 0; set < sets.count(); ++set) devices.push_back(sets.devices(set));
@@ -94,7 +101,7 @@ class PackingSearch {
       : problem_(problem), sets_(sets), states_(problem.devices, devices_of(sets)) {}
 
   Packings run(double least) {
-    const double most = std::min(seconds_of_one(problem_, sets_), problem_.limit);
+    const double most = most_seconds(problem_, sets_);
     Packings packings;
     for (int replicas = problem_.least_replicas; replicas <= problem_.most_replicas; ++replicas) {
       double own = kNever;
@@ -211,7 +218,7 @@ class ManyDevices {
   }
 
   Packings run(double least) {
-    const double most = std::min(seconds_of_one(problem_, sets_), problem_.limit);
+    const double most = most_seconds(problem_, sets_);
     Packings packings;
     // A fraction has no deal: whether one is enough stands for a packing.
     soonest(

@@ -46,7 +46,7 @@ void PipelineCosts::measure_shares(const PlanRequest& request, int most_samples,
 
 void PipelineCosts::find_ways_within(const PlanRequest& request, Group* group) {
   std::map<std::string, Way> ways;
-  for (const std::string& host : group->hosts) ways[host];
+  for (const auto& [host, devices] : group->hosts) ways[host];
   for (const LinkProfile& link : request.profile.links)
     if (const auto way = ways.find(link.between[0]);
         way != ways.end() && link.between[0] == link.between[1])
@@ -205,7 +205,8 @@ AlikePasses PipelineCosts::shared_passes(const PipelineStage& stage, int number,
           .ready = nanos_of_seconds(update_seconds(stage))};
 }
 
-/// A layer of which each has the part that it is best at, in proportion, and their sums.
+/// A layer of which each has the part that it is best at, in proportion, and their sums. Of all
+/// kinds a member has the same part, but that vocabularies are cut at whole rows.
 PassSeconds PipelineCosts::least_shared(const std::vector<int>& sharing, size_t kind,
                                         size_t samples) const {
   const double few = least_part(*model_);
@@ -230,7 +231,8 @@ PassSeconds PipelineCosts::least_shared(const std::vector<int>& sharing, size_t 
   const double bytes = sums.bytes * static_cast<double>(samples + 1);
   const double half_of_sums =
       (ranks - 1) * (sums.count * way.latency_seconds + bytes / ranks / way.bytes_per_second);
-  return {1 / forwards + half_of_sums, 1 / backwards + half_of_sums};
+  const double rows = kind == 1 ? 1 : 1 - 1.0 * model_->heads / model_->vocab;
+  return {rows / forwards + half_of_sums, rows / backwards + half_of_sums};
 }
 
 void PipelineCosts::share_for_free(const std::vector<std::vector<int>>& sharing) {

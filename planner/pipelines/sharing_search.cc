@@ -15,6 +15,8 @@ constexpr size_t kMostTensorSets = 64;
 constexpr size_t kMostRows = 400;
 constexpr size_t kRowsForAPlan = 16;
 constexpr size_t kRowsForAQuickerPlan = 2;
+/// Replicas that may share state.
+constexpr int kFewestSharing = 2;
 
 }  // namespace
 
@@ -37,7 +39,9 @@ Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
   PipelineCosts costs = single.costs;
   MOTLEY_TRY_VOID(costs.add_tensor_sets(found.sets, space_.micro_batches, counter_.layers));
   MOTLEY_TRY(shared.plan, quickest(costs, single));
-  if (exact_) shared.least = std::max(shared.least, packed_);
+  // Of more replicas than share anything, fewer were not looked at.
+  const bool all_numbers = space_.request.least_replicas <= kFewestSharing;
+  if (exact_ && all_numbers) shared.least = std::max(shared.least, packed_);
   if (!shared.plan && limit_ == kNever) {
     costs.take_layers_for_less(kLessThanLayers);
     all_ = false;
@@ -68,7 +72,7 @@ Result<std::optional<Plan>> SharingSearch::quickest(PipelineCosts costs,
 bool SharingSearch::design_all(const SingleStages& single) {
   designs_ = single.designs;
   for (ReplicaDesigns& known : designs_) known.price_by(*costs_);
-  if (designs_.empty() || space_.most_stages() < kMostStages) add_sets(&designs_);
+  if (designs_.empty() || space_.most_stages() < space_.most_of_a_replica()) add_sets(&designs_);
   bool any = false;
   for (ReplicaDesigns& designs : designs_) any = share(&designs) || any;
   return any;

@@ -29,11 +29,7 @@ StepBound::StepBound(const PackingProblem& problem, SetTimes* times, const Least
   least_per_sample_ = kNever;
   for (size_t set = 0; set < times_->count(); ++set)
     least_per_sample_ = std::min(least_per_sample_, times_->seconds_per_sample(set));
-  const auto& devices = problem.devices;
-  const int most =
-      few_ || problem.is_number_given()
-          ? problem.most_replicas
-          : std::min(std::accumulate(devices.begin(), devices.end(), 0), problem.grains);
+  const int most = problem.most_replicas;
   for (int low = problem.is_number_given() ? most : 1, high = low; low <= most; low = high + 1) {
     high = few_ || low < kFewReplicas ? low : std::min(most, static_cast<int>(low * kTogether));
     add_numbers(low, high);
@@ -79,7 +75,9 @@ void StepBound::find(Numbers* numbers) {
 template <class Sums>
 StepBound::Numbers& StepBound::least_numbers(double step, Sums sums) {
   while (true) {
-    const auto seconds = [&](const Numbers& numbers) { return numbers.least + sums(numbers.low); };
+    const auto seconds = [&](const Numbers& numbers) {
+      return numbers.least + numbers.least_of(sums);
+    };
     Numbers& least = *std::min_element(
         numbers_.begin(), numbers_.end(),
         [&](const Numbers& a, const Numbers& b) { return seconds(a) < seconds(b); });
@@ -88,9 +86,7 @@ StepBound::Numbers& StepBound::least_numbers(double step, Sums sums) {
   }
 }
 
-StepBound::Numbers& StepBound::least_numbers(double step) {
-  return least_numbers(step, [&](int replicas) { return sums_.seconds(replicas); });
-}
+StepBound::Numbers& StepBound::least_numbers(double step) { return least_numbers(step, sums()); }
 
 double StepBound::target_seconds() { return least_numbers(kNever).least; }
 
@@ -105,7 +101,7 @@ double StepBound::target_seconds(int replicas) {
 
 std::vector<StepBound::Numbers> StepBound::likely(double step, size_t most) {
   const auto seconds = [&](const Numbers& numbers) {
-    return numbers.least + sums_.seconds(numbers.low);
+    return numbers.least + numbers.least_of(sums());
   };
   std::vector<Numbers> likely;
   for (Numbers& numbers : numbers_) {
@@ -159,7 +155,7 @@ void StepBound::raise(int replicas, const std::vector<double>& least_of_replicas
 
 double StepBound::seconds(double step) {
   const Numbers& least = least_numbers(step);
-  return std::min(step, least.least + sums_.seconds(least.low));
+  return std::min(step, least.least + least.least_of(sums()));
 }
 
 double StepBound::seconds_holding(double held, double step) {
@@ -167,7 +163,7 @@ double StepBound::seconds_holding(double held, double step) {
     return std::max(sums_.seconds(replicas), sums_.seconds_holding(held, replicas));
   };
   const Numbers& least = least_numbers(step, sums);
-  return std::min(step, least.least + sums(least.low));
+  return std::min(step, least.least + least.least_of(sums));
 }
 
 }  // namespace motley

@@ -2,6 +2,7 @@
 // How quick a step could be at best: the best packing of what sets of devices may compute
 // (planner/pipelines/set_times.h) and the least that exchanging its gradients takes.
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,12 @@ class StepBound {
     double least = 0;    ///< seconds: no packing takes less
     bool found = false;  ///< it was looked for
     Packing rests_on;    ///< of few devices a packing, of many the sets of one in parts
+
+    /// Of any of these numbers: that rises with them, or rises and falls.
+    template <class Sums>
+    double least_of(Sums sums) const {
+      return std::min(sums(low), sums(high));
+    }
   };
 
   /// Of any number of replicas; `least`: no packing is quicker.
@@ -46,6 +53,9 @@ class StepBound {
   template <class Sums>
   Numbers& least_numbers(double step, Sums sums);
   Numbers& least_numbers(double step);
+  auto sums() const {
+    return [this](int replicas) { return sums_.seconds(replicas); };
+  }
   void find(Numbers* numbers);
   void find_single(Numbers* numbers);
   bool prove(size_t set, double seconds, int64_t most_nodes,

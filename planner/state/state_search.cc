@@ -173,7 +173,8 @@ Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountM
   search.space += "; of the quickest, optimizer state sharded by owners of any shares";
   MOTLEY_TRY(const double least, least_seconds_of_pipelines(request));  // whatever updates take
   search.lower_bound_step_seconds =
-      std::max(least, search.lower_bound_step_seconds - std::max(0.0, saved));
+      std::min(shared.prediction.step_seconds,
+               std::max(least, search.lower_bound_step_seconds - std::max(0.0, saved)));
   if (search.lower_bound_step_seconds > 0)
     search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
   if (shared.prediction.step_seconds >= below) return std::nullopt;

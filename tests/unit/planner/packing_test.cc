@@ -123,5 +123,12 @@ TEST(HostPacking, PacksEachHostAsWellAsCanBe) {
   EXPECT_GT(found, 300);
 }
 
+/// A host of very many unlike devices is left to packings over hosts.
+TEST(HostPacking, PassesOverHostsOfVeryManyUnlikeDevices) {
+  const HostPacking packing({{12, 12, 12}, {4, 4, 4}}, {{1, 1, 1}});
+  EXPECT_EQ(packing.pack({1}, 4, 100).size(), 4u);
+  EXPECT_TRUE(packing.pack({1}, 5, 100).empty());
+}
+
 }  // namespace
 }  // namespace motley
