@@ -25,7 +25,7 @@ constexpr double kClearlyLessStep = 0.98;
 constexpr double kHoldLess = 0.8;
 constexpr int kMostHoldings = 6;
 /// The same: numbers of replicas that are looked for one by one.
-constexpr size_t kMostNumbers = 3;
+constexpr size_t kMostNumbers = 2;
 
 class PipelineSearch {
  public:
