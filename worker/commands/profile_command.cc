@@ -57,6 +57,7 @@ Result<Profile> measure(const ProfileRequest& request, Communicator& world, Cont
                        [&](const std::string& what) {
                          if (link == nullptr) return;
                          link->progress();
+                         if (what.empty()) return;
                          link->send(MessageType::kPhase,
                                     to_json_text(PhaseReport{world.rank(), "measuring", what, 0}));
                        });

@@ -70,6 +70,7 @@ class CurveMeasurement {
     std::vector<double> fixed;
     double total = 0;
     while (!enough(options_, fixed.size(), total)) {
+      progress_({});
       MOTLEY_TRY(const Repetition pairs, one_repetition(options_, [&]() -> Result<Timed> {
                    MOTLEY_TRY(const double once, section_(size, 1));
                    MOTLEY_TRY(const double twice, section_(size, 2));
@@ -84,7 +85,8 @@ class CurveMeasurement {
  private:
   Result<CurvePoint> point_of(int size) {
     progress_("micro-batch " + std::to_string(size));
-    MOTLEY_TRY(CurvePoint point, repeat(options_, [&] { return section_(size, 1); }));
+    MOTLEY_TRY(CurvePoint point, repeat(
+                                     options_, [&] { return section_(size, 1); }, progress_));
     if (point.seconds <= 0)
       return fail(ErrorCode::kRunFailed,
                   "a micro-batch of " + std::to_string(size) +
@@ -117,10 +119,12 @@ class CurveMeasurement {
 }  // namespace
 
 Result<CurvePoint> repeat(const ProfilerOptions& options,
-                          const std::function<Result<double>()>& measure) {
+                          const std::function<Result<double>()>& measure,
+                          const ProfilerProgress& progress) {
   std::vector<double> seconds;
   double total = 0;
   while (!enough(options, seconds.size(), total)) {
+    progress({});
     MOTLEY_TRY(const Repetition repetition, one_repetition(options, [&]() -> Result<Timed> {
                  MOTLEY_TRY(const double once, measure());
                  return Timed{once, once};

@@ -26,8 +26,10 @@ Result<MeasuredCurve> measure_curve(const std::vector<int>& sizes, const TimeSec
                                     const ProfilerOptions& options,
                                     const ProfilerProgress& progress);
 
-/// A point without a size: median, spread and number of the repetitions of anything.
+/// A point without a size: median, spread and number of the repetitions of anything. `progress` is
+/// called with nothing before each.
 Result<CurvePoint> repeat(const ProfilerOptions& options,
-                          const std::function<Result<double>()>& measure);
+                          const std::function<Result<double>()>& measure,
+                          const ProfilerProgress& progress);
 
 }  // namespace motley

@@ -138,7 +138,8 @@ Result<DeviceProfile> measure_device(const JobSpec& job, Device& device, Bytes m
   profile.curves.push_back(measured.curve);
 
   progress("update");
-  MOTLEY_TRY(const CurvePoint update, repeat(options, [&] { return timer.update(); }));
+  MOTLEY_TRY(const CurvePoint update, repeat(
+                                          options, [&] { return timer.update(); }, progress));
   profile.update_seconds = update.seconds;
   engine.reset();  // its memory is for the copies and layers now
   MOTLEY_TRY(profile.host_link, measure_copies(device, memory_limit, pacer, progress));

@@ -243,9 +243,10 @@ Result<DeviceProfile> measure_fastest(const JobSpec& job, const RankDevice& own,
     options.least_repetition_seconds = options.share_of_point(options.seconds_per_point);
   for (const auto& device : own.devices) {
     const std::string in = own.devices.size() > 1 ? " in " + spec_name(device->precision()) : "";
-    MOTLEY_TRY(DeviceProfile found,
-               measure_device(job, *device, own.memory_limit, own.pacer, options,
-                              [&](const std::string& what) { progress(what + in); }));
+    MOTLEY_TRY(DeviceProfile found, measure_device(job, *device, own.memory_limit, own.pacer,
+                                                   options, [&](const std::string& what) {
+                                                     progress(what.empty() ? what : what + in);
+                                                   }));
     found.precision = device->precision();
     if (!fastest || found.best_speed() > fastest->best_speed()) fastest = std::move(found);
   }

@@ -185,7 +185,7 @@ class LayerProfiler {
     curve.share = kind.share;
     curve.recompute = kind.recompute;
     for (CurvePoint& point : curve.points)
-      MOTLEY_TRY_VOID(tell_forward(*timer, measured.step_overhead_seconds, &point));
+      MOTLEY_TRY_VOID(tell_forward(*timer, measured.step_overhead_seconds, progress, &point));
     curve.sums = timer->sums();
     curve.sum_bytes_per_sample =
         static_cast<double>(timer->sum_bytes()) / engine.micro_batches.front();
@@ -196,10 +196,12 @@ class LayerProfiler {
 
   /// Of all the model's elements, from the first of `kinds` that fits together with its state; with
   /// the state on the device only where the whole model has not told it.
-  Result<Unit> measure_updates(const std::vector<LayerKind>& kinds) {
-    MOTLEY_TRY(profile_->host_update_seconds, update_seconds(kinds, true));
+  Result<Unit> measure_updates(const std::vector<LayerKind>& kinds,
+                               const ProfilerProgress& progress) {
+    progress("updates");
+    MOTLEY_TRY(profile_->host_update_seconds, update_seconds(kinds, true, progress));
     if (profile_->curve("model") != nullptr) return Unit{};
-    MOTLEY_TRY(profile_->update_seconds, update_seconds(kinds, false));
+    MOTLEY_TRY(profile_->update_seconds, update_seconds(kinds, false, progress));
     // No state fits beside any layer: then it lies in host memory.
     if (profile_->update_seconds == 0) profile_->update_seconds = profile_->host_update_seconds;
     return Unit{};
@@ -214,7 +216,8 @@ class LayerProfiler {
   }
 
   /// 0 where none fits.
-  Result<double> update_seconds(const std::vector<LayerKind>& kinds, bool in_host) {
+  Result<double> update_seconds(const std::vector<LayerKind>& kinds, bool in_host,
+                                const ProfilerProgress& progress) {
     for (const LayerKind& kind : kinds) {
       EngineOptions engine = layer_engine_options(job_, kind, {1});
       engine.host_optimizer = in_host;
@@ -222,7 +225,8 @@ class LayerProfiler {
       MOTLEY_TRY(const auto timer, LayerTimer::create(device_, pacer_, engine));
       const int64_t elements = parameter_count(job_.model);
       MOTLEY_TRY(const CurvePoint update,
-                 repeat(options_, [&] { return timer->time_update(elements); }));
+                 repeat(
+                     options_, [&] { return timer->time_update(elements); }, progress));
       return update.seconds;
     }
     return 0.0;
@@ -230,9 +234,11 @@ class LayerProfiler {
 
   /// The point's forward pass, and both without this device's cost of beginning a section rather
   /// than `taken_off`, which is the same measured on layers that hardly take longer.
-  Result<Unit> tell_forward(LayerTimer& timer, double taken_off, CurvePoint* point) {
+  Result<Unit> tell_forward(LayerTimer& timer, double taken_off, const ProfilerProgress& progress,
+                            CurvePoint* point) {
     MOTLEY_TRY(const CurvePoint forward,
-               repeat(options_, [&] { return timer.forward_section(point->micro_batch); }));
+               repeat(
+                   options_, [&] { return timer.forward_section(point->micro_batch); }, progress));
     point->seconds = without_start(point->seconds + taken_off);
     point->forward_seconds = std::min(without_start(forward.seconds), point->seconds);
     return Unit{};
@@ -258,9 +264,10 @@ Result<Unit> measure_layers(const JobSpec& job, Device& device, Pacer& pacer,
   LayerProfiler profiler(job, device, pacer, options, profile);
   const std::vector<LayerKind> kinds = profiler.kinds();
   for (const LayerKind& kind : kinds)
-    MOTLEY_TRY_VOID(profiler.measure(
-        kind, [&](const std::string& what) { progress(kind.layer + ", " + what); }));
-  return profiler.measure_updates(kinds);
+    MOTLEY_TRY_VOID(profiler.measure(kind, [&](const std::string& what) {
+      progress(what.empty() ? what : kind.layer + ", " + what);
+    }));
+  return profiler.measure_updates(kinds, progress);
 }
 
 }  // namespace motley

@@ -39,7 +39,8 @@ struct ProfilerOptions {
   double share_of_point(double seconds) const { return seconds / least_repetitions; }
 };
 
-/// Called with what is being measured, e.g. "micro-batch 8": also a sign of life.
+/// Called with what is being measured, e.g. "micro-batch 8", and with nothing each time that it is
+/// measured once more: on a slow device all repetitions take minutes, and these are signs of life.
 using ProfilerProgress = std::function<void(const std::string& what)>;
 
 /// Measures this rank's device alone. kNoPlan when not even one sample fits `memory_limit`.

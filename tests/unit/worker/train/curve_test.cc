@@ -134,6 +134,20 @@ TEST(Curve, ADeviceThatIsHeldBackIsMeasuredAtTheSpeedThatItKeepsUp) {
   }
 }
 
+/// On a device so slow that a point takes minutes.
+TEST(Curve, EveryRepetitionIsASignOfLife) {
+  int sections = 0, most = 0;
+  const auto curve = measure_curve(
+      {1, 2, 4},
+      [&](int samples, int count) -> Result<double> {
+        most = std::max(most, ++sections);
+        return 100.0 * samples * count;
+      },
+      ProfilerOptions{}, [&](const std::string&) { sections = 0; });
+  ASSERT_TRUE(curve.has_value()) << curve.error().to_string();
+  EXPECT_LE(most, 2) << "one of each of a pair";
+}
+
 TEST(Curve, NoTimeIsAnErrorThatSaysSo) {
   const auto curve = measure_curve(
       {1, 2}, [](int, int) -> Result<double> { return 0.0; }, ProfilerOptions{},
