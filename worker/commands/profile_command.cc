@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "comm/watched.h"
 #include "core/attempt.h"
 #include "core/json_file.h"
 #include "core/log.h"
@@ -69,7 +70,9 @@ Result<Unit> profile_for_runner(const std::string& path, Communicator& world) {
   ControlWishes wishes;  // measuring is short: a wish to stop is the runner's to enforce
   MOTLEY_TRY(const auto link,
              join_runner(world, request.control, request.key_file, request.epoch, &wishes));
-  const auto profile = measure(request, world, link.get());
+  // Quick devices wait for slow ones: for minutes, beside some.
+  const auto told = link ? watched(world, link->waiting()) : nullptr;
+  const auto profile = measure(request, told ? *told : world, link.get());
   DoneReport done;
   done.rank = world.rank();
   if (profile) {
