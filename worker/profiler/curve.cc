@@ -1,6 +1,7 @@
 #include "worker/profiler/curve.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <string>
 
@@ -117,6 +118,13 @@ class CurveMeasurement {
 };
 
 }  // namespace
+
+double start_seconds(double measured, double quickest_section, double quickest_of_model) {
+  constexpr double kPartOfModel = 0.02;
+  const double of_model =
+      quickest_of_model < std::numeric_limits<double>::infinity() ? quickest_of_model : 0;
+  return std::min(measured, std::max(quickest_section, kPartOfModel * of_model));
+}
 
 Result<CurvePoint> repeat(const ProfilerOptions& options,
                           const std::function<Result<double>()>& measure,

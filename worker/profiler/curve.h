@@ -26,6 +26,12 @@ Result<MeasuredCurve> measure_curve(const std::vector<int>& sizes, const TimeSec
                                     const ProfilerOptions& options,
                                     const ProfilerProgress& progress);
 
+/// What beginning a section takes, of what was measured with the whole model, at whose times what
+/// disturbs it is large: every section begins with it, so that it is no more than the quickest
+/// took, but for a small part of the model's quickest, which may be what starting all of it takes.
+/// Seconds; infinite where nothing was measured.
+double start_seconds(double measured, double quickest_section, double quickest_of_model);
+
 /// A point without a size: median, spread and number of the repetitions of anything. `progress` is
 /// called with nothing before each.
 Result<CurvePoint> repeat(const ProfilerOptions& options,

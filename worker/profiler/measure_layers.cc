@@ -1,6 +1,7 @@
 // Curves of single layers: what stages of a plan that is cut are predicted from.
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "core/spec/profile_key.h"
@@ -184,14 +185,38 @@ class LayerProfiler {
     curve.layer = kind.layer;
     curve.share = kind.share;
     curve.recompute = kind.recompute;
-    for (CurvePoint& point : curve.points)
-      MOTLEY_TRY_VOID(tell_forward(*timer, measured.step_overhead_seconds, progress, &point));
+    for (CurvePoint& point : curve.points) {
+      point.seconds += measured.step_overhead_seconds;
+      MOTLEY_TRY_VOID(tell_forward(*timer, progress, &point));
+      quickest_ = std::min({quickest_, point.seconds, point.forward_seconds});
+    }
     curve.sums = timer->sums();
     curve.sum_bytes_per_sample =
         static_cast<double>(timer->sum_bytes()) / engine.micro_batches.front();
-    curve.fit = fit_curve(curve.points);
     profile_->curves.push_back(std::move(curve));
     return Unit{};
+  }
+
+  /// Once all are measured: until then curves hold sections with what beginning them takes.
+  void take_off_starts() {
+    double quickest_of_model = std::numeric_limits<double>::infinity();
+    const double before = profile_->step_overhead_seconds;
+    for (const LayerCurve& curve : profile_->curves)
+      for (const CurvePoint& point : curve.points)
+        if (curve.layer == "model")
+          quickest_of_model = std::min(quickest_of_model, point.seconds + before);
+    profile_->step_overhead_seconds = start_seconds(before, quickest_, quickest_of_model);
+    for (LayerCurve& curve : profile_->curves) {
+      for (CurvePoint& point : curve.points) {
+        if (curve.layer == "model") {
+          point.seconds += before - profile_->step_overhead_seconds;
+          continue;
+        }
+        point.seconds = without_start(point.seconds);
+        point.forward_seconds = std::min(without_start(point.forward_seconds), point.seconds);
+      }
+      curve.fit = fit_curve(curve.points);
+    }
   }
 
   /// Of all the model's elements, from the first of `kinds` that fits together with its state; with
@@ -232,15 +257,12 @@ class LayerProfiler {
     return 0.0;
   }
 
-  /// The point's forward pass, and both without this device's cost of beginning a section rather
-  /// than `taken_off`, which is the same measured on layers that hardly take longer.
-  Result<Unit> tell_forward(LayerTimer& timer, double taken_off, const ProfilerProgress& progress,
+  Result<Unit> tell_forward(LayerTimer& timer, const ProfilerProgress& progress,
                             CurvePoint* point) {
     MOTLEY_TRY(const CurvePoint forward,
                repeat(
                    options_, [&] { return timer.forward_section(point->micro_batch); }, progress));
-    point->seconds = without_start(point->seconds + taken_off);
-    point->forward_seconds = std::min(without_start(forward.seconds), point->seconds);
+    point->forward_seconds = forward.seconds;
     return Unit{};
   }
 
@@ -254,6 +276,7 @@ class LayerProfiler {
   Pacer& pacer_;
   ProfilerOptions options_;
   DeviceProfile* profile_;
+  double quickest_ = std::numeric_limits<double>::infinity();  ///< seconds of any section
 };
 
 }  // namespace
@@ -267,6 +290,7 @@ Result<Unit> measure_layers(const JobSpec& job, Device& device, Pacer& pacer,
     MOTLEY_TRY_VOID(profiler.measure(kind, [&](const std::string& what) {
       progress(what.empty() ? what : kind.layer + ", " + what);
     }));
+  profiler.take_off_starts();
   return profiler.measure_updates(kinds, progress);
 }
 

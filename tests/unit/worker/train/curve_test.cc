@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -132,6 +133,15 @@ TEST(Curve, ADeviceThatIsHeldBackIsMeasuredAtTheSpeedThatItKeepsUp) {
     EXPECT_NEAR((point.seconds + curve->step_overhead_seconds) / kept_up, 1, 0.1)
         << point.micro_batch;
   }
+}
+
+TEST(Curve, BeginningASectionTakesNoLongerThanTheQuickestSection) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(start_seconds(0.001, 0.004, 0.3), 0.001);        // as measured
+  EXPECT_EQ(start_seconds(0.052, 0.020, 0.3), 0.020);        // a disturbance of the whole model
+  EXPECT_EQ(start_seconds(0.052, 0.001, 0.3), 0.006);        // 2 % of the model
+  EXPECT_EQ(start_seconds(0.052, 0.001, kInfinite), 0.001);  // which was not measured
+  EXPECT_EQ(start_seconds(0.052, kInfinite, 0.3), 0.052);    // no layer was
 }
 
 /// On a device so slow that a point takes minutes.
