@@ -227,7 +227,7 @@ bool PipelineCosts::fits(int group, int heads, const LayerCounts& layers, int mi
 }
 
 bool PipelineCosts::fits(const PipelineStage& stage, int micro_batch, int in_flight) const {
-  if (begins_) return true;
+  if (is_shared_for_free()) return true;
   if (held(stage) > most_held_) return false;
   const LayerCounts counts = counts_of(stage);
   const TensorSet* const set = tensor_set(stage.group);
@@ -311,7 +311,7 @@ double PipelineCosts::held(const PipelineStage& stage) const {
 }
 
 double PipelineCosts::update_seconds(const PipelineStage& stage) const {
-  if (begins_) return 0;
+  if (is_shared_for_free()) return 0;
   const TensorSet* const set = tensor_set(stage.group);
   if (set == nullptr) return groups_[index(stage.group)].profile->update_seconds * held(stage);
   double slowest = 0;
@@ -356,9 +356,9 @@ double PipelineCosts::seconds(const Pipeline& pipeline, int samples) const {
   const int micro_batch = std::min(samples, pipeline.micro_batch);
   double whole = std::numeric_limits<double>::infinity();
   if (pipeline.stages.size() == 1 && group < groups() && first.curve("model") != nullptr) {
-    const double update = begins_ ? 0 : first.update_seconds;
+    const double update = is_shared_for_free() ? 0 : first.update_seconds;
     whole = section_seconds(device_seconds(first, samples, micro_batch), update);
-    if (!begins_) return whole;
+    if (!is_shared_for_free()) return whole;
   }
   const auto stages = static_cast<int>(pipeline.stages.size());
   std::vector<AlikePasses> all;

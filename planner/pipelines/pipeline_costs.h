@@ -208,8 +208,9 @@ class PipelineCosts {
                             : sharing_[index(group - groups())].excluded;
   }
   double begins(int group) const {
-    return begins_ ? *begins_ : groups_[index(group)].profile->step_overhead_seconds;
+    return free_begins_ ? *free_begins_ : groups_[index(group)].profile->step_overhead_seconds;
   }
+  bool is_shared_for_free() const { return free_begins_.has_value(); }
   PassSeconds least_shared(const std::vector<int>& sharing, size_t kind, size_t samples) const;
   PassSeconds last_pass(const PipelineStage& stage, int samples) const;
   static PassSeconds pass_of(const LayerCounts& layers, const std::vector<PassSeconds>* by_samples,
@@ -239,8 +240,10 @@ class PipelineCosts {
   /// Of a tensor set; where sections begin, with that.
   PassSeconds shared_pass(const PipelineStage& stage, int samples, bool begins_forward,
                           bool begins_backward) const;
-  double sum_seconds(const TensorSet& set, const Way& way, const LayerCounts& layers,
+  /// Of as many ranks, one of group `first` among them.
+  double sum_seconds(int first, int ranks, const Way& way, const LayerCounts& layers,
                      int samples) const;
+  double least_sum_seconds(const std::vector<int>& sharing, size_t kind, int samples) const;
   /// Of all elements, what the member of a tensor set holds.
   double shared_held(const PipelineStage& stage, int member) const;
   AlikePasses shared_passes(const PipelineStage& stage, int number, int stages, int micro_batch,
@@ -266,7 +269,7 @@ class PipelineCosts {
   std::vector<TensorSet> tensor_sets_;
   std::vector<Sharing> sharing_;  ///< of each
   double most_held_ = std::numeric_limits<double>::infinity();
-  std::optional<double> begins_;  ///< seconds, where stages are shared for free
+  std::optional<double> free_begins_;  ///< seconds; set where stages are shared for free
   std::vector<Way> quickest_ways_;
   std::vector<Way> ways_;  ///< [from * groups + to]; what nobody measured takes no time
 };

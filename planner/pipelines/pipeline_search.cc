@@ -155,7 +155,7 @@ class PipelineSearch {
 
   /// Packed by what they compute alone, replicas are often more than their sums allow: numbers that
   /// may be quicker are looked for one after another, whose ranks hold no more than now.
-  Result<Unit> try_numbers(PipelineCosts& costs, Plan* best) {
+  Result<Unit> try_numbers(PipelineCosts costs, Plan* best) {
     costs.hold_at_most(most_held(costs, *best));
     find_bound(costs);
     for (const StepBound::Numbers& numbers :

@@ -206,9 +206,9 @@ class ManyDevices {
     for (size_t set = 0; set < sets.count(); ++set) {
       needs_.push_back(sets.devices(set));
       const int devices = std::accumulate(needs_.back().begin(), needs_.back().end(), 0);
-      needs_.back().push_back(devices);  // of all devices that may be used
-      needs_.back().push_back(1);        // of all replicas
-      needs_.back().push_back(devices > 1 ? 1 : 0);
+      needs_.back().push_back(devices);              // of all devices that may be used
+      needs_.back().push_back(1);                    // of all replicas
+      needs_.back().push_back(devices > 1 ? 1 : 0);  // of those of several stages
     }
     if (problem.only_least || !problem.is_number_given()) return;
     constexpr int64_t kMost = std::numeric_limits<int>::max() / 2;

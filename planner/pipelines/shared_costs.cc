@@ -163,20 +163,19 @@ PassSeconds PipelineCosts::shared_pass(const PipelineStage& stage, int samples, 
     slowest.forward = std::max(slowest.forward, own.forward);
     slowest.backward = std::max(slowest.backward, own.backward);
   }
-  const double half_of_sums = sum_seconds(set, sharing.way, counts, samples) / 2;
+  const double half_of_sums =
+      sum_seconds(set.members.front().group, set.size(), sharing.way, counts, samples) / 2;
   return {slowest.forward + half_of_sums, slowest.backward + half_of_sums};
 }
 
 /// Rings over the host's link.
-double PipelineCosts::sum_seconds(const TensorSet& set, const Way& way, const LayerCounts& layers,
+double PipelineCosts::sum_seconds(int first, int ranks, const Way& way, const LayerCounts& layers,
                                   int samples) const {
-  const int first = set.members.front().group;
   double sums = 0, bytes = 0;
   for (size_t kind = 0; kind < kKinds; ++kind) {
     sums += layers[kind] * groups_[index(first)].sums[kind].count;
     bytes += layers[kind] * groups_[index(first)].sums[kind].bytes * samples;
   }
-  const int ranks = set.size();
   return 2.0 * (ranks - 1) * (sums * way.latency_seconds + bytes / ranks / way.bytes_per_second);
 }
 
@@ -205,18 +204,26 @@ AlikePasses PipelineCosts::shared_passes(const PipelineStage& stage, int number,
           .ready = nanos_of_seconds(update_seconds(stage))};
 }
 
+/// Over the quickest link within any host.
+double PipelineCosts::least_sum_seconds(const std::vector<int>& sharing, size_t kind,
+                                        int samples) const {
+  const auto first =
+      std::find_if(sharing.begin(), sharing.end(), [](int count) { return count > 0; });
+  const auto group = static_cast<int>(first - sharing.begin());
+  LayerCounts one{};
+  one[kind] = 1;
+  return sum_seconds(group, std::accumulate(first, sharing.end(), 0),
+                     groups_[index(group)].within_quickest, one, samples);
+}
+
 /// A layer of which each has the part that it is best at, in proportion, and their sums. Of all
 /// kinds a member has the same part, but that vocabularies are cut at whole rows.
 PassSeconds PipelineCosts::least_shared(const std::vector<int>& sharing, size_t kind,
                                         size_t samples) const {
   const double few = least_part(*model_);
   double forwards = 0, backwards = 0;  // in a second
-  int ranks = 0;
-  size_t first = sharing.size();
   for (size_t group = 0; group < sharing.size(); ++group) {
     if (sharing[group] == 0) continue;
-    first = std::min(first, group);
-    ranks += sharing[group];
     PassSeconds least{kNever, kNever};
     for (const double part : {few, 1 - few}) {
       const PassSeconds own = groups_[group].shared[kind][samples].at(part);
@@ -226,11 +233,7 @@ PassSeconds PipelineCosts::least_shared(const std::vector<int>& sharing, size_t 
     forwards += sharing[group] / least.forward;
     backwards += sharing[group] / least.backward;
   }
-  const Way& way = groups_[first].within_quickest;
-  const GroupSums& sums = groups_[first].sums[kind];
-  const double bytes = sums.bytes * static_cast<double>(samples + 1);
-  const double half_of_sums =
-      (ranks - 1) * (sums.count * way.latency_seconds + bytes / ranks / way.bytes_per_second);
+  const double half_of_sums = least_sum_seconds(sharing, kind, static_cast<int>(samples) + 1) / 2;
   const double rows = kind == 1 ? 1 : 1 - 1.0 * model_->heads / model_->vocab;
   return {rows / forwards + half_of_sums, rows / backwards + half_of_sums};
 }
@@ -239,7 +242,7 @@ void PipelineCosts::share_for_free(const std::vector<std::vector<int>>& sharing)
   double begins = kNever;
   for (const Group& group : groups_)
     if (group.priced) begins = std::min(begins, group.profile->step_overhead_seconds);
-  begins_ = begins;
+  free_begins_ = begins;
   std::vector<Group> quicker = groups_;
   for (const std::vector<int>& set : sharing)
     for (size_t kind = 0; kind < kKinds; ++kind)
@@ -264,24 +267,17 @@ void PipelineCosts::share_for_free(const std::vector<std::vector<int>>& sharing)
 /// take at least q·p, S earned at best in what is left, E ≤ S·(1 - q·E).
 double PipelineCosts::earned_sharing(const std::vector<int>& sharing, const Group& prices) const {
   double earned = 0;
-  int ranks = 0;
-  size_t first = sharing.size();
+  int most = 0;  // samples
   for (size_t group = 0; group < sharing.size(); ++group) {
     if (sharing[group] == 0) continue;
-    first = std::min(first, group);
-    ranks += sharing[group];
+    most = static_cast<int>(groups_[group].shared[0].size());
     earned += sharing[group] *
               best_paid(groups_[group].least_of_any_per_sample, prices.least_of_any_per_sample);
   }
-  if (ranks == 0) return 0;
-  const Way& way = groups_[first].within_quickest;
-  const auto most = static_cast<double>(groups_[first].shared[0].size());
+  if (most == 0) return 0;
   double least = std::numeric_limits<double>::infinity();
   for (size_t kind = 0; kind < kKinds; ++kind) {
-    const GroupSums& sums = groups_[first].sums[kind];
-    const double seconds =
-        2.0 * (ranks - 1) *
-        (sums.count * way.latency_seconds / most + sums.bytes / ranks / way.bytes_per_second);
+    const double seconds = least_sum_seconds(sharing, kind, most) / most;
     if (prices.least_of_any_per_sample[kind] > 0)
       least = std::min(least, seconds / prices.least_of_any_per_sample[kind]);
   }

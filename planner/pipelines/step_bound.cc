@@ -22,28 +22,23 @@ StepBound::StepBound(const PackingProblem& problem, SetTimes* times, const Least
     : problem_(problem),
       times_(times),
       sums_(sums),
-      least_(least),
       few_(few_enough_to_enumerate(problem.devices)) {
   problem_.only_least = true;
   if (!few_) problem_.precision = std::max(problem_.precision, kPrecisely);
-  least_per_sample_ = kNever;
+  double per_sample = kNever;  // of any replica
   for (size_t set = 0; set < times_->count(); ++set)
-    least_per_sample_ = std::min(least_per_sample_, times_->seconds_per_sample(set));
+    per_sample = std::min(per_sample, times_->seconds_per_sample(set));
+  const int samples = problem.grains * problem.grain - problem.missing;
   const int most = problem.most_replicas;
   for (int low = problem.is_number_given() ? most : 1, high = low; low <= most; low = high + 1) {
     high = few_ || low < kFewReplicas ? low : std::min(most, static_cast<int>(low * kTogether));
-    add_numbers(low, high);
+    // No replica is quicker than the quickest with an even share.
+    numbers_.push_back({.low = low,
+                        .high = high,
+                        .least = std::max(least, per_sample * samples / high),
+                        .found = false,
+                        .rests_on = {}});
   }
-}
-
-/// No replica is quicker than the quickest with an even share.
-void StepBound::add_numbers(int low, int high) {
-  const int samples = problem_.grains * problem_.grain - problem_.missing;
-  numbers_.push_back({.low = low,
-                      .high = high,
-                      .least = std::max(least_, least_per_sample_ * samples / high),
-                      .found = false,
-                      .rests_on = {}});
 }
 
 /// Of a single replica that is cut the ends exchange what is tied; that is in its bound.

@@ -47,7 +47,6 @@ class StepBound {
   bool tighten(double step, int64_t most_nodes, std::vector<std::pair<size_t, Pipeline>>* found);
 
  private:
-  void add_numbers(int low, int high);
   /// The numbers of which the bound, with what `sums` are at least, is least, when it was looked
   /// for; of no interest from `step` on.
   template <class Sums>
@@ -64,8 +63,6 @@ class StepBound {
   PackingProblem problem_;
   SetTimes* times_;
   LeastSums sums_;
-  double least_;
-  double least_per_sample_ = 0;   ///< of any replica
   std::vector<Numbers> numbers_;  ///< rising
   bool few_;
 };

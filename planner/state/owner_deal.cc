@@ -8,7 +8,7 @@ namespace motley {
 namespace {
 
 /// Of the first of two bounds, relative.
-constexpr double kNearEnoughOwned = 1e-4;
+constexpr double kBetweenBounds = 1e-4;
 constexpr double kGoldenSection = 0.6180339887498949;
 /// Of what a group holds, what may be left over by rounding; and by how much bounds are raised so
 /// that no more is.
@@ -210,7 +210,7 @@ class BestOwners {
     seconds_at(high);
     double left = high - kGoldenSection * (high - low), right = low + kGoldenSection * (high - low);
     double of_left = seconds_at(left), of_right = seconds_at(right);
-    while (high - low > kNearEnoughOwned * high) {
+    while (high - low > kBetweenBounds * high) {
       if (of_left <= of_right) {
         high = right, right = left, of_right = of_left;
         of_left = seconds_at(left = high - kGoldenSection * (high - low));
