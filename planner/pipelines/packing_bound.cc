@@ -6,6 +6,8 @@ namespace motley {
 namespace {
 
 constexpr double kZero = 1e-9;
+/// Pivots, for each row, by which the most is to be gained; from then on Bland's rule, which ends.
+constexpr size_t kSteepPivots = 20;
 
 /// One row for each group and one for what is maximised; one column for each set, for what is left
 /// of each group, and the right side.
@@ -25,7 +27,8 @@ class Tableau {
   }
 
   FractionalPacking solve() {
-    for (size_t enters = entering(); enters < columns_ - 1; enters = entering())
+    size_t pivots = 0;
+    for (size_t enters = steepest(); enters < columns_ - 1; enters = entering(++pivots))
       pivot(leaving(enters), enters);
     FractionalPacking packing{rows_[groups_].back(), std::vector<double>(sets_, 0.0)};
     for (size_t g = 0; g < groups_; ++g)
@@ -34,7 +37,20 @@ class Tableau {
   }
 
  private:
-  size_t entering() const {
+  size_t entering(size_t pivots) const {
+    return pivots < kSteepPivots * rows_.size() ? steepest() : first();
+  }
+
+  size_t steepest() const {
+    const std::vector<double>& gains = rows_[groups_];
+    size_t best = columns_ - 1;
+    for (size_t column = 0; column + 1 < columns_; ++column)
+      if (gains[column] <= -kZero && (best + 1 == columns_ || gains[column] < gains[best]))
+        best = column;
+    return best;
+  }
+
+  size_t first() const {
     size_t column = 0;
     while (column + 1 < columns_ && rows_[groups_][column] > -kZero) ++column;
     return column;

@@ -13,8 +13,8 @@ struct FractionalPacking {
 };
 
 /// Maximises the sum of worth[i]·copies[i] where sets use needs[i][g] of the there[g] devices of
-/// each group. By the simplex method (Dantzig 1963) from nothing on, with Bland's rule, so that it
-/// ends and always in the same way.
+/// each group. By the simplex method (Dantzig 1963) from nothing on, after many pivots with Bland's
+/// rule, so that it ends, and always in the same way.
 FractionalPacking pack_fractions(const std::vector<std::vector<int>>& needs,
                                  const std::vector<int>& worth, const std::vector<int>& there);
 

@@ -26,6 +26,7 @@ constexpr double kHoldLess = 0.8;
 constexpr int kMostHoldings = 6;
 /// The same: numbers of replicas that are looked for one by one.
 constexpr size_t kMostNumbers = 2;
+constexpr size_t kManyCuts = 20'000;  ///< of sets, times layers: only what bounds rest on is cut
 
 class PipelineSearch {
  public:
@@ -130,6 +131,8 @@ class PipelineSearch {
     for (int times = 0;; ++times) {
       designs_.clear();
       find_bound(costs);
+      // First, so that the cuts that designs are made of are among those that are kept.
+      if (!space_.few) target_ = bound_->target_seconds(space_.most_replicas());
       if (bound_->target_seconds() >= kNobodyWaits || bound_->seconds(step) >= step) break;
       MOTLEY_TRY(std::optional<Plan> plan, quickest_of_all(costs));
       if (plan) most = most_held(costs, *plan);
@@ -148,7 +151,8 @@ class PipelineSearch {
       proved_ = std::min(proved_, bound_->seconds_holding(most, step));
     }
     proved_ = std::min(proved_, step);
-    if (best && !space_.few && !wanted().data && space_.request.held_by == nullptr)
+    if (best && !space_.few && !wanted().data && space_.request.held_by == nullptr &&
+        lattice_.size() * static_cast<size_t>(costs.layers()) <= kManyCuts)
       MOTLEY_TRY_VOID(try_numbers(costs, &*best));
     return best;
   }
@@ -204,7 +208,6 @@ class PipelineSearch {
 
   Result<std::optional<Plan>> quickest_of_all(const PipelineCosts& costs) {
     std::optional<Plan> best;
-    if (!space_.few) target_ = bound_->target_seconds(space_.most_replicas());
     for (const auto& [low, high] : space_.numbers_of_replicas()) {
       costs_ = costs;
       Result<Plan> plan = quickest_that_fits(low, high);

@@ -21,7 +21,7 @@ int roundest(int low, int high) {
 }
 
 /// Sets of few devices, times layers.
-constexpr size_t kManyCuts = 1'000;
+constexpr size_t kManySetsOfFew = 1'000;
 
 /// Of how many grains one may be too many.
 constexpr int kNearEnough = 32;
@@ -31,7 +31,7 @@ constexpr int kNearEnough = 32;
 SetTimes::SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
                    std::vector<int> micro_batches, bool few)
     : costs_(costs),
-      roughly_(few && sets.size() * static_cast<size_t>(costs.layers()) > kManyCuts),
+      roughly_(few && sets.size() * static_cast<size_t>(costs.layers()) > kManySetsOfFew),
       lattice_(costs, std::move(sets)),
       micro_batches_(std::move(micro_batches)),
       known_(micro_batches_.size()),
