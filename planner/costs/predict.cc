@@ -7,6 +7,7 @@
 #include "core/holdings.h"
 #include "planner/costs/cost_model.h"
 #include "planner/costs/layer_times.h"
+#include "planner/costs/link_load.h"
 #include "planner/costs/links.h"
 #include "planner/costs/plain_memory.h"
 #include "planner/costs/replica_times.h"
@@ -101,7 +102,8 @@ class Predictor {
         devices_(std::move(devices)),
         elements_(static_cast<double>(parameter_count(request.job.model))),
         plain_(is_plain(plan)),
-        known_(plain_ ? kNoLinks : request.profile.links) {
+        known_(plain_ ? kNoLinks : request.profile.links),
+        load_(request.job.model, known_) {
     if (plain_) {
       islands_ = device_islands(plan, request.fleet);
       plain_memory_.emplace(request, plan, islands_, index);
@@ -119,6 +121,7 @@ class Predictor {
                           ? add_plain(static_cast<int>(i))
                           : add_cut(static_cast<int>(i)));
     }
+    end_ = std::max(end_, seconds_of(load_.busiest()));
     prediction_.communication_seconds = reduction_seconds();
     sum_up();
     return std::move(prediction_);
@@ -153,7 +156,7 @@ class Predictor {
   double update_seconds(size_t rank) const {
     const DeviceProfile& device = *devices_[rank];
     if (plain_) return device.update_seconds;
-    const SliceTraffic& slices = traffic_[rank];
+    const SliceTraffic& slices = traffic_.ranks[rank];
     const auto updated = static_cast<double>(plan_.shard_optimizer ? slices.owned : slices.held);
     return whole_update_seconds(device, plan_.ranks[rank].host_optimizer) * (updated / elements_);
   }
@@ -195,6 +198,7 @@ class Predictor {
         uncertainty = std::max(uncertainty, own);
       }
     }
+    load_.add(plan_, replica);
     add_end(seconds_of(simulate_pipeline(times.stages).end), uncertainty);
     return Unit{};
   }
@@ -213,8 +217,8 @@ class Predictor {
     return (of_ends + of_sums) / prediction_.step_seconds;
   }
 
-  /// Of the rank with the most to exchange: a reduction of the whole gradient over as many ranks,
-  /// in proportion to the bytes. A plain plan's is what was measured.
+  /// Of the rank or the host with the most to exchange: a reduction of the whole gradient over as
+  /// many ranks, in proportion to the bytes. A plain plan's is what was measured.
   double reduction_seconds() const {
     const double compressed = reduction_seconds(plan_.compression);
     // Sharded, the weights that come back are not compressed.
@@ -228,7 +232,7 @@ class Predictor {
                                    shortened_links(compression, request_.job.model), plan_.sync);
     if (plain_) return reduction.seconds(plan_.world_size(), hosts_of(plan_, all_ranks()));
     std::map<std::vector<Rank>, int64_t> most;  // elements, of all with the same peers
-    for (const SliceTraffic& rank : traffic_) {
+    for (const SliceTraffic& rank : traffic_.ranks) {
       int64_t& elements = most[rank.peers];
       elements = std::max({elements, rank.sent, rank.received});
     }
@@ -237,6 +241,20 @@ class Predictor {
       if (peers.size() > 1)
         slowest = std::max(slowest, exchange_seconds(reduction, plan_, peers,
                                                      static_cast<double>(elements), elements_));
+    return std::max(slowest, host_seconds(reduction));
+  }
+
+  /// Of the host with the most to exchange.
+  double host_seconds(const ReductionModel& reduction) const {
+    std::map<std::vector<Rank>, HostTraffic> most;  // of all with the same peers
+    for (const HostTraffic& host : traffic_.hosts) {
+      HostTraffic& known = most[host.peers];
+      known.peers = host.peers;
+      known.elements = std::max(known.elements, host.elements);
+    }
+    double slowest = 0;
+    for (const auto& [peers, host] : most)
+      slowest = std::max(slowest, host_exchange_seconds(reduction, plan_, host, elements_));
     return slowest;
   }
 
@@ -284,8 +302,9 @@ class Predictor {
   bool plain_;
   DeviceIslands islands_;  ///< of a plain plan
   std::optional<PlainMemory> plain_memory_;
-  std::vector<SliceTraffic> traffic_;  ///< of any other
+  PlanTraffic traffic_;  ///< of any other
   KnownRanks known_;
+  LinkLoad load_;
   Prediction prediction_;
   double end_ = 0;  ///< when the last replica is through, from the step's begin
   double latest_end_ = 0, earliest_end_ = 0;  ///< that may be, as far as was measured

@@ -1,11 +1,13 @@
 #include "planner/costs/slice_traffic.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "core/holdings.h"
 
@@ -31,6 +33,14 @@ class Held {
   const std::vector<Holding>& of(size_t rank) const { return *of_rank_[rank]; }
   const std::vector<Holder>& holders(const std::string& tensor) const {
     return holders_.at(tensor);
+  }
+  /// Whether all that hold something of the tensor hold the same.
+  bool alike(const std::string& tensor) const {
+    const std::vector<Holder>& holders = holders_.at(tensor);
+    const Slice& first = holders.front().holding->slice;
+    return std::all_of(holders.begin(), holders.end(), [&](const Holder& holder) {
+      return &holder.holding->slice == &first || holder.holding->slice == first;
+    });
   }
 
  private:
@@ -62,12 +72,23 @@ class Meetings {
   void add(size_t rank, size_t peer) {
     bits_[rank * words_ + peer / 64] |= uint64_t{1} << (peer % 64);
   }
+  /// Each of some with all of others.
+  void add(const std::vector<size_t>& ranks, const std::vector<size_t>& peers) {
+    std::vector<uint64_t> met(words_, 0);
+    for (const size_t peer : peers) met[peer / 64] |= uint64_t{1} << (peer % 64);
+    for (const size_t rank : ranks)
+      for (size_t word = 0; word < words_; ++word) bits_[rank * words_ + word] |= met[word];
+  }
 
-  std::vector<Rank> peers(size_t rank) const {
+  std::vector<Rank> peers(size_t rank) const { return peers(std::vector<size_t>{rank}); }
+  std::vector<Rank> peers(const std::vector<size_t>& of_any) const {
     std::vector<Rank> peers;
-    for (size_t word = 0; word < words_; ++word)
-      for (uint64_t left = bits_[rank * words_ + word]; left != 0; left &= left - 1)
+    for (size_t word = 0; word < words_; ++word) {
+      uint64_t left = 0;
+      for (const size_t rank : of_any) left |= bits_[rank * words_ + word];
+      for (; left != 0; left &= left - 1)
         peers.emplace_back(static_cast<int>(64 * word) + std::countr_zero(left));
+    }
     return peers;
   }
 
@@ -76,33 +97,183 @@ class Meetings {
   std::vector<uint64_t> bits_;
 };
 
-}  // namespace
-
-std::vector<SliceTraffic> slice_traffic(const Plan& plan, const ModelSpec& model) {
-  const Held held(plan, model);
-  std::vector<SliceTraffic> traffic(plan.ranks.size());
-  for (size_t rank = 0; rank < traffic.size(); ++rank) {
-    for (const Holding& holding : held.of(rank)) traffic[rank].held += holding.slice.elements();
+/// Adds up what crosses the links of hosts, slice by slice.
+class HostLinks {
+ public:
+  explicit HostLinks(const Plan& plan) : shard_(plan.shard_optimizer) {
+    std::map<std::string, size_t> numbers;
+    for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+      const auto [found, is_new] = numbers.emplace(plan.ranks[rank].host, ranks_.size());
+      if (is_new) ranks_.emplace_back();
+      ranks_[found->second].push_back(rank);
+      host_of_.push_back(found->second);
+    }
+    links_.resize(ranks_.size());
+    holds_.resize(ranks_.size());
   }
-  Meetings meetings(traffic.size());
-  Slice common;
-  for (const Ownership& owned : plan.owners) {
-    const auto owner = static_cast<size_t>(owned.owner.value());
-    traffic[owner].owned += owned.slice.elements();
-    for (const auto& [holder, copy] : held.holders(owned.tensor)) {
-      if (holder == owner || !intersect(copy->slice, owned.slice, &common)) continue;
-      const int64_t elements = common.elements();
-      meetings.add(owner, holder);
-      meetings.add(holder, owner);
-      traffic[owner].sent += elements;  // the result
-      traffic[holder].received += elements;
-      if (!copy->counted) continue;
-      traffic[holder].sent += elements;  // a gradient
-      traffic[owner].received += elements;
+
+  /// Of the slice that is summed next: so many elements of it, or all.
+  void add(size_t rank, int64_t elements, bool counted) {
+    Part& part = holds_[host_of_[rank]];
+    if (part.elements == 0) holders_.push_back(host_of_[rank]);
+    part.elements = std::max(part.elements, elements);
+    part.counted = part.counted || counted;
+  }
+
+  /// Who owns how much of it.
+  void sum_up(const std::vector<std::pair<size_t, int64_t>>& owned) {
+    for (const auto& [rank, elements] : owned) holds_[host_of_[rank]].owned += elements;
+    for (const size_t host : holders_) {
+      const Part& own = holds_[host];
+      if (!shard_) {
+        links_[host].shared[holders_.size()] += own.elements;
+        continue;
+      }
+      for (const size_t other : holders_) {
+        if (other == host || own.owned == 0) continue;
+        const int64_t elements = std::min(holds_[other].elements, own.owned);
+        if (holds_[other].counted) pass(other, host, elements);  // a gradient
+        pass(host, other, elements);                             // weights
+      }
+    }
+    for (const size_t host : holders_) holds_[host] = {};
+    holders_.clear();
+  }
+
+  std::vector<HostTraffic> traffic(const Meetings& meetings) const {
+    std::vector<HostTraffic> traffic;
+    for (size_t host = 0; host < links_.size(); ++host) {
+      const Link& link = links_[host];
+      double elements = static_cast<double>(std::max(link.sent, link.received));
+      // Each of the hosts adds up a share of what nobody owns.
+      for (const auto& [hosts, own] : link.shared)
+        elements += 2.0 * static_cast<double>(hosts - 1) / static_cast<double>(hosts) *
+                    static_cast<double>(own);
+      traffic.push_back({meetings.peers(ranks_[host]), elements});
+    }
+    return traffic;
+  }
+
+ private:
+  struct Part {
+    int64_t elements = 0;
+    int64_t owned = 0;
+    bool counted = false;
+  };
+
+  /// In whole elements, so that the order of ranks changes nothing.
+  struct Link {
+    int64_t sent = 0, received = 0;
+    std::map<size_t, int64_t> shared;  ///< by the number of hosts that have it
+  };
+
+  void pass(size_t from, size_t to, int64_t elements) {
+    links_[from].sent += elements;
+    links_[to].received += elements;
+  }
+
+  const bool shard_;
+  std::vector<std::vector<size_t>> ranks_;  ///< by host
+  std::vector<size_t> host_of_;
+  std::vector<Link> links_;
+  std::vector<Part> holds_;      ///< of the slice, by host
+  std::vector<size_t> holders_;  ///< hosts
+};
+
+class TrafficCount {
+ public:
+  TrafficCount(const Plan& plan, const ModelSpec& model)
+      : held_(plan, model),
+        traffic_(plan.ranks.size()),
+        meetings_(plan.ranks.size()),
+        links_(plan) {
+    for (size_t rank = 0; rank < traffic_.size(); ++rank)
+      for (const Holding& holding : held_.of(rank)) traffic_[rank].held += holding.slice.elements();
+    std::map<std::string, std::vector<const Ownership*>> owned;  // by tensor
+    for (const Ownership& one : plan.owners) owned[one.tensor].push_back(&one);
+    for (const auto& [tensor, parts] : owned) {
+      if (held_.alike(tensor)) {
+        add_alike(held_.holders(tensor), parts);
+        continue;
+      }
+      for (const Ownership* part : parts) add(*part);
     }
   }
-  for (size_t rank = 0; rank < traffic.size(); ++rank) traffic[rank].peers = meetings.peers(rank);
-  return traffic;
+
+  PlanTraffic take() {
+    for (size_t rank = 0; rank < traffic_.size(); ++rank)
+      traffic_[rank].peers = meetings_.peers(rank);
+    return {std::move(traffic_), links_.traffic(meetings_)};
+  }
+
+ private:
+  static size_t owner_of(const Ownership& owned) {
+    return static_cast<size_t>(owned.owner.value());
+  }
+
+  void add(const Ownership& owned) {
+    const size_t owner = owner_of(owned);
+    const int64_t all = owned.slice.elements();
+    traffic_[owner].owned += all;
+    links_.add(owner, all, true);
+    Slice common;
+    for (const auto& [holder, copy] : held_.holders(owned.tensor)) {
+      if (holder == owner || !intersect(copy->slice, owned.slice, &common)) continue;
+      const int64_t elements = common.elements();
+      meetings_.add(owner, holder);
+      meetings_.add(holder, owner);
+      pass(owner, holder, elements);  // the result
+      links_.add(holder, elements, copy->counted);
+      if (copy->counted) pass(holder, owner, elements);  // a gradient
+    }
+    links_.sum_up({{owner, all}});
+  }
+
+  /// The same of all parts of a tensor at once, that all holders hold.
+  void add_alike(const std::vector<Holder>& holders, const std::vector<const Ownership*>& parts) {
+    std::map<size_t, int64_t> owned;  // by rank
+    int64_t all = 0;
+    for (const Ownership* part : parts) {
+      const int64_t elements = part->slice.elements();
+      owned[owner_of(*part)] += elements;
+      traffic_[owner_of(*part)].owned += elements;
+      all += elements;
+    }
+    std::vector<size_t> ranks, owners;
+    int64_t counted = 0;  // copies
+    for (const auto& [rank, copy] : holders) {
+      ranks.push_back(rank);
+      if (copy->counted) ++counted;
+      links_.add(rank, all, copy->counted);
+    }
+    for (const auto& [rank, copy] : holders) {
+      const auto found = owned.find(rank);
+      const int64_t own = found == owned.end() ? 0 : found->second;
+      const int64_t others = std::ssize(holders) - 1;
+      traffic_[rank].sent += own * others + (copy->counted ? all - own : 0);
+      traffic_[rank].received += (all - own) + own * (counted - (copy->counted ? 1 : 0));
+    }
+    for (const auto& [rank, elements] : owned) owners.push_back(rank);
+    meetings_.add(owners, ranks);
+    meetings_.add(ranks, owners);
+    links_.sum_up({owned.begin(), owned.end()});
+  }
+
+  void pass(size_t from, size_t to, int64_t elements) {
+    traffic_[from].sent += elements;
+    traffic_[to].received += elements;
+  }
+
+  const Held held_;
+  std::vector<SliceTraffic> traffic_;
+  Meetings meetings_;
+  HostLinks links_;
+};
+
+}  // namespace
+
+PlanTraffic slice_traffic(const Plan& plan, const ModelSpec& model) {
+  return TrafficCount(plan, model).take();
 }
 
 std::vector<std::string> hosts_of(const Plan& plan, const std::vector<Rank>& ranks) {
@@ -116,6 +287,15 @@ double exchange_seconds(const ReductionModel& reduction, const Plan& plan,
   const auto ranks = static_cast<int>(peers.size());
   const double part = elements / (2.0 * (ranks - 1) / ranks * whole);
   return part * reduction.seconds(ranks, hosts_of(plan, peers));
+}
+
+double host_exchange_seconds(const ReductionModel& reduction, const Plan& plan,
+                             const HostTraffic& traffic, double whole) {
+  const std::vector<std::string> hosts = hosts_of(plan, traffic.peers);
+  if (hosts.size() < 2) return 0;
+  const auto count = static_cast<double>(hosts.size());
+  const double part = traffic.elements / (2 * (count - 1) / count * whole);
+  return part * reduction.seconds(static_cast<int>(hosts.size()), hosts);
 }
 
 }  // namespace motley

@@ -168,7 +168,7 @@ class Timeliner {
     const bool all_whole = std::all_of(plan_.replicas.begin(), plan_.replicas.end(),
                                        [](const ReplicaPlan& r) { return is_plain(r); });
     if (all_whole) return alone;
-    const std::vector<SliceTraffic> traffic = slice_traffic(plan_, request_.job.model);
+    const std::vector<SliceTraffic> traffic = slice_traffic(plan_, request_.job.model).ranks;
     for (size_t rank = 0; rank < traffic.size(); ++rank)
       alone[rank] = traffic[rank].peers.size() < 2;
     return alone;

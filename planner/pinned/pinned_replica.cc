@@ -115,7 +115,7 @@ Result<Unit> PricedPin::find_sizes() {
 /// Each rank updates what it holds before the step.
 Result<Unit> PricedPin::find_ready() {
   const auto all = static_cast<double>(parameter_count(request_->job.model));
-  const std::vector<SliceTraffic> traffic = slice_traffic(alone_, request_->job.model);
+  const std::vector<SliceTraffic> traffic = slice_traffic(alone_, request_->job.model).ranks;
   for (size_t rank = 0; rank < alone_.ranks.size(); ++rank)
     known_ranks_.add(
         alone_.ranks[rank], profile_of(rank),

@@ -61,6 +61,7 @@ LeastSums::LeastSums(const PlanRequest& request, const std::vector<DeviceGroup>&
     devices_ += devices;
     of_a_host_ = std::max(of_a_host_, devices);
   }
+  hosts_ = static_cast<int>(names.size());
   find_pairs(names);
 }
 
@@ -86,9 +87,14 @@ void LeastSums::find_pairs(const std::vector<std::string>& hosts) {
   }
 }
 
-double LeastSums::whole_seconds(int ranks, int together) const {
+double LeastSums::across_seconds(int ranks) const {
   double least = kNever;
   for (const auto& pair : across_) least = std::min(least, reduction_->pair_seconds(ranks, pair));
+  return least;
+}
+
+double LeastSums::whole_seconds(int ranks, int together) const {
+  double least = across_seconds(ranks);
   if (std::max(ranks, together) <= of_a_host_)
     for (const auto& pair : within_) least = std::min(least, reduction_->pair_seconds(ranks, pair));
   return least == kNever ? 0 : least;
@@ -102,6 +108,29 @@ double LeastSums::exchange_seconds(double part, int ranks, int together) const {
   for (int peers = ranks; peers <= most; ++peers)
     least = std::min(least, part * peers / (2.0 * (peers - 1)) * whole_seconds(peers, together));
   return least == kNever ? 0 : least;
+}
+
+/// Of so many times what each of as many hosts or more has to exchange when all have everything.
+double LeastSums::least_of_hosts(int hosts, double part) const {
+  if (hosts < 2 || free_) return 0;
+  const int most = profile_->reductions.empty() ? hosts_ : devices_;
+  double least = kNever, of_ranks = kNever;
+  for (int ranks = most; ranks >= hosts; --ranks) {
+    const double own = across_seconds(ranks);
+    of_ranks = profile_->reductions.empty() ? own : std::min(of_ranks, own);
+    if (ranks > hosts_) continue;
+    least = std::min(least, part * ranks / (ranks - 1.0) * of_ranks);
+  }
+  return least == kNever ? 0 : least * kRounded;
+}
+
+/// Each of them adds up a share of everything, of what others own sends and receives all.
+double LeastSums::seconds_of_hosts(int hosts, bool any_owners) const {
+  return least_of_hosts(hosts, any_owners ? 0.5 : (hosts - 1.0) / hosts);
+}
+
+double LeastSums::seconds_of_traffic(double elements) const {
+  return least_of_hosts(std::min(2, hosts_), elements / 2);
 }
 
 double LeastSums::within_one() const {

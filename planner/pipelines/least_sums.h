@@ -33,6 +33,10 @@ class LeastSums {
   double seconds_sharing(int replicas) const;
   /// Of what is tied, within a replica that is cut.
   double within_one() const;
+  /// Where so many hosts have all layers each. `any_owners`: whoever owns the state.
+  double seconds_of_hosts(int hosts, bool any_owners) const;
+  /// Where hosts send or receive so many times all elements on average.
+  double seconds_of_traffic(double elements) const;
   /// The same where some rank holds this part of all elements.
   double seconds_holding(double held, int replicas) const;
 
@@ -45,6 +49,8 @@ class LeastSums {
     return exchange_seconds(part, ranks, ranks);
   }
   double whole_seconds(int ranks, int together) const;
+  double across_seconds(int ranks) const;
+  double least_of_hosts(int hosts, double part) const;
   double seconds_of_tied_shared(int replicas) const;
   double seconds_of_embedding(int replicas, int holders) const;
 
@@ -56,7 +62,7 @@ class LeastSums {
   int shared_by_ = 0;      ///< devices, besides one of each stage
   int single_stages_ = 0;  ///< replicas that are one, and shared
   int most_stages_, layers_;
-  int devices_ = 0;
+  int devices_ = 0, hosts_ = 0;
   int of_a_host_ = 0;                                      ///< devices of the largest host
   double embedding_ = 0, tied_ = 0, row_ = 0;              ///< parts of all elements
   std::vector<ReductionModel::HostPair> within_, across_;  ///< of hosts; no other is better

@@ -9,6 +9,7 @@
 
 #include "core/pipeline.h"
 #include "planner/costs/cost_model.h"
+#include "planner/pipelines/pipeline_cut.h"
 #include "planner/pipelines/placement.h"
 #include "planner/pipelines/recompute_less.h"
 
@@ -16,6 +17,8 @@ namespace motley {
 namespace {
 
 constexpr int kCountsToExclude = 24;
+/// Of a step: what exchanging gradients takes.
+constexpr double kWorthPlacing = 0.05;
 
 /// Ranks by host, as a hostfile lists them, whatever order pipelines go through the hosts in.
 void keep_hosts_together(Plan* plan) {
@@ -90,12 +93,6 @@ Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& 
   const Deal deal = deal_over(packing, sets);
   if (deal.grains.empty())
     return fail(ErrorCode::kInternal, "a packing whose grains cannot be dealt");
-  PackedPlan packed;
-  Plan& plan = packed.plan;
-  plan.job_key = space_.request.profile.job_key;
-  plan.numerics = space_.request.job.train.numerics;
-  plan.global_batch = space_.batch();
-  plan.grain = space_.grain;
   std::vector<size_t> order;  // the replica with the short grain comes last
   for (size_t i = 0; i < packing.size(); ++i)
     if (static_cast<int>(i) != deal.short_device) order.push_back(i);
@@ -113,19 +110,89 @@ Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& 
   const auto known =
       std::find_if(made_.begin(), made_.end(), [&](const auto& made) { return made.first == key; });
   if (known != made_.end()) return known->second;
-  const std::vector<PlacedStages> placed = place_on_hosts(space_.groups, costs, pipelines);
-  if (placed.empty()) return fail(space_.none_fits());
+  PackedPlan packed;
+  std::vector<int> grains;
   for (const size_t i : order) {
     packed.shares.emplace_back(packing[i], samples_of(i));
     packed.pipelines.push_back(*pipelines[i]);
-    add_replica(*pipelines[i], costs, placed[i], deal.grains[i], &plan);
+    grains.push_back(deal.grains[i]);
   }
+  MOTLEY_TRY_VOID(place(costs, grains, &packed));
+  made_.emplace_back(std::move(key), packed);
+  return packed;
+}
+
+namespace {
+
+std::vector<const Pipeline*> pointers_to(const std::vector<Pipeline>& pipelines) {
+  std::vector<const Pipeline*> pointers;
+  for (const Pipeline& pipeline : pipelines) pointers.push_back(&pipeline);
+  return pointers;
+}
+
+}  // namespace
+
+/// Where gradients take some of the step, over more and more hosts together, as long as that helps.
+Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>& grains,
+                              PackedPlan* packed) const {
+  std::vector<PlacedStages> placed =
+      place_on_hosts(space_.groups, costs, pointers_to(packed->pipelines));
+  if (placed.empty()) return fail(space_.none_fits());
+  MOTLEY_TRY_VOID(price(costs, grains, placed, packed));
+  size_t most = 0;  // stages
+  for (const Pipeline& pipeline : packed->pipelines) most = std::max(most, pipeline.stages.size());
+  most = std::min(most, devices_of_hosts(space_.groups).size());
+  for (size_t together = 2; together <= most; together *= 2) {
+    const Prediction& known = packed->plan.prediction;
+    if (known.communication_seconds < kWorthPlacing * known.step_seconds) break;
+    std::optional<PackedPlan> other = over_hosts(together, costs, *packed, &placed);
+    if (!other) continue;
+    MOTLEY_TRY_VOID(price(costs, grains, placed, &*other));
+    if (other->seconds() < packed->seconds()) *packed = std::move(*other);
+  }
+  return Unit{};
+}
+
+/// The same replicas, each in the order that its devices have there; nothing where that does not
+/// fit.
+std::optional<PackedPlan> PlanMaker::over_hosts(size_t hosts, const PipelineCosts& costs,
+                                                const PackedPlan& packed,
+                                                std::vector<PlacedStages>* placed) const {
+  const std::vector<PlacedRow> rows =
+      place_over_hosts(space_.groups, costs, pointers_to(packed.pipelines), hosts);
+  if (rows.empty()) return std::nullopt;
+  PackedPlan other{.plan = {}, .shares = packed.shares, .pipelines = {}};
+  placed->clear();
+  std::map<std::pair<std::vector<int>, int>, PipelineCut> known;  // replicas are much alike
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int samples = packed.shares[i].second;
+    PipelineCut& best = known[{rows[i].groups, samples}];
+    for (const int micro_batch : space_.micro_batches) {
+      if (!best.pipeline.stages.empty() && micro_batch > packed.pipelines[i].micro_batch) break;
+      PipelineCut cut =
+          best_cut(costs, rows[i].groups, micro_batch, samples, best.seconds, kNodesToImprove);
+      if (cut.seconds < best.seconds) best = std::move(cut);
+    }
+    if (best.pipeline.stages.empty()) return std::nullopt;
+    other.pipelines.push_back(best.pipeline);
+    placed->push_back(rows[i].stages);
+  }
+  return other;
+}
+
+Result<Unit> PlanMaker::price(const PipelineCosts& costs, const std::vector<int>& grains,
+                              const std::vector<PlacedStages>& placed, PackedPlan* packed) const {
+  Plan& plan = packed->plan;
+  plan.job_key = space_.request.profile.job_key;
+  plan.numerics = space_.request.job.train.numerics;
+  plan.global_batch = space_.batch();
+  plan.grain = space_.grain;
+  for (size_t i = 0; i < grains.size(); ++i)
+    add_replica(packed->pipelines[i], costs, placed[i], grains[i], &plan);
   keep_hosts_together(&plan);
   leave_out_others(&plan);
   plan.owners = even_ownership(plan, space_.request.job.model);
-  MOTLEY_TRY_VOID(predict(space_.request, &plan));
-  made_.emplace_back(std::move(key), packed);
-  return packed;
+  return predict(space_.request, &plan);
 }
 
 void PlanMaker::leave_out_others(Plan* plan) const {

@@ -1,10 +1,12 @@
 #pragma once
 // From a packing to a plan: grains dealt, devices placed, priced by predict(), its ranks counted.
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "planner/pipelines/pipeline_space.h"
+#include "planner/pipelines/placement.h"
 #include "planner/plain/deal.h"
 #include "planner/plain/search.h"
 
@@ -43,6 +45,13 @@ class PlanMaker {
   double enough_seconds(const Packing& packing, std::vector<ReplicaDesigns>* sets) const;
   GrainTable table_of(ReplicaDesigns* set, double seconds) const;
   Deal deal_over(const Packing& packing, std::vector<ReplicaDesigns>* sets);
+  Result<Unit> place(const PipelineCosts& costs, const std::vector<int>& grains,
+                     PackedPlan* packed) const;
+  std::optional<PackedPlan> over_hosts(size_t hosts, const PipelineCosts& costs,
+                                       const PackedPlan& packed,
+                                       std::vector<PlacedStages>* placed) const;
+  Result<Unit> price(const PipelineCosts& costs, const std::vector<int>& grains,
+                     const std::vector<PlacedStages>& placed, PackedPlan* packed) const;
   void add_replica(const Pipeline& pipeline, const PipelineCosts& costs,
                    const std::vector<std::vector<const DeviceSpec*>>& devices, int grains,
                    Plan* plan) const;

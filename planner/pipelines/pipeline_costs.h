@@ -127,6 +127,8 @@ class PipelineCosts {
   /// Of a step of so many samples.
   double seconds(const Pipeline& pipeline, int samples) const;
 
+  /// That pass through all blocks in a second on these devices at most, which do nothing else.
+  double samples_through_blocks(const std::vector<int>& counts) const;
   /// No plan, however it is cut, computes a step in less: every device at its best on what it is
   /// best at, all the time, each as often as counts say.
   double least_seconds(const std::vector<int>& counts, int samples) const;

@@ -196,9 +196,10 @@ class PipelineSearch {
       cut = cut && (number_of(times_->devices(set)) > 1 || times_->seconds(set, 1) == kNever);
     const LeastSums sums(space_.request, space_.groups, space_.most_stages(), cut);
     bound_.emplace(packing_of(wanted().data.value_or(1), space_.most_replicas()), &*times_, sums,
-                   least_);
+                   HostSums(space_.request, space_.groups, costs, sums, is_state_shared()), least_);
   }
 
+  bool is_state_shared() const { return space_.request.least_replicas > 1; }
   static int number_of(const GroupCounts& set) {
     return std::accumulate(set.begin(), set.end(), 0);
   }
@@ -406,8 +407,17 @@ class PipelineSearch {
   int64_t nodes_ = 0;
 };
 
-Result<Plan> search_with(const PlanRequest& request, const MemoryCounter& counter,
+Result<Plan> search_with(const PlanRequest& asked, const MemoryCounter& counter,
                          Recompute recompute) {
+  const FleetSpec fleet = in_order(asked);
+  const PlanRequest request{.job = asked.job,
+                            .fleet = fleet,
+                            .profile = asked.profile,
+                            .memory_headroom = asked.memory_headroom,
+                            .tables_of_ranks = asked.tables_of_ranks,
+                            .previous = asked.previous,
+                            .least_replicas = asked.least_replicas,
+                            .held_by = asked.held_by};
   MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kHost));
   GroupCounts counts;
   for (const DeviceGroup& group : groups) counts.push_back(group.count());
@@ -438,7 +448,9 @@ Result<double> least_seconds_of_pipelines(const PlanRequest& request, Recompute 
   const double single =
       space.all_shared() ? kNever : costs.least_seconds(space.there, space.batch());
   const double least = std::min(single, shared);
-  return least == kNever ? 0 : least;
+  if (least == kNever) return 0;
+  const LeastSums sums(request, space.groups, kMostStages, false);
+  return HostSums(request, space.groups, costs, sums, true).step_seconds(least, 0);
 }
 
 }  // namespace motley

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <tuple>
 
 #include "planner/pipelines/placement.h"
+#include "planner/plain/device_index.h"
 
 namespace motley {
 namespace {
@@ -42,6 +44,20 @@ std::vector<GroupCounts> sets_of(const GroupCounts& there, int most_stages) {
     if (sets.size() <= kMostSets) break;
   }
   return sets;
+}
+
+FleetSpec in_order(const PlanRequest& request) {
+  FleetSpec fleet = request.fleet;
+  const DeviceIndex index(request.fleet, request.profile);
+  const auto key = [&](const DeviceSpec& device) {
+    const DeviceProfile* profile = index.profile(device.id);
+    return profile == nullptr ? std::tuple(device.host, device.type, Bytes(0), 0.0, 0.0)
+                              : std::tuple(device.host, device.type, profile->memory_limit,
+                                           profile->update_seconds, profile->best_speed());
+  };
+  std::stable_sort(fleet.devices.begin(), fleet.devices.end(),
+                   [&](const DeviceSpec& a, const DeviceSpec& b) { return key(a) < key(b); });
+  return fleet;
 }
 
 int grain_of(const JobSpec& job, size_t devices) {

@@ -34,6 +34,9 @@ inline constexpr double kLessThanLayers = 0.95;
 /// ones.
 std::vector<GroupCounts> sets_of(const GroupCounts& there, int most_stages);
 
+/// By host and by what was measured of them, so that the same is looked at however they are listed.
+FleetSpec in_order(const PlanRequest& request);
+
 /// The job's; else one sample, unless that would make very many grains.
 int grain_of(const JobSpec& job, size_t devices);
 

@@ -23,9 +23,10 @@ class Host {
     for (const Devices& devices : free_) counts.push_back(static_cast<int>(devices.size()));
     return counts;
   }
+  size_t left(size_t group) const { return free_[group].size(); }
   bool has_room(const std::vector<size_t>& needs) const {
     for (size_t group = 0; group < needs.size(); ++group)
-      if (needs[group] > free_[group].size()) return false;
+      if (needs[group] > left(group)) return false;
     return true;
   }
   const DeviceSpec* take(size_t group) {
@@ -73,21 +74,87 @@ class Placement {
   /// From the first host with room for all, else stage by stage, those that are shared first, from
   /// the first with room for that. Nothing where none has.
   PlacedStages take(const Pipeline& pipeline) {
+    const Hosts all{0, hosts_.size()};
     PlacedStages placed(pipeline.stages.size());
-    Host* const room = first_with_room(needs_of(pipeline.stages));
+    Host* const room = first_with_room(all, needs_of(pipeline.stages));
     for (const bool shared : {true, false})
       for (size_t s = 0; s < placed.size(); ++s) {
         const PipelineStage& stage = pipeline.stages[s];
         if ((costs_.tensor_set(stage.group) != nullptr) != shared) continue;
-        Host* const host = room != nullptr ? room : first_with_room(needs_of({stage}));
+        Host* const host = room != nullptr ? room : first_with_room(all, needs_of({stage}));
         if (host == nullptr) return {};
-        for (const size_t group : groups_of_stage(costs_, stage))
-          placed[s].push_back(host->take(group));
+        placed[s] = take(stage, host);
       }
     return placed;
   }
 
+  /// Each over the first hosts, so many together, that have room for all its stages.
+  std::vector<PlacedRow> take_over(const std::vector<const Pipeline*>& pipelines, size_t hosts) {
+    std::vector<PlacedRow> rows;
+    for (const Pipeline* pipeline : pipelines) {
+      const std::vector<size_t> needs = needs_of(pipeline->stages);
+      Hosts some{0, std::min(hosts, hosts_.size())};
+      while (some.begin < some.end && !has_room(some, needs))
+        some = {some.end, std::min(some.end + hosts, hosts_.size())};
+      rows.push_back(take_over(*pipeline, some));
+      if (rows.back().groups.empty()) return {};
+    }
+    return rows;
+  }
+
  private:
+  struct Hosts {
+    size_t begin = 0, end = 0;
+  };
+
+  bool has_room(const Hosts& some, const std::vector<size_t>& needs) const {
+    for (size_t group = 0; group < needs.size(); ++group) {
+      size_t left = 0;
+      for (size_t host = some.begin; host < some.end; ++host) left += hosts_[host].left(group);
+      if (needs[group] > left) return false;
+    }
+    return true;
+  }
+
+  /// As many stages of each kind on each host as can be, in the order that they have. Nothing where
+  /// no host has the devices that share a stage.
+  PlacedRow take_over(const Pipeline& pipeline, const Hosts& some) {
+    struct Taken {
+      std::map<int, int> kinds;  ///< stages by group
+      int stages = 0;
+      PlacedRow row;
+    };
+    std::vector<Taken> taken(some.end - some.begin);
+    for (const PipelineStage& stage : pipeline.stages) {
+      Taken* best = nullptr;
+      for (Taken& own : taken) {
+        const Host& host = hosts_[some.begin + static_cast<size_t>(&own - taken.data())];
+        if (!host.has_room(needs_of({stage}))) continue;
+        if (best == nullptr || std::pair(own.kinds[stage.group], own.stages) <
+                                   std::pair(best->kinds[stage.group], best->stages))
+          best = &own;
+      }
+      if (best == nullptr) return {};
+      ++best->kinds[stage.group];
+      ++best->stages;
+      best->row.groups.push_back(stage.group);
+      best->row.stages.push_back(
+          take(stage, &hosts_[some.begin + static_cast<size_t>(best - taken.data())]));
+    }
+    PlacedRow row;
+    for (Taken& own : taken) {
+      row.groups.insert(row.groups.end(), own.row.groups.begin(), own.row.groups.end());
+      row.stages.insert(row.stages.end(), own.row.stages.begin(), own.row.stages.end());
+    }
+    return row;
+  }
+
+  Devices take(const PipelineStage& stage, Host* host) const {
+    Devices devices;
+    for (const size_t group : groups_of_stage(costs_, stage)) devices.push_back(host->take(group));
+    return devices;
+  }
+
   std::vector<size_t> needs_of(const std::vector<PipelineStage>& stages) const {
     std::vector<size_t> needs(groups_, 0);
     for (const PipelineStage& stage : stages)
@@ -95,10 +162,10 @@ class Placement {
     return needs;
   }
 
-  Host* first_with_room(const std::vector<size_t>& needs) {
-    const auto found = std::find_if(hosts_.begin(), hosts_.end(),
-                                    [&](const Host& host) { return host.has_room(needs); });
-    return found == hosts_.end() ? nullptr : &*found;
+  Host* first_with_room(const Hosts& some, const std::vector<size_t>& needs) {
+    for (size_t host = some.begin; host < some.end; ++host)
+      if (hosts_[host].has_room(needs)) return &hosts_[host];
+    return nullptr;
   }
 
   const PipelineCosts& costs_;
@@ -154,6 +221,13 @@ std::vector<PlacedStages> place_on_hosts(const std::vector<DeviceGroup>& groups,
       !as_listed.empty() &&
       (placed.empty() || over_several_hosts(as_listed) < over_several_hosts(placed));
   return listed_is_better ? as_listed : placed;
+}
+
+std::vector<PlacedRow> place_over_hosts(const std::vector<DeviceGroup>& groups,
+                                        const PipelineCosts& costs,
+                                        const std::vector<const Pipeline*>& pipelines,
+                                        size_t hosts) {
+  return Placement(groups, costs).take_over(pipelines, hosts);
 }
 
 }  // namespace motley

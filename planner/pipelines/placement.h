@@ -20,4 +20,18 @@ std::vector<PlacedStages> place_on_hosts(const std::vector<DeviceGroup>& groups,
                                          const PipelineCosts& costs,
                                          const std::vector<const Pipeline*>& pipelines);
 
+/// The stages of a pipeline in another order, to be cut anew.
+struct PlacedRow {
+  std::vector<int> groups;  ///< as PipelineStage::group
+  PlacedStages stages;
+};
+
+/// Each over all of so many hosts that follow each other, host after host: a host has much the same
+/// layers of all pipelines, so that of gradients less goes over its link, of activations more.
+/// Nothing where that has no room.
+std::vector<PlacedRow> place_over_hosts(const std::vector<DeviceGroup>& groups,
+                                        const PipelineCosts& costs,
+                                        const std::vector<const Pipeline*>& pipelines,
+                                        size_t hosts);
+
 }  // namespace motley

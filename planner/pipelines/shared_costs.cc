@@ -303,6 +303,14 @@ double PipelineCosts::earned_beside(const std::vector<int>& sharing, const std::
   return earned;
 }
 
+double PipelineCosts::samples_through_blocks(const std::vector<int>& counts) const {
+  double samples = 0;
+  for (size_t i = 0; i < groups_.size(); ++i)
+    if (groups_[i].priced && counts[i] > 0)
+      samples += counts[i] / groups_[i].least_of_any_per_sample[1];
+  return samples / model_->layers;
+}
+
 double PipelineCosts::least_seconds_sharing(const std::vector<int>& sharing,
                                             const std::vector<int>& counts, int samples,
                                             int most_devices) const {

@@ -28,6 +28,7 @@ double bound_of_sharing(const PipelineSpace& space, const PipelineCosts& costs, 
   times.want_stages(space.wanted().pipeline);
   const bool cut = !holds_all(space, costs);
   LeastSums sums(space.request, space.groups, kMostStages, cut);
+  const HostSums hosts(space.request, space.groups, costs, sums, space.request.least_replicas > 1);
   const GroupCounts none(space.groups.size(), 0);
   const int low = space.wanted().data.value_or(1);
   PackingProblem problem = space.packing(low, space.most_replicas(), kNearly);
@@ -40,7 +41,7 @@ double bound_of_sharing(const PipelineSpace& space, const PipelineCosts& costs, 
     problem.single_stages = single_stages;
     const double computed =
         free.least_seconds_sharing(none, space.there, space.batch(), problem.most_devices);
-    least = std::min(least, StepBound(problem, &times, sums, computed).seconds(least));
+    least = std::min(least, StepBound(problem, &times, sums, hosts, computed).seconds(least));
   };
   // Devices besides one of each stage, twice as many each time; the same of replicas of one stage.
   for (int more = 1; more < devices; more *= 2) {

@@ -18,10 +18,11 @@ constexpr double kPrecisely = 4e-3;
 }  // namespace
 
 StepBound::StepBound(const PackingProblem& problem, SetTimes* times, const LeastSums& sums,
-                     double least)
+                     const HostSums& hosts, double least)
     : problem_(problem),
       times_(times),
       sums_(sums),
+      hosts_(hosts),
       few_(few_enough_to_enumerate(problem.devices)) {
   problem_.only_least = true;
   if (!few_) problem_.precision = std::max(problem_.precision, kPrecisely);
@@ -70,9 +71,7 @@ void StepBound::find(Numbers* numbers) {
 template <class Sums>
 StepBound::Numbers& StepBound::least_numbers(double step, Sums sums) {
   while (true) {
-    const auto seconds = [&](const Numbers& numbers) {
-      return numbers.least + numbers.least_of(sums);
-    };
+    const auto seconds = [&](const Numbers& numbers) { return step_of(numbers, sums); };
     Numbers& least = *std::min_element(
         numbers_.begin(), numbers_.end(),
         [&](const Numbers& a, const Numbers& b) { return seconds(a) < seconds(b); });
@@ -95,9 +94,7 @@ double StepBound::target_seconds(int replicas) {
 }
 
 std::vector<StepBound::Numbers> StepBound::likely(double step, size_t most) {
-  const auto seconds = [&](const Numbers& numbers) {
-    return numbers.least + numbers.least_of(sums());
-  };
+  const auto seconds = [&](const Numbers& numbers) { return step_of(numbers); };
   std::vector<Numbers> likely;
   for (Numbers& numbers : numbers_) {
     if (seconds(numbers) < step * kSame && !numbers.found) find(&numbers);
@@ -148,17 +145,13 @@ void StepBound::raise(int replicas, const std::vector<double>& least_of_replicas
         numbers.least = std::max(numbers.least, least_of_replicas[i]);
 }
 
-double StepBound::seconds(double step) {
-  const Numbers& least = least_numbers(step);
-  return std::min(step, least.least + least.least_of(sums()));
-}
+double StepBound::seconds(double step) { return std::min(step, step_of(least_numbers(step))); }
 
 double StepBound::seconds_holding(double held, double step) {
   const auto sums = [&](int replicas) {
     return std::max(sums_.seconds(replicas), sums_.seconds_holding(held, replicas));
   };
-  const Numbers& least = least_numbers(step, sums);
-  return std::min(step, least.least + least.least_of(sums));
+  return std::min(step, step_of(least_numbers(step, sums), sums));
 }
 
 }  // namespace motley

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/pipelines/host_sums.h"
 #include "planner/pipelines/least_sums.h"
 #include "planner/pipelines/set_times.h"
 
@@ -28,7 +29,8 @@ class StepBound {
   };
 
   /// Of any number of replicas; `least`: no packing is quicker.
-  StepBound(const PackingProblem& problem, SetTimes* times, const LeastSums& sums, double least);
+  StepBound(const PackingProblem& problem, SetTimes* times, const LeastSums& sums,
+            const HostSums& hosts, double least);
 
   /// Of the packing that may be quickest, without its sums.
   double target_seconds();
@@ -47,14 +49,20 @@ class StepBound {
   bool tighten(double step, int64_t most_nodes, std::vector<std::pair<size_t, Pipeline>>* found);
 
  private:
+  auto sums() const {
+    return [this](int replicas) { return sums_.seconds(replicas); };
+  }
+  /// With what `sums` are at least.
+  template <class Sums>
+  double step_of(const Numbers& numbers, Sums sums) const {
+    return hosts_.step_seconds(numbers.least, numbers.least_of(sums));
+  }
+  double step_of(const Numbers& numbers) const { return step_of(numbers, sums()); }
   /// The numbers of which the bound, with what `sums` are at least, is least, when it was looked
   /// for; of no interest from `step` on.
   template <class Sums>
   Numbers& least_numbers(double step, Sums sums);
   Numbers& least_numbers(double step);
-  auto sums() const {
-    return [this](int replicas) { return sums_.seconds(replicas); };
-  }
   void find(Numbers* numbers);
   void find_single(Numbers* numbers);
   bool prove(size_t set, double seconds, int64_t most_nodes,
@@ -63,6 +71,7 @@ class StepBound {
   PackingProblem problem_;
   SetTimes* times_;
   LeastSums sums_;
+  HostSums hosts_;
   std::vector<Numbers> numbers_;  ///< rising
   bool few_;
 };

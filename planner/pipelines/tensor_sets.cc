@@ -16,7 +16,7 @@ namespace {
 /// Where there is a plan, devices that share have to reach so much of their summed speeds, and so
 /// many sets of them are looked at.
 constexpr double kWorthSharing = 0.75;
-constexpr size_t kMostKept = 4;
+constexpr size_t kMostSetsKept = 4;
 
 /// Heads by member.
 using Heads = std::vector<int>;
@@ -107,7 +107,7 @@ class TensorSetFinder {
     }
     std::stable_sort(kept.begin(), kept.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
-    kept.resize(std::min(kept.size(), kMostKept));
+    kept.resize(std::min(kept.size(), kMostSetsKept));
     members_.clear();
     for (auto& [speed, members] : kept) members_.push_back(std::move(members));
   }

@@ -1,7 +1,6 @@
 #include "planner/state/state_search.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "planner/costs/cost_model.h"
@@ -76,29 +75,12 @@ void recompute_all(const ModelSpec& model, Plan* plan) {
     }
 }
 
-/// By what was measured of them: of plans that are as quick before their state is placed, the same
-/// are looked at however the devices are listed.
-FleetSpec in_order(const PlanRequest& request) {
-  FleetSpec fleet = request.fleet;
-  const DeviceIndex index(request.fleet, request.profile);
-  const auto key = [&](const DeviceSpec& device) {
-    const DeviceProfile* profile = index.profile(device.id);
-    return profile == nullptr ? std::tuple(device.host, device.type, Bytes(0), 0.0, 0.0)
-                              : std::tuple(device.host, device.type, profile->memory_limit,
-                                           profile->update_seconds, profile->best_speed());
-  };
-  std::stable_sort(fleet.devices.begin(), fleet.devices.end(),
-                   [&](const DeviceSpec& a, const DeviceSpec& b) { return key(a) < key(b); });
-  return fleet;
-}
-
 /// Of so many replicas or more.
 Result<Plan> search_replicas(const MemoryWays& ways, const PlanRequest& request,
                              const MemoryCounter& counter, int replicas) {
   const Profile profile = with_less_updates(request, ways.state, replicas);
-  const FleetSpec fleet = in_order(request);
   const PlanRequest without{.job = request.job,
-                            .fleet = fleet,
+                            .fleet = request.fleet,
                             .profile = profile,
                             .memory_headroom = request.memory_headroom,
                             .least_replicas = replicas,

@@ -64,7 +64,7 @@ std::vector<Done> planned(const Attempt& attempt) {
   const Plan& plan = attempt.plan;
   const ModelSpec& model = attempt.job.model;
   std::vector<Done> ranks;
-  for (const SliceTraffic& traffic : slice_traffic(plan, model))
+  for (const SliceTraffic& traffic : slice_traffic(plan, model).ranks)
     ranks.push_back({.slice_bytes = traffic.sent * int64_t{sizeof(float)}});
   for (const ReplicaPlan& replica : plan.replicas) {
     const size_t last = replica.stages.size() - 1;

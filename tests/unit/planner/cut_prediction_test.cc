@@ -206,7 +206,7 @@ TEST(SliceTraffic, OfEqualReplicasIsThatOfARing) {
   for (int rank = 0; rank < 4; ++rank) replicas.push_back({{stage(0, 3, {rank})}, 1, 2});
   const Plan plan = plan_of(problem, replicas);
   const auto elements = static_cast<double>(parameter_count(problem.job.model));
-  for (const SliceTraffic& rank : slice_traffic(plan, problem.job.model)) {
+  for (const SliceTraffic& rank : slice_traffic(plan, problem.job.model).ranks) {
     EXPECT_EQ(rank.peers.size(), 4U);
     EXPECT_EQ(static_cast<double>(rank.held), elements);
     EXPECT_NEAR(static_cast<double>(rank.sent) / (2.0 * 3 / 4 * elements), 1, 0.2);
@@ -217,7 +217,7 @@ TEST(SliceTraffic, StagesShareNothingButTiedTensors) {
   PlanningCase problem = cut_case(3);
   const Plan plan =
       plan_of(problem, {{{stage(0, 0, {0}), stage(1, 2, {1}), stage(3, 3, {2})}, 1, 8}});
-  const auto traffic = slice_traffic(plan, problem.job.model);
+  const auto traffic = slice_traffic(plan, problem.job.model).ranks;
   EXPECT_EQ(traffic[0].peers, (std::vector<Rank>{Rank(0), Rank(2)}));
   EXPECT_EQ(traffic[1].peers, std::vector<Rank>{Rank(1)});
   EXPECT_EQ(traffic[1].sent, 0);
@@ -225,6 +225,69 @@ TEST(SliceTraffic, StagesShareNothingButTiedTensors) {
   const int64_t tied = 32 * 8;
   EXPECT_EQ(traffic[0].sent, tied);
   EXPECT_EQ(traffic[0].received, tied);
+}
+
+/// Two hosts of two devices each.
+PlanningCase two_hosts(double bytes_per_second) {
+  PlanningCase problem = cut_case(4);
+  for (size_t i = 0; i < 4; ++i) problem.fleet.devices[i].host = i < 2 ? "a" : "b";
+  for (const auto& [one, other] : {std::pair("a", "a"), std::pair("b", "b")})
+    problem.add_link(one, other, 0, 1e12);
+  problem.add_link("a", "b", 0, bytes_per_second);
+  return problem;
+}
+
+/// Of gradients of all elements.
+double seconds_over(double bytes_per_second, const PlanningCase& problem) {
+  return 4.0 * static_cast<double>(parameter_count(problem.job.model)) / bytes_per_second;
+}
+
+TEST(SliceTraffic, AHostSendsWhatItsRanksHaveInCommonOnce) {
+  for (const bool sharded : {false, true}) {
+    const PlanningCase problem = two_hosts(1e6);
+    const auto elements = static_cast<double>(parameter_count(problem.job.model));
+    // All ranks hold everything; two stages on each host; stages of both replicas on a host.
+    const std::vector<ReplicaPlan> whole{{{stage(0, 3, {0})}, 1, 2},
+                                         {{stage(0, 3, {1})}, 1, 2},
+                                         {{stage(0, 3, {2})}, 1, 2},
+                                         {{stage(0, 3, {3})}, 1, 2}};
+    const std::vector<ReplicaPlan> within{{{stage(0, 1, {0}), stage(2, 3, {1})}, 1, 4},
+                                          {{stage(0, 1, {2}), stage(2, 3, {3})}, 1, 4}};
+    for (const auto& replicas : {whole, within}) {
+      const Plan plan = plan_of(problem, replicas, sharded);
+      for (const HostTraffic& host : slice_traffic(plan, problem.job.model).hosts) {
+        EXPECT_EQ(host.peers.size(), 4U);
+        EXPECT_NEAR(host.elements / elements, 1, sharded ? 0.1 : 1e-12);
+      }
+    }
+    const Plan over = plan_of(problem,
+                              {{{stage(0, 1, {0}), stage(2, 3, {2})}, 1, 4},
+                               {{stage(0, 1, {1}), stage(2, 3, {3})}, 1, 4}},
+                              sharded);
+    // Only the token embedding is on both.
+    for (const HostTraffic& host : slice_traffic(over, problem.job.model).hosts)
+      EXPECT_NEAR(host.elements, 32 * 8, sharded ? 32 * 8 : 1e-9);
+  }
+}
+
+TEST(CutPrediction, StagesOfAHostShareItsLink) {
+  constexpr double kSlow = 1e5;
+  const PlanningCase problem = two_hosts(kSlow);
+  const Plan within = plan_of(problem, {{{stage(0, 1, {0}), stage(2, 3, {1})}, 1, 4},
+                                        {{stage(0, 1, {2}), stage(2, 3, {3})}, 1, 4}});
+  // Each host sends its half of the sums and what is left of its gradients.
+  EXPECT_NEAR(within.prediction.communication_seconds / seconds_over(kSlow, problem), 1, 1e-9);
+}
+
+TEST(CutPrediction, IsNoQuickerThanItsActivationsCrossLinks) {
+  constexpr double kSlow = 1e5;
+  const PlanningCase problem = two_hosts(kSlow);
+  const Plan over = plan_of(problem, {{{stage(0, 1, {0}), stage(2, 3, {2})}, 1, 4},
+                                      {{stage(0, 1, {1}), stage(2, 3, {3})}, 1, 4}});
+  // Of all 8 samples the activations one way, their gradients the other.
+  const double bytes = 8.0 * problem.job.model.context * problem.job.model.width * 4;
+  const double computed = over.prediction.step_seconds - over.prediction.communication_seconds;
+  EXPECT_GE(computed, bytes / kSlow);
 }
 
 }  // namespace
