@@ -21,6 +21,8 @@ constexpr double kWorthCutting = 0.02;
 /// Where every way of saving memory is searched for every number of replicas; where any is at all,
 /// if a plan was found without.
 constexpr size_t kFewestDevices = 4, kFewDevices = 8, kManyDevices = 64;
+/// Of many devices: of more types each search without one takes long.
+constexpr size_t kMostTypesOfMany = 4;
 
 void reject(RejectedPlan rejected, Plan* plan) {
   auto& all = plan->search.rejected;
@@ -281,7 +283,9 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
   FleetSpec fleet = used_by(*plan, request.fleet);
   for (bool is_quicker = true; is_quicker && fleet.devices.size() > least;) {
     is_quicker = false;
-    for (const std::set<std::string>& part : parts_to_leave_out(fleet)) {
+    const std::vector<std::set<std::string>> parts = parts_to_leave_out(fleet);
+    if (fleet.devices.size() > kFewDevices && parts.size() > kMostTypesOfMany) break;
+    for (const std::set<std::string>& part : parts) {
       FleetSpec fewer = fleet;
       std::erase_if(fewer.devices, [&](const DeviceSpec& one) { return part.contains(one.id); });
       if (fewer.devices.size() < least) continue;

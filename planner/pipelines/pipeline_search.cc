@@ -142,7 +142,7 @@ class PipelineSearch {
         step = best->prediction.step_seconds;
         best_designs_ = designs_;
       }
-      if (space_.few || times == kMostHoldings || !plan) {
+      if (space_.few || times == (has_many_sets(costs) ? 1 : kMostHoldings) || !plan) {
         proved_ = std::min(proved_, bound_->seconds(step));
         break;
       }
@@ -152,7 +152,7 @@ class PipelineSearch {
     }
     proved_ = std::min(proved_, step);
     if (best && !space_.few && !wanted().data && space_.request.held_by == nullptr &&
-        lattice_.size() * static_cast<size_t>(costs.layers()) <= kManyCuts)
+        !has_many_sets(costs))
       MOTLEY_TRY_VOID(try_numbers(costs, &*best));
     return best;
   }
@@ -188,7 +188,7 @@ class PipelineSearch {
 
   void find_bound(const PipelineCosts& costs) {
     bound_.reset();
-    lattice_ = sets_of(space_.there, space_.most_stages());
+    lattice_ = space_.sets(space_.most_stages());
     times_.emplace(costs, lattice_, space_.micro_batches, space_.few);
     times_->want_stages(wanted().pipeline);
     bool cut = true;
@@ -199,6 +199,9 @@ class PipelineSearch {
                    HostSums(space_.request, space_.groups, costs, sums, is_state_shared()), least_);
   }
 
+  bool has_many_sets(const PipelineCosts& costs) const {
+    return lattice_.size() * static_cast<size_t>(costs.layers()) > kManyCuts;
+  }
   bool is_state_shared() const { return space_.request.least_replicas > 1; }
   static int number_of(const GroupCounts& set) {
     return std::accumulate(set.begin(), set.end(), 0);
@@ -257,7 +260,7 @@ class PipelineSearch {
   /// Of many devices by what the bounds rest on.
   ReplicaDesigns design(SetTimes& times, size_t set) {
     const int stages = number_of(times.devices(set));
-    if (wanted().pipeline.value_or(stages) != stages)
+    if (wanted().pipeline.value_or(stages) != stages || !(times_->may_be_used(set) || stages == 1))
       return {*costs_, times.devices(set), std::vector<Pipeline>()};
     if (!space_.few) return design_near(times, set);
     return design(times.devices(set), static_cast<int>(kMostCuts / std::ssize(lattice_)));

@@ -11,37 +11,37 @@
 namespace motley {
 namespace {
 
-/// Sets of devices that are looked at, of a fleet with more the smaller ones.
-constexpr size_t kMostSets = 2000;
+/// Sets of devices, times layers, that are looked at where no number of stages is given.
+constexpr size_t kMostOfLayers = 25'000;
 /// Of a step, and of a device's even share of it, where the job leaves the grain open: a share of a
 /// replica is hardly ever finer.
 constexpr int kFinestCut = 2048, kFinestCutOfADevice = 16;
 constexpr int kFewOrders = 6;
 
-/// All sets of at most `most` devices, but the empty one.
-void extend_sets(const GroupCounts& there, size_t group, int most, GroupCounts* set,
-                 std::vector<GroupCounts>* sets) {
+/// All sets of at most `most` devices, but the empty one; of more than `most_sets` some.
+void extend_sets(const GroupCounts& there, size_t group, int most, size_t most_sets,
+                 GroupCounts* set, std::vector<GroupCounts>* sets) {
   if (group == there.size()) {
     if (std::accumulate(set->begin(), set->end(), 0) > 0) sets->push_back(*set);
     return;
   }
   for (int count = 0; count <= std::min(there[group], most); ++count) {
     (*set)[group] = count;
-    extend_sets(there, group + 1, most - count, set, sets);
-    if (sets->size() > kMostSets) break;
+    extend_sets(there, group + 1, most - count, most_sets, set, sets);
+    if (sets->size() > most_sets) break;
   }
   (*set)[group] = 0;
 }
 
 }  // namespace
 
-std::vector<GroupCounts> sets_of(const GroupCounts& there, int most_stages) {
+std::vector<GroupCounts> sets_of(const GroupCounts& there, int most, size_t most_sets) {
   std::vector<GroupCounts> sets;
-  for (int most = most_stages; most > 0; --most) {
+  for (; most > 0; --most) {
     sets.clear();
     GroupCounts set(there.size(), 0);
-    extend_sets(there, 0, most, &set, &sets);
-    if (sets.size() <= kMostSets) break;
+    extend_sets(there, 0, most, most_sets, &set, &sets);
+    if (sets.size() <= most_sets) break;
   }
   return sets;
 }
@@ -88,11 +88,28 @@ PipelineSpace::PipelineSpace(const PlanRequest& asked, std::vector<DeviceGroup> 
       groups(std::move(devices)),
       grain(grain_of(asked.job, asked.fleet.devices.size())) {
   for (const DeviceGroup& group : groups) there.push_back(group.count());
-  for (const GroupCounts& set : sets_of(there, kMostStages))
+  for (const GroupCounts& set : sets(kMostStages))
     most_of_a_replica_ = std::max(most_of_a_replica_, std::accumulate(set.begin(), set.end(), 0));
   few = few_enough_to_enumerate(there);
   if (!few) hosts = devices_of_hosts(groups);
   micro_batches = micro_batches_of(request, groups, grain);
+}
+
+std::vector<GroupCounts> PipelineSpace::sets(int most_devices) const {
+  if (wanted().pipeline) return sets_of(there, most_devices);
+  const auto layers = static_cast<size_t>(layer_count(request.job.model));
+  std::vector<GroupCounts> sets = sets_of(there, most_devices, kMostOfLayers / layers);
+  int evenly = 0;  // replicas of all devices at most
+  for (const int count : there) evenly = std::gcd(evenly, count);
+  for (int replicas = 1; replicas <= evenly; ++replicas) {
+    if (evenly % replicas != 0) continue;
+    GroupCounts set = there;
+    for (int& count : set) count /= replicas;
+    if (std::accumulate(set.begin(), set.end(), 0) > most_devices) continue;
+    for (GroupCounts& part : sets_of(set, most_devices))
+      if (std::find(sets.begin(), sets.end(), part) == sets.end()) sets.push_back(std::move(part));
+  }
+  return sets;
 }
 
 int PipelineSpace::most_stages() const {

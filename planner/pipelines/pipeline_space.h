@@ -30,9 +30,8 @@ inline constexpr double kNearly = 1e-4;
 /// largest buffers do not all live at once.
 inline constexpr double kLessThanLayers = 0.95;
 
-/// The sets of at most `most_stages` devices that could be a replica; of very many the smaller
-/// ones.
-std::vector<GroupCounts> sets_of(const GroupCounts& there, int most_stages);
+/// All sets of at most `most` devices; of more than `most_sets` the smaller ones.
+std::vector<GroupCounts> sets_of(const GroupCounts& there, int most, size_t most_sets = 2000);
 
 /// By host and by what was measured of them, so that the same is looked at however they are listed.
 FleetSpec in_order(const PlanRequest& request);
@@ -69,6 +68,9 @@ struct PipelineSpace {
   int grains() const { return (batch() + grain - 1) / grain; }
   int missing() const { return grains() * grain - batch(); }  ///< samples of the last grain
 
+  /// The sets of at most so many devices that could be a replica, and their parts; of very many the
+  /// smaller ones and those that all devices make evenly.
+  std::vector<GroupCounts> sets(int most_devices) const;
   PackingProblem packing(int least_replicas, int most_replicas, double precision) const;
   /// Numbers of replicas from which the quickest that fits is looked for by itself: a single one
   /// needs no memory for sums, so that what does not fit with others may fit alone.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -68,6 +69,10 @@ Able able_within(const PackingProblem& problem, ReplicaSets& sets, double second
         sets.grains_within(set, {seconds, problem.grain, problem.missing, problem.grains}));
   }
   return able;
+}
+
+int number_of(const GroupCounts& devices) {
+  return std::accumulate(devices.begin(), devices.end(), 0);
 }
 
 /// Of the quickest single replica; kNever where none can compute everything.
@@ -236,6 +241,7 @@ class ManyDevices {
         [&](double seconds) { return within(seconds); }, &found);
     if (!packing.empty()) packings.found.push_back(std::move(packing));
     add_by_hosts(packings.least_seconds, most, &packings);
+    add_alike(most, &packings);
     return packings;
   }
 
@@ -248,13 +254,48 @@ class ManyDevices {
     Packing packing = soonest(
         problem_.precision, least, most,
         [&](double seconds) {
-          const Able able = able_within(problem_, sets_, seconds);
-          return hosts.pack(able.whole, problem_.grains, problem_.most_replicas);
+          return hosts.pack(grains_of_hosts(seconds), problem_.grains, problem_.most_replicas);
         },
         &found);
     const int replicas = static_cast<int>(packing.size());
     if (replicas > 0 && (!problem_.is_number_given() || replicas == problem_.most_replicas))
       packings->found.push_back(std::move(packing));
+  }
+
+  /// All devices in replicas of one set: hosts of a type each hold the same of all replicas then,
+  /// so that they have little to exchange.
+  void add_alike(double most, Packings* packings) const {
+    for (size_t set = 0; set < sets_.count(); ++set) {
+      const GroupCounts& devices = sets_.devices(set);
+      const auto any = static_cast<size_t>(
+          std::find_if(devices.begin(), devices.end(), [](int own) { return own > 0; }) -
+          devices.begin());
+      const int replicas = problem_.devices[any] / devices[any];
+      GroupCounts all = devices;
+      for (int& own : all) own *= replicas;
+      if (number_of(devices) < 2 || all != problem_.devices || leaves_out() ||
+          replicas > std::min(problem_.most_replicas, problem_.grains) ||
+          (problem_.is_number_given() && replicas != problem_.most_replicas))
+        continue;
+      const int grains = (problem_.grains + replicas - 1) / replicas;
+      if (sets_.grains_within(set, {most, problem_.grain, 0, problem_.grains}) >= grains)
+        packings->found.emplace_back(static_cast<size_t>(replicas), set);
+    }
+  }
+
+  /// Of sets for which a host has room; of others none.
+  std::vector<int> grains_of_hosts(double seconds) const {
+    std::vector<int> grains;
+    for (size_t set = 0; set < sets_.count(); ++set) {
+      const bool has_room =
+          std::any_of(problem_.hosts.begin(), problem_.hosts.end(), [&](const GroupCounts& host) {
+            return std::equal(host.begin(), host.end(), sets_.devices(set).begin(),
+                              std::greater_equal<>());
+          });
+      grains.push_back(
+          has_room ? sets_.grains_within(set, {seconds, problem_.grain, 0, problem_.grains}) : 0);
+    }
+    return grains;
   }
 
   bool leaves_out() const {
@@ -270,29 +311,60 @@ class ManyDevices {
     return there;
   }
 
-  /// The short grain counts as if every replica had it: a bound all the same.
-  std::vector<int> worth(double seconds) const {
-    const Able able = able_within(problem_, sets_, seconds);
-    return problem_.missing > 0 ? able.shorted : able.whole;
+  /// Within these seconds. The short grain counts as if every replica had it: a bound all the same.
+  GrainLimit limit(double seconds) const {
+    return {seconds, problem_.grain, problem_.missing, problem_.grains};
   }
 
+  /// In parts: of sets that have any, grains are as many as are computed, of others no less.
+  FractionalPacking in_parts(double seconds) const {
+    std::vector<int> worth;
+    for (size_t set = 0; set < needs_.size(); ++set)
+      worth.push_back(sets_.grains_at_most(set, limit(seconds)));
+    while (true) {
+      FractionalPacking packing = pack_fractions(needs_, worth, there());
+      bool all = !is_enough(packing);
+      if (!all) all = !learn(seconds, problem_.missing, packing.copies, &worth);
+      if (all) return packing;
+    }
+  }
+
+  /// How much those of which there are copies are worth; whether any is worth less.
+  template <class Copies>
+  bool learn(double seconds, int missing, const Copies& copies, std::vector<int>* worth) const {
+    bool less = false;
+    for (size_t set = 0; set < copies.size(); ++set) {
+      if (copies[set] <= 0) continue;
+      const int known =
+          sets_.grains_within(set, {seconds, problem_.grain, missing, problem_.grains});
+      less = less || known < (*worth)[set];
+      (*worth)[set] = known;
+    }
+    return less;
+  }
+
+  bool is_enough(const FractionalPacking& packing) const {
+    return packing.worth >= problem_.grains - 1e-6;
+  }
+  bool enough(double seconds) const { return is_enough(in_parts(seconds)); }
+
   Packing in_fractions(double seconds) const {
-    const FractionalPacking fractions = pack_fractions(needs_, worth(seconds), there());
+    const FractionalPacking fractions = in_parts(seconds);
     Packing packing;
     for (size_t set = 0; set < needs_.size(); ++set)
       if (fractions.copies[set] > 0) packing.push_back(set);
     return packing;
   }
 
-  bool enough(double seconds) const {
-    return pack_fractions(needs_, worth(seconds), there()).worth >= problem_.grains - 1e-6;
-  }
-
   /// No more sets than are needed.
   Packing within(double seconds) const {
-    const std::vector<int> grains = able_within(problem_, sets_, seconds).whole;
-    const std::vector<int> copies =
-        pack_whole(needs_, wanted(grains), there(), enough_, kMostFractions);
+    if (!enough(seconds)) return {};  // which sets are good for that is known then
+    std::vector<int> grains, copies;
+    for (size_t set = 0; set < needs_.size(); ++set)
+      grains.push_back(sets_.grains_at_most(set, {seconds, problem_.grain, 0, problem_.grains}));
+    do {
+      copies = pack_whole(needs_, wanted(grains), there(), enough_, kMostFractions);
+    } while (learn(seconds, 0, copies, &grains));
     Packing packing;
     int dealt = 0;
     for (size_t set = 0; set < copies.size(); ++set)

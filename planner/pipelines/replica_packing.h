@@ -26,6 +26,10 @@ class ReplicaSets {
   virtual double seconds(size_t set, int samples) = 0;  ///< kNever: it cannot compute them
   /// The most grains; 0: not one.
   virtual int grains_within(size_t set, const GrainLimit& limit) = 0;
+  /// No less, and perhaps known sooner.
+  virtual int grains_at_most(size_t set, const GrainLimit& limit) {
+    return grains_within(set, limit);
+  }
 };
 
 /// By the designs that were found.

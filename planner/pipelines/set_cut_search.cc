@@ -152,7 +152,7 @@ class SetCutSearch {
 
   const PipelineCosts& costs_;
   const SetLattice& sets_;
-  const SetCuts& cuts_;
+  SetCuts& cuts_;
   const int micro_batch_, samples_;
   const int64_t most_nodes_;
   const int count_, full_;  ///< micro-batches, and those that are full

@@ -10,7 +10,7 @@ namespace motley {
 struct SetCutProblem {
   const PipelineCosts& costs;
   const SetLattice& sets;
-  const SetCuts& cuts;  ///< of the micro-batch and the samples
+  SetCuts& cuts;  ///< of the micro-batch and the samples
   int micro_batch = 0;
   int samples = 0;
 };

@@ -61,20 +61,29 @@ SetCuts::SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_b
       most_stages_(sets.size(sets.count() - 1)) {
   find_ways();
   price();
-  const auto states = sets_.count() * places() * static_cast<size_t>(layers_);
-  left_.assign(states, kTooLong);
-  arrives_.assign(states, kTooLong);
-  chosen_.resize(states);
-  for (size_t set = 0; set < sets_.count() && sets_.size(set) <= layers_; ++set) {
-    for (int group = 0; group < sets_.groups(); ++group) {
-      if (sets_.sets()[set][static_cast<size_t>(group)] == 0 || !costs_.priced(group)) continue;
-      if (sets_.size(set) == 1)
-        be_last(set, group);
-      else
-        go_on(set, group);
-    }
-    add_ways(set);
+  rows_.resize(sets_.count());
+}
+
+/// After its parts.
+void SetCuts::cut(size_t set) {
+  Row& row = rows_[set];
+  if (!row.left.empty()) return;
+  ++cut_;
+  const size_t states = places() * static_cast<size_t>(layers_);
+  row.left.assign(states, kTooLong);
+  row.arrives.assign(states, kTooLong);
+  row.chosen.resize(states);
+  for (int group = 0; group < sets_.groups() && sets_.size(set) <= layers_; ++group) {
+    if (sets_.sets()[set][static_cast<size_t>(group)] == 0) continue;
+    const int rest = sets_.without(set, group);
+    if (rest != SetLattice::kNone) cut(static_cast<size_t>(rest));
+    if (!costs_.priced(group)) continue;
+    if (rest == SetLattice::kNone)
+      be_last(set, group);
+    else
+      go_on(set, group);
   }
+  add_ways(set);
 }
 
 void SetCuts::find_ways() {
@@ -140,10 +149,10 @@ StagePrices SetCuts::prices_of(int group, int depth, bool begins) const {
 }
 
 void SetCuts::offer(size_t set, int group, int first, int64_t nanos, int layers) {
-  const size_t at = state(set, sets_.place(group), first);
-  if (nanos >= left_[at]) return;
-  left_[at] = nanos;
-  chosen_[at] = {static_cast<uint16_t>(group), static_cast<uint16_t>(layers)};
+  const size_t at = state(sets_.place(group), first);
+  if (nanos >= rows_[set].left[at]) return;
+  rows_[set].left[at] = nanos;
+  rows_[set].chosen[at] = {static_cast<uint16_t>(group), static_cast<uint16_t>(layers)};
 }
 
 void SetCuts::be_last(size_t set, int group) {
@@ -155,7 +164,7 @@ void SetCuts::be_last(size_t set, int group) {
 void SetCuts::go_on(size_t set, int group) {
   const int size = sets_.size(set);
   const auto rest = static_cast<size_t>(sets_.without(set, group));
-  const int64_t* const after = &arrives_[state(rest, sets_.place(group), 0)];
+  const int64_t* const after = &rows_[rest].arrives[state(sets_.place(group), 0)];
   if (size < most_stages_)
     for (int first = 1; first <= layers_ - size; ++first)
       choose(set, group, first, prices(group, size, false), after + first);
@@ -194,8 +203,8 @@ void SetCuts::add_ways(size_t set) {
   for (int from = 0; from < sets_.places(); ++from)
     for (int to = 0; to < sets_.places(); ++to) {
       const int64_t there = way(from, to);
-      const int64_t* const left = &left_[state(set, to, 0)];
-      int64_t* const arrives = &arrives_[state(set, from, 0)];
+      const int64_t* const left = &rows_[set].left[state(to, 0)];
+      int64_t* const arrives = &rows_[set].arrives[state(from, 0)];
       for (int first = 1; first < layers_; ++first)
         arrives[first] = std::min(arrives[first], there + left[first]);
     }
@@ -205,23 +214,25 @@ void SetCuts::add_ways(size_t set) {
 int SetCuts::best_place(size_t left, int from, int first) const {
   int place = 0;
   const auto nanos = [&](int to) {
-    return (from < 0 ? 0 : way(from, to)) + left_[state(left, to, first)];
+    return (from < 0 ? 0 : way(from, to)) + rows_[left].left[state(to, first)];
   };
   for (int other = 1; other < sets_.places(); ++other)
     if (nanos(other) < nanos(place)) place = other;
   return place;
 }
 
-int64_t SetCuts::least(size_t set) const {
-  return sets_.size(set) == 1 ? kTooLong : left_[state(set, best_place(set, -1, 0), 0)];
+int64_t SetCuts::least(size_t set) {
+  if (sets_.size(set) == 1) return kTooLong;
+  cut(set);
+  return rows_[set].left[state(best_place(set, -1, 0), 0)];
 }
 
 std::vector<CutStage> SetCuts::stages(size_t set) const {
   std::vector<CutStage> stages;
-  if (least(set) >= kTooLong) return stages;
+  if (rows_[set].left[state(best_place(set, -1, 0), 0)] >= kTooLong) return stages;
   int first = 0;
   for (int place = -1;; first += stages.back().layers) {
-    stages.push_back(chosen_[state(set, best_place(set, place, first), first)]);
+    stages.push_back(rows_[set].chosen[state(best_place(set, place, first), first)]);
     if (sets_.size(set) == 1) break;
     set = static_cast<size_t>(sets_.without(set, stages.back().group));
     place = sets_.place(stages.back().group);

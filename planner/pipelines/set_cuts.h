@@ -61,15 +61,19 @@ struct CutStage {
   uint16_t group = 0, layers = 0;
 };
 
-/// Of all sets, in one micro-batch and number of samples. Whole replicas are not among them.
+/// Of all sets, each when it is asked for, in one micro-batch and number of samples. Whole replicas
+/// are not among them.
 class SetCuts {
  public:
   SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_batch, int samples);
 
-  /// Nanoseconds that no pipeline of the set is below; kTooLong where none fits.
-  int64_t least(size_t set) const;
-  /// The stages of one that is not above it but for waits.
+  /// Nanoseconds that no pipeline of the set is below; kTooLong where none fits. The set and its
+  /// parts are cut from then on.
+  int64_t least(size_t set);
+  /// Of a set that is cut the stages of one that is not above it but for waits.
   std::vector<CutStage> stages(size_t set) const;
+  /// How many sets are.
+  int64_t cut() const { return cut_; }
 
   static constexpr int64_t kTooLong = std::numeric_limits<int64_t>::max() / 8;
   /// Of a stage with `depth` - 1 after it.
@@ -77,10 +81,10 @@ class SetCuts {
     const auto at = static_cast<size_t>(group * (most_stages_ + 1) + depth);
     return begins ? firsts_[at] : depth == 1 ? lasts_[static_cast<size_t>(group)] : middles_[at];
   }
-  /// Of the stages after one at `place` that are left these devices and the layers from `first` on:
-  /// at least, with the ways there and back.
+  /// Of the stages after one at `place` that are left these devices, which are cut, and the layers
+  /// from `first` on: at least, with the ways there and back.
   int64_t after(size_t set, int place, int first) const {
-    return arrives_[state(set, place, first)];
+    return rows_[set].arrives[state(place, first)];
   }
   /// A micro-batch's ways there and back.
   int64_t way(int from_place, int to_place) const {
@@ -89,10 +93,17 @@ class SetCuts {
 
  private:
   size_t places() const { return static_cast<size_t>(sets_.places()); }
-  size_t state(size_t set, int place, int first) const {
-    return (set * places() + static_cast<size_t>(place)) * static_cast<size_t>(layers_) +
-           static_cast<size_t>(first);
+  /// Of a set of devices left, by place and first layer left.
+  struct Row {
+    /// Nanoseconds of these alone where a device of the place comes next, and with the ways from
+    /// one of the place to the best.
+    std::vector<int64_t> left, arrives;
+    std::vector<CutStage> chosen;
+  };
+  size_t state(int place, int first) const {
+    return static_cast<size_t>(place) * static_cast<size_t>(layers_) + static_cast<size_t>(first);
   }
+  void cut(size_t set);
   void find_ways();
   void price();
   PipelineStage stage_of(int group, int depth, bool begins, int layers) const;
@@ -112,10 +123,8 @@ class SetCuts {
   int most_stages_;
   std::vector<int64_t> ways_;  ///< there and back, [from * places + to]
   std::vector<StagePrices> firsts_, middles_, lasts_;
-  /// By set of devices left, place and first layer left: nanoseconds of these alone where a device
-  /// of the place comes next, and with the ways from one of the place to the best.
-  std::vector<int64_t> left_, arrives_;
-  std::vector<CutStage> chosen_;
+  std::vector<Row> rows_;  ///< by set; empty: not cut
+  int64_t cut_ = 0;
 };
 
 }  // namespace motley

@@ -10,7 +10,9 @@ namespace motley {
 namespace {
 
 /// Of all cuts that are kept, sets times layers: some hundred megabytes.
-constexpr size_t kMostKept = 8'000'000;
+constexpr int64_t kMostKept = 8'000'000;
+/// Of more sets, times layers, those are cut that may be used.
+constexpr size_t kManySets = 20'000;
 
 /// Of the numbers above `low` up to `high` the one that most searches come by: what is made for one
 /// of them serves others.
@@ -32,10 +34,12 @@ SetTimes::SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
                    std::vector<int> micro_batches, bool few)
     : costs_(costs),
       roughly_(few && sets.size() * static_cast<size_t>(costs.layers()) > kManySetsOfFew),
+      many_(sets.size() * static_cast<size_t>(costs.layers()) > kManySets),
       lattice_(costs, std::move(sets)),
       micro_batches_(std::move(micro_batches)),
       known_(micro_batches_.size()),
-      proved_(lattice_.count()) {
+      proved_(lattice_.count()),
+      asked_(lattice_.count(), false) {
   costs_.take_least_for_rests();
   costs_.take_quickest_ways();
   for (const GroupCounts& set : lattice_.sets())
@@ -49,21 +53,19 @@ SetTimes::SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
   }
 }
 
-const SetTimes::Known& SetTimes::known(size_t size, int samples) {
-  const auto [found, is_new] = known_[size].try_emplace(samples);
-  Known& made = found->second;
-  if (!is_new) return made;
-  auto cuts = std::make_shared<const SetCuts>(costs_, lattice_, micro_batches_[size], samples);
-  for (size_t set = 0; set < lattice_.count(); ++set) {
-    const int64_t least = cuts->least(set);
-    made.seconds.push_back(least < SetCuts::kTooLong ? seconds_of(Nanos(least)) : kNever);
-  }
-  const size_t states = lattice_.count() * static_cast<size_t>(costs_.layers());
-  nodes_ += static_cast<int64_t>(lattice_.count());
-  if (kept_ + states > kMostKept) return made;
-  kept_ += states;
-  made.cuts = std::move(cuts);
-  return made;
+double SetTimes::cut_seconds(size_t set, size_t size, int samples) {
+  std::vector<double>& known = known_[size][samples].seconds;
+  known.resize(lattice_.count(), kUnknown);
+  if (known[set] != kUnknown) return known[set];
+  SetCuts& those = cuts(size, samples);
+  const int64_t before = those.cut(), least = those.least(set);
+  count_cuts(those, before);
+  return known[set] = least < SetCuts::kTooLong ? seconds_of(Nanos(least)) : kNever;
+}
+
+void SetTimes::count_cuts(const SetCuts& cuts, int64_t before) {
+  kept_ += cuts.cut() - before;
+  nodes_ += cuts.cut() - before;
 }
 
 double SetTimes::rough_seconds(size_t set, int samples) const {
@@ -76,10 +78,17 @@ double SetTimes::rough_seconds(size_t set, int samples) const {
   return std::max(least, per_sample_[set] * samples);
 }
 
-std::shared_ptr<const SetCuts> SetTimes::cuts(size_t size, int samples) {
-  const auto those = known_[size].find(samples);
-  if (those != known_[size].end() && those->second.cuts != nullptr) return those->second.cuts;
-  return std::make_shared<const SetCuts>(costs_, lattice_, micro_batches_[size], samples);
+/// Where they are too many to be kept all are made anew.
+SetCuts& SetTimes::cuts(size_t size, int samples) {
+  std::unique_ptr<SetCuts>& own = known_[size][samples].cuts;
+  if (own != nullptr) return *own;
+  if (kept_ * costs_.layers() > kMostKept) {
+    for (std::map<int, Known>& of_size : known_)
+      for (auto& [count, known] : of_size) known.cuts.reset();
+    kept_ = 0;
+  }
+  own = std::make_unique<SetCuts>(costs_, lattice_, micro_batches_[size], samples);
+  return *own;
 }
 
 /// Fewer samples of a last micro-batch may have been measured to take longer.
@@ -148,14 +157,18 @@ double SetTimes::filled_least(size_t size, size_t set, int samples) const {
 double SetTimes::known_least(size_t size, size_t set, int samples) const {
   const std::map<int, Known>& known = known_[size];
   const int micro_batch = micro_batches_[size];
+  const auto seconds = [&](const Known& of) {
+    return of.seconds.empty() ? kUnknown : of.seconds[set];
+  };
   const auto next = known.lower_bound(samples);
-  if (next != known.end() && next->first == samples) return next->second.seconds[set];
+  if (next != known.end() && next->first == samples && seconds(next->second) != kUnknown)
+    return seconds(next->second);
   double least = filled_least(size, set, samples);
-  if (next != known.begin()) least = std::max(least, std::prev(next)->second.seconds[set]);
+  if (next != known.begin()) least = std::max(least, seconds(std::prev(next)->second));
   const int full = samples / micro_batch;
   if (next != known.end() && full >= kMostStages) {
     const int more = (next->first + micro_batch - 1) / micro_batch;
-    least = std::max(least, next->second.seconds[set] * full / more);
+    least = std::max(least, seconds(next->second) * full / more);
   }
   return least;
 }
@@ -186,7 +199,7 @@ double SetTimes::seconds(size_t set, int samples) {
   double least = kNever;
   for (const auto& [bound, size] : likely(set, samples, kNever)) {
     if (bound >= least) break;
-    least = std::min(least, known(size, samples).seconds[set]);
+    least = std::min(least, cut_seconds(set, size, samples));
   }
   return std::max(least, proved(set, samples));
 }
@@ -197,11 +210,13 @@ bool SetTimes::within(size_t set, int samples, double limit) {
   if (proved(set, samples) > limit) return false;
   for (size_t size = 0; size < micro_batches_.size(); ++size) {
     const auto more = known_[size].lower_bound(samples);
-    if (more != known_[size].end() && more->second.seconds[set] <= limit) return true;
+    if (more != known_[size].end() && !more->second.seconds.empty() &&
+        more->second.seconds[set] != kUnknown && more->second.seconds[set] <= limit)
+      return true;
     if (micro_batches_[size] >= samples) break;
   }
   for (const auto& [bound, size] : likely(set, samples, limit))
-    if (known(size, samples).seconds[set] <= limit) return true;
+    if (cut_seconds(set, size, samples) <= limit) return true;
   return false;
 }
 
@@ -211,11 +226,13 @@ std::optional<Pipeline> SetTimes::prove(size_t set, int samples, int64_t most_no
   double unproved = kNever;
   for (const auto& [bound, size] : likely(set, samples, kNever)) {
     if (bound >= best.seconds) break;
-    const auto those = cuts(size, samples);
-    const double least = seconds_of(Nanos(those->least(set)));
+    SetCuts& those = cuts(size, samples);
+    const int64_t before = those.cut();
+    const double least = seconds_of(Nanos(those.least(set)));
+    count_cuts(those, before);
     if (least >= best.seconds) continue;
-    PipelineCut cut = best_cut_of_set({costs_, lattice_, *those, micro_batches_[size], samples},
-                                      set, best.seconds, most_nodes);
+    PipelineCut cut = best_cut_of_set({costs_, lattice_, those, micro_batches_[size], samples}, set,
+                                      best.seconds, most_nodes);
     nodes_ += cut.nodes;
     if (!cut.proved) unproved = std::min(unproved, least);
     if (cut.seconds < best.seconds) best = std::move(cut);
@@ -231,16 +248,27 @@ int SetTimes::grains_within(size_t set, const GrainLimit& limit) {
   auto& known = within_[{limit.seconds, limit.missing}];
   known.resize(lattice_.count());
   if (!known[set]) known[set] = find_grains_within(set, limit);
+  asked_[set] = true;
   return *known[set];
 }
 
-int SetTimes::find_grains_within(size_t set, const GrainLimit& limit) {
+int SetTimes::grains_at_most(size_t set, const GrainLimit& limit) {
+  if (!many_) return grains_within(set, limit);
+  const auto known = within_.find({limit.seconds, limit.missing});
+  if (known != within_.end() && known->second[set]) return *known->second[set];
+  return most_grains(set, limit);
+}
+
+/// By what it computes alone.
+int SetTimes::most_grains(size_t set, const GrainLimit& limit) const {
   if (lattice_.size(set) > costs_.layers() || !is_wanted(set)) return 0;
-  int low = 0, high = limit.most;  // low is within
-  if (per_sample_[set] > 0) {
-    const double samples = limit.seconds / per_sample_[set] * (1 + 1e-9) + limit.missing;
-    high = static_cast<int>(std::min<double>(high, samples / limit.grain));
-  }
+  if (per_sample_[set] <= 0) return limit.most;
+  const double samples = limit.seconds / per_sample_[set] * (1 + 1e-9) + limit.missing;
+  return static_cast<int>(std::min<double>(limit.most, samples / limit.grain));
+}
+
+int SetTimes::find_grains_within(size_t set, const GrainLimit& limit) {
+  int low = 0, high = most_grains(set, limit);  // low is within
   // Of many no more is known than that there are no more: each number costs cuts of all sets.
   while (high - low > high / kNearEnough) {
     const int middle = roundest(low, high);
@@ -256,13 +284,17 @@ std::vector<Pipeline> SetTimes::pipelines(size_t set, int samples, double limit)
   std::vector<Pipeline> pipelines;
   for (size_t size = 0; lattice_.size(set) > 1 && size < micro_batches_.size(); ++size) {
     const auto found = known_[size].find(samples);
-    if (found == known_[size].end() || found->second.seconds[set] > limit ||
-        found->second.seconds[set] == kNever)
-      continue;
+    if (found == known_[size].end() || found->second.seconds.empty()) continue;
+    const double seconds = found->second.seconds[set];
+    if (seconds == kUnknown || seconds > limit || seconds == kNever) continue;
     Pipeline& pipeline = pipelines.emplace_back();
     pipeline.micro_batch = micro_batches_[size];
     int first = 0;
-    for (const CutStage& stage : cuts(size, samples)->stages(set)) {
+    SetCuts& those = cuts(size, samples);
+    const int64_t before = those.cut();
+    those.least(set);
+    count_cuts(those, before);
+    for (const CutStage& stage : those.stages(set)) {
       pipeline.stages.push_back({stage.group, first, first + stage.layers - 1});
       first += stage.layers;
     }

@@ -33,6 +33,10 @@ class SetTimes : public ReplicaSets {
   double seconds_per_sample(size_t set) const { return per_sample_[set]; }
   /// Of more than 32 perhaps one in 32 too many, never too few.
   int grains_within(size_t set, const GrainLimit& limit) override;
+  /// Of very many sets by what they compute alone, until grains_within() is asked.
+  int grains_at_most(size_t set, const GrainLimit& limit) override;
+  /// Whether a bound may rest on the set: of very many those whose grains were asked for.
+  bool may_be_used(size_t set) const { return !many_ || asked_[set]; }
   /// The pipelines behind the bounds that are known and below `limit`, none for a whole replica.
   std::vector<Pipeline> pipelines(size_t set, int samples, double limit);
   /// Looks for the quickest of the set, so that its bound is no longer below it, if so many nodes
@@ -41,13 +45,15 @@ class SetTimes : public ReplicaSets {
   int64_t nodes() const { return nodes_; }
 
  private:
+  static constexpr double kUnknown = -1;
   struct Known {
-    std::vector<double> seconds;          ///< by set
-    std::shared_ptr<const SetCuts> cuts;  ///< null: not kept
+    std::vector<double> seconds;    ///< by set; kUnknown: not asked for yet
+    std::unique_ptr<SetCuts> cuts;  ///< null: not kept
   };
-  const Known& known(size_t size, int samples);
+  double cut_seconds(size_t set, size_t size, int samples);
   double rough_seconds(size_t set, int samples) const;
-  std::shared_ptr<const SetCuts> cuts(size_t size, int samples);
+  SetCuts& cuts(size_t size, int samples);
+  void count_cuts(const SetCuts& cuts, int64_t before);
   double least_of_whole(size_t set, int samples);
   bool is_wanted(size_t set) const { return stages_.value_or(size(set)) == size(set); }
   int size(size_t set) const { return lattice_.size(set); }
@@ -60,11 +66,13 @@ class SetTimes : public ReplicaSets {
   /// the first only.
   std::vector<std::pair<double, size_t>> likely(size_t set, int samples, double limit) const;
   double known_least(size_t size, size_t set, int samples) const;
+  int most_grains(size_t set, const GrainLimit& limit) const;
   double filled_least(size_t size, size_t set, int samples) const;
   void find_rates();
 
   PipelineCosts costs_;
   bool roughly_;
+  bool many_;  ///< sets, times layers: not all are cut
   std::optional<int> stages_;
   SetLattice lattice_;
   std::vector<int> micro_batches_;
@@ -77,8 +85,9 @@ class SetTimes : public ReplicaSets {
   std::vector<double> per_sample_;                   ///< of each set, at least
   /// Grains within seconds, of which one lacks samples; by set, of those that were asked for.
   std::map<std::pair<double, int>, std::vector<std::optional<int>>> within_;
-  size_t kept_ = 0;    ///< states of all cuts that are kept
-  int64_t nodes_ = 0;  ///< sets that were cut, and stages placed
+  std::vector<bool> asked_;  ///< by set
+  int64_t kept_ = 0;         ///< sets in all cuts that are kept
+  int64_t nodes_ = 0;        ///< sets that were cut, and stages placed
 };
 
 }  // namespace motley

@@ -24,7 +24,7 @@ double bound_of_sharing(const PipelineSpace& space, const PipelineCosts& costs, 
   if (!sharing.all) return 0;
   PipelineCosts free = costs;
   free.share_for_free(sharing.of_groups);
-  SetTimes times(free, sets_of(space.there, kMostStages), space.micro_batches, space.few);
+  SetTimes times(free, space.sets(kMostStages), space.micro_batches, space.few);
   times.want_stages(space.wanted().pipeline);
   const bool cut = !holds_all(space, costs);
   LeastSums sums(space.request, space.groups, kMostStages, cut);

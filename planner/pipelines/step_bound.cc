@@ -56,6 +56,8 @@ void StepBound::find_single(Numbers* numbers) {
     numbers->rests_on = {set};
   }
   numbers->least = std::max(numbers->least, least);
+  for (const size_t set : numbers->rests_on)  // that it may be used is known by being asked
+    times_->grains_within(set, {least, problem_.grain, problem_.missing, problem_.grains});
 }
 
 void StepBound::find(Numbers* numbers) {

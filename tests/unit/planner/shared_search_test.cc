@@ -14,6 +14,7 @@
 #include "core/pipeline.h"
 #include "planner/costs/cost_model.h"
 #include "planner/pipelines/pipeline_search.h"
+#include "planner/pipelines/pipeline_space.h"
 #include "planner/plain/grain_table.h"
 #include "planner/search_forms.h"
 #include "tests/support/layered_case.h"
@@ -335,6 +336,7 @@ TEST(SharedSearch, FindsTheBestOfAllPlans) {
   for (int i = 0; i < 220; ++i) {
     PlanningCase problem = random_shared_case(random, i % 8 == 0 ? 4 : 3);
     SCOPED_TRACE("case " + std::to_string(i));
+    problem.fleet = in_order(problem.request());  // shares of a stage are of types in this order
     EveryPlan every(problem);
     const double best = every.run();
     // Where sums take time, all of a step is one grain.
