@@ -1,5 +1,6 @@
-"""What is predicted of a step and of each rank's memory beside what `motley run` then takes: on paced fleets from a fixed seed, and on
-devices that are held back (quota of CPU time, as root; pinning), of which only measured curves are known.
+"""What is predicted of a step and of each rank's memory beside what `motley run` then takes: on paced fleets from a fixed seed, on two
+hosts with slow links between them (as root), and on devices that are held back (quota of CPU time, as root; pinning), of which only
+measured curves are known.
 
     tests/bench/run.sh planner accuracy [--json] [--case N]... [--rounds N]
 
@@ -13,7 +14,9 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import statistics
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -22,12 +25,14 @@ os.environ.setdefault("MOTLEY_TEST_BIN_DIR", str(ROOT / "build/release/bin"))
 import held_back  # noqa: E402
 from comm_bench import mpi_environment  # noqa: E402
 from fleets import all_cases  # noqa: E402
-from sandbox import WORKER, Sandbox, run_test, sample_text  # noqa: E402
+from linked_hosts import LinkedHosts  # noqa: E402
+import netns_hosts  # noqa: E402
+from sandbox import BIN, WORKER, Sandbox, run_test, sample_text  # noqa: E402
 
 MEDIAN, WORST, MEMORY_OVER = 0.05, 0.10, 0.05
 ROUNDS = 3
 RUN_SECONDS = 900
-KINDS = ("paced", "throttled")
+KINDS = ("paced", "linked", "throttled")
 
 
 class Outcome:
@@ -68,8 +73,27 @@ def form_of(plan):
     return " + ".join(shape if count == 1 else f"{count}x {shape}" for shape, count in counts)
 
 
+def run_on_hosts(case, sandbox, words, environment):
+    """From the first of them."""
+    home = sandbox.home
+    with LinkedHosts(case.host_names(), home, private=[], shared=[str(BIN.parent)], rate=case.rate) as hosts:
+        command = [*sandbox.command(*words), "--rsh-agent", str(hosts.agent)]
+        return subprocess.run(hosts.command_on(case.host_names()[0], command), cwd=home, env=environment, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=RUN_SECONDS)
+
+
+def move_to_shared_place(sandbox):
+    """Of hosts each has a /tmp of its own."""
+    home = pathlib.Path("/var/tmp") / sandbox.home.name
+    shutil.move(sandbox.home, home)
+    sandbox.home = home
+    sandbox.environment.update(XDG_STATE_HOME=str(home / "state"), XDG_CACHE_HOME=str(home / "cache"))
+
+
 def run_case(case):
     sandbox = Sandbox(name=case.name)
+    if case.hosts > 1:
+        move_to_shared_place(sandbox)
     sandbox.write("text.txt", sample_text())
     sandbox.write("fleet.yaml", case.fleet_text())
     sandbox.write("job.yaml", case.job_text())
@@ -78,7 +102,11 @@ def run_case(case):
         words += ["--plan", sandbox.write("plan.json", case.plan)]
     holding = held_back.worker_of(case, sandbox.home, WORKER) if case.kind == "throttled" else contextlib.nullcontext(WORKER)
     with holding as worker:
-        done = sandbox.run(*words, timeout=RUN_SECONDS, environment={**mpi_environment(), **sandbox.environment, "MOTLEY_WORKER": worker})
+        environment = {**mpi_environment(), **sandbox.environment, "MOTLEY_WORKER": worker}
+        if case.hosts > 1:
+            done = run_on_hosts(case, sandbox, words, environment)
+        else:
+            done = sandbox.run(*words, timeout=RUN_SECONDS, environment=environment)
     if done.returncode != 0:
         sys.exit(f"planner accuracy: {case.name}: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     return Outcome(sandbox, json.loads(done.stdout))
@@ -146,7 +174,11 @@ def chosen_cases(wanted):
     reason = held_back.why_not() if any(case.needs_quota() for _, case in cases) else ""
     if reason:
         print(f"planner accuracy: {reason}; the cases that need one are left out", file=sys.stderr)
-    return [(number, case) for number, case in cases if not (reason and case.needs_quota())]
+    no_hosts = netns_hosts.possible() if any(case.hosts > 1 for _, case in cases) else ""
+    if no_hosts:
+        print(f"planner accuracy: {no_hosts}; the cases of several hosts are left out", file=sys.stderr)
+    return [(number, case) for number, case in cases
+            if not (reason and case.needs_quota()) and not (no_hosts and case.hosts > 1)]
 
 
 def print_head():

@@ -1,5 +1,5 @@
 """The fleets on which predictions are compared with what happened: paced ones made from a fixed seed, and devices that are only held
-back (held_back.py), whose speeds nobody states."""
+back (held_back.py), whose speeds nobody states; and hosts with slow links (tests/support/linked_hosts.py)."""
 
 import dataclasses
 import json
@@ -55,19 +55,27 @@ class Case:
     steps: int = 12
     grain: int = 0  # 0: chosen
     plan: str = ""  # JSON of one made by hand; default: what `motley plan` finds
+    hosts: int = 1  # with as many devices each
+    rate: float = 0  # bytes per second of the link of each
 
     @property
     def kind(self):
-        return "throttled" if self.devices[0].cpu else "paced"
+        return "throttled" if self.devices[0].cpu else "linked" if self.hosts > 1 else "paced"
 
+    def host_names(self):
+        return [f"h{number}" for number in range(self.hosts)] if self.hosts > 1 else ["localhost"]
     def needs_quota(self):
         return any(device.cpu.endswith("%") for device in self.devices)
 
     def fleet_text(self):
-        flops = self.model.flops(self.samples) / (STEP_SECONDS[self.clock] * sum(device.speed for device in self.devices))
-        devices = "".join(device.text(i) for i, device in enumerate(self.devices))
-        pace = f"pace: {{clock: {self.clock}, flops: {flops:.3e}}}\n" if self.kind == "paced" else ""
-        return f"version: 1\n{pace}nodes:\n  - host: localhost\n    slots: {len(self.devices)}\n    devices:\n{devices}"
+        flops = self.model.flops(self.samples) / (self.hosts * STEP_SECONDS[self.clock] * sum(device.speed for device in self.devices))
+        pace = "" if self.kind == "throttled" else f"pace: {{clock: {self.clock}, flops: {flops:.3e}}}\n"
+        slots = len(self.devices) // self.hosts
+        nodes = ""
+        for number, host in enumerate(self.host_names()):
+            devices = "".join(device.text(i) for i, device in enumerate(self.devices) if i // slots == number)
+            nodes += f"  - host: {host}\n    slots: {slots}\n    devices:\n{devices}"
+        return f"version: 1\n{pace}nodes:\n{nodes}"
 
     def job_text(self):
         model = self.model
@@ -162,6 +170,32 @@ def cases_by_hand():
     ]
 
 
+# --- on two hosts with two devices each, planned by hand
+
+def linked(name, replicas, ranks=(0, 1, 2, 3), rate=12.5e6, **more):
+    """`ranks`: of the stages, in their order; the first two are on one host."""
+    plan = json.loads(plan_text(sum(part for part, _, _ in replicas), replicas, **more))
+    plan["ranks"] = [{"device": device} for device in ("h0/0", "h0/1", "h1/0", "h1/1")]
+    for replica in plan["replicas"]:
+        for stage in replica["stages"]:
+            stage["ranks"] = [ranks[rank] for rank in stage["ranks"]]
+    devices = tuple(Device(speed, 200, 0.5) for speed in (1, 0.6, 0.8, 0.5))
+    return Case(f"linked-{name}", devices, Model(8, 128, 32, heads=8), plan["global_batch"], "sleep", plan=json.dumps(plan), hosts=2, rate=rate)
+
+
+def linked_cases():
+    whole, alone, cut = 9, [1.0], [(4, [1.0]), (9, [1.0])]
+    two, over = [(8, 2, cut), (8, 2, cut)], [0, 2, 1, 3]
+    return [
+        linked("whole", [(5, 5, [(whole, alone)]), (3, 3, [(whole, alone)]), (5, 5, [(whole, alone)]), (3, 3, [(whole, alone)])]),
+        linked("stages-within", two),
+        linked("stages-within-sharded-state", two, shard_optimizer=True),
+        linked("stages-over", two, over),
+        linked("stages-over-slow-link", two, over, rate=1e6),
+        linked("whole-and-stages", [(6, 3, [(whole, alone)]), (10, 2, [(3, alone), (6, alone), (whole, alone)])]),
+    ]
+
+
 # --- held back, measured only
 
 def throttled(name, cpus, *, samples=48, memory=0, plan=""):
@@ -188,4 +222,4 @@ def throttled_cases():
 
 def all_cases():
     source = random.Random(SEED)
-    return [paced_case(source, number) for number in range(PACED)] + cases_by_hand() + throttled_cases()
+    return [paced_case(source, number) for number in range(PACED)] + cases_by_hand() + linked_cases() + throttled_cases()
