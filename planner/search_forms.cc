@@ -63,8 +63,8 @@ Result<Plan> search_whole_and_cut(const PlanRequest& request, const MemoryCounte
   if (plain && request.previous != nullptr && !is_cut(*request.previous)) return plain;
   if (!plain && plain.error().code != ErrorCode::kNoPlan) return plain;
   if (plain) {
-    MOTLEY_TRY(const double least, least_seconds_of_pipelines(request));
-    if (least >= plain->prediction.step_seconds * (1 - kWorthCutting)) {
+    MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(request));
+    if (least.step >= plain->prediction.step_seconds * (1 - kWorthCutting)) {
       plain->search.rejected.push_back({"pipelines", "none could be clearly quicker"});
       return plain;
     }
@@ -121,14 +121,16 @@ std::vector<MemoryWays> ways_of(const PlanRequest& request, int count) {
 Result<bool> may_help(const PlanRequest& request, const MemoryWays& ways, const Plan& plan) {
   const Prediction& found = plan.prediction;
   const bool few = request.fleet.devices.size() <= kFewDevices;
-  double least = 0;
+  LeastSeconds least;
   if (ways.recompute) {
     MOTLEY_TRY(least, least_seconds_of_pipelines(request, Recompute::kBlock));
   } else if (request.fleet.devices.size() <= kManyDevices) {
     MOTLEY_TRY(least, least_seconds_of_pipelines(request));
-    if (!few) least += found.communication_seconds + (ways.state.shard ? 0 : found.update_seconds);
+    const double stays =
+        found.communication_seconds + (ways.state.shard ? 0 : found.update_seconds);
+    if (!few) least.step = std::max(least.step, least.computing + stays);
   }
-  return least > 0 && least < found.step_seconds * (1 - kWorthCutting);
+  return least.step > 0 && least.step < found.step_seconds * (1 - kWorthCutting);
 }
 
 /// The quickest plan so far, and what lost against it.
@@ -228,9 +230,10 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
   if (!other || (all && all->prediction.step_seconds <= other->prediction.step_seconds)) return all;
   const std::vector<LeftOut>& left_out = best.plan().left_out;
   other->left_out.insert(other->left_out.end(), left_out.begin(), left_out.end());
-  MOTLEY_TRY(const double least, least_seconds_of_pipelines(request));  // with all devices
-  other->search.lower_bound_step_seconds = std::min(other->search.lower_bound_step_seconds, least);
-  if (least > 0)
+  MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(request));  // with all devices
+  other->search.lower_bound_step_seconds =
+      std::min(other->search.lower_bound_step_seconds, least.step);
+  if (least.step > 0)
     other->search.gap = other->search.step_seconds / other->search.lower_bound_step_seconds - 1;
   other->id = plan_id(*other);
   return other;
@@ -293,8 +296,9 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
                                 .fleet = fewer,
                                 .profile = request.profile,
                                 .memory_headroom = request.memory_headroom};
-      MOTLEY_TRY(const double bound, least_seconds_of_pipelines(without));  // few may compute again
-      if (bound >= std::min(below, plan->prediction.step_seconds)) continue;
+      // Few may compute again.
+      MOTLEY_TRY(const LeastSeconds others, least_seconds_of_pipelines(without));
+      if (others.step >= std::min(below, plan->prediction.step_seconds)) continue;
       Result<Plan> other = search_with(ways, without, counter, sharing_replicas(without, plan));
       if (!other && is_fault(other.error())) return fail(other.error());
       if (!other || other->prediction.step_seconds >= plan->prediction.step_seconds) continue;

@@ -21,6 +21,9 @@ double nearest(const std::map<int, double>& points, int ranks) {
   return above->first - ranks <= ranks - below->first ? above->second : below->second;
 }
 
+/// Weights and two moments, each as large as the gradients.
+constexpr double kStates = 3;
+
 /// On the straight line between measured numbers of ranks; beyond them as a ring's share grows.
 double interpolated(const std::map<int, double>& points, int ranks) {
   const auto above = points.lower_bound(ranks);
@@ -96,15 +99,18 @@ ReductionModel::ReductionModel(const Profile& profile, Bytes gradient_bytes,
 }
 
 void ReductionModel::calibrate(const ReductionPoint& point) {
-  double formula = 0;
+  const auto hosts = static_cast<int>(point.hosts.size());
+  double formula = 0, of_hosts = 0;
   for (size_t i = 0; i < point.hosts.size(); ++i) {
     for (size_t j = i + 1; j < point.hosts.size(); ++j) {
       if (const LinkProfile* between = link(point.hosts[i], point.hosts[j])) {
         formula = std::max(formula, ring_seconds(point.ranks, over(*between), false));
+        of_hosts = std::max(of_hosts, ring_seconds(hosts, over(*between), false));
       }
     }
   }
   if (formula > 0) calibration_[point.ranks] = point.seconds / formula;
+  if (of_hosts > 0) host_calibration_[hosts] = point.seconds / of_hosts;
 }
 
 const LinkProfile* ReductionModel::link(const std::string& a, const std::string& b) const {
@@ -155,7 +161,6 @@ double ReductionModel::pair_seconds(int ranks, const std::string& a, const std::
 }
 
 double ReductionModel::pair_seconds(int ranks, const HostPair& hosts) const {
-  constexpr double kStates = 3;  // weights and two moments, each as large as the gradients
   if (steps_across_ == 1) return every_step_seconds(ranks, hosts);
   // Of a host with a single rank the profile knows no sums within it.
   const bool sums = hosts.sums != nullptr || hosts.linked || !anywhere_.empty();
@@ -196,6 +201,25 @@ double ReductionModel::seconds(int ranks, const std::vector<std::string>& names)
       slowest = std::max(slowest, pair_seconds(ranks, pair(hosts[i], hosts[j], i == j)));
     }
   }
+  return slowest;
+}
+
+double ReductionModel::host_pair_seconds(int hosts, const HostPair& pair) const {
+  if (!pair.linked) return pair_seconds(hosts, pair);
+  const double seconds = ring_seconds(hosts, pair, pair.shortened) *
+                         (host_calibration_.empty() ? 1 : nearest(host_calibration_, hosts));
+  return pair.apart ? seconds * kStates / steps_across_ : seconds;
+}
+
+double ReductionModel::host_seconds(const std::vector<std::string>& names) const {
+  std::vector<Host> hosts;
+  for (const std::string& name : names) hosts.push_back(host(name));
+  const auto count = static_cast<int>(names.size());
+  const double most = most_seconds(count);
+  double slowest = 0;
+  for (size_t i = 0; i < hosts.size() && slowest < most; ++i)
+    for (size_t j = i + 1; j < hosts.size() && slowest < most; ++j)
+      slowest = std::max(slowest, host_pair_seconds(count, pair(hosts[i], hosts[j], false)));
   return slowest;
 }
 

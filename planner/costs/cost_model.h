@@ -99,6 +99,11 @@ class ReductionModel {
   double seconds(int ranks, const std::vector<std::string>& hosts) const;
   double pair_seconds(int ranks, const std::string& a, const std::string& b) const;
   double pair_seconds(int ranks, const HostPair& hosts) const;
+  /// Of these hosts, each of which has everything, over their links alone: 2·(k-1)·(latency +
+  /// bytes/k / bandwidth), times what a measured reduction over several hosts took of that. 0 of
+  /// one.
+  double host_seconds(const std::vector<std::string>& hosts) const;
+  double host_pair_seconds(int hosts, const HostPair& pair) const;
 
   /// Numbers of ranks, rising, from each of which up to before the next the seconds of every pair
   /// only rise, or only fall. Without any they always rise with the ranks.
@@ -125,6 +130,7 @@ class ReductionModel {
   int steps_across_ = 1;                        ///< from one average over sync groups to the next
   std::map<std::string, int> group_;            ///< of each host, where there are several
   Points calibration_;                          ///< across_ as multiples of the links' formula
+  Points host_calibration_;                     ///< the same of hosts, by their number
   Points anywhere_;                             ///< measured on hosts unknown
 };
 

@@ -121,7 +121,7 @@ class Predictor {
                           ? add_plain(static_cast<int>(i))
                           : add_cut(static_cast<int>(i)));
     }
-    end_ = std::max(end_, seconds_of(load_.busiest()));
+    add_end(seconds_of(load_.busiest()), 0);
     prediction_.communication_seconds = reduction_seconds();
     sum_up();
     return std::move(prediction_);

@@ -129,8 +129,9 @@ class HostLinks {
         links_[host].shared[holders_.size()] += own.elements;
         continue;
       }
+      if (own.owned == 0) continue;
       for (const size_t other : holders_) {
-        if (other == host || own.owned == 0) continue;
+        if (other == host) continue;
         const int64_t elements = std::min(holds_[other].elements, own.owned);
         if (holds_[other].counted) pass(other, host, elements);  // a gradient
         pass(host, other, elements);                             // weights
@@ -295,7 +296,7 @@ double host_exchange_seconds(const ReductionModel& reduction, const Plan& plan,
   if (hosts.size() < 2) return 0;
   const auto count = static_cast<double>(hosts.size());
   const double part = traffic.elements / (2 * (count - 1) / count * whole);
-  return part * reduction.seconds(static_cast<int>(hosts.size()), hosts);
+  return part * reduction.host_seconds(hosts);
 }
 
 }  // namespace motley

@@ -19,6 +19,8 @@ namespace {
 
 /// From one time to compute that is looked at to the next.
 constexpr double kFiner = 1.01;
+/// Times over links are added up in whole nanoseconds.
+constexpr double kRoundedDown = 1 - 1e-6;
 
 /// Bytes a second that all hosts can send to others, each over its best link; infinite where some
 /// link was not measured.
@@ -63,13 +65,16 @@ double part_of_blocks(const ModelSpec& model) {
 HostSums::HostSums(const PlanRequest& request, const std::vector<DeviceGroup>& groups,
                    const PipelineCosts& costs, const LeastSums& sums, bool any_owners)
     : samples_(request.job.train.global_batch) {
-  over_links_ = sent_in_a_second(request, groups) / (2 * least_activation_bytes(request, groups));
+  over_links_ = sent_in_a_second(request, groups) /
+                (2 * least_activation_bytes(request, groups) * kRoundedDown);
   std::vector<double> speeds;  // of hosts, samples in a second
   const std::vector<int> none(groups.size(), 0);
   for (const std::vector<int>& host : devices_of_hosts(groups)) {
     const double least = costs.least_seconds_sharing(none, host, request.job.train.global_batch);
-    speeds.push_back(least > 0 ? samples_ / least : std::numeric_limits<double>::infinity());
     block_speeds_.push_back(costs.samples_through_blocks(host));
+    speeds.push_back(least > 0                   ? samples_ / least
+                     : block_speeds_.back() == 0 ? 0  // nothing is known of its devices
+                                                 : std::numeric_limits<double>::infinity());
   }
   std::sort(speeds.begin(), speeds.end(), std::greater<>());
   std::sort(block_speeds_.begin(), block_speeds_.end(), std::greater<>());

@@ -110,16 +110,20 @@ double LeastSums::exchange_seconds(double part, int ranks, int together) const {
   return least == kNever ? 0 : least;
 }
 
-/// Of so many times what each of as many hosts or more has to exchange when all have everything.
+/// Of so many times what each of as many hosts or more has to exchange when all have everything; of
+/// whole replicas by what was measured of as many ranks or more.
 double LeastSums::least_of_hosts(int hosts, double part) const {
-  if (hosts < 2 || free_) return 0;
+  if (hosts < 2 || free_ || across_.empty()) return 0;
   const int most = profile_->reductions.empty() ? hosts_ : devices_;
   double least = kNever, of_ranks = kNever;
   for (int ranks = most; ranks >= hosts; --ranks) {
     const double own = across_seconds(ranks);
     of_ranks = profile_->reductions.empty() ? own : std::min(of_ranks, own);
     if (ranks > hosts_) continue;
-    least = std::min(least, part * ranks / (ranks - 1.0) * of_ranks);
+    double of_hosts = of_ranks;
+    for (const auto& pair : across_)
+      of_hosts = std::min(of_hosts, reduction_->host_pair_seconds(ranks, pair));
+    least = std::min(least, part * ranks / (ranks - 1.0) * of_hosts);
   }
   return least == kNever ? 0 : least * kRounded;
 }

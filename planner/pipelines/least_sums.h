@@ -33,12 +33,12 @@ class LeastSums {
   double seconds_sharing(int replicas) const;
   /// Of what is tied, within a replica that is cut.
   double within_one() const;
+  /// The same where some rank holds this part of all elements.
+  double seconds_holding(double held, int replicas) const;
   /// Where so many hosts have all layers each. `any_owners`: whoever owns the state.
   double seconds_of_hosts(int hosts, bool any_owners) const;
   /// Where hosts send or receive so many times all elements on average.
   double seconds_of_traffic(double elements) const;
-  /// The same where some rank holds this part of all elements.
-  double seconds_holding(double held, int replicas) const;
 
  private:
   void find_pairs(const std::vector<std::string>& hosts);

@@ -41,6 +41,19 @@ void keep_hosts_together(Plan* plan) {
       for (Rank& rank : stage.ranks) rank = renamed[static_cast<size_t>(rank.value())];
 }
 
+std::vector<const Pipeline*> pointers_to(const std::vector<Pipeline>& pipelines) {
+  std::vector<const Pipeline*> pointers;
+  for (const Pipeline& pipeline : pipelines) pointers.push_back(&pipeline);
+  return pointers;
+}
+
+/// It may have been cut anew for its hosts, and memory be better known since.
+bool still_fits(const PipelineCosts& costs, const PackedPlan& packed) {
+  for (size_t i = 0; i < packed.pipelines.size(); ++i)
+    if (!costs.fits(packed.pipelines[i], packed.shares[i].second)) return false;
+  return true;
+}
+
 }  // namespace
 
 /// Seconds within which sets compute all grains, not much more.
@@ -109,7 +122,8 @@ Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& 
   }
   const auto known =
       std::find_if(made_.begin(), made_.end(), [&](const auto& made) { return made.first == key; });
-  if (known != made_.end()) return known->second;
+  if (known != made_.end() && still_fits(costs, known->second)) return known->second;
+  if (known != made_.end()) made_.erase(known);
   PackedPlan packed;
   std::vector<int> grains;
   for (const size_t i : order) {
@@ -121,16 +135,6 @@ Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& 
   made_.emplace_back(std::move(key), packed);
   return packed;
 }
-
-namespace {
-
-std::vector<const Pipeline*> pointers_to(const std::vector<Pipeline>& pipelines) {
-  std::vector<const Pipeline*> pointers;
-  for (const Pipeline& pipeline : pipelines) pointers.push_back(&pipeline);
-  return pointers;
-}
-
-}  // namespace
 
 /// Where gradients take some of the step, over more and more hosts together, as long as that helps.
 Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>& grains,
@@ -166,8 +170,10 @@ std::optional<PackedPlan> PlanMaker::over_hosts(size_t hosts, const PipelineCost
   std::map<std::pair<std::vector<int>, int>, PipelineCut> known;  // replicas are much alike
   for (size_t i = 0; i < rows.size(); ++i) {
     const int samples = packed.shares[i].second;
-    PipelineCut& best = known[{rows[i].groups, samples}];
+    const auto [found, is_new] = known.try_emplace({rows[i].groups, samples});
+    PipelineCut& best = found->second;
     for (const int micro_batch : space_.micro_batches) {
+      if (!is_new) break;
       if (!best.pipeline.stages.empty() && micro_batch > packed.pipelines[i].micro_batch) break;
       PipelineCut cut =
           best_cut(costs, rows[i].groups, micro_batch, samples, best.seconds, kNodesToImprove);

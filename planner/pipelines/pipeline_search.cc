@@ -26,7 +26,6 @@ constexpr double kHoldLess = 0.8;
 constexpr int kMostHoldings = 6;
 /// The same: numbers of replicas that are looked for one by one.
 constexpr size_t kMostNumbers = 2;
-constexpr size_t kManyCuts = 20'000;  ///< of sets, times layers: only what bounds rest on is cut
 
 class PipelineSearch {
  public:
@@ -58,7 +57,9 @@ class PipelineSearch {
     least_ = costs.least_seconds(space_.there, space_.batch());
     if (!space_.few) costs.take_quickest_ways();  // replicas are placed on hosts
     if (recompute_ != Recompute::kNone) {         // a plan may do with less of it
-      MOTLEY_TRY(least_, least_seconds_of_pipelines(space_.request));
+      MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(space_.request));
+      least_ = least.computing;
+      least_step_ = least.step;
     }
     std::optional<Plan> best;
     if (!space_.all_shared()) {
@@ -142,7 +143,7 @@ class PipelineSearch {
         step = best->prediction.step_seconds;
         best_designs_ = designs_;
       }
-      if (space_.few || times == (has_many_sets(costs) ? 1 : kMostHoldings) || !plan) {
+      if (space_.few || times == (times_->are_many() ? 1 : kMostHoldings) || !plan) {
         proved_ = std::min(proved_, bound_->seconds(step));
         break;
       }
@@ -152,7 +153,7 @@ class PipelineSearch {
     }
     proved_ = std::min(proved_, step);
     if (best && !space_.few && !wanted().data && space_.request.held_by == nullptr &&
-        !has_many_sets(costs))
+        !times_->are_many())
       MOTLEY_TRY_VOID(try_numbers(costs, &*best));
     return best;
   }
@@ -199,9 +200,6 @@ class PipelineSearch {
                    HostSums(space_.request, space_.groups, costs, sums, is_state_shared()), least_);
   }
 
-  bool has_many_sets(const PipelineCosts& costs) const {
-    return lattice_.size() * static_cast<size_t>(costs.layers()) > kManyCuts;
-  }
   bool is_state_shared() const { return space_.request.least_replicas > 1; }
   static int number_of(const GroupCounts& set) {
     return std::accumulate(set.begin(), set.end(), 0);
@@ -362,11 +360,15 @@ class PipelineSearch {
   std::string devices_words(bool may_share) const {
     const std::string upto = wanted().pipeline ? "" : "up to ";
     const std::string stages = upto + std::to_string(space_.most_stages());
-    const std::string of = " of " + std::to_string(space_.devices()) + " devices each, ";
-    if (!may_share) return stages + of + "one a stage";
+    const int any = std::min(space_.most_of_any_replica(), space_.most_stages());
+    const bool evenly = !wanted().pipeline && any < space_.most_stages();
+    const std::string of = " of " + std::to_string(space_.devices()) + " devices each" +
+                           (evenly ? ", or an even part of them," : ",") + " ";
+    if (!may_share) return (evenly ? upto + std::to_string(any) : stages) + of + "one a stage";
     const std::string shares = " of a host with any whole heads each";
-    return "up to " + std::to_string(space_.most_of_a_replica()) + of + "in " + stages +
-           " stages, " +
+    return "up to " +
+           std::to_string(evenly ? space_.most_of_any_replica() : space_.most_of_a_replica()) + of +
+           "in " + stages + " stages, " +
            (space_.all_shared()
                 ? std::to_string(*wanted().tensor) + " devices" + shares + " in each"
                 : "one device or up to " + std::to_string(kMostSharing) + shares + " in each");
@@ -385,7 +387,7 @@ class PipelineSearch {
         (recompute_ == Recompute::kNone ? "" : ", all blocks computed again, or as few as fit");
     search.step_seconds = plan->prediction.step_seconds;
     search.lower_bound_step_seconds =
-        recompute_ == Recompute::kNone ? std::min(proved_, search.step_seconds) : least_;
+        recompute_ == Recompute::kNone ? std::min(proved_, search.step_seconds) : least_step_;
     search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
     search.nodes = nodes_ + maker_.nodes();
     plan->id = plan_id(*plan);
@@ -400,7 +402,8 @@ class PipelineSearch {
   std::vector<ReplicaDesigns> best_designs_;  ///< the same of the best plan, if there is one
   std::vector<ReplicaDesigns> sets_;          ///< those that are possible with what was
   std::set<std::pair<size_t, int>> improved_;  ///< sets, for samples
-  double least_ = 0;                           ///< seconds of a step, whatever the plan
+  double least_ = 0;                           ///< seconds that any plan computes
+  double least_step_ = 0;                      ///< of a step; where blocks are computed again
   std::vector<GroupCounts> lattice_;           ///< sets of devices that could be a replica
   std::optional<SetTimes> times_;              ///< before anything was learnt of memory
   std::optional<StepBound> bound_;
@@ -442,7 +445,7 @@ Result<Plan> search_recomputing(const PlanRequest& request, const MemoryCounter&
   return plan;
 }
 
-Result<double> least_seconds_of_pipelines(const PlanRequest& request, Recompute recompute) {
+Result<LeastSeconds> least_seconds_of_pipelines(const PlanRequest& request, Recompute recompute) {
   MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kType));
   const PipelineSpace space(request, std::move(groups));
   MOTLEY_TRY(const PipelineCosts costs,
@@ -450,10 +453,11 @@ Result<double> least_seconds_of_pipelines(const PlanRequest& request, Recompute 
   const double shared = least_seconds_sharing(space, costs);
   const double single =
       space.all_shared() ? kNever : costs.least_seconds(space.there, space.batch());
-  const double least = std::min(single, shared);
-  if (least == kNever) return 0;
+  const double computing = std::min(single, shared);
+  if (computing == kNever) return LeastSeconds{};
   const LeastSums sums(request, space.groups, kMostStages, false);
-  return HostSums(request, space.groups, costs, sums, true).step_seconds(least, 0);
+  const HostSums hosts(request, space.groups, costs, sums, true);
+  return LeastSeconds{.computing = computing, .step = hosts.step_seconds(computing, 0)};
 }
 
 }  // namespace motley

@@ -24,10 +24,14 @@ Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& c
 /// of its blocks as fit.
 Result<Plan> search_recomputing(const PlanRequest& request, const MemoryCounter& counter);
 
-/// No plan whose blocks compute so much again takes less, however it is cut, were memory and sums
-/// of gradients free; 0 where too little was measured to tell. kInvalidSpec where the profile lacks
-/// a device.
-Result<double> least_seconds_of_pipelines(const PlanRequest& request,
-                                          Recompute recompute = Recompute::kNone);
+struct LeastSeconds {
+  double computing = 0;  ///< of a step, whatever is exchanged
+  double step = 0;       ///< by what hosts have to exchange, whoever owns the state
+};
+
+/// No plan whose blocks compute so much again takes less, however it is cut, were memory free; 0
+/// where too little was measured to tell. kInvalidSpec where the profile lacks a device.
+Result<LeastSeconds> least_seconds_of_pipelines(const PlanRequest& request,
+                                                Recompute recompute = Recompute::kNone);
 
 }  // namespace motley

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -31,6 +32,13 @@ void extend_sets(const GroupCounts& there, size_t group, int most, size_t most_s
     if (sets->size() > most_sets) break;
   }
   (*set)[group] = 0;
+}
+
+int most_devices_of(const std::vector<GroupCounts>& sets) {
+  int most = 0;
+  for (const GroupCounts& set : sets)
+    most = std::max(most, std::accumulate(set.begin(), set.end(), 0));
+  return most;
 }
 
 }  // namespace
@@ -88,17 +96,22 @@ PipelineSpace::PipelineSpace(const PlanRequest& asked, std::vector<DeviceGroup> 
       groups(std::move(devices)),
       grain(grain_of(asked.job, asked.fleet.devices.size())) {
   for (const DeviceGroup& group : groups) there.push_back(group.count());
-  for (const GroupCounts& set : sets(kMostStages))
-    most_of_a_replica_ = std::max(most_of_a_replica_, std::accumulate(set.begin(), set.end(), 0));
   few = few_enough_to_enumerate(there);
+  most_of_a_replica_ = most_devices_of(sets(kMostStages));
+  most_of_any_replica_ = most_devices_of(sets_of(there, kMostStages, most_sets()));
   if (!few) hosts = devices_of_hosts(groups);
   micro_batches = micro_batches_of(request, groups, grain);
 }
 
+size_t PipelineSpace::most_sets() const {
+  if (few || wanted().pipeline) return kMostSets;
+  return std::min(kMostSets, kMostOfLayers / static_cast<size_t>(layer_count(request.job.model)));
+}
+
 std::vector<GroupCounts> PipelineSpace::sets(int most_devices) const {
-  if (wanted().pipeline) return sets_of(there, most_devices);
-  const auto layers = static_cast<size_t>(layer_count(request.job.model));
-  std::vector<GroupCounts> sets = sets_of(there, most_devices, kMostOfLayers / layers);
+  std::vector<GroupCounts> sets = sets_of(there, most_devices, most_sets());
+  if (few || wanted().pipeline) return sets;
+  std::set<GroupCounts> known(sets.begin(), sets.end());
   int evenly = 0;  // replicas of all devices at most
   for (const int count : there) evenly = std::gcd(evenly, count);
   for (int replicas = 1; replicas <= evenly; ++replicas) {
@@ -107,7 +120,7 @@ std::vector<GroupCounts> PipelineSpace::sets(int most_devices) const {
     for (int& count : set) count /= replicas;
     if (std::accumulate(set.begin(), set.end(), 0) > most_devices) continue;
     for (GroupCounts& part : sets_of(set, most_devices))
-      if (std::find(sets.begin(), sets.end(), part) == sets.end()) sets.push_back(std::move(part));
+      if (known.insert(part).second) sets.push_back(std::move(part));
   }
   return sets;
 }

@@ -31,7 +31,8 @@ inline constexpr double kNearly = 1e-4;
 inline constexpr double kLessThanLayers = 0.95;
 
 /// All sets of at most `most` devices; of more than `most_sets` the smaller ones.
-std::vector<GroupCounts> sets_of(const GroupCounts& there, int most, size_t most_sets = 2000);
+inline constexpr size_t kMostSets = 2000;
+std::vector<GroupCounts> sets_of(const GroupCounts& there, int most, size_t most_sets = kMostSets);
 
 /// By host and by what was measured of them, so that the same is looked at however they are listed.
 FleetSpec in_order(const PlanRequest& request);
@@ -61,6 +62,8 @@ struct PipelineSpace {
   bool all_shared() const { return wanted().tensor.value_or(1) > 1; }
   /// Of a replica; of very many unlike devices fewer than kMostStages, as are stages.
   int most_of_a_replica() const { return most_of_a_replica_; }
+  /// The same where they need not be as all devices make evenly.
+  int most_of_any_replica() const { return most_of_any_replica_; }
   int most_stages() const;
   int most_replicas() const;
   int devices() const;
@@ -87,7 +90,9 @@ struct PipelineSpace {
   Error none_fits() const;
 
  private:
-  int most_of_a_replica_ = 0;
+  size_t most_sets() const;
+
+  int most_of_a_replica_ = 0, most_of_any_replica_ = 0;
 };
 
 }  // namespace motley

@@ -225,14 +225,13 @@ class ManyDevices {
   Packings run(double least) {
     const double most = most_seconds(problem_, sets_);
     Packings packings;
-    // A fraction has no deal: whether one is enough stands for a packing.
-    soonest(
-        problem_.precision, least, most,
-        [&](double seconds) { return enough(seconds) ? Packing{0} : Packing{}; },
+    // A packing in parts has no deal: its sets stand for it.
+    Packing parts = soonest(
+        problem_.precision, least, most, [&](double seconds) { return sets_in_parts(seconds); },
         &packings.least_seconds);
     if (packings.least_seconds >= kNobodyWaits) return packings;
     if (problem_.only_least) {
-      packings.found.push_back(in_fractions(packings.least_seconds * (1 + problem_.precision)));
+      packings.found.push_back(std::move(parts));
       return packings;
     }
     double found = 0;
@@ -278,7 +277,8 @@ class ManyDevices {
           (problem_.is_number_given() && replicas != problem_.most_replicas))
         continue;
       const int grains = (problem_.grains + replicas - 1) / replicas;
-      if (sets_.grains_within(set, {most, problem_.grain, 0, problem_.grains}) >= grains)
+      const double enough = std::min(most, kNobodyWaits);
+      if (sets_.grains_within(set, {enough, problem_.grain, 0, problem_.grains}) >= grains)
         packings->found.emplace_back(static_cast<size_t>(replicas), set);
     }
   }
@@ -346,19 +346,19 @@ class ManyDevices {
   bool is_enough(const FractionalPacking& packing) const {
     return packing.worth >= problem_.grains - 1e-6;
   }
-  bool enough(double seconds) const { return is_enough(in_parts(seconds)); }
 
-  Packing in_fractions(double seconds) const {
+  /// Those that there are parts of, if these are enough.
+  Packing sets_in_parts(double seconds) const {
     const FractionalPacking fractions = in_parts(seconds);
     Packing packing;
-    for (size_t set = 0; set < needs_.size(); ++set)
+    for (size_t set = 0; set < needs_.size() && is_enough(fractions); ++set)
       if (fractions.copies[set] > 0) packing.push_back(set);
     return packing;
   }
 
   /// No more sets than are needed.
   Packing within(double seconds) const {
-    if (!enough(seconds)) return {};  // which sets are good for that is known then
+    if (!is_enough(in_parts(seconds))) return {};  // which sets are good for it is known then
     std::vector<int> grains, copies;
     for (size_t set = 0; set < needs_.size(); ++set)
       grains.push_back(sets_.grains_at_most(set, {seconds, problem_.grain, 0, problem_.grains}));

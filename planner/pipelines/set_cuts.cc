@@ -8,6 +8,7 @@
 #include "core/pipeline.h"
 
 namespace motley {
+
 SetLattice::SetLattice(const PipelineCosts& costs, std::vector<GroupCounts> sets)
     : groups_(costs.groups()), sets_(std::move(sets)) {
   const auto size_of = [](const GroupCounts& set) {
@@ -75,10 +76,10 @@ void SetCuts::cut(size_t set) {
   row.chosen.resize(states);
   for (int group = 0; group < sets_.groups() && sets_.size(set) <= layers_; ++group) {
     if (sets_.sets()[set][static_cast<size_t>(group)] == 0) continue;
-    const int rest = sets_.without(set, group);
-    if (rest != SetLattice::kNone) cut(static_cast<size_t>(rest));
+    const bool alone = sets_.size(set) == 1;
+    if (!alone) cut(static_cast<size_t>(sets_.without(set, group)));
     if (!costs_.priced(group)) continue;
-    if (rest == SetLattice::kNone)
+    if (alone)
       be_last(set, group);
     else
       go_on(set, group);

@@ -11,6 +11,8 @@ namespace {
 
 /// Of all cuts that are kept, sets times layers: some hundred megabytes.
 constexpr int64_t kMostKept = 8'000'000;
+/// Rows that are empty take as much as one that is not.
+constexpr int64_t kEmptyRows = 10;
 /// Of more sets, times layers, those are cut that may be used.
 constexpr size_t kManySets = 20'000;
 
@@ -88,6 +90,7 @@ SetCuts& SetTimes::cuts(size_t size, int samples) {
     kept_ = 0;
   }
   own = std::make_unique<SetCuts>(costs_, lattice_, micro_batches_[size], samples);
+  kept_ += static_cast<int64_t>(lattice_.count()) / kEmptyRows;
   return *own;
 }
 

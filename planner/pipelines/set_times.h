@@ -35,6 +35,8 @@ class SetTimes : public ReplicaSets {
   int grains_within(size_t set, const GrainLimit& limit) override;
   /// Of very many sets by what they compute alone, until grains_within() is asked.
   int grains_at_most(size_t set, const GrainLimit& limit) override;
+  /// Whether there are so many sets that only those are cut that bounds may rest on.
+  bool are_many() const { return many_; }
   /// Whether a bound may rest on the set: of very many those whose grains were asked for.
   bool may_be_used(size_t set) const { return !many_ || asked_[set]; }
   /// The pipelines behind the bounds that are known and below `limit`, none for a whole replica.

@@ -111,7 +111,8 @@ Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
   if (ways.state == StateWays{})
     return ways.recompute ? search_recomputing(request, counter)
                           : search_pipelines(request, counter);
-  MOTLEY_TRY(double least, least_seconds_of_pipelines(request));
+  MOTLEY_TRY(const LeastSeconds whatever, least_seconds_of_pipelines(request));
+  double least = whatever.step;
   const int grain = grain_of(request.job, request.fleet.devices.size());
   const int most = std::min(static_cast<int>(request.fleet.devices.size()),
                             (request.job.train.global_batch + grain - 1) / grain);
@@ -153,10 +154,12 @@ Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountM
   MOTLEY_TRY(Plan shared, plan_of(request, std::move(placed)));
   SearchRecord& search = shared.search;
   search.space += "; of the quickest, optimizer state sharded by owners of any shares";
-  MOTLEY_TRY(const double least, least_seconds_of_pipelines(request));  // whatever updates take
+  MOTLEY_TRY(const LeastSeconds least,
+             least_seconds_of_pipelines(request));  // whatever updates take
+  // Who owns nothing exchanges half of what it would with an even share.
+  const double others = (search.lower_bound_step_seconds + least.computing) / 2;
   search.lower_bound_step_seconds =
-      std::min(shared.prediction.step_seconds,
-               std::max(least, search.lower_bound_step_seconds - std::max(0.0, saved)));
+      std::min(shared.prediction.step_seconds, std::max(least.step, others - std::max(0.0, saved)));
   if (search.lower_bound_step_seconds > 0)
     search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
   if (shared.prediction.step_seconds >= below) return std::nullopt;

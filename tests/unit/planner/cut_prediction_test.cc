@@ -290,5 +290,15 @@ TEST(CutPrediction, IsNoQuickerThanItsActivationsCrossLinks) {
   EXPECT_GE(computed, bytes / kSlow);
 }
 
+/// What was measured of four ranks on two hosts is what two hosts take.
+TEST(CutPrediction, HostsTakeWhatWasMeasuredOfThem) {
+  PlanningCase problem = two_hosts(1e5);
+  const double all = seconds_over(1e5, problem);
+  problem.add_reduction(4, 1.2 * all, {"a", "b"});
+  const Plan within = plan_of(problem, {{{stage(0, 1, {0}), stage(2, 3, {1})}, 1, 4},
+                                        {{stage(0, 1, {2}), stage(2, 3, {3})}, 1, 4}});
+  EXPECT_NEAR(within.prediction.communication_seconds / (1.2 * all), 1, 1e-9);
+}
+
 }  // namespace
 }  // namespace motley

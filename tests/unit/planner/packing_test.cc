@@ -1,5 +1,6 @@
 // Packings of many devices against all packings there are, of few.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "planner/pipelines/host_packing.h"
+#include "planner/pipelines/replica_packing.h"
 #include "planner/pipelines/whole_packing.h"
 
 namespace motley {
@@ -128,6 +130,61 @@ TEST(HostPacking, PassesOverHostsOfVeryManyUnlikeDevices) {
   const HostPacking packing({{12, 12, 12}, {4, 4, 4}}, {{1, 1, 1}});
   EXPECT_EQ(packing.pack({1}, 4, 100).size(), 4u);
   EXPECT_TRUE(packing.pack({1}, 5, 100).empty());
+}
+
+/// Sets of one and two devices of 24 alike, of which those of two cannot compute anything.
+class OnlySingles : public ReplicaSets {
+ public:
+  size_t count() const override { return sets_.size(); }
+  const GroupCounts& devices(size_t set) const override { return sets_[set]; }
+  double seconds(size_t set, int samples) override { return set == 0 ? samples : kNever; }
+  int grains_within(size_t set, const GrainLimit& limit) override {
+    if (seconds(set, 1) > limit.seconds) return 0;
+    return static_cast<int>(std::min<double>(limit.most, limit.seconds));
+  }
+
+ private:
+  std::vector<GroupCounts> sets_{{1}, {2}};
+};
+
+TEST(ReplicaPacking, NeverTakesSetsThatCannotCompute) {
+  OnlySingles sets;
+  const PackingProblem problem{.devices = {24},
+                               .most_devices = 24,
+                               .grains = 48,
+                               .grain = 1,
+                               .least_replicas = 12,
+                               .most_replicas = 12};
+  const Packings packings = best_packings(problem, sets, 0);
+  EXPECT_NEAR(packings.least_seconds, 4, 0.01);
+  for (const Packing& packing : packings.found) {
+    EXPECT_EQ(packing.size(), 12U);
+    for (const size_t set : packing) EXPECT_EQ(set, 0U);
+  }
+}
+
+TEST(ReplicaPacking, TriesAllDevicesInReplicasOfOneSet) {
+  /// Of one group or of one of each, twice as quick in a row.
+  class Rows : public ReplicaSets {
+   public:
+    size_t count() const override { return sets_.size(); }
+    const GroupCounts& devices(size_t set) const override { return sets_[set]; }
+    double seconds(size_t set, int samples) override { return samples * (set == 2 ? 0.5 : 1); }
+    int grains_within(size_t set, const GrainLimit& limit) override {
+      return static_cast<int>(std::min<double>(limit.most, limit.seconds * (set == 2 ? 2 : 1)));
+    }
+
+   private:
+    std::vector<GroupCounts> sets_{{1, 0}, {0, 1}, {1, 1}};
+  } sets;
+  const PackingProblem problem{.devices = {30, 30},
+                               .most_devices = 60,
+                               .grains = 600,
+                               .grain = 1,
+                               .least_replicas = 1,
+                               .most_replicas = 60};
+  const Packings packings = best_packings(problem, sets, 0);
+  EXPECT_THAT(packings.found, ::testing::Contains(Packing(30, 2)));
 }
 
 }  // namespace
