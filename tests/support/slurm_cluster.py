@@ -80,11 +80,19 @@ class Cluster:
                 files = [self.device_file(f"{name}-{kind}-{i}") for i in range(count)]
                 gres += [f"NodeName={name} Name=gpu Type={kind} File={file}" for file in files]
             (self.home / f"spool-{name}").mkdir()
+        lines.append(f"TaskProlog={self.prolog()}")
         lines.append(f"PartitionName={self.partition} Nodes={','.join(self.nodes)} Default=YES MaxTime=INFINITE State=UP")
         (self.home / "ctld").mkdir()
         (self.home / "slurm.conf").write_text("\n".join(lines) + "\n")
         (self.home / "gres.conf").write_text("\n".join(gres) + "\n")
         (self.home / "cgroup.conf").write_text("CgroupAutomount=no\n")
+
+    def prolog(self):
+        """Gives each node a place of its own for temporary files: Open MPI's daemons trip over each other's directories."""
+        path = self.home / "prolog.sh"
+        path.write_text(f'#!/bin/sh\nmkdir -p "{self.home}/$SLURMD_NODENAME"\necho "export TMPDIR={self.home}/$SLURMD_NODENAME"\n')
+        path.chmod(0o755)
+        return path
 
     def device_file(self, name):
         path = self.home / name
