@@ -191,7 +191,6 @@ def linked_cases():
         linked("stages-within", two),
         linked("stages-within-sharded-state", two, shard_optimizer=True),
         linked("stages-over", two, over),
-        linked("stages-over-slow-link", two, over, rate=1e6),
         linked("whole-and-stages", [(6, 3, [(whole, alone)]), (10, 2, [(3, alone), (6, alone), (whole, alone)])]),
     ]
 
