@@ -1,6 +1,7 @@
 #include "planner/state/state_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "planner/costs/cost_model.h"
@@ -98,6 +99,19 @@ Result<Plan> search_replicas(const MemoryWays& ways, const PlanRequest& request,
   return plan_of(request, std::move(placed));
 }
 
+/// Seconds, by as many devices as there are, or fewer; of very many it is not looked up.
+double most_exchanged(const PlanRequest& request) {
+  constexpr size_t kFew = 64;
+  const size_t devices = request.fleet.devices.size();
+  if (devices > kFew) return std::numeric_limits<double>::infinity();
+  const ReductionModel reduction(request.profile, gradient_bytes(request.job));
+  const std::vector<std::string> hosts = request.fleet.hosts();
+  double most = reduction.host_seconds(hosts);
+  for (int ranks = 2; ranks <= static_cast<int>(devices); ++ranks)
+    most = std::max(most, reduction.seconds(ranks, hosts));
+  return most;
+}
+
 }  // namespace
 
 std::string memory_words(const MemoryWays& ways) {
@@ -157,7 +171,9 @@ Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountM
   MOTLEY_TRY(const LeastSeconds least,
              least_seconds_of_pipelines(request));  // whatever updates take
   // Who owns nothing exchanges half of what it would with an even share.
-  const double others = (search.lower_bound_step_seconds + least.computing) / 2;
+  const double exchanged =
+      std::min(search.lower_bound_step_seconds - least.computing, most_exchanged(request));
+  const double others = search.lower_bound_step_seconds - std::max(0.0, exchanged) / 2;
   search.lower_bound_step_seconds =
       std::min(shared.prediction.step_seconds, std::max(least.step, others - std::max(0.0, saved)));
   if (search.lower_bound_step_seconds > 0)
