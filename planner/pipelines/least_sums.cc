@@ -63,6 +63,7 @@ LeastSums::LeastSums(const PlanRequest& request, const std::vector<DeviceGroup>&
   }
   hosts_ = static_cast<int>(names.size());
   find_pairs(names);
+  find_hosts();
 }
 
 void LeastSums::find_pairs(const std::vector<std::string>& hosts) {
@@ -110,31 +111,32 @@ double LeastSums::exchange_seconds(double part, int ranks, int together) const {
   return least == kNever ? 0 : least;
 }
 
-/// Of so many times what each of as many hosts or more has to exchange when all have everything; of
-/// whole replicas by what was measured of as many ranks or more.
-double LeastSums::least_of_hosts(int hosts, double part) const {
-  if (hosts < 2 || free_ || across_.empty()) return 0;
+/// Of whole replicas by what was measured of as many ranks or more.
+void LeastSums::find_hosts() {
+  hosts_least_.assign(static_cast<size_t>(hosts_) + 1, 0.0);
+  if (hosts_ < 2 || free_ || across_.empty()) return;
   const int most = profile_->reductions.empty() ? hosts_ : devices_;
   double least = kNever, of_ranks = kNever;
-  for (int ranks = most; ranks >= hosts; --ranks) {
+  for (int ranks = most; ranks >= 2; --ranks) {
     const double own = across_seconds(ranks);
     of_ranks = profile_->reductions.empty() ? own : std::min(of_ranks, own);
     if (ranks > hosts_) continue;
     double of_hosts = of_ranks;
     for (const auto& pair : across_)
       of_hosts = std::min(of_hosts, reduction_->host_pair_seconds(ranks, pair));
-    least = std::min(least, part * ranks / (ranks - 1.0) * of_hosts);
+    least = std::min(least, ranks / (ranks - 1.0) * of_hosts);
+    hosts_least_[static_cast<size_t>(ranks)] = least * kRounded;
   }
-  return least == kNever ? 0 : least * kRounded;
 }
 
 /// Each of them adds up a share of everything, of what others own sends and receives all.
 double LeastSums::seconds_of_hosts(int hosts, bool any_owners) const {
-  return least_of_hosts(hosts, any_owners ? 0.5 : (hosts - 1.0) / hosts);
+  if (hosts < 2) return 0;
+  return (any_owners ? 0.5 : (hosts - 1.0) / hosts) * hosts_least_[static_cast<size_t>(hosts)];
 }
 
 double LeastSums::seconds_of_traffic(double elements) const {
-  return least_of_hosts(std::min(2, hosts_), elements / 2);
+  return hosts_ < 2 ? 0 : elements / 2 * hosts_least_[2];
 }
 
 double LeastSums::within_one() const {

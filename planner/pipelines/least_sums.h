@@ -42,6 +42,7 @@ class LeastSums {
 
  private:
   void find_pairs(const std::vector<std::string>& hosts);
+  void find_hosts();
   /// Of exchanging this part of all elements with so many ranks at least, where so many devices
   /// would have to be on one host not to be on several.
   double exchange_seconds(double part, int ranks, int together) const;
@@ -50,7 +51,6 @@ class LeastSums {
   }
   double whole_seconds(int ranks, int together) const;
   double across_seconds(int ranks) const;
-  double least_of_hosts(int hosts, double part) const;
   double seconds_of_tied_shared(int replicas) const;
   double seconds_of_embedding(int replicas, int holders) const;
 
@@ -63,8 +63,10 @@ class LeastSums {
   int single_stages_ = 0;  ///< replicas that are one, and shared
   int most_stages_, layers_;
   int devices_ = 0, hosts_ = 0;
-  int of_a_host_ = 0;                                      ///< devices of the largest host
-  double embedding_ = 0, tied_ = 0, row_ = 0;              ///< parts of all elements
+  int of_a_host_ = 0;                          ///< devices of the largest host
+  double embedding_ = 0, tied_ = 0, row_ = 0;  ///< parts of all elements
+  /// By the number of hosts at least: seconds in which each sends and receives everything twice.
+  std::vector<double> hosts_least_;
   std::vector<ReductionModel::HostPair> within_, across_;  ///< of hosts; no other is better
 };
 

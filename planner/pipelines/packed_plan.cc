@@ -157,6 +157,18 @@ Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>
   return Unit{};
 }
 
+/// In micro-batches of so many samples or fewer, or where none of these fits, the next that does.
+Pipeline PlanMaker::cut_anew(const PipelineCosts& costs, const std::vector<int>& row,
+                             int most_micro_batch, int samples) const {
+  PipelineCut best;
+  for (const int micro_batch : space_.micro_batches) {
+    if (!best.pipeline.stages.empty() && micro_batch > most_micro_batch) break;
+    PipelineCut cut = best_cut(costs, row, micro_batch, samples, best.seconds, kNodesToImprove);
+    if (cut.seconds < best.seconds) best = std::move(cut);
+  }
+  return std::move(best.pipeline);
+}
+
 /// The same replicas, each in the order that its devices have there; nothing where that does not
 /// fit.
 std::optional<PackedPlan> PlanMaker::over_hosts(size_t hosts, const PipelineCosts& costs,
@@ -167,20 +179,14 @@ std::optional<PackedPlan> PlanMaker::over_hosts(size_t hosts, const PipelineCost
   if (rows.empty()) return std::nullopt;
   PackedPlan other{.plan = {}, .shares = packed.shares, .pipelines = {}};
   placed->clear();
-  std::map<std::pair<std::vector<int>, int>, PipelineCut> known;  // replicas are much alike
+  std::map<std::pair<std::vector<int>, int>, Pipeline> known;  // replicas are much alike
   for (size_t i = 0; i < rows.size(); ++i) {
     const int samples = packed.shares[i].second;
-    const auto [found, is_new] = known.try_emplace({rows[i].groups, samples});
-    PipelineCut& best = found->second;
-    for (const int micro_batch : space_.micro_batches) {
-      if (!is_new) break;
-      if (!best.pipeline.stages.empty() && micro_batch > packed.pipelines[i].micro_batch) break;
-      PipelineCut cut =
-          best_cut(costs, rows[i].groups, micro_batch, samples, best.seconds, kNodesToImprove);
-      if (cut.seconds < best.seconds) best = std::move(cut);
-    }
-    if (best.pipeline.stages.empty()) return std::nullopt;
-    other.pipelines.push_back(best.pipeline);
+    const auto [cut, is_new] = known.try_emplace({rows[i].groups, samples});
+    if (is_new)
+      cut->second = cut_anew(costs, rows[i].groups, packed.pipelines[i].micro_batch, samples);
+    if (cut->second.stages.empty()) return std::nullopt;
+    other.pipelines.push_back(cut->second);
     placed->push_back(rows[i].stages);
   }
   return other;

@@ -321,12 +321,10 @@ class ManyDevices {
     std::vector<int> worth;
     for (size_t set = 0; set < needs_.size(); ++set)
       worth.push_back(sets_.grains_at_most(set, limit(seconds)));
-    while (true) {
-      FractionalPacking packing = pack_fractions(needs_, worth, there());
-      bool all = !is_enough(packing);
-      if (!all) all = !learn(seconds, problem_.missing, packing.copies, &worth);
-      if (all) return packing;
-    }
+    FractionalPacking packing = pack_fractions(needs_, worth, there());
+    while (is_enough(packing) && learn(seconds, problem_.missing, packing.copies, &worth))
+      packing = pack_fractions(needs_, worth, there());
+    return packing;
   }
 
   /// How much those of which there are copies are worth; whether any is worth less.

@@ -59,15 +59,15 @@ double SetTimes::cut_seconds(size_t set, size_t size, int samples) {
   std::vector<double>& known = known_[size][samples].seconds;
   known.resize(lattice_.count(), kUnknown);
   if (known[set] != kUnknown) return known[set];
-  SetCuts& those = cuts(size, samples);
-  const int64_t before = those.cut(), least = those.least(set);
-  count_cuts(those, before);
-  return known[set] = least < SetCuts::kTooLong ? seconds_of(Nanos(least)) : kNever;
+  const int64_t nanos = least(&cuts(size, samples), set);
+  return known[set] = nanos < SetCuts::kTooLong ? seconds_of(Nanos(nanos)) : kNever;
 }
 
-void SetTimes::count_cuts(const SetCuts& cuts, int64_t before) {
-  kept_ += cuts.cut() - before;
-  nodes_ += cuts.cut() - before;
+int64_t SetTimes::least(SetCuts* cuts, size_t set) {
+  const int64_t before = cuts->cut(), nanos = cuts->least(set);
+  kept_ += cuts->cut() - before;
+  nodes_ += cuts->cut() - before;
+  return nanos;
 }
 
 double SetTimes::rough_seconds(size_t set, int samples) const {
@@ -230,9 +230,7 @@ std::optional<Pipeline> SetTimes::prove(size_t set, int samples, int64_t most_no
   for (const auto& [bound, size] : likely(set, samples, kNever)) {
     if (bound >= best.seconds) break;
     SetCuts& those = cuts(size, samples);
-    const int64_t before = those.cut();
-    const double least = seconds_of(Nanos(those.least(set)));
-    count_cuts(those, before);
+    const double least = seconds_of(Nanos(this->least(&those, set)));
     if (least >= best.seconds) continue;
     PipelineCut cut = best_cut_of_set({costs_, lattice_, those, micro_batches_[size], samples}, set,
                                       best.seconds, most_nodes);
@@ -294,9 +292,7 @@ std::vector<Pipeline> SetTimes::pipelines(size_t set, int samples, double limit)
     pipeline.micro_batch = micro_batches_[size];
     int first = 0;
     SetCuts& those = cuts(size, samples);
-    const int64_t before = those.cut();
-    those.least(set);
-    count_cuts(those, before);
+    least(&those, set);  // it may have been cut before all were made anew
     for (const CutStage& stage : those.stages(set)) {
       pipeline.stages.push_back({stage.group, first, first + stage.layers - 1});
       first += stage.layers;

@@ -55,7 +55,8 @@ class SetTimes : public ReplicaSets {
   double cut_seconds(size_t set, size_t size, int samples);
   double rough_seconds(size_t set, int samples) const;
   SetCuts& cuts(size_t size, int samples);
-  void count_cuts(const SetCuts& cuts, int64_t before);
+  /// Nanoseconds; counts what is cut for it.
+  int64_t least(SetCuts* cuts, size_t set);
   double least_of_whole(size_t set, int samples);
   bool is_wanted(size_t set) const { return stages_.value_or(size(set)) == size(set); }
   int size(size_t set) const { return lattice_.size(set); }
