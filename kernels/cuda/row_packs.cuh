@@ -57,11 +57,14 @@ struct RowPlace {
   int64_t width;
   int threads, rows, packs;
 
+  /// With `packs_each` for a thread where that leaves every one some, more only in rows for which
+  /// the threads of a block would be too few.
   template <class T>
-  static RowPlace of(int64_t width) {
+  static RowPlace of(int64_t width, int64_t packs_each) {
     constexpr int64_t kMostThreads = kMostRowThreads;
     const int64_t row_packs = ceil_div(width, kPack<T>);
-    const int64_t packs = ceil_div(row_packs, kMostThreads);
+    const int64_t packs =
+        std::max(std::min(packs_each, ceil_div(row_packs, 32)), ceil_div(row_packs, kMostThreads));
     const auto threads = static_cast<int>(ceil_div(ceil_div(row_packs, packs), 32)) * 32;
     return {width, threads, threads < kBlockThreads ? kBlockThreads / threads : 1,
             static_cast<int>(packs)};
@@ -85,16 +88,16 @@ struct RowPlace {
   __device__ bool leads() const { return static_cast<int>(threadIdx.x) % threads == 0; }
 };
 
-/// Calls body.operator()<1 or 2>() where the packs of a row fit the registers of its threads, else
-/// <0>(): whoever works on a wider row reads it as often as needed.
-template <class Body>
+/// Calls body.operator()<place.packs>() where so many packs fit the registers of a thread, which
+/// are at most kMost, else <0>(): whoever works on a wider row reads it as often as needed.
+template <int kMost, int kPacks = 1, class Body>
 void with_packs(const RowPlace& place, const Body& body) {
-  if (place.packs == 1)
-    body.template operator()<1>();
-  else if (place.packs == 2)
-    body.template operator()<2>();
-  else
+  if constexpr (kPacks > kMost)
     body.template operator()<0>();
+  else if (place.packs == kPacks)
+    body.template operator()<kPacks>();
+  else
+    with_packs<kMost, kPacks + 1>(place, body);
 }
 
 /// The sum over the threads of a row of each of two values, in a tree by the number of threads.

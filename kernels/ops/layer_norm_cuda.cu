@@ -7,6 +7,10 @@
 namespace motley::cuda {
 namespace {
 
+/// Packs of a row that a thread keeps at most. Forward it gets as many, so that few threads have to
+/// agree on a sum; backward it needs the registers for more.
+constexpr int kForwardPacks = 4, kBackwardPacks = 2;
+
 template <class T>
 struct Forward {
   const T *x, *residual;
@@ -297,12 +301,12 @@ void layer_norm_forward(Device& device, const LayerNormForwardArgs& args) {
                            args.mean.as<float>(),
                            args.rstd.as<float>(),
                            args.rows,
-                           RowPlace::of<T>(args.width)};
+                           RowPlace::of<T>(args.width, kForwardPacks)};
   const RowPlace& place = forward.place;
   const LaunchShape shape = place.launch_shape(ceil_div(args.rows, place.rows));
   const bool vectors = rows_on_16_bytes<T>(args.width, forward.x, forward.residual, forward.gain,
                                            forward.bias, forward.sum, forward.out);
-  with_packs(place, [&]<int kPacks> {
+  with_packs<kForwardPacks>(place, [&]<int kPacks> {
     with_access(vectors, [&]<Access kAccess> {
       launch(gpu, "layer norm", shape, normalise<T, kAccess, kPacks>, forward);
     });
@@ -316,7 +320,7 @@ void layer_norm_backward(Device& device, const LayerNormBackwardArgs& args) {
   CudaDevice& gpu = cuda_device(device);
   if (args.width == 0) return;
   MOTLEY_CHECK_LE(2 * args.width, static_cast<int64_t>(CudaDevice::kWorkspace / sizeof(float)));
-  const auto place = RowPlace::of<T>(args.width);
+  const auto place = RowPlace::of<T>(args.width, 1);
   const RowRuns runs = RowRuns::of(args.rows, 2 * args.width, kMostRuns, place.rows);
   const Backward<T> backward{args.x.as<const T>(),
                              args.d_out.as<const T>(),
@@ -334,7 +338,7 @@ void layer_norm_backward(Device& device, const LayerNormBackwardArgs& args) {
   const bool vectors =
       rows_on_16_bytes<T>(args.width, backward.x, backward.d_out, backward.gain, backward.d_x);
   if (runs.count > 0)
-    with_packs(place, [&]<int kPacks> {
+    with_packs<kBackwardPacks>(place, [&]<int kPacks> {
       with_access(vectors, [&]<Access kAccess> {
         launch(gpu, "layer norm gradient", shape, gradients_kernel<T, kAccess, kPacks>(), backward);
       });

@@ -77,13 +77,15 @@ struct MatmulArgs {
   }
 };
 
+/// Elements that a factor's scale takes: cuBLASLt wants it on 16 bytes.
+inline constexpr int64_t kEightBitScale = 4;
 /// On a GPU that computes in fp8 there is room in it for A and B in 8 bits, one after the other,
 /// and then their scales. `shape`: its numbers alone are read.
 inline int64_t matmul_workspace_elements(const MatmulArgs& shape, DeviceKind kind,
                                          Precision precision) {
   const bool needed =
       kind == DeviceKind::kCuda && precision == Precision::kFp8 && shape.in_8_bits();
-  return needed ? (shape.m + shape.n) * shape.k / 4 + 2 : 0;
+  return needed ? (shape.m + shape.n) * shape.k / 4 + 2 * kEightBitScale : 0;
 }
 
 }  // namespace motley

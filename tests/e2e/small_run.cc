@@ -172,11 +172,14 @@ Attempt small_attempt(const SmallRun& run, const std::string& run_dir, Epoch epo
   attempt.plan = small_plan(run, attempt.job);
   attempt.fleet.clock = PaceClock::kVirtual;
   attempt.fleet.pace_flops = 1e9;
+  const bool on_gpu = run.device == DeviceKind::kCuda;
+  const std::string uuid = on_gpu ? uuid_of_test_gpu() : std::string();
   for (size_t rank = 0; rank < attempt.plan.ranks.size(); ++rank) {
     DeviceSpec device;
     device.id = attempt.plan.ranks[rank].device;
     device.host = "host";
     device.kind = run.device;
+    device.uuid = uuid;
     device.type = attempt.plan.ranks[rank].type;
     device.memory = Bytes(1 << 30);
     device.paced = PaceSpec{.speed = run.speeds.empty() ? 1.0 : run.speeds[rank],

@@ -21,6 +21,7 @@ def arguments():
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: tries out the check itself")
     parser.add_argument("--tiny", action="store_true", help="small models, for trying out; always so on the CPU")
     parser.add_argument("--only", action="append", metavar="CHECK", help="this check alone; may be repeated")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many checks of `correct` at a time (default: 1)")
     parser.add_argument("--seconds", type=float, default=450, help="for the whole part (default: 450)")
     built = os.environ.get("MOTLEY_TEST_BIN_DIR") or ROOT / "build/release/bin"
     parser.add_argument("--programs", type=Path, default=built, help="default: $MOTLEY_TEST_BIN_DIR, build/release/bin")
@@ -63,7 +64,7 @@ def main():
         if (status := no_gpu(machine)) is not None:
             return status
     report = Report(args.part, machine, args.json, args.seconds)
-    PARTS[args.part].run(report, machine, args.only)
+    PARTS[args.part].run(report, machine, args.only, args.jobs)
     return report.finish()
 
 

@@ -98,7 +98,7 @@ class CorrectTest(CheckTest):
 
     def test_a_failure_is_shown_and_counted(self):
         program(self.directory, "reshard_test", "echo 'x.cc:1: Failure'; exit 1")
-        done = check(self.directory, "correct", "--programs", self.directory, "--only", "resharding", "--only", "resume")
+        done = check(self.directory, "correct", "--programs", self.directory, "--only", "resharding", "--only", "resume", "--jobs", "2")
         self.assertEqual(done.returncode, 1)
         self.assertIn("x.cc:1: Failure", done.stdout)
         self.assertEqual(done.stdout.count("failed"), 2, "a missing program fails too")

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from machine import ROOT, find_sanitizer
 from programs import Tests, run_program, summary
@@ -97,7 +98,10 @@ def check_unlike(machine, name, left):
         detail, rows = run_unlike(machine, min(150, left))
         state = "passed"
     except subprocess.TimeoutExpired as late:
-        state, detail, rows = "not reached", f"under way after {late.timeout:.0f} s: {' '.join(map(str, late.cmd))}", []
+        state, rows = "not reached", []
+        said = (late.stderr or b"").decode(errors="replace")
+        print(said[-4000:], file=sys.stderr)
+        detail = f"under way after {late.timeout:.0f} s: {' '.join(map(str, late.cmd))}; {summary(said)}"
     except (ValueError, OSError, KeyError, subprocess.SubprocessError) as error:
         state, detail, rows = "failed", f"{type(error).__name__}: {error}", []
     found = outcome(name, state, time.monotonic() - started, detail, detail)
@@ -121,17 +125,22 @@ CHECKS = {
     "every cut": check_tests,
 }
 NAMES = list(CHECKS)
+ALONE = ("unlike devices",)  # which it measures
 PROGRAMS = ("motley", "motley-worker", "tests/motley_engine_export",
             *sorted({f"tests/{binary}" for binary, _, _ in TESTS.values()}))
 
 
-def run(report, machine, only):
-    for name, check in CHECKS.items():
-        if only and name not in only:
-            continue
-        report.begin(name)
-        left = report.seconds_left()
-        if left < 2:
-            report.add(outcome(name, "not reached", 0, "no time is left", ""))
-            continue
-        report.add(check(machine, name, left))
+def run_one(report, machine, name):
+    report.begin(name)
+    left = report.seconds_left()
+    report.add(CHECKS[name](machine, name, left) if left >= 2 else outcome(name, "not reached", 0, "no time is left", ""))
+
+
+def run(report, machine, only, jobs):
+    names = [name for name in NAMES if not only or name in only]
+    beside = [name for name in names if name not in ALONE] if jobs > 1 else []
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(lambda name: run_one(report, machine, name), beside))
+    for name in names:
+        if name not in beside:
+            run_one(report, machine, name)

@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -38,11 +39,11 @@ class Outcome:
 
 
 class Report:
-    """Of a part that has so many seconds: what does not fit is not reached, which is no error."""
+    """Of a part that has so many seconds: what does not fit is not reached, which is no error. add() may be called by any thread."""
 
     def __init__(self, part, machine, as_json, seconds):
         self.part, self.machine, self.as_json, self.seconds = part, machine, as_json, seconds
-        self.outcomes, self.started = [], time.monotonic()
+        self.outcomes, self.started, self.lock = [], time.monotonic(), threading.Lock()
         self.about = f"{machine.name()}\n\n{machine.version()}, MOTLEY_TEST_SEED={machine.seed}"
 
     def seconds_left(self):
@@ -52,9 +53,10 @@ class Report:
         print(f"{name} ... ({self.seconds_left():.0f} s left)", file=sys.stderr, flush=True)
 
     def add(self, outcome):
-        self.outcomes.append(outcome)
-        print(outcome.line(), file=sys.stderr if self.as_json else sys.stdout, flush=True)
-        self.write()
+        with self.lock:
+            self.outcomes.append(outcome)
+            print(outcome.line(), file=sys.stderr if self.as_json else sys.stdout, flush=True)
+            self.write()
 
     def rows(self):
         return [found for outcome in self.outcomes for found in outcome.rows]

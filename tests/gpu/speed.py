@@ -272,7 +272,7 @@ def check_training(report, machine, name, case, limits):
                 report.add(outcome)
 
 
-def run(report, machine, only):
+def run(report, machine, only, _jobs):
     cases = TINY if machine.tiny else MODELS
     limits = Limits()
     if not only or "kernels" in only:

@@ -35,7 +35,7 @@ def paced(speeds):
 
 
 CASES = {
-    "full": Case("throttled", {"layers": 6, "heads": 8, "width": 512, "context": 1024}, 1024, 128, list(shares((64, 32, 16, 8)))),
+    "full": Case("throttled", {"layers": 6, "heads": 8, "width": 512, "context": 1024}, 256, 64, list(shares((64, 32, 16, 8)))),
     "tiny": Case("paced", {"layers": 1, "heads": 2, "width": 16, "context": 16}, 64, 16, list(paced((1, 0.5, 0.25, 0.25)))),
 }
 STEPS = 7

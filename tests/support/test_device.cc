@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/check.h"
+#include "kernels/device.h"
 
 namespace motley::testing {
 
@@ -12,6 +13,13 @@ DeviceKind test_device() {
   const std::string word = given == nullptr ? "cpu" : given;
   MOTLEY_CHECK(word == "cpu" || word == "cuda", "MOTLEY_TEST_DEVICE is cpu or cuda");
   return word == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
+}
+
+std::string uuid_of_test_gpu() {
+  std::string note;
+  for (const FoundDevice& found : discover_devices(&note))
+    if (found.kind == DeviceKind::kCuda) return found.uuid;
+  return {};
 }
 
 }  // namespace motley::testing

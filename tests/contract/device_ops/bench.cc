@@ -163,7 +163,8 @@ void Bench::run_reduced(const OpCall& call) {
   OpCall reduced = call;
   std::visit([&](auto& args) { args.operands(OperandVisitor(convert)); }, reduced);
   execute(device_, reduced);
-  ASSERT_TRUE(device_.synchronize().has_value());
+  const auto done = device_.synchronize();
+  ASSERT_TRUE(done.has_value()) << done.error().to_string();
   for (const Converted& operand : converted) {
     if (!operand.written) continue;
     auto bits = bytes_at(operand.reduced, operand.count * 2);

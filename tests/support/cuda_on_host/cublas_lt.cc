@@ -308,6 +308,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
       alignment_of(a) >= chosen.alignment_a && alignment_of(b) >= chosen.alignment_b &&
       alignment_of(d) >= chosen.alignment_d && alignment_of(desc->bias) >= chosen.alignment_bias &&
       alignment_of(desc->auxiliary) >= chosen.alignment_auxiliary &&
+      alignment_of(desc->a_scale) >= 16 && alignment_of(desc->b_scale) >= 16 &&
       desc->epilogue == chosen.epilogue && c == d;
   if (!product || !served || (desc->has_bias() && desc->bias == nullptr) ||
       (desc->has_auxiliary() && desc->auxiliary == nullptr))
