@@ -4,7 +4,8 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
-#include <thread>
+
+#include "comm/launch_env.h"
 
 namespace motley {
 namespace {
@@ -61,8 +62,11 @@ std::optional<double> cpu_quota(std::string_view own, const std::string& mount) 
 
 bool cpu_time_is_limited() {
   static const bool limited = [] {
+    constexpr double kCoresARank = 2;
     const auto cores = cpu_quota(text_of("/proc/self/cgroup"), "/sys/fs/cgroup");
-    return cores && *cores < static_cast<double>(std::thread::hardware_concurrency());
+    const auto launched = launch_env();
+    const int ranks = launched ? std::max(launched->local_size, 1) : 1;
+    return cores && *cores < kCoresARank * ranks;
   }();
   return limited;
 }

@@ -12,7 +12,9 @@ namespace motley {
 /// of version 2 (cpu.max) or 1 (cpu.cfs_quota_us), as mounted at `mount`.
 std::optional<double> cpu_quota(std::string_view own, const std::string& mount);
 
-/// Whether this process is left less than all of the machine's cores. Looked up once; thread-safe.
+/// Whether a rank that waits without sleeping may use up what its computing needs: where cgroups
+/// leave less than two cores to each rank of the host, as far as the launcher tells how many there
+/// are (else one). Which cores a rank may use is not asked. Looked up once; thread-safe.
 bool cpu_time_is_limited();
 
 }  // namespace motley

@@ -10,6 +10,7 @@ struct LaunchEnv {
   int rank = 0;
   int size = 1;
   int local_rank = 0;
+  int local_size = 0;  ///< ranks of this host; 0 where the launcher does not tell
 };
 
 /// Nothing when this process was not started by mpirun or srun.

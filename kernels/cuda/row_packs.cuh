@@ -57,17 +57,16 @@ struct RowPlace {
   int64_t width;
   int threads, rows, packs;
 
-  /// With `packs_each` for a thread where that leaves every one some, more only in rows for which
-  /// the threads of a block would be too few.
+  /// With at most `packs_each` for a thread, more only in rows for which the threads of a block
+  /// would be too few.
   template <class T>
   static RowPlace of(int64_t width, int64_t packs_each) {
     constexpr int64_t kMostThreads = kMostRowThreads;
     const int64_t row_packs = ceil_div(width, kPack<T>);
-    const int64_t packs =
-        std::max(std::min(packs_each, ceil_div(row_packs, 32)), ceil_div(row_packs, kMostThreads));
+    const int64_t packs = std::max(packs_each, ceil_div(row_packs, kMostThreads));
     const auto threads = static_cast<int>(ceil_div(ceil_div(row_packs, packs), 32)) * 32;
     return {width, threads, threads < kBlockThreads ? kBlockThreads / threads : 1,
-            static_cast<int>(packs)};
+            static_cast<int>(ceil_div(row_packs, threads))};
   }
   LaunchShape launch_shape(int64_t blocks, size_t shared_bytes = 0) const {
     return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads * rows), shared_bytes};

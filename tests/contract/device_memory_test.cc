@@ -61,7 +61,11 @@ TEST(DeviceMemory, WhatTheDeviceDoesNotHaveIsOutOfMemory) {
   ASSERT_TRUE(gpu->synchronize()) << "no fault of what follows";
   if (gpu->host_accessible()) return;
   // The driver keeps some of what it does not call free, and gives it away all the same.
-  EXPECT_FALSE(gpu->allocate(Bytes(2 * gpu->available_memory().value())));
+  const Bytes more(2 * gpu->available_memory().value());
+  EXPECT_FALSE(gpu->allocate(more));
+  // Of an emulated GPU: one of many gigabytes may hang when more managed memory is asked for.
+  if (more >= Bytes(1 << 30)) return;
+  EXPECT_TRUE(gpu->allocate_managed(more)) << "which the host holds";
 }
 
 TEST(DeviceMemory, NothingTakesNoMemory) {

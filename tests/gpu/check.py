@@ -26,6 +26,8 @@ def arguments():
     built = os.environ.get("MOTLEY_TEST_BIN_DIR") or ROOT / "build/release/bin"
     parser.add_argument("--programs", type=Path, default=built, help="default: $MOTLEY_TEST_BIN_DIR, build/release/bin")
     args = parser.parse_args()
+    if args.jobs < 1 or (args.jobs > 1 and args.part != "correct"):
+        parser.error("--jobs is at least 1, and 1 but for `correct`")
     names = PARTS[args.part].NAMES
     for name in args.only or []:
         if name not in names:

@@ -139,8 +139,8 @@ def run_one(report, machine, name):
 def run(report, machine, only, jobs):
     names = [name for name in NAMES if not only or name in only]
     beside = [name for name in names if name not in ALONE] if jobs > 1 else []
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(lambda name: run_one(report, machine, name), beside))
     for name in names:
         if name not in beside:
             run_one(report, machine, name)
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(lambda name: run_one(report, machine, name), beside))

@@ -34,7 +34,7 @@ def paced(speeds):
                 "paced": {"speed": speed, "overhead_ns": 1_000_000, "half_batch": 0.0}})
 
 
-CASES = {
+CASES = {  # of few samples: a profile measures micro-batches up to all of them
     "full": Case("throttled", {"layers": 6, "heads": 8, "width": 512, "context": 1024}, 256, 64, list(shares((64, 32, 16, 8)))),
     "tiny": Case("paced", {"layers": 1, "heads": 2, "width": 16, "context": 16}, 64, 16, list(paced((1, 0.5, 0.25, 0.25)))),
 }

@@ -56,10 +56,9 @@ Result<Profile> measure(const ProfileRequest& request, Communicator& world, Cont
   Pacer pacer(spec, request.fleet.clock, request.fleet.pace_flops);
   return measure_fleet(request.job, request.fleet, {*devices, memory_limit, pacer}, world,
                        [&](const std::string& what) {
-                         if (link == nullptr && !what.empty()) log_info(spec.id + ": " + what);
-                         if (link == nullptr) return;
-                         link->progress();
+                         if (link != nullptr) link->progress();
                          if (what.empty()) return;
+                         if (link == nullptr) return log_info(spec.id + ": " + what);
                          link->send(MessageType::kPhase,
                                     to_json_text(PhaseReport{world.rank(), "measuring", what, 0}));
                        });

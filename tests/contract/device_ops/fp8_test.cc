@@ -174,7 +174,8 @@ TEST_F(ProductsInFp8, AreThoseOfFactorsInEightBits) {
     SCOPED_TRACE(form.text());
     // Hopper's tensor cores keep about 14 bits of the sums they have under way (DeepSeek-V3 report,
     // section 3.3.2), and lose up to the last at each step; an output in bf16 is rounded as well.
-    const double tolerance = 0x1p-9 + (form.full ? 0 : 0x1p-7);
+    const double of_sums = test_device() == DeviceKind::kCuda ? 0x1p-9 : 5e-4;
+    const double tolerance = of_sums + (form.full ? 0 : 0x1p-7);
     expect_as_reference(*device_, tolerance, 1, [&](Bench& bench) { return product(bench, form); });
   }
 }

@@ -127,8 +127,9 @@ void add_layer_norm(std::vector<OpCase>& cases, int64_t rows, int64_t width) {
 void add_layer_norms(std::vector<OpCase>& cases) {
   for (const int64_t rows : {1, 3, 33, 100})
     for (const int64_t width : {1, 3, 8, 17, 65, 130, 768}) add_layer_norm(cases, rows, width);
+  add_layer_norm(cases, 3, 384);
   // Beyond what the registers of a block hold: in full precision, in all, and odd.
-  for (const int64_t width : {4097, 8200, 16384, 16391}) add_layer_norm(cases, 2, width);
+  for (const int64_t width : {4097, 8200, 16384, 16391, 24576}) add_layer_norm(cases, 2, width);
   add_layer_norm(cases, 1100, 16);
   constexpr int64_t kRowsOfSeveralARun = 385, kWide = 4100;
   cases.push_back(

@@ -17,9 +17,10 @@ class LaunchEnvironment : public ::testing::Test {
   ~LaunchEnvironment() override { clear(); }
   static void clear() {
     for (const char* name :
-         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_RANK",
-          "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "SLURM_PROCID", "SLURM_NTASKS",
-          "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"})
+         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+          "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMIX_RANK", "PMI_RANK", "PMI_SIZE",
+          "MPI_LOCALRANKID", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS",
+          "SLURM_LOCALID"})
       unsetenv(name);
   }
   static void set(const std::vector<std::pair<std::string, std::string>>& variables) {
@@ -32,12 +33,14 @@ TEST_F(LaunchEnvironment, NobodyStartedIt) { EXPECT_FALSE(launch_env().has_value
 TEST_F(LaunchEnvironment, OpenMpi) {
   set({{"OMPI_COMM_WORLD_RANK", "5"},
        {"OMPI_COMM_WORLD_SIZE", "8"},
-       {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}});
+       {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}});
   const auto env = launch_env();
   ASSERT_TRUE(env.has_value());
   EXPECT_EQ(env->rank, 5);
   EXPECT_EQ(env->size, 8);
   EXPECT_EQ(env->local_rank, 1);
+  EXPECT_EQ(env->local_size, 4);
 }
 
 TEST_F(LaunchEnvironment, SlurmStepButNotTheBatchScriptAround) {
