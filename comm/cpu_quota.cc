@@ -29,15 +29,19 @@ std::optional<double> cores_of_group(const std::string& group) {
                   text_of(group + "/cpu.cfs_period_us"));
 }
 
+/// Nothing is no limit.
+std::optional<double> lesser(std::optional<double> a, std::optional<double> b) {
+  return a && b ? std::min(*a, *b) : a ? a : b;
+}
+
 /// Of the group at `path`, and of those it is in.
 std::optional<double> least_above(const std::string& mount, std::string path) {
-  std::optional<double> least;
-  while (true) {
-    const auto cores = cores_of_group(mount + path);
-    if (cores && (!least || *cores < *least)) least = cores;
-    if (path.empty()) return least;
+  std::optional<double> least = cores_of_group(mount + path);
+  while (!path.empty()) {
     path.erase(path.rfind('/'));
+    least = lesser(least, cores_of_group(mount + path));
   }
+  return least;
 }
 
 }  // namespace
@@ -54,8 +58,7 @@ std::optional<double> cpu_quota(std::string_view own, const std::string& mount) 
     if (!version_2 && controllers.find(",cpu,") == std::string::npos) continue;
     std::string path = line.substr(second + 1);
     if (path == "/" || path.rfind('/', 0) != 0) path.clear();
-    const auto cores = least_above(mount + (version_2 ? "" : "/cpu"), path);
-    if (cores && (!least || *cores < *least)) least = cores;
+    least = lesser(least, least_above(mount + (version_2 ? "" : "/cpu"), path));
   }
   return least;
 }
