@@ -1,6 +1,5 @@
 #include "core/holdings.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "core/check.h"
@@ -22,12 +21,6 @@ UnitRange part_of(int64_t units, const std::vector<double>& shares, int member) 
   const int64_t first = boundary(before);
   const int64_t end = last ? units : boundary(before + shares[static_cast<size_t>(member)]);
   return {first, end - first};
-}
-
-bool computes_with(const LogicalTensor& tensor, const StagePlan& stage) {
-  return std::any_of(tensor.layers.begin(), tensor.layers.end(), [&](LayerIndex layer) {
-    return layer >= stage.first_layer && layer <= stage.last_layer;
-  });
 }
 
 /// The member's part of a tensor's split dimension; all of it where there is none.
@@ -61,8 +54,8 @@ MemberShape member_shape(const ModelSpec& model, const std::vector<double>& shar
 const char* lack_of(const ModelSpec& model, const StagePlan& stage, int member) {
   if (stage.shares.size() == 1) return nullptr;
   const MemberShape shape = member_shape(model, stage.shares, member);
-  for (const LogicalTensor& tensor : logical_tensors(model)) {
-    if (!computes_with(tensor, stage) || units_of(tensor, shape).count > 0) continue;
+  for (const LogicalTensor& tensor : logical_tensors(model, stage.first_layer, stage.last_layer)) {
+    if (units_of(tensor, shape).count > 0) continue;
     if (tensor.split == Split::kHeads) return "no attention head";
     if (tensor.split == Split::kColumns) return "no column of the MLP";
     if (tensor.split == Split::kVocabulary) return "nothing of the vocabulary";
@@ -81,8 +74,7 @@ StagePlan whole_model(const ModelSpec& model) {
 std::vector<Holding> holdings_of(const ModelSpec& model, const StagePlan& stage, int member) {
   const MemberShape shape = member_shape(model, stage.shares, member);
   std::vector<Holding> holdings;
-  for (LogicalTensor& tensor : logical_tensors(model)) {
-    if (!computes_with(tensor, stage)) continue;
+  for (LogicalTensor& tensor : logical_tensors(model, stage.first_layer, stage.last_layer)) {
     if (tensor.split == Split::kFirst && !shape.first()) continue;
     Holding holding{.tensor = std::move(tensor), .slice = {}, .counted = true};
     const auto dimension = static_cast<size_t>(holding.tensor.split_dimension);

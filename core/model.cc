@@ -1,5 +1,6 @@
 #include "core/model.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/philox.h"
@@ -72,14 +73,22 @@ int64_t LogicalTensor::elements() const {
 }
 
 std::vector<LogicalTensor> logical_tensors(const ModelSpec& model) {
+  return logical_tensors(model, 0, model.layers + 1);
+}
+
+std::vector<LogicalTensor> logical_tensors(const ModelSpec& model, LayerIndex first,
+                                           LayerIndex last) {
   TensorList list;
   const LayerIndex head = model.layers + 1;
-  list.add("embed.token.weight", {model.vocab, model.width}, {0, head}, Init::kNormal,
-           Split::kVocabulary);
-  list.add("embed.position.weight", {model.context, model.width}, {0}, Init::kNormal,
-           Split::kFirst);
-  for (int block = 0; block < model.layers; ++block) list.add_block(model, block);
-  list.add_norm("norm", model.width, head);
+  if (first == 0 || last == head)
+    list.add("embed.token.weight", {model.vocab, model.width}, {0, head}, Init::kNormal,
+             Split::kVocabulary);
+  if (first == 0)
+    list.add("embed.position.weight", {model.context, model.width}, {0}, Init::kNormal,
+             Split::kFirst);
+  for (LayerIndex layer = std::max(first, 1); layer <= std::min(last, model.layers); ++layer)
+    list.add_block(model, layer - 1);
+  if (last == head) list.add_norm("norm", model.width, head);
   return list.take();
 }
 

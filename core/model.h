@@ -83,6 +83,9 @@ struct LogicalTensor {
 ///   block.N.mlp.down.weight [width, 4·width]                    block.N.mlp.down.bias [width]
 ///   norm.{gain,bias} [width]
 std::vector<LogicalTensor> logical_tensors(const ModelSpec& model);
+/// Those of the layers from `first` to `last`.
+std::vector<LogicalTensor> logical_tensors(const ModelSpec& model, LayerIndex first,
+                                           LayerIndex last);
 
 int64_t parameter_count(const ModelSpec& model);
 

@@ -159,4 +159,8 @@ MicroBatchRule solo_rule(const Plan& plan, double headroom = kMemoryHeadroom);
 /// end. kInvalidSpec when the profile lacks one of its devices or a curve that it needs.
 Result<Unit> predict(const PlanRequest& request, Plan* plan);
 
+/// The same of the step alone, for plans that are only compared: not how certain it is, nor what
+/// devices could do alone.
+Result<Unit> predict_step(const PlanRequest& request, Plan* plan);
+
 }  // namespace motley

@@ -95,9 +95,10 @@ const std::vector<LinkProfile> kNoLinks;
 class Predictor {
  public:
   Predictor(const PlanRequest& request, const Plan& plan, const DeviceIndex& index,
-            std::vector<const DeviceProfile*> devices)
+            std::vector<const DeviceProfile*> devices, bool only_step)
       : request_(request),
         plan_(plan),
+        only_step_(only_step),
         index_(index),
         devices_(std::move(devices)),
         elements_(static_cast<double>(parameter_count(request.job.model))),
@@ -142,6 +143,7 @@ class Predictor {
     own.update_seconds = update_seconds(rank);
     own.memory_limit = device.memory_limit;
     if (!request_.counted.empty()) set_memory(request_.counted[rank], &own);
+    if (only_step_) return;
     const MicroBatchRule rule = solo_rule(plan_, request_.memory_headroom);
     const auto whole = as_whole(device, request_.job.model, rule);
     if (!whole) return;  // what it could do alone is not known
@@ -192,6 +194,7 @@ class Predictor {
       for (size_t member = 0; member < stages[stage].ranks.size(); ++member) {
         const size_t rank = index(stages[stage].ranks[member]);
         prediction_.ranks[rank].compute_seconds = times.compute[stage][member];
+        if (only_step_) continue;
         MOTLEY_TRY(const double own,
                    uncertainty_of(*devices_[rank], request_.job.model, stages[stage],
                                   static_cast<int>(member), cut.micro_batch));
@@ -272,11 +275,11 @@ class Predictor {
     prediction_.bubble_seconds = end_ - slowest.section_seconds();
     prediction_.step_seconds = step_seconds(end_, prediction_.communication_seconds);
     prediction_.samples_per_second = plan_.global_batch / prediction_.step_seconds;
-    prediction_.uncertainty = uncertainty();
+    if (!only_step_) prediction_.uncertainty = uncertainty();
     prediction_.cost_per_hour = price_of(index_, plan_);
     for (RankPrediction& rank : prediction_.ranks)
       rank.wait_seconds = end_ - rank.section_seconds();
-    sum_solo_speeds();
+    if (!only_step_) sum_solo_speeds();
   }
 
   /// Of all devices, or of none: a sum without one would flatter the plan.
@@ -296,6 +299,7 @@ class Predictor {
 
   const PlanRequest& request_;
   const Plan& plan_;
+  const bool only_step_;
   const DeviceIndex& index_;
   std::vector<const DeviceProfile*> devices_;  ///< by rank
   double elements_;                            ///< of the model
@@ -310,14 +314,23 @@ class Predictor {
   double latest_end_ = 0, earliest_end_ = 0;  ///< that may be, as far as was measured
 };
 
-}  // namespace
-
-Result<Unit> predict(const PlanRequest& request, Plan* plan) {
+Result<Unit> predict(const PlanRequest& request, bool only_step, Plan* plan) {
   const DeviceIndex index(request.fleet, request.profile);
   MOTLEY_TRY(auto devices, devices_of(index, *plan));
   describe_links(request, plan);
-  MOTLEY_TRY(plan->prediction, Predictor(request, *plan, index, std::move(devices)).run());
+  MOTLEY_TRY(plan->prediction,
+             Predictor(request, *plan, index, std::move(devices), only_step).run());
   return Unit{};
+}
+
+}  // namespace
+
+Result<Unit> predict(const PlanRequest& request, Plan* plan) {
+  return predict(request, false, plan);
+}
+
+Result<Unit> predict_step(const PlanRequest& request, Plan* plan) {
+  return predict(request, true, plan);
 }
 
 }  // namespace motley

@@ -44,26 +44,41 @@ class ReplicaTimer {
 
   Result<Unit> add_stage(size_t number, StageTimes* times, std::vector<double>* compute) {
     const StagePlan& stage = replica_.stages[number];
+    std::vector<PassSeconds> passes;  // by member
+    double half_of_sums = 0;
     for (size_t i = 0; i < micro_batches_.size(); ++i) {
       const int samples = micro_batches_[i].count;
+      if (i == 0 || samples != micro_batches_[i - 1].count) {
+        MOTLEY_TRY(passes, passes_of(number, samples));
+        half_of_sums = sum_seconds(stage, samples) / 2;
+      }
       PassSeconds slowest;  // ranks that share a stage wait for each other in every layer
       for (size_t member = 0; member < stage.ranks.size(); ++member) {
-        const DeviceProfile& device = *known(stage.ranks[member]).device;
-        auto own =
-            pass_seconds(device, request_.job.model, stage, static_cast<int>(member), samples);
-        if (!own) return fail(at_stage(number, own.error()));
-        add_section_starts(device, number, static_cast<int>(i), &*own);
-        (*compute)[member] += own->forward + own->backward;
-        slowest.forward = std::max(slowest.forward, own->forward);
-        slowest.backward = std::max(slowest.backward, own->backward);
+        PassSeconds own = passes[member];
+        add_section_starts(*known(stage.ranks[member]).device, number, static_cast<int>(i), &own);
+        (*compute)[member] += own.forward + own.backward;
+        slowest.forward = std::max(slowest.forward, own.forward);
+        slowest.backward = std::max(slowest.backward, own.backward);
       }
-      const double half_of_sums = sum_seconds(stage, samples) / 2;
       times->forward.push_back(nanos_of_seconds(slowest.forward + half_of_sums));
       times->backward.push_back(nanos_of_seconds(slowest.backward + half_of_sums));
     }
     times->forward_travels = transfer(number, number + 1);
     times->backward_travels = transfer(number, number - 1);
     return Unit{};
+  }
+
+  /// Of each member; without what begins sections.
+  Result<std::vector<PassSeconds>> passes_of(size_t number, int samples) const {
+    const StagePlan& stage = replica_.stages[number];
+    std::vector<PassSeconds> passes;
+    for (size_t member = 0; member < stage.ranks.size(); ++member) {
+      const auto own = pass_seconds(*known(stage.ranks[member]).device, request_.job.model, stage,
+                                    static_cast<int>(member), samples);
+      if (!own) return fail(at_stage(number, own.error()));
+      passes.push_back(*own);
+    }
+    return passes;
   }
 
   /// A section begins where something was received or sent: not between the last stage's forward

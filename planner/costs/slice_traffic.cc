@@ -6,7 +6,9 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "core/holdings.h"
@@ -28,15 +30,17 @@ class Held {
       for (const StagePlan& stage : replica.stages)
         for (size_t member = 0; member < stage.ranks.size(); ++member)
           add(stage, static_cast<int>(member), model);
+    for (const auto& [shape, alike] : known_)
+      for (const Holding& holding : alike.holdings) {
+        std::vector<Holder>& holders = holders_[holding.tensor.name];
+        for (const size_t rank : alike.ranks) holders.push_back({rank, &holding});
+      }
   }
 
   const std::vector<Holding>& of(size_t rank) const { return *of_rank_[rank]; }
-  const std::vector<Holder>& holders(const std::string& tensor) const {
-    return holders_.at(tensor);
-  }
+  const std::vector<Holder>& holders(std::string_view tensor) const { return holders_.at(tensor); }
   /// Whether all that hold something of the tensor hold the same.
-  bool alike(const std::string& tensor) const {
-    const std::vector<Holder>& holders = holders_.at(tensor);
+  static bool alike(const std::vector<Holder>& holders) {
     const Slice& first = holders.front().holding->slice;
     return std::all_of(holders.begin(), holders.end(), [&](const Holder& holder) {
       return &holder.holding->slice == &first || holder.holding->slice == first;
@@ -45,20 +49,24 @@ class Held {
 
  private:
   using Shape = std::tuple<LayerIndex, LayerIndex, std::vector<double>, int>;
+  struct Alike {
+    std::vector<Holding> holdings;
+    std::vector<size_t> ranks;
+  };
 
   void add(const StagePlan& stage, int member, const ModelSpec& model) {
     const auto [found, is_new] =
         known_.try_emplace({stage.first_layer, stage.last_layer, stage.shares, member});
-    if (is_new) found->second = holdings_of(model, stage, member);
+    Alike& alike = found->second;
+    if (is_new) alike.holdings = holdings_of(model, stage, member);
     const auto rank = static_cast<size_t>(stage.ranks[static_cast<size_t>(member)].value());
-    of_rank_[rank] = &found->second;
-    for (const Holding& holding : found->second)
-      holders_[holding.tensor.name].push_back({rank, &holding});
+    of_rank_[rank] = &alike.holdings;
+    alike.ranks.push_back(rank);
   }
 
-  std::map<Shape, std::vector<Holding>> known_;
+  std::map<Shape, Alike> known_;
   std::vector<const std::vector<Holding>*> of_rank_;
-  std::map<std::string, std::vector<Holder>> holders_;
+  std::unordered_map<std::string_view, std::vector<Holder>> holders_;
 };
 
 /// Which ranks exchange something with which, itself included: as bits, since the same meet over
@@ -190,14 +198,15 @@ class TrafficCount {
         links_(plan) {
     for (size_t rank = 0; rank < traffic_.size(); ++rank)
       for (const Holding& holding : held_.of(rank)) traffic_[rank].held += holding.slice.elements();
-    std::map<std::string, std::vector<const Ownership*>> owned;  // by tensor
+    std::unordered_map<std::string_view, std::vector<const Ownership*>> owned;  // by tensor
     for (const Ownership& one : plan.owners) owned[one.tensor].push_back(&one);
     for (const auto& [tensor, parts] : owned) {
-      if (held_.alike(tensor)) {
-        add_alike(held_.holders(tensor), parts);
+      const std::vector<Holder>& holders = held_.holders(tensor);
+      if (Held::alike(holders)) {
+        add_alike(holders, parts);
         continue;
       }
-      for (const Ownership* part : parts) add(*part);
+      for (const Ownership* part : parts) add(*part, holders);
     }
   }
 
@@ -212,13 +221,13 @@ class TrafficCount {
     return static_cast<size_t>(owned.owner.value());
   }
 
-  void add(const Ownership& owned) {
+  void add(const Ownership& owned, const std::vector<Holder>& holders) {
     const size_t owner = owner_of(owned);
     const int64_t all = owned.slice.elements();
     traffic_[owner].owned += all;
     links_.add(owner, all, true);
     Slice common;
-    for (const auto& [holder, copy] : held_.holders(owned.tensor)) {
+    for (const auto& [holder, copy] : holders) {
       if (holder == owner || !intersect(copy->slice, owned.slice, &common)) continue;
       const int64_t elements = common.elements();
       meetings_.add(owner, holder);

@@ -204,7 +204,7 @@ Result<Unit> PlanMaker::price(const PipelineCosts& costs, const std::vector<int>
   keep_hosts_together(&plan);
   leave_out_others(&plan);
   plan.owners = even_ownership(plan, space_.request.job.model);
-  return predict(space_.request, &plan);
+  return predict_step(space_.request, &plan);
 }
 
 void PlanMaker::leave_out_others(Plan* plan) const {

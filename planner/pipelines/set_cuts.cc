@@ -61,19 +61,22 @@ SetCuts::SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_b
       count_((samples + micro_batch - 1) / micro_batch),
       most_stages_(sets.size(sets.count() - 1)) {
   find_ways();
-  price();
+  const auto groups = static_cast<size_t>(sets_.groups());
+  firsts_.resize(groups * static_cast<size_t>(most_stages_ + 1));
+  middles_.resize(firsts_.size());
+  lasts_.resize(groups);
   rows_.resize(sets_.count());
 }
 
 /// After its parts.
 void SetCuts::cut(size_t set) {
   Row& row = rows_[set];
-  if (!row.left.empty()) return;
+  if (!row.states.empty()) return;
   ++cut_;
+  while (priced_ < sets_.size(set)) price(++priced_);
   const size_t states = places() * static_cast<size_t>(layers_);
-  row.left.assign(states, kTooLong);
+  row.states.resize(states);
   row.arrives.assign(states, kTooLong);
-  row.chosen.resize(states);
   for (int group = 0; group < sets_.groups() && sets_.size(set) <= layers_; ++group) {
     if (sets_.sets()[set][static_cast<size_t>(group)] == 0) continue;
     const bool alone = sets_.size(set) == 1;
@@ -95,22 +98,18 @@ void SetCuts::find_ways() {
                       costs_.travel(sets_.example(to), sets_.example(from), carried).value());
 }
 
-void SetCuts::price() {
-  const auto groups = static_cast<size_t>(sets_.groups());
-  const auto stages = static_cast<size_t>(most_stages_) + 1;
-  firsts_.resize(groups * stages);
-  middles_.resize(groups * stages);
-  lasts_.resize(groups);
-  for (size_t group = 0; group < groups; ++group) {
-    const auto number = static_cast<int>(group);
-    if (!costs_.priced(number)) continue;
-    lasts_[group] = prices_of(number, 1, false);
-    for (int depth = 2; depth <= most_stages_; ++depth) {
-      const size_t at = group * stages + static_cast<size_t>(depth);
-      firsts_[at] = prices_of(number, depth, true);
-      middles_[at] = depth == 2 ? prices_of(number, depth, false) : middles_[at - 1];
-      middles_[at].most = most_of(number, depth, false, middles_[at].most);
+/// After smaller ones.
+void SetCuts::price(int depth) {
+  for (int group = 0; group < sets_.groups(); ++group) {
+    if (!costs_.priced(group)) continue;
+    if (depth == 1) {
+      lasts_[static_cast<size_t>(group)] = prices_of(group, 1, false);
+      continue;
     }
+    const auto at = static_cast<size_t>(group * (most_stages_ + 1) + depth);
+    firsts_[at] = prices_of(group, depth, true);
+    middles_[at] = depth == 2 ? prices_of(group, depth, false) : middles_[at - 1];
+    middles_[at].most = most_of(group, depth, false, middles_[at].most);
   }
 }
 
@@ -150,10 +149,9 @@ StagePrices SetCuts::prices_of(int group, int depth, bool begins) const {
 }
 
 void SetCuts::offer(size_t set, int group, int first, int64_t nanos, int layers) {
-  const size_t at = state(sets_.place(group), first);
-  if (nanos >= rows_[set].left[at]) return;
-  rows_[set].left[at] = nanos;
-  rows_[set].chosen[at] = {static_cast<uint16_t>(group), static_cast<uint16_t>(layers)};
+  State& own = rows_[set].states[state(sets_.place(group), first)];
+  if (nanos >= own.left) return;
+  own = {nanos, {static_cast<uint16_t>(group), static_cast<uint16_t>(layers)}};
 }
 
 void SetCuts::be_last(size_t set, int group) {
@@ -204,10 +202,10 @@ void SetCuts::add_ways(size_t set) {
   for (int from = 0; from < sets_.places(); ++from)
     for (int to = 0; to < sets_.places(); ++to) {
       const int64_t there = way(from, to);
-      const int64_t* const left = &rows_[set].left[state(to, 0)];
+      const State* const left = &rows_[set].states[state(to, 0)];
       int64_t* const arrives = &rows_[set].arrives[state(from, 0)];
       for (int first = 1; first < layers_; ++first)
-        arrives[first] = std::min(arrives[first], there + left[first]);
+        arrives[first] = std::min(arrives[first], there + left[first].left);
     }
 }
 
@@ -215,7 +213,7 @@ void SetCuts::add_ways(size_t set) {
 int SetCuts::best_place(size_t left, int from, int first) const {
   int place = 0;
   const auto nanos = [&](int to) {
-    return (from < 0 ? 0 : way(from, to)) + rows_[left].left[state(to, first)];
+    return (from < 0 ? 0 : way(from, to)) + rows_[left].states[state(to, first)].left;
   };
   for (int other = 1; other < sets_.places(); ++other)
     if (nanos(other) < nanos(place)) place = other;
@@ -225,15 +223,15 @@ int SetCuts::best_place(size_t left, int from, int first) const {
 int64_t SetCuts::least(size_t set) {
   if (sets_.size(set) == 1) return kTooLong;
   cut(set);
-  return rows_[set].left[state(best_place(set, -1, 0), 0)];
+  return rows_[set].states[state(best_place(set, -1, 0), 0)].left;
 }
 
 std::vector<CutStage> SetCuts::stages(size_t set) const {
   std::vector<CutStage> stages;
-  if (rows_[set].left[state(best_place(set, -1, 0), 0)] >= kTooLong) return stages;
+  if (rows_[set].states[state(best_place(set, -1, 0), 0)].left >= kTooLong) return stages;
   int first = 0;
   for (int place = -1;; first += stages.back().layers) {
-    stages.push_back(rows_[set].chosen[state(best_place(set, place, first), first)]);
+    stages.push_back(rows_[set].states[state(best_place(set, place, first), first)].chosen);
     if (sets_.size(set) == 1) break;
     set = static_cast<size_t>(sets_.without(set, stages.back().group));
     place = sets_.place(stages.back().group);

@@ -93,19 +93,22 @@ class SetCuts {
 
  private:
   size_t places() const { return static_cast<size_t>(sets_.places()); }
-  /// Of a set of devices left, by place and first layer left.
+  /// Of a set of devices left, with a place and the first layer left.
+  struct State {
+    /// Nanoseconds of these alone where a device of the place comes next.
+    int64_t left = kTooLong;
+    CutStage chosen;
+  };
   struct Row {
-    /// Nanoseconds of these alone where a device of the place comes next, and with the ways from
-    /// one of the place to the best.
-    std::vector<int64_t> left, arrives;
-    std::vector<CutStage> chosen;
+    std::vector<State> states;
+    std::vector<int64_t> arrives;  ///< with the ways from a device of the place to the best
   };
   size_t state(int place, int first) const {
     return static_cast<size_t>(place) * static_cast<size_t>(layers_) + static_cast<size_t>(first);
   }
   void cut(size_t set);
   void find_ways();
-  void price();
+  void price(int depth);
   PipelineStage stage_of(int group, int depth, bool begins, int layers) const;
   int most_of(int group, int depth, bool begins, int most) const;
   StagePrices prices_of(int group, int depth, bool begins) const;
@@ -121,6 +124,7 @@ class SetCuts {
   int layers_, micro_batch_, samples_;
   int count_;  ///< micro-batches
   int most_stages_;
+  int priced_ = 0;             ///< depths
   std::vector<int64_t> ways_;  ///< there and back, [from * places + to]
   std::vector<StagePrices> firsts_, middles_, lasts_;
   std::vector<Row> rows_;  ///< by set; empty: not cut

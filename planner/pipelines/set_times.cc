@@ -176,17 +176,16 @@ double SetTimes::known_least(size_t size, size_t set, int samples) const {
   return least;
 }
 
-std::vector<std::pair<double, size_t>> SetTimes::likely(size_t set, int samples,
-                                                        double limit) const {
-  std::vector<std::pair<double, size_t>> sizes;
+const std::vector<std::pair<double, size_t>>& SetTimes::likely(size_t set, int samples,
+                                                               double limit) {
+  likely_.clear();
   for (size_t size = 0; size < micro_batches_.size(); ++size) {
     const double least = known_least(size, set, samples);
-    if (least <= limit) sizes.emplace_back(least, size);
+    if (least <= limit) likely_.emplace_back(least, size);
     if (micro_batches_[size] >= samples) break;
   }
-  std::stable_sort(sizes.begin(), sizes.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  return sizes;
+  std::sort(likely_.begin(), likely_.end());
+  return likely_;
 }
 
 /// What was proved of as many samples or fewer.

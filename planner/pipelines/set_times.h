@@ -66,8 +66,8 @@ class SetTimes : public ReplicaSets {
   int find_grains_within(size_t set, const GrainLimit& limit);
   /// Micro-batches that may be quickest, by number, the likely first, with bounds on their times
   /// from those of other samples, none above `limit`. Of those that one micro-batch is enough for
-  /// the first only.
-  std::vector<std::pair<double, size_t>> likely(size_t set, int samples, double limit) const;
+  /// the first only. Valid until it is asked again.
+  const std::vector<std::pair<double, size_t>>& likely(size_t set, int samples, double limit);
   double known_least(size_t size, size_t set, int samples) const;
   int most_grains(size_t set, const GrainLimit& limit) const;
   double filled_least(size_t size, size_t set, int samples) const;
@@ -89,8 +89,9 @@ class SetTimes : public ReplicaSets {
   /// Grains within seconds, of which one lacks samples; by set, of those that were asked for.
   std::map<std::pair<double, int>, std::vector<std::optional<int>>> within_;
   std::vector<bool> asked_;  ///< by set
-  int64_t kept_ = 0;         ///< sets in all cuts that are kept
-  int64_t nodes_ = 0;        ///< sets that were cut, and stages placed
+  std::vector<std::pair<double, size_t>> likely_;
+  int64_t kept_ = 0;   ///< sets in all cuts that are kept
+  int64_t nodes_ = 0;  ///< sets that were cut, and stages placed
 };
 
 }  // namespace motley

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
+#include <string>
+#include <vector>
 
 namespace motley {
 namespace {
@@ -57,6 +60,22 @@ TEST(LogicalTensors, ShapesLayersAndDecay) {
   EXPECT_THAT(find(tensors, "block.0.mlp.down.weight").shape, ElementsAre(15, 60));
   for (const LogicalTensor& tensor : tensors)
     EXPECT_EQ(tensor.decay, tensor.name.ends_with("weight")) << tensor.name;
+}
+
+TEST(LogicalTensors, OfSomeLayersAreThoseThatTheyComputeWith) {
+  const ModelSpec model = small_model();
+  const std::vector<LogicalTensor> all = logical_tensors(model);
+  for (LayerIndex first = 0; first < layer_count(model); ++first)
+    for (LayerIndex last = first; last < layer_count(model); ++last) {
+      std::vector<std::string> expected, names;
+      for (const LogicalTensor& tensor : all)
+        if (std::any_of(tensor.layers.begin(), tensor.layers.end(),
+                        [&](LayerIndex layer) { return layer >= first && layer <= last; }))
+          expected.push_back(tensor.name);
+      for (const LogicalTensor& tensor : logical_tensors(model, first, last))
+        names.push_back(tensor.name);
+      EXPECT_EQ(names, expected) << first << " to " << last;
+    }
 }
 
 TEST(ParameterCount, OfGpt2IsTheKnownNumber) {
