@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/units.h"
+#include "planner/mend_plan.h"
 #include "planner/pinned/pinned_search.h"
 #include "planner/pipelines/pipeline_search.h"
 #include "planner/state/state_search.h"
@@ -334,14 +335,7 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
   return Unit{};
 }
 
-}  // namespace
-
-Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter) {
-  return request.job.pin.replicas.empty() ? search_unpinned(request, counter)
-                                          : search_pinned(request, counter);
-}
-
-Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& counter) {
+Result<Plan> search_anew(const PlanRequest& request, const MemoryCounter& counter) {
   Result<Plan> whole = search_whole_and_cut(request, counter);
   if (!whole && is_fault(whole.error())) return whole;
   const bool may_be_whole = request.job.parallel.shard_optimizer != ShardOptimizer::kOn;
@@ -352,6 +346,33 @@ Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& co
   if (whole) MOTLEY_TRY_VOID(consider_sharing_it(request, counter, *whole, &best));
   MOTLEY_TRY_VOID(consider_ways(request, counter, &best));
   return best.take();
+}
+
+}  // namespace
+
+Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter) {
+  return request.job.pin.replicas.empty() ? search_unpinned(request, counter)
+                                          : search_pinned(request, counter);
+}
+
+Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& counter) {
+  std::optional<MendedPlan> mended;
+  if (request.previous != nullptr && is_cut(*request.previous) &&
+      request.fleet.devices.size() > kFewDevices) {
+    MOTLEY_TRY(mended, mend_plan(request, counter));
+  }
+  if (mended && mended->is_enough) return std::move(mended->plan);
+  Result<Plan> found = search_anew(request, counter);
+  if (!mended || (!found && is_fault(found.error()))) return found;
+  const double seconds = mended->plan.prediction.step_seconds;
+  if (found && found->prediction.step_seconds <= seconds) {
+    reject("the previous plan, mended", "slower", seconds, &*found);
+    return found;
+  }
+  if (found)
+    reject("a plan searched for anew", "slower than the previous one, mended",
+           found->prediction.step_seconds, &mended->plan);
+  return std::move(mended->plan);
 }
 
 }  // namespace motley

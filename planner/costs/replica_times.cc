@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <string>
 
+#include "planner/costs/cost_model.h"
 #include "planner/costs/layer_times.h"
+#include "planner/plain/grain_table.h"
 
 namespace motley {
 namespace {
@@ -146,6 +148,17 @@ bool is_plain(const ReplicaPlan& replica) {
 Result<ReplicaTimes> replica_times(const PlanRequest& request, const Plan& plan, int replica,
                                    const KnownRanks& ranks) {
   return ReplicaTimer(request, plan, replica, ranks).run();
+}
+
+double replica_seconds(const PlanRequest& request, const Plan& alone, const KnownRanks& ranks) {
+  const ReplicaPlan& replica = alone.replicas.front();
+  const Rank first = replica.stages.front().ranks.front();
+  const KnownRanks::Known& known = ranks.all[static_cast<size_t>(first.value())];
+  if (is_plain(replica) && known.device->curve("model") != nullptr)
+    return section_seconds(device_seconds(*known.device, alone.global_batch, replica.micro_batch),
+                           known.ready);
+  const Result<ReplicaTimes> times = replica_times(request, alone, 0, ranks);
+  return times ? seconds_of(simulate_pipeline(times->stages).end) : kNever;
 }
 
 }  // namespace motley

@@ -37,6 +37,10 @@ struct KnownRanks {
 Result<ReplicaTimes> replica_times(const PlanRequest& request, const Plan& plan, int replica,
                                    const KnownRanks& ranks);
 
+/// A step of a plan of one replica, the update before it included, sums of gradients apart; kNever
+/// where the profile lacks a curve. What the plan's ranks are is of no interest.
+double replica_seconds(const PlanRequest& request, const Plan& alone, const KnownRanks& ranks);
+
 /// One rank for the whole model, computing nothing twice: what the curve "model" was measured of.
 bool is_plain(const ReplicaPlan& replica);
 

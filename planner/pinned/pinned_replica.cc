@@ -136,15 +136,11 @@ bool PricedPin::use_less_than(int micro_batch) {
 }
 
 double PricedPin::seconds_with(int micro_batch, int samples) {
-  if (is_whole())
-    return section_seconds(device_seconds(profile_of(0), samples, micro_batch),
-                           known_ranks_.all.front().ready);
   ReplicaPlan& replica = alone_.replicas.front();
   alone_.global_batch = samples;
   replica.grains = alone_.grain_count();
   replica.micro_batch = micro_batch;
-  const Result<ReplicaTimes> times = replica_times(*request_, alone_, 0, known_ranks_);
-  return times ? seconds_of(simulate_pipeline(times->stages).end) : kNever;
+  return replica_seconds(*request_, alone_, known_ranks_);
 }
 
 /// The smallest micro-batch among equals.

@@ -157,18 +157,6 @@ Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>
   return Unit{};
 }
 
-/// In micro-batches of so many samples or fewer, or where none of these fits, the next that does.
-Pipeline PlanMaker::cut_anew(const PipelineCosts& costs, const std::vector<int>& row,
-                             int most_micro_batch, int samples) const {
-  PipelineCut best;
-  for (const int micro_batch : space_.micro_batches) {
-    if (!best.pipeline.stages.empty() && micro_batch > most_micro_batch) break;
-    PipelineCut cut = best_cut(costs, row, micro_batch, samples, best.seconds, kNodesToImprove);
-    if (cut.seconds < best.seconds) best = std::move(cut);
-  }
-  return std::move(best.pipeline);
-}
-
 /// The same replicas, each in the order that its devices have there; nothing where that does not
 /// fit.
 std::optional<PackedPlan> PlanMaker::over_hosts(size_t hosts, const PipelineCosts& costs,
@@ -184,7 +172,8 @@ std::optional<PackedPlan> PlanMaker::over_hosts(size_t hosts, const PipelineCost
     const int samples = packed.shares[i].second;
     const auto [cut, is_new] = known.try_emplace({rows[i].groups, samples});
     if (is_new)
-      cut->second = cut_anew(costs, rows[i].groups, packed.pipelines[i].micro_batch, samples);
+      cut->second = quickest_cut(costs, rows[i].groups, space_.micro_batches,
+                                 packed.pipelines[i].micro_batch, samples, kNodesToImprove);
     if (cut->second.stages.empty()) return std::nullopt;
     other.pipelines.push_back(cut->second);
     placed->push_back(rows[i].stages);

@@ -47,8 +47,6 @@ class PlanMaker {
   Deal deal_over(const Packing& packing, std::vector<ReplicaDesigns>* sets);
   Result<Unit> place(const PipelineCosts& costs, const std::vector<int>& grains,
                      PackedPlan* packed) const;
-  Pipeline cut_anew(const PipelineCosts& costs, const std::vector<int>& row, int most_micro_batch,
-                    int samples) const;
   std::optional<PackedPlan> over_hosts(size_t hosts, const PipelineCosts& costs,
                                        const PackedPlan& packed,
                                        std::vector<PlacedStages>* placed) const;

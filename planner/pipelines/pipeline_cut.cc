@@ -247,4 +247,16 @@ PipelineCut best_cut(const PipelineCosts& costs, const std::vector<int>& order, 
   return CutSearch(costs, order, micro_batch, samples, cutoff, most_nodes).run();
 }
 
+Pipeline quickest_cut(const PipelineCosts& costs, const std::vector<int>& order,
+                      const std::vector<int>& micro_batches, int most_micro_batch, int samples,
+                      int64_t most_nodes) {
+  PipelineCut best;
+  for (const int micro_batch : micro_batches) {
+    if (!best.pipeline.stages.empty() && micro_batch > most_micro_batch) break;
+    PipelineCut cut = best_cut(costs, order, micro_batch, samples, best.seconds, most_nodes);
+    if (cut.seconds < best.seconds) best = std::move(cut);
+  }
+  return std::move(best.pipeline);
+}
+
 }  // namespace motley

@@ -35,4 +35,10 @@ struct PipelineCut {
 PipelineCut best_cut(const PipelineCosts& costs, const std::vector<int>& order, int micro_batch,
                      int samples, double cutoff, int64_t most_nodes);
 
+/// The same of any of these micro-batches, rising, up to `most_micro_batch` or, where none of those
+/// fits, the next that does; without stages where none does.
+Pipeline quickest_cut(const PipelineCosts& costs, const std::vector<int>& order,
+                      const std::vector<int>& micro_batches, int most_micro_batch, int samples,
+                      int64_t most_nodes);
+
 }  // namespace motley

@@ -262,25 +262,48 @@ class ManyDevices {
   }
 
   /// All devices in replicas of one set: hosts of a type each hold the same of all replicas then,
-  /// so that they have little to exchange.
+  /// so that they have little to exchange. What is left over, less than a replica, is one more, or
+  /// unused.
   void add_alike(double most, Packings* packings) const {
+    if (leaves_out()) return;
+    const double enough = std::min(most, kNobodyWaits);
     for (size_t set = 0; set < sets_.count(); ++set) {
       const GroupCounts& devices = sets_.devices(set);
-      const auto any = static_cast<size_t>(
-          std::find_if(devices.begin(), devices.end(), [](int own) { return own > 0; }) -
-          devices.begin());
-      const int replicas = problem_.devices[any] / devices[any];
-      GroupCounts all = devices;
-      for (int& own : all) own *= replicas;
-      if (number_of(devices) < 2 || all != problem_.devices || leaves_out() ||
-          replicas > std::min(problem_.most_replicas, problem_.grains) ||
-          (problem_.is_number_given() && replicas != problem_.most_replicas))
-        continue;
-      const int grains = (problem_.grains + replicas - 1) / replicas;
-      const double enough = std::min(most, kNobodyWaits);
-      if (sets_.grains_within(set, {enough, problem_.grain, 0, problem_.grains}) >= grains)
-        packings->found.emplace_back(static_cast<size_t>(replicas), set);
+      const int copies = copies_of(devices);
+      GroupCounts left = problem_.devices;
+      for (size_t group = 0; group < left.size(); ++group) left[group] -= copies * devices[group];
+      if (number_of(devices) < 2 || number_of(left) >= number_of(devices)) continue;
+      Packing alike(static_cast<size_t>(copies), set);
+      for (size_t rest = 0; number_of(left) > 0 && rest < sets_.count(); ++rest) {
+        if (sets_.devices(rest) != left) continue;
+        Packing with_rest = alike;
+        with_rest.push_back(rest);
+        add_if_enough(std::move(with_rest), enough, packings);
+      }
+      add_if_enough(std::move(alike), enough, packings);
     }
+  }
+
+  int copies_of(const GroupCounts& set) const {
+    int copies = problem_.most_devices;
+    for (size_t group = 0; group < set.size(); ++group)
+      if (set[group] > 0) copies = std::min(copies, problem_.devices[group] / set[group]);
+    return copies;
+  }
+
+  /// Where its replicas compute all grains within these seconds, each of them one at least.
+  void add_if_enough(Packing packing, double seconds, Packings* packings) const {
+    const int replicas = static_cast<int>(packing.size());
+    if (replicas > std::min(problem_.most_replicas, problem_.grains) ||
+        (problem_.is_number_given() && replicas != problem_.most_replicas))
+      return;
+    int64_t grains = 0;
+    for (const size_t set : packing) {
+      const int own = sets_.grains_within(set, {seconds, problem_.grain, 0, problem_.grains});
+      if (own == 0) return;
+      grains += own;
+    }
+    if (grains >= problem_.grains) packings->found.push_back(std::move(packing));
   }
 
   /// Of sets for which a host has room; of others none.

@@ -15,6 +15,41 @@ using testing::PlanningCase;
 
 constexpr double kEnoughPipelineSeconds = 2;
 constexpr size_t kShown = 80;  ///< of stages of all replicas
+constexpr size_t kFewToReplan = 8;
+
+/// `previous`: from that plan; null: from nothing.
+bool time_plans(const std::string& name, const PlanningCase& problem, const Plan* previous,
+                bool json, Rows* rows) {
+  const MemoryCounter counter = testing::layer_bytes_counter(problem);
+  PlanRequest request = problem.request();
+  request.previous = previous;
+  std::vector<double> seconds;
+  SearchRecord search;
+  std::string shape;
+  for (double total = 0;
+       seconds.empty() || (seconds.size() < 5 && total < kEnoughPipelineSeconds);) {
+    const double start = thread_seconds();
+    const Result<Plan> plan = search_all_forms(request, counter);
+    seconds.push_back(thread_seconds() - start);
+    total += seconds.back();
+    if (!plan) {
+      std::fprintf(stderr, "%s: %s\n", name.c_str(), plan.error().message.c_str());
+      return false;
+    }
+    search = plan->search;
+    shape.clear();
+    for (const ReplicaPlan& replica : plan->replicas)
+      shape += " " + std::to_string(replica.stages.size());
+  }
+  rows->add({name, "plan_seconds", "s", "lower", *median(seconds)});
+  rows->add({name, "gap", "ratio", "lower", search.gap});
+  if (json) return true;
+  std::printf("%-24s %8.4f s   gap %.4f   %lld nodes   step %.6f s, stages%s\n", name.c_str(),
+              *median(seconds), search.gap, static_cast<long long>(search.nodes),
+              search.step_seconds, shape.substr(0, kShown).c_str());
+  std::fflush(stdout);
+  return true;
+}
 
 }  // namespace
 
@@ -23,35 +58,21 @@ bool run_pipeline_cases(bool json, const std::string& only, Rows* rows) {
   const std::vector<testing::CutFleet>& large = testing::large_cut_fleets();
   fleets.insert(fleets.end(), large.begin(), large.end());
   for (const testing::CutFleet& fleet : fleets) {
-    const std::string name = "pipelines/" + fleet.name;
-    if (!only.empty() && only != name) continue;
-    const PlanningCase problem = fleet.make();
-    const MemoryCounter counter = testing::layer_bytes_counter(problem);
-    std::vector<double> seconds;
-    SearchRecord search;
-    std::string shape;
-    for (double total = 0;
-         seconds.empty() || (seconds.size() < 5 && total < kEnoughPipelineSeconds);) {
-      const double start = thread_seconds();
-      const Result<Plan> plan = search_all_forms(problem.request(), counter);
-      seconds.push_back(thread_seconds() - start);
-      total += seconds.back();
-      if (!plan) {
-        std::fprintf(stderr, "%s: %s\n", name.c_str(), plan.error().message.c_str());
-        return false;
-      }
-      search = plan->search;
-      shape.clear();
-      for (const ReplicaPlan& replica : plan->replicas)
-        shape += " " + std::to_string(replica.stages.size());
+    const std::string name = "pipelines/" + fleet.name, again = "replan-pipelines/" + fleet.name;
+    const bool is_many = fleet.make().fleet.devices.size() > kFewToReplan;
+    if (only.empty() || only == name) {
+      if (!time_plans(name, fleet.make(), nullptr, json, rows)) return false;
     }
-    rows->add({name, "plan_seconds", "s", "lower", *median(seconds)});
-    rows->add({name, "gap", "ratio", "lower", search.gap});
-    if (json) continue;
-    std::printf("%-24s %8.4f s   gap %.4f   %lld nodes   step %.6f s, stages%s\n", name.c_str(),
-                *median(seconds), search.gap, static_cast<long long>(search.nodes),
-                search.step_seconds, shape.substr(0, kShown).c_str());
-    std::fflush(stdout);
+    if (is_many && (only.empty() || only == again)) {
+      PlanningCase problem = fleet.make();
+      const MemoryCounter counter = testing::layer_bytes_counter(problem);
+      const Result<Plan> before = search_all_forms(problem.request(), counter);
+      if (!before) return false;
+      std::erase_if(problem.fleet.devices, [&](const DeviceSpec& device) {
+        return device.id == before->ranks.front().device;
+      });
+      if (!time_plans(again, problem, &*before, json, rows)) return false;
+    }
   }
   return true;
 }
