@@ -27,8 +27,8 @@ struct PlanRequest {
   /// the profile, any other stays 0.
   std::vector<RankMemory> counted = {};
   /// The plan of the same job before devices were lost or added, to begin with: what is good enough
-  /// then is planner/plain/plan_again.h's or, where it is cut, planner/mend_plan.h's. It outlives the
-  /// request.
+  /// then is planner/plain/plan_again.h's or, where it is cut, planner/mend_plan.h's. It outlives
+  /// the request.
   const Plan* previous = nullptr;
   int least_replicas = 1;  ///< of pipelines
   /// Of many devices: where this plan has replicas enough, pipelines whose stages hold more than

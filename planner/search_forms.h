@@ -15,8 +15,8 @@ Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& c
 /// the same rule, two of these only where nothing fits otherwise. Where blocks are computed again
 /// devices are left out as long as that is quicker (of more than eight whole types). Of more than
 /// eight devices request.previous, mended, instead where that is good enough, or no slower than
-/// what is found (planner/mend_plan.h). What lost is among `rejected`. Errors are those of plan_search(); where a pipeline was tried in vain, too,
-/// that is said.
+/// what is found (planner/mend_plan.h). What lost is among `rejected`. Errors are those of
+/// plan_search(); where a pipeline was tried in vain, too, that is said.
 Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& counter);
 
 }  // namespace motley
