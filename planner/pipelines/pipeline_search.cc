@@ -136,7 +136,7 @@ class PipelineSearch {
       if (!space_.few) target_ = bound_->target_seconds(space_.most_replicas());
       if (bound_->target_seconds() >= kNobodyWaits || bound_->seconds(step) >= step) break;
       MOTLEY_TRY(std::optional<Plan> plan, quickest_of_all(costs));
-      if (plan) most = most_held(costs, *plan);
+      if (plan) most = soonest_held_;
       const bool is_quicker = plan && plan->prediction.step_seconds < step;
       if (is_quicker) {
         best = std::move(*plan);
@@ -318,6 +318,7 @@ class PipelineSearch {
     if (exact_) bound_->raise(least_replicas, packings.least_of_replicas);
     for (const Packing& packing : packings.found) {
       MOTLEY_TRY(PackedPlan packed, maker_.make(packing, *costs_, &sets_));
+      if (&packing == packings.found.data()) soonest_held_ = most_held(*costs_, packed.plan);
       if (count && packed.plan.world_size() < count->low) continue;
       if (!best || packed.seconds() < best->seconds()) best = std::move(packed);
     }
@@ -410,6 +411,9 @@ class PipelineSearch {
   double target_ = 0;  ///< seconds of the packing that is looked for, at least
   double proved_ = 0;  ///< seconds of a step that no plan is below
   bool exact_;         ///< all sets were looked at in all orders and cuts
+  /// By the plan that computes soonest: others hold less already, and would leave out what lies
+  /// between.
+  double soonest_held_ = 1;
   int64_t nodes_ = 0;
 };
 
