@@ -92,7 +92,8 @@ def killed_motley(cache, reference):
 def ended_before_anything_was_saved(cache):
     sandbox = Sandbox(steps=STEPS, every=STEPS, cache=cache)
     process = sandbox.start("run", "job.yaml", "--no-compare", environment={"MOTLEY_FAILPOINT": "hang_at_step_4"})
-    sandbox.wait_for(lambda: sandbox.last_step() >= 2, "step 2", process=process)
+    sandbox.wait_for(lambda: sandbox.last_step() == 3, "step 3", process=process)
+    time.sleep(1)  # between two steps the first Ctrl-C could still be obeyed
     os.kill(process.pid, signal.SIGINT)
     sandbox.wait_for(lambda: "Ctrl-C: end now" in sandbox.log(), "the word of the first Ctrl-C", process=process)
     os.kill(process.pid, signal.SIGINT)
