@@ -41,7 +41,7 @@ class Mending {
         index_(there_, request.profile),
         known_(request.profile.links) {}
 
-  /// Whether any was.
+  /// Whether what is left of a replica was to be cut anew.
   bool cut_any_anew() const { return costs_.has_value(); }
 
   /// Without a record.
@@ -49,8 +49,7 @@ class Mending {
     if (!is_of_use()) return std::nullopt;
     take_apart();
     for (size_t i = 0; i < broken_.size(); ++i) MOTLEY_TRY_VOID(mend(i));
-    if (whole_.empty()) return std::nullopt;
-    deal();
+    if (whole_.empty() || !deal()) return std::nullopt;
     Plan plan = put_together();
     if (!is_as_wanted(plan)) return std::nullopt;
     MOTLEY_TRY(const bool fits, finish(&plan));
@@ -58,11 +57,10 @@ class Mending {
     return plan;
   }
 
-  /// Of one that was found.
+  /// With a record, of one that run() found.
   Result<MendedPlan> finished(Plan plan) const {
     MOTLEY_TRY_VOID(record(&plan));
-    MOTLEY_TRY_VOID(validate(plan, request_.job.model));
-    const bool is_enough = plan.prediction.step_seconds <= enough_seconds();
+    const bool is_enough = plan.prediction.step_seconds <= enough_seconds(plan);
     return MendedPlan{std::move(plan), is_enough};
   }
 
@@ -75,11 +73,11 @@ class Mending {
   Precision precision_of(const RankPlacement& rank) const {
     return precision_allowed(request_.job, *index_.spec(rank.device), profile_of(rank).precision);
   }
-  static Precision planned_precision(const ReplicaPlan& replica, size_t rank) {
+  static const StagePlan& stage_of_rank(const ReplicaPlan& replica, size_t rank) {
     const StagePlan* stage = replica.stages.data();
     for (size_t before = stage->ranks.size(); before <= rank; before += stage->ranks.size())
       ++stage;
-    return stage->precision;
+    return *stage;
   }
 
   bool is_of_use() const {
@@ -120,22 +118,32 @@ class Mending {
   }
 
   Result<Unit> mend(size_t number) {
-    Part& part = broken_[number];
-    for (auto lost = part.lost.begin(); lost != part.lost.end();)
-      lost = replace(*lost, number, &part) ? part.lost.erase(lost) : std::next(lost);
-    if (!part.lost.empty()) MOTLEY_TRY_VOID(cut_anew(&part));
-    if (part.lost.empty()) whole_.push_back(std::move(part));
+    const std::vector<Part> broken = broken_;
+    const std::vector<RankPlacement> spare = spare_;
+    std::set<size_t>& lost = broken_[number].lost;
+    while (!lost.empty() && replace(*lost.begin(), number)) lost.erase(lost.begin());
+    if (!lost.empty()) {  // what came instead of some is of more use to others
+      broken_ = broken;
+      spare_ = spare;
+      MOTLEY_TRY_VOID(cut_anew(&broken_[number]));
+    }
+    const Part& part = broken_[number];
+    if (part.lost.empty()) whole_.push_back(part);
+    for (size_t rank = 0; !part.lost.empty() && rank < part.ranks.size(); ++rank)
+      if (!part.lost.contains(rank)) spare_.push_back(part.ranks[rank]);
     return Unit{};
   }
 
-  /// By a device of its type that no replica has, or one that is to be mended later.
-  bool replace(size_t rank, size_t number, Part* part) {
-    RankPlacement& place = part->ranks[rank];
-    const Precision precision = planned_precision(part->replica, rank);
+  /// By a device of its type that no replica has, or one that is to be mended later; of its host
+  /// where several share its stage.
+  bool replace(size_t rank, size_t number) {
+    RankPlacement& place = broken_[number].ranks[rank];
+    const StagePlan& stage = stage_of_rank(broken_[number].replica, rank);
     for (const bool same_host : {true, false}) {
+      if (!same_host && stage.ranks.size() > 1) return false;
       const auto is_like = [&](const RankPlacement& other) {
         return other.type == place.type && (!same_host || other.host == place.host) &&
-               precision_of(other) == precision;
+               precision_of(other) == stage.precision;
       };
       const auto take = [&](const RankPlacement& other) {
         place.device = other.device;
@@ -176,9 +184,8 @@ class Mending {
     if (!may_be_cut_anew(*part)) return Unit{};
     if (!costs_) {
       MOTLEY_TRY(groups_, group_devices(request_, GroupBy::kType));
-      space_.emplace(request_, groups_);
-      MOTLEY_TRY(costs_,
-                 PipelineCosts::make(request_, groups_, space_->micro_batches, counter_.layers));
+      micro_batches_ = micro_batches_of(request_, groups_, previous_.grain);
+      MOTLEY_TRY(costs_, PipelineCosts::make(request_, groups_, micro_batches_, counter_.layers));
     }
     std::vector<int> row;
     std::vector<size_t> ranks;
@@ -187,10 +194,12 @@ class Mending {
       row.push_back(group_of(part->ranks[rank].device));
       ranks.push_back(rank);
     }
+    if (std::any_of(row.begin(), row.end(), [&](int group) { return !costs_->priced(group); }))
+      return Unit{};
     const int grains = std::max<int>(
         1, static_cast<int>(part->replica.grains * ranks.size() / part->ranks.size()));
     const Pipeline pipeline =
-        quickest_cut(*costs_, row, space_->micro_batches, part->replica.micro_batch,
+        quickest_cut(*costs_, row, micro_batches_, part->replica.micro_batch,
                      std::min(grains * previous_.grain, previous_.global_batch), kNodesToImprove);
     if (!pipeline.stages.empty()) *part = as_part(pipeline, ranks, *part);
     return Unit{};
@@ -242,7 +251,7 @@ class Mending {
 
   /// As all have their grains within the quickest step, those that are left go to whoever is
   /// through soonest with one more.
-  void deal() {
+  bool deal() {
     for (const Part& part : whole_) {
       first_rank_.push_back(known_.all.size());
       for (size_t rank = 0; rank < part.ranks.size(); ++rank)
@@ -257,11 +266,13 @@ class Mending {
     };
     for (size_t number = 0; left > 0 && number < whole_.size(); ++number) offer(number);
     for (; left > 0; --left) {
-      const size_t number = next.top().second;
+      const auto [seconds, number] = next.top();
+      if (seconds == kNever) return false;
       next.pop();
       ++whole_[number].replica.grains;
       if (left > 1) offer(number);
     }
+    return true;
   }
 
   Plan put_together() const {
@@ -300,8 +311,10 @@ class Mending {
            (!count || (plan.world_size() >= count->low && plan.world_size() <= count->high));
   }
 
-  /// Owners, memory and prediction; false where it does not fit.
+  /// Owners, memory and prediction; false where it does not fit, or is no plan for the devices that
+  /// came instead of others.
   Result<bool> finish(Plan* plan) const {
+    describe_links(request_, plan);  // memory depends on what is compressed and averaged
     const StateWays ways{
         previous_.shard_optimizer,
         std::any_of(plan->ranks.begin(), plan->ranks.end(),
@@ -320,18 +333,28 @@ class Mending {
       *plan = std::move(placed.plan);
       counted.counted = std::move(placed.counted);
     }
-    MOTLEY_TRY_VOID(predict(counted, plan));
-    return true;
+    return predict(counted, plan) && validate(*plan, request_.job.model);
   }
 
-  double enough_seconds() const {
+  /// By what devices do alone: those that there were, and those that are left or came instead.
+  double enough_seconds(const Plan& plan) const {
+    std::map<std::string, double> mended;
+    for (const RankPrediction& rank : plan.prediction.ranks)
+      mended.emplace(plan.ranks[static_cast<size_t>(rank.rank.value())].device, speed_of(rank));
     double before = 0, left = 0;
     for (const RankPrediction& rank : previous_.prediction.ranks) {
-      const double speed = std::max(rank.solo_samples_per_second, 1e-9);
-      before += speed;
-      if (is_there(previous_.ranks[static_cast<size_t>(rank.rank.value())].device)) left += speed;
+      const std::string& device = previous_.ranks[static_cast<size_t>(rank.rank.value())].device;
+      before += speed_of(rank);
+      if (is_there(device)) left += speed_of(rank);
+      mended.erase(device);
     }
+    for (const auto& [device, speed] : mended) left += speed;
     return previous_.prediction.step_seconds * before / left * (1 + kEnoughMended);
+  }
+
+  static double speed_of(const RankPrediction& rank) {
+    constexpr double kUnknown = 1e-9;  // of all, or of none
+    return std::max(rank.solo_samples_per_second, kUnknown);
   }
 
   Result<Unit> record(Plan* plan) const {
@@ -361,7 +384,7 @@ class Mending {
   KnownRanks known_;                 ///< of the whole parts, one after the other
   std::vector<size_t> first_rank_;   ///< of each
   std::vector<DeviceGroup> groups_;  ///< these three once something is cut anew
-  std::optional<PipelineSpace> space_;
+  std::vector<int> micro_batches_;
   std::optional<PipelineCosts> costs_;
   int64_t nodes_ = 0;
 };

@@ -365,12 +365,12 @@ Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& co
   Result<Plan> found = search_anew(request, counter);
   if (!mended || (!found && is_fault(found.error()))) return found;
   const double seconds = mended->plan.prediction.step_seconds;
-  if (found && found->prediction.step_seconds <= seconds) {
+  if (found && found->prediction.step_seconds < seconds) {
     reject("the previous plan, mended", "slower", seconds, &*found);
     return found;
   }
   if (found)
-    reject("a plan searched for anew", "slower than the previous one, mended",
+    reject("a plan searched for anew", "no quicker than the previous one, mended",
            found->prediction.step_seconds, &mended->plan);
   return std::move(mended->plan);
 }

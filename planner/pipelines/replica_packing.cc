@@ -294,7 +294,8 @@ class ManyDevices {
   /// Where its replicas compute all grains within these seconds, each of them one at least.
   void add_if_enough(Packing packing, double seconds, Packings* packings) const {
     const int replicas = static_cast<int>(packing.size());
-    if (replicas > std::min(problem_.most_replicas, problem_.grains) ||
+    if (replicas < problem_.least_replicas ||
+        replicas > std::min(problem_.most_replicas, problem_.grains) ||
         (problem_.is_number_given() && replicas != problem_.most_replicas))
       return;
     int64_t grains = 0;

@@ -81,8 +81,9 @@ bool few_enough_to_enumerate(const GroupCounts& devices);
 
 /// Of few devices, for each number of replicas the sets that compute all grains soonest, to a
 /// share of that time, by dynamic programming. Of many one packing of no more replicas or, where it
-/// is given, of that number (planner/pipelines/whole_packing.h), and one within hosts
-/// (planner/pipelines/host_packing.h).
+/// is given, of that number (planner/pipelines/whole_packing.h), one within hosts
+/// (planner/pipelines/host_packing.h), and those of one set over all devices, what is left over of
+/// which is a replica more or unused.
 /// `least_seconds`: no packing is quicker.
 Packings best_packings(const PackingProblem& problem, ReplicaSets& sets, double least_seconds);
 

@@ -59,15 +59,18 @@ bool run_pipeline_cases(bool json, const std::string& only, Rows* rows) {
   fleets.insert(fleets.end(), large.begin(), large.end());
   for (const testing::CutFleet& fleet : fleets) {
     const std::string name = "pipelines/" + fleet.name, again = "replan-pipelines/" + fleet.name;
-    const bool is_many = fleet.make().fleet.devices.size() > kFewToReplan;
     if (only.empty() || only == name) {
       if (!time_plans(name, fleet.make(), nullptr, json, rows)) return false;
     }
-    if (is_many && (only.empty() || only == again)) {
+    if (only.empty() || only == again) {
       PlanningCase problem = fleet.make();
+      if (problem.fleet.devices.size() <= kFewToReplan) continue;
       const MemoryCounter counter = testing::layer_bytes_counter(problem);
       const Result<Plan> before = search_all_forms(problem.request(), counter);
-      if (!before) return false;
+      if (!before) {
+        std::fprintf(stderr, "%s: %s\n", again.c_str(), before.error().message.c_str());
+        return false;
+      }
       std::erase_if(problem.fleet.devices, [&](const DeviceSpec& device) {
         return device.id == before->ranks.front().device;
       });

@@ -184,6 +184,61 @@ TEST(MendPlan, SharedStateStaysShared) {
   EXPECT_TRUE(validate(plan->plan, problem.job.model));
 }
 
+TEST(MendPlan, DevicesOfOtherTypesComeInsteadOfNone) {
+  PlanningCase problem = cards(6);
+  testing::add_layered({.host = "host1", .type = "other", .memory_mib = 2048}, &problem);
+  testing::add_layered({.host = "host1", .type = "other", .memory_mib = 2048}, &problem);
+  problem.job.devices.types = {"card"};
+  const Plan previous = plan_of(problem, 3, 2);
+  problem.job.devices.types.clear();
+  lose(device_of(previous, 1, 0), &problem);
+  const auto plan = mended(problem, previous);
+  ASSERT_TRUE(plan);
+  check(problem, plan->plan);
+  EXPECT_EQ(plan->plan.replicas.size(), 2U);
+  for (const RankPlacement& rank : plan->plan.ranks) EXPECT_EQ(rank.type, "card");
+}
+
+TEST(MendPlan, WhatIsLeftOfOneReplicaMendsAnother) {
+  PlanningCase problem = cards(8);
+  const Plan previous = plan_of(problem, 2, 4);
+  for (const size_t stage : {0, 1}) lose(device_of(previous, 0, stage), &problem);
+  lose(device_of(previous, 1, 3), &problem);
+  problem.job.parallel.pipeline = 4;  // nothing is cut anew
+  const auto plan = mended(problem, previous);
+  ASSERT_TRUE(plan);
+  check(problem, plan->plan);
+  EXPECT_EQ(plan->plan.replicas.size(), 1U);
+  EXPECT_EQ(plan->plan.left_out.size(), 1U);
+}
+
+TEST(MendPlan, IsNotEnoughWhereMuchOfWhatIsLeftGoesUnused) {
+  PlanningCase problem = cards(8);
+  const Plan previous = plan_of(problem, 2, 4);
+  lose(device_of(previous, 0, 1), &problem);
+  problem.job.parallel.pipeline = 4;
+  const auto plan = mended(problem, previous);
+  ASSERT_TRUE(plan);
+  check(problem, plan->plan);
+  EXPECT_EQ(plan->plan.left_out.size(), 3U);
+  EXPECT_FALSE(plan->is_enough);
+}
+
+TEST(MendPlan, KeepsTheGrainThatIsOpen) {
+  PlanningCase problem = cards(8);
+  problem.job.train.numerics = Numerics::kExact;
+  problem.job.train.grain = 4;
+  problem.job.train.global_batch = 128;
+  for (DeviceProfile& device : problem.profile.devices) device.memory_limit = Bytes(4LL << 30);
+  const Plan previous = plan_of(problem, 2, 4);
+  problem.job.train.grain.reset();
+  lose(device_of(previous, 0, 1), &problem);
+  const auto plan = mended(problem, previous);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->plan.grain, 4);
+  EXPECT_TRUE(validate(plan->plan, problem.job.model));
+}
+
 TEST(MendPlan, NothingForAnotherJobOrDevicesItDidNotKnow) {
   const PlanningCase problem = cards(8);
   const Plan previous = plan_of(problem, 4, 2);

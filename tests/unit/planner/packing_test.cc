@@ -187,5 +187,39 @@ TEST(ReplicaPacking, TriesAllDevicesInReplicasOfOneSet) {
   EXPECT_THAT(packings.found, ::testing::Contains(Packing(30, 2)));
 }
 
+/// Sets of 1 to 8 like devices, each of which computes a sample in a second.
+class LikeDevices : public ReplicaSets {
+ public:
+  LikeDevices() {
+    for (int devices = 1; devices <= 8; ++devices) sets_.push_back({devices});
+  }
+  size_t count() const override { return sets_.size(); }
+  const GroupCounts& devices(size_t set) const override { return sets_[set]; }
+  double seconds(size_t set, int samples) override { return 1.0 * samples / sets_[set][0]; }
+  int grains_within(size_t set, const GrainLimit& limit) override {
+    return std::min(limit.most, static_cast<int>(limit.seconds * sets_[set][0] / limit.grain));
+  }
+
+ private:
+  std::vector<GroupCounts> sets_;
+};
+
+TEST(ReplicaPacking, OfOneSetMakeAReplicaOfWhatIsLeftOver) {
+  PackingProblem problem;
+  problem.devices = {63};
+  problem.most_devices = 63;
+  problem.grains = 1024;
+  problem.grain = 1;
+  problem.most_replicas = 63;
+  LikeDevices sets;
+  Packing fours(15, 3), with_three = fours;
+  with_three.push_back(2);
+  EXPECT_THAT(best_packings(problem, sets, 0).found, ::testing::IsSupersetOf({fours, with_three}));
+  problem.least_replicas = 16;
+  const Packings more = best_packings(problem, sets, 0);
+  EXPECT_THAT(more.found, ::testing::Contains(with_three));
+  EXPECT_THAT(more.found, ::testing::Not(::testing::Contains(fours)));
+}
+
 }  // namespace
 }  // namespace motley
