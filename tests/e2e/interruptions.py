@@ -202,6 +202,25 @@ def given_plan_lost(cache):
     print("ok: a device of a given plan lost")
 
 
+def cut_plan_mended(cache):
+    """A device of a pipeline fails twice: one that was left out comes in its place, all else stays as it was."""
+    sandbox = Sandbox(steps=10, every=5, cache=cache)
+    device = "      - {kind: cpu, type: card, threads: 1, paced: {speed: 1, memory: 1GB}}\n"
+    sandbox.write("fleet.yaml", "version: 1\npace: {clock: virtual, flops: 1.0e9}\nnodes:\n  - host: localhost\n    slots: 10\n"
+                                "    devices:\n" + 10 * device)
+    sandbox.run("run", "job.yaml", "--no-compare", "--set", "parallel.data=4", "--set", "parallel.pipeline=2",
+                "--set", "resources.devices.count=8", "--set", "retry.max_restarts=2",
+                environment={"MOTLEY_FAILPOINT": "kill_at_step_7:1"})
+    plans = [json.loads((sandbox.run_directory() / "attempts" / number / "plan.json").read_text()) for number in "13"]
+    before, after = [[rank["device"] for rank in plan["ranks"]] for plan in plans]
+    expect_equal(plans[1]["search"]["space"].partition(",")[0], "the previous plan", "where the plan comes from")
+    expect_equal(sorted(set(before) - set(after)), [before[1]], "devices that are gone")
+    expect_equal(len(after), 8, "devices")
+    expect_equal([len(replica["stages"]) for replica in plans[1]["replicas"]], 4 * [2], "stages")
+    expect_equal(sandbox.last_step(), 6, "steps trained, the last of them under the mended plan")
+    print("ok: a device of a pipeline lost")
+
+
 def main():
     undisturbed = Sandbox(steps=STEPS, every=EVERY)
     cache = undisturbed.home / "cache"
@@ -220,6 +239,7 @@ def main():
     stopped_while_hanging(cache)
     full_disk(cache)
     given_plan_lost(cache)
+    cut_plan_mended(cache)
 
 
 if __name__ == "__main__":
