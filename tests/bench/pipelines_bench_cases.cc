@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "core/median.h"
 #include "planner/search_forms.h"
+#include "tests/bench/timed_search.h"
 #include "tests/support/cut_fleets.h"
 #include "tests/support/layered_case.h"
 
@@ -13,7 +13,6 @@ namespace {
 
 using testing::PlanningCase;
 
-constexpr double kEnoughPipelineSeconds = 2;
 constexpr size_t kShown = 80;  ///< of stages of all replicas
 constexpr size_t kFewToReplan = 8;
 
@@ -23,30 +22,18 @@ bool time_plans(const std::string& name, const PlanningCase& problem, const Plan
   const MemoryCounter counter = testing::layer_bytes_counter(problem);
   PlanRequest request = problem.request();
   request.previous = previous;
-  std::vector<double> seconds;
-  SearchRecord search;
+  const auto timed = time_search(name, [&] { return search_all_forms(request, counter); });
+  if (!timed) return false;
+  const SearchRecord& search = timed->plan.search;
   std::string shape;
-  for (double total = 0;
-       seconds.empty() || (seconds.size() < 5 && total < kEnoughPipelineSeconds);) {
-    const double start = thread_seconds();
-    const Result<Plan> plan = search_all_forms(request, counter);
-    seconds.push_back(thread_seconds() - start);
-    total += seconds.back();
-    if (!plan) {
-      std::fprintf(stderr, "%s: %s\n", name.c_str(), plan.error().message.c_str());
-      return false;
-    }
-    search = plan->search;
-    shape.clear();
-    for (const ReplicaPlan& replica : plan->replicas)
-      shape += " " + std::to_string(replica.stages.size());
-  }
-  rows->add({name, "plan_seconds", "s", "lower", *median(seconds)});
+  for (const ReplicaPlan& replica : timed->plan.replicas)
+    shape += " " + std::to_string(replica.stages.size());
+  rows->add({name, "plan_seconds", "s", "lower", timed->seconds});
   rows->add({name, "gap", "ratio", "lower", search.gap});
   if (json) return true;
   std::printf("%-24s %8.4f s   gap %.4f   %lld nodes   step %.6f s, stages%s\n", name.c_str(),
-              *median(seconds), search.gap, static_cast<long long>(search.nodes),
-              search.step_seconds, shape.substr(0, kShown).c_str());
+              timed->seconds, search.gap, static_cast<long long>(search.nodes), search.step_seconds,
+              shape.substr(0, kShown).c_str());
   std::fflush(stdout);
   return true;
 }

@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/median.h"
 #include "planner/plain/plan_again.h"
 #include "planner/plain/search.h"
 #include "tests/bench/pipelines_bench_cases.h"
 #include "tests/bench/planner_case.h"
 #include "tests/bench/planner_stress.h"
 #include "tests/bench/rows.h"
+#include "tests/bench/timed_search.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {
@@ -29,7 +29,6 @@ constexpr std::pair<int, int> kAlike[] = {{2, 64},   {3, 64},    {2, 1024},
 constexpr int kDevicesOfAHost = 8;
 constexpr int kHostsOfARack = 4;
 constexpr int kSamplesOfADevice = 16;
-constexpr double kEnoughSeconds = 2;
 
 struct Card {
   const char* type;
@@ -100,27 +99,16 @@ class PlannerBench {
 
   /// False when there is no plan.
   bool measure(const std::string& name, const PlanRequest& request, double gap_limit) {
-    std::vector<double> seconds;
-    SearchRecord search;
-    int used = 0;
-    for (double total = 0; seconds.empty() || (seconds.size() < 5 && total < kEnoughSeconds);) {
-      const double start = thread_seconds();
-      const Result<Plan> plan = plan_search(request);
-      seconds.push_back(thread_seconds() - start);
-      total += seconds.back();
-      if (!plan) {
-        std::fprintf(stderr, "%s: %s\n", name.c_str(), plan.error().message.c_str());
-        return false;
-      }
-      search = plan->search;
-      used = plan->world_size();
-    }
-    rows_.add({name, "plan_seconds", "s", "lower", *median(seconds)});
+    const auto timed = time_search(name, [&] { return plan_search(request); });
+    if (!timed) return false;
+    const SearchRecord& search = timed->plan.search;
+    rows_.add({name, "plan_seconds", "s", "lower", timed->seconds});
     rows_.add({name, "gap", "ratio", "lower", search.gap, gap_limit});
     if (json_) return true;
     std::printf("%-16s %9.4f s   gap %.1e   %lld nodes   %d of %d devices used, step %.4f s\n",
-                name.c_str(), *median(seconds), search.gap, static_cast<long long>(search.nodes),
-                used, static_cast<int>(std::ssize(request.fleet.devices)), search.step_seconds);
+                name.c_str(), timed->seconds, search.gap, static_cast<long long>(search.nodes),
+                timed->plan.world_size(), static_cast<int>(std::ssize(request.fleet.devices)),
+                search.step_seconds);
     std::fflush(stdout);
     return true;
   }
