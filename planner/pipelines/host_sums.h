@@ -2,8 +2,10 @@
 // What links between hosts leave of a step. A replica within a host has all layers there, so that
 // the host exchanges all gradients; of one that goes over several, activations are on their links.
 // The sooner a step is computed, the fewer samples can go over links, and the more hosts have to
-// compute the others: a bound on any plan, however its stages are cut and shared.
+// compute the others; and whoever lacks some layer sends something of each sample that it computes
+// a part of. A bound on any plan, however its stages are cut and shared.
 
+#include <cstddef>
 #include <vector>
 
 #include "planner/pipelines/least_sums.h"
@@ -25,15 +27,29 @@ class HostSums {
     double computed = 0;   ///< seconds, or longer
     double exchanged = 0;  ///< seconds at least, unless it is computed in longer than the next
   };
+  /// Where so many hosts have everything, no more of them.
+  struct Everywhere {
+    double computed = 0;     ///< seconds at least
+    double block_speed = 0;  ///< of these, samples through all blocks in a second at most
+    double exchanged = 0;    ///< seconds of each at least, if no other has anything
+    double one_more = 0;     ///< as much longer if one more has everything
+    double slope = 0;        ///< the same of each that has everything besides that one
+  };
+  void find_everywhere(const std::vector<double>& speeds, const LeastSums& sums, bool any_owners);
   double least_exchanged(double computed) const;
+  double exchanged_by_all_of(size_t hosts, double computed, double with_blocks) const;
   double hosts_with_blocks(double computed) const;
+  double hosts_with_blocks(double computed, size_t everything) const;
 
   double samples_;
+  std::vector<double> sent_;          ///< of hosts, samples that each can send in a second, falling
+  std::vector<size_t> alike_until_;   ///< of each host, the next that is not as good at either
   double over_links_ = 0;             ///< samples that can go from host to host in a second
   double blocks_seconds_ = 0;         ///< of exchanging all blocks, for each host more with them
   std::vector<double> block_speeds_;  ///< of hosts, samples through all blocks in a second, falling
-  std::vector<Step> within_;          ///< where no more than 0, 1, 2 … hosts have everything
-  std::vector<Step> steps_;           ///< rising in what they take to compute
+  double part_of_blocks_ = 0;         ///< of all elements
+  std::vector<Everywhere> everywhere_;
+  std::vector<Step> steps_;  ///< rising in what they take to compute
 };
 
 }  // namespace motley
