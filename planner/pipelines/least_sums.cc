@@ -140,7 +140,9 @@ double LeastSums::seconds_of_traffic(double elements) const {
 }
 
 double LeastSums::within_one() const {
-  return shared_by_ > 0 || free_ || devices_ < 2 ? 0 : exchange_seconds(tied_, 2) * kRounded;
+  // Of its two holders' shares, on average of those that share them.
+  if (free_ || devices_ < 2) return 0;
+  return exchange_seconds(2.0 / (2 + shared_by_) * tied_, 2) * kRounded;
 }
 
 double LeastSums::seconds_holding(double held, int replicas) const {
@@ -158,11 +160,18 @@ double LeastSums::seconds_sharing(int replicas) const {
 }
 
 /// What is tied lies with as many ranks more as share it; where a shared stage is a whole replica,
-/// once instead of twice, but with two devices of a host.
+/// once instead of twice, but with two devices of a host. Where too few share to share all of its
+/// stages, some rank has it whole.
 double LeastSums::seconds_of_tied_shared(int replicas) const {
   const int holders = cut_ ? 2 * replicas - std::min(replicas, single_stages_) : replicas;
-  const double tied = 2.0 * (holders - 1) / (holders + shared_by_) * tied_;
-  return exchange_seconds(tied, holders, cut_ ? 2 * replicas : replicas) * kRounded;
+  const int most = cut_ ? 2 * replicas : replicas;
+  double tied = 2.0 * (holders - 1) / (holders + shared_by_) * tied_;
+  if (shared_by_ < holders) {
+    const double rows = any_owners_ ? 0 : (2 * replicas - 2) * (1 + shared_by_) * row_;
+    const double whole = any_owners_ ? 1 : 2.0 * (holders - 1) / holders;
+    tied = std::max(tied, whole * tied_ - rows);
+  }
+  return exchange_seconds(tied, holders, most) * kRounded;
 }
 
 /// Of those that hold what nobody but them does, and what is tied besides.

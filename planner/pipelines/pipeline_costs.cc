@@ -54,6 +54,11 @@ Result<std::vector<DeviceGroup>> group_devices(const PlanRequest& request, Group
   return groups;
 }
 
+int PipelineCosts::device_groups() const {
+  return static_cast<int>(std::count_if(
+      groups_.begin(), groups_.end(), [](const Group& group) { return group.shared_by.empty(); }));
+}
+
 size_t PipelineCosts::kind_of(LayerIndex layer) const {
   if (layer == 0) return 0;
   return layer + 1 < layers_ ? 1 : 2;
@@ -79,6 +84,8 @@ Result<PipelineCosts> PipelineCosts::make(const PlanRequest& request,
   for (const DeviceGroup& from : groups) {
     Group& group = costs.groups_.emplace_back();
     group.profile = from.profile;
+    group.begins_seconds = from.profile->step_overhead_seconds;
+    group.update_seconds = from.profile->update_seconds;
     for (const DeviceSpec* device : from.devices) ++group.hosts[device->host];
     group.precision = from.precision;
     group.driven = kind_driven(request.job, *from.devices.front());
@@ -313,7 +320,7 @@ double PipelineCosts::held(const PipelineStage& stage) const {
 double PipelineCosts::update_seconds(const PipelineStage& stage) const {
   if (is_shared_for_free()) return 0;
   const TensorSet* const set = tensor_set(stage.group);
-  if (set == nullptr) return groups_[index(stage.group)].profile->update_seconds * held(stage);
+  if (set == nullptr) return groups_[index(stage.group)].update_seconds * held(stage);
   double slowest = 0;
   for (int member = 0; member < set->size(); ++member) {
     const Group& group = groups_[index(set->members[index(member)].group)];
@@ -355,7 +362,8 @@ double PipelineCosts::seconds(const Pipeline& pipeline, int samples) const {
   const DeviceProfile& first = *groups_[index(face(group))].profile;
   const int micro_batch = std::min(samples, pipeline.micro_batch);
   double whole = std::numeric_limits<double>::infinity();
-  if (pipeline.stages.size() == 1 && group < groups() && first.curve("model") != nullptr) {
+  if (pipeline.stages.size() == 1 && group < groups() && shared_by(group).empty() &&
+      first.curve("model") != nullptr) {
     const double update = is_shared_for_free() ? 0 : first.update_seconds;
     whole = section_seconds(device_seconds(first, samples, micro_batch), update);
     if (!is_shared_for_free()) return whole;
@@ -395,7 +403,7 @@ double PipelineCosts::least_seconds(const std::vector<int>& counts, int samples)
   for (const Group& prices : groups_) {
     if (!prices.priced) continue;
     double earned = 0;
-    for (size_t i = 0; i < groups_.size(); ++i)
+    for (size_t i = 0; i < counts.size(); ++i)
       if (groups_[i].priced && counts[i] > 0)
         earned += counts[i] * best_paid(groups_[i].least_per_sample, prices.least_per_sample);
     if (earned > 0) best = std::max(best, wanted(prices.least_per_sample, samples) / earned);

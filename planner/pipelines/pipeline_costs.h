@@ -65,6 +65,10 @@ class PipelineCosts {
                                     Recompute recompute = Recompute::kNone);
 
   int groups() const { return static_cast<int>(groups_.size()); }
+  /// Those that are devices: all but what add_shared_at_best() has added.
+  int device_groups() const;
+  /// Of a group that was added, how many devices of each group share its stages; else empty.
+  const std::vector<int>& shared_by(int group) const { return groups_[index(group)].shared_by; }
   int layers() const { return layers_; }
   /// Whether the group can be priced: all kinds of its layers were measured.
   bool priced(int group) const { return groups_[index(group)].priced; }
@@ -111,6 +115,11 @@ class PipelineCosts {
   /// sets of devices of a host that it is among, has room for all, and updates in no time; what
   /// begins sections takes as long as where that takes least.
   void share_for_free(const std::vector<std::vector<int>>& sharing);
+
+  /// From now on each of these sets of devices of a host is one more group, for bounds on plans
+  /// that share stages: as quick as its devices are at best whatever parts of layers each has, with
+  /// all their memory, of which a layer needs no less in parts.
+  void add_shared_at_best(const std::vector<std::vector<int>>& sharing);
 
   /// One micro-batch through the layers; without what begins sections.
   PassSeconds pass(const PipelineStage& stage, int samples) const;
@@ -161,7 +170,10 @@ class PipelineCosts {
   };
   struct Group {
     const DeviceProfile* profile = nullptr;
+    std::vector<int> shared_by;        ///< devices of each group; of one that is a set of them
     std::map<std::string, int> hosts;  ///< and devices on each
+    double begins_seconds = 0;         ///< of a section
+    double update_seconds = 0;         ///< of all elements
     Bytes usable{0};
     Precision precision = Precision::kFp32;
     DeviceKind driven = DeviceKind::kCpu;  ///< what memory is counted of
@@ -210,9 +222,11 @@ class PipelineCosts {
                             : sharing_[index(group - groups())].excluded;
   }
   double begins(int group) const {
-    return free_begins_ ? *free_begins_ : groups_[index(group)].profile->step_overhead_seconds;
+    return free_begins_ ? *free_begins_ : groups_[index(group)].begins_seconds;
   }
   bool is_shared_for_free() const { return free_begins_.has_value(); }
+  Group shared_at_best(const std::vector<int>& sharing) const;
+  void add_ways(const std::vector<std::vector<int>>& sharing, std::vector<Way>* ways) const;
   PassSeconds least_shared(const std::vector<int>& sharing, size_t kind, size_t samples) const;
   PassSeconds last_pass(const PipelineStage& stage, int samples) const;
   static PassSeconds pass_of(const LayerCounts& layers, const std::vector<PassSeconds>* by_samples,

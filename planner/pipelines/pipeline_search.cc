@@ -19,12 +19,17 @@ namespace {
 
 constexpr size_t kFewOrdersOfASet = 24;
 constexpr int64_t kNodesToProve = 2'000;
+/// Of few devices.
+constexpr int64_t kNodesToProveFew = 500;
 /// Of a step: plans that share stages are worth that where not all plans are looked at.
 constexpr double kClearlyLessStep = 0.98;
-/// Of many devices: how much less ranks hold at most each time, and how often.
+/// How much less ranks hold at most each time, and how often; of few devices, and of very many
+/// sets.
 constexpr double kHoldLess = 0.8;
 constexpr int kMostHoldings = 6;
-/// The same: numbers of replicas that are looked for one by one.
+constexpr int kFewHoldings = 2;
+constexpr int kFewHoldingsOfMany = 1;
+/// Of many devices: numbers of replicas that are looked for one by one.
 constexpr size_t kMostNumbers = 2;
 
 class PipelineSearch {
@@ -103,6 +108,7 @@ class PipelineSearch {
     const SingleStages single{.costs = costs,
                               .designs = best_designs_,
                               .seconds = best ? best->prediction.step_seconds : kNever,
+                              .proved = best ? proved_ : kNever,
                               .least = least_,
                               .exact = exact_};
     SharingSearch search(space_, counter_, recompute_);
@@ -116,10 +122,11 @@ class PipelineSearch {
     return best;
   }
 
-  /// Who holds more exchanges more: of many devices, over links that are slow beside what they
-  /// compute, plans whose ranks hold less and less are looked for, until none can be quicker.
+  /// Who holds more exchanges more: plans whose ranks hold less and less are looked for, until none
+  /// can be quicker.
   Result<std::optional<Plan>> quickest_of_holdings(PipelineCosts costs) {
     std::optional<Plan> best;
+    bool exact = exact_;
     proved_ = kNever;
     double step = kNever, most = 1;
     if (const Plan* const known = space_.request.held_by;
@@ -132,18 +139,24 @@ class PipelineSearch {
     for (int times = 0;; ++times) {
       designs_.clear();
       find_bound(costs);
+      near_ = !space_.few || (times > 0 && !space_.is_for_all_grains(cuts_of_a_set()));
       // First, so that the cuts that designs are made of are among those that are kept.
-      if (!space_.few) target_ = bound_->target_seconds(space_.most_replicas());
-      if (bound_->target_seconds() >= kNobodyWaits || bound_->seconds(step) >= step) break;
+      if (!space_.few) target_ = bound_->target_seconds(space_.most_replicas(), kNever);
+      if (bound_->target_seconds(step) >= kNobodyWaits || bound_->seconds(step) >= step) break;
+      if (space_.few) target_ = bound_->target_seconds(step);
       MOTLEY_TRY(std::optional<Plan> plan, quickest_of_all(costs));
       if (plan) most = soonest_held_;
       const bool is_quicker = plan && plan->prediction.step_seconds < step;
       if (is_quicker) {
         best = std::move(*plan);
         step = best->prediction.step_seconds;
-        best_designs_ = designs_;
       }
-      if (space_.few || times == (times_->are_many() ? 1 : kMostHoldings) || !plan) {
+      // Of few devices those that may hold whatever they like stand for all.
+      if (is_quicker && (!space_.few || times == 0)) best_designs_ = designs_;
+      if (times == 0) exact = exact_;
+      // With what ends exchange of a single replica, of which packings know nothing.
+      if (space_.few && plan) tighten(step);
+      if (times == most_holdings() || !plan) {
         proved_ = std::min(proved_, bound_->seconds(step));
         break;
       }
@@ -152,10 +165,16 @@ class PipelineSearch {
       proved_ = std::min(proved_, bound_->seconds_holding(most, step));
     }
     proved_ = std::min(proved_, step);
+    exact_ = exact;
     if (best && !space_.few && !wanted().data && space_.request.held_by == nullptr &&
         !times_->are_many())
       MOTLEY_TRY_VOID(try_numbers(costs, &*best));
     return best;
+  }
+
+  int most_holdings() const {
+    if (space_.few) return is_state_shared() ? 0 : kFewHoldings;
+    return times_->are_many() ? kFewHoldingsOfMany : kMostHoldings;
   }
 
   /// Packed by what they compute alone, replicas are often more than their sums allow: numbers that
@@ -255,18 +274,19 @@ class PipelineSearch {
     return {*costs_, devices, pipelines};
   }
 
-  /// Of many devices by what the bounds rest on.
+  int cuts_of_a_set() const { return static_cast<int>(kMostCuts / std::ssize(lattice_)); }
+
+  /// By what the bounds rest on, or of few devices, at first, as well as is possible.
   ReplicaDesigns design(SetTimes& times, size_t set) {
     const int stages = number_of(times.devices(set));
     if (wanted().pipeline.value_or(stages) != stages || !(times_->may_be_used(set) || stages == 1))
       return {*costs_, times.devices(set), std::vector<Pipeline>()};
-    if (!space_.few) return design_near(times, set);
-    return design(times.devices(set), static_cast<int>(kMostCuts / std::ssize(lattice_)));
+    return near_ ? design_near(times, set) : design(times.devices(set), cuts_of_a_set());
   }
 
   /// Those that what was learnt of memory does not concern stay.
   void design_sets() {
-    exact_ = exact_ && space_.few;
+    exact_ = exact_ && !near_;
     if (designs_.empty())
       for (size_t set = 0; set < times_->count(); ++set) designs_.push_back(design(*times_, set));
     sets_.clear();
@@ -298,7 +318,7 @@ class PipelineSearch {
     design_sets();
     MOTLEY_TRY(PackedPlan best, quickest_packing(least_replicas, most_replicas));
     for (int times = 0; !exact_ && times < kMostImprovements; ++times) {
-      const bool tightened = !space_.few && tighten(best.seconds());
+      const bool tightened = tighten(best.seconds());
       if (!improve(best) && !tightened) break;
       const auto replicas = static_cast<int>(best.plan.replicas.size());
       MOTLEY_TRY(PackedPlan other, space_.few ? quickest_packing(replicas, replicas)
@@ -329,7 +349,7 @@ class PipelineSearch {
   /// What the bound rests on is designed as well as it can be.
   bool tighten(double step) {
     std::vector<std::pair<size_t, Pipeline>> found;
-    if (!bound_->tighten(step, kNodesToProve, &found)) return false;
+    if (!bound_->tighten(step, space_.few ? kNodesToProveFew : kNodesToProve, &found)) return false;
     for (auto& [set, pipeline] : found) sets_[set].take(pipeline);
     return true;
   }
@@ -410,6 +430,7 @@ class PipelineSearch {
   std::optional<StepBound> bound_;
   double target_ = 0;  ///< seconds of the packing that is looked for, at least
   double proved_ = 0;  ///< seconds of a step that no plan is below
+  bool near_ = false;  ///< designs are made of what the bounds rest on
   bool exact_;         ///< all sets were looked at in all orders and cuts
   /// By the plan that computes soonest: others hold less already, and would leave out what lies
   /// between.

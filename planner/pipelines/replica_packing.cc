@@ -89,8 +89,7 @@ double seconds_of_one(const PackingProblem& problem, ReplicaSets& sets) {
 /// Slower packings are of no use: a single replica would do, unless their number is given.
 double most_seconds(const PackingProblem& problem, ReplicaSets& sets) {
   const bool alone = !problem.is_number_given() || problem.most_replicas == 1;
-  return std::min(alone || problem.only_least ? seconds_of_one(problem, sets) : kNever,
-                  problem.limit);
+  return std::min(alone ? seconds_of_one(problem, sets) : kNever, problem.limit);
 }
 
 std::vector<GroupCounts> devices_of(const ReplicaSets& sets) {
@@ -99,11 +98,29 @@ std::vector<GroupCounts> devices_of(const ReplicaSets& sets) {
   return devices;
 }
 
+bool are_stages_limited(const PackingProblem& problem) {
+  return problem.most_stages < number_of(problem.devices);
+}
+
+/// Devices of each group and, where it matters, stages.
+GroupCounts with_stages(const PackingProblem& problem) {
+  GroupCounts there = problem.devices;
+  if (are_stages_limited(problem)) there.push_back(problem.most_stages);
+  return there;
+}
+
+std::vector<GroupCounts> used_by(const PackingProblem& problem, const ReplicaSets& sets) {
+  std::vector<GroupCounts> used = devices_of(sets);
+  for (size_t set = 0; set < used.size() && are_stages_limited(problem); ++set)
+    used[set].push_back(sets.stages(set));
+  return used;
+}
+
 /// All packings of few devices.
 class PackingSearch {
  public:
   PackingSearch(const PackingProblem& problem, ReplicaSets& sets)
-      : problem_(problem), sets_(sets), states_(problem.devices, devices_of(sets)) {}
+      : problem_(problem), sets_(sets), states_(with_stages(problem), used_by(problem, sets)) {}
 
   Packings run(double least) {
     const double most = most_seconds(problem_, sets_);
@@ -132,7 +149,8 @@ class PackingSearch {
     Able able;
     std::vector<Row> rows;
   };
-  /// States are the devices used, by index, and whether the short grain is among the grains.
+  /// States are the devices used, and stages where they are limited, by index, and whether the
+  /// short grain is among the grains.
   static size_t state(size_t index, bool shorted) { return 2 * index + (shorted ? 1 : 0); }
 
   Packing within(double seconds, int replicas) {
@@ -142,7 +160,8 @@ class PackingSearch {
     for (size_t i = 0; i < states_.size(); ++i) {
       const size_t last = state(i, problem_.missing > 0);
       const GroupCounts& used = states_.used(i);
-      const int devices = std::accumulate(used.begin(), used.end(), 0);
+      const int devices =
+          std::accumulate(used.begin(), used.begin() + std::ssize(problem_.devices), 0);
       const int grains = rows[static_cast<size_t>(replicas)][last].grains;
       if (grains < problem_.grains || devices > problem_.most_devices) continue;
       if (!found || grains > most) {
@@ -211,9 +230,10 @@ class ManyDevices {
     for (size_t set = 0; set < sets.count(); ++set) {
       needs_.push_back(sets.devices(set));
       const int devices = std::accumulate(needs_.back().begin(), needs_.back().end(), 0);
-      needs_.back().push_back(devices);              // of all devices that may be used
-      needs_.back().push_back(1);                    // of all replicas
-      needs_.back().push_back(devices > 1 ? 1 : 0);  // of those of several stages
+      needs_.back().push_back(devices);                       // of all that may be used
+      needs_.back().push_back(sets.stages(set));              // of all stages
+      needs_.back().push_back(1);                             // of all replicas
+      needs_.back().push_back(sets.stages(set) > 1 ? 1 : 0);  // of those of several stages
     }
     if (problem.only_least || !problem.is_number_given()) return;
     constexpr int64_t kMost = std::numeric_limits<int>::max() / 2;
@@ -330,6 +350,7 @@ class ManyDevices {
   GroupCounts there() const {
     GroupCounts there = problem_.devices;
     there.push_back(problem_.most_devices);
+    there.push_back(std::min(problem_.most_stages, number_of(problem_.devices)));
     there.push_back(problem_.most_replicas);
     there.push_back(std::max(0, problem_.most_replicas - problem_.single_stages));
     return there;
@@ -417,6 +438,8 @@ class ManyDevices {
 };
 
 }  // namespace
+
+int ReplicaSets::stages(size_t set) const { return number_of(devices(set)); }
 
 bool few_enough_to_enumerate(const GroupCounts& devices) {
   double states = 1;

@@ -1,6 +1,7 @@
 #pragma once
 // Which replicas to make of the devices: a knapsack over the number of devices in each group.
 
+#include <limits>
 #include <vector>
 
 #include "planner/pipelines/replica_designs.h"
@@ -23,6 +24,7 @@ class ReplicaSets {
   virtual ~ReplicaSets() = default;
   virtual size_t count() const = 0;
   virtual const GroupCounts& devices(size_t set) const = 0;
+  virtual int stages(size_t set) const;  ///< as many as its devices, unless some share one
   virtual double seconds(size_t set, int samples) = 0;  ///< kNever: it cannot compute them
   /// The most grains; 0: not one.
   virtual int grains_within(size_t set, const GrainLimit& limit) = 0;
@@ -56,6 +58,7 @@ struct PackingProblem {
   int missing = 0;                      ///< samples of the last grain, whichever replica takes it
   int least_replicas = 1;
   int most_replicas = 0;
+  int most_stages = std::numeric_limits<int>::max();  ///< of all replicas
   int single_stages = 0;    ///< of many devices: at least so many replicas are on one
   double limit = kNever;    ///< seconds: packings that take longer are of no use
   double precision = 1e-6;  ///< of the least time in which packings compute all grains

@@ -20,9 +20,9 @@ class SetCutSearch {
     enough_ = cutoff == kNever ? SetCuts::kTooLong : nanos_of_seconds(cutoff).value();
   }
 
-  PipelineCut run(size_t set) {
-    stages_ = sets_.size(set);
-    if (cuts_.least(set) < enough_) extend(static_cast<int>(set), 0, 0, 0);
+  PipelineCut run(size_t set, int stages) {
+    stages_ = stages;
+    if (cuts_.least(set, stages) < enough_) extend(static_cast<int>(set), 0, 0, 0);
     if (!best_.pipeline.stages.empty()) best_.seconds = seconds_of(Nanos(enough_));
     return std::move(best_);
   }
@@ -74,7 +74,7 @@ class SetCutSearch {
     std::vector<Choice> choices;
     const auto number = static_cast<size_t>(set);
     for (int group = 0; group < sets_.groups(); ++group) {
-      if (sets_.sets()[number][static_cast<size_t>(group)] == 0 || !costs_.priced(group)) continue;
+      if (!costs_.priced(group) || !leaves_enough(number, group)) continue;
       const StagePrices& prices = cuts_.prices(group, left(), first == 0);
       const int room = costs_.layers() - first - (left() - 1);
       const int64_t there = around + way_to(group);
@@ -85,13 +85,22 @@ class SetCutSearch {
         if (left() > 1)
           bound = std::max(bound, there + prices.once[at] +
                                       cuts_.after(static_cast<size_t>(sets_.without(number, group)),
-                                                  sets_.place(group), first + layers));
+                                                  left() - 1, sets_.place(group), first + layers));
         if (bound < enough_) choices.push_back({bound, group, layers});
       }
     }
     std::stable_sort(choices.begin(), choices.end(),
                      [](const Choice& a, const Choice& b) { return a.bound < b.bound; });
     return choices;
+  }
+
+  /// Whether what a stage of the group leaves of the set can be as many stages as are left then.
+  bool leaves_enough(size_t set, int group) const {
+    if (left() == 1) return sets_.is(set, group);
+    const int rest = sets_.has(set, group) ? sets_.without(set, group) : SetLattice::kNone;
+    if (rest == SetLattice::kNone) return false;
+    const auto number = static_cast<size_t>(rest);
+    return sets_.least_stages(number) < left() && sets_.size(number) >= left() - 1;
   }
 
   int64_t way_to(int group) const {
@@ -164,9 +173,9 @@ class SetCutSearch {
 
 }  // namespace
 
-PipelineCut best_cut_of_set(const SetCutProblem& problem, size_t set, double cutoff,
+PipelineCut best_cut_of_set(const SetCutProblem& problem, size_t set, int stages, double cutoff,
                             int64_t most_nodes) {
-  return SetCutSearch(problem, cutoff, most_nodes).run(set);
+  return SetCutSearch(problem, cutoff, most_nodes).run(set, stages);
 }
 
 }  // namespace motley

@@ -15,8 +15,9 @@ struct SetCutProblem {
   int samples = 0;
 };
 
-/// Of a set of two devices and more; quicker than `cutoff` seconds.
-PipelineCut best_cut_of_set(const SetCutProblem& problem, size_t set, double cutoff,
+/// Of two stages and more, as many as its devices but where some may share; quicker than `cutoff`
+/// seconds.
+PipelineCut best_cut_of_set(const SetCutProblem& problem, size_t set, int stages, double cutoff,
                             int64_t most_nodes);
 
 }  // namespace motley

@@ -10,25 +10,59 @@
 namespace motley {
 
 SetLattice::SetLattice(const PipelineCosts& costs, std::vector<GroupCounts> sets)
-    : groups_(costs.groups()), sets_(std::move(sets)) {
+    : groups_(costs.groups()), devices_(costs.device_groups()), sets_(std::move(sets)) {
   const auto size_of = [](const GroupCounts& set) {
     return std::accumulate(set.begin(), set.end(), 0);
   };
+  for (int group = 0; group < groups_; ++group) {
+    GroupCounts& takes = takes_.emplace_back(costs.shared_by(group));
+    if (takes.empty()) {
+      takes.assign(static_cast<size_t>(devices_), 0);
+      takes[static_cast<size_t>(group)] = 1;
+    }
+    taken_.push_back(size_of(takes));
+  }
   std::stable_sort(sets_.begin(), sets_.end(), [&](const GroupCounts& a, const GroupCounts& b) {
     return size_of(a) < size_of(b);
   });
+  for (const GroupCounts& set : sets_) sizes_.push_back(size_of(set));
+  find_parts();
+  find_least_stages();
+  find_places(costs);
+}
+
+bool SetLattice::has(size_t set, int group) const {
+  const GroupCounts& takes = takes_[static_cast<size_t>(group)];
+  return std::equal(takes.begin(), takes.end(), sets_[set].begin(), std::less_equal<>());
+}
+
+void SetLattice::find_parts() {
   std::map<GroupCounts, int> numbers;
   for (size_t set = 0; set < sets_.size(); ++set) {
-    sizes_.push_back(size_of(sets_[set]));
     numbers.emplace(sets_[set], static_cast<int>(set));
-    GroupCounts part = sets_[set];
-    for (int& count : part) {
-      const auto found = count > 0 ? (--count, numbers.find(part)) : numbers.end();
+    for (int group = 0; group < groups_; ++group) {
+      auto found = numbers.end();
+      if (has(set, group)) {
+        GroupCounts part = sets_[set];
+        for (size_t i = 0; i < part.size(); ++i) part[i] -= takes_[static_cast<size_t>(group)][i];
+        found = numbers.find(part);
+      }
       without_.push_back(found == numbers.end() ? kNone : found->second);
-      count = sets_[set][static_cast<size_t>(&count - part.data())];
     }
   }
-  find_places(costs);
+}
+
+/// After those of its parts.
+void SetLattice::find_least_stages() {
+  for (size_t set = 0; set < sets_.size(); ++set) {
+    int least = sizes_[set];
+    for (int group = devices_; group < groups_; ++group) {
+      if (is(set, group)) least = 1;
+      const int rest = without(set, group);
+      if (rest != kNone) least = std::min(least, least_stages_[static_cast<size_t>(rest)] + 1);
+    }
+    least_stages_.push_back(least);
+  }
 }
 
 void SetLattice::find_places(const PipelineCosts& costs) {
@@ -74,12 +108,12 @@ void SetCuts::cut(size_t set) {
   if (!row.states.empty()) return;
   ++cut_;
   while (priced_ < sets_.size(set)) price(++priced_);
-  const size_t states = places() * static_cast<size_t>(layers_);
+  const size_t states = state(sets_.size(set), 0, 0) + places() * static_cast<size_t>(layers_);
   row.states.resize(states);
   row.arrives.assign(states, kTooLong);
-  for (int group = 0; group < sets_.groups() && sets_.size(set) <= layers_; ++group) {
-    if (sets_.sets()[set][static_cast<size_t>(group)] == 0) continue;
-    const bool alone = sets_.size(set) == 1;
+  for (int group = 0; group < sets_.groups() && least_stages(set) <= layers_; ++group) {
+    if (!sets_.has(set, group)) continue;
+    const bool alone = sets_.is(set, group);
     if (!alone) cut(static_cast<size_t>(sets_.without(set, group)));
     if (!costs_.priced(group)) continue;
     if (alone)
@@ -148,34 +182,37 @@ StagePrices SetCuts::prices_of(int group, int depth, bool begins) const {
   return prices;
 }
 
-void SetCuts::offer(size_t set, int group, int first, int64_t nanos, int layers) {
-  State& own = rows_[set].states[state(sets_.place(group), first)];
-  if (nanos >= own.left) return;
-  own = {nanos, {static_cast<uint16_t>(group), static_cast<uint16_t>(layers)}};
+void SetCuts::offer(size_t set, size_t state, int64_t nanos, const CutStage& stage) {
+  State& own = rows_[set].states[state];
+  if (nanos < own.left) own = {nanos, stage};
 }
 
 void SetCuts::be_last(size_t set, int group) {
   const StagePrices& own = prices(group, 1, false);
   for (int layers = 1; layers <= own.most; ++layers)
-    offer(set, group, layers_ - layers, own.work[static_cast<size_t>(layers)], layers);
+    offer(set, state(1, sets_.place(group), layers_ - layers),
+          own.work[static_cast<size_t>(layers)],
+          {static_cast<uint16_t>(group), static_cast<uint16_t>(layers)});
 }
 
 void SetCuts::go_on(size_t set, int group) {
-  const int size = sets_.size(set);
   const auto rest = static_cast<size_t>(sets_.without(set, group));
-  const int64_t* const after = &rows_[rest].arrives[state(sets_.place(group), 0)];
-  if (size < most_stages_)
-    for (int first = 1; first <= layers_ - size; ++first)
-      choose(set, group, first, prices(group, size, false), after + first);
-  choose(set, group, 0, prices(group, size, true), after);
+  const int place = sets_.place(group);
+  for (int stages = least_stages(rest); stages <= most_stages(rest); ++stages) {
+    const int64_t* const after = &rows_[rest].arrives[state(stages, place, 0)];
+    if (sets_.size(set) < most_stages_)
+      for (int first = 1; first < layers_ - stages; ++first)
+        choose(set, state(stages + 1, place, first), group, first, {stages, after + first});
+    choose(set, state(stages + 1, place, 0), group, 0, {stages, after});
+  }
 }
 
-/// `after`: by the number of layers, the least of what comes after the stage. That falls with them
-/// and the stage's work rises: where they cross is the best, or, as what it takes once rises, just
-/// before.
-void SetCuts::choose(size_t set, int group, int first, const StagePrices& prices,
-                     const int64_t* after) {
-  const int most = std::min(prices.most, layers_ - first - (sets_.size(set) - 1));
+/// What comes after the stage falls with its layers, and its work rises: where they cross is the
+/// best, or, as what it takes once rises, just before.
+void SetCuts::choose(size_t set, size_t state, int group, int first, const Rest& rest) {
+  const StagePrices& prices = this->prices(group, rest.stages + 1, first == 0);
+  const int64_t* const after = rest.after;
+  const int most = std::min(prices.most, layers_ - first - rest.stages);
   const int64_t* const work = prices.work.data();
   const int64_t* const once = prices.once.data();
   int low = 1, high = most + 1;
@@ -194,47 +231,52 @@ void SetCuts::choose(size_t set, int group, int first, const StagePrices& prices
     const int64_t nanos = once[layers] + after[layers];
     if (nanos < best) best = nanos, chosen = layers;
   }
-  if (chosen > 0) offer(set, group, first, best, chosen);
+  if (chosen > 0)
+    offer(set, state, best, {static_cast<uint16_t>(group), static_cast<uint16_t>(chosen)});
 }
 
 /// The least of all places to go to, with the ways there and back.
 void SetCuts::add_ways(size_t set) {
-  for (int from = 0; from < sets_.places(); ++from)
-    for (int to = 0; to < sets_.places(); ++to) {
-      const int64_t there = way(from, to);
-      const State* const left = &rows_[set].states[state(to, 0)];
-      int64_t* const arrives = &rows_[set].arrives[state(from, 0)];
-      for (int first = 1; first < layers_; ++first)
-        arrives[first] = std::min(arrives[first], there + left[first].left);
-    }
+  for (int stages = least_stages(set); stages <= most_stages(set); ++stages)
+    for (int from = 0; from < sets_.places(); ++from)
+      for (int to = 0; to < sets_.places(); ++to) {
+        const int64_t there = way(from, to);
+        const State* const left = &rows_[set].states[state(stages, to, 0)];
+        int64_t* const arrives = &rows_[set].arrives[state(stages, from, 0)];
+        for (int first = 1; first < layers_; ++first)
+          arrives[first] = std::min(arrives[first], there + left[first].left);
+      }
 }
 
 /// From a place, or where nothing comes before from nowhere, below 0.
-int SetCuts::best_place(size_t left, int from, int first) const {
+int SetCuts::best_place(size_t left, int stages, int from, int first) const {
   int place = 0;
   const auto nanos = [&](int to) {
-    return (from < 0 ? 0 : way(from, to)) + rows_[left].states[state(to, first)].left;
+    return (from < 0 ? 0 : way(from, to)) + rows_[left].states[state(stages, to, first)].left;
   };
   for (int other = 1; other < sets_.places(); ++other)
     if (nanos(other) < nanos(place)) place = other;
   return place;
 }
 
-int64_t SetCuts::least(size_t set) {
-  if (sets_.size(set) == 1) return kTooLong;
+int64_t SetCuts::least(size_t set, int stages) {
+  if (stages < std::max(2, least_stages(set)) || stages > most_stages(set)) return kTooLong;
   cut(set);
-  return rows_[set].states[state(best_place(set, -1, 0), 0)].left;
+  return rows_[set].states[state(stages, best_place(set, stages, -1, 0), 0)].left;
 }
 
 std::vector<CutStage> SetCuts::stages(size_t set) const {
   std::vector<CutStage> stages;
-  if (rows_[set].states[state(best_place(set, -1, 0), 0)].left >= kTooLong) return stages;
-  int first = 0;
-  for (int place = -1;; first += stages.back().layers) {
-    stages.push_back(rows_[set].states[state(best_place(set, place, first), first)].chosen);
-    if (sets_.size(set) == 1) break;
-    set = static_cast<size_t>(sets_.without(set, stages.back().group));
+  int left = sets_.size(set), first = 0;
+  const auto chosen = [&](int place) {
+    return rows_[set].states[state(left, best_place(set, left, place, first), first)];
+  };
+  if (chosen(-1).left >= kTooLong) return stages;
+  for (int place = -1; left > 0; --left) {
+    stages.push_back(chosen(place).chosen);
+    first += stages.back().layers;
     place = sets_.place(stages.back().group);
+    if (left > 1) set = static_cast<size_t>(sets_.without(set, stages.back().group));
   }
   return stages;
 }

@@ -9,6 +9,7 @@
 // 1957): what a stage holds depends on how many follow it alone. A simulation adds waits in the
 // middle of a step, so this is a bound, and its cuts are near the quickest.
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -18,7 +19,8 @@
 
 namespace motley {
 
-/// Sets of devices of which every part is one, too, by rising size, and their parts.
+/// Sets of devices of which every part is one, too, by rising size, and their parts. Of groups that
+/// are shared (PipelineCosts::add_shared_at_best()) a stage takes all devices that share it.
 class SetLattice {
  public:
   static constexpr int kNone = -1;
@@ -29,7 +31,17 @@ class SetLattice {
   size_t count() const { return sets_.size(); }
   int groups() const { return groups_; }
   int size(size_t set) const { return sizes_[set]; }
-  /// The set without a device of a group that is in it; kNone where no other is.
+  /// Whether a stage of the group can be of its devices.
+  bool has(size_t set, int group) const;
+  /// The same for a stage of the group that takes all of them.
+  bool is(size_t set, int group) const {
+    return has(set, group) && size(set) == taken_[static_cast<size_t>(group)];
+  }
+  /// Whether any group is shared.
+  bool may_share() const { return groups_ > devices_; }
+  /// Of its devices: as many as they are, but where some may share.
+  int least_stages(size_t set) const { return least_stages_[set]; }
+  /// The set without those of a stage of a group that it has; kNone where no other is.
   int without(size_t set, int group) const {
     return without_[set * static_cast<size_t>(groups_) + static_cast<size_t>(group)];
   }
@@ -40,8 +52,13 @@ class SetLattice {
 
  private:
   void find_places(const PipelineCosts& costs);
+  void find_parts();
+  void find_least_stages();
 
-  int groups_;
+  int groups_, devices_;            ///< groups, and how many of them are devices
+  std::vector<GroupCounts> takes_;  ///< devices of a stage, by group
+  std::vector<int> taken_;          ///< how many
+  std::vector<int> least_stages_;
   std::vector<GroupCounts> sets_;
   std::vector<int> sizes_;
   std::vector<int> without_;
@@ -67,10 +84,11 @@ class SetCuts {
  public:
   SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_batch, int samples);
 
-  /// Nanoseconds that no pipeline of the set is below; kTooLong where none fits. The set and its
-  /// parts are cut from then on.
-  int64_t least(size_t set);
-  /// Of a set that is cut the stages of one that is not above it but for waits.
+  /// Nanoseconds that no pipeline of the set in so many stages is below; kTooLong where none fits.
+  /// The set and its parts are cut from then on.
+  int64_t least(size_t set, int stages);
+  /// Of a set that is cut, of devices that share nothing, the stages of one that is not above it
+  /// but for waits.
   std::vector<CutStage> stages(size_t set) const;
   /// How many sets are.
   int64_t cut() const { return cut_; }
@@ -81,10 +99,10 @@ class SetCuts {
     const auto at = static_cast<size_t>(group * (most_stages_ + 1) + depth);
     return begins ? firsts_[at] : depth == 1 ? lasts_[static_cast<size_t>(group)] : middles_[at];
   }
-  /// Of the stages after one at `place` that are left these devices, which are cut, and the layers
-  /// from `first` on: at least, with the ways there and back.
-  int64_t after(size_t set, int place, int first) const {
-    return rows_[set].arrives[state(place, first)];
+  /// Of so many stages after one at `place` that are left these devices, which are cut, and the
+  /// layers from `first` on: at least, with the ways there and back.
+  int64_t after(size_t set, int stages, int place, int first) const {
+    return rows_[set].arrives[state(stages, place, first)];
   }
   /// A micro-batch's ways there and back.
   int64_t way(int from_place, int to_place) const {
@@ -93,7 +111,10 @@ class SetCuts {
 
  private:
   size_t places() const { return static_cast<size_t>(sets_.places()); }
-  /// Of a set of devices left, with a place and the first layer left.
+  /// Numbers of stages of a set that are looked at.
+  int least_stages(size_t set) const { return sets_.least_stages(set); }
+  int most_stages(size_t set) const { return std::min(sets_.size(set), layers_); }
+  /// Of a set of devices left, with a number of stages, a place and the first layer left.
   struct State {
     /// Nanoseconds of these alone where a device of the place comes next.
     int64_t left = kTooLong;
@@ -103,8 +124,10 @@ class SetCuts {
     std::vector<State> states;
     std::vector<int64_t> arrives;  ///< with the ways from a device of the place to the best
   };
-  size_t state(int place, int first) const {
-    return static_cast<size_t>(place) * static_cast<size_t>(layers_) + static_cast<size_t>(first);
+  size_t state(int stages, int place, int first) const {
+    const size_t form = sets_.may_share() ? static_cast<size_t>(stages - 1) : 0;
+    return (form * places() + static_cast<size_t>(place)) * static_cast<size_t>(layers_) +
+           static_cast<size_t>(first);
   }
   void cut(size_t set);
   void find_ways();
@@ -112,12 +135,17 @@ class SetCuts {
   PipelineStage stage_of(int group, int depth, bool begins, int layers) const;
   int most_of(int group, int depth, bool begins, int most) const;
   StagePrices prices_of(int group, int depth, bool begins) const;
-  void offer(size_t set, int group, int first, int64_t nanos, int layers);
+  void offer(size_t set, size_t state, int64_t nanos, const CutStage& stage);
   void be_last(size_t set, int group);
   void go_on(size_t set, int group);
-  void choose(size_t set, int group, int first, const StagePrices& prices, const int64_t* after);
+  /// What the rest takes: `after`, by the first of its layers.
+  struct Rest {
+    int stages = 0;
+    const int64_t* after = nullptr;
+  };
+  void choose(size_t set, size_t state, int group, int first, const Rest& rest);
   void add_ways(size_t set);
-  int best_place(size_t left, int from, int first) const;
+  int best_place(size_t left, int stages, int from, int first) const;
 
   const PipelineCosts& costs_;
   const SetLattice& sets_;

@@ -37,15 +37,16 @@ SetTimes::SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
     : costs_(costs),
       roughly_(few && sets.size() * static_cast<size_t>(costs.layers()) > kManySetsOfFew),
       many_(sets.size() * static_cast<size_t>(costs.layers()) > kManySets),
-      lattice_(costs, std::move(sets)),
+      lattice_(costs_, std::move(sets)),
       micro_batches_(std::move(micro_batches)),
-      known_(micro_batches_.size()),
-      proved_(lattice_.count()),
-      asked_(lattice_.count(), false) {
+      known_(micro_batches_.size()) {
+  find_forms();
+  proved_.resize(count());
+  asked_.resize(count(), false);
   costs_.take_least_for_rests();
   costs_.take_quickest_ways();
-  for (const GroupCounts& set : lattice_.sets())
-    per_sample_.push_back(costs_.least_seconds(set, 1));
+  for (size_t set = 0; set < count(); ++set)
+    per_sample_.push_back(costs_.least_seconds(devices(set), 1));
   find_rates();
   for (const std::vector<double>& rates : rates_) {
     std::vector<size_t>& groups = quickest_first_.emplace_back(rates.size());
@@ -55,16 +56,26 @@ SetTimes::SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
   }
 }
 
+void SetTimes::find_forms() {
+  for (size_t set = 0; set < lattice_.count(); ++set) {
+    for (int group = 0; group < costs_.groups(); ++group)
+      if (lattice_.is(set, group)) forms_.push_back({set, 1, group});
+    for (int stages = std::max(2, lattice_.least_stages(set)); stages <= lattice_.size(set);
+         ++stages)
+      forms_.push_back({set, stages, -1});
+  }
+}
+
 double SetTimes::cut_seconds(size_t set, size_t size, int samples) {
   std::vector<double>& known = known_[size][samples].seconds;
-  known.resize(lattice_.count(), kUnknown);
+  known.resize(count(), kUnknown);
   if (known[set] != kUnknown) return known[set];
   const int64_t nanos = least(&cuts(size, samples), set);
   return known[set] = nanos < SetCuts::kTooLong ? seconds_of(Nanos(nanos)) : kNever;
 }
 
 int64_t SetTimes::least(SetCuts* cuts, size_t set) {
-  const int64_t before = cuts->cut(), nanos = cuts->least(set);
+  const int64_t before = cuts->cut(), nanos = cuts->least(base(set), stages(set));
   kept_ += cuts->cut() - before;
   nodes_ += cuts->cut() - before;
   return nanos;
@@ -108,9 +119,7 @@ double SetTimes::whole_seconds(int group, int micro_batch, int samples) const {
 double SetTimes::least_of_whole(size_t set, int samples) {
   const auto [found, is_new] = of_whole_.try_emplace({set, samples}, kNever);
   if (!is_new) return found->second;
-  const GroupCounts& devices = lattice_.sets()[set];
-  const auto group =
-      static_cast<int>(std::find(devices.begin(), devices.end(), 1) - devices.begin());
+  const int group = forms_[set].group;
   if (!costs_.priced(group)) return kNever;
   for (const int micro_batch : micro_batches_) {
     found->second = std::min(found->second, whole_seconds(group, micro_batch, samples));
@@ -122,6 +131,7 @@ double SetTimes::least_of_whole(size_t set, int samples) {
 /// Micro-batches that each group computes in a second at most, if all were of layers that it is
 /// best at: by prices for the three kinds of layers, which are the times of some group.
 void SetTimes::find_rates() {
+  if (lattice_.may_share()) return;
   const int last = costs_.layers() - 1;
   int prices = 0;
   while (prices + 1 < costs_.groups() && !costs_.priced(prices)) ++prices;
@@ -146,6 +156,8 @@ void SetTimes::find_rates() {
 double SetTimes::filled_least(size_t size, size_t set, int samples) const {
   const int full = samples / micro_batches_[size];
   if (full == 0) return 0;
+  // How many stages of these devices there are is not known.
+  if (lattice_.may_share()) return per_sample_[set] * full * micro_batches_[size];
   double sum = 0, part = 1;
   for (const size_t group : quickest_first_[size])
     for (int i = 0; i < lattice_.sets()[set][group]; ++i) {
@@ -196,8 +208,8 @@ double SetTimes::proved(size_t set, int samples) const {
 
 double SetTimes::seconds(size_t set, int samples) {
   if (!is_wanted(set)) return kNever;
-  if (lattice_.size(set) == 1) return least_of_whole(set, samples);
-  if (roughly_) return rough_seconds(set, samples);
+  if (is_one_stage(set)) return least_of_whole(set, samples);
+  if (roughly_) return std::max(rough_seconds(set, samples), proved(set, samples));
   double least = kNever;
   for (const auto& [bound, size] : likely(set, samples, kNever)) {
     if (bound >= least) break;
@@ -207,9 +219,9 @@ double SetTimes::seconds(size_t set, int samples) {
 }
 
 bool SetTimes::within(size_t set, int samples, double limit) {
-  if (lattice_.size(set) == 1) return least_of_whole(set, samples) <= limit;
-  if (roughly_) return rough_seconds(set, samples) <= limit;
+  if (is_one_stage(set)) return least_of_whole(set, samples) <= limit;
   if (proved(set, samples) > limit) return false;
+  if (roughly_) return rough_seconds(set, samples) <= limit;
   for (size_t size = 0; size < micro_batches_.size(); ++size) {
     const auto more = known_[size].lower_bound(samples);
     if (more != known_[size].end() && !more->second.seconds.empty() &&
@@ -223,7 +235,7 @@ bool SetTimes::within(size_t set, int samples, double limit) {
 }
 
 std::optional<Pipeline> SetTimes::prove(size_t set, int samples, int64_t most_nodes) {
-  if (lattice_.size(set) == 1 || proved_[set].contains(samples)) return std::nullopt;
+  if (is_one_stage(set) || proved_[set].contains(samples)) return std::nullopt;
   PipelineCut best;
   double unproved = kNever;
   for (const auto& [bound, size] : likely(set, samples, kNever)) {
@@ -231,8 +243,8 @@ std::optional<Pipeline> SetTimes::prove(size_t set, int samples, int64_t most_no
     SetCuts& those = cuts(size, samples);
     const double least = seconds_of(Nanos(this->least(&those, set)));
     if (least >= best.seconds) continue;
-    PipelineCut cut = best_cut_of_set({costs_, lattice_, those, micro_batches_[size], samples}, set,
-                                      best.seconds, most_nodes);
+    PipelineCut cut = best_cut_of_set({costs_, lattice_, those, micro_batches_[size], samples},
+                                      base(set), stages(set), best.seconds, most_nodes);
     nodes_ += cut.nodes;
     if (!cut.proved) unproved = std::min(unproved, least);
     if (cut.seconds < best.seconds) best = std::move(cut);
@@ -246,7 +258,7 @@ std::optional<Pipeline> SetTimes::prove(size_t set, int samples, int64_t most_no
 /// Numbers of replicas that are bounded one after another ask for the same times.
 int SetTimes::grains_within(size_t set, const GrainLimit& limit) {
   auto& known = within_[{limit.seconds, limit.missing}];
-  known.resize(lattice_.count());
+  known.resize(count());
   if (!known[set]) known[set] = find_grains_within(set, limit);
   asked_[set] = true;
   return *known[set];
@@ -261,7 +273,7 @@ int SetTimes::grains_at_most(size_t set, const GrainLimit& limit) {
 
 /// By what it computes alone.
 int SetTimes::most_grains(size_t set, const GrainLimit& limit) const {
-  if (lattice_.size(set) > costs_.layers() || !is_wanted(set)) return 0;
+  if (stages(set) > costs_.layers() || !is_wanted(set)) return 0;
   if (per_sample_[set] <= 0) return limit.most;
   const double samples = limit.seconds / per_sample_[set] * (1 + 1e-9) + limit.missing;
   return static_cast<int>(std::min<double>(limit.most, samples / limit.grain));
@@ -282,7 +294,7 @@ int SetTimes::find_grains_within(size_t set, const GrainLimit& limit) {
 
 std::vector<Pipeline> SetTimes::pipelines(size_t set, int samples, double limit) {
   std::vector<Pipeline> pipelines;
-  for (size_t size = 0; lattice_.size(set) > 1 && size < micro_batches_.size(); ++size) {
+  for (size_t size = 0; !is_one_stage(set) && size < micro_batches_.size(); ++size) {
     const auto found = known_[size].find(samples);
     if (found == known_[size].end() || found->second.seconds.empty()) continue;
     const double seconds = found->second.seconds[set];
@@ -292,7 +304,7 @@ std::vector<Pipeline> SetTimes::pipelines(size_t set, int samples, double limit)
     int first = 0;
     SetCuts& those = cuts(size, samples);
     least(&those, set);  // it may have been cut before all were made anew
-    for (const CutStage& stage : those.stages(set)) {
+    for (const CutStage& stage : those.stages(base(set))) {
       pipeline.stages.push_back({stage.group, first, first + stage.layers - 1});
       first += stage.layers;
     }

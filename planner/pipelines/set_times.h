@@ -24,11 +24,15 @@ class SetTimes : public ReplicaSets {
   /// From now on only sets of so many devices are replicas.
   void want_stages(std::optional<int> stages) { stages_ = stages; }
 
-  size_t count() const override { return lattice_.count(); }
-  const GroupCounts& devices(size_t set) const override { return lattice_.sets()[set]; }
+  /// A set whose devices may share stages is there once for each number of stages.
+  size_t count() const override { return forms_.size(); }
+  const GroupCounts& devices(size_t set) const override { return lattice_.sets()[base(set)]; }
+  int stages(size_t set) const override { return forms_[set].stages; }
   /// No pipeline of the set computes so many samples in less; kNever where none fits. Rises with
   /// them.
   double seconds(size_t set, int samples) override;
+  /// Whether sets are only cut for proofs.
+  bool is_rough() const { return roughly_; }
   /// However many they are.
   double seconds_per_sample(size_t set) const { return per_sample_[set]; }
   /// Of more than 32 perhaps one in 32 too many, never too few.
@@ -58,8 +62,17 @@ class SetTimes : public ReplicaSets {
   /// Nanoseconds; counts what is cut for it.
   int64_t least(SetCuts* cuts, size_t set);
   double least_of_whole(size_t set, int samples);
+  /// A set of the lattice in a number of stages.
+  struct Form {
+    size_t set = 0;
+    int stages = 0;
+    int group = -1;  ///< that the only stage is of
+  };
+  size_t base(size_t set) const { return forms_[set].set; }
+  bool is_one_stage(size_t set) const { return stages(set) == 1; }
+  void find_forms();
   bool is_wanted(size_t set) const { return stages_.value_or(size(set)) == size(set); }
-  int size(size_t set) const { return lattice_.size(set); }
+  int size(size_t set) const { return lattice_.size(base(set)); }
   double whole_seconds(int group, int micro_batch, int samples) const;
   double proved(size_t set, int samples) const;
   bool within(size_t set, int samples, double limit);
@@ -78,10 +91,11 @@ class SetTimes : public ReplicaSets {
   bool many_;  ///< sets, times layers: not all are cut
   std::optional<int> stages_;
   SetLattice lattice_;
+  std::vector<Form> forms_;
   std::vector<int> micro_batches_;
   std::vector<std::map<int, Known>> known_;            ///< by micro-batch, then samples
   std::map<std::pair<size_t, int>, double> of_whole_;  ///< sets of one, by samples
-  std::vector<std::map<int, double>> proved_;          ///< of each set, by samples
+  std::vector<std::map<int, double>> proved_;          ///< seconds of each set, by samples
   std::vector<std::vector<double>>
       rates_;  ///< by micro-batch: of groups, of the work in it a second
   std::vector<std::vector<size_t>> quickest_first_;  ///< groups, by micro-batch

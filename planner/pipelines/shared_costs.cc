@@ -263,6 +263,77 @@ void PipelineCosts::share_for_free(const std::vector<std::vector<int>>& sharing)
   groups_ = std::move(quicker);
 }
 
+/// All of a layer in parts: no less is updated, nor needed of memory.
+PipelineCosts::Group PipelineCosts::shared_at_best(const std::vector<int>& sharing) const {
+  Group shared;
+  shared.shared_by = sharing;
+  shared.begins_seconds = kNever;
+  int64_t usable = 0;
+  size_t most_samples = 0;
+  double updated = 0;  // in a second
+  for (size_t group = 0; group < sharing.size(); ++group) {
+    if (sharing[group] == 0) continue;
+    const Group& own = groups_[group];
+    if (shared.profile == nullptr) {
+      shared.profile = own.profile;
+      most_samples = own.passes[0].size();
+      shared.precision = own.precision;
+      std::copy(std::begin(own.memory), std::end(own.memory), std::begin(shared.memory));
+    }
+    shared.begins_seconds = std::min(shared.begins_seconds, own.begins_seconds);
+    usable += sharing[group] * own.usable.value();
+    updated += sharing[group] / own.update_seconds;
+    for (size_t kind = 0; kind < kKinds; ++kind)
+      for (size_t i = 0; i < own.memory[kind].size(); ++i) {
+        LayerMemory& least = shared.memory[kind][i];
+        const LayerMemory& other = own.memory[kind][i];
+        least.fixed = std::min(least.fixed, other.fixed);
+        least.saved = std::min(least.saved, other.saved);
+        least.transient = std::min(least.transient, other.transient);
+      }
+  }
+  shared.usable = Bytes(usable);
+  shared.update_seconds = 1 / updated;
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    for (size_t samples = 0; samples < most_samples; ++samples)
+      shared.passes[kind].push_back(least_shared(sharing, kind, samples));
+    shared.rests[kind] = shared.passes[kind];
+  }
+  shared.priced = true;
+  return shared;
+}
+
+/// From and to those that share the quickest of their ways.
+void PipelineCosts::add_ways(const std::vector<std::vector<int>>& sharing,
+                             std::vector<Way>* ways) const {
+  const size_t devices = groups_.size(), all = devices + sharing.size();
+  std::vector<std::vector<size_t>> members(all);
+  for (size_t group = 0; group < all; ++group)
+    for (size_t device = 0; device < devices; ++device)
+      if (group < devices ? group == device : sharing[group - devices][device] > 0)
+        members[group].push_back(device);
+  std::vector<Way> more;
+  for (const auto& from : members)
+    for (const auto& to : members) {
+      Way& best = more.emplace_back((*ways)[from.front() * devices + to.front()]);
+      for (const size_t sender : from)
+        for (const size_t receiver : to) {
+          const Way& way = (*ways)[sender * devices + receiver];
+          best.be_no_slower_than(way.latency_seconds, way.bytes_per_second);
+        }
+    }
+  *ways = std::move(more);
+}
+
+void PipelineCosts::add_shared_at_best(const std::vector<std::vector<int>>& sharing) {
+  add_ways(sharing, &ways_);
+  add_ways(sharing, &quickest_ways_);
+  std::vector<Group> shared;
+  for (const std::vector<int>& set : sharing) shared.push_back(shared_at_best(set));
+  for (Group& group : groups_) group.least_per_sample = group.least_of_any_per_sample;
+  std::move(shared.begin(), shared.end(), std::back_inserter(groups_));
+}
+
 /// While they sum, they earn nothing: with E earned in a second, of which sums of layers worth p
 /// take at least q·p, S earned at best in what is left, E ≤ S·(1 - q·E).
 double PipelineCosts::earned_sharing(const std::vector<int>& sharing, const Group& prices) const {

@@ -31,7 +31,8 @@ Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
       tensor_sets(space_, single.costs, single.seconds, all_ ? kMostTensorSets : 0);
   SharedPlan shared{.plan = {}, .least = found.least};
   if (found.least < single.seconds)
-    shared.least = std::max(found.least, bound_of_sharing(space_, single.costs, single.seconds));
+    // More than is proved of the others helps nobody.
+    shared.least = std::max(found.least, bound_of_sharing(space_, single.costs, single.proved));
   if (found.sets.empty() || shared.least >= single.seconds) return shared;
   all_ = all_ && found.all;
   limit_ = single.seconds;

@@ -18,6 +18,7 @@ struct SingleStages {
   const PipelineCosts& costs;                  ///< before anything was learnt of memory
   const std::vector<ReplicaDesigns>& designs;  ///< of sets of devices
   double seconds = kNever;                     ///< of the quickest plan, if there is one
+  double proved = kNever;                      ///< none of them takes less
   double least = 0;                            ///< of whole steps, for how sets are designed
   bool exact = false;                          ///< all of them were looked at
 };

@@ -34,11 +34,13 @@ StepBound::StepBound(const PackingProblem& problem, SetTimes* times, const Least
   for (int low = problem.is_number_given() ? most : 1, high = low; low <= most; low = high + 1) {
     high = few_ || low < kFewReplicas ? low : std::min(most, static_cast<int>(low * kTogether));
     // No replica is quicker than the quickest with an even share.
-    numbers_.push_back({.low = low,
-                        .high = high,
-                        .least = std::max(least, per_sample * samples / high),
-                        .found = false,
-                        .rests_on = {}});
+    Numbers& numbers = numbers_.emplace_back();
+    numbers.low = low;
+    numbers.high = high;
+    numbers.least = std::max(least, per_sample * samples / high);
+    numbers.sums = kNever;
+    for (int replicas = low; replicas <= high; ++replicas)
+      numbers.sums = std::min(numbers.sums, sums_.seconds(replicas));
   }
 }
 
@@ -49,8 +51,9 @@ void StepBound::find_single(Numbers* numbers) {
   for (size_t set = 0; set < times_->count(); ++set) {
     const GroupCounts& devices = times_->devices(set);
     const int size = std::accumulate(devices.begin(), devices.end(), 0);
-    if (size > problem_.most_devices) continue;
-    const double seconds = times_->seconds(set, samples) + (size > 1 ? sums_.within_one() : 0);
+    if (size > problem_.most_devices || times_->stages(set) > problem_.most_stages) continue;
+    const double ends = times_->stages(set) > 1 ? sums_.within_one() : 0;
+    const double seconds = times_->seconds(set, samples) + ends;
     if (seconds >= least) continue;
     least = seconds;
     numbers->rests_on = {set};
@@ -60,36 +63,38 @@ void StepBound::find_single(Numbers* numbers) {
     times_->grains_within(set, {least, problem_.grain, problem_.missing, problem_.grains});
 }
 
-void StepBound::find(Numbers* numbers) {
-  numbers->found = true;
+void StepBound::find(Numbers* numbers, double step) {
+  numbers->up_to = step;
   if (numbers->high == 1) return find_single(numbers);
   problem_.least_replicas = few_ ? numbers->high : 1;
   problem_.most_replicas = numbers->high;
+  problem_.limit = step;
   Packings packings = best_packings(problem_, *times_, numbers->least);
   numbers->least = std::max(numbers->least, packings.least_seconds);
   numbers->rests_on = packings.found.empty() ? Packing() : std::move(packings.found.front());
 }
 
-template <class Sums>
-StepBound::Numbers& StepBound::least_numbers(double step, Sums sums) {
+template <class StepOf>
+StepBound::Numbers& StepBound::least_numbers(double step, StepOf step_of) {
   while (true) {
-    const auto seconds = [&](const Numbers& numbers) { return step_of(numbers, sums); };
     Numbers& least = *std::min_element(
         numbers_.begin(), numbers_.end(),
-        [&](const Numbers& a, const Numbers& b) { return seconds(a) < seconds(b); });
-    if (least.found || seconds(least) >= step) return least;
-    find(&least);
+        [&](const Numbers& a, const Numbers& b) { return step_of(a) < step_of(b); });
+    if (step_of(least) >= step || is_known(least, step)) return least;
+    find(&least, step);
   }
 }
 
-StepBound::Numbers& StepBound::least_numbers(double step) { return least_numbers(step, sums()); }
+StepBound::Numbers& StepBound::least_numbers(double step) {
+  return least_numbers(step, [this](const Numbers& numbers) { return step_of(numbers); });
+}
 
-double StepBound::target_seconds() { return least_numbers(kNever).least; }
+double StepBound::target_seconds(double step) { return least_numbers(step).least; }
 
-double StepBound::target_seconds(int replicas) {
+double StepBound::target_seconds(int replicas, double step) {
   for (Numbers& numbers : numbers_) {
     if (numbers.high < replicas) continue;
-    if (!numbers.found) find(&numbers);
+    if (!is_known(numbers, step)) find(&numbers, step);
     return numbers.least;
   }
   return kNever;
@@ -99,7 +104,7 @@ std::vector<StepBound::Numbers> StepBound::likely(double step, size_t most) {
   const auto seconds = [&](const Numbers& numbers) { return step_of(numbers); };
   std::vector<Numbers> likely;
   for (Numbers& numbers : numbers_) {
-    if (seconds(numbers) < step * kSame && !numbers.found) find(&numbers);
+    if (seconds(numbers) < step * kSame && !is_known(numbers, step)) find(&numbers, step);
     if (seconds(numbers) < step * kSame) likely.push_back(numbers);
   }
   std::stable_sort(likely.begin(), likely.end(),
@@ -135,7 +140,7 @@ bool StepBound::tighten(double step, int64_t most_nodes,
       proved = prove(set, numbers.least * (1 + problem_.precision), most_nodes, found) || proved;
     if (!proved) break;
     any = true;
-    find(&numbers);
+    find(&numbers, step);
   }
   return any;
 }
@@ -150,10 +155,12 @@ void StepBound::raise(int replicas, const std::vector<double>& least_of_replicas
 double StepBound::seconds(double step) { return std::min(step, step_of(least_numbers(step))); }
 
 double StepBound::seconds_holding(double held, double step) {
-  const auto sums = [&](int replicas) {
-    return std::max(sums_.seconds(replicas), sums_.seconds_holding(held, replicas));
+  const auto holding = [&](const Numbers& numbers) {
+    const double sums = std::min(sums_.seconds_holding(held, numbers.low),
+                                 sums_.seconds_holding(held, numbers.high));
+    return hosts_.step_seconds(numbers.least, std::max(numbers.sums, sums));
   };
-  return std::min(step, step_of(least_numbers(step, sums), sums));
+  return std::min(step, holding(least_numbers(step, holding)));
 }
 
 }  // namespace motley

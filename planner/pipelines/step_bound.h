@@ -17,25 +17,20 @@ class StepBound {
   /// Packings of some numbers of replicas.
   struct Numbers {
     int low = 1, high = 1;
-    double least = 0;    ///< seconds: no packing takes less
-    bool found = false;  ///< it was looked for
-    Packing rests_on;    ///< of few devices a packing, of many the sets of one in parts
-
-    /// Of any of these numbers: that rises with them, or rises and falls.
-    template <class Sums>
-    double least_of(Sums sums) const {
-      return std::min(sums(low), sums(high));
-    }
+    double sums = 0;   ///< seconds: none exchanges gradients in less
+    double least = 0;  ///< seconds: no packing takes less
+    double up_to = 0;  ///< seconds: below them it was looked for
+    Packing rests_on;  ///< of few devices a packing, of many the sets of one in parts
   };
 
   /// Of any number of replicas; `least`: no packing is quicker.
   StepBound(const PackingProblem& problem, SetTimes* times, const LeastSums& sums,
             const HostSums& hosts, double least);
 
-  /// Of the packing that may be quickest, without its sums.
-  double target_seconds();
+  /// Of the packing that may be quickest, without its sums; of no interest from `step` on.
+  double target_seconds(double step);
   /// The same of so many replicas.
-  double target_seconds(int replicas);
+  double target_seconds(int replicas, double step);
   /// No plan that is quicker than `step` takes less.
   double seconds(double step);
   /// No plan some rank of which holds more than this part of all elements does.
@@ -49,21 +44,20 @@ class StepBound {
   bool tighten(double step, int64_t most_nodes, std::vector<std::pair<size_t, Pipeline>>* found);
 
  private:
-  auto sums() const {
-    return [this](int replicas) { return sums_.seconds(replicas); };
+  double step_of(const Numbers& numbers) const {
+    return hosts_.step_seconds(numbers.least, numbers.sums);
   }
-  /// With what `sums` are at least.
-  template <class Sums>
-  double step_of(const Numbers& numbers, Sums sums) const {
-    return hosts_.step_seconds(numbers.least, numbers.least_of(sums));
+  /// Whether nothing more would be found.
+  static bool is_known(const Numbers& numbers, double step) {
+    return numbers.least < numbers.up_to || step <= numbers.up_to;
   }
-  double step_of(const Numbers& numbers) const { return step_of(numbers, sums()); }
-  /// The numbers of which the bound, with what `sums` are at least, is least, when it was looked
-  /// for; of no interest from `step` on.
-  template <class Sums>
-  Numbers& least_numbers(double step, Sums sums);
+  /// Those whose bound, by `step_of`, is least, when it was looked for; of no interest from `step`
+  /// on.
+  template <class StepOf>
+  Numbers& least_numbers(double step, StepOf step_of);
   Numbers& least_numbers(double step);
-  void find(Numbers* numbers);
+  /// From `step` on packings are of no interest.
+  void find(Numbers* numbers, double step);
   void find_single(Numbers* numbers);
   bool prove(size_t set, double seconds, int64_t most_nodes,
              std::vector<std::pair<size_t, Pipeline>>* found);

@@ -48,10 +48,7 @@ class TensorSetFinder {
 
   TensorSets run(double quickest, size_t most) {
     TensorSets found;
-    const LeastSums sums(space_.request, space_.groups, kMostStages, false);
-    for (int replicas = 1; replicas <= space_.most_replicas(); replicas *= 2)
-      sums_.push_back(sums.seconds_sharing(replicas));
-    found.least = find_members(quickest);
+    found.least = find_members_with_sums(quickest);
     for (const GroupCounts& members : members_)
       if (found.sets.size() <= most) add_all(members, most, &found.sets);
     if (found.sets.size() > most) {
@@ -64,6 +61,19 @@ class TensorSetFinder {
     std::stable_sort(found.sets.begin(), found.sets.end(),
                      [](const TensorSet& a, const TensorSet& b) { return a.size() > b.size(); });
     return found;
+  }
+
+  /// Knowing what sums of gradients take at least.
+  double find_members_with_sums(double quickest) {
+    const LeastSums sums(space_.request, space_.groups, kMostStages, false);
+    for (int replicas = 1; replicas <= space_.most_replicas(); replicas *= 2)
+      sums_.push_back(sums.seconds_sharing(replicas));
+    return find_members(quickest);
+  }
+
+  SharingDevices members(double quickest) {
+    find_members_with_sums(quickest);
+    return {std::move(members_), all_members_};
   }
 
   /// Those of which a plan may take less; seconds that none of these does.
@@ -207,6 +217,11 @@ SharingDevices sharing_devices(const PipelineSpace& space, const PipelineCosts& 
     sharing.all = sharing.all && largest == most;
   }
   return sharing;
+}
+
+SharingDevices sharing_devices(const PipelineSpace& space, const PipelineCosts& costs,
+                               double quickest) {
+  return TensorSetFinder(space, costs).members(quickest);
 }
 
 double least_seconds_sharing(const PipelineSpace& space, const PipelineCosts& costs) {

@@ -17,6 +17,10 @@ struct SharingDevices {
 /// Of one host, in one precision, of which all shares were measured; as many as the job wants.
 SharingDevices sharing_devices(const PipelineSpace& space, const PipelineCosts& costs);
 
+/// Those with which a plan may take less than `quickest` seconds.
+SharingDevices sharing_devices(const PipelineSpace& space, const PipelineCosts& costs,
+                               double quickest);
+
 /// No plan that shares a stage takes less, were memory and sums of gradients free; kNever where
 /// none may.
 double least_seconds_sharing(const PipelineSpace& space, const PipelineCosts& costs);
