@@ -19,6 +19,8 @@ namespace {
 constexpr int kCountsToExclude = 24;
 /// Of a step: what exchanging gradients takes.
 constexpr double kWorthPlacing = 0.05;
+/// Of more replicas no order of a single one helps much.
+constexpr size_t kFewReplicas = 4;
 
 /// Ranks by host, as a hostfile lists them, whatever order pipelines go through the hosts in.
 void keep_hosts_together(Plan* plan) {
@@ -45,6 +47,24 @@ std::vector<const Pipeline*> pointers_to(const std::vector<Pipeline>& pipelines)
   std::vector<const Pipeline*> pointers;
   for (const Pipeline& pipeline : pipelines) pointers.push_back(&pipeline);
   return pointers;
+}
+
+bool is_worth_placing(const PackedPlan& packed) {
+  const Prediction& known = packed.plan.prediction;
+  return known.communication_seconds >= kWorthPlacing * known.step_seconds;
+}
+
+/// Pairs of stages, an end and another, with whose devices exchanged both ends are on one host;
+/// none where they are.
+std::vector<std::pair<size_t, size_t>> turns_to_one_host(const PlacedStages& placed) {
+  const auto host_of = [&](size_t stage) { return placed[stage].front()->host; };
+  const size_t last = placed.size() - 1;
+  std::vector<std::pair<size_t, size_t>> turns;
+  for (size_t inner = 1; inner < last && host_of(0) != host_of(last); ++inner) {
+    if (host_of(inner) == host_of(last)) turns.emplace_back(0, inner);
+    if (host_of(inner) == host_of(0)) turns.emplace_back(last, inner);
+  }
+  return turns;
 }
 
 /// It may have been cut anew for its hosts, and memory be better known since.
@@ -147,12 +167,44 @@ Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>
   for (const Pipeline& pipeline : packed->pipelines) most = std::max(most, pipeline.stages.size());
   most = std::min(most, devices_of_hosts(space_.groups).size());
   for (size_t together = 2; together <= most; together *= 2) {
-    const Prediction& known = packed->plan.prediction;
-    if (known.communication_seconds < kWorthPlacing * known.step_seconds) break;
-    std::optional<PackedPlan> other = over_hosts(together, costs, *packed, &placed);
+    if (!is_worth_placing(*packed)) break;
+    std::vector<PlacedStages> others;
+    std::optional<PackedPlan> other = over_hosts(together, costs, *packed, &others);
     if (!other) continue;
-    MOTLEY_TRY_VOID(price(costs, grains, placed, &*other));
-    if (other->seconds() < packed->seconds()) *packed = std::move(*other);
+    MOTLEY_TRY_VOID(price(costs, grains, others, &*other));
+    if (other->seconds() >= packed->seconds()) continue;
+    *packed = std::move(*other);
+    placed = std::move(others);
+  }
+  if (packed->pipelines.size() > kFewReplicas || !is_worth_placing(*packed)) return Unit{};
+  return bring_ends_together(costs, grains, std::move(placed), packed);
+}
+
+/// What is tied is exchanged by the ends of each replica: over slow links its devices are put in
+/// other orders, of which both ends are on one host, and cut anew, as long as that helps.
+Result<Unit> PlanMaker::bring_ends_together(const PipelineCosts& costs,
+                                            const std::vector<int>& grains,
+                                            std::vector<PlacedStages> placed,
+                                            PackedPlan* packed) const {
+  for (size_t i = 0; i < packed->pipelines.size(); ++i) {
+    const std::vector<Pipeline> pipelines = packed->pipelines;
+    const std::vector<PlacedStages> before = placed;
+    for (const auto& [end, inner] : turns_to_one_host(before[i])) {
+      PackedPlan other{.plan = {}, .shares = packed->shares, .pipelines = pipelines};
+      std::vector<int> order;
+      for (const PipelineStage& stage : pipelines[i].stages) order.push_back(stage.group);
+      std::swap(order[end], order[inner]);
+      other.pipelines[i] =
+          quickest_cut(costs, order, space_.micro_batches, pipelines[i].micro_batch,
+                       packed->shares[i].second, kNodesToImprove);
+      if (other.pipelines[i].stages.empty()) continue;
+      std::vector<PlacedStages> turned = before;
+      std::swap(turned[i][end], turned[i][inner]);
+      MOTLEY_TRY_VOID(price(costs, grains, turned, &other));
+      if (other.seconds() >= packed->seconds()) continue;
+      *packed = std::move(other);
+      placed = std::move(turned);
+    }
   }
   return Unit{};
 }

@@ -50,6 +50,8 @@ class PlanMaker {
   std::optional<PackedPlan> over_hosts(size_t hosts, const PipelineCosts& costs,
                                        const PackedPlan& packed,
                                        std::vector<PlacedStages>* placed) const;
+  Result<Unit> bring_ends_together(const PipelineCosts& costs, const std::vector<int>& grains,
+                                   std::vector<PlacedStages> placed, PackedPlan* packed) const;
   Result<Unit> price(const PipelineCosts& costs, const std::vector<int>& grains,
                      const std::vector<PlacedStages>& placed, PackedPlan* packed) const;
   void add_replica(const Pipeline& pipeline, const PipelineCosts& costs,

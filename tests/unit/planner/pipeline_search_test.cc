@@ -424,6 +424,32 @@ TEST(PipelineSearch, RanksOfAHostFollowEachOther) {
   }
 }
 
+/// Where only all of them hold the model, over a link that is slow: embedding and head share
+/// weights.
+TEST(PipelineSearch, BothEndsOfAReplicaAreOnOneHost) {
+  PlanningCase problem(16);
+  problem.job.model = testing::kSmallGpt2;
+  problem.job.parallel.tensor = 1;
+  for (int device = 0; device < 4; ++device)
+    testing::add_layered({.host = device < 2 ? "fast" : "slow",
+                          .type = device < 2 ? "fast" : "slow",
+                          .per_sample = device < 2 ? 0.001 : 0.002,
+                          .memory_mib = 1200},
+                         &problem);
+  problem.add_link("fast", "fast", 1e-5, 1e10)
+      .add_link("slow", "slow", 1e-5, 1e10)
+      .add_link("fast", "slow", 1e-5, 1e8);
+  const auto plan = search_pipelines(problem.request(), testing::layer_bytes_counter(problem));
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_EQ(plan->replicas.size(), 1U);
+  const std::vector<StagePlan>& stages = plan->replicas[0].stages;
+  const auto host = [&](const StagePlan& stage) {
+    return plan->ranks[static_cast<size_t>(stage.ranks[0].value())].host;
+  };
+  ASSERT_EQ(stages.size(), 4U);
+  EXPECT_EQ(host(stages.front()), host(stages.back()));
+}
+
 /// Among its sets are many that cannot hold the model.
 TEST(PipelineSearch, PacksAThousandDevices) {
   for (const testing::CutFleet& fleet : testing::large_cut_fleets()) {

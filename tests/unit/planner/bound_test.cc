@@ -1,0 +1,343 @@
+// Lower bounds of the search for pipelines, against plans that a search of another kind finds: from
+// the plan that was found and from others, whatever small change makes a plan quicker, or hardly
+// slower, priced by predict().
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+#include <optional>
+#include <random>
+
+#include "core/model.h"
+#include "planner/costs/cost_model.h"
+#include "planner/pipelines/pipeline_search.h"
+#include "planner/plain/device_index.h"
+#include "tests/support/layered_case.h"
+#include "tests/support/random_cases.h"
+
+namespace motley {
+namespace {
+
+using testing::PlanningCase;
+
+constexpr double kNothing = 1e9;  ///< seconds of what cannot be
+
+/// A plan as moves change it.
+struct Stage {
+  std::vector<int> devices;
+  std::vector<int> heads;  ///< of each; of a device by itself all
+  int layers = 0;
+};
+struct Replica {
+  std::vector<Stage> stages;
+  int micro_batch = 1;
+  int grains = 0;
+};
+using Sketch = std::vector<Replica>;
+
+class Wanderer {
+ public:
+  Wanderer(const PlanningCase& problem, unsigned seed)
+      : problem_(problem),
+        request_(problem_.request()),
+        counter_(testing::layer_bytes_counter(problem)),
+        index_(problem.fleet, problem.profile),
+        random_(seed) {}
+
+  /// Seconds of the quickest plan on a way of so many steps.
+  double wander(Sketch sketch, int steps) {
+    double now = seconds(sketch), best = now;
+    for (int step = 0; step < steps; ++step) {
+      Sketch other = sketch;
+      if (!move(&other)) continue;
+      const double then = seconds(other);
+      const double warmth = 0.05 * (1 - 1.0 * step / steps);
+      if (then >= kNothing || then > now * (1 + warmth * below(1000) / 1000.0)) continue;
+      sketch = std::move(other);
+      now = then;
+      best = std::min(best, now);
+    }
+    return best;
+  }
+
+  Sketch sketch_of(const Plan& plan) const {
+    Sketch sketch;
+    for (const ReplicaPlan& from : plan.replicas) {
+      Replica& replica = sketch.emplace_back();
+      replica.micro_batch = from.micro_batch;
+      replica.grains = from.grains;
+      for (const StagePlan& stage : from.stages) {
+        Stage& own = replica.stages.emplace_back();
+        own.layers = stage.layers();
+        for (size_t i = 0; i < stage.ranks.size(); ++i) {
+          own.devices.push_back(number_of(plan.ranks[index(stage.ranks[i].value())].device));
+          own.heads.push_back(static_cast<int>(std::lround(stage.shares[i] * heads())));
+        }
+      }
+    }
+    return sketch;
+  }
+
+  /// Everything on one replica, a device a stage, in the order of the fleet.
+  Sketch row() const {
+    Replica replica{.stages = {}, .micro_batch = 1, .grains = problem_.job.train.global_batch};
+    const int count = std::min(devices(), layers());
+    for (int device = 0; device < count; ++device)
+      replica.stages.push_back({{device}, {heads()}, layers() / count});
+    replica.stages.back().layers += layers() % count;
+    return {replica};
+  }
+
+ private:
+  static size_t index(int number) { return static_cast<size_t>(number); }
+  int devices() const { return static_cast<int>(problem_.fleet.devices.size()); }
+  int layers() const { return layer_count(problem_.job.model); }
+  int heads() const { return problem_.job.model.heads; }
+  int below(size_t count) { return static_cast<int>(random_() % static_cast<unsigned>(count)); }
+  template <class Of>
+  auto& any(Of& of) {
+    return of[index(below(of.size()))];
+  }
+  const DeviceSpec& spec(int device) const { return problem_.fleet.devices[index(device)]; }
+  int number_of(const std::string& id) const {
+    int device = 0;
+    while (spec(device).id != id) ++device;
+    return device;
+  }
+
+  bool move(Sketch* sketch) {
+    switch (below(9)) {
+      case 0:
+        return move_layer(&any(*sketch));
+      case 1:
+        return swap_devices(sketch);
+      case 2:
+        return place(take(sketch), sketch);
+      case 3:
+        return join(take(sketch), sketch);
+      case 4:
+        return move_grains(sketch);
+      case 5:
+        any(*sketch).micro_batch = std::vector{1, 2, 3, 4, 6, 8}[index(below(6))];
+        return true;
+      case 6:
+        return move_head(&any(any(*sketch).stages));
+      case 7:
+        return dissolve(sketch);
+      default:
+        return found(take(sketch), sketch);
+    }
+  }
+
+  bool move_layer(Replica* replica) {
+    Stage &from = any(replica->stages), &to = any(replica->stages);
+    if (&from == &to || from.layers < 2) return false;
+    --from.layers, ++to.layers;
+    return true;
+  }
+
+  bool swap_devices(Sketch* sketch) {
+    std::swap(any(any(any(*sketch).stages).devices), any(any(any(*sketch).stages).devices));
+    return true;
+  }
+
+  std::vector<int> unused(const Sketch& sketch) const {
+    std::vector<int> unused(index(devices()));
+    std::iota(unused.begin(), unused.end(), 0);
+    for (const Replica& replica : sketch)
+      for (const Stage& stage : replica.stages)
+        for (const int device : stage.devices) std::erase(unused, device);
+    return unused;
+  }
+
+  /// One that is unused, or from its stage.
+  std::optional<int> take(Sketch* sketch) {
+    const std::vector<int> free = unused(*sketch);
+    if (!free.empty() && below(2) == 0) return free[index(below(free.size()))];
+    Replica& replica = any(*sketch);
+    const size_t number = index(below(replica.stages.size()));
+    Stage& stage = replica.stages[number];
+    const int device = stage.devices.back();
+    if (stage.devices.size() > 1) {
+      stage.heads[0] += stage.heads.back();
+      stage.devices.pop_back(), stage.heads.pop_back();
+      return device;
+    }
+    if (replica.stages.size() < 2) return std::nullopt;
+    replica.stages[number == 0 ? 1 : number - 1].layers += stage.layers;
+    replica.stages.erase(replica.stages.begin() + static_cast<ptrdiff_t>(number));
+    return device;
+  }
+
+  /// As a stage of its own.
+  bool place(std::optional<int> device, Sketch* sketch) {
+    if (!device) return false;
+    Replica& replica = any(*sketch);
+    const size_t number = index(below(replica.stages.size()));
+    const int layers = replica.stages[number].layers;
+    if (layers < 2) return false;
+    const int own = 1 + below(index(layers - 1));
+    replica.stages[number].layers -= own;
+    replica.stages.insert(replica.stages.begin() + static_cast<ptrdiff_t>(number) + below(2),
+                          {{*device}, {heads()}, own});
+    return true;
+  }
+
+  bool join(std::optional<int> device, Sketch* sketch) {
+    if (!device) return false;
+    Stage& stage = any(any(*sketch).stages);
+    if (stage.heads[0] < 2) return false;
+    const int own = 1 + below(index(stage.heads[0] - 1));
+    stage.heads[0] -= own;
+    stage.devices.push_back(*device), stage.heads.push_back(own);
+    return true;
+  }
+
+  bool move_head(Stage* stage) {
+    int &from = any(stage->heads), &to = any(stage->heads);
+    if (&from == &to || from < 2) return false;
+    --from, ++to;
+    return true;
+  }
+
+  bool move_grains(Sketch* sketch) {
+    Replica &from = any(*sketch), &to = any(*sketch);
+    const int grains = 1 + below(4);
+    if (&from == &to || from.grains <= grains) return false;
+    from.grains -= grains, to.grains += grains;
+    return true;
+  }
+
+  bool dissolve(Sketch* sketch) {
+    if (sketch->size() < 2) return false;
+    const auto gone = sketch->begin() + below(sketch->size());
+    const int grains = gone->grains;
+    sketch->erase(gone);
+    any(*sketch).grains += grains;
+    return true;
+  }
+
+  /// A replica.
+  bool found(std::optional<int> device, Sketch* sketch) {
+    Replica& other = any(*sketch);
+    if (!device || other.grains < 2) return false;
+    const int grains = 1 + below(index(other.grains - 1));
+    other.grains -= grains;
+    sketch->push_back({{{{*device}, {heads()}, layers()}}, 1, grains});
+    return true;
+  }
+
+  bool is_possible(const Sketch& sketch) const {
+    return std::all_of(sketch.begin(), sketch.end(), [&](const Replica& replica) {
+      return std::all_of(replica.stages.begin(), replica.stages.end(), [&](const Stage& stage) {
+        return std::all_of(stage.devices.begin(), stage.devices.end(), [&](int device) {
+          return spec(device).host == spec(stage.devices[0]).host;
+        });
+      });
+    });
+  }
+
+  double seconds(const Sketch& sketch) {
+    if (!is_possible(sketch)) return kNothing;
+    Plan plan;
+    plan.global_batch = problem_.job.train.global_batch;
+    plan.grain = 1;
+    for (const Replica& from : sketch) {
+      ReplicaPlan& replica = plan.replicas.emplace_back();
+      replica.micro_batch = from.micro_batch;
+      replica.grains = from.grains;
+      LayerIndex first = 0;
+      for (const Stage& stage : from.stages) {
+        StagePlan& own = replica.stages.emplace_back();
+        own.first_layer = first;
+        own.last_layer = (first += stage.layers) - 1;
+        for (size_t i = 0; i < stage.devices.size(); ++i) {
+          own.ranks.emplace_back(plan.world_size());
+          own.shares.push_back(1.0 * stage.heads[i] / heads());
+          const DeviceSpec& device = spec(stage.devices[i]);
+          plan.ranks.push_back({device.id, device.host, device.type});
+        }
+      }
+    }
+    plan.owners = even_ownership(plan, problem_.job.model);
+    if (!fits(plan) || !predict_step(request_, &plan)) return kNothing;
+    return plan.prediction.step_seconds;
+  }
+
+  bool fits(const Plan& plan) const {
+    const auto memory = counter_.plan(plan);
+    for (size_t rank = 0; memory && rank < plan.ranks.size(); ++rank)
+      if ((*memory)[rank].total >
+          usable_memory(*index_.profile(plan.ranks[rank].device), request_.memory_headroom))
+        return false;
+    return memory.has_value();
+  }
+
+  const PlanningCase& problem_;
+  const PlanRequest request_;
+  const MemoryCounter counter_;
+  const DeviceIndex index_;
+  std::mt19937 random_;
+};
+
+int draw(std::mt19937& random, int low, int high) {
+  return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+}
+
+/// Hosts of unlike devices, joined by links of any speed; some devices hold the model.
+PlanningCase random_hosts(std::mt19937& random) {
+  PlanningCase problem(draw(random, 8, 40));
+  problem.job.model = {"gpt", draw(random, 3, 6), 4, 128, 64, 4000};
+  const int hosts = draw(random, 1, 4), of_a_host = draw(random, 1, 4);
+  const double speeds[] = {1, draw(random, 10, 50) / 10.0};
+  for (int host = 0; host < hosts; ++host)
+    for (int i = 0; i < of_a_host; ++i) {
+      const int type = draw(random, 0, 1);
+      const double block = 1e-4 * draw(random, 2, 4) * speeds[type];
+      add_layered({.host = "host" + std::to_string(host),
+                   .type = "card" + std::to_string(type),
+                   .per_sample = block,
+                   .fixed = 0.2 * block,
+                   .overhead = 2e-5,
+                   .update = 5 * block,
+                   .memory_mib = draw(random, 8, 40),
+                   .sharing = true},
+                  &problem);
+    }
+  const double across = std::pow(10.0, draw(random, 6, 9)), within = across * draw(random, 1, 20);
+  for (int a = 0; a < hosts; ++a)
+    for (int b = a; b < hosts; ++b)
+      problem.add_link("host" + std::to_string(a), "host" + std::to_string(b), 2e-5,
+                       a == b ? within : across);
+  return problem;
+}
+
+TEST(LowerBound, IsBelowAllPlansAndPlansAreNearTheBestThatAreFoundOtherwise) {
+  constexpr int kSteps = 500;
+  int planned = 0;
+  double bounds = 0, plans = 0;  // of the best found, in sum
+  for (int seed = 0; seed < testing::random_cases(60); ++seed) {
+    std::mt19937 random(static_cast<unsigned>(seed));
+    const PlanningCase problem = random_hosts(random);
+    const auto plan = search_pipelines(problem.request(), testing::layer_bytes_counter(problem));
+    if (!plan) continue;
+    ++planned;
+    const double bound = plan->search.lower_bound_step_seconds * (1 - 1e-9);
+    Wanderer wanderer(problem, static_cast<unsigned>(seed));
+    const double near = wanderer.wander(wanderer.sketch_of(*plan), kSteps);
+    const double far = wanderer.wander(wanderer.row(), kSteps);
+    EXPECT_LE(bound, std::min(near, far)) << "seed " << seed;
+    plans += std::min(near, far) / plan->prediction.step_seconds;
+    bounds += bound / std::min(near, far);
+  }
+  EXPECT_GE(planned, testing::random_cases(40));
+  std::printf("%d cases; of the best that was found plans take %.3f, bounds %.3f\n", planned,
+              planned / plans, bounds / planned);
+  EXPECT_GE(plans, 0.97 * planned) << "plans are hardly worse than the best found otherwise";
+}
+
+}  // namespace
+}  // namespace motley
