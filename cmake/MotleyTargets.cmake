@@ -24,11 +24,19 @@ if(MOTLEY_CPU_ISA)
   target_compile_options(motley_cpu_isa INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-march=${MOTLEY_CPU_ISA}>")
 endif()
 
-# For the targets of a folder in which nothing computes for long and no raw memory is read as something else: under
-# sanitizers, code that is not optimised nor checked for that takes half the time to compile.
-macro(motley_compiles_quickly_under_sanitizers)
+# For the targets of a folder in which no raw memory is read as something else: checks of alignment are a fifth of what it
+# takes to compile under sanitizers.
+macro(motley_reads_no_raw_memory)
   if(MOTLEY_SANITIZE)
-    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-O0;-fno-sanitize=alignment>")
+    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=alignment>")
+  endif()
+endmacro()
+
+# The same for one in which nothing computes for long either: what is not optimised takes half the time to compile then.
+macro(motley_compiles_quickly_under_sanitizers)
+  motley_reads_no_raw_memory()
+  if(MOTLEY_SANITIZE)
+    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-O0>")
   endif()
 endmacro()
 
