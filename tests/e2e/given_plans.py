@@ -95,6 +95,11 @@ def check_estimate(sandbox):
     expect_equal(refusal.returncode, 65, f"exit code ({refusal.stderr.strip()!r})")
     expect("a share of 0.1 gets no attention head" in refusal.stderr, f"a share too small: {refusal.stderr!r}")
     expect(half["static_bytes"] < kept["static_bytes"], "half a block has as many parameters")
+    for part in (one for one in rows if one["share"] < 1):  # bounds on plans that share stages rest on it
+        whole = next(one for one in rows if one["share"] == 1 and all(
+            one[key] == part[key] for key in ("layer", "micro_batch", "recompute")))
+        for kind in ("static_bytes", "saved_bytes", "transient_bytes"):
+            expect(part[kind] >= part["share"] * whole[kind], f"{kind} of {part} are less than its share of {whole}")
 
 
 def without(plan, *path):
