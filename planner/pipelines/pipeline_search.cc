@@ -432,8 +432,8 @@ class PipelineSearch {
   double proved_ = 0;  ///< seconds of a step that no plan is below
   bool near_ = false;  ///< designs are made of what the bounds rest on
   bool exact_;         ///< all sets were looked at in all orders and cuts
-  /// By the plan that computes soonest: others hold less already, and would leave out what lies
-  /// between.
+  /// By the first packing, which computes soonest, or of few devices has the fewest replicas:
+  /// others hold less already, and would leave out what lies between.
   double soonest_held_ = 1;
   int64_t nodes_ = 0;
 };

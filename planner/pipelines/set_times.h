@@ -31,7 +31,7 @@ class SetTimes : public ReplicaSets {
   /// No pipeline of the set computes so many samples in less; kNever where none fits. Rises with
   /// them.
   double seconds(size_t set, int samples) override;
-  /// Whether sets are only cut for proofs.
+  /// Whether sets are too many to be cut but where a proof needs it.
   bool is_rough() const { return roughly_; }
   /// However many they are.
   double seconds_per_sample(size_t set) const { return per_sample_[set]; }
@@ -43,7 +43,8 @@ class SetTimes : public ReplicaSets {
   bool are_many() const { return many_; }
   /// Whether a bound may rest on the set: of very many those whose grains were asked for.
   bool may_be_used(size_t set) const { return !many_ || asked_[set]; }
-  /// The pipelines behind the bounds that are known and below `limit`, none for a whole replica.
+  /// The pipelines behind the bounds that are known and below `limit`, none for a whole replica. Of
+  /// devices that share nothing.
   std::vector<Pipeline> pipelines(size_t set, int samples, double limit);
   /// Looks for the quickest of the set, so that its bound is no longer below it, if so many nodes
   /// are enough. Nothing where that was done before, or none fits.

@@ -42,12 +42,12 @@ class SharingBound {
                const SharingDevices& sharing)
       : space_(space),
         free_(shared_for_free(costs, sharing)),
-        explicitly_(shared_at_best(costs, sharing)),
+        at_best_(shared_at_best(costs, sharing)),
         cut_(!holds_all(space, costs)),
         sums_(space.request, space.groups, kMostStages, cut_),
         hosts_(space.request, space.groups, costs, sums_, space.request.least_replicas > 1),
         times_(free_, space.sets(kMostStages), space.micro_batches, space.few),
-        shared_times_(explicitly_, space.sets(kMostStages), space.micro_batches, space.few) {
+        shared_times_(at_best_, space.sets(kMostStages), space.micro_batches, space.few) {
     times_.want_stages(space.wanted().pipeline);
     problem_ = space.packing(space.wanted().data.value_or(1), space.most_replicas(), kNearly);
     const std::vector<int> none(space.groups.size(), 0);
@@ -143,7 +143,7 @@ class SharingBound {
   }
 
   const PipelineSpace& space_;
-  const PipelineCosts free_, explicitly_;
+  const PipelineCosts free_, at_best_;
   const bool cut_;  ///< no replica is a single device
   const LeastSums sums_;
   const HostSums hosts_;
