@@ -32,11 +32,17 @@ macro(motley_reads_no_raw_memory)
   endif()
 endmacro()
 
-# The same for one in which nothing computes for long either: what is not optimised takes half the time to compile then.
-macro(motley_compiles_quickly_under_sanitizers)
+# The same for one in which nothing computes for long either: half of the time to compile it goes into optimising what waits
+# for others anyway, and into reading the same large headers for every few sources.
+macro(motley_computes_little)
   motley_reads_no_raw_memory()
   if(MOTLEY_SANITIZE)
     add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-O0>")
+  else()
+    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-O1>")
+  endif()
+  if(CMAKE_UNITY_BUILD)
+    set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
   endif()
 endmacro()
 

@@ -8,7 +8,7 @@ namespace motley {
 namespace {
 
 constexpr double kClearlyBusier = 1.05;
-constexpr double kWorthSaying = 0.1;
+constexpr double kWorthNaming = 0.1;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ std::optional<Straggler> find_straggler(std::span<const RankTime> ranks) {
   }
   found.others_wait_share = shares / static_cast<double>(ranks.size() - 1);
   const bool clear = slowest.busy_seconds > next * kClearlyBusier &&
-                     found.others_wait_share - waiting_share(slowest) > kWorthSaying;
+                     found.others_wait_share - waiting_share(slowest) > kWorthNaming;
   return clear ? std::optional(found) : std::nullopt;
 }
 

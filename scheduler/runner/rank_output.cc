@@ -14,7 +14,7 @@
 namespace motley {
 namespace {
 
-constexpr size_t kPiece = 64 << 10;
+constexpr size_t kMostRead = 64 << 10;
 constexpr Nanos kShortestPause{1'000'000'000}, kLongestPause{8'000'000'000};
 constexpr Nanos kPatience{20'000'000'000};
 
@@ -36,15 +36,15 @@ std::string RankOutput::next() {
 /// Less the beginning of a line that is still being written.
 std::string RankOutput::taken(std::string text) {
   const size_t line_end = text.rfind('\n');
-  if (text.size() < kPiece) text.resize(line_end == std::string::npos ? 0 : line_end + 1);
+  if (text.size() < kMostRead) text.resize(line_end == std::string::npos ? 0 : line_end + 1);
   offset_ += static_cast<int64_t>(text.size());
   return text;
 }
 
 std::string RankOutput::here() {
   const Fd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text(kPiece, '\0');
-  const ssize_t size = fd.valid() ? ::pread(fd.get(), text.data(), kPiece, offset_) : 0;
+  std::string text(kMostRead, '\0');
+  const ssize_t size = fd.valid() ? ::pread(fd.get(), text.data(), kMostRead, offset_) : 0;
   text.resize(size > 0 ? static_cast<size_t>(size) : 0);
   return text;
 }
@@ -52,7 +52,7 @@ std::string RankOutput::here() {
 /// What a shell there is to do.
 std::string RankOutput::asking() const {
   return "tail -c +" + std::to_string(offset_ + 1) + " " + shell_quoted(path_) +
-         " 2>/dev/null | head -c " + std::to_string(kPiece);
+         " 2>/dev/null | head -c " + std::to_string(kMostRead);
 }
 
 /// What the command under way has brought, once it has ended; begins one when it is time.
@@ -80,7 +80,7 @@ std::string RankOutput::there() {
   std::string text = status.ok() ? std::move(asked_->text) : "";
   asked_.reset();
   pause_ = text.empty() ? std::min(pause_ * 2, kLongestPause) : kShortestPause;
-  ask_at_ = steady_clock().now() + (text.size() < kPiece ? pause_ : Nanos(0));
+  ask_at_ = steady_clock().now() + (text.size() < kMostRead ? pause_ : Nanos(0));
   return text;
 }
 
