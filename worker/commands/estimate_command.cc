@@ -11,7 +11,6 @@
 #include "core/plan_completion.h"
 #include "core/spec/json.h"
 #include "core/spec/names.h"
-#include "core/sync_groups.h"
 #include "core/units.h"
 #include "worker/commands/commands.h"
 #include "worker/engine/engine.h"
@@ -190,16 +189,16 @@ Result<Unit> estimate_plan(const EstimateOptions& options) {
   const auto parsed = parse_plan(options, text);
   if (!parsed) return fail(placed_in(parsed.error(), text, options.plan));
   const auto& [job, fleet, plan] = *parsed;
+  RankMemoryCounter counter(
+      job, plan, [&fleet = fleet](const Plan& part) { return device_islands(part, fleet); });
   nlohmann::json rows = nlohmann::json::array();
   if (!options.as_json) std::printf("%5s %-20s %s\n", "rank", "device", kBytesTitles);
   for (int rank = 0; rank < plan.world_size(); ++rank) {
     const std::string& name = plan.ranks[static_cast<size_t>(rank)].device;
     const DeviceSpec& device = *fleet.find(name);
     const StagePlan& stage = stage_of(plan, role_of(plan, Rank(rank)));
-    const DeviceIslands islands =
-        device_islands(group_part(plan, job.model, Rank(rank)).plan, fleet);
     const MemoryEstimate bytes =
-        estimate_rank(job, plan, Rank(rank), traits_driven(job, device, stage.precision), islands);
+        counter.count(Rank(rank), traits_driven(job, device, stage.precision));
     nlohmann::json row = bytes_to_json(bytes);
     row["rank"] = rank;
     row["device"] = name;

@@ -4,16 +4,17 @@
 
 #include "core/reducer_memory.h"
 #include "core/sync_groups.h"
-#include "worker/train/slice_classes.h"
 
 namespace motley {
 namespace {
 
-ReductionPlan reduction_of(const Plan& plan, const SliceClasses& classes, int element_bytes) {
-  return plan_reduction(classes.classes, islands_of(plan), element_bytes);
+ReductionPlan reduction_of(const Plan& plan, const std::vector<ReductionClass>& classes,
+                           int element_bytes) {
+  return plan_reduction(classes, islands_of(plan), element_bytes);
 }
 
-Bytes reducer_needs(const Plan& plan, const SliceClasses& classes, Rank self, int element_bytes) {
+Bytes reducer_needs(const Plan& plan, const std::vector<ReductionClass>& classes, Rank self,
+                    int element_bytes) {
   return reducer_memory(reduction_of(plan, classes, element_bytes), islands_of(plan), self.value())
       .total();
 }
@@ -33,12 +34,11 @@ void scale(std::span<std::byte> flat, double factor) {
 
 }  // namespace
 
-Bytes group_average_needs(const Plan& plan, const ModelSpec& model, Rank self, int element_bytes,
-                          bool in_host) {
+Bytes group_average_needs(PlanClasses& classes, Rank self, int element_bytes, bool in_host) {
+  const Plan& plan = classes.plan();
   if (!trains_apart(plan)) return Bytes(0);
-  const SliceClasses classes = slice_classes(plan, model, self, SliceUse::kGroupsToHolders);
-  return reducer_needs(plan, classes, self, element_bytes) +
-         staging_needs(plan, model, self, element_bytes, in_host);
+  return reducer_needs(plan, classes.of(SliceUse::kGroupsToHolders), self, element_bytes) +
+         staging_needs(plan, classes.model(), self, element_bytes, in_host);
 }
 
 Result<std::unique_ptr<GroupAverage>> GroupAverage::open(const Plan& plan, const ModelSpec& model,
@@ -50,11 +50,12 @@ Result<std::unique_ptr<GroupAverage>> GroupAverage::open(const Plan& plan, const
   std::unique_ptr<GroupAverage> average(new GroupAverage(engine));
   average->share_ = group_part(plan, model, self).share;
   average->charge_ = MemoryCharge(account, MemoryUse::kExchange,
-                                  reducer_needs(plan, classes, self, element_bytes));
+                                  reducer_needs(plan, classes.classes, self, element_bytes));
   average->staging_ = CountedMemory(account, MemoryUse::kExchange,
                                     staging_needs(plan, model, self, element_bytes, in_host));
-  MOTLEY_TRY(average->reducer_, world.open_reducer(reduction_of(plan, classes, element_bytes),
-                                                   islands_of(plan), std::move(classes.runs)));
+  MOTLEY_TRY(average->reducer_,
+             world.open_reducer(reduction_of(plan, classes.classes, element_bytes),
+                                islands_of(plan), std::move(classes.runs)));
   return average;
 }
 

@@ -11,6 +11,7 @@
 #include "core/result.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/memory_account.h"
+#include "worker/train/slice_classes.h"
 
 namespace motley {
 
@@ -40,8 +41,8 @@ class GroupAverage {
   std::unique_ptr<Reducer> reducer_;
 };
 
-/// What open() allocates for a rank: nothing where groups do not train apart.
-Bytes group_average_needs(const Plan& plan, const ModelSpec& model, Rank self, int element_bytes,
-                          bool in_host);
+/// What open() allocates for a rank of the plan of `classes`: nothing where groups do not train
+/// apart.
+Bytes group_average_needs(PlanClasses& classes, Rank self, int element_bytes, bool in_host);
 
 }  // namespace motley

@@ -6,7 +6,6 @@
 #include "core/holdings.h"
 #include "core/pipeline.h"
 #include "core/sync_groups.h"
-#include "worker/train/slice_classes.h"
 
 namespace motley {
 namespace {
@@ -58,6 +57,13 @@ bool scales_loss(const Plan& plan) {
 
 EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank,
                              const DeviceIslands& islands) {
+  const GroupPart part = group_part(plan, job.model, rank);
+  PlanClasses classes(part.plan, job.model, islands);
+  return engine_options(job, plan, rank, {classes, part.self});
+}
+
+EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank,
+                             const RankOfGroup& in_group) {
   const Role role = role_of(plan, rank);
   const RankShare share = share_of(plan, rank, 0);
   EngineOptions options;
@@ -70,19 +76,18 @@ EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank,
   options.stage = stage_of(plan, role);
   options.member = role.member;
   options.in_flight = share.in_flight;
-  const GroupPart part = group_part(plan, job.model, rank);
+  const auto& [classes, self] = in_group;
   options.owned.emplace();
-  for (const Ownership& owner : part.plan.owners)
-    if (owner.owner == part.self) options.owned->push_back(owner);
+  for (const Ownership& owner : classes.plan().owners)
+    if (owner.owner == self) options.owned->push_back(owner);
   options.shard_optimizer = plan.shard_optimizer;
   const RankPlacement& place = plan.ranks[static_cast<size_t>(rank.value())];
   options.host_optimizer = place.host_optimizer;
   options.managed_memory = place.managed_memory;
-  options.exchanges_gradients =
-      slice_classes(part.plan, job.model, part.self, gradient_use(plan), islands).any();
+  options.exchanges_gradients = classes.has_part(self, gradient_use(plan));
+  // Groups that train apart do not shard.
   options.exchanges_weights =
-      plan.shard_optimizer &&
-      slice_classes(plan, job.model, rank, SliceUse::kOwnersToHolders).any();
+      plan.shard_optimizer && classes.has_part(self, SliceUse::kOwnersToHolders);
   return options;
 }
 

@@ -7,6 +7,7 @@
 #include "core/plan.h"
 #include "core/spec/job_spec.h"
 #include "worker/engine/engine.h"
+#include "worker/train/slice_classes.h"
 
 namespace motley {
 
@@ -31,5 +32,14 @@ bool scales_loss(const Plan& plan);
 /// memory_limit and group are for those who run it.
 EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank,
                              const DeviceIslands& islands = {});
+
+/// A rank among those that train together with it.
+struct RankOfGroup {
+  PlanClasses& classes;  ///< of the group's part
+  Rank self;             ///< its number there
+};
+/// The same where the group's classes are known.
+EngineOptions engine_options(const JobSpec& job, const Plan& plan, Rank rank,
+                             const RankOfGroup& in_group);
 
 }  // namespace motley

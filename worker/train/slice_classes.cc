@@ -16,8 +16,6 @@ ParameterLayout layout_of(const Plan& plan, const ModelSpec& model, Rank rank) {
   return ParameterLayout(holdings_of(model, stage_of(plan, role), role.member));
 }
 
-namespace {
-
 /// Who holds a part of one tensor, and who owns one.
 struct TensorHolders {
   struct Holder {
@@ -29,12 +27,32 @@ struct TensorHolders {
   std::vector<std::pair<Slice, int>> owned_slices;  // and their owners
 };
 
+/// Of all tensors of a model, in its order.
+struct ModelHolders {
+  ModelHolders(const Plan& plan, const ModelSpec& model) : tensors(logical_tensors(model)) {
+    for (const LogicalTensor& tensor : tensors) by_name[tensor.name];
+    for (int rank = 0; rank < plan.world_size(); ++rank) {
+      const ParameterLayout layout = layout_of(plan, model, Rank(rank));
+      for (const FlatTensor& flat : layout.tensors())
+        by_name[flat.tensor.name].holders.push_back({rank, flat.slice, flat.counted});
+    }
+    for (const Ownership& owned : plan.owners)
+      by_name[owned.tensor].owned_slices.emplace_back(owned.slice, owned.owner.value());
+  }
+
+  std::vector<LogicalTensor> tensors;
+  std::map<std::string, TensorHolders> by_name;
+};
+
+namespace {
+
 /// Calls body(box) for the boxes of a tensor that no slice ends within, in row-major order.
 class Boxes {
  public:
-  Boxes(const TensorHolders& tensor, size_t dimensions) : cuts_(dimensions) {
+  Boxes(const TensorHolders& tensor, size_t dimensions, bool owned) : cuts_(dimensions) {
     for (const TensorHolders::Holder& holder : tensor.holders) add(holder.slice);
-    for (const auto& [slice, owner] : tensor.owned_slices) add(slice);
+    for (const auto& [slice, owner] : tensor.owned_slices)
+      if (owned) add(slice);
   }
 
   template <class Body>
@@ -126,13 +144,18 @@ int64_t offset_in(const std::vector<int64_t>& shape, const Slice& box) {
   return offset;
 }
 
+bool is_in(int rank, const ReductionClass& one) {
+  return std::binary_search(one.contributors.begin(), one.contributors.end(), rank) ||
+         std::binary_search(one.receivers.begin(), one.receivers.end(), rank);
+}
+
 class Classes {
  public:
   Classes(SliceUse use, const DeviceIslands& islands, std::vector<int> group_of_rank)
       : use_(use), islands_(islands), group_of_rank_(std::move(group_of_rank)) {}
 
-  /// `place`: of the box's first element in the model; `mine`: this rank's part of the tensor;
-  /// null: it has none.
+  /// `place`: of the box's first element in the model; `mine`: a rank's part of the tensor; null:
+  /// it has none, or its runs are not asked for.
   void add(const TensorHolders& tensor, const Slice& box, int64_t place, const FlatTensor* mine) {
     const ReductionClass one = class_of(holders_of(tensor, box), use_, islands_, group_of_rank_);
     if (one.contributors.empty()) return;
@@ -153,15 +176,11 @@ class Classes {
   }
   /// Those this rank has a part in keep their runs.
   SliceClasses take(int self) {
-    for (size_t i = 0; i < found_.classes.size(); ++i) {
-      const ReductionClass& one = found_.classes[i];
-      const auto has = [self](const std::vector<int>& ranks) {
-        return std::binary_search(ranks.begin(), ranks.end(), self);
-      };
-      if (!has(one.contributors) && !has(one.receivers)) found_.runs[i].clear();
-    }
+    for (size_t i = 0; i < found_.classes.size(); ++i)
+      if (!is_in(self, found_.classes[i])) found_.runs[i].clear();
     return std::move(found_);
   }
+  std::vector<ReductionClass> take() { return std::move(found_.classes); }
 
  private:
   static void append(std::vector<ElementRun>* runs, const ElementRun& run) {
@@ -187,34 +206,58 @@ class Classes {
   SliceClasses found_;
 };
 
+/// `mine`: null where no rank's runs are asked for.
+void add_all(const ModelHolders& model, SliceUse use, const std::set<std::string>& without,
+             const ParameterLayout* mine, Classes* classes) {
+  int64_t place = 0;  // of the tensor
+  for (const LogicalTensor& tensor : model.tensors) {
+    const TensorHolders& holders = model.by_name.at(tensor.name);
+    const FlatTensor* const own = mine == nullptr ? nullptr : mine->find(tensor.name);
+    const Boxes boxes(holders, tensor.shape.size(), use != SliceUse::kSumsToHolders);
+    if (!without.contains(tensor.name))
+      boxes.each([&](const Slice& box) {
+        classes->add(holders, box, place + offset_in(tensor.shape, box), own);
+      });
+    place += tensor.elements();
+  }
+}
+
 }  // namespace
 
 bool SliceClasses::any() const {
   return std::any_of(runs.begin(), runs.end(), [](const auto& some) { return !some.empty(); });
 }
 
+PlanClasses::PlanClasses(const Plan& plan, const ModelSpec& model, DeviceIslands islands)
+    : plan_(plan),
+      model_(model),
+      islands_(std::move(islands)),
+      holders_(std::make_unique<ModelHolders>(plan, model)) {}
+
+PlanClasses::~PlanClasses() = default;
+
+const std::vector<ReductionClass>& PlanClasses::of(SliceUse use,
+                                                   const std::set<std::string>& without) {
+  const auto [found, is_new] = found_.try_emplace({use, without});
+  if (is_new) {
+    Classes classes(use, islands_, group_of_ranks(plan_));
+    add_all(*holders_, use, without, nullptr, &classes);
+    found->second = classes.take();
+  }
+  return found->second;
+}
+
+bool PlanClasses::has_part(Rank rank, SliceUse use) {
+  const std::vector<ReductionClass>& classes = of(use);
+  return std::any_of(classes.begin(), classes.end(),
+                     [&](const ReductionClass& one) { return is_in(rank.value(), one); });
+}
+
 SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, SliceUse use,
                            const DeviceIslands& islands, const std::set<std::string>& without) {
-  std::map<std::string, TensorHolders> tensors;
-  for (int rank = 0; rank < plan.world_size(); ++rank) {
-    const ParameterLayout layout = layout_of(plan, model, Rank(rank));
-    for (const FlatTensor& flat : layout.tensors())
-      tensors[flat.tensor.name].holders.push_back({rank, flat.slice, flat.counted});
-  }
-  if (use != SliceUse::kSumsToHolders)
-    for (const Ownership& owned : plan.owners)
-      tensors[owned.tensor].owned_slices.emplace_back(owned.slice, owned.owner.value());
   const ParameterLayout mine = layout_of(plan, model, self);
   Classes classes(use, islands, group_of_ranks(plan));
-  int64_t place = 0;  // of the tensor
-  for (const LogicalTensor& logical : logical_tensors(model)) {
-    const TensorHolders& tensor = tensors[logical.name];
-    if (!without.contains(logical.name))
-      Boxes(tensor, logical.shape.size()).each([&](const Slice& box) {
-        classes.add(tensor, box, place + offset_in(logical.shape, box), mine.find(logical.name));
-      });
-    place += logical.elements();
-  }
+  add_all(ModelHolders(plan, model), use, without, &mine, &classes);
   return classes.take(self.value());
 }
 

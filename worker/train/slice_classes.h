@@ -4,8 +4,11 @@
 // the logical tensors where any slice ends.
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device_islands.h"
@@ -36,6 +39,30 @@ struct SliceClasses {
 SliceClasses slice_classes(const Plan& plan, const ModelSpec& model, Rank self, SliceUse use,
                            const DeviceIslands& islands = {},
                            const std::set<std::string>& without = {});
+
+struct ModelHolders;
+
+/// The same classes without the runs of any rank, found once for all that ask: ranks of large plans
+/// are counted one after another. Borrows plan and model.
+class PlanClasses {
+ public:
+  PlanClasses(const Plan& plan, const ModelSpec& model, DeviceIslands islands = {});
+  ~PlanClasses();
+
+  const Plan& plan() const { return plan_; }
+  const ModelSpec& model() const { return model_; }
+  const DeviceIslands& islands() const { return islands_; }
+  const std::vector<ReductionClass>& of(SliceUse use, const std::set<std::string>& without = {});
+  /// Whether the rank has a part in any.
+  bool has_part(Rank rank, SliceUse use);
+
+ private:
+  const Plan& plan_;
+  const ModelSpec& model_;
+  const DeviceIslands islands_;
+  const std::unique_ptr<const ModelHolders> holders_;
+  std::map<std::pair<SliceUse, std::set<std::string>>, std::vector<ReductionClass>> found_;
+};
 
 /// How a rank's weights and gradients lie, one after the other.
 ParameterLayout layout_of(const Plan& plan, const ModelSpec& model, Rank rank);

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/reducer_memory.h"
-#include "worker/train/slice_classes.h"
 
 namespace motley {
 namespace {
@@ -115,29 +114,6 @@ std::vector<ElementRun> received_runs(const SliceClasses& weights, Rank self) {
   return received;
 }
 
-/// Planned as open() does.
-class Needs {
- public:
-  Needs(const Plan& plan, const ModelSpec& model, Rank self)
-      : plan_(plan), model_(model), self_(self) {}
-
-  ReductionPlan add(SliceUse use, int element_bytes, const DeviceIslands& islands = {},
-                    const std::set<std::string>& without = {}) {
-    const SliceClasses classes = slice_classes(plan_, model_, self_, use, islands, without);
-    ReductionPlan reduction = reduction_for(plan_, classes.classes, use, element_bytes);
-    bytes_ += reducer_memory(reduction, islands_of(plan_), self_.value()).total();
-    return reduction;
-  }
-  void add(Bytes more) { bytes_ += more; }
-  Bytes bytes() const { return bytes_; }
-
- private:
-  const Plan& plan_;
-  const ModelSpec& model_;
-  const Rank self_;
-  Bytes bytes_{0};
-};
-
 std::pair<std::span<std::byte>, SumType> flat_of(const GradientSpans& gradients) {
   if (!gradients.fixed.empty()) return {std::as_writable_bytes(gradients.fixed), SumType::kInt64};
   if (!gradients.doubles.empty())
@@ -196,21 +172,34 @@ bool ArrivalGate::has_arrived(const ParameterRange& range) {
   return true;
 }
 
+/// Planned as open() does.
+SliceExchangeCounter::SliceExchangeCounter(PlanClasses& classes, const ElementBytes& elements)
+    : plan_(classes.plan()), model_(classes.model()), islands_(islands_of(plan_)) {
+  factored_ = tensors_factored(plan_, model_, elements.gradient, classes.islands());
+  const auto add = [&](SliceUse use, int element_bytes, const std::set<std::string>& without = {}) {
+    reductions_.push_back(reduction_for(plan_, classes.of(use, without), use, element_bytes));
+  };
+  add(gradient_use(plan_), elements.gradient, names_of(factored_));
+  compresses_ = reductions_.front().compressed() || !factored_.empty();
+  if (plan_.shard_optimizer) add(SliceUse::kOwnersToHolders, elements.weight);
+  if (compresses_) add(SliceUse::kAllToOwners, sizeof(float));
+}
+
+SliceExchangeNeeds SliceExchangeCounter::count(Rank self) const {
+  Bytes bytes{0};
+  for (const ReductionPlan& reduction : reductions_)
+    bytes += reducer_memory(reduction, islands_, self.value()).total();
+  if (!factored_.empty()) bytes += factored_sums_bytes(plan_, factored_, self);
+  if (compresses_)
+    bytes += Bytes(layout_of(plan_, model_, self).elements() * int64_t{sizeof(float)});
+  return {bytes, compresses_};
+}
+
 SliceExchangeNeeds slice_exchange_needs(const Plan& plan, const ModelSpec& model, Rank self,
                                         const ElementBytes& elements,
                                         const DeviceIslands& islands) {
-  Needs needs(plan, model, self);
-  const auto factored = tensors_factored(plan, model, elements.gradient, islands);
-  const bool compresses =
-      needs.add(gradient_use(plan), elements.gradient, islands, names_of(factored)).compressed() ||
-      !factored.empty();
-  if (!factored.empty()) needs.add(factored_sums_bytes(plan, factored, self));
-  if (plan.shard_optimizer) needs.add(SliceUse::kOwnersToHolders, elements.weight);
-  if (compresses) {
-    needs.add(SliceUse::kAllToOwners, sizeof(float));
-    needs.add(Bytes(layout_of(plan, model, self).elements() * int64_t{sizeof(float)}));
-  }
-  return {needs.bytes(), compresses};
+  PlanClasses classes(plan, model, islands);
+  return SliceExchangeCounter(classes, elements).count(self);
 }
 
 Result<std::unique_ptr<SliceExchange>> SliceExchange::open(const Plan& plan, const ModelSpec& model,

@@ -26,6 +26,7 @@
 #include "worker/engine/engine.h"
 #include "worker/engine/memory_account.h"
 #include "worker/train/factored_sums.h"
+#include "worker/train/slice_classes.h"
 
 namespace motley {
 
@@ -140,6 +141,22 @@ struct SliceExchangeNeeds {
   Bytes bytes;
   bool compresses = false;
 };
+/// The same for any rank of a valid plan, what they have in common looked at once. Borrows the plan
+/// and model of `classes`.
+class SliceExchangeCounter {
+ public:
+  SliceExchangeCounter(PlanClasses& classes, const ElementBytes& elements);
+  SliceExchangeNeeds count(Rank self) const;
+
+ private:
+  const Plan& plan_;
+  const ModelSpec& model_;
+  const Islands islands_;
+  std::vector<FactoredTensor> factored_;
+  std::vector<ReductionPlan> reductions_;
+  bool compresses_ = false;
+};
+
 SliceExchangeNeeds slice_exchange_needs(const Plan& plan, const ModelSpec& model, Rank self,
                                         const ElementBytes& elements,
                                         const DeviceIslands& islands = {});
