@@ -109,6 +109,7 @@ void SetCuts::cut(size_t set) {
   ++cut_;
   while (priced_ < sets_.size(set)) price(++priced_);
   const size_t states = state(sets_.size(set), 0, 0) + places() * static_cast<size_t>(layers_);
+  states_ += states;
   row.states.resize(states);
   row.arrives.assign(states, kTooLong);
   for (int group = 0; group < sets_.groups() && least_stages(set) <= layers_; ++group) {
@@ -200,29 +201,30 @@ void SetCuts::go_on(size_t set, int group) {
   const int place = sets_.place(group);
   for (int stages = least_stages(rest); stages <= most_stages(rest); ++stages) {
     const int64_t* const after = &rows_[rest].arrives[state(stages, place, 0)];
+    Rest left{stages, after, layers_};
     if (sets_.size(set) < most_stages_)
-      for (int first = 1; first < layers_ - stages; ++first)
-        choose(set, state(stages + 1, place, first), group, first, {stages, after + first});
-    choose(set, state(stages + 1, place, 0), group, 0, {stages, after});
+      for (int first = 1; first < layers_ - stages; ++first) {
+        left.after = after + first;
+        choose(set, state(stages + 1, place, first), group, first, &left);
+      }
+    left = {stages, after, layers_};
+    choose(set, state(stages + 1, place, 0), group, 0, &left);
   }
 }
 
 /// What comes after the stage falls with its layers, and its work rises: where they cross is the
-/// best, or, as what it takes once rises, just before.
-void SetCuts::choose(size_t set, size_t state, int group, int first, const Rest& rest) {
-  const StagePrices& prices = this->prices(group, rest.stages + 1, first == 0);
-  const int64_t* const after = rest.after;
-  const int most = std::min(prices.most, layers_ - first - rest.stages);
+/// best, or, as what it takes once rises, just before. The fewer layers are left, the sooner.
+void SetCuts::choose(size_t set, size_t state, int group, int first, Rest* rest) {
+  const StagePrices& prices = this->prices(group, rest->stages + 1, first == 0);
+  const int64_t* const after = rest->after;
+  const int most = std::min(prices.most, layers_ - first - rest->stages);
   const int64_t* const work = prices.work.data();
   const int64_t* const once = prices.once.data();
-  int low = 1, high = most + 1;
-  while (low < high) {
-    const int middle = low + (high - low) / 2;
-    if (work[middle] >= once[middle] + after[middle])
-      high = middle;
-    else
-      low = middle + 1;
-  }
+  const auto is_busier = [&](int layers) { return work[layers] >= once[layers] + after[layers]; };
+  int low = std::min(rest->crosses, most + 1);
+  while (low > 1 && is_busier(low - 1)) --low;
+  while (low <= most && !is_busier(low)) ++low;
+  rest->crosses = low;
   int64_t best = kTooLong;
   int chosen = 0;
   if (low <= most) best = work[low], chosen = low;

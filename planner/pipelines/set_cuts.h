@@ -92,6 +92,11 @@ class SetCuts {
   std::vector<CutStage> stages(size_t set) const;
   /// How many sets are.
   int64_t cut() const { return cut_; }
+  /// Of memory, about.
+  int64_t bytes() const {
+    return static_cast<int64_t>(rows_.size() * sizeof(Row) +
+                                states_ * (sizeof(State) + sizeof(int64_t)));
+  }
 
   static constexpr int64_t kTooLong = std::numeric_limits<int64_t>::max() / 8;
   /// Of a stage with `depth` - 1 after it.
@@ -142,8 +147,9 @@ class SetCuts {
   struct Rest {
     int stages = 0;
     const int64_t* after = nullptr;
+    int crosses = 0;  ///< layers of the stage before from which on its work is more, about
   };
-  void choose(size_t set, size_t state, int group, int first, const Rest& rest);
+  void choose(size_t set, size_t state, int group, int first, Rest* rest);
   void add_ways(size_t set);
   int best_place(size_t left, int stages, int from, int first) const;
 
@@ -157,6 +163,7 @@ class SetCuts {
   std::vector<StagePrices> firsts_, middles_, lasts_;
   std::vector<Row> rows_;  ///< by set; empty: not cut
   int64_t cut_ = 0;
+  size_t states_ = 0;  ///< of all sets that are cut
 };
 
 }  // namespace motley

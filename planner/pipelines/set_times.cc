@@ -9,10 +9,8 @@
 namespace motley {
 namespace {
 
-/// Of all cuts that are kept, sets times layers: some hundred megabytes.
-constexpr int64_t kMostKept = 8'000'000;
-/// Rows that are empty take as much as one that is not.
-constexpr int64_t kEmptyRows = 10;
+/// Bytes of all cuts that are kept.
+constexpr int64_t kMostKept = 256 << 20;
 /// Of more sets, times layers, those are cut that may be used.
 constexpr size_t kManySets = 20'000;
 
@@ -75,8 +73,9 @@ double SetTimes::cut_seconds(size_t set, size_t size, int samples) {
 }
 
 int64_t SetTimes::least(SetCuts* cuts, size_t set) {
-  const int64_t before = cuts->cut(), nanos = cuts->least(base(set), stages(set));
-  kept_ += cuts->cut() - before;
+  const int64_t before = cuts->cut(), bytes = cuts->bytes();
+  const int64_t nanos = cuts->least(base(set), stages(set));
+  kept_ += cuts->bytes() - bytes;
   nodes_ += cuts->cut() - before;
   return nanos;
 }
@@ -95,13 +94,13 @@ double SetTimes::rough_seconds(size_t set, int samples) const {
 SetCuts& SetTimes::cuts(size_t size, int samples) {
   std::unique_ptr<SetCuts>& own = known_[size][samples].cuts;
   if (own != nullptr) return *own;
-  if (kept_ * costs_.layers() > kMostKept) {
+  if (kept_ > kMostKept) {
     for (std::map<int, Known>& of_size : known_)
       for (auto& [count, known] : of_size) known.cuts.reset();
     kept_ = 0;
   }
   own = std::make_unique<SetCuts>(costs_, lattice_, micro_batches_[size], samples);
-  kept_ += static_cast<int64_t>(lattice_.count()) / kEmptyRows;
+  kept_ += own->bytes();
   return *own;
 }
 

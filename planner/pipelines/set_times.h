@@ -105,7 +105,7 @@ class SetTimes : public ReplicaSets {
   std::map<std::pair<double, int>, std::vector<std::optional<int>>> within_;
   std::vector<bool> asked_;  ///< by set
   std::vector<std::pair<double, size_t>> likely_;
-  int64_t kept_ = 0;   ///< sets in all cuts that are kept
+  int64_t kept_ = 0;   ///< bytes of all cuts that are
   int64_t nodes_ = 0;  ///< sets that were cut, and stages placed
 };
 

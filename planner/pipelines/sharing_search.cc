@@ -22,7 +22,10 @@ constexpr int kFewestSharing = 2;
 
 SharingSearch::SharingSearch(const PipelineSpace& space, const MemoryCounter& counter,
                              Recompute recompute)
-    : space_(space), counter_(counter), maker_(space, counter.plan, recompute) {}
+    : space_(space),
+      counter_(counter),
+      maker_(space, counter.plan, recompute),
+      proves_(recompute == Recompute::kNone) {}
 
 Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
   cuts_ = kMostCuts / static_cast<int>(space_.sets(kMostStages).size());
@@ -30,7 +33,7 @@ Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
   const TensorSets found =
       tensor_sets(space_, single.costs, single.seconds, all_ ? kMostTensorSets : 0);
   SharedPlan shared{.plan = {}, .least = found.least};
-  if (found.least < single.seconds)
+  if (proves_ && found.least < single.seconds)
     // More than is proved of the others helps nobody.
     shared.least = std::max(found.least, bound_of_sharing(space_, single.costs, single.proved));
   if (found.sets.empty() || shared.least >= single.seconds) return shared;

@@ -63,12 +63,23 @@ void StepBound::find_single(Numbers* numbers) {
     times_->grains_within(set, {least, problem_.grain, problem_.missing, problem_.grains});
 }
 
+/// A packing that takes so long, or longer, makes no step quicker than `step`.
+double StepBound::computed_within(double step, double sums) const {
+  constexpr int kHalves = 40;
+  double low = 0, high = step;
+  for (int i = 0; i < kHalves && step < kNobodyWaits; ++i) {
+    const double middle = low + (high - low) / 2;
+    (hosts_.step_seconds(middle, sums) < step ? low : high) = middle;
+  }
+  return high;
+}
+
 void StepBound::find(Numbers* numbers, double step) {
   numbers->up_to = step;
   if (numbers->high == 1) return find_single(numbers);
   problem_.least_replicas = few_ ? numbers->high : 1;
   problem_.most_replicas = numbers->high;
-  problem_.limit = step;
+  problem_.limit = computed_within(step, numbers->sums);
   Packings packings = best_packings(problem_, *times_, numbers->least);
   numbers->least = std::max(numbers->least, packings.least_seconds);
   numbers->rests_on = packings.found.empty() ? Packing() : std::move(packings.found.front());

@@ -19,7 +19,7 @@ class StepBound {
     int low = 1, high = 1;
     double sums = 0;   ///< seconds: none exchanges gradients in less
     double least = 0;  ///< seconds: no packing takes less
-    double up_to = 0;  ///< seconds: below them it was looked for
+    double up_to = 0;  ///< seconds: it was looked for in quicker steps
     Packing rests_on;  ///< of few devices a packing, of many the sets of one in parts
   };
 
@@ -49,13 +49,14 @@ class StepBound {
   }
   /// Whether nothing more would be found.
   static bool is_known(const Numbers& numbers, double step) {
-    return numbers.least < numbers.up_to || step <= numbers.up_to;
+    return !numbers.rests_on.empty() || step <= numbers.up_to;
   }
   /// Those whose bound, by `step_of`, is least, when it was looked for; of no interest from `step`
   /// on.
   template <class StepOf>
   Numbers& least_numbers(double step, StepOf step_of);
   Numbers& least_numbers(double step);
+  double computed_within(double step, double sums) const;
   /// From `step` on packings are of no interest.
   void find(Numbers* numbers, double step);
   void find_single(Numbers* numbers);

@@ -30,7 +30,7 @@ std::vector<char*> c_strings(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-/// What the child does between fork and exec; only async-signal-safe calls.
+/// What the child does between vfork and exec; only async-signal-safe calls.
 struct ChildSide {
   const char* program;
   char* const* arguments;
@@ -45,10 +45,10 @@ struct ChildSide {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != parent) ::_exit(127);  // it died before we asked
     }
+    for (int signal : {SIGINT, SIGTERM, SIGPIPE, SIGHUP, SIGUSR1}) ::signal(signal, SIG_DFL);
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    for (int signal : {SIGINT, SIGTERM, SIGPIPE, SIGHUP, SIGUSR1}) ::signal(signal, SIG_DFL);
     const int null = request.stdin_fd < 0 ? ::open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
     ::dup2(request.stdin_fd < 0 ? null : request.stdin_fd, STDIN_FILENO);
     if (request.stdout_fd >= 0) ::dup2(request.stdout_fd, STDOUT_FILENO);
@@ -62,6 +62,21 @@ struct ChildSide {
     ::_exit(127);
   }
 };
+
+/// A planner that counts memory has hundreds of megabytes, which fork() would copy the tables of
+/// each time: until it executes the child is a guest in ours. Our signal handlers must not run in
+/// it.
+pid_t start(const ChildSide& side) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before);
+  const pid_t pid = ::vfork();
+  if (pid == 0) side.run();
+  const int reason = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = reason;
+  return pid;
+}
 
 }  // namespace
 
@@ -106,9 +121,8 @@ Result<ChildProcess> ChildProcess::spawn(const SpawnRequest& request) {
   const auto environment = c_strings(request.environment);
   const ChildSide side{program.c_str(), arguments.data(), environment.data(),
                        request,         ::getpid(),       error_pipe.write.get()};
-  const pid_t pid = ::fork();
+  const pid_t pid = start(side);
   if (pid < 0) return system_error("cannot start " + program);
-  if (pid == 0) side.run();
   error_pipe.write.reset();
   int reason = 0;
   ssize_t got;
