@@ -25,6 +25,7 @@ StageCost stage_cost(const PipelineCosts& costs, const PipelineStage& stage, int
   return {.work = first * passes.first_forward.value() +
                   (count - 1 - first) * passes.forward.value() + passes.last_forward.value() +
                   (count - 1) * passes.backward.value() + passes.last_backward.value(),
+          .ahead = passes.first_forward.value() - passes.forward.value(),
           .first_forward = (count > 1 ? passes.first_forward : passes.last_forward).value(),
           .last_backward = passes.last_backward.value(),
           .ready = passes.ready.value()};

@@ -84,6 +84,11 @@ void SetLattice::find_places(const PipelineCosts& costs) {
     if (place == places()) example_.push_back(group);
     place_.push_back(place);
   }
+  has_place_.resize(sets_.size() * example_.size());
+  for (size_t set = 0; set < sets_.size(); ++set)
+    for (int group = 0; group < groups_; ++group)
+      if (has(set, group))
+        has_place_[set * example_.size() + static_cast<size_t>(this->place(group))] = true;
 }
 
 SetCuts::SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_batch, int samples)
@@ -142,7 +147,8 @@ void SetCuts::price(int depth) {
       continue;
     }
     const auto at = static_cast<size_t>(group * (most_stages_ + 1) + depth);
-    firsts_[at] = prices_of(group, depth, true);
+    firsts_[at] = depth == 2 || depth >= count_ ? prices_of(group, depth, true)
+                                                : with_one_more_ahead(group, depth);
     middles_[at] = depth == 2 ? prices_of(group, depth, false) : middles_[at - 1];
     middles_[at].most = most_of(group, depth, false, middles_[at].most);
   }
@@ -172,6 +178,7 @@ StagePrices SetCuts::prices_of(int group, int depth, bool begins) const {
   prices.most = most_of(group, depth, begins, layers_);
   prices.work.resize(static_cast<size_t>(prices.most) + 1);
   prices.once.resize(prices.work.size());
+  prices.ahead.resize(prices.work.size());
   const int before = begins ? 0 : 1;
   for (int layers = 1; layers <= prices.most; ++layers) {
     const StageCost cost = stage_cost(costs_, stage_of(group, depth, begins, layers), before,
@@ -179,7 +186,18 @@ StagePrices SetCuts::prices_of(int group, int depth, bool begins) const {
     const int64_t ready = begins ? cost.ready : 0;
     prices.work[static_cast<size_t>(layers)] = ready + cost.work;
     prices.once[static_cast<size_t>(layers)] = ready + cost.first_forward + cost.last_backward;
+    prices.ahead[static_cast<size_t>(layers)] = cost.ahead;
   }
+  return prices;
+}
+
+/// Of a first stage, from one with a stage fewer after it, where there are more micro-batches than
+/// begin before the first ends.
+StagePrices SetCuts::with_one_more_ahead(int group, int depth) const {
+  StagePrices prices = this->prices(group, depth - 1, true);
+  prices.most = most_of(group, depth, true, prices.most);
+  for (size_t layers = 1; layers < prices.work.size(); ++layers)
+    prices.work[layers] += prices.ahead[layers];
   return prices;
 }
 
@@ -242,6 +260,7 @@ void SetCuts::add_ways(size_t set) {
   for (int stages = least_stages(set); stages <= most_stages(set); ++stages)
     for (int from = 0; from < sets_.places(); ++from)
       for (int to = 0; to < sets_.places(); ++to) {
+        if (!sets_.has_place(set, to)) continue;
         const int64_t there = way(from, to);
         const State* const left = &rows_[set].states[state(stages, to, 0)];
         int64_t* const arrives = &rows_[set].arrives[state(stages, from, 0)];

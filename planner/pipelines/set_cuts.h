@@ -45,6 +45,10 @@ class SetLattice {
   int without(size_t set, int group) const {
     return without_[set * static_cast<size_t>(groups_) + static_cast<size_t>(group)];
   }
+  /// Whether a stage of its devices can be at the place.
+  bool has_place(size_t set, int place) const {
+    return has_place_[set * example_.size() + static_cast<size_t>(place)];
+  }
   /// Groups that everything takes the same ways from and to are of one place.
   int place(int group) const { return place_[static_cast<size_t>(group)]; }
   int places() const { return static_cast<int>(example_.size()); }
@@ -63,14 +67,16 @@ class SetLattice {
   std::vector<int> sizes_;
   std::vector<int> without_;
   std::vector<int> place_;
-  std::vector<int> example_;  ///< a group of each place
+  std::vector<int> example_;     ///< a group of each place
+  std::vector<bool> has_place_;  ///< [set * places + place]
 };
 
 /// Stages of a group, all of the same number of stages to the end, by how many layers they have.
 struct StagePrices {
-  std::vector<int64_t> work;  ///< nanoseconds for all micro-batches; the update of the first stage
-  std::vector<int64_t> once;  ///< of one micro-batch's two passes
-  int most = 0;               ///< layers that fit
+  std::vector<int64_t> work;   ///< nanoseconds for all micro-batches; the update of the first stage
+  std::vector<int64_t> once;   ///< of one micro-batch's two passes
+  std::vector<int64_t> ahead;  ///< more work for each micro-batch that begins before the first ends
+  int most = 0;                ///< layers that fit
 };
 
 /// What is placed: one stage.
@@ -140,6 +146,7 @@ class SetCuts {
   PipelineStage stage_of(int group, int depth, bool begins, int layers) const;
   int most_of(int group, int depth, bool begins, int most) const;
   StagePrices prices_of(int group, int depth, bool begins) const;
+  StagePrices with_one_more_ahead(int group, int depth) const;
   void offer(size_t set, size_t state, int64_t nanos, const CutStage& stage);
   void be_last(size_t set, int group);
   void go_on(size_t set, int group);
