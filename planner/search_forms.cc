@@ -296,8 +296,7 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
       const PlanRequest without{.job = request.job,
                                 .fleet = fewer,
                                 .profile = request.profile,
-                                .memory_headroom = request.memory_headroom,
-                                .held_by = plan};
+                                .memory_headroom = request.memory_headroom};
       // Few may compute again.
       MOTLEY_TRY(const LeastSeconds others, least_seconds_of_pipelines(without));
       if (others.step >= std::min(below, plan->prediction.step_seconds)) continue;

@@ -14,7 +14,7 @@ namespace motley {
 /// Of a stage in a step, in nanoseconds.
 struct StageCost {
   int64_t work = 0;           ///< for all micro-batches
-  int64_t ahead = 0;          ///< of it, more for each that begins before the first ends
+  int64_t ahead = 0;          ///< part of work, for each that begins before the first ends
   int64_t first_forward = 0;  ///< before the next stage can begin
   int64_t last_backward = 0;  ///< after the next stage has ended
   int64_t ready = 0;          ///< free for the step

@@ -243,7 +243,6 @@ class ManyDevices {
   }
 
   Packings run(double least) {
-    const double most = most_seconds(problem_, sets_);
     Packings packings;
     // One look is enough where nothing is found below the limit.
     if (problem_.only_least && problem_.limit < kNobodyWaits && problem_.limit > least &&
@@ -251,6 +250,7 @@ class ManyDevices {
       packings.least_seconds = problem_.limit;
       return packings;
     }
+    const double most = most_seconds(problem_, sets_);
     // A packing in parts has no deal: its sets stand for it.
     Packing parts = soonest(
         problem_.precision, least, most, [&](double seconds) { return sets_in_parts(seconds); },

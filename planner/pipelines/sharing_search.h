@@ -50,7 +50,7 @@ class SharingSearch {
   const PipelineSpace& space_;
   const MemoryCounter& counter_;
   PlanMaker maker_;
-  bool proves_;  ///< plans that compute blocks again have another bound
+  bool proves_;  ///< of plans that compute blocks again nothing is: they have another bound
   std::optional<PipelineCosts> costs_;
   std::vector<ReplicaDesigns> designs_;        ///< before anything was learnt of memory
   std::vector<ReplicaDesigns> sets_;           ///< with what was

@@ -19,15 +19,17 @@ class StepBound {
     int low = 1, high = 1;
     double sums = 0;   ///< seconds: none exchanges gradients in less
     double least = 0;  ///< seconds: no packing takes less
-    double up_to = 0;  ///< seconds: it was looked for in quicker steps
-    Packing rests_on;  ///< of few devices a packing, of many the sets of one in parts
+    double up_to = 0;  ///< seconds: packings that make a quicker step were looked for
+    /// Of few devices a packing, of many the sets of one in parts; empty: none was found.
+    Packing rests_on;
   };
 
   /// Of any number of replicas; `least`: no packing is quicker.
   StepBound(const PackingProblem& problem, SetTimes* times, const LeastSums& sums,
             const HostSums& hosts, double least);
 
-  /// Of the packing that may be quickest, without its sums; of no interest from `step` on.
+  /// Of the packing that may be quickest, without its sums; where none can be below `step`, the
+  /// least that such a one would take.
   double target_seconds(double step);
   /// The same of so many replicas.
   double target_seconds(int replicas, double step);

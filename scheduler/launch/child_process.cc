@@ -30,7 +30,8 @@ std::vector<char*> c_strings(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-/// What the child does between vfork and exec; only async-signal-safe calls.
+/// What the child does between vfork and exec: only async-signal-safe calls, and it changes nothing
+/// of ours but errno.
 struct ChildSide {
   const char* program;
   char* const* arguments;
@@ -63,9 +64,8 @@ struct ChildSide {
   }
 };
 
-/// A planner that counts memory has hundreds of megabytes, which fork() would copy the tables of
-/// each time: until it executes the child is a guest in ours. Our signal handlers must not run in
-/// it.
+/// A planner that counts memory has up to a gigabyte, the tables of which fork() would copy for
+/// each worker. Until exec the child runs in our memory, where our signal handlers must not run.
 pid_t start(const ChildSide& side) {
   sigset_t all, before;
   ::sigfillset(&all);

@@ -209,15 +209,21 @@ std::vector<Seen> after_steps(const Attempt& attempt, int64_t steps) {
     seen.gradient_bytes = parts->slices->bytes_sent();
     if (parts->average) seen.average_bytes = parts->average->bytes_sent();
     seen.counted = parts->memory.peak_of(MemoryUse::kExchange);
-    seen.estimated =
-        estimate_rank(attempt.job, attempt.plan, Rank(world.rank()), traits_of(*parts->device))
-            .exchange;
     const std::lock_guard lock(mutex);
     ranks[static_cast<size_t>(world.rank())] = std::move(seen);
     return Unit{};
   };
   const auto ran = run_inproc(attempt.plan.world_size(), body);
   EXPECT_TRUE(ran) << (ran ? "" : ran.error().to_string());
+  // All by one counter, the groups in turn.
+  RankMemoryCounter counter(attempt.job, attempt.plan, [](const Plan&) { return DeviceIslands(); });
+  for (size_t rank = ranks.size(); rank-- > 0;)
+    ranks[rank].estimated =
+        counter
+            .count(Rank(static_cast<int>(rank)),
+                   traits_driven(attempt.job, attempt.fleet.devices[rank],
+                                 precision_computed(attempt.job, attempt.fleet.devices[rank])))
+            .exchange;
   return ranks;
 }
 

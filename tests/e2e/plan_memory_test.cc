@@ -114,12 +114,14 @@ Attempt attempt_of(const Cut& cut, const std::string& directory) {
   return small_attempt(run, directory);
 }
 
+/// All by one counter, as `motley-worker estimate` has it.
 std::vector<MemoryEstimate> predicted(const Attempt& attempt) {
+  RankMemoryCounter counter(attempt.job, attempt.plan, [](const Plan&) { return DeviceIslands(); });
   std::vector<MemoryEstimate> bytes;
   for (int rank = 0; rank < attempt.plan.world_size(); ++rank) {
     const DeviceSpec& device = attempt.fleet.devices[static_cast<size_t>(rank)];
-    bytes.push_back(estimate_rank(attempt.job, attempt.plan, Rank(rank),
-                                  traits_driven(attempt.job, device, Precision::kAuto)));
+    bytes.push_back(
+        counter.count(Rank(rank), traits_driven(attempt.job, device, Precision::kAuto)));
   }
   return bytes;
 }

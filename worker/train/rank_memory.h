@@ -50,7 +50,7 @@ class RankMemoryCounter {
   std::map<Rank, int64_t> owned_;  ///< elements
 };
 
-/// Of a single rank.
+/// Of a single rank, with these islands of its group's part.
 MemoryEstimate estimate_rank(const JobSpec& job, const Plan& plan, Rank rank,
                              const DeviceTraits& device, const DeviceIslands& islands = {});
 

@@ -229,10 +229,7 @@ bool SliceClasses::any() const {
 }
 
 PlanClasses::PlanClasses(const Plan& plan, const ModelSpec& model, DeviceIslands islands)
-    : plan_(plan),
-      model_(model),
-      islands_(std::move(islands)),
-      holders_(std::make_unique<ModelHolders>(plan, model)) {}
+    : plan_(plan), model_(model), islands_(std::move(islands)) {}
 
 PlanClasses::~PlanClasses() = default;
 
@@ -240,6 +237,7 @@ const std::vector<ReductionClass>& PlanClasses::of(SliceUse use,
                                                    const std::set<std::string>& without) {
   const auto [found, is_new] = found_.try_emplace({use, without});
   if (is_new) {
+    if (holders_ == nullptr) holders_ = std::make_unique<ModelHolders>(plan_, model_);
     Classes classes(use, islands_, group_of_ranks(plan_));
     add_all(*holders_, use, without, nullptr, &classes);
     found->second = classes.take();

@@ -60,7 +60,7 @@ class PlanClasses {
   const Plan& plan_;
   const ModelSpec& model_;
   const DeviceIslands islands_;
-  const std::unique_ptr<const ModelHolders> holders_;
+  std::unique_ptr<const ModelHolders> holders_;  ///< null: nothing was asked for
   std::map<std::pair<SliceUse, std::set<std::string>>, std::vector<ReductionClass>> found_;
 };
 

@@ -204,13 +204,33 @@ class LikeDevices : public ReplicaSets {
   std::vector<GroupCounts> sets_;
 };
 
-TEST(ReplicaPacking, OfOneSetMakeAReplicaOfWhatIsLeftOver) {
+PackingProblem of_like_devices() {
   PackingProblem problem;
   problem.devices = {63};
   problem.most_devices = 63;
   problem.grains = 1024;
   problem.grain = 1;
   problem.most_replicas = 63;
+  return problem;
+}
+
+TEST(ReplicaPacking, ProvesNoMoreThanTheLimitBelowWhichItLooked) {
+  PackingProblem problem = of_like_devices();
+  problem.only_least = true;
+  LikeDevices sets;
+  const double least = best_packings(problem, sets, 0).least_seconds;
+  problem.limit = 0.9 * least;
+  const Packings none = best_packings(problem, sets, 0);
+  EXPECT_TRUE(none.found.empty());
+  EXPECT_EQ(none.least_seconds, problem.limit);
+  problem.limit = 1.1 * least;
+  const Packings some = best_packings(problem, sets, 0);
+  EXPECT_FALSE(some.found.empty());
+  EXPECT_NEAR(some.least_seconds, least, 1e-5 * least);
+}
+
+TEST(ReplicaPacking, OfOneSetMakeAReplicaOfWhatIsLeftOver) {
+  PackingProblem problem = of_like_devices();
   LikeDevices sets;
   Packing fours(15, 3), with_three = fours;
   with_three.push_back(2);
