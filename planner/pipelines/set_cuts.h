@@ -154,7 +154,7 @@ class SetCuts {
   struct Rest {
     int stages = 0;
     const int64_t* after = nullptr;
-    int crosses = 0;  ///< layers of the stage before from which on its work is more, about
+    int crosses = 0;  ///< layers with which its work came to be more, of the call before
   };
   void choose(size_t set, size_t state, int group, int first, Rest* rest);
   void add_ways(size_t set);

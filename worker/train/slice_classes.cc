@@ -46,7 +46,8 @@ struct ModelHolders {
 
 namespace {
 
-/// Calls body(box) for the boxes of a tensor that no slice ends within, in row-major order.
+/// Calls body(box) for the boxes of a tensor that no slice ends within, in row-major order; `owned`:
+/// nor one of an owner.
 class Boxes {
  public:
   Boxes(const TensorHolders& tensor, size_t dimensions, bool owned) : cuts_(dimensions) {
