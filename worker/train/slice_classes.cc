@@ -46,8 +46,8 @@ struct ModelHolders {
 
 namespace {
 
-/// Calls body(box) for the boxes of a tensor that no slice ends within, in row-major order; `owned`:
-/// nor one of an owner.
+/// Calls body(box) for the boxes of a tensor that no holder's slice ends within, or with `owned` no
+/// owner's either, in row-major order.
 class Boxes {
  public:
   Boxes(const TensorHolders& tensor, size_t dimensions, bool owned) : cuts_(dimensions) {
