@@ -138,6 +138,9 @@ class PipelineCosts {
 
   /// That pass through all blocks in a second on these devices at most, which do nothing else.
   double samples_through_blocks(const std::vector<int>& counts) const;
+  /// What a sample's embedding and head take at least, in samples through all blocks for which they
+  /// leave no time.
+  double ends_in_blocks() const;
   /// No plan, however it is cut, computes a step in less: every device at its best on what it is
   /// best at, all the time, each as often as counts say.
   double least_seconds(const std::vector<int>& counts, int samples) const;

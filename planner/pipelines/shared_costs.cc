@@ -1,6 +1,7 @@
 // What stages cost that devices share, by the formulas of predict().
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -380,6 +381,19 @@ double PipelineCosts::samples_through_blocks(const std::vector<int>& counts) con
     if (groups_[i].priced && counts[i] > 0)
       samples += counts[i] / groups_[i].least_of_any_per_sample[1];
   return samples / model_->layers;
+}
+
+double PipelineCosts::ends_in_blocks() const {
+  double ends = 0;
+  for (const size_t kind : {0, 2}) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Group& group : groups_)
+      if (group.priced)
+        least = std::min(least, group.least_of_any_per_sample[kind] /
+                                    (model_->layers * group.least_of_any_per_sample[1]));
+    if (std::isfinite(least)) ends += least;
+  }
+  return ends;
 }
 
 double PipelineCosts::least_seconds_sharing(const std::vector<int>& sharing,
