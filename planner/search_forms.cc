@@ -12,6 +12,7 @@
 #include "planner/mend_plan.h"
 #include "planner/pinned/pinned_search.h"
 #include "planner/pipelines/pipeline_search.h"
+#include "planner/pipelines/shift_cuts.h"
 #include "planner/state/state_search.h"
 
 namespace motley {
@@ -144,6 +145,12 @@ class Best {
   const Error& error() const { return plan_.error(); }
   Result<Plan> take() { return std::move(plan_); }
   const MemoryWays& ways() const { return ways_; }
+  /// Before its cuts were shifted.
+  const Plan& as_found() const { return as_found_ ? *as_found_ : *plan_; }
+  Result<Unit> shift(const PlanRequest& request, const MemoryCounter& counter) {
+    as_found_ = *plan_;
+    return shift_cuts(request, counter.plan, &*plan_);
+  }
   /// What another must be below to be taken for clearly quicker than one without `ways`.
   double clearly_below(const MemoryWays& ways) const {
     if (!found()) return std::numeric_limits<double>::infinity();
@@ -164,6 +171,7 @@ class Best {
                    : "slower",
              plan_->prediction.step_seconds, &other);
       plan_ = std::move(other);
+      as_found_.reset();
     } else {
       const bool quicker = seconds < plan_->prediction.step_seconds;
       reject(memory_words(ways), quicker ? "hardly quicker" : "no quicker", seconds, &*plan_);
@@ -174,6 +182,7 @@ class Best {
 
  private:
   Result<Plan> plan_;
+  std::optional<Plan> as_found_;  ///< if not `plan_`
   MemoryWays ways_;
 };
 
@@ -212,7 +221,7 @@ std::vector<int> sharing_replicas(const PlanRequest& request, const Plan* found)
 /// is worth is left out where the plan found leaves it out; of many devices always.
 Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& request,
                                    const MemoryCounter& counter, const Best& best) {
-  const Plan* const found = best.found() ? &best.plan() : nullptr;
+  const Plan* const found = best.found() ? &best.as_found() : nullptr;
   const std::vector<int> sharing = sharing_replicas(request, found);
   const bool fewer_too = best.found() && !best.plan().left_out.empty();
   Result<Plan> all = fail(ErrorCode::kNoPlan, "not looked for");
@@ -329,6 +338,7 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
       if (ways.recompute && request.previous == nullptr)
         MOTLEY_TRY_VOID(
             leave_out_while_quicker(request, ways, counter, best->clearly_below(ways), &*other));
+      if (ways.state == StateWays{}) MOTLEY_TRY_VOID(shift_cuts(request, counter.plan, &*other));
       best->consider(*std::move(other), ways);
     }
   }
@@ -343,6 +353,7 @@ Result<Plan> search_anew(const PlanRequest& request, const MemoryCounter& counte
                                    : fail(ErrorCode::kNoPlan,
                                           "no plan found whose replicas share the optimizer's "
                                           "state, which the job asks for"));
+  if (best.found()) MOTLEY_TRY_VOID(best.shift(request, counter));
   if (whole) MOTLEY_TRY_VOID(consider_sharing_it(request, counter, *whole, &best));
   MOTLEY_TRY_VOID(consider_ways(request, counter, &best));
   return best.take();

@@ -1,0 +1,140 @@
+#include "planner/pipelines/shift_cuts.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/costs/cost_model.h"
+#include "tests/support/layered_case.h"
+
+namespace motley {
+namespace {
+
+using testing::PlanningCase;
+
+constexpr int kLayers = 14;
+
+/// Two cards on each of four hosts, between which links are slow; every other host's have so much
+/// memory.
+PlanningCase cards_with(int64_t memory_mib) {
+  PlanningCase problem(64);
+  problem.job.model = testing::kSmallGpt2;
+  for (int i = 0; i < 8; ++i)
+    testing::add_layered({.host = "host" + std::to_string(i / 2),
+                          .per_sample = 0.002,
+                          .memory_mib = i % 4 < 2 ? 8192 : memory_mib,
+                          .recomputing = true},
+                         &problem);
+  for (int a = 0; a < 4; ++a)
+    for (int b = a; b < 4; ++b)
+      problem.add_link("host" + std::to_string(a), "host" + std::to_string(b), 30e-6,
+                       a == b ? 1e10 : 3e8);
+  return problem;
+}
+
+/// The first layers of the model on a card, the others on `other`; of some blocks what they
+/// computed is computed again.
+ReplicaPlan replica_of(int card, int other, int first_layers) {
+  ReplicaPlan replica{{}, 2, 16};
+  for (const int rank : {card, other}) {
+    StagePlan& stage = replica.stages.emplace_back();
+    stage.first_layer = rank == card ? 0 : first_layers;
+    stage.last_layer = (rank == card ? first_layers : kLayers) - 1;
+    stage.ranks = {Rank(rank)};
+    stage.shares = {1.0};
+    for (LayerIndex layer = stage.first_layer; layer <= stage.last_layer; ++layer)
+      stage.recompute.push_back(layer % 3 == 1 ? Recompute::kBlock : Recompute::kNone);
+  }
+  return replica;
+}
+
+Plan plan_with(const PlanningCase& problem, std::vector<ReplicaPlan> replicas) {
+  Plan plan;
+  plan.global_batch = problem.job.train.global_batch;
+  plan.grain = 1;
+  for (const DeviceSpec& device : problem.fleet.devices)
+    plan.ranks.push_back({device.id, device.host, device.type});
+  plan.replicas = std::move(replicas);
+  plan.owners = even_ownership(plan, problem.job.model);
+  EXPECT_TRUE(predict(problem.request(), &plan));
+  return plan;
+}
+
+/// Four replicas over two hosts each, or within one.
+Plan cut_after(const PlanningCase& problem, int first_layers, bool over_hosts = true) {
+  std::vector<ReplicaPlan> replicas;
+  for (const int card : {0, 1, 4, 5})
+    replicas.push_back(over_hosts ? replica_of(card, card + 2, first_layers)
+                                  : replica_of(card % 2 == 0 ? card : card + 1,
+                                               card % 2 == 0 ? card + 1 : card + 2, first_layers));
+  return plan_with(problem, replicas);
+}
+
+bool fits(const PlanningCase& problem, const Plan& plan) {
+  const auto counted = testing::layer_bytes_counter(problem).plan(plan);
+  EXPECT_TRUE(counted);
+  for (size_t rank = 0; rank < counted->size(); ++rank)
+    if ((*counted)[rank].total > usable_memory(problem.profile.devices[rank], kMemoryHeadroom))
+      return false;
+  return true;
+}
+
+Plan shifted(const PlanningCase& problem, Plan plan) {
+  const MemoryCounter counter = testing::layer_bytes_counter(problem);
+  const auto done = shift_cuts(problem.request(), counter.plan, &plan);
+  EXPECT_TRUE(done) << done.error().message;
+  return plan;
+}
+
+/// Of all places to cut all replicas at that fit.
+double least_step(const PlanningCase& problem) {
+  double least = 1e9;
+  for (int first_layers = 1; first_layers < kLayers; ++first_layers) {
+    const Plan plan = cut_after(problem, first_layers);
+    if (fits(problem, plan)) least = std::min(least, plan.prediction.step_seconds);
+  }
+  return least;
+}
+
+TEST(ShiftCuts, FindsTheQuickestPlaceForAllReplicas) {
+  const PlanningCase problem = cards_with(8192);
+  for (const int first_layers : {1, 3, 12}) {
+    const Plan plan = shifted(problem, cut_after(problem, first_layers));
+    EXPECT_LE(plan.prediction.step_seconds, least_step(problem) * 1.002) << first_layers;
+    EXPECT_TRUE(validate(plan, problem.job.model));
+    EXPECT_EQ(plan.search.step_seconds, plan.prediction.step_seconds);
+  }
+}
+
+TEST(ShiftCuts, StaysWithinMemory) {
+  const PlanningCase problem = cards_with(1500);
+  ASSERT_GT(least_step(problem), least_step(cards_with(8192)));
+  const Plan plan = shifted(problem, cut_after(problem, kLayers - 1));
+  EXPECT_LE(plan.prediction.step_seconds, least_step(problem) * 1.002);
+  EXPECT_TRUE(fits(problem, plan));
+}
+
+TEST(ShiftCuts, LayersAreComputedAgainWhereverTheyAre) {
+  const PlanningCase problem = cards_with(8192);
+  const Plan plan = shifted(problem, cut_after(problem, 1));
+  ASSERT_GT(plan.replicas[0].stages[0].layers(), 1);
+  for (const ReplicaPlan& replica : plan.replicas)
+    for (const StagePlan& stage : replica.stages) {
+      ASSERT_EQ(std::ssize(stage.recompute), stage.layers());
+      for (int i = 0; i < stage.layers(); ++i)
+        EXPECT_EQ(stage.recompute[static_cast<size_t>(i)] == Recompute::kBlock,
+                  (stage.first_layer + i) % 3 == 1);
+    }
+}
+
+TEST(ShiftCuts, WithinAHostCutsStay) {
+  const PlanningCase problem = cards_with(8192);
+  const Plan before = cut_after(problem, 1, false);
+  EXPECT_EQ(shifted(problem, before).replicas[0].stages[0].layers(), 1);
+}
+
+}  // namespace
+}  // namespace motley
