@@ -156,7 +156,8 @@ Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& 
   return packed;
 }
 
-/// Where gradients take some of the step, over more and more hosts together, as long as that helps.
+/// Where gradients take some of the step, over more and more hosts together, as long as that helps,
+/// and over those in a ring.
 Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>& grains,
                               PackedPlan* packed) const {
   std::vector<PlacedStages> placed =
@@ -166,16 +167,23 @@ Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>
   size_t most = 0;  // stages
   for (const Pipeline& pipeline : packed->pipelines) most = std::max(most, pipeline.stages.size());
   most = std::min(most, devices_of_hosts(space_.groups).size());
-  for (size_t together = 2; together <= most; together *= 2) {
-    if (!is_worth_placing(*packed)) break;
+  const auto try_over = [&](size_t hosts, HostOrder order) -> Result<bool> {
+    if (!is_worth_placing(*packed)) return false;
     std::vector<PlacedStages> others;
-    std::optional<PackedPlan> other = over_hosts(together, costs, *packed, &others);
-    if (!other) continue;
+    std::optional<PackedPlan> other = over_hosts(hosts, order, costs, *packed, &others);
+    if (!other) return false;
     MOTLEY_TRY_VOID(price(costs, grains, others, &*other));
-    if (other->seconds() >= packed->seconds()) continue;
+    if (other->seconds() >= packed->seconds()) return false;
     *packed = std::move(*other);
     placed = std::move(others);
+    return true;
+  };
+  size_t best = 1;
+  for (size_t together = 2; together <= most; together *= 2) {
+    MOTLEY_TRY(const bool is_better, try_over(together, HostOrder::kLine));
+    if (is_better) best = together;
   }
+  if (best > 1) MOTLEY_TRY_VOID(try_over(best, HostOrder::kRing));
   if (packed->pipelines.size() > kFewReplicas || !is_worth_placing(*packed)) return Unit{};
   return bring_ends_together(costs, grains, std::move(placed), packed);
 }
@@ -211,11 +219,12 @@ Result<Unit> PlanMaker::bring_ends_together(const PipelineCosts& costs,
 
 /// The same replicas, each in the order that its devices have there; nothing where that does not
 /// fit.
-std::optional<PackedPlan> PlanMaker::over_hosts(size_t hosts, const PipelineCosts& costs,
+std::optional<PackedPlan> PlanMaker::over_hosts(size_t hosts, HostOrder order,
+                                                const PipelineCosts& costs,
                                                 const PackedPlan& packed,
                                                 std::vector<PlacedStages>* placed) const {
   const std::vector<PlacedRow> rows =
-      place_over_hosts(space_.groups, costs, pointers_to(packed.pipelines), hosts);
+      place_over_hosts(space_.groups, costs, pointers_to(packed.pipelines), hosts, order);
   if (rows.empty()) return std::nullopt;
   PackedPlan other{.plan = {}, .shares = packed.shares, .pipelines = {}};
   placed->clear();

@@ -47,7 +47,7 @@ class PlanMaker {
   Deal deal_over(const Packing& packing, std::vector<ReplicaDesigns>* sets);
   Result<Unit> place(const PipelineCosts& costs, const std::vector<int>& grains,
                      PackedPlan* packed) const;
-  std::optional<PackedPlan> over_hosts(size_t hosts, const PipelineCosts& costs,
+  std::optional<PackedPlan> over_hosts(size_t hosts, HostOrder order, const PipelineCosts& costs,
                                        const PackedPlan& packed,
                                        std::vector<PlacedStages>* placed) const;
   Result<Unit> bring_ends_together(const PipelineCosts& costs, const std::vector<int>& grains,

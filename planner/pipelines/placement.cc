@@ -89,14 +89,15 @@ class Placement {
   }
 
   /// Each over the first hosts, so many together, that have room for all its stages.
-  std::vector<PlacedRow> take_over(const std::vector<const Pipeline*>& pipelines, size_t hosts) {
+  std::vector<PlacedRow> take_over(const std::vector<const Pipeline*>& pipelines, size_t hosts,
+                                   HostOrder order) {
     std::vector<PlacedRow> rows;
     for (const Pipeline* pipeline : pipelines) {
       const std::vector<size_t> needs = needs_of(pipeline->stages);
       Hosts some{0, std::min(hosts, hosts_.size())};
       while (some.begin < some.end && !has_room(some, needs))
         some = {some.end, std::min(some.end + hosts, hosts_.size())};
-      rows.push_back(take_over(*pipeline, some));
+      rows.push_back(take_over(*pipeline, some, order));
       if (rows.back().groups.empty()) return {};
     }
     return rows;
@@ -118,7 +119,7 @@ class Placement {
 
   /// As many stages of each kind on each host as can be, in the order that they have. Nothing where
   /// no host has the devices that share a stage.
-  PlacedRow take_over(const Pipeline& pipeline, const Hosts& some) {
+  PlacedRow take_over(const Pipeline& pipeline, const Hosts& some, HostOrder order) {
     struct Taken {
       std::map<int, int> kinds;  ///< stages by group
       int stages = 0;
@@ -145,6 +146,11 @@ class Placement {
     for (Taken& own : taken) {
       row.groups.insert(row.groups.end(), own.row.groups.begin(), own.row.groups.end());
       row.stages.insert(row.stages.end(), own.row.stages.begin(), own.row.stages.end());
+    }
+    if (order == HostOrder::kRing) {
+      const auto last = taken.front().stages / 2;
+      std::rotate(row.groups.begin(), row.groups.begin() + last, row.groups.end());
+      std::rotate(row.stages.begin(), row.stages.begin() + last, row.stages.end());
     }
     return row;
   }
@@ -225,9 +231,9 @@ std::vector<PlacedStages> place_on_hosts(const std::vector<DeviceGroup>& groups,
 
 std::vector<PlacedRow> place_over_hosts(const std::vector<DeviceGroup>& groups,
                                         const PipelineCosts& costs,
-                                        const std::vector<const Pipeline*>& pipelines,
-                                        size_t hosts) {
-  return Placement(groups, costs).take_over(pipelines, hosts);
+                                        const std::vector<const Pipeline*>& pipelines, size_t hosts,
+                                        HostOrder order) {
+  return Placement(groups, costs).take_over(pipelines, hosts, order);
 }
 
 }  // namespace motley
