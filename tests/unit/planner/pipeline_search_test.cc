@@ -29,6 +29,7 @@ namespace motley {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::ElementsAre;
 using testing::PlanningCase;
 
 constexpr int64_t kMiB = 1 << 20;
@@ -474,6 +475,27 @@ TEST(Placement, TakesDevicesOfOneHostWhereOneHasRoom) {
   EXPECT_EQ(placed[1][0].front()->id, problem.fleet.devices[2].id);
   EXPECT_EQ(placed[1][1].front()->id, problem.fleet.devices[3].id);
   EXPECT_EQ(placed[0][0].front()->id, problem.fleet.devices[0].id);
+}
+
+TEST(Placement, GoesOverHostsInALineOrInARing) {
+  PlanningCase problem(4);
+  for (const char* host : {"one", "one", "one", "one", "other", "other", "other", "other"})
+    problem.add({.host = host});
+  const auto groups = *group_devices(problem.request(), GroupBy::kType);
+  const Pipeline pipeline{{{0, 0, 0}, {0, 1, 1}, {0, 2, 2}, {0, 3, 3}}, 1};
+  const auto costs = *PipelineCosts::make(problem.request(), groups, {1}, nullptr);
+  const auto hosts_of = [&](HostOrder order) {
+    std::vector<std::vector<std::string>> hosts;
+    for (const PlacedRow& row : place_over_hosts(groups, costs, {&pipeline, &pipeline}, 2, order)) {
+      hosts.emplace_back();
+      for (const auto& stage : row.stages) hosts.back().push_back(stage.front()->host);
+    }
+    return hosts;
+  };
+  const std::vector<std::string> line{"one", "one", "other", "other"};
+  const std::vector<std::string> ring{"one", "other", "other", "one"};
+  EXPECT_THAT(hosts_of(HostOrder::kLine), ElementsAre(line, line));
+  EXPECT_THAT(hosts_of(HostOrder::kRing), ElementsAre(ring, ring));
 }
 
 TEST(PipelineSearch, ManyDevicesMakeAsManyReplicasAsTheJobWants) {
