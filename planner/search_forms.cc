@@ -58,42 +58,65 @@ bool is_cut(const Plan& plan) {
   });
 }
 
+/// A plan, and what it was before its cuts were shifted, where that is another.
+struct FoundPlan {
+  Plan plan;
+  std::optional<Plan> before = {};
+};
+
+/// `plan`: each holder keeps all its state on its device.
+Result<FoundPlan> shifted(const PlanRequest& request, const MemoryCounter& counter, Plan plan) {
+  FoundPlan found{plan};
+  MOTLEY_TRY_VOID(shift_cuts(request, counter.plan, &found.plan));
+  if (found.plan.id != plan.id) found.before = std::move(plan);
+  return found;
+}
+
+bool is_fault(const Error& error) { return error.code != ErrorCode::kNoPlan; }
+
+/// Of a plan of whole devices and one that may be cut.
+FoundPlan quicker_of(Plan plain, FoundPlan found) {
+  Plan& cut = found.plan;
+  const double quickest = plain.prediction.step_seconds, other = cut.prediction.step_seconds;
+  const bool is_quicker = other < quickest * (1 - kWorthCutting);
+  if (!is_quicker && !is_cut(cut)) return {std::move(plain)};
+  if (is_quicker) {  // whole replicas, too: what tables of memory keep out may fit as it is counted
+    const int whole = plain.world_size();
+    reject("data parallel over " + std::to_string(whole) +
+               (whole == 1 ? " whole device" : " whole devices"),
+           is_cut(cut) ? "pipelines are quicker" : "more devices hold the model than was measured",
+           quickest, &cut);
+    return found;
+  }
+  reject("pipelines: " + shape_of(cut),
+         other < quickest ? "hardly quicker than whole replicas" : "no quicker", other, &plain);
+  return {std::move(plain)};
+}
+
 /// Of plans that compute nothing twice.
-Result<Plan> search_whole_and_cut(const PlanRequest& request, const MemoryCounter& counter) {
+Result<FoundPlan> search_whole_and_cut(const PlanRequest& request, const MemoryCounter& counter) {
   Result<Plan> plain = plan_search(request);
   // Planning again keeps the form that the search once chose, where that still fits.
-  if (plain && request.previous != nullptr && !is_cut(*request.previous)) return plain;
-  if (!plain && plain.error().code != ErrorCode::kNoPlan) return plain;
+  if (plain && request.previous != nullptr && !is_cut(*request.previous))
+    return FoundPlan{*std::move(plain)};
+  if (!plain && plain.error().code != ErrorCode::kNoPlan) return fail(plain.error());
   if (plain) {
     MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(request));
     if (least.step >= plain->prediction.step_seconds * (1 - kWorthCutting)) {
       plain->search.rejected.push_back({"pipelines", "none could be clearly quicker"});
-      return plain;
+      return FoundPlan{*std::move(plain)};
     }
   }
-  Result<Plan> cut = search_pipelines(request, counter);
-  if (!cut && cut.error().code != ErrorCode::kNoPlan) return cut;
-  if (!plain && !cut) {
+  Result<Plan> pipelines = search_pipelines(request, counter);
+  if (!pipelines && is_fault(pipelines.error())) return fail(pipelines.error());
+  if (!plain && !pipelines) {
     Error error = plain.error();
-    error.message += "; " + cut.error().message;
+    error.message += "; " + pipelines.error().message;
     return fail(std::move(error));
   }
-  if (!cut) return plain;
-  if (!plain) return cut;
-  const double quickest = plain->prediction.step_seconds, other = cut->prediction.step_seconds;
-  const bool is_quicker = other < quickest * (1 - kWorthCutting);
-  if (!is_quicker && !is_cut(*cut)) return plain;
-  if (is_quicker) {  // whole replicas, too: what tables of memory keep out may fit as it is counted
-    const int whole = plain->world_size();
-    reject("data parallel over " + std::to_string(whole) +
-               (whole == 1 ? " whole device" : " whole devices"),
-           is_cut(*cut) ? "pipelines are quicker" : "more devices hold the model than was measured",
-           quickest, &*cut);
-    return cut;
-  }
-  reject("pipelines: " + shape_of(*cut),
-         other < quickest ? "hardly quicker than whole replicas" : "no quicker", other, &*plain);
-  return plain;
+  if (!pipelines) return FoundPlan{*std::move(plain)};
+  MOTLEY_TRY(FoundPlan cut, shifted(request, counter, *std::move(pipelines)));
+  return plain ? quicker_of(*std::move(plain), std::move(cut)) : std::move(cut);
 }
 
 /// What the job and the fleet let plans do for want of memory, those of `count` ways.
@@ -138,55 +161,51 @@ Result<bool> may_help(const PlanRequest& request, const MemoryWays& ways, const 
 /// The quickest plan so far, and what lost against it.
 class Best {
  public:
-  explicit Best(Result<Plan> plan) : plan_(std::move(plan)) {}
+  explicit Best(Result<FoundPlan> plan) : plan_(std::move(plan)) {}
 
   bool found() const { return plan_.has_value(); }
-  const Plan& plan() const { return *plan_; }
-  const Error& error() const { return plan_.error(); }
-  Result<Plan> take() { return std::move(plan_); }
-  const MemoryWays& ways() const { return ways_; }
+  const Plan& plan() const { return plan_->plan; }
   /// Before its cuts were shifted.
-  const Plan& as_found() const { return as_found_ ? *as_found_ : *plan_; }
-  Result<Unit> shift(const PlanRequest& request, const MemoryCounter& counter) {
-    as_found_ = *plan_;
-    return shift_cuts(request, counter.plan, &*plan_);
+  const Plan& as_found() const { return plan_->before ? *plan_->before : plan_->plan; }
+  const Error& error() const { return plan_.error(); }
+  Result<Plan> take() {
+    if (!plan_) return fail(plan_.error());
+    return std::move(plan_->plan);
   }
+  const MemoryWays& ways() const { return ways_; }
   /// What another must be below to be taken for clearly quicker than one without `ways`.
   double clearly_below(const MemoryWays& ways) const {
     if (!found()) return std::numeric_limits<double>::infinity();
-    return plan_->prediction.step_seconds * (ways.count() > ways_.count() ? 1 - kWorthCutting : 1);
+    return plan().prediction.step_seconds * (ways.count() > ways_.count() ? 1 - kWorthCutting : 1);
   }
 
-  void consider(Plan other, const MemoryWays& ways) {
-    const double seconds = other.prediction.step_seconds;
+  void consider(FoundPlan other, const MemoryWays& ways) {
+    const double seconds = other.plan.prediction.step_seconds;
     if (!found()) {
       plan_ = std::move(other);
     } else if (seconds < clearly_below(ways)) {
       const bool plain = ways_.count() == 0;
-      for (RejectedPlan& before : plan_->search.rejected) reject(std::move(before), &other);
+      for (RejectedPlan& before : plan_->plan.search.rejected)
+        reject(std::move(before), &other.plan);
       reject(plain ? "nothing computed twice, all state on devices of all holders"
                    : memory_words(ways_),
              plain ? memory_words(ways) + (ways.recompute ? " leave room for a quicker plan"
                                                           : " makes a quicker plan")
                    : "slower",
-             plan_->prediction.step_seconds, &other);
+             plan().prediction.step_seconds, &other.plan);
       plan_ = std::move(other);
-      as_found_.reset();
     } else {
-      const bool quicker = seconds < plan_->prediction.step_seconds;
-      reject(memory_words(ways), quicker ? "hardly quicker" : "no quicker", seconds, &*plan_);
+      const bool quicker = seconds < plan().prediction.step_seconds;
+      reject(memory_words(ways), quicker ? "hardly quicker" : "no quicker", seconds, &plan_->plan);
       return;
     }
     ways_ = ways;
   }
 
  private:
-  Result<Plan> plan_;
-  std::optional<Plan> as_found_;  ///< if not `plan_`
+  Result<FoundPlan> plan_;
   MemoryWays ways_;
 };
-
-bool is_fault(const Error& error) { return error.code != ErrorCode::kNoPlan; }
 
 /// `best` has all state on all devices, or nothing.
 Result<Unit> consider_sharing_it(const PlanRequest& request, const MemoryCounter& counter,
@@ -198,7 +217,7 @@ Result<Unit> consider_sharing_it(const PlanRequest& request, const MemoryCounter
     return Unit{};
   const double below = best->clearly_below(ways);
   MOTLEY_TRY(std::optional<Plan> shared, share_state(request, counter.plan, whole, below));
-  if (shared) best->consider(*std::move(shared), ways);
+  if (shared) best->consider({*std::move(shared)}, ways);
   return Unit{};
 }
 
@@ -338,23 +357,28 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
       if (ways.recompute && request.previous == nullptr)
         MOTLEY_TRY_VOID(
             leave_out_while_quicker(request, ways, counter, best->clearly_below(ways), &*other));
-      if (ways.state == StateWays{}) MOTLEY_TRY_VOID(shift_cuts(request, counter.plan, &*other));
-      best->consider(*std::move(other), ways);
+      FoundPlan found{*std::move(other)};
+      if (ways.state == StateWays{}) {
+        MOTLEY_TRY(found, shifted(request, counter, std::move(found.plan)));
+      }
+      best->consider(std::move(found), ways);
     }
   }
   return Unit{};
 }
 
 Result<Plan> search_anew(const PlanRequest& request, const MemoryCounter& counter) {
-  Result<Plan> whole = search_whole_and_cut(request, counter);
-  if (!whole && is_fault(whole.error())) return whole;
+  Result<FoundPlan> whole = search_whole_and_cut(request, counter);
+  if (!whole && is_fault(whole.error())) return fail(whole.error());
   const bool may_be_whole = request.job.parallel.shard_optimizer != ShardOptimizer::kOn;
   Best best(may_be_whole || !whole ? whole
                                    : fail(ErrorCode::kNoPlan,
                                           "no plan found whose replicas share the optimizer's "
                                           "state, which the job asks for"));
-  if (best.found()) MOTLEY_TRY_VOID(best.shift(request, counter));
-  if (whole) MOTLEY_TRY_VOID(consider_sharing_it(request, counter, *whole, &best));
+  if (whole) {
+    const Plan& found = whole->before ? *whole->before : whole->plan;
+    MOTLEY_TRY_VOID(consider_sharing_it(request, counter, found, &best));
+  }
   MOTLEY_TRY_VOID(consider_ways(request, counter, &best));
   return best.take();
 }

@@ -5,7 +5,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string>
 #include <utility>

@@ -3,8 +3,9 @@
 // the host exchanges all gradients; of one that goes over several, activations are on their links.
 // The sooner a step is computed, the fewer samples can go over links, and the more hosts have to
 // compute the others; and whoever lacks some layer sends something of each sample that it computes
-// a part of, twice as much where it lacks what is tied, too, as such a replica neither begins nor
-// ends there. A bound on any plan, however its stages are cut and shared.
+// a part of, twice as much where it lacks what is tied (the embedding is the head's matrix), too,
+// as such a replica neither begins nor ends there. A bound on any plan, however its stages are cut
+// and shared.
 
 #include <cstddef>
 #include <vector>
@@ -40,10 +41,11 @@ class HostSums {
   struct Holders {
     size_t everything = 0, tied = 0;
   };
+  /// Of steps that are computed in some time.
   struct Known {
     double with_blocks = 0;  ///< hosts at least
     double over_links = 0;   ///< samples in a second of replicas over several hosts at least
-    double exchanged = 0;    ///< seconds, somehow
+    double exchanged = 0;    ///< seconds, the least so far
   };
   void find_everywhere(const std::vector<double>& speeds, const LeastSums& sums, bool any_owners);
   double least_exchanged(double computed) const;

@@ -178,13 +178,16 @@ Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>
     placed = std::move(others);
     return true;
   };
+  const bool few = packed->pipelines.size() <= kFewReplicas;
   size_t best = 1;
   for (size_t together = 2; together <= most; together *= 2) {
     MOTLEY_TRY(const bool is_better, try_over(together, HostOrder::kLine));
     if (is_better) best = together;
+    if (few) MOTLEY_TRY_VOID(try_over(together, HostOrder::kRing));
   }
-  if (best > 1) MOTLEY_TRY_VOID(try_over(best, HostOrder::kRing));
-  if (packed->pipelines.size() > kFewReplicas || !is_worth_placing(*packed)) return Unit{};
+  if (few && most > 1) MOTLEY_TRY_VOID(try_over(most, HostOrder::kRing));
+  if (!few && best > 1) MOTLEY_TRY_VOID(try_over(best, HostOrder::kRing));
+  if (!few || !is_worth_placing(*packed)) return Unit{};
   return bring_ends_together(costs, grains, std::move(placed), packed);
 }
 

@@ -31,6 +31,8 @@ constexpr int kFewHoldings = 2;
 constexpr int kFewHoldingsOfMany = 1;
 /// Of many devices: numbers of replicas that are looked for one by one.
 constexpr size_t kMostNumbers = 2;
+/// Of a step: what exchanging gradients takes where fewer replicas are looked for, too.
+constexpr double kMuchExchanged = 0.25;
 
 class PipelineSearch {
  public:
@@ -188,12 +190,32 @@ class PipelineSearch {
       target_ = numbers.least;
       designs_.clear();
       costs_ = costs;
-      Result<Plan> plan = quickest_that_fits(numbers.low, numbers.high);
-      if (!plan && plan.error().code != ErrorCode::kNoPlan) return fail(plan.error());
-      if (!plan || plan->prediction.step_seconds >= best->prediction.step_seconds) continue;
-      *best = std::move(*plan);
-      best_designs_ = designs_;
+      MOTLEY_TRY_VOID(take_if_quicker(quickest_that_fits(numbers.low, numbers.high), best));
     }
+    return try_fewer(costs, best);
+  }
+
+  /// Fewer replicas exchange less, a single one only what is tied: half as many and fewer, where
+  /// exchanging takes much of the step and so few could still compute in time.
+  Result<Unit> try_fewer(const PipelineCosts& costs, Plan* best) {
+    for (auto replicas = static_cast<int>(best->replicas.size()) / 2;
+         replicas >= space_.request.least_replicas; replicas /= 2) {
+      const Prediction& known = best->prediction;
+      if (known.communication_seconds < kMuchExchanged * known.step_seconds) break;
+      target_ = bound_->target_seconds(replicas, known.step_seconds);
+      if (target_ >= known.step_seconds) break;
+      designs_.clear();
+      costs_ = costs;
+      MOTLEY_TRY_VOID(take_if_quicker(quickest_that_fits(replicas, replicas), best));
+    }
+    return Unit{};
+  }
+
+  Result<Unit> take_if_quicker(Result<Plan> plan, Plan* best) {
+    if (!plan && plan.error().code != ErrorCode::kNoPlan) return fail(plan.error());
+    if (!plan || plan->prediction.step_seconds >= best->prediction.step_seconds) return Unit{};
+    *best = std::move(*plan);
+    best_designs_ = designs_;
     return Unit{};
   }
 

@@ -142,15 +142,22 @@ class Placement {
       best->row.stages.push_back(
           take(stage, &hosts_[some.begin + static_cast<size_t>(best - taken.data())]));
     }
+    if (order == HostOrder::kRing)
+      std::rotate(
+          taken.begin(),
+          std::max_element(taken.begin(), taken.end(),
+                           [](const Taken& a, const Taken& b) { return a.stages < b.stages; }),
+          taken.end());
     PlacedRow row;
     for (Taken& own : taken) {
       row.groups.insert(row.groups.end(), own.row.groups.begin(), own.row.groups.end());
       row.stages.insert(row.stages.end(), own.row.stages.begin(), own.row.stages.end());
     }
     if (order == HostOrder::kRing) {
-      const auto last = taken.front().stages / 2;
-      std::rotate(row.groups.begin(), row.groups.begin() + last, row.groups.end());
-      std::rotate(row.stages.begin(), row.stages.begin() + last, row.stages.end());
+      const int turned = taken.front().stages / 2;
+      if (turned == 0) return {};
+      std::rotate(row.groups.begin(), row.groups.begin() + turned, row.groups.end());
+      std::rotate(row.stages.begin(), row.stages.begin() + turned, row.stages.end());
     }
     return row;
   }

@@ -29,12 +29,13 @@ struct PlacedRow {
 /// In which order a pipeline goes over its hosts.
 enum class HostOrder {
   kLine,  ///< host after host
-  kRing   ///< the same, but half of the stages of the first come last: only it has what is tied
+  kRing   ///< the same, but half of the stages of one come first, half last: only it has what is
+          ///< tied
 };
 
 /// Each over all of so many hosts that follow each other: a host has much the same layers of all
 /// pipelines, so that of gradients less goes over its link, of activations more. Nothing where that
-/// has no room.
+/// has no room, or in a ring no host has two stages.
 std::vector<PlacedRow> place_over_hosts(const std::vector<DeviceGroup>& groups,
                                         const PipelineCosts& costs,
                                         const std::vector<const Pipeline*>& pipelines, size_t hosts,

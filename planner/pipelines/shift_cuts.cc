@@ -15,44 +15,50 @@ namespace {
 constexpr double kWorthShifting = 0.05;
 /// Of a step: as much less is worth being counted.
 constexpr double kClearlyLess = 0.999;
-/// Of more stages pairs of ends are too many.
-constexpr size_t kFewStages = 8;
+/// Pairs of ends are shifted where no more ranks than these would be priced in a round, and no more
+/// in all than those.
+constexpr size_t kRanksOfPairs = 20'000, kMostRanks = 60'000;
 
 /// The end of this stage, and the beginning of the next, by one layer.
 struct Shift {
   size_t stage;
   int by;  ///< 1 or -1
 };
+/// Of all replicas with so many stages.
+struct ShiftOfAll {
+  size_t stages;
+  std::vector<Shift> ends;
+};
 
 /// False where it leaves a stage without layers.
-bool shift(const Shift& shift, ReplicaPlan* replica) {
-  StagePlan& before = replica->stages[shift.stage];
-  StagePlan& after = replica->stages[shift.stage + 1];
-  const bool to_before = shift.by > 0;
-  if ((to_before ? after : before).layers() == 1) return false;
-  if (!before.recompute.empty()) {
-    if (to_before) {
-      before.recompute.push_back(after.recompute.front());
-      after.recompute.erase(after.recompute.begin());
-    } else {
-      after.recompute.insert(after.recompute.begin(), before.recompute.back());
-      before.recompute.pop_back();
-    }
+bool shift(const std::vector<Shift>& ends, ReplicaPlan* replica) {
+  std::vector<Recompute> of_layers;
+  for (const StagePlan& stage : replica->stages)
+    of_layers.insert(of_layers.end(), stage.recompute.begin(), stage.recompute.end());
+  for (const Shift& end : ends) {
+    replica->stages[end.stage].last_layer += end.by;
+    replica->stages[end.stage + 1].first_layer += end.by;
   }
-  before.last_layer += shift.by;
-  after.first_layer += shift.by;
+  for (StagePlan& stage : replica->stages) {
+    if (stage.layers() < 1) return false;
+    if (of_layers.empty()) continue;
+    stage.recompute.assign(of_layers.begin() + stage.first_layer,
+                           of_layers.begin() + stage.last_layer + 1);
+  }
   return true;
 }
 
-std::vector<std::vector<Shift>> shifts_of(size_t stages) {
-  std::vector<std::vector<Shift>> all;
+std::vector<ShiftOfAll> shifts_of(size_t stages, size_t ranks) {
+  std::vector<ShiftOfAll> all;
   for (size_t stage = 0; stage + 1 < stages; ++stage)
-    for (const int by : {-1, 1}) all.push_back({{stage, by}});
-  if (stages > kFewStages) return all;
+    for (const int by : {-1, 1}) all.push_back({stages, {{stage, by}}});
+  const size_t pairs = all.size() * (all.size() - 2) / 2;
+  if ((all.size() + pairs) * ranks > kRanksOfPairs) return all;
   for (size_t first = 0; first + 1 < stages; ++first)
     for (size_t second = first + 1; second + 1 < stages; ++second)
       for (const int by : {-1, 1})
-        for (const int second_by : {-1, 1}) all.push_back({{first, by}, {second, second_by}});
+        for (const int second_by : {-1, 1})
+          all.push_back({stages, {{first, by}, {second, second_by}}});
   return all;
 }
 
@@ -72,20 +78,19 @@ class CutShifting {
   CutShifting(const PlanRequest& request, const CountMemory& count, Plan* plan)
       : request_(request), count_(count), plan_(plan) {}
 
-  /// Until none of all shifts of all numbers of stages is any better.
+  /// Each again and again, as long as it helps, until none of them does.
   Result<Unit> run() {
     std::set<size_t> numbers;
     for (const ReplicaPlan& replica : plan_->replicas) numbers.insert(replica.stages.size());
-    for (bool any = true; any;) {
-      any = false;
-      for (const size_t stages : numbers)
-        for (const std::vector<Shift>& shifts : shifts_of(stages)) {
-          bool is_better = true;
-          while (is_better && seconds(*plan_) > plan_->search.lower_bound_step_seconds) {
-            MOTLEY_TRY(is_better, attempt(stages, shifts));
-            any = any || is_better;
-          }
-        }
+    std::vector<ShiftOfAll> shifts;
+    for (const size_t stages : numbers)
+      for (ShiftOfAll& one : shifts_of(stages, plan_->ranks.size()))
+        shifts.push_back(std::move(one));
+    size_t in_vain = 0;
+    for (size_t i = 0; in_vain < shifts.size() && may_go_on();) {
+      MOTLEY_TRY(const bool is_better, attempt(shifts[i]));
+      in_vain = is_better ? 0 : in_vain + 1;
+      if (!is_better) i = (i + 1) % shifts.size();
     }
     return Unit{};
   }
@@ -93,20 +98,25 @@ class CutShifting {
  private:
   static double seconds(const Plan& plan) { return plan.prediction.step_seconds; }
 
-  std::optional<Plan> shifted(size_t stages, const std::vector<Shift>& shifts) const {
+  bool may_go_on() const {
+    return seconds(*plan_) > plan_->search.lower_bound_step_seconds && ranks_ < kMostRanks;
+  }
+
+  std::optional<Plan> shifted(const ShiftOfAll& shifts) const {
     Plan plan = *plan_;
     for (ReplicaPlan& replica : plan.replicas)
-      for (const Shift& one : shifts)
-        if (replica.stages.size() == stages && !shift(one, &replica)) return std::nullopt;
+      if (replica.stages.size() == shifts.stages && !shift(shifts.ends, &replica))
+        return std::nullopt;
     plan.owners = even_ownership(plan, request_.job.model);
     plan.prediction = {};
     return plan;
   }
 
   /// False where it is no better.
-  Result<bool> attempt(size_t stages, const std::vector<Shift>& shifts) {
-    std::optional<Plan> other = shifted(stages, shifts);
+  Result<bool> attempt(const ShiftOfAll& shifts) {
+    std::optional<Plan> other = shifted(shifts);
     if (!other) return false;
+    ranks_ += other->ranks.size();
     MOTLEY_TRY_VOID(predict_step(request_, &*other));
     if (seconds(*other) >= seconds(*plan_) * kClearlyLess) return false;
     PlanRequest counted = request_;
@@ -126,6 +136,7 @@ class CutShifting {
   const PlanRequest& request_;
   const CountMemory& count_;
   Plan* plan_;
+  size_t ranks_ = 0;  ///< priced
 };
 
 }  // namespace

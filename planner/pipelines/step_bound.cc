@@ -44,23 +44,25 @@ StepBound::StepBound(const PackingProblem& problem, SetTimes* times, const Least
   }
 }
 
-/// Of a single replica that is cut the ends exchange what is tied; that is in its bound.
+/// Of a single replica that is cut the ends exchange what is tied.
 void StepBound::find_single(Numbers* numbers) {
-  double least = kNever;
+  double least = kNever, computed = kNever;  // of a step, and of its quickest set
   const int samples = problem_.grains * problem_.grain - problem_.missing;
   for (size_t set = 0; set < times_->count(); ++set) {
     const GroupCounts& devices = times_->devices(set);
     const int size = std::accumulate(devices.begin(), devices.end(), 0);
     if (size > problem_.most_devices || times_->stages(set) > problem_.most_stages) continue;
     const double ends = times_->stages(set) > 1 ? sums_.within_one() : 0;
-    const double seconds = times_->seconds(set, samples) + ends;
-    if (seconds >= least) continue;
-    least = seconds;
+    const double seconds = times_->seconds(set, samples);
+    if (seconds >= least || hosts_.step_seconds(seconds, ends) >= least) continue;
+    least = hosts_.step_seconds(seconds, ends);
+    computed = seconds;
+    numbers->sums = ends;
     numbers->rests_on = {set};
   }
-  numbers->least = std::max(numbers->least, least);
+  numbers->least = std::max(numbers->least, computed);
   for (const size_t set : numbers->rests_on)  // that it may be used is known by being asked
-    times_->grains_within(set, {least, problem_.grain, problem_.missing, problem_.grains});
+    times_->grains_within(set, {numbers->least, problem_.grain, problem_.missing, problem_.grains});
 }
 
 /// A packing that takes so long, or longer, makes no step quicker than `step`.

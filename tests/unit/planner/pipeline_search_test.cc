@@ -28,8 +28,8 @@
 namespace motley {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::PlanningCase;
 
 constexpr int64_t kMiB = 1 << 20;
@@ -460,6 +460,7 @@ TEST(PipelineSearch, PacksAThousandDevices) {
     ASSERT_TRUE(plan) << fleet.name << ": " << plan.error().message;
     EXPECT_TRUE(validate(*plan, problem.job.model));
     EXPECT_GE(plan->search.gap, 0);
+    EXPECT_LE(plan->search.gap, 0.1) << fleet.name;
   }
 }
 

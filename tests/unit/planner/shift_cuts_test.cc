@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -51,13 +52,16 @@ ReplicaPlan replica_of(int card, int other, int first_layers) {
   return replica;
 }
 
+/// On the first devices, as many as there are stages.
 Plan plan_with(const PlanningCase& problem, std::vector<ReplicaPlan> replicas) {
   Plan plan;
   plan.global_batch = problem.job.train.global_batch;
   plan.grain = 1;
-  for (const DeviceSpec& device : problem.fleet.devices)
-    plan.ranks.push_back({device.id, device.host, device.type});
   plan.replicas = std::move(replicas);
+  for (size_t rank = 0; rank < plan.replicas.size() * plan.replicas[0].stages.size(); ++rank) {
+    const DeviceSpec& device = problem.fleet.devices[rank];
+    plan.ranks.push_back({device.id, device.host, device.type});
+  }
   plan.owners = even_ownership(plan, problem.job.model);
   EXPECT_TRUE(predict(problem.request(), &plan));
   return plan;
@@ -128,6 +132,40 @@ TEST(ShiftCuts, LayersAreComputedAgainWhereverTheyAre) {
         EXPECT_EQ(stage.recompute[static_cast<size_t>(i)] == Recompute::kBlock,
                   (stage.first_layer + i) % 3 == 1);
     }
+}
+
+/// Three stages each, the one in the middle of a single layer, between two that only grow together.
+TEST(ShiftCuts, MovesTwoEndsAtOnce) {
+  PlanningCase problem = cards_with(8192);
+  problem.profile.links.clear();
+  for (int a = 0; a < 4; ++a)
+    for (int b = a; b < 4; ++b)
+      problem.add_link("host" + std::to_string(a), "host" + std::to_string(b), 30e-6, 3e8);
+  const auto cut_at = [&](int first, int second) {
+    std::vector<ReplicaPlan> replicas;
+    for (const int card : {0, 1}) {
+      ReplicaPlan& replica = replicas.emplace_back(ReplicaPlan{{}, 2, 32});
+      for (const auto& [rank, from, until] :
+           {std::tuple(card, 0, first), std::tuple(card + 2, first, second),
+            std::tuple(card + 4, second, kLayers)}) {
+        StagePlan& stage = replica.stages.emplace_back();
+        stage.first_layer = from;
+        stage.last_layer = until - 1;
+        stage.ranks = {Rank(rank)};
+        stage.shares = {1.0};
+      }
+    }
+    return plan_with(problem, replicas);
+  };
+  double least = 1e9;
+  for (int first = 1; first < kLayers; ++first)
+    for (int second = first + 1; second < kLayers; ++second)
+      least = std::min(least, cut_at(first, second).prediction.step_seconds);
+  for (const auto& [first, second] : {std::pair(7, 8), std::pair(1, 2), std::pair(12, 13)}) {
+    const Plan plan = shifted(problem, cut_at(first, second));
+    EXPECT_LE(plan.prediction.step_seconds, least * 1.005) << first << " and " << second;
+    EXPECT_TRUE(validate(plan, problem.job.model));
+  }
 }
 
 TEST(ShiftCuts, WithinAHostCutsStay) {
