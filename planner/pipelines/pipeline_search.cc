@@ -33,6 +33,8 @@ constexpr int kFewHoldingsOfMany = 1;
 constexpr size_t kMostNumbers = 2;
 /// Of a step: what exchanging gradients takes where fewer replicas are looked for, too.
 constexpr double kMuchExchanged = 0.25;
+/// Of the bound: steps that are further off are worth that.
+constexpr double kWorthTryingFewer = 1.1;
 
 class PipelineSearch {
  public:
@@ -196,12 +198,14 @@ class PipelineSearch {
   }
 
   /// Fewer replicas exchange less, a single one only what is tied: half as many and fewer, where
-  /// exchanging takes much of the step and so few could still compute in time.
+  /// exchanging takes much of the step, the bound leaves room and so few could compute in time.
   Result<Unit> try_fewer(const PipelineCosts& costs, Plan* best) {
     for (auto replicas = static_cast<int>(best->replicas.size()) / 2;
          replicas >= space_.request.least_replicas; replicas /= 2) {
       const Prediction& known = best->prediction;
-      if (known.communication_seconds < kMuchExchanged * known.step_seconds) break;
+      if (known.communication_seconds < kMuchExchanged * known.step_seconds ||
+          known.step_seconds < proved_ * kWorthTryingFewer)
+        break;
       target_ = bound_->target_seconds(replicas, known.step_seconds);
       if (target_ >= known.step_seconds) break;
       designs_.clear();
