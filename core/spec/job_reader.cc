@@ -145,8 +145,6 @@ Result<Unit> read_every(const YamlNode& node, CheckpointSpec& checkpoint) {
   return Unit{};
 }
 
-bool is_path(std::string_view text) { return text.find('\n') == text.npos && text.size() <= 4096; }
-
 const YamlKeys<CheckpointSpec>& checkpoint_keys() {
   static const YamlKeys<CheckpointSpec> keys = {
       {"every", "a number of steps or a duration", read_every},

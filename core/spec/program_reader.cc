@@ -57,8 +57,6 @@ Result<Unit> read_env(const YamlNode& node, ProgramSpec& program) {
   return Unit{};
 }
 
-bool is_path(std::string_view text) { return text.find('\n') == text.npos && text.size() <= 4096; }
-
 }  // namespace
 
 const YamlKeys<ProgramSpec>& program_keys() {

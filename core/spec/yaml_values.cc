@@ -163,4 +163,6 @@ bool is_plain_name(std::string_view text) {
   });
 }
 
+bool is_path(std::string_view text) { return text.find('\n') == text.npos && text.size() <= 4096; }
+
 }  // namespace motley

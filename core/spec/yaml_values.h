@@ -64,5 +64,7 @@ std::string listed(const std::vector<std::string_view>& words);
 
 /// Letters, digits, '.', '_' and '-': names that become directories and addresses.
 bool is_plain_name(std::string_view text);
+/// Of one line, no longer than the system takes.
+bool is_path(std::string_view text);
 
 }  // namespace motley

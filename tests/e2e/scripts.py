@@ -94,11 +94,12 @@ print("largest", largest)
 
 
 # Asks torch.distributed who it is, looks at a batch, leaves its passes early, freezes and unfreezes, and keeps something after each pass.
-EARLY = """import os, pathlib, signal, sys
+EARLY = """import os, pathlib, signal
 import motley_torch as motley
 import torch
 import torch.distributed as dist
 
+what = pathlib.Path("what").read_text().split()
 torch.manual_seed(3)
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
 optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
@@ -111,7 +112,7 @@ next(iter(loader))  # a look at the data is no pass
 dead = pathlib.Path(os.environ["MOTLEY_CHECKPOINT_DIR"], "dead")
 for number in job.passes(4):
     for x in loader:
-        if "top" in sys.argv and job.step == 4 * (number + 1):
+        if "top" in what and job.step == 4 * (number + 1):
             break
         model[0].requires_grad_(job.step >= 6)
         optimizer.zero_grad()
@@ -121,10 +122,10 @@ for number in job.passes(4):
             continue
         if dist.get_rank() == 0:
             print("loss", job.step, repr(job.loss), flush=True)
-        if "die" in sys.argv and job.step == 10 and job.rank == 0 and not dead.exists():
+        if "die" in what and job.step == 10 and job.rank == 0 and not dead.exists():
             dead.write_text("")
             os.kill(os.getpid(), signal.SIGKILL)
-        if "top" not in sys.argv and job.step % 4 == 0:
+        if "top" not in what and job.step % 4 == 0:
             break
     schedule.step()
     weights = [float(parameter.double().sum()) for parameter in model.parameters()]
@@ -138,42 +139,44 @@ for number in job.passes(4):
 
 
 # What a training script may get wrong.
-WRONG = """import sys
+WRONG = """import pathlib
 import motley_torch as motley
 import torch
 
+what = pathlib.Path("what").read_text().split()
+
 torch.manual_seed(3)
 model, other = torch.nn.Linear(4, 2), torch.nn.Linear(2, 2)
-optimizer = torch.optim.SGD([*model.parameters(), *(other.parameters() if "foreign" in sys.argv else [])], lr=0.1)
+optimizer = torch.optim.SGD([*model.parameters(), *(other.parameters() if "foreign" in what else [])], lr=0.1)
 schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-if "synchronous" in sys.argv:
+if "synchronous" in what:
     model = torch.nn.Sequential(model, torch.nn.SyncBatchNorm(2))
-if "norm" in sys.argv:
+if "norm" in what:
     model = torch.nn.Sequential(model, torch.nn.BatchNorm1d(2))
-job = motley.init(model.bfloat16() if "half" in sys.argv else model, optimizer, global_batch=8, micro_batch=2, save_every=1)
-loader = job.loader([torch.randn(4) for _ in range(240 if "own" in sys.argv else 12 if "short" in sys.argv and job.rank else 24)])
-if "second" in sys.argv:
+job = motley.init(model.bfloat16() if "half" in what else model, optimizer, global_batch=8, micro_batch=2, save_every=1)
+loader = job.loader([torch.randn(4) for _ in range(240 if "own" in what else 12 if "short" in what and job.rank else 24)])
+if "second" in what:
     motley.init(other, torch.optim.SGD(other.parameters(), lr=0.1), global_batch=8)
-for number in job.passes(2 if {"leave", "apart", "added"} & set(sys.argv) else 1):
+for number in job.passes(2 if {"leave", "apart", "added"} & set(what) else 1):
     for x in loader:
-        if "rate" in sys.argv:
+        if "rate" in what:
             optimizer.param_groups[0]["lr"] = 0.1 + 0.1 * job.rank
-        loss = model(x.to(next(model.parameters()).dtype)).square().sum() * (float("nan") if "nan" in sys.argv and job.step == 2 else 1)
+        loss = model(x.to(next(model.parameters()).dtype)).square().sum() * (float("nan") if "nan" in what and job.step == 2 else 1)
         optimizer.zero_grad()
         job.backward(loss, len(x))
-        if "added" in sys.argv and job.step == 3:
+        if "added" in what and job.step == 3:
             optimizer.add_param_group({"params": list(other.parameters())})
-        if ("idle" not in sys.argv or job.rank == 0) and ("own" not in sys.argv or job.step % 8 == 1):
+        if ("idle" not in what or job.rank == 0) and ("own" not in what or job.step % 8 == 1):
             optimizer.step()
-        if "schedule" in sys.argv:
+        if "schedule" in what:
             schedule.step()
-        if "leave" in sys.argv and not job.boundary:
+        if "leave" in what and not job.boundary:
             break
-        if ("apart" in sys.argv or "sooner" in sys.argv) and job.boundary and job.rank == 1:
+        if ("apart" in what or "sooner" in what) and job.boundary and job.rank == 1:
             break
-        if "within" in sys.argv and not job.boundary:
+        if "within" in what and not job.boundary:
             break
-if "norm" in sys.argv:
+if "norm" in what:
     means = job._ranks.gather(model[1].running_mean.tolist())
     assert means[0] == means[1], f"averages of the ranks: {means}"
 """
@@ -335,10 +338,11 @@ def wrong(sandbox):
     """What would train ranks apart is said at once; a state that no training mends replaces none that is fine."""
     sandbox.write("wrong.py", WRONG)
     sandbox.write("fleet.yaml", fleet_text([1, 1]))
+    sandbox.write("wrong.yaml", f"version: 1\nname: wrong\nfleet: fleet.yaml\nrun: {sys.executable} wrong.py\n"
+                                "retry: {max_restarts: 0}\n")
 
     def run(what, code):
-        sandbox.write("wrong.yaml", f"version: 1\nname: wrong\nfleet: fleet.yaml\nrun: {sys.executable} wrong.py {what}\n"
-                                    "retry: {max_restarts: 0}\n")
+        sandbox.write("what", what)  # no argument: as in `prepare`
         result = sandbox.run("run", "wrong.yaml", "--fresh")
         expect_exit(result, code)
         places = sandbox.home / "state" / "motley" / "runs" / "wrong"
@@ -361,11 +365,12 @@ def wrong(sandbox):
 def left_early(sandbox):
     """Passes that are left early are gone on with as they were, and what was kept after earlier ones stays."""
     sandbox.write("early.py", EARLY)
+    sandbox.write("early.yaml", f"version: 1\nname: early\nfleet: fleet.yaml\nrun: {sys.executable} early.py\n"
+                                "train: {global_batch: 8}\ncheckpoint: {every: 4}\nretry: {max_restarts: 0}\n")
 
     def run(what, speeds, fresh=("--fresh",), code=0):
         sandbox.write("fleet.yaml", fleet_text(speeds))
-        sandbox.write("early.yaml", f"version: 1\nname: early\nfleet: fleet.yaml\nrun: {sys.executable} early.py {what}\n"
-                                    "train: {global_batch: 8}\ncheckpoint: {every: 4}\nretry: {max_restarts: 0}\n")
+        sandbox.write("what", what)
         result = sandbox.run("run", "early.yaml", *fresh)
         expect_exit(result, code)
         return result

@@ -360,18 +360,20 @@ TEST(SliceExchange, OfIslandsTakesOneContributionOfEach) {
 TEST(SliceExchange, OfIslandsReachesTheOwners) {
   Plan plan = hybrid();
   plan.shard_optimizer = true;
-  std::map<std::pair<int, std::string>, std::vector<bool>> owned;  // by element
+  // By rank, tensor and element.
+  std::vector<std::map<std::string, std::vector<bool>>> owned(plan.ranks.size());
   for (const LogicalTensor& tensor : logical_tensors(model()))
     for (const Ownership& owner : plan.owners) {
       if (owner.tensor != tensor.name) continue;
-      std::vector<bool>& elements = owned[{owner.owner.value(), tensor.name}];
+      std::vector<bool>& elements = owned[static_cast<size_t>(owner.owner.value())][tensor.name];
       elements.resize(static_cast<size_t>(tensor.elements()), false);
       for (const CopyRun& run : copy_runs(owner.slice, whole(tensor.shape)))
         std::fill_n(elements.begin() + run.to_offset, run.count, true);
     }
   const auto owns = [&](int rank, const std::string& tensor, int64_t index) {
-    const auto found = owned.find({rank, tensor});
-    return found != owned.end() && found->second[static_cast<size_t>(index)];
+    const auto& own = owned[static_cast<size_t>(rank)];
+    const auto found = own.find(tensor);
+    return found != own.end() && found->second[static_cast<size_t>(index)];
   };
   IslandsSummed summed;
   sum_islands(plan, kFourGpus, owns, &summed);
