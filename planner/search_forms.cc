@@ -62,6 +62,8 @@ bool is_cut(const Plan& plan) {
 struct FoundPlan {
   Plan plan;
   std::optional<Plan> before = {};
+
+  const Plan& as_found() const { return before ? *before : plan; }
 };
 
 /// `plan`: each holder keeps all its state on its device.
@@ -99,7 +101,7 @@ Result<FoundPlan> search_whole_and_cut(const PlanRequest& request, const MemoryC
   // Planning again keeps the form that the search once chose, where that still fits.
   if (plain && request.previous != nullptr && !is_cut(*request.previous))
     return FoundPlan{*std::move(plain)};
-  if (!plain && plain.error().code != ErrorCode::kNoPlan) return fail(plain.error());
+  if (!plain && is_fault(plain.error())) return fail(plain.error());
   if (plain) {
     MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(request));
     if (least.step >= plain->prediction.step_seconds * (1 - kWorthCutting)) {
@@ -165,14 +167,11 @@ class Best {
 
   bool found() const { return plan_.has_value(); }
   const Plan& plan() const { return plan_->plan; }
-  /// Before its cuts were shifted.
-  const Plan& as_found() const { return plan_->before ? *plan_->before : plan_->plan; }
-  const Error& error() const { return plan_.error(); }
+  const Plan& as_found() const { return plan_->as_found(); }
   Result<Plan> take() {
     if (!plan_) return fail(plan_.error());
     return std::move(plan_->plan);
   }
-  const MemoryWays& ways() const { return ways_; }
   /// What another must be below to be taken for clearly quicker than one without `ways`.
   double clearly_below(const MemoryWays& ways) const {
     if (!found()) return std::numeric_limits<double>::infinity();
@@ -376,8 +375,7 @@ Result<Plan> search_anew(const PlanRequest& request, const MemoryCounter& counte
                                           "no plan found whose replicas share the optimizer's "
                                           "state, which the job asks for"));
   if (whole) {
-    const Plan& found = whole->before ? *whole->before : whole->plan;
-    MOTLEY_TRY_VOID(consider_sharing_it(request, counter, found, &best));
+    MOTLEY_TRY_VOID(consider_sharing_it(request, counter, whole->as_found(), &best));
   }
   MOTLEY_TRY_VOID(consider_ways(request, counter, &best));
   return best.take();

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
-#include <tuple>
-#include <unordered_set>
+#include <map>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/sync_groups.h"
 
@@ -15,10 +15,6 @@ namespace {
 LinkProfile in_order(LinkProfile link) {
   if (link.between[1] < link.between[0]) std::swap(link.between[0], link.between[1]);
   return link;
-}
-
-bool comes_before(const LinkProfile& a, const LinkProfile& b) {
-  return std::tie(a.between[0], a.between[1]) < std::tie(b.between[0], b.between[1]);
 }
 
 /// Those that no other of them beats in latency and in bandwidth.
@@ -147,14 +143,21 @@ SyncPlan sync_wanted(const PlanRequest& request) {
 }
 
 void describe_links(const PlanRequest& request, Plan* plan) {
-  std::unordered_set<std::string> hosts;
-  for (const RankPlacement& rank : plan->ranks) hosts.insert(rank.host);
+  std::map<std::string_view, int> hosts;  // and where each comes among them
+  for (const RankPlacement& rank : plan->ranks) hosts.emplace(rank.host, 0);
+  int place = 0;
+  for (auto& [host, number] : hosts) number = place++;
+  std::vector<std::pair<std::pair<int, int>, const LinkProfile*>> links;  // numbers sort quickly
+  for (const LinkProfile& link : request.profile.links) {
+    const auto one = hosts.find(link.between[0]);
+    const auto other = hosts.find(link.between[1]);
+    if (one != other && one != hosts.end() && other != hosts.end())
+      links.push_back({std::minmax(one->second, other->second), &link});
+  }
+  std::sort(links.begin(), links.end());
   plan->links.clear();
-  for (const LinkProfile& link : request.profile.links)
-    if (link.between[0] != link.between[1] && hosts.contains(link.between[0]) &&
-        hosts.contains(link.between[1]))
-      plan->links.push_back(in_order(link));
-  std::sort(plan->links.begin(), plan->links.end(), comes_before);
+  plan->links.reserve(links.size());
+  for (const auto& [between, link] : links) plan->links.push_back(in_order(*link));
   if (!plan->compression.on() && may_compress(request.job, plan->links))
     plan->compression = compression_wanted(request.job);
   plan->sync.across = request.job.parallel.sync.across;

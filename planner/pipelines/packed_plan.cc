@@ -156,8 +156,8 @@ Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& 
   return packed;
 }
 
-/// Where gradients take some of the step, over more and more hosts together, as long as that helps,
-/// and over those in a ring.
+/// Where gradients take some of the step, over more and more hosts together, in a line and in a
+/// ring.
 Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>& grains,
                               PackedPlan* packed) const {
   std::vector<PlacedStages> placed =
@@ -180,12 +180,12 @@ Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>
   };
   const bool few = packed->pipelines.size() <= kFewReplicas;
   size_t best = 1;
-  for (size_t together = 2; together <= most; together *= 2) {
+  for (size_t together = 1; together < most;) {
+    together = std::min(2 * together, most);
     MOTLEY_TRY(const bool is_better, try_over(together, HostOrder::kLine));
     if (is_better) best = together;
     if (few) MOTLEY_TRY_VOID(try_over(together, HostOrder::kRing));
   }
-  if (few && most > 1) MOTLEY_TRY_VOID(try_over(most, HostOrder::kRing));
   if (!few && best > 1) MOTLEY_TRY_VOID(try_over(best, HostOrder::kRing));
   if (!few || !is_worth_placing(*packed)) return Unit{};
   return bring_ends_together(costs, grains, std::move(placed), packed);

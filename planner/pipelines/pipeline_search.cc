@@ -192,8 +192,12 @@ class PipelineSearch {
       target_ = numbers.least;
       designs_.clear();
       costs_ = costs;
-      MOTLEY_TRY_VOID(take_if_quicker(quickest_that_fits(numbers.low, numbers.high), best));
+      MOTLEY_TRY_VOID(take_if_quicker(
+          quickest_that_fits(std::max(numbers.low, space_.request.least_replicas), numbers.high),
+          best));
     }
+    costs.hold_at_most(1);  // fewer must hold more
+    find_bound(costs);
     return try_fewer(costs, best);
   }
 
@@ -207,7 +211,7 @@ class PipelineSearch {
           known.step_seconds < proved_ * kWorthTryingFewer)
         break;
       target_ = bound_->target_seconds(replicas, known.step_seconds);
-      if (target_ >= known.step_seconds) break;
+      if (target_ >= known.step_seconds) continue;
       designs_.clear();
       costs_ = costs;
       MOTLEY_TRY_VOID(take_if_quicker(quickest_that_fits(replicas, replicas), best));

@@ -155,7 +155,6 @@ class Placement {
     }
     if (order == HostOrder::kRing) {
       const int turned = taken.front().stages / 2;
-      if (turned == 0) return {};
       std::rotate(row.groups.begin(), row.groups.begin() + turned, row.groups.end());
       std::rotate(row.stages.begin(), row.stages.begin() + turned, row.stages.end());
     }

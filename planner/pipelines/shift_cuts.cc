@@ -15,9 +15,11 @@ namespace {
 constexpr double kWorthShifting = 0.05;
 /// Of a step: as much less is worth being counted.
 constexpr double kClearlyLess = 0.999;
-/// Pairs of ends are shifted where no more ranks than these would be priced in a round, and no more
-/// in all than those.
+/// Pairs of ends of so many stages are shifted where trying each would price no more ranks than
+/// these, and no more are priced in all than those.
 constexpr size_t kRanksOfPairs = 20'000, kMostRanks = 60'000;
+/// Cuts whose memory is counted.
+constexpr int kMostCounts = 48;
 
 /// The end of this stage, and the beginning of the next, by one layer.
 struct Shift {
@@ -78,8 +80,8 @@ class CutShifting {
   CutShifting(const PlanRequest& request, const CountMemory& count, Plan* plan)
       : request_(request), count_(count), plan_(plan) {}
 
-  /// Each again and again, as long as it helps, until none of them does.
-  Result<Unit> run() {
+  /// Each again and again, as long as it helps, until none of them does; true if any did.
+  Result<bool> run() {
     std::set<size_t> numbers;
     for (const ReplicaPlan& replica : plan_->replicas) numbers.insert(replica.stages.size());
     std::vector<ShiftOfAll> shifts;
@@ -87,19 +89,22 @@ class CutShifting {
       for (ShiftOfAll& one : shifts_of(stages, plan_->ranks.size()))
         shifts.push_back(std::move(one));
     size_t in_vain = 0;
+    bool has_shifted = false;
     for (size_t i = 0; in_vain < shifts.size() && may_go_on();) {
       MOTLEY_TRY(const bool is_better, attempt(shifts[i]));
+      has_shifted = has_shifted || is_better;
       in_vain = is_better ? 0 : in_vain + 1;
       if (!is_better) i = (i + 1) % shifts.size();
     }
-    return Unit{};
+    return has_shifted;
   }
 
  private:
   static double seconds(const Plan& plan) { return plan.prediction.step_seconds; }
 
   bool may_go_on() const {
-    return seconds(*plan_) > plan_->search.lower_bound_step_seconds && ranks_ < kMostRanks;
+    return seconds(*plan_) > plan_->search.lower_bound_step_seconds && ranks_ < kMostRanks &&
+           counts_ < kMostCounts;
   }
 
   std::optional<Plan> shifted(const ShiftOfAll& shifts) const {
@@ -119,6 +124,7 @@ class CutShifting {
     ranks_ += other->ranks.size();
     MOTLEY_TRY_VOID(predict_step(request_, &*other));
     if (seconds(*other) >= seconds(*plan_) * kClearlyLess) return false;
+    ++counts_;
     PlanRequest counted = request_;
     other->prediction = {};
     MOTLEY_TRY(counted.counted, count_(*other));
@@ -137,6 +143,7 @@ class CutShifting {
   const CountMemory& count_;
   Plan* plan_;
   size_t ranks_ = 0;  ///< priced
+  int counts_ = 0;
 };
 
 }  // namespace
@@ -145,7 +152,8 @@ Result<Unit> shift_cuts(const PlanRequest& request, const CountMemory& count, Pl
   const Prediction& known = plan->prediction;
   if (known.communication_seconds < kWorthShifting * known.step_seconds || !are_over_hosts(*plan))
     return Unit{};
-  MOTLEY_TRY_VOID(CutShifting(request, count, plan).run());
+  MOTLEY_TRY(const bool has_shifted, CutShifting(request, count, plan).run());
+  if (!has_shifted) return Unit{};
   SearchRecord& search = plan->search;
   search.step_seconds = plan->prediction.step_seconds;
   if (search.lower_bound_step_seconds > 0)

@@ -108,7 +108,7 @@ double StepBound::target_seconds(int replicas, double step) {
   for (Numbers& numbers : numbers_) {
     if (numbers.high < replicas) continue;
     if (!is_known(numbers, step)) find(&numbers, step);
-    return numbers.least;
+    return step_of(numbers) < step ? numbers.least : kNever;
   }
   return kNever;
 }

@@ -31,7 +31,7 @@ class StepBound {
   /// Of the packing that may be quickest, without its sums; where none can be below `step`, the
   /// least that such a one would take.
   double target_seconds(double step);
-  /// The same of so many replicas.
+  /// The same of so many replicas; kNever where the exchange leaves none below `step`.
   double target_seconds(int replicas, double step);
   /// No plan that is quicker than `step` takes less.
   double seconds(double step);

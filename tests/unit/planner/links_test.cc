@@ -29,6 +29,16 @@ TEST(Links, AreInThePlanInOneOrder) {
   EXPECT_FALSE(plan.compression.on());
 }
 
+TEST(Links, AreSortedByHosts) {
+  PlanningCase problem(12);
+  for (const char* host : {"b", "c", "a"}) problem.add({.host = host, .fixed = 0});
+  problem.add_link("c", "b", 1e-4, 3e9).add_link("c", "a", 1e-4, 2e9).add_link("a", "b", 1e-4, 1e9);
+  const Plan plan = *plan_search(problem.request());
+  EXPECT_EQ(plan.links,
+            (std::vector<LinkProfile>{
+                {{"a", "b"}, 1e-4, 1e9}, {{"a", "c"}, 1e-4, 2e9}, {{"b", "c"}, 1e-4, 3e9}}));
+}
+
 TEST(Links, AutoCompressesWhatIsSlow) {
   const Plan slow = *plan_search(joined_by(25e6, CodecKind::kAuto).request());
   EXPECT_EQ(slow.compression.codec.kind, kCodecOfSlowLinks);

@@ -485,9 +485,9 @@ TEST(Placement, GoesOverHostsInALineOrInARing) {
   const auto groups = *group_devices(problem.request(), GroupBy::kType);
   const Pipeline pipeline{{{0, 0, 0}, {0, 1, 1}, {0, 2, 2}, {0, 3, 3}}, 1};
   const auto costs = *PipelineCosts::make(problem.request(), groups, {1}, nullptr);
-  const auto hosts_of = [&](HostOrder order) {
+  const auto hosts_of = [&](HostOrder order, const std::vector<const Pipeline*>& pipelines) {
     std::vector<std::vector<std::string>> hosts;
-    for (const PlacedRow& row : place_over_hosts(groups, costs, {&pipeline, &pipeline}, 2, order)) {
+    for (const PlacedRow& row : place_over_hosts(groups, costs, pipelines, 2, order)) {
       hosts.emplace_back();
       for (const auto& stage : row.stages) hosts.back().push_back(stage.front()->host);
     }
@@ -495,8 +495,12 @@ TEST(Placement, GoesOverHostsInALineOrInARing) {
   };
   const std::vector<std::string> line{"one", "one", "other", "other"};
   const std::vector<std::string> ring{"one", "other", "other", "one"};
-  EXPECT_THAT(hosts_of(HostOrder::kLine), ElementsAre(line, line));
-  EXPECT_THAT(hosts_of(HostOrder::kRing), ElementsAre(ring, ring));
+  EXPECT_THAT(hosts_of(HostOrder::kLine, {&pipeline, &pipeline}), ElementsAre(line, line));
+  EXPECT_THAT(hosts_of(HostOrder::kRing, {&pipeline, &pipeline}), ElementsAre(ring, ring));
+  // Where a host has more than the other it begins and ends; one stage is no ring.
+  const Pipeline three{{{0, 0, 0}, {0, 1, 1}, {0, 2, 3}}, 1}, whole{{{0, 0, 3}}, 1};
+  EXPECT_THAT(hosts_of(HostOrder::kRing, {&pipeline, &three, &whole}),
+              ElementsAre(ring, ElementsAre("one", "other", "one"), ElementsAre("other")));
 }
 
 TEST(PipelineSearch, ManyDevicesMakeAsManyReplicasAsTheJobWants) {
