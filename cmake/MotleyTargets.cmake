@@ -38,7 +38,7 @@ macro(motley_computes_little)
   motley_reads_no_raw_memory()
   if(MOTLEY_SANITIZE)
     add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-O0>")
-    # Accesses are checked by calls rather than by code at each.
+    # Accesses are checked by calls, which compile sooner than code at each does.
     add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=asan-instrumentation-with-call-threshold=0>")
   else()
     add_compile_options("$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:-O1>")

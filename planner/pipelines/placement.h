@@ -30,12 +30,12 @@ struct PlacedRow {
 enum class HostOrder {
   kLine,  ///< host after host
   kRing   ///< the same, but half of the stages of one come first, half last: only it has what is
-          ///< tied
+          ///< tied; a line where no host has two
 };
 
 /// Each over all of so many hosts that follow each other: a host has much the same layers of all
 /// pipelines, so that of gradients less goes over its link, of activations more. Nothing where that
-/// has no room, or in a ring no host has two stages.
+/// has no room.
 std::vector<PlacedRow> place_over_hosts(const std::vector<DeviceGroup>& groups,
                                         const PipelineCosts& costs,
                                         const std::vector<const Pipeline*>& pipelines, size_t hosts,
