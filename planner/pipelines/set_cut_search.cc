@@ -75,15 +75,14 @@ class SetCutSearch {
     const auto number = static_cast<size_t>(set);
     for (int group = 0; group < sets_.groups(); ++group) {
       if (!costs_.priced(group) || !leaves_enough(number, group)) continue;
-      const StagePrices& prices = cuts_.prices(group, left(), first == 0);
+      const StagePrices prices = cuts_.prices(group, left(), first == 0);
       const int room = costs_.layers() - first - (left() - 1);
       const int64_t there = around + way_to(group);
       for (int layers = left() == 1 ? room : 1; layers <= std::min(room, prices.most); ++layers) {
-        const auto at = static_cast<size_t>(layers);
-        int64_t bound = there + prices.work[at];
+        int64_t bound = there + prices.work[layers];
         if (bound >= enough_) break;
         if (left() > 1)
-          bound = std::max(bound, there + prices.once[at] +
+          bound = std::max(bound, there + prices.once[layers] +
                                       cuts_.after(static_cast<size_t>(sets_.without(number, group)),
                                                   left() - 1, sets_.place(group), first + layers));
         if (bound < enough_) choices.push_back({bound, group, layers});

@@ -102,7 +102,8 @@ SetCuts::SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_b
   find_ways();
   const auto groups = static_cast<size_t>(sets_.groups());
   firsts_.resize(groups * static_cast<size_t>(most_stages_ + 1));
-  middles_.resize(firsts_.size());
+  most_in_middle_.resize(firsts_.size());
+  middles_.resize(groups);
   lasts_.resize(groups);
   rows_.resize(sets_.count());
 }
@@ -146,11 +147,13 @@ void SetCuts::price(int depth) {
       lasts_[static_cast<size_t>(group)] = prices_of(group, 1, false);
       continue;
     }
-    const auto at = static_cast<size_t>(group * (most_stages_ + 1) + depth);
+    const size_t at = priced_at(group, depth);
     firsts_[at] = depth == 2 || depth >= count_ ? prices_of(group, depth, true)
                                                 : with_one_more_ahead(group, depth);
-    middles_[at] = depth == 2 ? prices_of(group, depth, false) : middles_[at - 1];
-    middles_[at].most = most_of(group, depth, false, middles_[at].most);
+    Priced& middle = middles_[static_cast<size_t>(group)];
+    if (depth == 2) middle = prices_of(group, depth, false);
+    most_in_middle_[at] =
+        most_of(group, depth, false, depth == 2 ? middle.most : most_in_middle_[at - 1]);
   }
 }
 
@@ -173,8 +176,8 @@ int SetCuts::most_of(int group, int depth, bool begins, int most) const {
   return low;
 }
 
-StagePrices SetCuts::prices_of(int group, int depth, bool begins) const {
-  StagePrices prices;
+SetCuts::Priced SetCuts::prices_of(int group, int depth, bool begins) const {
+  Priced prices;
   prices.most = most_of(group, depth, begins, layers_);
   prices.work.resize(static_cast<size_t>(prices.most) + 1);
   prices.once.resize(prices.work.size());
@@ -193,8 +196,8 @@ StagePrices SetCuts::prices_of(int group, int depth, bool begins) const {
 
 /// Of a first stage, from one with a stage fewer after it, where there are more micro-batches than
 /// begin before the first ends.
-StagePrices SetCuts::with_one_more_ahead(int group, int depth) const {
-  StagePrices prices = this->prices(group, depth - 1, true);
+SetCuts::Priced SetCuts::with_one_more_ahead(int group, int depth) const {
+  Priced prices = firsts_[priced_at(group, depth - 1)];
   prices.most = most_of(group, depth, true, prices.most);
   for (size_t layers = 1; layers < prices.work.size(); ++layers)
     prices.work[layers] += prices.ahead[layers];
@@ -207,10 +210,9 @@ void SetCuts::offer(size_t set, size_t state, int64_t nanos, const CutStage& sta
 }
 
 void SetCuts::be_last(size_t set, int group) {
-  const StagePrices& own = prices(group, 1, false);
+  const StagePrices own = prices(group, 1, false);
   for (int layers = 1; layers <= own.most; ++layers)
-    offer(set, state(1, sets_.place(group), layers_ - layers),
-          own.work[static_cast<size_t>(layers)],
+    offer(set, state(1, sets_.place(group), layers_ - layers), own.work[layers],
           {static_cast<uint16_t>(group), static_cast<uint16_t>(layers)});
 }
 
@@ -233,11 +235,11 @@ void SetCuts::go_on(size_t set, int group) {
 /// What comes after the stage falls with its layers, and its work rises: where they cross is the
 /// best, or, as what it takes once rises, just before. The fewer layers are left, the sooner.
 void SetCuts::choose(size_t set, size_t state, int group, int first, Rest* rest) {
-  const StagePrices& prices = this->prices(group, rest->stages + 1, first == 0);
+  const StagePrices prices = this->prices(group, rest->stages + 1, first == 0);
   const int64_t* const after = rest->after;
   const int most = std::min(prices.most, layers_ - first - rest->stages);
-  const int64_t* const work = prices.work.data();
-  const int64_t* const once = prices.once.data();
+  const int64_t* const work = prices.work;
+  const int64_t* const once = prices.once;
   const auto is_busier = [&](int layers) { return work[layers] >= once[layers] + after[layers]; };
   int low = std::min(rest->crosses, most + 1);
   while (low > 1 && is_busier(low - 1)) --low;

@@ -73,10 +73,9 @@ class SetLattice {
 
 /// Stages of a group, all of the same number of stages to the end, by how many layers they have.
 struct StagePrices {
-  std::vector<int64_t> work;   ///< nanoseconds for all micro-batches; the update of the first stage
-  std::vector<int64_t> once;   ///< of one micro-batch's two passes
-  std::vector<int64_t> ahead;  ///< more work for each micro-batch that begins before the first ends
-  int most = 0;                ///< layers that fit
+  const int64_t* work;  ///< nanoseconds for all micro-batches; the update of the first stage
+  const int64_t* once;  ///< of one micro-batch's two passes
+  int most;             ///< layers that fit
 };
 
 /// What is placed: one stage.
@@ -105,10 +104,13 @@ class SetCuts {
   }
 
   static constexpr int64_t kTooLong = std::numeric_limits<int64_t>::max() / 8;
-  /// Of a stage with `depth` - 1 after it.
-  const StagePrices& prices(int group, int depth, bool begins) const {
-    const auto at = static_cast<size_t>(group * (most_stages_ + 1) + depth);
-    return begins ? firsts_[at] : depth == 1 ? lasts_[static_cast<size_t>(group)] : middles_[at];
+  /// Of a stage with `depth` - 1 after it. Valid until more are cut.
+  StagePrices prices(int group, int depth, bool begins) const {
+    const Priced& own = begins       ? firsts_[priced_at(group, depth)]
+                        : depth == 1 ? lasts_[static_cast<size_t>(group)]
+                                     : middles_[static_cast<size_t>(group)];
+    const int most = begins || depth == 1 ? own.most : most_in_middle_[priced_at(group, depth)];
+    return {own.work.data(), own.once.data(), most};
   }
   /// Of so many stages after one at `place` that are left these devices, which are cut, and the
   /// layers from `first` on: at least, with the ways there and back.
@@ -140,13 +142,21 @@ class SetCuts {
     return (form * places() + static_cast<size_t>(place)) * static_cast<size_t>(layers_) +
            static_cast<size_t>(first);
   }
+  struct Priced {  ///< what StagePrices shows
+    std::vector<int64_t> work, once;
+    std::vector<int64_t> ahead;  ///< more work for each micro-batch begun before the first ends
+    int most = 0;
+  };
+  size_t priced_at(int group, int depth) const {
+    return static_cast<size_t>(group * (most_stages_ + 1) + depth);
+  }
   void cut(size_t set);
   void find_ways();
   void price(int depth);
   PipelineStage stage_of(int group, int depth, bool begins, int layers) const;
   int most_of(int group, int depth, bool begins, int most) const;
-  StagePrices prices_of(int group, int depth, bool begins) const;
-  StagePrices with_one_more_ahead(int group, int depth) const;
+  Priced prices_of(int group, int depth, bool begins) const;
+  Priced with_one_more_ahead(int group, int depth) const;
   void offer(size_t set, size_t state, int64_t nanos, const CutStage& stage);
   void be_last(size_t set, int group);
   void go_on(size_t set, int group);
@@ -165,10 +175,12 @@ class SetCuts {
   int layers_, micro_batch_, samples_;
   int count_;  ///< micro-batches
   int most_stages_;
-  int priced_ = 0;             ///< depths
-  std::vector<int64_t> ways_;  ///< there and back, [from * places + to]
-  std::vector<StagePrices> firsts_, middles_, lasts_;
-  std::vector<Row> rows_;  ///< by set; empty: not cut
+  int priced_ = 0;                       ///< depths
+  std::vector<int64_t> ways_;            ///< there and back, [from * places + to]
+  std::vector<Priced> firsts_;           ///< by group and depth
+  std::vector<Priced> middles_, lasts_;  ///< by group
+  std::vector<int> most_in_middle_;      ///< layers that fit, by group and depth
+  std::vector<Row> rows_;                ///< by set; empty: not cut
   int64_t cut_ = 0;
   size_t states_ = 0;  ///< of all sets that are cut
 };
