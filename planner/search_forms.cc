@@ -66,8 +66,11 @@ struct FoundPlan {
   const Plan& as_found() const { return before ? *before : plan; }
 };
 
-/// `plan`: each holder keeps all its state on its device.
+/// `plan`: each holder keeps all its state on its device. Where none may, it is only what others
+/// are made of.
 Result<FoundPlan> shifted(const PlanRequest& request, const MemoryCounter& counter, Plan plan) {
+  if (request.job.parallel.shard_optimizer == ShardOptimizer::kOn)
+    return FoundPlan{std::move(plan)};
   FoundPlan found{plan};
   MOTLEY_TRY_VOID(shift_cuts(request, counter.plan, &found.plan));
   if (found.plan.id != plan.id) found.before = std::move(plan);

@@ -228,6 +228,7 @@ PipelineCosts::StageBytes PipelineCosts::bytes(int group, int heads, const Layer
 bool PipelineCosts::fits(int group, int heads, const LayerCounts& layers, int micro_batch,
                          int in_flight) const {
   const Group& own = groups_[index(group)];
+  if (!own.priced) return false;  // nor is anything known of its memory
   const StageBytes sum = bytes(group, heads, layers, micro_batch, in_flight);
   const double besides = std::min(own.most_besides, own.most_besides_of_fixed * sum.fixed);
   return sum.sum() * of_layers_ + besides <= static_cast<double>(own.usable.value());

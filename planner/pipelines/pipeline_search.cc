@@ -21,7 +21,8 @@ constexpr size_t kFewOrdersOfASet = 24;
 constexpr int64_t kNodesToProve = 2'000;
 /// Of few devices.
 constexpr int64_t kNodesToProveFew = 500;
-/// Of a step: plans that share stages are worth that where not all plans are looked at.
+/// Of a step: plans that share stages are worth that where not all plans are looked at. What such
+/// ones take is less certain.
 constexpr double kClearlyLessStep = 0.98;
 /// How much less ranks hold at most each time, and how often; of few devices, and of very many
 /// sets.
@@ -119,10 +120,12 @@ class PipelineSearch {
     MOTLEY_TRY(SharedPlan shared, search.run(single));
     proved_ = std::min(proved_, shared.least);
     nodes_ += shared.nodes;
-    if (shared.plan &&
-        (!best || shared.plan->prediction.step_seconds <
-                      best->prediction.step_seconds * (exact_ ? 1 : kClearlyLessStep)))
-      return std::move(shared.plan);
+    if (!shared.plan) return best;
+    const double seconds = shared.plan->prediction.step_seconds;
+    if (seconds < single.seconds * (exact_ ? 1 : kClearlyLessStep)) return std::move(shared.plan);
+    if (seconds < single.seconds)
+      best->search.rejected.push_back(
+          {"stages that devices share", "hardly quicker, and less certain", seconds});
     return best;
   }
 

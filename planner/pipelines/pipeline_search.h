@@ -9,9 +9,9 @@
 // over the devices of each group, solved by dynamic programming or, of many devices, in fractions;
 // the least limit within which all grains are computed is found by bisection. Whole replicas of one
 // device are sets like others. For each number of replicas the best packing becomes a plan, priced
-// by predict() with its sums of gradients. Of many devices that is done again with stages that may
-// hold less and less, as that decides the sums, until the bound
-// (planner/pipelines/step_bound.h) says that nothing quicker is left.
+// by predict() with its sums of gradients. That is done again with stages that may hold less and
+// less, as that decides the sums, until the bound (planner/pipelines/step_bound.h) says that
+// nothing quicker is left or, of few devices, a few times.
 
 #include "planner/costs/layer_memory.h"
 #include "planner/plain/search.h"
@@ -20,8 +20,8 @@ namespace motley {
 
 /// The quickest found. kNoPlan where none fits; what the counter fails with.
 Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter);
-/// The same where every block is computed again in its backward pass; then, stage by stage, as few
-/// of its blocks as fit.
+/// The same where every block is computed again in its backward pass; then, of all stages at once,
+/// as few as fit (planner/pipelines/recompute_less.h).
 Result<Plan> search_recomputing(const PlanRequest& request, const MemoryCounter& counter);
 
 struct LeastSeconds {

@@ -8,10 +8,10 @@
 namespace motley {
 namespace {
 
-/// Ways to share that are all looked at.
+/// Ways to share that are all looked at, of few devices.
 constexpr size_t kMostTensorSets = 64;
-/// Rows of a set of devices: where all are to be looked at, where there is no plan yet, and where
-/// there is.
+/// Rows of a set of devices where all are to be looked at; of all sets, of each so many at least,
+/// where there is no plan yet, and where there is.
 constexpr size_t kMostRows = 400;
 constexpr size_t kRowsForAPlan = 16;
 constexpr size_t kRowsForAQuickerPlan = 2;
@@ -31,7 +31,7 @@ Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
   cuts_ = kMostCuts / static_cast<int>(space_.sets(kMostStages).size());
   all_ = single.exact && space_.few && space_.is_for_all_grains(cuts_);
   const TensorSets found =
-      tensor_sets(space_, single.costs, single.seconds, all_ ? kMostTensorSets : 0);
+      tensor_sets(space_, single.costs, single.seconds, space_.few ? kMostTensorSets : 0);
   SharedPlan shared{.plan = {}, .least = found.least};
   if (proves_ && found.least < single.seconds)
     // More than is proved of the others helps nobody.
@@ -93,14 +93,14 @@ void SharingSearch::add_sets(std::vector<ReplicaDesigns>* designs) const {
 bool SharingSearch::share(ReplicaDesigns* designs) {
   std::vector<int> samples = space_.samples_for(*costs_, designs->devices(), least_, cuts_);
   const bool has_plan = limit_ < kNever;
+  const size_t rows =
+      std::max(has_plan ? kRowsForAQuickerPlan : kRowsForAPlan, kMostRows / designs_.size());
   if (has_plan && !all_) samples.erase(samples.begin(), samples.end() - 1);  // about its share
   const int64_t before = designs->nodes();
   const bool found =
       designs->share(space_.micro_batches, samples,
                      {.only_shared = space_.all_shared(), .stages = space_.wanted().pipeline},
-                     {.most_orders = all_       ? kMostRows
-                                     : has_plan ? kRowsForAQuickerPlan
-                                                : kRowsForAPlan,
+                     {.most_orders = all_ ? kMostRows : rows,
                       .most_nodes = all_ ? kMostNodes : kFewNodes,
                       .much_slower = all_ ? 1 : kMuchSlower});
   nodes_ += designs->nodes() - before;

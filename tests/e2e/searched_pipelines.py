@@ -137,6 +137,35 @@ nodes:
 WIDE_VOCABULARY = "model={type: gpt, layers: 1, heads: 4, width: 64, context: 16, vocab: 20000}"
 
 
+def check_unlike_memory():
+    """Three devices, one of them four times as quick: with more memory, whosever it is, the plan is no slower. One with too little for
+    anything to be measured is left out, though the others only hold the model together."""
+    unlike = Sandbox()
+    unlike.write("job.yaml", """version: 1
+name: unlike
+fleet: fleet.yaml
+model: {type: gpt, layers: 12, heads: 4, width: 64, context: 32}
+data: {text: [text.txt]}
+train: {global_batch: 64, grain: 1, steps: 20, optimizer: {type: adamw, lr: 1.0e-3}}
+""")
+
+    def step_on(quick, *others, pipeline=True):
+        lines = [f"      - {{kind: cpu, type: quick, threads: 1, paced: {{speed: 1, memory: {quick}, overhead: 200us}}}}\n"]
+        lines += [f"      - {{kind: cpu, type: slow, threads: 1, paced: {{speed: 0.25, memory: {memory}, overhead: 200us}}}}\n" for memory in others]
+        unlike.write("fleet.yaml", "version: 1\npace: {clock: virtual, flops: 2.0e9}\nnodes:\n  - host: localhost\n    slots: 3\n    devices:\n"
+                     + "".join(lines))
+        planned = unlike.run("plan", "job.yaml", "--json", *(("--set", "parallel.pipeline=2") if pipeline else ()))
+        expect_exit(planned, 0)
+        plan = json.loads(planned.stdout)
+        return plan["prediction"]["step_seconds"], [left["device"] for left in plan["left_out"]]
+
+    alike, more = step_on("64MB", "11MB", "11MB"), step_on("64MB", "16MB", "11MB")
+    expect(more[0] <= alike[0] * (1 + 1e-9), f"more memory is slower: {more} instead of {alike}")
+    expect_equal((alike[1], more[1]), ([], []), "left out")
+    expect_equal(step_on("64KB", "11MB", "11MB", pipeline=False)[1], ["localhost/0"], "left out, having nothing measured")
+    print(f"ok: {alike[0]:.2f} s a step, {more[0]:.2f} s with more memory")
+
+
 def check_shared():
     """No device holds the largest layer: two share it, unevenly, and compute what one with room would; without shares nothing fits."""
     sandbox = Sandbox(steps=6, every=6)
@@ -170,6 +199,7 @@ def main():
     check_no_fit()
     check_recomputing()
     check_shared()
+    check_unlike_memory()
     check_hybrid(pathlib.Path(whole.environment["XDG_CACHE_HOME"]))
 
 
