@@ -304,7 +304,10 @@ Result<json> parse_json(std::string_view text) {
   try {
     return json::parse(text.begin(), text.end());
   } catch (const json::parse_error& error) {
-    return fail(ErrorCode::kCorrupt, "not JSON: broken at byte " + std::to_string(error.byte),
+    const bool ended = error.byte > text.size();
+    return fail(ErrorCode::kCorrupt,
+                ended ? std::string("not JSON: it ends too soon")
+                      : "not JSON: broken at byte " + std::to_string(error.byte),
                 place_at(text, error.byte > 0 ? error.byte - 1 : 0));
   } catch (const json::exception& error) {  // a number out of range
     return fail(ErrorCode::kCorrupt, "not JSON: a number is out of range");

@@ -438,8 +438,10 @@ class PinnedSearch {
     }
     nodes_ += plan->search.nodes;
     const double without = plan->prediction.step_seconds;
-    const char* const why =
-        without < search->step_seconds ? "quicker, but the job pins replicas" : "no quicker";
+    const char* const why = without < search->step_seconds ? "quicker, but the job pins replicas"
+                            : without > search->step_seconds
+                                ? "slower: what is pinned was not found, or not clearly quicker"
+                                : "no quicker";
     search->rejected.push_back({what, why, without});
     return Unit{};
   }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "core/units.h"
@@ -107,15 +108,19 @@ class Trials {
   std::optional<double> step_with_memory(const std::vector<const DeviceSpec*>& devices,
                                          Bytes limit);
   void with_links(const std::vector<size_t>& links, const std::string& what);
+  bool is_pinned(const std::string& type) const;
   double step_of(const PlanRequest& request) {
     if (error_) return 0;
     const Result<Plan> plan = search_(request);
     if (!plan && !means_no_plan(plan.error())) error_ = plan.error();
     return plan ? plan->prediction.step_seconds : 0;
   }
-  double step_with(const Profile& profile) {
-    return step_of(
-        {request_.job, fleet_, profile, request_.memory_headroom, request_.tables_of_ranks});
+  /// Of a profile that leaves the plan there is possible, and as quick: whatever is found instead.
+  double step_with(const Profile& better) {
+    const double known = plan_.prediction.step_seconds;
+    const double step =
+        step_of({request_.job, fleet_, better, request_.memory_headroom, request_.tables_of_ranks});
+    return step > 0 ? std::min(step, known) : known;
   }
   void add(std::string what, double step_seconds) {
     found_.push_back({std::move(what), step_seconds});
@@ -183,12 +188,24 @@ bool Trials::with_memory(const std::vector<const DeviceSpec*>& devices, Bytes li
   return least < now * (1 - kLeastChange);
 }
 
+/// Whether the job says what devices of the type do.
+bool Trials::is_pinned(const std::string& type) const {
+  std::set<std::string> pinned;
+  for (const PinnedReplica& replica : request_.job.pin.replicas)
+    for (const PinnedStage& stage : replica.stages)
+      pinned.insert(stage.devices.begin(), stage.devices.end());
+  return std::any_of(fleet_.devices.begin(), fleet_.devices.end(), [&](const DeviceSpec& device) {
+    return device.type == type && pinned.contains(device.id);
+  });
+}
+
 void Trials::try_without_types() {
   const std::vector<std::string> types = types_of(fleet_);
   if (types.size() < 2) return;
   for (const std::string& type : types) {
     if (std::none_of(plan_.ranks.begin(), plan_.ranks.end(),
-                     [&](const RankPlacement& rank) { return rank.type == type; }))
+                     [&](const RankPlacement& rank) { return rank.type == type; }) ||
+        is_pinned(type))
       continue;
     const FleetSpec rest =
         part_of(fleet_, [&](const DeviceSpec& device) { return device.type != type; });

@@ -19,20 +19,14 @@ struct Offer {
   Bill bill;
 };
 
-std::string amount(double cost) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", cost);
-  return text;
-}
-
 bool in_time(const Bill& bill, const std::optional<double>& deadline_seconds) {
   return !deadline_seconds || bill.seconds <= *deadline_seconds;
 }
 
-Error too_late(const Bill& quickest, int64_t steps, double deadline_seconds) {
+Error too_late(const std::string& taken, int64_t steps, double deadline_seconds) {
   return {ErrorCode::kNoPlan,
-          std::to_string(steps) + " steps take " + format_seconds(quickest.seconds) +
-              " at best, longer than the deadline of " + format_seconds(deadline_seconds),
+          std::to_string(steps) + " steps take " + taken + ", longer than the deadline of " +
+              format_seconds(deadline_seconds),
           {}};
 }
 
@@ -77,7 +71,7 @@ void tell_others(const std::vector<Offer>& offers, const Offer& chosen,
     const std::string ends = "would end after " + format_seconds(other->bill.seconds);
     const std::string why =
         in_time(other->bill, deadline_seconds)
-            ? "would cost " + amount(other->bill.cost) + ", not " + amount(chosen.bill.cost)
+            ? "would cost " + cost_text(other->bill.cost) + ", not " + cost_text(chosen.bill.cost)
             : ends + ", too late";
     plan->search.rejected.push_back(
         {"types " + listed_types(other->types), why, other->plan.prediction.step_seconds});
@@ -85,6 +79,12 @@ void tell_others(const std::vector<Offer>& offers, const Offer& chosen,
 }
 
 }  // namespace
+
+std::string cost_text(double cost) {
+  char text[32];
+  std::snprintf(text, sizeof text, cost < 1 ? "%.3g" : "%.2f", cost);
+  return text;
+}
 
 Bill bill_of(const Plan& plan, int64_t steps) {
   constexpr double kSecondsOfAnHour = 3600;
@@ -107,7 +107,8 @@ Result<CheapestPlan> cheapest_plan(const PlanRequest& request,
     if (chosen == nullptr || rank(offer) < rank(*chosen)) chosen = &offer;
   }
   if (chosen == nullptr)
-    return fail(too_late(quickest->bill, request.job.train.steps, *deadline_seconds));
+    return fail(too_late(format_seconds(quickest->bill.seconds) + " at best",
+                         request.job.train.steps, *deadline_seconds));
   Plan plan = chosen->plan;
   for (const DeviceSpec& device : fleet.devices)
     if (std::find(chosen->types.begin(), chosen->types.end(), device.type) == chosen->types.end())
@@ -122,7 +123,7 @@ Result<Unit> check_deadline(const Plan& plan, int64_t steps,
                             const std::optional<double>& deadline_seconds) {
   const Bill bill = bill_of(plan, steps);
   if (in_time(bill, deadline_seconds)) return Unit{};
-  return fail(too_late(bill, steps, *deadline_seconds));
+  return fail(too_late(format_seconds(bill.seconds), steps, *deadline_seconds));
 }
 
 }  // namespace motley

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "planner/questions/fleet_parts.h"
 
@@ -15,6 +16,9 @@ struct Bill {
   double cost = 0;
 };
 Bill bill_of(const Plan& plan, int64_t steps);
+
+/// "12.40", "0.0196".
+std::string cost_text(double cost);
 
 struct CheapestPlan {
   Plan plan;

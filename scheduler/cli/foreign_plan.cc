@@ -116,6 +116,13 @@ Result<GridPlan> read_scored(const std::string& path, const ForeignCosts& costs)
   MOTLEY_TRY(const json document, parse_json_file(text, path, ErrorCode::kInvalidSpec));
   const Result<GridPlan> plan = read_grid_plan(document, costs);
   if (!plan) return fail(placed_in(plan.error(), text, path));
+  if (const auto batch = document.find("global_batch");
+      batch != document.end() && *batch != costs.global_batch())
+    return fail(placed_in(
+        invalid_at("/global_batch",
+                   "the job's steps have " + std::to_string(costs.global_batch()) + " samples")
+            .value(),
+        text, path));
   return *plan;
 }
 

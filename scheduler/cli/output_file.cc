@@ -95,6 +95,12 @@ Result<Unit> replace(const std::string& path, const struct stat* old, std::strin
 
 }  // namespace
 
+Result<Unit> check_output_file(const std::string& path) {
+  std::error_code error;
+  const bool is_there = fs::is_directory(parent_directory(path), error);
+  return is_there ? Result<Unit>(Unit{}) : refused(path, error ? error.value() : ENOENT);
+}
+
 Result<Unit> write_output_file(const std::string& path, std::string_view text) {
   struct stat status {};
   const bool exists = ::stat(path.c_str(), &status) == 0;
@@ -104,6 +110,7 @@ Result<Unit> write_output_file(const std::string& path, std::string_view text) {
     if (::access(path.c_str(), W_OK) != 0) return refused(path, errno);
   }
   MOTLEY_TRY(const std::string target, behind_links(path));
+  MOTLEY_TRY_VOID(check_output_file(target));
   return replace(target, exists ? &status : nullptr, text);
 }
 

@@ -13,4 +13,7 @@ namespace motley {
 /// Nothing else is touched. kNotFound where the directory is missing, else kIo.
 Result<Unit> write_output_file(const std::string& path, std::string_view text);
 
+/// That its directory is there, for a word before long work.
+Result<Unit> check_output_file(const std::string& path);
+
 }  // namespace motley

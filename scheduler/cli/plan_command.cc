@@ -36,7 +36,7 @@ nlohmann::json counterfactual_json(const std::vector<Counterfactual>& list) {
 /// "2000 steps: 5h10m, cost 12.40; quickest: 3h02m, cost 18.20".
 std::string bill_text(int64_t steps, const CheapestPlan& found) {
   const auto told = [](const Bill& bill) {
-    return format_seconds(bill.seconds) + ", cost " + format_fixed(bill.cost, 2);
+    return format_seconds(bill.seconds) + ", cost " + cost_text(bill.cost);
   };
   std::string text = std::to_string(steps) + " steps: " + told(found.bill);
   if (found.quickest.seconds < found.bill.seconds) text += "; quickest: " + told(found.quickest);
@@ -77,6 +77,9 @@ class PlanCommand final : public Command {
 
   Result<int> run() override {
     MOTLEY_TRY(const auto deadline, wanted_deadline());
+    if (!score_.empty() && equal_)
+      return fail(ErrorCode::kUsage, "--score and --equal-split are two plans; give one of them");
+    if (!output_.empty()) MOTLEY_TRY_VOID(check_output_file(output_));
     if (!profile_.empty()) {
       MOTLEY_TRY(const bool is_foreign, is_foreign_profile(profile_));
       if (is_foreign) return by_foreign_profile();

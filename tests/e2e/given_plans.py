@@ -215,6 +215,11 @@ def check_shipped(cache, name, ranks):
 
 def check_equal_split(sandbox):
     """The baseline, in the same engine: as many samples for the slow devices as for the fast."""
+    both = sandbox.run("plan", "job.yaml", "--equal-split", "--score", "equal.json")
+    expect_equal((both.returncode, "are two plans" in both.stderr), (2, True), f"two plans: {both.stderr!r}")
+    nowhere = sandbox.run("plan", "job.yaml", "--equal-split", "-o", "nowhere/equal.json")
+    expect_equal((nowhere.returncode, nowhere.stderr),
+                 (66, "motley: cannot write nowhere/equal.json: No such file or directory\n"), "a directory that is missing")
     expect_exit(sandbox.run("plan", "job.yaml", "--equal-split", "-o", "equal.json"), 0)
     equal = json.loads((sandbox.home / "equal.json").read_text())
     expect_equal([replica["grains"] * equal["grain"] for replica in equal["replicas"]], [4] * 4, "samples by replica")

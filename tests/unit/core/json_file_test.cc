@@ -19,8 +19,8 @@ std::string refusal(const std::string& text, ErrorCode code = ErrorCode::kInvali
 
 TEST(JsonFile, FaultsHaveAPlace) {
   EXPECT_EQ(refusal("{\"a\": 1,\n  \"b\": }\n"), "plan.json:2:8: not JSON: broken at byte 17");
-  EXPECT_EQ(refusal("", ErrorCode::kCorrupt), "plan.json:1:1: not JSON: broken at byte 1");
-  EXPECT_EQ(refusal("{\"a\": 1,\n"), "plan.json:2:1: not JSON: broken at byte 10");
+  EXPECT_EQ(refusal("", ErrorCode::kCorrupt), "plan.json:1:1: not JSON: it ends too soon");
+  EXPECT_EQ(refusal("{\"a\": 1,\n"), "plan.json:2:1: not JSON: it ends too soon");
   EXPECT_EQ(refusal("[1e999]"), "plan.json: not JSON: a number is out of range");
   EXPECT_EQ(refusal(std::string(100000, '[')), "plan.json: JSON nested deeper than 64");
 }

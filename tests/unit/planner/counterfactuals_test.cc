@@ -132,6 +132,32 @@ TEST(Counterfactuals, ATypeThatIsNotUsedIsNotMissed) {
   EXPECT_THAT(told_of(problem).text(), Not(HasSubstr("leaving out the old")));
 }
 
+/// Whatever is found with more, or not found: what there is stays possible.
+TEST(Counterfactuals, MoreIsNeverSlower) {
+  PlanningCase problem(12);
+  problem.add({.fixed = 0.040, .per_sample = 0.010, .largest_micro_batch = 1});
+  const Plan plan = *plan_search(problem.request());
+  for (const double step : {0.0, 1e9}) {
+    const auto worse = [&](const PlanRequest&) -> Result<Plan> {
+      if (step == 0) return fail(ErrorCode::kNoPlan, "none was found");
+      Plan other = plan;
+      other.prediction.step_seconds = step;
+      return other;
+    };
+    EXPECT_THAT(*counterfactuals(problem.request(), plan, worse), IsEmpty());
+  }
+}
+
+TEST(Counterfactuals, ATypeThatIsPinnedIsNotLeftOut) {
+  PlanningCase problem(12);
+  problem.add({.type = "fast", .per_sample = 0.010}).add({.type = "slow", .per_sample = 0.020});
+  problem.job.pin.replicas.emplace_back().stages.emplace_back().devices = {
+      problem.fleet.devices[0].id};
+  const Told told = told_of(problem);
+  EXPECT_THAT(told.text(), Not(HasSubstr("leaving out the fast")));
+  EXPECT_THAT(told.text(), HasSubstr("leaving out the slow"));
+}
+
 TEST(Counterfactuals, WithoutTheOnlyTypeThatFitsThereIsNoPlan) {
   PlanningCase problem(8);
   problem.add({.type = "big", .per_sample = 0.010}).add({.type = "small", .per_sample = 0.010});

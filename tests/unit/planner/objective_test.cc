@@ -68,6 +68,11 @@ TEST(Objective, WithoutAPriceNothingCanBeSaid) {
   EXPECT_THAT(found.error().message, HasSubstr("localhost/1 (slow) has no price"));
 }
 
+TEST(Objective, SmallCostsAreToldApart) {
+  EXPECT_EQ(cost_text(12.4), "12.40");
+  EXPECT_EQ(cost_text(0.01964), "0.0196");
+}
+
 TEST(Objective, ADeadlineOfTheQuickestPlan) {
   const PlanningCase problem = priced();
   const Plan plan = *plan_search(problem.request());
