@@ -19,7 +19,7 @@ struct GridRecord {
   double step_seconds = 0;
   double least_seconds = 0;  ///< no plan of the space takes less
   int64_t nodes = 0;
-  double gap() const { return step_seconds / least_seconds - 1; }
+  double gap() const { return least_seconds > 0 ? step_seconds / least_seconds - 1 : 0; }
 };
 
 struct GridResult {

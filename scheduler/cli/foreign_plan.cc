@@ -97,11 +97,14 @@ Result<Unit> check_count(const JobSpec& job, const FleetSpec& fleet) {
               place == job.places.end() ? SourcePlace{} : place->second);
 }
 
-/// Grids have as many replicas and stages as is quickest, and devices of a type have no names.
+/// Grids have as many replicas, stages and devices that share them as is quickest, each all of its
+/// state, and devices of a type have no names.
 Result<Unit> check_shape(const JobSpec& job) {
   const std::pair<const char*, bool> keys[] = {
       {"parallel.data", job.parallel.data.has_value()},
       {"parallel.pipeline", job.parallel.pipeline.has_value()},
+      {"parallel.tensor", job.parallel.tensor.has_value()},
+      {"parallel.shard_optimizer", job.parallel.shard_optimizer == ShardOptimizer::kOn},
       {"pin.replicas", !job.pin.replicas.empty()}};
   for (const auto& [key, is_given] : keys)
     if (is_given)

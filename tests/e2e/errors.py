@@ -127,6 +127,9 @@ def check_foreign_profile(cache):
     larger = sandbox.run(*plan, "--set", "train.global_batch=32")
     expect_equal(larger.returncode, 0, "a larger batch")
     expect("ends at micro-batch 16" in larger.stderr, f"silent about its end: {larger.stderr!r}")
+    sandbox.write("profile.json", '{"version": 1, "model": {"layers": []}, "devices": {}, "links": []}')
+    worth = sandbox.run("worth", "job.yaml", "--profile", "profile.json")
+    expect("profile.json: a foreign profile, which brings its model: `motley plan --profile` alone" in worth.stderr, worth.stderr)
     print("ok: foreign profiles")
 
 

@@ -92,11 +92,10 @@ def main():
     refused(65, "needs more fast than the 2 groups of 2 on hosts", "--score", "bad.json")
     write("fleet.yaml", FLEET)
     refused(65, "'exact' cannot be planned by a foreign profile", "--set", "train.numerics=exact")
-    refused(65, "'parallel.data' is not kept to with a foreign profile", "--set", "parallel.data=2")
+    for key, value in (("parallel.data", 2), ("parallel.tensor", "off"), ("parallel.shard_optimizer", "on")):
+        refused(65, f"'{key}' is not kept to with a foreign profile", "--set", f"{key}={value}")
     ordinary = sandbox.run("plan", "job.yaml", "--fleet", "fleet.yaml", "--profile", "nowhere.json")
     expect_equal((ordinary.returncode, "nowhere.json" in ordinary.stderr), (66, True), f"a missing profile: {ordinary.stderr!r}")
-    worth = sandbox.run("worth", "job.yaml", "--fleet", "fleet.yaml", "--profile", "profile.json")
-    expect("a foreign profile, which brings its model: `motley plan --profile` alone" in worth.stderr, worth.stderr)
     write("fleet.yaml", FLEET.replace("{type: fast}, {type: fast}", "{type: fast, memory: 30MB}, {type: fast, memory: 30MB}"))
     limited = plan("--score", "one.json")
     expect_equal(limited.returncode, 0, f"the one that has all its memory: {limited.stderr!r}")
