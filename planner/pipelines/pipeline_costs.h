@@ -89,7 +89,7 @@ class PipelineCosts {
   Bytes usable(int group) const { return groups_[index(group)].usable; }
 
   /// Whether, by the sum over its layers, a device holds them with so many micro-batches in flight;
-  /// where it cannot be priced not.
+  /// false where it cannot be priced.
   bool fits(const PipelineStage& stage, int micro_batch, int in_flight) const;
   /// What the layers of a stage need one by one is from now on taken times so much.
   void take_layers_for_less(double times) { of_layers_ = times; }

@@ -95,7 +95,7 @@ class Trials {
         fleet_(fleet),
         search_(search),
         possible_(plan.prediction.step_seconds) {
-    // Some that lost were hardly quicker; what is not pinned is another job's.
+    // Some lost because they were hardly quicker. Those without pins are no plans of this job.
     for (const RejectedPlan& other : plan.search.rejected)
       if (other.step_seconds > 0 && request.job.pin.replicas.empty())
         possible_ = std::min(possible_, other.step_seconds);
@@ -124,7 +124,7 @@ class Trials {
     if (!plan && !means_no_plan(plan.error())) error_ = plan.error();
     return plan ? plan->prediction.step_seconds : 0;
   }
-  /// Of a profile that leaves the plan there is possible, and as quick: whatever is found instead.
+  /// With a better profile the plan that there is stays possible and as quick, whatever is found.
   double step_with(const Profile& better) {
     const double known = plan_.prediction.step_seconds;
     const double step =

@@ -98,7 +98,7 @@ Result<Unit> replace(const std::string& path, const struct stat* old, std::strin
 Result<Unit> check_output_file(const std::string& path) {
   std::error_code error;
   const bool is_there = fs::is_directory(parent_directory(path), error);
-  return is_there ? Result<Unit>(Unit{}) : refused(path, error ? error.value() : ENOENT);
+  return is_there ? Result<Unit>(Unit{}) : refused(path, error ? error.value() : ENOTDIR);
 }
 
 Result<Unit> write_output_file(const std::string& path, std::string_view text) {
