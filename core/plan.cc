@@ -238,6 +238,18 @@ Result<Unit> check_compression(const Plan& plan, const JobSpec& job) {
 
 }  // namespace
 
+double SearchRecord::gap() const {
+  const double found = cost > 0 ? cost : step_seconds;
+  const double bound = cost > 0 ? lower_bound_cost : lower_bound_step_seconds;
+  return bound > 0 ? std::max(0.0, found / bound - 1) : 0;
+}
+
+bool is_cut(const Plan& plan) {
+  return std::any_of(plan.replicas.begin(), plan.replicas.end(), [](const ReplicaPlan& replica) {
+    return replica.stages.size() > 1 || replica.stages[0].ranks.size() > 1;
+  });
+}
+
 const RankPrediction* Prediction::slowest() const {
   const auto slowest = std::max_element(
       ranks.begin(), ranks.end(),

@@ -104,10 +104,16 @@ struct RejectedPlan {
 struct SearchRecord {
   std::string space;  ///< the dimensions searched, in words
   double step_seconds = 0;
-  double lower_bound_step_seconds = 0;  ///< 0: none is known, and no gap; null in JSON
-  double gap = 0;
+  double lower_bound_step_seconds = 0;  ///< 0: none is known; null in JSON
+  /// Of all steps, where the cheapest plan was looked for; else 0, and not in JSON.
+  double cost = 0;
+  double lower_bound_cost = 0;
   int64_t nodes = 0;
   std::vector<RejectedPlan> rejected;  ///< best first
+
+  /// How far the plan may be above the best of `space` in what was looked for, cost or time; 0
+  /// where no bound is known.
+  double gap() const;
 };
 
 struct LeftOut {
@@ -141,6 +147,9 @@ struct Plan {
   int world_size() const { return static_cast<int>(ranks.size()); }
   int grain_count() const { return (global_batch + grain - 1) / grain; }
 };
+
+/// Whether any rank has less than the whole model to itself.
+bool is_cut(const Plan& plan);
 
 /// The samples [first, first + count) of a step's global batch.
 struct SampleRange {

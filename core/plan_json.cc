@@ -66,13 +66,20 @@ json search_to_json(const SearchRecord& search) {
     rejected.push_back(
         {{"what", plan.what}, {"why", plan.why}, {"step_seconds", plan.step_seconds}});
   }
-  const bool bounded = search.lower_bound_step_seconds > 0;
-  return {{"space", search.space},
-          {"step_seconds", search.step_seconds},
-          {"lower_bound_step_seconds", bounded ? json(search.lower_bound_step_seconds) : json()},
-          {"gap", bounded ? json(search.gap) : json()},
-          {"nodes", search.nodes},
-          {"rejected", rejected}};
+  const auto known = [](double bound, double value) { return bound > 0 ? json(value) : json(); };
+  const bool costs = search.cost > 0;
+  const double least = search.lower_bound_step_seconds;
+  json document = {{"space", search.space},
+                   {"step_seconds", search.step_seconds},
+                   {"lower_bound_step_seconds", known(least, least)},
+                   {"gap", known(costs ? search.lower_bound_cost : least, search.gap())},
+                   {"nodes", search.nodes},
+                   {"rejected", rejected}};
+  if (costs) {
+    document["cost"] = search.cost;
+    document["lower_bound_cost"] = known(search.lower_bound_cost, search.lower_bound_cost);
+  }
+  return document;
 }
 
 json owner_to_json(const Ownership& owner) {
@@ -154,13 +161,16 @@ void read_prediction(JsonFields& fields, Prediction& prediction) {
 
 void read_search(JsonFields& fields, SearchRecord& search) {
   // `motley plan --json` prints it; a plan itself never holds a wall time.
-  for (const char* of_this_search : {"wall_seconds", "counterfactuals"})
-    if (fields.has(of_this_search)) fields.member(of_this_search);
+  // The gap follows from what is read.
+  for (const char* not_kept : {"wall_seconds", "counterfactuals", "gap"})
+    if (fields.has(not_kept)) fields.member(not_kept);
   fields.read("space", search.space);
   read_seconds(fields, "step_seconds", search.step_seconds);
   if (!fields.is_null("lower_bound_step_seconds"))
     read_seconds(fields, "lower_bound_step_seconds", search.lower_bound_step_seconds);
-  if (!fields.is_null("gap")) fields.read_between("gap", search.gap, 0, kMost);
+  for (const auto& [key, cost] :
+       {std::pair("cost", &search.cost), std::pair("lower_bound_cost", &search.lower_bound_cost)})
+    if (fields.has(key) && !fields.is_null(key)) fields.read_between(key, *cost, 0, kMost);
   fields.read_between("nodes", search.nodes, 0, INT64_MAX).each("rejected", [&](JsonFields& f) {
     RejectedPlan& plan = search.rejected.emplace_back();
     f.read("what", plan.what).read("why", plan.why);

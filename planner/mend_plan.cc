@@ -319,21 +319,18 @@ class Mending {
         previous_.shard_optimizer,
         std::any_of(plan->ranks.begin(), plan->ranks.end(),
                     [](const RankPlacement& rank) { return rank.host_optimizer; })};
-    PlanRequest counted = request_;
+    std::vector<RankMemory> counted;
     if (ways == StateWays{}) {
       plan->owners = even_ownership(*plan, request_.job.model);
-      MOTLEY_TRY(counted.counted, counter_.plan(*plan));
-      for (size_t rank = 0; rank < plan->ranks.size(); ++rank)
-        if (counted.counted[rank].total >
-            usable_memory(profile_of(plan->ranks[rank]), request_.memory_headroom))
-          return false;
+      MOTLEY_TRY(counted, counter_.plan(*plan));
+      if (!have_room(request_, *plan, counted)) return false;
     } else {
       MOTLEY_TRY(PlacedState placed, place_state(request_, counter_.plan, *plan, ways));
       if (!placed.fits) return false;
       *plan = std::move(placed.plan);
-      counted.counted = std::move(placed.counted);
+      counted = std::move(placed.counted);
     }
-    return predict(counted, plan) && validate(*plan, request_.job.model);
+    return predict(request_, plan, counted) && validate(*plan, request_.job.model);
   }
 
   /// By what devices do alone: those that there were, and those that are left or came instead.
@@ -366,8 +363,6 @@ class Mending {
     search.step_seconds = plan->prediction.step_seconds;
     MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(request_));
     search.lower_bound_step_seconds = std::min(least.step, search.step_seconds);
-    if (search.lower_bound_step_seconds > 0)
-      search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
     search.nodes = nodes_;
     plan->id = plan_id(*plan);
     return Unit{};

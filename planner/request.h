@@ -23,9 +23,6 @@ struct PlanRequest {
   const Profile& profile;  ///< of every admitted device
   double memory_headroom = kMemoryHeadroom;
   bool tables_of_ranks = false;  ///< memory tables are of all that a rank needs, not of its engine
-  /// For predict() of a plan that is cut, by rank. Empty: plain data parallelism is looked up in
-  /// the profile, any other stays 0.
-  std::vector<RankMemory> counted = {};
   /// The plan of the same job before devices were lost or added, to begin with: what is good enough
   /// then is planner/plain/plan_again.h's or, where it is cut, planner/mend_plan.h's. It outlives
   /// the request.
@@ -35,5 +32,10 @@ struct PlanRequest {
   /// its own are not looked for. It outlives the request.
   const Plan* held_by = nullptr;
 };
+
+/// The same of other devices, measured alike, and from nothing.
+inline PlanRequest asked_of(const PlanRequest& request, const FleetSpec& fleet) {
+  return {request.job, fleet, request.profile, request.memory_headroom, request.tables_of_ranks};
+}
 
 }  // namespace motley

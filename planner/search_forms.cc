@@ -13,13 +13,14 @@
 #include "planner/pinned/pinned_search.h"
 #include "planner/pipelines/pipeline_search.h"
 #include "planner/pipelines/shift_cuts.h"
+#include "planner/plain/runners_up.h"
 #include "planner/state/state_search.h"
 
 namespace motley {
 namespace {
 
-/// Of the step; below it a cut is not worth what can be said less surely of it.
-constexpr double kWorthCutting = 0.02;
+/// Of the step: other forms are looked for where they could save that.
+constexpr double kWorthLooking = 0.02;
 /// Where every way of saving memory is searched for every number of replicas; where any is at all,
 /// if a plan was found without.
 constexpr size_t kFewestDevices = 4, kFewDevices = 8, kManyDevices = 64;
@@ -52,16 +53,11 @@ std::string shape_of(const Plan& plan) {
          (stages == "1" ? " stage" : " stages");
 }
 
-bool is_cut(const Plan& plan) {
-  return std::any_of(plan.replicas.begin(), plan.replicas.end(), [](const ReplicaPlan& replica) {
-    return replica.stages.size() > 1 || replica.stages[0].ranks.size() > 1;
-  });
-}
-
 /// A plan, and what it was before its cuts were shifted, where that is another.
 struct FoundPlan {
   Plan plan;
   std::optional<Plan> before = {};
+  int replicas_of_single = 0;  ///< as FoundPipelines has it
 
   const Plan& as_found() const { return before ? *before : plan; }
 };
@@ -83,7 +79,7 @@ bool is_fault(const Error& error) { return error.code != ErrorCode::kNoPlan; }
 FoundPlan quicker_of(Plan plain, FoundPlan found) {
   Plan& cut = found.plan;
   const double quickest = plain.prediction.step_seconds, other = cut.prediction.step_seconds;
-  const bool is_quicker = other < quickest * (1 - kWorthCutting);
+  const bool is_quicker = other < quickest && !equally_quick(other, quickest);
   if (!is_quicker && !is_cut(cut)) return {std::move(plain)};
   if (is_quicker) {  // whole replicas, too: what tables of memory keep out may fit as it is counted
     const int whole = plain.world_size();
@@ -93,8 +89,7 @@ FoundPlan quicker_of(Plan plain, FoundPlan found) {
            quickest, &cut);
     return found;
   }
-  reject("pipelines: " + shape_of(cut),
-         other < quickest ? "hardly quicker than whole replicas" : "no quicker", other, &plain);
+  reject("pipelines: " + shape_of(cut), "no quicker", other, &plain);
   return {std::move(plain)};
 }
 
@@ -107,12 +102,12 @@ Result<FoundPlan> search_whole_and_cut(const PlanRequest& request, const MemoryC
   if (!plain && is_fault(plain.error())) return fail(plain.error());
   if (plain) {
     MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(request));
-    if (least.step >= plain->prediction.step_seconds * (1 - kWorthCutting)) {
+    if (least.step >= plain->prediction.step_seconds * (1 - kWorthLooking)) {
       plain->search.rejected.push_back({"pipelines", "none could be clearly quicker"});
       return FoundPlan{*std::move(plain)};
     }
   }
-  Result<Plan> pipelines = search_pipelines(request, counter);
+  Result<FoundPipelines> pipelines = find_pipelines(request, counter);
   if (!pipelines && is_fault(pipelines.error())) return fail(pipelines.error());
   if (!plain && !pipelines) {
     Error error = plain.error();
@@ -120,7 +115,8 @@ Result<FoundPlan> search_whole_and_cut(const PlanRequest& request, const MemoryC
     return fail(std::move(error));
   }
   if (!pipelines) return FoundPlan{*std::move(plain)};
-  MOTLEY_TRY(FoundPlan cut, shifted(request, counter, *std::move(pipelines)));
+  MOTLEY_TRY(FoundPlan cut, shifted(request, counter, std::move(pipelines->plan)));
+  cut.replicas_of_single = pipelines->replicas_of_single;
   return plain ? quicker_of(*std::move(plain), std::move(cut)) : std::move(cut);
 }
 
@@ -160,32 +156,34 @@ Result<bool> may_help(const PlanRequest& request, const MemoryWays& ways, const 
         found.communication_seconds + (ways.state.shard ? 0 : found.update_seconds);
     if (!few) least.step = std::max(least.step, least.computing + stays);
   }
-  return least.step > 0 && least.step < found.step_seconds * (1 - kWorthCutting);
+  return least.step > 0 && least.step < found.step_seconds * (1 - kWorthLooking);
 }
 
 /// The quickest plan so far, and what lost against it.
 class Best {
  public:
-  explicit Best(Result<FoundPlan> plan) : plan_(std::move(plan)) {}
+  explicit Best(Result<FoundPlan> plan)
+      : plan_(std::move(plan)), replicas_of_single_(plan_ ? plan_->replicas_of_single : 0) {}
 
   bool found() const { return plan_.has_value(); }
   const Plan& plan() const { return plan_->plan; }
   const Plan& as_found() const { return plan_->as_found(); }
+  /// Of the first plan.
+  int replicas_of_single() const { return replicas_of_single_; }
   Result<Plan> take() {
     if (!plan_) return fail(plan_.error());
     return std::move(plan_->plan);
   }
-  /// What another must be below to be taken for clearly quicker than one without `ways`.
-  double clearly_below(const MemoryWays& ways) const {
-    if (!found()) return std::numeric_limits<double>::infinity();
-    return plan().prediction.step_seconds * (ways.count() > ways_.count() ? 1 - kWorthCutting : 1);
+  /// Infinite while there is none.
+  double seconds() const {
+    return found() ? plan().prediction.step_seconds : std::numeric_limits<double>::infinity();
   }
 
   void consider(FoundPlan other, const MemoryWays& ways) {
-    const double seconds = other.plan.prediction.step_seconds;
+    const double others = other.plan.prediction.step_seconds;
     if (!found()) {
       plan_ = std::move(other);
-    } else if (seconds < clearly_below(ways)) {
+    } else if (others < seconds() && !equally_quick(others, seconds())) {
       const bool plain = ways_.count() == 0;
       for (RejectedPlan& before : plan_->plan.search.rejected)
         reject(std::move(before), &other.plan);
@@ -194,11 +192,10 @@ class Best {
              plain ? memory_words(ways) + (ways.recompute ? " leave room for a quicker plan"
                                                           : " makes a quicker plan")
                    : "slower",
-             plan().prediction.step_seconds, &other.plan);
+             seconds(), &other.plan);
       plan_ = std::move(other);
     } else {
-      const bool quicker = seconds < plan().prediction.step_seconds;
-      reject(memory_words(ways), quicker ? "hardly quicker" : "no quicker", seconds, &plan_->plan);
+      reject(memory_words(ways), "no quicker", others, &plan_->plan);
       return;
     }
     ways_ = ways;
@@ -206,6 +203,7 @@ class Best {
 
  private:
   Result<FoundPlan> plan_;
+  int replicas_of_single_;
   MemoryWays ways_;
 };
 
@@ -217,8 +215,8 @@ Result<Unit> consider_sharing_it(const PlanRequest& request, const MemoryCounter
   if (std::none_of(allowed.begin(), allowed.end(),
                    [](const MemoryWays& one) { return one.state.shard; }))
     return Unit{};
-  const double below = best->clearly_below(ways);
-  MOTLEY_TRY(std::optional<Plan> shared, share_state(request, counter.plan, whole, below));
+  MOTLEY_TRY(std::optional<Plan> shared,
+             share_state(request, counter.plan, whole, best->seconds()));
   if (shared) best->consider({*std::move(shared)}, ways);
   return Unit{};
 }
@@ -235,7 +233,7 @@ FleetSpec used_by(const Plan& plan, FleetSpec fleet) {
 /// it is seldom another.
 std::vector<int> sharing_replicas(const PlanRequest& request, const Plan* found) {
   if (found == nullptr || request.fleet.devices.size() <= kFewestDevices) return kSharingReplicas;
-  return {std::max(2, static_cast<int>(found->replicas.size()))};
+  return {std::max(kSharingReplicas.front(), static_cast<int>(found->replicas.size()))};
 }
 
 /// Pipelines are chosen by what they compute: a device that costs more in sums of gradients than it
@@ -243,7 +241,9 @@ std::vector<int> sharing_replicas(const PlanRequest& request, const Plan* found)
 Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& request,
                                    const MemoryCounter& counter, const Best& best) {
   const Plan* const found = best.found() ? &best.as_found() : nullptr;
-  const std::vector<int> sharing = sharing_replicas(request, found);
+  std::vector<int> sharing = sharing_replicas(request, found);
+  // With more replicas sharing may save more than stages that devices share.
+  if (best.replicas_of_single() > sharing.front()) sharing.push_back(best.replicas_of_single());
   const bool fewer_too = best.found() && !best.plan().left_out.empty();
   Result<Plan> all = fail(ErrorCode::kNoPlan, "not looked for");
   PlanRequest near = request;
@@ -252,11 +252,8 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
     all = search_with(ways, near, counter, sharing);
   if (!fewer_too) return all;
   const FleetSpec fleet = used_by(best.plan(), request.fleet);
-  const PlanRequest fewer{.job = request.job,
-                          .fleet = fleet,
-                          .profile = request.profile,
-                          .memory_headroom = request.memory_headroom,
-                          .held_by = near.held_by};
+  PlanRequest fewer = asked_of(request, fleet);
+  fewer.held_by = found;
   Result<Plan> other = search_with(ways, fewer, counter, sharing);
   if (!other || (all && all->prediction.step_seconds <= other->prediction.step_seconds)) return all;
   const std::vector<LeftOut>& left_out = best.plan().left_out;
@@ -264,8 +261,6 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
   MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(request));  // with all devices
   other->search.lower_bound_step_seconds =
       std::min(other->search.lower_bound_step_seconds, least.step);
-  if (least.step > 0)
-    other->search.gap = other->search.step_seconds / other->search.lower_bound_step_seconds - 1;
   other->id = plan_id(*other);
   return other;
 }
@@ -302,8 +297,6 @@ void take_with_fewer(Plan quicker, Plan* plan) {
          plan->prediction.step_seconds, &quicker);
   search.nodes += plan->search.nodes;
   search.lower_bound_step_seconds = plan->search.lower_bound_step_seconds;
-  if (search.lower_bound_step_seconds > 0)
-    search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
   quicker.id = plan_id(quicker);
   *plan = std::move(quicker);
 }
@@ -323,10 +316,7 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
       FleetSpec fewer = fleet;
       std::erase_if(fewer.devices, [&](const DeviceSpec& one) { return part.contains(one.id); });
       if (fewer.devices.size() < least) continue;
-      const PlanRequest without{.job = request.job,
-                                .fleet = fewer,
-                                .profile = request.profile,
-                                .memory_headroom = request.memory_headroom};
+      const PlanRequest without = asked_of(request, fewer);
       // Few may compute again.
       MOTLEY_TRY(const LeastSeconds others, least_seconds_of_pipelines(without));
       if (others.step >= std::min(below, plan->prediction.step_seconds)) continue;
@@ -357,8 +347,7 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
       if (!other && is_fault(other.error())) return fail(other.error());
       if (!other) continue;
       if (ways.recompute && request.previous == nullptr)
-        MOTLEY_TRY_VOID(
-            leave_out_while_quicker(request, ways, counter, best->clearly_below(ways), &*other));
+        MOTLEY_TRY_VOID(leave_out_while_quicker(request, ways, counter, best->seconds(), &*other));
       FoundPlan found{*std::move(other)};
       if (ways.state == StateWays{}) {
         MOTLEY_TRY(found, shifted(request, counter, std::move(found.plan)));

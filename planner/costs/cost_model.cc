@@ -44,6 +44,18 @@ Bytes usable_memory(const DeviceProfile& device, double headroom) {
       std::floor(static_cast<double>(device.memory_limit.value()) * (1 - headroom))));
 }
 
+bool has_room(const PlanRequest& request, const RankPlacement& rank, const RankMemory& counted) {
+  const DeviceProfile& device = *request.profile.find(rank.device);
+  return counted.total <= usable_memory(device, request.memory_headroom);
+}
+
+bool have_room(const PlanRequest& request, const Plan& plan,
+               const std::vector<RankMemory>& counted) {
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank)
+    if (!has_room(request, plan.ranks[rank], counted[rank])) return false;
+  return true;
+}
+
 std::vector<int> micro_batch_sizes(const DeviceProfile& device, const MicroBatchRule& rule) {
   const Bytes usable = usable_memory(device, rule.headroom);
   std::vector<int> sizes;

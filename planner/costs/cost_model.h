@@ -156,8 +156,17 @@ MicroBatchRule solo_rule(const Plan& plan, double headroom = kMemoryHeadroom);
 
 /// Fills plan.prediction from the profile, of any valid plan. A replica that is cut takes what the
 /// event simulation of its stages says (planner/costs/replica_times.h); replicas meet at the step's
-/// end. kInvalidSpec when the profile lacks one of its devices or a curve that it needs.
-Result<Unit> predict(const PlanRequest& request, Plan* plan);
+/// end. `counted`: what each rank needs; none: of plain data parallelism the profile's tables say,
+/// of any other plan nothing is said. kInvalidSpec when the profile lacks one of its devices or a
+/// curve that it needs.
+Result<Unit> predict(const PlanRequest& request, Plan* plan,
+                     const std::vector<RankMemory>& counted = {});
+
+/// Whether a rank's device, which was measured, has that much free.
+bool has_room(const PlanRequest& request, const RankPlacement& rank, const RankMemory& counted);
+/// The same of all ranks.
+bool have_room(const PlanRequest& request, const Plan& plan,
+               const std::vector<RankMemory>& counted);
 
 /// The same of the step alone, for plans that are only compared: not how certain it is, nor what
 /// devices could do alone.

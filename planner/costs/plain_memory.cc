@@ -187,7 +187,6 @@ class BestPlan {
     SearchRecord& search = (*best_)->search;
     search.nodes = nodes_;
     search.lower_bound_step_seconds = bound_;
-    if (bound_ > 0) search.gap = search.step_seconds / bound_ - 1;
     return std::move(*best_);
   }
 
@@ -306,7 +305,7 @@ Result<Plan> best_over_ranks(const PlanRequest& request,
     JobSpec job = request.job;
     if (least > wanted.low || most < wanted.high) job.devices.count = CountRange{least, most};
     best.consider(
-        search({job, request.fleet, profile, request.memory_headroom, true, {}, request.previous}));
+        search({job, request.fleet, profile, request.memory_headroom, true, request.previous}));
   };
   const TablesOfRanks tables(request);
   const std::vector<int> numbers = numbers_of_ranks(wanted.low, std::min(wanted.high, devices));

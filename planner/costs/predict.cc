@@ -95,9 +95,11 @@ const std::vector<LinkProfile> kNoLinks;
 class Predictor {
  public:
   Predictor(const PlanRequest& request, const Plan& plan, const DeviceIndex& index,
-            std::vector<const DeviceProfile*> devices, bool only_step)
+            std::vector<const DeviceProfile*> devices, const std::vector<RankMemory>& counted,
+            bool only_step)
       : request_(request),
         plan_(plan),
+        counted_(counted),
         only_step_(only_step),
         index_(index),
         devices_(std::move(devices)),
@@ -142,7 +144,7 @@ class Predictor {
     own.rank = Rank(static_cast<int>(rank));
     own.update_seconds = update_seconds(rank);
     own.memory_limit = device.memory_limit;
-    if (!request_.counted.empty()) set_memory(request_.counted[rank], &own);
+    if (!counted_.empty()) set_memory(counted_[rank], &own);
     if (only_step_) return;
     const MicroBatchRule rule = solo_rule(plan_, request_.memory_headroom);
     const auto whole = as_whole(device, request_.job.model, rule);
@@ -178,7 +180,7 @@ class Predictor {
     const int micro_batch = plan_.replicas[static_cast<size_t>(replica)].micro_batch;
     RankPrediction& own = prediction_.ranks[index(rank)];
     own.compute_seconds = device_seconds(device, samples_of(plan_, replica).count, micro_batch);
-    if (request_.counted.empty() && plain_)
+    if (counted_.empty() && plain_)
       set_memory(plain_memory_->of(rank, memory_at(device, micro_batch)), &own);
     add_end(section_seconds(own.compute_seconds, known_.all[index(rank)].ready),
             device.curve("model")->uncertainty_at(micro_batch));
@@ -299,6 +301,7 @@ class Predictor {
 
   const PlanRequest& request_;
   const Plan& plan_;
+  const std::vector<RankMemory>& counted_;
   const bool only_step_;
   const DeviceIndex& index_;
   std::vector<const DeviceProfile*> devices_;  ///< by rank
@@ -314,23 +317,25 @@ class Predictor {
   double latest_end_ = 0, earliest_end_ = 0;  ///< that may be, as far as was measured
 };
 
-Result<Unit> predict(const PlanRequest& request, bool only_step, Plan* plan) {
+Result<Unit> predict_as(const PlanRequest& request, const std::vector<RankMemory>& counted,
+                        bool only_step, Plan* plan) {
   const DeviceIndex index(request.fleet, request.profile);
   MOTLEY_TRY(auto devices, devices_of(index, *plan));
   describe_links(request, plan);
   MOTLEY_TRY(plan->prediction,
-             Predictor(request, *plan, index, std::move(devices), only_step).run());
+             Predictor(request, *plan, index, std::move(devices), counted, only_step).run());
   return Unit{};
 }
 
 }  // namespace
 
-Result<Unit> predict(const PlanRequest& request, Plan* plan) {
-  return predict(request, false, plan);
+Result<Unit> predict(const PlanRequest& request, Plan* plan,
+                     const std::vector<RankMemory>& counted) {
+  return predict_as(request, counted, false, plan);
 }
 
 Result<Unit> predict_step(const PlanRequest& request, Plan* plan) {
-  return predict(request, true, plan);
+  return predict_as(request, {}, true, plan);
 }
 
 }  // namespace motley

@@ -349,21 +349,19 @@ class PinnedSearch {
   /// pinned replica has to do with a smaller micro-batch, the rest with less of its memory.
   Result<bool> count_memory(Tried* tried) {
     Plan& plan = tried->plan;
-    PlanRequest counted = request_;
     plan.prediction = {};  // may say by tables that it does not fit
-    MOTLEY_TRY(counted.counted, counter_.plan(plan));
-    MOTLEY_TRY_VOID(predict(counted, &plan));
+    MOTLEY_TRY(const std::vector<RankMemory> counted, counter_.plan(plan));
+    MOTLEY_TRY_VOID(predict(request_, &plan, counted));
     bool fits = true;
     for (const ReplicaPlan& replica : plan.replicas)
       for (const StagePlan& stage : replica.stages)
         for (const Rank rank : stage.ranks) {
           const auto number = static_cast<size_t>(rank.value());
           const RankPlacement& place = plan.ranks[number];
-          const Bytes needs = counted.counted[number].total;
-          const DeviceProfile& device = *request_.profile.find(place.device);
-          if (needs <= usable_memory(device, request_.memory_headroom)) continue;
+          if (has_room(request_, place, counted[number])) continue;
           fits = false;
-          MOTLEY_TRY_VOID(use_less(place, replica, needs, device));
+          const DeviceProfile& device = *request_.profile.find(place.device);
+          MOTLEY_TRY_VOID(use_less(place, replica, counted[number].total, device));
         }
     if (!fits) rest_plans_.clear();
     return fits;
@@ -417,8 +415,6 @@ class PinnedSearch {
     search.step_seconds = tried->seconds();
     MOTLEY_TRY(search.lower_bound_step_seconds, lower_bound());
     MOTLEY_TRY_VOID(compare_without_pins(&search));
-    if (search.lower_bound_step_seconds > 0)
-      search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
     search.nodes = nodes_;
     tried->plan.id = plan_id(tried->plan);
     return Unit{};
@@ -440,7 +436,7 @@ class PinnedSearch {
     const double without = plan->prediction.step_seconds;
     const char* const why = without < search->step_seconds ? "quicker, but the job pins replicas"
                             : without > search->step_seconds
-                                ? "slower: what is pinned was not found, or not clearly quicker"
+                                ? "slower: what is pinned was not found"
                                 : "no quicker";
     search->rejected.push_back({what, why, without});
     return Unit{};

@@ -303,9 +303,8 @@ void PlanMaker::add_replica(const Pipeline& pipeline, const PipelineCosts& costs
 
 Result<bool> PlanMaker::count_memory(int round, PipelineCosts* costs, PackedPlan* packed) const {
   Plan* const plan = &packed->plan;
-  PlanRequest counted = space_.request;
   plan->prediction = {};  // may say by tables that it does not fit
-  MOTLEY_TRY(counted.counted, count_(*plan));
+  MOTLEY_TRY(const std::vector<RankMemory> counted, count_(*plan));
   bool fits = true;
   for (size_t r = 0; r < plan->replicas.size(); ++r) {
     const ReplicaPlan& replica = plan->replicas[r];
@@ -316,20 +315,19 @@ Result<bool> PlanMaker::count_memory(int round, PipelineCosts* costs, PackedPlan
       const std::vector<Rank>& ranks = replica.stages[static_cast<size_t>(s)].ranks;
       for (size_t member = 0; member < ranks.size(); ++member) {
         const auto rank = static_cast<size_t>(ranks[member].value());
-        const DeviceProfile& device = *counted.profile.find(plan->ranks[rank].device);
-        const Bytes needs = counted.counted[rank].total;
-        if (needs <= usable_memory(device, counted.memory_headroom)) continue;
+        if (has_room(space_.request, plan->ranks[rank], counted[rank])) continue;
         fits = false;
         const PipelineStage& stage = packed->pipelines[r].stages[static_cast<size_t>(s)];
         const int in_flight = most_in_flight(stages, s, count);
         if (round < kCountsToExclude)
           costs->exclude(stage, replica.micro_batch, in_flight);
         else
-          costs->correct(stage, static_cast<int>(member), replica.micro_batch, in_flight, needs);
+          costs->correct(stage, static_cast<int>(member), replica.micro_batch, in_flight,
+                         counted[rank].total);
       }
     }
   }
-  if (fits) MOTLEY_TRY_VOID(predict(counted, plan));
+  if (fits) MOTLEY_TRY_VOID(predict(space_.request, plan, counted));
   return fits;
 }
 

@@ -412,4 +412,19 @@ double PipelineCosts::least_seconds(const std::vector<int>& counts, int samples)
   return best;
 }
 
+double PipelineCosts::least_cost(const std::vector<double>& prices, int samples) const {
+  Group::Least cheapest;
+  cheapest.fill(std::numeric_limits<double>::infinity());
+  double update = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < prices.size(); ++i) {
+    const Group& group = groups_[i];
+    if (!group.priced) return 0;
+    for (size_t kind = 0; kind < kKinds; ++kind)
+      cheapest[kind] = std::min(cheapest[kind], prices[i] * group.least_of_any_per_sample[kind]);
+    update = std::min({update, prices[i] * whole_update_seconds(*group.profile, false),
+                       prices[i] * whole_update_seconds(*group.profile, true)});
+  }
+  return wanted(cheapest, samples) + update;
+}
+
 }  // namespace motley

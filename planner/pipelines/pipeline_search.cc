@@ -21,9 +21,6 @@ constexpr size_t kFewOrdersOfASet = 24;
 constexpr int64_t kNodesToProve = 2'000;
 /// Of few devices.
 constexpr int64_t kNodesToProveFew = 500;
-/// Of a step: plans that share stages are worth that where not all plans are looked at. What such
-/// ones take is less certain.
-constexpr double kClearlyLessStep = 0.98;
 /// How much less ranks hold at most each time, and how often; of few devices, and of very many
 /// sets.
 constexpr double kHoldLess = 0.8;
@@ -47,7 +44,7 @@ class PipelineSearch {
         recompute_(recompute),
         exact_(recompute == Recompute::kNone) {}
 
-  Result<Plan> run() {
+  Result<FoundPipelines> run() {
     if (wanted().pipeline.value_or(1) > kMostStages)
       return fail(ErrorCode::kNoPlan,
                   "parallel.pipeline asks for " + std::to_string(*wanted().pipeline) +
@@ -72,14 +69,16 @@ class PipelineSearch {
       least_step_ = least.step;
     }
     std::optional<Plan> best;
-    if (!space_.all_shared()) {
+    if (space_.all_shared()) {
+      proved_ = kNever;  // there is none
+    } else {
       MOTLEY_TRY(best, quickest_of_single(costs));
     }
     MOTLEY_TRY(best, or_sharing(costs, std::move(best)));
     if (!best) return fail(space_.none_fits());
     record(may_share(costs), &*best);
     MOTLEY_TRY_VOID(validate(*best, space_.request.job.model));
-    return std::move(*best);
+    return FoundPipelines{std::move(*best), replicas_of_single_};
   }
 
  private:
@@ -121,12 +120,9 @@ class PipelineSearch {
     proved_ = std::min(proved_, shared.least);
     nodes_ += shared.nodes;
     if (!shared.plan) return best;
-    const double seconds = shared.plan->prediction.step_seconds;
-    if (seconds < single.seconds * (exact_ ? 1 : kClearlyLessStep)) return std::move(shared.plan);
-    if (seconds < single.seconds)
-      best->search.rejected.push_back(
-          {"stages that devices share", "hardly quicker, and less certain", seconds});
-    return best;
+    if (shared.plan->prediction.step_seconds >= single.seconds) return best;
+    if (best) replicas_of_single_ = static_cast<int>(best->replicas.size());
+    return std::move(shared.plan);
   }
 
   /// Who holds more exchanges more: plans whose ranks hold less and less are looked for, until none
@@ -442,7 +438,6 @@ class PipelineSearch {
     search.step_seconds = plan->prediction.step_seconds;
     search.lower_bound_step_seconds =
         recompute_ == Recompute::kNone ? std::min(proved_, search.step_seconds) : least_step_;
-    search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
     search.nodes = nodes_ + maker_.nodes();
     plan->id = plan_id(*plan);
   }
@@ -469,19 +464,16 @@ class PipelineSearch {
   /// others hold less already, and would leave out what lies between.
   double soonest_held_ = 1;
   int64_t nodes_ = 0;
+  int replicas_of_single_ = 0;  ///< of the plan that lost against one whose stages are shared
 };
 
-Result<Plan> search_with(const PlanRequest& asked, const MemoryCounter& counter,
-                         Recompute recompute) {
+Result<FoundPipelines> search_with(const PlanRequest& asked, const MemoryCounter& counter,
+                                   Recompute recompute) {
   const FleetSpec fleet = in_order(asked);
-  const PlanRequest request{.job = asked.job,
-                            .fleet = fleet,
-                            .profile = asked.profile,
-                            .memory_headroom = asked.memory_headroom,
-                            .tables_of_ranks = asked.tables_of_ranks,
-                            .previous = asked.previous,
-                            .least_replicas = asked.least_replicas,
-                            .held_by = asked.held_by};
+  PlanRequest request = asked_of(asked, fleet);
+  request.previous = asked.previous;
+  request.least_replicas = asked.least_replicas;
+  request.held_by = asked.held_by;
   MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kHost));
   GroupCounts counts;
   for (const DeviceGroup& group : groups) counts.push_back(group.count());
@@ -493,14 +485,19 @@ Result<Plan> search_with(const PlanRequest& asked, const MemoryCounter& counter,
 
 }  // namespace
 
-Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter) {
+Result<FoundPipelines> find_pipelines(const PlanRequest& request, const MemoryCounter& counter) {
   return search_with(request, counter, Recompute::kNone);
 }
 
+Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter) {
+  MOTLEY_TRY(FoundPipelines found, find_pipelines(request, counter));
+  return std::move(found.plan);
+}
+
 Result<Plan> search_recomputing(const PlanRequest& request, const MemoryCounter& counter) {
-  MOTLEY_TRY(Plan plan, search_with(request, counter, Recompute::kBlock));
-  MOTLEY_TRY_VOID(recompute_less(request, counter.plan, &plan));
-  return plan;
+  MOTLEY_TRY(FoundPipelines found, search_with(request, counter, Recompute::kBlock));
+  MOTLEY_TRY_VOID(recompute_less(request, counter.plan, &found.plan));
+  return std::move(found.plan);
 }
 
 Result<LeastSeconds> least_seconds_of_pipelines(const PlanRequest& request, Recompute recompute) {
@@ -516,6 +513,21 @@ Result<LeastSeconds> least_seconds_of_pipelines(const PlanRequest& request, Reco
   const LeastSums sums(request, space.groups, kMostStages, false);
   const HostSums hosts(request, space.groups, costs, sums, true);
   return LeastSeconds{.computing = computing, .step = hosts.step_seconds(computing, 0)};
+}
+
+Result<double> least_cost_of_pipelines(const PlanRequest& request) {
+  constexpr double kSecondsOfAnHour = 3600;
+  MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kType));
+  const PipelineSpace space(request, std::move(groups));
+  MOTLEY_TRY(const PipelineCosts costs,
+             PipelineCosts::make(request, space.groups, space.micro_batches, nullptr));
+  std::vector<double> prices;
+  for (const DeviceGroup& group : space.groups) {
+    double least = kNever;
+    for (const DeviceSpec* device : group.devices) least = std::min(least, device->price_per_hour);
+    prices.push_back(least / kSecondsOfAnHour);
+  }
+  return costs.least_cost(prices, space.batch());
 }
 
 }  // namespace motley

@@ -18,7 +18,14 @@
 
 namespace motley {
 
+struct FoundPipelines {
+  Plan plan;
+  /// Of the quickest plan of a device a stage, where stages of `plan` are shared; else 0.
+  int replicas_of_single = 0;
+};
+
 /// The quickest found. kNoPlan where none fits; what the counter fails with.
+Result<FoundPipelines> find_pipelines(const PlanRequest& request, const MemoryCounter& counter);
 Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter);
 /// The same where every block is computed again in its backward pass; then, of all stages at once,
 /// as few as fit (planner/pipelines/recompute_less.h).
@@ -33,5 +40,10 @@ struct LeastSeconds {
 /// where too little was measured to tell. kInvalidSpec where the profile lacks a device.
 Result<LeastSeconds> least_seconds_of_pipelines(const PlanRequest& request,
                                                 Recompute recompute = Recompute::kNone);
+
+/// By the prices of the fleet: no plan's step costs less, were memory and sums free, as each layer
+/// and each update costs what it does on the device where that is least; 0 where too little was
+/// measured to tell.
+Result<double> least_cost_of_pipelines(const PlanRequest& request);
 
 }  // namespace motley

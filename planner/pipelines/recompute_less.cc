@@ -37,11 +37,11 @@ std::vector<Halving> halvings_of(Plan* plan) {
   return stages;
 }
 
-bool fits(const PlanRequest& request, const Plan& plan, const StagePlan& stage) {
+bool fits(const PlanRequest& request, const Plan& plan, const StagePlan& stage,
+          const std::vector<RankMemory>& counted) {
   return std::all_of(stage.ranks.begin(), stage.ranks.end(), [&](Rank rank) {
     const auto number = static_cast<size_t>(rank.value());
-    const DeviceProfile* device = request.profile.find(plan.ranks[number].device);
-    return request.counted[number].total <= usable_memory(*device, request.memory_headroom);
+    return has_room(request, plan.ranks[number], counted[number]);
   });
 }
 
@@ -49,26 +49,24 @@ bool fits(const PlanRequest& request, const Plan& plan, const StagePlan& stage) 
 
 Result<Unit> recompute_less(const PlanRequest& request, const CountMemory& count, Plan* plan) {
   std::vector<Halving> stages = halvings_of(plan);
-  PlanRequest counted = request;
   const auto is_done = [](const Halving& one) { return one.done(); };
   while (!std::all_of(stages.begin(), stages.end(), is_done)) {
     for (Halving& one : stages) one.set(one.next());
-    MOTLEY_TRY(counted.counted, count(*plan));
+    MOTLEY_TRY(const std::vector<RankMemory> counted, count(*plan));
     for (Halving& one : stages) {
       if (one.done()) continue;
       const int next = one.next();
-      if (fits(counted, *plan, *one.stage))
+      if (fits(request, *plan, *one.stage, counted))
         one.high = next;
       else
         one.low = next + 1;
     }
   }
   for (Halving& one : stages) one.set(one.high);
-  MOTLEY_TRY(counted.counted, count(*plan));
+  MOTLEY_TRY(const std::vector<RankMemory> counted, count(*plan));
   plan->prediction = {};
-  MOTLEY_TRY_VOID(predict(counted, plan));
+  MOTLEY_TRY_VOID(predict(request, plan, counted));
   plan->search.step_seconds = plan->prediction.step_seconds;
-  plan->search.gap = plan->search.step_seconds / plan->search.lower_bound_step_seconds - 1;
   plan->id = plan_id(*plan);
   return Unit{};
 }

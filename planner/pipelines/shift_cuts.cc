@@ -125,15 +125,10 @@ class CutShifting {
     MOTLEY_TRY_VOID(predict_step(request_, &*other));
     if (seconds(*other) >= seconds(*plan_) * kClearlyLess) return false;
     ++counts_;
-    PlanRequest counted = request_;
     other->prediction = {};
-    MOTLEY_TRY(counted.counted, count_(*other));
-    for (size_t rank = 0; rank < other->ranks.size(); ++rank) {
-      const DeviceProfile* const device = request_.profile.find(other->ranks[rank].device);
-      if (counted.counted[rank].total > usable_memory(*device, request_.memory_headroom))
-        return false;
-    }
-    MOTLEY_TRY_VOID(predict(counted, &*other));
+    MOTLEY_TRY(const std::vector<RankMemory> counted, count_(*other));
+    if (!have_room(request_, *other, counted)) return false;
+    MOTLEY_TRY_VOID(predict(request_, &*other, counted));
     if (seconds(*other) >= seconds(*plan_)) return false;
     *plan_ = *std::move(other);
     return true;
@@ -154,10 +149,7 @@ Result<Unit> shift_cuts(const PlanRequest& request, const CountMemory& count, Pl
     return Unit{};
   MOTLEY_TRY(const bool has_shifted, CutShifting(request, count, plan).run());
   if (!has_shifted) return Unit{};
-  SearchRecord& search = plan->search;
-  search.step_seconds = plan->prediction.step_seconds;
-  if (search.lower_bound_step_seconds > 0)
-    search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
+  plan->search.step_seconds = plan->prediction.step_seconds;
   plan->id = plan_id(*plan);
   return Unit{};
 }

@@ -98,7 +98,6 @@ std::optional<FoundDeal> deal_again(const PlanRequest& request, const Candidates
   found.record = {.space = space_again(found, candidates.devices.size()),
                   .step_seconds = found.deal.step_seconds,
                   .lower_bound_step_seconds = bound,
-                  .gap = found.deal.step_seconds / bound - 1,
                   .nodes = nodes,
                   .rejected = {}};
   return std::move(found);

@@ -41,7 +41,6 @@ FoundDeal search_all_grains(const PlanRequest& request, const Candidates& candid
   }
   found.record.step_seconds = found.deal.step_seconds;
   found.record.lower_bound_step_seconds = lower_bound;
-  found.record.gap = found.deal.step_seconds / lower_bound - 1;
   found.record.space = space_of(found.tried, candidates.devices.size());
   return found;
 }

@@ -122,15 +122,9 @@ class EqualPipelines {
 
   /// Whether every rank's bytes fit its device; they go into the prediction.
   Result<bool> count_memory(Plan* plan) const {
-    PlanRequest counted = request_;
-    MOTLEY_TRY(counted.counted, count_(*plan));
-    MOTLEY_TRY_VOID(predict(counted, plan));
-    for (size_t rank = 0; rank < plan->ranks.size(); ++rank) {
-      const DeviceProfile& device = *request_.profile.find(plan->ranks[rank].device);
-      if (counted.counted[rank].total > usable_memory(device, request_.memory_headroom))
-        return false;
-    }
-    return true;
+    MOTLEY_TRY(const std::vector<RankMemory> counted, count_(*plan));
+    MOTLEY_TRY_VOID(predict(request_, plan, counted));
+    return have_room(request_, *plan, counted);
   }
 
   const PlanRequest& request_;

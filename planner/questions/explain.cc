@@ -6,6 +6,7 @@
 
 #include "core/units.h"
 #include "planner/plain/runners_up.h"
+#include "planner/questions/objective.h"
 
 namespace motley {
 namespace {
@@ -44,8 +45,6 @@ std::string parts_of(const Plan& plan) {
   return text + " + communication " + format_seconds(prediction.communication_seconds);
 }
 
-bool is_cut(const Plan& plan) { return plan.replicas.size() != plan.ranks.size(); }
-
 std::string form_of(const Plan& plan) {
   if (!is_cut(plan)) {
     return "data parallel " + shares_of(plan) + ", grain " + std::to_string(plan.grain);
@@ -82,9 +81,10 @@ std::string aligned(const std::vector<Line>& lines) {
 
 std::string search_line(const SearchRecord& search) {
   char gap[32];
-  std::snprintf(gap, sizeof gap, "%.2g %%", search.gap * 100);
-  return "searched " + search.space + "; lower bound " +
-         format_seconds(search.lower_bound_step_seconds) + ", gap " + gap + ", " +
+  std::snprintf(gap, sizeof gap, "%.2g %%", search.gap() * 100);
+  const std::string bound = search.cost > 0 ? "of the cost " + cost_text(search.lower_bound_cost)
+                                            : format_seconds(search.lower_bound_step_seconds);
+  return "searched " + search.space + "; lower bound " + bound + ", gap " + gap + ", " +
          std::to_string(search.nodes) + " nodes\n";
 }
 

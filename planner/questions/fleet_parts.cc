@@ -67,10 +67,6 @@ FleetSpec only_types(const FleetSpec& fleet, const std::vector<std::string>& typ
   });
 }
 
-PlanRequest asked_of(const PlanRequest& request, const FleetSpec& fleet) {
-  return {request.job, fleet, request.profile, request.memory_headroom, request.tables_of_ranks};
-}
-
 std::string listed_types(const std::vector<std::string>& types) {
   std::string text;
   for (size_t i = 0; i < types.size(); ++i) {

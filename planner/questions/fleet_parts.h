@@ -33,9 +33,6 @@ FleetSpec part_of(const FleetSpec& fleet, const std::function<bool(const DeviceS
 /// Its devices of these types.
 FleetSpec only_types(const FleetSpec& fleet, const std::vector<std::string>& types);
 
-/// The same request of other devices, measured alike.
-PlanRequest asked_of(const PlanRequest& request, const FleetSpec& fleet);
-
 /// "fast", "fast and slow", "fast, slow and old".
 std::string listed_types(const std::vector<std::string>& types);
 

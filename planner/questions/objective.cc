@@ -2,22 +2,24 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "core/units.h"
+#include "planner/pipelines/pipeline_search.h"
+#include "planner/questions/device_sets.h"
 
 namespace motley {
 namespace {
 
 constexpr size_t kMostOthersTold = 6;
-
-/// The plan of one set of types.
-struct Offer {
-  std::vector<std::string> types;
-  Plan plan;
-  Bill bill;
-};
+/// Sets that fewer devices are tried from, where not all sets are planned.
+constexpr size_t kMostDescents = 4;
+constexpr double kSecondsOfAnHour = 3600;
 
 bool in_time(const Bill& bill, const std::optional<double>& deadline_seconds) {
   return !deadline_seconds || bill.seconds <= *deadline_seconds;
@@ -39,43 +41,139 @@ Result<Unit> check_prices(const FleetSpec& fleet) {
   return Unit{};
 }
 
-Result<std::vector<Offer>> offers_of(const PlanRequest& request, const FleetSpec& fleet,
-                                     const SearchPlan& search) {
-  std::vector<Offer> offers;
-  std::optional<Error> first;
-  for (const auto& types : sets_of_types(types_of(fleet))) {
-    const FleetSpec part = only_types(fleet, types);
-    Result<Plan> plan = search(asked_of(request, part));
-    if (!plan && !means_no_plan(plan.error())) return fail(plan.error());
-    if (!plan) {
-      if (!first) first = plan.error();
-      continue;
-    }
-    const Bill bill = bill_of(*plan, request.job.train.steps);
-    offers.push_back({types, *std::move(plan), bill});
-  }
-  if (offers.empty()) return fail(*first);
-  return offers;
-}
+/// The plan of one set of devices.
+struct Offer {
+  DeviceSets::Counts devices;
+  Plan plan;
+  Bill bill;
 
-/// What the other sets would have come to, the cheapest first.
-void tell_others(const std::vector<Offer>& offers, const Offer& chosen,
+  /// No step of any plan that uses just these devices costs less.
+  double least_cost_of_step() const {
+    return plan.search.lower_bound_step_seconds * plan.prediction.cost_per_hour / kSecondsOfAnHour;
+  }
+};
+
+/// Plans sets of devices, each once.
+class CheapestSearch {
+ public:
+  CheapestSearch(const PlanRequest& request, DeviceSets sets,
+                 const std::optional<double>& deadline_seconds, const SearchPlan& search)
+      : request_(request),
+        sets_(std::move(sets)),
+        deadline_seconds_(deadline_seconds),
+        search_(search) {}
+
+  /// Empty: of no set is there a plan, for the reason of the first.
+  Result<Unit> run() {
+    const std::vector<DeviceSets::Counts> every = sets_.every();
+    is_exact_ = !every.empty();
+    for (const DeviceSets::Counts& devices : is_exact_ ? every : sets_.beginnings())
+      MOTLEY_TRY_VOID(plan_of(devices));
+    if (offers().empty()) return fail(*first_error_);
+    if (is_exact_) return Unit{};
+    std::vector<const Offer*> begins = offers();
+    begins.resize(std::min(begins.size(), kMostDescents));
+    for (const Offer* begin : begins) MOTLEY_TRY_VOID(descend(begin));
+    return Unit{};
+  }
+
+  /// Those in time by cost, then the others by time.
+  std::vector<const Offer*> offers() const {
+    std::vector<const Offer*> all;
+    for (const auto& [devices, offer] : planned_)
+      if (offer) all.push_back(&*offer);
+    std::sort(all.begin(), all.end(),
+              [&](const Offer* a, const Offer* b) { return rank(*a) < rank(*b); });
+    return all;
+  }
+
+  std::string space() const {
+    return "; cheapest of " + std::string(is_exact_ ? "all " : "") +
+           std::to_string(planned_.size()) + " sets of devices";
+  }
+
+  /// Of a step, by what was proved of each set where all were planned.
+  Result<double> least_cost_of_step() const {
+    MOTLEY_TRY(const double computing, least_cost_of_pipelines(request_));
+    if (!is_exact_) return computing;
+    double least = std::numeric_limits<double>::infinity();
+    for (const Offer* offer : offers()) least = std::min(least, offer->least_cost_of_step());
+    return std::max(least, computing);
+  }
+
+ private:
+  /// Less is better: too late or not, cost of those in time, seconds.
+  std::tuple<bool, double, double, DeviceSets::Counts> rank(const Offer& offer) const {
+    const bool late = !in_time(offer.bill, deadline_seconds_);
+    return {late, late ? 0 : offer.bill.cost, offer.bill.seconds, offer.devices};
+  }
+
+  /// Null where there is none.
+  Result<const Offer*> plan_of(const DeviceSets::Counts& devices) {
+    const auto [place, is_new] = planned_.try_emplace(devices);
+    std::optional<Offer>& offer = place->second;
+    if (is_new) {
+      const FleetSpec part = sets_.fleet(devices);
+      Result<Plan> plan = search_(asked_of(request_, part));
+      if (!plan && !means_no_plan(plan.error())) return fail(plan.error());
+      if (plan) {
+        const Bill bill = bill_of(*plan, request_.job.train.steps);
+        offer = Offer{sets_.used_by(*plan), *std::move(plan), bill};
+      } else if (!first_error_) {
+        first_error_ = plan.error();
+      }
+    }
+    return offer ? &*offer : nullptr;
+  }
+
+  /// To fewer and fewer devices, as long as that is better.
+  Result<Unit> descend(const Offer* best) {
+    for (bool is_better = true; is_better;) {
+      is_better = false;
+      for (const DeviceSets::Counts& devices : sets_.smaller(best->devices)) {
+        MOTLEY_TRY(const Offer* const offer, plan_of(devices));
+        if (offer == nullptr || rank(*offer) >= rank(*best)) continue;
+        best = offer;
+        is_better = true;
+        break;
+      }
+    }
+    return Unit{};
+  }
+
+  const PlanRequest& request_;
+  const DeviceSets sets_;
+  const std::optional<double>& deadline_seconds_;
+  const SearchPlan& search_;
+  bool is_exact_ = false;  ///< all sets were planned
+  std::map<DeviceSets::Counts, std::optional<Offer>> planned_;
+  std::optional<Error> first_error_;
+};
+
+/// What the next best sets would have come to.
+void tell_others(const DeviceSets& sets, const std::vector<const Offer*>& offers,
                  const std::optional<double>& deadline_seconds, Plan* plan) {
-  std::vector<const Offer*> others;
-  for (const Offer& offer : offers)
-    if (&offer != &chosen) others.push_back(&offer);
-  std::stable_sort(others.begin(), others.end(),
-                   [](const Offer* a, const Offer* b) { return a->bill.cost < b->bill.cost; });
-  others.resize(std::min(others.size(), kMostOthersTold));
-  for (const Offer* other : others) {
+  const Offer& chosen = *offers.front();
+  std::set<std::string> told{sets.words(chosen.devices)};
+  for (const Offer* other : offers) {
+    const std::string devices = sets.words(other->devices);
+    if (told.size() > kMostOthersTold || !told.insert(devices).second) continue;
     const std::string ends = "would end after " + format_seconds(other->bill.seconds);
     const std::string why =
         in_time(other->bill, deadline_seconds)
             ? "would cost " + cost_text(other->bill.cost) + ", not " + cost_text(chosen.bill.cost)
             : ends + ", too late";
-    plan->search.rejected.push_back(
-        {"types " + listed_types(other->types), why, other->plan.prediction.step_seconds});
+    plan->search.rejected.push_back({devices, why, other->plan.prediction.step_seconds});
   }
+}
+
+/// The others that the job admits are left out.
+void leave_out_the_rest(const FleetSpec& fleet, Plan* plan) {
+  std::set<std::string> known;
+  for (const RankPlacement& rank : plan->ranks) known.insert(rank.device);
+  for (const LeftOut& left : plan->left_out) known.insert(left.device);
+  for (const DeviceSpec& device : fleet.devices)
+    if (!known.contains(device.id)) plan->left_out.push_back({device.id, "cheaper without it"});
 }
 
 }  // namespace
@@ -87,7 +185,6 @@ std::string cost_text(double cost) {
 }
 
 Bill bill_of(const Plan& plan, int64_t steps) {
-  constexpr double kSecondsOfAnHour = 3600;
   const double seconds = plan.prediction.step_seconds * static_cast<double>(steps);
   return {seconds, plan.prediction.cost_per_hour * seconds / kSecondsOfAnHour};
 }
@@ -97,26 +194,27 @@ Result<CheapestPlan> cheapest_plan(const PlanRequest& request,
                                    const SearchPlan& search) {
   MOTLEY_TRY(const FleetSpec fleet, admitted(request.fleet, request.job));
   MOTLEY_TRY_VOID(check_prices(fleet));
-  MOTLEY_TRY(const std::vector<Offer> offers, offers_of(request, fleet, search));
-  const Offer* quickest = &offers.front();
-  const Offer* chosen = nullptr;
-  for (const Offer& offer : offers) {
-    if (offer.bill.seconds < quickest->bill.seconds) quickest = &offer;
-    if (!in_time(offer.bill, deadline_seconds)) continue;
-    const auto rank = [](const Offer& of) { return std::pair(of.bill.cost, of.bill.seconds); };
-    if (chosen == nullptr || rank(offer) < rank(*chosen)) chosen = &offer;
-  }
-  if (chosen == nullptr)
-    return fail(too_late(format_seconds(quickest->bill.seconds) + " at best",
-                         request.job.train.steps, *deadline_seconds));
-  Plan plan = chosen->plan;
-  for (const DeviceSpec& device : fleet.devices)
-    if (std::find(chosen->types.begin(), chosen->types.end(), device.type) == chosen->types.end())
-      plan.left_out.push_back({device.id, "cheaper without the " + device.type});
-  plan.search.space += "; cheapest of " + std::to_string(offers.size()) + " sets of types";
-  tell_others(offers, *chosen, deadline_seconds, &plan);
+  MOTLEY_TRY(DeviceSets sets, DeviceSets::make(request));
+  CheapestSearch cheapest(request, sets, deadline_seconds, search);
+  MOTLEY_TRY_VOID(cheapest.run());
+  const std::vector<const Offer*> offers = cheapest.offers();
+  const Offer* const quickest = *std::min_element(
+      offers.begin(), offers.end(),
+      [](const Offer* a, const Offer* b) { return a->bill.seconds < b->bill.seconds; });
+  const Offer& chosen = *offers.front();
+  const int64_t steps = request.job.train.steps;
+  if (!in_time(chosen.bill, deadline_seconds))
+    return fail(
+        too_late(format_seconds(quickest->bill.seconds) + " at best", steps, *deadline_seconds));
+  Plan plan = chosen.plan;
+  leave_out_the_rest(fleet, &plan);
+  plan.search.space += cheapest.space();
+  MOTLEY_TRY(const double least, cheapest.least_cost_of_step());
+  plan.search.cost = chosen.bill.cost;
+  plan.search.lower_bound_cost = std::min(least * static_cast<double>(steps), chosen.bill.cost);
+  tell_others(sets, offers, deadline_seconds, &plan);
   plan.id = plan_id(plan);
-  return CheapestPlan{std::move(plan), chosen->bill, quickest->bill};
+  return CheapestPlan{std::move(plan), chosen.bill, quickest->bill};
 }
 
 Result<Unit> check_deadline(const Plan& plan, int64_t steps,

@@ -1,6 +1,5 @@
 #pragma once
-// The cheapest plan instead of the quickest: over sets of device types, as
-// planner/questions/worth.h.
+// The cheapest plan instead of the quickest: over sets of devices, as fewer often cost less.
 
 #include <cstdint>
 #include <optional>
@@ -26,8 +25,10 @@ struct CheapestPlan {
   Bill quickest;  ///< of the quickest of all sets
 };
 
-/// Of the quickest plans of each set of device types (sets_of_types) the one whose steps cost
-/// least, of those that end in time; of equals the quicker. kInvalidSpec when an admitted device
+/// Of the quickest plans of sets of devices (planner/questions/device_sets.h) the one whose steps
+/// cost least, of those that end in time; of equals the quicker. Few devices are planned in every
+/// set; of more each set of types, and from the best of these on ever fewer while that is cheaper.
+/// plan.search has its cost, and what none costs less than. kInvalidSpec when an admitted device
 /// has no price; kNoPlan when none ends in time.
 Result<CheapestPlan> cheapest_plan(const PlanRequest& request,
                                    std::optional<double> deadline_seconds,

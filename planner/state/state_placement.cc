@@ -283,11 +283,9 @@ Result<PlacedState> place_state(const PlanRequest& request, const CountMemory& c
 }
 
 Result<Plan> plan_of(const PlanRequest& request, PlacedState placed) {
-  PlanRequest counted = request;
-  counted.counted = std::move(placed.counted);
   Plan plan = std::move(placed.plan);
   plan.prediction = {};
-  MOTLEY_TRY_VOID(predict(counted, &plan));
+  MOTLEY_TRY_VOID(predict(request, &plan, placed.counted));
   plan.search.step_seconds = plan.prediction.step_seconds;
   plan.id = plan_id(plan);
   return plan;

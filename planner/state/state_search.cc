@@ -150,7 +150,6 @@ Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
                   (ways.state.shard ? " by owners of any shares" : "") +
                   (ways.state.host ? " on as few devices as fit" : "");
   search.lower_bound_step_seconds = least;
-  search.gap = least > 0 ? search.step_seconds / least - 1 : 0;
   MOTLEY_TRY_VOID(validate(*best, request.job.model));
   return best;
 }
@@ -176,8 +175,6 @@ Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountM
   const double others = search.lower_bound_step_seconds - std::max(0.0, exchanged) / 2;
   search.lower_bound_step_seconds =
       std::min(shared.prediction.step_seconds, std::max(least.step, others - std::max(0.0, saved)));
-  if (search.lower_bound_step_seconds > 0)
-    search.gap = search.step_seconds / search.lower_bound_step_seconds - 1;
   if (shared.prediction.step_seconds >= below) return std::nullopt;
   shared.id = plan_id(shared);
   MOTLEY_TRY_VOID(validate(shared, request.job.model));

@@ -98,13 +98,6 @@ std::string solo_table(const std::vector<SoloSpeed>& speeds, Evidence evidence) 
 
 namespace {
 
-/// Whether any rank has less than the whole model to itself.
-bool is_cut(const Plan& plan) {
-  return std::any_of(plan.replicas.begin(), plan.replicas.end(), [](const ReplicaPlan& replica) {
-    return replica.stages.size() > 1 || replica.stages[0].ranks.size() > 1;
-  });
-}
-
 /// "0-6": embedding and the first six blocks.
 std::string layers_of(const StagePlan& stage) {
   const std::string first = std::to_string(stage.first_layer);
@@ -189,6 +182,17 @@ std::string prediction_line(const Prediction& prediction) {
   return text + "\n";
 }
 
+/// How good it is, as far as was proved; empty of a plan that was not searched for.
+std::string proof_line(const SearchRecord& search) {
+  constexpr double kNothing = 0.0005;
+  const bool costs = search.cost > 0;
+  if ((costs ? search.lower_bound_cost : search.lower_bound_step_seconds) <= 0) return "";
+  const std::string best = costs ? "cheapest" : "quickest";
+  if (search.gap() < kNothing) return "proved: the " + best + " of its search space\n";
+  return "proved: at most " + format_percent(search.gap()) + (costs ? " dearer" : " slower") +
+         " than the " + best + " of its search space\n";
+}
+
 /// "gradients between hosts: int8, where links are below 125 MB/s"; empty: as they are.
 std::string compression_line(const Plan& plan) {
   const LinkCompression& compression = plan.compression;
@@ -247,7 +251,8 @@ std::string plan_table(const Plan& plan, Evidence evidence) {
   std::string text = std::string("Plan (from ") + name_of(evidence) + " profiles): global batch " +
                      std::to_string(plan.global_batch) + " in grains of " +
                      std::to_string(plan.grain) + "\n" + rank_rows(plan) + state_line(plan) +
-                     compression_line(plan) + sync_line(plan) + prediction_line(plan.prediction);
+                     compression_line(plan) + sync_line(plan) + prediction_line(plan.prediction) +
+                     proof_line(plan.search);
   for (const LeftOut& left : plan.left_out) {
     text += "left out: " + left.device + ": " + left.why + "\n";
   }

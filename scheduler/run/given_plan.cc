@@ -115,13 +115,13 @@ Result<Plan> price(const GivenPlan& given, const JobSpec& job, const FleetSpec& 
     return fail(placed_in(error, given.text, given.path));
   };
   if (const auto same = check_measured_in(plan, profile); !same) return refused(same.error());
-  PlanRequest request{job, fleet, profile};
-  request.counted = given.counted;
-  if (const auto predicted = predict(request, &plan); !predicted) return refused(predicted.error());
+  const PlanRequest request{job, fleet, profile};
+  if (const auto predicted = predict(request, &plan, given.counted); !predicted)
+    return refused(predicted.error());
   // Known only now that links are:
   if (plan.compression != given.plan.compression || plan.sync != given.plan.sync) {
-    MOTLEY_TRY(request.counted, count_memory(plan, job, fleet));
-    MOTLEY_TRY_VOID(predict(request, &plan));
+    MOTLEY_TRY(const std::vector<RankMemory> counted, count_memory(plan, job, fleet));
+    MOTLEY_TRY_VOID(predict(request, &plan, counted));
   }
   plan.job_key = profile.job_key;
   plan.search = {};

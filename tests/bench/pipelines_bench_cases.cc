@@ -29,11 +29,11 @@ bool time_plans(const std::string& name, const PlanningCase& problem, const Plan
   for (const ReplicaPlan& replica : timed->plan.replicas)
     shape += " " + std::to_string(replica.stages.size());
   rows->add({name, "plan_seconds", "s", "lower", timed->seconds});
-  rows->add({name, "gap", "ratio", "lower", search.gap});
+  rows->add({name, "gap", "ratio", "lower", search.gap()});
   if (json) return true;
   std::printf("%-24s %8.4f s   gap %.4f   %lld nodes   step %.6f s, stages%s\n", name.c_str(),
-              timed->seconds, search.gap, static_cast<long long>(search.nodes), search.step_seconds,
-              shape.substr(0, kShown).c_str());
+              timed->seconds, search.gap(), static_cast<long long>(search.nodes),
+              search.step_seconds, shape.substr(0, kShown).c_str());
   std::fflush(stdout);
   return true;
 }

@@ -103,10 +103,10 @@ class PlannerBench {
     if (!timed) return false;
     const SearchRecord& search = timed->plan.search;
     rows_.add({name, "plan_seconds", "s", "lower", timed->seconds});
-    rows_.add({name, "gap", "ratio", "lower", search.gap, gap_limit});
+    rows_.add({name, "gap", "ratio", "lower", search.gap(), gap_limit});
     if (json_) return true;
     std::printf("%-16s %9.4f s   gap %.1e   %lld nodes   %d of %d devices used, step %.4f s\n",
-                name.c_str(), timed->seconds, search.gap, static_cast<long long>(search.nodes),
+                name.c_str(), timed->seconds, search.gap(), static_cast<long long>(search.nodes),
                 timed->plan.world_size(), static_cast<int>(std::ssize(request.fleet.devices)),
                 search.step_seconds);
     std::fflush(stdout);

@@ -233,7 +233,7 @@ TEST(PlanSearchAgainstExhaustive, EqualStepOnRandomCases) {
         << "case " << i << ": " << describe(problem);
     ASSERT_EQ(real->search.step_seconds, real->prediction.step_seconds);
     ASSERT_EQ(real->search.lower_bound_step_seconds, real->search.step_seconds) << "case " << i;
-    ASSERT_EQ(real->search.gap, 0);
+    ASSERT_EQ(real->search.gap(), 0);
   }
   EXPECT_GE(compared, 200);
 }

@@ -99,10 +99,11 @@ Bytes needed(const Attempt& attempt, int rank) {
 }
 
 void predict_from(const Profile& profile, Attempt* attempt) {
-  PlanRequest request{attempt->job, attempt->fleet, profile};
+  const PlanRequest request{attempt->job, attempt->fleet, profile};
+  std::vector<RankMemory> counted;
   for (int rank = 0; rank < attempt->plan.world_size(); ++rank)
-    request.counted.push_back({.total = needed(*attempt, rank)});
-  const auto predicted = predict(request, &attempt->plan);
+    counted.push_back({.total = needed(*attempt, rank)});
+  const auto predicted = predict(request, &attempt->plan, counted);
   ASSERT_TRUE(predicted) << predicted.error().to_string();
   const auto valid = validate(attempt->plan, attempt->job.model);
   ASSERT_TRUE(valid) << valid.error().to_string();

@@ -479,7 +479,7 @@ TEST(PlanPrediction, TheSlowestIsTheFirstWithTheLongestSection) {
 }
 
 TEST(PlanJson, ABoundThatNobodyLookedForIsNull) {
-  SearchRecord scored{"given: no search", 0.5, 0, 0, 0, {}};
+  const SearchRecord scored{.space = "given: no search", .step_seconds = 0.5, .rejected = {}};
   Plan plan = valid_plan();
   plan.search = scored;
   const nlohmann::json document = to_json(plan);

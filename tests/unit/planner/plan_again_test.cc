@@ -83,7 +83,7 @@ TEST(PlanAgain, IsNeverFurtherFromTheBestPlanThanItSays) {
     EXPECT_GE(plan->prediction.step_seconds, least);
     EXPECT_LE(plan->prediction.step_seconds, least * (1 + kEnoughAgain));
     EXPECT_LE(plan->search.lower_bound_step_seconds, least);
-    EXPECT_EQ(plan->search.gap,
+    EXPECT_EQ(plan->search.gap(),
               plan->search.step_seconds / plan->search.lower_bound_step_seconds - 1);
     if (plan->prediction.step_seconds > least) ++other_than_best;
   };
@@ -100,7 +100,7 @@ TEST(PlanAgain, SaysWhereItBegan) {
   const Result<Plan> plan = again(problem, *before);
   ASSERT_TRUE(plan);
   EXPECT_NE(plan->search.space.find("from the previous plan"), std::string::npos);
-  EXPECT_LE(plan->search.gap, kEnoughAgain);
+  EXPECT_LE(plan->search.gap(), kEnoughAgain);
   EXPECT_GT(plan->search.lower_bound_step_seconds, 0);
   EXPECT_EQ(plan->grain, before->grain);
 }

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -156,7 +158,7 @@ MemoryCounter counter_for(const PlanningCase& problem) {
 
 /// Every way to compute a step: each set of devices divided into stages in every way and order,
 /// with all shares of whole heads, cut everywhere, in every micro-batch, priced one by one by
-/// predict().
+/// predict(). Where the job wants so many devices in each stage, no others.
 class EveryPlan {
  public:
   explicit EveryPlan(const PlanningCase& problem) : problem_(problem) {}
@@ -215,7 +217,9 @@ class EveryPlan {
 
   void divide(size_t left, int samples, std::vector<Stage>* stages, double* best) {
     if (left == 0) return try_row(*stages, samples, best);
+    const std::optional<int>& wanted = problem_.job.parallel.tensor;
     for (size_t own = left; own > 0; own = (own - 1) & left) {
+      if (wanted && std::popcount(own) != *wanted) continue;
       stages->emplace_back();
       for (int device = 0; device < devices(); ++device)
         if (own >> device & 1) stages->back().devices.push_back(device);
@@ -328,6 +332,29 @@ bool shares_a_stage(const Plan& plan) {
     for (const StagePlan& stage : replica.stages)
       if (stage.ranks.size() > 1) return true;
   return false;
+}
+
+TEST(SharedSearch, OfPlansThatShareEveryStageTheBestAndABound) {
+  std::mt19937 random(20261129);
+  int found = 0;
+  for (int i = 0; i < 60; ++i) {
+    PlanningCase problem = random_shared_case(random, 4);
+    SCOPED_TRACE("case " + std::to_string(i));
+    problem.fleet = in_order(problem.request());
+    problem.job.parallel.tensor = 2;
+    EveryPlan every(problem);
+    const double best = every.run();
+    const double least = problem.profile.links.empty() ? best : every.single_seconds();
+    const Result<Plan> plan = search_pipelines(problem.request(), counter_for(problem));
+    EXPECT_EQ(plan.has_value(), best < kNever);
+    if (!plan) continue;
+    ++found;
+    const double seconds = plan->prediction.step_seconds - plan->prediction.communication_seconds;
+    EXPECT_NEAR(seconds / best, 1, 1e-6);
+    EXPECT_GT(plan->search.lower_bound_step_seconds, 0);
+    EXPECT_LE(plan->search.lower_bound_step_seconds, least * (1 + 1e-9));
+  }
+  EXPECT_GT(found, 15);
 }
 
 TEST(SharedSearch, FindsTheBestOfAllPlans) {
