@@ -142,6 +142,14 @@ JsonFields& JsonFields::leave_others() {
   return *this;
 }
 
+JsonFields& JsonFields::leave_notes() {
+  constexpr const char* kNotes[] = {"name", "source", "notes", "comment", "description", "license"};
+  known_.insert(known_.end(), std::begin(kNotes), std::end(kNotes));
+  for (const auto& [key, value] : whole().items())
+    if (key.starts_with('_')) known_.emplace_back(key);
+  return *this;
+}
+
 const json& JsonFields::whole() const {
   static const json none = json::object();
   return json_ ? *json_ : none;

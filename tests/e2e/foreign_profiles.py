@@ -16,7 +16,7 @@ LAYERS = 4
 
 def times(batch, tensor, seconds):
     return {"micro_batch": batch, "tensor": tensor, "forward_seconds": [seconds * batch / tensor / 3] * LAYERS,
-            "backward_seconds": [seconds * batch / tensor * 2 / 3] * LAYERS, "update_seconds": [0.001 / tensor] * LAYERS, "seen_by": "someone"}
+            "backward_seconds": [seconds * batch / tensor * 2 / 3] * LAYERS, "update_seconds": [0.001 / tensor] * LAYERS, "_seen_by": "someone"}
 
 
 def profile():
