@@ -186,10 +186,13 @@ double ForeignCosts::bytes_in_flight(const GridStage& stage, int micro_batch) co
   return of_stage(sums_.at(stage.config.degree).activation_bytes, stage) * micro_batch;
 }
 
+double ForeignCosts::usable_bytes(int type) const {
+  const Bytes memory = types_[static_cast<size_t>(type)].memory;
+  return static_cast<double>(memory.value()) * (1 - headroom_);
+}
+
 int ForeignCosts::farthest_from_end(const GridStage& stage, int micro_batch, int passes) const {
-  const Bytes memory = types_[static_cast<size_t>(stage.config.type)].memory;
-  const double usable = static_cast<double>(memory.value()) * (1 - headroom_);
-  const double left = usable - fixed_bytes(stage);
+  const double left = usable_bytes(stage.config.type) - fixed_bytes(stage);
   const double in_flight = bytes_in_flight(stage, micro_batch);
   if (left < in_flight) return 0;
   if (left >= in_flight * std::min(passes, layers())) return layers();
