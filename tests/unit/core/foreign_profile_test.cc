@@ -98,6 +98,9 @@ TEST(ForeignProfile, UnknownMembersAreNamedWithWhatTheyMayMean) {
     EXPECT_NE(said.find("(did you mean '"), std::string::npos) << said;
   }
   EXPECT_FALSE(read(with(kProfile, R"("source")", R"("colour")")));
+  const Result<ForeignProfile> escaped = read(with(kProfile, R"("source")", R"("a\nb")"));
+  ASSERT_FALSE(escaped);
+  EXPECT_EQ(escaped.error().to_string().find('\n'), std::string::npos);
 }
 
 TEST(ForeignProfile, WhatContradictsItselfIsRefused) {
