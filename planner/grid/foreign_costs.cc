@@ -95,17 +95,20 @@ const ForeignLink* ForeignCosts::link(GridConfig from, GridConfig to) const {
 
 int GridType::devices() const { return std::accumulate(on_hosts.begin(), on_hosts.end(), 0); }
 
+GridGroups ForeignCosts::groups_of(int type) const {
+  GridGroups groups;
+  std::set<int> sizes = {1};
+  for (const ForeignTimes& one : device(type).profiles)
+    for (const int degree : degrees(type, one.micro_batch)) sizes.insert(degree);
+  for (const int size : sizes)
+    for (const int on_host : types_[static_cast<size_t>(type)].on_hosts)
+      groups[size] += on_host / size;
+  return groups;
+}
+
 std::vector<GridGroups> ForeignCosts::groups() const {
   std::vector<GridGroups> fleet;
-  for (int type = 0; type < types(); ++type) {
-    GridGroups& groups = fleet.emplace_back();
-    std::set<int> sizes = {1};
-    for (const ForeignTimes& one : device(type).profiles)
-      for (const int degree : degrees(type, one.micro_batch)) sizes.insert(degree);
-    for (const int size : sizes)
-      for (const int on_host : types_[static_cast<size_t>(type)].on_hosts)
-        groups[size] += on_host / size;
-  }
+  for (int type = 0; type < types(); ++type) fleet.push_back(groups_of(type));
   return fleet;
 }
 

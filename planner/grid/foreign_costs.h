@@ -48,6 +48,7 @@ class ForeignCosts : public GridCosts {
   const std::vector<GridType>& grid_types() const { return types_; }
   /// By number, as the search takes them.
   std::vector<GridGroups> groups() const;
+  GridGroups groups_of(int type) const;
   /// Of a device of the stage: what its layers need, and each micro-batch in flight.
   double fixed_bytes(const GridStage& stage) const;
   double bytes_in_flight(const GridStage& stage, int micro_batch) const;

@@ -28,7 +28,7 @@ std::string types_text(const ForeignCosts& costs) {
 
 /// Those measured for which a host has enough devices.
 std::vector<GridConfig> placeable(const ForeignCosts& costs, int type, int micro_batch) {
-  const GridGroups groups = costs.groups()[static_cast<size_t>(type)];
+  const GridGroups groups = costs.groups_of(type);
   std::vector<GridConfig> configs;
   for (const int degree : costs.degrees(type, micro_batch))
     if (groups.at(degree) > 0) configs.push_back({type, degree});
