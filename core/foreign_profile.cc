@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
 
 #include "core/json_fields.h"
 #include "core/json_file.h"
@@ -47,7 +49,7 @@ void read_layer(JsonFields& fields, ForeignProfile* profile) {
   read_by_degree(fields, "parameters", &layer.parameters);
   read_by_degree(fields, "activation_bytes_per_sample", &layer.activation_bytes_per_sample);
   fields.read_between("output_bytes_per_sample", layer.output_bytes_per_sample, 0, kMostCount)
-      .leave_others();
+      .leave_notes();
   profile->layers.push_back(std::move(layer));
 }
 
@@ -62,13 +64,17 @@ void read_seconds(JsonFields& fields, const char* key, size_t layers, std::vecto
 }
 
 void read_device(JsonFields& fields, size_t layers, ForeignDevice* device) {
-  fields.read_between("memory_bytes", device->memory, 1, INT64_MAX / 4).leave_others();
+  fields.read_between("memory_bytes", device->memory, 1, INT64_MAX / 4).leave_notes();
   if (fields.has("price_per_hour"))
     fields.read_between("price_per_hour", device->price_per_hour, 0, kMostCount);
+  std::set<std::pair<int, int>> points;
   fields.each("profiles", [&](JsonFields& each) {
     ForeignTimes times;
-    each.read_between("micro_batch", times.micro_batch, 1, 1 << 30).leave_others();
+    each.read_between("micro_batch", times.micro_batch, 1, 1 << 30).leave_notes();
     if (each.has("tensor")) each.read_between("tensor", times.tensor, 1, kMostDegree);
+    if (!points.emplace(times.micro_batch, times.tensor).second)
+      each.fault(nullptr, "micro-batch " + std::to_string(times.micro_batch) + " at tensor " +
+                              std::to_string(times.tensor) + " is there twice");
     read_seconds(each, "forward_seconds", layers, &times.forward_seconds);
     read_seconds(each, "backward_seconds", layers, &times.backward_seconds);
     read_seconds(each, "update_seconds", layers, &times.update_seconds);
@@ -84,12 +90,24 @@ void read_table(JsonFields& fields, ForeignLink::Table* table) {
         !(row[0].get<double>() > 0) || !(row[1].get<double>() >= 0) ||
         row[1].get<double>() > kMostSeconds)
       return fields.fault("seconds_by_bytes", "expected pairs of bytes and seconds");
-    (*table)[row[0].get<double>()] = row[1].get<double>();
+    const auto [at, is_new] = table->emplace(row[0].get<double>(), row[1].get<double>());
+    if (!is_new && at->second != row[1].get<double>())
+      return fields.fault("seconds_by_bytes", row[0].dump() + " bytes have two times");
   }
   if (table->empty()) fields.fault("seconds_by_bytes", "expected pairs of bytes and seconds");
 }
 
+/// One of three.
 void read_speed(JsonFields& fields, ForeignLink* link) {
+  int ways = 0;
+  for (const auto& keys : {std::pair{"bandwidth_GBps", "bandwidth_GBps"},
+                           {"seconds_by_bytes", "seconds_by_bytes"},
+                           {"bytes_per_second", "latency_seconds"}})
+    ways += fields.has(keys.first) || fields.has(keys.second) ? 1 : 0;
+  if (ways != 1)
+    return fields.fault(nullptr, std::string(ways == 0 ? "gives no speed" : "gives two speeds") +
+                                     ": one of 'bandwidth_GBps', 'seconds_by_bytes' and "
+                                     "'bytes_per_second' is needed");
   if (fields.has("bandwidth_GBps")) {
     fields.read("bandwidth_GBps", link->speed.emplace<ForeignLink::Polynomial>());
     if (std::get<ForeignLink::Polynomial>(link->speed).empty())
@@ -106,7 +124,7 @@ void read_speed(JsonFields& fields, ForeignLink* link) {
 
 void read_link(JsonFields& fields, ForeignProfile* profile) {
   ForeignLink link;
-  fields.read("from", link.from).read("to", link.to).leave_others();
+  fields.read("from", link.from).read("to", link.to).leave_notes();
   for (const char* key : {"from", "to"})
     if (!profile->devices.contains(key[0] == 'f' ? link.from : link.to))
       fields.fault(key, "no device of this type is in \"devices\"");
@@ -128,10 +146,50 @@ void read_devices(JsonFields& fields, ForeignProfile* profile) {
   });
 }
 
+std::string numbered(size_t link) { return "/links/" + std::to_string(link); }
+
+Result<Unit> check_no_contradiction(const std::vector<ForeignLink>& links) {
+  std::map<std::tuple<std::string, int, std::string, int>, size_t> known;
+  for (size_t i = 0; i < links.size(); ++i) {
+    const ForeignLink& link = links[i];
+    const auto [same, is_new] =
+        known.emplace(std::tuple{link.from, link.from_devices, link.to, link.to_devices}, i);
+    if (!is_new && links[same->second].speed != link.speed)
+      return invalid_at(numbered(i), "is of the same devices as " + numbered(same->second) +
+                                         ", and has another speed");
+  }
+  return Unit{};
+}
+
+/// Of what stages send each other, at micro-batches that both were measured at. What sums of
+/// gradients send depends on the plan.
+Result<Unit> check_bandwidths(const ForeignProfile& profile) {
+  std::set<double> outputs;
+  for (size_t layer = 0; layer + 1 < profile.layers.size(); ++layer)
+    outputs.insert(profile.layers[layer].output_bytes_per_sample);
+  std::map<std::pair<std::string, int>, std::set<int>> measured;  // micro-batches
+  for (const auto& [type, device] : profile.devices)
+    for (const ForeignTimes& times : device.profiles)
+      measured[{type, times.tensor}].insert(times.micro_batch);
+  for (size_t i = 0; i < profile.links.size(); ++i) {
+    const ForeignLink& link = profile.links[i];
+    if (!std::holds_alternative<ForeignLink::Polynomial>(link.speed)) continue;
+    const std::set<int>& receives = measured[{link.to, link.to_devices}];
+    for (const int micro_batch : measured[{link.from, link.from_devices}])
+      for (const double output : outputs)
+        if (receives.contains(micro_batch) && !link.carries(output * micro_batch))
+          return invalid_at(numbered(i) + "/bandwidth_GBps",
+                            "is not above 0 for messages of " + json(output * micro_batch).dump() +
+                                " bytes, which stages send at micro-batch " +
+                                std::to_string(micro_batch));
+  }
+  return Unit{};
+}
+
 Result<ForeignProfile> read(const json& document) {
   ForeignProfile profile;
   JsonFields fields(document);
-  fields.read_version(1).leave_others();
+  fields.read_version(1).leave_notes();
   fields.read_if("name", profile.name);
   if (fields.has("global_batch"))
     fields.read_between("global_batch", profile.global_batch, 1, 1 << 30);
@@ -139,7 +197,7 @@ Result<ForeignProfile> read(const json& document) {
     model
         .read_between("optimizer_bytes_per_parameter", profile.optimizer_bytes_per_parameter, 0,
                       1e6)
-        .leave_others();
+        .leave_notes();
     if (model.has("gradient_bytes_per_parameter"))
       model.read_between("gradient_bytes_per_parameter", profile.gradient_bytes_per_parameter, 0,
                          1e6);
@@ -150,7 +208,17 @@ Result<ForeignProfile> read(const json& document) {
   if (fields.has("links"))
     fields.each("links", [&](JsonFields& each) { read_link(each, &profile); });
   MOTLEY_TRY_VOID(fields.done());
+  MOTLEY_TRY_VOID(check_no_contradiction(profile.links));
+  MOTLEY_TRY_VOID(check_bandwidths(profile));
   return profile;
+}
+
+/// In 1e9 bytes a second.
+double bandwidth_of(const ForeignLink::Polynomial& powers, double bytes) {
+  const double x = std::log2(bytes / 1e6);
+  double bandwidth = 0;
+  for (const double coefficient : powers) bandwidth = bandwidth * x + coefficient;
+  return bandwidth;
 }
 
 }  // namespace
@@ -166,12 +234,8 @@ double ForeignLink::seconds(double bytes) const {
   if (!(bytes > 0)) return 0;
   if (const auto* line = std::get_if<ForeignLine>(&speed))
     return line->latency_seconds + bytes / line->bytes_per_second;
-  if (const auto* powers = std::get_if<Polynomial>(&speed)) {
-    const double x = std::log2(bytes / 1e6);
-    double bandwidth = 0;
-    for (const double coefficient : *powers) bandwidth = bandwidth * x + coefficient;
-    return bytes / 1e9 / std::max(bandwidth, kLeastBandwidth);
-  }
+  if (const auto* powers = std::get_if<Polynomial>(&speed))
+    return bytes / 1e9 / std::max(bandwidth_of(*powers, bytes), kLeastBandwidth);
   const Table& table = std::get<Table>(speed);
   const auto above = table.lower_bound(bytes);
   if (above == table.begin()) return above->second;
@@ -179,6 +243,11 @@ double ForeignLink::seconds(double bytes) const {
   if (above == table.end()) return below->second * bytes / below->first;
   const double part = (bytes - below->first) / (above->first - below->first);
   return below->second + part * (above->second - below->second);
+}
+
+bool ForeignLink::carries(double bytes) const {
+  const auto* powers = std::get_if<Polynomial>(&speed);
+  return !powers || !(bytes > 0) || bandwidth_of(*powers, bytes) > 0;
 }
 
 bool ForeignLink::favours_large(double least_bytes, double most_bytes) const {

@@ -40,6 +40,8 @@ struct ForeignDevice {
 struct ForeignLine {
   double latency_seconds = 0;
   double bytes_per_second = 0;
+
+  bool operator==(const ForeignLine&) const = default;
 };
 
 /// Between a stage on so many devices of one type and one on so many of another.
@@ -54,6 +56,8 @@ struct ForeignLink {
   std::variant<ForeignLine, Polynomial, Table> speed;
 
   double seconds(double bytes) const;
+  /// False where a polynomial has left its range and its bandwidth is not above 0.
+  bool carries(double bytes) const;
   /// Whether no byte of a smaller message takes less than one of a larger, of messages between two
   /// sizes: of a polynomial, as far as many sizes between show.
   bool favours_large(double least_bytes, double most_bytes) const;
@@ -73,7 +77,8 @@ struct ForeignProfile {
                           int to_devices) const;
 };
 
-/// kNotFound; kInvalidSpec with file, line and column. Members it does not know are left aside.
+/// kNotFound; kInvalidSpec with file, line and column. Of members it does not know notes alone are
+/// left aside.
 Result<ForeignProfile> read_foreign_profile(FileSystem& fs, const std::string& path);
 
 }  // namespace motley

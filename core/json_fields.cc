@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json_place.h"
+#include "core/log.h"
 #include "core/units.h"
 
 namespace motley {
@@ -142,6 +143,14 @@ JsonFields& JsonFields::leave_others() {
   return *this;
 }
 
+JsonFields& JsonFields::leave_notes() {
+  constexpr const char* kNotes[] = {"name", "source", "notes", "comment", "description", "license"};
+  known_.insert(known_.end(), std::begin(kNotes), std::end(kNotes));
+  for (const auto& [key, value] : whole().items())
+    if (key.starts_with('_')) known_.emplace_back(key);
+  return *this;
+}
+
 const json& JsonFields::whole() const {
   static const json none = json::object();
   return json_ ? *json_ : none;
@@ -154,8 +163,8 @@ Result<Unit> JsonFields::done() {
     const std::string near = did_you_mean(key, known_.data(), known_.size());
     if (fault_ ? near != missing_ : leave_others_) continue;
     fault_.reset();
-    fault(nullptr,
-          "unknown key '" + key + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)"));
+    fault(nullptr, "unknown key '" + one_line(key) + "'" +
+                       (near.empty() ? "" : " (did you mean '" + near + "'?)"));
     return fail(*fault_);
   }
   return fault_ ? Result<Unit>(fail(*fault_)) : Unit{};

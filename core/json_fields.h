@@ -118,6 +118,8 @@ class JsonFields {
   const nlohmann::json* member(const char* key);
   /// Members that nobody asks for are no fault: for documents that others wrote.
   JsonFields& leave_others();
+  /// Nor are those that people write for people: core/FORMATS.md, "foreign profile".
+  JsonFields& leave_notes();
   /// The object itself, to go through keys that are not known; empty where it is none.
   const nlohmann::json& whole() const;
   /// Notes a fault of this member; `key` null: of the object itself. Only the first one counts.

@@ -10,6 +10,13 @@ namespace {
 
 using nlohmann::json;
 
+/// "model.width" of "/model/width".
+std::string key_of(const std::string& pointer) {
+  std::string key = pointer.empty() ? "all of it" : pointer.substr(1);
+  std::replace(key.begin(), key.end(), '/', '.');
+  return key;
+}
+
 /// "model.width is 32 in the profile, 64 in the job": the first difference.
 std::string job_difference(const std::string& measured, const JobSpec& job) {
   const json before = json::parse(measured, nullptr, false);
@@ -21,10 +28,13 @@ std::string job_difference(const std::string& measured, const JobSpec& job) {
     const json::json_pointer place(pointer);
     const json there = before.contains(place) ? before.at(place) : json();
     if (there == value) continue;
-    std::string key = pointer.substr(1);
-    std::replace(key.begin(), key.end(), '/', '.');
-    return key + " is " + there.dump() + " in the profile, " + value.dump() + " in the job";
+    return key_of(pointer) + " is " + there.dump() + " in the profile, " + value.dump() +
+           " in the job";
   }
+  const json flat_before = before.flatten();
+  for (const auto& [pointer, value] : flat_before.items())
+    if (!now.contains(json::json_pointer(pointer)))
+      return key_of(pointer) + " is " + value.dump() + " in the profile, and not in the job";
   return "it is of another job";
 }
 

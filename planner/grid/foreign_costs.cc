@@ -95,17 +95,20 @@ const ForeignLink* ForeignCosts::link(GridConfig from, GridConfig to) const {
 
 int GridType::devices() const { return std::accumulate(on_hosts.begin(), on_hosts.end(), 0); }
 
+GridGroups ForeignCosts::groups_of(int type) const {
+  GridGroups groups;
+  std::set<int> sizes = {1};
+  for (const ForeignTimes& one : device(type).profiles)
+    for (const int degree : degrees(type, one.micro_batch)) sizes.insert(degree);
+  for (const int size : sizes)
+    for (const int on_host : types_[static_cast<size_t>(type)].on_hosts)
+      groups[size] += on_host / size;
+  return groups;
+}
+
 std::vector<GridGroups> ForeignCosts::groups() const {
   std::vector<GridGroups> fleet;
-  for (int type = 0; type < types(); ++type) {
-    GridGroups& groups = fleet.emplace_back();
-    std::set<int> sizes = {1};
-    for (const ForeignTimes& one : device(type).profiles)
-      for (const int degree : degrees(type, one.micro_batch)) sizes.insert(degree);
-    for (const int size : sizes)
-      for (const int on_host : types_[static_cast<size_t>(type)].on_hosts)
-        groups[size] += on_host / size;
-  }
+  for (int type = 0; type < types(); ++type) fleet.push_back(groups_of(type));
   return fleet;
 }
 
@@ -186,10 +189,13 @@ double ForeignCosts::bytes_in_flight(const GridStage& stage, int micro_batch) co
   return of_stage(sums_.at(stage.config.degree).activation_bytes, stage) * micro_batch;
 }
 
+double ForeignCosts::usable_bytes(int type) const {
+  const Bytes memory = types_[static_cast<size_t>(type)].memory;
+  return static_cast<double>(memory.value()) * (1 - headroom_);
+}
+
 int ForeignCosts::farthest_from_end(const GridStage& stage, int micro_batch, int passes) const {
-  const Bytes memory = types_[static_cast<size_t>(stage.config.type)].memory;
-  const double usable = static_cast<double>(memory.value()) * (1 - headroom_);
-  const double left = usable - fixed_bytes(stage);
+  const double left = usable_bytes(stage.config.type) - fixed_bytes(stage);
   const double in_flight = bytes_in_flight(stage, micro_batch);
   if (left < in_flight) return 0;
   if (left >= in_flight * std::min(passes, layers())) return layers();

@@ -48,20 +48,25 @@ class ForeignCosts : public GridCosts {
   const std::vector<GridType>& grid_types() const { return types_; }
   /// By number, as the search takes them.
   std::vector<GridGroups> groups() const;
+  GridGroups groups_of(int type) const;
   /// Of a device of the stage: what its layers need, and each micro-batch in flight.
   double fixed_bytes(const GridStage& stage) const;
   double bytes_in_flight(const GridStage& stage, int micro_batch) const;
+  /// Of a device, for them.
+  double usable_bytes(int type) const;
   double simulated_seconds(const GridPlan& plan) const;
-
- protected:
-  const ForeignProfile& profile() const { return profile_; }
-  const ForeignDevice& device(int type) const;
-  const ForeignTimes& times(GridConfig config, int micro_batch) const;
+  /// At any micro-batch.
+  bool is_measured(int type) const { return !device(type).profiles.empty(); }
   /// Null where neither way was measured.
   const ForeignLink* link(GridConfig from, GridConfig to) const;
   /// That a stage's gradients are summed over; null where nobody measured it.
   const ForeignLink* ring(const GridStage& stage) const;
   double gradient_bytes(const GridStage& stage, int degree) const;
+
+ protected:
+  const ForeignProfile& profile() const { return profile_; }
+  const ForeignDevice& device(int type) const;
+  const ForeignTimes& times(GridConfig config, int micro_batch) const;
 
  private:
   /// Of the layers before each, on a device of so many.

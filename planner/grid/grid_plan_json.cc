@@ -6,12 +6,19 @@
 
 #include "core/json_fields.h"
 #include "core/json_place.h"
+#include "core/units.h"
+#include "planner/grid/grid_reasons.h"
 
 namespace motley {
 
 using nlohmann::json;
 
 namespace {
+
+/// What documents of ours say of a plan besides: it is found anew.
+constexpr const char* kTold[] = {"kind",         "model",      "global_batch",
+                                 "left_out",     "prediction", "bill",
+                                 "left_out_why", "search",     "iterations_per_second"};
 
 /// Its number: of types of one name the one that has most memory, unless the document says.
 int type_of(const std::vector<GridType>& types, const std::string& name, Bytes memory) {
@@ -24,6 +31,16 @@ int type_of(const std::vector<GridType>& types, const std::string& name, Bytes m
   return found;
 }
 
+std::string no_type_fault(const std::vector<GridType>& types, const std::string& name) {
+  std::vector<std::string_view> known;
+  for (const GridType& type : types) {
+    if (type.name == name) return "the fleet has none of this memory";
+    known.emplace_back(type.name);
+  }
+  const std::string near = did_you_mean(name, known.data(), known.size());
+  return "the fleet has no device of it" + (near.empty() ? "" : " (did you mean '" + near + "'?)");
+}
+
 void read_stage(JsonFields& fields, const ForeignCosts& costs, GridPlan* plan) {
   GridStage stage;
   int last = 0;
@@ -33,12 +50,12 @@ void read_stage(JsonFields& fields, const ForeignCosts& costs, GridPlan* plan) {
   fields.read_between("first_layer", stage.first, expected, expected)
       .read_between("last_layer", last, expected, costs.layers() - 1)
       .read("type", type)
-      .leave_others();
+      .leave_notes();
   if (fields.has("tensor")) fields.read_between("tensor", stage.config.degree, 1, 1 << 20);
   if (fields.has("memory")) fields.read_between("memory", memory, 1, INT64_MAX / 4);
   stage.end = last + 1;
   stage.config.type = type_of(costs.grid_types(), type, memory);
-  if (stage.config.type < 0) return fields.fault("type", "the fleet has no device of it");
+  if (stage.config.type < 0) return fields.fault("type", no_type_fault(costs.grid_types(), type));
   const std::vector<int> degrees = costs.degrees(stage.config.type, plan->micro_batch);
   if (std::find(degrees.begin(), degrees.end(), stage.config.degree) == degrees.end())
     fields.fault(nullptr, type + " was not measured, or cannot be placed on its hosts, at tensor " +
@@ -68,12 +85,9 @@ Result<Unit> check_devices(const GridPlan& plan, const ForeignCosts& costs) {
 }
 
 Result<Unit> check_memory(const GridPlan& plan, const ForeignCosts& costs) {
-  const auto count = static_cast<int>(plan.stages.size());
-  const int passes = costs.passes(plan.micro_batch, plan.replicas);
-  for (int s = 0; s < count; ++s)
-    if (costs.farthest_from_end(plan.stages[static_cast<size_t>(s)], plan.micro_batch, passes) <
-        count - s)
-      return invalid_at("/stages/" + std::to_string(s), "does not fit the memory of its devices");
+  for (size_t s = 0; s < plan.stages.size(); ++s)
+    if (const std::string lack = lacking_memory(plan, s, costs); !lack.empty())
+      return invalid_at("/stages/" + std::to_string(s), lack);
   return Unit{};
 }
 
@@ -114,15 +128,16 @@ Result<GridPlan> read_grid_plan(const json& document, const ForeignCosts& costs)
   fields.read_version(1)
       .read_between("micro_batch", plan.micro_batch, 1, 1 << 30)
       .read_between("replicas", plan.replicas, 1, 1 << 30)
-      .leave_others();
+      .leave_notes();
+  for (const char* key : kTold) fields.has(key);
   fields.each("stages", [&](JsonFields& each) { read_stage(each, costs, &plan); });
   if (plan.stages.empty() || plan.stages.back().end != costs.layers())
     fields.fault("stages", "must hold all " + std::to_string(costs.layers()) + " layers");
   MOTLEY_TRY_VOID(fields.done());
   MOTLEY_TRY_VOID(check_devices(plan, costs));
   MOTLEY_TRY_VOID(check_memory(plan, costs));
-  if (costs.step_seconds(plan) >= kNoGridSeconds)
-    return invalid_at("/stages", "the profile lacks a link that they need");
+  if (const std::string link = lacking_link(plan, costs); !link.empty())
+    return invalid_at("/stages", "the profile lacks a link that they need: " + link);
   return plan;
 }
 

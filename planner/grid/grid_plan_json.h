@@ -14,9 +14,9 @@ namespace motley {
 nlohmann::json to_json(const GridPlan& plan, const std::vector<GridType>& types);
 nlohmann::json to_json(const GridRecord& search, const std::string& space);
 
-/// Micro-batch, replicas and stages of such a document; all else in it is left aside. Checked to be
-/// whole, to be priced by these costs and to fit their devices and memory: kInvalidSpec, its
-/// message beginning with a JSON pointer.
+/// Micro-batch, replicas and stages of such a document; what else it may have is left aside.
+/// Checked to be whole, to be priced by these costs and to fit their devices and memory:
+/// kInvalidSpec, its message beginning with a JSON pointer.
 Result<GridPlan> read_grid_plan(const nlohmann::json& document, const ForeignCosts& costs);
 
 }  // namespace motley

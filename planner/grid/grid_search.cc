@@ -68,8 +68,7 @@ class GridSearch {
     for (const GridEffort& effort : kEfforts) look_at(&open, effort);
     if (!best_.plan)
       return fail(ErrorCode::kNoPlan,
-                  "no pipeline of equal replicas over these devices holds the model, or the "
-                  "profile lacks a link or a micro-batch that one needs");
+                  "no pipeline of equal replicas over these devices holds the model");
     GridResult result{*best_.plan, {best_.seconds, best_.seconds, work_.spent}};
     for (const GridCandidate& left : open)
       result.search.least_seconds = std::min(result.search.least_seconds, left.least_seconds);

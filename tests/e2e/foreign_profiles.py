@@ -16,7 +16,7 @@ LAYERS = 4
 
 def times(batch, tensor, seconds):
     return {"micro_batch": batch, "tensor": tensor, "forward_seconds": [seconds * batch / tensor / 3] * LAYERS,
-            "backward_seconds": [seconds * batch / tensor * 2 / 3] * LAYERS, "update_seconds": [0.001 / tensor] * LAYERS, "seen_by": "someone"}
+            "backward_seconds": [seconds * batch / tensor * 2 / 3] * LAYERS, "update_seconds": [0.001 / tensor] * LAYERS, "_seen_by": "someone"}
 
 
 def profile():
@@ -30,6 +30,48 @@ def profile():
               for m in (1, 2) for n in (1, 2)]
     return {"version": 1, "name": "four layers", "model": {"optimizer_bytes_per_parameter": 16, "layers": [layer] * LAYERS}, "devices": devices,
             "links": links, "source": "this test"}
+
+
+def check_reasons(write, plan, refused):
+    """What is left out and why, what it costs, and which part of what was given is wrong."""
+    priced = profile()
+    for kind, price in (("fast", 3), ("slow", 1)):
+        priced["devices"][kind]["price_per_hour"] = price
+    write("profile.json", priced)
+    document = json.loads(plan("--json", "--set", "train.steps=1000").stdout)
+    used = sum({"fast": 3, "slow": 1}[stage["type"]] * stage["tensor"] * document["replicas"] for stage in document["stages"])
+    expect(abs(document["prediction"]["cost_per_hour"] - used) < 1e-9, f"cost of an hour: {document['prediction']}")
+    bill = document["bill"]
+    expect_equal(bill["steps"], 1000, "steps of the bill")
+    expect(abs(bill["cost"] - used * 1000 * document["prediction"]["step_seconds"] / 3600) < 1e-9, f"bill {bill}")
+    told = plan("--set", "train.steps=1000", "--set", "model={preset: gpt2-124m}").stdout
+    expect(" an hour, simulated" in told and "1000 steps: " in told, told)
+    expect("the job's own model is left aside" in told, told)
+    alone = plan("--json", "--set", "resources.devices.types=[fast]")
+    expect_exit(alone, 0)
+    expect({"type": "slow", "devices": 4, "why": "not admitted by resources.devices.types (fast)"} in json.loads(alone.stdout)["left_out_why"],
+           alone.stdout)
+    left = json.loads(plan("--json", "--set", "pin.leave_out=[b1/0]").stdout)["left_out_why"]
+    expect({"type": "slow", "devices": 1, "why": "pin.leave_out"} in left, left)
+
+    unmeasured = profile()
+    unmeasured["devices"]["slow"]["profiles"] = []
+    write("profile.json", unmeasured)
+    document = json.loads(plan("--json").stdout)
+    expect({"type": "slow", "devices": 4, "why": "the profile has no times of it"} in document["left_out_why"], document["left_out_why"])
+    expect("left out: 4 of slow (the profile has no times of it)" in plan().stdout, plan().stdout)
+    expect("prediction" in document and "cost_per_hour" not in document["prediction"], "a price that nobody gave")
+    for key in ("parallel.compress=int8", "train.precision=bf16", "train.loss_scale=8", "parallel.sync={across: 2}"):
+        refused(65, "is not kept to with a foreign profile", "--set", key)
+
+    write("profile.json", {("link" if key == "links" else key): value for key, value in profile().items()})
+    refused(65, "profile.json:1:1: /: unknown key 'link' (did you mean 'links'?)")
+    write("profile.json", {("modle" if key == "model" else key): value for key, value in profile().items()})
+    refused(65, "profile.json: neither a profile by `motley profile --json`")
+    refused(65, "did 'modle' mean 'model'?")
+    write("profile.json", "[]")
+    refused(65, "profile.json: a profile is a JSON object")
+    write("profile.json", profile())
 
 
 def main():
@@ -81,6 +123,10 @@ def main():
     refused(65, "bad.json:5:12: /stages: must hold all 4 layers", "--score", "bad.json")
     write("bad.json", {**one, "stages": [{"first_layer": 0, "last_layer": 3, "type": "slow", "tensor": 1}]})
     refused(65, "memory", "--score", "bad.json")
+    write("bad.json", {**one, "replica": 2})
+    refused(65, "bad.json:1:1: /: unknown key 'replica' (did you mean 'replicas'?)", "--score", "bad.json")
+    write("bad.json", {**one, "stages": [{**one["stages"][0], "type": "fasst"}]})
+    refused(65, "/stages/0/type: the fleet has no device of it (did you mean 'fast'?)", "--score", "bad.json")
     write("bad.json", {**one, "global_batch": 7})
     refused(65, "bad.json:13:18: /global_batch: the job's steps have", "--score", "bad.json")
     write("bad.json", {**one, "replicas": 6})
@@ -117,7 +163,8 @@ def main():
     for device in tight["devices"].values():
         device["memory_bytes"] = 10**6
     write("profile.json", tight)
-    refused(65, "holds the model")
+    refused(65, "no device holds layer 0: it needs at least ")
+    check_reasons(write, plan, refused)
     print("ok")
 
 

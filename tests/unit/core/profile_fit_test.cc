@@ -74,6 +74,11 @@ TEST(ProfileFit, NamesWhatDiffersInTheJob) {
   JobSpec exact = tiny();
   exact.train.numerics = Numerics::kExact;
   EXPECT_THAT(misfit(profile, exact, cpus(1), unknown), Optional(HasSubstr("numerics")));
+  Profile more = profile;
+  more.job_key = "of another version";
+  more.job.insert(1, R"("model_extra": 1, )");
+  EXPECT_THAT(misfit(more, tiny(), cpus(1), unknown),
+              Optional(HasSubstr("model_extra is 1 in the profile, and not in the job")));
 }
 
 TEST(ProfileFit, NamesTheDeviceThatIsAnother) {
