@@ -83,12 +83,14 @@ Result<Unit> limit_count(const PlanRequest& request, Candidates* candidates) {
   if (candidates->most_devices >= candidates->least_devices) return Unit{};
   const std::string wanted = std::to_string(candidates->least_devices);
   if (usable < candidates->least_devices)
-    return fail(ErrorCode::kNoPlan, who_counts(request.job) + " asks for " +
-                                        (replicas ? "" : "at least ") + wanted + " devices; " +
-                                        std::to_string(usable) + " can hold the model");
+    return fail(ErrorCode::kNoPlan,
+                who_counts(request.job) + " asks for " + (replicas ? "" : "at least ") + wanted +
+                    " devices; " + std::to_string(usable) + " can hold the model",
+                place_of(request.job, who_counts(request.job)));
   return fail(ErrorCode::kNoPlan,
               "parallel.data asks for " + std::to_string(*replicas) +
-                  " replicas; as many whole devices are not what resources.devices.count allows");
+                  " replicas; as many whole devices are not what resources.devices.count allows",
+              place_of(request.job, "parallel.data"));
 }
 
 ReplicaPlan replica_of(const PlanRequest& request, const Candidate& candidate, Rank rank,

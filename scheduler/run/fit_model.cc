@@ -304,6 +304,7 @@ Result<FleetFit> fit_fleet(const JobSpec& job, const FleetSpec& whole,
   }
   const auto plan = [&]() -> Result<Plan> {
     MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
+    MOTLEY_TRY_VOID(check_parallel(fleet, job));
     MOTLEY_TRY_VOID(check_precisions(chosen, job));
     MOTLEY_TRY(const ProfileForSimulation from, simulated_profile(job, chosen, catalog));
     return find_plan({job, fleet, from.profile});
