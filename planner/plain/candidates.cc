@@ -1,6 +1,7 @@
 #include "planner/plain/candidates.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/spec/precisions.h"
 #include "core/units.h"
@@ -35,6 +36,22 @@ const MemoryPoint* smallest_allowed(const DeviceProfile& device, const MicroBatc
     if (point.micro_batch % rule.grain == 0) return &point;
   }
   return nullptr;
+}
+
+/// `of`: the memory that the device has for it.
+std::string lack_text(const DeviceProfile& device, const MicroBatchRule& rule,
+                      const std::string& of) {
+  const MemoryPoint* point = smallest_allowed(device, rule);
+  if (point == nullptr) {
+    return "its memory table has no micro-batch of whole grains of " + std::to_string(rule.grain);
+  }
+  return "needs " + format_bytes(point->total()) + " of " + of + " at micro-batch " +
+         std::to_string(point->micro_batch);
+}
+
+/// As plans tell it of what they leave out.
+std::string short_lack(const DeviceProfile& device, const MicroBatchRule& rule) {
+  return lack_text(device, rule, format_bytes(usable_memory(device, rule.headroom)));
 }
 
 std::string remedy(const MicroBatchRule& rule) {
@@ -105,14 +122,13 @@ ReplicaPlan replica_of(const PlanRequest& request, const Candidate& candidate, R
 
 }  // namespace
 
+std::string usable_text(const DeviceProfile& device, double headroom) {
+  return format_bytes(usable_memory(device, headroom)) + " (" + format_bytes(device.memory_limit) +
+         " less " + std::to_string(std::lround(100 * headroom)) + " % headroom)";
+}
+
 std::string memory_lack(const DeviceProfile& device, const MicroBatchRule& rule) {
-  const MemoryPoint* point = smallest_allowed(device, rule);
-  if (point == nullptr) {
-    return "its memory table has no micro-batch of whole grains of " + std::to_string(rule.grain);
-  }
-  return "needs " + format_bytes(point->total()) + " of " +
-         format_bytes(usable_memory(device, rule.headroom)) + " at micro-batch " +
-         std::to_string(point->micro_batch);
+  return lack_text(device, rule, usable_text(device, rule.headroom));
 }
 
 Result<Candidates> find_candidates(const PlanRequest& request) {
@@ -135,7 +151,7 @@ Result<Candidates> find_candidates(const PlanRequest& request) {
     }
     if (micro_batch_sizes(*candidate.profile, rule).empty()) {
       unfit.push_back(candidate);
-      candidates.left_out.push_back({spec.id, "memory: " + memory_lack(*candidate.profile, rule)});
+      candidates.left_out.push_back({spec.id, "memory: " + short_lack(*candidate.profile, rule)});
       continue;
     }
     if (candidate.profile->curve("model") == nullptr) {

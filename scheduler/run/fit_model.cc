@@ -267,6 +267,7 @@ Result<Unit> find_smaller(const JobSpec& job, PipelineCounter& counter, MemoryFi
 
 Result<ModelFit> fit_model(const JobSpec& job, const DeviceCatalog& catalog) {
   ModelFit fit;
+  MOTLEY_TRY_VOID(check_types_known(catalog, job));
   MOTLEY_TRY_VOID(choose_types(job, catalog, &fit));
   PipelineCounter counter(job);
   const int layers = layer_count(job.model);
