@@ -113,6 +113,17 @@ def check_directories_that_cannot_be(cache):
     print("ok: directories that cannot be: " + told[0])
 
 
+def check_help():
+    """Options that may be repeated are told as such, exit codes are told at all."""
+    sandbox = Sandbox()
+    plan = sandbox.run("plan", "--help").stdout
+    expect(re.search(r"--set KEY=VALUE +override a value of the job \(may be repeated\)", plan), plan)
+    overview = sandbox.run("--help").stdout
+    for code in (0, 1, 2, 65, 66, 69, 70, 75, 77, 78, 128):
+        expect(re.search(rf"\b{code}\b", overview), f"exit code {code} in {overview}")
+    print("ok: help")
+
+
 def check_foreign_profile(cache):
     """A profile of another job or other devices plans nothing."""
     sandbox = Sandbox(cache=cache)
@@ -233,6 +244,7 @@ def main():
     for case in CASES:
         check(cache, *case)
     check_directories_that_cannot_be(cache)
+    check_help()
     check_foreign_profile(cache)
     check_changed_job_and_lock(cache)
     check_changed_data(cache)
