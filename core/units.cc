@@ -23,7 +23,6 @@ constexpr int64_t kKilo = 1000;
 constexpr int64_t kKibi = 1024;
 
 constexpr UnitName kByteUnits[] = {
-    {"", 1},
     {"B", 1},
     {"kB", kKilo},
     {"KB", kKilo},
@@ -156,8 +155,7 @@ Result<Measure> parse_measure(std::string_view text, const Family& family) {
   return refuse_unit(family, text, rest);
 }
 
-Result<int64_t> parse_whole(std::string_view text, const Family& family) {
-  MOTLEY_TRY(const Measure measure, parse_measure(text, family));
+Result<int64_t> whole_of(const Measure& measure, std::string_view text, const Family& family) {
   const Wide product = static_cast<Wide>(measure.mantissa) * static_cast<Wide>(measure.factor);
   const Wide divisor = static_cast<Wide>(measure.divisor);
   if (family.exact && product % divisor != 0)
@@ -166,6 +164,18 @@ Result<int64_t> parse_whole(std::string_view text, const Family& family) {
   if (rounded > static_cast<Wide>(INT64_MAX))
     return fail(ErrorCode::kInvalidSpec, quoted(text) + " is too large");
   return static_cast<int64_t>(rounded);
+}
+
+Result<int64_t> parse_whole(std::string_view text, const Family& family) {
+  MOTLEY_TRY(const Measure measure, parse_measure(text, family));
+  return whole_of(measure, text, family);
+}
+
+/// "1h" of "1h30m": up to the next digit behind a unit.
+std::string_view first_part(std::string_view text) {
+  const size_t unit = text.find_first_not_of("0123456789. ");
+  if (unit == 0) return text;
+  return text.substr(0, text.find_first_of("0123456789", std::min(unit, text.size())));
 }
 
 struct Ends {
@@ -240,8 +250,21 @@ Result<Bytes> parse_bytes(std::string_view text) {
 }
 
 Result<Nanos> parse_duration(std::string_view text) {
-  MOTLEY_TRY(const int64_t value, parse_whole(text, kDuration));
-  return Nanos(value);
+  int64_t sum = 0;
+  int64_t unit_before = INT64_MAX;
+  std::string_view rest = text;
+  do {
+    const std::string_view part = first_part(rest);
+    rest.remove_prefix(part.size());
+    MOTLEY_TRY(const Measure measure, parse_measure(part, kDuration));
+    if (measure.factor >= unit_before) return refuse(kDuration, text);
+    unit_before = measure.factor;
+    MOTLEY_TRY(const int64_t value, whole_of(measure, part, kDuration));
+    if (value > INT64_MAX - sum)
+      return fail(ErrorCode::kInvalidSpec, quoted(text) + " is too large");
+    sum += value;
+  } while (!rest.empty());
+  return Nanos(sum);
 }
 
 Result<int64_t> parse_count(std::string_view text) { return parse_whole(text, kCount); }

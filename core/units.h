@@ -9,11 +9,12 @@
 
 namespace motley {
 
-/// "20GB" (decimal), "16GiB", "512KiB", "100" (bytes). Fractions allowed ("1.5GB"). No negative, no
-/// overflow.
+/// "20GB" (decimal), "16GiB", "512KiB", "100B"; a unit is required. Fractions allowed ("1.5GB"). No
+/// negative, no overflow.
 Result<Bytes> parse_bytes(std::string_view text);
 
-/// "10m", "200us", "1.5s", "6h", "2d"; a unit is required.
+/// "10m", "200us", "1.5s", "6h", "2d", also "1h30m", the larger unit first, as format_seconds()
+/// writes; a unit is required.
 Result<Nanos> parse_duration(std::string_view text);
 
 /// "1.2GB/s", "125MB/s", "10Gbit/s" in bytes per second.

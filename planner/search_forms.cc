@@ -109,6 +109,9 @@ Result<FoundPlan> search_whole_and_cut(const PlanRequest& request, const MemoryC
   }
   Result<FoundPipelines> pipelines = find_pipelines(request, counter);
   if (!pipelines && is_fault(pipelines.error())) return fail(pipelines.error());
+  const ParallelSpec& wanted = request.job.parallel;
+  const bool wants_cut = wanted.pipeline.value_or(1) > 1 || wanted.tensor.value_or(1) > 1;
+  if (!plain && !pipelines && wants_cut) return fail(pipelines.error());  // no whole device is one
   if (!plain && !pipelines) {
     Error error = plain.error();
     error.message += "; " + pipelines.error().message;

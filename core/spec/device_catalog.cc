@@ -38,23 +38,33 @@ std::string types_of(const std::vector<const CatalogDevice*>& entries) {
   return text;
 }
 
-tl::unexpected<Error> unknown(const DeviceCatalog& catalog, const DeviceSpec& device) {
+/// " (did you mean 'T4'?)", or all that there is.
+std::string known_instead(const DeviceCatalog& catalog, const std::string& type) {
   std::vector<std::string_view> types;
   for (const CatalogDevice& entry : catalog.devices) {
     types.push_back(entry.type);
     types.insert(types.end(), entry.aliases.begin(), entry.aliases.end());
   }
-  const std::string near = did_you_mean(device.type, types.data(), types.size());
-  std::string hint = " (did you mean '" + near + "'?)";
-  if (near.empty()) {
-    std::vector<const CatalogDevice*> all;
-    for (const CatalogDevice& entry : catalog.devices) all.push_back(&entry);
-    hint = " (it knows " + types_of(all) + ")";
-  }
+  const std::string near = did_you_mean(type, types.data(), types.size());
+  if (!near.empty()) return " (did you mean '" + near + "'?)";
+  std::vector<const CatalogDevice*> all;
+  for (const CatalogDevice& entry : catalog.devices) all.push_back(&entry);
+  return " (it knows " + types_of(all) + ")";
+}
+
+tl::unexpected<Error> unknown(const DeviceCatalog& catalog, const DeviceSpec& device) {
   return fail(ErrorCode::kInvalidSpec,
               "device " + device.id + ": " + catalog.source + " has no figures of '" + device.type +
-                  "'" + hint,
+                  "'" + known_instead(catalog, device.type),
               device.place);
+}
+
+/// As resources.devices.types names them: by whole parts of their beginning.
+bool begins_with(const CatalogDevice& entry, const std::string& wanted) {
+  const auto matches = [&](const std::string& name) {
+    return type_matches(with_dashes(name), with_dashes(wanted));
+  };
+  return matches(entry.type) || std::any_of(entry.aliases.begin(), entry.aliases.end(), matches);
 }
 
 }  // namespace
@@ -93,6 +103,19 @@ Result<const CatalogDevice*> find_figures(const DeviceCatalog& catalog, const De
   return *std::min_element(
       candidates.begin(), candidates.end(),
       [&](const CatalogDevice* a, const CatalogDevice* b) { return distance(a) < distance(b); });
+}
+
+Result<Unit> check_types_known(const DeviceCatalog& catalog, const JobSpec& job) {
+  for (size_t i = 0; i < job.devices.types.size(); ++i) {
+    const std::string& type = job.devices.types[i];
+    if (std::none_of(catalog.devices.begin(), catalog.devices.end(),
+                     [&](const CatalogDevice& entry) { return begins_with(entry, type); }))
+      return fail(ErrorCode::kInvalidSpec,
+                  "'types': " + catalog.source + " has no figures of '" + type + "'" +
+                      known_instead(catalog, type),
+                  place_of(job, job.devices.key + ".types." + std::to_string(i)));
+  }
+  return Unit{};
 }
 
 }  // namespace motley

@@ -59,4 +59,8 @@ struct DeviceCatalog {
 /// device's place where there is none, or it may be several and the fleet does not give its memory.
 Result<const CatalogDevice*> find_figures(const DeviceCatalog& catalog, const DeviceSpec& device);
 
+/// kInvalidSpec, at the job's words, for a name in resources.devices.types that means no entry, not
+/// even as the beginning of a type or alias.
+Result<Unit> check_types_known(const DeviceCatalog& catalog, const JobSpec& job);
+
 }  // namespace motley

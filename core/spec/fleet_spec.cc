@@ -114,6 +114,38 @@ FleetSpec fitting(const FleetSpec& fleet, const JobSpec& job, const DeviceFilter
   return fit;
 }
 
+/// "3 replicas of 2 stages of 2 devices each", what is left open not named; any of it is wanted.
+std::string shape_text(const ParallelSpec& parallel) {
+  std::string text;
+  const auto add = [&](const std::optional<int>& count, const std::string& what) {
+    if (!count) return;
+    text += (text.empty() ? "" : " of ") + std::to_string(*count) + " " + what +
+            (*count == 1 ? "" : "s");
+  };
+  add(parallel.data, "replica");
+  add(parallel.pipeline, "stage");
+  if (text.empty()) text = "stages";
+  add(parallel.tensor, "device");
+  return text + (parallel.tensor ? " each" : "");
+}
+
+/// What is wanted most of, for messages.
+std::string wanted_most(const ParallelSpec& parallel) {
+  const int data = parallel.data.value_or(1), pipeline = parallel.pipeline.value_or(1);
+  const int tensor = parallel.tensor.value_or(1);
+  if (data > 1 && data >= std::max(pipeline, tensor)) return "data";
+  return pipeline >= tensor ? "pipeline" : "tensor";
+}
+
+/// Stages that so many devices of one host each can share.
+int64_t stages_shared_by(int devices, const FleetSpec& fleet) {
+  std::map<std::string_view, int64_t> of_hosts;
+  for (const DeviceSpec& device : fleet.devices) ++of_hosts[device.host];
+  int64_t stages = 0;
+  for (const auto& [host, count] : of_hosts) stages += count / devices;
+  return stages;
+}
+
 std::string limits_text(const DeviceFilter& filter, const DeviceSpec& device) {
   std::string text;
   for (const auto& [type, most] : filter.limits)
@@ -193,6 +225,34 @@ Result<Unit> choose_alternative(const FleetSpec& fleet, JobSpec& job) {
   if (job.any_of.empty()) return Unit{};
   return fail(ErrorCode::kNoDevice, "no alternative can be had: " + reasons,
               place_of(job, "any_of"));
+}
+
+Result<Unit> check_parallel(const FleetSpec& fleet, const JobSpec& job) {
+  const ParallelSpec& parallel = job.parallel;
+  const int tensor = parallel.tensor.value_or(1);
+  const int64_t stages = int64_t{parallel.data.value_or(1)} * parallel.pipeline.value_or(1);
+  MOTLEY_TRY(const FleetSpec fit, admitted(fleet, job));
+  const auto there = static_cast<int64_t>(fit.devices.size());
+  const int64_t most = job.devices.count ? job.devices.count->high : there;
+  const std::string source = fleet.source.empty() ? "the fleet" : fleet.source;
+  const auto refuse = [&](const std::string& key, const std::string& what) {
+    return fail(ErrorCode::kNoPlan, "'" + key + "': " + what + " (lower it, or leave it auto)",
+                place_of(job, "parallel." + key));
+  };
+  if (const int64_t wanted = stages * tensor; wanted > std::min(there, most)) {
+    const std::string has = there > most
+                                ? job.devices.key + ".count allows " + std::to_string(most)
+                                : source + " has " + std::to_string(there) + " for the job";
+    return refuse(wanted_most(parallel), "at least " + std::to_string(wanted) +
+                                             " devices are needed for " + shape_text(parallel) +
+                                             "; " + has);
+  }
+  if (tensor == 1 || !job.pin.replicas.empty()) return Unit{};  // a pinned stage may be of any
+  if (const int64_t shared = stages_shared_by(tensor, fit); shared < stages)
+    return refuse("tensor", std::to_string(tensor) + " devices of one host share each stage; " +
+                                source + " has them for " + std::to_string(shared) + " of " +
+                                std::to_string(stages) + (stages == 1 ? " stage" : " stages"));
+  return Unit{};
 }
 
 std::string unmet_demand(const DeviceSpec& device, const JobSpec& job) {

@@ -101,6 +101,10 @@ FleetSpec fitting(const FleetSpec& fleet, const JobSpec& job);
 /// kNoDevice with what each of them lacks.
 Result<Unit> choose_alternative(const FleetSpec& fleet, JobSpec& job);
 
+/// Before anything is measured: kNoPlan, at the job's words, where no plan can have what `parallel`
+/// wants because the admitted devices are too few, or too few of one host to share a stage.
+Result<Unit> check_parallel(const FleetSpec& fleet, const JobSpec& job);
+
 /// What of the job keeps a device out: "resources.devices.types (A100, H100)", "pin.leave_out";
 /// empty for one that is admitted unless there are too many for a limit.
 std::string unmet_demand(const DeviceSpec& device, const JobSpec& job);

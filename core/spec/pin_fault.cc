@@ -81,6 +81,12 @@ Fault samples_fault(const PinnedReplica& replica, const TrainSpec& train, const 
   if (train.grain && size % *train.grain != 0)
     return SpecFault{at + ".micro_batch", "'micro_batch' must be whole grains of " +
                                               number(*train.grain) + ", found " + number(size)};
+  const int grain = train.grain.value_or(1);
+  if ((size - 1) / grain > (train.global_batch - 1) / grain)  // the last grain may be short
+    return SpecFault{at + ".micro_batch", "'micro_batch': " + number(size) +
+                                              " samples are more than a step has "
+                                              "(train.global_batch: " +
+                                              number(train.global_batch) + ")"};
   if (train.numerics == Numerics::kExact && train.grain && size != *train.grain)
     return SpecFault{at + ".micro_batch", "exact numerics compute one grain at a time, " +
                                               number(*train.grain) + " samples"};

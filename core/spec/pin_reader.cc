@@ -39,6 +39,12 @@ Result<std::vector<Recompute>> to_recompute(const YamlNode& node) {
   return recompute;
 }
 
+/// An empty list leaves out nothing.
+Result<std::vector<std::string>> to_left_out(const YamlNode& node) {
+  if (node.kind == YamlNode::Kind::kList && node.items.empty()) return std::vector<std::string>{};
+  return to_texts(node);
+}
+
 const YamlKeys<PinnedStage>& stage_keys() {
   static const YamlKeys<PinnedStage> keys = {
       YamlKey<PinnedStage>("layers", "the first and the last layer", read_layers).required(),
@@ -69,7 +75,7 @@ const YamlKeys<PinnedReplica>& replica_keys() {
 const YamlKeys<PinSpec>& pin_keys() {
   static const YamlKeys<PinSpec> keys = {
       sections("replicas", &PinSpec::replicas, replica_keys),
-      converted("leave_out", "a list of device ids", &PinSpec::leave_out, to_texts),
+      converted("leave_out", "a list of device ids", &PinSpec::leave_out, to_left_out),
   };
   return keys;
 }

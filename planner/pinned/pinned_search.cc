@@ -11,6 +11,7 @@
 #include "planner/pinned/pinned_bound.h"
 #include "planner/pinned/pinned_replica.h"
 #include "planner/pinned/plan_parts.h"
+#include "planner/plain/candidates.h"
 #include "planner/plain/deal.h"
 #include "planner/search_forms.h"
 
@@ -376,8 +377,7 @@ class PinnedSearch {
       if (pin.use_less_than(replica.micro_batch)) return Unit{};
       return fail(ErrorCode::kNoPlan,
                   "the replica the job pins to " + place.device + " (" + place.type + ") needs " +
-                      format_bytes(needs) + " of " +
-                      format_bytes(usable_memory(device, request_.memory_headroom)) +
+                      format_bytes(needs) + " of " + usable_text(device, request_.memory_headroom) +
                       " there at micro-batch " + std::to_string(replica.micro_batch),
                   place_of(request_.job, "pin.replicas"));
     }

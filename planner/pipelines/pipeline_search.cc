@@ -49,14 +49,16 @@ class PipelineSearch {
       return fail(ErrorCode::kNoPlan,
                   "parallel.pipeline asks for " + std::to_string(*wanted().pipeline) +
                       " stages; pipelines are looked for up to " + std::to_string(kMostStages) +
-                      " (more can be pinned: pin.replicas)");
+                      " (more can be pinned: pin.replicas)",
+                  place_of(space_.request.job, "parallel.pipeline"));
     if (wanted().pipeline.value_or(1) > space_.most_of_a_replica() &&
         space_.most_of_a_replica() < space_.devices())
       return fail(ErrorCode::kNoPlan,
                   "parallel.pipeline asks for " + std::to_string(*wanted().pipeline) +
                       " stages; over so many unlike devices pipelines are looked for up to " +
                       std::to_string(space_.most_of_a_replica()) +
-                      " (more can be pinned: pin.replicas)");
+                      " (more can be pinned: pin.replicas)",
+                  place_of(space_.request.job, "parallel.pipeline"));
     if (wanted().data.value_or(1) > space_.most_replicas()) return fail(space_.none_fits());
     MOTLEY_TRY(PipelineCosts costs,
                PipelineCosts::make(space_.request, space_.groups, space_.micro_batches,

@@ -197,7 +197,9 @@ Error PipelineSpace::none_fits() const {
   return {ErrorCode::kNoPlan,
           "no plan found" + of + " over the " + std::to_string(devices()) +
               " devices that holds the model",
-          {}};
+          place_of(request.job, wanted().data       ? "parallel.data"
+                                : wanted().pipeline ? "parallel.pipeline"
+                                                    : "parallel.tensor")};
 }
 
 }  // namespace motley

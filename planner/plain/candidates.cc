@@ -1,6 +1,7 @@
 #include "planner/plain/candidates.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/spec/precisions.h"
 #include "core/units.h"
@@ -35,6 +36,22 @@ const MemoryPoint* smallest_allowed(const DeviceProfile& device, const MicroBatc
     if (point.micro_batch % rule.grain == 0) return &point;
   }
   return nullptr;
+}
+
+/// `of`: the memory that the device has for it.
+std::string lack_text(const DeviceProfile& device, const MicroBatchRule& rule,
+                      const std::string& of) {
+  const MemoryPoint* point = smallest_allowed(device, rule);
+  if (point == nullptr) {
+    return "its memory table has no micro-batch of whole grains of " + std::to_string(rule.grain);
+  }
+  return "needs " + format_bytes(point->total()) + " of " + of + " at micro-batch " +
+         std::to_string(point->micro_batch);
+}
+
+/// As plans tell it of what they leave out.
+std::string short_lack(const DeviceProfile& device, const MicroBatchRule& rule) {
+  return lack_text(device, rule, format_bytes(usable_memory(device, rule.headroom)));
 }
 
 std::string remedy(const MicroBatchRule& rule) {
@@ -83,12 +100,14 @@ Result<Unit> limit_count(const PlanRequest& request, Candidates* candidates) {
   if (candidates->most_devices >= candidates->least_devices) return Unit{};
   const std::string wanted = std::to_string(candidates->least_devices);
   if (usable < candidates->least_devices)
-    return fail(ErrorCode::kNoPlan, who_counts(request.job) + " asks for " +
-                                        (replicas ? "" : "at least ") + wanted + " devices; " +
-                                        std::to_string(usable) + " can hold the model");
+    return fail(ErrorCode::kNoPlan,
+                who_counts(request.job) + " asks for " + (replicas ? "" : "at least ") + wanted +
+                    " devices; " + std::to_string(usable) + " can hold the model",
+                place_of(request.job, who_counts(request.job)));
   return fail(ErrorCode::kNoPlan,
               "parallel.data asks for " + std::to_string(*replicas) +
-                  " replicas; as many whole devices are not what resources.devices.count allows");
+                  " replicas; as many whole devices are not what resources.devices.count allows",
+              place_of(request.job, "parallel.data"));
 }
 
 ReplicaPlan replica_of(const PlanRequest& request, const Candidate& candidate, Rank rank,
@@ -103,14 +122,13 @@ ReplicaPlan replica_of(const PlanRequest& request, const Candidate& candidate, R
 
 }  // namespace
 
+std::string usable_text(const DeviceProfile& device, double headroom) {
+  return format_bytes(usable_memory(device, headroom)) + " (" + format_bytes(device.memory_limit) +
+         " less " + std::to_string(std::lround(100 * headroom)) + " % headroom)";
+}
+
 std::string memory_lack(const DeviceProfile& device, const MicroBatchRule& rule) {
-  const MemoryPoint* point = smallest_allowed(device, rule);
-  if (point == nullptr) {
-    return "its memory table has no micro-batch of whole grains of " + std::to_string(rule.grain);
-  }
-  return "needs " + format_bytes(point->total()) + " of " +
-         format_bytes(usable_memory(device, rule.headroom)) + " at micro-batch " +
-         std::to_string(point->micro_batch);
+  return lack_text(device, rule, usable_text(device, rule.headroom));
 }
 
 Result<Candidates> find_candidates(const PlanRequest& request) {
@@ -133,7 +151,7 @@ Result<Candidates> find_candidates(const PlanRequest& request) {
     }
     if (micro_batch_sizes(*candidate.profile, rule).empty()) {
       unfit.push_back(candidate);
-      candidates.left_out.push_back({spec.id, "memory: " + memory_lack(*candidate.profile, rule)});
+      candidates.left_out.push_back({spec.id, "memory: " + short_lack(*candidate.profile, rule)});
       continue;
     }
     if (candidate.profile->curve("model") == nullptr) {

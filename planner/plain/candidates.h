@@ -42,7 +42,10 @@ Result<Plan> assemble(const PlanRequest& request, const Candidates& candidates,
 /// kNoPlan: the job wants so many devices at least, and has work for fewer.
 Error too_few_grains(const JobSpec& job, int least_devices);
 
-/// "needs 2.1 GiB of 1.0 GiB at micro-batch 1".
+/// "950 MiB (1 GiB less 5 % headroom)".
+std::string usable_text(const DeviceProfile& device, double headroom);
+
+/// For errors: "needs 2.1 GiB of 950 MiB (1 GiB less 5 % headroom) at micro-batch 1".
 std::string memory_lack(const DeviceProfile& device, const MicroBatchRule& rule);
 
 }  // namespace motley

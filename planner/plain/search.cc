@@ -78,12 +78,16 @@ Result<Plan> search_within_tables(const PlanRequest& request) {
 Result<Plan> plan_search(const PlanRequest& request) {
   const int stages = request.job.parallel.pipeline.value_or(1);
   if (stages > 1)
-    return fail(ErrorCode::kNoPlan, "parallel.pipeline asks for " + std::to_string(stages) +
-                                        " stages in each replica; a whole device is one");
+    return fail(ErrorCode::kNoPlan,
+                "parallel.pipeline asks for " + std::to_string(stages) +
+                    " stages in each replica; a whole device is one",
+                place_of(request.job, "parallel.pipeline"));
   const int sharing = request.job.parallel.tensor.value_or(1);
   if (sharing > 1)
-    return fail(ErrorCode::kNoPlan, "parallel.tensor asks for " + std::to_string(sharing) +
-                                        " devices in each stage; a whole device is one");
+    return fail(ErrorCode::kNoPlan,
+                "parallel.tensor asks for " + std::to_string(sharing) +
+                    " devices in each stage; a whole device is one",
+                place_of(request.job, "parallel.tensor"));
   return best_over_ranks(request, search_within_tables);
 }
 

@@ -70,8 +70,10 @@ CommandLine& CommandLine::option(const std::string& names, const std::string& pl
 
 CommandLine& CommandLine::option(const std::string& names, const std::string& placeholder,
                                  const std::string& help, std::vector<std::string>* values) {
-  last_option_ = long_name(
-      named(app_->add_option(names, *values, help), placeholder)->allow_extra_args(false));
+  // One value each time, and the help says so: for lists CLI11 would write "KEY=VALUE ...".
+  CLI::Option* option =
+      named(app_->add_option(names, *values, help + " (may be repeated)"), placeholder);
+  last_option_ = long_name(option->expected(1)->take_all()->allow_extra_args(false));
   return *this;
 }
 

@@ -26,7 +26,12 @@ std::string general_help() {
   return text +
          "\n  --version     what this is built from\n"
          "  --print-config  directories and debugging variables, and where each comes from\n"
-         "\nmotley COMMAND --help says more.\n";
+         "\nmotley COMMAND --help says more.\n"
+         "\nIt exits with 0 when all went well, 1 where a run or a device failed, 2 for a wrong\n"
+         "command line, 65 for a wrong file or where there is no plan, 66 for a file that is not\n"
+         "there, 69 for a device, host or service that is not, 70 for a fault of ours, 75 when it\n"
+         "was stopped with a checkpoint, 77 for what is not permitted, 78 for a broken\n"
+         "installation, 128 and the signal's number when one ended it.\n";
 }
 
 std::string version_text() {

@@ -90,6 +90,7 @@ class PlanCommand final : public Command {
     if (!score_.empty()) {
       MOTLEY_TRY(given, read_given_plan(score_, job, fleet));
     }
+    if (!given && !equal_) MOTLEY_TRY_VOID(check_parallel(fleet, job));
     SignalInbox signals;
     const auto profile = profile_for(job, fleet, {profile_, measure_}, signals);
     if (!profile && profile.error().code == ErrorCode::kStopped) return 128 + signals.last();

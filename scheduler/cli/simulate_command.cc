@@ -76,6 +76,7 @@ class SimulateCommand final : public Command {
       MOTLEY_TRY(given, read_given_plan(plan_, job, fleet));
     }
     MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
+    if (!given) MOTLEY_TRY_VOID(check_parallel(fleet, job));
     MOTLEY_TRY(const ProfileForSimulation from, profile_for_simulation(job, chosen, sources_));
     const PlanRequest request{job, fleet, from.profile};
     MOTLEY_TRY(const Plan plan,

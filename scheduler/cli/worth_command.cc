@@ -31,6 +31,7 @@ class WorthCommand final : public Command {
   Result<int> run() override {
     MOTLEY_TRY(JobSpec job, read_job_with(job_, set_));
     MOTLEY_TRY(const FleetSpec fleet, resolve_fleet(fleet_, job));
+    MOTLEY_TRY_VOID(check_parallel(fleet, job));
     SignalInbox signals;
     const auto profile = profile_for(job, fleet, profile_, signals);
     if (!profile && profile.error().code == ErrorCode::kStopped) return 128 + signals.last();

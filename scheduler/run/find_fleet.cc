@@ -36,7 +36,7 @@ std::string device_line(const DeviceSpec& device) {
                      ", type: " + scalar(device.type);
   if (device.kind == DeviceKind::kCpu) text += ", threads: " + std::to_string(device.threads);
   if (!device.uuid.empty()) text += ", uuid: " + scalar(device.uuid);
-  if (device.memory) text += ", memory: " + std::to_string(device.memory->value());
+  if (device.memory) text += ", memory: " + std::to_string(device.memory->value()) + "B";
   return text + "}";
 }
 

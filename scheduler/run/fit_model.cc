@@ -267,6 +267,7 @@ Result<Unit> find_smaller(const JobSpec& job, PipelineCounter& counter, MemoryFi
 
 Result<ModelFit> fit_model(const JobSpec& job, const DeviceCatalog& catalog) {
   ModelFit fit;
+  MOTLEY_TRY_VOID(check_types_known(catalog, job));
   MOTLEY_TRY_VOID(choose_types(job, catalog, &fit));
   PipelineCounter counter(job);
   const int layers = layer_count(job.model);
@@ -304,6 +305,7 @@ Result<FleetFit> fit_fleet(const JobSpec& job, const FleetSpec& whole,
   }
   const auto plan = [&]() -> Result<Plan> {
     MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
+    MOTLEY_TRY_VOID(check_parallel(fleet, job));
     MOTLEY_TRY_VOID(check_precisions(chosen, job));
     MOTLEY_TRY(const ProfileForSimulation from, simulated_profile(job, chosen, catalog));
     return find_plan({job, fleet, from.profile});

@@ -11,7 +11,8 @@
 namespace motley {
 
 /// Among the devices that the job admits by type and memory, in each precision that it allows; as
-/// many in a mix as it allows, at most kMostFitDevices. kNoPlan where it admits none.
+/// many in a mix as it allows, at most kMostFitDevices. kNoPlan where it admits none,
+/// kInvalidSpec where it names a type that the catalog lacks.
 Result<ModelFit> fit_model(const JobSpec& job, const DeviceCatalog& catalog);
 inline constexpr int kMostFitDevices = 8;  ///< as many stages as searches for pipelines try
 

@@ -114,6 +114,7 @@ class RunSession {
   /// losses of one never stopped, bit for bit. Else a new one.
   Result<Unit> obtain_plan() {
     if (!options_.plan && reuse_plan()) return Unit{};
+    if (!options_.plan) MOTLEY_TRY_VOID(check_parallel(admitted_, options_.job));
     MOTLEY_TRY(profile_, obtain_profile(options_.job, admitted_,
                                         {options_.rsh_agent, options_.refresh}, signals_, line_));
     if (options_.plan) {

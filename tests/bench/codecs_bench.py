@@ -24,7 +24,7 @@ RATES = {"200mbit": 25e6, "1gbit": 125e6}  # bytes a second
 
 
 def seconds_of(place, codec, size):
-    done = place.run([str(WORKER), "bench-comm", "--level", "world", "--sizes", str(size), "--compress", codec, "--repetitions", "3",
+    done = place.run([str(WORKER), "bench-comm", "--level", "world", "--sizes", f"{size}B", "--compress", codec, "--repetitions", "3",
                       "--json"], [])
     if done.returncode != 0:
         raise SystemExit(f"{codec}: {done.stderr}")

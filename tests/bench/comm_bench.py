@@ -84,7 +84,8 @@ def place_of(layout):
 
 def seconds_of_run(place, contender, sizes, repetitions):
     """{size: seconds} of one mpirun; empty, with a word why, if it failed."""
-    arguments = ["--sizes", ",".join(map(str, sizes)), "--repetitions", str(repetitions)]
+    unit = "B" if contender == OURS else ""
+    arguments = ["--sizes", ",".join(f"{size}{unit}" for size in sizes), "--repetitions", str(repetitions)]
     options = []
     with tempfile.TemporaryDirectory(prefix="store-", dir=place.home) as store:
         if contender == OURS:

@@ -186,7 +186,9 @@ TEST_P(PlanSearch, NothingFitsNamesTheNearestDevice) {
   EXPECT_EQ(found.error().code, ErrorCode::kNoPlan);
   EXPECT_THAT(found.error().message,
               ::testing::HasSubstr("localhost/1 (small), the nearest, needs "));
-  EXPECT_THAT(found.error().message, ::testing::HasSubstr("21 MiB of 9.5 MiB at micro-batch 1"));
+  EXPECT_THAT(
+      found.error().message,
+      ::testing::HasSubstr("21 MiB of 9.5 MiB (10 MiB less 5 % headroom) at micro-batch 1"));
 }
 
 TEST_P(PlanSearch, KeepsToTheCountTheJobAllows) {

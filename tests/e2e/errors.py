@@ -68,6 +68,12 @@ CASES = [
      r"plan\.json:\d+:\d+: .*the plan is for 8 samples a step, the job has train\.global_batch 16"),
     ("dead host", edited("host: localhost", "host: no-such-host.invalid", "fleet.yaml"), RUN, 69,
      r"no-such-host\.invalid"),
+    ("dead host of a plan", edited("host: localhost", "host: no-such-host.invalid", "fleet.yaml"), ("plan", "job.yaml"), 69,
+     r"no-such-host\.invalid.*; `motley simulate` plans without measuring"),
+    ("size without a unit", every_device("memory: 1GB", "memory: 64"), ("plan", "job.yaml"), 65,
+     r"fleet\.yaml:\d+:\d+: 'memory': '64' has no unit \(write a size like 20GB"),
+    ("too many replicas", nothing, ("worth", "job.yaml", "--set", "parallel={data: 9}"), 65,
+     r"'data': at least 9 devices are needed for 9 replicas; .*fleet\.yaml has \d for the job"),
     ("unknown command", nothing, ("trian",), 2, r"unknown command 'trian'"),
     ("unknown option", nothing, (*RUN, "--fleeet", "x"), 2, r"unknown option '--fleeet' \(did you mean '--fleet'\?\)"),
     ("missing word", nothing, ("run",), 2, r"JOB"),
@@ -105,6 +111,17 @@ def check_directories_that_cannot_be(cache):
                 expect_equal(len(told), 1, f"{what}: lines in {result.stderr!r}")
                 expect(variable in told[0] and place in told[0], f"{what}: {told[0]!r}")
     print("ok: directories that cannot be: " + told[0])
+
+
+def check_help():
+    """Options that may be repeated are told as such, exit codes are told at all."""
+    sandbox = Sandbox()
+    plan = sandbox.run("plan", "--help").stdout
+    expect(re.search(r"--set KEY=VALUE +override a value of the job \(may be repeated\)", plan), plan)
+    overview = sandbox.run("--help").stdout
+    for code in (0, 1, 2, 65, 66, 69, 70, 75, 77, 78, 128):
+        expect(re.search(rf"\b{code}\b", overview), f"exit code {code} in {overview}")
+    print("ok: help")
 
 
 def check_foreign_profile(cache):
@@ -227,6 +244,7 @@ def main():
     for case in CASES:
         check(cache, *case)
     check_directories_that_cannot_be(cache)
+    check_help()
     check_foreign_profile(cache)
     check_changed_job_and_lock(cache)
     check_changed_data(cache)

@@ -324,7 +324,8 @@ def check_refusals():
         (("job.yaml", "--fleet", "unknown.yaml"), 65, r"unknown\.yaml:2:\d+: .*no figures of 'T44' \(did you mean 'T4'\?\)"),
         (("job.yaml", "--fleet", "laptop.yaml"), 65, r"laptop\.yaml:2:\d+: .*no figures of 'RTX-3060-Laptop-GPU' \("),
         (("gpt2-1558m", "--set", "resources={devices: {types: [T4], count: 1}}"), 65, r"trains gpt2-1558m: the nearest, T4"),
-        (("gpt2-124m", "--set", "resources={devices: {types: [H300]}}"), 65, r"no device of configs/devices\.yaml may train it"),
+        (("gpt2-124m", "--set", "resources={devices: {types: [H300]}}"), 65, r"'types': configs/devices\.yaml has no figures of 'H300' \(did you mean 'H100'\?\)"),
+        (("gpt2-124m", "--set", "resources={devices: {types: [T4, T44]}}"), 65, r"no figures of 'T44' \(did you mean 'T4'\?\)"),
     ]
     for arguments, code, message in cases:
         result = sandbox.run("fit", *arguments)

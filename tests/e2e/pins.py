@@ -64,7 +64,11 @@ def check_counts(sandbox):
     expect(all(len(replica["stages"]) == 1 for replica in whole["replicas"]), "not whole")
     none = sandbox.run("plan", "job.yaml", "--set", "parallel.data=3", "--set", "parallel.pipeline=2")
     expect_exit(none, 65)
-    expect("parallel.data" in none.stderr and "parallel.pipeline" in none.stderr, none.stderr)
+    expect("'data': at least 6 devices are needed for 3 replicas of 2 stages; " in none.stderr, none.stderr)
+    expect("fleet.yaml has 4 for the job (lower it, or leave it auto)\n" in none.stderr, none.stderr)
+    few = sandbox.run("simulate", "job.yaml", "--set", "parallel.tensor=2", "--set", "resources={devices: {count: 1}}")
+    expect_exit(few, 65)
+    expect("'tensor': at least 2 devices are needed for stages of 2 devices each; resources.devices.count allows 1" in few.stderr, few.stderr)
     print("ok: as many replicas and stages as the job wants")
 
 
@@ -80,6 +84,7 @@ def check_refused(sandbox):
     line = job.count("\n") + 1
     refused(65, PIN.replace("[2, 3]", "[2, 4]"), f"job.yaml:{line + 3}:9: the stages have layers 0 to 4, the model has 0 to 3")
     refused(69, PIN.replace("localhost/3", "localhost/9"), f"job.yaml:{line + 6}:15: no device 'localhost/9' in")
+    refused(65, PIN.replace("micro_batch: 2", "micro_batch: 2000"), f"job.yaml:{line + 5}:20: 'micro_batch': 2000 samples are more than a step")
     refused(65, PIN.replace("localhost/3", "localhost/0"), f"job.yaml:{line + 6}:15: localhost/0 is pinned twice")
     sandbox.write("job.yaml", job)
     print("ok: pins that make no plan are refused where they are wrong")

@@ -25,10 +25,11 @@ struct BenchCommLine {
 Result<std::vector<int64_t>> sizes_in(const std::vector<std::string>& texts) {
   std::vector<int64_t> sizes;
   for (const std::string& text : texts) {
-    MOTLEY_TRY(const Bytes size, parse_bytes(text));
-    if (size < Bytes(4) || size > Bytes(int64_t{16} << 30))
+    const auto size = parse_bytes(text);
+    if (!size) return fail(ErrorCode::kUsage, "--sizes: " + size.error().message);
+    if (*size < Bytes(4) || *size > Bytes(int64_t{16} << 30))
       return fail(ErrorCode::kUsage, "--sizes: " + text + " is not between 4 bytes and 16GiB");
-    sizes.push_back(size.value() / 4 * 4);
+    sizes.push_back(size->value() / 4 * 4);
   }
   return sizes;
 }

@@ -39,9 +39,9 @@ class Device:
     cpu: str = ""  # "20%": of a core in any time; "@1": on core 1 with what else is there
 
     def text(self, number):
-        paced = "" if self.cpu else (f", paced: {{speed: {self.speed}, memory: {self.memory}, overhead: {self.overhead_us}us, "
+        paced = "" if self.cpu else (f", paced: {{speed: {self.speed}, memory: {self.memory}B, overhead: {self.overhead_us}us, "
                                      f"half_batch: {self.half_batch}}}")
-        memory = f", memory: {self.memory}" if self.cpu else ""
+        memory = f", memory: {self.memory}B" if self.cpu else ""
         return f"      - {{kind: cpu, type: d{number}, threads: 1{memory}{paced}}}\n"
 
 

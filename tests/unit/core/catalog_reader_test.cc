@@ -145,6 +145,24 @@ TEST(Catalog, FindsWhatATypeMeans) {
   EXPECT_NE(type_of(device_named("abacus")).find("it knows GTX1070"), std::string::npos);
 }
 
+TEST(Catalog, TypesThatAJobAdmitsMustBeKnown) {
+  const auto catalog = built_in_catalog();
+  ASSERT_TRUE(catalog);
+  const auto said_of = [&](std::vector<std::string> types) {
+    JobSpec job;
+    job.devices.types = std::move(types);
+    job.places["resources.devices.types.1"] = {"job.yaml", 4, 30};
+    const Result<Unit> known = check_types_known(*catalog, job);
+    return known ? "known" : known.error().to_string();
+  };
+  EXPECT_EQ(said_of({}), "known");
+  EXPECT_EQ(said_of({"t4", "A100", "NVIDIA A10", "NVIDIA-A100-SXM4-40GB"}), "known");
+  EXPECT_EQ(said_of({"T4", "RTX3O90"}),
+            "job.yaml:4:30: 'types': configs/devices.yaml has no figures of 'RTX3O90' (did you "
+            "mean 'RTX3090'?)");
+  EXPECT_NE(said_of({"T4", "abacus"}).find("'abacus' (it knows GTX1070"), std::string::npos);
+}
+
 TEST(Catalog, APartOfANameIsNone) {
   const auto built_in = built_in_catalog();
   ASSERT_TRUE(built_in);

@@ -109,8 +109,10 @@ TEST(FleetReader, SaysWhatIsWrongAndWhere) {
       {"nodes:\n  - host: a1\n    devices: [{kind: gpu}]\n",
        "fleet.yaml:3:22: 'kind': expected cpu, cuda or reference, found 'gpu' (did you mean "
        "'cpu'?)"},
-      {"nodes:\n  - host: a1\n    devices: [{kind: cpu, memory: 0}]\n",
-       "fleet.yaml:3:35: 'memory': expected a size such as 40GB above 0, found '0'"},
+      {"nodes:\n  - host: a1\n    devices: [{kind: cpu, memory: 64}]\n",
+       "fleet.yaml:3:35: 'memory': '64' has no unit (write a size like 20GB or 16GiB)"},
+      {"nodes:\n  - host: a1\n    devices: [{kind: cpu, memory: 0B}]\n",
+       "fleet.yaml:3:35: 'memory': expected a size such as 40GB above 0, found '0B'"},
       {"nodes:\n  - host: a1\n    devices: [{kind: cpu, threads: 0}]\n",
        "fleet.yaml:3:36: 'threads': expected an integer from 1 to 1024, found '0'"},
       {"nodes:\n  - host: a1\n    devices: [{threads: 2}]\n",

@@ -183,5 +183,40 @@ TEST(FleetSpec, NamesTheFirstUnmetDemandWhereTheJobMakesIt) {
   EXPECT_EQ(admitted({}, {}).error().code, ErrorCode::kNoDevice);
 }
 
+TEST(FleetSpec, RefusesShapesThatTheDevicesAreTooFewFor) {
+  using Count = std::optional<int>;
+  const auto error_of = [](Count data, Count pipeline, Count tensor, Count most = {}) {
+    JobSpec job = of_types({});
+    job.parallel.data = data;
+    job.parallel.pipeline = pipeline;
+    job.parallel.tensor = tensor;
+    if (most) job.devices.count = CountRange{1, *most};
+    int line = 1;
+    for (const char* key : {"data", "pipeline", "tensor"})
+      job.places["parallel." + std::string(key)] = {"job.yaml", line++, 9};
+    const Result<Unit> enough = check_parallel(mixed_fleet(), job);
+    return enough ? "enough" : enough.error().to_string();
+  };
+  EXPECT_EQ(error_of({}, {}, {}), "enough");
+  EXPECT_EQ(error_of(4, {}, {}), "enough");
+  EXPECT_EQ(error_of(2, 2, {}), "enough");
+  EXPECT_EQ(error_of(2, {}, 2), "enough") << "two hosts of two devices";
+  EXPECT_EQ(error_of(5, {}, {}),
+            "job.yaml:1:9: 'data': at least 5 devices are needed for 5 replicas; lab.yaml has 4 "
+            "for the job (lower it, or leave it auto)");
+  EXPECT_EQ(error_of(3, 2, {}),
+            "job.yaml:1:9: 'data': at least 6 devices are needed for 3 replicas of 2 stages; "
+            "lab.yaml has 4 for the job (lower it, or leave it auto)");
+  EXPECT_EQ(error_of({}, 3, 2),
+            "job.yaml:2:9: 'pipeline': at least 6 devices are needed for 3 stages of 2 devices "
+            "each; lab.yaml has 4 for the job (lower it, or leave it auto)");
+  EXPECT_EQ(error_of({}, 2, {}, 1),
+            "job.yaml:2:9: 'pipeline': at least 2 devices are needed for 2 stages; "
+            "resources.devices.count allows 1 (lower it, or leave it auto)");
+  EXPECT_EQ(error_of({}, {}, 3),
+            "job.yaml:3:9: 'tensor': 3 devices of one host share each stage; lab.yaml has them for "
+            "0 of 1 stage (lower it, or leave it auto)");
+}
+
 }  // namespace
 }  // namespace motley

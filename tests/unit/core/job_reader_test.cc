@@ -242,6 +242,8 @@ TEST(JobReader, ChecksRangesAndUnits) {
       {"", "checkpoint: {every: 0s}\n", "job.yaml:9:21: expected a duration above 0, found '0s'"},
       {"", "resources: {devices: {memory: 20gb..}}\n",
        "job.yaml:9:31: 'memory': unknown unit 'gb' in '20gb' (did you mean 'GB'?)"},
+      {"", "resources: {devices: {memory: 24..}}\n",
+       "job.yaml:9:31: 'memory': '24' has no unit (write a size like 20GB or 16GiB)"},
       {"", "resources: {devices: {count: 8..2}}\n",
        "job.yaml:9:30: 'count': '8..2' ends below its beginning"},
       {"", "resources: {devices: {count: 0}}\n", "job.yaml:9:30: 'count': '0' leaves no device"},
@@ -441,6 +443,7 @@ pin:
   EXPECT_THAT(job->pin.leave_out, ElementsAre("old/0"));
   EXPECT_EQ(read_text(job_with("", "pin: {}\n"))->pin, PinSpec{});
   EXPECT_EQ(read_text(job_with("", "pin:\n"))->pin, PinSpec{});
+  EXPECT_EQ(read_text(job_with("", "pin: {leave_out: []}\n"))->pin, PinSpec{});
   const auto id = pinned_devices(job->pin)[2];
   EXPECT_EQ((Error{{}, id.second, place_of(*job, id.first)}.to_string()), "job.yaml:14:37: b/0");
 }
@@ -476,6 +479,8 @@ TEST(JobReader, RefusesPinsThatMakeNoPlan) {
        "job.yaml:9:70: 'recompute' needs one word, or one for each of the 4 layers"},
       {pinned("{stages: [" + whole + "], micro_batch: 3}"),
        "job.yaml:9:74: 'micro_batch' must be whole grains of 2, found 3"},
+      {pinned("{stages: [" + whole + "], micro_batch: 10}"),
+       "job.yaml:9:74: 'micro_batch': 10 samples are more than a step has (train.global_batch: 8)"},
       {pinned("{stages: [" + whole + "], grains: 5}"),
        "job.yaml:9:17: the replicas compute at least 5 grains; a step has 4"},
       {pinned("{stages: [" + whole + "]}, {stages: [" + whole + "]}"),

@@ -16,8 +16,7 @@ std::string error_of(const Result<T>& result) {
 
 TEST(Units, ReadsSizes) {
   const std::pair<const char*, int64_t> cases[] = {
-      {"0", 0},
-      {"100", 100},
+      {"0B", 0},
       {"100B", 100},
       {"1kB", 1000},
       {"1KB", 1000},
@@ -40,6 +39,8 @@ TEST(Units, ReadsSizes) {
 TEST(Units, RefusesWhatIsNoSize) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "'' is not a size (write it like 20GB or 16GiB)"},
+      {"64", "'64' has no unit (write a size like 20GB or 16GiB)"},
+      {"0", "'0' has no unit (write a size like 20GB or 16GiB)"},
       {"GB", "'GB' is not a size (write it like 20GB or 16GiB)"},
       {"-1GB", "'-1GB' is not a size (write it like 20GB or 16GiB)"},
       {".5GB", "'.5GB' is not a size (write it like 20GB or 16GiB)"},
@@ -69,6 +70,24 @@ TEST(Units, ReadsDurationsOnlyWithAUnit) {
   EXPECT_EQ(error_of(parse_duration("10min")),
             "unknown unit 'min' in '10min' (write a duration like 10m or 1.5s)");
   EXPECT_EQ(error_of(parse_duration("200000d")), "'200000d' is too large");
+}
+
+TEST(Units, ReadsDurationsOfSeveralUnits) {
+  const auto seconds = [](int64_t count) { return Nanos(count * 1'000'000'000); };
+  EXPECT_EQ(parse_duration("1h2m"), seconds(3720));
+  EXPECT_EQ(parse_duration("1m30s"), seconds(90));
+  EXPECT_EQ(parse_duration("1d2h3m4.5s"), Nanos(93'784'500'000'000));
+  for (const int64_t count : {60, 125, 4200, 18'600, 86'400, 90'000})
+    EXPECT_EQ(parse_duration(format_seconds(static_cast<double>(count))), seconds(count)) << count;
+  EXPECT_EQ(error_of(parse_duration("30m1h")),
+            "'30m1h' is not a duration (write it like 10m or 1.5s)");
+  EXPECT_EQ(error_of(parse_duration("1m1m")),
+            "'1m1m' is not a duration (write it like 10m or 1.5s)");
+  EXPECT_EQ(error_of(parse_duration("1h30")),
+            "'30' has no unit (write a duration like 10m or 1.5s)");
+  EXPECT_EQ(error_of(parse_duration("-1h30m")),
+            "'-1h30m' is not a duration (write it like 10m or 1.5s)");
+  EXPECT_EQ(error_of(parse_duration("106751d24h")), "'106751d24h' is too large");
 }
 
 TEST(Units, ReadsCountsExactly) {
@@ -151,7 +170,7 @@ TEST(Units, SuggestsOnlyNearWords) {
 }
 
 RC_GTEST_PROP(Units, WholeSizesComeBack, (const uint32_t count)) {
-  RC_ASSERT(parse_bytes(std::to_string(count)) == Bytes(count));
+  RC_ASSERT(parse_bytes(std::to_string(count) + "B") == Bytes(count));
   RC_ASSERT(parse_bytes(std::to_string(count) + "MiB") == Bytes(int64_t{count} << 20));
   RC_ASSERT(parse_duration(std::to_string(count) + "us") == Nanos(int64_t{count} * 1000));
 }
