@@ -256,10 +256,11 @@ Result<Nanos> parse_duration(std::string_view text) {
   do {
     const std::string_view part = first_part(rest);
     rest.remove_prefix(part.size());
-    MOTLEY_TRY(const Measure measure, parse_measure(part, kDuration));
-    if (measure.factor >= unit_before) return refuse(kDuration, text);
-    unit_before = measure.factor;
-    MOTLEY_TRY(const int64_t value, whole_of(measure, part, kDuration));
+    const Result<Measure> measure = parse_measure(part, kDuration);
+    if (!measure && part == text) return fail(measure.error());
+    if (!measure || measure->factor >= unit_before) return refuse(kDuration, text);
+    unit_before = measure->factor;
+    MOTLEY_TRY(const int64_t value, whole_of(*measure, part, kDuration));
     if (value > INT64_MAX - sum)
       return fail(ErrorCode::kInvalidSpec, quoted(text) + " is too large");
     sum += value;

@@ -29,6 +29,10 @@ constexpr size_t kMostTypesOfMany = 4;
 
 void reject(RejectedPlan rejected, Plan* plan) {
   auto& all = plan->search.rejected;
+  if (std::any_of(all.begin(), all.end(), [&](const RejectedPlan& other) {
+        return other.what == rejected.what && other.step_seconds == rejected.step_seconds;
+      }))
+    return;
   const auto place = std::find_if(all.begin(), all.end(), [&](const RejectedPlan& other) {
     return rejected.step_seconds > 0 &&
            (other.step_seconds == 0 || other.step_seconds > rejected.step_seconds);
@@ -165,13 +169,13 @@ Result<bool> may_help(const PlanRequest& request, const MemoryWays& ways, const 
 /// The quickest plan so far, and what lost against it.
 class Best {
  public:
-  explicit Best(Result<FoundPlan> plan)
-      : plan_(std::move(plan)), replicas_of_single_(plan_ ? plan_->replicas_of_single : 0) {}
+  Best(Result<FoundPlan> plan, int replicas_of_single)
+      : plan_(std::move(plan)), replicas_of_single_(replicas_of_single) {}
 
   bool found() const { return plan_.has_value(); }
   const Plan& plan() const { return plan_->plan; }
   const Plan& as_found() const { return plan_->as_found(); }
-  /// Of the first plan.
+  /// As FoundPipelines has it, of what was found first.
   int replicas_of_single() const { return replicas_of_single_; }
   Result<Plan> take() {
     if (!plan_) return fail(plan_.error());
@@ -246,7 +250,9 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
   const Plan* const found = best.found() ? &best.as_found() : nullptr;
   std::vector<int> sharing = sharing_replicas(request, found);
   // With more replicas sharing may save more than stages that devices share.
-  if (best.replicas_of_single() > sharing.front()) sharing.push_back(best.replicas_of_single());
+  if (const int more = best.replicas_of_single();
+      more > sharing.front() && std::find(sharing.begin(), sharing.end(), more) == sharing.end())
+    sharing.push_back(more);
   const bool fewer_too = best.found() && !best.plan().left_out.empty();
   Result<Plan> all = fail(ErrorCode::kNoPlan, "not looked for");
   PlanRequest near = request;
@@ -368,7 +374,8 @@ Result<Plan> search_anew(const PlanRequest& request, const MemoryCounter& counte
   Best best(may_be_whole || !whole ? whole
                                    : fail(ErrorCode::kNoPlan,
                                           "no plan found whose replicas share the optimizer's "
-                                          "state, which the job asks for"));
+                                          "state, which the job asks for"),
+            whole ? whole->replicas_of_single : 0);
   if (whole) {
     MOTLEY_TRY_VOID(consider_sharing_it(request, counter, whole->as_found(), &best));
   }

@@ -145,7 +145,7 @@ class PipelineCosts {
   /// No plan, however it is cut, computes a step in less: every device at its best on what it is
   /// best at, all the time, each as often as counts say.
   double least_seconds(const std::vector<int>& counts, int samples) const;
-  /// No plan costs less, where a second of a device of each group costs so much: every layer and
+  /// No step costs less, where a second of a device of each group costs so much: every layer and
   /// every update where that is cheapest. 0 where a group was not measured by layers.
   double least_cost(const std::vector<double>& prices, int samples) const;
   /// The same of plans in which these devices of one host, so many of each group, share a stage

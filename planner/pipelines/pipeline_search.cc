@@ -518,7 +518,6 @@ Result<LeastSeconds> least_seconds_of_pipelines(const PlanRequest& request, Reco
 }
 
 Result<double> least_cost_of_pipelines(const PlanRequest& request) {
-  constexpr double kSecondsOfAnHour = 3600;
   MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kType));
   const PipelineSpace space(request, std::move(groups));
   MOTLEY_TRY(const PipelineCosts costs,
@@ -527,7 +526,7 @@ Result<double> least_cost_of_pipelines(const PlanRequest& request) {
   for (const DeviceGroup& group : space.groups) {
     double least = kNever;
     for (const DeviceSpec* device : group.devices) least = std::min(least, device->price_per_hour);
-    prices.push_back(least / kSecondsOfAnHour);
+    prices.push_back(least);
   }
   return costs.least_cost(prices, space.batch());
 }

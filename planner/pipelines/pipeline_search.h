@@ -41,9 +41,9 @@ struct LeastSeconds {
 Result<LeastSeconds> least_seconds_of_pipelines(const PlanRequest& request,
                                                 Recompute recompute = Recompute::kNone);
 
-/// By the prices of the fleet: no plan's step costs less, were memory and sums free, as each layer
-/// and each update costs what it does on the device where that is least; 0 where too little was
-/// measured to tell.
+/// Seconds of devices times their prices by the hour: no plan's step costs less, were memory and
+/// sums free, as each layer and each update costs what it does on the device where that is least; 0
+/// where too little was measured to tell. What is pinned may be otherwise.
 Result<double> least_cost_of_pipelines(const PlanRequest& request);
 
 }  // namespace motley

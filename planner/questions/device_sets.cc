@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
+#include "core/spec/pin_fault.h"
 #include "planner/pipelines/pipeline_costs.h"
 
 namespace motley {
@@ -17,18 +19,26 @@ void add_once(const std::string& name, std::vector<std::string>* names) {
   if (std::find(names->begin(), names->end(), name) == names->end()) names->push_back(name);
 }
 
+bool has_any(const DeviceSets::Counts& counts) {
+  return std::any_of(counts.begin(), counts.end(), [](int count) { return count > 0; });
+}
+
 }  // namespace
 
 Result<DeviceSets> DeviceSets::make(const PlanRequest& request) {
   DeviceSets sets(request.fleet);
+  std::set<std::string> pinned;
+  for (const auto& [key, device] : pinned_devices(request.job.pin)) pinned.insert(device);
+  const auto rank = [&](const DeviceSpec* device) {
+    return std::pair(!pinned.contains(device->id), device->price_per_hour);
+  };
   MOTLEY_TRY(const std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kHost));
   for (const DeviceGroup& alike : groups) {
     const DeviceSpec& first = *alike.devices.front();
     Group& group = sets.groups_.emplace_back(Group{first.type, first.host, alike.devices});
     std::stable_sort(group.devices.begin(), group.devices.end(),
-                     [](const DeviceSpec* a, const DeviceSpec* b) {
-                       return a->price_per_hour < b->price_per_hour;
-                     });
+                     [&](const DeviceSpec* a, const DeviceSpec* b) { return rank(a) < rank(b); });
+    for (const DeviceSpec* device : group.devices) group.pinned += pinned.contains(device->id);
     add_once(group.type, &sets.types_);
     add_once(group.host, &sets.hosts_);
   }
@@ -63,12 +73,14 @@ std::vector<DeviceSets::Counts> DeviceSets::beginnings() const {
     one[static_cast<size_t>(group - groups_.begin())] = 1;
     sets.push_back(std::move(one));
   }
+  for (Counts& counts : sets) keep_pinned(&counts);
   return sets;
 }
 
 std::vector<DeviceSets::Counts> DeviceSets::smaller(const Counts& counts) const {
   std::vector<Counts> sets;
   const auto add = [&](Counts fewer) {
+    keep_pinned(&fewer);
     if (fewer != counts && has_any(fewer)) sets.push_back(std::move(fewer));
   };
   for (const std::string& type : types_) add(without(counts, type, count_of(counts, type)));
@@ -86,12 +98,11 @@ std::vector<DeviceSets::Counts> DeviceSets::smaller(const Counts& counts) const 
 }
 
 FleetSpec DeviceSets::fleet(const Counts& counts) const {
-  std::set<std::string> gone;
+  std::set<std::string> kept;
   for (size_t i = 0; i < groups_.size(); ++i)
-    for (size_t device = static_cast<size_t>(counts[i]); device < groups_[i].devices.size();
-         ++device)
-      gone.insert(groups_[i].devices[device]->id);
-  return part_of(*fleet_, [&](const DeviceSpec& device) { return !gone.contains(device.id); });
+    for (int device = 0; device < counts[i]; ++device)
+      kept.insert(groups_[i].devices[static_cast<size_t>(device)]->id);
+  return part_of(*fleet_, [&](const DeviceSpec& device) { return kept.contains(device.id); });
 }
 
 DeviceSets::Counts DeviceSets::used_by(const Plan& plan) const {
@@ -140,8 +151,9 @@ int DeviceSets::count_of(const Counts& counts, const std::string& type) const {
   return count;
 }
 
-bool DeviceSets::has_any(const Counts& counts) const {
-  return std::any_of(counts.begin(), counts.end(), [](int count) { return count > 0; });
+void DeviceSets::keep_pinned(Counts* counts) const {
+  for (size_t i = 0; i < groups_.size(); ++i)
+    (*counts)[i] = std::max((*counts)[i], groups_[i].pinned);
 }
 
 }  // namespace motley

@@ -19,8 +19,6 @@ namespace {
 constexpr size_t kMostOthersTold = 6;
 /// Sets that fewer devices are tried from, where not all sets are planned.
 constexpr size_t kMostDescents = 4;
-constexpr double kSecondsOfAnHour = 3600;
-
 bool in_time(const Bill& bill, const std::optional<double>& deadline_seconds) {
   return !deadline_seconds || bill.seconds <= *deadline_seconds;
 }
@@ -43,14 +41,9 @@ Result<Unit> check_prices(const FleetSpec& fleet) {
 
 /// The plan of one set of devices.
 struct Offer {
-  DeviceSets::Counts devices;
+  DeviceSets::Counts devices;  ///< that it uses
   Plan plan;
   Bill bill;
-
-  /// No step of any plan that uses just these devices costs less.
-  double least_cost_of_step() const {
-    return plan.search.lower_bound_step_seconds * plan.prediction.cost_per_hour / kSecondsOfAnHour;
-  }
 };
 
 /// Plans sets of devices, each once.
@@ -71,9 +64,10 @@ class CheapestSearch {
       MOTLEY_TRY_VOID(plan_of(devices));
     if (offers().empty()) return fail(*first_error_);
     if (is_exact_) return Unit{};
-    std::vector<const Offer*> begins = offers();
-    begins.resize(std::min(begins.size(), kMostDescents));
-    for (const Offer* begin : begins) MOTLEY_TRY_VOID(descend(begin));
+    std::set<DeviceSets::Counts> begun;
+    for (const Offer* begin : offers())
+      if (begun.size() < kMostDescents && begun.insert(begin->devices).second)
+        MOTLEY_TRY_VOID(descend(begin));
     return Unit{};
   }
 
@@ -92,12 +86,21 @@ class CheapestSearch {
            std::to_string(planned_.size()) + " sets of devices";
   }
 
-  /// Of a step, by what was proved of each set where all were planned.
-  Result<double> least_cost_of_step() const {
-    MOTLEY_TRY(const double computing, least_cost_of_pipelines(request_));
+  /// Of all steps, by what was proved of each set where all were planned. What is pinned need not
+  /// be as pipelines are.
+  Result<double> least_cost() const {
+    const int64_t steps = request_.job.train.steps;
+    double computing = 0;
+    if (request_.job.pin.replicas.empty()) {
+      MOTLEY_TRY(const double of_a_step, least_cost_of_pipelines(request_));
+      computing = bill_of(1, of_a_step, steps).cost;
+    }
     if (!is_exact_) return computing;
     double least = std::numeric_limits<double>::infinity();
-    for (const Offer* offer : offers()) least = std::min(least, offer->least_cost_of_step());
+    for (const Offer* offer : offers())
+      least = std::min(least, bill_of(offer->plan.search.lower_bound_step_seconds,
+                                      offer->plan.prediction.cost_per_hour, steps)
+                                  .cost);
     return std::max(least, computing);
   }
 
@@ -126,8 +129,10 @@ class CheapestSearch {
     return offer ? &*offer : nullptr;
   }
 
-  /// To fewer and fewer devices, as long as that is better.
+  /// To fewer and fewer devices, as long as that is better; first to the cheapest of as many.
   Result<Unit> descend(const Offer* best) {
+    MOTLEY_TRY(const Offer* const of_as_many, plan_of(best->devices));
+    if (of_as_many != nullptr && rank(*of_as_many) < rank(*best)) best = of_as_many;
     for (bool is_better = true; is_better;) {
       is_better = false;
       for (const DeviceSets::Counts& devices : sets_.smaller(best->devices)) {
@@ -167,13 +172,17 @@ void tell_others(const DeviceSets& sets, const std::vector<const Offer*>& offers
   }
 }
 
-/// The others that the job admits are left out.
-void leave_out_the_rest(const FleetSpec& fleet, Plan* plan) {
-  std::set<std::string> known;
+/// `fleet`: of all devices those that the job admits.
+void leave_out_the_rest(const PlanRequest& request, const FleetSpec& fleet, Plan* plan) {
+  std::set<std::string> known, admitted;
   for (const RankPlacement& rank : plan->ranks) known.insert(rank.device);
   for (const LeftOut& left : plan->left_out) known.insert(left.device);
-  for (const DeviceSpec& device : fleet.devices)
-    if (!known.contains(device.id)) plan->left_out.push_back({device.id, "cheaper without it"});
+  for (const DeviceSpec& device : fleet.devices) admitted.insert(device.id);
+  for (const DeviceSpec& device : request.fleet.devices)
+    if (!known.contains(device.id))
+      plan->left_out.push_back({device.id, admitted.contains(device.id)
+                                               ? "cheaper without it"
+                                               : why_not_admitted(device, request.job)});
 }
 
 }  // namespace
@@ -184,9 +193,14 @@ std::string cost_text(double cost) {
   return text;
 }
 
+Bill bill_of(double step_seconds, double cost_per_hour, int64_t steps) {
+  constexpr double kSecondsOfAnHour = 3600;
+  const double seconds = step_seconds * static_cast<double>(steps);
+  return {seconds, cost_per_hour * seconds / kSecondsOfAnHour};
+}
+
 Bill bill_of(const Plan& plan, int64_t steps) {
-  const double seconds = plan.prediction.step_seconds * static_cast<double>(steps);
-  return {seconds, plan.prediction.cost_per_hour * seconds / kSecondsOfAnHour};
+  return bill_of(plan.prediction.step_seconds, plan.prediction.cost_per_hour, steps);
 }
 
 Result<CheapestPlan> cheapest_plan(const PlanRequest& request,
@@ -207,11 +221,11 @@ Result<CheapestPlan> cheapest_plan(const PlanRequest& request,
     return fail(
         too_late(format_seconds(quickest->bill.seconds) + " at best", steps, *deadline_seconds));
   Plan plan = chosen.plan;
-  leave_out_the_rest(fleet, &plan);
+  leave_out_the_rest(request, fleet, &plan);
   plan.search.space += cheapest.space();
-  MOTLEY_TRY(const double least, cheapest.least_cost_of_step());
+  MOTLEY_TRY(const double least, cheapest.least_cost());
   plan.search.cost = chosen.bill.cost;
-  plan.search.lower_bound_cost = std::min(least * static_cast<double>(steps), chosen.bill.cost);
+  plan.search.lower_bound_cost = std::min(least, chosen.bill.cost);
   tell_others(sets, offers, deadline_seconds, &plan);
   plan.id = plan_id(plan);
   return CheapestPlan{std::move(plan), chosen.bill, quickest->bill};

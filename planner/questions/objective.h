@@ -14,6 +14,7 @@ struct Bill {
   double seconds = 0;
   double cost = 0;
 };
+Bill bill_of(double step_seconds, double cost_per_hour, int64_t steps);
 Bill bill_of(const Plan& plan, int64_t steps);
 
 /// "12.40", "0.0196".
@@ -28,8 +29,8 @@ struct CheapestPlan {
 /// Of the quickest plans of sets of devices (planner/questions/device_sets.h) the one whose steps
 /// cost least, of those that end in time; of equals the quicker. Few devices are planned in every
 /// set; of more each set of types, and from the best of these on ever fewer while that is cheaper.
-/// plan.search has its cost, and what none costs less than. kInvalidSpec when an admitted device
-/// has no price; kNoPlan when none ends in time.
+/// plan.search has its cost, and what none of what was searched costs less than. kInvalidSpec when
+/// an admitted device has no price; kNoPlan when none ends in time.
 Result<CheapestPlan> cheapest_plan(const PlanRequest& request,
                                    std::optional<double> deadline_seconds,
                                    const SearchPlan& search);

@@ -33,7 +33,6 @@ namespace {
 using nlohmann::json;
 
 constexpr Bytes kLargestGridPlan{64 << 20};
-constexpr double kSecondsOfHour = 3600;
 
 /// What a plan is asked for: of devices all of the fleet, and those that the job admits.
 struct ForeignRequest {
@@ -208,11 +207,11 @@ std::optional<double> cost_per_hour(const GridPlan& plan, const ForeignCosts& co
 
 /// Of all steps of the job; its cost where prices are known.
 json bill_of_steps(int64_t steps, const json& prediction) {
-  const double seconds = static_cast<double>(steps) * prediction.at("step_seconds").get<double>();
-  json bill = {{"steps", steps}, {"seconds", seconds}};
-  if (const auto cost = prediction.find("cost_per_hour"); cost != prediction.end())
-    bill["cost"] = cost->get<double>() * seconds / kSecondsOfHour;
-  return bill;
+  const double cost_per_hour = prediction.value("cost_per_hour", 0.0);
+  const Bill bill = bill_of(prediction.at("step_seconds").get<double>(), cost_per_hour, steps);
+  json document = {{"steps", steps}, {"seconds", bill.seconds}};
+  if (cost_per_hour > 0) document["cost"] = bill.cost;
+  return document;
 }
 
 json document_of(const Priced& priced, const ForeignCosts& costs, const ForeignRequest& request) {

@@ -10,12 +10,16 @@
 #include <cstdint>
 #include <optional>
 
+#include "planner/pipelines/pipeline_search.h"
 #include "planner/plain/search.h"
+#include "planner/search_forms.h"
+#include "tests/support/layered_case.h"
 #include "tests/support/planning_case.h"
 
 namespace motley {
 namespace {
 
+using testing::add_layered;
 using ::testing::HasSubstr;
 using testing::PlanningCase;
 
@@ -102,6 +106,79 @@ TEST(Objective, FewerDevicesOfATypeWhereSumsCostMoreThanTheyBring) {
   EXPECT_EQ(cheapest(problem, 600)->plan.world_size(), 2);
   EXPECT_EQ(cheapest(problem, 425)->plan.world_size(), 3);
   EXPECT_EQ(cheapest(problem, 361)->plan.world_size(), 4);
+}
+
+/// Four alike, of which each costs a little more than the one before.
+PlanningCase four_alike() {
+  PlanningCase problem(64);
+  for (int i = 0; i < 4; ++i) problem.add({.fixed = 0, .per_sample = 0.010, .update = 0.01});
+  for (size_t i = 0; i < 4; ++i)
+    problem.fleet.devices[i].price_per_hour = 1 + 0.01 * static_cast<double>(i);
+  problem.job.train.steps = 1000;
+  return problem;
+}
+
+TEST(Objective, TheDevicesAreThoseThatTheJobAdmits) {
+  PlanningCase problem = four_alike();
+  problem.job.devices.limits = {{"card", 2}};
+  std::swap(problem.fleet.devices[0].price_per_hour, problem.fleet.devices[1].price_per_hour);
+  const auto found = cheapest(problem);
+  ASSERT_TRUE(found) << found.error().to_string();
+  ASSERT_EQ(found->plan.world_size(), 1);
+  EXPECT_EQ(found->plan.ranks[0].device, problem.fleet.devices[1].id);
+}
+
+TEST(Objective, OfDevicesAlikeThoseThatArePinnedAreMeant) {
+  PlanningCase problem = four_alike();
+  problem.job.pin.replicas.emplace_back().stages.emplace_back().devices = {
+      problem.fleet.devices[3].id};
+  const SearchPlan with_pinned = [&](const PlanRequest& request) -> Result<Plan> {
+    if (request.fleet.find(problem.fleet.devices[3].id) == nullptr)
+      return fail(ErrorCode::kNoPlan, "the pinned device is not there");
+    return plan_search(request);
+  };
+  const auto found = cheapest_plan(problem.request(), {}, with_pinned);
+  ASSERT_TRUE(found) << found.error().to_string();
+  ASSERT_EQ(found->plan.world_size(), 1);
+  EXPECT_EQ(found->plan.ranks[0].device, problem.fleet.devices[3].id);
+}
+
+TEST(Objective, NoPlanOfLayersCostsLessThanItsBound) {
+  std::mt19937 random(20261129);
+  const auto draw = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  int planned = 0;
+  for (int i = 0; i < 40; ++i) {
+    SCOPED_TRACE("case " + std::to_string(i));
+    PlanningCase problem(draw(1, 6));
+    problem.job.model = {"gpt", 4, 4, 128, 64, 256};
+    for (int device = draw(1, 3); device > 0; --device) {
+      add_layered({.host = draw(0, 1) == 0 ? "one" : "other",
+                   .type = std::string(1, static_cast<char>('a' + draw(0, 2))),
+                   .per_sample = 0.001 * draw(2, 20),
+                   .fixed = 0.0001 * draw(0, 20),
+                   .update = 0.001 * draw(1, 30),
+                   .host_update = 0.001 * draw(0, 20),
+                   .memory_mib = draw(6, 60),
+                   .recomputing = draw(0, 1) == 0,
+                   .sharing = draw(0, 1) == 0},
+                  &problem);
+      problem.fleet.devices.back().price_per_hour = 0.1 * draw(1, 40);
+      if (draw(0, 1) == 0) problem.fleet.devices.back().kind = DeviceKind::kCuda;
+    }
+    const MemoryCounter counter = testing::layer_bytes_counter(problem);
+    const SearchPlan search = [&](const PlanRequest& asked) {
+      return search_all_forms(asked, counter);
+    };
+    const Result<CheapestPlan> found = cheapest_plan(problem.request(), {}, search);
+    const Result<double> least = least_cost_of_pipelines(problem.request());
+    ASSERT_TRUE(least) << least.error().to_string();
+    if (!found) continue;
+    ++planned;
+    EXPECT_LE(*least * static_cast<double>(problem.job.train.steps), found->bill.cost * (1 + 1e-9));
+  }
+  EXPECT_GT(planned, 20);
 }
 
 TEST(Objective, OfManyDevicesAsFewAsAreCheapest) {
