@@ -19,6 +19,8 @@ namespace {
 constexpr size_t kMostOthersTold = 6;
 /// Sets that fewer devices are tried from, where not all sets are planned.
 constexpr size_t kMostDescents = 4;
+/// Costs that differ by less are as good as equal.
+constexpr double kAsCheap = 0.005;
 bool in_time(const Bill& bill, const std::optional<double>& deadline_seconds) {
   return !deadline_seconds || bill.seconds <= *deadline_seconds;
 }
@@ -155,20 +157,36 @@ class CheapestSearch {
   std::optional<Error> first_error_;
 };
 
+/// Of those in time, the cheapest of which comes first, the quickest that costs as little; else the
+/// quickest.
+const Offer& best_of(const std::vector<const Offer*>& offers,
+                     const std::optional<double>& deadline_seconds) {
+  const Offer* best = offers.front();
+  const double as_cheap = best->bill.cost * (1 + kAsCheap);
+  for (const Offer* offer : offers)
+    if (in_time(offer->bill, deadline_seconds) && offer->bill.cost <= as_cheap &&
+        offer->bill.seconds < best->bill.seconds)
+      best = offer;
+  return *best;
+}
+
+std::string why_not(const Bill& other, const Bill& chosen,
+                    const std::optional<double>& deadline_seconds) {
+  const std::string after = "after " + format_seconds(other.seconds);
+  if (!in_time(other, deadline_seconds)) return "would end " + after + ", too late";
+  if (other.cost < chosen.cost) return "hardly cheaper, and would end " + after;
+  return "would cost " + cost_text(other.cost) + ", not " + cost_text(chosen.cost);
+}
+
 /// What the next best sets would have come to.
 void tell_others(const DeviceSets& sets, const std::vector<const Offer*>& offers,
-                 const std::optional<double>& deadline_seconds, Plan* plan) {
-  const Offer& chosen = *offers.front();
+                 const Offer& chosen, const std::optional<double>& deadline_seconds, Plan* plan) {
   std::set<std::string> told{sets.words(chosen.devices)};
   for (const Offer* other : offers) {
     const std::string devices = sets.words(other->devices);
     if (told.size() > kMostOthersTold || !told.insert(devices).second) continue;
-    const std::string ends = "would end after " + format_seconds(other->bill.seconds);
-    const std::string why =
-        in_time(other->bill, deadline_seconds)
-            ? "would cost " + cost_text(other->bill.cost) + ", not " + cost_text(chosen.bill.cost)
-            : ends + ", too late";
-    plan->search.rejected.push_back({devices, why, other->plan.prediction.step_seconds});
+    plan->search.rejected.push_back({devices, why_not(other->bill, chosen.bill, deadline_seconds),
+                                     other->plan.prediction.step_seconds});
   }
 }
 
@@ -215,7 +233,7 @@ Result<CheapestPlan> cheapest_plan(const PlanRequest& request,
   const Offer* const quickest = *std::min_element(
       offers.begin(), offers.end(),
       [](const Offer* a, const Offer* b) { return a->bill.seconds < b->bill.seconds; });
-  const Offer& chosen = *offers.front();
+  const Offer& chosen = best_of(offers, deadline_seconds);
   const int64_t steps = request.job.train.steps;
   if (!in_time(chosen.bill, deadline_seconds))
     return fail(
@@ -226,7 +244,7 @@ Result<CheapestPlan> cheapest_plan(const PlanRequest& request,
   MOTLEY_TRY(const double least, cheapest.least_cost());
   plan.search.cost = chosen.bill.cost;
   plan.search.lower_bound_cost = std::min(least, chosen.bill.cost);
-  tell_others(sets, offers, deadline_seconds, &plan);
+  tell_others(sets, offers, chosen, deadline_seconds, &plan);
   plan.id = plan_id(plan);
   return CheapestPlan{std::move(plan), chosen.bill, quickest->bill};
 }

@@ -27,10 +27,10 @@ struct CheapestPlan {
 };
 
 /// Of the quickest plans of sets of devices (planner/questions/device_sets.h) the one whose steps
-/// cost least, of those that end in time; of equals the quicker. Few devices are planned in every
-/// set; of more each set of types, and from the best of these on ever fewer while that is cheaper.
-/// plan.search has its cost, and what none of what was searched costs less than. kInvalidSpec when
-/// an admitted device has no price; kNoPlan when none ends in time.
+/// cost least, of those that end in time; the quickest of those that cost 0.5 % more at most. Few
+/// devices are planned in every set; of more each set of types, and from the best of these on ever
+/// fewer while that is cheaper. plan.search has its cost, and what none of what was searched costs
+/// less than. kInvalidSpec when an admitted device has no price; kNoPlan when none ends in time.
 Result<CheapestPlan> cheapest_plan(const PlanRequest& request,
                                    std::optional<double> deadline_seconds,
                                    const SearchPlan& search);

@@ -108,10 +108,21 @@ TEST(Objective, FewerDevicesOfATypeWhereSumsCostMoreThanTheyBring) {
   EXPECT_EQ(cheapest(problem, 361)->plan.world_size(), 4);
 }
 
+TEST(Objective, OfThoseThatCostAsMuchTheQuickest) {
+  PlanningCase problem(64);
+  for (int i = 0; i < 2; ++i) problem.add({.fixed = 0, .per_sample = 0.010, .update = 0.001});
+  for (DeviceSpec& device : problem.fleet.devices) device.price_per_hour = 1;
+  problem.job.train.steps = 1000;
+  const auto found = cheapest(problem);
+  ASSERT_TRUE(found) << found.error().to_string();
+  EXPECT_EQ(found->plan.world_size(), 2) << "for an update more in 640 ms";
+  EXPECT_THAT(found->plan.search.rejected.back().why, HasSubstr("hardly cheaper"));
+}
+
 /// Four alike, of which each costs a little more than the one before.
 PlanningCase four_alike() {
   PlanningCase problem(64);
-  for (int i = 0; i < 4; ++i) problem.add({.fixed = 0, .per_sample = 0.010, .update = 0.01});
+  for (int i = 0; i < 4; ++i) problem.add({.fixed = 0, .per_sample = 0.010, .update = 0.05});
   for (size_t i = 0; i < 4; ++i)
     problem.fleet.devices[i].price_per_hour = 1 + 0.01 * static_cast<double>(i);
   problem.job.train.steps = 1000;
@@ -184,17 +195,17 @@ TEST(Objective, NoPlanOfLayersCostsLessThanItsBound) {
 TEST(Objective, OfManyDevicesAsFewAsAreCheapest) {
   PlanningCase problem(960);
   for (int i = 0; i < 48; ++i)
-    problem.add({.host = "host" + std::to_string(i / 8), .type = "a", .fixed = 0, .update = 0.01});
+    problem.add({.host = "host" + std::to_string(i / 8), .type = "a", .fixed = 0, .update = 0.1});
   for (int i = 0; i < 16; ++i)
-    problem.add({.host = "old", .type = "b", .fixed = 0, .per_sample = 0.030, .update = 0.01});
+    problem.add({.host = "old", .type = "b", .fixed = 0, .per_sample = 0.030, .update = 0.1});
   for (DeviceSpec& device : problem.fleet.devices) device.price_per_hour = 1;
   problem.job.train.steps = 1000;
   const auto found = cheapest(problem);
   ASSERT_TRUE(found) << found.error().to_string();
   EXPECT_EQ(found->plan.world_size(), 1);
   EXPECT_EQ(found->plan.ranks[0].type, "a");
-  // 960 samples of 10 ms and an update in half a second: 20 devices.
-  const auto in_time = cheapest(problem, 500);
+  // 960 samples of 10 ms and an update of 100 ms in 590 ms: 20 devices.
+  const auto in_time = cheapest(problem, 590);
   ASSERT_TRUE(in_time) << in_time.error().to_string();
   EXPECT_EQ(in_time->plan.world_size(), 20);
 }
@@ -231,7 +242,7 @@ RC_GTEST_PROP(ObjectiveProperties, NoSetOfDevicesIsCheaperInTime, ()) {
   RC_ASSERT(found.has_value() == least.has_value());
   if (!found) return;
   RC_ASSERT(found->bill.seconds <= deadline);
-  RC_ASSERT(found->bill.cost <= *least * (1 + 1e-9));
+  RC_ASSERT(found->bill.cost <= *least * 1.005 * (1 + 1e-9));
   RC_ASSERT(found->plan.search.lower_bound_cost <= *least * (1 + 1e-9));
 }
 
