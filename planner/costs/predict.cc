@@ -295,7 +295,9 @@ class Predictor {
           sum += own;
         }
     prediction_.solo_sum_samples_per_second = sum;
-    if (const auto ideal = ideal_step_seconds(request_, plan_, devices_, prediction_.ranks))
+    // Devices that share replicas share grains, too: a deal of whole ones may bound nothing.
+    const auto ideal = ideal_step_seconds(request_, plan_, devices_, prediction_.ranks);
+    if (ideal && (!is_cut(plan_) || *ideal <= prediction_.step_seconds))
       prediction_.integer_bound_efficiency = plan_.global_batch / *ideal / sum;
   }
 

@@ -81,8 +81,9 @@ class Mix:
                 row_of(self.case.name, "over_best_subset", self.over_subset, OVER_SUBSET)]
 
     def print(self):
+        allowed = self.all["integer_bound_efficiency"]
         print(f"{self.case.name:10} {len(self.case.devices):>7} {self.all['samples_per_second']:>9.1f} {self.all['efficiency']:>10.1%}"
-              f" {self.all['integer_bound_efficiency']:>13.1%} {self.part['samples_per_second']:>11.1f} {self.over_subset:>6.2f}x"
+              f" {'-' if allowed is None else f'{allowed:.1%}':>13} {self.part['samples_per_second']:>11.1f} {self.over_subset:>6.2f}x"
               f"  {' '.join(self.subset)}", flush=True)
 
 

@@ -42,7 +42,11 @@ Plan valid_plan() {
                      .cost_per_hour = 1.5,
                      .ranks = {{Rank(0), 0.1, 0.05, 0.2, Bytes(100), Bytes(200), Bytes(30), 8},
                                {Rank(1), 0.4, 0.06, 0, Bytes(150), Bytes(200), Bytes(0), 6}}};
-  plan.search = {"all", 0.5, 0.5, 0, 39, {{"grain 3", "shares cannot be cut as finely", 0.6}}};
+  plan.search = {.space = "all",
+                 .step_seconds = 0.5,
+                 .lower_bound_step_seconds = 0.5,
+                 .nodes = 39,
+                 .rejected = {{"grain 3", "shares cannot be cut as finely", 0.6}}};
   plan.left_out = {{"c/0", "memory"}};
   plan.id = plan_id(plan);
   return plan;
@@ -489,6 +493,22 @@ TEST(PlanJson, ABoundThatNobodyLookedForIsNull) {
   ASSERT_TRUE(back) << back.error().to_string();
   EXPECT_EQ(back->search.lower_bound_step_seconds, 0);
   EXPECT_EQ(to_json(*back), document);
+}
+
+TEST(PlanJson, AGapIsOfWhatWasLookedFor) {
+  SearchRecord search{
+      .space = "", .step_seconds = 0.6, .lower_bound_step_seconds = 0.5, .rejected = {}};
+  EXPECT_NEAR(search.gap(), 0.2, 1e-12);
+  search.cost = 3;
+  EXPECT_EQ(search.gap(), 0) << "no bound of the cost is known";
+  search.lower_bound_cost = 2;
+  EXPECT_NEAR(search.gap(), 0.5, 1e-12);
+  Plan plan = valid_plan();
+  plan.search = search;
+  const auto back = plan_from_json(to_json(plan));
+  ASSERT_TRUE(back) << back.error().to_string();
+  EXPECT_EQ(back->search.cost, 3);
+  EXPECT_EQ(back->search.lower_bound_cost, 2);
 }
 
 }  // namespace
