@@ -161,13 +161,14 @@ void read_prediction(JsonFields& fields, Prediction& prediction) {
 
 void read_search(JsonFields& fields, SearchRecord& search) {
   // `motley plan --json` prints it; a plan itself never holds a wall time.
-  // The gap follows from what is read.
-  for (const char* not_kept : {"wall_seconds", "counterfactuals", "gap"})
-    if (fields.has(not_kept)) fields.member(not_kept);
+  for (const char* of_this_search : {"wall_seconds", "counterfactuals"})
+    if (fields.has(of_this_search)) fields.member(of_this_search);
   fields.read("space", search.space);
   read_seconds(fields, "step_seconds", search.step_seconds);
   if (!fields.is_null("lower_bound_step_seconds"))
     read_seconds(fields, "lower_bound_step_seconds", search.lower_bound_step_seconds);
+  double gap = 0;  // follows from what else is read
+  if (!fields.is_null("gap")) fields.read_between("gap", gap, 0, kMost);
   for (const auto& [key, cost] :
        {std::pair("cost", &search.cost), std::pair("lower_bound_cost", &search.lower_bound_cost)})
     if (fields.has(key) && !fields.is_null(key)) fields.read_between(key, *cost, 0, kMost);

@@ -28,6 +28,8 @@ struct PlanRequest {
   /// the request.
   const Plan* previous = nullptr;
   int least_replicas = 1;  ///< of pipelines
+  /// Of whole devices, within what the job asks for: other numbers are other searches'.
+  CountRange whole_devices = {};
   /// Of many devices: where this plan has replicas enough, pipelines whose stages hold more than
   /// its own are not looked for. It outlives the request.
   const Plan* held_by = nullptr;

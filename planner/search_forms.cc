@@ -195,7 +195,7 @@ class Best {
       for (RejectedPlan& before : plan_->plan.search.rejected)
         reject(std::move(before), &other.plan);
       reject(plain ? "nothing computed twice, all state on devices of all holders"
-                   : memory_words(ways_),
+                   : (ways == ways_ ? "other replicas, " : "") + memory_words(ways_),
              plain ? memory_words(ways) + (ways.recompute ? " leave room for a quicker plan"
                                                           : " makes a quicker plan")
                    : "slower",

@@ -302,10 +302,11 @@ Result<Plan> best_over_ranks(const PlanRequest& request,
   if (wanted.low > std::min(wanted.high, devices)) return search(request);  // it says why not
   BestPlan best;
   const auto consider = [&](int least, int most, const Profile& profile) {
-    JobSpec job = request.job;
-    if (least > wanted.low || most < wanted.high) job.devices.count = CountRange{least, most};
-    best.consider(
-        search({job, request.fleet, profile, request.memory_headroom, true, request.previous}));
+    PlanRequest some{request.job, request.fleet, profile, request.memory_headroom};
+    some.tables_of_ranks = true;
+    some.previous = request.previous;
+    if (least > wanted.low || most < wanted.high) some.whole_devices = {least, most};
+    best.consider(search(some));
   };
   const TablesOfRanks tables(request);
   const std::vector<int> numbers = numbers_of_ranks(wanted.low, std::min(wanted.high, devices));

@@ -95,8 +95,13 @@ Result<Unit> limit_count(const PlanRequest& request, Candidates* candidates) {
   const auto usable = static_cast<int>(candidates->devices.size());
   const CountRange count = request.job.devices.count.value_or(CountRange{});
   const std::optional<int>& replicas = request.job.parallel.data;
-  candidates->least_devices = std::max({1, count.low, replicas.value_or(1)});
-  candidates->most_devices = std::min({usable, count.high, replicas.value_or(usable)});
+  const CountRange& others = request.whole_devices;
+  candidates->least_devices = std::max({1, count.low, replicas.value_or(1), others.low});
+  candidates->most_devices = std::min({usable, count.high, replicas.value_or(usable), others.high});
+  candidates->why_no_more = others.high == candidates->most_devices
+                                ? "with more devices each needs more memory for sums"
+                                : who_counts(request.job) + (replicas ? " asks for " : " allows ") +
+                                      std::to_string(candidates->most_devices);
   if (candidates->most_devices >= candidates->least_devices) return Unit{};
   const std::string wanted = std::to_string(candidates->least_devices);
   if (usable < candidates->least_devices)

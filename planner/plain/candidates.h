@@ -22,6 +22,7 @@ struct Candidates {
   std::vector<LeftOut> left_out;   ///< the others
   int least_devices = 1;
   int most_devices = 0;
+  std::string why_no_more;  ///< devices than that
 };
 
 /// Checks the request and sorts its devices. kNoPlan when none can hold the model, or too few.

@@ -149,8 +149,7 @@ std::vector<LeftOut> reasons_left_out(const Candidates& candidates, const GrainS
     if (chosen.grains[i] > 0) continue;
     left_out.push_back(
         {candidates.devices[i].spec->id,
-         count_reached ? "resources.devices.count allows " + std::to_string(candidates.most_devices)
-                       : reason_of(search, chosen, i, &one_more)});
+         count_reached ? candidates.why_no_more : reason_of(search, chosen, i, &one_more)});
   }
   return left_out;
 }

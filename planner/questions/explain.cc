@@ -81,7 +81,8 @@ std::string aligned(const std::vector<Line>& lines) {
 
 std::string search_line(const SearchRecord& search) {
   char gap[32];
-  std::snprintf(gap, sizeof gap, "%.2g %%", search.gap() * 100);
+  const double percent = search.gap() * 100;
+  std::snprintf(gap, sizeof gap, percent < 10 ? "%.2g %%" : "%.0f %%", percent);
   const std::string bound = search.cost > 0 ? "of the cost " + cost_text(search.lower_bound_cost)
                                             : format_seconds(search.lower_bound_step_seconds);
   return "searched " + search.space + "; lower bound " + bound + ", gap " + gap + ", " +

@@ -99,10 +99,11 @@ class CheapestSearch {
     }
     if (!is_exact_) return computing;
     double least = std::numeric_limits<double>::infinity();
-    for (const Offer* offer : offers())
-      least = std::min(least, bill_of(offer->plan.search.lower_bound_step_seconds,
-                                      offer->plan.prediction.cost_per_hour, steps)
-                                  .cost);
+    for (const Offer* offer : offers()) {
+      const Bill bound = bill_of(offer->plan.search.lower_bound_step_seconds,
+                                 offer->plan.prediction.cost_per_hour, steps);
+      if (in_time(bound, deadline_seconds_)) least = std::min(least, bound.cost);
+    }
     return std::max(least, computing);
   }
 
@@ -178,9 +179,11 @@ std::string why_not(const Bill& other, const Bill& chosen,
   return "would cost " + cost_text(other.cost) + ", not " + cost_text(chosen.cost);
 }
 
-/// What the next best sets would have come to.
-void tell_others(const DeviceSets& sets, const std::vector<const Offer*>& offers,
-                 const Offer& chosen, const std::optional<double>& deadline_seconds, Plan* plan) {
+/// What other sets would have come to, the cheapest first.
+void tell_others(const DeviceSets& sets, std::vector<const Offer*> offers, const Offer& chosen,
+                 const std::optional<double>& deadline_seconds, Plan* plan) {
+  std::stable_sort(offers.begin(), offers.end(),
+                   [](const Offer* a, const Offer* b) { return a->bill.cost < b->bill.cost; });
   std::set<std::string> told{sets.words(chosen.devices)};
   for (const Offer* other : offers) {
     const std::string devices = sets.words(other->devices);

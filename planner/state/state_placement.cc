@@ -32,6 +32,7 @@ class StatePlacer {
         ways_(ways),
         plan_(plan),
         index_(request.fleet, request.profile) {
+    plan_.prediction = {};  // with all state everywhere it may not fit
     plan_.shard_optimizer = ways.shard;
     plan_.owners = even_ownership(plan_, request.job.model);
     for (RankPlacement& rank : plan_.ranks) rank.host_optimizer = false;

@@ -17,6 +17,7 @@ struct MemoryWays {
   bool recompute = false;  ///< blocks in their backward pass, as few as fit
   StateWays state = {};
 
+  bool operator==(const MemoryWays&) const = default;
   int count() const { return (recompute ? 1 : 0) + (state.shard ? 1 : 0) + (state.host ? 1 : 0); }
 };
 

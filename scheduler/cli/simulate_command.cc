@@ -11,10 +11,9 @@
 #include "scheduler/report/plan_table.h"
 #include "scheduler/report/table.h"
 #include "scheduler/report/timeline.h"
-#include "scheduler/run/find_plan.h"
 #include "scheduler/run/given_plan.h"
 #include "scheduler/run/measure.h"
-#include "scheduler/run/simulated_profile.h"
+#include "scheduler/run/simulated_plan.h"
 
 namespace motley {
 namespace {
@@ -75,13 +74,11 @@ class SimulateCommand final : public Command {
     if (!plan_.empty()) {
       MOTLEY_TRY(given, read_given_plan(plan_, job, fleet));
     }
-    MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
     if (!given) MOTLEY_TRY_VOID(check_parallel(fleet, job));
-    MOTLEY_TRY(const ProfileForSimulation from, profile_for_simulation(job, chosen, sources_));
-    const PlanRequest request{job, fleet, from.profile};
-    MOTLEY_TRY(const Plan plan,
-               given ? price(*given, job, fleet, from.profile) : find_plan(request));
-    MOTLEY_TRY(const StepTimeline timeline, step_timeline(request, plan));
+    MOTLEY_TRY(const SimulatedPlan simulated,
+               given ? simulate_given(*given, job, fleet) : plan_simulated(job, fleet, sources_));
+    const auto& [from, plan] = simulated;
+    MOTLEY_TRY(const StepTimeline timeline, step_timeline({job, fleet, from.profile}, plan));
     const DrawnStep step{job.name, plan, from.profile, timeline};
     if (!trace_.empty()) MOTLEY_TRY_VOID(write_output_file(trace_, timeline_trace(step)));
     if (!svg_.empty()) MOTLEY_TRY_VOID(write_output_file(svg_, timeline_svg(step)));
@@ -96,6 +93,14 @@ class SimulateCommand final : public Command {
   static std::vector<std::string> names_of_policies() {
     const auto names = policy_names();
     return {names.begin(), names.end()};
+  }
+
+  Result<SimulatedPlan> simulate_given(const GivenPlan& given, const JobSpec& job,
+                                       const FleetSpec& fleet) const {
+    MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
+    MOTLEY_TRY(ProfileForSimulation from, profile_for_simulation(job, chosen, sources_));
+    MOTLEY_TRY(Plan plan, price(given, job, fleet, from.profile));
+    return SimulatedPlan{std::move(from), std::move(plan)};
   }
 
   Result<int> run_trace() {

@@ -23,6 +23,14 @@ nodes:
 links: [{between: [a1, r1], bandwidth: 12.5GB/s, latency: 20us}]
 """
 
+JOB_OF_SUMS = """version: 1
+name: sums
+fleet: fleet.yaml
+model: {type: gpt, layers: 12, heads: 12, width: 768, context: 128}
+data: {text: [text.txt]}
+train: {global_batch: 16, steps: 10, optimizer: {type: adamw, lr: 1.0e-3}}
+"""
+
 BY_HAND = {
     "version": 1, "numerics": "fast", "global_batch": 16, "grain": 1,
     "ranks": [{"device": f"localhost/{i}"} for i in range(4)],
@@ -88,6 +96,19 @@ def check_cards():
     for word in ("One step (simulated)", "configs/devices.yaml", "nothing of it was measured", "link within a1", "assumed"):
         expect(word in text, f"no {word!r} in\n{text}")
     expect(not (sandbox.home / "state" / "motley" / "runs").exists(), "a run was begun")
+
+
+def check_links_of_unlike():
+    """An unlike card on a host makes no plan slower, though links within are assumed to be as slow as its own."""
+    sandbox = Sandbox()
+    sandbox.write("fleet.yaml", "version: 1\nnodes:\n  - host: n1\n    devices: [{type: A100-40GB}, {type: A100-40GB}, {type: T4}]\n")
+    sandbox.write("job.yaml", JOB_OF_SUMS)
+    with_it = simulated(sandbox)["plan"]
+    without = simulated(sandbox, "--set", "pin.leave_out=[n1/2]")["plan"]
+    step, other = (plan["prediction"]["step_seconds"] for plan in (with_it, without))
+    expect(step <= other * (1 + 1e-9), f"{step} s a step, without the unlike card {other}")
+    expect_equal([left["device"] for left in with_it["left_out"]], ["n1/2"], "left out")
+    expect(with_it["search"]["lower_bound_step_seconds"] <= other, f"bound: {with_it['search']}")
 
 
 def check_figures_matter():
@@ -206,6 +227,7 @@ def check_traces():
 def main():
     check_cards()
     check_traces()
+    check_links_of_unlike()
     check_figures_matter()
     cache = Sandbox().home / "cache"
     check_paced(cache)

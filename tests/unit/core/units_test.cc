@@ -84,7 +84,7 @@ TEST(Units, ReadsDurationsOfSeveralUnits) {
   EXPECT_EQ(error_of(parse_duration("1m1m")),
             "'1m1m' is not a duration (write it like 10m or 1.5s)");
   EXPECT_EQ(error_of(parse_duration("1h30")),
-            "'30' has no unit (write a duration like 10m or 1.5s)");
+            "'1h30' is not a duration (write it like 10m or 1.5s)");
   EXPECT_EQ(error_of(parse_duration("-1h30m")),
             "'-1h30m' is not a duration (write it like 10m or 1.5s)");
   EXPECT_EQ(error_of(parse_duration("106751d24h")), "'106751d24h' is too large");

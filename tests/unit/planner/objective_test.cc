@@ -59,6 +59,14 @@ TEST(Objective, OfThoseInTimeTheCheapest) {
   EXPECT_NEAR(found->bill.cost, 80 * 3.5 / 3600, 1e-12);
 }
 
+TEST(Objective, WhatCannotEndInTimeIsNoBound) {
+  const auto found = cheapest(priced(), 130);
+  ASSERT_TRUE(found) << found.error().to_string();
+  EXPECT_NEAR(found->plan.search.gap(), 0, 1e-9) << "slow alone costs half as much, too late";
+  ASSERT_FALSE(found->plan.search.rejected.empty());
+  EXPECT_THAT(found->plan.search.rejected.back().why, HasSubstr("not"));
+}
+
 TEST(Objective, NoneInTime) {
   const auto found = cheapest(priced(), 79);
   ASSERT_FALSE(found);
