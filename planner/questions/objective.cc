@@ -36,7 +36,7 @@ Result<Unit> check_prices(const FleetSpec& fleet) {
   for (const DeviceSpec& device : fleet.devices)
     if (device.price_per_hour <= 0)
       return fail(ErrorCode::kInvalidSpec,
-                  device.id + " (" + device.type + ") has no price: costs need one of each device",
+                  device.id + " (" + device.type + ") has no price above 0: costs need one of each device",
                   device.place);
   return Unit{};
 }

@@ -81,7 +81,7 @@ TEST(Objective, WithoutAPriceNothingCanBeSaid) {
   const auto found = cheapest(problem);
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().code, ErrorCode::kInvalidSpec);
-  EXPECT_THAT(found.error().message, HasSubstr("localhost/1 (slow) has no price"));
+  EXPECT_THAT(found.error().message, HasSubstr("localhost/1 (slow) has no price above 0"));
 }
 
 TEST(Objective, SmallCostsAreToldApart) {
