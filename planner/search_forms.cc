@@ -97,6 +97,98 @@ FoundPlan quicker_of(Plan plain, FoundPlan found) {
   return {std::move(plain)};
 }
 
+/// Only devices of a plan.
+FleetSpec used_by(const Plan& plan, FleetSpec fleet) {
+  std::set<std::string> used;
+  for (const RankPlacement& rank : plan.ranks) used.insert(rank.device);
+  std::erase_if(fleet.devices, [&](const DeviceSpec& device) { return !used.contains(device.id); });
+  return fleet;
+}
+
+/// Of more than a few devices as many as the plan found has, if any: for other numbers of replicas
+/// it is seldom another.
+std::vector<int> sharing_replicas(const PlanRequest& request, const Plan* found) {
+  if (found == nullptr || request.fleet.devices.size() <= kFewestDevices) return kSharingReplicas;
+  return {std::max(kSharingReplicas.front(), static_cast<int>(found->replicas.size()))};
+}
+
+/// Sets of devices.
+using Parts = std::vector<std::set<std::string>>;
+
+/// One device of each kind on each host; of many devices the types, whole, unless they are many.
+Parts kinds_to_leave_out(const FleetSpec& fleet) {
+  const bool few = fleet.devices.size() <= kFewDevices;
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> parts;
+  for (const DeviceSpec& device : fleet.devices) {
+    auto& part = parts[{device.type, few ? device.host : ""}];
+    if (!few || part.empty()) part.insert(device.id);
+  }
+  Parts all;
+  for (auto& [kind, part] : parts) all.push_back(std::move(part));
+  return few || all.size() <= kMostTypesOfMany ? all : Parts{};
+}
+
+/// Of few devices whole hosts.
+Parts hosts_to_leave_out(const FleetSpec& fleet) {
+  std::map<std::string, std::set<std::string>> hosts;
+  for (const DeviceSpec& device : fleet.devices) hosts[device.host].insert(device.id);
+  Parts all;
+  for (auto& [host, devices] : hosts) all.push_back(std::move(devices));
+  return fleet.devices.size() > kFewDevices || all.size() < 2 ? Parts{} : all;
+}
+
+/// Unless it is used or left out already.
+void leave_out(const LeftOut& device, Plan* plan) {
+  const auto is_it = [&](const auto& other) { return other.device == device.device; };
+  if (std::none_of(plan->ranks.begin(), plan->ranks.end(), is_it) &&
+      std::none_of(plan->left_out.begin(), plan->left_out.end(), is_it))
+    plan->left_out.push_back(device);
+}
+
+/// Instead of `plan` one of the same ways whose search knew only some of the devices.
+void take_with_fewer(Plan quicker, Plan* plan) {
+  for (const LeftOut& left : plan->left_out) leave_out(left, &quicker);
+  for (const RankPlacement& rank : plan->ranks)
+    leave_out({rank.device, "slower with it"}, &quicker);
+  SearchRecord& search = quicker.search;
+  search.rejected = std::move(plan->search.rejected);
+  reject("with " + std::to_string(plan->world_size()) + " devices", "quicker with fewer",
+         plan->prediction.step_seconds, &quicker);
+  search.nodes += plan->search.nodes;
+  search.lower_bound_step_seconds = plan->search.lower_bound_step_seconds;
+  quicker.id = plan_id(quicker);
+  *plan = std::move(quicker);
+}
+
+/// Which blocks compute again, and what hosts exchange, is settled after the devices are: as long
+/// as a plan without some of them is quicker, and can be below `below`, that is taken.
+Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWays& ways,
+                                     const MemoryCounter& counter, double below,
+                                     Parts (*parts_of)(const FleetSpec&), Plan* plan) {
+  const auto& count = request.job.devices.count;
+  const size_t least = static_cast<size_t>(count ? std::max(1, count->low) : 1);
+  FleetSpec fleet = used_by(*plan, request.fleet);
+  for (bool is_quicker = true; is_quicker && fleet.devices.size() > least;) {
+    is_quicker = false;
+    for (const std::set<std::string>& part : parts_of(fleet)) {
+      FleetSpec fewer = fleet;
+      std::erase_if(fewer.devices, [&](const DeviceSpec& one) { return part.contains(one.id); });
+      if (fewer.devices.size() < least) continue;
+      const PlanRequest without = asked_of(request, fewer);
+      // Few may compute again.
+      MOTLEY_TRY(const LeastSeconds others, least_seconds_of_pipelines(without));
+      if (others.step >= std::min(below, plan->prediction.step_seconds)) continue;
+      Result<Plan> other = search_with(ways, without, counter, sharing_replicas(without, plan));
+      if (!other && is_fault(other.error())) return fail(other.error());
+      if (!other || other->prediction.step_seconds >= plan->prediction.step_seconds) continue;
+      take_with_fewer(*std::move(other), plan);
+      is_quicker = true;
+    }
+    fleet = used_by(*plan, request.fleet);
+  }
+  return Unit{};
+}
+
 /// Of plans that compute nothing twice.
 Result<FoundPlan> search_whole_and_cut(const PlanRequest& request, const MemoryCounter& counter) {
   Result<Plan> plain = plan_search(request);
@@ -122,6 +214,10 @@ Result<FoundPlan> search_whole_and_cut(const PlanRequest& request, const MemoryC
     return fail(std::move(error));
   }
   if (!pipelines) return FoundPlan{*std::move(plain)};
+  const Prediction& found = pipelines->plan.prediction;
+  if (found.communication_seconds >= kWorthLooking * found.step_seconds)
+    MOTLEY_TRY_VOID(leave_out_while_quicker(request, {}, counter, found.step_seconds,
+                                            hosts_to_leave_out, &pipelines->plan));
   MOTLEY_TRY(FoundPlan cut, shifted(request, counter, std::move(pipelines->plan)));
   cut.replicas_of_single = pipelines->replicas_of_single;
   return plain ? quicker_of(*std::move(plain), std::move(cut)) : std::move(cut);
@@ -228,21 +324,6 @@ Result<Unit> consider_sharing_it(const PlanRequest& request, const MemoryCounter
   return Unit{};
 }
 
-/// Only devices of a plan.
-FleetSpec used_by(const Plan& plan, FleetSpec fleet) {
-  std::set<std::string> used;
-  for (const RankPlacement& rank : plan.ranks) used.insert(rank.device);
-  std::erase_if(fleet.devices, [&](const DeviceSpec& device) { return !used.contains(device.id); });
-  return fleet;
-}
-
-/// Of more than a few devices as many as the plan found has, if any: for other numbers of replicas
-/// it is seldom another.
-std::vector<int> sharing_replicas(const PlanRequest& request, const Plan* found) {
-  if (found == nullptr || request.fleet.devices.size() <= kFewestDevices) return kSharingReplicas;
-  return {std::max(kSharingReplicas.front(), static_cast<int>(found->replicas.size()))};
-}
-
 /// Pipelines are chosen by what they compute: a device that costs more in sums of gradients than it
 /// is worth is left out where the plan found leaves it out; of many devices always.
 Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& request,
@@ -274,72 +355,6 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
   return other;
 }
 
-/// One device of each kind on each host; of many devices the types, whole.
-std::vector<std::set<std::string>> parts_to_leave_out(const FleetSpec& fleet) {
-  const bool few = fleet.devices.size() <= kFewDevices;
-  std::map<std::pair<std::string, std::string>, std::set<std::string>> parts;
-  for (const DeviceSpec& device : fleet.devices) {
-    auto& part = parts[{device.type, few ? device.host : ""}];
-    if (!few || part.empty()) part.insert(device.id);
-  }
-  std::vector<std::set<std::string>> all;
-  for (auto& [kind, part] : parts) all.push_back(std::move(part));
-  return all;
-}
-
-/// Unless it is used or left out already.
-void leave_out(const LeftOut& device, Plan* plan) {
-  const auto is_it = [&](const auto& other) { return other.device == device.device; };
-  if (std::none_of(plan->ranks.begin(), plan->ranks.end(), is_it) &&
-      std::none_of(plan->left_out.begin(), plan->left_out.end(), is_it))
-    plan->left_out.push_back(device);
-}
-
-/// Instead of `plan` one of the same ways whose search knew only some of the devices.
-void take_with_fewer(Plan quicker, Plan* plan) {
-  for (const LeftOut& left : plan->left_out) leave_out(left, &quicker);
-  for (const RankPlacement& rank : plan->ranks)
-    leave_out({rank.device, "slower with it"}, &quicker);
-  SearchRecord& search = quicker.search;
-  search.rejected = std::move(plan->search.rejected);
-  reject("with " + std::to_string(plan->world_size()) + " devices", "quicker with fewer",
-         plan->prediction.step_seconds, &quicker);
-  search.nodes += plan->search.nodes;
-  search.lower_bound_step_seconds = plan->search.lower_bound_step_seconds;
-  quicker.id = plan_id(quicker);
-  *plan = std::move(quicker);
-}
-
-/// Which blocks compute again is settled after the devices are: as long as a plan without some of
-/// them is quicker, and can be below `below`, that is taken.
-Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWays& ways,
-                                     const MemoryCounter& counter, double below, Plan* plan) {
-  const auto& count = request.job.devices.count;
-  const size_t least = static_cast<size_t>(count ? std::max(1, count->low) : 1);
-  FleetSpec fleet = used_by(*plan, request.fleet);
-  for (bool is_quicker = true; is_quicker && fleet.devices.size() > least;) {
-    is_quicker = false;
-    const std::vector<std::set<std::string>> parts = parts_to_leave_out(fleet);
-    if (fleet.devices.size() > kFewDevices && parts.size() > kMostTypesOfMany) break;
-    for (const std::set<std::string>& part : parts) {
-      FleetSpec fewer = fleet;
-      std::erase_if(fewer.devices, [&](const DeviceSpec& one) { return part.contains(one.id); });
-      if (fewer.devices.size() < least) continue;
-      const PlanRequest without = asked_of(request, fewer);
-      // Few may compute again.
-      MOTLEY_TRY(const LeastSeconds others, least_seconds_of_pipelines(without));
-      if (others.step >= std::min(below, plan->prediction.step_seconds)) continue;
-      Result<Plan> other = search_with(ways, without, counter, sharing_replicas(without, plan));
-      if (!other && is_fault(other.error())) return fail(other.error());
-      if (!other || other->prediction.step_seconds >= plan->prediction.step_seconds) continue;
-      take_with_fewer(*std::move(other), plan);
-      is_quicker = true;
-    }
-    fleet = used_by(*plan, request.fleet);
-  }
-  return Unit{};
-}
-
 /// Of plans that do something for want of memory those that do least of it: more only where nothing
 /// was found.
 Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& counter, Best* best) {
@@ -356,7 +371,8 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
       if (!other && is_fault(other.error())) return fail(other.error());
       if (!other) continue;
       if (ways.recompute && request.previous == nullptr)
-        MOTLEY_TRY_VOID(leave_out_while_quicker(request, ways, counter, best->seconds(), &*other));
+        MOTLEY_TRY_VOID(leave_out_while_quicker(request, ways, counter, best->seconds(),
+                                                kinds_to_leave_out, &*other));
       FoundPlan found{*std::move(other)};
       if (ways.state == StateWays{}) {
         MOTLEY_TRY(found, shifted(request, counter, std::move(found.plan)));

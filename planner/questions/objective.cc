@@ -35,9 +35,10 @@ Error too_late(const std::string& taken, int64_t steps, double deadline_seconds)
 Result<Unit> check_prices(const FleetSpec& fleet) {
   for (const DeviceSpec& device : fleet.devices)
     if (device.price_per_hour <= 0)
-      return fail(ErrorCode::kInvalidSpec,
-                  device.id + " (" + device.type + ") has no price above 0: costs need one of each device",
-                  device.place);
+      return fail(
+          ErrorCode::kInvalidSpec,
+          device.id + " (" + device.type + ") has no price above 0: costs need one of each device",
+          device.place);
   return Unit{};
 }
 
