@@ -265,8 +265,11 @@ Result<bool> may_help(const PlanRequest& request, const MemoryWays& ways, const 
 /// The quickest plan so far, and what lost against it.
 class Best {
  public:
-  Best(Result<FoundPlan> plan, int replicas_of_single)
-      : plan_(std::move(plan)), replicas_of_single_(replicas_of_single) {}
+  /// `devices`: of the fleet.
+  Best(Result<FoundPlan> plan, int replicas_of_single, size_t devices)
+      : plan_(std::move(plan)),
+        replicas_of_single_(replicas_of_single),
+        worth_more_ways_(devices > kFewDevices ? kWorthLooking : 0) {}
 
   bool found() const { return plan_.has_value(); }
   const Plan& plan() const { return plan_->plan; }
@@ -277,16 +280,19 @@ class Best {
     if (!plan_) return fail(plan_.error());
     return std::move(plan_->plan);
   }
-  /// Infinite while there is none.
-  double seconds() const {
-    return found() ? plan().prediction.step_seconds : std::numeric_limits<double>::infinity();
+  /// What another has to be below; infinite while there is none. Of more than a few devices less is
+  /// proved where more is done for want of memory: that has to be clearly quicker.
+  double seconds_for(const MemoryWays& ways) const {
+    if (!found()) return std::numeric_limits<double>::infinity();
+    const double worth = ways.count() > ways_.count() ? worth_more_ways_ : 0;
+    return plan().prediction.step_seconds * (1 - worth);
   }
 
   void consider(FoundPlan other, const MemoryWays& ways) {
     const double others = other.plan.prediction.step_seconds;
     if (!found()) {
       plan_ = std::move(other);
-    } else if (others < seconds() && !equally_quick(others, seconds())) {
+    } else if (others < seconds_for(ways) && !equally_quick(others, seconds_for(ways))) {
       const bool plain = ways_.count() == 0;
       for (RejectedPlan& before : plan_->plan.search.rejected)
         reject(std::move(before), &other.plan);
@@ -295,10 +301,11 @@ class Best {
              plain ? memory_words(ways) + (ways.recompute ? " leave room for a quicker plan"
                                                           : " makes a quicker plan")
                    : "slower",
-             seconds(), &other.plan);
+             plan().prediction.step_seconds, &other.plan);
       plan_ = std::move(other);
     } else {
-      reject(memory_words(ways), "no quicker", others, &plan_->plan);
+      const bool quicker = others < plan().prediction.step_seconds;
+      reject(memory_words(ways), quicker ? "hardly quicker" : "no quicker", others, &plan_->plan);
       return;
     }
     ways_ = ways;
@@ -307,6 +314,7 @@ class Best {
  private:
   Result<FoundPlan> plan_;
   int replicas_of_single_;
+  double worth_more_ways_;  ///< of the step
   MemoryWays ways_;
 };
 
@@ -319,7 +327,7 @@ Result<Unit> consider_sharing_it(const PlanRequest& request, const MemoryCounter
                    [](const MemoryWays& one) { return one.state.shard; }))
     return Unit{};
   MOTLEY_TRY(std::optional<Plan> shared,
-             share_state(request, counter.plan, whole, best->seconds()));
+             share_state(request, counter.plan, whole, best->seconds_for(ways)));
   if (shared) best->consider({*std::move(shared)}, ways);
   return Unit{};
 }
@@ -371,7 +379,7 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
       if (!other && is_fault(other.error())) return fail(other.error());
       if (!other) continue;
       if (ways.recompute && request.previous == nullptr)
-        MOTLEY_TRY_VOID(leave_out_while_quicker(request, ways, counter, best->seconds(),
+        MOTLEY_TRY_VOID(leave_out_while_quicker(request, ways, counter, best->seconds_for(ways),
                                                 kinds_to_leave_out, &*other));
       FoundPlan found{*std::move(other)};
       if (ways.state == StateWays{}) {
@@ -391,7 +399,7 @@ Result<Plan> search_anew(const PlanRequest& request, const MemoryCounter& counte
                                    : fail(ErrorCode::kNoPlan,
                                           "no plan found whose replicas share the optimizer's "
                                           "state, which the job asks for"),
-            whole ? whole->replicas_of_single : 0);
+            whole ? whole->replicas_of_single : 0, request.fleet.devices.size());
   if (whole) {
     MOTLEY_TRY_VOID(consider_sharing_it(request, counter, whole->as_found(), &best));
   }

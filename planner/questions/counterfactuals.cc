@@ -90,7 +90,16 @@ class Trials {
  public:
   Trials(const PlanRequest& request, const Plan& plan, const FleetSpec& fleet,
          const SearchPlan& search)
-      : request_(request), plan_(plan), fleet_(fleet), search_(search) {}
+      : request_(request),
+        plan_(plan),
+        fleet_(fleet),
+        search_(search),
+        possible_(plan.prediction.step_seconds) {
+    // Some lost because they were hardly quicker. Those without pins are no plans of this job.
+    for (const RejectedPlan& other : plan.search.rejected)
+      if (other.step_seconds > 0 && request.job.pin.replicas.empty())
+        possible_ = std::min(possible_, other.step_seconds);
+  }
 
   void try_memory();
   void try_without_types();
@@ -120,7 +129,7 @@ class Trials {
     const double known = plan_.prediction.step_seconds;
     const double step =
         step_of({request_.job, fleet_, better, request_.memory_headroom, request_.tables_of_ranks});
-    return step > 0 ? std::min(step, known) : known;
+    return step > 0 && step < possible_ ? step : known;
   }
   void add(std::string what, double step_seconds) {
     found_.push_back({std::move(what), step_seconds});
@@ -130,6 +139,7 @@ class Trials {
   const Plan& plan_;
   const FleetSpec& fleet_;
   const SearchPlan& search_;
+  double possible_;  ///< seconds of a step of plans that need nothing else
   std::vector<Counterfactual> found_;
   std::optional<Error> error_;
 };

@@ -148,6 +148,15 @@ TEST(Counterfactuals, MoreIsNeverSlower) {
   }
 }
 
+TEST(Counterfactuals, WhatLostNeedsNoMore) {
+  PlanningCase problem(8);
+  problem.add({.fixed = 0.040, .per_sample = 0.010, .largest_micro_batch = 1});
+  Plan plan = *plan_search(problem.request());
+  ASSERT_THAT(*counterfactuals(problem.request(), plan, plan_search), Not(IsEmpty()));
+  plan.search.rejected.push_back({"another", "hardly quicker", 2 * 0.070 + 0.060 - 0.001});
+  EXPECT_THAT(*counterfactuals(problem.request(), plan, plan_search), IsEmpty());
+}
+
 TEST(Counterfactuals, ATypeThatIsPinnedIsNotLeftOut) {
   PlanningCase problem(12);
   problem.add({.type = "fast", .per_sample = 0.010}).add({.type = "slow", .per_sample = 0.020});
