@@ -19,7 +19,7 @@
 namespace motley {
 namespace {
 
-/// Of the step: other forms are looked for where they could save that.
+/// Of the step: other forms are looked for where they could save that, and whole devices cut.
 constexpr double kWorthLooking = 0.02;
 /// Where every way of saving memory is searched for every number of replicas; where any is at all,
 /// if a plan was found without.
@@ -83,7 +83,7 @@ bool is_fault(const Error& error) { return error.code != ErrorCode::kNoPlan; }
 FoundPlan quicker_of(Plan plain, FoundPlan found) {
   Plan& cut = found.plan;
   const double quickest = plain.prediction.step_seconds, other = cut.prediction.step_seconds;
-  const bool is_quicker = other < quickest && !equally_quick(other, quickest);
+  const bool is_quicker = other < quickest * (1 - kWorthLooking);
   if (!is_quicker && !is_cut(cut)) return {std::move(plain)};
   if (is_quicker) {  // whole replicas, too: what tables of memory keep out may fit as it is counted
     const int whole = plain.world_size();
@@ -93,7 +93,8 @@ FoundPlan quicker_of(Plan plain, FoundPlan found) {
            quickest, &cut);
     return found;
   }
-  reject("pipelines: " + shape_of(cut), "no quicker", other, &plain);
+  reject("pipelines: " + shape_of(cut),
+         other < quickest ? "hardly quicker than whole devices" : "no quicker", other, &plain);
   return {std::move(plain)};
 }
 
