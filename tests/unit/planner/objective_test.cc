@@ -168,7 +168,7 @@ TEST(Objective, NoPlanOfLayersCostsLessThanItsBound) {
     return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
   };
   int planned = 0;
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 16; ++i) {
     SCOPED_TRACE("case " + std::to_string(i));
     PlanningCase problem(draw(1, 6));
     problem.job.model = {"gpt", 4, 4, 128, 64, 256};
@@ -197,7 +197,7 @@ TEST(Objective, NoPlanOfLayersCostsLessThanItsBound) {
     ++planned;
     EXPECT_LE(*least * static_cast<double>(problem.job.train.steps), found->bill.cost * (1 + 1e-9));
   }
-  EXPECT_GT(planned, 20);
+  EXPECT_GT(planned, 8);
 }
 
 TEST(Objective, OfManyDevicesAsFewAsAreCheapest) {
@@ -240,7 +240,7 @@ std::optional<double> least_cost(const PlanningCase& problem, double deadline) {
 
 RC_GTEST_PROP(ObjectiveProperties, NoSetOfDevicesIsCheaperInTime, ()) {
   std::mt19937 random(*rc::gen::noShrink(rc::gen::arbitrary<uint32_t>()));
-  PlanningCase problem = testing::random_case(random, 6);
+  PlanningCase problem = testing::random_case(random, 5);
   problem.job.train.steps = 100;
   for (DeviceSpec& device : problem.fleet.devices)
     device.price_per_hour = 0.1 * *rc::gen::inRange(1, 40);
