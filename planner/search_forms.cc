@@ -19,7 +19,7 @@
 namespace motley {
 namespace {
 
-/// Of the step: other forms are looked for where they could save that, and whole devices cut.
+/// Of the step: other forms are looked for where they could save that, and taken where they do.
 constexpr double kWorthLooking = 0.02;
 /// Where every way of saving memory is searched for every number of replicas; where any is at all,
 /// if a plan was found without.
@@ -266,11 +266,8 @@ Result<bool> may_help(const PlanRequest& request, const MemoryWays& ways, const 
 /// The quickest plan so far, and what lost against it.
 class Best {
  public:
-  /// `devices`: of the fleet.
-  Best(Result<FoundPlan> plan, int replicas_of_single, size_t devices)
-      : plan_(std::move(plan)),
-        replicas_of_single_(replicas_of_single),
-        worth_more_ways_(devices > kFewDevices ? kWorthLooking : 0) {}
+  Best(Result<FoundPlan> plan, int replicas_of_single)
+      : plan_(std::move(plan)), replicas_of_single_(replicas_of_single) {}
 
   bool found() const { return plan_.has_value(); }
   const Plan& plan() const { return plan_->plan; }
@@ -281,11 +278,11 @@ class Best {
     if (!plan_) return fail(plan_.error());
     return std::move(plan_->plan);
   }
-  /// What another has to be below; infinite while there is none. Of more than a few devices less is
-  /// proved where more is done for want of memory: that has to be clearly quicker.
+  /// What another has to be below; infinite while there is none. Where more is done for want of
+  /// memory less is certain, and proved: that has to be clearly quicker.
   double seconds_for(const MemoryWays& ways) const {
     if (!found()) return std::numeric_limits<double>::infinity();
-    const double worth = ways.count() > ways_.count() ? worth_more_ways_ : 0;
+    const double worth = ways.count() > ways_.count() ? kWorthLooking : 0;
     return plan().prediction.step_seconds * (1 - worth);
   }
 
@@ -315,7 +312,6 @@ class Best {
  private:
   Result<FoundPlan> plan_;
   int replicas_of_single_;
-  double worth_more_ways_;  ///< of the step
   MemoryWays ways_;
 };
 
@@ -400,7 +396,7 @@ Result<Plan> search_anew(const PlanRequest& request, const MemoryCounter& counte
                                    : fail(ErrorCode::kNoPlan,
                                           "no plan found whose replicas share the optimizer's "
                                           "state, which the job asks for"),
-            whole ? whole->replicas_of_single : 0, request.fleet.devices.size());
+            whole ? whole->replicas_of_single : 0);
   if (whole) {
     MOTLEY_TRY_VOID(consider_sharing_it(request, counter, whole->as_found(), &best));
   }
