@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "core/spec/pin_fault.h"
 #include "core/units.h"
 #include "planner/costs/cost_model.h"
 #include "planner/costs/layer_times.h"
@@ -201,9 +202,7 @@ bool Trials::with_memory(const std::vector<const DeviceSpec*>& devices, Bytes li
 /// Whether the job says what devices of the type do.
 bool Trials::is_pinned(const std::string& type) const {
   std::set<std::string> pinned;
-  for (const PinnedReplica& replica : request_.job.pin.replicas)
-    for (const PinnedStage& stage : replica.stages)
-      pinned.insert(stage.devices.begin(), stage.devices.end());
+  for (const auto& [key, device] : pinned_devices(request_.job.pin)) pinned.insert(device);
   return std::any_of(fleet_.devices.begin(), fleet_.devices.end(), [&](const DeviceSpec& device) {
     return device.type == type && pinned.contains(device.id);
   });

@@ -59,7 +59,7 @@ class CheapestSearch {
         deadline_seconds_(deadline_seconds),
         search_(search) {}
 
-  /// Empty: of no set is there a plan, for the reason of the first.
+  /// Where no set has a plan, the error of the first.
   Result<Unit> run() {
     const std::vector<DeviceSets::Counts> every = sets_.every();
     is_exact_ = !every.empty();

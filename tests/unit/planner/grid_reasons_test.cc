@@ -19,7 +19,7 @@ ForeignTimes times_of(int micro_batch, int tensor, double seconds) {
 }
 
 /// Four layers of 100 bytes and 10 for each sample in flight; "quick" and "slow", linked.
-ForeignProfile four_layers() {
+ForeignProfile four_layers(Bytes memory = Bytes(1000)) {
   ForeignProfile profile;
   profile.optimizer_bytes_per_parameter = 1;
   ForeignLayer layer;
@@ -27,8 +27,8 @@ ForeignProfile four_layers() {
   layer.activation_bytes_per_sample[1] = 10;
   layer.output_bytes_per_sample = 1;
   profile.layers.assign(kLayers, layer);
-  profile.devices["quick"] = {Bytes(1000), 0, {times_of(1, 1, 0.1)}};
-  profile.devices["slow"] = {Bytes(1000), 0, {times_of(1, 1, 0.3)}};
+  profile.devices["quick"] = {memory, 0, {times_of(1, 1, 0.1)}};
+  profile.devices["slow"] = {memory, 0, {times_of(1, 1, 0.3)}};
   for (const char* from : {"quick", "slow"})
     for (const char* to : {"quick", "slow"})
       profile.links.push_back({from, to, 1, 1, ForeignLine{0, 1e9}});
@@ -67,16 +67,14 @@ TEST(GridReasons, ALayerThatNoDeviceHoldsIsNamedWithWhatItNeeds) {
 }
 
 TEST(GridReasons, AModelThatAllDevicesTogetherDoNotHoldIsToldWithBothSizes) {
-  ForeignProfile profile = four_layers();
-  for (const char* type : {"quick", "slow"}) profile.devices[type].memory = Bytes(200);
+  ForeignProfile profile = four_layers(Bytes(200));
   EXPECT_EQ(said_of(profile),
             "the devices do not hold the model: however it is cut it needs at least 440 B, at "
             "micro-batch 1, and of all devices together 380 B may be used");
 }
 
 TEST(GridReasons, ALinkThatEveryPipelineNeedsIsNamed) {
-  ForeignProfile profile = four_layers();
-  for (const char* type : {"quick", "slow"}) profile.devices[type].memory = Bytes(300);
+  ForeignProfile profile = four_layers(Bytes(300));
   EXPECT_TRUE(search_grid(costs_of(profile, 1, 1), costs_of(profile, 1, 1).groups()));
   std::erase_if(profile.links, [](const ForeignLink& link) { return link.from != link.to; });
   const std::string said = said_of(profile);
@@ -86,8 +84,7 @@ TEST(GridReasons, ALinkThatEveryPipelineNeedsIsNamed) {
 }
 
 TEST(GridReasons, TypesThatShareNoMicroBatchAreNamed) {
-  ForeignProfile profile = four_layers();
-  for (const char* type : {"quick", "slow"}) profile.devices[type].memory = Bytes(240);
+  ForeignProfile profile = four_layers(Bytes(240));
   profile.devices["slow"].profiles[0].micro_batch = 2;
   const std::string said = said_of(profile, 2, 1);
   EXPECT_NE(said.find("no micro-batch was measured of all of quick, slow"), std::string::npos)
@@ -95,8 +92,7 @@ TEST(GridReasons, TypesThatShareNoMicroBatchAreNamed) {
 }
 
 TEST(GridReasons, MicroBatchesInFlightMayBeTooMany) {
-  ForeignProfile profile = four_layers();
-  for (const char* type : {"quick", "slow"}) profile.devices[type].memory = Bytes(240);
+  ForeignProfile profile = four_layers(Bytes(240));
   EXPECT_EQ(said_of(profile),
             "no cut into stages fits the memory of these devices with the micro-batches that are "
             "in flight at once");
@@ -171,8 +167,7 @@ TEST(GridReasons, GivenPlansAreToldWhatIsWrongWithThem) {
 }
 
 TEST(GridReasons, AStageTooLargeIsToldWithBothSizes) {
-  ForeignProfile profile = four_layers();
-  for (const char* type : {"quick", "slow"}) profile.devices[type].memory = Bytes(300);
+  ForeignProfile profile = four_layers(Bytes(300));
   const ForeignCosts costs = costs_of(profile, 1, 1);
   const GridPlan plan{1, 1, {{0, 3, {0, 1}}, {3, 4, {1, 1}}}};
   EXPECT_EQ(lacking_memory(plan, 1, costs), "");
