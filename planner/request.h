@@ -33,11 +33,19 @@ struct PlanRequest {
   /// Of many devices: where this plan has replicas enough, pipelines whose stages hold more than
   /// its own are not looked for. It outlives the request.
   const Plan* held_by = nullptr;
+  /// Whether it matters how good the plan is: else its bound is what the search comes by.
+  bool prove = true;
 };
 
 /// The same of other devices, measured alike, and from nothing.
 inline PlanRequest asked_of(const PlanRequest& request, const FleetSpec& fleet) {
   return {request.job, fleet, request.profile, request.memory_headroom, request.tables_of_ranks};
+}
+
+/// The same for what only matters if it is quicker.
+inline PlanRequest unproved(PlanRequest request) {
+  request.prove = false;
+  return request;
 }
 
 }  // namespace motley

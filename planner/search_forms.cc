@@ -175,7 +175,7 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
       FleetSpec fewer = fleet;
       std::erase_if(fewer.devices, [&](const DeviceSpec& one) { return part.contains(one.id); });
       if (fewer.devices.size() < least) continue;
-      const PlanRequest without = asked_of(request, fewer);
+      const PlanRequest without = unproved(asked_of(request, fewer));
       // Few may compute again.
       MOTLEY_TRY(const LeastSeconds others, least_seconds_of_pipelines(without));
       if (others.step >= std::min(below, plan->prediction.step_seconds)) continue;

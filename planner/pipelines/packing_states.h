@@ -2,6 +2,7 @@
 // Which of few devices packings use, as the states of dynamic programs.
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace motley {
@@ -33,16 +34,17 @@ class PackingStates {
  private:
   void add(const std::vector<int>& most, const std::vector<int>& set) {
     size_t step = 0;
-    for (size_t group = 0; group < set.size(); ++group)
+    std::vector<size_t> room{0};
+    for (size_t group = 0; group < set.size(); ++group) {
       step += steps_[group] * static_cast<size_t>(set[group]);
-    step_of_set_.push_back(step);
-    room_.emplace_back();
-    for (size_t state = 0; state < used_.size(); ++state) {
-      bool fits = true;
-      for (size_t group = 0; group < set.size(); ++group)
-        fits = fits && used_[state][group] + set[group] <= most[group];
-      if (fits) room_.back().push_back(state);
+      if (set[group] > most[group]) room.clear();
+      const size_t known = room.size();
+      for (int count = 1; count <= most[group] - set[group]; ++count)
+        for (size_t i = 0; i < known; ++i)
+          room.push_back(room[i] + steps_[group] * static_cast<size_t>(count));
     }
+    step_of_set_.push_back(step);
+    room_.push_back(std::move(room));
   }
 
   std::vector<std::vector<int>> used_;

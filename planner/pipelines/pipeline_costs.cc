@@ -305,6 +305,18 @@ void PipelineCosts::take_least_for_rests() {
       }
 }
 
+double PipelineCosts::least_part_of_rest(int micro_batch, int samples) const {
+  double least = 1;
+  for (const Group& group : groups_)
+    for (size_t kind = 0; kind < kKinds && group.priced; ++kind) {
+      const PassSeconds& rest = group.rests[kind][index(samples) - 1];
+      const PassSeconds& full = group.passes[kind][index(micro_batch) - 1];
+      if (rest.forward < least * full.forward) least = rest.forward / full.forward;
+      if (rest.backward < least * full.backward) least = rest.backward / full.backward;
+    }
+  return least;
+}
+
 double PipelineCosts::held(const PipelineStage& stage) const {
   if (const TensorSet* set = tensor_set(stage.group)) {
     double most = 0;

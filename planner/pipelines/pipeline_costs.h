@@ -111,6 +111,8 @@ class PipelineCosts {
   /// From now on the last micro-batch takes no longer than a larger one would: for bounds that
   /// rise with samples, whatever was measured.
   void take_least_for_rests();
+  /// What a last micro-batch of so many samples takes at least, as a part of what a full one does.
+  double least_part_of_rest(int micro_batch, int samples) const;
 
   /// From now on, for bounds on plans that share stages, every device is as quick as one of these
   /// sets of devices of a host that it is among, has room for all, and updates in no time; what

@@ -143,7 +143,7 @@ class PipelineSearch {
     }
     for (int times = 0;; ++times) {
       designs_.clear();
-      find_bound(costs);
+      find_bound(costs, space_.few ? step : kNever);
       near_ = !space_.few || (times > 0 && !space_.is_for_all_grains(cuts_of_a_set()));
       // First, so that the cuts that designs are made of are among those that are kept.
       if (!space_.few) target_ = bound_->target_seconds(space_.most_replicas(), kNever);
@@ -237,10 +237,11 @@ class PipelineSearch {
     return most;
   }
 
-  void find_bound(const PipelineCosts& costs) {
+  /// What takes `enough` seconds or longer is of no interest.
+  void find_bound(const PipelineCosts& costs, double enough = kNever) {
     bound_.reset();
     lattice_ = space_.sets(space_.most_stages());
-    times_.emplace(costs, lattice_, space_.micro_batches, space_.few);
+    times_.emplace(costs, lattice_, space_.micro_batches, space_.few, enough);
     times_->want_stages(wanted().pipeline);
     bool cut = true;
     for (size_t set = 0; set < times_->count(); ++set)
@@ -310,7 +311,8 @@ class PipelineSearch {
   /// By what the bounds rest on, or of few devices, at first, as well as is possible.
   ReplicaDesigns design(SetTimes& times, size_t set) {
     const int stages = number_of(times.devices(set));
-    if (wanted().pipeline.value_or(stages) != stages || !(times_->may_be_used(set) || stages == 1))
+    if (wanted().pipeline.value_or(stages) != stages ||
+        (near_ && !times_->may_be_used(set) && stages > 1))
       return {*costs_, times.devices(set), std::vector<Pipeline>()};
     return near_ ? design_near(times, set) : design(times.devices(set), cuts_of_a_set());
   }
@@ -476,6 +478,7 @@ Result<FoundPipelines> search_with(const PlanRequest& asked, const MemoryCounter
   request.previous = asked.previous;
   request.least_replicas = asked.least_replicas;
   request.held_by = asked.held_by;
+  request.prove = asked.prove;
   MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kHost));
   GroupCounts counts;
   for (const DeviceGroup& group : groups) counts.push_back(group.count());

@@ -12,6 +12,7 @@
 #include "planner/pipelines/host_packing.h"
 #include "planner/pipelines/packing_bound.h"
 #include "planner/pipelines/packing_states.h"
+#include "planner/pipelines/useful_sets.h"
 #include "planner/pipelines/whole_packing.h"
 
 namespace motley {
@@ -60,28 +61,40 @@ struct Able {
   std::vector<int> whole, shorted;
 };
 
-Able able_within(const PackingProblem& problem, ReplicaSets& sets, double seconds) {
-  Able able;
-  for (size_t set = 0; set < sets.count(); ++set) {
-    able.whole.push_back(sets.grains_within(set, {seconds, problem.grain, 0, problem.grains}));
-    if (problem.missing == 0) continue;
-    able.shorted.push_back(
-        sets.grains_within(set, {seconds, problem.grain, problem.missing, problem.grains}));
-  }
-  return able;
-}
-
 int number_of(const GroupCounts& devices) {
   return std::accumulate(devices.begin(), devices.end(), 0);
 }
 
+/// Besides one of each stage.
+int more_of(const ReplicaSets& sets, size_t set) {
+  return number_of(sets.devices(set)) - sets.stages(set);
+}
+
+/// At most.
+Able able_within(const PackingProblem& problem, ReplicaSets& sets, double seconds) {
+  Able able{.whole = std::vector<int>(sets.count(), 0), .shorted = {}};
+  const auto grains = [&](size_t set, int missing) {
+    return sets.grains_at_most(set, {seconds, problem.grain, missing, problem.grains});
+  };
+  if (problem.missing > 0) able.shorted = able.whole;
+  for (size_t set = 0; set < sets.count(); ++set) {
+    if (more_of(sets, set) > problem.most_more) continue;
+    able.whole[set] = grains(set, 0);
+    if (problem.missing > 0) able.shorted[set] = grains(set, problem.missing);
+  }
+  return able;
+}
+
 /// Of the quickest single replica; kNever where none can compute everything.
 double seconds_of_one(const PackingProblem& problem, ReplicaSets& sets) {
+  const int samples = problem.grains * problem.grain - problem.missing;
   double least = kNever;
-  for (size_t set = 0; set < sets.count(); ++set) {
-    const GroupCounts& devices = sets.devices(set);
-    if (std::accumulate(devices.begin(), devices.end(), 0) <= problem.most_devices)
-      least = std::min(least, sets.seconds(set, problem.grains * problem.grain - problem.missing));
+  for (size_t set = sets.count(); set-- > 0;) {  // the quick ones first
+    if (number_of(sets.devices(set)) > problem.most_devices) continue;
+    if (const int more = more_of(sets, set); more < problem.least_more || more > problem.most_more)
+      continue;
+    if (sets.seconds_at_least(set, samples) < least)
+      least = std::min(least, sets.seconds(set, samples));
   }
   return least;
 }
@@ -98,21 +111,22 @@ std::vector<GroupCounts> devices_of(const ReplicaSets& sets) {
   return devices;
 }
 
-bool are_stages_limited(const PackingProblem& problem) {
-  return problem.most_stages < number_of(problem.devices);
+bool is_more_limited(const PackingProblem& problem) {
+  return problem.least_more > 0 || problem.most_more < number_of(problem.devices);
 }
 
-/// Devices of each group and, where it matters, stages.
-GroupCounts with_stages(const PackingProblem& problem) {
+/// Devices of each group and, where it matters, those besides one of each stage.
+GroupCounts with_more(const PackingProblem& problem) {
   GroupCounts there = problem.devices;
-  if (are_stages_limited(problem)) there.push_back(problem.most_stages);
+  if (is_more_limited(problem))
+    there.push_back(std::min(problem.most_more, number_of(problem.devices)));
   return there;
 }
 
 std::vector<GroupCounts> used_by(const PackingProblem& problem, const ReplicaSets& sets) {
   std::vector<GroupCounts> used = devices_of(sets);
-  for (size_t set = 0; set < used.size() && are_stages_limited(problem); ++set)
-    used[set].push_back(sets.stages(set));
+  for (size_t set = 0; set < used.size() && is_more_limited(problem); ++set)
+    used[set].push_back(more_of(sets, set));
   return used;
 }
 
@@ -120,7 +134,10 @@ std::vector<GroupCounts> used_by(const PackingProblem& problem, const ReplicaSet
 class PackingSearch {
  public:
   PackingSearch(const PackingProblem& problem, ReplicaSets& sets)
-      : problem_(problem), sets_(sets), states_(with_stages(problem), used_by(problem, sets)) {}
+      : problem_(problem),
+        sets_(sets),
+        states_(with_more(problem), used_by(problem, sets)),
+        useful_(problem.devices, devices_of(sets)) {}
 
   Packings run(double least) {
     const double most = most_seconds(problem_, sets_);
@@ -147,13 +164,15 @@ class PackingSearch {
   using Row = std::vector<Best>;
   struct Within {
     Able able;
+    std::vector<bool> is_sure;  ///< of each set, or it may be able to do less
     std::vector<Row> rows;
   };
-  /// States are the devices used, and stages where they are limited, by index, and whether the
+  /// States are the devices used, and those besides one of each stage, by index, and whether the
   /// short grain is among the grains.
   static size_t state(size_t index, bool shorted) { return 2 * index + (shorted ? 1 : 0); }
 
   Packing within(double seconds, int replicas) {
+    if (!learn(seconds, replicas)) return {};
     const std::vector<Row>& rows = rows_within(seconds, replicas);
     std::optional<size_t> found;
     int most = 0;
@@ -164,6 +183,7 @@ class PackingSearch {
           std::accumulate(used.begin(), used.begin() + std::ssize(problem_.devices), 0);
       const int grains = rows[static_cast<size_t>(replicas)][last].grains;
       if (grains < problem_.grains || devices > problem_.most_devices) continue;
+      if (is_more_limited(problem_) && used.back() < problem_.least_more) continue;
       if (!found || grains > most) {
         found = last;
         most = grains;
@@ -185,13 +205,50 @@ class PackingSearch {
   const std::vector<Row>& rows_within(double seconds, int replicas) {
     Within& known = known_[seconds];
     if (known.rows.empty()) {
-      known.able = able_within(problem_, sets_, seconds);
       known.rows.emplace_back(2 * states_.size());
       known.rows[0][state(0, false)].grains = 0;
     }
     while (static_cast<int>(known.rows.size()) <= replicas)
       known.rows.push_back(one_more(known.rows.back(), known.able));
     return known.rows;
+  }
+
+  /// What the sets of packings are able to do, the small ones first, as what is known of these
+  /// leaves fewer others; whether there may be any packing.
+  bool learn(double seconds, int replicas) {
+    Within& known = known_[seconds];
+    if (known.able.whole.empty()) {
+      known.able = able_within(problem_, sets_, seconds);
+      known.is_sure.resize(sets_.count(), false);
+    }
+    while (true) {
+      const std::vector<int>& most = problem_.missing > 0 ? known.able.shorted : known.able.whole;
+      const std::vector<size_t> useful = useful_.of(most, replicas, problem_.grains);
+      if (useful.empty()) return false;
+      int size = std::numeric_limits<int>::max();
+      for (const size_t set : useful)
+        if (!known.is_sure[set]) size = std::min(size, number_of(sets_.devices(set)));
+      bool any = false;
+      for (const size_t set : useful)
+        if (!known.is_sure[set] && number_of(sets_.devices(set)) == size)
+          any = learn(set, seconds, &known) || any;
+      if (size == std::numeric_limits<int>::max()) return true;
+      if (any) known.rows.clear();
+    }
+  }
+
+  /// Whether it is able to do less.
+  bool learn(size_t set, double seconds, Within* known) {
+    bool less = false;
+    known->is_sure[set] = true;
+    for (std::vector<int>* able : {&known->able.whole, &known->able.shorted}) {
+      if (able->empty()) continue;
+      const int missing = able == &known->able.shorted ? problem_.missing : 0;
+      const int own = sets_.grains_within(set, {seconds, problem_.grain, missing, problem_.grains});
+      less = less || own < (*able)[set];
+      (*able)[set] = own;
+    }
+    return less;
   }
 
   Row one_more(const Row& before, const Able& able) const {
@@ -219,6 +276,7 @@ class PackingSearch {
   const PackingProblem& problem_;
   ReplicaSets& sets_;
   PackingStates states_;
+  UsefulSets useful_;
   std::map<double, Within> known_;  ///< by seconds
 };
 
@@ -232,6 +290,7 @@ class ManyDevices {
       const int devices = std::accumulate(needs_.back().begin(), needs_.back().end(), 0);
       needs_.back().push_back(devices);                       // of all that may be used
       needs_.back().push_back(sets.stages(set));              // of all stages
+      needs_.back().push_back(more_of(sets, set));            // besides one of each
       needs_.back().push_back(1);                             // of all replicas
       needs_.back().push_back(sets.stages(set) > 1 ? 1 : 0);  // of those of several stages
     }
@@ -356,7 +415,8 @@ class ManyDevices {
   GroupCounts there() const {
     GroupCounts there = problem_.devices;
     there.push_back(problem_.most_devices);
-    there.push_back(std::min(problem_.most_stages, number_of(problem_.devices)));
+    there.push_back(problem_.most_devices - problem_.least_more);
+    there.push_back(std::min(problem_.most_more, problem_.most_devices));
     there.push_back(problem_.most_replicas);
     there.push_back(std::max(0, problem_.most_replicas - problem_.single_stages));
     return there;

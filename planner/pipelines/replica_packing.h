@@ -26,6 +26,8 @@ class ReplicaSets {
   virtual const GroupCounts& devices(size_t set) const = 0;
   virtual int stages(size_t set) const;  ///< as many as its devices, unless some share one
   virtual double seconds(size_t set, int samples) = 0;  ///< kNever: it cannot compute them
+  /// No more, and perhaps known sooner.
+  virtual double seconds_at_least(size_t set, int samples) { return seconds(set, samples); }
   /// The most grains; 0: not one.
   virtual int grains_within(size_t set, const GrainLimit& limit) = 0;
   /// No less, and perhaps known sooner.
@@ -58,7 +60,8 @@ struct PackingProblem {
   int missing = 0;                      ///< samples of the last grain, whichever replica takes it
   int least_replicas = 1;
   int most_replicas = 0;
-  int most_stages = std::numeric_limits<int>::max();  ///< of all replicas
+  /// Devices that are used besides one of each stage, which they share: at least and at most.
+  int least_more = 0, most_more = std::numeric_limits<int>::max();
   int single_stages = 0;    ///< of many devices: at least so many replicas are on one
   double limit = kNever;    ///< seconds: packings that take longer are of no use
   double precision = 1e-6;  ///< of the least time in which packings compute all grains

@@ -40,9 +40,11 @@ void SetLattice::find_parts() {
   std::map<GroupCounts, int> numbers;
   for (size_t set = 0; set < sets_.size(); ++set) {
     numbers.emplace(sets_[set], static_cast<int>(set));
+    groups_in_.emplace_back();
     for (int group = 0; group < groups_; ++group) {
       auto found = numbers.end();
       if (has(set, group)) {
+        groups_in_.back().push_back(group);
         GroupCounts part = sets_[set];
         for (size_t i = 0; i < part.size(); ++i) part[i] -= takes_[static_cast<size_t>(group)][i];
         found = numbers.find(part);
@@ -91,13 +93,15 @@ void SetLattice::find_places(const PipelineCosts& costs) {
         has_place_[set * example_.size() + static_cast<size_t>(this->place(group))] = true;
 }
 
-SetCuts::SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_batch, int samples)
+SetCuts::SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_batch, int samples,
+                 int64_t enough)
     : costs_(costs),
       sets_(sets),
       layers_(costs.layers()),
       micro_batch_(micro_batch),
       samples_(samples),
       count_((samples + micro_batch - 1) / micro_batch),
+      enough_(enough),
       most_stages_(sets.size(sets.count() - 1)) {
   find_ways();
   const auto groups = static_cast<size_t>(sets_.groups());
@@ -105,30 +109,32 @@ SetCuts::SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_b
   most_in_middle_.resize(firsts_.size());
   middles_.resize(groups);
   lasts_.resize(groups);
-  rows_.resize(sets_.count());
+  priced_.resize(groups, 0);
+  rows_.resize(sets_.count() * (sets_.may_share() ? static_cast<size_t>(most_stages_) : 1));
 }
 
 /// After its parts.
-void SetCuts::cut(size_t set) {
-  Row& row = rows_[set];
+void SetCuts::cut(size_t set, int stages) {
+  Row& row = this->row(set, stages);
   if (!row.states.empty()) return;
   ++cut_;
-  while (priced_ < sets_.size(set)) price(++priced_);
-  const size_t states = state(sets_.size(set), 0, 0) + places() * static_cast<size_t>(layers_);
+  const size_t states = places() * static_cast<size_t>(layers_);
   states_ += states;
   row.states.resize(states);
   row.arrives.assign(states, kTooLong);
-  for (int group = 0; group < sets_.groups() && least_stages(set) <= layers_; ++group) {
-    if (!sets_.has(set, group)) continue;
-    const bool alone = sets_.is(set, group);
-    if (!alone) cut(static_cast<size_t>(sets_.without(set, group)));
+  for (const int group : sets_.groups_in(set)) {
     if (!costs_.priced(group)) continue;
-    if (alone)
-      be_last(set, group);
-    else
-      go_on(set, group);
+    const int rest = sets_.without(set, group);
+    if (stages == 1 ? !sets_.is(set, group) : !can_be(rest, stages - 1)) continue;
+    price(group, stages);
+    if (stages == 1) {
+      be_last(group, &row);
+    } else {
+      cut(static_cast<size_t>(rest), stages - 1);
+      go_on(set, stages, group);
+    }
   }
-  add_ways(set);
+  add_ways(set, &row);
 }
 
 void SetCuts::find_ways() {
@@ -140,9 +146,10 @@ void SetCuts::find_ways() {
 }
 
 /// After smaller ones.
-void SetCuts::price(int depth) {
-  for (int group = 0; group < sets_.groups(); ++group) {
-    if (!costs_.priced(group)) continue;
+void SetCuts::price(int group, int up_to) {
+  int& priced = priced_[static_cast<size_t>(group)];
+  while (priced < up_to) {
+    const int depth = ++priced;
     if (depth == 1) {
       lasts_[static_cast<size_t>(group)] = prices_of(group, 1, false);
       continue;
@@ -190,6 +197,7 @@ SetCuts::Priced SetCuts::prices_of(int group, int depth, bool begins) const {
     prices.work[static_cast<size_t>(layers)] = ready + cost.work;
     prices.once[static_cast<size_t>(layers)] = ready + cost.first_forward + cost.last_backward;
     prices.ahead[static_cast<size_t>(layers)] = cost.ahead;
+    if (ready + cost.work >= enough_) prices.most = layers - 1;
   }
   return prices;
 }
@@ -201,81 +209,80 @@ SetCuts::Priced SetCuts::with_one_more_ahead(int group, int depth) const {
   prices.most = most_of(group, depth, true, prices.most);
   for (size_t layers = 1; layers < prices.work.size(); ++layers)
     prices.work[layers] += prices.ahead[layers];
+  while (prices.most > 0 && prices.work[static_cast<size_t>(prices.most)] >= enough_) --prices.most;
   return prices;
 }
 
-void SetCuts::offer(size_t set, size_t state, int64_t nanos, const CutStage& stage) {
-  State& own = rows_[set].states[state];
-  if (nanos < own.left) own = {nanos, stage};
+void SetCuts::offer(State* state, int64_t nanos, int group, int layers) {
+  if (nanos < state->left)
+    *state = {nanos, {static_cast<uint16_t>(group), static_cast<uint16_t>(layers)}};
 }
 
-void SetCuts::be_last(size_t set, int group) {
+void SetCuts::be_last(int group, Row* row) {
   const StagePrices own = prices(group, 1, false);
   for (int layers = 1; layers <= own.most; ++layers)
-    offer(set, state(1, sets_.place(group), layers_ - layers), own.work[layers],
-          {static_cast<uint16_t>(group), static_cast<uint16_t>(layers)});
+    offer(&row->states[state(sets_.place(group), layers_ - layers)], own.work[layers], group,
+          layers);
 }
 
-void SetCuts::go_on(size_t set, int group) {
+void SetCuts::go_on(size_t set, int stages, int group) {
   const auto rest = static_cast<size_t>(sets_.without(set, group));
   const int place = sets_.place(group);
-  for (int stages = least_stages(rest); stages <= most_stages(rest); ++stages) {
-    const int64_t* const after = &rows_[rest].arrives[state(stages, place, 0)];
-    Rest left{stages, after, layers_};
-    if (sets_.size(set) < most_stages_)
-      for (int first = 1; first < layers_ - stages; ++first) {
-        left.after = after + first;
-        choose(set, state(stages + 1, place, first), group, first, &left);
-      }
-    left = {stages, after, layers_};
-    choose(set, state(stages + 1, place, 0), group, 0, &left);
-  }
+  const int64_t* const after = &row(rest, stages - 1).arrives[state(place, 0)];
+  State* const states = &row(set, stages).states[state(place, 0)];
+  Rest left{stages - 1, after, layers_};
+  if (sets_.size(set) < most_stages_)
+    for (int first = 1; first < layers_ - left.stages; ++first) {
+      left.after = after + first;
+      choose(group, first, &left, states + first);
+    }
+  left = {stages - 1, after, layers_};
+  choose(group, 0, &left, states);
 }
 
 /// What comes after the stage falls with its layers, and its work rises: where they cross is the
 /// best, or, as what it takes once rises, just before. The fewer layers are left, the sooner.
-void SetCuts::choose(size_t set, size_t state, int group, int first, Rest* rest) {
+void SetCuts::choose(int group, int first, Rest* rest, State* state) {
   const StagePrices prices = this->prices(group, rest->stages + 1, first == 0);
   const int64_t* const after = rest->after;
-  const int most = std::min(prices.most, layers_ - first - rest->stages);
   const int64_t* const work = prices.work;
   const int64_t* const once = prices.once;
+  const int most = std::min(prices.most, layers_ - first - rest->stages);
+  if (most < 1 || once[1] + after[most] >= enough_) return;
   const auto is_busier = [&](int layers) { return work[layers] >= once[layers] + after[layers]; };
   int low = std::min(rest->crosses, most + 1);
   while (low > 1 && is_busier(low - 1)) --low;
   while (low <= most && !is_busier(low)) ++low;
   rest->crosses = low;
-  int64_t best = kTooLong;
+  int64_t best = enough_;
   int chosen = 0;
-  if (low <= most) best = work[low], chosen = low;
+  if (low <= most && work[low] < best) best = work[low], chosen = low;
   for (int layers = std::min(low - 1, most); layers > 0; --layers) {
     if (once[1] + after[layers] >= best) break;
     const int64_t nanos = once[layers] + after[layers];
     if (nanos < best) best = nanos, chosen = layers;
   }
-  if (chosen > 0)
-    offer(set, state, best, {static_cast<uint16_t>(group), static_cast<uint16_t>(chosen)});
+  if (chosen > 0) offer(state, best, group, chosen);
 }
 
 /// The least of all places to go to, with the ways there and back.
-void SetCuts::add_ways(size_t set) {
-  for (int stages = least_stages(set); stages <= most_stages(set); ++stages)
-    for (int from = 0; from < sets_.places(); ++from)
-      for (int to = 0; to < sets_.places(); ++to) {
-        if (!sets_.has_place(set, to)) continue;
-        const int64_t there = way(from, to);
-        const State* const left = &rows_[set].states[state(stages, to, 0)];
-        int64_t* const arrives = &rows_[set].arrives[state(stages, from, 0)];
-        for (int first = 1; first < layers_; ++first)
-          arrives[first] = std::min(arrives[first], there + left[first].left);
-      }
+void SetCuts::add_ways(size_t set, Row* row) const {
+  for (int from = 0; from < sets_.places(); ++from)
+    for (int to = 0; to < sets_.places(); ++to) {
+      if (!sets_.has_place(set, to)) continue;
+      const int64_t there = way(from, to);
+      const State* const left = &row->states[state(to, 0)];
+      int64_t* const arrives = &row->arrives[state(from, 0)];
+      for (int first = 1; first < layers_; ++first)
+        arrives[first] = std::min(arrives[first], there + left[first].left);
+    }
 }
 
 /// From a place, or where nothing comes before from nowhere, below 0.
-int SetCuts::best_place(size_t left, int stages, int from, int first) const {
+int SetCuts::best_place(const Row& left, int from, int first) const {
   int place = 0;
   const auto nanos = [&](int to) {
-    return (from < 0 ? 0 : way(from, to)) + rows_[left].states[state(stages, to, first)].left;
+    return (from < 0 ? 0 : way(from, to)) + left.states[state(to, first)].left;
   };
   for (int other = 1; other < sets_.places(); ++other)
     if (nanos(other) < nanos(place)) place = other;
@@ -283,16 +290,18 @@ int SetCuts::best_place(size_t left, int stages, int from, int first) const {
 }
 
 int64_t SetCuts::least(size_t set, int stages) {
-  if (stages < std::max(2, least_stages(set)) || stages > most_stages(set)) return kTooLong;
-  cut(set);
-  return rows_[set].states[state(stages, best_place(set, stages, -1, 0), 0)].left;
+  if (stages < 2 || !can_be(static_cast<int>(set), stages)) return kTooLong;
+  cut(set, stages);
+  const Row& own = row(set, stages);
+  return own.states[state(best_place(own, -1, 0), 0)].left;
 }
 
 std::vector<CutStage> SetCuts::stages(size_t set) const {
   std::vector<CutStage> stages;
   int left = sets_.size(set), first = 0;
   const auto chosen = [&](int place) {
-    return rows_[set].states[state(left, best_place(set, left, place, first), first)];
+    const Row& own = row(set, left);
+    return own.states[state(best_place(own, place, first), first)];
   };
   if (chosen(-1).left >= kTooLong) return stages;
   for (int place = -1; left > 0; --left) {

@@ -33,7 +33,9 @@ class SetLattice {
   int size(size_t set) const { return sizes_[set]; }
   /// Whether a stage of the group can be of its devices.
   bool has(size_t set, int group) const;
-  /// The same for a stage of the group that takes all of them.
+  /// Groups that it has stages of.
+  const std::vector<int>& groups_in(size_t set) const { return groups_in_[set]; }
+  /// Whether a stage of the group takes all of its devices.
   bool is(size_t set, int group) const {
     return has(set, group) && size(set) == taken_[static_cast<size_t>(group)];
   }
@@ -66,6 +68,7 @@ class SetLattice {
   std::vector<GroupCounts> sets_;
   std::vector<int> sizes_;
   std::vector<int> without_;
+  std::vector<std::vector<int>> groups_in_;
   std::vector<int> place_;
   std::vector<int> example_;     ///< a group of each place
   std::vector<bool> has_place_;  ///< [set * places + place]
@@ -87,15 +90,20 @@ struct CutStage {
 /// are not among them.
 class SetCuts {
  public:
-  SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_batch, int samples);
+  static constexpr int64_t kTooLong = std::numeric_limits<int64_t>::max() / 8;
 
-  /// Nanoseconds that no pipeline of the set in so many stages is below; kTooLong where none fits.
+  /// Those that take `enough` nanoseconds or longer are of no interest.
+  SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_batch, int samples,
+          int64_t enough = kTooLong);
+
+  /// Nanoseconds that no pipeline of the set in so many stages is below; kTooLong where none fits
+  /// or all are of no interest.
   /// The set and its parts are cut from then on.
   int64_t least(size_t set, int stages);
   /// Of a set that is cut, of devices that share nothing, the stages of one that is not above it
   /// but for waits.
   std::vector<CutStage> stages(size_t set) const;
-  /// How many sets are.
+  /// How many sets are, each in as many numbers of stages.
   int64_t cut() const { return cut_; }
   /// Of memory, about.
   int64_t bytes() const {
@@ -103,7 +111,6 @@ class SetCuts {
                                 states_ * (sizeof(State) + sizeof(int64_t)));
   }
 
-  static constexpr int64_t kTooLong = std::numeric_limits<int64_t>::max() / 8;
   /// Of a stage with `depth` - 1 after it. Valid until more are cut.
   StagePrices prices(int group, int depth, bool begins) const {
     const Priced& own = begins       ? firsts_[priced_at(group, depth)]
@@ -115,7 +122,7 @@ class SetCuts {
   /// Of so many stages after one at `place` that are left these devices, which are cut, and the
   /// layers from `first` on: at least, with the ways there and back.
   int64_t after(size_t set, int stages, int place, int first) const {
-    return rows_[set].arrives[state(stages, place, first)];
+    return row(set, stages).arrives[state(place, first)];
   }
   /// A micro-batch's ways there and back.
   int64_t way(int from_place, int to_place) const {
@@ -124,10 +131,11 @@ class SetCuts {
 
  private:
   size_t places() const { return static_cast<size_t>(sets_.places()); }
-  /// Numbers of stages of a set that are looked at.
-  int least_stages(size_t set) const { return sets_.least_stages(set); }
-  int most_stages(size_t set) const { return std::min(sets_.size(set), layers_); }
-  /// Of a set of devices left, with a number of stages, a place and the first layer left.
+  bool can_be(int set, int stages) const {
+    return set != SetLattice::kNone && stages >= sets_.least_stages(static_cast<size_t>(set)) &&
+           stages <= std::min(sets_.size(static_cast<size_t>(set)), layers_);
+  }
+  /// Of a set of devices left in a number of stages, with a place and the first layer left.
   struct State {
     /// Nanoseconds of these alone where a device of the place comes next.
     int64_t left = kTooLong;
@@ -137,11 +145,13 @@ class SetCuts {
     std::vector<State> states;
     std::vector<int64_t> arrives;  ///< with the ways from a device of the place to the best
   };
-  size_t state(int stages, int place, int first) const {
-    const size_t form = sets_.may_share() ? static_cast<size_t>(stages - 1) : 0;
-    return (form * places() + static_cast<size_t>(place)) * static_cast<size_t>(layers_) +
-           static_cast<size_t>(first);
+  size_t row_of(size_t set, int stages) const {
+    if (!sets_.may_share()) return set;
+    return set * static_cast<size_t>(most_stages_) + static_cast<size_t>(stages - 1);
   }
+  Row& row(size_t set, int stages) { return rows_[row_of(set, stages)]; }
+  const Row& row(size_t set, int stages) const { return rows_[row_of(set, stages)]; }
+  size_t state(int place, int first) const { return static_cast<size_t>(place * layers_ + first); }
   struct Priced {  ///< what StagePrices shows
     std::vector<int64_t> work, once;
     std::vector<int64_t> ahead;  ///< more work for each micro-batch begun before the first ends
@@ -150,39 +160,40 @@ class SetCuts {
   size_t priced_at(int group, int depth) const {
     return static_cast<size_t>(group * (most_stages_ + 1) + depth);
   }
-  void cut(size_t set);
+  void cut(size_t set, int stages);
   void find_ways();
-  void price(int depth);
+  void price(int group, int up_to);
   PipelineStage stage_of(int group, int depth, bool begins, int layers) const;
   int most_of(int group, int depth, bool begins, int most) const;
   Priced prices_of(int group, int depth, bool begins) const;
   Priced with_one_more_ahead(int group, int depth) const;
-  void offer(size_t set, size_t state, int64_t nanos, const CutStage& stage);
-  void be_last(size_t set, int group);
-  void go_on(size_t set, int group);
+  static void offer(State* state, int64_t nanos, int group, int layers);
+  void be_last(int group, Row* row);
+  void go_on(size_t set, int stages, int group);
   /// What the rest takes: `after`, by the first of its layers.
   struct Rest {
     int stages = 0;
     const int64_t* after = nullptr;
     int crosses = 0;  ///< layers with which its work came to be more, of the call before
   };
-  void choose(size_t set, size_t state, int group, int first, Rest* rest);
-  void add_ways(size_t set);
-  int best_place(size_t left, int stages, int from, int first) const;
+  void choose(int group, int first, Rest* rest, State* state);
+  void add_ways(size_t set, Row* row) const;
+  int best_place(const Row& left, int from, int first) const;
 
   const PipelineCosts& costs_;
   const SetLattice& sets_;
   int layers_, micro_batch_, samples_;
   int count_;  ///< micro-batches
+  int64_t enough_;
   int most_stages_;
-  int priced_ = 0;                       ///< depths
+  std::vector<int> priced_;              ///< depths of each group
   std::vector<int64_t> ways_;            ///< there and back, [from * places + to]
   std::vector<Priced> firsts_;           ///< by group and depth
   std::vector<Priced> middles_, lasts_;  ///< by group
   std::vector<int> most_in_middle_;      ///< layers that fit, by group and depth
-  std::vector<Row> rows_;                ///< by set; empty: not cut
+  std::vector<Row> rows_;                ///< by set and number of stages; empty: not cut
   int64_t cut_ = 0;
-  size_t states_ = 0;  ///< of all sets that are cut
+  size_t states_ = 0;  ///< of all rows that are cut
 };
 
 }  // namespace motley

@@ -22,8 +22,21 @@ int roundest(int low, int high) {
   return high / step * step;
 }
 
+/// What is cut may be more samples than are asked for, and take no longer than so many times that.
+constexpr double kWithProportion = 2;
+
 /// Sets of few devices, times layers.
 constexpr size_t kManySetsOfFew = 1'000;
+
+/// Numbers of micro-batches: up to as many as stages each, as fewer are in flight then; from there
+/// on so many for each power of two.
+int next_looked_at(int count, int stages) {
+  constexpr int kOfAPower = 2;
+  if (count < stages) return count;
+  int step = 1;
+  while (2 * kOfAPower * step < count) step *= 2;
+  return (count + step - 1) / step * step;
+}
 
 /// Of how many grains one may be too many.
 constexpr int kNearEnough = 32;
@@ -31,10 +44,11 @@ constexpr int kNearEnough = 32;
 }  // namespace
 
 SetTimes::SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
-                   std::vector<int> micro_batches, bool few)
+                   std::vector<int> micro_batches, bool few, double enough)
     : costs_(costs),
-      roughly_(few && sets.size() * static_cast<size_t>(costs.layers()) > kManySetsOfFew),
-      many_(sets.size() * static_cast<size_t>(costs.layers()) > kManySets),
+      few_(few),
+      enough_(few ? kWithProportion * enough : enough),
+      many_(sets.size() * static_cast<size_t>(costs.layers()) > (few ? kManySetsOfFew : kManySets)),
       lattice_(costs_, std::move(sets)),
       micro_batches_(std::move(micro_batches)),
       known_(micro_batches_.size()) {
@@ -46,6 +60,11 @@ SetTimes::SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
   for (size_t set = 0; set < count(); ++set)
     per_sample_.push_back(costs_.least_seconds(devices(set), 1));
   find_rates();
+  for (const int micro_batch : micro_batches_) {
+    std::vector<double>& parts = part_of_rest_.emplace_back(1, 0.0);
+    for (int samples = 1; samples <= micro_batch; ++samples)
+      parts.push_back(costs_.least_part_of_rest(micro_batch, samples));
+  }
   for (const std::vector<double>& rates : rates_) {
     std::vector<size_t>& groups = quickest_first_.emplace_back(rates.size());
     std::iota(groups.begin(), groups.end(), size_t{0});
@@ -69,7 +88,44 @@ double SetTimes::cut_seconds(size_t set, size_t size, int samples) {
   known.resize(count(), kUnknown);
   if (known[set] != kUnknown) return known[set];
   const int64_t nanos = least(&cuts(size, samples), set);
-  return known[set] = nanos < SetCuts::kTooLong ? seconds_of(Nanos(nanos)) : kNever;
+  return known[set] = nanos < SetCuts::kTooLong ? seconds_of(Nanos(nanos)) : enough_;
+}
+
+/// Of the first numbers of micro-batches that are no smaller, in proportion, and no larger: what is
+/// cut for them serves those in between.
+double SetTimes::near_seconds(size_t set, size_t size, int samples) {
+  const int micro_batch = micro_batches_[size];
+  const int more = next_looked_at(micro_batches_in(size, samples), stages(set));
+  double least = cut_seconds(set, size, more * micro_batch) *
+                 micro_batches_at_least(set, size, samples) / more;
+  int fewer = samples / micro_batch;
+  while (fewer > 0 && next_looked_at(fewer, stages(set)) != fewer) --fewer;
+  if (fewer > stages(set) && fewer != more)
+    least = std::max(least, cut_seconds(set, size, fewer * micro_batch));
+  return least;
+}
+
+int SetTimes::micro_batches_in(size_t size, int samples) const {
+  return (samples + micro_batches_[size] - 1) / micro_batches_[size];
+}
+
+/// A last micro-batch that were full would take its way through all stages longer; that is no more
+/// than as many times what the slowest takes, which takes as much for each of all micro-batches.
+double SetTimes::micro_batches_at_least(size_t set, size_t size, int samples) const {
+  const std::vector<double>& parts = part_of_rest_[size];
+  const int before = micro_batches_in(size, samples) - 1;
+  const auto rest = static_cast<size_t>(samples - before * micro_batches_[size]);
+  const double full = before + parts.back();
+  if (rest + 1 == parts.size()) return full;
+  return full * (1 - (1 - parts[rest]) * std::min(1.0, 1.0 * stages(set) / (before + 1)));
+}
+
+/// From `limit` on of no interest.
+double SetTimes::seconds_of_size(size_t set, size_t size, int samples, double limit) {
+  if (!is_near_enough()) return cut_seconds(set, size, samples);
+  const double near = near_seconds(set, size, samples);
+  if (near > limit || samples % micro_batches_[size] == 0) return near;
+  return std::max(near, cut_seconds(set, size, samples));
 }
 
 int64_t SetTimes::least(SetCuts* cuts, size_t set) {
@@ -80,14 +136,16 @@ int64_t SetTimes::least(SetCuts* cuts, size_t set) {
   return nanos;
 }
 
-double SetTimes::rough_seconds(size_t set, int samples) const {
+double SetTimes::seconds_at_least(size_t set, int samples) {
+  if (!is_wanted(set)) return kNever;
+  if (is_one_stage(set)) return least_of_whole(set, samples);
   double least = kNever;
   for (size_t size = 0; size < micro_batches_.size() && micro_batches_[size] <= samples; ++size)
     least = std::min(least, filled_least(size, set, samples));
   // Of a single micro-batch that is not full no more is known.
   const auto whole = std::lower_bound(micro_batches_.begin(), micro_batches_.end(), samples);
   if (whole != micro_batches_.end() && *whole > samples) least = 0;
-  return std::max(least, per_sample_[set] * samples);
+  return std::max({least, per_sample_[set] * samples, proved(set, samples)});
 }
 
 /// Where they are too many to be kept all are made anew.
@@ -99,7 +157,9 @@ SetCuts& SetTimes::cuts(size_t size, int samples) {
       for (auto& [count, known] : of_size) known.cuts.reset();
     kept_ = 0;
   }
-  own = std::make_unique<SetCuts>(costs_, lattice_, micro_batches_[size], samples);
+  const int64_t enough =
+      enough_ < kNobodyWaits ? nanos_of_seconds(enough_).value() + 1 : SetCuts::kTooLong;
+  own = std::make_unique<SetCuts>(costs_, lattice_, micro_batches_[size], samples, enough);
   kept_ += own->bytes();
   return *own;
 }
@@ -129,48 +189,67 @@ double SetTimes::least_of_whole(size_t set, int samples) {
 
 /// Micro-batches that each group computes in a second at most, if all were of layers that it is
 /// best at: by prices for the three kinds of layers, which are the times of some group.
-void SetTimes::find_rates() {
-  if (lattice_.may_share()) return;
+std::vector<double> SetTimes::rates_of_groups(int micro_batch) const {
   const int last = costs_.layers() - 1;
   int prices = 0;
   while (prices + 1 < costs_.groups() && !costs_.priced(prices)) ++prices;
+  std::vector<double> rates;
+  for (int group = 0; group < costs_.groups(); ++group) {
+    double work = 0, best = 0;
+    for (const int layer : {0, 1, last}) {
+      if (!costs_.priced(group)) continue;
+      const PassSeconds price = costs_.pass({prices, layer, layer}, micro_batch);
+      const PassSeconds own = costs_.pass({group, layer, layer}, micro_batch);
+      work += (layer == 1 ? last - 1 : 1) * (price.forward + price.backward);
+      best = std::max(best, (price.forward + price.backward) / (own.forward + own.backward));
+    }
+    rates.push_back(work > 0 ? best / work : 0);
+  }
+  return rates;
+}
+
+/// Of devices, so that those that share a stage have no less together than the stage has.
+void SetTimes::find_rates() {
+  const auto devices = static_cast<size_t>(costs_.device_groups());
   for (const int micro_batch : micro_batches_) {
-    std::vector<double>& rates = rates_.emplace_back();
-    for (int group = 0; group < costs_.groups(); ++group) {
-      double work = 0, best = 0;
-      for (const int layer : {0, 1, last}) {
-        if (!costs_.priced(group)) continue;
-        const PassSeconds price = costs_.pass({prices, layer, layer}, micro_batch);
-        const PassSeconds own = costs_.pass({group, layer, layer}, micro_batch);
-        work += (layer == 1 ? last - 1 : 1) * (price.forward + price.backward);
-        best = std::max(best, (price.forward + price.backward) / (own.forward + own.backward));
-      }
-      rates.push_back(work > 0 ? best / work : 0);
+    const std::vector<double> of_groups = rates_of_groups(micro_batch);
+    std::vector<double>& rates = rates_.emplace_back(of_groups);
+    rates.resize(devices);
+    for (size_t group = devices; group < of_groups.size(); ++group) {
+      const std::vector<int>& sharing = costs_.shared_by(static_cast<int>(group));
+      const double alone =
+          std::inner_product(sharing.begin(), sharing.end(), of_groups.begin(), 0.0);
+      for (size_t device = 0; device < devices && alone > 0; ++device)
+        if (sharing[device] > 0)
+          rates[device] = std::max(rates[device], of_groups[device] * of_groups[group] / alone);
     }
   }
 }
 
 /// Each stage works c micro-batches and waits for one of all stages before it, so that of n alike
-/// it works 1, 1 - 1/c, (1 - 1/c)², … of what the first does, at most; the quickest come first.
+/// it works 1, 1 - 1/c, (1 - 1/c)², … of what the first does, at most. The quickest devices come
+/// first, and with them those that there are besides one of each stage.
 double SetTimes::filled_least(size_t size, size_t set, int samples) const {
   const int full = samples / micro_batches_[size];
   if (full == 0) return 0;
-  // How many stages of these devices there are is not known.
-  if (lattice_.may_share()) return per_sample_[set] * full * micro_batches_[size];
+  const GroupCounts& devices = this->devices(set);
+  const std::vector<double>& rates = rates_[size];
+  const double decay = 1 - 1.0 / full;
   double sum = 0, part = 1;
+  int shared = this->size(set) - stages(set);
   for (const size_t group : quickest_first_[size])
-    for (int i = 0; i < lattice_.sets()[set][group]; ++i) {
-      sum += part * rates_[size][group];
-      part *= 1 - 1.0 / full;
+    for (int i = 0; i < devices[group]; ++i) {
+      sum += part * rates[group];
+      if (--shared < 0) part *= decay;
     }
   return sum > 0 ? full / sum : 0;
 }
 
-/// Fewer full micro-batches take no longer; of as many as stages have in flight and more, no less
-/// than in proportion, as what comes before and after the work of a stage does not grow with them.
+/// Where there are more micro-batches than stages have in flight, fewer take no longer, and as many
+/// no less than in proportion, as what comes before and after the work of a stage does not grow
+/// with them.
 double SetTimes::known_least(size_t size, size_t set, int samples) const {
   const std::map<int, Known>& known = known_[size];
-  const int micro_batch = micro_batches_[size];
   const auto seconds = [&](const Known& of) {
     return of.seconds.empty() ? kUnknown : of.seconds[set];
   };
@@ -178,12 +257,12 @@ double SetTimes::known_least(size_t size, size_t set, int samples) const {
   if (next != known.end() && next->first == samples && seconds(next->second) != kUnknown)
     return seconds(next->second);
   double least = filled_least(size, set, samples);
-  if (next != known.begin()) least = std::max(least, seconds(std::prev(next)->second));
-  const int full = samples / micro_batch;
-  if (next != known.end() && full >= kMostStages) {
-    const int more = (next->first + micro_batch - 1) / micro_batch;
-    least = std::max(least, seconds(next->second) * full / more);
-  }
+  if (micro_batches_in(size, samples) < stages(set)) return least;
+  if (next != known.begin() && micro_batches_in(size, std::prev(next)->first) > stages(set))
+    least = std::max(least, seconds(std::prev(next)->second));
+  if (next != known.end())
+    least = std::max(least, seconds(next->second) * micro_batches_at_least(set, size, samples) /
+                                micro_batches_in(size, next->first));
   return least;
 }
 
@@ -208,11 +287,10 @@ double SetTimes::proved(size_t set, int samples) const {
 double SetTimes::seconds(size_t set, int samples) {
   if (!is_wanted(set)) return kNever;
   if (is_one_stage(set)) return least_of_whole(set, samples);
-  if (roughly_) return std::max(rough_seconds(set, samples), proved(set, samples));
   double least = kNever;
   for (const auto& [bound, size] : likely(set, samples, kNever)) {
     if (bound >= least) break;
-    least = std::min(least, cut_seconds(set, size, samples));
+    least = std::min(least, seconds_of_size(set, size, samples, least));
   }
   return std::max(least, proved(set, samples));
 }
@@ -220,7 +298,6 @@ double SetTimes::seconds(size_t set, int samples) {
 bool SetTimes::within(size_t set, int samples, double limit) {
   if (is_one_stage(set)) return least_of_whole(set, samples) <= limit;
   if (proved(set, samples) > limit) return false;
-  if (roughly_) return rough_seconds(set, samples) <= limit;
   for (size_t size = 0; size < micro_batches_.size(); ++size) {
     const auto more = known_[size].lower_bound(samples);
     if (more != known_[size].end() && !more->second.seconds.empty() &&
@@ -229,7 +306,7 @@ bool SetTimes::within(size_t set, int samples, double limit) {
     if (micro_batches_[size] >= samples) break;
   }
   for (const auto& [bound, size] : likely(set, samples, limit))
-    if (cut_seconds(set, size, samples) <= limit) return true;
+    if (seconds_of_size(set, size, samples, limit) <= limit) return true;
   return false;
 }
 
@@ -248,7 +325,7 @@ std::optional<Pipeline> SetTimes::prove(size_t set, int samples, int64_t most_no
     if (!cut.proved) unproved = std::min(unproved, least);
     if (cut.seconds < best.seconds) best = std::move(cut);
   }
-  proved_[set].emplace(samples, std::min(best.seconds, unproved));
+  proved_[set].emplace(samples, std::min({best.seconds, unproved, enough_}));
   for (auto& [limit, grains] : within_) grains[set].reset();
   if (best.pipeline.stages.empty()) return std::nullopt;
   return std::move(best.pipeline);
@@ -267,7 +344,15 @@ int SetTimes::grains_at_most(size_t set, const GrainLimit& limit) {
   if (!many_) return grains_within(set, limit);
   const auto known = within_.find({limit.seconds, limit.missing});
   if (known != within_.end() && known->second[set]) return *known->second[set];
-  return most_grains(set, limit);
+  int low = 0, high = most_grains(set, limit);
+  while (few_ && low < high) {
+    const int middle = low + (high - low + 1) / 2;
+    if (seconds_at_least(set, middle * limit.grain - limit.missing) <= limit.seconds)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return high;
 }
 
 /// By what it computes alone.
@@ -294,14 +379,20 @@ int SetTimes::find_grains_within(size_t set, const GrainLimit& limit) {
 std::vector<Pipeline> SetTimes::pipelines(size_t set, int samples, double limit) {
   std::vector<Pipeline> pipelines;
   for (size_t size = 0; !is_one_stage(set) && size < micro_batches_.size(); ++size) {
-    const auto found = known_[size].find(samples);
+    const bool is_full = samples % micro_batches_[size] == 0;
+    const int cut =
+        is_near_enough() && is_full
+            ? next_looked_at(samples / micro_batches_[size], stages(set)) * micro_batches_[size]
+            : samples;
+    const auto found = known_[size].find(cut);
     if (found == known_[size].end() || found->second.seconds.empty()) continue;
     const double seconds = found->second.seconds[set];
-    if (seconds == kUnknown || seconds > limit || seconds == kNever) continue;
+    if (seconds == kUnknown || seconds >= enough_ || known_least(size, set, samples) > limit)
+      continue;
     Pipeline& pipeline = pipelines.emplace_back();
     pipeline.micro_batch = micro_batches_[size];
     int first = 0;
-    SetCuts& those = cuts(size, samples);
+    SetCuts& those = cuts(size, cut);
     least(&those, set);  // it may have been cut before all were made anew
     for (const CutStage& stage : those.stages(base(set))) {
       pipeline.stages.push_back({stage.group, first, first + stage.layers - 1});

@@ -18,8 +18,9 @@ class SetTimes : public ReplicaSets {
  public:
   /// Bounds by `costs` as they are now; micro-batches rising. Of few devices which make very many
   /// sets only of layers in any parts: cutting all sets would take longer than what it is for.
+  /// What takes `enough` seconds or longer is of no interest.
   SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
-           std::vector<int> micro_batches, bool few);
+           std::vector<int> micro_batches, bool few, double enough = kNever);
 
   /// From now on only sets of so many devices are replicas.
   void want_stages(std::optional<int> stages) { stages_ = stages; }
@@ -31,8 +32,7 @@ class SetTimes : public ReplicaSets {
   /// No pipeline of the set computes so many samples in less; kNever where none fits. Rises with
   /// them.
   double seconds(size_t set, int samples) override;
-  /// Whether sets are too many to be cut but where a proof needs it.
-  bool is_rough() const { return roughly_; }
+  double seconds_at_least(size_t set, int samples) override;
   /// However many they are.
   double seconds_per_sample(size_t set) const { return per_sample_[set]; }
   /// Of more than 32 perhaps one in 32 too many, never too few.
@@ -58,7 +58,13 @@ class SetTimes : public ReplicaSets {
     std::unique_ptr<SetCuts> cuts;  ///< null: not kept
   };
   double cut_seconds(size_t set, size_t size, int samples);
-  double rough_seconds(size_t set, int samples) const;
+  /// Whether not all numbers of samples are cut.
+  bool is_near_enough() const { return few_ && many_; }
+  int micro_batches_in(size_t size, int samples) const;
+  /// Full ones that take no longer, where there are no fewer than stages.
+  double micro_batches_at_least(size_t set, size_t size, int samples) const;
+  double near_seconds(size_t set, size_t size, int samples);
+  double seconds_of_size(size_t set, size_t size, int samples, double limit);
   SetCuts& cuts(size_t size, int samples);
   /// Nanoseconds; counts what is cut for it.
   int64_t least(SetCuts* cuts, size_t set);
@@ -85,10 +91,12 @@ class SetTimes : public ReplicaSets {
   double known_least(size_t size, size_t set, int samples) const;
   int most_grains(size_t set, const GrainLimit& limit) const;
   double filled_least(size_t size, size_t set, int samples) const;
+  std::vector<double> rates_of_groups(int micro_batch) const;
   void find_rates();
 
   PipelineCosts costs_;
-  bool roughly_;
+  bool few_;  ///< devices
+  double enough_;
   bool many_;  ///< sets, times layers: not all are cut
   std::optional<int> stages_;
   SetLattice lattice_;
@@ -98,7 +106,8 @@ class SetTimes : public ReplicaSets {
   std::map<std::pair<size_t, int>, double> of_whole_;  ///< sets of one, by samples
   std::vector<std::map<int, double>> proved_;          ///< seconds of each set, by samples
   std::vector<std::vector<double>>
-      rates_;  ///< by micro-batch: of groups, of the work in it a second
+      rates_;  ///< by micro-batch: of devices' groups, of the work in it a second
+  std::vector<std::vector<double>> part_of_rest_;    ///< by micro-batch, then its samples
   std::vector<std::vector<size_t>> quickest_first_;  ///< groups, by micro-batch
   std::vector<double> per_sample_;                   ///< of each set, at least
   /// Grains within seconds, of which one lacks samples; by set, of those that were asked for.

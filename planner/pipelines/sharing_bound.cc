@@ -39,15 +39,15 @@ PipelineCosts shared_at_best(PipelineCosts costs, const SharingDevices& sharing)
 class SharingBound {
  public:
   SharingBound(const PipelineSpace& space, const PipelineCosts& costs,
-               const SharingDevices& sharing)
+               const SharingDevices& sharing, double step)
       : space_(space),
         free_(shared_for_free(costs, sharing)),
         at_best_(shared_at_best(costs, sharing)),
         cut_(!holds_all(space, costs)),
         sums_(space.request, space.groups, kMostStages, cut_),
         hosts_(space.request, space.groups, costs, sums_, space.request.least_replicas > 1),
-        times_(free_, space.sets(kMostStages), space.micro_batches, space.few),
-        shared_times_(at_best_, space.sets(kMostStages), space.micro_batches, space.few) {
+        times_(free_, space.sets(kMostStages), space.micro_batches, space.few, step),
+        shared_times_(at_best_, space.sets(kMostStages), space.micro_batches, space.few, step) {
     times_.want_stages(space.wanted().pipeline);
     problem_ = space.packing(space.wanted().data.value_or(1), space.most_replicas(), kNearly);
     const std::vector<int> none(space.groups.size(), 0);
@@ -59,9 +59,14 @@ class SharingBound {
     const int devices = problem_.most_devices;
     std::priority_queue<Part, std::vector<Part>, Later> parts;
     if (devices < 2) return step;
-    Part all{.more_high = devices - 1, .single_high = devices - 1};
-    all.least = least(all, step);
-    parts.push(all);
+    // Of few devices parts are bounded the quicker the less is shared in them.
+    for (int low = 1, high = 1; low < devices; low = high + 1) {
+      high = space_.few ? std::min(2 * low - 1, devices - 1) : devices - 1;
+      Part part{.more_low = low, .more_high = high, .single_high = high};
+      part.least = least(part, step);
+      if (is_one(part)) step = std::min(step, part.least);  // more of others helps nobody
+      parts.push(part);
+    }
     for (int left = kMostSplits; left > 0; --left) {
       const Part part = parts.top();
       if (part.least >= step || is_one(part)) break;
@@ -119,23 +124,28 @@ class SharingBound {
     sums.share(part.more_high, cut_ && !space_.few ? part.single_high : part.more_high);
     PackingProblem problem = problem_;
     problem.single_stages = cut_ && !space_.few ? part.single_low : 0;
-    const double seconds = are_sets_cut() ? least_sharing(part, problem, sums, step) : 0;
-    if (seconds >= step) return step;
+    const double seconds = least_for_free(part, problem, sums, step);
+    if (seconds >= step || !are_sets_cut()) return seconds;
+    return std::max(seconds, least_sharing(part, problem, sums, step));
+  }
+
+  /// As if devices that share were as quick as all of them, and the others missing.
+  double least_for_free(const Part& part, PackingProblem problem, const LeastSums& sums,
+                        double step) {
     problem.most_devices -= part.more_low;
     const std::vector<int> none(space_.groups.size(), 0);
     const double computed =
         free_.least_seconds_sharing(none, space_.there, space_.batch(), problem.most_devices);
-    return std::max(seconds, StepBound(problem, &times_, sums, hosts_, computed).seconds(step));
+    return StepBound(problem, &times_, sums, hosts_, computed).seconds(step);
   }
 
-  bool are_sets_cut() const {
-    return !shared_times_.is_rough() && (!space_.few || space_.devices() <= kFewDevices);
-  }
+  bool are_sets_cut() const { return !space_.few || space_.devices() <= kFewDevices; }
 
   /// By what stages take that are shared.
   double least_sharing(const Part& part, PackingProblem problem, const LeastSums& sums,
                        double step) {
-    problem.most_stages = problem.most_devices - part.more_low;
+    problem.least_more = part.more_low;
+    problem.most_more = part.more_high;
     StepBound bound(problem, &shared_times_, sums, hosts_, least_);
     std::vector<std::pair<size_t, Pipeline>> found;
     if (bound.seconds(step) < step) bound.tighten(step, kNodesToProve, &found);
@@ -158,7 +168,7 @@ double bound_of_sharing(const PipelineSpace& space, const PipelineCosts& costs, 
   const SharingDevices sharing = sharing_devices(space, costs, step);
   if (!sharing.all) return 0;
   if (sharing.of_groups.empty()) return step;
-  return SharingBound(space, costs, sharing).seconds(step);
+  return SharingBound(space, costs, sharing, step).seconds(step);
 }
 
 }  // namespace motley

@@ -33,7 +33,7 @@ Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
   const TensorSets found =
       tensor_sets(space_, single.costs, single.seconds, space_.few ? kMostTensorSets : 0);
   SharedPlan shared{.plan = {}, .least = found.least};
-  if (proves_ && found.least < single.seconds)
+  if (proves_ && space_.request.prove && found.least < single.seconds)
     // More than is proved of the others helps nobody.
     shared.least = std::max(found.least, bound_of_sharing(space_, single.costs, single.proved));
   if (found.sets.empty() || shared.least >= single.seconds) return shared;

@@ -12,7 +12,7 @@ constexpr double kSame = 1 - 1e-9;
 /// together.
 constexpr int kFewReplicas = 8;
 constexpr double kTogether = 1.25;
-/// And their bounds as precise as that.
+/// And bounds of these, and of many sets of few, as precise as that.
 constexpr double kPrecisely = 4e-3;
 
 }  // namespace
@@ -25,7 +25,7 @@ StepBound::StepBound(const PackingProblem& problem, SetTimes* times, const Least
       hosts_(hosts),
       few_(few_enough_to_enumerate(problem.devices)) {
   problem_.only_least = true;
-  if (!few_) problem_.precision = std::max(problem_.precision, kPrecisely);
+  if (!few_ || times_->are_many()) problem_.precision = std::max(problem_.precision, kPrecisely);
   double per_sample = kNever;  // of any replica
   for (size_t set = 0; set < times_->count(); ++set)
     per_sample = std::min(per_sample, times_->seconds_per_sample(set));
@@ -48,10 +48,13 @@ StepBound::StepBound(const PackingProblem& problem, SetTimes* times, const Least
 void StepBound::find_single(Numbers* numbers) {
   double least = kNever, computed = kNever;  // of a step, and of its quickest set
   const int samples = problem_.grains * problem_.grain - problem_.missing;
-  for (size_t set = 0; set < times_->count(); ++set) {
+  for (size_t set = times_->count(); set-- > 0;) {  // the quick ones first
     const GroupCounts& devices = times_->devices(set);
     const int size = std::accumulate(devices.begin(), devices.end(), 0);
-    if (size > problem_.most_devices || times_->stages(set) > problem_.most_stages) continue;
+    const int more = size - times_->stages(set);
+    if (size > problem_.most_devices || more < problem_.least_more || more > problem_.most_more)
+      continue;
+    if (times_->seconds_at_least(set, samples) >= least) continue;
     const double ends = times_->stages(set) > 1 ? sums_.within_one() : 0;
     const double seconds = times_->seconds(set, samples);
     if (seconds >= least || hosts_.step_seconds(seconds, ends) >= least) continue;

@@ -121,7 +121,7 @@ class Trials {
   bool is_pinned(const std::string& type) const;
   double step_of(const PlanRequest& request) {
     if (error_) return 0;
-    const Result<Plan> plan = search_(request);
+    const Result<Plan> plan = search_(unproved(request));
     if (!plan && !means_no_plan(plan.error())) error_ = plan.error();
     return plan ? plan->prediction.step_seconds : 0;
   }

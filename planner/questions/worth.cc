@@ -78,8 +78,8 @@ Result<std::optional<Plan>> plan_with_all(const PlanRequest& request, const Flee
   if (devices < wanted.low || devices > wanted.high) return std::optional<Plan>();
   JobSpec job = request.job;
   job.devices.count = CountRange{devices, devices};
-  Result<Plan> plan =
-      search({job, fleet, request.profile, request.memory_headroom, request.tables_of_ranks});
+  Result<Plan> plan = search(
+      unproved({job, fleet, request.profile, request.memory_headroom, request.tables_of_ranks}));
   if (!plan && !means_no_plan(plan.error())) return fail(plan.error());
   return plan ? std::optional<Plan>(*std::move(plan)) : std::nullopt;
 }
@@ -148,7 +148,7 @@ class Comparison {
     const FleetSpec fleet = only_types(fleet_, types);
     Mix& mix = mixes_.emplace_back();
     mix.types = shares_of_types(fleet);
-    const Result<Plan> freely = search_(asked_of(request_, fleet));
+    const Result<Plan> freely = search_(unproved(asked_of(request_, fleet)));
     if (!freely && !means_no_plan(freely.error())) return fail(freely.error());
     if (!freely) {
       if (mixes_.size() == 1) error_ = freely.error();

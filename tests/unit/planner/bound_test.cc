@@ -406,6 +406,12 @@ TEST(LowerBound, OfManyHostsToo) {
   EXPECT_GE(compared.plans, 0.95 * compared.planned);
 }
 
+TEST(LowerBound, OfManySetsOfFewDevicesToo) {
+  const Compared compared = compare(10, {1, 1}, {6, 8}, 300);
+  EXPECT_GE(compared.planned, testing::random_cases(9));
+  EXPECT_GE(compared.plans, 0.95 * compared.planned);
+}
+
 TEST(StepBound, IsWhatItWouldBeWhateverItWasAskedBefore) {
   for (const testing::CutFleet& fleet : testing::cut_fleets()) {
     if (fleet.name != "64" && fleet.name != "8-two-types" && fleet.name != "4") continue;
