@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -116,12 +117,15 @@ SetCuts::SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_b
 /// After its parts.
 void SetCuts::cut(size_t set, int stages) {
   Row& row = this->row(set, stages);
-  if (!row.states.empty()) return;
+  if (row.states != nullptr) return;
   ++cut_;
   const size_t states = places() * static_cast<size_t>(layers_);
   states_ += states;
-  row.states.resize(states);
-  row.arrives.assign(states, kTooLong);
+  std::pmr::polymorphic_allocator<> memory(&memory_);
+  row.states = memory.allocate_object<State>(states);
+  row.arrives = memory.allocate_object<int64_t>(states);
+  std::uninitialized_fill_n(row.states, states, State{});
+  std::uninitialized_fill_n(row.arrives, states, kTooLong);
   for (const int group : sets_.groups_in(set)) {
     if (!costs_.priced(group)) continue;
     const int rest = sets_.without(set, group);

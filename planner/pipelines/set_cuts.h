@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory_resource>
 #include <vector>
 
 #include "planner/pipelines/pipeline_costs.h"
@@ -141,9 +142,9 @@ class SetCuts {
     int64_t left = kTooLong;
     CutStage chosen;
   };
-  struct Row {
-    std::vector<State> states;
-    std::vector<int64_t> arrives;  ///< with the ways from a device of the place to the best
+  struct Row {  ///< in memory_; null: not cut
+    State* states = nullptr;
+    int64_t* arrives = nullptr;  ///< with the ways from a device of the place to the best
   };
   size_t row_of(size_t set, int stages) const {
     if (!sets_.may_share()) return set;
@@ -191,7 +192,8 @@ class SetCuts {
   std::vector<Priced> firsts_;           ///< by group and depth
   std::vector<Priced> middles_, lasts_;  ///< by group
   std::vector<int> most_in_middle_;      ///< layers that fit, by group and depth
-  std::vector<Row> rows_;                ///< by set and number of stages; empty: not cut
+  std::vector<Row> rows_;                ///< by set and number of stages
+  std::pmr::monotonic_buffer_resource memory_;
   int64_t cut_ = 0;
   size_t states_ = 0;  ///< of all rows that are cut
 };
