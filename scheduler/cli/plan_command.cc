@@ -4,7 +4,6 @@
 
 #include "core/clock.h"
 #include "core/units.h"
-#include "planner/questions/counterfactuals.h"
 #include "planner/questions/explain.h"
 #include "planner/questions/objective.h"
 #include "scheduler/cli/command.h"
@@ -13,6 +12,7 @@
 #include "scheduler/cli/job_options.h"
 #include "scheduler/cli/output_file.h"
 #include "scheduler/cli/profile_option.h"
+#include "scheduler/cli/what_if.h"
 #include "scheduler/report/plan_table.h"
 #include "scheduler/report/table.h"
 #include "scheduler/run/equal_split.h"
@@ -22,16 +22,6 @@
 
 namespace motley {
 namespace {
-
-/// `step_seconds` is null where no plan would fit.
-nlohmann::json counterfactual_json(const std::vector<Counterfactual>& list) {
-  nlohmann::json all = nlohmann::json::array();
-  for (const Counterfactual& what : list)
-    all.push_back({{"what", what.what},
-                   {"step_seconds",
-                    what.step_seconds > 0 ? nlohmann::json(what.step_seconds) : nlohmann::json()}});
-  return all;
-}
 
 /// "2000 steps: 5h10m, cost 12.40; quickest: 3h02m, cost 18.20".
 std::string bill_text(int64_t steps, const CheapestPlan& found) {
@@ -110,7 +100,7 @@ class PlanCommand final : public Command {
       const auto changes = what_would_change({job, fleet, *profile}, *plan, signals);
       if (!changes && changes.error().code == ErrorCode::kStopped) return 128 + signals.last();
       if (!changes) return fail(changes.error());
-      document["search"]["counterfactuals"] = counterfactual_json(*changes);
+      document["search"]["counterfactuals"] = to_json(*changes);
       what_if = counterfactual_text(*plan, *changes);
     }
     print(job, *profile, *plan, document, wall_seconds, what_if);
@@ -152,13 +142,6 @@ class PlanCommand final : public Command {
                cheapest_plan(request, deadline, counted_search(find_plan, signals, line)));
     bill_ = bill_text(request.job.train.steps, found);
     return std::move(found.plan);
-  }
-
-  static Result<std::vector<Counterfactual>> what_would_change(const PlanRequest& request,
-                                                               const Plan& plan,
-                                                               SignalInbox& signals) {
-    ProgressLine line(steady_clock());
-    return counterfactuals(request, plan, counted_search(find_plan, signals, line));
   }
 
   void print(const JobSpec& job, const Profile& profile, const Plan& plan, nlohmann::json document,

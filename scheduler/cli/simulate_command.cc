@@ -3,10 +3,12 @@
 #include <optional>
 
 #include "planner/costs/step_timeline.h"
+#include "planner/questions/explain.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/job_options.h"
 #include "scheduler/cli/output_file.h"
 #include "scheduler/cli/simulate_trace.h"
+#include "scheduler/cli/what_if.h"
 #include "scheduler/policies/policy.h"
 #include "scheduler/report/plan_table.h"
 #include "scheduler/report/table.h"
@@ -57,6 +59,10 @@ class SimulateCommand final : public Command {
         .flag("--mix", "each job of --trace may take its devices of several types at once",
               &jobs_.mix)
         .option("--convert", "FILE", "write the trace as JSON Lines", &jobs_.convert)
+        .flag("--explain",
+              "say what else was considered and why it lost, and what would have to be different "
+              "for another step",
+              &explain_)
         .flag("--json", "one object: the step rank by rank, and the plan", &json_)
         .option("--set", "KEY=VALUE", "override a value of the job", &set_);
   }
@@ -82,10 +88,19 @@ class SimulateCommand final : public Command {
     const DrawnStep step{job.name, plan, from.profile, timeline};
     if (!trace_.empty()) MOTLEY_TRY_VOID(write_output_file(trace_, timeline_trace(step)));
     if (!svg_.empty()) MOTLEY_TRY_VOID(write_output_file(svg_, timeline_svg(step)));
+    Result<std::vector<Counterfactual>> changes = std::vector<Counterfactual>();
+    SignalInbox signals;
+    if (explain_ && !given) {
+      const FleetSpec known = part_of(
+          fleet, [&](const DeviceSpec& device) { return from.profile.find(device.id) != nullptr; });
+      changes = what_would_change({job, known, from.profile}, plan, signals);
+      if (!changes && changes.error().code == ErrorCode::kStopped) return 128 + signals.last();
+      if (!changes) return fail(changes.error());
+    }
     if (json_)
-      print_json(step, from, packed(plan, job, fleet));
+      print_json(step, from, packed(plan, job, fleet), *changes);
     else
-      print_text(step, from);
+      print_text(step, from, *changes);
     return 0;
   }
 
@@ -105,7 +120,7 @@ class SimulateCommand final : public Command {
 
   Result<int> run_trace() {
     if (!job_.empty() || !plan_.empty() || !trace_.empty() || !svg_.empty() || !set_.empty() ||
-        !sources_.profile.empty() || !sources_.catalog.empty())
+        !sources_.profile.empty() || !sources_.catalog.empty() || explain_)
       return fail(ErrorCode::kUsage,
                   "--trace goes with --fleet, --policy, --speeds, --mix, --convert "
                   "and --json alone");
@@ -114,8 +129,9 @@ class SimulateCommand final : public Command {
     return simulate_trace_command(jobs_);
   }
 
-  static void print_json(const DrawnStep& step, const ProfileForSimulation& from,
-                         nlohmann::json plan) {
+  void print_json(const DrawnStep& step, const ProfileForSimulation& from, nlohmann::json plan,
+                  const std::vector<Counterfactual>& changes) const {
+    if (explain_) plan["search"]["counterfactuals"] = to_json(changes);
     nlohmann::json document = timeline_json(step);
     document["version"] = kSimulationVersion;
     document["source"] = from.source;
@@ -126,11 +142,15 @@ class SimulateCommand final : public Command {
     std::printf("%s\n", document.dump(2).c_str());
   }
 
-  void print_text(const DrawnStep& step, const ProfileForSimulation& from) const {
+  void print_text(const DrawnStep& step, const ProfileForSimulation& from,
+                  const std::vector<Counterfactual>& changes) const {
     std::printf("%s\n%s", plan_table(step.plan, weakest_evidence(step.profile, step.plan)).c_str(),
                 timeline_table(step).c_str());
     for (const std::string& remark : from.remarks) std::printf("from: %s\n", remark.c_str());
     for (const LinkProfile& link : from.assumed) std::printf("%s", assumed_text(link).c_str());
+    if (explain_)
+      std::printf("\n%s%s", explain(step.plan).c_str(),
+                  counterfactual_text(step.plan, changes).c_str());
     for (const std::string& file : {trace_, svg_})
       if (!file.empty()) std::printf("written to %s\n", file.c_str());
   }
@@ -139,7 +159,7 @@ class SimulateCommand final : public Command {
   TraceOptions jobs_;
   std::string job_, fleet_, plan_, trace_, svg_;
   std::vector<std::string> set_;
-  bool json_ = false;
+  bool explain_ = false, json_ = false;
 };
 
 }  // namespace

@@ -95,6 +95,11 @@ def check_cards():
     text = sandbox.run("simulate", "job.yaml", *words).stdout
     for word in ("One step (simulated)", "configs/devices.yaml", "nothing of it was measured", "link within a1", "assumed"):
         expect(word in text, f"no {word!r} in\n{text}")
+    expect("counterfactuals" not in step["plan"]["search"], "what was not asked for")
+    changes = simulated(sandbox, *words, "--explain")["plan"]["search"]["counterfactuals"]
+    expect(all({"what", "step_seconds"} == set(change) for change in changes), f"counterfactuals {changes}")
+    text = sandbox.run("simulate", "job.yaml", *words, "--explain").stdout
+    expect(changes[0]["what"] in text if changes else "no other memory" in text, f"{changes} are not told in\n{text}")
     expect(not (sandbox.home / "state" / "motley" / "runs").exists(), "a run was begun")
 
 

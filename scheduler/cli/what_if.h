@@ -1,0 +1,19 @@
+#pragma once
+// What would have to be different for a plan to be another, for commands that explain theirs.
+
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "planner/questions/counterfactuals.h"
+#include "scheduler/run/signal_inbox.h"
+
+namespace motley {
+
+/// counterfactuals() of a plan of find_plan(), with progress; kStopped once a signal came.
+Result<std::vector<Counterfactual>> what_would_change(const PlanRequest& request, const Plan& plan,
+                                                      SignalInbox& signals);
+
+/// As core/FORMATS.md has them: `step_seconds` is null where no plan would fit.
+nlohmann::json to_json(const std::vector<Counterfactual>& list);
+
+}  // namespace motley
