@@ -39,7 +39,10 @@ struct PlanRequest {
 
 /// The same of other devices, measured alike, and from nothing.
 inline PlanRequest asked_of(const PlanRequest& request, const FleetSpec& fleet) {
-  return {request.job, fleet, request.profile, request.memory_headroom, request.tables_of_ranks};
+  PlanRequest asked{request.job, fleet, request.profile, request.memory_headroom,
+                    request.tables_of_ranks};
+  asked.prove = request.prove;
+  return asked;
 }
 
 /// The same for what only matters if it is quicker.

@@ -347,15 +347,14 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
     all = search_with(ways, near, counter, sharing);
   if (!fewer_too) return all;
   const FleetSpec fleet = used_by(best.plan(), request.fleet);
-  PlanRequest fewer = asked_of(request, fleet);
+  PlanRequest fewer = unproved(asked_of(request, fleet));
   fewer.held_by = found;
   Result<Plan> other = search_with(ways, fewer, counter, sharing);
   if (!other || (all && all->prediction.step_seconds <= other->prediction.step_seconds)) return all;
   const std::vector<LeftOut>& left_out = best.plan().left_out;
   other->left_out.insert(other->left_out.end(), left_out.begin(), left_out.end());
   MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(request));  // with all devices
-  other->search.lower_bound_step_seconds =
-      std::min(other->search.lower_bound_step_seconds, least.step);
+  other->search.lower_bound_step_seconds = std::min(other->search.step_seconds, least.step);
   other->id = plan_id(*other);
   return other;
 }

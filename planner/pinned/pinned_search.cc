@@ -426,7 +426,7 @@ class PinnedSearch {
     job.pin.replicas.clear();
     const char* const what = "the plan without pin.replicas";
     const auto plan = search_unpinned(
-        {job, request_.fleet, request_.profile, request_.memory_headroom}, counter_);
+        unproved({job, request_.fleet, request_.profile, request_.memory_headroom}), counter_);
     if (!plan) {
       if (plan.error().code != ErrorCode::kNoPlan) return fail(plan.error());
       search->rejected.push_back({what, plan.error().message, 0});

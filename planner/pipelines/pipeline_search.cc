@@ -10,6 +10,7 @@
 #include "planner/pipelines/packed_plan.h"
 #include "planner/pipelines/pipeline_space.h"
 #include "planner/pipelines/recompute_less.h"
+#include "planner/pipelines/sharing_bound.h"
 #include "planner/pipelines/sharing_search.h"
 #include "planner/pipelines/step_bound.h"
 #include "planner/pipelines/tensor_sets.h"
@@ -33,6 +34,22 @@ constexpr size_t kMostNumbers = 2;
 constexpr double kMuchExchanged = 0.25;
 /// Of the bound: steps that are further off are worth that.
 constexpr double kWorthTryingFewer = 1.1;
+
+/// Where blocks may be computed again, whichever way needs less, one by one.
+CountLayers counted_either_way(const CountLayers& count) {
+  return [&count](LayersToCount layers) -> Result<LayerMemoryTable> {
+    MOTLEY_TRY(LayerMemoryTable least, count(layers));
+    layers.recompute = Recompute::kBlock;
+    MOTLEY_TRY(const LayerMemoryTable again, count(layers));
+    for (auto& [layer, own] : least) {
+      const LayerMemory& other = again.at(layer);
+      own.fixed = std::min(own.fixed, other.fixed);
+      own.saved = std::min(own.saved, other.saved);
+      own.transient = std::min(own.transient, other.transient);
+    }
+    return least;
+  };
+}
 
 class PipelineSearch {
  public:
@@ -78,6 +95,8 @@ class PipelineSearch {
     }
     MOTLEY_TRY(best, or_sharing(costs, std::move(best)));
     if (!best) return fail(space_.none_fits());
+    if (recompute_ != Recompute::kNone && space_.request.prove)
+      MOTLEY_TRY_VOID(prove_recomputing(best->prediction.step_seconds));
     record(may_share(costs), &*best);
     MOTLEY_TRY_VOID(validate(*best, space_.request.job.model));
     return FoundPipelines{std::move(*best), replicas_of_single_};
@@ -249,6 +268,25 @@ class PipelineSearch {
     const LeastSums sums(space_.request, space_.groups, space_.most_stages(), cut);
     bound_.emplace(packing_of(wanted().data.value_or(1), space_.most_replicas()), &*times_, sums,
                    HostSums(space_.request, space_.groups, costs, sums, is_state_shared()), least_);
+  }
+
+  /// Of plans that compute blocks again: what they take without that, in the memory that they need
+  /// with it.
+  Result<Unit> prove_recomputing(double step) {
+    MOTLEY_TRY(PipelineCosts costs,
+               PipelineCosts::make(space_.request, space_.groups, space_.micro_batches,
+                                   counted_either_way(counter_.layers)));
+    if (!space_.few) costs.take_quickest_ways();
+    double single = step;  // at least, and no more than matters
+    if (!space_.all_shared()) {
+      find_bound(costs, space_.few ? step : kNever);
+      std::vector<std::pair<size_t, Pipeline>> found;
+      if (space_.few) bound_->tighten(step, kNodesToProveFew, &found);
+      single = bound_->seconds(step);
+    }
+    const double sharing = may_share(costs) ? bound_of_sharing(space_, costs, single) : single;
+    least_step_ = std::max(least_step_, std::min(single, sharing));
+    return Unit{};
   }
 
   bool is_state_shared() const { return space_.request.least_replicas > 1; }
@@ -441,7 +479,7 @@ class PipelineSearch {
         (recompute_ == Recompute::kNone ? "" : ", all blocks computed again, or as few as fit");
     search.step_seconds = plan->prediction.step_seconds;
     search.lower_bound_step_seconds =
-        recompute_ == Recompute::kNone ? std::min(proved_, search.step_seconds) : least_step_;
+        std::min(recompute_ == Recompute::kNone ? proved_ : least_step_, search.step_seconds);
     search.nodes = nodes_ + maker_.nodes();
     plan->id = plan_id(*plan);
   }
@@ -502,6 +540,8 @@ Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& c
 Result<Plan> search_recomputing(const PlanRequest& request, const MemoryCounter& counter) {
   MOTLEY_TRY(FoundPipelines found, search_with(request, counter, Recompute::kBlock));
   MOTLEY_TRY_VOID(recompute_less(request, counter.plan, &found.plan));
+  SearchRecord& search = found.plan.search;
+  search.lower_bound_step_seconds = std::min(search.lower_bound_step_seconds, search.step_seconds);
   return std::move(found.plan);
 }
 

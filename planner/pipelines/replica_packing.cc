@@ -222,7 +222,9 @@ class PackingSearch {
       known.is_sure.resize(sets_.count(), false);
     }
     while (true) {
-      const std::vector<int>& most = problem_.missing > 0 ? known.able.shorted : known.able.whole;
+      std::vector<int> most = known.able.whole;
+      for (size_t set = 0; set < known.able.shorted.size(); ++set)
+        most[set] = std::max(most[set], known.able.shorted[set]);
       const std::vector<size_t> useful = useful_.of(most, replicas, problem_.grains);
       if (useful.empty()) return false;
       int size = std::numeric_limits<int>::max();
@@ -246,7 +248,7 @@ class PackingSearch {
       const int missing = able == &known->able.shorted ? problem_.missing : 0;
       const int own = sets_.grains_within(set, {seconds, problem_.grain, missing, problem_.grains});
       less = less || own < (*able)[set];
-      (*able)[set] = own;
+      (*able)[set] = std::min((*able)[set], own);
     }
     return less;
   }

@@ -23,6 +23,7 @@ int roundest(int low, int high) {
 }
 
 /// What is cut may be more samples than are asked for, and take no longer than so many times that.
+/// And packings that take just as long as is of no interest are told from those that do not.
 constexpr double kWithProportion = 2;
 
 /// Sets of few devices, times layers.
@@ -62,8 +63,9 @@ SetTimes::SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
   find_rates();
   for (const int micro_batch : micro_batches_) {
     std::vector<double>& parts = part_of_rest_.emplace_back(1, 0.0);
-    for (int samples = 1; samples <= micro_batch; ++samples)
+    for (int samples = 1; samples < micro_batch; ++samples)
       parts.push_back(costs_.least_part_of_rest(micro_batch, samples));
+    parts.push_back(1);
   }
   for (const std::vector<double>& rates : rates_) {
     std::vector<size_t>& groups = quickest_first_.emplace_back(rates.size());
@@ -95,6 +97,7 @@ double SetTimes::cut_seconds(size_t set, size_t size, int samples) {
 /// cut for them serves those in between.
 double SetTimes::near_seconds(size_t set, size_t size, int samples) {
   const int micro_batch = micro_batches_[size];
+  if (samples < micro_batch) return cut_seconds(set, size, samples);  // less is sent, too
   const int more = next_looked_at(micro_batches_in(size, samples), stages(set));
   double least = cut_seconds(set, size, more * micro_batch) *
                  micro_batches_at_least(set, size, samples) / more;
@@ -112,12 +115,10 @@ int SetTimes::micro_batches_in(size_t size, int samples) const {
 /// A last micro-batch that were full would take its way through all stages longer; that is no more
 /// than as many times what the slowest takes, which takes as much for each of all micro-batches.
 double SetTimes::micro_batches_at_least(size_t set, size_t size, int samples) const {
-  const std::vector<double>& parts = part_of_rest_[size];
-  const int before = micro_batches_in(size, samples) - 1;
-  const auto rest = static_cast<size_t>(samples - before * micro_batches_[size]);
-  const double full = before + parts.back();
-  if (rest + 1 == parts.size()) return full;
-  return full * (1 - (1 - parts[rest]) * std::min(1.0, 1.0 * stages(set) / (before + 1)));
+  const int count = micro_batches_in(size, samples);
+  const int rest = samples - (count - 1) * micro_batches_[size];
+  const double saved = 1 - part_of_rest_[size][static_cast<size_t>(rest)];
+  return count * (1 - saved * std::min(1.0, 1.0 * stages(set) / count));
 }
 
 /// From `limit` on of no interest.

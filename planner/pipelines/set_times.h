@@ -17,7 +17,7 @@ namespace motley {
 class SetTimes : public ReplicaSets {
  public:
   /// Bounds by `costs` as they are now; micro-batches rising. Of few devices which make very many
-  /// sets only of layers in any parts: cutting all sets would take longer than what it is for.
+  /// sets not all numbers of micro-batches are cut: those near them serve as bounds.
   /// What takes `enough` seconds or longer is of no interest.
   SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
            std::vector<int> micro_batches, bool few, double enough = kNever);
@@ -29,15 +29,16 @@ class SetTimes : public ReplicaSets {
   size_t count() const override { return forms_.size(); }
   const GroupCounts& devices(size_t set) const override { return lattice_.sets()[base(set)]; }
   int stages(size_t set) const override { return forms_[set].stages; }
-  /// No pipeline of the set computes so many samples in less; kNever where none fits. Rises with
-  /// them.
+  /// No pipeline of the set computes so many samples in less; kNever where none fits, or as long as
+  /// is of no interest.
   double seconds(size_t set, int samples) override;
   double seconds_at_least(size_t set, int samples) override;
   /// However many they are.
   double seconds_per_sample(size_t set) const { return per_sample_[set]; }
   /// Of more than 32 perhaps one in 32 too many, never too few.
   int grains_within(size_t set, const GrainLimit& limit) override;
-  /// Of very many sets by what they compute alone, until grains_within() is asked.
+  /// Of very many sets by what they compute alone, of few devices with what they wait for each
+  /// other, until grains_within() is asked.
   int grains_at_most(size_t set, const GrainLimit& limit) override;
   /// Whether there are so many sets that only those are cut that bounds may rest on.
   bool are_many() const { return many_; }
@@ -61,7 +62,8 @@ class SetTimes : public ReplicaSets {
   /// Whether not all numbers of samples are cut.
   bool is_near_enough() const { return few_ && many_; }
   int micro_batches_in(size_t size, int samples) const;
-  /// Full ones that take no longer, where there are no fewer than stages.
+  /// Full ones that take no longer, where samples are enough for one, and there are no fewer of
+  /// them than stages.
   double micro_batches_at_least(size_t set, size_t size, int samples) const;
   double near_seconds(size_t set, size_t size, int samples);
   double seconds_of_size(size_t set, size_t size, int samples, double limit);

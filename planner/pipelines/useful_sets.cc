@@ -29,43 +29,28 @@ std::vector<int> UsefulSets::best_of_devices(const std::vector<int>& able) const
   return best;
 }
 
-/// Row r: of so many replicas.
-std::vector<UsefulSets::Row> UsefulSets::rows(const std::vector<int>& best, int replicas) const {
-  std::vector<Row> rows{Row(states_.size(), 0)};
-  for (int replica = 0; replica < replicas; ++replica) {
-    const Row& before = rows.back();
-    Row row(states_.size(), kNone);
-    for (size_t set = 0; set < count_; ++set) {
-      if (best[set] == 0) continue;
-      for (const size_t from : states_.room(set)) {
-        int& to = row[from + states_.step(set)];
-        to = std::max(to, before[from] + best[set]);
-      }
-    }
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-/// The best of others beside each, of the devices that it leaves.
-std::vector<size_t> UsefulSets::of(const std::vector<int>& able, int replicas, int grains) const {
-  const std::vector<int> best = best_of_devices(able);
-  const std::vector<Row> rows = this->rows(best, replicas);
-  std::vector<size_t> useful;
-  if (rows.back().back() < grains) return useful;
-  std::vector<int> beside(count_, kNone);
+/// Of a replica more.
+UsefulSets::Row UsefulSets::with_one_more(const Row& before, const std::vector<int>& best) const {
+  Row row(states_.size(), kNone);
   for (size_t set = 0; set < count_; ++set) {
     if (best[set] == 0) continue;
-    for (int before = 0; before < replicas; ++before) {
-      const Row& one = rows[static_cast<size_t>(before)];
-      const Row& other = rows[static_cast<size_t>(replicas - 1 - before)];
-      const size_t left = states_.size() - 1 - states_.step(set);
-      for (const size_t used : states_.room(set))
-        beside[set] = std::max(beside[set], one[used] + other[left - used]);
+    for (const size_t from : states_.room(set)) {
+      int& to = row[from + states_.step(set)];
+      to = std::max(to, before[from] + best[set]);
     }
   }
-  for (size_t set = 0; set < able.size(); ++set)
-    if (able[set] > 0 && beside[devices_[set]] + able[set] >= grains) useful.push_back(set);
+  return row;
+}
+
+std::vector<size_t> UsefulSets::of(const std::vector<int>& able, int replicas, int grains) const {
+  const std::vector<int> best = best_of_devices(able);
+  Row others(states_.size(), 0);
+  for (int other = 1; other < replicas; ++other) others = with_one_more(others, best);
+  std::vector<size_t> useful;
+  for (size_t set = 0; set < able.size(); ++set) {
+    const size_t left = states_.size() - 1 - states_.step(devices_[set]);
+    if (able[set] > 0 && others[left] + able[set] >= grains) useful.push_back(set);
+  }
   return useful;
 }
 

@@ -22,7 +22,7 @@ class UsefulSets {
   using Row = std::vector<int>;  ///< the most grains of at most these devices, by state
   static constexpr int kNone = -1'000'000'000;
   std::vector<int> best_of_devices(const std::vector<int>& able) const;
-  std::vector<Row> rows(const std::vector<int>& best, int replicas) const;
+  Row with_one_more(const Row& before, const std::vector<int>& best) const;
 
   std::vector<size_t> devices_;  ///< of each set, by number
   PackingStates states_;         ///< of devices, by number

@@ -85,7 +85,8 @@ Result<Plan> search_replicas(const MemoryWays& ways, const PlanRequest& request,
                             .profile = profile,
                             .memory_headroom = request.memory_headroom,
                             .least_replicas = replicas,
-                            .held_by = request.held_by};
+                            .held_by = request.held_by,
+                            .prove = request.prove};
   const MemoryCounter placing{with_placed_state(request, counter.plan, ways.state),
                               without_state(counter.layers, ways.state)};
   MOTLEY_TRY(Plan found, ways.recompute ? search_recomputing(without, placing)
@@ -136,7 +137,7 @@ Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
     if (replicas > most) continue;
     Result<Plan> plan = search_replicas(ways, request, counter, replicas);
     if (!plan && plan.error().code != ErrorCode::kNoPlan) return plan;
-    if (plan && !ways.recompute)
+    if (plan)
       least = std::max(least, plan->search.lower_bound_step_seconds -
                                   longest_update(request.profile) / replicas);
     if (!plan || (best && plan->prediction.step_seconds >= best->prediction.step_seconds)) continue;
@@ -149,7 +150,7 @@ Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
   search.space += ", " + state_words(ways.state) +
                   (ways.state.shard ? " by owners of any shares" : "") +
                   (ways.state.host ? " on as few devices as fit" : "");
-  search.lower_bound_step_seconds = least;
+  search.lower_bound_step_seconds = std::min(least, search.step_seconds);
   MOTLEY_TRY_VOID(validate(*best, request.job.model));
   return best;
 }

@@ -15,6 +15,7 @@
 #include "planner/costs/cost_model.h"
 #include "planner/pipelines/pipeline_search.h"
 #include "planner/pipelines/pipeline_space.h"
+#include "planner/pipelines/recompute_less.h"
 #include "planner/pipelines/step_bound.h"
 #include "planner/plain/device_index.h"
 #include "tests/support/cut_fleets.h"
@@ -43,8 +44,10 @@ using Sketch = std::vector<Replica>;
 
 class Wanderer {
  public:
-  Wanderer(const PlanningCase& problem, unsigned seed)
+  /// All blocks are computed as `recompute` says.
+  Wanderer(const PlanningCase& problem, Recompute recompute, unsigned seed)
       : problem_(problem),
+        recompute_(recompute),
         request_(problem_.request()),
         counter_(testing::layer_bytes_counter(problem)),
         index_(problem.fleet, problem.profile),
@@ -297,6 +300,10 @@ class Wanderer {
         StagePlan& own = replica.stages.emplace_back();
         own.first_layer = first;
         own.last_layer = (first += stage.layers) - 1;
+        for (LayerIndex layer = own.first_layer; recompute_ != Recompute::kNone && layer < first;
+             ++layer)
+          own.recompute.push_back(is_block(layer, problem_.job.model) ? recompute_
+                                                                      : Recompute::kNone);
         for (size_t i = 0; i < stage.devices.size(); ++i) {
           own.ranks.emplace_back(plan.world_size());
           own.shares.push_back(1.0 * stage.heads[i] / heads());
@@ -320,6 +327,7 @@ class Wanderer {
   }
 
   const PlanningCase& problem_;
+  const Recompute recompute_;
   const PlanRequest request_;
   const MemoryCounter counter_;
   const DeviceIndex index_;
@@ -352,6 +360,7 @@ PlanningCase random_hosts(const Range& hosts_of, const Range& devices_of, std::m
                    .overhead = 2e-5,
                    .update = 5 * block,
                    .memory_mib = draw(random, 8, 40),
+                   .recomputing = true,
                    .sharing = true},
                   &problem);
     }
@@ -370,15 +379,17 @@ struct Compared {
 };
 
 /// Of fleets that some plan fits; no bound is above any plan.
-Compared compare(int fleets, const Range& hosts, const Range& devices, int steps) {
+Compared compare(int fleets, const Range& hosts, const Range& devices, int steps,
+                 Recompute recompute = Recompute::kNone) {
   Compared compared;
   for (int seed = 0; seed < testing::random_cases(fleets); ++seed) {
     std::mt19937 random(static_cast<unsigned>(seed));
     const PlanningCase problem = random_hosts(hosts, devices, random);
-    const auto plan = search_pipelines(problem.request(), testing::layer_bytes_counter(problem));
+    const auto search = recompute == Recompute::kNone ? search_pipelines : search_recomputing;
+    const auto plan = search(problem.request(), testing::layer_bytes_counter(problem));
     if (!plan) continue;
     ++compared.planned;
-    Wanderer wanderer(problem, static_cast<unsigned>(seed));
+    Wanderer wanderer(problem, recompute, static_cast<unsigned>(seed));
     double best = plan->prediction.step_seconds;
     for (const Sketch& sketch : {wanderer.sketch_of(*plan), wanderer.row(), wanderer.lines(2)})
       if (!sketch.empty()) best = std::min(best, wanderer.wander(sketch, steps));
@@ -404,6 +415,11 @@ TEST(LowerBound, OfManyHostsToo) {
   const Compared compared = compare(12, {4, 8}, {1, 3}, 200);
   EXPECT_GE(compared.planned, testing::random_cases(9));
   EXPECT_GE(compared.plans, 0.95 * compared.planned);
+}
+
+TEST(LowerBound, OfPlansThatComputeBlocksAgain) {
+  const Compared compared = compare(24, {1, 4}, {1, 4}, 300, Recompute::kBlock);
+  EXPECT_GE(compared.planned, testing::random_cases(18));
 }
 
 TEST(LowerBound, OfManySetsOfFewDevicesToo) {

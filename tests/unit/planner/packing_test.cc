@@ -241,5 +241,37 @@ TEST(ReplicaPacking, OfOneSetMakeAReplicaOfWhatIsLeftOver) {
   EXPECT_THAT(more.found, ::testing::Not(::testing::Contains(fours)));
 }
 
+/// Two devices: in a second one computes two whole grains, or the short one alone, and the other
+/// the short one.
+class ShortTakesLonger : public ReplicaSets {
+ public:
+  size_t count() const override { return 2; }
+  const GroupCounts& devices(size_t set) const override { return devices_[set]; }
+  double seconds(size_t, int) override { return kNever; }
+  int grains_within(size_t set, const GrainLimit& limit) override {
+    if (limit.seconds < 1) return 0;
+    if (set == 0) return limit.missing > 0 ? 1 : 2;
+    return limit.missing > 0 ? 1 : 0;
+  }
+
+ private:
+  const std::vector<GroupCounts> devices_{{1, 0}, {0, 1}};
+};
+
+TEST(BestPackings, OfFewDevicesWhoeverTakesTheShortGrain) {
+  ShortTakesLonger sets;
+  const PackingProblem problem{.devices = {1, 1},
+                               .most_devices = 2,
+                               .grains = 3,
+                               .grain = 8,
+                               .missing = 3,
+                               .least_replicas = 2,
+                               .most_replicas = 2};
+  const Packings packings = best_packings(problem, sets, 0.1);
+  ASSERT_EQ(packings.found.size(), 1U);
+  EXPECT_THAT(packings.found.front(), ::testing::ElementsAre(0, 1));
+  EXPECT_NEAR(packings.least_seconds, 1, 1e-5);
+}
+
 }  // namespace
 }  // namespace motley

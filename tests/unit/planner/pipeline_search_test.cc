@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <random>
@@ -400,7 +401,8 @@ PlanningCase seven_unlike(std::mt19937& random) {
     device.update_seconds = 0.001 * draw(random, 0, 5);
     device.memory_limit = Bytes(draw(random, 8, 60) * kMiB);
   }
-  problem.add_link("localhost", "localhost", 1e-5 * draw(random, 0, 50), 1e6);
+  problem.add_link("localhost", "localhost", 1e-5 * draw(random, 0, 50),
+                   std::pow(10, draw(random, 4, 6)));
   return problem;
 }
 
@@ -437,7 +439,7 @@ TEST(SetTimes, OfManySetsAreBoundsToo) {
     }
   }
   EXPECT_GT(cut, testing::random_cases(100));
-  EXPECT_GT(part, 0.9 * cut) << "near";
+  EXPECT_GT(part, 0.6 * cut) << "near, but for ways that stages wait for";
 }
 
 /// `copies` hosts with two quick devices and a slow one each, of which none holds the model.
