@@ -296,13 +296,19 @@ PassSeconds PipelineCosts::last_pass(const PipelineStage& stage, int samples) co
   return pass_of(counts_of(stage), groups_[index(stage.group)].rests, samples);
 }
 
-void PipelineCosts::take_least_for_rests() {
+void PipelineCosts::rise_with_samples() {
+  const auto rise = [](std::vector<PassSeconds>* seconds) {
+    for (size_t i = seconds->size(); i-- > 1;) {
+      PassSeconds& less = (*seconds)[i - 1];
+      less.forward = std::min(less.forward, (*seconds)[i].forward);
+      less.backward = std::min(less.backward, (*seconds)[i].backward);
+    }
+  };
   for (Group& group : groups_)
-    for (std::vector<PassSeconds>& rests : group.rests)
-      for (size_t i = rests.size(); i-- > 1;) {
-        rests[i - 1].forward = std::min(rests[i - 1].forward, rests[i].forward);
-        rests[i - 1].backward = std::min(rests[i - 1].backward, rests[i].backward);
-      }
+    for (size_t kind = 0; kind < kKinds; ++kind) {
+      rise(&group.passes[kind]);
+      rise(&group.rests[kind]);
+    }
 }
 
 double PipelineCosts::least_part_of_rest(int micro_batch, int samples) const {

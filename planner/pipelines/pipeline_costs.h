@@ -108,9 +108,9 @@ class PipelineCosts {
   /// any that was counted, or as much in proportion to what is fixed, whichever is less.
   void correct(const PipelineStage& stage, int member, int micro_batch, int in_flight, Bytes needs);
 
-  /// From now on the last micro-batch takes no longer than a larger one would: for bounds that
-  /// rise with samples, whatever was measured.
-  void take_least_for_rests();
+  /// From now on no micro-batch, and no last one, takes longer than a larger one would: for bounds
+  /// that rise with samples, whatever was measured.
+  void rise_with_samples();
   /// What a last micro-batch of so many samples takes at least, as a part of what a full one does.
   double least_part_of_rest(int micro_batch, int samples) const;
 

@@ -516,7 +516,6 @@ Result<FoundPipelines> search_with(const PlanRequest& asked, const MemoryCounter
   request.previous = asked.previous;
   request.least_replicas = asked.least_replicas;
   request.held_by = asked.held_by;
-  request.prove = asked.prove;
   MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kHost));
   GroupCounts counts;
   for (const DeviceGroup& group : groups) counts.push_back(group.count());

@@ -56,7 +56,7 @@ SetTimes::SetTimes(const PipelineCosts& costs, std::vector<GroupCounts> sets,
   find_forms();
   proved_.resize(count());
   asked_.resize(count(), false);
-  costs_.take_least_for_rests();
+  costs_.rise_with_samples();
   costs_.take_quickest_ways();
   for (size_t set = 0; set < count(); ++set)
     per_sample_.push_back(costs_.least_seconds(devices(set), 1));

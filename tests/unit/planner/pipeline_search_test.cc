@@ -397,6 +397,11 @@ PlanningCase seven_unlike(std::mt19937& random) {
     problem.add({.host = "localhost", .type = "card" + std::to_string(i)});
     DeviceProfile& device = problem.profile.devices.back();
     device.curves = random_type(random).curves;
+    if (draw(random, 0, 2) == 0)  // as where a kernel for larger sizes is better
+      for (LayerCurve& curve : device.curves) {
+        curve.points[2].seconds = 1.1 * curve.points[3].seconds;
+        curve.fit = fit_curve(curve.points);
+      }
     device.memory.clear();
     device.update_seconds = 0.001 * draw(random, 0, 5);
     device.memory_limit = Bytes(draw(random, 8, 60) * kMiB);
