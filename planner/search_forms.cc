@@ -21,6 +21,8 @@ namespace {
 
 /// Of the step: other forms are looked for where they could save that, and taken where they do.
 constexpr double kWorthLooking = 0.02;
+/// Gaps that it is tried to prove away.
+constexpr double kWorthProving = 0.01;
 /// Where every way of saving memory is searched for every number of replicas; where any is at all,
 /// if a plan was found without.
 constexpr size_t kFewestDevices = 4, kFewDevices = 8, kManyDevices = 64;
@@ -274,6 +276,14 @@ class Best {
   const Plan& as_found() const { return plan_->as_found(); }
   /// As FoundPipelines has it, of what was found first.
   int replicas_of_single() const { return replicas_of_single_; }
+  const MemoryWays& ways() const { return ways_; }
+  /// No plan of these ways takes less.
+  void prove(double least) {
+    SearchRecord& search = plan_->plan.search;
+    search.lower_bound_step_seconds =
+        std::min(search.step_seconds, std::max(search.lower_bound_step_seconds, least));
+    plan_->plan.id = plan_id(plan_->plan);
+  }
   Result<Plan> take() {
     if (!plan_) return fail(plan_.error());
     return std::move(plan_->plan);
@@ -399,7 +409,13 @@ Result<Plan> search_anew(const PlanRequest& request, const MemoryCounter& counte
   if (whole) {
     MOTLEY_TRY_VOID(consider_sharing_it(request, counter, whole->as_found(), &best));
   }
-  MOTLEY_TRY_VOID(consider_ways(request, counter, &best));
+  MOTLEY_TRY_VOID(consider_ways(unproved(request), counter, &best));
+  if (request.prove && best.found() && best.ways().count() > 0 &&
+      best.plan().search.gap() > kWorthProving) {
+    MOTLEY_TRY(const double least,
+               prove_with(best.ways(), request, counter, best.plan().prediction.step_seconds));
+    best.prove(least);
+  }
   return best.take();
 }
 

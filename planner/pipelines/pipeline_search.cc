@@ -95,11 +95,29 @@ class PipelineSearch {
     }
     MOTLEY_TRY(best, or_sharing(costs, std::move(best)));
     if (!best) return fail(space_.none_fits());
-    if (recompute_ != Recompute::kNone && space_.request.prove)
-      MOTLEY_TRY_VOID(prove_recomputing(best->prediction.step_seconds));
     record(may_share(costs), &*best);
     MOTLEY_TRY_VOID(validate(*best, space_.request.job.model));
     return FoundPipelines{std::move(*best), replicas_of_single_};
+  }
+
+  /// As prove_pipelines().
+  Result<double> prove(double step) {
+    const bool again = recompute_ != Recompute::kNone;
+    MOTLEY_TRY(PipelineCosts costs,
+               PipelineCosts::make(space_.request, space_.groups, space_.micro_batches,
+                                   again ? counted_either_way(counter_.layers) : counter_.layers));
+    if (!space_.few) costs.take_quickest_ways();
+    MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(space_.request));
+    least_ = least.computing;
+    double single = step;  // at least, and no more than matters
+    if (!space_.all_shared()) {
+      find_bound(costs, space_.few ? step : kNever);
+      std::vector<std::pair<size_t, Pipeline>> found;
+      if (space_.few) bound_->tighten(step, kNodesToProveFew, &found);
+      single = bound_->seconds(step);
+    }
+    const double sharing = may_share(costs) ? bound_of_sharing(space_, costs, single) : single;
+    return std::max(least.step, std::min(single, sharing));
   }
 
  private:
@@ -268,25 +286,6 @@ class PipelineSearch {
     const LeastSums sums(space_.request, space_.groups, space_.most_stages(), cut);
     bound_.emplace(packing_of(wanted().data.value_or(1), space_.most_replicas()), &*times_, sums,
                    HostSums(space_.request, space_.groups, costs, sums, is_state_shared()), least_);
-  }
-
-  /// Of plans that compute blocks again: what they take without that, in the memory that they need
-  /// with it.
-  Result<Unit> prove_recomputing(double step) {
-    MOTLEY_TRY(PipelineCosts costs,
-               PipelineCosts::make(space_.request, space_.groups, space_.micro_batches,
-                                   counted_either_way(counter_.layers)));
-    if (!space_.few) costs.take_quickest_ways();
-    double single = step;  // at least, and no more than matters
-    if (!space_.all_shared()) {
-      find_bound(costs, space_.few ? step : kNever);
-      std::vector<std::pair<size_t, Pipeline>> found;
-      if (space_.few) bound_->tighten(step, kNodesToProveFew, &found);
-      single = bound_->seconds(step);
-    }
-    const double sharing = may_share(costs) ? bound_of_sharing(space_, costs, single) : single;
-    least_step_ = std::max(least_step_, std::min(single, sharing));
-    return Unit{};
   }
 
   bool is_state_shared() const { return space_.request.least_replicas > 1; }
@@ -509,8 +508,10 @@ class PipelineSearch {
   int replicas_of_single_ = 0;  ///< of the plan that lost against one whose stages are shared
 };
 
-Result<FoundPipelines> search_with(const PlanRequest& asked, const MemoryCounter& counter,
-                                   Recompute recompute) {
+/// What `run` does with the search for what was asked.
+template <class Run>
+auto with_search(const PlanRequest& asked, const MemoryCounter& counter, Recompute recompute,
+                 Run run) -> decltype(run(std::declval<PipelineSearch&>())) {
   const FleetSpec fleet = in_order(asked);
   PlanRequest request = asked_of(asked, fleet);
   request.previous = asked.previous;
@@ -522,13 +523,20 @@ Result<FoundPipelines> search_with(const PlanRequest& asked, const MemoryCounter
   if (!few_enough_to_enumerate(counts)) {
     MOTLEY_TRY(groups, group_devices(request, GroupBy::kType));
   }
-  return PipelineSearch(request, counter, std::move(groups), recompute).run();
+  PipelineSearch search(request, counter, std::move(groups), recompute);
+  return run(search);
+}
+
+Result<FoundPipelines> find(const PlanRequest& request, const MemoryCounter& counter,
+                            Recompute recompute) {
+  return with_search(request, counter, recompute,
+                     [](PipelineSearch& search) { return search.run(); });
 }
 
 }  // namespace
 
 Result<FoundPipelines> find_pipelines(const PlanRequest& request, const MemoryCounter& counter) {
-  return search_with(request, counter, Recompute::kNone);
+  return find(request, counter, Recompute::kNone);
 }
 
 Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter) {
@@ -537,11 +545,17 @@ Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& c
 }
 
 Result<Plan> search_recomputing(const PlanRequest& request, const MemoryCounter& counter) {
-  MOTLEY_TRY(FoundPipelines found, search_with(request, counter, Recompute::kBlock));
+  MOTLEY_TRY(FoundPipelines found, find(request, counter, Recompute::kBlock));
   MOTLEY_TRY_VOID(recompute_less(request, counter.plan, &found.plan));
   SearchRecord& search = found.plan.search;
   search.lower_bound_step_seconds = std::min(search.lower_bound_step_seconds, search.step_seconds);
   return std::move(found.plan);
+}
+
+Result<double> prove_pipelines(const PlanRequest& request, const MemoryCounter& counter,
+                               Recompute recompute, double step) {
+  return with_search(request, counter, recompute,
+                     [&](PipelineSearch& search) { return search.prove(step); });
 }
 
 Result<LeastSeconds> least_seconds_of_pipelines(const PlanRequest& request, Recompute recompute) {

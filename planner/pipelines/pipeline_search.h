@@ -31,6 +31,12 @@ Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& c
 /// as few as fit (planner/pipelines/recompute_less.h).
 Result<Plan> search_recomputing(const PlanRequest& request, const MemoryCounter& counter);
 
+/// Of plans quicker than `step` none that search_pipelines() could find takes less; with kBlock
+/// none of search_recomputing(), which proves little by itself: what plans take if they computed
+/// nothing again, in the memory that they need if they do.
+Result<double> prove_pipelines(const PlanRequest& request, const MemoryCounter& counter,
+                               Recompute recompute, double step);
+
 struct LeastSeconds {
   double computing = 0;  ///< of a step, whatever is exchanged
   double step = 0;       ///< by what hosts have to exchange, whoever owns the state

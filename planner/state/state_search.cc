@@ -137,7 +137,7 @@ Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
     if (replicas > most) continue;
     Result<Plan> plan = search_replicas(ways, request, counter, replicas);
     if (!plan && plan.error().code != ErrorCode::kNoPlan) return plan;
-    if (plan)
+    if (plan && !ways.recompute)
       least = std::max(least, plan->search.lower_bound_step_seconds -
                                   longest_update(request.profile) / replicas);
     if (!plan || (best && plan->prediction.step_seconds >= best->prediction.step_seconds)) continue;
@@ -153,6 +153,23 @@ Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
   search.lower_bound_step_seconds = std::min(least, search.step_seconds);
   MOTLEY_TRY_VOID(validate(*best, request.job.model));
   return best;
+}
+
+/// Who shares state may have no update to do.
+Result<double> prove_with(const MemoryWays& ways, const PlanRequest& request,
+                          const MemoryCounter& counter, double step) {
+  const Recompute recompute = ways.recompute ? Recompute::kBlock : Recompute::kNone;
+  if (ways.state == StateWays{}) return prove_pipelines(request, counter, recompute, step);
+  Profile profile = with_less_updates(request, ways.state, 1);
+  if (ways.state.shard)
+    for (DeviceProfile& device : profile.devices) device.update_seconds = 0;
+  const PlanRequest without{.job = request.job,
+                            .fleet = request.fleet,
+                            .profile = profile,
+                            .memory_headroom = request.memory_headroom,
+                            .least_replicas = ways.state.shard ? kSharingReplicas.front() : 1};
+  const MemoryCounter placing{counter.plan, without_state(counter.layers, ways.state)};
+  return prove_pipelines(without, placing, recompute, step);
 }
 
 Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountMemory& count,

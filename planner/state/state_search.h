@@ -32,6 +32,10 @@ Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
                          const MemoryCounter& counter,
                          const std::vector<int>& sharing_replicas = kSharingReplicas);
 
+/// No plan of search_with() that is quicker than `step` takes less.
+Result<double> prove_with(const MemoryWays& ways, const PlanRequest& request,
+                          const MemoryCounter& counter, double step);
+
 /// A plan found with all state on all devices, its state sharded and nothing else changed; nothing
 /// where that does not fit or cannot take less than `below` seconds.
 Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountMemory& count,
