@@ -389,22 +389,29 @@ TEST(SetTimes, AreBoundsAndFindTheQuickest) {
   EXPECT_GT(cut, 500);
 }
 
-/// Seven unlike devices of a host: so many sets that not all numbers of samples are cut.
-PlanningCase seven_unlike(std::mt19937& random) {
+enum class Passes { kRise, kAreFlat, kFall };
+
+/// Seven unlike devices of a host: so many sets that not all numbers of samples are cut. Their
+/// passes may hardly depend on samples, or take less for eight than for four, as where a kernel for
+/// larger sizes is better.
+PlanningCase seven_unlike(Passes passes, std::mt19937& random) {
   PlanningCase problem(32);
   problem.job.model = {"gpt", 7, 2, 8, 16, 32};
   for (int i = 0; i < 7; ++i) {
     problem.add({.host = "localhost", .type = "card" + std::to_string(i)});
     DeviceProfile& device = problem.profile.devices.back();
     device.curves = random_type(random).curves;
-    if (draw(random, 0, 2) == 0)  // as where a kernel for larger sizes is better
-      for (LayerCurve& curve : device.curves) {
-        curve.points[2].seconds = 1.1 * curve.points[3].seconds;
-        curve.fit = fit_curve(curve.points);
-      }
+    for (LayerCurve& curve : device.curves) {
+      if (passes == Passes::kAreFlat)
+        curve = layer_curve(curve.layer, 0.001 * draw(random, 2, 10), 1e-5);
+      if (passes != Passes::kFall) continue;
+      curve.points[2].seconds = 1.5 * curve.points[3].seconds;
+      curve.points[2].forward_seconds = curve.points[2].seconds / 3;
+      curve.fit = fit_curve(curve.points);
+    }
     device.memory.clear();
     device.update_seconds = 0.001 * draw(random, 0, 5);
-    device.memory_limit = Bytes(draw(random, 8, 60) * kMiB);
+    device.memory_limit = Bytes(draw(random, passes == Passes::kAreFlat ? 40 : 8, 60) * kMiB);
   }
   problem.add_link("localhost", "localhost", 1e-5 * draw(random, 0, 50),
                    std::pow(10, draw(random, 4, 6)));
@@ -415,18 +422,23 @@ TEST(SetTimes, OfManySetsAreBoundsToo) {
   std::mt19937 random(20261129);
   int cut = 0;
   double part = 0;  // of the quickest, in sum
-  for (int i = 0; i < testing::random_cases(12); ++i) {
-    const PlanningCase problem = seven_unlike(random);
+  for (int i = 0; i < testing::random_cases(24); ++i) {
+    const auto passes = static_cast<Passes>(i % 3);
+    const PlanningCase problem = seven_unlike(passes, random);
     const PlanRequest request = problem.request();
     const auto groups = *group_devices(request, GroupBy::kType);
-    const std::vector<int> sizes{1, 2, 3, 4, 8};
+    const bool fall = passes == Passes::kFall;
+    const int grain = fall ? 4 : 1;
+    const std::vector<int> sizes = fall ? std::vector<int>{4, 8} : std::vector<int>{1, 2, 3, 4, 8};
     const auto costs = *PipelineCosts::make(request, groups, sizes, counted_layers);
     const auto sets = sets_of(GroupCounts(groups.size(), 1), kMostStages);
     SetTimes times(costs, sets, sizes, true);
     ASSERT_TRUE(times.are_many());
     for (size_t set = 0; set < times.count(); ++set) {
       if (times.stages(set) > 4 || draw(random, 0, 3) > 0) continue;
-      const int samples = draw(random, 1, 32);
+      // Of flat passes a few samples in one micro-batch are quickest.
+      const int most = passes == Passes::kAreFlat ? 8 : 32 / grain;
+      const int samples = grain * draw(random, 1, most);
       SCOPED_TRACE("case " + std::to_string(i) + ", set " + std::to_string(set));
       const double best = quickest_of_orders(costs, times.devices(set), sizes, samples);
       const double bound = times.seconds(set, samples);
@@ -436,15 +448,16 @@ TEST(SetTimes, OfManySetsAreBoundsToo) {
       EXPECT_LE(below.seconds(set, samples), best * (1 + 1e-9));
       EXPECT_GE(below.seconds(set, samples), 0.9 * bound);
       if (best == kNever) continue;
-      const GrainLimit limit{best, 1, 0, 64};
-      EXPECT_GE(times.grains_within(set, limit), samples);
-      EXPECT_GE(times.grains_at_most(set, limit), times.grains_within(set, limit));
+      const GrainLimit limit{best, grain, 0, 64};
+      SetTimes asked(costs, sets, sizes, true);  // for the first time
+      EXPECT_GE(asked.grains_within(set, limit), samples / grain);
+      EXPECT_GE(asked.grains_at_most(set, limit), asked.grains_within(set, limit));
       ++cut;
       part += bound / best;
     }
   }
   EXPECT_GT(cut, testing::random_cases(100));
-  EXPECT_GT(part, 0.6 * cut) << "near, but for ways that stages wait for";
+  EXPECT_GT(part, 0.5 * cut) << "near, but for ways that stages wait for";
 }
 
 /// `copies` hosts with two quick devices and a slow one each, of which none holds the model.
