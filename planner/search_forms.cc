@@ -255,7 +255,7 @@ Result<bool> may_help(const PlanRequest& request, const MemoryWays& ways, const 
   const bool few = request.fleet.devices.size() <= kFewDevices;
   LeastSeconds least;
   if (ways.recompute) {
-    MOTLEY_TRY(least, least_seconds_of_pipelines(request, Recompute::kBlock));
+    MOTLEY_TRY(least, least_seconds_of_pipelines(request));
   } else if (request.fleet.devices.size() <= kManyDevices) {
     MOTLEY_TRY(least, least_seconds_of_pipelines(request));
     const double stays =

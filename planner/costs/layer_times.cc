@@ -179,11 +179,7 @@ LayerParts parts_of(const ModelSpec& model, const std::vector<double>& shares, i
           part(shape.vocabulary.count, model.vocab)};
 }
 
-PassSeconds SharedLayer::at(double part) const {
-  PassSeconds seconds = on_line(*this, part);
-  seconds.backward += again * part + begins;
-  return scaled(seconds, among);
-}
+PassSeconds SharedLayer::at(double part) const { return scaled(on_line(*this, part), among); }
 
 Result<SharedLayer> shared_layer(const DeviceProfile& device, const ModelSpec& model,
                                  LayerIndex layer, Recompute recompute, int micro_batch) {

@@ -34,7 +34,10 @@ struct SharedLayer {
   double begins = 0;         ///< the same, whatever the part
   double among = 1;          ///< times as long as by itself
 
+  /// Computed once.
   PassSeconds at(double part) const;
+  /// More in the backward pass where it is computed again.
+  double again_at(double part) const { return among * (again * part + begins); }
 };
 /// kInvalidSpec when a curve is missing.
 Result<SharedLayer> shared_layer(const DeviceProfile& device, const ModelSpec& model,

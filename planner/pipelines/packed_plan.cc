@@ -67,10 +67,30 @@ std::vector<std::pair<size_t, size_t>> turns_to_one_host(const PlacedStages& pla
   return turns;
 }
 
+int micro_batches_of(const Plan& plan, const ReplicaPlan& replica) {
+  return (replica.grains * plan.grain + replica.micro_batch - 1) / replica.micro_batch;
+}
+
+/// Blocks.
+int again_of(const StagePlan& stage) {
+  return static_cast<int>(std::count_if(stage.recompute.begin(), stage.recompute.end(),
+                                        [](Recompute part) { return part != Recompute::kNone; }));
+}
+
 /// It may have been cut anew for its hosts, and memory be better known since.
 bool still_fits(const PipelineCosts& costs, const PackedPlan& packed) {
-  for (size_t i = 0; i < packed.pipelines.size(); ++i)
-    if (!costs.fits(packed.pipelines[i], packed.shares[i].second)) return false;
+  for (size_t i = 0; i < packed.pipelines.size(); ++i) {
+    const ReplicaPlan& replica = packed.plan.replicas[i];
+    const auto stages = static_cast<int>(replica.stages.size());
+    const int count = micro_batches_of(packed.plan, replica);
+    for (int s = 0; s < stages; ++s) {
+      const auto number = static_cast<size_t>(s);
+      const auto again =
+          costs.computed_again(packed.pipelines[i].stages[number], replica.micro_batch,
+                               most_in_flight(stages, s, count));
+      if (!again || *again > again_of(replica.stages[number])) return false;
+    }
+  }
   return true;
 }
 
@@ -281,7 +301,9 @@ void PlanMaker::add_replica(const Pipeline& pipeline, const PipelineCosts& costs
   ReplicaPlan& replica = plan->replicas.emplace_back();
   replica.micro_batch = pipeline.micro_batch;
   replica.grains = grains;
-  for (size_t s = 0; s < pipeline.stages.size(); ++s) {
+  const auto stages = static_cast<int>(pipeline.stages.size());
+  for (int number = 0; number < stages; ++number) {
+    const auto s = static_cast<size_t>(number);
     const PipelineStage& from = pipeline.stages[s];
     const TensorSet* const set = costs.tensor_set(from.group);
     const int first = set == nullptr ? from.group : set->members.front().group;
@@ -290,9 +312,14 @@ void PlanMaker::add_replica(const Pipeline& pipeline, const PipelineCosts& costs
     stage.last_layer = from.last;
     stage.shares = set == nullptr ? std::vector{1.0} : set->shares(model.heads);
     stage.precision = space_.groups[static_cast<size_t>(first)].precision;
-    if (recompute_ != Recompute::kNone)
-      for (LayerIndex layer = from.first; layer <= from.last; ++layer)
-        stage.recompute.push_back(is_block(layer, model) ? recompute_ : Recompute::kNone);
+    int again =
+        costs.blocks_again(from, number, stages, pipeline.micro_batch, grains * plan->grain);
+    for (LayerIndex layer = from.first; again > 0 && layer <= from.last; ++layer)
+      if (is_block(layer, model)) {
+        stage.recompute.resize(static_cast<size_t>(stage.layers()));
+        stage.recompute[static_cast<size_t>(layer - from.first)] = costs.recompute();
+        --again;
+      }
     for (const DeviceSpec* device : devices[s]) {
       stage.ranks.emplace_back(plan->world_size());
       plan->ranks.push_back({device->id, device->host, device->type});
@@ -309,21 +336,25 @@ Result<bool> PlanMaker::count_memory(int round, PipelineCosts* costs, PackedPlan
   for (size_t r = 0; r < plan->replicas.size(); ++r) {
     const ReplicaPlan& replica = plan->replicas[r];
     const auto stages = static_cast<int>(replica.stages.size());
-    const int count =
-        (replica.grains * plan->grain + replica.micro_batch - 1) / replica.micro_batch;
+    const int count = micro_batches_of(*plan, replica);
     for (int s = 0; s < stages; ++s) {
-      const std::vector<Rank>& ranks = replica.stages[static_cast<size_t>(s)].ranks;
+      const StagePlan& own = replica.stages[static_cast<size_t>(s)];
+      const std::vector<Rank>& ranks = own.ranks;
       for (size_t member = 0; member < ranks.size(); ++member) {
         const auto rank = static_cast<size_t>(ranks[member].value());
         if (has_room(space_.request, plan->ranks[rank], counted[rank])) continue;
         fits = false;
-        const PipelineStage& stage = packed->pipelines[r].stages[static_cast<size_t>(s)];
-        const int in_flight = most_in_flight(stages, s, count);
+        const PipelineCosts::Counted learnt{
+            .stage = packed->pipelines[r].stages[static_cast<size_t>(s)],
+            .member = static_cast<int>(member),
+            .micro_batch = replica.micro_batch,
+            .in_flight = most_in_flight(stages, s, count),
+            .again = again_of(own),
+            .needs = counted[rank].total};
         if (round < kCountsToExclude)
-          costs->exclude(stage, replica.micro_batch, in_flight);
+          costs->exclude(learnt);
         else
-          costs->correct(stage, static_cast<int>(member), replica.micro_batch, in_flight,
-                         counted[rank].total);
+          costs->correct(learnt);
       }
     }
   }

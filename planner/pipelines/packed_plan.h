@@ -26,8 +26,7 @@ class PlanMaker {
   /// Rounds of counting before it is given up.
   static constexpr int kMostCounts = 48;
 
-  PlanMaker(const PipelineSpace& space, const CountMemory& count, Recompute recompute)
-      : space_(space), count_(count), recompute_(recompute) {}
+  PlanMaker(const PipelineSpace& space, const CountMemory& count) : space_(space), count_(count) {}
 
   /// Of the quickest designs of a packing's sets, dealt so that the last replica is done soonest.
   /// kNoPlan where no host has the devices that share a stage.
@@ -61,7 +60,6 @@ class PlanMaker {
 
   const PipelineSpace& space_;
   const CountMemory& count_;
-  Recompute recompute_;  ///< of all blocks
   /// By the pipelines of a packing and their samples: searches come by the same more than once.
   std::vector<std::pair<std::vector<std::pair<Pipeline, int>>, PackedPlan>> made_;
   int64_t nodes_ = 0;

@@ -17,8 +17,6 @@
 namespace motley {
 namespace {
 
-constexpr const char* kLayerKinds[] = {"embedding", "block", "head"};
-
 /// Whether all that was measured of both is the same.
 bool are_alike(const DeviceProfile& a, DeviceProfile b) {
   b.device = a.device;
@@ -106,7 +104,6 @@ Result<Unit> PipelineCosts::measure(const PlanRequest& request, int most_samples
     layer.first_layer = layer.last_layer = example[kind];
     layer.ranks = {Rank(0)};
     layer.shares = {1.0};
-    layer.recompute = {recompute_};
     for (int samples = 1; samples <= most_samples; ++samples) {
       const auto seconds = pass_seconds(*group->profile, request.job.model, layer, 0, samples);
       if (!seconds) return Unit{};  // it was not measured: of no use in a pipeline
@@ -118,8 +115,28 @@ Result<Unit> PipelineCosts::measure(const PlanRequest& request, int most_samples
   for (size_t kind = 0; kind < kKinds; ++kind) group->rests[kind] = group->passes[kind];
   be_no_slower_than_whole(most_samples, group);
   group->least_of_any_per_sample = group->least_per_sample;
+  MOTLEY_TRY_VOID(measure_again(request, most_samples, group));
   measure_shares(request, most_samples, group);
   group->priced = true;
+  return Unit{};
+}
+
+/// Where that was measured.
+Result<Unit> PipelineCosts::measure_again(const PlanRequest& request, int most_samples,
+                                          Group* group) const {
+  if (recompute_ == Recompute::kNone) return Unit{};
+  StagePlan block;
+  block.first_layer = block.last_layer = 1;
+  block.ranks = {Rank(0)};
+  block.shares = {1.0};
+  block.recompute = {recompute_};
+  std::vector<double> again;
+  for (int samples = 1; samples <= most_samples; ++samples) {
+    const auto seconds = pass_seconds(*group->profile, request.job.model, block, 0, samples);
+    if (!seconds) return Unit{};
+    again.push_back(seconds->backward - group->passes[1][index(samples) - 1].backward);
+  }
+  group->again = std::move(again);
   return Unit{};
 }
 
@@ -134,30 +151,6 @@ void PipelineCosts::be_no_slower_than_whole(int most_samples, Group* group) cons
   for (int samples = 1; samples <= most_samples; ++samples)
     least = std::min(least, whole->seconds_at(samples) / samples);
   for (double& per_sample : group->least_per_sample) per_sample *= least / sum;
-}
-
-Result<Unit> PipelineCosts::count_memory(const CountLayers& count,
-                                         const std::vector<int>& micro_batches, Group* group) {
-  MOTLEY_TRY(const LayerMemoryTable table,
-             count({group->driven, group->precision, recompute_, micro_batches}));
-  for (size_t layer = 0; layer < kKinds; ++layer) {
-    MOTLEY_TRY(group->memory[layer], counted_of(table, layer, model_->heads, micro_batches));
-  }
-  return Unit{};
-}
-
-Result<std::vector<LayerMemory>> PipelineCosts::counted_of(const LayerMemoryTable& table,
-                                                           size_t kind, int heads,
-                                                           const std::vector<int>& micro_batches) {
-  const int most = *std::max_element(micro_batches.begin(), micro_batches.end());
-  std::vector<LayerMemory> memory(static_cast<size_t>(most) + 1);
-  for (const int samples : micro_batches) {
-    const auto found = table.find({kLayerKinds[kind], heads, samples});
-    if (found == table.end())
-      return fail(ErrorCode::kInternal, "the memory of a layer was not counted");
-    memory[static_cast<size_t>(samples)] = found->second;
-  }
-  return memory;
 }
 
 namespace {
@@ -209,73 +202,6 @@ void PipelineCosts::find_travel(const PlanRequest& request) {
   for (Group& group : groups_) find_ways_within(request, &group);
 }
 
-PipelineCosts::StageBytes PipelineCosts::bytes(int group, int heads, const LayerCounts& layers,
-                                               int micro_batch, int in_flight) const {
-  const Group& own = groups_[index(group)];
-  int64_t fixed = 0, saved = 0, transient = 0;
-  for (size_t kind = 0; kind < kKinds; ++kind) {
-    if (layers[kind] == 0) continue;
-    const std::vector<LayerMemory>& memory =
-        heads == 0 ? own.memory[kind] : own.memory_of_heads[kind].at(heads);
-    const LayerMemory& one = memory[index(micro_batch)];
-    fixed += layers[kind] * one.fixed.value();
-    saved += layers[kind] * one.saved.value();
-    transient = std::max(transient, one.transient.value());
-  }
-  return {static_cast<double>(fixed), static_cast<double>(in_flight * saved + transient)};
-}
-
-bool PipelineCosts::fits(int group, int heads, const LayerCounts& layers, int micro_batch,
-                         int in_flight) const {
-  const Group& own = groups_[index(group)];
-  if (!own.priced) return false;  // nor is anything known of its memory
-  const StageBytes sum = bytes(group, heads, layers, micro_batch, in_flight);
-  const double besides = std::min(own.most_besides, own.most_besides_of_fixed * sum.fixed);
-  return sum.sum() * of_layers_ + besides <= static_cast<double>(own.usable.value());
-}
-
-bool PipelineCosts::fits(const PipelineStage& stage, int micro_batch, int in_flight) const {
-  if (is_shared_for_free()) return true;
-  if (held(stage) > most_held_) return false;
-  const LayerCounts counts = counts_of(stage);
-  const TensorSet* const set = tensor_set(stage.group);
-  for (int number = 0; number < (set == nullptr ? 1 : set->size()); ++number) {
-    const auto [group, heads] = member(stage.group, number);
-    if (!fits(group, heads, counts, micro_batch, in_flight)) return false;
-  }
-  const auto& known = set == nullptr ? groups_[index(stage.group)].excluded
-                                     : sharing_[index(stage.group - groups())].excluded;
-  return std::none_of(known.begin(), known.end(), [&](const Excluded& excluded) {
-    return micro_batch >= excluded.micro_batch && in_flight >= excluded.in_flight &&
-           std::equal(counts.begin(), counts.end(), excluded.layers.begin(),
-                      std::greater_equal<>());
-  });
-}
-
-void PipelineCosts::exclude(const PipelineStage& stage, int micro_batch, int in_flight) {
-  excluded(stage.group).push_back({counts_of(stage), micro_batch, in_flight});
-}
-
-bool PipelineCosts::fits(const Pipeline& pipeline, int samples) const {
-  const int micro_batch = std::min(pipeline.micro_batch, samples);
-  const int count = (samples + micro_batch - 1) / micro_batch;
-  const auto stages = static_cast<int>(pipeline.stages.size());
-  for (int s = 0; s < stages; ++s)
-    if (!fits(pipeline.stages[index(s)], pipeline.micro_batch, most_in_flight(stages, s, count)))
-      return false;
-  return true;
-}
-
-void PipelineCosts::correct(const PipelineStage& stage, int number, int micro_batch, int in_flight,
-                            Bytes needs) {
-  const auto [own, heads] = member(stage.group, number);
-  Group& group = groups_[index(own)];
-  const StageBytes sum = bytes(own, heads, counts_of(stage), micro_batch, in_flight);
-  const double besides = static_cast<double>(needs.value()) - sum.sum();
-  group.most_besides = std::max(group.most_besides, besides);
-  group.most_besides_of_fixed = std::max(group.most_besides_of_fixed, besides / sum.fixed);
-}
-
 PassSeconds PipelineCosts::pass_of(const LayerCounts& layers,
                                    const std::vector<PassSeconds>* by_samples, int samples) {
   PassSeconds sum;
@@ -288,7 +214,7 @@ PassSeconds PipelineCosts::pass_of(const LayerCounts& layers,
 }
 
 PassSeconds PipelineCosts::pass(const PipelineStage& stage, int samples) const {
-  if (tensor_set(stage.group) != nullptr) return shared_pass(stage, samples, false, false);
+  if (tensor_set(stage.group) != nullptr) return shared_pass(stage, samples, {});
   return pass_of(counts_of(stage), groups_[index(stage.group)].passes, samples);
 }
 
@@ -309,6 +235,9 @@ void PipelineCosts::rise_with_samples() {
       rise(&group.passes[kind]);
       rise(&group.rests[kind]);
     }
+  for (Group& group : groups_)
+    for (size_t i = group.again.size(); i-- > 1;)
+      group.again[i - 1] = std::min(group.again[i - 1], group.again[i]);
 }
 
 double PipelineCosts::least_part_of_rest(int micro_batch, int samples) const {
@@ -320,6 +249,11 @@ double PipelineCosts::least_part_of_rest(int micro_batch, int samples) const {
       if (rest.forward < least * full.forward) least = rest.forward / full.forward;
       if (rest.backward < least * full.backward) least = rest.backward / full.backward;
     }
+  for (const Group& group : groups_) {
+    if (group.again.empty()) continue;
+    const double rest = group.again[index(samples) - 1], full = group.again[index(micro_batch) - 1];
+    if (rest < least * full) least = rest / full;
+  }
   return least;
 }
 
@@ -368,12 +302,17 @@ AlikePasses PipelineCosts::passes(const PipelineStage& stage, int number, int st
   const PassSeconds full = count > 1 ? pass(stage, micro_batch) : rest;
   const double begins = this->begins(stage.group);
   const double before = number > 0 ? begins : 0, after = number + 1 < stages ? begins : 0;
-  return {.first_forward = nanos_of_seconds(full.forward + begins),
-          .forward = nanos_of_seconds(full.forward + before),
-          .last_forward = nanos_of_seconds(rest.forward + (count <= begun ? begins : before)),
-          .backward = nanos_of_seconds(full.backward + after),
-          .last_backward = nanos_of_seconds(rest.backward + after),
-          .ready = nanos_of_seconds(update_seconds(stage))};
+  const int blocks = blocks_again(stage, number, stages, micro_batch, samples);
+  const auto again = [&](int passed) {
+    return blocks > 0 ? blocks * groups_[index(stage.group)].again[index(passed) - 1] : 0;
+  };
+  return {
+      .first_forward = nanos_of_seconds(full.forward + begins),
+      .forward = nanos_of_seconds(full.forward + before),
+      .last_forward = nanos_of_seconds(rest.forward + (count <= begun ? begins : before)),
+      .backward = nanos_of_seconds(full.backward + again(count > 1 ? micro_batch : last) + after),
+      .last_backward = nanos_of_seconds(rest.backward + again(last) + after),
+      .ready = nanos_of_seconds(update_seconds(stage))};
 }
 
 double PipelineCosts::seconds(const Pipeline& pipeline, int samples) const {
@@ -382,7 +321,8 @@ double PipelineCosts::seconds(const Pipeline& pipeline, int samples) const {
   const int micro_batch = std::min(samples, pipeline.micro_batch);
   double whole = std::numeric_limits<double>::infinity();
   if (pipeline.stages.size() == 1 && group < groups() && shared_by(group).empty() &&
-      first.curve("model") != nullptr) {
+      first.curve("model") != nullptr &&
+      blocks_again(pipeline.stages.front(), 0, 1, pipeline.micro_batch, samples) == 0) {
     const double update = is_shared_for_free() ? 0 : first.update_seconds;
     whole = section_seconds(device_seconds(first, samples, micro_batch), update);
     if (!is_shared_for_free()) return whole;
@@ -391,7 +331,7 @@ double PipelineCosts::seconds(const Pipeline& pipeline, int samples) const {
   std::vector<AlikePasses> all;
   for (int s = 0; s < stages; ++s) {
     const int own = pipeline.stages[index(s)].group;
-    all.push_back(passes(pipeline.stages[index(s)], s, stages, micro_batch, samples));
+    all.push_back(passes(pipeline.stages[index(s)], s, stages, pipeline.micro_batch, samples));
     if (s + 1 < stages)
       all.back().forward_travels = travel(own, pipeline.stages[index(s + 1)].group, micro_batch);
     if (s > 0)

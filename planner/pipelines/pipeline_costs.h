@@ -57,8 +57,8 @@ struct Pipeline {
 /// Prices of stages and pipelines by the formulas of predict(), without its plans.
 class PipelineCosts {
  public:
-  /// Layers at these micro-batches and less; of blocks, `recompute` in every backward pass. Without
-  /// a counter nothing may be asked of memory.
+  /// Layers at these micro-batches and less; as few blocks of a stage as let it fit compute
+  /// `recompute` again in their backward pass. Without a counter nothing may be asked of memory.
   static Result<PipelineCosts> make(const PlanRequest& request,
                                     const std::vector<DeviceGroup>& groups,
                                     const std::vector<int>& micro_batches, const CountLayers& count,
@@ -88,9 +88,16 @@ class PipelineCosts {
   double part_seconds(int group, const std::array<int, 3>& layers, double part, int samples) const;
   Bytes usable(int group) const { return groups_[index(group)].usable; }
 
-  /// Whether, by the sum over its layers, a device holds them with so many micro-batches in flight;
-  /// false where it cannot be priced.
-  bool fits(const PipelineStage& stage, int micro_batch, int in_flight) const;
+  Recompute recompute() const { return recompute_; }
+  /// Whether any device's blocks may compute again.
+  bool any_computes_again() const;
+  /// By the sum over its layers, how few blocks of a stage have to compute again so that it fits
+  /// with so many micro-batches in flight; nothing where it does not, or cannot be priced.
+  std::optional<int> computed_again(const PipelineStage& stage, int micro_batch,
+                                    int in_flight) const;
+  bool fits(const PipelineStage& stage, int micro_batch, int in_flight) const {
+    return computed_again(stage, micro_batch, in_flight).has_value();
+  }
   /// What the layers of a stage need one by one is from now on taken times so much.
   void take_layers_for_less(double times) { of_layers_ = times; }
   /// From now on no stage holds more than this part of the model's elements.
@@ -99,14 +106,22 @@ class PipelineCosts {
   double held(const PipelineStage& stage) const;
   /// From now on ways are as quick as the quickest link between any hosts of two groups.
   void take_quickest_ways() { ways_ = quickest_ways_; }
-  /// From now on neither this stage fits nor one of as many layers and more in flight.
-  void exclude(const PipelineStage& stage, int micro_batch, int in_flight);
   /// Every stage, with so many samples in a step.
   bool fits(const Pipeline& pipeline, int samples) const;
-  /// A rank of the stage was counted to need more than it was taken to, for copies on their way to
-  /// others and to checkpoints. From now on stages of the group are taken to need as much more as
-  /// any that was counted, or as much in proportion to what is fixed, whichever is less.
-  void correct(const PipelineStage& stage, int member, int micro_batch, int in_flight, Bytes needs);
+  /// Of a rank that was counted to need more than it was taken to, for copies on their way to
+  /// others and to checkpoints.
+  struct Counted {
+    PipelineStage stage;
+    int member = 0;
+    int micro_batch = 0, in_flight = 0;
+    int again = 0;   ///< blocks of the stage
+    Bytes needs{0};  ///< more than is usable
+  };
+  /// From now on neither this stage fits so nor one of as many layers and more in flight.
+  void exclude(const Counted& counted);
+  /// From now on stages of the group are taken to need as much more as any that was counted, or as
+  /// much in proportion to what is fixed, whichever is less.
+  void correct(const Counted& counted);
 
   /// From now on no micro-batch, and no last one, takes longer than a larger one would: for bounds
   /// that rise with samples, whatever was measured.
@@ -124,7 +139,7 @@ class PipelineCosts {
   /// all their memory, of which a layer needs no less in parts.
   void add_shared_at_best(const std::vector<std::vector<int>>& sharing);
 
-  /// One micro-batch through the layers; without what begins sections.
+  /// One micro-batch through the layers, computed once; without what begins sections.
   PassSeconds pass(const PipelineStage& stage, int samples) const;
   /// Of what the stage holds; 0 at least.
   double update_seconds(const PipelineStage& stage) const;
@@ -136,6 +151,9 @@ class PipelineCosts {
   /// planner/costs/replica_times.h has it; what it sends to others is left at no time.
   AlikePasses passes(const PipelineStage& stage, int number, int stages, int micro_batch,
                      int samples) const;
+  /// Of stage `number` of `stages`, how many blocks compute again in a step of so many samples.
+  int blocks_again(const PipelineStage& stage, int number, int stages, int micro_batch,
+                   int samples) const;
   /// Of a step of so many samples.
   double seconds(const Pipeline& pipeline, int samples) const;
 
@@ -163,6 +181,7 @@ class PipelineCosts {
     LayerCounts layers{};
     int micro_batch = 0;
     int in_flight = 0;
+    int again = 0;  ///< with so many blocks that compute again, and fewer
   };
   /// From device to device; what nobody measured takes no time.
   struct Way {
@@ -191,16 +210,20 @@ class PipelineCosts {
     bool priced = false;
     std::vector<PassSeconds> passes[kKinds];  ///< by samples, 1 on
     std::vector<PassSeconds> rests[kKinds];   ///< the same of the last micro-batch
+    /// More for the backward pass of a block that computes again, by samples; empty: none may.
+    std::vector<double> again;
     using Least = std::array<double, kKinds>;
     Least least_per_sample{};                 ///< of whole layers, by kind
     Least least_of_any_per_sample{};          ///< of these and of parts
     std::vector<LayerMemory> memory[kKinds];  ///< by micro-batch; of those that were asked for
+    std::vector<LayerMemory> memory_again;    ///< the same of a block that computes again
     std::vector<Excluded> excluded;
     std::vector<SharedLayer> shared[kKinds];  ///< by samples, 1 on; empty: it shares nothing
     GroupSums sums[kKinds];                   ///< of a sample
     Way within;                               ///< the slowest of its hosts
     Way within_quickest;
     std::map<int, std::vector<LayerMemory>> memory_of_heads[kKinds];  ///< as memory
+    std::map<int, std::vector<LayerMemory>> memory_again_of_heads;
   };
   /// What of a tensor set's stages falls to a member.
   struct Part {
@@ -221,12 +244,24 @@ class PipelineCosts {
     double passes = 0;  ///< what is in flight, and the largest transient
     double sum() const { return fixed + passes; }
   };
-  StageBytes bytes(int group, int heads, const LayerCounts& layers, int micro_batch,
-                   int in_flight) const;
-  bool fits(int group, int heads, const LayerCounts& layers, int micro_batch, int in_flight) const;
+  /// What is held of a device's stage, or of a member's.
+  struct Held {
+    int group = 0;
+    int heads = 0;  ///< of whole layers 0
+    LayerCounts layers{};
+    int micro_batch = 0, in_flight = 0;
+  };
+  const LayerMemory& memory(const Held& held, size_t kind) const;
+  const LayerMemory& memory_again(const Held& held) const;
+  StageBytes bytes(const Held& held, int again) const;
+  bool fits(const Held& held, int again) const;
+  /// From `low` on; `most` + 1 where none up to it do.
+  int fewest_again(const Held& held, int low, int most) const;
+  /// Whether all devices of the group's stages can.
+  bool may_compute_again(int group) const;
   /// A device's group and, of a tensor set's member, heads; else 0.
   TensorSet::Member member(int group, int number) const;
-  std::vector<Excluded>& excluded(int group) {
+  const std::vector<Excluded>& excluded(int group) const {
     return group < groups() ? groups_[index(group)].excluded
                             : sharing_[index(group - groups())].excluded;
   }
@@ -237,6 +272,7 @@ class PipelineCosts {
   Group shared_at_best(const std::vector<int>& sharing) const;
   void add_ways(const std::vector<std::vector<int>>& sharing, std::vector<Way>* ways) const;
   PassSeconds least_shared(const std::vector<int>& sharing, size_t kind, size_t samples) const;
+  double least_again(const std::vector<int>& sharing, size_t samples) const;
   PassSeconds last_pass(const PipelineStage& stage, int samples) const;
   static PassSeconds pass_of(const LayerCounts& layers, const std::vector<PassSeconds>* by_samples,
                              int samples);
@@ -259,12 +295,17 @@ class PipelineCosts {
   static void find_ways_within(const PlanRequest& request, Group* group);
   void measure_shares(const PlanRequest& request, int most_samples, Group* group);
   void be_no_slower_than_shares(Group* group) const;
+  Result<Unit> measure_again(const PlanRequest& request, int most_samples, Group* group) const;
   Result<Unit> count_heads(const CountLayers& count, const std::vector<int>& micro_batches,
                            std::vector<int> heads, Group* group);
   Part part_of(const TensorSet& set, int member) const;
-  /// Of a tensor set; where sections begin, with that.
-  PassSeconds shared_pass(const PipelineStage& stage, int samples, bool begins_forward,
-                          bool begins_backward) const;
+  /// What one micro-batch through a tensor set's stage has besides its layers.
+  struct SharedSections {
+    bool begins_forward = false, begins_backward = false;
+    int again = 0;  ///< blocks
+  };
+  PassSeconds shared_pass(const PipelineStage& stage, int samples,
+                          const SharedSections& sections) const;
   /// Of as many ranks, one of group `first` among them.
   double sum_seconds(int first, int ranks, const Way& way, const LayerCounts& layers,
                      int samples) const;
@@ -290,7 +331,7 @@ class PipelineCosts {
   int64_t tied_ = 0;           ///< elements that embedding and head share
   int64_t elements_ = 0;
   const ModelSpec* model_ = nullptr;
-  Recompute recompute_ = Recompute::kNone;
+  Recompute recompute_ = Recompute::kNone;  ///< of blocks that compute again
   std::vector<TensorSet> tensor_sets_;
   std::vector<Sharing> sharing_;  ///< of each
   double most_held_ = std::numeric_limits<double>::infinity();

@@ -35,31 +35,14 @@ constexpr double kMuchExchanged = 0.25;
 /// Of the bound: steps that are further off are worth that.
 constexpr double kWorthTryingFewer = 1.1;
 
-/// Where blocks may be computed again, whichever way needs less, one by one.
-CountLayers counted_either_way(const CountLayers& count) {
-  return [&count](LayersToCount layers) -> Result<LayerMemoryTable> {
-    MOTLEY_TRY(LayerMemoryTable least, count(layers));
-    layers.recompute = Recompute::kBlock;
-    MOTLEY_TRY(const LayerMemoryTable again, count(layers));
-    for (auto& [layer, own] : least) {
-      const LayerMemory& other = again.at(layer);
-      own.fixed = std::min(own.fixed, other.fixed);
-      own.saved = std::min(own.saved, other.saved);
-      own.transient = std::min(own.transient, other.transient);
-    }
-    return least;
-  };
-}
-
 class PipelineSearch {
  public:
   PipelineSearch(const PlanRequest& request, const MemoryCounter& counter,
                  std::vector<DeviceGroup> groups, Recompute recompute)
       : space_(request, std::move(groups)),
         counter_(counter),
-        maker_(space_, counter.plan, recompute),
-        recompute_(recompute),
-        exact_(recompute == Recompute::kNone) {}
+        maker_(space_, counter.plan),
+        recompute_(recompute) {}
 
   Result<FoundPipelines> run() {
     if (wanted().pipeline.value_or(1) > kMostStages)
@@ -80,13 +63,10 @@ class PipelineSearch {
     MOTLEY_TRY(PipelineCosts costs,
                PipelineCosts::make(space_.request, space_.groups, space_.micro_batches,
                                    counter_.layers, recompute_));
+    if (recompute_ != Recompute::kNone && !costs.any_computes_again())
+      return fail(space_.none_fits());  // other than without
     least_ = costs.least_seconds(space_.there, space_.batch());
     if (!space_.few) costs.take_quickest_ways();  // replicas are placed on hosts
-    if (recompute_ != Recompute::kNone) {         // a plan may do with less of it
-      MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(space_.request));
-      least_ = least.computing;
-      least_step_ = least.step;
-    }
     std::optional<Plan> best;
     if (space_.all_shared()) {
       proved_ = kNever;  // there is none
@@ -102,10 +82,9 @@ class PipelineSearch {
 
   /// As prove_pipelines().
   Result<double> prove(double step) {
-    const bool again = recompute_ != Recompute::kNone;
     MOTLEY_TRY(PipelineCosts costs,
                PipelineCosts::make(space_.request, space_.groups, space_.micro_batches,
-                                   again ? counted_either_way(counter_.layers) : counter_.layers));
+                                   counter_.layers, recompute_));
     if (!space_.few) costs.take_quickest_ways();
     MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(space_.request));
     least_ = least.computing;
@@ -154,7 +133,7 @@ class PipelineSearch {
                               .proved = best ? proved_ : kNever,
                               .least = least_,
                               .exact = exact_};
-    SharingSearch search(space_, counter_, recompute_);
+    SharingSearch search(space_, counter_);
     MOTLEY_TRY(SharedPlan shared, search.run(single));
     proved_ = std::min(proved_, shared.least);
     nodes_ += shared.nodes;
@@ -475,10 +454,9 @@ class PipelineSearch {
         std::to_string(space_.grain) + ", micro-batches of " +
         std::to_string(space_.micro_batches.front()) + " to " +
         std::to_string(space_.micro_batches.back()) +
-        (recompute_ == Recompute::kNone ? "" : ", all blocks computed again, or as few as fit");
+        (recompute_ == Recompute::kNone ? "" : ", as few blocks computed again as fit");
     search.step_seconds = plan->prediction.step_seconds;
-    search.lower_bound_step_seconds =
-        std::min(recompute_ == Recompute::kNone ? proved_ : least_step_, search.step_seconds);
+    search.lower_bound_step_seconds = std::min(proved_, search.step_seconds);
     search.nodes = nodes_ + maker_.nodes();
     plan->id = plan_id(*plan);
   }
@@ -486,21 +464,20 @@ class PipelineSearch {
   const PipelineSpace space_;
   const MemoryCounter& counter_;
   PlanMaker maker_;
-  Recompute recompute_;  ///< of all blocks
+  Recompute recompute_;
   std::optional<PipelineCosts> costs_;
   std::vector<ReplicaDesigns> designs_;       ///< of all sets, before anything was learnt of memory
   std::vector<ReplicaDesigns> best_designs_;  ///< the same of the best plan, if there is one
   std::vector<ReplicaDesigns> sets_;          ///< those that are possible with what was
   std::set<std::pair<size_t, int>> improved_;  ///< sets, for samples
   double least_ = 0;                           ///< seconds that any plan computes
-  double least_step_ = 0;                      ///< of a step; where blocks are computed again
   std::vector<GroupCounts> lattice_;           ///< sets of devices that could be a replica
   std::optional<SetTimes> times_;              ///< before anything was learnt of memory
   std::optional<StepBound> bound_;
   double target_ = 0;  ///< seconds of the packing that is looked for, at least
   double proved_ = 0;  ///< seconds of a step that no plan is below
   bool near_ = false;  ///< designs are made of what the bounds rest on
-  bool exact_;         ///< all sets were looked at in all orders and cuts
+  bool exact_ = true;  ///< all sets were looked at in all orders and cuts
   /// By the first packing, which computes soonest, or of few devices has the fewest replicas:
   /// others hold less already, and would leave out what lies between.
   double soonest_held_ = 1;
@@ -558,11 +535,11 @@ Result<double> prove_pipelines(const PlanRequest& request, const MemoryCounter& 
                      [&](PipelineSearch& search) { return search.prove(step); });
 }
 
-Result<LeastSeconds> least_seconds_of_pipelines(const PlanRequest& request, Recompute recompute) {
+Result<LeastSeconds> least_seconds_of_pipelines(const PlanRequest& request) {
   MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kType));
   const PipelineSpace space(request, std::move(groups));
   MOTLEY_TRY(const PipelineCosts costs,
-             PipelineCosts::make(request, space.groups, space.micro_batches, nullptr, recompute));
+             PipelineCosts::make(request, space.groups, space.micro_batches, nullptr));
   const double shared = least_seconds_sharing(space, costs);
   const double single =
       space.all_shared() ? kNever : costs.least_seconds(space.there, space.batch());

@@ -27,13 +27,12 @@ struct FoundPipelines {
 /// The quickest found. kNoPlan where none fits; what the counter fails with.
 Result<FoundPipelines> find_pipelines(const PlanRequest& request, const MemoryCounter& counter);
 Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter);
-/// The same where every block is computed again in its backward pass; then, of all stages at once,
-/// as few as fit (planner/pipelines/recompute_less.h).
+/// The same where blocks may be computed again in their backward pass, of each stage as few as fit:
+/// by the sum of what layers need, then as counted (planner/pipelines/recompute_less.h).
 Result<Plan> search_recomputing(const PlanRequest& request, const MemoryCounter& counter);
 
 /// Of plans quicker than `step` none that search_pipelines() could find takes less; with kBlock
-/// none of search_recomputing(), which proves little by itself: what plans take if they computed
-/// nothing again, in the memory that they need if they do.
+/// none of search_recomputing().
 Result<double> prove_pipelines(const PlanRequest& request, const MemoryCounter& counter,
                                Recompute recompute, double step);
 
@@ -42,10 +41,9 @@ struct LeastSeconds {
   double step = 0;       ///< by what hosts have to exchange, whoever owns the state
 };
 
-/// No plan whose blocks compute so much again takes less, however it is cut, were memory free; 0
-/// where too little was measured to tell. kInvalidSpec where the profile lacks a device.
-Result<LeastSeconds> least_seconds_of_pipelines(const PlanRequest& request,
-                                                Recompute recompute = Recompute::kNone);
+/// No plan takes less, however it is cut, were memory free; 0 where too little was measured to
+/// tell. kInvalidSpec where the profile lacks a device.
+Result<LeastSeconds> least_seconds_of_pipelines(const PlanRequest& request);
 
 /// Seconds of devices times their prices by the hour: no plan's step costs less, were memory and
 /// sums free, as each layer and each update costs what it does on the device where that is least; 0

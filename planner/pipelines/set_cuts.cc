@@ -103,12 +103,13 @@ SetCuts::SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_b
       samples_(samples),
       count_((samples + micro_batch - 1) / micro_batch),
       enough_(enough),
-      most_stages_(sets.size(sets.count() - 1)) {
+      most_stages_(sets.size(sets.count() - 1)),
+      again_(costs.recompute() != Recompute::kNone) {
   find_ways();
   const auto groups = static_cast<size_t>(sets_.groups());
   firsts_.resize(groups * static_cast<size_t>(most_stages_ + 1));
   most_in_middle_.resize(firsts_.size());
-  middles_.resize(groups);
+  middles_.resize(again_ ? firsts_.size() : groups);
   lasts_.resize(groups);
   priced_.resize(groups, 0);
   rows_.resize(sets_.count() * (sets_.may_share() ? static_cast<size_t>(most_stages_) : 1));
@@ -159,12 +160,12 @@ void SetCuts::price(int group, int up_to) {
       continue;
     }
     const size_t at = priced_at(group, depth);
-    firsts_[at] = depth == 2 || depth >= count_ ? prices_of(group, depth, true)
-                                                : with_one_more_ahead(group, depth);
-    Priced& middle = middles_[static_cast<size_t>(group)];
-    if (depth == 2) middle = prices_of(group, depth, false);
+    firsts_[at] = again_ || depth == 2 || depth >= count_ ? prices_of(group, depth, true)
+                                                          : with_one_more_ahead(group, depth);
+    Priced& middle = middles_[middle_at(group, depth)];
+    if (again_ || depth == 2) middle = prices_of(group, depth, false);
     most_in_middle_[at] =
-        most_of(group, depth, false, depth == 2 ? middle.most : most_in_middle_[at - 1]);
+        most_of(group, depth, false, again_ || depth == 2 ? middle.most : most_in_middle_[at - 1]);
   }
 }
 

@@ -116,7 +116,7 @@ class SetCuts {
   StagePrices prices(int group, int depth, bool begins) const {
     const Priced& own = begins       ? firsts_[priced_at(group, depth)]
                         : depth == 1 ? lasts_[static_cast<size_t>(group)]
-                                     : middles_[static_cast<size_t>(group)];
+                                     : middles_[middle_at(group, depth)];
     const int most = begins || depth == 1 ? own.most : most_in_middle_[priced_at(group, depth)];
     return {own.work.data(), own.once.data(), most};
   }
@@ -161,6 +161,11 @@ class SetCuts {
   size_t priced_at(int group, int depth) const {
     return static_cast<size_t>(group * (most_stages_ + 1) + depth);
   }
+  /// What a stage takes that is not the first depends on its depth where more in flight makes
+  /// blocks compute again.
+  size_t middle_at(int group, int depth) const {
+    return again_ ? priced_at(group, depth) : static_cast<size_t>(group);
+  }
   void cut(size_t set, int stages);
   void find_ways();
   void price(int group, int up_to);
@@ -187,12 +192,14 @@ class SetCuts {
   int count_;  ///< micro-batches
   int64_t enough_;
   int most_stages_;
-  std::vector<int> priced_;              ///< depths of each group
-  std::vector<int64_t> ways_;            ///< there and back, [from * places + to]
-  std::vector<Priced> firsts_;           ///< by group and depth
-  std::vector<Priced> middles_, lasts_;  ///< by group
-  std::vector<int> most_in_middle_;      ///< layers that fit, by group and depth
-  std::vector<Row> rows_;                ///< by set and number of stages
+  bool again_;                       ///< blocks may compute again
+  std::vector<int> priced_;          ///< depths of each group
+  std::vector<int64_t> ways_;        ///< there and back, [from * places + to]
+  std::vector<Priced> firsts_;       ///< by group and depth
+  std::vector<Priced> middles_;      ///< by middle_at()
+  std::vector<Priced> lasts_;        ///< by group
+  std::vector<int> most_in_middle_;  ///< layers that fit, by group and depth
+  std::vector<Row> rows_;            ///< by set and number of stages
   std::pmr::monotonic_buffer_resource memory_;
   int64_t cut_ = 0;
   size_t states_ = 0;  ///< of all rows that are cut

@@ -30,7 +30,7 @@ void PipelineCosts::measure_shares(const PlanRequest& request, int most_samples,
   const LayerIndex example[kKinds] = {0, 1, layers_ - 1};
   std::vector<SharedLayer> shared[kKinds];
   for (size_t kind = 0; kind < kKinds; ++kind) {
-    const Recompute again = kind == 1 ? recompute_ : Recompute::kNone;
+    const Recompute again = kind == 1 && !group->again.empty() ? recompute_ : Recompute::kNone;
     for (int samples = 1; samples <= most_samples; ++samples) {
       const auto layer = shared_layer(*group->profile, *model_, example[kind], again, samples);
       if (!layer) return;
@@ -117,18 +117,6 @@ PipelineCosts::Part PipelineCosts::part_of(const TensorSet& set, int member) con
   return part;
 }
 
-Result<Unit> PipelineCosts::count_heads(const CountLayers& count,
-                                        const std::vector<int>& micro_batches,
-                                        std::vector<int> heads, Group* group) {
-  MOTLEY_TRY(const LayerMemoryTable table,
-             count({group->driven, group->precision, recompute_, micro_batches, heads}));
-  for (size_t layer = 0; layer < kKinds; ++layer)
-    for (const int own : heads) {
-      MOTLEY_TRY(group->memory_of_heads[layer][own], counted_of(table, layer, own, micro_batches));
-    }
-  return Unit{};
-}
-
 TensorSet::Member PipelineCosts::member(int group, int number) const {
   if (group < groups()) return {group, 0};
   return tensor_sets_[index(group - groups())].members[index(number)];
@@ -145,8 +133,8 @@ double PipelineCosts::part_seconds(int group, const std::array<int, kKinds>& lay
 }
 
 /// Members wait for each other in every layer.
-PassSeconds PipelineCosts::shared_pass(const PipelineStage& stage, int samples, bool begins_forward,
-                                       bool begins_backward) const {
+PassSeconds PipelineCosts::shared_pass(const PipelineStage& stage, int samples,
+                                       const SharedSections& sections) const {
   const TensorSet& set = *tensor_set(stage.group);
   const Sharing& sharing = sharing_[index(stage.group - groups())];
   const LayerCounts counts = counts_of(stage);
@@ -154,13 +142,16 @@ PassSeconds PipelineCosts::shared_pass(const PipelineStage& stage, int samples, 
   for (size_t i = 0; i < set.members.size(); ++i) {
     const Group& group = groups_[index(set.members[i].group)];
     const double begins = group.profile->step_overhead_seconds;
-    PassSeconds own{begins_forward ? begins : 0, begins_backward ? begins : 0};
+    PassSeconds own{sections.begins_forward ? begins : 0, sections.begins_backward ? begins : 0};
     for (size_t kind = 0; kind < kKinds; ++kind) {
       if (counts[kind] == 0) continue;
       const PassSeconds one = group.shared[kind][index(samples) - 1].at(sharing.parts[i].of[kind]);
       own.forward += counts[kind] * one.forward;
       own.backward += counts[kind] * one.backward;
     }
+    if (sections.again > 0)
+      own.backward +=
+          sections.again * group.shared[1][index(samples) - 1].again_at(sharing.parts[i].of[1]);
     slowest.forward = std::max(slowest.forward, own.forward);
     slowest.backward = std::max(slowest.backward, own.backward);
   }
@@ -194,9 +185,10 @@ AlikePasses PipelineCosts::shared_passes(const PipelineStage& stage, int number,
   const int begun = most_in_flight(stages, 0, count);
   const int size = std::min(micro_batch, samples), last = samples - (count - 1) * micro_batch;
   const bool before = number > 0, after = number + 1 < stages;
-  const PassSeconds first = shared_pass(stage, size, true, after);
-  const PassSeconds full = shared_pass(stage, size, before, after);
-  const PassSeconds rest = shared_pass(stage, last, count <= begun || before, after);
+  const int again = blocks_again(stage, number, stages, micro_batch, samples);
+  const PassSeconds first = shared_pass(stage, size, {true, after, again});
+  const PassSeconds full = shared_pass(stage, size, {before, after, again});
+  const PassSeconds rest = shared_pass(stage, last, {count <= begun || before, after, again});
   return {.first_forward = nanos_of_seconds(first.forward),
           .forward = nanos_of_seconds(full.forward),
           .last_forward = nanos_of_seconds(rest.forward),
@@ -239,6 +231,15 @@ PassSeconds PipelineCosts::least_shared(const std::vector<int>& sharing, size_t 
   return {rows / forwards + half_of_sums, rows / backwards + half_of_sums};
 }
 
+/// Of a block, each the part that it is best at.
+double PipelineCosts::least_again(const std::vector<int>& sharing, size_t samples) const {
+  double blocks = 0;  // in a second
+  for (size_t group = 0; group < sharing.size(); ++group)
+    if (sharing[group] > 0)
+      blocks += sharing[group] / groups_[group].shared[1][samples].again_at(1);
+  return 1 / blocks;
+}
+
 void PipelineCosts::share_for_free(const std::vector<std::vector<int>>& sharing) {
   double begins = kNever;
   for (const Group& group : groups_)
@@ -264,6 +265,19 @@ void PipelineCosts::share_for_free(const std::vector<std::vector<int>>& sharing)
   groups_ = std::move(quicker);
 }
 
+namespace {
+
+void be_no_more_than(const std::vector<LayerMemory>& other, std::vector<LayerMemory>* least) {
+  for (size_t i = 0; i < other.size(); ++i) {
+    LayerMemory& own = (*least)[i];
+    own.fixed = std::min(own.fixed, other[i].fixed);
+    own.saved = std::min(own.saved, other[i].saved);
+    own.transient = std::min(own.transient, other[i].transient);
+  }
+}
+
+}  // namespace
+
 /// All of a layer in parts: no less is updated, nor needed of memory.
 PipelineCosts::Group PipelineCosts::shared_at_best(const std::vector<int>& sharing) const {
   Group shared;
@@ -272,6 +286,7 @@ PipelineCosts::Group PipelineCosts::shared_at_best(const std::vector<int>& shari
   int64_t usable = 0;
   size_t most_samples = 0;
   double updated = 0;  // in a second
+  bool all_again = true;
   for (size_t group = 0; group < sharing.size(); ++group) {
     if (sharing[group] == 0) continue;
     const Group& own = groups_[group];
@@ -280,18 +295,15 @@ PipelineCosts::Group PipelineCosts::shared_at_best(const std::vector<int>& shari
       most_samples = own.passes[0].size();
       shared.precision = own.precision;
       std::copy(std::begin(own.memory), std::end(own.memory), std::begin(shared.memory));
+      shared.memory_again = own.memory_again;
     }
     shared.begins_seconds = std::min(shared.begins_seconds, own.begins_seconds);
     usable += sharing[group] * own.usable.value();
     updated += sharing[group] / own.update_seconds;
     for (size_t kind = 0; kind < kKinds; ++kind)
-      for (size_t i = 0; i < own.memory[kind].size(); ++i) {
-        LayerMemory& least = shared.memory[kind][i];
-        const LayerMemory& other = own.memory[kind][i];
-        least.fixed = std::min(least.fixed, other.fixed);
-        least.saved = std::min(least.saved, other.saved);
-        least.transient = std::min(least.transient, other.transient);
-      }
+      be_no_more_than(own.memory[kind], &shared.memory[kind]);
+    if (!shared.memory_again.empty()) be_no_more_than(own.memory_again, &shared.memory_again);
+    all_again = all_again && !own.again.empty();
   }
   shared.usable = Bytes(usable);
   shared.update_seconds = 1 / updated;
@@ -300,6 +312,8 @@ PipelineCosts::Group PipelineCosts::shared_at_best(const std::vector<int>& shari
       shared.passes[kind].push_back(least_shared(sharing, kind, samples));
     shared.rests[kind] = shared.passes[kind];
   }
+  for (size_t samples = 0; all_again && samples < most_samples; ++samples)
+    shared.again.push_back(least_again(sharing, samples));
   shared.priced = true;
   return shared;
 }

@@ -20,12 +20,8 @@ constexpr int kFewestSharing = 2;
 
 }  // namespace
 
-SharingSearch::SharingSearch(const PipelineSpace& space, const MemoryCounter& counter,
-                             Recompute recompute)
-    : space_(space),
-      counter_(counter),
-      maker_(space, counter.plan, recompute),
-      proves_(recompute == Recompute::kNone) {}
+SharingSearch::SharingSearch(const PipelineSpace& space, const MemoryCounter& counter)
+    : space_(space), counter_(counter), maker_(space, counter.plan) {}
 
 Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
   cuts_ = kMostCuts / static_cast<int>(space_.sets(kMostStages).size());
@@ -33,7 +29,7 @@ Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
   const TensorSets found =
       tensor_sets(space_, single.costs, single.seconds, space_.few ? kMostTensorSets : 0);
   SharedPlan shared{.plan = {}, .least = found.least};
-  if (proves_ && space_.request.prove && found.least < single.seconds)
+  if (space_.request.prove && found.least < single.seconds)
     // More than is proved of the others helps nobody.
     shared.least = std::max(found.least, bound_of_sharing(space_, single.costs, single.proved));
   if (found.sets.empty() || shared.least >= single.seconds) return shared;

@@ -31,7 +31,7 @@ struct SharedPlan {
 
 class SharingSearch {
  public:
-  SharingSearch(const PipelineSpace& space, const MemoryCounter& counter, Recompute recompute);
+  SharingSearch(const PipelineSpace& space, const MemoryCounter& counter);
 
   Result<SharedPlan> run(const SingleStages& single);
 
@@ -50,7 +50,6 @@ class SharingSearch {
   const PipelineSpace& space_;
   const MemoryCounter& counter_;
   PlanMaker maker_;
-  bool proves_;  ///< of plans that compute blocks again nothing is: they have another bound
   std::optional<PipelineCosts> costs_;
   std::vector<ReplicaDesigns> designs_;        ///< before anything was learnt of memory
   std::vector<ReplicaDesigns> sets_;           ///< with what was

@@ -11,7 +11,7 @@
 namespace motley {
 namespace {
 
-/// Of a step: what exchanging gradients takes.
+/// Of a step: what exchanging gradients and waiting for others take.
 constexpr double kWorthShifting = 0.05;
 /// Of a step: as much less is worth being counted.
 constexpr double kClearlyLess = 0.999;
@@ -145,8 +145,8 @@ class CutShifting {
 
 Result<Unit> shift_cuts(const PlanRequest& request, const CountMemory& count, Plan* plan) {
   const Prediction& known = plan->prediction;
-  if (known.communication_seconds < kWorthShifting * known.step_seconds || !are_over_hosts(*plan))
-    return Unit{};
+  const double others = known.communication_seconds + known.bubble_seconds;
+  if (others < kWorthShifting * known.step_seconds || !are_over_hosts(*plan)) return Unit{};
   MOTLEY_TRY(const bool has_shifted, CutShifting(request, count, plan).run());
   if (!has_shifted) return Unit{};
   plan->search.step_seconds = plan->prediction.step_seconds;
