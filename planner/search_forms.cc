@@ -12,8 +12,10 @@
 #include "planner/mend_plan.h"
 #include "planner/pinned/pinned_search.h"
 #include "planner/pipelines/pipeline_search.h"
+#include "planner/pipelines/recompute_less.h"
 #include "planner/pipelines/shift_cuts.h"
 #include "planner/plain/runners_up.h"
+#include "planner/questions/fleet_parts.h"
 #include "planner/state/state_search.h"
 
 namespace motley {
@@ -100,14 +102,6 @@ FoundPlan quicker_of(Plan plain, FoundPlan found) {
   return {std::move(plain)};
 }
 
-/// Only devices of a plan.
-FleetSpec used_by(const Plan& plan, FleetSpec fleet) {
-  std::set<std::string> used;
-  for (const RankPlacement& rank : plan.ranks) used.insert(rank.device);
-  std::erase_if(fleet.devices, [&](const DeviceSpec& device) { return !used.contains(device.id); });
-  return fleet;
-}
-
 /// Of more than a few devices as many as the plan found has, if any: for other numbers of replicas
 /// it is seldom another.
 std::vector<int> sharing_replicas(const PlanRequest& request, const Plan* found) {
@@ -140,6 +134,11 @@ Parts hosts_to_leave_out(const FleetSpec& fleet) {
   return fleet.devices.size() > kFewDevices || all.size() < 2 ? Parts{} : all;
 }
 
+/// So that hosts may be in the way.
+bool exchanges_much(const Plan& plan) {
+  return plan.prediction.communication_seconds >= kWorthLooking * plan.prediction.step_seconds;
+}
+
 /// Unless it is used or left out already.
 void leave_out(const LeftOut& device, Plan* plan) {
   const auto is_it = [&](const auto& other) { return other.device == device.device; };
@@ -158,7 +157,8 @@ void take_with_fewer(Plan quicker, Plan* plan) {
   reject("with " + std::to_string(plan->world_size()) + " devices", "quicker with fewer",
          plan->prediction.step_seconds, &quicker);
   search.nodes += plan->search.nodes;
-  search.lower_bound_step_seconds = plan->search.lower_bound_step_seconds;
+  search.lower_bound_step_seconds =
+      std::min(search.step_seconds, plan->search.lower_bound_step_seconds);
   quicker.id = plan_id(quicker);
   *plan = std::move(quicker);
 }
@@ -217,9 +217,9 @@ Result<FoundPlan> search_whole_and_cut(const PlanRequest& request, const MemoryC
     return fail(std::move(error));
   }
   if (!pipelines) return FoundPlan{*std::move(plain)};
-  const Prediction& found = pipelines->plan.prediction;
-  if (found.communication_seconds >= kWorthLooking * found.step_seconds)
-    MOTLEY_TRY_VOID(leave_out_while_quicker(request, {}, counter, found.step_seconds,
+  if (exchanges_much(pipelines->plan))
+    MOTLEY_TRY_VOID(leave_out_while_quicker(request, {}, counter,
+                                            pipelines->plan.prediction.step_seconds,
                                             hosts_to_leave_out, &pipelines->plan));
   MOTLEY_TRY(FoundPlan cut, shifted(request, counter, std::move(pipelines->plan)));
   cut.replicas_of_single = pipelines->replicas_of_single;
@@ -290,26 +290,24 @@ class Best {
   }
   /// What another has to be below; infinite while there is none. Where more is done for want of
   /// memory less is certain, and proved: that has to be clearly quicker.
-  double seconds_for(const MemoryWays& ways) const {
+  double seconds_for(const MemoryWays& done) const {
     if (!found()) return std::numeric_limits<double>::infinity();
-    const double worth = ways.count() > ways_.count() ? kWorthLooking : 0;
+    const double worth = done.count() > done_.count() ? kWorthLooking : 0;
     return plan().prediction.step_seconds * (1 - worth);
   }
 
+  /// Searched for with these ways, of which it may do without.
   void consider(FoundPlan other, const MemoryWays& ways) {
     const double others = other.plan.prediction.step_seconds;
+    MemoryWays done = ways;
+    done.recompute = done.recompute && computes_again(other.plan);
     if (!found()) {
       plan_ = std::move(other);
-    } else if (others < seconds_for(ways) && !equally_quick(others, seconds_for(ways))) {
-      const bool plain = ways_.count() == 0;
+    } else if (others < seconds_for(done) && !equally_quick(others, seconds_for(done))) {
       for (RejectedPlan& before : plan_->plan.search.rejected)
         reject(std::move(before), &other.plan);
-      reject(plain ? "nothing computed twice, all state on devices of all holders"
-                   : (ways == ways_ ? "other replicas, " : "") + memory_words(ways_),
-             plain ? memory_words(ways) + (ways.recompute ? " leave room for a quicker plan"
-                                                          : " makes a quicker plan")
-                   : "slower",
-             plan().prediction.step_seconds, &other.plan);
+      const auto& [what, why] = lost_against(done);
+      reject(what, why, plan().prediction.step_seconds, &other.plan);
       plan_ = std::move(other);
     } else {
       const bool quicker = others < plan().prediction.step_seconds;
@@ -317,12 +315,23 @@ class Best {
       return;
     }
     ways_ = ways;
+    done_ = done;
   }
 
  private:
+  /// What is rejected, and why.
+  std::pair<std::string, std::string> lost_against(const MemoryWays& done) const {
+    const std::string words = memory_words(done_);
+    if (done == done_) return {"other replicas" + (words.empty() ? "" : ", " + words), "slower"};
+    if (done_.count() > 0) return {words, "slower"};
+    return {"nothing computed twice, all state on devices of all holders",
+            memory_words(done) +
+                (done.recompute ? " leave room for a quicker plan" : " makes a quicker plan")};
+  }
+
   Result<FoundPlan> plan_;
   int replicas_of_single_;
-  MemoryWays ways_;
+  MemoryWays ways_, done_;  ///< that it was searched for with, and that it makes use of
 };
 
 /// `best` has all state on all devices, or nothing.
@@ -384,9 +393,13 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
       Result<Plan> other = search_with_fewer_too(ways, request, counter, *best);
       if (!other && is_fault(other.error())) return fail(other.error());
       if (!other) continue;
+      const double below = best->seconds_for(ways);
       if (ways.recompute && request.previous == nullptr)
-        MOTLEY_TRY_VOID(leave_out_while_quicker(request, ways, counter, best->seconds_for(ways),
-                                                kinds_to_leave_out, &*other));
+        MOTLEY_TRY_VOID(
+            leave_out_while_quicker(request, ways, counter, below, kinds_to_leave_out, &*other));
+      if (needed && exchanges_much(*other))
+        MOTLEY_TRY_VOID(
+            leave_out_while_quicker(request, ways, counter, below, hosts_to_leave_out, &*other));
       FoundPlan found{*std::move(other)};
       if (ways.state == StateWays{}) {
         MOTLEY_TRY(found, shifted(request, counter, std::move(found.plan)));

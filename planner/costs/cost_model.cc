@@ -164,6 +164,7 @@ ReductionModel::HostPair ReductionModel::pair(const Host& a, const Host& b, bool
   HostPair pair = link == nullptr ? HostPair{} : over(*link);
   pair.sums = same ? a.sums : nullptr;
   pair.same = same;
+  pair.alone = same && a.number >= 0 && link == nullptr && a.sums == nullptr;
   pair.apart = a.group >= 0 && b.group >= 0 && a.group != b.group;
   return pair;
 }
@@ -174,9 +175,6 @@ double ReductionModel::pair_seconds(int ranks, const std::string& a, const std::
 
 double ReductionModel::pair_seconds(int ranks, const HostPair& hosts) const {
   if (steps_across_ == 1) return every_step_seconds(ranks, hosts);
-  // Of a host with a single rank the profile knows no sums within it.
-  const bool sums = hosts.sums != nullptr || hosts.linked || !anywhere_.empty();
-  if (hosts.same && !sums) return 0;
   return every_step_seconds(ranks, hosts) * (hosts.apart ? kStates / steps_across_ : 1);
 }
 
@@ -185,6 +183,7 @@ double ReductionModel::every_step_seconds(int ranks, const HostPair& hosts) cons
   if (hosts.same) {
     if (hosts.sums != nullptr) return interpolated(*hosts.sums, ranks);
     if (hosts.linked) return ring_seconds(ranks, hosts, false);
+    if (hosts.alone && anywhere_.empty()) return 0;
   } else if (hosts.linked) {
     const double seconds = ring_seconds(ranks, hosts, hosts.shortened);
     return calibration_.empty() ? seconds : seconds * nearest(calibration_, ranks);

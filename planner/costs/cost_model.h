@@ -91,11 +91,15 @@ class ReductionModel {
     bool linked = false;                          ///< a link was measured
     bool shortened = false;                       ///< fewer bytes cross it
     bool same = false;                            ///< one and itself
+    bool alone = false;                           ///< the same, of one with links to others alone
     bool apart = false;                           ///< in groups that average
   };
   Host host(const std::string& name) const;
   HostPair pair(const Host& a, const Host& b, bool same) const;
 
+  /// Where a host has links to others but none within nor sums, it has a single rank, and sums
+  /// nothing within; nobody measured what is lacking otherwise, which is taken to be as slow as the
+  /// slowest link of any.
   double seconds(int ranks, const std::vector<std::string>& hosts) const;
   double pair_seconds(int ranks, const std::string& a, const std::string& b) const;
   double pair_seconds(int ranks, const HostPair& hosts) const;

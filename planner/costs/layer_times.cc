@@ -169,6 +169,10 @@ int largest_measured(const LayerCurve& curve) {
 
 }  // namespace
 
+bool is_measured(const DeviceProfile& device, Recompute part) {
+  return part == Recompute::kNone || recomputing_curve(device, part) != nullptr;
+}
+
 LayerParts parts_of(const ModelSpec& model, const std::vector<double>& shares, int member) {
   if (shares.size() == 1) return {};
   const MemberShape shape = member_shape(model, shares, member);

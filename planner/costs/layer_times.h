@@ -10,6 +10,9 @@
 
 namespace motley {
 
+/// Whether it was measured what a block takes that computes this part of it again.
+bool is_measured(const DeviceProfile& device, Recompute part);
+
 /// One micro-batch through a stage. Without the fixed cost of beginning a section, and without what
 /// ranks that share the stage wait for each other.
 struct PassSeconds {

@@ -55,24 +55,26 @@ LeastSums::LeastSums(const PlanRequest& request, const std::vector<DeviceGroup>&
   std::map<std::string, int> hosts;
   for (const DeviceGroup& group : groups)
     for (const DeviceSpec* device : group.devices) ++hosts[device->host];
-  std::vector<std::string> names;
   for (const auto& [host, devices] : hosts) {
-    names.push_back(host);
     devices_ += devices;
     of_a_host_ = std::max(of_a_host_, devices);
   }
-  hosts_ = static_cast<int>(names.size());
-  find_pairs(names);
+  hosts_ = static_cast<int>(hosts.size());
+  find_pairs(hosts);
   find_hosts();
 }
 
-void LeastSums::find_pairs(const std::vector<std::string>& hosts) {
+/// Within those that have several devices.
+void LeastSums::find_pairs(const std::map<std::string, int>& hosts) {
   if (hosts.size() <= kManyHosts) {
     std::vector<ReductionModel::Host> known;
-    for (const std::string& host : hosts) known.push_back(reduction_->host(host));
-    for (size_t a = 0; a < known.size(); ++a)
-      for (size_t b = a; b < known.size(); ++b)
-        add(reduction_->pair(known[a], known[b], a == b), a == b ? &within_ : &across_);
+    for (const auto& [host, devices] : hosts) {
+      const ReductionModel::Host own = reduction_->host(host);
+      for (const ReductionModel::Host& other : known)
+        add(reduction_->pair(other, own, false), &across_);
+      if (devices > 1) add(reduction_->pair(own, own, true), &within_);
+      known.push_back(own);
+    }
     return;
   }
   if (!profile_->reductions.empty() || profile_->links.empty()) free_ = true;

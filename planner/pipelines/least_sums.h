@@ -1,7 +1,9 @@
 #pragma once
 // The least that exchanging gradients takes, whatever the plan: a part of every proof.
 
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "planner/costs/cost_model.h"
@@ -41,7 +43,7 @@ class LeastSums {
   double seconds_of_traffic(double elements) const;
 
  private:
-  void find_pairs(const std::vector<std::string>& hosts);
+  void find_pairs(const std::map<std::string, int>& hosts);
   void find_hosts();
   /// Of exchanging this part of all elements with so many ranks at least, where so many devices
   /// would have to be on one host not to be on several.

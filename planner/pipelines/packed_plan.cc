@@ -1,6 +1,7 @@
 #include "planner/pipelines/packed_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include "core/pipeline.h"
 #include "planner/costs/cost_model.h"
+#include "planner/costs/links.h"
 #include "planner/pipelines/pipeline_cut.h"
 #include "planner/pipelines/placement.h"
 #include "planner/pipelines/recompute_less.h"
@@ -18,7 +20,7 @@ namespace {
 
 constexpr int kCountsToExclude = 24;
 /// Of a step: what exchanging gradients takes.
-constexpr double kWorthPlacing = 0.05;
+constexpr double kWorthPlacing = 0.02;
 /// Of more replicas no order of a single one helps much.
 constexpr size_t kFewReplicas = 4;
 
@@ -54,17 +56,38 @@ bool is_worth_placing(const PackedPlan& packed) {
   return known.communication_seconds >= kWorthPlacing * known.step_seconds;
 }
 
-/// Pairs of stages, an end and another, with whose devices exchanged both ends are on one host;
-/// none where they are.
-std::vector<std::pair<size_t, size_t>> turns_to_one_host(const PlacedStages& placed) {
-  const auto host_of = [&](size_t stage) { return placed[stage].front()->host; };
-  const size_t last = placed.size() - 1;
-  std::vector<std::pair<size_t, size_t>> turns;
-  for (size_t inner = 1; inner < last && host_of(0) != host_of(last); ++inner) {
-    if (host_of(inner) == host_of(last)) turns.emplace_back(0, inner);
-    if (host_of(inner) == host_of(0)) turns.emplace_back(last, inner);
-  }
-  return turns;
+/// Bytes a second between two stages' hosts; infinite within one, and where nobody measured it.
+double speed_between(const LinkIndex& links, const PlacedStages& placed, size_t a, size_t b) {
+  const std::string &from = placed[a].front()->host, &to = placed[b].front()->host;
+  const LinkProfile* const link =
+      from == to ? nullptr : links.between(links.number(from), links.number(to));
+  return link == nullptr ? std::numeric_limits<double>::infinity() : link->bytes_per_second;
+}
+
+/// Orders of a replica's stages, by number, in which no two of them were better linked than its
+/// ends are, of rows of groups each once; none where that is so already.
+std::vector<std::vector<size_t>> orders_that_link_ends(const LinkIndex& links,
+                                                       const Pipeline& pipeline,
+                                                       const PlacedStages& placed) {
+  const size_t stages = placed.size();
+  double best = speed_between(links, placed, 0, stages - 1);
+  std::vector<std::vector<size_t>> orders;
+  std::set<std::vector<int>> known;
+  for (size_t first = 0; first < stages; ++first)
+    for (size_t last = 0; last < stages; ++last) {
+      const double speed = speed_between(links, placed, first, last);
+      if (first == last || speed < best || (speed == best && orders.empty())) continue;
+      if (speed > best) orders.clear(), known.clear();
+      best = speed;
+      std::vector<size_t> order(stages);
+      std::iota(order.begin(), order.end(), size_t{0});
+      std::swap(order.front(), *std::find(order.begin(), order.end(), first));
+      std::swap(order.back(), *std::find(order.begin(), order.end(), last));
+      std::vector<int> row;
+      for (const size_t stage : order) row.push_back(pipeline.stages[stage].group);
+      if (known.insert(std::move(row)).second) orders.push_back(std::move(order));
+    }
+  return orders;
 }
 
 int micro_batches_of(const Plan& plan, const ReplicaPlan& replica) {
@@ -212,25 +235,27 @@ Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>
 }
 
 /// What is tied is exchanged by the ends of each replica: over slow links its devices are put in
-/// other orders, of which both ends are on one host, and cut anew, as long as that helps.
+/// other orders, of which both ends are on one host or linked best, and cut anew, as long as that
+/// helps.
 Result<Unit> PlanMaker::bring_ends_together(const PipelineCosts& costs,
                                             const std::vector<int>& grains,
                                             std::vector<PlacedStages> placed,
                                             PackedPlan* packed) const {
+  const LinkIndex links(space_.request.profile.links);
   for (size_t i = 0; i < packed->pipelines.size(); ++i) {
     const std::vector<Pipeline> pipelines = packed->pipelines;
     const std::vector<PlacedStages> before = placed;
-    for (const auto& [end, inner] : turns_to_one_host(before[i])) {
+    for (const std::vector<size_t>& order : orders_that_link_ends(links, pipelines[i], before[i])) {
       PackedPlan other{.plan = {}, .shares = packed->shares, .pipelines = pipelines};
-      std::vector<int> order;
-      for (const PipelineStage& stage : pipelines[i].stages) order.push_back(stage.group);
-      std::swap(order[end], order[inner]);
-      other.pipelines[i] =
-          quickest_cut(costs, order, space_.micro_batches, pipelines[i].micro_batch,
-                       packed->shares[i].second, kNodesToImprove);
-      if (other.pipelines[i].stages.empty()) continue;
       std::vector<PlacedStages> turned = before;
-      std::swap(turned[i][end], turned[i][inner]);
+      std::vector<int> row;
+      for (size_t s = 0; s < order.size(); ++s) {
+        row.push_back(pipelines[i].stages[order[s]].group);
+        turned[i][s] = before[i][order[s]];
+      }
+      other.pipelines[i] = quickest_cut(costs, row, space_.micro_batches, pipelines[i].micro_batch,
+                                        packed->shares[i].second, kNodesToImprove);
+      if (other.pipelines[i].stages.empty()) continue;
       MOTLEY_TRY_VOID(price(costs, grains, turned, &other));
       if (other.seconds() >= packed->seconds()) continue;
       *packed = std::move(other);

@@ -30,6 +30,8 @@ constexpr int kFewHoldings = 2;
 constexpr int kFewHoldingsOfMany = 1;
 /// Of many devices: numbers of replicas that are looked for one by one.
 constexpr size_t kMostNumbers = 2;
+/// Of few devices: sets that are tried as a single replica.
+constexpr size_t kMostSingles = 24;
 /// Of a step: what exchanging gradients takes where fewer replicas are looked for, too.
 constexpr double kMuchExchanged = 0.25;
 /// Of the bound: steps that are further off are worth that.
@@ -65,6 +67,8 @@ class PipelineSearch {
                                    counter_.layers, recompute_));
     if (recompute_ != Recompute::kNone && !costs.any_computes_again())
       return fail(space_.none_fits());  // other than without
+    MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(space_.request));
+    least_step_ = least.step;
     least_ = costs.least_seconds(space_.there, space_.batch());
     if (!space_.few) costs.take_quickest_ways();  // replicas are placed on hosts
     std::optional<Plan> best;
@@ -86,6 +90,7 @@ class PipelineSearch {
                PipelineCosts::make(space_.request, space_.groups, space_.micro_batches,
                                    counter_.layers, recompute_));
     if (!space_.few) costs.take_quickest_ways();
+    if (recompute_ != Recompute::kNone) costs.take_layers_for_less(kLessThanLayers);
     MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(space_.request));
     least_ = least.computing;
     double single = step;  // at least, and no more than matters
@@ -103,7 +108,7 @@ class PipelineSearch {
   /// With a device a stage.
   Result<std::optional<Plan>> quickest_of_single(PipelineCosts costs) {
     MOTLEY_TRY(std::optional<Plan> best, quickest_of_holdings(costs));
-    if (best) return best;
+    if (best) return with_less_again(std::move(costs), *std::move(best));
     const double proved = proved_;
     const bool exact = exact_;
     costs.take_layers_for_less(kLessThanLayers);
@@ -113,6 +118,17 @@ class PipelineSearch {
     proved_ = proved;
     exact_ = exact;
     design_all(costs);
+    return best;
+  }
+
+  /// Where blocks compute again that perhaps need not, as more is taken of layers than is counted.
+  Result<std::optional<Plan>> with_less_again(PipelineCosts costs, Plan best) {
+    if (!computes_again(best)) return best;
+    const std::vector<ReplicaDesigns> designs = best_designs_;
+    costs.take_layers_for_less(kLessThanLayers);
+    MOTLEY_TRY(std::optional<Plan> other, quickest_of_holdings(costs));
+    if (other && other->prediction.step_seconds < best.prediction.step_seconds) return other;
+    best_designs_ = designs;
     return best;
   }
 
@@ -344,6 +360,7 @@ class PipelineSearch {
     for (size_t set = 0; set < designs_.size(); ++set) {
       if (!designs_[set].possible() || designs_[set].still_fits(space_.batch())) {
         sets_.push_back(designs_[set]);
+        sets_.back().forget_times();
         continue;
       }
       if (!learnt) learnt.emplace(*costs_, lattice_, space_.micro_batches, space_.few);
@@ -392,7 +409,26 @@ class PipelineSearch {
       if (!best || packed.seconds() < best->seconds()) best = std::move(packed);
     }
     if (!best) return fail(space_.none_fits());
+    if (space_.few && least_replicas <= 1) MOTLEY_TRY_VOID(try_singles(&*best));
     return std::move(*best);
+  }
+
+  /// Packings know nothing of what the ends of a replica exchange: of single ones others are tried
+  /// as long as they compute sooner than the best step.
+  Result<Unit> try_singles(PackedPlan* best) {
+    const auto& count = space_.request.job.devices.count;
+    std::vector<std::pair<double, size_t>> soonest;
+    for (size_t set = 0; set < sets_.size(); ++set)
+      if (number_of(sets_[set].devices()) >= (count ? count->low : 1))
+        soonest.emplace_back(sets_[set].seconds(space_.batch()), set);
+    std::sort(soonest.begin(), soonest.end());
+    soonest.resize(std::min(soonest.size(), kMostSingles));
+    for (const auto& [seconds, set] : soonest) {
+      if (seconds >= best->seconds()) break;
+      MOTLEY_TRY(PackedPlan packed, maker_.make({set}, *costs_, &sets_));
+      if (packed.seconds() < best->seconds()) *best = std::move(packed);
+    }
+    return Unit{};
   }
 
   /// What the bound rests on is designed as well as it can be.
@@ -456,7 +492,9 @@ class PipelineSearch {
         std::to_string(space_.micro_batches.back()) +
         (recompute_ == Recompute::kNone ? "" : ", as few blocks computed again as fit");
     search.step_seconds = plan->prediction.step_seconds;
-    search.lower_bound_step_seconds = std::min(proved_, search.step_seconds);
+    // What layers need by their sum is no bound on which blocks have to compute again.
+    search.lower_bound_step_seconds =
+        std::min(recompute_ == Recompute::kNone ? proved_ : least_step_, search.step_seconds);
     search.nodes = nodes_ + maker_.nodes();
     plan->id = plan_id(*plan);
   }
@@ -471,6 +509,7 @@ class PipelineSearch {
   std::vector<ReplicaDesigns> sets_;          ///< those that are possible with what was
   std::set<std::pair<size_t, int>> improved_;  ///< sets, for samples
   double least_ = 0;                           ///< seconds that any plan computes
+  double least_step_ = 0;                      ///< of any plan, were memory free
   std::vector<GroupCounts> lattice_;           ///< sets of devices that could be a replica
   std::optional<SetTimes> times_;              ///< before anything was learnt of memory
   std::optional<StepBound> bound_;

@@ -28,11 +28,12 @@ struct FoundPipelines {
 Result<FoundPipelines> find_pipelines(const PlanRequest& request, const MemoryCounter& counter);
 Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter);
 /// The same where blocks may be computed again in their backward pass, of each stage as few as fit:
-/// by the sum of what layers need, then as counted (planner/pipelines/recompute_less.h).
+/// by the sum of what layers need, then as counted (planner/pipelines/recompute_less.h). Proves
+/// little by itself.
 Result<Plan> search_recomputing(const PlanRequest& request, const MemoryCounter& counter);
 
 /// Of plans quicker than `step` none that search_pipelines() could find takes less; with kBlock
-/// none of search_recomputing().
+/// none of search_recomputing() whose ranks need no less than kLessThanLayers of the sum.
 Result<double> prove_pipelines(const PlanRequest& request, const MemoryCounter& counter,
                                Recompute recompute, double step);
 

@@ -47,6 +47,15 @@ bool fits(const PlanRequest& request, const Plan& plan, const StagePlan& stage,
 
 }  // namespace
 
+bool computes_again(const Plan& plan) {
+  return std::any_of(plan.replicas.begin(), plan.replicas.end(), [](const ReplicaPlan& replica) {
+    return std::any_of(replica.stages.begin(), replica.stages.end(), [](const StagePlan& stage) {
+      return std::any_of(stage.recompute.begin(), stage.recompute.end(),
+                         [](Recompute part) { return part != Recompute::kNone; });
+    });
+  });
+}
+
 Result<Unit> recompute_less(const PlanRequest& request, const CountMemory& count, Plan* plan) {
   std::vector<Halving> stages = halvings_of(plan);
   const auto is_done = [](const Halving& one) { return one.done(); };

@@ -18,4 +18,7 @@ inline bool is_block(LayerIndex layer, const ModelSpec& model) {
   return layer > 0 && layer <= model.layers;
 }
 
+/// Whether any block does.
+bool computes_again(const Plan& plan);
+
 }  // namespace motley

@@ -59,8 +59,12 @@ class ReplicaDesigns {
   bool possible() const { return !designs_.empty(); }
   /// Whether for each of the samples no pipeline of these devices is quicker.
   bool proved() const { return proved_; }
-  /// Whether nothing that was learnt of memory concerns it.
+  /// Whether all pipelines still fit with what was learnt of memory.
   bool still_fits(int samples) const;
+  /// What is known of times, where by what was learnt more blocks may have to compute again.
+  void forget_times() {
+    if (costs_->recompute() != Recompute::kNone) known_.clear();
+  }
   /// Seconds of a step, the update before it included; kNever where no design fits.
   double seconds(int samples);
   /// Of these seconds.

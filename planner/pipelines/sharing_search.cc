@@ -124,6 +124,8 @@ void SharingSearch::design_sets() {
     sets_.push_back(!learnt_ || !known.possible() || known.still_fits(space_.batch())
                         ? known
                         : design_anew(known.devices()));
+  if (learnt_)
+    for (ReplicaDesigns& designs : sets_) designs.forget_times();
 }
 
 Result<Plan> SharingSearch::quickest_that_fits(int least_replicas, int most_replicas) {

@@ -11,7 +11,7 @@
 namespace motley {
 namespace {
 
-/// Of a step: what exchanging gradients and waiting for others take.
+/// Of a step: what exchanging gradients takes, and waiting where replicas share links.
 constexpr double kWorthShifting = 0.05;
 /// Of a step: as much less is worth being counted.
 constexpr double kClearlyLess = 0.999;
@@ -34,16 +34,20 @@ struct ShiftOfAll {
 
 /// False where it leaves a stage without layers.
 bool shift(const std::vector<Shift>& ends, ReplicaPlan* replica) {
+  bool any_again = false;
   std::vector<Recompute> of_layers;
-  for (const StagePlan& stage : replica->stages)
+  for (const StagePlan& stage : replica->stages) {
+    any_again = any_again || !stage.recompute.empty();
     of_layers.insert(of_layers.end(), stage.recompute.begin(), stage.recompute.end());
+    of_layers.resize(static_cast<size_t>(stage.last_layer) + 1, Recompute::kNone);
+  }
   for (const Shift& end : ends) {
     replica->stages[end.stage].last_layer += end.by;
     replica->stages[end.stage + 1].first_layer += end.by;
   }
   for (StagePlan& stage : replica->stages) {
     if (stage.layers() < 1) return false;
-    if (of_layers.empty()) continue;
+    if (!any_again) continue;
     stage.recompute.assign(of_layers.begin() + stage.first_layer,
                            of_layers.begin() + stage.last_layer + 1);
   }
@@ -122,7 +126,10 @@ class CutShifting {
     std::optional<Plan> other = shifted(shifts);
     if (!other) return false;
     ranks_ += other->ranks.size();
-    MOTLEY_TRY_VOID(predict_step(request_, &*other));
+    const auto predicted = predict_step(request_, &*other);
+    // Of a device that was not measured to compute again.
+    if (!predicted && predicted.error().code == ErrorCode::kInvalidSpec) return false;
+    if (!predicted) return fail(predicted.error());
     if (seconds(*other) >= seconds(*plan_) * kClearlyLess) return false;
     ++counts_;
     other->prediction = {};
@@ -145,7 +152,8 @@ class CutShifting {
 
 Result<Unit> shift_cuts(const PlanRequest& request, const CountMemory& count, Plan* plan) {
   const Prediction& known = plan->prediction;
-  const double others = known.communication_seconds + known.bubble_seconds;
+  const double waits = plan->replicas.size() > 1 ? known.bubble_seconds : 0;
+  const double others = known.communication_seconds + waits;
   if (others < kWorthShifting * known.step_seconds || !are_over_hosts(*plan)) return Unit{};
   MOTLEY_TRY(const bool has_shifted, CutShifting(request, count, plan).run());
   if (!has_shifted) return Unit{};

@@ -164,8 +164,26 @@ bool StepBound::tighten(double step, int64_t most_nodes,
 void StepBound::raise(int replicas, const std::vector<double>& least_of_replicas) {
   for (size_t i = 0; few_ && i < least_of_replicas.size(); ++i)
     for (Numbers& numbers : numbers_)
-      if (numbers.low == replicas + static_cast<int>(i))
+      if (numbers.low == 1 && replicas + i == 1)
+        raise_single(least_of_replicas[i], &numbers);
+      else if (numbers.low == replicas + static_cast<int>(i))
         numbers.least = std::max(numbers.least, least_of_replicas[i]);
+}
+
+/// Those of one stage have no ends that exchange anything: of those that are cut, and of these,
+/// what may be sooner.
+void StepBound::raise_single(double least, Numbers* single) const {
+  const int samples = problem_.grains * problem_.grain - problem_.missing;
+  double whole = kNever;
+  for (size_t set = 0; set < times_->count(); ++set)
+    if (times_->stages(set) == 1) whole = std::min(whole, times_->seconds(set, samples));
+  Numbers cut = *single, uncut = *single;
+  cut.least = least;
+  cut.sums = sums_.within_one();
+  uncut.least = std::max(least, whole);
+  uncut.sums = 0;
+  const Numbers& sooner = step_of(cut) < step_of(uncut) ? cut : uncut;
+  if (step_of(sooner) > step_of(*single)) *single = sooner;
 }
 
 double StepBound::seconds(double step) { return std::min(step, step_of(least_numbers(step))); }

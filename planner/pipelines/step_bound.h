@@ -62,6 +62,7 @@ class StepBound {
   /// From `step` on packings are of no interest.
   void find(Numbers* numbers, double step);
   void find_single(Numbers* numbers);
+  void raise_single(double least, Numbers* single) const;
   bool prove(size_t set, double seconds, int64_t most_nodes,
              std::vector<std::pair<size_t, Pipeline>>* found);
 

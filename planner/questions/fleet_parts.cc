@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <set>
 
 namespace motley {
 namespace {
@@ -65,6 +66,12 @@ FleetSpec only_types(const FleetSpec& fleet, const std::vector<std::string>& typ
   return part_of(fleet, [&](const DeviceSpec& device) {
     return std::find(types.begin(), types.end(), device.type) != types.end();
   });
+}
+
+FleetSpec used_by(const Plan& plan, const FleetSpec& fleet) {
+  std::set<std::string> used;
+  for (const RankPlacement& rank : plan.ranks) used.insert(rank.device);
+  return part_of(fleet, [&](const DeviceSpec& device) { return used.contains(device.id); });
 }
 
 std::string listed_types(const std::vector<std::string>& types) {

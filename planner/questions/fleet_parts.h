@@ -33,6 +33,9 @@ FleetSpec part_of(const FleetSpec& fleet, const std::function<bool(const DeviceS
 /// Its devices of these types.
 FleetSpec only_types(const FleetSpec& fleet, const std::vector<std::string>& types);
 
+/// Its devices that a plan uses, in its order.
+FleetSpec used_by(const Plan& plan, const FleetSpec& fleet);
+
 /// "fast", "fast and slow", "fast, slow and old".
 std::string listed_types(const std::vector<std::string>& types);
 

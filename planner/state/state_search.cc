@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "planner/costs/cost_model.h"
+#include "planner/costs/layer_times.h"
 #include "planner/pipelines/pipeline_search.h"
 #include "planner/pipelines/pipeline_space.h"
 #include "planner/pipelines/recompute_less.h"
@@ -67,12 +68,20 @@ CountMemory with_placed_state(const PlanRequest& request, const CountMemory& cou
   };
 }
 
-void recompute_all(const ModelSpec& model, Plan* plan) {
+/// Where that was measured.
+void recompute_all(const PlanRequest& request, Plan* plan) {
+  const DeviceIndex index(request.fleet, request.profile);
+  const auto may = [&](Rank rank) {
+    const std::string& device = plan->ranks[static_cast<size_t>(rank.value())].device;
+    return is_measured(*index.profile(device), Recompute::kBlock);
+  };
   for (ReplicaPlan& replica : plan->replicas)
     for (StagePlan& stage : replica.stages) {
+      if (!std::all_of(stage.ranks.begin(), stage.ranks.end(), may)) continue;
       stage.recompute.clear();
       for (LayerIndex layer = stage.first_layer; layer <= stage.last_layer; ++layer)
-        stage.recompute.push_back(is_block(layer, model) ? Recompute::kBlock : Recompute::kNone);
+        stage.recompute.push_back(is_block(layer, request.job.model) ? Recompute::kBlock
+                                                                     : Recompute::kNone);
     }
 }
 
@@ -93,7 +102,7 @@ Result<Plan> search_replicas(const MemoryWays& ways, const PlanRequest& request,
                                         : search_pipelines(without, placing));
   MOTLEY_TRY(PlacedState placed, place_state(request, counter.plan, found, ways.state));
   if (!placed.fits && ways.recompute) {  // stages that share state take each other's memory
-    recompute_all(request.job.model, &found);
+    recompute_all(request, &found);
     MOTLEY_TRY(placed, place_state(request, counter.plan, found, ways.state));
   }
   if (!placed.fits) return fail(ErrorCode::kNoPlan, "what was found does not fit");

@@ -4,6 +4,7 @@
 
 #include "planner/costs/step_timeline.h"
 #include "planner/questions/explain.h"
+#include "planner/questions/fleet_parts.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/job_options.h"
 #include "scheduler/cli/output_file.h"
@@ -110,10 +111,12 @@ class SimulateCommand final : public Command {
     return {names.begin(), names.end()};
   }
 
+  /// As if there were no other devices than the plan's: links within a host may be assumed to be
+  /// worse beside unlike ones.
   Result<SimulatedPlan> simulate_given(const GivenPlan& given, const JobSpec& job,
                                        const FleetSpec& fleet) const {
-    MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
-    MOTLEY_TRY(ProfileForSimulation from, profile_for_simulation(job, chosen, sources_));
+    const FleetSpec used = used_by(given.plan, fleet);
+    MOTLEY_TRY(ProfileForSimulation from, profile_for_simulation(job, used, sources_));
     MOTLEY_TRY(Plan plan, price(given, job, fleet, from.profile));
     return SimulatedPlan{std::move(from), std::move(plan)};
   }

@@ -1,8 +1,11 @@
 #include "scheduler/run/simulated_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "planner/questions/fleet_parts.h"
 #include "scheduler/run/find_plan.h"
@@ -10,14 +13,63 @@
 namespace motley {
 namespace {
 
-constexpr size_t kMostTypes = 4;
+/// Each is planned for.
+constexpr size_t kMostChoices = 16;
 
-/// Whether a host of unlike devices has an assumed link within.
-bool assumes_link_of_unlike(const FleetSpec& fleet, const ProfileForSimulation& from) {
-  return std::any_of(from.assumed.begin(), from.assumed.end(), [&](const LinkProfile& link) {
-    const FleetSpec host =
-        part_of(fleet, [&](const DeviceSpec& device) { return device.host == link.between[0]; });
-    return link.between[0] == link.between[1] && types_of(host).size() > 1;
+/// Hosts of unlike devices whose links within are assumed; of each the same is kept.
+struct MixedHosts {
+  std::set<std::string> hosts;
+  std::vector<std::string> types;
+
+  /// To keep all of them, or only those of one.
+  size_t choices() const { return 1 + types.size(); }
+};
+
+/// Each by itself, unless these are too many choices: then those together that are alike; else
+/// none.
+std::vector<MixedHosts> mixed_hosts(const FleetSpec& fleet, const ProfileForSimulation& from) {
+  std::map<std::string, std::map<std::string, int>> devices;  // by host and type
+  for (const DeviceSpec& device : fleet.devices) ++devices[device.host][device.type];
+  std::vector<MixedHosts> each, alike;
+  std::map<std::map<std::string, int>, size_t> known;
+  for (const LinkProfile& link : from.assumed) {
+    const std::map<std::string, int>& here = devices[link.between[0]];
+    if (link.between[0] != link.between[1] || here.size() < 2) continue;
+    MixedHosts& own = each.emplace_back(MixedHosts{{link.between[0]}, {}});
+    for (const auto& [type, count] : here) own.types.push_back(type);
+    const auto [found, is_new] = known.emplace(here, alike.size());
+    if (is_new) alike.push_back(own);
+    alike[found->second].hosts.insert(link.between[0]);
+  }
+  for (const std::vector<MixedHosts>& all : {each, alike}) {
+    size_t choices = 1;
+    for (const MixedHosts& hosts : all)
+      choices = std::min(choices * hosts.choices(), kMostChoices + 1);
+    if (choices <= kMostChoices) return all;
+  }
+  return {};
+}
+
+/// The fleet by choice after choice, the first of them all of it.
+std::vector<FleetSpec> kept(const FleetSpec& fleet, const std::vector<MixedHosts>& mixed) {
+  std::vector<FleetSpec> all = {fleet};
+  for (const MixedHosts& hosts : mixed) {
+    const std::vector<FleetSpec> before = all;
+    for (const std::string& type : hosts.types)
+      for (const FleetSpec& one : before)
+        all.push_back(part_of(one, [&](const DeviceSpec& device) {
+          return device.type == type || !hosts.hosts.contains(device.host);
+        }));
+  }
+  return all;
+}
+
+bool has_all_pinned(const FleetSpec& fleet, const JobSpec& job) {
+  const auto is_there = [&](const std::string& device) { return fleet.find(device) != nullptr; };
+  return std::all_of(job.pin.replicas.begin(), job.pin.replicas.end(), [&](const auto& replica) {
+    return std::all_of(replica.stages.begin(), replica.stages.end(), [&](const auto& stage) {
+      return std::all_of(stage.devices.begin(), stage.devices.end(), is_there);
+    });
   });
 }
 
@@ -36,7 +88,7 @@ void take(SimulatedPlan quicker, const FleetSpec& admitted, SimulatedPlan* best)
   for (const DeviceSpec& device : admitted.devices)
     if (!known.contains(device.id))
       quicker.plan.left_out.push_back(
-          {device.id, "quicker without its type, beside which others are linked worse"});
+          {device.id, "quicker without it, beside which others of its host are linked worse"});
   *best = std::move(quicker);
 }
 
@@ -46,12 +98,11 @@ Result<SimulatedPlan> plan_simulated(const JobSpec& job, const FleetSpec& fleet,
                                      const SimulationSources& sources) {
   MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
   MOTLEY_TRY(SimulatedPlan best, plan_all(job, fleet, chosen, sources));
-  const std::vector<std::string> types = types_of(chosen);
-  if (types.size() > kMostTypes || !assumes_link_of_unlike(chosen, best.from)) return best;
+  const std::vector<MixedHosts> mixed = mixed_hosts(chosen, best.from);
+  if (mixed.empty()) return best;
   double bound = best.plan.search.lower_bound_step_seconds;
-  for (const std::vector<std::string>& some : sets_of_types(types)) {
-    if (some == types) continue;
-    const FleetSpec part = only_types(chosen, some);
+  for (const FleetSpec& part : kept(chosen, mixed)) {
+    if (part.devices.size() == chosen.devices.size() || !has_all_pinned(part, job)) continue;
     Result<SimulatedPlan> other = plan_all(job, part, part, sources);
     if (!other && !means_no_plan(other.error())) return fail(other.error());
     if (!other) continue;
@@ -60,7 +111,7 @@ Result<SimulatedPlan> plan_simulated(const JobSpec& job, const FleetSpec& fleet,
       take(*std::move(other), chosen, &best);
   }
   best.plan.search.lower_bound_step_seconds = bound;
-  best.plan.search.space += "; the quickest of all sets of types";
+  best.plan.search.space += "; of unlike cards on a host all, or those of one type";
   best.plan.id = plan_id(best.plan);
   return best;
 }

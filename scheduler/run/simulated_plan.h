@@ -11,10 +11,11 @@ struct SimulatedPlan {
   Plan plan;
 };
 
-/// That of find_plan() for the devices of `fleet` that the job admits. Of cards that share a host
-/// nothing is assumed but that they reach each other as the slowest of them do; so where unlike
-/// ones do, and their links are assumed, it is the quickest of all sets of up to four types, each
-/// as if the others were not there.
+/// That of find_plan() for the devices of `fleet` that the job admits. Of unlike cards that share a
+/// host nothing is assumed but that they reach each other through it, those of one type by links of
+/// their own; so where links are assumed it is the quickest of all choices to keep, on each such
+/// host, all cards or those of one type, each as if the others were not there. Where these are too
+/// many, hosts that are alike keep the same; if they still are, all cards.
 Result<SimulatedPlan> plan_simulated(const JobSpec& job, const FleetSpec& fleet,
                                      const SimulationSources& sources);
 

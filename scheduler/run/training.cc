@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/file_system.h"
 #include "core/units.h"
+#include "planner/questions/fleet_parts.h"
 #include "scheduler/report/report_text.h"
 #include "scheduler/run/count_memory.h"
 #include "scheduler/run/find_plan.h"
@@ -26,15 +27,6 @@ FleetSpec without(FleetSpec fleet, const std::string& device, bool whole_host) {
   const std::string host = lost != nullptr ? lost->host : "";
   std::erase_if(fleet.devices, [&](const DeviceSpec& each) {
     return each.id == device || (whole_host && each.host == host);
-  });
-  return fleet;
-}
-
-/// Only the devices a plan uses, in the fleet's order.
-FleetSpec used_by(const Plan& plan, FleetSpec fleet) {
-  std::erase_if(fleet.devices, [&](const DeviceSpec& device) {
-    return std::none_of(plan.ranks.begin(), plan.ranks.end(),
-                        [&](const RankPlacement& rank) { return rank.device == device.id; });
   });
   return fleet;
 }
