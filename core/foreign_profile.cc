@@ -60,7 +60,7 @@ void read_seconds(JsonFields& fields, const char* key, size_t layers, std::vecto
                                  " layers, and has " + std::to_string(out->size()));
   for (const double seconds : *out)
     if (!(seconds >= 0 && seconds <= kMostSeconds))
-      return fields.fault(key, "seconds must be 0 at least");
+      return fields.fault(key, seconds < 0 ? "seconds must be 0 at least" : "takes too long");
 }
 
 void read_device(JsonFields& fields, size_t layers, ForeignDevice* device) {
@@ -78,6 +78,10 @@ void read_device(JsonFields& fields, size_t layers, ForeignDevice* device) {
     read_seconds(each, "forward_seconds", layers, &times.forward_seconds);
     read_seconds(each, "backward_seconds", layers, &times.backward_seconds);
     read_seconds(each, "update_seconds", layers, &times.update_seconds);
+    const auto is_none = [](double seconds) { return seconds == 0; };
+    if (std::all_of(times.forward_seconds.begin(), times.forward_seconds.end(), is_none) &&
+        std::all_of(times.backward_seconds.begin(), times.backward_seconds.end(), is_none))
+      each.fault("forward_seconds", "nothing takes any time, forward and backward");
     device->profiles.push_back(std::move(times));
   });
 }

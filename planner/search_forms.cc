@@ -81,6 +81,14 @@ Result<FoundPlan> shifted(const PlanRequest& request, const MemoryCounter& count
   return found;
 }
 
+/// A plan of whole devices was looked for among pipelines, too, of which none takes less.
+void look_at_pipelines_too(const std::string& space, double least, Plan* plain) {
+  SearchRecord& search = plain->search;
+  search.space += "; " + space;
+  search.lower_bound_step_seconds = std::min(search.lower_bound_step_seconds, least);
+  plain->id = plan_id(*plain);
+}
+
 bool is_fault(const Error& error) { return error.code != ErrorCode::kNoPlan; }
 
 /// Of a plan of whole devices and one that may be cut.
@@ -99,6 +107,8 @@ FoundPlan quicker_of(Plan plain, FoundPlan found) {
   }
   reject("pipelines: " + shape_of(cut),
          other < quickest ? "hardly quicker than whole devices" : "no quicker", other, &plain);
+  look_at_pipelines_too(cut.search.space, cut.search.lower_bound_step_seconds, &plain);
+  plain.search.nodes += cut.search.nodes;
   return {std::move(plain)};
 }
 
@@ -203,6 +213,7 @@ Result<FoundPlan> search_whole_and_cut(const PlanRequest& request, const MemoryC
     MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(request));
     if (least.step >= plain->prediction.step_seconds * (1 - kWorthLooking)) {
       plain->search.rejected.push_back({"pipelines", "none could be clearly quicker"});
+      look_at_pipelines_too("pipelines of any kind", least.step, &*plain);
       return FoundPlan{*std::move(plain)};
     }
   }
@@ -289,11 +300,11 @@ class Best {
     return std::move(plan_->plan);
   }
   /// What another has to be below; infinite while there is none. Where more is done for want of
-  /// memory less is certain, and proved: that has to be clearly quicker.
+  /// memory, or whole devices are cut, less is certain, and proved: that has to be clearly quicker.
   double seconds_for(const MemoryWays& done) const {
     if (!found()) return std::numeric_limits<double>::infinity();
-    const double worth = done.count() > done_.count() ? kWorthLooking : 0;
-    return plan().prediction.step_seconds * (1 - worth);
+    const bool more = done.count() > done_.count() || !is_cut(plan());
+    return plan().prediction.step_seconds * (more ? 1 - kWorthLooking : 1);
   }
 
   /// Searched for with these ways, of which it may do without.

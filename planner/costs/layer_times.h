@@ -33,8 +33,8 @@ LayerParts parts_of(const ModelSpec& model, const std::vector<double>& shares, i
 struct SharedLayer {
   double low = 0, high = 1;  ///< parts
   PassSeconds from, to;      ///< at these
-  double again = 0;          ///< more in the backward pass, for computing all of it again
-  double begins = 0;         ///< the same, whatever the part
+  double again = 0;          ///< what again_at() is of: of all of the layer
+  double begins = 0;         ///< and whatever the part
   double among = 1;          ///< times as long as by itself
 
   /// Computed once.

@@ -62,15 +62,12 @@ class PipelineSearch {
                       " (more can be pinned: pin.replicas)",
                   place_of(space_.request.job, "parallel.pipeline"));
     if (wanted().data.value_or(1) > space_.most_replicas()) return fail(space_.none_fits());
-    MOTLEY_TRY(PipelineCosts costs,
-               PipelineCosts::make(space_.request, space_.groups, space_.micro_batches,
-                                   counter_.layers, recompute_));
+    MOTLEY_TRY(const PipelineCosts costs, costs_of_groups());
     if (recompute_ != Recompute::kNone && !costs.any_computes_again())
-      return fail(space_.none_fits());  // other than without
+      return fail(space_.none_fits());  // but what search_pipelines() looks for
     MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(space_.request));
     least_step_ = least.step;
     least_ = costs.least_seconds(space_.there, space_.batch());
-    if (!space_.few) costs.take_quickest_ways();  // replicas are placed on hosts
     std::optional<Plan> best;
     if (space_.all_shared()) {
       proved_ = kNever;  // there is none
@@ -86,11 +83,7 @@ class PipelineSearch {
 
   /// As prove_pipelines().
   Result<double> prove(double step) {
-    MOTLEY_TRY(PipelineCosts costs,
-               PipelineCosts::make(space_.request, space_.groups, space_.micro_batches,
-                                   counter_.layers, recompute_));
-    if (!space_.few) costs.take_quickest_ways();
-    if (recompute_ != Recompute::kNone) costs.take_layers_for_less(kLessThanLayers);
+    MOTLEY_TRY(const PipelineCosts costs, costs_of_groups());
     MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(space_.request));
     least_ = least.computing;
     double single = step;  // at least, and no more than matters
@@ -105,37 +98,39 @@ class PipelineSearch {
   }
 
  private:
+  /// Where blocks may compute again layers are taken for less at once: of a stage that is counted
+  /// not to fit one block more does.
+  Result<PipelineCosts> costs_of_groups() const {
+    MOTLEY_TRY(PipelineCosts costs,
+               PipelineCosts::make(space_.request, space_.groups, space_.micro_batches,
+                                   counter_.layers, recompute_));
+    if (!space_.few) costs.take_quickest_ways();  // replicas are placed on hosts
+    if (recompute_ != Recompute::kNone) costs.take_layers_for_less(kLessThanLayers);
+    return costs;
+  }
+
   /// With a device a stage.
-  Result<std::optional<Plan>> quickest_of_single(PipelineCosts costs) {
+  Result<std::optional<Plan>> quickest_of_single(const PipelineCosts& costs) {
     MOTLEY_TRY(std::optional<Plan> best, quickest_of_holdings(costs));
-    if (best) return with_less_again(std::move(costs), *std::move(best));
+    if (best) return best;
     const double proved = proved_;
     const bool exact = exact_;
-    costs.take_layers_for_less(kLessThanLayers);
-    exact_ = false;
-    MOTLEY_TRY(best, quickest_of_holdings(costs));
-    if (best) return best;
+    if (recompute_ == Recompute::kNone) {
+      PipelineCosts less = costs;
+      less.take_layers_for_less(kLessThanLayers);
+      exact_ = false;
+      MOTLEY_TRY(best, quickest_of_holdings(std::move(less)));
+      if (best) return best;
+    }
     proved_ = proved;
     exact_ = exact;
     design_all(costs);
     return best;
   }
 
-  /// Where blocks compute again that perhaps need not, as more is taken of layers than is counted.
-  Result<std::optional<Plan>> with_less_again(PipelineCosts costs, Plan best) {
-    if (!computes_again(best)) return best;
-    const std::vector<ReplicaDesigns> designs = best_designs_;
-    costs.take_layers_for_less(kLessThanLayers);
-    MOTLEY_TRY(std::optional<Plan> other, quickest_of_holdings(costs));
-    if (other && other->prediction.step_seconds < best.prediction.step_seconds) return other;
-    best_designs_ = designs;
-    return best;
-  }
-
   /// From the beginning, whether or not they are enough for a plan.
-  void design_all(PipelineCosts costs) {
-    costs.take_layers_for_less(1);
-    costs_ = std::move(costs);
+  void design_all(const PipelineCosts& costs) {
+    costs_ = costs;
     designs_.clear();
     design_sets();
     best_designs_ = designs_;
@@ -409,18 +404,21 @@ class PipelineSearch {
       if (!best || packed.seconds() < best->seconds()) best = std::move(packed);
     }
     if (!best) return fail(space_.none_fits());
-    if (space_.few && least_replicas <= 1) MOTLEY_TRY_VOID(try_singles(&*best));
+    if (space_.few && least_replicas <= 1)
+      MOTLEY_TRY_VOID(try_singles(problem.most_devices, &*best));
     return std::move(*best);
   }
 
   /// Packings know nothing of what the ends of a replica exchange: of single ones others are tried
   /// as long as they compute sooner than the best step.
-  Result<Unit> try_singles(PackedPlan* best) {
+  Result<Unit> try_singles(int most_devices, PackedPlan* best) {
     const auto& count = space_.request.job.devices.count;
     std::vector<std::pair<double, size_t>> soonest;
-    for (size_t set = 0; set < sets_.size(); ++set)
-      if (number_of(sets_[set].devices()) >= (count ? count->low : 1))
+    for (size_t set = 0; set < sets_.size(); ++set) {
+      const int devices = number_of(sets_[set].devices());
+      if (devices <= most_devices && devices >= (count ? count->low : 1))
         soonest.emplace_back(sets_[set].seconds(space_.batch()), set);
+    }
     std::sort(soonest.begin(), soonest.end());
     soonest.resize(std::min(soonest.size(), kMostSingles));
     for (const auto& [seconds, set] : soonest) {

@@ -85,24 +85,29 @@ Able able_within(const PackingProblem& problem, ReplicaSets& sets, double second
   return able;
 }
 
-/// Of the quickest single replica; kNever where none can compute everything.
-double seconds_of_one(const PackingProblem& problem, ReplicaSets& sets) {
+/// The quickest single replica.
+struct Single {
+  double seconds = kNever;  ///< kNever: none can compute everything
+  size_t set = 0;
+};
+Single quickest_single(const PackingProblem& problem, ReplicaSets& sets) {
   const int samples = problem.grains * problem.grain - problem.missing;
-  double least = kNever;
+  Single quickest;
   for (size_t set = sets.count(); set-- > 0;) {  // the quick ones first
     if (number_of(sets.devices(set)) > problem.most_devices) continue;
     if (const int more = more_of(sets, set); more < problem.least_more || more > problem.most_more)
       continue;
-    if (sets.seconds_at_least(set, samples) < least)
-      least = std::min(least, sets.seconds(set, samples));
+    if (sets.seconds_at_least(set, samples) >= quickest.seconds) continue;
+    const double seconds = sets.seconds(set, samples);
+    if (seconds < quickest.seconds) quickest = {seconds, set};
   }
-  return least;
+  return quickest;
 }
 
 /// Slower packings are of no use: a single replica would do, unless their number is given.
 double most_seconds(const PackingProblem& problem, ReplicaSets& sets) {
   const bool alone = !problem.is_number_given() || problem.most_replicas == 1;
-  return std::min(alone ? seconds_of_one(problem, sets) : kNever, problem.limit);
+  return std::min(alone ? quickest_single(problem, sets).seconds : kNever, problem.limit);
 }
 
 std::vector<GroupCounts> devices_of(const ReplicaSets& sets) {
@@ -144,9 +149,11 @@ class PackingSearch {
     Packings packings;
     for (int replicas = problem_.least_replicas; replicas <= problem_.most_replicas; ++replicas) {
       double own = kNever;
-      Packing packing = soonest(
-          problem_.precision, least, most,
-          [&](double seconds) { return within(seconds, replicas); }, &own);
+      Packing packing = replicas == 1
+                            ? single(&own)
+                            : soonest(
+                                  problem_.precision, least, most,
+                                  [&](double seconds) { return within(seconds, replicas); }, &own);
       packings.least_seconds = std::min(packings.least_seconds, own);
       packings.least_of_replicas.push_back(own);
       if (!packing.empty()) packings.found.push_back(std::move(packing));
@@ -170,6 +177,13 @@ class PackingSearch {
   /// States are the devices used, and those besides one of each stage, by index, and whether the
   /// short grain is among the grains.
   static size_t state(size_t index, bool shorted) { return 2 * index + (shorted ? 1 : 0); }
+
+  Packing single(double* seconds) {
+    const Single quickest = quickest_single(problem_, sets_);
+    *seconds = quickest.seconds;
+    return quickest.seconds < kNever && quickest.seconds <= problem_.limit ? Packing{quickest.set}
+                                                                           : Packing{};
+  }
 
   Packing within(double seconds, int replicas) {
     if (!learn(seconds, replicas)) return {};

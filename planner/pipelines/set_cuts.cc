@@ -104,7 +104,7 @@ SetCuts::SetCuts(const PipelineCosts& costs, const SetLattice& sets, int micro_b
       count_((samples + micro_batch - 1) / micro_batch),
       enough_(enough),
       most_stages_(sets.size(sets.count() - 1)),
-      again_(costs.recompute() != Recompute::kNone) {
+      again_(costs.any_computes_again()) {
   find_ways();
   const auto groups = static_cast<size_t>(sets_.groups());
   firsts_.resize(groups * static_cast<size_t>(most_stages_ + 1));

@@ -98,8 +98,8 @@ bool PipelineCosts::fits(const Held& held, int again) const {
   return sum.sum() * of_layers_ + besides <= static_cast<double>(own.usable.value());
 }
 
-/// Of those that compute again each needs less for what is saved; the first may need more within a
-/// pass.
+/// From the first on that computes again, which may need more within a pass, each needs less than
+/// the one before, or none does: `most` is asked before what is between.
 int PipelineCosts::fewest_again(const Held& held, int low, int most) const {
   if (low > most || fits(held, low)) return low;
   if (low == most || !fits(held, most)) return most + 1;
@@ -116,7 +116,8 @@ int PipelineCosts::fewest_again(const Held& held, int low, int most) const {
 }
 
 bool PipelineCosts::any_computes_again() const {
-  return std::any_of(groups_.begin(), groups_.end(),
+  return !is_shared_for_free() &&
+         std::any_of(groups_.begin(), groups_.end(),
                      [](const Group& group) { return !group.again.empty(); });
 }
 
@@ -141,10 +142,12 @@ std::optional<int> PipelineCosts::computed_again(const PipelineStage& stage, int
     if (micro_batch >= excluded.micro_batch && in_flight >= excluded.in_flight &&
         std::equal(counts.begin(), counts.end(), excluded.layers.begin(), std::greater_equal<>()))
       fewest = std::max(fewest, excluded.again + 1);
+  if (set == nullptr)
+    fewest = fewest_again({stage.group, 0, counts, micro_batch, in_flight}, fewest, most);
   // What is few enough for one rank may be too few for another.
-  for (int before = -1; before < fewest;) {
+  for (int before = -1; set != nullptr && before < fewest;) {
     before = fewest;
-    for (int number = 0; number < (set == nullptr ? 1 : set->size()); ++number) {
+    for (int number = 0; number < set->size(); ++number) {
       const auto [group, heads] = member(stage.group, number);
       fewest = fewest_again({group, heads, counts, micro_batch, in_flight}, fewest, most);
     }

@@ -38,6 +38,7 @@ StepBound::StepBound(const PackingProblem& problem, SetTimes* times, const Least
     numbers.low = low;
     numbers.high = high;
     numbers.least = std::max(least, per_sample * samples / high);
+    if (high == 1) single_least_ = numbers.least;
     numbers.sums = kNever;
     for (int replicas = low; replicas <= high; ++replicas)
       numbers.sums = std::min(numbers.sums, sums_.seconds(replicas));
@@ -56,14 +57,14 @@ void StepBound::find_single(Numbers* numbers) {
       continue;
     if (times_->seconds_at_least(set, samples) >= least) continue;
     const double ends = times_->stages(set) > 1 ? sums_.within_one() : 0;
-    const double seconds = times_->seconds(set, samples);
+    const double seconds = std::max(single_least_, times_->seconds(set, samples));
     if (seconds >= least || hosts_.step_seconds(seconds, ends) >= least) continue;
     least = hosts_.step_seconds(seconds, ends);
     computed = seconds;
     numbers->sums = ends;
     numbers->rests_on = {set};
   }
-  numbers->least = std::max(numbers->least, computed);
+  numbers->least = computed;
   for (const size_t set : numbers->rests_on)  // that it may be used is known by being asked
     times_->grains_within(set, {numbers->least, problem_.grain, problem_.missing, problem_.grains});
 }
@@ -163,27 +164,16 @@ bool StepBound::tighten(double step, int64_t most_nodes,
 
 void StepBound::raise(int replicas, const std::vector<double>& least_of_replicas) {
   for (size_t i = 0; few_ && i < least_of_replicas.size(); ++i)
-    for (Numbers& numbers : numbers_)
-      if (numbers.low == 1 && replicas + i == 1)
-        raise_single(least_of_replicas[i], &numbers);
-      else if (numbers.low == replicas + static_cast<int>(i))
+    for (Numbers& numbers : numbers_) {
+      if (numbers.low != replicas + static_cast<int>(i)) continue;
+      if (numbers.high > 1) {
         numbers.least = std::max(numbers.least, least_of_replicas[i]);
-}
-
-/// Those of one stage have no ends that exchange anything: of those that are cut, and of these,
-/// what may be sooner.
-void StepBound::raise_single(double least, Numbers* single) const {
-  const int samples = problem_.grains * problem_.grain - problem_.missing;
-  double whole = kNever;
-  for (size_t set = 0; set < times_->count(); ++set)
-    if (times_->stages(set) == 1) whole = std::min(whole, times_->seconds(set, samples));
-  Numbers cut = *single, uncut = *single;
-  cut.least = least;
-  cut.sums = sums_.within_one();
-  uncut.least = std::max(least, whole);
-  uncut.sums = 0;
-  const Numbers& sooner = step_of(cut) < step_of(uncut) ? cut : uncut;
-  if (step_of(sooner) > step_of(*single)) *single = sooner;
+      } else if (least_of_replicas[i] > single_least_) {
+        single_least_ = least_of_replicas[i];
+        numbers.rests_on.clear();  // with it another set may be the quickest
+        numbers.up_to = 0;
+      }
+    }
 }
 
 double StepBound::seconds(double step) { return std::min(step, step_of(least_numbers(step))); }

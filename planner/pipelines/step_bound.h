@@ -62,7 +62,6 @@ class StepBound {
   /// From `step` on packings are of no interest.
   void find(Numbers* numbers, double step);
   void find_single(Numbers* numbers);
-  void raise_single(double least, Numbers* single) const;
   bool prove(size_t set, double seconds, int64_t most_nodes,
              std::vector<std::pair<size_t, Pipeline>>* found);
 
@@ -71,6 +70,7 @@ class StepBound {
   LeastSums sums_;
   HostSums hosts_;
   std::vector<Numbers> numbers_;  ///< rising
+  double single_least_ = 0;       ///< seconds: no single replica takes less, however it is cut
   bool few_;
 };
 

@@ -19,7 +19,8 @@ constexpr double kRounding = 1e-6;  ///< of a step
 /// What one more device would do to the step.
 std::string reason_of(const GrainSearch& search, const Deal& chosen, size_t candidate,
                       OneMoreDevice* one_more) {
-  if (chosen.devices() >= search.cut().grains()) return "every grain already has a device";
+  if (chosen.devices() >= search.cut().grains())
+    return "each grain of " + std::to_string(search.cut().grain) + " already has a device";
   const double with = one_more->step_seconds_with(candidate);
   const std::string now = format_seconds(chosen.step_seconds);
   if (with == kNever) return "cannot compute in grains of " + std::to_string(search.cut().grain);

@@ -143,13 +143,26 @@ class StatePlacer {
   Result<PlacedState> deal_owners() {
     const OwnerProblem problem = this->problem();
     MOTLEY_TRY(const PlacedState quickest, deal_by(best_owners(problem).shares));
-    if (quickest.fits) return quickest;
+    if (quickest.fits) return or_even(quickest);
     MOTLEY_TRY(const PlacedState other, deal_by(unlike_shares(problem, quickest.plan)));
     MOTLEY_TRY(const std::optional<PlacedState> within, best_within(quickest, problem, other));
     if (within) return *within;
     if (other.fits) return other;
     plan_.owners = even_ownership(plan_, request_.job.model);
     return counted();
+  }
+
+  /// The deal knows what each rank exchanges, not what hosts do.
+  Result<PlacedState> or_even(const PlacedState& dealt) {
+    Plan known = dealt.plan, even = dealt.plan;
+    even.owners = even_ownership(even, request_.job.model);
+    known.prediction = even.prediction = {};
+    MOTLEY_TRY_VOID(predict_step(request_, &known));
+    MOTLEY_TRY_VOID(predict_step(request_, &even));
+    if (even.prediction.step_seconds >= known.prediction.step_seconds) return dealt;
+    plan_.owners = std::move(even.owners);
+    MOTLEY_TRY(PlacedState other, counted());
+    return other.fits ? std::move(other) : dealt;
   }
 
   /// Of every rank that could own more or less than in the plan it does.

@@ -158,6 +158,11 @@ int run(bool json, const std::string& only) {
     if (bench.wants(name) && !measure_again(devices, name, &bench)) return 1;
   }
   if (!run_pipeline_cases(json, only, bench.rows())) return 1;
+  if (bench.rows()->empty()) {
+    std::fprintf(stderr, "planner: no case is called '%s' (see tests/bench/README.md)\n",
+                 only.c_str());
+    return 2;
+  }
   bench.print();
   return 0;
 }

@@ -45,7 +45,11 @@ std::vector<GridType> read_cluster(const std::string& text, const ForeignProfile
             std::from_chars_result{end, std::errc()} ||
         count < 1 || count > kMostDevices)
       refuse("--cluster: '" + part + "' is not TYPE=N, N up to a million");
-    cluster.push_back({part.substr(0, equals)});
+    const std::string name = part.substr(0, equals);
+    if (std::any_of(cluster.begin(), cluster.end(),
+                    [&](const GridType& other) { return other.name == name; }))
+      refuse("--cluster names '" + name + "' twice");
+    cluster.push_back({name});
     GridType& type = cluster.back();
     type.on_hosts.assign(static_cast<size_t>(count / kDevicesOfJudgedHosts), kDevicesOfJudgedHosts);
     if (count % kDevicesOfJudgedHosts > 0) type.on_hosts.push_back(count % kDevicesOfJudgedHosts);
@@ -53,7 +57,7 @@ std::vector<GridType> read_cluster(const std::string& text, const ForeignProfile
       refuse("--cluster: the case has no device of type '" + cluster.back().name + "'");
     type.memory = profile.devices.at(type.name).memory;
   }
-  if (cluster.empty()) refuse("--cluster names no devices");
+  if (cluster.empty() || text.back() == ',') refuse("--cluster: '" + text + "' ends too early");
   return cluster;
 }
 
@@ -66,13 +70,18 @@ void print_plan(const GridPlan& plan, const std::vector<GridType>& cluster) {
   std::printf("\n");
 }
 
-/// opt350/32+96, of opt350-a100-v100.json.
-std::string case_name(const std::string& file, const std::vector<GridType>& cluster) {
+/// Of opt350-a100-v100.json "opt350".
+std::string case_of(const std::string& file) {
   const std::string stem = std::filesystem::path(file).stem().string();
+  return stem.substr(0, stem.find('-'));
+}
+
+/// opt350/32+96
+std::string case_name(const std::string& file, const std::vector<GridType>& cluster) {
   std::string counts;
   for (const GridType& type : cluster)
     counts += (counts.empty() ? "" : "+") + std::to_string(type.devices());
-  return stem.substr(0, stem.find('-')) + "/" + counts;
+  return case_of(file) + "/" + counts;
 }
 
 /// What is promised of so many devices.
@@ -82,15 +91,19 @@ double gap_limit(const std::vector<GridType>& cluster) {
   return devices <= 64 ? 0 : devices <= 1024 ? 0.01 : 0.03;
 }
 
-/// build/bench/plans/opt350-32+96.json where no other place is asked for.
-bool write_plan(const std::string& wanted, const std::string& name, const nlohmann::json& plan) {
-  std::filesystem::path path = wanted;
-  if (wanted.empty()) {
-    path = std::filesystem::path("build/bench/plans") / name;
-    path = path.parent_path().string() + "-" + path.filename().string() + ".json";
-    std::error_code ignored;
-    std::filesystem::create_directories(path.parent_path(), ignored);
-  }
+/// build/bench/plans/opt350-32xA100-40-96xV100-16.json where no other place is asked for.
+std::filesystem::path plan_path(const CaseRequest& request, const std::vector<GridType>& cluster) {
+  if (!request.plan.empty()) return request.plan;
+  std::string name = case_of(request.file);
+  for (const GridType& type : cluster)
+    name += "-" + std::to_string(type.devices()) + "x" + type.name;
+  const std::filesystem::path folder = "build/bench/plans";
+  std::error_code ignored;
+  std::filesystem::create_directories(folder, ignored);
+  return folder / (name + ".json");
+}
+
+bool write_plan(const std::filesystem::path& path, const nlohmann::json& plan) {
   std::ofstream out(path);
   out << plan.dump(2) << "\n";
   std::fprintf(stderr, out.flush() ? "plan: %s\n" : "cannot write %s\n", path.c_str());
@@ -123,7 +136,7 @@ bool plan_cluster(const CaseRequest& request, const ForeignProfile& profile,
   json document = to_json(found->plan, cluster);
   document["iterations_per_second"] = 1 / scored;
   document["search"] = to_json(found->search, grid_space(costs, costs.groups()));
-  return write_plan(request.plan, name, document);
+  return write_plan(plan_path(request, cluster), document);
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ class Rows {
  public:
   explicit Rows(const char* bench) : bench_(bench) {}
   void add(const Row& row);
+  bool empty() const { return lines_.empty(); }
   /// To stdout, as a list.
   void print() const;
 

@@ -114,6 +114,21 @@ def check_links_of_unlike():
     expect(step <= other * (1 + 1e-9), f"{step} s a step, without the unlike card {other}")
     expect_equal([left["device"] for left in with_it["left_out"]], ["n1/2"], "left out")
     expect(with_it["search"]["lower_bound_step_seconds"] <= other, f"bound: {with_it['search']}")
+    check_unlike_card_of_a_type_used_elsewhere(sandbox)
+
+
+def check_unlike_card_of_a_type_used_elsewhere(sandbox):
+    """It is left out of the host on which it is unlike, its type is not."""
+    sandbox.write("fleet.yaml", "version: 1\nnodes:\n  - {host: n1, devices: [{type: A100-40GB}, {type: A100-40GB}, {type: T4}]}\n"
+                  "  - {host: n2, devices: [{type: T4}, {type: T4}]}\nlinks: [{between: [n1, n2], bandwidth: 100GB/s, latency: 5us}]\n")
+    with_it = simulated(sandbox)["plan"]
+    without = simulated(sandbox, "--set", "pin.leave_out=[n1/2]")["plan"]
+    step, other = (plan["prediction"]["step_seconds"] for plan in (with_it, without))
+    expect(step <= other * (1 + 1e-9), f"{step} s a step, without the unlike card {other}")
+    expect(with_it["search"]["lower_bound_step_seconds"] <= other, f"bound: {with_it['search']}")
+    sandbox.write("plan.json", json.dumps(with_it))
+    given = simulated(sandbox, "--plan", "plan.json")["plan"]["prediction"]["step_seconds"]
+    expect(abs(given - step) < 1e-9, f"the same plan, given, takes {given} s")
 
 
 def check_figures_matter():

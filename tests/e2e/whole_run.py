@@ -73,10 +73,12 @@ def check_other_commands(sandbox):
     expect(json.loads(report.stdout)["steps"] == 60, "report of another run")
     plain = sandbox.run("plan", "job.yaml", "--json", "--set", "parallel.shard_optimizer=off")
     expect_exit(plain, 0)
-    expect_equal(json.loads(plain.stdout)["search"]["gap"], 0, "gap of an exact search")
+    search = json.loads(plain.stdout)["search"]  # of whole devices, which are not cut for less than 2 %
+    expect("data parallel" in search["space"] and "pipelines" in search["space"], f"space {search['space']}")
+    expect(search["gap"] <= 0.0205, f"gap of an exact search: {search['gap']}")
     shared = json.loads(sandbox.run("plan", "job.yaml", "--json").stdout)["search"]  # owners' shares are rounded to rows
     expect(shared["step_seconds"] < json.loads(plain.stdout)["search"]["step_seconds"], "sharing updates takes longer")
-    expect(shared["gap"] < 1e-3, f"gap of an exact search whose state is shared: {shared['gap']}")
+    expect(shared["gap"] <= 0.0205, f"gap of an exact search whose state is shared: {shared['gap']}")
     profile = sandbox.run("profile", "job.yaml", "--json")
     expect_exit(profile, 0)
     expect_equal(len(json.loads(profile.stdout)["devices"]), 4, "devices profiled")

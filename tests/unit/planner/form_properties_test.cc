@@ -216,6 +216,54 @@ TEST(FormProperties, ADeviceBehindASlowLinkIsLeftOut) {
   EXPECT_LE(with->prediction.step_seconds, near->prediction.step_seconds * (1 + kNearly));
 }
 
+/// The same of two cards on one host and one each on two others, where state has to be shared.
+TEST(FormProperties, HostsBehindSlowLinksAreLeftOutTogether) {
+  PlanningCase problem(32);
+  problem.job.model = {"gpt", 4, 4, 128, 64, 256};
+  problem.job.parallel.shard_optimizer = ShardOptimizer::kOn;
+  for (const char* host : {"one", "one", "far", "farther"})
+    add_layered({.host = host, .type = "a", .per_sample = 0.004, .fixed = 0.0001}, &problem);
+  PlanningCase near = problem;
+  problem.add_link("one", "one", 1e-5, 4e9)
+      .add_link("one", "far", 1e-4, 1e6)
+      .add_link("one", "farther", 1e-4, 1e5)
+      .add_link("far", "farther", 1e-4, 1e5);
+  near.profile.links = problem.profile.links;
+  for (int i = 0; i < 2; ++i) {
+    near.fleet.devices.pop_back();
+    near.profile.devices.pop_back();
+  }
+  const Result<Plan> with = plan_of(problem), without = plan_of(near);
+  ASSERT_TRUE(with) << with.error().message;
+  ASSERT_TRUE(without) << without.error().message;
+  EXPECT_TRUE(with->shard_optimizer);
+  EXPECT_LE(with->prediction.step_seconds, without->prediction.step_seconds * (1 + kNearly));
+}
+
+/// Where no two devices are on one host, the ends of a replica, which share a matrix, are where the
+/// link is best.
+TEST(FormProperties, EndsAreLinkedBest) {
+  PlanningCase problem(32);
+  problem.job.model = {"gpt", 6, 4, 256, 64, 4096};
+  problem.job.parallel.shard_optimizer = ShardOptimizer::kOff;
+  for (const char* host : {"a", "b", "c", "d"})
+    add_layered({.host = host, .type = host, .per_sample = 0.004, .memory_mib = 60}, &problem);
+  for (const auto& [one, other] : {std::pair("a", "b"), {"b", "c"}, {"c", "d"}, {"a", "c"}})
+    problem.add_link(one, other, 1e-4, 1e9);
+  problem.add_link("a", "d", 1e-4, 1e6).add_link("b", "d", 1e-4, 1e6);
+  const Result<Plan> plan = plan_of(problem);
+  ASSERT_TRUE(plan) << plan.error().message;
+  for (const ReplicaPlan& replica : plan->replicas) {
+    std::vector<std::string> ends;
+    for (const StagePlan* stage : {&replica.stages.front(), &replica.stages.back()})
+      ends.push_back(plan->ranks[static_cast<size_t>(stage->ranks[0].value())].host);
+    std::sort(ends.begin(), ends.end());
+    EXPECT_NE(ends, (std::vector<std::string>{"a", "d"}));
+    EXPECT_NE(ends, (std::vector<std::string>{"b", "d"}));
+  }
+  EXPECT_LT(plan->prediction.communication_seconds, 0.1 * plan->prediction.step_seconds);
+}
+
 /// Of devices whose blocks compute again, which is settled after the devices are.
 RC_GTEST_PROP(Forms, AnotherDeviceThatComputesAgainNeverMakesItSlower, ()) {
   PlanningCase problem(4);

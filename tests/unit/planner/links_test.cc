@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "planner/costs/cost_model.h"
 #include "planner/plain/search.h"
 #include "tests/support/planning_case.h"
 
@@ -37,6 +38,33 @@ TEST(Links, AreSortedByHosts) {
   EXPECT_EQ(plan.links,
             (std::vector<LinkProfile>{
                 {{"a", "b"}, 1e-4, 1e9}, {{"a", "c"}, 1e-4, 2e9}, {{"b", "c"}, 1e-4, 3e9}}));
+}
+
+/// A device each on "a" and "b", which are near, and on "c", which is far from both.
+PlanningCase one_on_each_host() {
+  PlanningCase problem(12);
+  for (const char* host : {"a", "b", "c"}) problem.add({.host = host, .fixed = 0});
+  problem.add_link("a", "b", 1e-4, 1e9).add_link("a", "c", 1e-4, 1e5).add_link("b", "c", 1e-4, 1e5);
+  return problem;
+}
+
+/// Of a host with a single device nobody measures a link within.
+TEST(Links, HostsWithOneDeviceSumOverTheLinksBetweenThem) {
+  const PlanningCase problem = one_on_each_host();
+  const Bytes bytes(4'000'000);
+  const ReductionModel reduction(problem.profile, bytes);
+  EXPECT_DOUBLE_EQ(reduction.seconds(2, {"a", "b"}), 2 * (1e-4 + 2e6 / 1e9));
+  EXPECT_DOUBLE_EQ(reduction.seconds(3, {"a", "b", "c"}), 4 * (1e-4 + 4e6 / 3 / 1e5));
+}
+
+TEST(Links, AFarHostMakesNoPlanSlower) {
+  const PlanningCase all = one_on_each_host();
+  PlanningCase near = all;
+  near.fleet.devices.pop_back();
+  near.profile.devices.pop_back();
+  const Plan with = *plan_search(all.request()), without = *plan_search(near.request());
+  EXPECT_EQ(without.world_size(), 2);
+  EXPECT_DOUBLE_EQ(with.prediction.step_seconds, without.prediction.step_seconds);
 }
 
 TEST(Links, AutoCompressesWhatIsSlow) {

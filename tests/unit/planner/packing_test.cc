@@ -273,5 +273,29 @@ TEST(BestPackings, OfFewDevicesWhoeverTakesTheShortGrain) {
   EXPECT_NEAR(packings.least_seconds, 1, 1e-5);
 }
 
+/// As measured, nine samples take a device longer than ten do, and a limit that ten keep to leaves
+/// fewer than nine.
+class TimesThatFall : public OnlySingles {
+ public:
+  double seconds(size_t set, int samples) override {
+    return set == 0 ? (samples == 9 ? 9 : 0.8 * samples) : kNever;
+  }
+  int grains_within(size_t set, const GrainLimit& limit) override {
+    int grains = 0;
+    while (grains < limit.most && seconds(set, grains + 1) <= limit.seconds) ++grains;
+    return grains;
+  }
+};
+
+TEST(BestPackings, OfASingleReplicaWhateverWasMeasuredOfFewerSamples) {
+  TimesThatFall sets;
+  const PackingProblem problem{
+      .devices = {2}, .most_devices = 2, .grains = 10, .grain = 1, .most_replicas = 1};
+  const Packings packings = best_packings(problem, sets, 0.1);
+  ASSERT_EQ(packings.found.size(), 1U);
+  EXPECT_THAT(packings.found.front(), ::testing::ElementsAre(0));
+  EXPECT_EQ(packings.least_seconds, 8);
+}
+
 }  // namespace
 }  // namespace motley

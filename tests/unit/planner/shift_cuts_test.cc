@@ -168,6 +168,25 @@ TEST(ShiftCuts, MovesTwoEndsAtOnce) {
   }
 }
 
+/// The first stages compute nothing again, and could not: it was not measured of their cards.
+TEST(ShiftCuts, OfStagesSomeOfWhichComputeAgain) {
+  PlanningCase problem = cards_with(8192);
+  for (const int card : {0, 1, 4, 5})
+    std::erase_if(problem.profile.devices[static_cast<size_t>(card)].curves,
+                  [](const LayerCurve& curve) { return curve.recompute != Recompute::kNone; });
+  std::vector<ReplicaPlan> replicas;
+  for (const int card : {0, 1, 4, 5}) {
+    replicas.push_back(replica_of(card, card + 2, 3));
+    replicas.back().stages[0].recompute.clear();
+  }
+  const Plan plan = shifted(problem, plan_with(problem, replicas));
+  EXPECT_TRUE(validate(plan, problem.job.model));
+  for (const ReplicaPlan& replica : plan.replicas)
+    EXPECT_EQ(std::count(replica.stages[0].recompute.begin(), replica.stages[0].recompute.end(),
+                         Recompute::kBlock),
+              0);
+}
+
 TEST(ShiftCuts, WithinAHostCutsStay) {
   const PlanningCase problem = cards_with(8192);
   const Plan before = cut_after(problem, 1, false);
