@@ -300,10 +300,11 @@ class Best {
     return std::move(plan_->plan);
   }
   /// What another has to be below; infinite while there is none. Where more is done for want of
-  /// memory, or whole devices are cut, less is certain, and proved: that has to be clearly quicker.
-  double seconds_for(const MemoryWays& done) const {
+  /// memory, or devices are cut that were whole, less is certain, and proved: that has to be
+  /// clearly quicker.
+  double seconds_for(const MemoryWays& done, bool cut = false) const {
     if (!found()) return std::numeric_limits<double>::infinity();
-    const bool more = done.count() > done_.count() || !is_cut(plan());
+    const bool more = done.count() > done_.count() || (cut && !is_cut(plan()));
     return plan().prediction.step_seconds * (more ? 1 - kWorthLooking : 1);
   }
 
@@ -314,7 +315,8 @@ class Best {
     done.recompute = done.recompute && computes_again(other.plan);
     if (!found()) {
       plan_ = std::move(other);
-    } else if (others < seconds_for(done) && !equally_quick(others, seconds_for(done))) {
+    } else if (const double enough = seconds_for(done, is_cut(other.plan));
+               others < enough && !equally_quick(others, enough)) {
       for (RejectedPlan& before : plan_->plan.search.rejected)
         reject(std::move(before), &other.plan);
       const auto& [what, why] = lost_against(done);
@@ -323,6 +325,11 @@ class Best {
     } else {
       const bool quicker = others < plan().prediction.step_seconds;
       reject(memory_words(ways), quicker ? "hardly quicker" : "no quicker", others, &plan_->plan);
+      SearchRecord& search = plan_->plan.search;
+      if (quicker)
+        search.lower_bound_step_seconds =
+            std::min(search.lower_bound_step_seconds, other.plan.search.lower_bound_step_seconds);
+      plan_->plan.id = plan_id(plan_->plan);
       return;
     }
     ways_ = ways;
