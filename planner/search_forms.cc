@@ -325,10 +325,9 @@ class Best {
     } else {
       const bool quicker = others < plan().prediction.step_seconds;
       reject(memory_words(ways), quicker ? "hardly quicker" : "no quicker", others, &plan_->plan);
+      // Nor does the kept plan claim that there is none.
       SearchRecord& search = plan_->plan.search;
-      if (quicker)
-        search.lower_bound_step_seconds =
-            std::min(search.lower_bound_step_seconds, other.plan.search.lower_bound_step_seconds);
+      search.lower_bound_step_seconds = std::min(search.lower_bound_step_seconds, others);
       plan_->plan.id = plan_id(plan_->plan);
       return;
     }
