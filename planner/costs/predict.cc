@@ -236,30 +236,23 @@ class Predictor {
     const ReductionModel reduction(request_.profile, gradient_bytes(request_.job),
                                    shortened_links(compression, request_.job.model), plan_.sync);
     if (plain_) return reduction.seconds(plan_.world_size(), hosts_of(plan_, all_ranks()));
-    std::map<std::vector<Rank>, int64_t> most;  // elements, of all with the same peers
-    for (const SliceTraffic& rank : traffic_.ranks) {
-      int64_t& elements = most[rank.peers];
-      elements = std::max({elements, rank.sent, rank.received});
+    std::vector<double> of_ranks, of_hosts;  // seconds of an element, by holders
+    for (const std::vector<Rank>& holders : traffic_.holders) {
+      of_ranks.push_back(exchange_seconds(reduction, plan_, holders, elements_));
+      of_hosts.push_back(host_exchange_seconds(reduction, plan_, holders, elements_));
     }
-    double slowest = 0;
-    for (const auto& [peers, elements] : most)
-      if (peers.size() > 1)
-        slowest = std::max(slowest, exchange_seconds(reduction, plan_, peers,
-                                                     static_cast<double>(elements), elements_));
-    return std::max(slowest, host_seconds(reduction));
+    return std::max(slowest_of(traffic_.ranks, of_ranks), slowest_of(traffic_.hosts, of_hosts));
   }
 
-  /// Of the host with the most to exchange.
-  double host_seconds(const ReductionModel& reduction) const {
-    std::map<std::vector<Rank>, HostTraffic> most;  // of all with the same peers
-    for (const HostTraffic& host : traffic_.hosts) {
-      HostTraffic& known = most[host.peers];
-      known.peers = host.peers;
-      known.elements = std::max(known.elements, host.elements);
-    }
+  /// Of those with the most to exchange, one after the other with all they hold something with.
+  template <class Traffic>
+  static double slowest_of(const std::vector<Traffic>& all, const std::vector<double>& seconds) {
     double slowest = 0;
-    for (const auto& [peers, host] : most)
-      slowest = std::max(slowest, host_exchange_seconds(reduction, plan_, host, elements_));
+    for (const Traffic& one : all) {
+      double own = 0;
+      for (const HeldTraffic& held : one.held_alike) own += held.elements * seconds[held.holders];
+      slowest = std::max(slowest, own);
+    }
     return slowest;
   }
 

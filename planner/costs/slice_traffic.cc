@@ -128,21 +128,23 @@ class HostLinks {
     part.counted = part.counted || counted;
   }
 
-  /// Who owns how much of it.
-  void sum_up(const std::vector<std::pair<size_t, int64_t>>& owned) {
+  /// Who owns how much of it, and the number of its holders.
+  void sum_up(const std::vector<std::pair<size_t, int64_t>>& owned, size_t holders) {
     for (const auto& [rank, elements] : owned) holds_[host_of_[rank]].owned += elements;
     for (const size_t host : holders_) {
       const Part& own = holds_[host];
       if (!shard_) {
-        links_[host].shared[holders_.size()] += own.elements;
+        Link& link = links_[host][holders];
+        link.shared += own.elements;
+        link.hosts = holders_.size();
         continue;
       }
       if (own.owned == 0) continue;
       for (const size_t other : holders_) {
         if (other == host) continue;
         const int64_t elements = std::min(holds_[other].elements, own.owned);
-        if (holds_[other].counted) pass(other, host, elements);  // a gradient
-        pass(host, other, elements);                             // weights
+        if (holds_[other].counted) pass(other, host, holders, elements);  // a gradient
+        pass(host, other, holders, elements);                             // weights
       }
     }
     for (const size_t host : holders_) holds_[host] = {};
@@ -152,13 +154,9 @@ class HostLinks {
   std::vector<HostTraffic> traffic(const Meetings& meetings) const {
     std::vector<HostTraffic> traffic;
     for (size_t host = 0; host < links_.size(); ++host) {
-      const Link& link = links_[host];
-      double elements = static_cast<double>(std::max(link.sent, link.received));
-      // Each of the hosts adds up a share of what nobody owns.
-      for (const auto& [hosts, own] : link.shared)
-        elements += 2.0 * static_cast<double>(hosts - 1) / static_cast<double>(hosts) *
-                    static_cast<double>(own);
-      traffic.push_back({meetings.peers(ranks_[host]), elements});
+      HostTraffic& own = traffic.emplace_back(HostTraffic{meetings.peers(ranks_[host]), {}});
+      for (const auto& [holders, link] : links_[host])
+        own.held_alike.push_back({holders, link.elements()});
     }
     return traffic;
   }
@@ -173,20 +171,27 @@ class HostLinks {
   /// In whole elements, so that the order of ranks changes nothing.
   struct Link {
     int64_t sent = 0, received = 0;
-    std::map<size_t, int64_t> shared;  ///< by the number of hosts that have it
+    int64_t shared = 0;  ///< that nobody owns
+    size_t hosts = 1;    ///< that have it, each of which adds up a share
+
+    double elements() const {
+      return static_cast<double>(std::max(sent, received)) + 2.0 * static_cast<double>(hosts - 1) /
+                                                                 static_cast<double>(hosts) *
+                                                                 static_cast<double>(shared);
+    }
   };
 
-  void pass(size_t from, size_t to, int64_t elements) {
-    links_[from].sent += elements;
-    links_[to].received += elements;
+  void pass(size_t from, size_t to, size_t holders, int64_t elements) {
+    links_[from][holders].sent += elements;
+    links_[to][holders].received += elements;
   }
 
   const bool shard_;
   std::vector<std::vector<size_t>> ranks_;  ///< by host
   std::vector<size_t> host_of_;
-  std::vector<Link> links_;
-  std::vector<Part> holds_;      ///< of the slice, by host
-  std::vector<size_t> holders_;  ///< hosts
+  std::vector<std::map<size_t, Link>> links_;  ///< by holders
+  std::vector<Part> holds_;                    ///< of the slice, by host
+  std::vector<size_t> holders_;                ///< hosts
 };
 
 class TrafficCount {
@@ -194,6 +199,7 @@ class TrafficCount {
   TrafficCount(const Plan& plan, const ModelSpec& model)
       : held_(plan, model),
         traffic_(plan.ranks.size()),
+        passed_(plan.ranks.size()),
         meetings_(plan.ranks.size()),
         links_(plan) {
     for (size_t rank = 0; rank < traffic_.size(); ++rank)
@@ -211,9 +217,16 @@ class TrafficCount {
   }
 
   PlanTraffic take() {
-    for (size_t rank = 0; rank < traffic_.size(); ++rank)
+    for (size_t rank = 0; rank < traffic_.size(); ++rank) {
       traffic_[rank].peers = meetings_.peers(rank);
-    return {std::move(traffic_), links_.traffic(meetings_)};
+      for (const auto& [holders, passed] : passed_[rank])
+        traffic_[rank].held_alike.push_back(
+            {holders, static_cast<double>(std::max(passed.sent, passed.received))});
+    }
+    std::vector<std::vector<Rank>> holders(numbers_.size());
+    for (const auto& [ranks, number] : numbers_)
+      for (const size_t rank : ranks) holders[number].emplace_back(static_cast<int>(rank));
+    return {std::move(traffic_), links_.traffic(meetings_), std::move(holders)};
   }
 
  private:
@@ -226,17 +239,21 @@ class TrafficCount {
     const int64_t all = owned.slice.elements();
     traffic_[owner].owned += all;
     links_.add(owner, all, true);
+    std::vector<size_t> ranks{owner};
     Slice common;
+    for (const auto& [holder, copy] : holders)
+      if (holder != owner && intersect(copy->slice, owned.slice, &common)) ranks.push_back(holder);
+    const size_t number = number_of(std::move(ranks));
     for (const auto& [holder, copy] : holders) {
       if (holder == owner || !intersect(copy->slice, owned.slice, &common)) continue;
       const int64_t elements = common.elements();
       meetings_.add(owner, holder);
       meetings_.add(holder, owner);
-      pass(owner, holder, elements);  // the result
+      pass(owner, holder, number, elements);  // the result
       links_.add(holder, elements, copy->counted);
-      if (copy->counted) pass(holder, owner, elements);  // a gradient
+      if (copy->counted) pass(holder, owner, number, elements);  // a gradient
     }
-    links_.sum_up({{owner, all}});
+    links_.sum_up({{owner, all}}, number);
   }
 
   /// The same of all parts of a tensor at once, that all holders hold.
@@ -256,26 +273,46 @@ class TrafficCount {
       if (copy->counted) ++counted;
       links_.add(rank, all, copy->counted);
     }
+    const size_t number = number_of(ranks);
     for (const auto& [rank, copy] : holders) {
       const auto found = owned.find(rank);
       const int64_t own = found == owned.end() ? 0 : found->second;
       const int64_t others = std::ssize(holders) - 1;
-      traffic_[rank].sent += own * others + (copy->counted ? all - own : 0);
-      traffic_[rank].received += (all - own) + own * (counted - (copy->counted ? 1 : 0));
+      send(rank, number, own * others + (copy->counted ? all - own : 0));
+      receive(rank, number, (all - own) + own * (counted - (copy->counted ? 1 : 0)));
     }
     for (const auto& [rank, elements] : owned) owners.push_back(rank);
     meetings_.add(owners, ranks);
     meetings_.add(ranks, owners);
-    links_.sum_up({owned.begin(), owned.end()});
+    links_.sum_up({owned.begin(), owned.end()}, number);
   }
 
-  void pass(size_t from, size_t to, int64_t elements) {
-    traffic_[from].sent += elements;
-    traffic_[to].received += elements;
+  void pass(size_t from, size_t to, size_t holders, int64_t elements) {
+    send(from, holders, elements);
+    receive(to, holders, elements);
   }
+  void send(size_t rank, size_t holders, int64_t elements) {
+    traffic_[rank].sent += elements;
+    passed_[rank][holders].sent += elements;
+  }
+  void receive(size_t rank, size_t holders, int64_t elements) {
+    traffic_[rank].received += elements;
+    passed_[rank][holders].received += elements;
+  }
+
+  size_t number_of(std::vector<size_t> ranks) {
+    std::sort(ranks.begin(), ranks.end());
+    return numbers_.emplace(std::move(ranks), numbers_.size()).first->second;
+  }
+
+  struct Passed {
+    int64_t sent = 0, received = 0;
+  };
 
   const Held held_;
   std::vector<SliceTraffic> traffic_;
+  std::vector<std::map<size_t, Passed>> passed_;   ///< by rank and holders
+  std::map<std::vector<size_t>, size_t> numbers_;  ///< of holders
   Meetings meetings_;
   HostLinks links_;
 };
@@ -292,20 +329,25 @@ std::vector<std::string> hosts_of(const Plan& plan, const std::vector<Rank>& ran
   return {hosts.begin(), hosts.end()};
 }
 
+double HostTraffic::elements() const {
+  double sum = 0;
+  for (const HeldTraffic& held : held_alike) sum += held.elements;
+  return sum;
+}
+
 double exchange_seconds(const ReductionModel& reduction, const Plan& plan,
-                        const std::vector<Rank>& peers, double elements, double whole) {
-  const auto ranks = static_cast<int>(peers.size());
-  const double part = elements / (2.0 * (ranks - 1) / ranks * whole);
-  return part * reduction.seconds(ranks, hosts_of(plan, peers));
+                        const std::vector<Rank>& holders, double whole) {
+  const auto ranks = static_cast<int>(holders.size());
+  if (ranks < 2) return 0;
+  return reduction.seconds(ranks, hosts_of(plan, holders)) / (2.0 * (ranks - 1) / ranks * whole);
 }
 
 double host_exchange_seconds(const ReductionModel& reduction, const Plan& plan,
-                             const HostTraffic& traffic, double whole) {
-  const std::vector<std::string> hosts = hosts_of(plan, traffic.peers);
+                             const std::vector<Rank>& holders, double whole) {
+  const std::vector<std::string> hosts = hosts_of(plan, holders);
   if (hosts.size() < 2) return 0;
   const auto count = static_cast<double>(hosts.size());
-  const double part = traffic.elements / (2 * (count - 1) / count * whole);
-  return part * reduction.host_seconds(hosts);
+  return reduction.host_seconds(hosts) / (2 * (count - 1) / count * whole);
 }
 
 }  // namespace motley

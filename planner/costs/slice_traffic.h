@@ -10,10 +10,17 @@
 
 namespace motley {
 
+/// What a rank or a host exchanges of what the same ranks hold.
+struct HeldTraffic {
+  size_t holders = 0;   ///< by number in PlanTraffic
+  double elements = 0;  ///< that it sends or receives, whichever are more
+};
+
 /// Of one rank.
 struct SliceTraffic {
   std::vector<Rank> peers;  ///< whom it exchanges slices with, rising, itself included
-  int64_t sent = 0;         ///< elements: gradients to owners, then results to holders
+  std::vector<HeldTraffic> held_alike;
+  int64_t sent = 0;  ///< elements: gradients to owners, then results to holders
   int64_t received = 0;
   int64_t held = 0;  ///< elements of all it holds
   int64_t owned = 0;
@@ -23,27 +30,28 @@ struct SliceTraffic {
 /// host's link once (core/reduction.h).
 struct HostTraffic {
   std::vector<Rank> peers;  ///< of all its ranks, rising, these included
-  double elements = 0;      ///< that it sends or receives, whichever are more
+  std::vector<HeldTraffic> held_alike;
+  double elements() const;  ///< in all
 };
 
 struct PlanTraffic {
   std::vector<SliceTraffic> ranks;
-  std::vector<HostTraffic> hosts;  ///< in the order in which ranks are on them
+  std::vector<HostTraffic> hosts;          ///< in the order in which ranks are on them
+  std::vector<std::vector<Rank>> holders;  ///< rising
 };
 
 /// Of a valid plan.
 PlanTraffic slice_traffic(const Plan& plan, const ModelSpec& model);
 
-/// What a rank that sends or receives so many of all the model's `whole` elements, to and from
-/// these at least two, is taken to need for it: a reduction of everything over as many ranks, in
-/// proportion.
+/// What each of all the model's `whole` elements is taken to need that a rank sends or receives, to
+/// and from these: a reduction of everything over as many ranks, in proportion. 0 of one.
 double exchange_seconds(const ReductionModel& reduction, const Plan& plan,
-                        const std::vector<Rank>& peers, double elements, double whole);
+                        const std::vector<Rank>& holders, double whole);
 
-/// What hosts of these ranks, of which one sends or receives so many elements, are taken to need
-/// for it: the same of what each host has to exchange when all ranks hold everything.
+/// The same of an element that a host of these ranks sends or receives: in proportion to what each
+/// host has to exchange when all ranks hold everything.
 double host_exchange_seconds(const ReductionModel& reduction, const Plan& plan,
-                             const HostTraffic& traffic, double whole);
+                             const std::vector<Rank>& holders, double whole);
 
 /// Of these ranks, each once.
 std::vector<std::string> hosts_of(const Plan& plan, const std::vector<Rank>& ranks);

@@ -183,7 +183,8 @@ double LeastSums::seconds_of_embedding(int replicas, int holders) const {
   if (any_owners_) return exchange_seconds(tied_ + own, replicas);
   // Owners' shares end with a row. Of more holders each has more to exchange, but for that.
   const auto held = [&](int of) { return 2.0 * (of - 1) / of * tied_ - (of - 2) * row_; };
-  return exchange_seconds(std::min(held(holders), held(2 * replicas)) + own, holders);
+  return exchange_seconds(std::min(held(holders), held(2 * replicas)), holders) +
+         exchange_seconds(own, replicas);
 }
 
 double LeastSums::seconds(int replicas) const {

@@ -100,28 +100,26 @@ class StatePlacer {
     for (size_t rank = 0; rank < ranks(); ++rank)
       problem.update.push_back(
           whole_update_seconds(device(rank), plan_.ranks[rank].host_optimizer) / whole);
-    std::vector<std::vector<Rank>> peers(ranks());
-    for (const HeldAlike& group : problem.groups)
-      for (const Rank rank : group.holders) {
-        auto& known = peers[static_cast<size_t>(rank.value())];
-        known.insert(known.end(), group.holders.begin(), group.holders.end());
-      }
     const auto reduction = [&](const LinkCompression& compression) {
       return ReductionModel(request_.profile, gradient_bytes(request_.job),
                             shortened_links(compression, request_.job.model), plan_.sync);
     };
     // Weights come back as they are.
     const ReductionModel gradients = reduction(plan_.compression), weights = reduction({});
-    for (std::vector<Rank>& known : peers) {
-      std::sort(known.begin(), known.end());
-      known.erase(std::unique(known.begin(), known.end()), known.end());
-      double seconds = 0;
-      if (known.size() > 1)
-        seconds = (exchange_seconds(gradients, plan_, known, 1, whole) +
-                   exchange_seconds(weights, plan_, known, 1, whole)) /
-                  2;
-      problem.exchange.push_back(seconds);
+    std::vector<double> held(ranks(), 0.0);
+    problem.exchange.assign(ranks(), 0.0);  // on average of what it holds
+    for (const HeldAlike& group : problem.groups) {
+      const auto elements = static_cast<double>(group.elements);
+      const double seconds = (exchange_seconds(gradients, plan_, group.holders, whole) +
+                              exchange_seconds(weights, plan_, group.holders, whole)) /
+                             2;
+      for (const Rank rank : group.holders) {
+        problem.exchange[static_cast<size_t>(rank.value())] += elements * seconds;
+        held[static_cast<size_t>(rank.value())] += elements;
+      }
     }
+    for (size_t rank = 0; rank < ranks(); ++rank)
+      if (held[rank] > 0) problem.exchange[rank] /= held[rank];
     return problem;
   }
 

@@ -257,7 +257,7 @@ TEST(SliceTraffic, AHostSendsWhatItsRanksHaveInCommonOnce) {
       const Plan plan = plan_of(problem, replicas, sharded);
       for (const HostTraffic& host : slice_traffic(plan, problem.job.model).hosts) {
         EXPECT_EQ(host.peers.size(), 4U);
-        EXPECT_NEAR(host.elements / elements, 1, sharded ? 0.1 : 1e-12);
+        EXPECT_NEAR(host.elements() / elements, 1, sharded ? 0.1 : 1e-12);
       }
     }
     const Plan over = plan_of(problem,
@@ -266,7 +266,7 @@ TEST(SliceTraffic, AHostSendsWhatItsRanksHaveInCommonOnce) {
                               sharded);
     // Only the token embedding is on both.
     for (const HostTraffic& host : slice_traffic(over, problem.job.model).hosts)
-      EXPECT_NEAR(host.elements, 32 * 8, sharded ? 32 * 8 : 1e-9);
+      EXPECT_NEAR(host.elements(), 32 * 8, sharded ? 32 * 8 : 1e-9);
   }
 }
 
