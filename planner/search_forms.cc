@@ -96,7 +96,6 @@ FoundPlan quicker_of(Plan plain, FoundPlan found) {
   Plan& cut = found.plan;
   const double quickest = plain.prediction.step_seconds, other = cut.prediction.step_seconds;
   const bool is_quicker = other < quickest * (1 - kWorthLooking);
-  if (!is_quicker && !is_cut(cut)) return {std::move(plain)};
   if (is_quicker) {  // whole replicas, too: what tables of memory keep out may fit as it is counted
     const int whole = plain.world_size();
     reject("data parallel over " + std::to_string(whole) +
@@ -105,8 +104,9 @@ FoundPlan quicker_of(Plan plain, FoundPlan found) {
            quickest, &cut);
     return found;
   }
-  reject("pipelines: " + shape_of(cut),
-         other < quickest ? "hardly quicker than whole devices" : "no quicker", other, &plain);
+  if (is_cut(cut))
+    reject("pipelines: " + shape_of(cut),
+           other < quickest ? "hardly quicker than whole devices" : "no quicker", other, &plain);
   look_at_pipelines_too(cut.search.space, cut.search.lower_bound_step_seconds, &plain);
   plain.search.nodes += cut.search.nodes;
   return {std::move(plain)};
@@ -167,6 +167,7 @@ void take_with_fewer(Plan quicker, Plan* plan) {
   reject("with " + std::to_string(plan->world_size()) + " devices", "quicker with fewer",
          plan->prediction.step_seconds, &quicker);
   search.nodes += plan->search.nodes;
+  search.space = plan->search.space;
   search.lower_bound_step_seconds =
       std::min(search.step_seconds, plan->search.lower_bound_step_seconds);
   quicker.id = plan_id(quicker);
@@ -431,10 +432,11 @@ Result<Plan> search_anew(const PlanRequest& request, const MemoryCounter& counte
   Result<FoundPlan> whole = search_whole_and_cut(request, counter);
   if (!whole && is_fault(whole.error())) return fail(whole.error());
   const bool may_be_whole = request.job.parallel.shard_optimizer != ShardOptimizer::kOn;
-  Best best(may_be_whole || !whole ? whole
-                                   : fail(ErrorCode::kNoPlan,
-                                          "no plan found whose replicas share the optimizer's "
-                                          "state, which the job asks for"),
+  Best best(may_be_whole ? whole
+                         : fail(ErrorCode::kNoPlan,
+                                "no plan found whose replicas share the optimizer's state, which "
+                                "the job asks for" +
+                                    (whole ? std::string() : "; " + whole.error().message)),
             whole ? whole->replicas_of_single : 0);
   if (whole) {
     MOTLEY_TRY_VOID(consider_sharing_it(request, counter, whole->as_found(), &best));

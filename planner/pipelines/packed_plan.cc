@@ -19,6 +19,8 @@ namespace motley {
 namespace {
 
 constexpr int kCountsToExclude = 24;
+/// Sets that are tried as a single replica.
+constexpr size_t kMostSingles = 24;
 /// Of a step: what exchanging gradients takes.
 constexpr double kWorthPlacing = 0.02;
 /// Of more replicas no order of a single one helps much.
@@ -197,6 +199,27 @@ Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& 
   MOTLEY_TRY_VOID(place(costs, grains, &packed));
   made_.emplace_back(std::move(key), packed);
   return packed;
+}
+
+Result<Unit> PlanMaker::try_singles(const PackingProblem& problem, const PipelineCosts& costs,
+                                    std::vector<ReplicaDesigns>* sets, PackedPlan* best) {
+  const auto& count = space_.request.job.devices.count;
+  std::vector<std::pair<double, size_t>> soonest;
+  for (size_t set = 0; set < sets->size(); ++set) {
+    const GroupCounts& devices = (*sets)[set].devices();
+    const int number = std::accumulate(devices.begin(), devices.end(), 0);
+    if (number <= problem.most_devices && number >= (count ? count->low : 1))
+      soonest.emplace_back((*sets)[set].seconds(space_.batch()), set);
+  }
+  std::sort(soonest.begin(), soonest.end());
+  soonest.resize(std::min(soonest.size(), kMostSingles));
+  for (const auto& [seconds, set] : soonest) {
+    if (seconds >= best->seconds()) break;
+    Result<PackedPlan> packed = make({set}, costs, sets);
+    if (!packed && packed.error().code != ErrorCode::kNoPlan) return fail(packed.error());
+    if (packed && packed->seconds() < best->seconds()) *best = std::move(*packed);
+  }
+  return Unit{};
 }
 
 /// Where gradients take some of the step, over more and more hosts together, in a line and in a

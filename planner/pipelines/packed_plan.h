@@ -33,6 +33,11 @@ class PlanMaker {
   Result<PackedPlan> make(const Packing& packing, const PipelineCosts& costs,
                           std::vector<ReplicaDesigns>* sets);
 
+  /// Packings know nothing of what the ends of a replica exchange: of few devices other sets are
+  /// tried as a single replica as long as they compute sooner than the best step.
+  Result<Unit> try_singles(const PackingProblem& problem, const PipelineCosts& costs,
+                           std::vector<ReplicaDesigns>* sets, PackedPlan* best);
+
   /// Whether every rank's bytes fit its device; they go into the prediction. Where they do not,
   /// what layers need was taken for too little, which `costs` learn: in the first rounds only that
   /// the stage does not fit, as what it needs besides its layers depends on the plan.

@@ -30,8 +30,6 @@ constexpr int kFewHoldings = 2;
 constexpr int kFewHoldingsOfMany = 1;
 /// Of many devices: numbers of replicas that are looked for one by one.
 constexpr size_t kMostNumbers = 2;
-/// Of few devices: sets that are tried as a single replica.
-constexpr size_t kMostSingles = 24;
 /// Of a step: what exchanging gradients takes where fewer replicas are looked for, too.
 constexpr double kMuchExchanged = 0.25;
 /// Of the bound: steps that are further off are worth that.
@@ -405,28 +403,8 @@ class PipelineSearch {
     }
     if (!best) return fail(space_.none_fits());
     if (space_.few && least_replicas <= 1)
-      MOTLEY_TRY_VOID(try_singles(problem.most_devices, &*best));
+      MOTLEY_TRY_VOID(maker_.try_singles(problem, *costs_, &sets_, &*best));
     return std::move(*best);
-  }
-
-  /// Packings know nothing of what the ends of a replica exchange: of single ones others are tried
-  /// as long as they compute sooner than the best step.
-  Result<Unit> try_singles(int most_devices, PackedPlan* best) {
-    const auto& count = space_.request.job.devices.count;
-    std::vector<std::pair<double, size_t>> soonest;
-    for (size_t set = 0; set < sets_.size(); ++set) {
-      const int devices = number_of(sets_[set].devices());
-      if (devices <= most_devices && devices >= (count ? count->low : 1))
-        soonest.emplace_back(sets_[set].seconds(space_.batch()), set);
-    }
-    std::sort(soonest.begin(), soonest.end());
-    soonest.resize(std::min(soonest.size(), kMostSingles));
-    for (const auto& [seconds, set] : soonest) {
-      if (seconds >= best->seconds()) break;
-      MOTLEY_TRY(PackedPlan packed, maker_.make({set}, *costs_, &sets_));
-      if (packed.seconds() < best->seconds()) *best = std::move(packed);
-    }
-    return Unit{};
   }
 
   /// What the bound rests on is designed as well as it can be.

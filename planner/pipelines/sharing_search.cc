@@ -168,6 +168,8 @@ Result<PackedPlan> SharingSearch::quickest_packing(int least_replicas, int most_
     if (!best || packed->seconds() < best->seconds()) best = std::move(*packed);
   }
   if (!best) return fail(space_.none_fits());
+  if (space_.few && least_replicas <= 1)
+    MOTLEY_TRY_VOID(maker_.try_singles(problem, *costs_, &sets_, &*best));
   return std::move(*best);
 }
 

@@ -100,6 +100,7 @@ Result<SimulatedPlan> plan_simulated(const JobSpec& job, const FleetSpec& fleet,
   MOTLEY_TRY(SimulatedPlan best, plan_all(job, fleet, chosen, sources));
   const std::vector<MixedHosts> mixed = mixed_hosts(chosen, best.from);
   if (mixed.empty()) return best;
+  const std::string space = best.plan.search.space;
   double bound = best.plan.search.lower_bound_step_seconds;
   for (const FleetSpec& part : kept(chosen, mixed)) {
     if (part.devices.size() == chosen.devices.size() || !has_all_pinned(part, job)) continue;
@@ -111,7 +112,7 @@ Result<SimulatedPlan> plan_simulated(const JobSpec& job, const FleetSpec& fleet,
       take(*std::move(other), chosen, &best);
   }
   best.plan.search.lower_bound_step_seconds = bound;
-  best.plan.search.space += "; of unlike cards on a host all, or those of one type";
+  best.plan.search.space = space + "; of unlike cards on a host all, or those of one type";
   best.plan.id = plan_id(best.plan);
   return best;
 }
