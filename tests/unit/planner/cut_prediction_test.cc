@@ -270,6 +270,25 @@ TEST(SliceTraffic, AHostSendsWhatItsRanksHaveInCommonOnce) {
   }
 }
 
+/// The last layers of the second replica are on a host that is far from the others.
+TEST(CutPrediction, AFarHostSlowsWhatIsExchangedWithItAlone) {
+  constexpr double kSlow = 1e5;
+  PlanningCase problem = cut_case(3);
+  for (size_t i = 0; i < 3; ++i) problem.fleet.devices[i].host = std::string(1, "abc"[i]);
+  problem.add_link("a", "b", 0, 1e12).add_link("a", "c", 0, kSlow).add_link("b", "c", 0, kSlow);
+  const Plan plan =
+      plan_of(problem, {{{stage(0, 3, {0})}, 1, 4}, {{stage(0, 1, {1}), stage(2, 3, {2})}, 1, 4}});
+  double crossing = 0;
+  for (const LogicalTensor& tensor : logical_tensors(problem.job.model, 2, 3))
+    crossing += static_cast<double>(tensor.elements());
+  const double seconds = crossing / static_cast<double>(parameter_count(problem.job.model)) *
+                         seconds_over(kSlow, problem);
+  EXPECT_GE(plan.prediction.communication_seconds, seconds);
+  // Of what is tied a third holder has a part, too.
+  EXPECT_LE(plan.prediction.communication_seconds, 1.4 * seconds);
+  EXPECT_LT(1.4 * seconds, seconds_over(kSlow, problem));
+}
+
 TEST(CutPrediction, StagesOfAHostShareItsLink) {
   constexpr double kSlow = 1e5;
   const PlanningCase problem = two_hosts(kSlow);
