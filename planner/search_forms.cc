@@ -144,6 +144,17 @@ Parts hosts_to_leave_out(const FleetSpec& fleet) {
   return fleet.devices.size() > kFewDevices || all.size() < 2 ? Parts{} : all;
 }
 
+/// The same but for one.
+Parts other_hosts_to_leave_out(const FleetSpec& fleet) {
+  std::map<std::string, std::set<std::string>> others;
+  for (const DeviceSpec& device : fleet.devices)
+    for (const std::string& host : fleet.hosts())
+      if (host != device.host) others[host].insert(device.id);
+  Parts all;
+  for (auto& [host, devices] : others) all.push_back(std::move(devices));
+  return fleet.devices.size() > kFewDevices ? Parts{} : all;
+}
+
 /// So that hosts may be in the way.
 bool exchanges_much(const Plan& plan) {
   return plan.prediction.communication_seconds >= kWorthLooking * plan.prediction.step_seconds;
@@ -175,15 +186,15 @@ void take_with_fewer(Plan quicker, Plan* plan) {
 }
 
 /// Which blocks compute again, and what hosts exchange, is settled after the devices are: as long
-/// as a plan without some of them is quicker, and can be below `below`, that is taken.
+/// as a plan without some of them is quicker, and can be below `below`, the quickest such is taken.
 Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWays& ways,
                                      const MemoryCounter& counter, double below,
                                      Parts (*parts_of)(const FleetSpec&), Plan* plan) {
   const auto& count = request.job.devices.count;
   const size_t least = static_cast<size_t>(count ? std::max(1, count->low) : 1);
-  FleetSpec fleet = used_by(*plan, request.fleet);
+  FleetSpec fleet = request.fleet;  // what the plan does without may be of use without others
   for (bool is_quicker = true; is_quicker && fleet.devices.size() > least;) {
-    is_quicker = false;
+    std::optional<Plan> quickest;
     for (const std::set<std::string>& part : parts_of(fleet)) {
       FleetSpec fewer = fleet;
       std::erase_if(fewer.devices, [&](const DeviceSpec& one) { return part.contains(one.id); });
@@ -191,13 +202,15 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
       const PlanRequest without = unproved(asked_of(request, fewer));
       // Few may compute again.
       MOTLEY_TRY(const LeastSeconds others, least_seconds_of_pipelines(without));
-      if (others.step >= std::min(below, plan->prediction.step_seconds)) continue;
+      const double step =
+          quickest ? quickest->prediction.step_seconds : plan->prediction.step_seconds;
+      if (others.step >= std::min(below, step)) continue;
       Result<Plan> other = search_with(ways, without, counter, sharing_replicas(without, plan));
       if (!other && is_fault(other.error())) return fail(other.error());
-      if (!other || other->prediction.step_seconds >= plan->prediction.step_seconds) continue;
-      take_with_fewer(*std::move(other), plan);
-      is_quicker = true;
+      if (other && other->prediction.step_seconds < step) quickest = *std::move(other);
     }
+    is_quicker = quickest.has_value();
+    if (quickest) take_with_fewer(*std::move(quickest), plan);
     fleet = used_by(*plan, request.fleet);
   }
   return Unit{};
@@ -396,6 +409,20 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
   return other;
 }
 
+/// Devices that cost more than they bring by what is settled after they are chosen.
+Result<Unit> consider_fewer(const PlanRequest& request, const MemoryWays& ways,
+                            const MemoryCounter& counter, const Best& best, Plan* plan) {
+  if (request.previous != nullptr) return Unit{};
+  const bool exchanges = !best.found() && exchanges_much(*plan);
+  std::vector<Parts (*)(const FleetSpec&)> all;
+  if (exchanges) all = {hosts_to_leave_out, other_hosts_to_leave_out};
+  if (exchanges || ways.recompute) all.push_back(kinds_to_leave_out);
+  for (const auto parts_of : all)
+    MOTLEY_TRY_VOID(
+        leave_out_while_quicker(request, ways, counter, best.seconds_for(ways), parts_of, plan));
+  return Unit{};
+}
+
 /// Of plans that do something for want of memory those that do least of it: more only where nothing
 /// was found.
 Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& counter, Best* best) {
@@ -412,12 +439,7 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
       if (!other && is_fault(other.error())) return fail(other.error());
       if (!other) continue;
       const double below = best->seconds_for(ways);
-      if (ways.recompute && request.previous == nullptr)
-        MOTLEY_TRY_VOID(
-            leave_out_while_quicker(request, ways, counter, below, kinds_to_leave_out, &*other));
-      if (needed && exchanges_much(*other))
-        MOTLEY_TRY_VOID(
-            leave_out_while_quicker(request, ways, counter, below, hosts_to_leave_out, &*other));
+      MOTLEY_TRY_VOID(consider_fewer(request, ways, counter, *best, &*other));
       FoundPlan found{*std::move(other)};
       if (ways.state == StateWays{}) {
         MOTLEY_TRY(found, shifted(request, counter, std::move(found.plan)));

@@ -83,7 +83,10 @@ class SimulateCommand final : public Command {
     }
     if (!given) MOTLEY_TRY_VOID(check_parallel(fleet, job));
     MOTLEY_TRY(const SimulatedPlan simulated,
-               given ? simulate_given(*given, job, fleet) : plan_simulated(job, fleet, sources_));
+               given ? simulate_given(*given, job, fleet)
+                     : plan_simulated(job, fleet, [&](const FleetSpec& chosen) {
+                         return profile_for_simulation(job, chosen, sources_);
+                       }));
     const auto& [from, plan] = simulated;
     MOTLEY_TRY(const StepTimeline timeline, step_timeline({job, fleet, from.profile}, plan));
     const DrawnStep step{job.name, plan, from.profile, timeline};

@@ -12,8 +12,7 @@
 #include "planner/pipelines/recompute_less.h"
 #include "scheduler/report/table.h"
 #include "scheduler/run/count_memory.h"
-#include "scheduler/run/find_plan.h"
-#include "scheduler/run/simulated_profile.h"
+#include "scheduler/run/simulated_plan.h"
 
 namespace motley {
 namespace {
@@ -307,8 +306,10 @@ Result<FleetFit> fit_fleet(const JobSpec& job, const FleetSpec& whole,
     MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
     MOTLEY_TRY_VOID(check_parallel(fleet, job));
     MOTLEY_TRY_VOID(check_precisions(chosen, job));
-    MOTLEY_TRY(const ProfileForSimulation from, simulated_profile(job, chosen, catalog));
-    return find_plan({job, fleet, from.profile});
+    MOTLEY_TRY(SimulatedPlan found, plan_simulated(job, fleet, [&](const FleetSpec& some) {
+                 return simulated_profile(job, some, catalog);
+               }));
+    return std::move(found.plan);
   }();
   if (plan) {
     note_tightest(*plan, &fit);

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "planner/pipelines/pipeline_search.h"
+#include "planner/plain/grain_table.h"
 #include "planner/questions/fleet_parts.h"
 #include "scheduler/run/find_plan.h"
 
@@ -14,7 +16,7 @@ namespace motley {
 namespace {
 
 /// Each is planned for.
-constexpr size_t kMostChoices = 16;
+constexpr size_t kMostChoices = 27;
 
 /// Hosts of unlike devices whose links within are assumed; of each the same is kept.
 struct MixedHosts {
@@ -26,7 +28,7 @@ struct MixedHosts {
 };
 
 /// Each by itself, unless these are too many choices: then those together that are alike; else
-/// none.
+/// all.
 std::vector<MixedHosts> mixed_hosts(const FleetSpec& fleet, const ProfileForSimulation& from) {
   std::map<std::string, std::map<std::string, int>> devices;  // by host and type
   for (const DeviceSpec& device : fleet.devices) ++devices[device.host][device.type];
@@ -41,24 +43,35 @@ std::vector<MixedHosts> mixed_hosts(const FleetSpec& fleet, const ProfileForSimu
     if (is_new) alike.push_back(own);
     alike[found->second].hosts.insert(link.between[0]);
   }
+  if (each.empty()) return {};
+  MixedHosts any;
+  for (const MixedHosts& own : alike) {
+    any.hosts.insert(own.hosts.begin(), own.hosts.end());
+    for (const std::string& type : own.types)
+      if (std::find(any.types.begin(), any.types.end(), type) == any.types.end())
+        any.types.push_back(type);
+  }
   for (const std::vector<MixedHosts>& all : {each, alike}) {
     size_t choices = 1;
     for (const MixedHosts& hosts : all)
       choices = std::min(choices * hosts.choices(), kMostChoices + 1);
     if (choices <= kMostChoices) return all;
   }
-  return {};
+  return {std::move(any)};
 }
 
-/// The fleet by choice after choice, the first of them all of it.
+/// The fleet by choice after choice, the first of them all of it. A host without a type keeps all.
 std::vector<FleetSpec> kept(const FleetSpec& fleet, const std::vector<MixedHosts>& mixed) {
+  std::set<std::pair<std::string, std::string>> there;
+  for (const DeviceSpec& device : fleet.devices) there.emplace(device.host, device.type);
   std::vector<FleetSpec> all = {fleet};
   for (const MixedHosts& hosts : mixed) {
     const std::vector<FleetSpec> before = all;
     for (const std::string& type : hosts.types)
       for (const FleetSpec& one : before)
         all.push_back(part_of(one, [&](const DeviceSpec& device) {
-          return device.type == type || !hosts.hosts.contains(device.host);
+          return device.type == type || !hosts.hosts.contains(device.host) ||
+                 !there.contains({device.host, type});
         }));
   }
   return all;
@@ -73,10 +86,15 @@ bool has_all_pinned(const FleetSpec& fleet, const JobSpec& job) {
   });
 }
 
+/// kNoPlan, too, where none can be below so many seconds.
 Result<SimulatedPlan> plan_all(const JobSpec& job, const FleetSpec& fleet,
-                               const FleetSpec& admitted, const SimulationSources& sources) {
-  MOTLEY_TRY(ProfileForSimulation from, profile_for_simulation(job, admitted, sources));
-  MOTLEY_TRY(Plan plan, find_plan({job, fleet, from.profile}));
+                               const FleetSpec& admitted, const ProfileOf& profile_of,
+                               double below) {
+  MOTLEY_TRY(ProfileForSimulation from, profile_of(admitted));
+  const PlanRequest request{job, fleet, from.profile};
+  MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(request));
+  if (least.step >= below) return fail(ErrorCode::kNoPlan, "none can be quicker");
+  MOTLEY_TRY(Plan plan, find_plan(request));
   return SimulatedPlan{std::move(from), std::move(plan)};
 }
 
@@ -95,16 +113,17 @@ void take(SimulatedPlan quicker, const FleetSpec& admitted, SimulatedPlan* best)
 }  // namespace
 
 Result<SimulatedPlan> plan_simulated(const JobSpec& job, const FleetSpec& fleet,
-                                     const SimulationSources& sources) {
+                                     const ProfileOf& profile_of) {
   MOTLEY_TRY(const FleetSpec chosen, admitted(fleet, job));
-  MOTLEY_TRY(SimulatedPlan best, plan_all(job, fleet, chosen, sources));
+  MOTLEY_TRY(SimulatedPlan best, plan_all(job, fleet, chosen, profile_of, kNever));
   const std::vector<MixedHosts> mixed = mixed_hosts(chosen, best.from);
   if (mixed.empty()) return best;
   const std::string space = best.plan.search.space;
   double bound = best.plan.search.lower_bound_step_seconds;
   for (const FleetSpec& part : kept(chosen, mixed)) {
     if (part.devices.size() == chosen.devices.size() || !has_all_pinned(part, job)) continue;
-    Result<SimulatedPlan> other = plan_all(job, part, part, sources);
+    Result<SimulatedPlan> other =
+        plan_all(job, part, part, profile_of, best.plan.prediction.step_seconds);
     if (!other && !means_no_plan(other.error())) return fail(other.error());
     if (!other) continue;
     bound = std::min(bound, other->plan.search.lower_bound_step_seconds);
