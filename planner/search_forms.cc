@@ -438,7 +438,6 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
       Result<Plan> other = search_with_fewer_too(ways, request, counter, *best);
       if (!other && is_fault(other.error())) return fail(other.error());
       if (!other) continue;
-      const double below = best->seconds_for(ways);
       MOTLEY_TRY_VOID(consider_fewer(request, ways, counter, *best, &*other));
       FoundPlan found{*std::move(other)};
       if (ways.state == StateWays{}) {
