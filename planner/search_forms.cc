@@ -146,13 +146,15 @@ Parts hosts_to_leave_out(const FleetSpec& fleet) {
 
 /// The same but for one.
 Parts other_hosts_to_leave_out(const FleetSpec& fleet) {
+  if (fleet.devices.size() > kFewDevices) return {};
+  const std::vector<std::string> hosts = fleet.hosts();
   std::map<std::string, std::set<std::string>> others;
   for (const DeviceSpec& device : fleet.devices)
-    for (const std::string& host : fleet.hosts())
+    for (const std::string& host : hosts)
       if (host != device.host) others[host].insert(device.id);
   Parts all;
   for (auto& [host, devices] : others) all.push_back(std::move(devices));
-  return fleet.devices.size() > kFewDevices ? Parts{} : all;
+  return all;
 }
 
 /// So that hosts may be in the way.
