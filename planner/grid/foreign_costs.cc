@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 
-#include "planner/costs/pipeline_simulation.h"
 #include "planner/pipelines/pipeline_end.h"
 
 namespace motley {
@@ -20,20 +19,6 @@ double at_degree(const std::map<int, double>& sizes, int degree) {
 /// By sums over the layers before each.
 double of_stage(const std::vector<double>& before, const GridStage& stage) {
   return before[static_cast<size_t>(stage.end)] - before[static_cast<size_t>(stage.first)];
-}
-
-/// Also of more stages than the quick way takes.
-Nanos end_of(const std::vector<AlikePasses>& stages, int passes) {
-  if (stages.size() <= kMostAlikeStages) return pipeline_end(stages, passes);
-  std::vector<StageTimes> times;
-  for (const AlikePasses& stage : stages) {
-    StageTimes& one = times.emplace_back();
-    one.forward.assign(static_cast<size_t>(passes), stage.forward);
-    one.backward.assign(static_cast<size_t>(passes), stage.backward);
-    one.forward_travels = stage.forward_travels;
-    one.backward_travels = stage.backward_travels;
-  }
-  return simulate_step({times});
 }
 
 Nanos nanos(double seconds) { return Nanos(std::llround(seconds * 1e9)); }
@@ -229,7 +214,7 @@ double ForeignCosts::simulated_seconds(const GridPlan& plan) const {
     end = std::max(end, update(stage, plan.micro_batch));
     sums = std::max(sums, reduction(stage, plan.replicas));
   }
-  return seconds_of(end_of(stages, passes(plan.micro_batch, plan.replicas))) + end + sums;
+  return seconds_of(pipeline_end(stages, passes(plan.micro_batch, plan.replicas))) + end + sums;
 }
 
 }  // namespace motley

@@ -1,7 +1,6 @@
 #include "planner/pipelines/pipeline_end.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -13,22 +12,25 @@ namespace motley {
 namespace {
 
 /// Rounds that differ in turn are looked for up to so many apart.
-constexpr int kLongestPattern = 8;
-constexpr size_t kNumbers = 3 * kMostAlikeStages;
+constexpr size_t kLongestPattern = 8;
 /// Of a stage: when it is free, and when its neighbours have what it sent last.
 enum Time : size_t { kFree, kForwardArrives, kBackwardArrives, kTimes };
 
 /// When everything is at the end of a round, and by how much what stages waited for in it was late
 /// (below 0) or early.
 struct Round {
-  std::array<int64_t, kNumbers> times;
-  std::array<int64_t, kNumbers> slacks;
+  int64_t* times;
+  int64_t* slacks;
 };
 
 class Rounds {
  public:
   Rounds(const std::vector<AlikePasses>& stages, int micro_batches)
-      : stages_(stages), count_(stages.size()), last_(micro_batches - 1) {}
+      : stages_(stages),
+        count_(stages.size()),
+        last_(micro_batches - 1),
+        memory_(2 * numbers() * (1 + kLongestPattern)),
+        now_(round(0)) {}
 
   Nanos run() {
     begin();
@@ -42,6 +44,11 @@ class Rounds {
   }
 
  private:
+  size_t numbers() const { return kTimes * count_; }
+  Round round(size_t index) {
+    int64_t* const times = memory_.data() + 2 * numbers() * index;
+    return {times, times + numbers()};
+  }
   int64_t& time(size_t stage, Time which) { return now_.times[kTimes * stage + which]; }
 
   int64_t forward(size_t stage, int number, bool first) const {
@@ -88,35 +95,34 @@ class Rounds {
 
   /// The first `rounds`, which are alike.
   void repeat(int rounds) {
-    int known = 0;  // rounds before, one after the other
+    size_t known = 0;  // rounds before, one after the other
     for (int round = 0; round < rounds; ++round) {
       work(round);
       const int left = rounds - 1 - round;
       int skipped = known >= 2 ? skip_steady(ago(1), ago(2), left) : 0;
-      for (int length = 2; skipped == 0 && length <= std::min(known, kLongestPattern); ++length)
+      for (size_t length = 2; skipped == 0 && length <= std::min(known, kLongestPattern); ++length)
         skipped = skip_patterns(ago(length), length, left);
       if (skipped > 0) known = 0;
       round += skipped;
       ++known;
-      newest_ = (newest_ + 1) % seen_.size();
-      seen_[newest_] = now_;
+      newest_ = (newest_ + 1) % kLongestPattern;
+      std::copy_n(now_.times, 2 * numbers(), ago(1).times);
     }
   }
 
-  const Round& ago(int rounds) const {
-    return seen_[(newest_ + seen_.size() + 1 - static_cast<size_t>(rounds)) % seen_.size()];
+  Round ago(size_t rounds) {
+    return round(1 + (newest_ + kLongestPattern + 1 - rounds) % kLongestPattern);
   }
 
   /// Where every time moves on by as much as it did in the round before, it goes on so until what a
   /// stage waited for begins, or ceases, to be late. How many rounds were skipped.
   int skip_steady(const Round& before, const Round& earlier, int most) {
-    const size_t numbers = kTimes * count_;
-    for (size_t i = 0; i < numbers; ++i)
+    for (size_t i = 0; i < numbers(); ++i)
       if (now_.times[i] - before.times[i] != before.times[i] - earlier.times[i]) return 0;
     int64_t rounds = most;
-    for (size_t i = 0; i < numbers; ++i)
+    for (size_t i = 0; i < numbers(); ++i)
       rounds = std::min(rounds, rounds_alike(before.slacks[i], now_.slacks[i]));
-    for (size_t i = 0; i < numbers; ++i) {
+    for (size_t i = 0; i < numbers(); ++i) {
       now_.times[i] += rounds * (now_.times[i] - before.times[i]);
       now_.slacks[i] += rounds * (now_.slacks[i] - before.slacks[i]);
     }
@@ -133,29 +139,27 @@ class Rounds {
   }
 
   /// Where all times have moved on by the same, they will again.
-  int skip_patterns(const Round& before, int length, int most) {
-    const size_t numbers = kTimes * count_;
+  int skip_patterns(const Round& before, size_t length, int most) {
     const int64_t moved = now_.times[0] - before.times[0];
-    for (size_t i = 0; i < numbers; ++i)
+    for (size_t i = 0; i < numbers(); ++i)
       if (now_.times[i] - before.times[i] != moved) return 0;
-    const int patterns = most / length;
-    for (size_t i = 0; i < numbers; ++i) now_.times[i] += moved * patterns;
-    return patterns * length;
+    const int alike = static_cast<int>(length), patterns = most / alike;
+    for (size_t i = 0; i < numbers(); ++i) now_.times[i] += moved * patterns;
+    return patterns * alike;
   }
 
   const std::vector<AlikePasses>& stages_;
   size_t count_;
-  int last_;  ///< micro-batch
-  Round now_ = {};
-  std::array<Round, kLongestPattern> seen_;
+  int last_;                     ///< micro-batch
+  std::vector<int64_t> memory_;  ///< of this round and the last ones
+  Round now_;
   size_t newest_ = 0;
 };
 
 }  // namespace
 
 Nanos pipeline_end(const std::vector<AlikePasses>& stages, int micro_batches) {
-  MOTLEY_CHECK(!stages.empty() && stages.size() <= kMostAlikeStages && micro_batches > 0,
-               "a replica has stages and micro-batches");
+  MOTLEY_CHECK(!stages.empty() && micro_batches > 0, "a replica has stages and micro-batches");
   return Rounds(stages, micro_batches).run();
 }
 

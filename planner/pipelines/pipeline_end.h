@@ -25,10 +25,7 @@ struct AlikePasses {
   Nanos backward_travels{0};
 };
 
-inline constexpr size_t kMostAlikeStages = 16;
-
-/// The end of the last action of any stage; of 1 to kMostAlikeStages stages and at least one
-/// micro-batch.
+/// The end of the last action of any stage; of one stage at least and one micro-batch.
 Nanos pipeline_end(const std::vector<AlikePasses>& stages, int micro_batches);
 
 }  // namespace motley

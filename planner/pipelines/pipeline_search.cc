@@ -45,12 +45,6 @@ class PipelineSearch {
         recompute_(recompute) {}
 
   Result<FoundPipelines> run() {
-    if (wanted().pipeline.value_or(1) > kMostStages)
-      return fail(ErrorCode::kNoPlan,
-                  "parallel.pipeline asks for " + std::to_string(*wanted().pipeline) +
-                      " stages; pipelines are looked for up to " + std::to_string(kMostStages) +
-                      " (more can be pinned: pin.replicas)",
-                  place_of(space_.request.job, "parallel.pipeline"));
     if (wanted().pipeline.value_or(1) > space_.most_of_a_replica() &&
         space_.most_of_a_replica() < space_.devices())
       return fail(ErrorCode::kNoPlan,
@@ -560,7 +554,7 @@ Result<LeastSeconds> least_seconds_of_pipelines(const PlanRequest& request) {
       space.all_shared() ? kNever : costs.least_seconds(space.there, space.batch());
   const double computing = std::min(single, shared);
   if (computing == kNever) return LeastSeconds{};
-  const LeastSums sums(request, space.groups, kMostStages, false);
+  const LeastSums sums(request, space.groups, space.longest, false);
   const HostSums hosts(request, space.groups, costs, sums, true);
   return LeastSeconds{.computing = computing, .step = hosts.step_seconds(computing, 0)};
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <tuple>
 
+#include "core/model.h"
+#include "planner/costs/cost_model.h"
 #include "planner/pipelines/placement.h"
 #include "planner/plain/device_index.h"
 
@@ -18,6 +20,10 @@ constexpr size_t kMostOfLayers = 25'000;
 /// replica is hardly ever finer.
 constexpr int kFinestCut = 2048, kFinestCutOfADevice = 16;
 constexpr int kFewOrders = 6;
+constexpr int kFewStages = 8;
+/// Of as many devices as are needed at least for a model's state, so many times that are looked at.
+constexpr int kMoreThanNeeded = 2;
+constexpr size_t kFewSets = 16;
 
 /// All sets of at most `most` devices, but the empty one; of more than `most_sets` some.
 void extend_sets(const GroupCounts& there, size_t group, int most, size_t most_sets,
@@ -34,11 +40,40 @@ void extend_sets(const GroupCounts& there, size_t group, int most, size_t most_s
   (*set)[group] = 0;
 }
 
+/// A weight, its gradient and two moments.
+constexpr double kStateOfAnElement = 16;
+
+/// The largest, that state of the model goes into.
+int devices_that_hold(const PlanRequest& request, const std::vector<DeviceGroup>& groups) {
+  double left = 0;
+  for (const LogicalTensor& tensor : logical_tensors(request.job.model))
+    left += kStateOfAnElement * static_cast<double>(tensor.elements());
+  std::vector<double> memories;
+  for (const DeviceGroup& group : groups)
+    memories.insert(
+        memories.end(), static_cast<size_t>(group.count()),
+        static_cast<double>(usable_memory(*group.profile, request.memory_headroom).value()));
+  std::sort(memories.rbegin(), memories.rend());
+  int devices = 0;
+  for (; left > 0 && devices < std::ssize(memories); ++devices)
+    left -= memories[static_cast<size_t>(devices)];
+  return devices;
+}
+
 int most_devices_of(const std::vector<GroupCounts>& sets) {
   int most = 0;
   for (const GroupCounts& set : sets)
     most = std::max(most, std::accumulate(set.begin(), set.end(), 0));
   return most;
+}
+
+int longest_of(const PlanRequest& request, const std::vector<DeviceGroup>& groups,
+               const GroupCounts& there) {
+  const int devices = std::accumulate(there.begin(), there.end(), 0);
+  const bool few_sets = most_devices_of(sets_of(there, devices, kFewSets)) == devices;
+  const int most = std::max({kFewStages, request.job.parallel.pipeline.value_or(1),
+                             kMoreThanNeeded * devices_that_hold(request, groups)});
+  return few_sets ? devices : std::min(most, devices);
 }
 
 }  // namespace
@@ -97,8 +132,9 @@ PipelineSpace::PipelineSpace(const PlanRequest& asked, std::vector<DeviceGroup> 
       grain(grain_of(asked.job, asked.fleet.devices.size())) {
   for (const DeviceGroup& group : groups) there.push_back(group.count());
   few = few_enough_to_enumerate(there);
-  most_of_a_replica_ = most_devices_of(sets(kMostStages));
-  most_of_any_replica_ = most_devices_of(sets_of(there, kMostStages, most_sets()));
+  longest = longest_of(request, groups, there);
+  most_of_a_replica_ = most_devices_of(sets(longest));
+  most_of_any_replica_ = most_devices_of(sets_of(there, longest, most_sets()));
   if (!few) hosts = devices_of_hosts(groups);
   micro_batches = micro_batches_of(request, groups, grain);
 }

@@ -11,7 +11,6 @@
 
 namespace motley {
 
-inline constexpr int kMostStages = 8;
 /// Searches for a cut, over all sets of few devices.
 inline constexpr int kMostCuts = 20'000;
 /// Stages placed of one of few sets in a cut, and where not all is looked at.
@@ -51,8 +50,11 @@ struct PipelineSpace {
 
   const PlanRequest& request;
   std::vector<DeviceGroup> groups;
-  GroupCounts there;               ///< devices of each group
-  bool few;                        ///< devices: all packings are looked at
+  GroupCounts there;  ///< devices of each group
+  bool few;           ///< devices: all packings are looked at
+  /// Devices of a replica, and stages, that are looked at: eight, more where the job asks for them,
+  /// where so many hold the model hardly, or where that makes few sets.
+  int longest;
   std::vector<GroupCounts> hosts;  ///< of many devices the same by host
   int grain;                       ///< samples
   std::vector<int> micro_batches;
@@ -60,7 +62,7 @@ struct PipelineSpace {
   const ParallelSpec& wanted() const { return request.job.parallel; }
   /// Whether no device may have a stage by itself.
   bool all_shared() const { return wanted().tensor.value_or(1) > 1; }
-  /// Of a replica; of very many unlike devices fewer than kMostStages, as are stages.
+  /// Of a replica; of very many unlike devices fewer than `longest`, as are stages.
   int most_of_a_replica() const { return most_of_a_replica_; }
   /// The same where they need not be as all devices make evenly.
   int most_of_any_replica() const { return most_of_any_replica_; }

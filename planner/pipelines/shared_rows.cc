@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "planner/pipelines/pipeline_space.h"
-
 namespace motley {
 namespace {
 
 bool has_wanted_length(const StageRow& row, const RowsWanted& wanted, int layers) {
   const auto stages = static_cast<int>(row.size());
-  return stages <= std::min(kMostStages, layers) && wanted.stages.value_or(stages) == stages;
+  return stages <= layers && wanted.stages.value_or(stages) == stages;
 }
 
 class RowFinder {

@@ -44,10 +44,10 @@ class SharingBound {
         free_(shared_for_free(costs, sharing)),
         at_best_(shared_at_best(costs, sharing)),
         cut_(!holds_all(space, costs)),
-        sums_(space.request, space.groups, kMostStages, cut_),
+        sums_(space.request, space.groups, space.longest, cut_),
         hosts_(space.request, space.groups, costs, sums_, space.request.least_replicas > 1),
-        times_(free_, space.sets(kMostStages), space.micro_batches, space.few, step),
-        shared_times_(at_best_, space.sets(kMostStages), space.micro_batches, space.few, step) {
+        times_(free_, space.sets(space.longest), space.micro_batches, space.few, step),
+        shared_times_(at_best_, space.sets(space.longest), space.micro_batches, space.few, step) {
     times_.want_stages(space.wanted().pipeline);
     problem_ = space.packing(space.wanted().data.value_or(1), space.most_replicas(), kNearly);
     const std::vector<int> none(space.groups.size(), 0);

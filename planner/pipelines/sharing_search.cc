@@ -24,7 +24,7 @@ SharingSearch::SharingSearch(const PipelineSpace& space, const MemoryCounter& co
     : space_(space), counter_(counter), maker_(space, counter.plan) {}
 
 Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
-  cuts_ = kMostCuts / static_cast<int>(space_.sets(kMostStages).size());
+  cuts_ = kMostCuts / static_cast<int>(space_.sets(space_.longest).size());
   all_ = single.exact && space_.few && space_.is_for_all_grains(cuts_);
   const TensorSets found =
       tensor_sets(space_, single.costs, single.seconds, space_.few ? kMostTensorSets : 0);
@@ -80,7 +80,7 @@ bool SharingSearch::design_all(const SingleStages& single) {
 
 /// Of more devices than a replica with a device a stage has, too.
 void SharingSearch::add_sets(std::vector<ReplicaDesigns>* designs) const {
-  for (GroupCounts& set : space_.sets(kMostStages))
+  for (GroupCounts& set : space_.sets(space_.longest))
     if (std::none_of(designs->begin(), designs->end(),
                      [&](const ReplicaDesigns& known) { return known.devices() == set; }))
       designs->emplace_back(*costs_, std::move(set));

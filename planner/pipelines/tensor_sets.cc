@@ -65,7 +65,7 @@ class TensorSetFinder {
 
   /// Knowing what sums of gradients take at least.
   double find_members_with_sums(double quickest) {
-    const LeastSums sums(space_.request, space_.groups, kMostStages, false);
+    const LeastSums sums(space_.request, space_.groups, space_.longest, false);
     for (int replicas = 1; replicas <= space_.most_replicas(); replicas *= 2)
       sums_.push_back(sums.seconds_sharing(replicas));
     return find_members(quickest);
@@ -102,7 +102,7 @@ class TensorSetFinder {
       const int most_replicas = (2 << i) - 1;
       least = std::min(
           least, sums_[i] + costs_.least_seconds_sharing(members, space_.there, space_.batch(),
-                                                         kMostStages * most_replicas));
+                                                         space_.longest * most_replicas));
     }
     return least;
   }

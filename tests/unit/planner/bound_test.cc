@@ -442,8 +442,8 @@ TEST(StepBound, IsWhatItWouldBeWhateverItWasAskedBefore) {
     const MemoryCounter counter = testing::layer_bytes_counter(problem);
     const auto costs =
         *PipelineCosts::make(request, space.groups, space.micro_batches, counter.layers);
-    SetTimes times(costs, space.sets(kMostStages), space.micro_batches, space.few);
-    const LeastSums sums(request, space.groups, kMostStages, false);
+    SetTimes times(costs, space.sets(space.longest), space.micro_batches, space.few);
+    const LeastSums sums(request, space.groups, space.longest, false);
     const HostSums hosts(request, space.groups, costs, sums, false);
     const auto anew = [&] {
       return StepBound(space.packing(1, space.most_replicas(), kNearly), &times, sums, hosts, 0);

@@ -369,7 +369,7 @@ TEST(SetTimes, AreBoundsAndFindTheQuickest) {
     const auto costs = *PipelineCosts::make(request, groups, sizes, counted_layers);
     GroupCounts there;
     for (const DeviceGroup& group : groups) there.push_back(group.count());
-    SetTimes times(costs, sets_of(there, kMostStages), sizes, false);
+    SetTimes times(costs, sets_of(there, 8), sizes, false);
     for (size_t set = 0; set < times.count(); ++set) {
       const int samples = draw(random, 1, 12);
       const GroupCounts& devices = times.devices(set);
@@ -431,7 +431,7 @@ TEST(SetTimes, OfManySetsAreBoundsToo) {
     const int grain = fall ? 4 : 1;
     const std::vector<int> sizes = fall ? std::vector<int>{4, 8} : std::vector<int>{1, 2, 3, 4, 8};
     const auto costs = *PipelineCosts::make(request, groups, sizes, counted_layers);
-    const auto sets = sets_of(GroupCounts(groups.size(), 1), kMostStages);
+    const auto sets = sets_of(GroupCounts(groups.size(), 1), 8);
     SetTimes times(costs, sets, sizes, true);
     ASSERT_TRUE(times.are_many());
     for (size_t set = 0; set < times.count(); ++set) {
@@ -654,6 +654,39 @@ TEST(PipelineSearch, SaysThatNothingFits) {
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().code, ErrorCode::kNoPlan);
   EXPECT_THAT(plan.error().message, HasSubstr("no pipeline over any of the 6 devices holds"));
+}
+
+/// Two layers go into each of six quick cards and six slow ones, of which eleven hold the model.
+TEST(PipelineSearch, IsOfAsManyStagesAsHoldTheModel) {
+  PlanningCase problem(24);
+  problem.job.model = {"gpt", 20, 2, 80, 16, 32};
+  for (int i = 0; i < 12; ++i) {
+    problem.add({.type = i < 6 ? "quick" : "slow"});
+    DeviceProfile& device = problem.profile.devices.back();
+    const double seconds = i < 6 ? 0.01 : 0.03;
+    device.curves = {layer_curve("embedding", 0, seconds / 5), layer_curve("block", 0, seconds),
+                     layer_curve("head", 0, seconds / 2)};
+    device.memory.clear();
+    device.memory_limit = Bytes(5 * kMiB);
+  }
+  const CountLayers layers = [](const LayersToCount& asked) -> Result<LayerMemoryTable> {
+    LayerMemoryTable table;
+    for (const char* const layer : {"embedding", "block", "head"})
+      for (const int size : asked.micro_batches) table[{layer, 2, size}].fixed = Bytes(2 * kMiB);
+    return table;
+  };
+  const CountMemory ranks = [](const Plan& plan) -> Result<std::vector<RankMemory>> {
+    std::vector<RankMemory> memory;
+    for (const StagePlan& stage : plan.replicas.front().stages)
+      memory.push_back({.total = Bytes(stage.layers() * 2 * kMiB)});
+    return memory;
+  };
+  const Result<Plan> plan = search_pipelines(problem.request(), {ranks, layers});
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_EQ(plan->replicas.size(), 1U);
+  EXPECT_GE(plan->replicas.front().stages.size(), 11U);
+  problem.job.parallel.pipeline = 13;
+  EXPECT_FALSE(search_pipelines(problem.request(), {ranks, layers}));
 }
 
 /// Ranks need half a MiB more for each layer than their layers by themselves.

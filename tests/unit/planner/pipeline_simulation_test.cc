@@ -147,7 +147,7 @@ StageTimes one_by_one(const AlikePasses& passes, int stages, int stage, int micr
 }
 
 RC_GTEST_PROP(PipelineEnd, IsThatOfTheSimulation, ()) {
-  const int stages = *rc::gen::inRange(1, 17);
+  const int stages = *rc::gen::inRange(1, 25);
   const int micro_batches = *rc::gen::oneOf(rc::gen::inRange(1, 20), rc::gen::inRange(20, 400));
   const int64_t most = *rc::gen::element<int64_t>(2, 5, 1000, 100'000'000);
   std::vector<AlikePasses> passes;
