@@ -13,7 +13,7 @@
 #include "planner/pinned/pinned_search.h"
 #include "planner/pipelines/pipeline_search.h"
 #include "planner/pipelines/recompute_less.h"
-#include "planner/pipelines/shift_cuts.h"
+#include "planner/pipelines/refine_cuts.h"
 #include "planner/plain/runners_up.h"
 #include "planner/questions/fleet_parts.h"
 #include "planner/state/state_search.h"
@@ -61,7 +61,7 @@ std::string shape_of(const Plan& plan) {
          (stages == "1" ? " stage" : " stages");
 }
 
-/// A plan, and what it was before its cuts were shifted, where that is another.
+/// A plan, and what it was before it was refined, where that is another.
 struct FoundPlan {
   Plan plan;
   std::optional<Plan> before = {};
@@ -72,11 +72,11 @@ struct FoundPlan {
 
 /// `plan`: each holder keeps all its state on its device. Where none may, it is only what others
 /// are made of.
-Result<FoundPlan> shifted(const PlanRequest& request, const MemoryCounter& counter, Plan plan) {
+Result<FoundPlan> refined(const PlanRequest& request, const MemoryCounter& counter, Plan plan) {
   if (request.job.parallel.shard_optimizer == ShardOptimizer::kOn)
     return FoundPlan{std::move(plan)};
   FoundPlan found{plan};
-  MOTLEY_TRY_VOID(shift_cuts(request, counter.plan, &found.plan));
+  MOTLEY_TRY_VOID(refine_cuts(request, counter.plan, &found.plan));
   if (found.plan.id != plan.id) found.before = std::move(plan);
   return found;
 }
@@ -248,7 +248,7 @@ Result<FoundPlan> search_whole_and_cut(const PlanRequest& request, const MemoryC
     MOTLEY_TRY_VOID(leave_out_while_quicker(request, {}, counter,
                                             pipelines->plan.prediction.step_seconds,
                                             hosts_to_leave_out, &pipelines->plan));
-  MOTLEY_TRY(FoundPlan cut, shifted(request, counter, std::move(pipelines->plan)));
+  MOTLEY_TRY(FoundPlan cut, refined(request, counter, std::move(pipelines->plan)));
   cut.replicas_of_single = pipelines->replicas_of_single;
   return plain ? quicker_of(*std::move(plain), std::move(cut)) : std::move(cut);
 }
@@ -443,7 +443,7 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
       MOTLEY_TRY_VOID(consider_fewer(request, ways, counter, *best, &*other));
       FoundPlan found{*std::move(other)};
       if (ways.state == StateWays{}) {
-        MOTLEY_TRY(found, shifted(request, counter, std::move(found.plan)));
+        MOTLEY_TRY(found, refined(request, counter, std::move(found.plan)));
       }
       best->consider(std::move(found), ways);
     }

@@ -1,4 +1,4 @@
-#include "planner/pipelines/shift_cuts.h"
+#include "planner/pipelines/refine_cuts.h"
 
 #include <gtest/gtest.h>
 
@@ -67,13 +67,10 @@ Plan plan_with(const PlanningCase& problem, std::vector<ReplicaPlan> replicas) {
   return plan;
 }
 
-/// Four replicas over two hosts each, or within one.
-Plan cut_after(const PlanningCase& problem, int first_layers, bool over_hosts = true) {
+/// Four replicas over two hosts each.
+Plan cut_after(const PlanningCase& problem, int first_layers) {
   std::vector<ReplicaPlan> replicas;
-  for (const int card : {0, 1, 4, 5})
-    replicas.push_back(over_hosts ? replica_of(card, card + 2, first_layers)
-                                  : replica_of(card % 2 == 0 ? card : card + 1,
-                                               card % 2 == 0 ? card + 1 : card + 2, first_layers));
+  for (const int card : {0, 1, 4, 5}) replicas.push_back(replica_of(card, card + 2, first_layers));
   return plan_with(problem, replicas);
 }
 
@@ -86,9 +83,9 @@ bool fits(const PlanningCase& problem, const Plan& plan) {
   return true;
 }
 
-Plan shifted(const PlanningCase& problem, Plan plan) {
+Plan refined(const PlanningCase& problem, Plan plan) {
   const MemoryCounter counter = testing::layer_bytes_counter(problem);
-  const auto done = shift_cuts(problem.request(), counter.plan, &plan);
+  const auto done = refine_cuts(problem.request(), counter.plan, &plan);
   EXPECT_TRUE(done) << done.error().message;
   return plan;
 }
@@ -103,27 +100,27 @@ double least_step(const PlanningCase& problem) {
   return least;
 }
 
-TEST(ShiftCuts, FindsTheQuickestPlaceForAllReplicas) {
+TEST(RefineCuts, FindsTheQuickestPlaceForAllReplicas) {
   const PlanningCase problem = cards_with(8192);
   for (const int first_layers : {1, 3, 12}) {
-    const Plan plan = shifted(problem, cut_after(problem, first_layers));
+    const Plan plan = refined(problem, cut_after(problem, first_layers));
     EXPECT_LE(plan.prediction.step_seconds, least_step(problem) * 1.002) << first_layers;
     EXPECT_TRUE(validate(plan, problem.job.model));
     EXPECT_EQ(plan.search.step_seconds, plan.prediction.step_seconds);
   }
 }
 
-TEST(ShiftCuts, StaysWithinMemory) {
+TEST(RefineCuts, StaysWithinMemory) {
   const PlanningCase problem = cards_with(1500);
   ASSERT_GT(least_step(problem), least_step(cards_with(8192)));
-  const Plan plan = shifted(problem, cut_after(problem, kLayers - 1));
+  const Plan plan = refined(problem, cut_after(problem, kLayers - 1));
   EXPECT_LE(plan.prediction.step_seconds, least_step(problem) * 1.002);
   EXPECT_TRUE(fits(problem, plan));
 }
 
-TEST(ShiftCuts, LayersAreComputedAgainWhereverTheyAre) {
+TEST(RefineCuts, LayersAreComputedAgainWhereverTheyAre) {
   const PlanningCase problem = cards_with(8192);
-  const Plan plan = shifted(problem, cut_after(problem, 1));
+  const Plan plan = refined(problem, cut_after(problem, 1));
   ASSERT_GT(plan.replicas[0].stages[0].layers(), 1);
   for (const ReplicaPlan& replica : plan.replicas)
     for (const StagePlan& stage : replica.stages) {
@@ -135,7 +132,7 @@ TEST(ShiftCuts, LayersAreComputedAgainWhereverTheyAre) {
 }
 
 /// Three stages each, the one in the middle of a single layer, between two that only grow together.
-TEST(ShiftCuts, MovesTwoEndsAtOnce) {
+TEST(RefineCuts, MovesTwoEndsAtOnce) {
   PlanningCase problem = cards_with(8192);
   problem.profile.links.clear();
   for (int a = 0; a < 4; ++a)
@@ -162,14 +159,14 @@ TEST(ShiftCuts, MovesTwoEndsAtOnce) {
     for (int second = first + 1; second < kLayers; ++second)
       least = std::min(least, cut_at(first, second).prediction.step_seconds);
   for (const auto& [first, second] : {std::pair(7, 8), std::pair(1, 2), std::pair(12, 13)}) {
-    const Plan plan = shifted(problem, cut_at(first, second));
+    const Plan plan = refined(problem, cut_at(first, second));
     EXPECT_LE(plan.prediction.step_seconds, least * 1.005) << first << " and " << second;
     EXPECT_TRUE(validate(plan, problem.job.model));
   }
 }
 
 /// The first stages compute nothing again, and could not: it was not measured of their cards.
-TEST(ShiftCuts, OfStagesSomeOfWhichComputeAgain) {
+TEST(RefineCuts, OfStagesSomeOfWhichComputeAgain) {
   PlanningCase problem = cards_with(8192);
   for (const int card : {0, 1, 4, 5})
     std::erase_if(problem.profile.devices[static_cast<size_t>(card)].curves,
@@ -179,7 +176,7 @@ TEST(ShiftCuts, OfStagesSomeOfWhichComputeAgain) {
     replicas.push_back(replica_of(card, card + 2, 3));
     replicas.back().stages[0].recompute.clear();
   }
-  const Plan plan = shifted(problem, plan_with(problem, replicas));
+  const Plan plan = refined(problem, plan_with(problem, replicas));
   EXPECT_TRUE(validate(plan, problem.job.model));
   for (const ReplicaPlan& replica : plan.replicas)
     EXPECT_EQ(std::count(replica.stages[0].recompute.begin(), replica.stages[0].recompute.end(),
@@ -187,10 +184,44 @@ TEST(ShiftCuts, OfStagesSomeOfWhichComputeAgain) {
               0);
 }
 
-TEST(ShiftCuts, WithinAHostCutsStay) {
+/// Two replicas of two stages, whose gradients are summed over a slow link until stages with the
+/// same layers are on one host.
+TEST(RefineCuts, ExchangesDevices) {
   const PlanningCase problem = cards_with(8192);
-  const Plan before = cut_after(problem, 1, false);
-  EXPECT_EQ(shifted(problem, before).replicas[0].stages[0].layers(), 1);
+  const Plan before = plan_with(problem, {replica_of(0, 2, 7), replica_of(3, 1, 7)});
+  const Plan plan = refined(problem, before);
+  EXPECT_LT(plan.prediction.communication_seconds, 0.7 * before.prediction.communication_seconds);
+  for (size_t stage = 0; stage < 2; ++stage) {
+    const auto host = [&](size_t replica) {
+      const StagePlan& own = plan.replicas[replica].stages[stage];
+      return plan.ranks[static_cast<size_t>(own.ranks[0].value())].host;
+    };
+    EXPECT_EQ(host(0), host(1)) << stage;
+  }
+}
+
+/// Six samples and then four take longer than as many each time.
+TEST(RefineCuts, PartsSamplesAlike) {
+  PlanningCase problem = cards_with(8192);
+  problem.job.train.global_batch = 10;
+  ReplicaPlan replica = replica_of(0, 1, 7);
+  replica.micro_batch = 6;
+  replica.grains = 10;
+  const Plan plan = refined(problem, plan_with(problem, {replica}));
+  for (replica.micro_batch = 1; replica.micro_batch <= 6; ++replica.micro_batch)
+    EXPECT_LE(plan.prediction.step_seconds,
+              plan_with(problem, {replica}).prediction.step_seconds * 1.005)
+        << replica.micro_batch;
+}
+
+TEST(RefineCuts, GivesGrainsToWhoIsDoneSooner) {
+  PlanningCase problem = cards_with(8192);
+  problem.job.train.global_batch = 32;
+  ReplicaPlan many = replica_of(0, 1, 7), few = replica_of(2, 3, 7);
+  many.grains = 22;
+  few.grains = 10;
+  const Plan plan = refined(problem, plan_with(problem, {many, few}));
+  EXPECT_LE(std::abs(plan.replicas[0].grains - plan.replicas[1].grains), 4);
 }
 
 }  // namespace
