@@ -194,7 +194,8 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
                                      Parts (*parts_of)(const FleetSpec&), Plan* plan) {
   const auto& count = request.job.devices.count;
   const size_t least = static_cast<size_t>(count ? std::max(1, count->low) : 1);
-  FleetSpec fleet = request.fleet;  // what the plan does without may be of use without others
+  // What the plan does without may be of use without others.
+  MOTLEY_TRY(FleetSpec fleet, admitted(request.fleet, request.job));
   for (bool is_quicker = true; is_quicker && fleet.devices.size() > least;) {
     std::optional<Plan> quickest;
     for (const std::set<std::string>& part : parts_of(fleet)) {
@@ -203,12 +204,14 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
       if (fewer.devices.size() < least) continue;
       const PlanRequest without = unproved(asked_of(request, fewer));
       // Few may compute again.
-      MOTLEY_TRY(const LeastSeconds others, least_seconds_of_pipelines(without));
+      const Result<LeastSeconds> others = least_seconds_of_pipelines(without);
+      if (!others && means_no_plan(others.error())) continue;  // of what the job demands
+      if (!others) return fail(others.error());
       const double step =
           quickest ? quickest->prediction.step_seconds : plan->prediction.step_seconds;
-      if (others.step >= std::min(below, step)) continue;
+      if (others->step >= std::min(below, step)) continue;
       Result<Plan> other = search_with(ways, without, counter, sharing_replicas(without, plan));
-      if (!other && is_fault(other.error())) return fail(other.error());
+      if (!other && !means_no_plan(other.error())) return fail(other.error());
       if (other && other->prediction.step_seconds < step) quickest = *std::move(other);
     }
     is_quicker = quickest.has_value();
@@ -341,9 +344,11 @@ class Best {
     } else {
       const bool quicker = others < plan().prediction.step_seconds;
       reject(memory_words(ways), quicker ? "hardly quicker" : "no quicker", others, &plan_->plan);
-      // Nor does the kept plan claim that there is none.
+      // Nor does the kept plan claim that there is none, or none that is quicker still.
       SearchRecord& search = plan_->plan.search;
-      search.lower_bound_step_seconds = std::min(search.lower_bound_step_seconds, others);
+      if (quicker)
+        search.lower_bound_step_seconds =
+            std::min(search.lower_bound_step_seconds, other.plan.search.lower_bound_step_seconds);
       plan_->plan.id = plan_id(plan_->plan);
       return;
     }

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "core/pipeline.h"
@@ -204,20 +205,24 @@ Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& 
 Result<Unit> PlanMaker::try_singles(const PackingProblem& problem, const PipelineCosts& costs,
                                     std::vector<ReplicaDesigns>* sets, PackedPlan* best) {
   const auto& count = space_.request.job.devices.count;
-  std::vector<std::pair<double, size_t>> soonest;
+  std::vector<std::tuple<double, size_t, Pipeline>> soonest;
   for (size_t set = 0; set < sets->size(); ++set) {
     const GroupCounts& devices = (*sets)[set].devices();
     const int number = std::accumulate(devices.begin(), devices.end(), 0);
-    if (number <= problem.most_devices && number >= (count ? count->low : 1))
-      soonest.emplace_back((*sets)[set].seconds(space_.batch()), set);
+    if (number > problem.most_devices || number < (count ? count->low : 1)) continue;
+    for (auto& [seconds, pipeline] : (*sets)[set].quickest_by_length(space_.batch()))
+      soonest.emplace_back(seconds, set, std::move(pipeline));
   }
-  std::sort(soonest.begin(), soonest.end());
+  std::stable_sort(soonest.begin(), soonest.end(), [](const auto& a, const auto& b) {
+    return std::get<double>(a) < std::get<double>(b);
+  });
   soonest.resize(std::min(soonest.size(), kMostSingles));
-  for (const auto& [seconds, set] : soonest) {
+  for (auto& [seconds, set, pipeline] : soonest) {
     if (seconds >= best->seconds()) break;
-    Result<PackedPlan> packed = make({set}, costs, sets);
-    if (!packed && packed.error().code != ErrorCode::kNoPlan) return fail(packed.error());
-    if (packed && packed->seconds() < best->seconds()) *best = std::move(*packed);
+    PackedPlan packed{.plan = {}, .shares = {{set, space_.batch()}}, .pipelines = {pipeline}};
+    const Result<Unit> placed = place(costs, {space_.grains()}, &packed);
+    if (!placed && placed.error().code != ErrorCode::kNoPlan) return fail(placed.error());
+    if (placed && packed.seconds() < best->seconds()) *best = std::move(packed);
   }
   return Unit{};
 }

@@ -34,7 +34,8 @@ class PlanMaker {
                           std::vector<ReplicaDesigns>* sets);
 
   /// Packings know nothing of what the ends of a replica exchange: of few devices other sets are
-  /// tried as a single replica as long as they compute sooner than the best step.
+  /// tried as a single replica, in each number of stages, as long as they compute sooner than the
+  /// best step.
   Result<Unit> try_singles(const PackingProblem& problem, const PipelineCosts& costs,
                            std::vector<ReplicaDesigns>* sets, PackedPlan* best);
 

@@ -254,6 +254,7 @@ class PipelineCosts {
   const LayerMemory& memory(const Held& held, size_t kind) const;
   const LayerMemory& memory_again(const Held& held) const;
   StageBytes bytes(const Held& held, int again) const;
+  double tied_once(const Held& held) const;
   bool fits(const Held& held, int again) const;
   /// From `low` on; `most` + 1 where none up to it do.
   int fewest_again(const Held& held, int low, int most) const;

@@ -225,6 +225,19 @@ const Pipeline& ReplicaDesigns::quickest(int samples) {
   return designs_[find(samples).design].pipeline;
 }
 
+std::vector<std::pair<double, Pipeline>> ReplicaDesigns::quickest_by_length(int samples) const {
+  std::map<size_t, std::pair<double, Pipeline>> quickest;
+  for (const auto& [pipeline, busiest] : designs_) {
+    if (!costs_->fits(pipeline, samples)) continue;
+    const double seconds = costs_->seconds(pipeline, samples);
+    auto& known = quickest.try_emplace(pipeline.stages.size(), kNever, Pipeline{}).first->second;
+    if (seconds < known.first) known = {seconds, pipeline};
+  }
+  std::vector<std::pair<double, Pipeline>> all;
+  for (auto& [stages, one] : quickest) all.push_back(std::move(one));
+  return all;
+}
+
 int ReplicaDesigns::grains_within(double limit, int grain, int missing, int most) {
   int low = 0, high = most;  // low is within
   while (low < high) {

@@ -69,6 +69,8 @@ class ReplicaDesigns {
   double seconds(int samples);
   /// Of these seconds.
   const Pipeline& quickest(int samples);
+  /// Of each number of stages the quickest that fits, with its seconds.
+  std::vector<std::pair<double, Pipeline>> quickest_by_length(int samples) const;
   /// The most grains within a limit, of `most`, if one of them lacks `missing` samples; 0 where not
   /// one is. Takes seconds to rise with samples.
   int grains_within(double limit, int grain, int missing, int most);

@@ -87,7 +87,18 @@ PipelineCosts::StageBytes PipelineCosts::bytes(const Held& held, int again) cons
     if (once > 0) add(once, memory(held, kind));
   }
   if (again > 0) add(again, memory_again(held));
-  return {static_cast<double>(fixed), static_cast<double>(held.in_flight * saved + transient)};
+  return {static_cast<double>(fixed) - tied_once(held),
+          static_cast<double>(held.in_flight * saved + transient)};
+}
+
+/// What a stage with both ends holds once of what either was counted with: of the embedding's bytes
+/// the tied elements' part.
+double PipelineCosts::tied_once(const Held& held) const {
+  if (held.layers[0] == 0 || held.layers[2] == 0) return 0;
+  const double tied =
+      static_cast<double>(tied_) * (held.heads == 0 ? model_->heads : held.heads) / model_->heads;
+  return static_cast<double>(memory(held, 0).fixed.value()) * tied /
+         (tied + static_cast<double>(held_[0]));
 }
 
 bool PipelineCosts::fits(const Held& held, int again) const {

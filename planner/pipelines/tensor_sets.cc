@@ -13,8 +13,8 @@
 namespace motley {
 namespace {
 
-/// Where there is a plan, devices that share have to reach so much of their summed speeds, and so
-/// many sets of them are looked at.
+/// Where there is a plan, devices that share have to reach so much of their summed speeds, and of
+/// each number of them so many sets are looked at.
 constexpr double kWorthSharing = 0.75;
 constexpr size_t kMostSetsKept = 4;
 
@@ -107,19 +107,22 @@ class TensorSetFinder {
     return least;
   }
 
-  /// Those that lose least of what they compute together.
+  /// Of each number of devices those that lose least of what they compute together.
   void keep_the_best() {
-    std::vector<std::pair<double, GroupCounts>> kept;
+    std::map<int, std::vector<std::pair<double, GroupCounts>>> kept;  // by number
     for (GroupCounts& members : members_) {
       const double speed =
           costs_.least_seconds(members, 1) / costs_.least_seconds_sharing(members, members, 1);
-      if (speed >= kWorthSharing) kept.emplace_back(speed, std::move(members));
+      if (speed >= kWorthSharing)
+        kept[size_of_set(members)].emplace_back(speed, std::move(members));
     }
-    std::stable_sort(kept.begin(), kept.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
-    kept.resize(std::min(kept.size(), kMostSetsKept));
     members_.clear();
-    for (auto& [speed, members] : kept) members_.push_back(std::move(members));
+    for (auto& [size, sets] : kept) {
+      std::stable_sort(sets.begin(), sets.end(),
+                       [](const auto& a, const auto& b) { return a.first > b.first; });
+      sets.resize(std::min(sets.size(), kMostSetsKept));
+      for (auto& [speed, members] : sets) members_.push_back(std::move(members));
+    }
   }
 
   static std::vector<int> groups_of(const GroupCounts& members) {
