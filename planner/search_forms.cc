@@ -420,10 +420,11 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
 Result<Unit> consider_fewer(const PlanRequest& request, const MemoryWays& ways,
                             const MemoryCounter& counter, const Best& best, Plan* plan) {
   if (request.previous != nullptr) return Unit{};
-  const bool exchanges = !best.found() && exchanges_much(*plan);
+  const bool exchanges = exchanges_much(*plan), needed = !best.found();
   std::vector<Parts (*)(const FleetSpec&)> all;
-  if (exchanges) all = {hosts_to_leave_out, other_hosts_to_leave_out};
-  if (exchanges || ways.recompute) all.push_back(kinds_to_leave_out);
+  if (exchanges) all.push_back(hosts_to_leave_out);
+  if (exchanges && needed) all.push_back(other_hosts_to_leave_out);
+  if ((exchanges && needed) || ways.recompute) all.push_back(kinds_to_leave_out);
   for (const auto parts_of : all)
     MOTLEY_TRY_VOID(
         leave_out_while_quicker(request, ways, counter, best.seconds_for(ways), parts_of, plan));

@@ -16,7 +16,7 @@ constexpr double kWorthShifting = 0.05;
 /// Of a step: as much less is worth being counted.
 constexpr double kClearlyLess = 0.999;
 /// Of as many ranks more is tried than moving ends, and two things at once.
-constexpr size_t kFewRanks = 8, kFewestRanks = 6;
+constexpr size_t kFewRanks = 8, kFewestRanks = 4;
 /// Pairs of ends of so many stages are shifted where trying each would price no more ranks than
 /// these, and no more are priced in all than those.
 constexpr size_t kRanksOfPairs = 20'000, kMostRanks = 60'000;

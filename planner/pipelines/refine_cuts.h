@@ -14,7 +14,7 @@ namespace motley {
 /// as many stages at once: one alone would only have a host exchange one layer more. Of more than
 /// eight ranks that is all, where links take much of the step. Of up to eight devices of two
 /// stages are exchanged, too, a grain is given to another replica, and what a replica computes is
-/// parted into micro-batches of like size, as many, one more or one fewer; of up to six each
+/// parted into micro-batches of like size, as many, one more or one fewer; of up to four each
 /// together with a moved end, and ends are moved of each replica alone. Owners, prediction, search
 /// record and id are made anew. `plan`: each holder keeps all its state on its device.
 Result<Unit> refine_cuts(const PlanRequest& request, const CountMemory& count, Plan* plan);

@@ -84,6 +84,7 @@ bool ReplicaDesigns::share(const std::vector<int>& micro_batches, const std::vec
   proved_ = proved_ && shared.all;
   if (shared.rows.empty()) return false;
   for (const int count : samples) {
+    share_whole(micro_batches, count);
     double least = seconds(count);
     if (!shared.all && least < kNever) {
       share_some(micro_batches, count, effort);
@@ -96,6 +97,23 @@ bool ReplicaDesigns::share(const std::vector<int>& micro_batches, const std::vec
     }
   }
   return designs_.size() > before;
+}
+
+/// All of them in one stage, also where others compute sooner: its ends exchange nothing.
+void ReplicaDesigns::share_whole(const std::vector<int>& micro_batches, int samples) {
+  std::vector<StageRow> rows;
+  for (size_t set = 0; set < costs_->tensor_sets().size(); ++set) {
+    GroupCounts members(devices_.size(), 0);
+    for (const TensorSet::Member& member : costs_->tensor_sets()[set].members)
+      ++members[static_cast<size_t>(member.group)];
+    if (members == devices_) rows.push_back({costs_->groups() + static_cast<int>(set)});
+  }
+  if (rows.empty() || wanted_.stages.value_or(1) != 1) return;
+  double least = kNever;
+  for (const int micro_batch : micro_batches) {
+    least = std::min(least, add(rows, micro_batch, samples, least, 1));
+    if (micro_batch >= samples) break;
+  }
 }
 
 /// The row of what is known, with stages put together.

@@ -90,6 +90,7 @@ class ReplicaDesigns {
   /// Seconds of what is found; `cutoff` where nothing is quicker.
   double add(const std::vector<std::vector<int>>& orders, int micro_batch, int samples,
              double cutoff, int64_t most_nodes);
+  void share_whole(const std::vector<int>& micro_batches, int samples);
   void share_some(const std::vector<int>& micro_batches, int samples, const DesignEffort& effort);
   double least_seconds_of(const StageRow& row, int samples) const;
   void keep(Pipeline pipeline);

@@ -187,7 +187,8 @@ Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountM
   for (const DeviceProfile& device : request.profile.devices) devices.push_back(&device);
   // No plan of these devices gains more by it.
   const double saved = longest_update(request.profile) - least_update_seconds(devices);
-  if (plan.replicas.size() < 2 || plan.prediction.step_seconds - saved >= below)
+  // Ends of a single replica share what is tied.
+  if ((plan.replicas.size() < 2 && !is_cut(plan)) || plan.prediction.step_seconds - saved >= below)
     return std::nullopt;
   MOTLEY_TRY(PlacedState placed, place_state(request, count, plan, {.shard = true}));
   if (!placed.fits) return std::nullopt;

@@ -27,6 +27,13 @@ LayerCurve curve_of(const std::string& layer, double fixed, double per_sample) {
   return curve;
 }
 
+/// What embedding and head share is there once with both.
+void hold_tied_once(const ModelSpec& model, int heads, LayerMemory* sum) {
+  const LayerMemory head = layer_bytes(model, "head", 1, Recompute::kNone, heads);
+  sum->fixed = sum->fixed - head.fixed;
+  sum->state = sum->state - head.state;
+}
+
 /// Of everything on one device.
 LayerMemory model_bytes(const ModelSpec& model, int micro_batch) {
   LayerMemory sum;
@@ -36,6 +43,7 @@ LayerMemory model_bytes(const ModelSpec& model, int micro_batch) {
     sum.saved += one.saved;
     sum.transient = std::max(sum.transient, one.transient);
   }
+  hold_tied_once(model, model.heads, &sum);
   return sum;
 }
 
@@ -54,6 +62,7 @@ LayerMemory stage_bytes(const ModelSpec& model, const StagePlan& stage, int head
     sum.saved += Bytes(one.saved.value() * in_flight);
     sum.transient = std::max(sum.transient, one.transient);
   }
+  if (stage.layers() == layer_count(model)) hold_tied_once(model, heads, &sum);
   return sum;
 }
 
