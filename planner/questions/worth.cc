@@ -161,6 +161,9 @@ class Comparison {
     if (!mix.better_without.empty()) {
       MOTLEY_TRY(plan, plan_with_each_type(request_, fleet, *freely, search_));
     }
+    // The search that could leave them out had missed it.
+    if (plan && plan->prediction.step_seconds < freely->prediction.step_seconds)
+      mix.better_without.clear();
     if (plan)
       take_plan(*plan, fleet, &mix);
     else
