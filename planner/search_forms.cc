@@ -343,7 +343,10 @@ class Best {
       plan_ = std::move(other);
     } else {
       const bool quicker = others < plan().prediction.step_seconds;
-      reject(memory_words(ways), quicker ? "hardly quicker" : "no quicker", others, &plan_->plan);
+      const std::string words = memory_words(ways);
+      const bool alike = done == done_;
+      reject(alike ? "other replicas" + (words.empty() ? "" : ", " + words) : words,
+             quicker ? "hardly quicker" : "no quicker", others, &plan_->plan);
       // Nor does the kept plan claim that there is none, or none that is quicker still.
       SearchRecord& search = plan_->plan.search;
       if (quicker)

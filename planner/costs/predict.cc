@@ -80,10 +80,13 @@ Result<std::vector<const DeviceProfile*>> devices_of(const DeviceIndex& index, c
   return devices;
 }
 
+/// 0 where one of them has no price: a sum without it would flatter the plan.
 double price_of(const DeviceIndex& index, const Plan& plan) {
   double price = 0;
   for (const RankPlacement& rank : plan.ranks) {
-    if (const DeviceSpec* device = index.spec(rank.device)) price += device->price_per_hour;
+    const DeviceSpec* device = index.spec(rank.device);
+    if (device == nullptr || device->price_per_hour <= 0) return 0;
+    price += device->price_per_hour;
   }
   return price;
 }

@@ -388,8 +388,17 @@ class PinnedSearch {
     return Unit{};
   }
 
+  /// Whether the pins leave one plan.
+  bool is_all_pinned() const {
+    return !may_have_rest_ && std::all_of(pins_.begin(), pins_.end(), [&](const PricedPin& priced) {
+      const PinnedReplica& pin = priced.pin();
+      return pin.micro_batch && (pin.grains || pins_.size() == 1);
+    });
+  }
+
   /// No plan with these replicas takes less; 0 where that is not known.
-  Result<double> lower_bound() {
+  Result<double> lower_bound(double step) {
+    if (is_all_pinned()) return step;
     MOTLEY_TRY(double bound, least_seconds_beside(request_, pins_));
     for (size_t i = 0; i < pins_.size(); ++i)
       if (is_fixed(i)) bound = std::max(bound, least_of_fixed(i));
@@ -413,7 +422,7 @@ class PinnedSearch {
     if (!tried->rest_space.empty())
       search.space += "; the rest as if it were alone with its grains: " + tried->rest_space;
     search.step_seconds = tried->seconds();
-    MOTLEY_TRY(search.lower_bound_step_seconds, lower_bound());
+    MOTLEY_TRY(search.lower_bound_step_seconds, lower_bound(search.step_seconds));
     MOTLEY_TRY_VOID(compare_without_pins(&search));
     search.nodes = nodes_;
     tried->plan.id = plan_id(tried->plan);

@@ -450,6 +450,16 @@ class PipelineSearch {
                 : "one device or up to " + std::to_string(kMostSharing) + shares + " in each");
   }
 
+  std::string sizes_words() const {
+    std::string words;
+    for (const int size : space_.micro_batches)
+      words += (words.empty()                         ? ""
+                : size == space_.micro_batches.back() ? " or "
+                                                      : ", ") +
+               std::to_string(size);
+    return words;
+  }
+
   void record(bool may_share, Plan* plan) const {
     SearchRecord& search = plan->search;
     search.space =
@@ -457,9 +467,7 @@ class PipelineSearch {
         "replicas of " + devices_words(may_share) +
         ", in any order, any layers each that fit by the sum of what each "
         "needs, any whole grains of " +
-        std::to_string(space_.grain) + ", micro-batches of " +
-        std::to_string(space_.micro_batches.front()) + " to " +
-        std::to_string(space_.micro_batches.back()) +
+        std::to_string(space_.grain) + ", micro-batches of " + sizes_words() +
         (recompute_ == Recompute::kNone ? "" : ", as few blocks computed again as fit");
     search.step_seconds = plan->prediction.step_seconds;
     // What layers need by their sum is no bound on which blocks have to compute again.

@@ -1,6 +1,7 @@
 #include "planner/pipelines/pipeline_space.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 #include <string>
@@ -89,17 +90,57 @@ std::vector<GroupCounts> sets_of(const GroupCounts& there, int most, size_t most
   return sets;
 }
 
+namespace {
+
+/// What was measured of a device.
+using DeviceKey = std::tuple<std::string, Bytes, double, double>;
+/// What was measured of a host: its devices, and its links to itself and others.
+using HostKey = std::pair<std::vector<DeviceKey>, std::vector<std::tuple<bool, double, double>>>;
+
+/// Of more hosts their links are not looked at.
+constexpr size_t kFewHosts = 64;
+
+DeviceKey key_of(const DeviceIndex& index, const DeviceSpec& device) {
+  const DeviceProfile* profile = index.profile(device.id);
+  if (profile == nullptr) return {device.type, Bytes(0), 0.0, 0.0};
+  return {device.type, profile->memory_limit, profile->update_seconds, profile->best_speed()};
+}
+
+std::map<std::string, HostKey> keys_of_hosts(const PlanRequest& request, const DeviceIndex& index) {
+  std::map<std::string, HostKey> keys;
+  for (const DeviceSpec& device : request.fleet.devices)
+    keys[device.host].first.push_back(key_of(index, device));
+  for (const LinkProfile& link : request.profile.links) {
+    if (keys.size() > kFewHosts || !keys.contains(link.between[0]) ||
+        !keys.contains(link.between[1]))
+      continue;
+    const bool is_within = link.between[0] == link.between[1];
+    for (const std::string& host : std::set{link.between[0], link.between[1]})
+      keys[host].second.emplace_back(is_within, link.bytes_per_second, link.latency_seconds);
+  }
+  for (auto& [host, key] : keys) {
+    std::sort(key.first.begin(), key.first.end());
+    std::sort(key.second.begin(), key.second.end());
+  }
+  return keys;
+}
+
+}  // namespace
+
 FleetSpec in_order(const PlanRequest& request) {
   FleetSpec fleet = request.fleet;
   const DeviceIndex index(request.fleet, request.profile);
-  const auto key = [&](const DeviceSpec& device) {
-    const DeviceProfile* profile = index.profile(device.id);
-    return profile == nullptr ? std::tuple(device.host, device.type, Bytes(0), 0.0, 0.0)
-                              : std::tuple(device.host, device.type, profile->memory_limit,
-                                           profile->update_seconds, profile->best_speed());
-  };
+  const std::map<std::string, HostKey> hosts = keys_of_hosts(request, index);
+  std::vector<std::pair<HostKey, std::string>> sorted;
+  for (const auto& [host, key] : hosts) sorted.emplace_back(key, host);
+  std::sort(sorted.begin(), sorted.end());
+  std::map<std::string, size_t> place;
+  for (size_t i = 0; i < sorted.size(); ++i) place[sorted[i].second] = i;
   std::stable_sort(fleet.devices.begin(), fleet.devices.end(),
-                   [&](const DeviceSpec& a, const DeviceSpec& b) { return key(a) < key(b); });
+                   [&](const DeviceSpec& a, const DeviceSpec& b) {
+                     return std::pair(place.at(a.host), key_of(index, a)) <
+                            std::pair(place.at(b.host), key_of(index, b));
+                   });
   return fleet;
 }
 

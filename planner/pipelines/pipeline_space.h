@@ -33,7 +33,8 @@ inline constexpr double kLessThanLayers = 0.95;
 inline constexpr size_t kMostSets = 2000;
 std::vector<GroupCounts> sets_of(const GroupCounts& there, int most, size_t most_sets = kMostSets);
 
-/// By host and by what was measured of them, so that the same is looked at however they are listed.
+/// By what was measured of hosts and of devices on them, by name only where hosts are alike: so
+/// that the same is looked at however they are listed and called.
 FleetSpec in_order(const PlanRequest& request);
 
 /// The job's; else one sample, unless that would make very many grains.

@@ -222,24 +222,43 @@ void Trials::try_without_types() {
   }
 }
 
+/// Several of these hosts, or both ends of a sum within the only one.
 bool joins(const LinkProfile& link, const std::vector<std::string>& hosts) {
   const auto has = [&](const std::string& host) {
     return std::find(hosts.begin(), hosts.end(), host) != hosts.end();
   };
-  return link.between[0] != link.between[1] && has(link.between[0]) && has(link.between[1]);
+  const bool is_within = link.between[0] == link.between[1];
+  return is_within == (hosts.size() == 1) && has(link.between[0]) && has(link.between[1]);
 }
 
-/// Links between the fleet's hosts that bytes take time on, the slowest first.
-std::vector<size_t> links_between(const Profile& profile, const FleetSpec& fleet) {
-  const std::vector<std::string> hosts = fleet.hosts();
+/// Of the fleet's links on which bytes take time those that `is_wanted` says, the slowest first.
+template <class IsWanted>
+std::vector<size_t> slow_links(const Profile& profile, IsWanted is_wanted) {
   std::vector<size_t> links;
   for (size_t i = 0; i < profile.links.size(); ++i)
-    if (joins(profile.links[i], hosts) && profile.links[i].bytes_per_second < LinkProfile::kFree)
+    if (is_wanted(profile.links[i]) && profile.links[i].bytes_per_second < LinkProfile::kFree)
       links.push_back(i);
   std::stable_sort(links.begin(), links.end(), [&](size_t a, size_t b) {
     return profile.links[a].bytes_per_second < profile.links[b].bytes_per_second;
   });
   return links;
+}
+
+/// Between hosts.
+std::vector<size_t> links_between(const Profile& profile, const FleetSpec& fleet) {
+  const std::vector<std::string> hosts = fleet.hosts();
+  return slow_links(
+      profile, [&](const LinkProfile& link) { return hosts.size() > 1 && joins(link, hosts); });
+}
+
+/// Within hosts of which the plan uses several devices.
+std::vector<size_t> links_within(const Profile& profile, const Plan& plan) {
+  std::map<std::string, int> devices;
+  for (const RankPlacement& rank : plan.ranks) ++devices[rank.host];
+  return slow_links(profile, [&](const LinkProfile& link) {
+    const auto found = devices.find(link.between[0]);
+    return found != devices.end() && found->second > 1 && joins(link, {link.between[0]});
+  });
 }
 
 /// What the links say of the reduction at `point`, as ReductionModel calibrates by it.
@@ -253,8 +272,8 @@ double formula_of(const Profile& links_only, const ReductionPoint& point, Bytes 
   return slowest;
 }
 
-/// What would have been measured if these links had twice their bandwidth: reductions over several
-/// hosts take as much less as the links' formula says.
+/// What would have been measured if these links had twice their bandwidth: reductions take as much
+/// less as the links' formula says.
 Profile with_faster_links(const Profile& profile, const std::vector<size_t>& links, Bytes bytes) {
   Profile faster = profile;
   for (const size_t link : links) faster.links[link].bytes_per_second *= 2;
@@ -262,7 +281,6 @@ Profile with_faster_links(const Profile& profile, const std::vector<size_t>& lin
   slow_links.links = profile.links;
   fast_links.links = faster.links;
   for (ReductionPoint& point : faster.reductions) {
-    if (point.hosts.size() < 2) continue;
     const double before = formula_of(slow_links, point, bytes);
     if (before > 0) point.seconds *= formula_of(fast_links, point, bytes) / before;
   }
@@ -281,6 +299,11 @@ void Trials::try_links() {
                "with a link twice as fast between " + link.between[0] + " and " + link.between[1]);
   }
   if (links.size() > 1) with_links(links, "with all links between hosts twice as fast");
+  const std::vector<size_t> within = links_within(request_.profile, plan_);
+  if (within.size() == 1)
+    with_links(within, "with a link twice as fast within " +
+                           request_.profile.links[within.front()].between[0]);
+  if (within.size() > 1) with_links(within, "with all links within hosts twice as fast");
 }
 
 /// By how much of itself the step changes; infinite where there is no plan then.
