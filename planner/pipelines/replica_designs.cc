@@ -109,11 +109,13 @@ void ReplicaDesigns::share_whole(const std::vector<int>& micro_batches, int samp
     if (members == devices_) rows.push_back({costs_->groups() + static_cast<int>(set)});
   }
   if (rows.empty() || wanted_.stages.value_or(1) != 1) return;
+  const bool proved = proved_;  // there is nothing to cut
   double least = kNever;
   for (const int micro_batch : micro_batches) {
     least = std::min(least, add(rows, micro_batch, samples, least, 1));
     if (micro_batch >= samples) break;
   }
+  proved_ = proved;
 }
 
 /// The row of what is known, with stages put together.

@@ -46,8 +46,33 @@ CountLayers without_state(const CountLayers& layers, const StateWays& ways) {
   };
 }
 
-/// What each rank needs with its state placed. Where a host has too little, all that keep something
-/// there need too much.
+/// Who lacks room for state with micro-batches of a grain has nothing to do with less: the replica
+/// with the largest is, where those are of more, so that it owns more of the state.
+void have_largest_do_with_less(const Plan& plan, const std::vector<Bytes>& usable,
+                               std::vector<RankMemory>* counted) {
+  const auto each_rank = [&](const ReplicaPlan& replica, const auto& what) {
+    for (const StagePlan& stage : replica.stages)
+      for (const Rank rank : stage.ranks) what(static_cast<size_t>(rank.value()));
+  };
+  const auto largest = std::max_element(
+      plan.replicas.begin(), plan.replicas.end(),
+      [](const ReplicaPlan& a, const ReplicaPlan& b) { return a.micro_batch < b.micro_batch; });
+  if (largest->micro_batch == plan.grain) return;
+  bool lacked = false;
+  for (const ReplicaPlan& replica : plan.replicas)
+    if (replica.micro_batch == plan.grain)
+      each_rank(replica, [&](size_t rank) {
+        Bytes& total = (*counted)[rank].total;
+        lacked = lacked || total > usable[rank];
+        total = std::min(total, usable[rank]);
+      });
+  if (lacked)
+    each_rank(*largest, [&](size_t rank) { (*counted)[rank].total = usable[rank] + Bytes(1); });
+}
+
+/// What each rank needs with its state placed, or where that is too much, more than it has of those
+/// that are to do with less. Where a host has too little, all that keep something there need too
+/// much.
 CountMemory with_placed_state(const PlanRequest& request, const CountMemory& count,
                               const StateWays& ways) {
   return [&request, &count, ways](const Plan& plan) -> Result<std::vector<RankMemory>> {
@@ -64,6 +89,7 @@ CountMemory with_placed_state(const PlanRequest& request, const CountMemory& cou
     for (size_t rank = 0; devices_fit && rank < usable.size(); ++rank)
       if (placed.counted[rank].host > Bytes(0))
         placed.counted[rank].total = usable[rank] + Bytes(1);
+    if (ways.shard && !devices_fit) have_largest_do_with_less(plan, usable, &placed.counted);
     return std::move(placed.counted);
   };
 }

@@ -29,9 +29,9 @@ LayerCurve curve_of(const std::string& layer, double fixed, double per_sample) {
 
 /// What embedding and head share is there once with both.
 void hold_tied_once(const ModelSpec& model, int heads, LayerMemory* sum) {
-  const LayerMemory head = layer_bytes(model, "head", 1, Recompute::kNone, heads);
-  sum->fixed = sum->fixed - head.fixed;
-  sum->state = sum->state - head.state;
+  const LayerMemory embedding = layer_bytes(model, "embedding", 1, Recompute::kNone, heads);
+  sum->fixed = sum->fixed - tied_bytes(model, embedding.fixed, heads);
+  sum->state = sum->state - tied_bytes(model, embedding.state, heads);
 }
 
 /// Of everything on one device.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/model.h"
+
 namespace motley::testing {
 namespace {
 
@@ -153,6 +155,16 @@ PlanningCase random_case(std::mt19937& random, int most_devices) {
   }
   if (draw(random, 0, 4) == 0) problem.job.devices.count = CountRange{1, draw(random, 1, devices)};
   return problem;
+}
+
+Bytes tied_bytes(const ModelSpec& model, Bytes embedding, int heads) {
+  double tied = 0, own = 0;
+  for (const LogicalTensor& tensor : logical_tensors(model)) {
+    if (tensor.layers.front() != 0) continue;
+    (tensor.layers.size() > 1 ? tied : own) += static_cast<double>(tensor.elements());
+  }
+  tied *= static_cast<double>(heads) / model.heads;
+  return Bytes(static_cast<int64_t>(static_cast<double>(embedding.value()) * tied / (tied + own)));
 }
 
 }  // namespace motley::testing

@@ -39,6 +39,10 @@ struct PlanningCase {
   PlanningCase scaled(double factor) const;
 };
 
+/// Of an embedding's bytes with so many heads, those of what the head has, too: a rank with both
+/// holds them once.
+Bytes tied_bytes(const ModelSpec& model, Bytes embedding, int heads);
+
 /// Up to `most_devices` devices with curves that need not be convex nor rise, memories, overheads,
 /// links or measured reductions, on up to three hosts; a grain given by the job in a third of
 /// cases, often not dividing the batch; small enough to enumerate.

@@ -138,6 +138,9 @@ Result<std::vector<RankMemory>> counted_plan(const Plan& plan, const ModelSpec& 
       for (size_t member = 0; member < stage.ranks.size(); ++member) {
         const auto heads = static_cast<int>(std::lround(stage.shares[member] * model.heads));
         Bytes sum{0}, transient{0};
+        if (stages == 1)
+          sum = sum - testing::tied_bytes(
+                          model, memory_of("embedding", 1, heads, model.heads).fixed, heads);
         for (LayerIndex layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
           const LayerMemory one =
               memory_of(kind_of(layer, model), replica.micro_batch, heads, model.heads);
