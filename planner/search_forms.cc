@@ -347,11 +347,9 @@ class Best {
       const bool alike = done == done_;
       reject(alike ? "other replicas" + (words.empty() ? "" : ", " + words) : words,
              quicker ? "hardly quicker" : "no quicker", others, &plan_->plan);
-      // Nor does the kept plan claim that there is none, or none that is quicker still.
+      // Nor does the kept plan claim that there is none.
       SearchRecord& search = plan_->plan.search;
-      if (quicker)
-        search.lower_bound_step_seconds =
-            std::min(search.lower_bound_step_seconds, other.plan.search.lower_bound_step_seconds);
+      search.lower_bound_step_seconds = std::min(search.lower_bound_step_seconds, others);
       plan_->plan.id = plan_id(plan_->plan);
       return;
     }
