@@ -34,6 +34,9 @@ constexpr size_t kMostNumbers = 2;
 constexpr double kMuchExchanged = 0.25;
 /// Of the bound: steps that are further off are worth that.
 constexpr double kWorthTryingFewer = 1.1;
+/// Of the quickest plan's step: others are passed on, so many.
+constexpr double kHardlyLonger = 1.05;
+constexpr size_t kMostNear = 2;
 
 class PipelineSearch {
  public:
@@ -70,7 +73,25 @@ class PipelineSearch {
     if (!best) return fail(space_.none_fits());
     record(may_share(costs), &*best);
     MOTLEY_TRY_VOID(validate(*best, space_.request.job.model));
-    return FoundPipelines{std::move(*best), replicas_of_single_};
+    return FoundPipelines{std::move(*best), replicas_of_single_, near_plans(*best)};
+  }
+
+  /// The quickest but `best`, with what was searched for that.
+  std::vector<Plan> near_plans(const Plan& best) {
+    const auto step = [](const Plan& plan) { return plan.prediction.step_seconds; };
+    std::vector<Plan> near;
+    std::stable_sort(tried_.begin(), tried_.end(),
+                     [&](const Plan& a, const Plan& b) { return step(a) < step(b); });
+    for (Plan& plan : tried_) {
+      if (near.size() == kMostNear || step(plan) > kHardlyLonger * step(best)) break;
+      plan.search = best.search;
+      plan.search.step_seconds = step(plan);
+      plan.id = plan_id(plan);
+      const auto is_it = [&](const Plan& other) { return other.id == plan.id; };
+      if (!is_it(best) && std::none_of(near.begin(), near.end(), is_it))
+        near.push_back(std::move(plan));
+    }
+    return near;
   }
 
   /// As prove_pipelines().
@@ -170,6 +191,7 @@ class PipelineSearch {
       if (space_.few) target_ = bound_->target_seconds(step);
       MOTLEY_TRY(std::optional<Plan> plan, quickest_of_all(costs));
       if (plan) most = soonest_held_;
+      if (plan && !space_.few) tried_.push_back(*plan);
       const bool is_quicker = plan && plan->prediction.step_seconds < step;
       if (is_quicker) {
         best = std::move(*plan);
@@ -499,6 +521,7 @@ class PipelineSearch {
   /// others hold less already, and would leave out what lies between.
   double soonest_held_ = 1;
   int64_t nodes_ = 0;
+  std::vector<Plan> tried_;     ///< of many devices the quickest of each that ranks may hold
   int replicas_of_single_ = 0;  ///< of the plan that lost against one whose stages are shared
 };
 

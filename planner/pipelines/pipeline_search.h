@@ -22,6 +22,9 @@ struct FoundPipelines {
   Plan plan;
   /// Of the quickest plan of a device a stage, where stages of `plan` are shared; else 0.
   int replicas_of_single = 0;
+  /// Of many devices others that take hardly longer, whose ranks hold less: refined they may be
+  /// quicker.
+  std::vector<Plan> near = {};
 };
 
 /// The quickest found. kNoPlan where none fits; what the counter fails with.

@@ -111,11 +111,20 @@ void recompute_all(const PlanRequest& request, Plan* plan) {
     }
 }
 
+/// Of so many devices each number of replicas is searched for by itself.
+constexpr size_t kVeryFewDevices = 4;
+
+bool is_each_number_searched(const MemoryWays& ways, const PlanRequest& request) {
+  return ways.state.shard && request.fleet.devices.size() <= kVeryFewDevices;
+}
+
 /// Of so many replicas or more.
 Result<Plan> search_replicas(const MemoryWays& ways, const PlanRequest& request,
                              const MemoryCounter& counter, int replicas) {
   const Profile profile = with_less_updates(request, ways.state, replicas);
-  const PlanRequest without{.job = request.job,
+  JobSpec job = request.job;
+  if (is_each_number_searched(ways, request) && !job.parallel.data) job.parallel.data = replicas;
+  const PlanRequest without{.job = job,
                             .fleet = request.fleet,
                             .profile = profile,
                             .memory_headroom = request.memory_headroom,
@@ -168,11 +177,13 @@ Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
                             (request.job.train.global_batch + grain - 1) / grain);
   Result<Plan> best =
       fail(ErrorCode::kNoPlan, "no plan found with " + memory_words(ways) + " fits");
-  for (const int replicas : ways.state.shard ? sharing_replicas : std::vector<int>{1}) {
+  const std::vector<int>& numbers =
+      is_each_number_searched(ways, request) ? kSharingReplicas : sharing_replicas;
+  for (const int replicas : ways.state.shard ? numbers : std::vector<int>{1}) {
     if (replicas > most) continue;
     Result<Plan> plan = search_replicas(ways, request, counter, replicas);
     if (!plan && plan.error().code != ErrorCode::kNoPlan) return plan;
-    if (plan && !ways.recompute)
+    if (plan && !ways.recompute && !is_each_number_searched(ways, request))
       least = std::max(least, plan->search.lower_bound_step_seconds -
                                   longest_update(request.profile) / replicas);
     if (!plan || (best && plan->prediction.step_seconds >= best->prediction.step_seconds)) continue;

@@ -24,7 +24,8 @@ struct MemoryWays {
 /// "blocks computed again, optimizer state sharded".
 std::string memory_words(const MemoryWays& ways);
 
-/// Numbers of replicas that may share state; for each it is searched for so many or more.
+/// Numbers of replicas that may share state; for each it is searched for so many or more, and of up
+/// to four devices for each by itself, whatever is asked.
 inline const std::vector<int> kSharingReplicas = {2, 3, 4, 8, 16};
 
 /// The quickest found. kNoPlan where none fits; what the counter fails with.
