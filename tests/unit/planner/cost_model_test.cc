@@ -172,6 +172,12 @@ TEST(Prediction, ItsPartsSumToTheStep) {
   EXPECT_DOUBLE_EQ(predicted.cost_per_hour, 1.75);
 }
 
+TEST(Prediction, CostsNothingThatIsSaidWhereAPriceIsMissing) {
+  PlanningCase problem = two_devices();
+  problem.fleet.devices[1].price_per_hour = 0;
+  EXPECT_EQ(two_device_plan(problem).prediction.cost_per_hour, 0);
+}
+
 TEST(Prediction, TheBoundIsTheSameDealWithoutReduction) {
   const Prediction predicted = two_device_plan(two_devices()).prediction;
   const double solo_sum = 12 / 0.123 + 12 / 0.187;

@@ -198,6 +198,18 @@ TEST(Counterfactuals, WhatWasMeasuredOverALinkGoesWithIt) {
   EXPECT_NEAR(told.step("with a link twice as fast between a and b"), 0.060 + 0.020, 1e-9);
 }
 
+TEST(Counterfactuals, ASlowLinkWithinAHostIsTold) {
+  PlanningCase problem(12);
+  for (int i = 0; i < 2; ++i) problem.add({.host = "a", .fixed = 0, .per_sample = 0.010});
+  const auto bytes = static_cast<double>(gradient_bytes(problem.job).value());
+  problem.add_link("a", "a", 0, bytes / 0.030);
+  const Told told = told_of(problem);
+  EXPECT_NEAR(told.plan.prediction.step_seconds, 0.060 + 0.030, 1e-9);
+  EXPECT_NEAR(told.step("with a link twice as fast within a"), 0.060 + 0.015, 1e-9);
+  problem.add_reduction(2, 0.040, {"a"});  // a third more than the link alone explains
+  EXPECT_NEAR(told_of(problem).step("with a link twice as fast within a"), 0.060 + 0.020, 1e-9);
+}
+
 TEST(Counterfactuals, OneOfSeveralSlowLinksDoesNotHelpButAllDo) {
   PlanningCase problem(12);
   for (const char* host : {"a", "b", "c"})

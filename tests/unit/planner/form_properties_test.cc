@@ -135,6 +135,23 @@ RC_GTEST_PROP(FormProperties, TheOrderOfDevicesChangesNamesOnly, ()) {
   RC_ASSERT(other <= one * (1 + kNearly));
 }
 
+/// Hosts exchange their names.
+RC_GTEST_PROP(FormProperties, TheNamesOfHostsChangeNothing, ()) {
+  const PlanningCase problem = any_layered_case(2, kMostDevices);
+  PlanningCase renamed = problem;
+  const auto other_name = [](const std::string& host) {
+    return std::string(host == "one" ? "other" : "one");
+  };
+  for (DeviceSpec& device : renamed.fleet.devices) device.host = other_name(device.host);
+  for (LinkProfile& link : renamed.profile.links)
+    for (std::string& host : link.between) host = other_name(host);
+  for (ReductionPoint& point : renamed.profile.reductions)
+    for (std::string& host : point.hosts) host = other_name(host);
+  const double one = step_of(problem), other = step_of(renamed);
+  RC_ASSERT(one <= other * (1 + kNearly));
+  RC_ASSERT(other <= one * (1 + kNearly));
+}
+
 /// Up to whole nanoseconds.
 RC_GTEST_PROP(FormProperties, TwiceTheTimesIsTwiceTheStep, ()) {
   const PlanningCase problem = any_layered_case(1, kMostDevices);

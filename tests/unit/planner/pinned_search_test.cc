@@ -247,6 +247,16 @@ TEST(PinnedSearch, FindsGrainsAndMicroBatchesOfPinnedPipelines) {
   }
 }
 
+TEST(PinnedSearch, WhatIsPinnedWholeIsTheOnlyPlan) {
+  PlanningCase problem = four_layered();
+  problem.fleet.devices.resize(2);
+  problem.job.pin.replicas = {cut_over(problem, 0, 1, 2)};
+  problem.job.pin.replicas[0].micro_batch = 1;
+  const auto plan = search_all_forms(problem.request(), frugal_counter(problem));
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->search.gap(), 0);
+}
+
 TEST(PinnedSearch, KeepsWhatIsPinnedAndPlansTheRest) {
   PlanningCase problem = four_layered();
   problem.job.pin.replicas = {cut_over(problem, 1, 3, 2)};
