@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "planner/costs/cost_model.h"
+#include "planner/pipelines/tensor_set.h"
+#include "planner/pipelines/tensor_sets.h"
 
 namespace motley {
 namespace {
@@ -32,7 +34,7 @@ struct Shift {
   int by;  ///< 1 or -1
 };
 
-/// False where it leaves a stage without layers.
+/// False where there is no such stage, or where it leaves one without layers.
 bool shift(const std::vector<Shift>& ends, ReplicaPlan* replica) {
   bool any_again = false;
   std::vector<Recompute> of_layers;
@@ -42,6 +44,7 @@ bool shift(const std::vector<Shift>& ends, ReplicaPlan* replica) {
     of_layers.resize(static_cast<size_t>(stage.last_layer) + 1, Recompute::kNone);
   }
   for (const Shift& end : ends) {
+    if (end.stage + 1 >= replica->stages.size()) return false;
     replica->stages[end.stage].last_layer += end.by;
     replica->stages[end.stage + 1].first_layer += end.by;
   }
@@ -91,18 +94,28 @@ void add_shifts_of_each(const Plan& plan, std::vector<Change>* changes) {
       });
 }
 
-/// Of two stages of a device each, which compute alike.
-bool exchange(size_t first, size_t second, Plan* plan) {
+std::vector<StagePlan*> stages_of(Plan* plan) {
   std::vector<StagePlan*> stages;
   for (ReplicaPlan& replica : plan->replicas)
     for (StagePlan& stage : replica.stages) stages.push_back(&stage);
+  return stages;
+}
+
+const RankPlacement& placement(const Plan& plan, Rank rank) {
+  return plan.ranks[static_cast<size_t>(rank.value())];
+}
+
+/// All devices of two stages that compute in the same precision.
+bool exchange(size_t first, size_t second, Plan* plan) {
+  const std::vector<StagePlan*> stages = stages_of(plan);
   StagePlan &one = *stages[first], &other = *stages[second];
-  if (one.ranks.size() > 1 || other.ranks.size() > 1 || one.precision != other.precision)
+  if (one.precision != other.precision) return false;
+  const RankPlacement& own = placement(*plan, one.ranks.front());
+  const RankPlacement& others = placement(*plan, other.ranks.front());
+  if (own.type == others.type && own.host == others.host && one.shares == other.shares)
     return false;
-  const RankPlacement& own = plan->ranks[static_cast<size_t>(one.ranks.front().value())];
-  const RankPlacement& others = plan->ranks[static_cast<size_t>(other.ranks.front().value())];
-  if (own.type == others.type && own.host == others.host) return false;
   std::swap(one.ranks, other.ranks);
+  std::swap(one.shares, other.shares);
   return true;
 }
 
@@ -112,6 +125,62 @@ void add_exchanges(const Plan& plan, std::vector<Change>* changes) {
   for (size_t first = 0; first < stages; ++first)
     for (size_t second = first + 1; second < stages; ++second)
       changes->push_back([=](Plan* other) { return exchange(first, second, other); });
+}
+
+/// Whole heads, as many each as can be; false where these are on several hosts, or too many.
+bool share_alike(const Plan& plan, int heads, StagePlan* stage) {
+  const auto count = static_cast<int>(stage->ranks.size());
+  const std::string& host = placement(plan, stage->ranks.front()).host;
+  if (count > std::min(heads, kMostSharing)) return false;
+  for (const Rank rank : stage->ranks)
+    if (placement(plan, rank).host != host) return false;
+  stage->shares.clear();
+  for (int i = 0; i < count; ++i)
+    stage->shares.push_back(static_cast<double>(heads / count + (i < heads % count ? 1 : 0)) /
+                            heads);
+  return true;
+}
+
+/// A stage and the next in one.
+bool merge(size_t number, size_t first, int heads, Plan* plan) {
+  auto& stages = plan->replicas[number].stages;
+  StagePlan &one = stages[first], &next = stages[first + 1];
+  if (one.precision != next.precision) return false;
+  if (!one.recompute.empty() || !next.recompute.empty()) {
+    one.recompute.resize(static_cast<size_t>(one.layers()), Recompute::kNone);
+    next.recompute.resize(static_cast<size_t>(next.layers()), Recompute::kNone);
+    one.recompute.insert(one.recompute.end(), next.recompute.begin(), next.recompute.end());
+  }
+  one.last_layer = next.last_layer;
+  one.ranks.insert(one.ranks.end(), next.ranks.begin(), next.ranks.end());
+  stages.erase(stages.begin() + static_cast<std::ptrdiff_t>(first) + 1);
+  return share_alike(*plan, heads, &one);
+}
+
+/// A device of a stage that several share to another.
+bool move_device(size_t from, size_t member, size_t to, int heads, Plan* plan) {
+  const std::vector<StagePlan*> stages = stages_of(plan);
+  StagePlan &one = *stages[from], &other = *stages[to];
+  if (one.precision != other.precision) return false;
+  other.ranks.push_back(one.ranks[member]);
+  one.ranks.erase(one.ranks.begin() + static_cast<std::ptrdiff_t>(member));
+  return share_alike(*plan, heads, &one) && share_alike(*plan, heads, &other);
+}
+
+void add_sharing(const Plan& plan, int heads, std::vector<Change>* changes) {
+  std::vector<size_t> sharing;  // devices of each stage
+  for (size_t number = 0; number < plan.replicas.size(); ++number) {
+    const auto& stages = plan.replicas[number].stages;
+    for (const StagePlan& stage : stages) sharing.push_back(stage.ranks.size());
+    for (size_t first = 0; first + 1 < stages.size(); ++first)
+      changes->push_back([=](Plan* other) { return merge(number, first, heads, other); });
+  }
+  for (size_t from = 0; from < sharing.size(); ++from)
+    for (size_t member = 0; sharing[from] > 1 && member < sharing[from]; ++member)
+      for (size_t to = 0; to < sharing.size(); ++to)
+        if (from != to)
+          changes->push_back(
+              [=](Plan* other) { return move_device(from, member, to, heads, other); });
 }
 
 /// As many as there are, and `more`.
@@ -162,13 +231,16 @@ void add_with_shifts(const Plan& plan, const std::vector<Change>& others,
 }
 
 std::vector<Change> changes_of(const PlanRequest& request, const Plan& plan) {
+  const JobSpec& job = request.job;
   std::vector<Change> changes;
   add_shifts_of_all(plan, &changes);
   if (!is_small(plan)) return changes;
   std::vector<Change> others;
   add_exchanges(plan, &others);
   add_gifts(plan, &others);
-  if (request.job.train.numerics == Numerics::kFast) add_micro_batches(plan, &others);
+  if (job.train.numerics == Numerics::kFast) add_micro_batches(plan, &others);
+  if (may_share_stages(job) && !job.parallel.tensor && !job.parallel.pipeline)
+    add_sharing(plan, job.model.heads, &others);
   changes.insert(changes.end(), others.begin(), others.end());
   if (plan.ranks.size() > kFewestRanks) return changes;
   if (plan.replicas.size() > 1) add_shifts_of_each(plan, &changes);
@@ -202,14 +274,15 @@ class Refinement {
 
   /// Each change again and again, as long as it helps, until none of them does; true if any did.
   Result<bool> run() {
-    const std::vector<Change> changes = changes_of(request_, *plan_);
+    std::vector<Change> changes = changes_of(request_, *plan_);
     size_t in_vain = 0;
     bool has_changed = false;
     for (size_t i = 0; in_vain < changes.size() && may_go_on();) {
       MOTLEY_TRY(const bool is_better, attempt(changes[i]));
       has_changed = has_changed || is_better;
       in_vain = is_better ? 0 : in_vain + 1;
-      if (!is_better) i = (i + 1) % changes.size();
+      if (is_better) changes = changes_of(request_, *plan_);  // it may have other stages
+      if (!is_better || i >= changes.size()) i = (i + 1) % changes.size();
     }
     return has_changed;
   }
@@ -234,6 +307,7 @@ class Refinement {
     if (!predicted && predicted.error().code == ErrorCode::kInvalidSpec) return false;
     if (!predicted) return fail(predicted.error());
     if (seconds(other) >= seconds(*plan_) * kClearlyLess) return false;
+    if (!validate(other, request_.job.model)) return false;  // someone would have nothing
     ++counts_;
     other.prediction = {};
     MOTLEY_TRY(const std::vector<RankMemory> counted, count_(other));

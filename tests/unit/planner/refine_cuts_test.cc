@@ -187,7 +187,8 @@ TEST(RefineCuts, OfStagesSomeOfWhichComputeAgain) {
 /// Two replicas of two stages, whose gradients are summed over a slow link until stages with the
 /// same layers are on one host.
 TEST(RefineCuts, ExchangesDevices) {
-  const PlanningCase problem = cards_with(8192);
+  PlanningCase problem = cards_with(8192);
+  problem.job.train.global_batch = 32;
   const Plan before = plan_with(problem, {replica_of(0, 2, 7), replica_of(3, 1, 7)});
   const Plan plan = refined(problem, before);
   EXPECT_LT(plan.prediction.communication_seconds, 0.7 * before.prediction.communication_seconds);
@@ -198,6 +199,28 @@ TEST(RefineCuts, ExchangesDevices) {
     };
     EXPECT_EQ(host(0), host(1)) << stage;
   }
+}
+
+/// Four cards of a host in a row that wait for each other most of the time.
+TEST(RefineCuts, PutsStagesTogether) {
+  PlanningCase problem(2);
+  problem.job.model = testing::kSmallGpt2;
+  for (int i = 0; i < 4; ++i)
+    testing::add_layered({.per_sample = 0.002, .sharing = true}, &problem);
+  problem.add_link("localhost", "localhost", 1e-6, 1e11);
+  ReplicaPlan replica{{}, 1, 2};
+  for (const auto& [rank, first, last] :
+       {std::tuple(0, 0, 3), std::tuple(1, 4, 7), std::tuple(2, 8, 10), std::tuple(3, 11, 13)}) {
+    StagePlan& stage = replica.stages.emplace_back(StagePlan{first, last, {Rank(rank)}, {1.0}});
+    stage.precision = Precision::kFp32;
+  }
+  const Plan before = plan_with(problem, {replica});
+  const Plan plan = refined(problem, before);
+  EXPECT_LT(plan.prediction.step_seconds, 0.95 * before.prediction.step_seconds);
+  EXPECT_LT(plan.replicas[0].stages.size(), 4u);
+  EXPECT_TRUE(validate(plan, problem.job.model));
+  problem.job.parallel.tensor = 1;
+  EXPECT_EQ(refined(problem, before).replicas[0].stages.size(), 4u);
 }
 
 /// Six samples and then four take longer than as many each time.
