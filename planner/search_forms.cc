@@ -25,9 +25,9 @@ namespace {
 constexpr double kWorthLooking = 0.02;
 /// Gaps that it is tried to prove away.
 constexpr double kWorthProving = 0.01;
-/// Where every way of saving memory is searched for every number of replicas; where any is at all,
-/// if a plan was found without.
-constexpr size_t kFewestDevices = 4, kFewDevices = 8, kManyDevices = 64;
+/// Where what is left out is tried host by host and device by device; where ways of saving memory
+/// are looked for with all devices, too, if a plan was found without.
+constexpr size_t kFewDevices = 8, kManyDevices = 64;
 /// Of many devices: of more types each search without one takes long.
 constexpr size_t kMostTypesOfMany = 4;
 
@@ -84,11 +84,10 @@ Result<FoundPlan> refined(const PlanRequest& request, const MemoryCounter& count
 /// Of plans that take hardly longer the one that is quicker refined, if any is.
 Result<Unit> refine_others(const PlanRequest& request, const MemoryCounter& counter,
                            std::vector<Plan> others, FoundPlan* found) {
-  if (request.fleet.devices.size() > kManyDevices) return Unit{};
   for (Plan& other : others) {
-    MOTLEY_TRY(FoundPlan refined_one, refined(request, counter, std::move(other)));
-    if (refined_one.plan.prediction.step_seconds < found->plan.prediction.step_seconds)
-      *found = std::move(refined_one);
+    MOTLEY_TRY(FoundPlan changed, refined(request, counter, std::move(other)));
+    if (changed.plan.prediction.step_seconds < found->plan.prediction.step_seconds)
+      *found = std::move(changed);
   }
   return Unit{};
 }
@@ -124,10 +123,9 @@ FoundPlan quicker_of(Plan plain, FoundPlan found) {
   return {std::move(plain)};
 }
 
-/// Of more than a few devices as many as the plan found has, if any: for other numbers of replicas
-/// it is seldom another.
-std::vector<int> sharing_replicas(const PlanRequest& request, const Plan* found) {
-  if (found == nullptr || request.fleet.devices.size() <= kFewestDevices) return kSharingReplicas;
+/// As many as the plan found has, if any: for other numbers of replicas it is seldom another.
+std::vector<int> sharing_replicas(const Plan* found) {
+  if (found == nullptr) return kSharingReplicas;
   return {std::max(kSharingReplicas.front(), static_cast<int>(found->replicas.size()))};
 }
 
@@ -222,7 +220,7 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
       const double step =
           quickest ? quickest->prediction.step_seconds : plan->prediction.step_seconds;
       if (others->step >= std::min(below, step)) continue;
-      Result<Plan> other = search_with(ways, without, counter, sharing_replicas(without, plan));
+      Result<Plan> other = search_with(ways, without, counter, sharing_replicas(plan));
       if (!other && !means_no_plan(other.error())) return fail(other.error());
       if (other && other->prediction.step_seconds < step) quickest = *std::move(other);
     }
@@ -405,7 +403,7 @@ Result<Unit> consider_sharing_it(const PlanRequest& request, const MemoryCounter
 Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& request,
                                    const MemoryCounter& counter, const Best& best) {
   const Plan* const found = best.found() ? &best.as_found() : nullptr;
-  std::vector<int> sharing = sharing_replicas(request, found);
+  std::vector<int> sharing = sharing_replicas(found);
   // With more replicas sharing may save more than stages that devices share.
   if (const int more = best.replicas_of_single();
       more > sharing.front() && std::find(sharing.begin(), sharing.end(), more) == sharing.end())

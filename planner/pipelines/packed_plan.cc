@@ -217,7 +217,7 @@ Result<Unit> PlanMaker::try_singles(const PackingProblem& problem, const Pipelin
     return std::get<double>(a) < std::get<double>(b);
   });
   soonest.resize(std::min(soonest.size(), kMostSingles));
-  for (auto& [seconds, set, pipeline] : soonest) {
+  for (const auto& [seconds, set, pipeline] : soonest) {
     if (seconds >= best->seconds()) break;
     PackedPlan packed{.plan = {}, .shares = {{set, space_.batch()}}, .pipelines = {pipeline}};
     const Result<Unit> placed = place(costs, {space_.grains()}, &packed);

@@ -34,9 +34,10 @@ constexpr size_t kMostNumbers = 2;
 constexpr double kMuchExchanged = 0.25;
 /// Of the bound: steps that are further off are worth that.
 constexpr double kWorthTryingFewer = 1.1;
-/// Of the quickest plan's step: others are passed on, so many.
+/// Of the quickest plan's step: others are passed on, so many, of no more devices.
 constexpr double kHardlyLonger = 1.05;
 constexpr size_t kMostNear = 2;
+constexpr int kMostDevicesNear = 64;
 
 class PipelineSearch {
  public:
@@ -191,7 +192,7 @@ class PipelineSearch {
       if (space_.few) target_ = bound_->target_seconds(step);
       MOTLEY_TRY(std::optional<Plan> plan, quickest_of_all(costs));
       if (plan) most = soonest_held_;
-      if (plan && !space_.few) tried_.push_back(*plan);
+      if (plan && !space_.few && space_.devices() <= kMostDevicesNear) tried_.push_back(*plan);
       const bool is_quicker = plan && plan->prediction.step_seconds < step;
       if (is_quicker) {
         best = std::move(*plan);

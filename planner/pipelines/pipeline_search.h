@@ -22,8 +22,8 @@ struct FoundPipelines {
   Plan plan;
   /// Of the quickest plan of a device a stage, where stages of `plan` are shared; else 0.
   int replicas_of_single = 0;
-  /// Of many devices others that take hardly longer, whose ranks hold less: refined they may be
-  /// quicker.
+  /// Of many devices, but no more than 64, others that take hardly longer, whose ranks hold less:
+  /// refined they may be quicker.
   std::vector<Plan> near = {};
 };
 

@@ -77,21 +77,6 @@ int longest_of(const PlanRequest& request, const std::vector<DeviceGroup>& group
   return few_sets ? devices : std::min(most, devices);
 }
 
-}  // namespace
-
-std::vector<GroupCounts> sets_of(const GroupCounts& there, int most, size_t most_sets) {
-  std::vector<GroupCounts> sets;
-  for (; most > 0; --most) {
-    sets.clear();
-    GroupCounts set(there.size(), 0);
-    extend_sets(there, 0, most, most_sets, &set, &sets);
-    if (sets.size() <= most_sets) break;
-  }
-  return sets;
-}
-
-namespace {
-
 /// What was measured of a device.
 using DeviceKey = std::tuple<std::string, Bytes, double, double>;
 /// What was measured of a host: its devices, and its links to itself and others.
@@ -110,10 +95,10 @@ std::map<std::string, HostKey> keys_of_hosts(const PlanRequest& request, const D
   std::map<std::string, HostKey> keys;
   for (const DeviceSpec& device : request.fleet.devices)
     keys[device.host].first.push_back(key_of(index, device));
-  for (const LinkProfile& link : request.profile.links) {
-    if (keys.size() > kFewHosts || !keys.contains(link.between[0]) ||
-        !keys.contains(link.between[1]))
-      continue;
+  const size_t links = keys.size() > kFewHosts ? 0 : request.profile.links.size();
+  for (size_t i = 0; i < links; ++i) {
+    const LinkProfile& link = request.profile.links[i];
+    if (!keys.contains(link.between[0]) || !keys.contains(link.between[1])) continue;
     const bool is_within = link.between[0] == link.between[1];
     for (const std::string& host : std::set{link.between[0], link.between[1]})
       keys[host].second.emplace_back(is_within, link.bytes_per_second, link.latency_seconds);
@@ -126,6 +111,17 @@ std::map<std::string, HostKey> keys_of_hosts(const PlanRequest& request, const D
 }
 
 }  // namespace
+
+std::vector<GroupCounts> sets_of(const GroupCounts& there, int most, size_t most_sets) {
+  std::vector<GroupCounts> sets;
+  for (; most > 0; --most) {
+    sets.clear();
+    GroupCounts set(there.size(), 0);
+    extend_sets(there, 0, most, most_sets, &set, &sets);
+    if (sets.size() <= most_sets) break;
+  }
+  return sets;
+}
 
 FleetSpec in_order(const PlanRequest& request) {
   FleetSpec fleet = request.fleet;

@@ -290,6 +290,7 @@ class Refinement {
  private:
   static double seconds(const Plan& plan) { return plan.prediction.step_seconds; }
 
+  /// Bounds are of the micro-batches that are searched: of few ranks others are tried, too.
   bool may_go_on() const {
     return (is_small(*plan_) || seconds(*plan_) > plan_->search.lower_bound_step_seconds) &&
            ranks_ < kMostRanks && counts_ < kMostCounts;

@@ -45,8 +45,8 @@ def step_of(sandbox, *settings):
 
 def expect_no_slower(sandbox, what, *settings):
     """Than with these settings, which leave less to choose from."""
-    free, bound = step_of(sandbox), step_of(sandbox, *settings)
-    expect(free <= bound * SAME, f"{what}: {free:.6g} s, with {' '.join(settings)} {bound:.6g} s")
+    free, less = step_of(sandbox), step_of(sandbox, *settings)
+    expect(free <= less * SAME, f"{what}: {free:.6g} s, with {' '.join(settings)} {less:.6g} s")
     print(f"ok: {what}")
 
 

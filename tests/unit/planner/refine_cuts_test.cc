@@ -184,6 +184,21 @@ TEST(RefineCuts, OfStagesSomeOfWhichComputeAgain) {
               0);
 }
 
+/// Nothing that they exchange crosses a slow link, and ten ranks are more than all is tried of.
+TEST(RefineCuts, OfManyRanksWithinHostsCutsStay) {
+  PlanningCase problem = cards_with(8192);
+  for (int card = 0; card < 2; ++card)
+    testing::add_layered({.host = "host4", .per_sample = 0.002, .recomputing = true}, &problem);
+  problem.add_link("host4", "host4", 30e-6, 1e10);
+  for (int host = 0; host < 4; ++host)
+    problem.add_link("host" + std::to_string(host), "host4", 30e-6, 3e8);
+  problem.job.train.global_batch = 80;
+  std::vector<ReplicaPlan> replicas;
+  for (int card = 0; card < 10; card += 2) replicas.push_back(replica_of(card, card + 1, 1));
+  const Plan plan = refined(problem, plan_with(problem, replicas));
+  for (const ReplicaPlan& replica : plan.replicas) EXPECT_EQ(replica.stages[0].layers(), 1);
+}
+
 /// Two replicas of two stages, whose gradients are summed over a slow link until stages with the
 /// same layers are on one host.
 TEST(RefineCuts, ExchangesDevices) {
