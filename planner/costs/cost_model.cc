@@ -56,13 +56,18 @@ bool have_room(const PlanRequest& request, const Plan& plan,
   return true;
 }
 
+int micro_batch_of(int samples, const MicroBatchRule& rule) {
+  const int grains = (samples + rule.grain - 1) / rule.grain;
+  if (rule.exact) return samples == rule.grain ? samples : 0;
+  return samples % rule.grain == 0 || samples == rule.global_batch ? grains * rule.grain : 0;
+}
+
 std::vector<int> micro_batch_sizes(const DeviceProfile& device, const MicroBatchRule& rule) {
   const Bytes usable = usable_memory(device, rule.headroom);
   std::vector<int> sizes;
   for (const MemoryPoint& point : device.memory) {
-    const bool allowed =
-        rule.exact ? point.micro_batch == rule.grain : point.micro_batch % rule.grain == 0;
-    if (allowed && point.total() <= usable) sizes.push_back(point.micro_batch);
+    const int size = micro_batch_of(point.micro_batch, rule);
+    if (point.total() <= usable && size > (sizes.empty() ? 0 : sizes.back())) sizes.push_back(size);
   }
   return sizes;
 }
@@ -278,7 +283,7 @@ double solo_samples_per_second(const DeviceProfile& device, int global_batch,
 MicroBatchRule micro_batch_rule(const PlanRequest& request, int grain) {
   const TrainSpec& train = request.job.train;
   return {grain > 0 ? grain : train.grain.value_or(1), train.numerics == Numerics::kExact,
-          request.memory_headroom};
+          request.memory_headroom, train.global_batch};
 }
 
 MicroBatchRule solo_rule(const Plan& plan, double headroom) {

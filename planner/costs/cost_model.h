@@ -25,10 +25,15 @@ struct MicroBatchRule {
   int grain = 1;
   bool exact = false;  ///< then only the grain itself
   double headroom = kMemoryHeadroom;
+  int global_batch = 0;  ///< samples of a step; 0: not known
 };
 
-/// Whole grains found in the device's memory table that fit its limit less headroom; rising.
-/// Empty: the device cannot hold the model.
+/// The micro-batch of whole grains of which so many samples are computed at most: themselves, or all
+/// of a step whose last grain is short. 0 where the rule allows none.
+int micro_batch_of(int samples, const MicroBatchRule& rule);
+
+/// Micro-batches that fit the device's limit less headroom by its memory table; rising. Empty: the
+/// device cannot hold the model.
 std::vector<int> micro_batch_sizes(const DeviceProfile& device, const MicroBatchRule& rule);
 
 /// The device's limit less headroom.

@@ -180,9 +180,11 @@ class Predictor {
   Result<Unit> add_plain(int replica) {
     const Rank rank = plain_rank(static_cast<size_t>(replica));
     const DeviceProfile& device = *devices_[index(rank)];
-    const int micro_batch = plan_.replicas[static_cast<size_t>(replica)].micro_batch;
+    const int samples = samples_of(plan_, replica).count;
+    const int micro_batch =
+        std::min(plan_.replicas[static_cast<size_t>(replica)].micro_batch, samples);
     RankPrediction& own = prediction_.ranks[index(rank)];
-    own.compute_seconds = device_seconds(device, samples_of(plan_, replica).count, micro_batch);
+    own.compute_seconds = device_seconds(device, samples, micro_batch);
     if (counted_.empty() && plain_)
       set_memory(plain_memory_->of(rank, memory_at(device, micro_batch)), &own);
     add_end(section_seconds(own.compute_seconds, known_.all[index(rank)].ready),

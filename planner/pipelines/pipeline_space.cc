@@ -153,13 +153,14 @@ std::vector<int> micro_batches_of(const PlanRequest& request,
   for (const DeviceGroup& group : groups)
     for (const LayerCurve& curve : group.profile->curves)
       most = std::max(most, curve.points.back().micro_batch);
-  most = std::min(most, (request.job.train.global_batch + grain - 1) / grain * grain);
+  const int batch = request.job.train.global_batch;
+  most = most < batch ? most / grain * grain : (batch + grain - 1) / grain * grain;
   std::vector<int> sizes;
   for (int power = grain; power <= most; power *= 2)
     for (const int size : {power, power / grain % 2 == 0 ? power / 2 * 3 : power})
       if (size <= most && size % grain == 0 && (sizes.empty() || size > sizes.back()))
         sizes.push_back(size);
-  if (sizes.back() < most) sizes.push_back(most / grain * grain);  // all of a step at once
+  if (sizes.back() < most) sizes.push_back(most);  // all of a step at once
   return sizes;
 }
 

@@ -117,11 +117,12 @@ void add_memory_limits(const PlanRequest& request, const Plan& plan,
     if (replica.micro_batch < micro_batch_sizes(device, rule).back()) continue;
     const Bytes usable = usable_memory(device, rule.headroom);
     for (const MemoryPoint& point : device.memory) {
-      if (point.micro_batch % plan.grain != 0 || point.total() <= usable) continue;
-      if (point.micro_batch > replica.grains * plan.grain) break;
-      rejected->push_back(
-          {"micro-batch " + std::to_string(point.micro_batch) + " on " + place.device,
-           "needs " + format_bytes(point.total()) + " of " + format_bytes(usable), 0});
+      const int size = micro_batch_of(point.micro_batch, rule);
+      if (size == 0 || point.total() <= usable) continue;
+      if (size > replica.grains * plan.grain) break;
+      rejected->push_back({"micro-batch " + std::to_string(size) + " on " + place.device,
+                           "needs " + format_bytes(point.total()) + " of " + format_bytes(usable),
+                           0});
       break;
     }
   }

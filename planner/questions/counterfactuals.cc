@@ -28,7 +28,7 @@ Bytes beyond_tables(const PlanRequest& request, const Plan& plan) {
     const DeviceProfile* device = request.profile.find(plan.ranks[rank].device);
     if (device == nullptr) continue;
     for (const MemoryPoint& point : device->memory)
-      if (point.micro_batch == replica.micro_batch &&
+      if (point.micro_batch == std::min(replica.micro_batch, plan.global_batch) &&
           plan.prediction.ranks[rank].memory > point.total())
         most = std::max(most, plan.prediction.ranks[rank].memory - point.total());
   }
@@ -42,10 +42,8 @@ std::optional<Bytes> limit_for_more(const PlanRequest& request, const DeviceProf
   const MicroBatchRule rule = micro_batch_rule(request);
   const Bytes usable = usable_memory(device, rule.headroom);
   for (const MemoryPoint& point : device.memory) {
-    const bool allowed =
-        rule.exact ? point.micro_batch == rule.grain : point.micro_batch % rule.grain == 0;
     const Bytes needed = point.total() + besides;
-    if (!allowed || needed <= usable) continue;
+    if (micro_batch_of(point.micro_batch, rule) == 0 || needed <= usable) continue;
     return Bytes(static_cast<int64_t>(
                std::ceil(static_cast<double>(needed.value()) / (1 - rule.headroom)))) +
            Bytes(1);

@@ -35,6 +35,10 @@ TEST(CostModel, MicroBatchesAreWholeGrainsThatFit) {
   EXPECT_THAT(micro_batch_sizes(device, {2, false, 0}), ElementsAre(2, 4));
   EXPECT_THAT(micro_batch_sizes(device, {2, true, 0}), ElementsAre(2));
   EXPECT_THAT(micro_batch_sizes(device, {6, false, 0}), IsEmpty());
+  // All of a step whose last grain is short: what is computed is the step.
+  EXPECT_THAT(micro_batch_sizes(device, {2, false, 0, 5}), ElementsAre(2, 4, 6));
+  EXPECT_THAT(micro_batch_sizes(device, {4, false, 0, 6}), ElementsAre(4)) << "six do not fit";
+  EXPECT_THAT(micro_batch_sizes(device, {2, true, 0, 5}), ElementsAre(2));
   // A tenth of 15 bytes free leaves 13.5, of which 13 are whole.
   EXPECT_EQ(usable_memory(device, 0.1), Bytes(13));
   EXPECT_THAT(micro_batch_sizes(device, {1, false, 0.1}), ElementsAre(1, 2, 3));

@@ -91,6 +91,19 @@ RC_GTEST_PROP(PlanProperties, AnEqualSplitIsNeverQuicker, ()) {
   RC_ASSERT(step_of(problem) <= equal->prediction.step_seconds);
 }
 
+RC_GTEST_PROP(PlanProperties, NoDeviceAloneIsQuickerWithAllOfAStepAtOnce, ()) {
+  PlanningCase problem = any_case();
+  problem.job.devices.count.reset();
+  RC_PRE(problem.job.train.numerics != Numerics::kExact);  // where micro-batches are single grains
+  const double step = step_of(problem);
+  const int samples = problem.job.train.global_batch;
+  for (const DeviceProfile& device : problem.profile.devices)
+    if (const int most = largest_micro_batch(device, problem.request().memory_headroom);
+        most >= samples)
+      RC_ASSERT(step <= device.step_overhead_seconds + device.curves[0].seconds_at(samples) +
+                            device.update_seconds + 1e-12);
+}
+
 RC_GTEST_PROP(PlanProperties, MoreMemoryNeverMakesItSlower, ()) {
   PlanningCase problem = any_case();
   const double before = step_of(problem);
