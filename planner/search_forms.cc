@@ -11,6 +11,7 @@
 #include "core/units.h"
 #include "planner/mend_plan.h"
 #include "planner/pinned/pinned_search.h"
+#include "planner/pipelines/packed_plan.h"
 #include "planner/pipelines/pipeline_search.h"
 #include "planner/pipelines/recompute_less.h"
 #include "planner/pipelines/refine_cuts.h"
@@ -420,8 +421,11 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
   fewer.held_by = found;
   Result<Plan> other = search_with(ways, fewer, counter, sharing);
   if (!other || (all && all->prediction.step_seconds <= other->prediction.step_seconds)) return all;
-  const std::vector<LeftOut>& left_out = best.plan().left_out;
-  other->left_out.insert(other->left_out.end(), left_out.begin(), left_out.end());
+  const FleetSpec fit = fitting(request.fleet, request.job);
+  for (LeftOut left : best.plan().left_out) {  // the reasons are of another plan
+    if (fit.find(left.device) != nullptr) left.why = kNoneQuickerWith;
+    other->left_out.push_back(std::move(left));
+  }
   MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(request));  // with all devices
   other->search.lower_bound_step_seconds = std::min(other->search.step_seconds, least.step);
   other->id = plan_id(*other);

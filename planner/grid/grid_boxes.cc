@@ -16,6 +16,9 @@ namespace {
 constexpr int kPricesOfMaxima = 6, kPrices = 8, kPricesOfWide = 3, kPricesAgain = 4;
 /// As far are they told apart before that.
 constexpr int kFewDistances = 2;
+/// Labels that begin with the same layer, and states of GridReach, until which these are the less.
+constexpr size_t kFewLabels = 16;
+constexpr int64_t kManyStates = 20'000;
 /// A state of GridReach costs so much less than one of GridBounds, a pair of labels so much more.
 constexpr int kReachIsCheaper = 4, kLabelsCostMore = 2;
 /// What sums in another order may differ by.
@@ -86,16 +89,32 @@ class Boxes {
     if (!(box.least_seconds < cutoff())) return {};
     box.distances = effort_.distances;
     bounds.find({box.of_devices, {}}, box.least);
-    const GridReach reach(tables_, windows, effort_.most_states);
-    work_->spent += reach.states() * tables_.configs() / kReachIsCheaper;
-    if (reach.before(0, reach.all()) < tables_.layers()) return {};
-    const GridFound found =
-        best_grid({tables_, windows, reach, bounds}, box.least, cutoff(), effort_.most_labels);
-    work_->spent += kLabelsCostMore * (found.compared + found.labels);
-    if (found.plan) offer(*found.plan);
-    box.least_seconds = std::max(box.least_seconds, found.least_seconds);
+    box.least_seconds = std::max(box.least_seconds, search(box, windows, bounds));
     if (box.least_seconds < cutoff()) left->push_back(std::move(box));
     return {};
+  }
+
+  /// Least seconds of the box's plans, by labels: first by few without GridReach, where that takes
+  /// longer than most of what it spares.
+  double search(const GridBox& box, const GridWindows& windows, const GridBounds& bounds) {
+    if (effort_.most_labels > kFewLabels && GridReach::states_of(tables_, windows) > kManyStates) {
+      const double least =
+          search_with(GridReach(tables_, windows, 0), kFewLabels, box, windows, bounds);
+      if (!(least < cutoff())) return least;
+    }
+    const GridReach reach(tables_, windows, effort_.most_states);
+    work_->spent += reach.states() * tables_.configs() / kReachIsCheaper;
+    return search_with(reach, effort_.most_labels, box, windows, bounds);
+  }
+
+  double search_with(const GridReach& reach, size_t most_labels, const GridBox& box,
+                     const GridWindows& windows, const GridBounds& bounds) {
+    if (reach.before(0, reach.all()) < tables_.layers()) return kNever;
+    const GridFound found =
+        best_grid({tables_, windows, reach, bounds}, box.least, cutoff(), most_labels);
+    work_->spent += kLabelsCostMore * (found.compared + found.labels);
+    if (found.plan) offer(*found.plan);
+    return found.least_seconds;
   }
 
   void bound_roughly(GridBox* box) {

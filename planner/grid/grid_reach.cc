@@ -42,10 +42,15 @@ std::vector<int16_t> GridWindows::narrowed(const std::vector<int16_t>& lowest, i
   return firsts;
 }
 
-GridReach::GridReach(const GridTables& tables, const GridWindows& windows, int64_t most_states) {
+int64_t GridReach::states_of(const GridTables& tables, const GridWindows& windows) {
+  constexpr int64_t kMore = int64_t{1} << 40;  // than anybody has time for
   int64_t states = windows.distances();
-  for (const int there : tables.budget())
-    if (states <= most_states) states *= there + 1;  // else enough, and soon too many for an int64
+  for (const int there : tables.budget()) states = std::min(kMore, states * (there + 1));
+  return states;
+}
+
+GridReach::GridReach(const GridTables& tables, const GridWindows& windows, int64_t most_states) {
+  const int64_t states = states_of(tables, windows);
   strides_.assign(tables.budget().size(), 0);
   if (states > most_states) {
     reach_ = {static_cast<int16_t>(tables.layers())};

@@ -55,9 +55,11 @@ class GridWindows {
 class GridReach {
  public:
   GridReach(const GridTables& tables, const GridWindows& windows, int64_t most_states);
+  /// What there is to find.
+  static int64_t states_of(const GridTables& tables, const GridWindows& windows);
 
   /// Numbers of devices, as one index: the sum of count[type] * stride(type). All 0 where there are
-  /// more of them than `most_states`, and nothing is known.
+  /// more states than `most_states`, and nothing is known.
   int64_t stride(int type) const { return strides_[static_cast<size_t>(type)]; }
   int64_t all() const { return sizes_ - 1; }
   /// So many of the first layers may be before a stage so many from the end.

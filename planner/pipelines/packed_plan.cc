@@ -344,7 +344,7 @@ void PlanMaker::leave_out_others(Plan* plan) const {
   for (const DeviceGroup& group : space_.groups)
     for (const DeviceSpec* device : group.devices)
       if (!used.contains(device->id))
-        plan->left_out.push_back({device->id, "no plan found with it is quicker"});
+        plan->left_out.push_back({device->id, kNoneQuickerWith});
 }
 
 void PlanMaker::add_replica(const Pipeline& pipeline, const PipelineCosts& costs,

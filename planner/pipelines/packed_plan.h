@@ -12,6 +12,9 @@
 
 namespace motley {
 
+/// Why a plan leaves a device out, where nothing else is known.
+inline constexpr const char* kNoneQuickerWith = "no plan found with it is quicker";
+
 struct PackedPlan {
   Plan plan;
   std::vector<std::pair<size_t, int>> shares;  ///< by replica, its set of devices and samples

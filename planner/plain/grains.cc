@@ -7,6 +7,10 @@ namespace {
 
 /// More grains than this make shares no finer than a profile is exact.
 constexpr int kMostGrains = 2048;
+/// As many sizes of micro-batch should any device have to choose from.
+constexpr int kLeastSizes = 8;
+/// Grains of all devices, if each had them all: what takes a second or a few, and a minute.
+constexpr int64_t kFewOfAll = int64_t{1} << 26, kMostOfAll = int64_t{1} << 28;
 
 std::vector<int> divisors(int number) {
   std::vector<int> found;
@@ -24,18 +28,23 @@ std::vector<int> divisors(int number) {
 std::vector<int> candidate_grains(const PlanRequest& request, const Candidates& candidates) {
   const TrainSpec& train = request.job.train;
   if (train.grain) return {*train.grain};
-  int largest = 1;
+  int largest = 1, least = train.global_batch;  // micro-batches that devices hold at most
   for (const Candidate& candidate : candidates.devices) {
-    largest = std::max(largest, largest_micro_batch(*candidate.profile, request.memory_headroom));
+    const int holds = largest_micro_batch(*candidate.profile, request.memory_headroom);
+    largest = std::max(largest, holds);
+    least = std::min(least, holds);
   }
+  const auto devices = static_cast<int64_t>(candidates.devices.size());
+  const auto in_time = static_cast<int>(train.global_batch * devices / kFewOfAll + 1);
+  const int wanted = std::max(std::min(in_time, least), least / kLeastSizes);
+  int fine = 1;
   std::vector<int> grains;
-  int coarsest = 1;
   for (const int grain : divisors(train.global_batch)) {
     if (grain > largest) break;
-    coarsest = grain;
+    if (grain <= wanted || train.global_batch / fine * devices > kMostOfAll) fine = grain;
     if (train.global_batch / grain <= kMostGrains) grains.push_back(grain);
   }
-  if (grains.empty()) grains.push_back(coarsest);
+  if (grains.empty() || fine < grains.front()) grains.insert(grains.begin(), fine);
   return grains;
 }
 

@@ -172,5 +172,15 @@ RC_GTEST_PROP(PlanProperties, FourTimesTheTimesIsFourTimesTheStep, ()) {
   RC_ASSERT(one->replicas.size() == other->replicas.size());
 }
 
+TEST(LargeBatches, AreCutAsFinelyAsTheSmallestDeviceNeeds) {
+  PlanningCase problem(1'000'000);
+  problem.add({.largest_micro_batch = 128}).add({.largest_micro_batch = 12});
+  const Result<Plan> plan = plan_search(problem.request());
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->world_size(), 2);
+  EXPECT_GT(plan->prediction.samples_per_second,
+            0.99 * plan->prediction.solo_sum_samples_per_second);
+}
+
 }  // namespace
 }  // namespace motley
