@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "core/spec/reader.h"
 #include "core/spec/yaml_keys.h"
@@ -231,15 +233,19 @@ Result<Unit> finish_node(const NodeDraft& node, const FleetDraft& draft, const Y
 
 Result<Unit> finish_links(const std::map<std::string, size_t>& hosts, const FleetDraft& draft,
                           const YamlTree& tree, FleetSpec& fleet) {
+  std::set<std::pair<std::string, std::string>> known;
   for (size_t i = 0; i < draft.links.size(); ++i) {
     LinkSpec link = draft.links[i];
+    const YamlNode& between = *item_at(tree.root, "links", i).find("between");
     for (size_t end = 0; end < 2; ++end) {
       const std::string& host = draft.links[i].hosts[end];
       if (!hosts.contains(host))
-        return fail_at(item_at(tree.root, "links", i).find("between")->items[end],
-                       "no node has the host '" + one_line(host) + "'");
+        return fail_at(between.items[end], "no node has the host '" + one_line(host) + "'");
       link.between[end] = host;
     }
+    if (!known.insert(std::minmax(link.between[0], link.between[1])).second)
+      return fail_at(between, "the link between " + link.between[0] + " and " + link.between[1] +
+                                  " is listed twice (it is the same in both directions)");
     fleet.links.push_back(std::move(link));
   }
   return Unit{};

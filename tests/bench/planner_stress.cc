@@ -19,6 +19,12 @@ namespace {
 constexpr int kStressLayers[] = {26, 50, 98, 150};
 constexpr int kMostStressTypes = 4;
 constexpr int kStressDevices[] = {8, 64, 1024, 16384};
+/// Of any layers and types.
+constexpr StressProfile kStressKinds[] = {{},
+                                          {.tight = true},
+                                          {.uneven = true},
+                                          {.uneven = true, .tight = true},
+                                          {.uneven = true, .odd = true}};
 constexpr int kDevicesOfStressHosts = 4;
 constexpr double kStressHeadroom = 0.05;
 
@@ -32,7 +38,7 @@ double promised_seconds(int devices) {
 std::string stress_name(const StressProfile& of, int devices) {
   std::string name =
       std::to_string(of.layers) + "x" + std::to_string(of.types) + "/" + std::to_string(devices);
-  name += of.uneven ? "/uneven" : "/even";
+  name += of.odd ? "/odd" : of.uneven ? "/uneven" : "/even";
   return of.tight ? name + "-tight" : name;
 }
 
@@ -108,12 +114,12 @@ int run_stress(const StressRequest& request) {
   for (const int devices : kStressDevices)
     for (const int layers : kStressLayers)
       for (int types = 2; types <= kMostStressTypes; ++types)
-        for (const bool uneven : {false, true})
-          for (const bool tight : {false, true}) {
-            const StressProfile wanted{layers, types, uneven, tight};
-            if (stress_name(wanted, devices).starts_with(request.only))
-              measure_stress(wanted, devices, request.json, &rows);
-          }
+        for (StressProfile wanted : kStressKinds) {
+          wanted.layers = layers;
+          wanted.types = types;
+          if (stress_name(wanted, devices).starts_with(request.only))
+            measure_stress(wanted, devices, request.json, &rows);
+        }
   rows.add({"stress", "peak_bytes", "B", "lower", peak_bytes(), 2e9});
   if (request.json)
     rows.print();

@@ -20,7 +20,7 @@ class Maker {
   explicit Maker(const StressProfile& wanted)
       : wanted_(wanted),
         random_(static_cast<unsigned>(wanted.layers * 31 + wanted.types * 7 + wanted.uneven * 2 +
-                                      wanted.tight)) {}
+                                      wanted.tight + wanted.odd * 3)) {}
 
   ForeignProfile make() {
     profile_.name = "stress";
@@ -67,18 +67,20 @@ class Maker {
                  backward = real(1.8, 2.4);
     const double update = real(0.001, 0.003) * slower;
     std::vector<double> taste;
-    for (int i = 0; i < wanted_.layers; ++i) taste.push_back(wanted_.uneven ? real(0.85, 1.15) : 1);
+    for (int i = 0; i < wanted_.layers; ++i)
+      taste.push_back(wanted_.odd ? real(0.5, 1.5) : wanted_.uneven ? real(0.85, 1.15) : 1);
     for (const int size : kMicroBatches)
       for (const int degree : kDegrees) {
         ForeignTimes times{size, degree, {}, {}, {}};
-        const double scale = kSecondsOfALayer * slower * (overhead + size) * real(0.97, 1.03) /
+        const double scale = kSecondsOfALayer * slower * (overhead + size) *
+                             (wanted_.odd ? real(0.8, 1.25) : real(0.97, 1.03)) /
                              std::pow(degree, efficiency);
         for (int i = 0; i < wanted_.layers; ++i) {
           const auto at = static_cast<size_t>(i);
           const double whole = scale * work_[at] * taste[at];
           times.forward_seconds.push_back(whole / (1 + backward));
           times.backward_seconds.push_back(whole * backward / (1 + backward));
-          times.update_seconds.push_back(update / degree);
+          times.update_seconds.push_back(update * (wanted_.odd ? real(0.2, 6) : 1) / degree);
         }
         device.profiles.push_back(std::move(times));
       }
@@ -90,12 +92,13 @@ class Maker {
     for (const auto& [from, unused] : profile_.devices)
       for (const auto& [to, unused_too] : profile_.devices) {
         if (to < from) continue;
-        const double bandwidth = real(1, 4);
-        const bool line = random_() % 2 == 0;
+        const double pair = real(1, 4);
+        const bool line_of_pair = random_() % 2 == 0;
         for (const int a : kDegrees)
           for (const int b : kDegrees) {
             ForeignLink link{from, to, a, b, {}};
-            const double all = bandwidth * std::min(a, b);
+            const double all = wanted_.odd ? real(0.3, 16) : pair * std::min(a, b);
+            const bool line = wanted_.odd ? random_() % 2 == 0 : line_of_pair;
             if (line)
               link.speed = ForeignLine{5e-5, all * 1e9};
             else

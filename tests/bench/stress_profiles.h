@@ -15,6 +15,8 @@ struct StressProfile {
   bool uneven = false;
   /// Activations so large that how many micro-batches are in flight decides where stages may be.
   bool tight = false;
+  /// Updates, times by micro-batch and degree, and links follow no rule; uneven, too.
+  bool odd = false;
 };
 
 /// Types are named card-0, card-1, …, the quickest first.

@@ -135,6 +135,10 @@ TEST(FleetReader, SaysWhatIsWrongAndWhere) {
        "fleet.yaml:1:15: 'flops': expected a number above 0 and at most 1e+18, found '0'"},
       {one + "links: [{between: [a1, b1], bandwidth: 1GB/s}]\n",
        "fleet.yaml:5:24: no node has the host 'b1'"},
+      {one + "links: [{between: [a1, a1], bandwidth: 1GB/s}, {between: [a1, a1], bandwidth: "
+             "2GB/s}]\n",
+       "fleet.yaml:5:57: the link between a1 and a1 is listed twice (it is the same in both "
+       "directions)"},
       {one + "links: [{between: [a1], bandwidth: 1GB/s}]\n",
        "fleet.yaml:5:19: 'between': expected a list of two hosts, found a list"},
       {one + "links: [{between: [a1, a1], bandwidth: 10Gb/s}]\n",
