@@ -6,6 +6,9 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "core/log.h"
+#include "core/units.h"
+
 namespace motley {
 namespace {
 
@@ -181,6 +184,29 @@ bool type_matches(std::string_view type, std::string_view wanted) {
   if (wanted.empty() || wanted.size() > type.size()) return false;
   if (!std::equal(wanted.begin(), wanted.end(), type.begin(), same_letter)) return false;
   return wanted.size() == type.size() || type[wanted.size()] == '-';
+}
+
+std::vector<std::string> misspelt_types(const FleetSpec& fleet, const JobSpec& job) {
+  std::vector<std::string> sentences;
+  const auto look_at = [&](const std::string& key, const auto& by_type) {
+    std::vector<std::string> others = types_of(fleet.devices);
+    for (const auto& [name, value] : by_type)
+      std::erase_if(others, [&](const std::string& type) { return type_matches(type, name); });
+    const std::vector<std::string_view> choices(others.begin(), others.end());
+    for (const auto& [name, value] : by_type) {
+      const auto is_it = [&](const DeviceSpec& one) { return type_matches(one.type, name); };
+      const std::string near = did_you_mean(name, choices.data(), choices.size());
+      if (!near.empty() && std::none_of(fleet.devices.begin(), fleet.devices.end(), is_it))
+        sentences.push_back(Error{ErrorCode::kInvalidSpec,
+                                  "'" + key + "': no device is of the type '" + one_line(name) +
+                                      "' (did you mean '" + near + "'?)",
+                                  place_of(job, key)}
+                                .to_string());
+    }
+  };
+  look_at("train.precision", job.train.precision_by_type);
+  look_at(job.devices.key + ".limits", job.devices.limits);
+  return sentences;
 }
 
 std::vector<std::string> FleetSpec::hosts() const {

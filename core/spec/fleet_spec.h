@@ -87,6 +87,10 @@ Result<Unit> check_told_apart(const FleetSpec& fleet);
 /// matches "A100-40GB", not "A1000".
 bool type_matches(std::string_view type, std::string_view wanted);
 
+/// Of types that the job has a precision or a limit for and no device of the fleet is of, those
+/// whose names are nearly that of one it has and the job does not name: a sentence each.
+std::vector<std::string> misspelt_types(const FleetSpec& fleet, const JobSpec& job);
+
 /// Devices that the job admits by type, memory and limits and does not leave out, in fleet order;
 /// of more than a limit allows those that are pinned, then the first. kNoDevice naming the first
 /// unmet demand, at the job's words. At least count.low come back; the planner keeps to count.high.

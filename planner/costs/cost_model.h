@@ -28,8 +28,8 @@ struct MicroBatchRule {
   int global_batch = 0;  ///< samples of a step; 0: not known
 };
 
-/// The micro-batch of whole grains of which so many samples are computed at most: themselves, or all
-/// of a step whose last grain is short. 0 where the rule allows none.
+/// The micro-batch of whole grains of which so many samples are computed at most: themselves, or
+/// all of a step whose last grain is short. 0 where the rule allows none.
 int micro_batch_of(int samples, const MicroBatchRule& rule);
 
 /// Micro-batches that fit the device's limit less headroom by its memory table; rising. Empty: the

@@ -343,8 +343,7 @@ void PlanMaker::leave_out_others(Plan* plan) const {
       plan->left_out.push_back({device.id, why_not_admitted(device, request.job)});
   for (const DeviceGroup& group : space_.groups)
     for (const DeviceSpec* device : group.devices)
-      if (!used.contains(device->id))
-        plan->left_out.push_back({device->id, kNoneQuickerWith});
+      if (!used.contains(device->id)) plan->left_out.push_back({device->id, kNoneQuickerWith});
 }
 
 void PlanMaker::add_replica(const Pipeline& pipeline, const PipelineCosts& costs,

@@ -14,6 +14,7 @@
 #include "core/file_system.h"
 #include "core/json_fields.h"
 #include "core/json_file.h"
+#include "core/log.h"
 #include "core/reports.h"
 #include "core/spec/json.h"
 #include "core/spec/pin_fault.h"
@@ -192,6 +193,7 @@ Result<FleetSpec> resolve_fleet(const std::string& fleet_option, JobSpec& job) {
   MOTLEY_TRY(FleetSpec fleet, named_fleet(fleet_option, job));
   MOTLEY_TRY_VOID(choose_alternative(fleet, job));
   MOTLEY_TRY_VOID(check_pinned_devices(job, fleet));
+  for (const std::string& doubt : misspelt_types(fleet, job)) log_warning(doubt);
   return fleet;
 }
 

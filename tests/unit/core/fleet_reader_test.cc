@@ -137,7 +137,7 @@ TEST(FleetReader, SaysWhatIsWrongAndWhere) {
        "fleet.yaml:5:24: no node has the host 'b1'"},
       {one + "links: [{between: [a1, a1], bandwidth: 1GB/s}, {between: [a1, a1], bandwidth: "
              "2GB/s}]\n",
-       "fleet.yaml:5:57: the link between a1 and a1 is listed twice (it is the same in both "
+       "fleet.yaml:5:58: the link between a1 and a1 is listed twice (it is the same in both "
        "directions)"},
       {one + "links: [{between: [a1], bandwidth: 1GB/s}]\n",
        "fleet.yaml:5:19: 'between': expected a list of two hosts, found a list"},

@@ -40,6 +40,16 @@ TEST(FleetSpec, KnowsItsHostsAndDevices) {
   EXPECT_EQ(fleet.find("r1/9"), nullptr);
 }
 
+TEST(FleetSpec, TypesThatLookLikeSlipsAreTold) {
+  JobSpec job;
+  job.train.precision_by_type = {{"RTX390", Precision::kFp16}, {"A100", Precision::kBf16}};
+  job.devices.limits = {{"h100", 2}, {"rtx3090", 1}, {"RTX3080", 1}};
+  EXPECT_THAT(misspelt_types(mixed_fleet(), job),
+              ElementsAre("'train.precision': no device is of the type 'RTX390' (did you mean "
+                          "'RTX3090'?)"))
+      << "the job limits what it has, so that the other names are of other fleets";
+}
+
 TEST(FleetSpec, KnowsWhoTakesTheSameMemory) {
   DeviceSpec half = device("a1", 0, "half", 0), other_half = device("a1", 1, "half", 0);
   half.uuid = other_half.uuid = "GPU-1";
