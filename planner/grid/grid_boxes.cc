@@ -19,6 +19,8 @@ constexpr int kFewDistances = 2;
 /// Labels that begin with the same layer, and states of GridReach, until which these are the less.
 constexpr size_t kFewLabels = 16;
 constexpr int64_t kManyStates = 20'000;
+/// Boxes after which it shows whether labels are enough.
+constexpr int kSearchedAtLeast = 8;
 /// A state of GridReach costs so much less than one of GridBounds, a pair of labels so much more.
 constexpr int kReachIsCheaper = 4, kLabelsCostMore = 2;
 /// What sums in another order may differ by.
@@ -61,7 +63,7 @@ class Boxes {
       std::pop_heap(open.begin(), open.end(), later);
       GridBox box = std::move(open.back());
       open.pop_back();
-      if (work_->over()) {
+      if (work_->over() || hopeless()) {
         left.push_back(std::move(box));
         continue;
       }
@@ -75,6 +77,10 @@ class Boxes {
   }
 
  private:
+  bool hopeless() const {
+    return effort_.may_stop && searched_ >= kSearchedAtLeast && 2 * given_up_ > searched_;
+  }
+
   double cutoff() const { return best_->seconds * (1 - kRounding); }
 
   /// The parts to look at in turn; what is given up for now goes to `left`.
@@ -90,7 +96,10 @@ class Boxes {
     box.distances = effort_.distances;
     bounds.find({box.of_devices, {}}, box.least);
     box.least_seconds = std::max(box.least_seconds, search(box, windows, bounds));
-    if (box.least_seconds < cutoff()) left->push_back(std::move(box));
+    ++searched_;
+    if (!(box.least_seconds < cutoff())) return {};
+    ++given_up_;
+    left->push_back(std::move(box));
     return {};
   }
 
@@ -240,6 +249,7 @@ class Boxes {
   const GridEffort effort_;
   GridBest* const best_;
   GridWork* const work_;
+  int searched_ = 0, given_up_ = 0;  ///< boxes, label by label
 };
 
 }  // namespace

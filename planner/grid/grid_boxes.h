@@ -34,6 +34,7 @@ struct GridEffort {
   int distances = 0;        ///< of stages from the end, that are told apart
   int64_t most_states = 0;  ///< of GridReach
   size_t most_labels = 0;   ///< that begin with the same layer
+  bool may_stop = false;    ///< once these were too few for most boxes
 };
 
 /// What was done, in states bounded and pairs of labels compared.

@@ -16,7 +16,7 @@ namespace {
 constexpr GridEffort kEfforts[] = {
     {.width = 1e9, .distances = 8, .most_states = 20'000, .most_labels = 8},
     {.width = 0.1, .distances = 8, .most_states = 50'000, .most_labels = 16},
-    {.width = 0.05, .distances = 8, .most_states = 50'000, .most_labels = 64},
+    {.width = 0.05, .distances = 8, .most_states = 50'000, .most_labels = 64, .may_stop = true},
     {.width = 0.02, .distances = 16, .most_states = 2'000'000, .most_labels = 100},
     {.width = 0.01, .distances = 16, .most_states = 2'000'000, .most_labels = 300},
     {.width = 0.004, .distances = 32, .most_states = 2'000'000, .most_labels = 1000},

@@ -17,13 +17,16 @@ constexpr size_t kMostRejected = 12;
 constexpr double kRounding = 1e-6;  ///< of a step
 
 /// What one more device would do to the step.
-std::string reason_of(const GrainSearch& search, const Deal& chosen, size_t candidate,
-                      OneMoreDevice* one_more) {
-  if (chosen.devices() >= search.cut().grains())
-    return "each grain of " + std::to_string(search.cut().grain) + " already has a device";
-  const double with = one_more->step_seconds_with(candidate);
+std::string reason_of(const GrainSearch& search, const Deal& chosen, bool finer_tried,
+                      size_t candidate, OneMoreDevice* one_more) {
   const std::string now = format_seconds(chosen.step_seconds);
-  if (with == kNever) return "cannot compute in grains of " + std::to_string(search.cut().grain);
+  const std::string grain = std::to_string(search.cut().grain);
+  const bool all_dealt = chosen.devices() >= search.cut().grains();
+  const double with = all_dealt ? kNever : one_more->step_seconds_with(candidate);
+  if (with == kNever && finer_tried)
+    return "would not shorten the step of " + now + " with finer grains";
+  if (all_dealt) return "each grain of " + grain + " already has a device";
+  if (with == kNever) return "cannot compute in grains of " + grain;
   if (with <= chosen.step_seconds || equally_quick(with, chosen.step_seconds))
     return "would not shorten the step of " + now;
   return "would slow the step from " + now + " to " + format_seconds(with);
@@ -143,15 +146,15 @@ std::string grains_tried(const std::vector<GrainResult>& tried) {
 }
 
 std::vector<LeftOut> reasons_left_out(const Candidates& candidates, const GrainSearch& search,
-                                      const Deal& chosen) {
+                                      const Deal& chosen, bool finer_tried) {
   std::vector<LeftOut> left_out;
   OneMoreDevice one_more(search, chosen);
   const bool count_reached = chosen.devices() >= candidates.most_devices;
   for (size_t i = 0; i < candidates.devices.size(); ++i) {
     if (chosen.grains[i] > 0) continue;
-    left_out.push_back(
-        {candidates.devices[i].spec->id,
-         count_reached ? candidates.why_no_more : reason_of(search, chosen, i, &one_more)});
+    left_out.push_back({candidates.devices[i].spec->id,
+                        count_reached ? candidates.why_no_more
+                                      : reason_of(search, chosen, finer_tried, i, &one_more)});
   }
   return left_out;
 }

@@ -21,9 +21,10 @@ struct GrainResult {
 /// "1, 2, 4".
 std::string grains_tried(const std::vector<GrainResult>& tried);
 
-/// Reasons for the candidates the plan does not use.
+/// Reasons for the candidates the plan does not use. `finer_tried`: deals of finer grains were
+/// slower.
 std::vector<LeftOut> reasons_left_out(const Candidates& candidates, const GrainSearch& search,
-                                      const Deal& chosen);
+                                      const Deal& chosen, bool finer_tried);
 
 /// Other grains, the equal split, the quickest device alone, larger micro-batches; best first, the
 /// impossible ones last.
