@@ -106,7 +106,8 @@ class Boxes {
   /// Least seconds of the box's plans, by labels: first by few without GridReach, where that takes
   /// longer than most of what it spares.
   double search(const GridBox& box, const GridWindows& windows, const GridBounds& bounds) {
-    if (effort_.most_labels > kFewLabels && GridReach::states_of(tables_, windows) > kManyStates) {
+    const int64_t states = GridReach::states_of(tables_, windows);
+    if (effort_.most_labels > kFewLabels && states > kManyStates && states <= effort_.most_states) {
       const double least =
           search_with(GridReach(tables_, windows, 0), kFewLabels, box, windows, bounds);
       if (!(least < cutoff())) return least;

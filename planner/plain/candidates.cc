@@ -33,7 +33,7 @@ Result<Unit> check_request(const PlanRequest& request) {
 /// The smallest micro-batch the rule allows, whether or not it fits.
 const MemoryPoint* smallest_allowed(const DeviceProfile& device, const MicroBatchRule& rule) {
   for (const MemoryPoint& point : device.memory) {
-    if (point.micro_batch % rule.grain == 0) return &point;
+    if (micro_batch_of(point.micro_batch, rule) != 0) return &point;
   }
   return nullptr;
 }

@@ -11,6 +11,8 @@ constexpr int kMostGrains = 2048;
 constexpr int kLeastSizes = 8;
 /// Grains of all devices, if each had them all: what takes a second or a few, and a minute.
 constexpr int64_t kFewOfAll = int64_t{1} << 26, kMostOfAll = int64_t{1} << 28;
+/// Of one device, whose table has them all: gigabytes of some devices.
+constexpr int kMostOfOne = 1 << 20;
 
 std::vector<int> divisors(int number) {
   std::vector<int> found;
@@ -37,11 +39,15 @@ std::vector<int> candidate_grains(const PlanRequest& request, const Candidates& 
   const auto devices = static_cast<int64_t>(candidates.devices.size());
   const auto in_time = static_cast<int>(train.global_batch * devices / kFewOfAll + 1);
   const int wanted = std::max(std::min(in_time, least), least / kLeastSizes);
+  const auto too_many = [&](int grain) {
+    const int count = train.global_batch / grain;
+    return count > kMostOfOne || count * devices > kMostOfAll;
+  };
   int fine = 1;
   std::vector<int> grains;
   for (const int grain : divisors(train.global_batch)) {
     if (grain > largest) break;
-    if (grain <= wanted || train.global_batch / fine * devices > kMostOfAll) fine = grain;
+    if (grain <= wanted || too_many(fine)) fine = grain;
     if (train.global_batch / grain <= kMostGrains) grains.push_back(grain);
   }
   if (grains.empty() || fine < grains.front()) grains.insert(grains.begin(), fine);

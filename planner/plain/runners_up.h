@@ -21,8 +21,8 @@ struct GrainResult {
 /// "1, 2, 4".
 std::string grains_tried(const std::vector<GrainResult>& tried);
 
-/// Reasons for the candidates the plan does not use. `finer_tried`: deals of finer grains were
-/// slower.
+/// Reasons for the candidates the plan does not use. `finer_tried`: no deal of finer grains
+/// is quicker.
 std::vector<LeftOut> reasons_left_out(const Candidates& candidates, const GrainSearch& search,
                                       const Deal& chosen, bool finer_tried);
 

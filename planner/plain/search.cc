@@ -63,8 +63,7 @@ Result<Plan> search_within_tables(const PlanRequest& request) {
   const Deal& best = found.deal;
   MOTLEY_TRY(Plan plan, assemble(request, candidates,
                                  {found.search->cut().grain, best.grains, best.short_device}));
-  const bool finer_tried =
-      !found.tried.empty() && found.tried.front().grain < found.search->cut().grain;
+  const bool finer_tried = searched && found.tried.front().grain < found.search->cut().grain;
   for (LeftOut& left : reasons_left_out(candidates, *found.search, best, finer_tried)) {
     plan.left_out.push_back(std::move(left));
   }

@@ -21,15 +21,16 @@ constexpr size_t kMostLinksTried = 4;
 /// What predictions count besides a device's memory table: the most of any rank.
 Bytes beyond_tables(const PlanRequest& request, const Plan& plan) {
   Bytes most{0};
-  for (const ReplicaPlan& replica : plan.replicas) {
+  for (int i = 0; i < static_cast<int>(plan.replicas.size()); ++i) {
+    const ReplicaPlan& replica = plan.replicas[static_cast<size_t>(i)];
+    const int most_at_once = std::min(replica.micro_batch, samples_of(plan, i).count);
     if (replica.stages.size() != 1 || replica.stages[0].ranks.size() != 1) continue;
     const auto rank = static_cast<size_t>(replica.stages[0].ranks[0].value());
     if (rank >= plan.prediction.ranks.size()) continue;
     const DeviceProfile* device = request.profile.find(plan.ranks[rank].device);
     if (device == nullptr) continue;
     for (const MemoryPoint& point : device->memory)
-      if (point.micro_batch == std::min(replica.micro_batch, plan.global_batch) &&
-          plan.prediction.ranks[rank].memory > point.total())
+      if (point.micro_batch == most_at_once && plan.prediction.ranks[rank].memory > point.total())
         most = std::max(most, plan.prediction.ranks[rank].memory - point.total());
   }
   return most;

@@ -93,8 +93,9 @@ Result<MemoryReplan> plan_for_less_memory(const PlanRequest& request, const Plan
   next.what = {.device = place.device,
                .type = place.type,
                .micro_batch = largest_micro_batch_of(plan, replica)};
-  const int most = next.what.micro_batch / 2 / smallest * smallest;
-  if (most == 0)
+  const int half = next.what.micro_batch / 2 / smallest * smallest;
+  const int most = std::max(half, smallest);
+  if (most >= next.what.micro_batch)
     return fail(ErrorCode::kNoPlan, place.device + " cannot hold micro-batch " +
                                         std::to_string(next.what.micro_batch) + ": " +
                                         remedy(request.job, smallest));

@@ -86,6 +86,18 @@ TEST(MemoryReplan, AGrainThatTheJobFixesIsNotCut) {
   EXPECT_EQ(halved->what.then % 4, 0);
 }
 
+TEST(MemoryReplan, OfOneGrainAndAHalfOneGrainIsLeft) {
+  PlanningCase problem(6);
+  problem.add({.fixed = 0.05, .per_sample = 0.01});
+  problem.job.train.grain = 4;
+  const Plan plan = plan_search(problem.request()).value();
+  ASSERT_EQ(plan.replicas[0].micro_batch, 8) << "all at once, which are six samples";
+  const auto next = plan_for_less_memory(problem.request(), plan, Rank(0), count_nothing);
+  ASSERT_TRUE(next) << next.error().message;
+  EXPECT_EQ(next->what.micro_batch, 6);
+  EXPECT_EQ(next->what.then, 4);
+}
+
 TEST(MemoryReplan, APlanByHandKeepsTheRest) {
   const PlanningCase problem = two_devices();
   Plan plan = plan_search(problem.request()).value();
