@@ -114,11 +114,22 @@ class EveryDeal {
     return !problem_.job.parallel.data || used == *problem_.job.parallel.data;
   }
 
-  double seconds(size_t device, int samples) const {
+  /// Of a step's samples, the short grain on `taker`, those of what is not pinned.
+  int samples_of_rest(size_t taker, int missing) const {
+    int samples = 0;
+    for (size_t i = 0; i < dealt_.size(); ++i)
+      if (pin_of(i) == nullptr) samples += dealt_[i] * grain_ - (i == taker ? missing : 0);
+    return samples;
+  }
+
+  /// The rest is planned as if it were alone: `of_rest` samples may be one micro-batch.
+  double seconds(size_t device, int samples, int of_rest) const {
     const DeviceProfile& profile = problem_.profile.devices[device];
     const PinnedReplica* pin = pin_of(device);
     // One that has nothing but the short grain holds no more than that.
-    std::vector<int> sizes = micro_batch_sizes(profile, {.grain = std::min(grain_, samples)});
+    const int at_once = pin == nullptr ? of_rest : problem_.job.train.global_batch;
+    std::vector<int> sizes =
+        micro_batch_sizes(profile, {.grain = std::min(grain_, samples), .global_batch = at_once});
     if (pin != nullptr && pin->micro_batch) sizes = {*pin->micro_batch};
     if (sizes.empty()) return kNever;
     return section_seconds(best_micro_batch(profile, samples, sizes).seconds,
@@ -130,10 +141,12 @@ class EveryDeal {
     const int missing = grains_ * grain_ - problem_.job.train.global_batch;
     for (size_t taker = 0; taker < dealt_.size(); ++taker) {
       if (dealt_[taker] == 0) continue;
+      const int of_rest = samples_of_rest(taker, missing);
       double slowest = 0;
       for (size_t i = 0; i < dealt_.size(); ++i)
         if (dealt_[i] > 0)
-          slowest = std::max(slowest, seconds(i, dealt_[i] * grain_ - (i == taker ? missing : 0)));
+          slowest = std::max(slowest,
+                             seconds(i, dealt_[i] * grain_ - (i == taker ? missing : 0), of_rest));
       best_ = std::min(best_, slowest);
     }
   }
