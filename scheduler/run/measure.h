@@ -33,7 +33,7 @@ Result<FleetSpec> local_fleet();
 
 /// The fleet a command shall use: the file given, else the job's, else this machine. kNotFound at
 /// the place of the job that names a missing one. The job keeps the first of its alternatives that
-/// the fleet satisfies; kNoDevice where it satisfies none.
+/// the fleet satisfies; kNoDevice where it satisfies none. Warns of misspelt_types().
 Result<FleetSpec> resolve_fleet(const std::string& fleet_option, JobSpec& job);
 
 }  // namespace motley
