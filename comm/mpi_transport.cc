@@ -292,7 +292,7 @@ Error MpiTransport::lost(const std::string& what) {
   {
     const std::lock_guard lock(mpi_);
     const CallWatch::Call call(watch_, "MPI_Isend", kNotices);
-    notices_.tell_all(what, rank_, size_);
+    notices_.tell_all(what);
   }
   give_up(exit_code(ErrorCode::kPeerLost));
   return {ErrorCode::kPeerLost, what, {}};

@@ -40,8 +40,9 @@ class Case:
         self.output = open(self.home / "output", "w")
         environment = dict(os.environ)
         environment.pop("MOTLEY_DEBUG", None)
-        options = {"mismatch": ["-x", "MOTLEY_DEBUG=collectives"], "vanish": ["--enable-recovery"]}.get(fault, [])
-        action = {"vanish": "kill", "cut": "wait", "heal": "wait", "slow": "wait"}.get(fault, fault)
+        options = {"mismatch": ["-x", "MOTLEY_DEBUG=collectives"], "vanish": ["--enable-recovery"],
+                   "unheard": ["--enable-recovery", "-x", "MOTLEY_FAILPOINT=notice_lost:1"]}.get(fault, [])
+        action = {"vanish": "kill", "unheard": "kill", "cut": "wait", "heal": "wait", "slow": "wait"}.get(fault, fault)
         command = [shutil.which("mpirun.openmpi") or "mpirun", "--bind-to", "none", "-n", str(len(self.ranks)), *options, "--host",
                    ",".join(f"{host}:{count}" for host, count in zip(hosts.names, shape)), "--mca", "plm_rsh_agent", str(hosts.agent),
                    "--mca", "btl_tcp_if_include", "eth0", str(PROGRAM), str(self.home), ",".join(map(str, shape)), phase,
@@ -146,6 +147,14 @@ def vanished(hosts, home):
         expect_named_by_survivors(case)
 
 
+def unheard(hosts, home):
+    """Rank 1 hears of it only by way of the ranks beside it, and before they end."""
+    case = ready(hosts, home, (2, 2), "contribute", "unheard")
+    case.signal("start")
+    case.expect_end(case.mpirun.wait(LIMIT))
+    expect_named_by_survivors(case)
+
+
 def stopped(hosts, home):
     """Nobody sees it but those who wait: who stands next to it names it, the others have it from there."""
     for case in started(hosts, home, "stop"):
@@ -241,7 +250,7 @@ def main():
     reason = netns_hosts.possible()
     if reason:
         os.execvp("bash", ["bash", "tests/support/missing_capability.sh", "netns", reason])
-    chosen = [globals()[name] for name in sys.argv[1:]] or [killed, vanished, stopped, mismatched, cut, healed, slow]
+    chosen = [globals()[name] for name in sys.argv[1:]] or [killed, vanished, unheard, stopped, mismatched, cut, healed, slow]
     with bed() as (hosts, home):
         for fault in chosen:
             begun = time.monotonic()
