@@ -28,6 +28,9 @@ struct PlanRequest {
   /// the request.
   const Plan* previous = nullptr;
   int least_replicas = 1;  ///< of pipelines
+  /// Of pipelines: state that a stage has no room for lies in host memory; what is counted of
+  /// layers is without it.
+  bool host_state = false;
   /// Of whole devices, within what the job asks for: other numbers are other searches'.
   CountRange whole_devices = {};
   /// Of many devices: where this plan has replicas enough, pipelines whose stages hold more than

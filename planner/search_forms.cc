@@ -71,13 +71,14 @@ struct FoundPlan {
   const Plan& as_found() const { return before ? *before : plan; }
 };
 
-/// `plan`: each holder keeps all its state on its device. Where none may, it is only what others
-/// are made of.
-Result<FoundPlan> refined(const PlanRequest& request, const MemoryCounter& counter, Plan plan) {
+/// `plan`: each holder keeps all its state, as refine_cuts() has it. Where none may, it is only
+/// what others are made of.
+Result<FoundPlan> refined(const PlanRequest& request, const MemoryCounter& counter, Plan plan,
+                          bool may_be_in_host = false) {
   if (request.job.parallel.shard_optimizer == ShardOptimizer::kOn)
     return FoundPlan{std::move(plan)};
   FoundPlan found{plan};
-  MOTLEY_TRY_VOID(refine_cuts(request, counter.plan, &found.plan));
+  MOTLEY_TRY_VOID(refine_cuts(request, counter.plan, &found.plan, may_be_in_host));
   if (found.plan.id != plan.id) found.before = std::move(plan);
   return found;
 }
@@ -307,6 +308,11 @@ Result<bool> may_help(const PlanRequest& request, const MemoryWays& ways, const 
   return least.step > 0 && least.step < found.step_seconds * (1 - kWorthLooking);
 }
 
+bool keeps_state_in_host(const Plan& plan) {
+  return std::any_of(plan.ranks.begin(), plan.ranks.end(),
+                     [](const RankPlacement& rank) { return rank.host_optimizer; });
+}
+
 /// The quickest plan so far, and what lost against it.
 class Best {
  public:
@@ -319,6 +325,7 @@ class Best {
   /// As FoundPipelines has it, of what was found first.
   int replicas_of_single() const { return replicas_of_single_; }
   const MemoryWays& ways() const { return ways_; }
+  const MemoryWays& done() const { return done_; }
   /// No plan of these ways takes less.
   void prove(double least) {
     SearchRecord& search = plan_->plan.search;
@@ -344,6 +351,7 @@ class Best {
     const double others = other.plan.prediction.step_seconds;
     MemoryWays done = ways;
     done.recompute = done.recompute && computes_again(other.plan);
+    done.state.host = done.state.host && keeps_state_in_host(other.plan);
     if (!found()) {
       plan_ = std::move(other);
     } else if (const double enough = seconds_for(done, is_cut(other.plan));
@@ -448,12 +456,14 @@ Result<Unit> consider_fewer(const PlanRequest& request, const MemoryWays& ways,
 }
 
 /// Of plans that do something for want of memory those that do least of it: more only where nothing
-/// was found.
+/// was found or, of few devices, where the quickest does something, so that memory is short.
 Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& counter, Best* best) {
   constexpr int kMostWays = 3;
   for (int count = 1; count <= kMostWays; ++count) {
     const bool needed = !best->found();
-    if (!needed && (count > 1 || request.previous != nullptr)) break;
+    const bool is_short =
+        !needed && best->done().count() + 1 >= count && request.fleet.devices.size() <= kFewDevices;
+    if (!needed && ((count > 1 && !is_short) || request.previous != nullptr)) break;
     for (const MemoryWays& ways : ways_of(request, count)) {
       if (!needed) {
         MOTLEY_TRY(const bool help, may_help(request, ways, best->plan()));
@@ -464,8 +474,8 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
       if (!other) continue;
       MOTLEY_TRY_VOID(consider_fewer(request, ways, counter, *best, &*other));
       FoundPlan found{*std::move(other)};
-      if (ways.state == StateWays{}) {
-        MOTLEY_TRY(found, refined(request, counter, std::move(found.plan)));
+      if (!ways.state.shard) {
+        MOTLEY_TRY(found, refined(request, counter, std::move(found.plan), ways.state.host));
       }
       best->consider(std::move(found), ways);
     }

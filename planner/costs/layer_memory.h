@@ -20,7 +20,7 @@ struct LayerMemory {
   Bytes fixed{0};      ///< parameters, gradients, optimizer state
   Bytes saved{0};      ///< of a micro-batch from its forward to its backward pass
   Bytes transient{0};  ///< within a pass
-  Bytes state{0};      ///< of `fixed`, the optimizer's
+  Bytes state{0};      ///< the optimizer's, of `fixed` unless it may lie elsewhere
 };
 
 /// Layers on a device of a kind: what is asked of them.

@@ -89,7 +89,10 @@ Result<PipelineCosts> PipelineCosts::make(const PlanRequest& request,
     group.driven = kind_driven(request.job, *from.devices.front());
     group.usable = usable_memory(*from.profile, request.memory_headroom);
     MOTLEY_TRY_VOID(costs.measure(request, most, &group));
-    if (group.priced && count) MOTLEY_TRY_VOID(costs.count_memory(count, micro_batches, &group));
+    if (!group.priced || !count) continue;
+    MOTLEY_TRY_VOID(costs.count_memory(count, micro_batches, &group));
+    if (request.host_state && from.devices.front()->kind == DeviceKind::kCuda)
+      group.host_update_seconds = from.profile->host_update_seconds;
   }
   costs.find_travel(request);
   return costs;
@@ -270,14 +273,26 @@ double PipelineCosts::held(const PipelineStage& stage) const {
   return static_cast<double>(held) / static_cast<double>(elements_);
 }
 
-double PipelineCosts::update_seconds(const PipelineStage& stage) const {
+double PipelineCosts::update_seconds(const Held& held, int again) const {
+  const Group& own = groups_[index(held.group)];
+  if (own.host_update_seconds <= own.update_seconds) return own.update_seconds;
+  const StageBytes stage = bytes(held, again);
+  return has_room(own, stage, stage.sum() + stage.state, of_layers_) ? own.update_seconds
+                                                                     : own.host_update_seconds;
+}
+
+double PipelineCosts::update_seconds(const PipelineStage& stage, int micro_batch, int in_flight,
+                                     int again) const {
   if (is_shared_for_free()) return 0;
+  const LayerCounts layers = counts_of(stage);
   const TensorSet* const set = tensor_set(stage.group);
-  if (set == nullptr) return groups_[index(stage.group)].update_seconds * held(stage);
+  if (set == nullptr)
+    return update_seconds({stage.group, 0, layers, micro_batch, in_flight}, again) * held(stage);
   double slowest = 0;
-  for (int member = 0; member < set->size(); ++member) {
-    const Group& group = groups_[index(set->members[index(member)].group)];
-    slowest = std::max(slowest, group.profile->update_seconds * shared_held(stage, member));
+  for (int number = 0; number < set->size(); ++number) {
+    const auto [group, heads] = member(stage.group, number);
+    const double all = update_seconds({group, heads, layers, micro_batch, in_flight}, again);
+    slowest = std::max(slowest, all * shared_held(stage, number));
   }
   return slowest;
 }
@@ -312,7 +327,8 @@ AlikePasses PipelineCosts::passes(const PipelineStage& stage, int number, int st
       .last_forward = nanos_of_seconds(rest.forward + (count <= begun ? begins : before)),
       .backward = nanos_of_seconds(full.backward + again(count > 1 ? micro_batch : last) + after),
       .last_backward = nanos_of_seconds(rest.backward + again(last) + after),
-      .ready = nanos_of_seconds(update_seconds(stage))};
+      .ready = nanos_of_seconds(
+          update_seconds(stage, micro_batch, most_in_flight(stages, number, count), blocks))};
 }
 
 double PipelineCosts::seconds(const Pipeline& pipeline, int samples) const {
@@ -323,7 +339,7 @@ double PipelineCosts::seconds(const Pipeline& pipeline, int samples) const {
   if (pipeline.stages.size() == 1 && group < groups() && shared_by(group).empty() &&
       first.curve("model") != nullptr &&
       blocks_again(pipeline.stages.front(), 0, 1, pipeline.micro_batch, samples) == 0) {
-    const double update = is_shared_for_free() ? 0 : first.update_seconds;
+    const double update = update_seconds(pipeline.stages.front(), pipeline.micro_batch, 1, 0);
     whole = section_seconds(device_seconds(first, samples, micro_batch), update);
     if (!is_shared_for_free()) return whole;
   }

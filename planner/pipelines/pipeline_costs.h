@@ -141,8 +141,9 @@ class PipelineCosts {
 
   /// One micro-batch through the layers, computed once; without what begins sections.
   PassSeconds pass(const PipelineStage& stage, int samples) const;
-  /// Of what the stage holds; 0 at least.
-  double update_seconds(const PipelineStage& stage) const;
+  /// Of what the stage holds, with so many of its blocks computed again; 0 at least.
+  double update_seconds(const PipelineStage& stage, int micro_batch, int in_flight,
+                        int again) const;
   /// Of a micro-batch's activations from one device to another, over the slowest link between any
   /// of their hosts.
   Nanos travel(int sender, int receiver, int samples) const;
@@ -202,6 +203,7 @@ class PipelineCosts {
     std::map<std::string, int> hosts;  ///< and devices on each
     double begins_seconds = 0;         ///< of a section
     double update_seconds = 0;         ///< of all elements
+    double host_update_seconds = 0;    ///< the same of state that there is no room for; 0: it stays
     Bytes usable{0};
     Precision precision = Precision::kFp32;
     DeviceKind driven = DeviceKind::kCpu;  ///< what memory is counted of
@@ -242,6 +244,7 @@ class PipelineCosts {
   struct StageBytes {
     double fixed = 0;
     double passes = 0;  ///< what is in flight, and the largest transient
+    double state = 0;   ///< that is counted apart
     double sum() const { return fixed + passes; }
   };
   /// What is held of a device's stage, or of a member's.
@@ -254,8 +257,13 @@ class PipelineCosts {
   const LayerMemory& memory(const Held& held, size_t kind) const;
   const LayerMemory& memory_again(const Held& held) const;
   StageBytes bytes(const Held& held, int again) const;
-  double tied_once(const Held& held) const;
+  /// Of the embedding's bytes, the part of what is tied.
+  double tied_once(const Held& held, Bytes embedding) const;
+  /// Whether this is usable, with what was learnt of the group.
+  static bool has_room(const Group& group, const StageBytes& stage, double all, double of_layers);
   bool fits(const Held& held, int again) const;
+  /// Of all elements.
+  double update_seconds(const Held& held, int again) const;
   /// From `low` on; `most` + 1 where none up to it do.
   int fewest_again(const Held& held, int low, int most) const;
   /// Whether all devices of the group's stages can.

@@ -535,6 +535,7 @@ auto with_search(const PlanRequest& asked, const MemoryCounter& counter, Recompu
   request.previous = asked.previous;
   request.least_replicas = asked.least_replicas;
   request.held_by = asked.held_by;
+  request.host_state = asked.host_state;
   MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kHost));
   GroupCounts counts;
   for (const DeviceGroup& group : groups) counts.push_back(group.count());

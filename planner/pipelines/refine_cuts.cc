@@ -9,6 +9,7 @@
 #include "planner/costs/cost_model.h"
 #include "planner/pipelines/tensor_set.h"
 #include "planner/pipelines/tensor_sets.h"
+#include "planner/state/state_placement.h"
 
 namespace motley {
 namespace {
@@ -269,8 +270,9 @@ bool may_be_shifted(const Plan& plan) {
 
 class Refinement {
  public:
-  Refinement(const PlanRequest& request, const CountMemory& count, Plan* plan)
-      : request_(request), count_(count), plan_(plan) {}
+  Refinement(const PlanRequest& request, const CountMemory& count, const StateWays& ways,
+             Plan* plan)
+      : request_(request), count_(count), ways_(ways), plan_(plan) {}
 
   /// Each change again and again, as long as it helps, until none of them does; true if any did.
   Result<bool> run() {
@@ -310,10 +312,10 @@ class Refinement {
     if (seconds(other) >= seconds(*plan_) * kClearlyLess) return false;
     if (!validate(other, request_.job.model)) return false;  // someone would have nothing
     ++counts_;
-    other.prediction = {};
-    MOTLEY_TRY(const std::vector<RankMemory> counted, count_(other));
-    if (!have_room(request_, other, counted)) return false;
-    MOTLEY_TRY_VOID(predict(request_, &other, counted));
+    MOTLEY_TRY(PlacedState placed, place_state(request_, count_, other, ways_));
+    if (!placed.fits) return false;
+    other = std::move(placed.plan);
+    MOTLEY_TRY_VOID(predict(request_, &other, placed.counted));
     if (seconds(other) >= seconds(*plan_)) return false;
     *plan_ = std::move(other);
     return true;
@@ -321,6 +323,7 @@ class Refinement {
 
   const PlanRequest& request_;
   const CountMemory& count_;
+  const StateWays ways_;
   Plan* plan_;
   size_t ranks_ = 0;  ///< priced
   int counts_ = 0;
@@ -328,9 +331,11 @@ class Refinement {
 
 }  // namespace
 
-Result<Unit> refine_cuts(const PlanRequest& request, const CountMemory& count, Plan* plan) {
+Result<Unit> refine_cuts(const PlanRequest& request, const CountMemory& count, Plan* plan,
+                         bool may_be_in_host) {
   if (is_small(*plan) ? !is_cut(*plan) : !may_be_shifted(*plan)) return Unit{};
-  MOTLEY_TRY(const bool has_changed, Refinement(request, count, plan).run());
+  MOTLEY_TRY(const bool has_changed,
+             Refinement(request, count, {.host = may_be_in_host}, plan).run());
   if (!has_changed) return Unit{};
   plan->search.step_seconds = plan->prediction.step_seconds;
   plan->search.lower_bound_step_seconds =

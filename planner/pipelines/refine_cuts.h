@@ -17,8 +17,9 @@ namespace motley {
 /// parted into micro-batches of like size, as many, one more or one fewer, a stage and the next are
 /// put together and shared, and a device that shares one stage shares another; of up to four each
 /// of these together with a moved end, and ends are moved of each replica alone. Owners,
-/// prediction, search record and id are made anew. `plan`: each holder keeps all its state on its
-/// device.
-Result<Unit> refine_cuts(const PlanRequest& request, const CountMemory& count, Plan* plan);
+/// prediction, search record and id are made anew. `plan`: each holder keeps all its state, on its
+/// device or, where `may_be_in_host`, in host memory for want of room.
+Result<Unit> refine_cuts(const PlanRequest& request, const CountMemory& count, Plan* plan,
+                         bool may_be_in_host = false);
 
 }  // namespace motley

@@ -194,7 +194,8 @@ AlikePasses PipelineCosts::shared_passes(const PipelineStage& stage, int number,
           .last_forward = nanos_of_seconds(rest.forward),
           .backward = nanos_of_seconds(full.backward),
           .last_backward = nanos_of_seconds(rest.backward),
-          .ready = nanos_of_seconds(update_seconds(stage))};
+          .ready = nanos_of_seconds(
+              update_seconds(stage, micro_batch, most_in_flight(stages, number, count), again))};
 }
 
 /// Over the quickest link within any host.

@@ -1,7 +1,8 @@
 #include "planner/pipelines/shared_rows.h"
 
 #include <algorithm>
-#include <numeric>
+#include <map>
+#include <utility>
 
 namespace motley {
 namespace {
@@ -26,15 +27,8 @@ class RowFinder {
     extend_with_sets(0, most);
     if (found_.rows.size() <= most) return std::move(found_);
     found_ = {.rows = {}, .all = false};
-    const size_t of_each = std::max<size_t>(1, most / sets_.size());
-    const size_t stride = (sets_.size() + most - 1) / most;
-    for (size_t first = 0; first < sets_.size(); first += stride) {
-      take(sets_[first]);
-      row_.push_back(costs_.groups() + sets_[first]);
-      extend_with_sets(first, found_.rows.size() + of_each - 1);
-      row_.pop_back();
-      put_back(sets_[first]);
-    }
+    add_some_with_each(most);
+    add_each_division(most);
     return std::move(found_);
   }
 
@@ -51,6 +45,53 @@ class RowFinder {
   }
   const std::vector<TensorSet::Member>& members(int set) const {
     return costs_.tensor_sets()[static_cast<size_t>(set)].members;
+  }
+
+  void add_some_with_each(size_t most) {
+    const size_t of_each = std::max<size_t>(1, most / sets_.size());
+    const size_t stride = (sets_.size() + most - 1) / most;
+    for (size_t first = 0; first < sets_.size(); first += stride) {
+      take(sets_[first]);
+      row_.push_back(costs_.groups() + sets_[first]);
+      extend_with_sets(first, found_.rows.size() + of_each - 1);
+      row_.pop_back();
+      put_back(sets_[first]);
+    }
+  }
+
+  /// Every way to divide the devices into stages, once, with shares by memory; of more than `most`
+  /// as many, evenly.
+  void add_each_division(size_t most) {
+    constexpr size_t kMostDivisions = 1000;
+    SharedRows some = std::move(found_);
+    found_ = {.rows = {}, .all = false};
+    one_order_ = true;
+    sets_ = with_shares_by_memory();
+    extend_with_sets(0, kMostDivisions);
+    const size_t count = found_.rows.size(), taken = std::min(most, count);
+    for (size_t i = 0; i < taken; ++i)
+      some.rows.push_back(std::move(found_.rows[i * count / taken]));
+    found_ = std::move(some);
+  }
+
+  /// Of those of the same devices the one that needs least of any device's memory.
+  std::vector<int> with_shares_by_memory() const {
+    std::map<std::vector<int>, std::pair<double, int>> best;  // by groups
+    for (const int set : sets_) {
+      std::vector<int> groups;
+      double fullest = 0;
+      for (const TensorSet::Member& member : members(set)) {
+        groups.push_back(member.group);
+        fullest = std::max(fullest,
+                           member.heads / static_cast<double>(costs_.usable(member.group).value()));
+      }
+      const auto [known, is_new] = best.try_emplace(std::move(groups), fullest, set);
+      if (!is_new && fullest < known->second.first) known->second = {fullest, set};
+    }
+    std::vector<int> sets;
+    for (const auto& [groups, chosen] : best) sets.push_back(chosen.second);
+    std::sort(sets.begin(), sets.end());
+    return sets;
   }
 
   /// More sets in the order that they are in, then the devices that are left.
@@ -75,13 +116,15 @@ class RowFinder {
     std::sort(row.begin(), row.end());
     do {
       found_.rows.push_back(row);
-    } while (found_.rows.size() <= most && std::next_permutation(row.begin(), row.end()));
+    } while (!one_order_ && found_.rows.size() <= most &&
+             std::next_permutation(row.begin(), row.end()));
   }
 
   const PipelineCosts& costs_;
   std::vector<int> left_;
   const RowsWanted& wanted_;
-  std::vector<int> sets_;  ///< that the devices have
+  std::vector<int> sets_;   ///< that the devices have
+  bool one_order_ = false;  ///< of each row
   StageRow row_;
   SharedRows found_;
 };

@@ -22,7 +22,7 @@ struct SharedRows {
 };
 
 /// On exactly these devices, so many of each group, with a tensor set at least; of more than `most`
-/// some with each set.
+/// some with each set, and some of each way to divide the devices into stages.
 SharedRows shared_rows(const PipelineCosts& costs, const std::vector<int>& devices,
                        const RowsWanted& wanted, size_t most);
 

@@ -14,6 +14,7 @@ constexpr size_t kMostTensorSets = 64;
 /// where there is no plan yet, and where there is.
 constexpr size_t kMostRows = 400;
 constexpr size_t kRowsForAPlan = 16;
+constexpr size_t kRowsOfFew = 48;  ///< the same of few devices that hold no more by themselves
 constexpr size_t kRowsForAQuickerPlan = 2;
 /// Replicas that may share state.
 constexpr int kFewestSharing = 2;
@@ -89,8 +90,10 @@ void SharingSearch::add_sets(std::vector<ReplicaDesigns>* designs) const {
 bool SharingSearch::share(ReplicaDesigns* designs) {
   std::vector<int> samples = space_.samples_for(*costs_, designs->devices(), least_, cuts_);
   const bool has_plan = limit_ < kNever;
-  const size_t rows =
-      std::max(has_plan ? kRowsForAQuickerPlan : kRowsForAPlan, kMostRows / designs_.size());
+  const size_t least = space_.few && !designs->possible() ? kRowsOfFew
+                       : has_plan                         ? kRowsForAQuickerPlan
+                                                          : kRowsForAPlan;
+  const size_t rows = std::max(least, kMostRows / designs_.size());
   if (has_plan && !all_) samples.erase(samples.begin(), samples.end() - 1);  // about its share
   const int64_t before = designs->nodes();
   const bool found =

@@ -76,10 +76,11 @@ const LayerMemory& PipelineCosts::memory_again(const Held& held) const {
 }
 
 PipelineCosts::StageBytes PipelineCosts::bytes(const Held& held, int again) const {
-  int64_t fixed = 0, saved = 0, transient = 0;
+  int64_t fixed = 0, saved = 0, transient = 0, state = 0;
   const auto add = [&](int layers, const LayerMemory& one) {
     fixed += layers * one.fixed.value();
     saved += layers * one.saved.value();
+    state += layers * one.state.value();
     transient = std::max(transient, one.transient.value());
   };
   for (size_t kind = 0; kind < kKinds; ++kind) {
@@ -87,26 +88,31 @@ PipelineCosts::StageBytes PipelineCosts::bytes(const Held& held, int again) cons
     if (once > 0) add(once, memory(held, kind));
   }
   if (again > 0) add(again, memory_again(held));
-  return {static_cast<double>(fixed) - tied_once(held),
-          static_cast<double>(held.in_flight * saved + transient)};
+  const LayerMemory& embedding = memory(held, 0);
+  return {static_cast<double>(fixed) - tied_once(held, embedding.fixed),
+          static_cast<double>(held.in_flight * saved + transient),
+          static_cast<double>(state) - tied_once(held, embedding.state)};
 }
 
-/// What a stage with both ends holds once of what either was counted with: of the embedding's bytes
-/// the tied elements' part.
-double PipelineCosts::tied_once(const Held& held) const {
+/// What a stage with both ends holds once of what either was counted with.
+double PipelineCosts::tied_once(const Held& held, Bytes embedding) const {
   if (held.layers[0] == 0 || held.layers[2] == 0) return 0;
   const double tied =
       static_cast<double>(tied_) * (held.heads == 0 ? model_->heads : held.heads) / model_->heads;
-  return static_cast<double>(memory(held, 0).fixed.value()) * tied /
-         (tied + static_cast<double>(held_[0]));
+  return static_cast<double>(embedding.value()) * tied / (tied + static_cast<double>(held_[0]));
+}
+
+bool PipelineCosts::has_room(const Group& group, const StageBytes& stage, double all,
+                             double of_layers) {
+  const double besides = std::min(group.most_besides, group.most_besides_of_fixed * stage.fixed);
+  return all * of_layers + besides <= static_cast<double>(group.usable.value());
 }
 
 bool PipelineCosts::fits(const Held& held, int again) const {
   const Group& own = groups_[index(held.group)];
   if (!own.priced) return false;  // nor is anything known of its memory
-  const StageBytes sum = bytes(held, again);
-  const double besides = std::min(own.most_besides, own.most_besides_of_fixed * sum.fixed);
-  return sum.sum() * of_layers_ + besides <= static_cast<double>(own.usable.value());
+  const StageBytes stage = bytes(held, again);
+  return has_room(own, stage, stage.sum(), of_layers_);
 }
 
 /// From the first on that computes again, which may need more within a pass, each needs less than

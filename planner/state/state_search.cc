@@ -14,10 +14,11 @@
 namespace motley {
 namespace {
 
-/// Updates as they are where each of so many replicas has as much of the state as the others, and
-/// none of it anywhere in the way.
+/// Shared state's updates as they are where each of so many replicas has as much of it as the
+/// others, and none of it anywhere in the way.
 Profile with_less_updates(const PlanRequest& request, const StateWays& ways, int replicas) {
   Profile profile = request.profile;
+  if (!ways.shard) return profile;
   for (DeviceProfile& device : profile.devices) {
     if (ways.host && device.host_update_seconds > 0)
       device.update_seconds = std::min(device.update_seconds, device.host_update_seconds);
@@ -26,11 +27,11 @@ Profile with_less_updates(const PlanRequest& request, const StateWays& ways, int
   return profile;
 }
 
-/// Seconds, of all that a device may hold.
-double longest_update(const Profile& profile) {
+/// Seconds, of all that a device may hold, at most.
+double longest_update(const Profile& profile, bool in_host = false) {
   double longest = 0;
   for (const DeviceProfile& device : profile.devices)
-    longest = std::max(longest, device.update_seconds);
+    longest = std::max({longest, device.update_seconds, whole_update_seconds(device, in_host)});
   return longest;
 }
 
@@ -38,10 +39,7 @@ CountLayers without_state(const CountLayers& layers, const StateWays& ways) {
   return [&layers, ways](const LayersToCount& asked) -> Result<LayerMemoryTable> {
     MOTLEY_TRY(LayerMemoryTable table, layers(asked));
     if (!ways.shard && asked.device != DeviceKind::kCuda) return table;  // host memory is its own
-    for (auto& [layer, memory] : table) {
-      memory.fixed = memory.fixed - memory.state;
-      memory.state = Bytes(0);
-    }
+    for (auto& [layer, memory] : table) memory.fixed = memory.fixed - memory.state;
     return table;
   };
 }
@@ -129,6 +127,7 @@ Result<Plan> search_replicas(const MemoryWays& ways, const PlanRequest& request,
                             .profile = profile,
                             .memory_headroom = request.memory_headroom,
                             .least_replicas = replicas,
+                            .host_state = ways.state.host && !ways.state.shard,
                             .held_by = request.held_by,
                             .prove = request.prove};
   const MemoryCounter placing{with_placed_state(request, counter.plan, ways.state),
@@ -185,7 +184,7 @@ Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
     if (!plan && plan.error().code != ErrorCode::kNoPlan) return plan;
     if (plan && !ways.recompute && !is_each_number_searched(ways, request))
       least = std::max(least, plan->search.lower_bound_step_seconds -
-                                  longest_update(request.profile) / replicas);
+                                  longest_update(request.profile, ways.state.host) / replicas);
     if (!plan || (best && plan->prediction.step_seconds >= best->prediction.step_seconds)) continue;
     const int64_t nodes = best ? best->search.nodes : 0;
     best = std::move(plan);

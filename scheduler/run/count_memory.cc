@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/hash.h"
 #include "core/json_fields.h"
 #include "core/json_file.h"
 #include "core/spec/json.h"
@@ -59,19 +60,24 @@ std::string shares_of(const std::vector<int>& heads, int all) {
   return text;
 }
 
-}  // namespace
-
-Result<std::vector<RankMemory>> count_memory(const Plan& plan, const JobSpec& job,
-                                             const FleetSpec& fleet) {
-  MOTLEY_TRY(const auto rows, estimate({"--plan", "-"}, packed(plan, job, fleet).dump()));
+/// Of so many ranks.
+Result<std::vector<RankMemory>> count_packed(std::string document, size_t ranks) {
+  MOTLEY_TRY(const auto rows, estimate({"--plan", "-"}, std::move(document)));
   std::vector<RankMemory> counted;
   for (const auto& row : rows) {
     RankMemory& rank = counted.emplace_back();
     MOTLEY_TRY(rank.total, bytes_of_row(row, "total_bytes"));
     MOTLEY_TRY(rank.host, bytes_of_row(row, "host_total_bytes"));
   }
-  if (counted.size() == plan.ranks.size()) return counted;
+  if (counted.size() == ranks) return counted;
   return fail(ErrorCode::kBrokenInstall, "motley-worker estimate counted other ranks");
+}
+
+}  // namespace
+
+Result<std::vector<RankMemory>> count_memory(const Plan& plan, const JobSpec& job,
+                                             const FleetSpec& fleet) {
+  return count_packed(packed(plan, job, fleet).dump(), plan.ranks.size());
 }
 
 Result<std::vector<MemoryParts>> count_memory_parts(const Plan& plan, const JobSpec& job,
@@ -158,8 +164,18 @@ MemoryCounter memory_counter(const PlanRequest& request) {
     table.insert(more.begin(), more.end());
     return table;
   };
-  const auto count = [&request](const Plan& plan) {
-    return count_memory(plan, job_of_part(request.job, plan), request.fleet);
+  // Searches come by the same plans again and again, and most of their time is spent in counting.
+  const auto counted = std::make_shared<std::map<std::string, std::vector<RankMemory>>>();
+  const auto count = [&request, counted](const Plan& plan) -> Result<std::vector<RankMemory>> {
+    Plan bare = plan;
+    bare.prediction = {};
+    bare.search = {};
+    std::string document = packed(bare, job_of_part(request.job, plan), request.fleet).dump();
+    const std::string hash = xxh3_128_hex(document);
+    const auto before = counted->find(hash);
+    if (before != counted->end()) return before->second;
+    MOTLEY_TRY(std::vector<RankMemory> bytes, count_packed(std::move(document), plan.ranks.size()));
+    return counted->emplace(hash, std::move(bytes)).first->second;
   };
   return {count, layers};
 }

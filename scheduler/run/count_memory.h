@@ -31,7 +31,7 @@ Result<std::vector<MemoryParts>> count_memory_parts(const Plan& plan, const JobS
 /// Bytes of single layers.
 Result<LayerMemoryTable> count_layers(const JobSpec& job, const LayersToCount& layers);
 
-/// Both, for searches; layers are counted once for all devices alike. `request` outlives it.
+/// Both, for searches: layers once for all devices alike, a plan once. `request` outlives it.
 MemoryCounter memory_counter(const PlanRequest& request);
 
 }  // namespace motley

@@ -1,7 +1,7 @@
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdio>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -155,7 +155,11 @@ struct PlanToEstimate {
 
 Result<std::string> document_text(const std::string& path) {
   if (path != "-") return read_text(real_file_system(), path, kLargestDocument);
-  return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::string text;
+  std::array<char, 1 << 16> part;
+  while (std::cin.read(part.data(), part.size()), std::cin.gcount() > 0)
+    text.append(part.data(), static_cast<size_t>(std::cin.gcount()));
+  return text;
 }
 
 Result<JobSpec> read_job_document(const std::string& path) {
