@@ -364,18 +364,22 @@ void PlanMaker::add_replica(const Pipeline& pipeline, const PipelineCosts& costs
     stage.last_layer = from.last;
     stage.shares = set == nullptr ? std::vector{1.0} : set->shares(model.heads);
     stage.precision = space_.groups[static_cast<size_t>(first)].precision;
-    int again =
-        costs.blocks_again(from, number, stages, pipeline.micro_batch, grains * plan->grain);
+    const int samples = grains * plan->grain, size = pipeline.micro_batch;
+    const int in_flight = most_in_flight(stages, number, (samples + size - 1) / size);
+    int again = costs.blocks_again(from, number, stages, size, samples);
+    for (const DeviceSpec* device : devices[s]) {
+      const auto member = static_cast<int>(stage.ranks.size());
+      stage.ranks.emplace_back(plan->world_size());
+      plan->ranks.push_back({device->id, device->host, device->type});
+      plan->ranks.back().host_optimizer =
+          costs.keeps_state_in_host(from, member, size, in_flight, again);
+    }
     for (LayerIndex layer = from.first; again > 0 && layer <= from.last; ++layer)
       if (is_block(layer, model)) {
         stage.recompute.resize(static_cast<size_t>(stage.layers()));
         stage.recompute[static_cast<size_t>(layer - from.first)] = costs.recompute();
         --again;
       }
-    for (const DeviceSpec* device : devices[s]) {
-      stage.ranks.emplace_back(plan->world_size());
-      plan->ranks.push_back({device->id, device->host, device->type});
-    }
     replica.stages.push_back(std::move(stage));
   }
 }

@@ -273,12 +273,22 @@ double PipelineCosts::held(const PipelineStage& stage) const {
   return static_cast<double>(held) / static_cast<double>(elements_);
 }
 
+bool PipelineCosts::keeps_state_in_host(const Held& held, int again) const {
+  const Group& own = groups_[index(held.group)];
+  if (own.host_update_seconds <= 0) return false;
+  const StageBytes stage = bytes(held, again);
+  return !has_room(own, stage, stage.sum() + stage.state, of_layers_);
+}
+
+bool PipelineCosts::keeps_state_in_host(const PipelineStage& stage, int number, int micro_batch,
+                                        int in_flight, int again) const {
+  const auto [group, heads] = member(stage.group, number);
+  return keeps_state_in_host({group, heads, counts_of(stage), micro_batch, in_flight}, again);
+}
+
 double PipelineCosts::update_seconds(const Held& held, int again) const {
   const Group& own = groups_[index(held.group)];
-  if (own.host_update_seconds <= own.update_seconds) return own.update_seconds;
-  const StageBytes stage = bytes(held, again);
-  return has_room(own, stage, stage.sum() + stage.state, of_layers_) ? own.update_seconds
-                                                                     : own.host_update_seconds;
+  return keeps_state_in_host(held, again) ? own.host_update_seconds : own.update_seconds;
 }
 
 double PipelineCosts::update_seconds(const PipelineStage& stage, int micro_batch, int in_flight,

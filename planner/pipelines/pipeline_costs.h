@@ -141,7 +141,11 @@ class PipelineCosts {
 
   /// One micro-batch through the layers, computed once; without what begins sections.
   PassSeconds pass(const PipelineStage& stage, int samples) const;
-  /// Of what the stage holds, with so many of its blocks computed again; 0 at least.
+  /// Whether the stage's device, or that member of its tensor set, has no room for its state, which
+  /// then lies in host memory, with so many of its blocks computed again.
+  bool keeps_state_in_host(const PipelineStage& stage, int number, int micro_batch, int in_flight,
+                           int again) const;
+  /// Of what the stage holds; 0 at least.
   double update_seconds(const PipelineStage& stage, int micro_batch, int in_flight,
                         int again) const;
   /// Of a micro-batch's activations from one device to another, over the slowest link between any
@@ -262,6 +266,7 @@ class PipelineCosts {
   /// Whether this is usable, with what was learnt of the group.
   static bool has_room(const Group& group, const StageBytes& stage, double all, double of_layers);
   bool fits(const Held& held, int again) const;
+  bool keeps_state_in_host(const Held& held, int again) const;
   /// Of all elements.
   double update_seconds(const Held& held, int again) const;
   /// From `low` on; `most` + 1 where none up to it do.
