@@ -111,6 +111,16 @@ def check_long_pipelines(sandbox):
     print("ok: pipelines as long as the model needs")
 
 
+def check_little_memory(sandbox):
+    """Cards that share the model with state in host memory; cards that compute again, too."""
+    write_job(sandbox, (6, 768, 12, 256, 50257), "global_batch: 4, grain: 1")
+    write_fleet(sandbox, {"a": [("A100-40GB", 1.03)], "b": [("A100-40GB", 1.08), ("A100-40GB", 0.41)]}, "100MB/s")
+    expect_no_slower(sandbox, "with state in host memory", "parallel.tensor=2")
+    write_job(sandbox, (12, 512, 8, 1024, 50257), "global_batch: 32, grain: 1, precision: fp32")
+    write_fleet(sandbox, {"a": [("T4", 0.72), ("T4", 0.5), ("RTX3090", 0.53), ("RTX3090", 0.4)]})
+    expect_no_slower(sandbox, "that computes again as well", "parallel.pipeline=3")
+
+
 def main():
     sandbox = Sandbox()
     check_what_is_not_admitted(sandbox)
@@ -118,6 +128,7 @@ def main():
     check_what_is_tied_is_held_once(sandbox)
     check_ends_share_state(sandbox)
     check_long_pipelines(sandbox)
+    check_little_memory(sandbox)
 
     print("ok")
 
