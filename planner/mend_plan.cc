@@ -226,6 +226,7 @@ class Mending {
       stage.precision = groups_[static_cast<size_t>(from.group)].precision;
       part.replica.stages.push_back(std::move(stage));
       part.ranks.push_back(of.ranks[ranks[s]]);
+      // No state lies in host memory: what else is held changes nothing.
       part.updates.push_back(costs_->update_seconds(from, pipeline.micro_batch, 1, 0));
     }
     return part;

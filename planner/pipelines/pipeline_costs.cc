@@ -277,7 +277,7 @@ bool PipelineCosts::keeps_state_in_host(const Held& held, int again) const {
   const Group& own = groups_[index(held.group)];
   if (own.host_update_seconds <= 0) return false;
   const StageBytes stage = bytes(held, again);
-  return !has_room(own, stage, stage.sum() + stage.state, of_layers_);
+  return !has_room(own, stage, stage.sum() + stage.state);
 }
 
 bool PipelineCosts::keeps_state_in_host(const PipelineStage& stage, int number, int micro_batch,

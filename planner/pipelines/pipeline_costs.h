@@ -263,8 +263,8 @@ class PipelineCosts {
   StageBytes bytes(const Held& held, int again) const;
   /// Of the embedding's bytes, the part of what is tied.
   double tied_once(const Held& held, Bytes embedding) const;
-  /// Whether this is usable, with what was learnt of the group.
-  static bool has_room(const Group& group, const StageBytes& stage, double all, double of_layers);
+  /// For so many bytes of a stage's layers, with what was learnt of the group.
+  bool has_room(const Group& group, const StageBytes& stage, double bytes) const;
   bool fits(const Held& held, int again) const;
   bool keeps_state_in_host(const Held& held, int again) const;
   /// Of all elements.

@@ -102,17 +102,16 @@ double PipelineCosts::tied_once(const Held& held, Bytes embedding) const {
   return static_cast<double>(embedding.value()) * tied / (tied + static_cast<double>(held_[0]));
 }
 
-bool PipelineCosts::has_room(const Group& group, const StageBytes& stage, double all,
-                             double of_layers) {
+bool PipelineCosts::has_room(const Group& group, const StageBytes& stage, double bytes) const {
   const double besides = std::min(group.most_besides, group.most_besides_of_fixed * stage.fixed);
-  return all * of_layers + besides <= static_cast<double>(group.usable.value());
+  return bytes * of_layers_ + besides <= static_cast<double>(group.usable.value());
 }
 
 bool PipelineCosts::fits(const Held& held, int again) const {
   const Group& own = groups_[index(held.group)];
   if (!own.priced) return false;  // nor is anything known of its memory
   const StageBytes stage = bytes(held, again);
-  return has_room(own, stage, stage.sum(), of_layers_);
+  return has_room(own, stage, stage.sum());
 }
 
 /// From the first on that computes again, which may need more within a pass, each needs less than
