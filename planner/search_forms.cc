@@ -11,6 +11,7 @@
 #include "core/units.h"
 #include "planner/mend_plan.h"
 #include "planner/pinned/pinned_search.h"
+#include "planner/pipelines/ample_memory.h"
 #include "planner/pipelines/packed_plan.h"
 #include "planner/pipelines/pipeline_search.h"
 #include "planner/pipelines/recompute_less.h"
@@ -24,6 +25,9 @@ namespace {
 
 /// Of the step: other forms are looked for where they could save that, and taken where they do.
 constexpr double kWorthLooking = 0.02;
+/// Of a step: what is found may still become so much quicker, as it is refined and its state dealt
+/// out, or without some of its devices.
+constexpr double kMayBecome = 1.1;
 /// Gaps that it is tried to prove away.
 constexpr double kWorthProving = 0.01;
 /// Where what is left out is tried host by host and device by device; where ways of saving memory
@@ -214,7 +218,7 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
       FleetSpec fewer = fleet;
       std::erase_if(fewer.devices, [&](const DeviceSpec& one) { return part.contains(one.id); });
       if (fewer.devices.size() < least) continue;
-      const PlanRequest without = unproved(asked_of(request, fewer));
+      PlanRequest without = unproved(asked_of(request, fewer));
       // Few may compute again.
       const Result<LeastSeconds> others = least_seconds_of_pipelines(without);
       if (!others && means_no_plan(others.error())) continue;  // of what the job demands
@@ -222,6 +226,7 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
       const double step =
           quickest ? quickest->prediction.step_seconds : plan->prediction.step_seconds;
       if (others->step >= std::min(below, step)) continue;
+      without.below = kMayBecome * step;
       Result<Plan> other = search_with(ways, without, counter, sharing_replicas(plan));
       if (!other && !means_no_plan(other.error())) return fail(other.error());
       if (other && other->prediction.step_seconds < step) quickest = *std::move(other);
@@ -421,12 +426,14 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
   Result<Plan> all = fail(ErrorCode::kNoPlan, "not looked for");
   PlanRequest near = request;
   near.held_by = found;
+  near.below = kMayBecome * best.seconds_for(ways);
   if (!fewer_too || request.fleet.devices.size() <= kManyDevices)
     all = search_with(ways, near, counter, sharing);
   if (!fewer_too) return all;
   const FleetSpec fleet = used_by(best.plan(), request.fleet);
   PlanRequest fewer = unproved(asked_of(request, fleet));
   fewer.held_by = found;
+  fewer.below = near.below;
   Result<Plan> other = search_with(ways, fewer, counter, sharing);
   if (!other || (all && all->prediction.step_seconds <= other->prediction.step_seconds)) return all;
   const FleetSpec fit = fitting(request.fleet, request.job);
@@ -455,19 +462,23 @@ Result<Unit> consider_fewer(const PlanRequest& request, const MemoryWays& ways,
   return Unit{};
 }
 
-/// Of plans that do something for want of memory those that do least of it: more only where nothing
-/// was found or, of few devices, where the quickest does something, so that memory is short.
+/// Of plans that do something for want of memory those that do least of it: of many devices more
+/// only where nothing was found. Where no device ever lacks memory sharing state is all that helps.
 Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& counter, Best* best) {
   constexpr int kMostWays = 3;
+  std::optional<bool> is_ample;
   for (int count = 1; count <= kMostWays; ++count) {
     const bool needed = !best->found();
-    const bool is_short =
-        !needed && best->done().count() + 1 >= count && request.fleet.devices.size() <= kFewDevices;
-    if (!needed && ((count > 1 && !is_short) || request.previous != nullptr)) break;
+    const bool at_once = needed || request.fleet.devices.size() <= kFewDevices;
+    if ((count > 1 && !at_once) || (!needed && request.previous != nullptr)) break;
     for (const MemoryWays& ways : ways_of(request, count)) {
       if (!needed) {
         MOTLEY_TRY(const bool help, may_help(request, ways, best->plan()));
         if (!help) continue;
+        if (!is_ample) {
+          MOTLEY_TRY(is_ample, is_memory_ample(request, counter));
+        }
+        if (*is_ample && (ways.recompute || ways.state.host)) continue;
       }
       Result<Plan> other = search_with_fewer_too(ways, request, counter, *best);
       if (!other && is_fault(other.error())) return fail(other.error());

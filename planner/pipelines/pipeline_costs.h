@@ -99,7 +99,7 @@ class PipelineCosts {
     return computed_again(stage, micro_batch, in_flight).has_value();
   }
   /// What the layers of a stage need one by one is from now on taken times so much.
-  void take_layers_for_less(double times) { of_layers_ = times; }
+  void scale_layers(double times) { of_layers_ = times; }
   /// From now on no stage holds more than this part of the model's elements.
   void hold_at_most(double part) { most_held_ = part; }
   /// What the rank of a stage that holds most of them holds.

@@ -119,7 +119,7 @@ class PipelineSearch {
                PipelineCosts::make(space_.request, space_.groups, space_.micro_batches,
                                    counter_.layers, recompute_));
     if (!space_.few) costs.take_quickest_ways();  // replicas are placed on hosts
-    if (recompute_ != Recompute::kNone) costs.take_layers_for_less(kLessThanLayers);
+    if (recompute_ != Recompute::kNone) costs.scale_layers(kLessThanLayers);
     return costs;
   }
 
@@ -129,9 +129,9 @@ class PipelineSearch {
     if (best) return best;
     const double proved = proved_;
     const bool exact = exact_;
-    if (recompute_ == Recompute::kNone) {
+    if (!is_slow_ && recompute_ == Recompute::kNone) {
       PipelineCosts less = costs;
-      less.take_layers_for_less(kLessThanLayers);
+      less.scale_layers(kLessThanLayers);
       exact_ = false;
       MOTLEY_TRY(best, quickest_of_holdings(std::move(less)));
       if (best) return best;
@@ -174,7 +174,7 @@ class PipelineSearch {
     std::optional<Plan> best;
     bool exact = exact_;
     proved_ = kNever;
-    double step = kNever, most = 1;
+    double step = space_.request.below, most = 1;
     if (const Plan* const known = space_.request.held_by;
         known != nullptr && !space_.few &&
         std::ssize(known->replicas) >= space_.request.least_replicas) {
@@ -191,7 +191,7 @@ class PipelineSearch {
       if (bound_->target_seconds(step) >= kNobodyWaits || bound_->seconds(step) >= step) break;
       if (space_.few) target_ = bound_->target_seconds(step);
       MOTLEY_TRY(std::optional<Plan> plan, quickest_of_all(costs));
-      if (plan) most = soonest_held_;
+      if (plan || is_slow_) most = soonest_held_;
       if (plan && !space_.few && space_.devices() <= kMostDevicesNear) tried_.push_back(*plan);
       const bool is_quicker = plan && plan->prediction.step_seconds < step;
       if (is_quicker) {
@@ -203,7 +203,7 @@ class PipelineSearch {
       if (times == 0) exact = exact_;
       // With what ends exchange of a single replica, of which packings know nothing.
       if (space_.few && plan) tighten(step);
-      if (times == most_holdings() || !plan) {
+      if (times == most_holdings() || !(plan || is_slow_)) {
         proved_ = std::min(proved_, bound_->seconds(step));
         break;
       }
@@ -379,8 +379,11 @@ class PipelineSearch {
   }
 
   Result<Plan> quickest_that_fits(int least_replicas, int most_replicas) {
+    is_slow_ = false;
     for (int round = 0; round < PlanMaker::kMostCounts; ++round) {
       MOTLEY_TRY(PackedPlan packed, quickest_plan(least_replicas, most_replicas));
+      is_slow_ = packed.seconds() >= space_.request.below;
+      if (is_slow_) return fail(space_.none_fits());
       MOTLEY_TRY(const bool fits, maker_.count_memory(round, &*costs_, &packed));
       if (fits) return std::move(packed.plan);
       exact_ = false;
@@ -514,10 +517,11 @@ class PipelineSearch {
   std::vector<GroupCounts> lattice_;           ///< sets of devices that could be a replica
   std::optional<SetTimes> times_;              ///< before anything was learnt of memory
   std::optional<StepBound> bound_;
-  double target_ = 0;  ///< seconds of the packing that is looked for, at least
-  double proved_ = 0;  ///< seconds of a step that no plan is below
-  bool near_ = false;  ///< designs are made of what the bounds rest on
-  bool exact_ = true;  ///< all sets were looked at in all orders and cuts
+  double target_ = 0;     ///< seconds of the packing that is looked for, at least
+  double proved_ = 0;     ///< seconds of a step that no plan is below
+  bool near_ = false;     ///< designs are made of what the bounds rest on
+  bool is_slow_ = false;  ///< what was looked at last takes longer than is of interest
+  bool exact_ = true;     ///< all sets were looked at in all orders and cuts
   /// By the first packing, which computes soonest, or of few devices has the fewest replicas:
   /// others hold less already, and would leave out what lies between.
   double soonest_held_ = 1;
@@ -536,6 +540,7 @@ auto with_search(const PlanRequest& asked, const MemoryCounter& counter, Recompu
   request.least_replicas = asked.least_replicas;
   request.held_by = asked.held_by;
   request.host_state = asked.host_state;
+  request.below = asked.below;
   MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(request, GroupBy::kHost));
   GroupCounts counts;
   for (const DeviceGroup& group : groups) counts.push_back(group.count());

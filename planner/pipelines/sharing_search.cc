@@ -27,15 +27,16 @@ SharingSearch::SharingSearch(const PipelineSpace& space, const MemoryCounter& co
 Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
   cuts_ = kMostCuts / static_cast<int>(space_.sets(space_.longest).size());
   all_ = single.exact && space_.few && space_.is_for_all_grains(cuts_);
+  has_plan_ = single.seconds < kNever;
+  limit_ = std::min(single.seconds, space_.request.below);
   const TensorSets found =
-      tensor_sets(space_, single.costs, single.seconds, space_.few ? kMostTensorSets : 0);
+      tensor_sets(space_, single.costs, limit_, space_.few ? kMostTensorSets : 0);
   SharedPlan shared{.plan = {}, .least = found.least};
-  if (space_.request.prove && found.least < single.seconds)
+  if (space_.request.prove && found.least < limit_)
     // More than is proved of the others helps nobody.
     shared.least = std::max(found.least, bound_of_sharing(space_, single.costs, single.proved));
-  if (found.sets.empty() || shared.least >= single.seconds) return shared;
+  if (found.sets.empty() || shared.least >= limit_) return shared;
   all_ = all_ && found.all;
-  limit_ = single.seconds;
   least_ = std::min(single.least, found.least);
   PipelineCosts costs = single.costs;
   MOTLEY_TRY_VOID(costs.add_tensor_sets(found.sets, space_.micro_batches, counter_.layers));
@@ -43,8 +44,8 @@ Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
   // Of more replicas than share anything, fewer were not looked at.
   const bool all_numbers = space_.request.least_replicas <= kFewestSharing;
   if (exact_ && all_numbers) shared.least = std::max(shared.least, packed_);
-  if (!shared.plan && limit_ == kNever) {
-    costs.take_layers_for_less(kLessThanLayers);
+  if (!shared.plan && !has_plan_ && !is_slow_) {
+    costs.scale_layers(kLessThanLayers);
     all_ = false;
     MOTLEY_TRY(shared.plan, quickest(std::move(costs), single));
   }
@@ -89,12 +90,11 @@ void SharingSearch::add_sets(std::vector<ReplicaDesigns>* designs) const {
 
 bool SharingSearch::share(ReplicaDesigns* designs) {
   std::vector<int> samples = space_.samples_for(*costs_, designs->devices(), least_, cuts_);
-  const bool has_plan = limit_ < kNever;
   const size_t least = space_.few && !designs->possible() ? kRowsOfFew
-                       : has_plan                         ? kRowsForAQuickerPlan
+                       : has_plan_                        ? kRowsForAQuickerPlan
                                                           : kRowsForAPlan;
   const size_t rows = std::max(least, kMostRows / designs_.size());
-  if (has_plan && !all_) samples.erase(samples.begin(), samples.end() - 1);  // about its share
+  if (has_plan_ && !all_) samples.erase(samples.begin(), samples.end() - 1);  // about its share
   const int64_t before = designs->nodes();
   const bool found =
       designs->share(space_.micro_batches, samples,
@@ -132,8 +132,11 @@ void SharingSearch::design_sets() {
 }
 
 Result<Plan> SharingSearch::quickest_that_fits(int least_replicas, int most_replicas) {
+  is_slow_ = false;
   for (int round = 0; round < PlanMaker::kMostCounts; ++round) {
     MOTLEY_TRY(PackedPlan packed, quickest_plan(least_replicas, most_replicas));
+    is_slow_ = packed.seconds() >= space_.request.below;
+    if (is_slow_) return fail(space_.none_fits());
     MOTLEY_TRY(const bool fits, maker_.count_memory(round, &*costs_, &packed));
     if (fits) return std::move(packed.plan);
     learnt_ = true;

@@ -129,6 +129,7 @@ Result<Plan> search_replicas(const MemoryWays& ways, const PlanRequest& request,
                             .least_replicas = replicas,
                             .host_state = ways.state.host && !ways.state.shard,
                             .held_by = request.held_by,
+                            .below = request.below,
                             .prove = request.prove};
   const MemoryCounter placing{with_placed_state(request, counter.plan, ways.state),
                               without_state(counter.layers, ways.state)};

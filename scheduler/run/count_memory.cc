@@ -170,6 +170,8 @@ MemoryCounter memory_counter(const PlanRequest& request) {
     Plan bare = plan;
     bare.prediction = {};
     bare.search = {};
+    bare.left_out = {};
+    bare.id.clear();
     std::string document = packed(bare, job_of_part(request.job, plan), request.fleet).dump();
     const std::string hash = xxh3_128_hex(document);
     const auto before = counted->find(hash);

@@ -66,13 +66,14 @@ constexpr const char* kBytesTitles =
 
 // --- kinds of layers
 
-/// What one layer needs in a stage; saved bytes are those of one micro-batch in flight.
+/// What one layer needs in a stage; saved bytes are those of one micro-batch in flight. Whoever has
+/// the head goes back at once, so that its logits become their own gradient: all is transient.
 MemoryEstimate estimate_layer(const JobSpec& job, const LayerKind& kind, int samples,
                               const DeviceTraits& traits) {
   EngineOptions engine = layer_engine_options(job, kind, {samples});
-  engine.in_flight = 2;  // so that what is saved is told apart
+  engine.in_flight = kind.layer == "head" ? 1 : 2;  // two tell apart what is saved
   MemoryEstimate bytes = estimate_engine(engine, traits);
-  bytes.saved = Bytes(bytes.saved.value() / 2);
+  bytes.saved = Bytes(bytes.saved.value() / engine.in_flight);
   return bytes;
 }
 
