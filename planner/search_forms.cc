@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "core/units.h"
+#include "planner/costs/free_memory.h"
 #include "planner/mend_plan.h"
 #include "planner/pinned/pinned_search.h"
-#include "planner/pipelines/ample_memory.h"
 #include "planner/pipelines/packed_plan.h"
 #include "planner/pipelines/pipeline_search.h"
 #include "planner/pipelines/recompute_less.h"
@@ -25,7 +25,7 @@ namespace {
 
 /// Of the step: other forms are looked for where they could save that, and taken where they do.
 constexpr double kWorthLooking = 0.02;
-/// Of a step: what is found may still become so much quicker, as it is refined and its state dealt
+/// Of a step: what is found may still become as much quicker, as it is refined and its state dealt
 /// out, or without some of its devices.
 constexpr double kMayBecome = 1.1;
 /// Gaps that it is tried to prove away.
@@ -225,8 +225,8 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
       if (!others) return fail(others.error());
       const double step =
           quickest ? quickest->prediction.step_seconds : plan->prediction.step_seconds;
-      if (others->step >= std::min(below, step)) continue;
-      without.below = kMayBecome * step;
+      if (others->step >= std::min({below, step, request.below})) continue;
+      without.below = kMayBecome * std::min(step, request.below);
       Result<Plan> other = search_with(ways, without, counter, sharing_replicas(plan));
       if (!other && !means_no_plan(other.error())) return fail(other.error());
       if (other && other->prediction.step_seconds < step) quickest = *std::move(other);
@@ -253,7 +253,10 @@ Result<FoundPlan> search_whole_and_cut(const PlanRequest& request, const MemoryC
       return FoundPlan{*std::move(plain)};
     }
   }
-  Result<FoundPipelines> pipelines = find_pipelines(request, counter);
+  PlanRequest cut_too = request;
+  cut_too.below =
+      request.prove ? std::numeric_limits<double>::infinity() : kMayBecome * request.below;
+  Result<FoundPipelines> pipelines = find_pipelines(cut_too, counter);
   if (!pipelines && is_fault(pipelines.error())) return fail(pipelines.error());
   const ParallelSpec& wanted = request.job.parallel;
   const bool wants_cut = wanted.pipeline.value_or(1) > 1 || wanted.tensor.value_or(1) > 1;
@@ -334,8 +337,8 @@ class Best {
   /// No plan of these ways takes less.
   void prove(double least) {
     SearchRecord& search = plan_->plan.search;
-    search.lower_bound_step_seconds =
-        std::min(search.step_seconds, std::max(search.lower_bound_step_seconds, least));
+    search.lower_bound_step_seconds = std::min(
+        {search.step_seconds, rejected_, std::max(search.lower_bound_step_seconds, least)});
     plan_->plan.id = plan_id(plan_->plan);
   }
   Result<Plan> take() {
@@ -373,6 +376,7 @@ class Best {
       reject(alike ? "other replicas" + (words.empty() ? "" : ", " + words) : words,
              quicker ? "hardly quicker" : "no quicker", others, &plan_->plan);
       // Nor does the kept plan claim that there is none.
+      rejected_ = std::min(rejected_, others);
       SearchRecord& search = plan_->plan.search;
       search.lower_bound_step_seconds = std::min(search.lower_bound_step_seconds, others);
       plan_->plan.id = plan_id(plan_->plan);
@@ -395,6 +399,7 @@ class Best {
 
   Result<FoundPlan> plan_;
   int replicas_of_single_;
+  double rejected_ = std::numeric_limits<double>::infinity();  ///< seconds, of the quickest
   MemoryWays ways_, done_;  ///< that it was searched for with, and that it makes use of
 };
 
@@ -426,7 +431,7 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
   Result<Plan> all = fail(ErrorCode::kNoPlan, "not looked for");
   PlanRequest near = request;
   near.held_by = found;
-  near.below = kMayBecome * best.seconds_for(ways);
+  near.below = kMayBecome * std::min(request.below, best.seconds_for(ways));
   if (!fewer_too || request.fleet.devices.size() <= kManyDevices)
     all = search_with(ways, near, counter, sharing);
   if (!fewer_too) return all;
@@ -462,23 +467,47 @@ Result<Unit> consider_fewer(const PlanRequest& request, const MemoryWays& ways,
   return Unit{};
 }
 
+/// Whether a plan was found that would be quicker were memory free.
+class FreeMemory {
+ public:
+  FreeMemory(const PlanRequest& request, const Best& best)
+      : request_(request), best_(best), counter_(free_memory(request.job.model)) {}
+
+  Result<bool> may_help(const MemoryWays& ways) {
+    std::optional<double>& step = steps_[ways.state.shard];
+    if (!step) {
+      const MemoryWays none{.state = {.shard = ways.state.shard}};
+      const Result<Plan> plan = search_with_fewer_too(none, request_, counter_, best_);
+      if (!plan && is_fault(plan.error())) return fail(plan.error());
+      step = plan ? plan->prediction.step_seconds : std::numeric_limits<double>::infinity();
+    }
+    const double refined = best_.plan().prediction.step_seconds;  // which this is not
+    return *step < best_.seconds_for(ways) * best_.as_found().prediction.step_seconds / refined;
+  }
+
+ private:
+  const PlanRequest& request_;
+  const Best& best_;
+  const MemoryCounter counter_;
+  std::map<bool, std::optional<double>> steps_;  ///< with state shared or not
+};
+
 /// Of plans that do something for want of memory those that do least of it: of many devices more
-/// only where nothing was found. Where no device ever lacks memory sharing state is all that helps.
+/// only where nothing was found.
 Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& counter, Best* best) {
   constexpr int kMostWays = 3;
-  std::optional<bool> is_ample;
+  const bool few = request.fleet.devices.size() <= kFewDevices;
+  FreeMemory free(request, *best);
   for (int count = 1; count <= kMostWays; ++count) {
     const bool needed = !best->found();
-    const bool at_once = needed || request.fleet.devices.size() <= kFewDevices;
-    if ((count > 1 && !at_once) || (!needed && request.previous != nullptr)) break;
+    if ((count > 1 && !needed && !few) || (!needed && request.previous != nullptr)) break;
     for (const MemoryWays& ways : ways_of(request, count)) {
       if (!needed) {
-        MOTLEY_TRY(const bool help, may_help(request, ways, best->plan()));
-        if (!help) continue;
-        if (!is_ample) {
-          MOTLEY_TRY(is_ample, is_memory_ample(request, counter));
+        MOTLEY_TRY(bool help, may_help(request, ways, best->plan()));
+        if (help && few) {
+          MOTLEY_TRY(help, free.may_help(ways));
         }
-        if (*is_ample && (ways.recompute || ways.state.host)) continue;
+        if (!help) continue;
       }
       Result<Plan> other = search_with_fewer_too(ways, request, counter, *best);
       if (!other && is_fault(other.error())) return fail(other.error());
@@ -494,7 +523,25 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
   return Unit{};
 }
 
-Result<Plan> search_anew(const PlanRequest& request, const MemoryCounter& counter) {
+/// Where the job asks for shared state of two devices at least, if there are so many: one has
+/// nobody to share with.
+JobSpec of_devices_that_share(const PlanRequest& request) {
+  JobSpec job = request.job;
+  if (job.parallel.shard_optimizer != ShardOptimizer::kOn || request.fleet.devices.size() < 2)
+    return job;
+  CountRange count = job.devices.count.value_or(CountRange{});
+  count.low = std::max(2, count.low);
+  if (count.low <= count.high) job.devices.count = count;
+  return job;
+}
+
+Result<Plan> search_anew(const PlanRequest& asked, const MemoryCounter& counter) {
+  const JobSpec job = of_devices_that_share(asked);
+  PlanRequest request{
+      job,           asked.fleet, asked.profile, asked.memory_headroom, asked.tables_of_ranks,
+      asked.previous};
+  request.below = asked.below;
+  request.prove = asked.prove;
   Result<FoundPlan> whole = search_whole_and_cut(request, counter);
   if (!whole && is_fault(whole.error())) return fail(whole.error());
   const bool may_be_whole = request.job.parallel.shard_optimizer != ShardOptimizer::kOn;

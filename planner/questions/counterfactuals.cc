@@ -127,8 +127,10 @@ class Trials {
   /// With a better profile the plan that there is stays possible and as quick, whatever is found.
   double step_with(const Profile& better) {
     const double known = plan_.prediction.step_seconds;
-    const double step =
-        step_of({request_.job, fleet_, better, request_.memory_headroom, request_.tables_of_ranks});
+    PlanRequest asked{request_.job, fleet_, better, request_.memory_headroom,
+                      request_.tables_of_ranks};
+    asked.below = possible_;
+    const double step = step_of(asked);
     return step > 0 && step < possible_ ? step : known;
   }
   void add(std::string what, double step_seconds) {

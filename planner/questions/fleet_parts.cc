@@ -92,9 +92,11 @@ std::string short_percent(double share) {
 
 std::string speed_text(double seconds, double others) {
   const double ratio = others / seconds;
-  if (ratio < 2) return short_percent(std::abs(ratio - 1)) + (ratio > 1 ? " faster" : " slower");
+  if (ratio >= 0.5 && ratio < 2)
+    return short_percent(std::abs(ratio - 1)) + (ratio > 1 ? " faster" : " slower");
   char text[32];
-  std::snprintf(text, sizeof text, "%.2fx as fast", ratio);
+  std::snprintf(text, sizeof text, ratio < 1 ? "%.2fx as slow" : "%.2fx as fast",
+                ratio < 1 ? 1 / ratio : ratio);
   return text;
 }
 

@@ -42,7 +42,8 @@ std::string listed_types(const std::vector<std::string>& types);
 /// 0.12 as "12 %", 0.012 as "1.2 %".
 std::string short_percent(double share);
 
-/// What taking `seconds` instead of `others` means: "12 % faster", "2.31x as fast", "12 % slower".
+/// What taking `seconds` instead of `others` means: "12 % faster", "2.31x as fast", "12 % slower",
+/// "2.31x as slow".
 std::string speed_text(double seconds, double others);
 
 }  // namespace motley

@@ -1,6 +1,7 @@
 #include "planner/questions/worth.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -70,16 +71,18 @@ std::vector<FleetSpec> fleets_with_each(const PlanRequest& request, const FleetS
       part_of(fleet, [&](const DeviceSpec& device) { return is_among(one_of_all, device.id); })};
 }
 
-/// The quickest plan that search finds with no device idle; empty where there is none.
+/// The quickest plan that search finds with no device idle; empty where there is none, or none
+/// quicker than that.
 Result<std::optional<Plan>> plan_with_all(const PlanRequest& request, const FleetSpec& fleet,
-                                          const SearchPlan& search) {
+                                          double below, const SearchPlan& search) {
   const auto devices = static_cast<int>(fleet.devices.size());
   const CountRange wanted = request.job.devices.count.value_or(CountRange{});
   if (devices < wanted.low || devices > wanted.high) return std::optional<Plan>();
   JobSpec job = request.job;
   job.devices.count = CountRange{devices, devices};
-  Result<Plan> plan = search(
-      unproved({job, fleet, request.profile, request.memory_headroom, request.tables_of_ranks}));
+  PlanRequest asked{job, fleet, request.profile, request.memory_headroom, request.tables_of_ranks};
+  asked.below = below;
+  Result<Plan> plan = search(unproved(asked));
   if (!plan && !means_no_plan(plan.error())) return fail(plan.error());
   return plan ? std::optional<Plan>(*std::move(plan)) : std::nullopt;
 }
@@ -88,7 +91,9 @@ Result<std::optional<Plan>> plan_with_each_type(const PlanRequest& request, cons
                                                 const Plan& freely, const SearchPlan& search) {
   std::optional<Plan> best;
   for (const FleetSpec& devices : fleets_with_each(request, fleet, freely)) {
-    MOTLEY_TRY(auto plan, plan_with_all(request, devices, search));
+    const double below =
+        best ? best->prediction.step_seconds : std::numeric_limits<double>::infinity();
+    MOTLEY_TRY(auto plan, plan_with_all(request, devices, below, search));
     if (!plan || !types_used(*plan, fleet, /*used=*/false).empty()) continue;
     if (!best || plan->prediction.step_seconds < best->prediction.step_seconds)
       best = std::move(plan);

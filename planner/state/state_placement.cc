@@ -40,6 +40,10 @@ class StatePlacer {
 
   Result<PlacedState> run() {
     MOTLEY_TRY(PlacedState placed, ways_.shard ? deal_owners() : counted());
+    if (ways_.shard && ways_.host && !placed.fits) {  // no choice of some ranks helps then
+      MOTLEY_TRY(PlacedState all, with_all_in_host());
+      if (!devices_fit(all.counted)) return all;
+    }
     while (ways_.host && !placed.fits) {
       MOTLEY_TRY(std::optional<PlacedState> other, with_more_in_host(placed));
       if (!other) break;
@@ -81,12 +85,16 @@ class StatePlacer {
     });
   }
 
+  bool devices_fit(const std::vector<RankMemory>& counted) const {
+    for (size_t rank = 0; rank < ranks(); ++rank)
+      if (!fits(rank, counted)) return false;
+    return true;
+  }
+
   Result<PlacedState> counted() {
     PlacedState placed{.plan = plan_, .counted = {}};
     MOTLEY_TRY(placed.counted, count_(plan_));
-    placed.fits = hosts_fit(placed.counted);
-    for (size_t rank = 0; rank < ranks(); ++rank)
-      placed.fits = placed.fits && fits(rank, placed.counted);
+    placed.fits = hosts_fit(placed.counted) && devices_fit(placed.counted);
     return placed;
   }
 
@@ -232,6 +240,15 @@ class StatePlacer {
   }
 
   // --- host memory
+
+  Result<PlacedState> with_all_in_host() {
+    const std::vector<RankPlacement> before = plan_.ranks;
+    for (size_t rank = 0; rank < ranks(); ++rank)
+      plan_.ranks[rank].host_optimizer = has_own_memory(rank);
+    MOTLEY_TRY(PlacedState all, deal_owners());
+    plan_.ranks = before;
+    return all;
+  }
 
   /// Not sharded, the state of all whose devices are too small lies in host memory. Sharded, one
   /// rank more: of those with which it fits the one that is quickest, else the one of the most

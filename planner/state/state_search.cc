@@ -207,8 +207,11 @@ Result<double> prove_with(const MemoryWays& ways, const PlanRequest& request,
   const Recompute recompute = ways.recompute ? Recompute::kBlock : Recompute::kNone;
   if (ways.state == StateWays{}) return prove_pipelines(request, counter, recompute, step);
   Profile profile = with_less_updates(request, ways.state, 1);
-  if (ways.state.shard)
-    for (DeviceProfile& device : profile.devices) device.update_seconds = 0;
+  for (DeviceProfile& device : profile.devices) {
+    if (ways.state.shard) device.update_seconds = 0;
+    if (ways.state.host && device.host_update_seconds > 0)
+      device.update_seconds = std::min(device.update_seconds, device.host_update_seconds);
+  }
   const PlanRequest without{.job = request.job,
                             .fleet = request.fleet,
                             .profile = profile,
@@ -240,7 +243,8 @@ Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountM
   const double others = search.lower_bound_step_seconds - std::max(0.0, exchanged) / 2;
   search.lower_bound_step_seconds =
       std::min(shared.prediction.step_seconds, std::max(least.step, others - std::max(0.0, saved)));
-  if (shared.prediction.step_seconds >= below) return std::nullopt;
+  if (shared.prediction.step_seconds >= std::max(below, plan.prediction.step_seconds))
+    return std::nullopt;
   shared.id = plan_id(shared);
   MOTLEY_TRY_VOID(validate(shared, request.job.model));
   return shared;

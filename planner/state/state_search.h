@@ -38,7 +38,7 @@ Result<double> prove_with(const MemoryWays& ways, const PlanRequest& request,
                           const MemoryCounter& counter, double step);
 
 /// A plan found with all state on all devices, its state sharded and nothing else changed; nothing
-/// where that does not fit or cannot take less than `below` seconds.
+/// where that does not fit, or is neither quicker nor can take less than `below` seconds.
 Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountMemory& count,
                                         const Plan& plan, double below);
 

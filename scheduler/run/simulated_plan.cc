@@ -91,7 +91,8 @@ Result<SimulatedPlan> plan_all(const JobSpec& job, const FleetSpec& fleet,
                                const FleetSpec& admitted, const ProfileOf& profile_of,
                                double below) {
   MOTLEY_TRY(ProfileForSimulation from, profile_of(admitted));
-  const PlanRequest request{job, fleet, from.profile};
+  PlanRequest request{job, fleet, from.profile};
+  request.below = below;
   MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(request));
   if (least.step >= below) return fail(ErrorCode::kNoPlan, "none can be quicker");
   MOTLEY_TRY(Plan plan, find_plan(request));
