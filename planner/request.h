@@ -37,8 +37,8 @@ struct PlanRequest {
   /// Of many devices: where this plan has replicas enough, pipelines whose stages hold more than
   /// its own are not looked for. It outlives the request.
   const Plan* held_by = nullptr;
-  /// Seconds of a step: plans that take longer are of no interest, and mostly not found; with
-  /// `prove` those whose steps prove something are.
+  /// Seconds of a step: plans that take as long are of no interest. Where nothing quicker is found
+  /// one of them may be the result, as it was priced, whether or not it fits.
   double below = std::numeric_limits<double>::infinity();
   /// Whether it matters how good the plan is: else its bound is what the search comes by.
   bool prove = true;

@@ -79,7 +79,8 @@ struct FoundPlan {
 /// what others are made of.
 Result<FoundPlan> refined(const PlanRequest& request, const MemoryCounter& counter, Plan plan,
                           bool may_be_in_host = false) {
-  if (request.job.parallel.shard_optimizer == ShardOptimizer::kOn)
+  if (request.job.parallel.shard_optimizer == ShardOptimizer::kOn ||
+      plan.prediction.step_seconds >= kMayBecome * request.below)
     return FoundPlan{std::move(plan)};
   FoundPlan found{plan};
   MOTLEY_TRY_VOID(refine_cuts(request, counter.plan, &found.plan, may_be_in_host));
@@ -226,7 +227,7 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
       const double step =
           quickest ? quickest->prediction.step_seconds : plan->prediction.step_seconds;
       if (others->step >= std::min({below, step, request.below})) continue;
-      without.below = kMayBecome * std::min(step, request.below);
+      without.below = kMayBecome * std::min({below, step, request.below});
       Result<Plan> other = search_with(ways, without, counter, sharing_replicas(plan));
       if (!other && !means_no_plan(other.error())) return fail(other.error());
       if (other && other->prediction.step_seconds < step) quickest = *std::move(other);
@@ -477,8 +478,9 @@ class FreeMemory {
     std::optional<double>& step = steps_[ways.state.shard];
     if (!step) {
       const MemoryWays none{.state = {.shard = ways.state.shard}};
-      const Result<Plan> plan = search_with_fewer_too(none, request_, counter_, best_);
+      Result<Plan> plan = search_with_fewer_too(none, request_, counter_, best_);
       if (!plan && is_fault(plan.error())) return fail(plan.error());
+      if (plan) MOTLEY_TRY_VOID(consider_fewer(request_, none, counter_, best_, &*plan));
       step = plan ? plan->prediction.step_seconds : std::numeric_limits<double>::infinity();
     }
     const double refined = best_.plan().prediction.step_seconds;  // which this is not
@@ -515,7 +517,9 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
       MOTLEY_TRY_VOID(consider_fewer(request, ways, counter, *best, &*other));
       FoundPlan found{*std::move(other)};
       if (!ways.state.shard) {
-        MOTLEY_TRY(found, refined(request, counter, std::move(found.plan), ways.state.host));
+        PlanRequest quicker = request;
+        quicker.below = std::min(request.below, best->seconds_for(ways));
+        MOTLEY_TRY(found, refined(quicker, counter, std::move(found.plan), ways.state.host));
       }
       best->consider(std::move(found), ways);
     }

@@ -21,7 +21,7 @@ Bytes memory_at(const DeviceProfile& device, int micro_batch) {
   for (const MemoryPoint& point : device.memory) {
     if (point.micro_batch >= micro_batch) return point.total();
   }
-  return device.memory.back().total();
+  return device.memory.empty() ? Bytes(0) : device.memory.back().total();
 }
 
 /// Replicas of one rank each with all state on its device: what the profile's tables of memory and

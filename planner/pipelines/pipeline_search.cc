@@ -129,7 +129,7 @@ class PipelineSearch {
     if (best) return best;
     const double proved = proved_;
     const bool exact = exact_;
-    if (!is_slow_ && recompute_ == Recompute::kNone) {
+    if (recompute_ == Recompute::kNone) {
       PipelineCosts less = costs;
       less.scale_layers(kLessThanLayers);
       exact_ = false;
@@ -174,7 +174,7 @@ class PipelineSearch {
     std::optional<Plan> best;
     bool exact = exact_;
     proved_ = kNever;
-    double step = space_.request.below, most = 1;
+    double step = kNever, most = 1;
     if (const Plan* const known = space_.request.held_by;
         known != nullptr && !space_.few &&
         std::ssize(known->replicas) >= space_.request.least_replicas) {
@@ -184,14 +184,16 @@ class PipelineSearch {
     }
     for (int times = 0;; ++times) {
       designs_.clear();
-      find_bound(costs, space_.few ? step : kNever);
+      const double enough = std::min(step, space_.request.below);
+      find_bound(costs, space_.few ? enough : kNever);
       near_ = !space_.few || (times > 0 && !space_.is_for_all_grains(cuts_of_a_set()));
       // First, so that the cuts that designs are made of are among those that are kept.
       if (!space_.few) target_ = bound_->target_seconds(space_.most_replicas(), kNever);
-      if (bound_->target_seconds(step) >= kNobodyWaits || bound_->seconds(step) >= step) break;
-      if (space_.few) target_ = bound_->target_seconds(step);
+      if (bound_->target_seconds(enough) >= kNobodyWaits || bound_->seconds(enough) >= enough)
+        break;
+      if (space_.few) target_ = bound_->target_seconds(enough);
       MOTLEY_TRY(std::optional<Plan> plan, quickest_of_all(costs));
-      if (plan || is_slow_) most = soonest_held_;
+      if (plan) most = soonest_held_;
       if (plan && !space_.few && space_.devices() <= kMostDevicesNear) tried_.push_back(*plan);
       const bool is_quicker = plan && plan->prediction.step_seconds < step;
       if (is_quicker) {
@@ -203,7 +205,7 @@ class PipelineSearch {
       if (times == 0) exact = exact_;
       // With what ends exchange of a single replica, of which packings know nothing.
       if (space_.few && plan) tighten(step);
-      if (times == most_holdings() || !(plan || is_slow_)) {
+      if (times == most_holdings() || !plan) {
         proved_ = std::min(proved_, bound_->seconds(step));
         break;
       }
@@ -379,11 +381,9 @@ class PipelineSearch {
   }
 
   Result<Plan> quickest_that_fits(int least_replicas, int most_replicas) {
-    is_slow_ = false;
     for (int round = 0; round < PlanMaker::kMostCounts; ++round) {
       MOTLEY_TRY(PackedPlan packed, quickest_plan(least_replicas, most_replicas));
-      is_slow_ = packed.seconds() >= space_.request.below;
-      if (is_slow_) return fail(space_.none_fits());
+      if (packed.seconds() >= space_.request.below) return std::move(packed.plan);
       MOTLEY_TRY(const bool fits, maker_.count_memory(round, &*costs_, &packed));
       if (fits) return std::move(packed.plan);
       exact_ = false;
@@ -517,11 +517,10 @@ class PipelineSearch {
   std::vector<GroupCounts> lattice_;           ///< sets of devices that could be a replica
   std::optional<SetTimes> times_;              ///< before anything was learnt of memory
   std::optional<StepBound> bound_;
-  double target_ = 0;     ///< seconds of the packing that is looked for, at least
-  double proved_ = 0;     ///< seconds of a step that no plan is below
-  bool near_ = false;     ///< designs are made of what the bounds rest on
-  bool is_slow_ = false;  ///< what was looked at last takes longer than is of interest
-  bool exact_ = true;     ///< all sets were looked at in all orders and cuts
+  double target_ = 0;  ///< seconds of the packing that is looked for, at least
+  double proved_ = 0;  ///< seconds of a step that no plan is below
+  bool near_ = false;  ///< designs are made of what the bounds rest on
+  bool exact_ = true;  ///< all sets were looked at in all orders and cuts
   /// By the first packing, which computes soonest, or of few devices has the fewest replicas:
   /// others hold less already, and would leave out what lies between.
   double soonest_held_ = 1;
@@ -570,6 +569,7 @@ Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& c
 
 Result<Plan> search_recomputing(const PlanRequest& request, const MemoryCounter& counter) {
   MOTLEY_TRY(FoundPipelines found, find(request, counter, Recompute::kBlock));
+  if (found.plan.prediction.step_seconds >= request.below) return std::move(found.plan);
   MOTLEY_TRY_VOID(recompute_less(request, counter.plan, &found.plan));
   SearchRecord& search = found.plan.search;
   search.lower_bound_step_seconds = std::min(search.lower_bound_step_seconds, search.step_seconds);

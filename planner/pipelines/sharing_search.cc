@@ -27,7 +27,7 @@ SharingSearch::SharingSearch(const PipelineSpace& space, const MemoryCounter& co
 Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
   cuts_ = kMostCuts / static_cast<int>(space_.sets(space_.longest).size());
   all_ = single.exact && space_.few && space_.is_for_all_grains(cuts_);
-  has_plan_ = single.seconds < kNever;
+  has_plan_ = single.seconds < space_.request.below;
   limit_ = std::min(single.seconds, space_.request.below);
   const TensorSets found =
       tensor_sets(space_, single.costs, limit_, space_.few ? kMostTensorSets : 0);
@@ -44,7 +44,7 @@ Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
   // Of more replicas than share anything, fewer were not looked at.
   const bool all_numbers = space_.request.least_replicas <= kFewestSharing;
   if (exact_ && all_numbers) shared.least = std::max(shared.least, packed_);
-  if (!shared.plan && !has_plan_ && !is_slow_) {
+  if (!shared.plan && !has_plan_) {
     costs.scale_layers(kLessThanLayers);
     all_ = false;
     MOTLEY_TRY(shared.plan, quickest(std::move(costs), single));
@@ -132,11 +132,9 @@ void SharingSearch::design_sets() {
 }
 
 Result<Plan> SharingSearch::quickest_that_fits(int least_replicas, int most_replicas) {
-  is_slow_ = false;
   for (int round = 0; round < PlanMaker::kMostCounts; ++round) {
     MOTLEY_TRY(PackedPlan packed, quickest_plan(least_replicas, most_replicas));
-    is_slow_ = packed.seconds() >= space_.request.below;
-    if (is_slow_) return fail(space_.none_fits());
+    if (packed.seconds() >= space_.request.below) return std::move(packed.plan);
     MOTLEY_TRY(const bool fits, maker_.count_memory(round, &*costs_, &packed));
     if (fits) return std::move(packed.plan);
     learnt_ = true;

@@ -57,8 +57,7 @@ class SharingSearch {
   int cuts_ = 0;                               ///< of a set
   bool all_ = false;                           ///< shares and numbers of grains are looked at
   bool exact_ = false;                         ///< and all orders and cuts
-  bool has_plan_ = false;                      ///< there is one with a device a stage
-  bool is_slow_ = false;                       ///< as PipelineSearch has it
+  bool has_plan_ = false;                      ///< one of interest, with a device a stage
   bool learnt_ = false;                        ///< of memory: some stages do not fit
   double limit_ = kNever;                      ///< seconds: what takes as long is of no use
   double least_ = 0;                           ///< of any plan

@@ -135,6 +135,7 @@ Result<Plan> search_replicas(const MemoryWays& ways, const PlanRequest& request,
                               without_state(counter.layers, ways.state)};
   MOTLEY_TRY(Plan found, ways.recompute ? search_recomputing(without, placing)
                                         : search_pipelines(without, placing));
+  if (found.prediction.step_seconds >= request.below) return found;
   MOTLEY_TRY(PlacedState placed, place_state(request, counter.plan, found, ways.state));
   if (!placed.fits && ways.recompute) {  // stages that share state take each other's memory
     recompute_all(request, &found);

@@ -147,7 +147,7 @@ def check_counterfactuals():
     sandbox.write("explained.json", result.stdout)
     expect_exit(sandbox.run("plan", "job.yaml", "--score", "explained.json"), 0)
     text = sandbox.run("plan", "job.yaml", "--explain").stdout
-    expect(re.search(r"\nwhat would change it:\n  \S.*\d+ % (faster|slower) \(.* to .*/step\)\n", text), f"text:\n{text}")
+    expect(re.search(r"\nwhat would change it:\n(  .*\n)*  \S.*\d+ % (faster|slower) \(.* to .*/step\)\n", text), f"text:\n{text}")
 
 
 def check_objective():
