@@ -12,9 +12,9 @@ Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& c
 /// The plan of plan_search(), or that of search_pipelines() where nothing else fits or where it is
 /// clearly quicker, by 2 %: predictions of cut plans are less certain. Where none could be,
 /// pipelines are not looked for. What is cut is refined (planner/pipelines/refine_cuts.h). Blocks
-/// are computed again, optimizer state is sharded or lies in host memory by the same rule, two of
-/// these only where nothing fits otherwise or, of up to eight devices, where one of them is
-/// quickest already. Where blocks are computed again devices are left out as long as that is
+/// are computed again, optimizer state is sharded or lies in host memory by the same rule, of up to
+/// eight devices where a plan was found that would be quicker were memory free; two of these only
+/// where nothing fits otherwise or of so few devices. Where blocks are computed again devices are left out as long as that is
 /// quicker (of more than eight whole types); of cut plans over several hosts, of up to eight
 /// devices, hosts. Of more than eight devices request.previous, mended, instead where that is good
 /// enough, or no slower than what is found (planner/mend_plan.h). What lost is among `rejected`.

@@ -121,6 +121,23 @@ def check_little_memory(sandbox):
     expect_no_slower(sandbox, "that computes again as well", "parallel.pipeline=3")
 
 
+def check_a_large_card_that_is_slow(sandbox):
+    """It holds the model; quicker ones that have to save memory for it, in two ways at once, do without it."""
+    write_job(sandbox, (4, 768, 12, 512, 50257), "global_batch: 64, precision: fp32")
+    write_fleet(sandbox, {"a": [("T4", 16)], "b": [("RTX3090", 0.896)]}, "100MB/s")
+    expect_no_slower(sandbox, "a quick card with its state in host memory", "pin.leave_out=[a/0]")
+    write_job(sandbox, (12, 384, 6, 1024, 5000), "global_batch: 16")
+    write_fleet(sandbox, {"a": [("T4", 16)], "b": [("H100-80GB", 0.36)]}, "100MB/s")
+    expect_no_slower(sandbox, "one that computes again as well", "pin.leave_out=[a/0]")
+
+
+def check_one_replica_shares_state(sandbox):
+    """Its ends do, where the job asks for it, though one device would be quicker."""
+    write_job(sandbox, (12, 256, 4, 128, 1000), "global_batch: 24, precision: fp16", "{shard_optimizer: on}")
+    write_fleet(sandbox, {"a": [("RTX5070", 12)], "b": [("RTX5070", 0.178)], "c": [("A4000", 0.249)]})
+    expect_no_slower(sandbox, "ends of a replica that is asked to share", "parallel.pipeline=2")
+
+
 def main():
     sandbox = Sandbox()
     check_what_is_not_admitted(sandbox)
@@ -129,6 +146,8 @@ def main():
     check_ends_share_state(sandbox)
     check_long_pipelines(sandbox)
     check_little_memory(sandbox)
+    check_a_large_card_that_is_slow(sandbox)
+    check_one_replica_shares_state(sandbox)
 
     print("ok")
 

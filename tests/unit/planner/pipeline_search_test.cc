@@ -659,6 +659,26 @@ TEST(PipelineSearch, SaysThatNothingFits) {
 }
 
 /// Two layers go into each of six quick cards and six slow ones, of which eleven hold the model.
+TEST(PipelineSearch, CountsOnlyWhatIsOfInterest) {
+  std::mt19937 random(20261130);
+  int counted = 0;
+  for (int i = 0; i < 40; ++i) {
+    const PlanningCase problem = random_cut_case(random, 3, 4);
+    MemoryCounter counter = counter_for(problem);
+    counter.plan = [&, count = counter.plan](auto& plan) { return ++counted, count(plan); };
+    PlanRequest request = problem.request();
+    const Result<Plan> best = search_pipelines(request, counter);
+    if (!best) continue;
+    request.below = best->prediction.step_seconds * 2;
+    EXPECT_EQ(search_pipelines(request, counter)->id, best->id);
+    request.below /= 4;
+    counted = 0;
+    const Result<Plan> slow = search_pipelines(request, counter);
+    EXPECT_TRUE(!slow || slow->prediction.step_seconds >= request.below);
+    EXPECT_EQ(counted, 0);
+  }
+}
+
 TEST(PipelineSearch, IsOfAsManyStagesAsHoldTheModel) {
   PlanningCase problem(24);
   problem.job.model = {"gpt", 20, 2, 80, 16, 32};
