@@ -52,6 +52,22 @@ inline PlanRequest asked_of(const PlanRequest& request, const FleetSpec& fleet) 
   return asked;
 }
 
+/// The same of a job that asks for something else.
+inline PlanRequest asked_for(const PlanRequest& request, const JobSpec& job) {
+  return {job,
+          request.fleet,
+          request.profile,
+          request.memory_headroom,
+          request.tables_of_ranks,
+          request.previous,
+          request.least_replicas,
+          request.host_state,
+          request.whole_devices,
+          request.held_by,
+          request.below,
+          request.prove};
+}
+
 /// The same for what only matters if it is quicker.
 inline PlanRequest unproved(PlanRequest request) {
   request.prove = false;

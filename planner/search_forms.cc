@@ -314,7 +314,8 @@ Result<bool> may_help(const PlanRequest& request, const MemoryWays& ways, const 
         found.communication_seconds + (ways.state.shard ? 0 : found.update_seconds);
     if (!few) least.step = std::max(least.step, least.computing + stays);
   }
-  return least.step > 0 && least.step < found.step_seconds * (1 - kWorthLooking);
+  return least.step > 0 &&
+         least.step < std::min(request.below, found.step_seconds * (1 - kWorthLooking));
 }
 
 bool keeps_state_in_host(const Plan& plan) {
@@ -385,6 +386,7 @@ class Best {
     }
     ways_ = ways;
     done_ = done;
+    prove(0);  // no more than it may by what was rejected
   }
 
  private:
@@ -481,10 +483,14 @@ class FreeMemory {
       Result<Plan> plan = search_with_fewer_too(none, request_, counter_, best_);
       if (!plan && is_fault(plan.error())) return fail(plan.error());
       if (plan) MOTLEY_TRY_VOID(consider_fewer(request_, none, counter_, best_, &*plan));
-      step = plan ? plan->prediction.step_seconds : std::numeric_limits<double>::infinity();
+      if (plan && !ways.state.shard) {  // as what is found with these ways is
+        MOTLEY_TRY(const FoundPlan found, refined(request_, counter_, *std::move(plan)));
+        step = found.plan.prediction.step_seconds;
+      } else {
+        step = plan ? plan->prediction.step_seconds : std::numeric_limits<double>::infinity();
+      }
     }
-    const double refined = best_.plan().prediction.step_seconds;  // which this is not
-    return *step < best_.seconds_for(ways) * best_.as_found().prediction.step_seconds / refined;
+    return *step < best_.seconds_for(ways);
   }
 
  private:
@@ -541,11 +547,7 @@ JobSpec of_devices_that_share(const PlanRequest& request) {
 
 Result<Plan> search_anew(const PlanRequest& asked, const MemoryCounter& counter) {
   const JobSpec job = of_devices_that_share(asked);
-  PlanRequest request{
-      job,           asked.fleet, asked.profile, asked.memory_headroom, asked.tables_of_ranks,
-      asked.previous};
-  request.below = asked.below;
-  request.prove = asked.prove;
+  const PlanRequest request = asked_for(asked, job);
   Result<FoundPlan> whole = search_whole_and_cut(request, counter);
   if (!whole && is_fault(whole.error())) return fail(whole.error());
   const bool may_be_whole = request.job.parallel.shard_optimizer != ShardOptimizer::kOn;
@@ -553,7 +555,9 @@ Result<Plan> search_anew(const PlanRequest& asked, const MemoryCounter& counter)
                          : fail(ErrorCode::kNoPlan,
                                 "no plan found whose replicas share the optimizer's state, which "
                                 "the job asks for" +
-                                    (whole ? std::string() : "; " + whole.error().message)),
+                                    (whole || job.devices.count != asked.job.devices.count
+                                         ? std::string()
+                                         : "; " + whole.error().message)),
             whole ? whole->replicas_of_single : 0);
   if (whole) {
     MOTLEY_TRY_VOID(consider_sharing_it(request, counter, whole->as_found(), &best));

@@ -14,11 +14,12 @@ Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& c
 /// pipelines are not looked for. What is cut is refined (planner/pipelines/refine_cuts.h). Blocks
 /// are computed again, optimizer state is sharded or lies in host memory by the same rule, of up to
 /// eight devices where a plan was found that would be quicker were memory free; two of these only
-/// where nothing fits otherwise or of so few devices. Where blocks are computed again devices are left out as long as that is
-/// quicker (of more than eight whole types); of cut plans over several hosts, of up to eight
-/// devices, hosts. Of more than eight devices request.previous, mended, instead where that is good
-/// enough, or no slower than what is found (planner/mend_plan.h). What lost is among `rejected`.
-/// Errors are those of plan_search(); where a pipeline was tried in vain, too, that is said.
+/// where nothing fits otherwise or of so few devices. Where blocks are computed again devices are
+/// left out as long as that is quicker (of more than eight whole types); of cut plans over several
+/// hosts, of up to eight devices, hosts. Of more than eight devices request.previous, mended,
+/// instead where that is good enough, or no slower than what is found (planner/mend_plan.h). What
+/// lost is among `rejected`. Errors are those of plan_search(); where a pipeline was tried in vain,
+/// too, that is said.
 Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& counter);
 
 }  // namespace motley

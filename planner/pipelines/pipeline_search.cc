@@ -204,7 +204,7 @@ class PipelineSearch {
       if (is_quicker && (!space_.few || times == 0)) best_designs_ = designs_;
       if (times == 0) exact = exact_;
       // With what ends exchange of a single replica, of which packings know nothing.
-      if (space_.few && plan) tighten(step);
+      if (space_.few && plan) tighten(std::min(step, enough));
       if (times == most_holdings() || !plan) {
         proved_ = std::min(proved_, bound_->seconds(step));
         break;
@@ -498,7 +498,8 @@ class PipelineSearch {
     search.step_seconds = plan->prediction.step_seconds;
     // What layers need by their sum is no bound on which blocks have to compute again.
     search.lower_bound_step_seconds =
-        std::min(recompute_ == Recompute::kNone ? proved_ : least_step_, search.step_seconds);
+        std::min({recompute_ == Recompute::kNone ? proved_ : least_step_, search.step_seconds,
+                  space_.request.below});
     search.nodes = nodes_ + maker_.nodes();
     plan->id = plan_id(*plan);
   }

@@ -27,7 +27,8 @@ struct FoundPipelines {
   std::vector<Plan> near = {};
 };
 
-/// The quickest found. kNoPlan where none fits; what the counter fails with.
+/// The quickest found, or what request.below says. kNoPlan where none fits; what the counter fails
+/// with.
 Result<FoundPipelines> find_pipelines(const PlanRequest& request, const MemoryCounter& counter);
 Result<Plan> search_pipelines(const PlanRequest& request, const MemoryCounter& counter);
 /// The same where blocks may be computed again in their backward pass, of each stage as few as fit:

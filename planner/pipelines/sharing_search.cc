@@ -29,8 +29,8 @@ Result<SharedPlan> SharingSearch::run(const SingleStages& single) {
   all_ = single.exact && space_.few && space_.is_for_all_grains(cuts_);
   has_plan_ = single.seconds < space_.request.below;
   limit_ = std::min(single.seconds, space_.request.below);
-  const TensorSets found =
-      tensor_sets(space_, single.costs, limit_, space_.few ? kMostTensorSets : 0);
+  const TensorSets found = tensor_sets(space_, single.costs, has_plan_ ? limit_ : kNever,
+                                       space_.few ? kMostTensorSets : 0);
   SharedPlan shared{.plan = {}, .least = found.least};
   if (space_.request.prove && found.least < limit_)
     // More than is proved of the others helps nobody.

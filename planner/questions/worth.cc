@@ -71,8 +71,8 @@ std::vector<FleetSpec> fleets_with_each(const PlanRequest& request, const FleetS
       part_of(fleet, [&](const DeviceSpec& device) { return is_among(one_of_all, device.id); })};
 }
 
-/// The quickest plan that search finds with no device idle; empty where there is none, or none
-/// quicker than that.
+/// The quickest plan that search finds with no device idle; empty where there is none. Where
+/// none is below that, whether it fits does not matter.
 Result<std::optional<Plan>> plan_with_all(const PlanRequest& request, const FleetSpec& fleet,
                                           double below, const SearchPlan& search) {
   const auto devices = static_cast<int>(fleet.devices.size());

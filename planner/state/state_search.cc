@@ -209,8 +209,9 @@ Result<double> prove_with(const MemoryWays& ways, const PlanRequest& request,
   if (ways.state == StateWays{}) return prove_pipelines(request, counter, recompute, step);
   Profile profile = with_less_updates(request, ways.state, 1);
   for (DeviceProfile& device : profile.devices) {
-    if (ways.state.shard) device.update_seconds = 0;
-    if (ways.state.host && device.host_update_seconds > 0)
+    if (ways.state.shard)
+      device.update_seconds = 0;
+    else if (ways.state.host && device.host_update_seconds > 0)
       device.update_seconds = std::min(device.update_seconds, device.host_update_seconds);
   }
   const PlanRequest without{.job = request.job,

@@ -28,7 +28,8 @@ std::string memory_words(const MemoryWays& ways);
 /// to four devices for each by itself, whatever is asked.
 inline const std::vector<int> kSharingReplicas = {2, 3, 4, 8, 16};
 
-/// The quickest found. kNoPlan where none fits; what the counter fails with.
+/// The quickest found, or what request.below says. kNoPlan where none fits; what the counter fails
+/// with.
 Result<Plan> search_with(const MemoryWays& ways, const PlanRequest& request,
                          const MemoryCounter& counter,
                          const std::vector<int>& sharing_replicas = kSharingReplicas);

@@ -86,7 +86,7 @@ bool has_all_pinned(const FleetSpec& fleet, const JobSpec& job) {
   });
 }
 
-/// kNoPlan, too, where none can be below so many seconds.
+/// kNoPlan, too, where none can be below so many seconds; one that is not need not fit.
 Result<SimulatedPlan> plan_all(const JobSpec& job, const FleetSpec& fleet,
                                const FleetSpec& admitted, const ProfileOf& profile_of,
                                double below) {
