@@ -122,6 +122,12 @@ bool still_fits(const PipelineCosts& costs, const PackedPlan& packed) {
 
 }  // namespace
 
+Plan PackedPlan::uncounted() const {
+  Plan bare = plan;
+  for (RankPrediction& rank : bare.prediction.ranks) rank.memory = rank.host_memory = Bytes(0);
+  return bare;
+}
+
 /// Seconds within which sets compute all grains, not much more.
 double PlanMaker::enough_seconds(const Packing& packing, std::vector<ReplicaDesigns>* sets) const {
   constexpr double kMore = 1.3;

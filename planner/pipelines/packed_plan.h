@@ -21,6 +21,8 @@ struct PackedPlan {
   std::vector<Pipeline> pipelines;             ///< by replica
 
   double seconds() const { return plan.prediction.step_seconds; }
+  /// The plan, saying nothing of memory, for which tables may say that it does not fit.
+  Plan uncounted() const;
 };
 
 /// Outlived by what it is made of.
