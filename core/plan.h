@@ -81,6 +81,7 @@ struct Prediction {
   double compute_seconds = 0;
   double bubble_seconds = 0;
   double communication_seconds = 0;  ///< exposed
+  double hidden_seconds = 0;         ///< of communication beside computing: no part of the step
   double update_seconds = 0;
   double uncertainty = 0;  ///< relative, from the profile's residuals and spreads
   double samples_per_second = 0;

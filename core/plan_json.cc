@@ -47,17 +47,19 @@ json prediction_to_json(const Prediction& prediction) {
                      {"host_memory", rank.host_memory.value()},
                      {"solo_samples_per_second", rank.solo_samples_per_second}});
   }
-  return {{"step_seconds", prediction.step_seconds},
-          {"compute_seconds", prediction.compute_seconds},
-          {"bubble_seconds", prediction.bubble_seconds},
-          {"communication_seconds", prediction.communication_seconds},
-          {"update_seconds", prediction.update_seconds},
-          {"uncertainty", prediction.uncertainty},
-          {"samples_per_second", prediction.samples_per_second},
-          {"solo_sum_samples_per_second", prediction.solo_sum_samples_per_second},
-          {"integer_bound_efficiency", prediction.integer_bound_efficiency},
-          {"cost_per_hour", prediction.cost_per_hour},
-          {"ranks", ranks}};
+  json document{{"step_seconds", prediction.step_seconds},
+                {"compute_seconds", prediction.compute_seconds},
+                {"bubble_seconds", prediction.bubble_seconds},
+                {"communication_seconds", prediction.communication_seconds},
+                {"update_seconds", prediction.update_seconds},
+                {"uncertainty", prediction.uncertainty},
+                {"samples_per_second", prediction.samples_per_second},
+                {"solo_sum_samples_per_second", prediction.solo_sum_samples_per_second},
+                {"integer_bound_efficiency", prediction.integer_bound_efficiency},
+                {"cost_per_hour", prediction.cost_per_hour},
+                {"ranks", ranks}};
+  if (prediction.hidden_seconds > 0) document["hidden_seconds"] = prediction.hidden_seconds;
+  return document;
 }
 
 json search_to_json(const SearchRecord& search) {
@@ -149,6 +151,8 @@ void read_prediction(JsonFields& fields, Prediction& prediction) {
   read_seconds(fields, "compute_seconds", prediction.compute_seconds);
   read_seconds(fields, "bubble_seconds", prediction.bubble_seconds);
   read_seconds(fields, "communication_seconds", prediction.communication_seconds);
+  if (fields.has("hidden_seconds"))
+    read_seconds(fields, "hidden_seconds", prediction.hidden_seconds);
   read_seconds(fields, "update_seconds", prediction.update_seconds);
   fields.read_between("uncertainty", prediction.uncertainty, 0, kMost)
       .read_between("samples_per_second", prediction.samples_per_second, 0, kMost)

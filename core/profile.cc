@@ -158,6 +158,7 @@ void read_reduction(JsonFields& fields, std::vector<ReductionPoint>& reductions)
       .read_between("bytes", point.bytes, 0, kMostBytes)
       .read_between("seconds", point.seconds, 0, kMostSeconds);
   if (fields.has("spread")) fields.read_between("spread", point.spread, 0, kMostSeconds);
+  if (fields.has("busy_share")) fields.read_between("busy_share", point.busy_share, 0, 1);
   reductions.push_back(point);
 }
 
@@ -303,6 +304,7 @@ json to_json(const Profile& profile) {
                           {"bytes", point.bytes.value()},
                           {"seconds", point.seconds},
                           {"spread", point.spread}});
+    if (point.busy_share > 0) reductions.back()["busy_share"] = point.busy_share;
   }
   return {{"version", 1},
           {"code_version", profile.code_version},

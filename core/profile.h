@@ -115,6 +115,9 @@ struct ReductionPoint {
   Bytes bytes{0};
   double seconds = 0;  ///< median
   double spread = 0;   ///< (max - min) / median over the repetitions
+  /// Of CPUs on several hosts: the share of the seconds by which computing is held up where it goes
+  /// on beside the reduction.
+  double busy_share = 0;
 };
 
 struct Profile {

@@ -10,6 +10,7 @@
 
 #include "core/units.h"
 #include "planner/costs/free_memory.h"
+#include "planner/costs/sums_beside.h"
 #include "planner/mend_plan.h"
 #include "planner/pinned/pinned_search.h"
 #include "planner/pipelines/packed_plan.h"
@@ -310,8 +311,9 @@ Result<bool> may_help(const PlanRequest& request, const MemoryWays& ways, const 
     MOTLEY_TRY(least, least_seconds_of_pipelines(request));
   } else if (request.fleet.devices.size() <= kManyDevices) {
     MOTLEY_TRY(least, least_seconds_of_pipelines(request));
+    const bool beside = plans_with_sums_beside(request) == PlansBeside::kAll;
     const double stays =
-        found.communication_seconds + (ways.state.shard ? 0 : found.update_seconds);
+        (beside ? 0 : found.communication_seconds) + (ways.state.shard ? 0 : found.update_seconds);
     if (!few) least.step = std::max(least.step, least.computing + stays);
   }
   return least.step > 0 &&
@@ -572,14 +574,8 @@ Result<Plan> search_anew(const PlanRequest& asked, const MemoryCounter& counter)
   return best.take();
 }
 
-}  // namespace
-
-Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter) {
-  return request.job.pin.replicas.empty() ? search_unpinned(request, counter)
-                                          : search_pinned(request, counter);
-}
-
-Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& counter) {
+/// From the plan that there was, where that is cut and the fleet is not small.
+Result<Plan> search_or_mend(const PlanRequest& request, const MemoryCounter& counter) {
   std::optional<MendedPlan> mended;
   if (request.previous != nullptr && is_cut(*request.previous) &&
       request.fleet.devices.size() > kFewDevices) {
@@ -597,6 +593,41 @@ Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& co
     reject("a plan searched for anew", "no quicker than the previous one, mended",
            found->prediction.step_seconds, &mended->plan);
   return std::move(mended->plan);
+}
+
+/// Sums of devices all of which could sum beside computing were searched for as if they did not.
+Result<Unit> consider_sums_beside(const PlanRequest& request, const MemoryCounter& counter,
+                                  Plan* plan) {
+  const FleetSpec some = devices_with_sums_beside(request);
+  PlanRequest beside = asked_of(request, some);
+  beside.below = std::min(request.below, plan->prediction.step_seconds);
+  const Result<LeastSeconds> least = least_seconds_of_pipelines(beside);
+  if (!least && means_no_plan(least.error())) return Unit{};  // of what the job demands
+  if (!least) return fail(least.error());
+  if (least->step >= beside.below) return Unit{};
+  Result<Plan> other = search_anew(beside, counter);
+  if (!other) return means_no_plan(other.error()) ? Result<Unit>(Unit{}) : fail(other.error());
+  const double bound =
+      std::min(plan->search.lower_bound_step_seconds, other->search.lower_bound_step_seconds);
+  if (other->prediction.step_seconds < plan->prediction.step_seconds)
+    take_with_fewer(*std::move(other), plan);
+  plan->search.lower_bound_step_seconds = std::min(bound, plan->search.step_seconds);
+  plan->id = plan_id(*plan);
+  return Unit{};
+}
+
+}  // namespace
+
+Result<Plan> search_all_forms(const PlanRequest& request, const MemoryCounter& counter) {
+  return request.job.pin.replicas.empty() ? search_unpinned(request, counter)
+                                          : search_pinned(request, counter);
+}
+
+Result<Plan> search_unpinned(const PlanRequest& request, const MemoryCounter& counter) {
+  Result<Plan> plan = search_or_mend(request, counter);
+  if (plan && plans_with_sums_beside(request) == PlansBeside::kOfSome)
+    MOTLEY_TRY_VOID(consider_sums_beside(request, counter, &*plan));
+  return plan;
 }
 
 }  // namespace motley

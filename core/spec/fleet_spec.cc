@@ -159,6 +159,10 @@ std::string limits_text(const DeviceFilter& filter, const DeviceSpec& device) {
 
 }  // namespace
 
+bool computes_beside_sums(const DeviceSpec& device) {
+  return device.kind == DeviceKind::kCpu && !device.paced;
+}
+
 bool takes_same_memory(const DeviceSpec& device, const DeviceSpec& other) {
   if (device.host != other.host) return false;
   if (device.kind != DeviceKind::kCuda || device.id == other.id) return true;

@@ -75,6 +75,10 @@ struct FleetSpec {
   bool single_host() const { return hosts().size() <= 1; }
 };
 
+/// Whether a training sums gradients between hosts while this device still computes, if all do: a
+/// CPU at the speed it has.
+bool computes_beside_sums(const DeviceSpec& device);
+
 /// Whether `other` takes from the memory that `device` has: what computes on the host of a CPU,
 /// shares of the same GPU, the device itself.
 bool takes_same_memory(const DeviceSpec& device, const DeviceSpec& other);

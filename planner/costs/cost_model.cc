@@ -256,6 +256,12 @@ std::vector<int> ReductionModel::turns() const {
   return turns;
 }
 
+double busy_share(const Profile& profile) {
+  double share = 0;
+  for (const ReductionPoint& point : profile.reductions) share = std::max(share, point.busy_share);
+  return share;
+}
+
 double reduction_spread(const Profile& profile) {
   double spread = 0;
   for (const ReductionPoint& point : profile.reductions) spread = std::max(spread, point.spread);

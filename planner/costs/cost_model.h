@@ -143,6 +143,9 @@ class ReductionModel {
   Points anywhere_;                             ///< measured on hosts unknown
 };
 
+/// The largest share by which measured reductions hold up computing beside them.
+double busy_share(const Profile& profile);
+
 /// How far reductions as measured may be off, relatively: the largest spread of any.
 double reduction_spread(const Profile& profile);
 

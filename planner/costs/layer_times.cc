@@ -242,6 +242,16 @@ Result<DeviceProfile> as_whole(const DeviceProfile& device, const ModelSpec& mod
   return whole;
 }
 
+double forward_seconds(const DeviceProfile& device, const ModelSpec& model, const StagePlan& stage,
+                       int micro_batch) {
+  constexpr double kUsual = 1.0 / 3;  // backward pass: twice the products
+  const LayerCurve& curve = *device.curve("model");
+  if (const double forward = curve.forward_seconds_at(micro_batch); forward > 0) return forward;
+  const auto pass = pass_seconds(device, model, stage, 0, micro_batch);
+  return curve.seconds_at(micro_batch) *
+         (pass ? pass->forward / (pass->forward + pass->backward) : kUsual);
+}
+
 Result<double> uncertainty_of(const DeviceProfile& device, const ModelSpec& model,
                               const StagePlan& stage, int member, int micro_batch) {
   const LayerParts parts = parts_of(model, stage.shares, member);

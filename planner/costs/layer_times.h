@@ -51,6 +51,11 @@ Result<SharedLayer> shared_layer(const DeviceProfile& device, const ModelSpec& m
 Result<PassSeconds> pass_seconds(const DeviceProfile& device, const ModelSpec& model,
                                  const StagePlan& stage, int member, int micro_batch);
 
+/// Of a micro-batch on a device that has the whole model for itself, `stage`, and its curve
+/// "model": seconds of the forward pass.
+double forward_seconds(const DeviceProfile& device, const ModelSpec& model, const StagePlan& stage,
+                       int micro_batch);
+
 /// The sums over the ranks of a shared stage that a micro-batch waits for.
 struct GroupSums {
   int count = 0;

@@ -12,6 +12,8 @@
 #include "planner/costs/plain_memory.h"
 #include "planner/costs/replica_times.h"
 #include "planner/costs/slice_traffic.h"
+#include "planner/costs/step_sums.h"
+#include "planner/costs/sums_beside.h"
 #include "planner/plain/deal.h"
 
 namespace motley {
@@ -116,6 +118,10 @@ class Predictor {
     } else {
       traffic_ = slice_traffic(plan, request.job.model);
     }
+    if (sums_go_beside(request, plan, index))
+      passes_ = RankPasses{.ready = std::vector<double>(plan.ranks.size()),
+                           .first_forward = std::vector<PassTimes>(plan.ranks.size()),
+                           .last_backward = std::vector<PassTimes>(plan.ranks.size())};
   }
 
   Result<Prediction> run() {
@@ -128,7 +134,6 @@ class Predictor {
                           : add_cut(static_cast<int>(i)));
     }
     add_end(seconds_of(load_.busiest()), 0);
-    prediction_.communication_seconds = reduction_seconds();
     sum_up();
     return std::move(prediction_);
   }
@@ -175,6 +180,8 @@ class Predictor {
     for (size_t rank = 0; rank < devices_.size(); ++rank)
       known_.add(plan_.ranks[rank], *devices_[rank],
                  plan_.shard_optimizer ? last : prediction_.ranks[rank].update_seconds);
+    for (size_t rank = 0; passes_ && rank < devices_.size(); ++rank)
+      passes_->ready[rank] = known_.all[rank].ready;
   }
 
   Result<Unit> add_plain(int replica) {
@@ -187,9 +194,23 @@ class Predictor {
     own.compute_seconds = device_seconds(device, samples, micro_batch);
     if (counted_.empty() && plain_)
       set_memory(plain_memory_->of(rank, memory_at(device, micro_batch)), &own);
-    add_end(section_seconds(own.compute_seconds, known_.all[index(rank)].ready),
-            device.curve("model")->uncertainty_at(micro_batch));
+    const double end = section_seconds(own.compute_seconds, known_.all[index(rank)].ready);
+    if (passes_) add_passes_of_plain(replica, samples, micro_batch, end);
+    add_end(end, device.curve("model")->uncertainty_at(micro_batch));
     return Unit{};
+  }
+
+  void add_passes_of_plain(int replica, int samples, int micro_batch, double end) {
+    const StagePlan& stage = plan_.replicas[static_cast<size_t>(replica)].stages[0];
+    const size_t rank = index(stage.ranks[0]);
+    const auto forward = [&](int size) {
+      return forward_seconds(*devices_[rank], request_.job.model, stage, size);
+    };
+    const int last = samples % micro_batch > 0 ? samples % micro_batch : micro_batch;
+    const double begin = known_.all[rank].ready + devices_[rank]->step_overhead_seconds;
+    passes_->first_forward[rank] = {begin, begin + forward(micro_batch)};
+    const double backward = devices_[rank]->curve("model")->seconds_at(last) - forward(last);
+    passes_->last_backward[rank] = {end - backward, end};
   }
 
   Result<Unit> add_cut(int replica) {
@@ -209,8 +230,18 @@ class Predictor {
       }
     }
     load_.add(plan_, replica);
-    add_end(seconds_of(simulate_pipeline(times.stages).end), uncertainty);
+    const PipelineTimeline timeline = simulate_pipeline(times.stages);
+    for (size_t stage = 0; passes_ && stage < stages.size(); ++stage)
+      for (const Rank rank : stages[stage].ranks)
+        add_passes(timeline.stages[stage].actions, index(rank));
+    add_end(seconds_of(timeline.end), uncertainty);
     return Unit{};
+  }
+
+  void add_passes(const std::vector<TimedAction>& actions, size_t rank) {
+    const TimedAction &first = actions.front(), &last = actions.back();
+    passes_->first_forward[rank] = {seconds_of(first.begin), seconds_of(first.end)};
+    passes_->last_backward[rank] = {seconds_of(last.begin), seconds_of(last.end)};
   }
 
   /// Of a replica, whose passes may be off by so much, relatively.
@@ -227,52 +258,19 @@ class Predictor {
     return (of_ends + of_sums) / prediction_.step_seconds;
   }
 
-  /// Of the rank or the host with the most to exchange: a reduction of the whole gradient over as
-  /// many ranks, in proportion to the bytes. A plain plan's is what was measured.
-  double reduction_seconds() const {
-    const double compressed = reduction_seconds(plan_.compression);
-    // Sharded, the weights that come back are not compressed.
-    return plan_.shard_optimizer && plan_.compression.on()
-               ? (compressed + reduction_seconds(LinkCompression{})) / 2
-               : compressed;
-  }
-
-  double reduction_seconds(const LinkCompression& compression) const {
-    const ReductionModel reduction(request_.profile, gradient_bytes(request_.job),
-                                   shortened_links(compression, request_.job.model), plan_.sync);
-    if (plain_) return reduction.seconds(plan_.world_size(), hosts_of(plan_, all_ranks()));
-    std::vector<double> of_ranks, of_hosts;  // seconds of an element, by holders
-    for (const std::vector<Rank>& holders : traffic_.holders) {
-      of_ranks.push_back(exchange_seconds(reduction, plan_, holders, elements_));
-      of_hosts.push_back(host_exchange_seconds(reduction, plan_, holders, elements_));
-    }
-    return std::max(slowest_of(traffic_.ranks, of_ranks), slowest_of(traffic_.hosts, of_hosts));
-  }
-
-  /// Of those with the most to exchange, one after the other with all they hold something with.
-  template <class Traffic>
-  static double slowest_of(const std::vector<Traffic>& all, const std::vector<double>& seconds) {
-    double slowest = 0;
-    for (const Traffic& one : all) {
-      double own = 0;
-      for (const HeldTraffic& held : one.held_alike) own += held.elements * seconds[held.holders];
-      slowest = std::max(slowest, own);
-    }
-    return slowest;
-  }
-
-  std::vector<Rank> all_ranks() const {
-    std::vector<Rank> ranks;
-    for (int rank = 0; rank < plan_.world_size(); ++rank) ranks.emplace_back(rank);
-    return ranks;
-  }
-
   void sum_up() {
     const RankPrediction& slowest = *prediction_.slowest();
     end_ = std::max(end_, slowest.section_seconds());  // simulated time is in whole nanoseconds
     prediction_.compute_seconds = slowest.compute_seconds;
     prediction_.update_seconds = slowest.update_seconds;
     prediction_.bubble_seconds = end_ - slowest.section_seconds();
+    if (passes_) passes_->end = end_;
+    const StepSums sums =
+        step_sums(request_, plan_, plain_ ? nullptr : &traffic_, passes_ ? &*passes_ : nullptr);
+    prediction_.communication_seconds = sums.exposed;
+    // What rounding leaves is nothing.
+    const double hidden = sums.all - sums.exposed;
+    prediction_.hidden_seconds = nanos_of_seconds(hidden) > Nanos(0) ? hidden : 0;
     prediction_.step_seconds = step_seconds(end_, prediction_.communication_seconds);
     prediction_.samples_per_second = plan_.global_batch / prediction_.step_seconds;
     if (!only_step_) prediction_.uncertainty = uncertainty();
@@ -309,7 +307,8 @@ class Predictor {
   bool plain_;
   DeviceIslands islands_;  ///< of a plain plan
   std::optional<PlainMemory> plain_memory_;
-  PlanTraffic traffic_;  ///< of any other
+  PlanTraffic traffic_;               ///< of any other
+  std::optional<RankPasses> passes_;  ///< where sums go beside
   KnownRanks known_;
   LinkLoad load_;
   Prediction prediction_;

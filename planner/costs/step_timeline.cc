@@ -84,16 +84,6 @@ class Timeliner {
     }
   }
 
-  /// Of a micro-batch on a device that has the model for itself the forward pass's part.
-  double forward_part(const DeviceProfile& device, const StagePlan& stage, int samples) const {
-    constexpr double kUsual = 1.0 / 3;  // backward pass: twice the products
-    const LayerCurve& curve = *device.curve("model");
-    if (const double forward = curve.forward_seconds_at(samples); forward > 0)
-      return forward / curve.seconds_at(samples);
-    const auto pass = pass_seconds(device, request_.job.model, stage, 0, samples);
-    return pass ? pass->forward / (pass->forward + pass->backward) : kUsual;
-  }
-
   Result<Unit> add_plain(int number) {
     const StagePlan& stage = plan_.replicas[static_cast<size_t>(number)].stages[0];
     const Rank rank = stage.ranks[0];
@@ -103,7 +93,7 @@ class Timeliner {
     int count = 0;
     for (const SampleRange& samples : micro_batches_of(plan_, number)) {
       const double seconds = device.curve("model")->seconds_at(samples.count);
-      const double forward = seconds * forward_part(device, stage, samples.count);
+      const double forward = forward_seconds(device, request_.job.model, stage, samples.count);
       line.until(at_most(nanos_of_seconds(now + forward)), SpanKind::kForward, count);
       now += seconds;
       line.until(at_most(nanos_of_seconds(now)), SpanKind::kBackward, count++);

@@ -72,7 +72,9 @@ double part_of_tensors(const ModelSpec& model, IsCounted is_counted) {
 /// one on its way back.
 HostSums::HostSums(const PlanRequest& request, const std::vector<DeviceGroup>& groups,
                    const PipelineCosts& costs, const LeastSums& sums, bool any_owners)
-    : samples_(request.job.train.global_batch), sent_(sent_in_a_second(request, groups)) {
+    : sums_(sums),
+      samples_(request.job.train.global_batch),
+      sent_(sent_in_a_second(request, groups)) {
   for (double& sent : sent_) sent /= least_activation_bytes(request, groups) * kRoundedDown;
   over_links_.push_back(0);
   for (const double sent : sent_) over_links_.push_back(over_links_.back() + sent / 2);
@@ -104,7 +106,7 @@ HostSums::HostSums(const PlanRequest& request, const std::vector<DeviceGroup>& g
   const double all_seconds = sums.seconds_of_traffic(2) / static_cast<double>(sent_.size());
   blocks_seconds_ = part_of_blocks_ * all_seconds;
   tied_seconds_ = part_of_tied_ * all_seconds;
-  find_everywhere(speeds, sums, any_owners);
+  find_everywhere(speeds, any_owners);
   // Up to where a step computes so long that nothing needs to be exchanged.
   double computed = samples_ / (over_links_.back() + everywhere_.back().speed);
   while (computed > 0 && (steps_.empty() || steps_.back().exchanged > 0)) {
@@ -113,8 +115,7 @@ HostSums::HostSums(const PlanRequest& request, const std::vector<DeviceGroup>& g
   }
 }
 
-void HostSums::find_everywhere(const std::vector<double>& speeds, const LeastSums& sums,
-                               bool any_owners) {
+void HostSums::find_everywhere(const std::vector<double>& speeds, bool any_owners) {
   double speed = 0, block_speed = 0;
   for (size_t hosts = 0; hosts <= speeds.size(); ++hosts) {
     if (hosts > 0) {
@@ -124,7 +125,7 @@ void HostSums::find_everywhere(const std::vector<double>& speeds, const LeastSum
     everywhere_.push_back(
         {.speed = speed,
          .block_speed = block_speed,
-         .exchanged = sums.seconds_of_hosts(static_cast<int>(hosts), any_owners)});
+         .exchanged = sums_.seconds_of_hosts(static_cast<int>(hosts), any_owners)});
   }
   for (size_t hosts = 1; hosts < speeds.size(); ++hosts) {
     Everywhere& own = everywhere_[hosts];
@@ -247,12 +248,12 @@ double HostSums::least_exchanged(double computed, size_t everything, const Known
 }
 
 double HostSums::step_seconds(double computed, double exchanged) const {
-  if (steps_.empty()) return computed + exchanged;
+  if (steps_.empty()) return sums_.step_seconds(computed, exchanged);
   double least = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < steps_.size(); ++i)
     if (i + 1 == steps_.size() || steps_[i + 1].computed > computed)
-      least = std::min(
-          least, std::max(computed, steps_[i].computed) + std::max(exchanged, steps_[i].exchanged));
+      least = std::min(least, sums_.step_seconds(std::max(computed, steps_[i].computed),
+                                                 std::max(exchanged, steps_[i].exchanged)));
   return least;
 }
 

@@ -47,7 +47,7 @@ class HostSums {
     double over_links = 0;   ///< samples in a second of replicas over several hosts at least
     double exchanged = 0;    ///< seconds, the least so far
   };
-  void find_everywhere(const std::vector<double>& speeds, const LeastSums& sums, bool any_owners);
+  void find_everywhere(const std::vector<double>& speeds, bool any_owners);
   double least_exchanged(double computed) const;
   double least_exchanged(double computed, size_t everything, const Known& known) const;
   double exchanged_by_all_of(const Holders& holders, double computed, double with_blocks) const;
@@ -55,6 +55,7 @@ class HostSums {
   double hosts_with_blocks(double computed) const;
   double hosts_with_blocks(double computed, const Holders& holders) const;
 
+  LeastSums sums_;
   double samples_;
   std::vector<double> sent_;         ///< of hosts, samples that each can send in a second, falling
   std::vector<size_t> alike_until_;  ///< of each host, the next that is not as good at either

@@ -6,6 +6,7 @@
 
 #include "core/model.h"
 #include "planner/costs/links.h"
+#include "planner/costs/sums_beside.h"
 #include "planner/plain/grain_table.h"
 
 namespace motley {
@@ -38,6 +39,7 @@ LeastSums::LeastSums(const PlanRequest& request, const std::vector<DeviceGroup>&
           std::make_shared<const ReductionModel>(request.profile, gradient_bytes(request.job))),
       free_(request.job.parallel.sync.across > 1 ||
             may_compress(request.job, request.profile.links)),
+      beside_(plans_with_sums_beside(request) == PlansBeside::kAll),
       cut_(cut),
       any_owners_(request.least_replicas > 1),
       most_stages_(most_stages),

@@ -1,6 +1,7 @@
 #pragma once
 // The least that exchanging gradients takes, whatever the plan: a part of every proof.
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,6 +29,11 @@ class LeastSums {
   void share(int devices_more, int single_stages) {
     shared_by_ = devices_more;
     single_stages_ = single_stages;
+  }
+  /// Of a step that is computed in so many seconds and whose exchanges take as many: where they go
+  /// on beside computing no less than either.
+  double step_seconds(double computed, double exchanged) const {
+    return beside_ ? std::max(computed, exchanged) : computed + exchanged;
   }
   /// Of that many replicas or more; 0 of one, kNever where there are not enough devices.
   double seconds(int replicas) const;
@@ -59,6 +65,7 @@ class LeastSums {
   const Profile* profile_;
   std::shared_ptr<const ReductionModel> reduction_;  ///< what pairs of hosts point into
   bool free_ = false;
+  bool beside_;
   bool cut_;
   bool any_owners_;        ///< of shared state; else each holder owns as much as another
   int shared_by_ = 0;      ///< devices, besides one of each stage

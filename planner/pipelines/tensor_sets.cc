@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -65,9 +66,9 @@ class TensorSetFinder {
 
   /// Knowing what sums of gradients take at least.
   double find_members_with_sums(double quickest) {
-    const LeastSums sums(space_.request, space_.groups, space_.longest, false);
+    sums_.emplace(space_.request, space_.groups, space_.longest, false);
     for (int replicas = 1; replicas <= space_.most_replicas(); replicas *= 2)
-      sums_.push_back(sums.seconds_sharing(replicas));
+      sharing_sums_.push_back(sums_->seconds_sharing(replicas));
     return find_members(quickest);
   }
 
@@ -96,13 +97,14 @@ class TensorSetFinder {
 
   /// By numbers of replicas, those of up to twice as many at a time.
   double least_step(const GroupCounts& members) const {
-    if (sums_.empty()) return costs_.least_seconds_sharing(members, space_.there, space_.batch());
+    if (!sums_) return costs_.least_seconds_sharing(members, space_.there, space_.batch());
     double least = kNever;
-    for (size_t i = 0; i < sums_.size(); ++i) {
+    for (size_t i = 0; i < sharing_sums_.size(); ++i) {
       const int most_replicas = (2 << i) - 1;
-      least = std::min(
-          least, sums_[i] + costs_.least_seconds_sharing(members, space_.there, space_.batch(),
-                                                         space_.longest * most_replicas));
+      least = std::min(least, sums_->step_seconds(costs_.least_seconds_sharing(
+                                                      members, space_.there, space_.batch(),
+                                                      space_.longest * most_replicas),
+                                                  sharing_sums_[i]));
     }
     return least;
   }
@@ -196,7 +198,8 @@ class TensorSetFinder {
 
   const PipelineSpace& space_;
   const PipelineCosts& costs_;
-  std::vector<double> sums_;  ///< of 1, 2, 4 … replicas at least; empty: they are free
+  std::optional<LeastSums> sums_;     ///< none: they are free
+  std::vector<double> sharing_sums_;  ///< of 1, 2, 4 … replicas at least
   std::vector<GroupCounts> members_;
   bool all_members_ = true;
 };

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "core/spec/precisions.h"
 #include "core/units.h"
+#include "planner/costs/layer_times.h"
+#include "planner/costs/sums_beside.h"
 #include "planner/plain/device_index.h"
 
 namespace motley {
@@ -125,6 +128,36 @@ ReplicaPlan replica_of(const PlanRequest& request, const Candidate& candidate, R
   return replica;
 }
 
+/// Of a plan over several hosts.
+SumsBeside sums_of(const PlanRequest& request, const Plan& plan) {
+  std::set<std::string> hosts;
+  for (const RankPlacement& rank : plan.ranks) hosts.insert(rank.host);
+  if (hosts.size() < 2) return {};
+  const ModelSpec& model = request.job.model;
+  const ReductionModel reduction(request.profile, gradient_bytes(request.job),
+                                 shortened_links(compression_wanted(request.job), model),
+                                 sync_wanted(request));
+  return {reduction.seconds(plan.world_size(), {hosts.begin(), hosts.end()}),
+          part_of_first_layer(model, 0, layer_count(model) - 1), busy_share(request.profile)};
+}
+
+/// As the search has it.
+void choose_micro_batches(const PlanRequest& request, Plan* plan) {
+  const DeviceIndex index(request.fleet, request.profile);
+  SumsBeside sums;
+  if (sums_go_beside(request, *plan, index)) sums = sums_of(request, *plan);
+  for (size_t i = 0; i < plan->replicas.size(); ++i) {
+    ReplicaPlan& replica = plan->replicas[i];
+    const auto rank = static_cast<size_t>(replica.stages[0].ranks[0].value());
+    const DeviceProfile& device = *index.profile(plan->ranks[rank].device);
+    const int samples = samples_of(*plan, static_cast<int>(i)).count;
+    const DeviceSizes sizes = sizes_of(request, device, plan->grain, sums.seconds > 0);
+    replica.micro_batch = sums.seconds > 0
+                              ? micro_batch_beside(sizes, samples, sums)
+                              : best_micro_batch(device, samples, sizes.sizes).micro_batch;
+  }
+}
+
 }  // namespace
 
 std::string usable_text(const DeviceProfile& device, double headroom) {
@@ -170,6 +203,20 @@ Result<Candidates> find_candidates(const PlanRequest& request) {
   return candidates;
 }
 
+DeviceSizes sizes_of(const PlanRequest& request, const DeviceProfile& device, int grain,
+                     bool beside) {
+  DeviceSizes all{&device, micro_batch_sizes(device, micro_batch_rule(request, grain))};
+  if (!beside || all.sizes.empty()) return all;
+  const ModelSpec& model = request.job.model;
+  const StagePlan whole{0, layer_count(model) - 1, {Rank(0)}, {1.0}};
+  const int largest = std::min(all.sizes.back(), request.job.train.global_batch);
+  all.backward.push_back(0);
+  for (int size = 1; size <= largest; ++size)
+    all.backward.push_back(device.curve("model")->seconds_at(size) -
+                           forward_seconds(device, model, whole, size));
+  return all;
+}
+
 Error too_few_grains(const JobSpec& job, int least_devices) {
   return {ErrorCode::kNoPlan,
           "the global batch has too few grains for the " + std::to_string(least_devices) +
@@ -201,16 +248,7 @@ Result<Plan> assemble(const PlanRequest& request, const Candidates& candidates,
     const auto taker = plan.replicas.begin() + used_before;
     std::rotate(taker, taker + 1, plan.replicas.end());
   }
-  const MicroBatchRule rule = micro_batch_rule(request, plan.grain);
-  const DeviceIndex index(request.fleet, request.profile);
-  for (size_t i = 0; i < plan.replicas.size(); ++i) {
-    ReplicaPlan& replica = plan.replicas[i];
-    const auto rank = static_cast<size_t>(replica.stages[0].ranks[0].value());
-    const DeviceProfile& device = *index.profile(plan.ranks[rank].device);
-    const int samples = samples_of(plan, static_cast<int>(i)).count;
-    replica.micro_batch =
-        best_micro_batch(device, samples, micro_batch_sizes(device, rule)).micro_batch;
-  }
+  choose_micro_batches(request, &plan);
   plan.owners = even_ownership(plan, request.job.model);
   MOTLEY_TRY_VOID(predict(request, &plan));
   return plan;

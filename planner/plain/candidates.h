@@ -7,6 +7,7 @@
 #include "core/plan.h"
 #include "core/result.h"
 #include "planner/costs/cost_model.h"
+#include "planner/plain/grain_table.h"
 #include "planner/request.h"
 
 namespace motley {
@@ -27,6 +28,10 @@ struct Candidates {
 
 /// Checks the request and sorts its devices. kNoPlan when none can hold the model, or too few.
 Result<Candidates> find_candidates(const PlanRequest& request);
+
+/// What a device may compute in grains of so many samples; `beside`: with its backward passes.
+DeviceSizes sizes_of(const PlanRequest& request, const DeviceProfile& device, int grain,
+                     bool beside);
 
 /// Who computes how many grains.
 struct Choice {

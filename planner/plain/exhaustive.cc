@@ -5,8 +5,10 @@
 #include <cmath>
 #include <set>
 
+#include "planner/costs/layer_times.h"
 #include "planner/costs/links.h"
 #include "planner/costs/plain_memory.h"
+#include "planner/costs/sums_beside.h"
 #include "planner/plain/candidates.h"
 #include "planner/plain/deal.h"
 #include "planner/plain/grains.h"
@@ -26,7 +28,10 @@ class Enumeration {
         cut_{request.job.train.global_batch, grain},
         reduction_(request.profile, gradient_bytes(request.job),
                    shortened_links(compression_wanted(request.job), request.job.model),
-                   sync_wanted(request)) {
+                   sync_wanted(request)),
+        beside_(plans_with_sums_beside(request) == PlansBeside::kAll),
+        first_layer_(part_of_first_layer(request.job.model, 0, layer_count(request.job.model) - 1)),
+        busy_share_(busy_share(request.profile)) {
     for (const Candidate& candidate : candidates.devices) {
       const std::vector<int> sizes =
           micro_batch_sizes(*candidate.profile, micro_batch_rule(request, grain));
@@ -94,16 +99,47 @@ class Enumeration {
       if (choice_.grains[i] > 0) hosts.insert(candidates_.devices[i].spec->host);
     }
     const double reduction = reduction_.seconds(ranks, {hosts.begin(), hosts.end()});
-    const double step = step_seconds(slowest, reduction);
+    const double step =
+        beside_ && hosts.size() > 1 ? beside_seconds(reduction) : step_seconds(slowest, reduction);
     if (step >= best_step_) return;
     best_step_ = step;
     best_ = choice_;
+  }
+
+  /// Of the choice, each device in micro-batches of its own.
+  double beside_seconds(double reduction) const {
+    double last = 0;
+    for (size_t i = 0; i < choice_.grains.size(); ++i) {
+      if (choice_.grains[i] == 0) continue;
+      const bool has_short = choice_.short_device == static_cast<int>(i);
+      last = std::max(last, beside_seconds(*candidates_.devices[i].profile,
+                                           cut_.samples(choice_.grains[i], has_short), reduction));
+    }
+    return last;
+  }
+
+  double beside_seconds(const DeviceProfile& device, int samples, double reduction) const {
+    const ModelSpec& model = request_.job.model;
+    const StagePlan whole{0, layer_count(model) - 1, {Rank(0)}, {1.0}};
+    double least = kNever;
+    for (const int size : micro_batch_sizes(device, micro_batch_rule(request_, cut_.grain))) {
+      const double end =
+          section_seconds(device_seconds(device, samples, size), device.update_seconds);
+      const int last = samples % size > 0 ? samples % size : size;
+      const double backward =
+          device.curve("model")->seconds_at(last) - forward_seconds(device, model, whole, last);
+      least = std::min(
+          least, end_with_sums({reduction, first_layer_, busy_share_}, {end - backward, end}));
+    }
+    return least;
   }
 
   const PlanRequest& request_;
   const Candidates& candidates_;
   StepCut cut_;
   ReductionModel reduction_;
+  const bool beside_;  ///< sums between hosts go on beside computing
+  const double first_layer_, busy_share_;
   std::vector<std::vector<double>> whole_, short_;  ///< section by device and grains
   Choice choice_, best_;
   double best_step_ = kNever;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "planner/costs/sums_beside.h"
 
 namespace motley {
 namespace {
@@ -20,23 +21,45 @@ std::vector<double> tabulated(const DeviceProfile& device, int largest) {
   return seconds;
 }
 
-GrainCurve make_curve(const DeviceProfile& device, const StepCut& cut,
-                      const std::vector<int>& sizes, const std::vector<double>& table, int most,
-                      bool has_short) {
-  std::vector<double> best(static_cast<size_t>(most) + 1, kNever);
-  for (int grains = 1; grains <= most; ++grains) {
-    const int samples = cut.samples(grains, has_short);
-    double& least = best[static_cast<size_t>(grains)];
-    for (const int size : sizes) {
-      const int full = samples / size;
-      const double seconds = compute_seconds(device.step_overhead_seconds, full,
-                                             full > 0 ? table[static_cast<size_t>(size)] : 0,
-                                             table[static_cast<size_t>(samples % size)]);
-      least = std::min(least, seconds);
-      if (size >= samples) break;
-    }
-    least = section_seconds(least, device.update_seconds);
+/// A device's section, with what of the sums is left after it.
+class Section {
+ public:
+  Section(const DeviceSizes& device, const std::vector<double>& seconds, const SumsBeside& sums)
+      : device_(device), seconds_(seconds), sums_(sums) {}
+
+  double in_micro_batches(int samples, int size) const {
+    const DeviceProfile& device = *device_.device;
+    const int full = samples / size, rest = samples % size;
+    const double end =
+        section_seconds(compute_seconds(device.step_overhead_seconds, full,
+                                        full > 0 ? seconds_[static_cast<size_t>(size)] : 0,
+                                        seconds_[static_cast<size_t>(rest)]),
+                        device.update_seconds);
+    if (sums_.seconds == 0) return end;
+    const double backward = device_.backward[static_cast<size_t>(rest > 0 ? rest : size)];
+    return end_with_sums(sums_, {end - backward, end});
   }
+
+  MicroBatchChoice best(int samples) const {
+    MicroBatchChoice best{0, kNever};
+    for (const int size : device_.sizes) {
+      const double seconds = in_micro_batches(samples, size);
+      if (seconds < best.seconds) best = {size, seconds};
+      if (size >= samples) break;  // larger ones compute the same single micro-batch
+    }
+    return best;
+  }
+
+ private:
+  const DeviceSizes& device_;
+  const std::vector<double>& seconds_;  ///< of each micro-batch, as from tabulated()
+  const SumsBeside& sums_;
+};
+
+GrainCurve make_curve(const Section& section, const StepCut& cut, int most, bool has_short) {
+  std::vector<double> best(static_cast<size_t>(most) + 1, kNever);
+  for (int grains = 1; grains <= most; ++grains)
+    best[static_cast<size_t>(grains)] = section.best(cut.samples(grains, has_short)).seconds;
   return GrainCurve(std::move(best));
 }
 
@@ -53,9 +76,12 @@ double least_seconds_of(const DeviceProfile& device, int samples,
 }
 
 /// What decides a device's table: devices with equal keys share it.
-std::vector<double> table_key(const DeviceProfile& device, const std::vector<int>& sizes) {
+std::vector<double> table_key(const DeviceSizes& sizes) {
+  const DeviceProfile& device = *sizes.device;
   std::vector<double> key{device.step_overhead_seconds, device.update_seconds};
-  key.insert(key.end(), sizes.begin(), sizes.end());
+  key.insert(key.end(), sizes.sizes.begin(), sizes.sizes.end());
+  key.push_back(-1);
+  key.insert(key.end(), sizes.backward.begin(), sizes.backward.end());
   const LayerCurve& curve = *device.curve("model");
   key.push_back(-1);
   key.push_back(curve.fit.fixed);
@@ -90,21 +116,30 @@ int GrainCurve::whole_within(double limit) const {
   return static_cast<int>(beyond - most_up_to_.begin()) - 1;
 }
 
-GrainTable make_grain_table(const DeviceProfile& device, const StepCut& cut,
-                            const std::vector<int>& sizes, int most) {
+GrainTable make_grain_table(const DeviceSizes& device, const StepCut& cut, int most,
+                            const SumsBeside& sums) {
   const int all = cut.grains();
   if (most == 0) most = all;
-  const int largest = std::min(sizes.back(), all * cut.grain);
-  const std::vector<double> seconds = tabulated(device, largest);
+  const std::vector<double> seconds =
+      tabulated(*device.device, std::min(device.sizes.back(), all * cut.grain));
+  const Section section(device, seconds, sums);
   GrainTable table;
-  table.full = make_curve(device, cut, sizes, seconds, most, false);
-  if (cut.missing() > 0) table.shorted = make_curve(device, cut, sizes, seconds, most, true);
-  if (most < all) table.beyond = least_seconds_of(device, cut.samples(most + 1, true), seconds);
+  table.full = make_curve(section, cut, most, false);
+  if (cut.missing() > 0) table.shorted = make_curve(section, cut, most, true);
+  if (most < all)
+    table.beyond = least_seconds_of(*device.device, cut.samples(most + 1, true), seconds);
   return table;
 }
 
-GrainTables::GrainTables(std::vector<DeviceSizes> devices, const StepCut& cut)
-    : devices_(std::move(devices)), cut_(cut) {
+int micro_batch_beside(const DeviceSizes& device, int samples, const SumsBeside& sums) {
+  const std::vector<double> seconds =
+      tabulated(*device.device, std::min(device.sizes.back(), samples));
+  return Section(device, seconds, sums).best(samples).micro_batch;
+}
+
+GrainTables::GrainTables(std::vector<DeviceSizes> devices, const StepCut& cut,
+                         const SumsBeside& sums)
+    : devices_(std::move(devices)), cut_(cut), sums_(sums) {
   const auto usable = static_cast<int>(std::count_if(
       devices_.begin(), devices_.end(), [](const DeviceSizes& one) { return !one.sizes.empty(); }));
   constexpr int64_t kFewEntries = 1 << 16;
@@ -112,34 +147,40 @@ GrainTables::GrainTables(std::vector<DeviceSizes> devices, const StepCut& cut)
   most_ = cut_.grains();
   if (int64_t{usable} * cut_.grains() > kFewEntries)
     most_ = std::min(most_, std::max(kLeastGrains, kTimesMean * (cut_.grains() / usable + 1)));
-  tabulate();
 }
 
 void GrainTables::lengthen() {
   constexpr int kTimes = 8;
   most_ = static_cast<int>(std::min<int64_t>(cut_.grains(), int64_t{most_} * kTimes));
-  tabulate();
+  tables_.clear();
 }
 
-void GrainTables::tabulate() {
+const GrainTables::Tables& GrainTables::with(double sums) const {
+  const auto found = tables_.find(sums);
+  return found != tables_.end() ? found->second
+                                : tables_.emplace(sums, tabulated(sums)).first->second;
+}
+
+GrainTables::Tables GrainTables::tabulated(double seconds_of_sums) const {
+  SumsBeside sums = sums_;
+  sums.seconds = seconds_of_sums;
   std::map<std::vector<double>, std::shared_ptr<const GrainTable>> kinds;
-  tables_.clear();
-  beyond_ = kNever;
-  for (const auto& [device, sizes] : devices_) {
-    tables_.emplace_back();
-    if (sizes.empty()) continue;
-    auto& kind = kinds[table_key(*device, sizes)];
-    if (!kind) kind = std::make_shared<GrainTable>(make_grain_table(*device, cut_, sizes, most_));
-    beyond_ = std::min(beyond_, kind->beyond);
-    tables_.back() = kind;
+  Tables tables;
+  for (const DeviceSizes& device : devices_) {
+    tables.of.emplace_back();
+    if (device.sizes.empty()) continue;
+    auto& kind = kinds[table_key(device)];
+    if (!kind) kind = std::make_shared<GrainTable>(make_grain_table(device, cut_, most_, sums));
+    tables.beyond = std::min(tables.beyond, kind->beyond);
+    tables.of.back() = kind;
   }
-  times_.clear();
   for (const auto& [key, kind] : kinds)
     for (const GrainCurve* curve : {&kind->full, &kind->shorted})
       for (const double seconds : curve->all())
-        if (seconds < kNever) times_.push_back(seconds);
-  std::sort(times_.begin(), times_.end());
-  times_.erase(std::unique(times_.begin(), times_.end()), times_.end());
+        if (seconds < kNever) tables.times.push_back(seconds);
+  std::sort(tables.times.begin(), tables.times.end());
+  tables.times.erase(std::unique(tables.times.begin(), tables.times.end()), tables.times.end());
+  return tables;
 }
 
 }  // namespace motley

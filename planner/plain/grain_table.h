@@ -2,11 +2,13 @@
 // One device as the search sees it: its shortest section for each number of grains.
 
 #include <limits>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "core/profile.h"
 #include "planner/costs/cost_model.h"
+#include "planner/costs/sums_beside.h"
 
 namespace motley {
 
@@ -53,38 +55,54 @@ struct StepCut {
   }
 };
 
-/// `sizes` as from micro_batch_sizes, at least one. Of `most` grains at most: 0 means all.
-GrainTable make_grain_table(const DeviceProfile& device, const StepCut& cut,
-                            const std::vector<int>& sizes, int most = 0);
-
-/// A device and the micro-batches that it may compute; none: it cannot be used.
+/// A device and the micro-batches that it may compute, as from micro_batch_sizes; none: it cannot
+/// be used.
 struct DeviceSizes {
   const DeviceProfile* device = nullptr;
   std::vector<int> sizes = {};
+  /// Seconds of the backward pass of each micro-batch up to the largest, where gradients may be
+  /// summed beside it; else empty.
+  std::vector<double> backward = {};
 };
+
+/// Of one device that can be used, of `most` grains at most: 0 means all. Where gradients are
+/// summed beside computing a section ends with its own: the last of them is the step's.
+GrainTable make_grain_table(const DeviceSizes& device, const StepCut& cut, int most = 0,
+                            const SumsBeside& sums = {});
+
+/// The quickest of a device's micro-batches for so many samples; the smallest among equals.
+int micro_batch_beside(const DeviceSizes& device, int samples, const SumsBeside& sums);
 
 /// The tables of a fleet. Of many devices only as many grains as one could have to compute: deals
 /// whose sections are below `beyond` are the same with longer tables.
 class GrainTables {
  public:
-  GrainTables(std::vector<DeviceSizes> devices, const StepCut& cut);
+  /// `sums`, but for their seconds: of all that are asked for.
+  GrainTables(std::vector<DeviceSizes> devices, const StepCut& cut, const SumsBeside& sums = {});
 
-  /// By device; null: it cannot be used.
-  const std::vector<std::shared_ptr<const GrainTable>>& of() const { return tables_; }
-  const std::vector<double>& section_times() const { return times_; }
-  double beyond() const { return beyond_; }
+  /// By device, whose sections end with so many seconds of sums; null: it cannot be used.
+  const std::vector<std::shared_ptr<const GrainTable>>& of(double sums = 0) const {
+    return with(sums).of;
+  }
+  const std::vector<double>& section_times(double sums = 0) const { return with(sums).times; }
+  double beyond() const { return with(0).beyond; }  ///< and of no sums less
   /// With several times as many grains.
   void lengthen();
 
  private:
-  void tabulate();
+  struct Tables {
+    std::vector<std::shared_ptr<const GrainTable>> of;
+    std::vector<double> times;
+    double beyond = kNever;
+  };
+  const Tables& with(double sums) const;
+  Tables tabulated(double sums) const;
 
   std::vector<DeviceSizes> devices_;
   StepCut cut_;
-  int most_ = 0;  ///< grains
-  std::vector<std::shared_ptr<const GrainTable>> tables_;
-  std::vector<double> times_;
-  double beyond_ = kNever;
+  SumsBeside sums_;
+  int most_ = 0;                             ///< grains
+  mutable std::map<double, Tables> tables_;  ///< by seconds of sums
 };
 
 }  // namespace motley

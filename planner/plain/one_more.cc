@@ -49,7 +49,7 @@ double OneMoreDevice::reduction_with(size_t candidate) {
 /// Nothing where only a search of its own can tell.
 std::optional<double> OneMoreDevice::by_counting(size_t candidate) {
   const int grains = search_.cut().grains();
-  if (search_.cut().missing() > 0) return std::nullopt;
+  if (search_.cut().missing() > 0 || search_.sums_beside()) return std::nullopt;
   const GrainCurve& curve = search_.tables().of()[candidate]->full;
   const std::vector<double>& times = search_.tables().section_times();
   size_t from = 0, to = times.size();

@@ -23,7 +23,7 @@ GrainCurve without_fewer(int least, const GrainCurve& curve, const StepCut& cut,
 
 GrainTable table_of(const DeviceProfile& device, const StepCut& cut,
                     const std::vector<int>& sizes) {
-  GrainTable table = make_grain_table(device, cut, sizes);
+  GrainTable table = make_grain_table({&device, sizes}, cut);
   table.full = without_fewer(sizes.front(), table.full, cut, false);
   table.shorted = without_fewer(sizes.front(), table.shorted, cut, true);
   return table;

@@ -6,6 +6,7 @@
 
 #include "planner/costs/links.h"
 #include "planner/costs/plain_memory.h"
+#include "planner/costs/sums_beside.h"
 #include "planner/plain/candidates.h"
 #include "planner/plain/grain_search.h"
 #include "planner/plain/grains.h"
@@ -68,10 +69,35 @@ Result<Plan> search_within_tables(const PlanRequest& request) {
     plan.left_out.push_back(std::move(left));
   }
   plan.search = std::move(found.record);
+  plan.search.step_seconds = plan.prediction.step_seconds;
+  plan.search.lower_bound_step_seconds =
+      std::min(plan.search.lower_bound_step_seconds, plan.search.step_seconds);
   if (searched)
     plan.search.rejected = runners_up(request, candidates, reduction, found.tried, plan);
   MOTLEY_TRY_VOID(validate(plan, request.job.model));
   return plan;
+}
+
+/// Plans were searched for as if none of them summed beside computing, as those of some devices do.
+Result<Unit> consider_those_beside(const PlanRequest& request, Plan* plan) {
+  const FleetSpec some = devices_with_sums_beside(request);
+  const Result<Plan> other = best_over_ranks(asked_of(request, some), search_within_tables);
+  if (!other && other.error().code != ErrorCode::kNoPlan &&
+      other.error().code != ErrorCode::kNoDevice)
+    return fail(other.error());
+  if (!other) return Unit{};
+  const double bound =
+      std::min(plan->search.lower_bound_step_seconds, other->search.lower_bound_step_seconds);
+  if (other->prediction.step_seconds < plan->prediction.step_seconds) {
+    std::vector<LeftOut> left_out = other->left_out;
+    for (const DeviceSpec& device : request.fleet.devices)
+      if (some.find(device.id) == nullptr) left_out.push_back({device.id, "slower with it"});
+    *plan = *other;
+    plan->left_out = std::move(left_out);
+  }
+  plan->search.lower_bound_step_seconds = std::min(bound, plan->search.step_seconds);
+  plan->id = plan_id(*plan);
+  return Unit{};
 }
 
 }  // namespace
@@ -89,7 +115,10 @@ Result<Plan> plan_search(const PlanRequest& request) {
                 "parallel.tensor asks for " + std::to_string(sharing) +
                     " devices in each stage; a whole device is one",
                 place_of(request.job, "parallel.tensor"));
-  return best_over_ranks(request, search_within_tables);
+  MOTLEY_TRY(Plan plan, best_over_ranks(request, search_within_tables));
+  if (plans_with_sums_beside(request) == PlansBeside::kOfSome)
+    MOTLEY_TRY_VOID(consider_those_beside(request, &plan));
+  return plan;
 }
 
 }  // namespace motley

@@ -7,6 +7,9 @@
 // micro-batch of each, and, where the last grain of a step is short, who takes it. Minimised is
 //
 //   step = max(compute + update) + reduction(number of ranks, hosts)     over the used devices
+//
+// or, where sums between hosts go on beside computing, max(when each has computed and summed)
+// (planner/costs/sums_beside.h).
 
 #include <functional>
 #include <string>

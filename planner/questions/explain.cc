@@ -42,7 +42,10 @@ std::string parts_of(const Plan& plan) {
   if (prediction.bubble_seconds > 0) {
     text += " + bubble " + format_seconds(prediction.bubble_seconds);
   }
-  return text + " + communication " + format_seconds(prediction.communication_seconds);
+  text += " + communication " + format_seconds(prediction.communication_seconds);
+  if (prediction.hidden_seconds > 0)
+    text += " (and " + format_seconds(prediction.hidden_seconds) + " beside computing)";
+  return text;
 }
 
 std::string form_of(const Plan& plan) {

@@ -6,6 +6,7 @@
 
 #include "planner/costs/cost_model.h"
 #include "planner/costs/layer_times.h"
+#include "planner/costs/sums_beside.h"
 #include "planner/pipelines/pipeline_search.h"
 #include "planner/pipelines/pipeline_space.h"
 #include "planner/pipelines/recompute_less.h"
@@ -227,8 +228,10 @@ Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountM
                                         const Plan& plan, double below) {
   std::vector<const DeviceProfile*> devices;
   for (const DeviceProfile& device : request.profile.devices) devices.push_back(&device);
-  // No plan of these devices gains more by it.
-  const double saved = longest_update(request.profile) - least_update_seconds(devices);
+  // No plan of these devices gains more by it: weights may go beside another pass than gradients.
+  const bool beside = plans_with_sums_beside(request) == PlansBeside::kAll;
+  const double saved = longest_update(request.profile) - least_update_seconds(devices) +
+                       (beside ? plan.prediction.communication_seconds : 0);
   // Ends of a single replica share what is tied.
   if ((plan.replicas.size() < 2 && !is_cut(plan)) || plan.prediction.step_seconds - saved >= below)
     return std::nullopt;
@@ -239,10 +242,12 @@ Result<std::optional<Plan>> share_state(const PlanRequest& request, const CountM
   search.space += "; of the quickest, optimizer state sharded by owners of any shares";
   MOTLEY_TRY(const LeastSeconds least,
              least_seconds_of_pipelines(request));  // whatever updates take
-  // Who owns nothing exchanges half of what it would with an even share.
+  // Who owns nothing exchanges half of what it would with an even share; beside passes it may all
+  // go.
   const double exchanged =
       std::min(search.lower_bound_step_seconds - least.computing, most_exchanged(request));
-  const double others = search.lower_bound_step_seconds - std::max(0.0, exchanged) / 2;
+  const double others =
+      search.lower_bound_step_seconds - std::max(0.0, exchanged) / (beside ? 1 : 2);
   search.lower_bound_step_seconds =
       std::min(shared.prediction.step_seconds, std::max(least.step, others - std::max(0.0, saved)));
   if (shared.prediction.step_seconds >= std::max(below, plan.prediction.step_seconds))

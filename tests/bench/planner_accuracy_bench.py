@@ -32,7 +32,7 @@ from sandbox import BIN, WORKER, Sandbox, run_test, sample_text  # noqa: E402
 MEDIAN, WORST, MEMORY_OVER = 0.05, 0.10, 0.05
 ROUNDS = 3
 RUN_SECONDS = 900
-KINDS = ("paced", "linked", "throttled")
+KINDS = ("paced", "linked", "throttled", "beside")
 
 
 class Outcome:
@@ -100,7 +100,7 @@ def run_case(case):
     words = ["run", "job.yaml", "--json", "--no-compare"]
     if case.plan:
         words += ["--plan", sandbox.write("plan.json", case.plan)]
-    holding = held_back.worker_of(case, sandbox.home, WORKER) if case.kind == "throttled" else contextlib.nullcontext(WORKER)
+    holding = held_back.worker_of(case, sandbox.home, WORKER) if case.is_held_back() else contextlib.nullcontext(WORKER)
     with holding as worker:
         environment = {**mpi_environment(), **sandbox.environment, "MOTLEY_WORKER": worker}
         if case.hosts > 1:
@@ -208,7 +208,7 @@ def main():
         print_head()
     for round_ in range(arguments.rounds):
         for result in results:
-            throttled = result.case.kind == "throttled"
+            throttled = result.case.is_held_back()
             if round_ > 0 and not throttled:
                 continue
             result.outcomes.append(run_case(result.case))

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "planner/plain/grain_search.h"
 #include "planner/plain/search.h"
 #include "tests/support/planning_case.h"
 
@@ -238,6 +239,117 @@ TEST(PlanSearchAgainstExhaustive, EqualStepOnRandomCases) {
     ASSERT_EQ(real->search.gap(), 0);
   }
   EXPECT_GE(compared, 200);
+}
+
+/// What is left of sums then depends on each device's last micro-batch.
+TEST(PlanSearchAgainstExhaustive, EqualStepWhereSumsGoOnBesideComputing) {
+  std::mt19937 random(20261130);
+  int compared = 0, hidden = 0, other_micro_batches = 0;
+  for (int i = 0; i < 400; ++i) {
+    PlanningCase problem = random_case(random, 5);
+    const Result<Plan> afterwards = plan_search(problem.request());
+    for (ReductionPoint& point : problem.at_own_speed().profile.reductions)
+      if (point.hosts.size() > 1) point.busy_share = 0.1 * static_cast<double>(random() % 5);
+    const Result<Plan> real = plan_search(problem.request());
+    const Result<Plan> oracle = plan_exhaustive(problem.request());
+    ASSERT_EQ(real.has_value(), oracle.has_value()) << "case " << i;
+    if (!real) continue;
+    ++compared;
+    const double step = real->prediction.step_seconds;
+    EXPECT_LE(step, afterwards->prediction.step_seconds * (1 + 1e-12)) << "case " << i;
+    // Two sums of the same numbers in another order.
+    EXPECT_NEAR(step / oracle->prediction.step_seconds, 1, 1e-12)
+        << "case " << i << ": " << describe(problem);
+    EXPECT_NEAR(real->search.step_seconds / step, 1, 1e-12);
+    EXPECT_LE(real->search.gap(), 1e-12) << "case " << i << ": " << describe(problem);
+    hidden += real->prediction.hidden_seconds > 0;
+    for (size_t rank = 0; rank < real->replicas.size(); ++rank)
+      other_micro_batches +=
+          afterwards->replicas.size() == real->replicas.size() &&
+          afterwards->replicas[rank].grains == real->replicas[rank].grains &&
+          afterwards->replicas[rank].micro_batch != real->replicas[rank].micro_batch;
+  }
+  EXPECT_GE(compared, 200);
+  EXPECT_GE(hidden, 50);
+  EXPECT_GE(other_micro_batches, 1) << "longer last passes hide more";
+}
+
+/// As if there were too many devices to look at every set of them.
+TEST(GrainSearchByPools, FindsWhatLookingAtEverySetDoesWhereSumsGoOnBesideComputing) {
+  std::mt19937 random(7);
+  int compared = 0, proved = 0;
+  for (int i = 0; i < 300; ++i) {
+    PlanningCase problem = random_case(random, 6);
+    const PlanRequest request = problem.at_own_speed().request();
+    const Result<Candidates> candidates = find_candidates(request);
+    if (!candidates) continue;
+    const ReductionTable reduction(ReductionModel(request.profile, gradient_bytes(request.job)),
+                                   candidates->devices);
+    const int grain = request.job.train.grain.value_or(1);
+    const auto run = [&](size_t few) {
+      return GrainSearch(request, *candidates, reduction, grain, few).run();
+    };
+    const DealResult sets = run(GrainSearch::kFewDevices), pools = run(0);
+    if (sets.deal.grains.empty()) continue;
+    ++compared;
+    const double best = sets.deal.step_seconds;
+    EXPECT_LE(pools.lower_bound, best * (1 + 1e-12)) << "case " << i;
+    EXPECT_LE(pools.deal.step_seconds, best * (1 + 1e-12)) << "case " << i << describe(problem);
+    proved += pools.lower_bound >= best * (1 - 1e-12);
+  }
+  EXPECT_GE(compared, 200);
+  EXPECT_GE(proved, 0.95 * compared);
+}
+
+/// Twelve like devices on three hosts: four of one host would be the quickest if its sums were
+/// beside.
+TEST(PlanSearchBeside, LooksFromOneHostAtOthers) {
+  PlanningCase problem(64);
+  for (const char* host : {"a", "b", "c"})
+    for (int i = 0; i < 4; ++i) problem.add({.host = host, .fixed = 0, .per_sample = 0.010});
+  const auto bytes = static_cast<double>(gradient_bytes(problem.job).value());
+  for (const char* a : {"a", "b", "c"})
+    for (const char* b : {"a", "b", "c"})
+      if (*a <= *b) problem.add_link(a, b, 0, 1.5 * bytes / 0.05);
+  problem.job.devices.count = CountRange{1, 4};
+  const Result<Plan> plan = plan_search(problem.at_own_speed().request());
+  EXPECT_LT(plan->prediction.step_seconds, 0.19);
+  EXPECT_GT(plan->prediction.hidden_seconds, 0);
+  EXPECT_LE(plan->search.gap(), 1e-12);
+}
+
+/// Of more devices than every set is looked at of; the fewer are searched exactly.
+TEST(PlanSearchAgainstFewer, NoneIsQuickerThanTheBoundWhereSumsGoOnBesideComputing) {
+  std::mt19937 random(20261130);
+  const auto draw = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  int hidden = 0;
+  for (int i = 0; i < 12; ++i) {
+    PlanningCase problem(64);
+    for (const char* host : {"a", "b", "c", "d", "e"})
+      for (int device = 0; device < 2; ++device)
+        problem.add({.host = host, .fixed = draw(0, 0.01), .per_sample = draw(0.002, 0.01)});
+    for (const auto& a : problem.fleet.hosts())
+      for (const auto& b : problem.fleet.hosts())
+        if (a <= b)
+          problem.add_link(a, b, draw(0, 0.001), a == b ? draw(1e6, 1e7) : draw(5e4, 1e6));
+    const Result<Plan> all = plan_search(problem.at_own_speed().request());
+    ASSERT_TRUE(all);
+    hidden += all->prediction.hidden_seconds > 0;
+    EXPECT_LE(all->search.gap(), 0.02) << "case " << i;
+    for (unsigned set = 1; set + 1 < 1U << 5; ++set) {
+      PlanningCase fewer = problem;
+      std::erase_if(fewer.fleet.devices, [&](const DeviceSpec& device) {
+        return (set >> (device.host[0] - 'a') & 1U) == 0;
+      });
+      const Result<Plan> plan = plan_search(fewer.request());
+      EXPECT_GE(plan->prediction.step_seconds * (1 + 1e-12), all->search.lower_bound_step_seconds);
+      EXPECT_GE(plan->prediction.step_seconds * 1.01, all->prediction.step_seconds)
+          << "case " << i << " set " << set;
+    }
+  }
+  EXPECT_GE(hidden, 6);
 }
 
 }  // namespace

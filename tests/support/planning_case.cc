@@ -59,6 +59,7 @@ PlanningCase& PlanningCase::add(const LinearDevice& device) {
   spec.host = device.host;
   spec.kind = DeviceKind::kCpu;
   spec.type = device.type;
+  spec.paced.emplace();  // sums come after computing
   fleet.devices.push_back(spec);
 
   DeviceProfile measured;
@@ -93,6 +94,11 @@ PlanningCase& PlanningCase::add_reduction(int ranks, double seconds,
 PlanningCase& PlanningCase::add_link(const std::string& a, const std::string& b, double latency,
                                      double bytes_per_second) {
   profile.links.push_back({{a, b}, latency, bytes_per_second});
+  return *this;
+}
+
+PlanningCase& PlanningCase::at_own_speed() {
+  for (DeviceSpec& device : fleet.devices) device.paced.reset();
   return *this;
 }
 

@@ -33,6 +33,9 @@ struct PlanningCase {
   PlanningCase& add_reduction(int ranks, double seconds, std::vector<std::string> hosts = {});
   PlanningCase& add_link(const std::string& a, const std::string& b, double latency,
                          double bytes_per_second);
+  /// The devices are CPUs at the speed they have: where they are on several hosts, sums go on
+  /// beside computing.
+  PlanningCase& at_own_speed();
   /// The same devices in another order.
   PlanningCase permuted(const std::vector<size_t>& order) const;
   /// With every measured time multiplied.

@@ -14,6 +14,7 @@
 #include "core/spec/names.h"
 #include "core/spec/precisions.h"
 #include "core/spec/profile_key.h"
+#include "worker/profiler/busy_sums.h"
 #include "worker/profiler/profiler.h"
 #include "worker/train/island_sum.h"
 #include "worker/train/slice_exchange.h"
@@ -156,6 +157,14 @@ Result<Unit> time_sums(Communicator& communicator, Pacer& pacer,
   return Unit{};
 }
 
+/// Whether these ranks sum gradients while others are still computed, over links that let computing
+/// go on; on the virtual clock neither takes any time.
+bool sum_beside_computing(int ranks, FleetSpec fleet) {
+  fleet.devices.resize(static_cast<size_t>(ranks));
+  return !fleet.single_host() && fleet.clock != PaceClock::kVirtual &&
+         std::all_of(fleet.devices.begin(), fleet.devices.end(), computes_beside_sums);
+}
+
 /// What a step takes to sum the job's gradient, as a plan of replicas on the first devices of the
 /// fleet goes about it: like GPUs among themselves, the rest through host memory, a GPU's way there
 /// and back with it.
@@ -189,6 +198,12 @@ Result<ReductionPoint> measure_reduction(const JobSpec& job, const FleetSpec& fl
   };
   MOTLEY_TRY_VOID(time_sums(first, pacer, sum_once, &point));
   if (island) MOTLEY_TRY_VOID(island->close());
+  if (sum_beside_computing(first.size(), fleet)) {
+    const TimedSum sum{*slices, gradient->at_host(), parameter_count(job.model), point.seconds};
+    MOTLEY_TRY(point.busy_share,
+               measure_busy_share(device, fleet.devices[static_cast<size_t>(first.rank())].threads,
+                                  sum, first, [&] { return pacer.now(); }));
+  }
   return point;
 }
 

@@ -12,6 +12,7 @@
 // follow (StagedView). Matrices that PowerSGD compresses are summed by factored_sums.h, before the
 // rest.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -89,6 +90,8 @@ class SliceExchange {
   Result<Unit> begin_sum(const GradientSpans& gradients);
   void is_final(const ParameterRange& range);
   Result<Unit> finish_sum() { return sums_->wait(); }
+  /// Whether what begin_sum() began is over; finish_sum() follows all the same.
+  Result<bool> is_summed() { return sums_->wait_for(std::chrono::nanoseconds(0)); }
   /// Collective, where state is sharded: the next forward pass may begin, and waits with arrive()
   /// for what it uses. Until then, or finish_distribute(), weights that others own are nobody's.
   Result<Unit> begin_distribute(std::span<std::byte> weights, int element_bytes);

@@ -40,7 +40,7 @@ bool repeats_with_residuals(const Attempt& attempt, const RankParts& parts) {
 bool weights_may_overlap(const Attempt& attempt) {
   const auto overlaps = [&](const RankPlacement& rank) {
     const DeviceSpec* const device = attempt.fleet.find(rank.device);
-    return device != nullptr && device->kind == DeviceKind::kCpu && !device->paced;
+    return device != nullptr && computes_beside_sums(*device);
   };
   return std::all_of(attempt.plan.ranks.begin(), attempt.plan.ranks.end(), overlaps);
 }

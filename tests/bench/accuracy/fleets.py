@@ -60,16 +60,22 @@ class Case:
 
     @property
     def kind(self):
-        return "throttled" if self.devices[0].cpu else "linked" if self.hosts > 1 else "paced"
+        if self.is_held_back():
+            return "beside" if self.hosts > 1 else "throttled"
+        return "linked" if self.hosts > 1 else "paced"
+
+    def is_held_back(self):
+        return bool(self.devices[0].cpu)
 
     def host_names(self):
         return [f"h{number}" for number in range(self.hosts)] if self.hosts > 1 else ["localhost"]
+
     def needs_quota(self):
         return any(device.cpu.endswith("%") for device in self.devices)
 
     def fleet_text(self):
         flops = self.model.flops(self.samples) / (self.hosts * STEP_SECONDS[self.clock] * sum(device.speed for device in self.devices))
-        pace = "" if self.kind == "throttled" else f"pace: {{clock: {self.clock}, flops: {flops:.3e}}}\n"
+        pace = "" if self.is_held_back() else f"pace: {{clock: {self.clock}, flops: {flops:.3e}}}\n"
         slots = len(self.devices) // self.hosts
         nodes = ""
         for number, host in enumerate(self.host_names()):
@@ -219,6 +225,29 @@ def throttled_cases():
     ]
 
 
+# --- one on each of two hosts, measured only: they sum gradients beside their last backward pass
+
+def beside(name, rate, samples=16, micro_batch=0, **more):
+    """`micro_batch` 0: `motley` plans."""
+    plan = ""
+    if micro_batch:
+        made = json.loads(plan_text(2 * samples, [(samples, micro_batch, [(9, [1.0])])] * 2, **more))
+        made["ranks"] = [{"device": "h0/0"}, {"device": "h1/0"}]
+        plan = json.dumps(made)
+    devices = tuple(Device(cpu=cpu) for cpu in ("@0", "@1"))
+    return Case(f"beside-{name}", devices, Model(8, 256, 128), 2 * samples, "sleep", 11, plan=plan, hosts=2, rate=rate)
+
+
+def beside_cases():
+    return [
+        beside("hidden", 50e6, micro_batch=16),
+        beside("longer-than-a-pass", 12.5e6, micro_batch=16),
+        beside("micro-batches", 50e6, micro_batch=4),
+        beside("sharded-state", 50e6, micro_batch=16, shard_optimizer=True),
+        beside("planned", 25e6),
+    ]
+
+
 def all_cases():
     source = random.Random(SEED)
-    return [paced_case(source, number) for number in range(PACED)] + cases_by_hand() + linked_cases() + throttled_cases()
+    return [paced_case(source, number) for number in range(PACED)] + cases_by_hand() + linked_cases() + throttled_cases() + beside_cases()

@@ -9,13 +9,15 @@ CGROUPS = pathlib.Path("/sys/fs/cgroup")
 PERIOD = 10_000  # microseconds; short beside a step
 WEIGHT = 100  # times that of what else runs here: a rank must get its quota though others compute
 
-# Rank r of a profile is device r, in a training the plan says.
+# Rank r of a profile is device r, in a training the plan says; of hosts each has one.
 SCRIPT = """#!/usr/bin/python3
 import json, os, sys
 rank, words = os.environ.get("OMPI_COMM_WORLD_RANK"), sys.argv[1:]
 if rank is not None:
     device = int(rank)
-    if "--attempt" in words:
+    if %(hosts)r > 1:
+        device = %(names)r.index(os.uname().nodename)
+    elif "--attempt" in words:
         plan = json.load(open(words[words.index("--attempt") + 1]))["plan"]
         device = int(plan["ranks"][device]["device"].rsplit("/", 1)[1])
     group, core = %(places)r[device]
@@ -75,7 +77,7 @@ def worker_of(case, home, worker):
             places.append((str(groups[-1]), busy.index(min(busy))))
             busy[places[-1][1]] += percent
         script = pathlib.Path(home) / "held-back-worker"
-        script.write_text(SCRIPT % {"places": places, "worker": worker})
+        script.write_text(SCRIPT % {"places": places, "worker": worker, "hosts": case.hosts, "names": case.host_names()})
         script.chmod(0o755)
         yield str(script)
     finally:

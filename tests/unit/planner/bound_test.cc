@@ -380,11 +380,12 @@ struct Compared {
 
 /// Of fleets that some plan fits; no bound is above any plan.
 Compared compare(int fleets, const Range& hosts, const Range& devices, int steps,
-                 Recompute recompute = Recompute::kNone) {
+                 Recompute recompute = Recompute::kNone, bool sums_beside = false) {
   Compared compared;
   for (int seed = 0; seed < testing::random_cases(fleets); ++seed) {
     std::mt19937 random(static_cast<unsigned>(seed));
-    const PlanningCase problem = random_hosts(hosts, devices, random);
+    PlanningCase problem = random_hosts(hosts, devices, random);
+    if (sums_beside) problem.at_own_speed();
     const auto search = recompute == Recompute::kNone ? search_pipelines : search_recomputing;
     const auto plan = search(problem.request(), testing::layer_bytes_counter(problem));
     if (!plan) continue;
@@ -430,6 +431,12 @@ TEST(LowerBound, OfPlansThatComputeBlocksAgain) {
 TEST(LowerBound, OfManySetsOfFewDevicesToo) {
   const Compared compared = compare(10, {1, 1}, {6, 8}, 300);
   EXPECT_GE(compared.planned, testing::random_cases(9));
+  EXPECT_GE(compared.plans, 0.95 * compared.planned);
+}
+
+TEST(LowerBound, OfPlansWhoseSumsGoOnBesideComputing) {
+  const Compared compared = compare(30, {2, 4}, {1, 3}, 300, Recompute::kNone, true);
+  EXPECT_GE(compared.planned, testing::random_cases(22));
   EXPECT_GE(compared.plans, 0.95 * compared.planned);
 }
 

@@ -65,11 +65,11 @@ TEST(GrainTable, HoldsTheBestMicroBatchAndTheUpdate) {
   device.update_seconds = 0.25;
   const StepCut cut{7, 2};  // 2 + 2 + 2 + 1
   ASSERT_EQ(cut.grains(), 4);
-  const GrainTable table = make_grain_table(device, cut, {2, 4});
+  const GrainTable table = make_grain_table({&device, {2, 4}}, cut);
   EXPECT_THAT(table.full.all(), ElementsAre(kNever, 4.75, 6.75, 10.75, 12.75));
   // One sample: as the fit falls below two, 3 / 4 of them; three: between two and four.
   EXPECT_THAT(table.shorted.all(), ElementsAre(kNever, 3.75, 5.75, 9.75, 11.75));
-  EXPECT_THAT(make_grain_table(device, {8, 2}, {2, 4}).shorted.all(), IsEmpty());
+  EXPECT_THAT(make_grain_table({&device, {2, 4}}, {8, 2}).shorted.all(), IsEmpty());
 }
 
 DealResult solve(const GrainTables& tables, int grains) {

@@ -167,6 +167,23 @@ TEST(Profiler, MeasuresLinksWithinAHostOnTheRealClock) {
   EXPECT_GT(profile.reductions[0].seconds, 0);
 }
 
+/// On hosts of their own; on the virtual clock nothing that is computed takes any time.
+TEST(Profiler, MeasuresWhatSumsTakeOfComputingBesideThem) {
+  for (const PaceClock clock : {PaceClock::kSleep, PaceClock::kVirtual}) {
+    FleetSpec fleet = fleet_of({1, 1});
+    fleet.clock = clock;
+    for (size_t i = 0; i < fleet.devices.size(); ++i) {
+      fleet.devices[i].host = "h" + std::to_string(i);
+      fleet.devices[i].id = fleet.devices[i].host + "/0";
+      fleet.devices[i].paced.reset();
+    }
+    const Profile profile = measured_by_threads(tiny_job(), fleet);
+    ASSERT_EQ(profile.reductions.size(), 1U);
+    EXPECT_GE(profile.reductions[0].busy_share, 0);
+    EXPECT_LE(profile.reductions[0].busy_share, clock == PaceClock::kVirtual ? 0 : 1);
+  }
+}
+
 TEST(Profiler, SaysWhatItIsOf) {
   const JobSpec job = tiny_job();
   const FleetSpec fleet = fleet_of({1.0});
