@@ -114,9 +114,12 @@ std::string profile_text(const Profile& profile) {
                        format_bytes(Bytes(static_cast<int64_t>(link.bytes_per_second))).c_str())
                 : line("link %s - %s: takes no time that could be measured",
                        link.between[0].c_str(), link.between[1].c_str());
-  for (const ReductionPoint& point : profile.reductions)
+  for (const ReductionPoint& point : profile.reductions) {
     text += line("reduction of %s over %d ranks: %s", format_bytes(point.bytes).c_str(),
                  point.ranks, format_seconds(point.seconds).c_str());
+    if (point.busy_share > 0)
+      text += line("  computing beside it takes longer by %.0f %% of that", 100 * point.busy_share);
+  }
   return text;
 }
 

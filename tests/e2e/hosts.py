@@ -159,7 +159,7 @@ def programs(hosts, sandbox):
 
 
 def narrow(hosts, sandbox):
-    """Little to compute and much to sum over the network: `motley diagnose` says so."""
+    """Little to compute and much to sum over the network, beside the little: `motley diagnose` and the prediction say so."""
     sandbox.write("narrow.yaml", """version: 1
 name: narrow
 model: {type: gpt, layers: 2, heads: 4, width: 256, context: 8}
@@ -168,7 +168,7 @@ train: {global_batch: 2, steps: 20, optimizer: {type: adamw, lr: 1.0e-3}, seed: 
 """)
     sandbox.write("two.yaml", "version: 1\nnodes:\n" + "".join(
         f"  - {{host: {name}, slots: 1, devices: [{{kind: cpu, type: core, threads: 1}}]}}\n" for name in ("n1", "n2")))
-    on(hosts, sandbox, "n1", MOTLEY, "run", "narrow.yaml", "--fleet", "two.yaml", "--no-compare", "--plan", sandbox.write(
+    done = on(hosts, sandbox, "n1", MOTLEY, "run", "narrow.yaml", "--fleet", "two.yaml", "--json", "--no-compare", "--plan", sandbox.write(
         "two.json", json.dumps({"version": 1, "numerics": "fast", "global_batch": 2, "grain": 1,
                                 "ranks": [{"device": "n1/0"}, {"device": "n2/0"}],
                                 "replicas": [{"stages": [{"first_layer": 0, "last_layer": 3, "ranks": [rank]}],
@@ -176,6 +176,14 @@ train: {global_batch: 2, steps: 20, optimizer: {type: adamw, lr: 1.0e-3}, seed: 
        "--rsh-agent", str(hosts.agent))
     found = json.loads(on(hosts, sandbox, "n1", MOTLEY, "diagnose", "narrow", "--json").stdout)
     expect_equal(found["limit"], "network", f"what limits it: {found}")
+
+    def of_run(name):
+        return json.loads(on(hosts, sandbox, "n1", "cat", json.loads(done.stdout)["run_dir"] + "/" + name).stdout)
+
+    prediction = of_run("plan.json")["prediction"]
+    expect(prediction["hidden_seconds"] > 0, f"what computing hides: {prediction}")
+    busy = of_run("profile.json")["reductions"][0].get("busy_share", 0)
+    expect(0 <= busy <= 1, f"what sums take of computing: {busy}")
     print("ok: a narrow network")
 
 
