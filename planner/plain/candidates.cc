@@ -209,7 +209,9 @@ DeviceSizes sizes_of(const PlanRequest& request, const DeviceProfile& device, in
   if (!beside || all.sizes.empty()) return all;
   const ModelSpec& model = request.job.model;
   const StagePlan whole{0, layer_count(model) - 1, {Rank(0)}, {1.0}};
-  const int largest = std::min(all.sizes.back(), request.job.train.global_batch);
+  // Tables know shares of whole grains, too, where the step's last is short.
+  const StepCut cut{request.job.train.global_batch, grain};
+  const int largest = std::min(all.sizes.back(), cut.grains() * grain);
   all.backward.push_back(0);
   for (int size = 1; size <= largest; ++size)
     all.backward.push_back(device.curve("model")->seconds_at(size) -
