@@ -90,8 +90,10 @@ Result<Unit> consider_those_beside(const PlanRequest& request, Plan* plan) {
       std::min(plan->search.lower_bound_step_seconds, other->search.lower_bound_step_seconds);
   if (other->prediction.step_seconds < plan->prediction.step_seconds) {
     std::vector<LeftOut> left_out = other->left_out;
-    for (const DeviceSpec& device : request.fleet.devices)
-      if (some.find(device.id) == nullptr) left_out.push_back({device.id, "slower with it"});
+    for (const LeftOut& left : plan->left_out)
+      if (some.find(left.device) == nullptr) left_out.push_back(left);
+    for (const RankPlacement& rank : plan->ranks)
+      if (some.find(rank.device) == nullptr) left_out.push_back({rank.device, "slower with it"});
     *plan = *other;
     plan->left_out = std::move(left_out);
   }

@@ -203,6 +203,9 @@ TEST(SumsBeside, MakeSomeDevicesQuickerThanAll) {
   EXPECT_LE(plan->search.lower_bound_step_seconds, plan->prediction.step_seconds);
   ASSERT_EQ(plan->left_out.size(), 1U);
   EXPECT_EQ(plan->left_out[0].device, "c/0");
+  const Result<Plan> plain = plan_search(problem.request());
+  EXPECT_EQ(plain->prediction.step_seconds, plan->prediction.step_seconds);
+  ASSERT_EQ(plain->left_out.size(), 1U);
   PlanRequest again = problem.request();
   again.previous = &*plan;
   const Result<Plan> replanned = search_all_forms(again, free_memory(problem.job.model));
