@@ -169,6 +169,8 @@ TEST(Profiler, MeasuresLinksWithinAHostOnTheRealClock) {
 
 /// On hosts of their own; on the virtual clock nothing that is computed takes any time.
 TEST(Profiler, MeasuresWhatSumsTakeOfComputingBesideThem) {
+  JobSpec job = tiny_job();
+  job.train.global_batch = 1;  // few micro-batches to measure
   for (const PaceClock clock : {PaceClock::kSleep, PaceClock::kVirtual}) {
     FleetSpec fleet = fleet_of({1, 1});
     fleet.clock = clock;
@@ -177,7 +179,7 @@ TEST(Profiler, MeasuresWhatSumsTakeOfComputingBesideThem) {
       fleet.devices[i].id = fleet.devices[i].host + "/0";
       fleet.devices[i].paced.reset();
     }
-    const Profile profile = measured_by_threads(tiny_job(), fleet);
+    const Profile profile = measured_by_threads(job, fleet);
     ASSERT_EQ(profile.reductions.size(), 1U);
     EXPECT_GE(profile.reductions[0].busy_share, 0);
     EXPECT_LE(profile.reductions[0].busy_share, clock == PaceClock::kVirtual ? 0 : 1);
