@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/spec/precisions.h"
+#include "planner/costs/cost_model.h"
 #include "planner/costs/links.h"
 
 namespace motley {
@@ -77,6 +78,12 @@ double part_of_first_layer(const ModelSpec& model, LayerIndex first, LayerIndex 
     if (std::find(layers.begin(), layers.end(), first) != layers.end()) of_first += elements;
   }
   return of_first / all;
+}
+
+SumsBeside sums_of_whole(const PlanRequest& request, double seconds) {
+  const ModelSpec& model = request.job.model;
+  return {seconds, part_of_first_layer(model, 0, layer_count(model) - 1),
+          busy_share(request.profile)};
 }
 
 double end_with_sums(const SumsBeside& gradients, const PassTimes& backward) {

@@ -37,6 +37,9 @@ struct SumsBeside {
   double busy_share = 0;           ///< as ReductionPoint has it
 };
 
+/// Of whole replicas that take so many seconds.
+SumsBeside sums_of_whole(const PlanRequest& request, double seconds);
+
 /// When gradients are summed that go out from the begin of this backward pass on, those of the
 /// first layer when it is over; not before the pass ends.
 double end_with_sums(const SumsBeside& gradients, const PassTimes& backward);

@@ -133,12 +133,10 @@ SumsBeside sums_of(const PlanRequest& request, const Plan& plan) {
   std::set<std::string> hosts;
   for (const RankPlacement& rank : plan.ranks) hosts.insert(rank.host);
   if (hosts.size() < 2) return {};
-  const ModelSpec& model = request.job.model;
-  const ReductionModel reduction(request.profile, gradient_bytes(request.job),
-                                 shortened_links(compression_wanted(request.job), model),
-                                 sync_wanted(request));
-  return {reduction.seconds(plan.world_size(), {hosts.begin(), hosts.end()}),
-          part_of_first_layer(model, 0, layer_count(model) - 1), busy_share(request.profile)};
+  const ReductionModel reduction(
+      request.profile, gradient_bytes(request.job),
+      shortened_links(compression_wanted(request.job), request.job.model), sync_wanted(request));
+  return sums_of_whole(request, reduction.seconds(plan.world_size(), {hosts.begin(), hosts.end()}));
 }
 
 /// As the search has it.

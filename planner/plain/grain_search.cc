@@ -17,12 +17,6 @@ std::vector<DeviceSizes> sizes_of_all(const PlanRequest& request, const Candidat
   return sizes;
 }
 
-/// Of whole replicas, but for their seconds.
-SumsBeside sums_of_whole(const PlanRequest& request) {
-  const ModelSpec& model = request.job.model;
-  return {0, part_of_first_layer(model, 0, layer_count(model) - 1), busy_share(request.profile)};
-}
-
 /// Pools to look at: the larger the fleet, the longer each takes.
 int most_pools(size_t devices) {
   constexpr size_t kMost = 256, kLeast = 8, kDevicesInTime = 1024;
@@ -53,7 +47,7 @@ GrainSearch::GrainSearch(const PlanRequest& request, const Candidates& candidate
       beside_(plans_with_sums_beside(request) == PlansBeside::kAll),
       few_(few),
       tables_(sizes_of_all(request, candidates, grain, beside_), cut_,
-              beside_ ? sums_of_whole(request) : SumsBeside{}) {}
+              beside_ ? sums_of_whole(request, 0) : SumsBeside{}) {}
 
 DealProblem GrainSearch::problem_over(const std::vector<bool>& candidates,
                                       std::vector<size_t>* indices, double sums) const {
