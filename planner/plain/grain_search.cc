@@ -1,7 +1,7 @@
 #include "planner/plain/grain_search.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
 #include <utility>
 
 #include "planner/costs/sums_beside.h"
@@ -241,18 +241,19 @@ void GrainSearch::branch_from_one_host(const Pool& pool, std::vector<Pool>* open
     other.high = high;
     if (low <= high) open->push_back(solve(std::move(other)));
   }
-  std::map<const GrainTable*, int> kinds;  // how many of each
-  size_t one = 0;
-  for (size_t i = 0; i < pool.deal.grains.size(); ++i)
-    if (pool.deal.grains[i] > 0) ++kinds[tables_.of()[one = i].get()];
-  for (const auto& [kind, count] : kinds) {
+  const auto& tables = tables_.of();
+  std::set<const GrainTable*> seen;
+  for (size_t one = 0; one < pool.deal.grains.size(); ++one) {
+    if (pool.deal.grains[one] == 0 || !seen.insert(tables[one].get()).second) continue;
+    const auto is_alike = [&](size_t i) {
+      return tables[i] == tables[one] && reduction_.host_of(i) == reduction_.host_of(one);
+    };
+    int count = 0, kept = 0;
+    for (size_t i = one; i < tables.size(); ++i) count += pool.deal.grains[i] > 0 && is_alike(i);
     Pool fewer = pool;
     fewer.low = fewer.high = ranks;
-    int kept = 0;
-    for (size_t i = 0; i < fewer.left_out.size(); ++i)
-      if (tables_.of()[i].get() == kind && reduction_.host_of(i) == reduction_.host_of(one) &&
-          !fewer.left_out[i])
-        fewer.left_out[i] = ++kept >= count;
+    for (size_t i = 0; i < tables.size(); ++i)
+      if (!fewer.left_out[i] && is_alike(i)) fewer.left_out[i] = ++kept >= count;
     open->push_back(solve(std::move(fewer)));
   }
 }
@@ -278,7 +279,12 @@ DealResult GrainSearch::run(double cutoff, double enough) {
   result_ = {};
   unexplored_ = kNever;
   while (true) {
-    beside_&& tables_.of().size() <= few_ ? search_sets() : search_pools();
+    const bool few = tables_.of().size() <= few_;
+    if (beside_ && few) {
+      search_sets();
+    } else {
+      search_pools();
+    }
     // Longer tables could only add deals that take longer than theirs begin at.
     const double wanted = std::min(result_.deal.step_seconds, cutoff_);
     if (wanted < tables_.beyond() || tables_.beyond() == kNever) return result_;
