@@ -85,7 +85,24 @@ std::string size_text(Bytes size) {
          (whole ? "" : "." + number.substr(number.size() - 1)) + unit;
 }
 
-/// Asks the search again and again, each time with something else changed.
+using Devices = std::vector<const DeviceSpec*>;
+/// What devices, by id, would have.
+using Limits = std::map<std::string, Bytes>;
+
+/// Devices that are told apart by nothing but their names, as far as memory goes.
+struct MoreMemory {
+  Devices devices;
+  std::vector<Bytes> sizes;  ///< to try, rising
+};
+
+Limits limits_of(const Devices& devices, Bytes limit) {
+  Limits limits;
+  for (const DeviceSpec* device : devices) limits.emplace(device->id, limit);
+  return limits;
+}
+
+/// As far as search goes, more of something never makes a plan slower: where all of it does not
+/// help, parts are not tried.
 class Trials {
  public:
   Trials(const PlanRequest& request, const Plan& plan, const FleetSpec& fleet,
@@ -94,11 +111,11 @@ class Trials {
         plan_(plan),
         fleet_(fleet),
         search_(search),
-        possible_(plan.prediction.step_seconds) {
+        below_(plan.prediction.step_seconds * (1 - kLeastChange)) {
     // Some lost because they were hardly quicker. Those without pins are no plans of this job.
     for (const RejectedPlan& other : plan.search.rejected)
       if (other.step_seconds > 0 && request.job.pin.replicas.empty())
-        possible_ = std::min(possible_, other.step_seconds);
+        below_ = std::min(below_, other.step_seconds);
   }
 
   void try_memory();
@@ -111,12 +128,10 @@ class Trials {
   }
 
  private:
+  std::vector<MoreMemory> memory_to_try() const;
   /// Whether that makes the plan quicker.
-  bool with_memory(const std::vector<const DeviceSpec*>& devices, Bytes limit);
-  /// Empty where it is not known how fast they would be.
-  std::optional<double> step_with_memory(const std::vector<const DeviceSpec*>& devices,
-                                         Bytes limit);
-  void with_links(const std::vector<size_t>& links, const std::string& what);
+  bool with_memory(const Devices& devices, Bytes limit);
+  bool with_links(const std::vector<size_t>& links, const std::string& what);
   bool is_pinned(const std::string& type) const;
   double step_of(const PlanRequest& request) {
     if (error_) return 0;
@@ -124,15 +139,16 @@ class Trials {
     if (!plan && !means_no_plan(plan.error())) error_ = plan.error();
     return plan ? plan->prediction.step_seconds : 0;
   }
+  double step_with(const Limits& limits);
   /// With a better profile the plan that there is stays possible and as quick, whatever is found.
   double step_with(const Profile& better) {
-    const double known = plan_.prediction.step_seconds;
     PlanRequest asked{request_.job, fleet_, better, request_.memory_headroom,
                       request_.tables_of_ranks};
-    asked.below = possible_;
+    asked.below = below_;
     const double step = step_of(asked);
-    return step > 0 && step < possible_ ? step : known;
+    return step > 0 && step < below_ ? step : plan_.prediction.step_seconds;
   }
+  bool helps(double step) const { return step < below_; }
   void add(std::string what, double step_seconds) {
     found_.push_back({std::move(what), step_seconds});
   }
@@ -141,63 +157,70 @@ class Trials {
   const Plan& plan_;
   const FleetSpec& fleet_;
   const SearchPlan& search_;
-  double possible_;  ///< seconds of a step of plans that need nothing else
+  double below_;                    ///< seconds of a step that are told, and need something else
+  std::map<Limits, double> known_;  ///< steps
   std::vector<Counterfactual> found_;
   std::optional<Error> error_;
 };
 
-/// Devices that are told apart by nothing but their names, as far as memory goes.
-std::vector<std::vector<const DeviceSpec*>> alike_in_memory(const FleetSpec& fleet,
-                                                            const Profile& profile) {
-  std::map<std::pair<std::string, Bytes>, std::vector<const DeviceSpec*>> groups;
-  for (const DeviceSpec& device : fleet.devices)
-    if (const DeviceProfile* measured = profile.find(device.id))
-      groups[{device.type, measured->memory_limit}].push_back(&device);
-  std::vector<std::vector<const DeviceSpec*>> alike;
-  for (auto& [key, devices] : groups) alike.push_back(std::move(devices));
-  return alike;
+/// With a curve as a whole, if need be by its layers; empty where that was not measured, either.
+std::optional<DeviceProfile> known_as_whole(const PlanRequest& request, DeviceProfile device) {
+  if (device.curve("model") != nullptr) return device;
+  auto whole = as_whole(device, request.job.model, micro_batch_rule(request));
+  if (!whole) return std::nullopt;
+  device.curves.push_back(std::move(whole->curves.front()));
+  return device;
 }
 
-std::optional<double> Trials::step_with_memory(const std::vector<const DeviceSpec*>& devices,
-                                               Bytes limit) {
+std::vector<MoreMemory> Trials::memory_to_try() const {
+  std::map<std::pair<std::string, Bytes>, Devices> alike;
+  for (const DeviceSpec& device : fleet_.devices)
+    if (const DeviceProfile* measured = request_.profile.find(device.id))
+      alike[{device.type, measured->memory_limit}].push_back(&device);
+  const Bytes besides = beyond_tables(request_, plan_);
+  std::vector<MoreMemory> all;
+  for (auto& [key, devices] : alike) {
+    const DeviceProfile& measured = *request_.profile.find(devices.front()->id);
+    auto sizes = sizes_to_try(request_, measured, besides);
+    if (!sizes.empty() && known_as_whole(request_, measured))
+      all.push_back({std::move(devices), std::move(sizes)});
+  }
+  return all;
+}
+
+double Trials::step_with(const Limits& limits) {
+  const auto [known, is_new] = known_.try_emplace(limits, 0);
+  if (!is_new) return known->second;
   Profile profile = request_.profile;
   for (DeviceProfile& device : profile.devices) {
-    if (std::none_of(devices.begin(), devices.end(),
-                     [&](const DeviceSpec* spec) { return spec->id == device.device; }))
-      continue;
-    if (device.curve("model") == nullptr) {  // it could not be measured as a whole: by its layers
-      auto whole = as_whole(device, request_.job.model, micro_batch_rule(request_));
-      if (!whole) return std::nullopt;
-      device.curves.push_back(std::move(whole->curves.front()));
-    }
-    device.memory_limit = limit;
+    const auto limit = limits.find(device.device);
+    if (limit == limits.end()) continue;
+    if (auto whole = known_as_whole(request_, device)) device = *std::move(whole);
+    device.memory_limit = limit->second;
   }
-  return step_with(profile);
+  return known->second = step_with(profile);
 }
 
 void Trials::try_memory() {
-  const Bytes besides = beyond_tables(request_, plan_);
-  for (const auto& devices : alike_in_memory(fleet_, request_.profile)) {
-    const DeviceProfile& measured = *request_.profile.find(devices.front()->id);
-    for (const Bytes limit : sizes_to_try(request_, measured, besides))
-      if (with_memory(devices, limit)) break;
-  }
+  const std::vector<MoreMemory> groups = memory_to_try();
+  Limits most;
+  for (const MoreMemory& group : groups) most.merge(limits_of(group.devices, group.sizes.back()));
+  if (most.empty() || !helps(step_with(most))) return;
+  for (const auto& [devices, sizes] : groups)
+    if (helps(step_with(limits_of(devices, sizes.back()))))
+      for (const Bytes limit : sizes)
+        if (with_memory(devices, limit)) break;
 }
 
-bool Trials::with_memory(const std::vector<const DeviceSpec*>& devices, Bytes limit) {
-  const double now = plan_.prediction.step_seconds;
+bool Trials::with_memory(const Devices& devices, Bytes limit) {
+  const double all = step_with(limits_of(devices, limit));
+  if (!helps(all)) return false;
   const std::string what = "with " + size_text(limit) + " on ";
-  const auto one = step_with_memory({devices.front()}, limit);
-  if (!one) return false;
-  add(what + devices.front()->id, *one);
-  double least = *one;
-  if (devices.size() > 1) {
-    const double all = step_with_memory(devices, limit).value_or(*one);
-    least = std::min(least, all);
-    if (all < *one * (1 - kLeastChange))  // else one is enough
-      add(what + "each of " + std::to_string(devices.size()) + " " + devices.front()->type, all);
-  }
-  return least < now * (1 - kLeastChange);
+  const double one = step_with(limits_of({devices.front()}, limit));
+  if (helps(one)) add(what + devices.front()->id, one);
+  if (all < one * (1 - kLeastChange))  // else one is enough
+    add(what + "each of " + std::to_string(devices.size()) + " " + devices.front()->type, all);
+  return true;
 }
 
 /// Whether the job says what devices of the type do.
@@ -288,18 +311,23 @@ Profile with_faster_links(const Profile& profile, const std::vector<size_t>& lin
   return faster;
 }
 
-void Trials::with_links(const std::vector<size_t>& links, const std::string& what) {
-  add(what, step_with(with_faster_links(request_.profile, links, gradient_bytes(request_.job))));
+bool Trials::with_links(const std::vector<size_t>& links, const std::string& what) {
+  const double step =
+      step_with(with_faster_links(request_.profile, links, gradient_bytes(request_.job)));
+  if (helps(step)) add(what, step);
+  return helps(step);
 }
 
 void Trials::try_links() {
   const std::vector<size_t> links = links_between(request_.profile, fleet_);
-  for (size_t i = 0; i < std::min(links.size(), kMostLinksTried); ++i) {
+  const bool any =
+      links.size() == 1 ||
+      (links.size() > 1 && with_links(links, "with all links between hosts twice as fast"));
+  for (size_t i = 0; any && i < std::min(links.size(), kMostLinksTried); ++i) {
     const LinkProfile& link = request_.profile.links[links[i]];
     with_links({links[i]},
                "with a link twice as fast between " + link.between[0] + " and " + link.between[1]);
   }
-  if (links.size() > 1) with_links(links, "with all links between hosts twice as fast");
   const std::vector<size_t> within = links_within(request_.profile, plan_);
   if (within.size() == 1)
     with_links(within, "with a link twice as fast within " +

@@ -22,7 +22,8 @@ inline constexpr size_t kMostCounterfactuals = 6;
 /// first. Tried are: of the devices of a type with the same memory one, and all of them, with the
 /// next size that hardware comes in and that admits a larger micro-batch, then with twice what they
 /// have; each type left out; each of the slowest links between hosts with twice the bandwidth, and
-/// all of them. What the search fails with other than for want of a plan (means_no_plan).
+/// all of them; less of something only where most of it helps. What the search fails with other
+/// than for want of a plan (means_no_plan).
 Result<std::vector<Counterfactual>> counterfactuals(const PlanRequest& request, const Plan& plan,
                                                     const SearchPlan& search);
 

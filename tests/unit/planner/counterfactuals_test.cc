@@ -132,6 +132,22 @@ TEST(Counterfactuals, ATypeThatIsNotUsedIsNotMissed) {
   EXPECT_THAT(told_of(problem).text(), Not(HasSubstr("leaving out the old")));
 }
 
+TEST(Counterfactuals, WhereAllOfItDoesNotHelpPartsAreNotTried) {
+  PlanningCase problem(12);
+  for (const char* type : {"one", "other"})
+    for (int i = 0; i < 3; ++i)
+      problem.add({.host = type, .type = type, .fixed = 0, .largest_micro_batch = 1});
+  problem.add_link("one", "other", 0, 1e9);
+  const Plan plan = *plan_search(problem.request());
+  int searches = 0;
+  const auto counted = [&](const PlanRequest& request) {
+    ++searches;
+    return plan_search(request);
+  };
+  ASSERT_TRUE(counterfactuals(problem.request(), plan, counted));
+  EXPECT_EQ(searches, 1 + 2 + 1) << "all memory, a type each, the link";
+}
+
 /// Whatever is found with more, or not found: what there is stays possible.
 TEST(Counterfactuals, MoreIsNeverSlower) {
   PlanningCase problem(12);
