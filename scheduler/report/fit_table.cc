@@ -91,21 +91,41 @@ std::string devices_of_mix(const ModelFit& fit, const FitMix& mix) {
   return text;
 }
 
-std::string mix_text(const ModelFit& fit, const char* what, const std::optional<FitMix>& mix,
-                     const std::string& not_asked) {
-  const std::string title = std::string("smallest mix of ") + what + ": ";
-  if (!not_asked.empty()) return title + "not asked: " + not_asked + "\n";
-  if (!mix)
-    return title + "none of up to " + std::to_string(fit.most_devices) + " devices holds it\n";
-  std::string text = title + devices_of_mix(fit, *mix) + ", a pipeline of layers ";
-  for (size_t s = 0; s < mix->stages.size(); ++s) {
-    const MixStage& stage = mix->stages[s];
+/// "2 T4 (16 GB), a pipeline of layers 0-9 on T4 in fp16 (11 GiB), …", with the end of the line.
+std::string pipeline_text(const ModelFit& fit, const FitMix& mix) {
+  std::string text = devices_of_mix(fit, mix) + ", a pipeline of layers ";
+  for (size_t s = 0; s < mix.stages.size(); ++s) {
+    const MixStage& stage = mix.stages[s];
     text += (s == 0 ? "" : ", ") + std::to_string(stage.layers.first) + "-" +
             std::to_string(stage.layers.last) + " on " + fit.types[stage.type].type + " in " +
             spec_name(stage.layers.precision) + " (" + format_bytes(stage.needs) + ")" +
             asked_for(fit.types[stage.type], stage.layers.precision);
   }
   return text + "\n";
+}
+
+std::string mix_text(const ModelFit& fit, const char* what, const std::optional<FitMix>& mix,
+                     const std::string& not_asked) {
+  const std::string title = std::string("smallest mix of ") + what + ": ";
+  if (!not_asked.empty()) return title + "not asked: " + not_asked + "\n";
+  if (!mix)
+    return title + "none of up to " + std::to_string(fit.most_devices) + " devices holds it\n";
+  return title + pipeline_text(fit, *mix);
+}
+
+constexpr const char *kRecomputing = "blocks computed again", *kInHost = "state in host memory",
+                     *kBoth = "blocks computed again and state in host memory";
+
+const char* words_of(const FitWays& ways) {
+  return ways.count() == 2 ? kBoth : ways.recompute ? kRecomputing : kInHost;
+}
+
+/// Nothing where none is smaller than without.
+std::string saving_text(const ModelFit& fit, const char* what,
+                        const std::optional<SavingMix>& found) {
+  if (!found) return "";
+  return std::string("smallest mix of ") + what + " with " + words_of(found->ways) + ": " +
+         pipeline_text(fit, found->mix);
 }
 
 /// Nothing where every device that could be part of it holds the model alone.
@@ -209,6 +229,14 @@ nlohmann::json json_of_mix(const ModelFit& fit, const std::optional<FitMix>& mix
   return {{"devices", mix->stages.size()}, {"memory", mix->memory.value()}, {"stages", stages}};
 }
 
+nlohmann::json json_of_saving(const ModelFit& fit, const std::optional<SavingMix>& found) {
+  if (!found) return nullptr;
+  nlohmann::json json = json_of_mix(fit, found->mix);
+  json["recompute"] = found->ways.recompute;
+  json["host_optimizer"] = found->ways.in_host;
+  return json;
+}
+
 nlohmann::json json_of_shards(const ModelFit& fit, const std::optional<FitShards>& found) {
   if (!found) return nullptr;
   const FitShards& shards = *found;
@@ -268,10 +296,12 @@ std::string fit_text(const ModelFit& fit) {
       fit.job + ": " + std::to_string(fit.parameters) +
       " parameters; whole on one GPU, micro-batches of " + std::to_string(fit.micro_batch) + " (" +
       name_of(Evidence::kSimulated) + ": counted by the worker)\n" + needs_table(fit) +
-      device_text(fit) + otherwise_text(fit, "blocks computed again", fit.recomputing) +
-      otherwise_text(fit, "state in host memory", fit.in_host) +
+      device_text(fit) + otherwise_text(fit, kRecomputing, fit.recomputing) +
+      otherwise_text(fit, kInHost, fit.in_host) + otherwise_text(fit, kBoth, fit.saving_both) +
       mix_text(fit, "one type", fit.like, fit.like_not_asked) +
-      mix_text(fit, "two types", fit.unlike, fit.unlike_not_asked) + sharded_text(fit);
+      saving_text(fit, "one type", fit.like_saving) +
+      mix_text(fit, "two types", fit.unlike, fit.unlike_not_asked) +
+      saving_text(fit, "two types", fit.unlike_saving) + sharded_text(fit);
   if (fit.fleet) text += fleet_text(*fit.fleet);
   return text + left_out_text(fit) + "devices of " + fit.catalog + ", each with " +
          format_percent(fit.headroom) +
@@ -299,11 +329,15 @@ nlohmann::json fit_json(const ModelFit& fit) {
           {"smallest_device", fit.device ? json_of_type(fit, *fit.device) : nlohmann::json()},
           {"smallest_device_with",
            {{"recompute", json_of_shards(fit, fit.recomputing)},
-            {"host_optimizer", json_of_shards(fit, fit.in_host)}}},
+            {"host_optimizer", json_of_shards(fit, fit.in_host)},
+            {"both", json_of_shards(fit, fit.saving_both)}}},
           {"smallest_mix",
            {{"one_type", json_of_mix(fit, fit.like)},
             {"two_types", json_of_mix(fit, fit.unlike)},
             {"sharded_state", json_of_shards(fit, fit.sharded)}}},
+          {"smallest_mix_with",
+           {{"one_type", json_of_saving(fit, fit.like_saving)},
+            {"two_types", json_of_saving(fit, fit.unlike_saving)}}},
           {"not_asked",
            {{"one_type", words_or_null(fit.like_not_asked)},
             {"two_types", words_or_null(fit.unlike_not_asked)}}},

@@ -44,6 +44,11 @@ struct FleetFit {
   int devices_used = 0;
 };
 
+struct SavingMix {
+  FitMix mix;
+  FitWays ways;
+};
+
 struct ModelFit {
   std::string job;
   std::string catalog;
@@ -64,9 +69,15 @@ struct ModelFit {
   // One device that does not hold it but does
   std::optional<FitShards> recomputing;  ///< where blocks are computed again
   std::optional<FitShards> in_host;      ///< where the optimizer's state lies in host memory
+  std::optional<FitShards> saving_both;  ///< only where both are; smaller than with either
+  // Mixes smaller than those above where some of that is done
+  std::optional<SavingMix> like_saving, unlike_saving;
   std::optional<FleetFit> fleet;
 
-  bool fits() const { return device || like || unlike || sharded || recomputing || in_host; }
+  bool fits() const {
+    return device || like || unlike || sharded || recomputing || in_host || saving_both ||
+           like_saving || unlike_saving;
+  }
   const FitNeed& need(Precision precision) const;
   /// In which a type needs least for the whole model.
   Precision least_of(const FitType& type) const;

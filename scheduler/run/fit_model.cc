@@ -47,27 +47,26 @@ class PipelineCounter {
   }
 
   /// Of a pipeline.
-  Result<std::vector<MemoryParts>> parts(const std::vector<FitStage>& stages) {
+  Result<std::vector<MemoryParts>> parts(const std::vector<FitStage>& stages, FitWays ways = {}) {
     FleetSpec fleet;
     Plan plan = empty_plan(stages.size(), stages.front().precision, &fleet);
     plan.replicas.push_back({{}, plan.grain, plan.grain_count()});
-    for (size_t s = 0; s < stages.size(); ++s)
-      plan.replicas.front().stages.push_back(stage_on(static_cast<int>(s), stages[s]));
+    for (size_t s = 0; s < stages.size(); ++s) {
+      plan.ranks[s].host_optimizer = ways.in_host;
+      StagePlan stage = stage_on(static_cast<int>(s), stages[s]);
+      for (LayerIndex layer = stage.first_layer; ways.recompute && layer <= stage.last_layer;
+           ++layer)
+        stage.recompute.push_back(is_block(layer, job_.model) ? Recompute::kBlock
+                                                              : Recompute::kNone);
+      plan.replicas.front().stages.push_back(std::move(stage));
+    }
     plan.owners = even_ownership(plan, job_.model);
     return count_memory_parts(plan, job_, fleet);
   }
 
-  /// Of the whole model on one, its blocks computed again or its state in host memory.
-  Result<Bytes> otherwise(Precision precision, bool recompute, bool in_host) {
-    FleetSpec fleet;
-    Plan plan = empty_plan(1, precision, &fleet);
-    plan.ranks.front().host_optimizer = in_host;
-    StagePlan whole = stage_on(0, {0, layer_count(job_.model) - 1, precision});
-    for (LayerIndex layer = 0; recompute && layer < layer_count(job_.model); ++layer)
-      whole.recompute.push_back(is_block(layer, job_.model) ? Recompute::kBlock : Recompute::kNone);
-    plan.replicas.push_back({{std::move(whole)}, plan.grain, plan.grain_count()});
-    plan.owners = even_ownership(plan, job_.model);
-    MOTLEY_TRY(const auto counted, count_memory_parts(plan, job_, fleet));
+  /// Of the whole model on one.
+  Result<Bytes> whole(Precision precision, FitWays ways) {
+    MOTLEY_TRY(const auto counted, parts({{0, layer_count(job_.model) - 1, precision}}, ways));
     return counted.front().total;
   }
 
@@ -89,9 +88,9 @@ class PipelineCounter {
     return most;
   }
 
-  CountStages totals() {
-    return [this](const std::vector<FitStage>& stages) -> Result<std::vector<Bytes>> {
-      MOTLEY_TRY(const auto counted, parts(stages));
+  CountStages totals(FitWays ways = {}) {
+    return [this, ways](const std::vector<FitStage>& stages) -> Result<std::vector<Bytes>> {
+      MOTLEY_TRY(const auto counted, parts(stages, ways));
       std::vector<Bytes> bytes;
       for (const MemoryParts& rank : counted) bytes.push_back(rank.total);
       return bytes;
@@ -192,10 +191,11 @@ Result<std::vector<FitNeed>> needs_of(const std::vector<FitType>& types, int lay
 }
 
 /// Of parameters, gradients and state no pipeline keeps less than this; a tied tensor twice.
-Bytes least_kept(const std::vector<FitNeed>& needs) {
+Bytes least_kept(const std::vector<FitNeed>& needs, FitWays ways = {}) {
   Bytes least{INT64_MAX};
   for (const FitNeed& need : needs)
-    least = std::min(least, need.parameters + need.gradients + need.optimizer);
+    least = std::min(least,
+                     need.parameters + need.gradients + (ways.in_host ? Bytes(0) : need.optimizer));
   return least;
 }
 
@@ -238,6 +238,10 @@ void note_tightest(const Plan& plan, FleetFit* fleet) {
   fleet->devices_used = plan.world_size();
 }
 
+Bytes memory_of(const ModelFit& fit, const FitShards& found) {
+  return fit.types[found.type].memory;
+}
+
 /// What does with less because something lies or is computed elsewhere, as far as the job allows
 /// it.
 Result<Unit> find_smaller(const JobSpec& job, PipelineCounter& counter, MemoryFit* found,
@@ -249,15 +253,50 @@ Result<Unit> find_smaller(const JobSpec& job, PipelineCounter& counter, MemoryFi
     const int most = std::min(fit->most_devices, grains_of_fit(job));
     MOTLEY_TRY(fit->sharded, found->smallest_sharded(most, sharded));
   }
-  if (job.parallel.recompute) {
-    MOTLEY_TRY(fit->recomputing, found->smallest_otherwise([&](int, Precision precision) {
-      return counter.otherwise(precision, true, false);
-    }));
+  const auto smallest_with = [&](FitWays ways) {
+    return found->smallest_otherwise(
+        [&counter, ways](int, Precision precision) { return counter.whole(precision, ways); });
+  };
+  const bool recompute = job.parallel.recompute, in_host = job.parallel.host_optimizer;
+  if (recompute) {
+    MOTLEY_TRY(fit->recomputing, smallest_with({.recompute = true}));
   }
-  if (job.parallel.host_optimizer) {
-    MOTLEY_TRY(fit->in_host, found->smallest_otherwise([&](int, Precision precision) {
-      return counter.otherwise(precision, false, true);
-    }));
+  if (in_host) {
+    MOTLEY_TRY(fit->in_host, smallest_with({.in_host = true}));
+  }
+  if (!recompute || !in_host) return Unit{};
+  MOTLEY_TRY(fit->saving_both, smallest_with({.recompute = true, .in_host = true}));
+  for (const auto& other : {fit->recomputing, fit->in_host})
+    if (other && fit->saving_both && memory_of(*fit, *other) <= memory_of(*fit, *fit->saving_both))
+      fit->saving_both.reset();
+  return Unit{};
+}
+
+bool is_smaller(const FitMix& mix, const FitMix& than) {
+  return std::pair(mix.stages.size(), mix.memory) < std::pair(than.stages.size(), than.memory);
+}
+
+/// A mix smaller than `mix`, of the fewest ways.
+Result<Unit> find_saving_mix(MemoryFit* found, FitWays ways, bool unlike, const ModelFit& fit,
+                             std::optional<SavingMix>* smallest) {
+  const auto& plain = unlike ? fit.unlike : fit.like;
+  MOTLEY_TRY(auto mix, found->smallest_mix(unlike, fit.most_devices));
+  if (!mix || (plain && !is_smaller(*mix, *plain))) return Unit{};
+  if (!*smallest || is_smaller(*mix, (*smallest)->mix)) *smallest = {*std::move(mix), ways};
+  return Unit{};
+}
+
+Result<Unit> find_saving_mixes(const JobSpec& job, PipelineCounter& counter, ModelFit* fit) {
+  for (const FitWays ways : {FitWays{true, false}, FitWays{false, true}, FitWays{true, true}}) {
+    if ((ways.recompute && !job.parallel.recompute) ||
+        (ways.in_host && !job.parallel.host_optimizer))
+      continue;
+    MemoryFit found(fit->types, layer_count(job.model), grains_of_fit(job), counter.totals(ways),
+                    least_kept(fit->needs, ways));
+    if (fit->like_not_asked.empty())
+      MOTLEY_TRY_VOID(find_saving_mix(&found, ways, false, *fit, &fit->like_saving));
+    if (fit->unlike_not_asked.empty())
+      MOTLEY_TRY_VOID(find_saving_mix(&found, ways, true, *fit, &fit->unlike_saving));
   }
   return Unit{};
 }
@@ -288,8 +327,10 @@ Result<ModelFit> fit_model(const JobSpec& job, const DeviceCatalog& catalog) {
   fit.unlike_not_asked = why_not_asked(job, fit, true);
   MOTLEY_TRY(fit.like, found.smallest_mix(false, fit.most_devices));
   MOTLEY_TRY_VOID(find_smaller(job, counter, &found, &fit));
-  if (!fit.unlike_not_asked.empty()) return fit;
-  MOTLEY_TRY(fit.unlike, found.smallest_mix(true, fit.most_devices));
+  if (fit.unlike_not_asked.empty()) {
+    MOTLEY_TRY(fit.unlike, found.smallest_mix(true, fit.most_devices));
+  }
+  MOTLEY_TRY_VOID(find_saving_mixes(job, counter, &fit));
   return fit;
 }
 

@@ -12,6 +12,7 @@ from sandbox import WORKER, Sandbox, expect, expect_equal, expect_exit, run_test
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 LAYERS = 5  # of the model below, embedding and head counted
+WAYS = (("recompute",), ("host_optimizer",), ("recompute", "host_optimizer"))
 MODEL = "type: gpt\nlayers: 3\nheads: 2\nwidth: 64\ncontext: 64\nvocab: 512\n"
 HEADROOM = 0.05
 
@@ -48,37 +49,27 @@ class Counter:
         self.grain = grain
         self.known = {}
 
-    def count(self, cut):
-        """`cut`: (first, last, precision) of each stage."""
-        if cut not in self.known:
+    def count(self, cut, ways=()):
+        """`cut`: (first, last, precision) of each stage; `ways`: of WAYS, what all stages do for want of memory."""
+        if (cut, ways) not in self.known:
             card = self.fleet["devices"][0]
             devices = [{**card, "id": f"a1/{i}", "uuid": f"GPU-{i}"} for i in range(len(cut))]
             stages = [{"first_layer": first, "last_layer": last, "ranks": [i], "precision": precision}
                       for i, (first, last, precision) in enumerate(cut)]
+            if "recompute" in ways:
+                for stage in stages:
+                    stage["recompute"] = ["block" if 0 < layer < LAYERS - 1 else "none"
+                                          for layer in range(stage["first_layer"], stage["last_layer"] + 1)]
             batch = self.job["train"]["global_batch"]
             plan = {"version": 1, "numerics": "fast", "global_batch": batch, "grain": self.grain,
-                    "ranks": [{"device": device["id"]} for device in devices],
+                    "ranks": [{"device": device["id"], "host_optimizer": "host_optimizer" in ways} for device in devices],
                     "replicas": [{"stages": stages, "micro_batch": self.grain, "grains": batch // self.grain}],
                     "job": self.job, "fleet": {**self.fleet, "devices": devices}}
             done = subprocess.run([WORKER, "estimate", "--plan", "-", "--json"], input=json.dumps(plan), text=True,
                                   capture_output=True, check=False)
             expect_equal(done.returncode, 0, f"estimate: {done.stderr}")
-            self.known[cut] = [row["total_bytes"] for row in json.loads(done.stdout)]
-        return self.known[cut]
-
-    def otherwise(self, precision, in_host, options):
-        """Of the whole model on one card."""
-        card = {**self.fleet["devices"][0], "id": "a1/0", "uuid": "GPU-0"}
-        batch = self.job["train"]["global_batch"]
-        stage = {"first_layer": 0, "last_layer": LAYERS - 1, "ranks": [0], "precision": precision, **options}
-        plan = {"version": 1, "numerics": "fast", "global_batch": batch, "grain": self.grain,
-                "ranks": [{"device": "a1/0", "host_optimizer": in_host}],
-                "replicas": [{"stages": [stage], "micro_batch": self.grain, "grains": batch // self.grain}],
-                "job": self.job, "fleet": {**self.fleet, "devices": [card]}}
-        done = subprocess.run([WORKER, "estimate", "--plan", "-", "--json"], input=json.dumps(plan), text=True,
-                              capture_output=True, check=False)
-        expect_equal(done.returncode, 0, f"estimate: {done.stderr}")
-        return json.loads(done.stdout)[0]["total_bytes"]
+            self.known[cut, ways] = [row["total_bytes"] for row in json.loads(done.stdout)]
+        return self.known[cut, ways]
 
     def sharded(self, replicas, precision):
         """Of whole replicas that share the optimizer's state the most that one needs."""
@@ -110,22 +101,22 @@ def cuts(stages):
         yield list(zip((0, *ends), (*[end - 1 for end in ends], LAYERS - 1)))
 
 
-def holds(counter, cards):
+def holds(counter, cards, ways=()):
     """Whether these, in this order, hold the model."""
     for cut in cuts(len(cards)):
         for chosen in itertools.product(*[precisions(card) for card in cards]):
-            needs = counter.count(tuple((*layers, precision) for layers, precision in zip(cut, chosen)))
+            needs = counter.count(tuple((*layers, precision) for layers, precision in zip(cut, chosen)), ways)
             if all(need <= usable(card) for need, card in zip(needs, cards)):
                 return True
     return False
 
 
-def least_mix(counter, types):
+def least_mix(counter, types, ways=()):
     """(devices, bytes) of the least mix of so many types, from 2 to 3 devices that do not hold it alone, or else of any."""
-    for among in ([card for card in CARDS if not holds(counter, (card,))], list(CARDS)):
+    for among in ([card for card in CARDS if not holds(counter, (card,), ways)], list(CARDS)):
         for count in (2, 3):
             found = [sum(CARDS[card][0] for card in cards) for cards in itertools.product(among, repeat=count)
-                     if len(set(cards)) == types and holds(counter, cards)]
+                     if len(set(cards)) == types and holds(counter, cards, ways)]
             if found:
                 return count, min(found) * 1000
     return None
@@ -140,10 +131,33 @@ def least_sharded(counter):
     return None
 
 
-def least_otherwise(counter, how, options):
-    found = [CARDS[card][0] * 1000 for card in CARDS if not holds(counter, (card,))
-             and any(counter.otherwise(precision, how == "host_optimizer", options) <= usable(card) for precision in precisions(card))]
-    return min(found, default=None)
+def least_device(counter, ways):
+    return min([CARDS[card][0] * 1000 for card in CARDS if not holds(counter, (card,)) and holds(counter, (card,), ways)], default=None)
+
+
+def check_ways(counter, answer):
+    """Devices and mixes that do with less by computing again or by state in host memory: what is told of which ways."""
+    seen = set()
+    small = {ways: least_device(counter, ways) for ways in WAYS}
+    told = answer["smallest_device_with"]
+    for ways in WAYS[:2]:
+        expect_equal(told[ways[0]] and told[ways[0]]["memory"], small[ways], f"the least with {ways}")
+    either = min([least for ways, least in small.items() if least and len(ways) == 1], default=None)
+    both = small[WAYS[2]] if either is None or (small[WAYS[2]] or either) < either else None
+    expect_equal(told["both"] and told["both"]["memory"], both, "the least with both")
+    seen |= {how for how in told if told[how]}
+    for types, name in ((1, "one_type"), (2, "two_types")):
+        plain, mix = least_mix(counter, types), answer["smallest_mix_with"][name]
+        found = [(least, len(ways), ways) for ways in WAYS if (least := least_mix(counter, types, ways)) and (not plain or least < plain)]
+        expect_equal((mix["devices"], mix["memory"]) if mix else None, min(found)[0] if found else None, f"least mix of {types}")
+        if not mix:
+            continue
+        ways = tuple(way for way in WAYS[2] if mix[way])
+        expect_equal(len(ways), min(found)[1], "of the fewest ways")
+        cut = tuple((stage["first_layer"], stage["last_layer"], stage["precision"]) for stage in mix["stages"])
+        expect_equal([stage["needs"] for stage in mix["stages"]], counter.count(cut, ways), "bytes of the stages")
+        seen.add(name)
+    return seen
 
 
 def check_against_counts():
@@ -151,7 +165,7 @@ def check_against_counts():
     sandbox = Sandbox()
     sandbox.write("tiny.yaml", MODEL)
     sandbox.write("catalog.yaml", catalog(CARDS))
-    seen, sharded, otherwise = set(), set(), set()
+    seen, sharded, saving = set(), set(), set()
     for grain in (1, 2, 4):
         words = ("--catalog", "catalog.yaml", "--set", f"train.grain={grain}", "--set", "train.global_batch=16",
                  "--set", "resources.devices.count=1..3")
@@ -171,16 +185,13 @@ def check_against_counts():
         shards, least = answer["smallest_mix"]["sharded_state"], least_sharded(counter)
         expect_equal((shards["devices"], shards["memory"]) if shards else None, least, f"grain {grain}: least that share the state")
         sharded.add(shards and shards["devices"])
-        for how, options in (("recompute", {"recompute": ["none"] + ["block"] * (LAYERS - 2) + ["none"]}), ("host_optimizer", {})):
-            small, least = answer["smallest_device_with"][how], least_otherwise(counter, how, options)
-            expect_equal(small and small["memory"], least, f"grain {grain}: the least with {how}")
-            otherwise.add((how, small is not None))
+        saving |= check_ways(counter, answer)
         for need in answer["needs"]:
             whole = counter.count(((0, LAYERS - 1, need["precision"]),))[0]
             expect_equal(need["total_bytes"], whole, f"bytes in {need['precision']}")
             parts = sum(need[f"{part}_bytes"] for part in ("parameter", "gradient", "optimizer", "activation"))
             expect(0.99 * whole < parts <= whole, f"{parts} of {whole} bytes are said what for")
-    expect({("recompute", True), ("host_optimizer", True)} <= otherwise, f"no smaller device was the answer: {otherwise}")
+    expect({"recompute", "host_optimizer", "one_type", "two_types"} <= saving, f"no smaller device or mix was the answer: {saving}")
     expect(2 in seen and sharded - {None}, f"no mix of two devices was the answer, or none that shares state: {seen}, {sharded}")
 
 
@@ -323,7 +334,7 @@ def check_refusals():
         (("job.yaml", "--fleet", "cpu.yaml"), 65, r"no figures tell how fast a CPU is"),
         (("job.yaml", "--fleet", "unknown.yaml"), 65, r"unknown\.yaml:2:\d+: .*no figures of 'T44' \(did you mean 'T4'\?\)"),
         (("job.yaml", "--fleet", "laptop.yaml"), 65, r"laptop\.yaml:2:\d+: .*no figures of 'RTX-3060-Laptop-GPU' \("),
-        (("gpt2-1558m", "--set", "resources={devices: {types: [T4], count: 1}}"), 65, r"trains gpt2-1558m: the nearest, T4"),
+        (("gpt2-1558m", "--set", "resources={devices: {types: [RTX2060], count: 1}}"), 65, r"trains gpt2-1558m: the nearest, RTX2060"),
         (("gpt2-124m", "--set", "resources={devices: {types: [H300]}}"), 65, r"'types': configs/devices\.yaml has no figures of 'H300' \(did you mean 'H100'\?\)"),
         (("gpt2-124m", "--set", "resources={devices: {types: [T4, T44]}}"), 65, r"no figures of 'T44' \(did you mean 'T4'\?\)"),
     ]
