@@ -342,8 +342,9 @@ class PinnedSearch {
             {device.id, may_have_rest_ ? "the pinned replicas are quicker without it"
                                        : "the job has room for the pinned replicas only"});
     }
-    if (rest)
-      plan->left_out.insert(plan->left_out.end(), rest->left_out.begin(), rest->left_out.end());
+    if (!rest) return;
+    for (const LeftOut& left : rest->left_out)  // steps are of the rest's own
+      plan->left_out.push_back({left.device, "of the rest by itself: " + left.why});
   }
 
   /// Whether every rank's bytes fit its device; they go into the prediction. Where they do not, its

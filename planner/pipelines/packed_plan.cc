@@ -27,27 +27,6 @@ constexpr double kWorthPlacing = 0.02;
 /// Of more replicas no order of a single one helps much.
 constexpr size_t kFewReplicas = 4;
 
-/// Ranks by host, as a hostfile lists them, whatever order pipelines go through the hosts in.
-void keep_hosts_together(Plan* plan) {
-  std::map<std::string, size_t> hosts;  // in order of first appearance
-  for (const RankPlacement& rank : plan->ranks) hosts.emplace(rank.host, hosts.size());
-  std::vector<size_t> order(plan->ranks.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return hosts.at(plan->ranks[a].host) < hosts.at(plan->ranks[b].host);
-  });
-  std::vector<RankPlacement> ranks;
-  std::vector<Rank> renamed(order.size());
-  for (size_t i = 0; i < order.size(); ++i) {
-    renamed[order[i]] = Rank(static_cast<int>(i));
-    ranks.push_back(plan->ranks[order[i]]);
-  }
-  plan->ranks = std::move(ranks);
-  for (ReplicaPlan& replica : plan->replicas)
-    for (StagePlan& stage : replica.stages)
-      for (Rank& rank : stage.ranks) rank = renamed[static_cast<size_t>(rank.value())];
-}
-
 std::vector<const Pipeline*> pointers_to(const std::vector<Pipeline>& pipelines) {
   std::vector<const Pipeline*> pointers;
   for (const Pipeline& pipeline : pipelines) pointers.push_back(&pipeline);
@@ -121,6 +100,26 @@ bool still_fits(const PipelineCosts& costs, const PackedPlan& packed) {
 }
 
 }  // namespace
+
+void keep_hosts_together(Plan* plan) {
+  std::map<std::string, size_t> hosts;  // in order of first appearance
+  for (const RankPlacement& rank : plan->ranks) hosts.emplace(rank.host, hosts.size());
+  std::vector<size_t> order(plan->ranks.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return hosts.at(plan->ranks[a].host) < hosts.at(plan->ranks[b].host);
+  });
+  std::vector<RankPlacement> ranks;
+  std::vector<Rank> renamed(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    renamed[order[i]] = Rank(static_cast<int>(i));
+    ranks.push_back(plan->ranks[order[i]]);
+  }
+  plan->ranks = std::move(ranks);
+  for (ReplicaPlan& replica : plan->replicas)
+    for (StagePlan& stage : replica.stages)
+      for (Rank& rank : stage.ranks) rank = renamed[static_cast<size_t>(rank.value())];
+}
 
 Plan PackedPlan::uncounted() const {
   Plan bare = plan;

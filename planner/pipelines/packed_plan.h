@@ -15,6 +15,10 @@ namespace motley {
 /// Why a plan leaves a device out, where nothing else is known.
 inline constexpr const char* kNoneQuickerWith = "no plan found with it is quicker";
 
+/// Puts the plan's ranks in order by host, as a hostfile lists them, whatever order pipelines go
+/// through the hosts in.
+void keep_hosts_together(Plan* plan);
+
 struct PackedPlan {
   Plan plan;
   std::vector<std::pair<size_t, int>> shares;  ///< by replica, its set of devices and samples

@@ -97,7 +97,7 @@ class PlanCommand final : public Command {
     }
     std::string what_if;
     if (explain_ && !given && !equal_ && objective_ != kCost) {
-      const auto changes = what_would_change({job, fleet, *profile}, *plan, signals);
+      const auto changes = what_would_change({job, fleet, *profile}, *plan, find_plan, signals);
       if (!changes && changes.error().code == ErrorCode::kStopped) return 128 + signals.last();
       if (!changes) return fail(changes.error());
       document["search"]["counterfactuals"] = to_json(*changes);

@@ -14,6 +14,7 @@
 #include "scheduler/report/plan_table.h"
 #include "scheduler/report/table.h"
 #include "scheduler/report/timeline.h"
+#include "scheduler/run/find_plan.h"
 #include "scheduler/run/given_plan.h"
 #include "scheduler/run/measure.h"
 #include "scheduler/run/simulated_plan.h"
@@ -82,11 +83,11 @@ class SimulateCommand final : public Command {
       MOTLEY_TRY(given, read_given_plan(plan_, job, fleet));
     }
     if (!given) MOTLEY_TRY_VOID(check_parallel(fleet, job));
+    const auto profile_of = [&](const FleetSpec& chosen) {
+      return profile_for_simulation(job, chosen, sources_);
+    };
     MOTLEY_TRY(const SimulatedPlan simulated,
-               given ? simulate_given(*given, job, fleet)
-                     : plan_simulated(job, fleet, [&](const FleetSpec& chosen) {
-                         return profile_for_simulation(job, chosen, sources_);
-                       }));
+               given ? simulate_given(*given, job, fleet) : plan_simulated(job, fleet, profile_of));
     const auto& [from, plan] = simulated;
     MOTLEY_TRY(const StepTimeline timeline, step_timeline({job, fleet, from.profile}, plan));
     const DrawnStep step{job.name, plan, from.profile, timeline};
@@ -97,7 +98,13 @@ class SimulateCommand final : public Command {
     if (explain_ && !given) {
       const FleetSpec known = part_of(
           fleet, [&](const DeviceSpec& device) { return from.profile.find(device.id) != nullptr; });
-      changes = what_would_change({job, known, from.profile}, plan, signals);
+      const auto search = [&](const PlanRequest& asked) -> Result<Plan> {
+        if (asked.fleet.devices.size() == known.devices.size()) return find_plan(asked);
+        // Links within hosts may be assumed to be better without some of their devices.
+        MOTLEY_TRY(SimulatedPlan other, plan_simulated(job, asked.fleet, profile_of));
+        return std::move(other.plan);
+      };
+      changes = what_would_change({job, known, from.profile}, plan, search, signals);
       if (!changes && changes.error().code == ErrorCode::kStopped) return 128 + signals.last();
       if (!changes) return fail(changes.error());
     }

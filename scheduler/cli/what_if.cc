@@ -3,14 +3,14 @@
 #include <nlohmann/json.hpp>
 
 #include "scheduler/cli/counted_search.h"
-#include "scheduler/run/find_plan.h"
 
 namespace motley {
 
 Result<std::vector<Counterfactual>> what_would_change(const PlanRequest& request, const Plan& plan,
+                                                      const SearchPlan& search,
                                                       SignalInbox& signals) {
   ProgressLine line(steady_clock());
-  return counterfactuals(request, plan, counted_search(find_plan, signals, line));
+  return counterfactuals(request, plan, counted_search(search, signals, line));
 }
 
 nlohmann::json to_json(const std::vector<Counterfactual>& list) {

@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "planner/questions/counterfactuals.h"
+#include "planner/questions/fleet_parts.h"
 #include "scheduler/run/signal_inbox.h"
 
 namespace motley {
 
-/// counterfactuals() of a plan of find_plan(), with progress; kStopped once a signal came.
+/// counterfactuals() of a plan that `search` found, with progress; kStopped once a signal came.
 Result<std::vector<Counterfactual>> what_would_change(const PlanRequest& request, const Plan& plan,
+                                                      const SearchPlan& search,
                                                       SignalInbox& signals);
 
 /// As core/FORMATS.md has them: `step_seconds` is null where no plan would fit.

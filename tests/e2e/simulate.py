@@ -131,6 +131,19 @@ def check_unlike_card_of_a_type_used_elsewhere(sandbox):
     expect(abs(given - step) < 1e-9, f"the same plan, given, takes {given} s")
 
 
+def check_links_of_who_stays():
+    """Without a type that is told to be missed, the fleet is planned as if it had never had it."""
+    sandbox = Sandbox()
+    sandbox.write("job.yaml", JOB_OF_SUMS)
+    model = ("--set", "model={layers: 3, heads: 3, width: 768, context: 2048}", "--set", "train.global_batch=8")
+    for name, card in (("fleet.yaml", ", {type: RTX3090}"), ("without.yaml", "")):
+        sandbox.write(name, f"version: 1\nnodes: [{{host: n1, devices: [{{type: T4}}, {{type: T4}}, {{type: T4}}{card}]}}]\n")
+    told = simulated(sandbox, *model, "--explain")["plan"]["search"]["counterfactuals"]
+    steps = [change["step_seconds"] for change in told if change["what"] == "leaving out the RTX3090"]
+    without = simulated(sandbox, *model, "--fleet", "without.yaml")["plan"]
+    expect_equal(steps, [without["prediction"]["step_seconds"]], f"of {told}")
+
+
 def check_figures_matter():
     """A catalog of one's own; twice as fast a card takes half as long, once its work is what counts."""
     sandbox = Sandbox()
@@ -248,6 +261,7 @@ def main():
     check_cards()
     check_traces()
     check_links_of_unlike()
+    check_links_of_who_stays()
     check_figures_matter()
     cache = Sandbox().home / "cache"
     check_paced(cache)

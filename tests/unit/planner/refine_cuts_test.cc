@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "planner/costs/cost_model.h"
+#include "planner/pipelines/cut_changes.h"
 #include "tests/support/layered_case.h"
 
 namespace motley {
@@ -260,6 +262,79 @@ TEST(RefineCuts, GivesGrainsToWhoIsDoneSooner) {
   few.grains = 10;
   const Plan plan = refined(problem, plan_with(problem, {many, few}));
   EXPECT_LE(std::abs(plan.replicas[0].grains - plan.replicas[1].grains), 4);
+}
+
+/// One replica, a device a stage, as many layers each as are said.
+ReplicaPlan row_of(const std::vector<std::pair<int, int>>& cards_and_layers) {
+  ReplicaPlan replica{{}, 2, 64};
+  LayerIndex first = 0;
+  for (const auto& [card, layers] : cards_and_layers) {
+    replica.stages.push_back(StagePlan{first, first + layers - 1, {Rank(card)}, {1.0}});
+    replica.stages.back().precision = Precision::kFp32;
+    first += layers;
+  }
+  return replica;
+}
+
+std::set<std::string> hosts_of(const Plan& plan) {
+  std::set<std::string> hosts;
+  for (const RankPlacement& rank : plan.ranks) hosts.insert(rank.host);
+  return hosts;
+}
+
+/// Of two cards beside each other and one behind a link over which nothing is worth sending.
+PlanningCase two_and_one() {
+  PlanningCase problem(64);
+  problem.job.model = testing::kSmallGpt2;
+  for (const char* host : {"near", "near", "far"})
+    testing::add_layered({.host = host, .per_sample = 0.002}, &problem);
+  problem.add_link("near", "near", 30e-6, 1e10);
+  problem.add_link("near", "far", 30e-6, 1e6);
+  return problem;
+}
+
+TEST(RefineCuts, GivesUpAStageThatCostsMoreThanItBrings) {
+  PlanningCase problem = two_and_one();
+  const Plan before = plan_with(problem, {row_of({{0, 5}, {1, 5}, {2, 4}})});
+  const Plan plan = refined(problem, before);
+  EXPECT_EQ(hosts_of(plan), std::set<std::string>{"near"});
+  ASSERT_EQ(plan.left_out.size(), 1u);
+  EXPECT_EQ(plan.left_out[0].device, problem.fleet.devices[2].id);
+  EXPECT_TRUE(validate(plan, problem.job.model));
+  problem.job.devices.count = CountRange{3, 3};
+  EXPECT_EQ(refined(problem, before).world_size(), 3);
+}
+
+TEST(RefineCuts, TakesADeviceThatWasLeftOutInstead) {
+  PlanningCase problem = two_and_one();
+  std::swap(problem.fleet.devices[1], problem.fleet.devices[2]);
+  std::swap(problem.profile.devices[1], problem.profile.devices[2]);
+  problem.job.parallel.pipeline = 2;
+  Plan before = plan_with(problem, {row_of({{0, 7}, {1, 7}})});
+  before.left_out = {{problem.fleet.devices[2].id, "unused"}};
+  const Plan plan = refined(problem, before);
+  EXPECT_EQ(hosts_of(plan), std::set<std::string>{"near"});
+  ASSERT_EQ(plan.left_out.size(), 1u);
+  EXPECT_EQ(plan.left_out[0].device, problem.fleet.devices[1].id);
+  EXPECT_TRUE(validate(plan, problem.job.model));
+}
+
+/// Each with its layers, which an exchange of devices leaves where they are.
+TEST(RefineCuts, NeighboursChangePlaces) {
+  const PlanningCase problem = cards_with(8192);
+  const Plan plan = plan_with(problem, {row_of({{0, 2}, {1, 3}, {2, 4}, {3, 5}})});
+  const std::vector<std::pair<int, int>> wanted = {{2, 4}, {0, 2}, {1, 3}, {3, 5}};
+  const auto is_wanted = [&](const CutChange& change) {
+    Plan other = plan;
+    if (!change(&other)) return false;
+    std::vector<std::pair<int, int>> row;
+    for (const StagePlan& stage : other.replicas[0].stages)
+      row.emplace_back(stage.ranks[0].value(), stage.layers());
+    return row == wanted && other.replicas[0].stages.front().first_layer == 0 &&
+           other.replicas[0].stages.back().last_layer == kLayers - 1;
+  };
+  const std::vector<CutChange> changes = changes_of(problem.request(), plan);
+  EXPECT_TRUE(std::any_of(changes.begin(), changes.end(), is_wanted));
 }
 
 }  // namespace
