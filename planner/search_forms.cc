@@ -31,6 +31,8 @@ constexpr double kWorthLooking = 0.02;
 constexpr double kMayBecome = 1.1;
 /// Gaps that it is tried to prove away.
 constexpr double kWorthProving = 0.01;
+/// What one way more of saving memory must be able to bring, by what is found were memory free.
+constexpr double kWorthAnotherWay = 0.01;
 /// Where what is left out is tried host by host and device by device; where ways of saving memory
 /// are looked for with all devices, too, if a plan was found without.
 constexpr size_t kFewDevices = 8, kManyDevices = 64;
@@ -472,6 +474,11 @@ Result<Unit> consider_fewer(const PlanRequest& request, const MemoryWays& ways,
   return Unit{};
 }
 
+bool is_part_of(const MemoryWays& some, const MemoryWays& ways) {
+  return (!some.recompute || ways.recompute) && (!some.state.shard || ways.state.shard) &&
+         (!some.state.host || ways.state.host);
+}
+
 /// Whether a plan was found that would be quicker were memory free.
 class FreeMemory {
  public:
@@ -492,21 +499,28 @@ class FreeMemory {
         step = plan ? plan->prediction.step_seconds : std::numeric_limits<double>::infinity();
       }
     }
-    return *step < best_.seconds_for(ways);
+    return *step < best_.seconds_for(ways) &&
+           std::all_of(found_.begin(), found_.end(), [&](const auto& found) {
+             return !is_part_of(found.first, ways) || *step < found.second * (1 - kWorthAnotherWay);
+           });
   }
+  /// With these ways one was found of so many seconds: more ways have to make it quicker.
+  void note(const MemoryWays& ways, double seconds) { found_.emplace_back(ways, seconds); }
 
  private:
   const PlanRequest& request_;
   const Best& best_;
   const MemoryCounter counter_;
   std::map<bool, std::optional<double>> steps_;  ///< with state shared or not
+  std::vector<std::pair<MemoryWays, double>> found_;
 };
 
 /// Of plans that do something for want of memory those that do least of it: of many devices more
 /// only where nothing was found.
 Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& counter, Best* best) {
   constexpr int kMostWays = 3;
-  const bool few = request.fleet.devices.size() <= kFewDevices;
+  const size_t devices = request.fleet.devices.size();
+  const bool few = devices <= kFewDevices;
   FreeMemory free(request, *best);
   for (int count = 1; count <= kMostWays; ++count) {
     const bool needed = !best->found();
@@ -514,7 +528,8 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
     for (const MemoryWays& ways : ways_of(request, count)) {
       if (!needed) {
         MOTLEY_TRY(bool help, may_help(request, ways, best->plan()));
-        if (help && few) {
+        const bool only_shared = ways == MemoryWays{.state = {.shard = true}};
+        if (help && (few || (devices <= kManyDevices && !only_shared))) {
           MOTLEY_TRY(help, free.may_help(ways));
         }
         if (!help) continue;
@@ -529,6 +544,7 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
         quicker.below = std::min(request.below, best->seconds_for(ways));
         MOTLEY_TRY(found, refined(quicker, counter, std::move(found.plan), ways.state.host));
       }
+      free.note(ways, found.plan.prediction.step_seconds);
       best->consider(std::move(found), ways);
     }
   }

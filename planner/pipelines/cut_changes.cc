@@ -242,7 +242,15 @@ bool rotate(size_t number, size_t first, size_t middle, size_t last, Plan* plan)
   return cut(layers_of(replica), of_layers, &replica);
 }
 
+bool is_on_one_host(const Plan& plan) {
+  return std::all_of(plan.ranks.begin(), plan.ranks.end(), [&](const RankPlacement& rank) {
+    return rank.host == plan.ranks.front().host;
+  });
+}
+
+/// Within a host the search has looked at orders, and links are alike.
 void add_rotations(const Plan& plan, std::vector<CutChange>* changes) {
+  if (is_on_one_host(plan)) return;
   for (size_t number = 0; number < plan.replicas.size(); ++number) {
     const size_t stages = plan.replicas[number].stages.size();
     for (size_t first = 0; first < stages; ++first)
