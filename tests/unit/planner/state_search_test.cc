@@ -407,5 +407,31 @@ TEST(StateSearch, IsShardedWhereTheJobAsksForIt) {
   EXPECT_TRUE(plan->shard_optimizer);
 }
 
+/// Cards with room for anything, whose plan falls short of its bound by what links take.
+TEST(StateSearch, WhereFreeMemoryBringsNothingNothingIsComputedAgain) {
+  PlanningCase problem(24);
+  problem.job.model = testing::kSmallGpt2;
+  for (int i = 0; i < 12; ++i)
+    add_layered({.host = "host" + std::to_string(i / 4),
+                 .per_sample = i % 4 < 2 ? 0.002 : 0.003,
+                 .memory_mib = 1 << 16,
+                 .recomputing = true},
+                &problem);
+  for (int a = 0; a < 3; ++a)
+    for (int b = a; b < 3; ++b)
+      problem.add_link("host" + std::to_string(a), "host" + std::to_string(b), 30e-6,
+                       a == b ? 1e10 : 3e8);
+  MemoryCounter counter = layer_bytes_counter(problem);
+  int asked_again = 0;
+  counter.layers = [&, count = counter.layers](const LayersToCount& asked) {
+    asked_again += asked.recompute != Recompute::kNone;
+    return count(asked);
+  };
+  const Result<Plan> plan = search_unpinned(problem.request(), counter);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_GT(plan->search.gap(), kWorthLooking) << "the case needs a bound that leaves room";
+  EXPECT_EQ(asked_again, 0);
+}
+
 }  // namespace
 }  // namespace motley
