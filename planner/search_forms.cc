@@ -242,6 +242,20 @@ Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWay
   return Unit{};
 }
 
+/// A quicker plan than `cut`, and than `plain` if there is one, without some kinds of many devices;
+/// nothing where none is found.
+Result<std::optional<Plan>> without_kinds(const PlanRequest& request, const MemoryCounter& counter,
+                                          const Plan* plain, const Plan& cut) {
+  const size_t devices = request.fleet.devices.size();
+  if (devices <= kFewDevices || devices > kManyDevices || request.previous != nullptr)
+    return std::nullopt;
+  double below = cut.prediction.step_seconds;
+  if (plain != nullptr) below = std::min(below, plain->prediction.step_seconds);
+  Plan fewer = cut;
+  MOTLEY_TRY_VOID(leave_out_while_quicker(request, {}, counter, below, kinds_to_leave_out, &fewer));
+  return fewer.id == cut.id ? std::nullopt : std::optional(std::move(fewer));
+}
+
 /// Of plans that compute nothing twice.
 Result<FoundPlan> search_whole_and_cut(const PlanRequest& request, const MemoryCounter& counter) {
   Result<Plan> plain = plan_search(request);
@@ -275,8 +289,12 @@ Result<FoundPlan> search_whole_and_cut(const PlanRequest& request, const MemoryC
     MOTLEY_TRY_VOID(leave_out_while_quicker(request, {}, counter,
                                             pipelines->plan.prediction.step_seconds,
                                             hosts_to_leave_out, &pipelines->plan));
+  std::vector<Plan> others = std::move(pipelines->near);
+  MOTLEY_TRY(auto fewer,
+             without_kinds(request, counter, plain ? &*plain : nullptr, pipelines->plan));
+  if (fewer) others.push_back(*std::move(fewer));
   MOTLEY_TRY(FoundPlan cut, refined(request, counter, std::move(pipelines->plan)));
-  MOTLEY_TRY_VOID(refine_others(request, counter, std::move(pipelines->near), &cut));
+  MOTLEY_TRY_VOID(refine_others(request, counter, std::move(others), &cut));
   cut.replicas_of_single = pipelines->replicas_of_single;
   return plain ? quicker_of(*std::move(plain), std::move(cut)) : std::move(cut);
 }

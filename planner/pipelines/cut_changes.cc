@@ -362,7 +362,7 @@ bool has_few_ranks(const Plan& plan) {
   return plan.ranks.size() <= kFewRanks;
 }
 
-std::vector<CutChange> changes_of(const PlanRequest& request, const Plan& plan) {
+std::vector<CutChange> changes_of(const PlanRequest& request, const Plan& plan, CutChanges which) {
   const JobSpec& job = request.job;
   std::vector<CutChange> changes;
   add_shifts_of_all(plan, &changes);
@@ -370,13 +370,15 @@ std::vector<CutChange> changes_of(const PlanRequest& request, const Plan& plan) 
   std::vector<CutChange> others;
   add_exchanges(plan, &others);
   add_gifts(plan, &others);
-  add_rotations(plan, &others);
-  add_replacements(request, plan, &others);
-  const int least = job.devices.count ? job.devices.count->low : 1;
-  if (!job.parallel.pipeline && plan.world_size() > least) add_drops(plan, &others);
   if (job.train.numerics == Numerics::kFast) add_micro_batches(plan, &others);
   if (may_share_stages(job) && !job.parallel.tensor && !job.parallel.pipeline)
     add_sharing(plan, job.model.heads, &others);
+  if (which == CutChanges::kAll) {
+    add_rotations(plan, &others);
+    add_replacements(request, plan, &others);
+    const int least = job.devices.count ? job.devices.count->low : 1;
+    if (!job.parallel.pipeline && plan.world_size() > least) add_drops(plan, &others);
+  }
   changes.insert(changes.end(), others.begin(), others.end());
   if (plan.ranks.size() > kFewestRanks) return changes;
   if (plan.replicas.size() > 1) add_shifts_of_each(plan, &changes);

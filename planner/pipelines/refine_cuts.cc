@@ -45,22 +45,29 @@ class Refinement {
              Plan* plan)
       : request_(request), count_(count), ways_(ways), plan_(plan) {}
 
-  /// Each change again and again, as long as it helps, until none of them does; true if any did.
+  /// First with the devices where they are; true if anything helped.
   Result<bool> run() {
-    std::vector<CutChange> changes = changes_of(request_, *plan_);
+    MOTLEY_TRY(const bool has_changed, climb(CutChanges::kInPlace));
+    MOTLEY_TRY(const bool more, climb(CutChanges::kAll));
+    return has_changed || more;
+  }
+
+ private:
+  /// Each change again and again, as long as it helps, until none of them does; true if any did.
+  Result<bool> climb(CutChanges which) {
+    std::vector<CutChange> changes = changes_of(request_, *plan_, which);
     size_t in_vain = 0;
     bool has_changed = false;
     for (size_t i = 0; in_vain < changes.size() && may_go_on();) {
       MOTLEY_TRY(const bool is_better, attempt(changes[i]));
       has_changed = has_changed || is_better;
       in_vain = is_better ? 0 : in_vain + 1;
-      if (is_better) changes = changes_of(request_, *plan_);  // it may have other stages
+      if (is_better) changes = changes_of(request_, *plan_, which);  // it may have other stages
       if (!is_better || i >= changes.size()) i = (i + 1) % changes.size();
     }
     return has_changed;
   }
 
- private:
   static double seconds(const Plan& plan) { return plan.prediction.step_seconds; }
 
   /// Bounds are of the micro-batches that are searched: of few ranks others are tried, too.
