@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <random>
 
 #include "planner/costs/cost_model.h"
 #include "planner/pipelines/pipeline_search.h"
@@ -366,6 +367,45 @@ TEST(Forms, RecomputeAsFewBlocksAsFit) {
   }
   EXPECT_GT(only_so, 0);
   EXPECT_GT(quicker_so, 0);
+}
+
+/// Two to six cards of each of three types, each type on a host of its own.
+PlanningCase case_of_three_types(std::mt19937& random) {
+  const auto among = [&](const std::vector<double>& values) {
+    return values[random() % values.size()];
+  };
+  PlanningCase problem(static_cast<int>(among({16, 24, 48})));
+  problem.job.model = testing::kSmallGpt2;
+  problem.job.parallel.shard_optimizer = ShardOptimizer::kOff;
+  const double memory = among({700, 1500, 6000});
+  for (const char* type : {"a", "b", "c"}) {
+    const LayeredDevice device{.host = type,
+                               .type = type,
+                               .per_sample = 0.001 * among({2, 3, 5, 8, 14}),
+                               .memory_mib = static_cast<int64_t>(memory * among({1, 1, 2})),
+                               .recomputing = true};
+    for (auto left = static_cast<int>(among({3, 4, 5, 6})); left > 0; --left)
+      add_layered(device, &problem);
+    problem.add_link(type, type, 2e-5, 1e9 * among({2, 10}));
+  }
+  const double bandwidth = 1e8 * among({3, 10, 30});
+  for (const auto& [from, to] : {std::pair("a", "b"), {"b", "c"}, {"a", "c"}})
+    problem.add_link(from, to, 4e-5, bandwidth);
+  return problem;
+}
+
+TEST(Forms, OfManyDevicesNoTypeIsBetterLeftOut) {
+  std::mt19937 random(20261130);
+  for (int i = 0; i < 5; ++i) {
+    const PlanningCase problem = case_of_three_types(random);
+    const double all = step_of(problem);
+    for (const char* type : {"a", "b", "c"}) {
+      PlanningCase fewer = problem;
+      std::erase_if(fewer.fleet.devices, [&](const auto& device) { return device.type == type; });
+      const double other = step_of(fewer);
+      EXPECT_LE(all, other * (1 + kWorthLooking)) << i << " without " << type;
+    }
+  }
 }
 
 }  // namespace
