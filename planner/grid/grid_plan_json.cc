@@ -41,6 +41,17 @@ std::string no_type_fault(const std::vector<GridType>& types, const std::string&
   return "the fleet has no device of it" + (near.empty() ? "" : " (did you mean '" + near + "'?)");
 }
 
+/// `degrees`: those at which it can compute such micro-batches.
+std::string no_degree_fault(const std::string& type, int degree, int micro_batch,
+                            const std::vector<int>& degrees) {
+  const std::string size = "micro-batch " + std::to_string(micro_batch);
+  if (degrees.empty()) return type + " was not measured at " + size;
+  std::string known;
+  for (const int one : degrees) known += (known.empty() ? "" : ", ") + std::to_string(one);
+  return type + " cannot be at tensor " + std::to_string(degree) + ": at " + size +
+         " it was measured at, and its hosts have room for, " + known;
+}
+
 void read_stage(JsonFields& fields, const ForeignCosts& costs, GridPlan* plan) {
   GridStage stage;
   int last = 0;
@@ -58,9 +69,7 @@ void read_stage(JsonFields& fields, const ForeignCosts& costs, GridPlan* plan) {
   if (stage.config.type < 0) return fields.fault("type", no_type_fault(costs.grid_types(), type));
   const std::vector<int> degrees = costs.degrees(stage.config.type, plan->micro_batch);
   if (std::find(degrees.begin(), degrees.end(), stage.config.degree) == degrees.end())
-    fields.fault(nullptr, type + " was not measured, or cannot be placed on its hosts, at tensor " +
-                              std::to_string(stage.config.degree) + " and micro-batch " +
-                              std::to_string(plan->micro_batch));
+    fields.fault(nullptr, no_degree_fault(type, stage.config.degree, plan->micro_batch, degrees));
   plan->stages.push_back(stage);
 }
 

@@ -123,6 +123,8 @@ def main():
     refused(65, "bad.json:5:12: /stages: must hold all 4 layers", "--score", "bad.json")
     write("bad.json", {**one, "stages": [{"first_layer": 0, "last_layer": 3, "type": "slow", "tensor": 1}]})
     refused(65, "memory", "--score", "bad.json")
+    write("bad.json", {**one, "stages": [{**one["stages"][0], "tensor": 8}]})
+    refused(65, "/stages/0: fast cannot be at tensor 8: at micro-batch 1 it was measured at, and its hosts have room for, 1, 2", "--score", "bad.json")
     write("bad.json", {**one, "replica": 2})
     refused(65, "bad.json:1:1: /: unknown key 'replica' (did you mean 'replicas'?)", "--score", "bad.json")
     write("bad.json", {**one, "stages": [{**one["stages"][0], "type": "fasst"}]})
