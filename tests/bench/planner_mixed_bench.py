@@ -25,7 +25,7 @@ SEED = 20261124
 EFFICIENCY, OVER_SUBSET = 0.95, 1.0
 CLOCK_ERROR = 0.001  # of two runs that take the same, in whole nanoseconds a section
 SAMPLES = 192
-RUN_SECONDS = 600
+RUN_SECONDS = 1800  # of six unlike devices with little memory `motley worth` plans 63 sets
 
 
 def mixed_case(source, number):
