@@ -546,6 +546,7 @@ Result<Unit> consider_ways(const PlanRequest& request, const MemoryCounter& coun
     for (const MemoryWays& ways : ways_of(request, count)) {
       if (!needed) {
         MOTLEY_TRY(bool help, may_help(request, ways, best->plan()));
+        // Of many devices that takes as long to look at as the search it may spare.
         const bool only_shared = ways == MemoryWays{.state = {.shard = true}};
         if (help && (few || (devices <= kManyDevices && !only_shared))) {
           MOTLEY_TRY(help, free.may_help(ways));

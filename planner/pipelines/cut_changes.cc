@@ -157,19 +157,24 @@ bool share_alike(const Plan& plan, int heads, StagePlan* stage) {
   return true;
 }
 
+/// Without a stage, whose layers its neighbour `heir` has.
+void hand_over(size_t stage, size_t heir, ReplicaPlan* replica) {
+  std::vector<int> layers = layers_of(*replica);
+  const std::vector<Recompute> of_layers = recomputed(*replica);
+  layers[heir] += layers[stage];
+  layers.erase(layers.begin() + static_cast<std::ptrdiff_t>(stage));
+  replica->stages.erase(replica->stages.begin() + static_cast<std::ptrdiff_t>(stage));
+  cut(layers, of_layers, replica);
+}
+
 /// A stage and the next in one.
 bool merge(size_t number, size_t first, int heads, Plan* plan) {
-  auto& stages = plan->replicas[number].stages;
-  StagePlan &one = stages[first], &next = stages[first + 1];
-  if (one.precision != next.precision) return false;
-  if (!one.recompute.empty() || !next.recompute.empty()) {
-    one.recompute.resize(static_cast<size_t>(one.layers()), Recompute::kNone);
-    next.recompute.resize(static_cast<size_t>(next.layers()), Recompute::kNone);
-    one.recompute.insert(one.recompute.end(), next.recompute.begin(), next.recompute.end());
-  }
-  one.last_layer = next.last_layer;
+  ReplicaPlan& replica = plan->replicas[number];
+  const StagePlan next = replica.stages[first + 1];
+  if (replica.stages[first].precision != next.precision) return false;
+  hand_over(first + 1, first, &replica);
+  StagePlan& one = replica.stages[first];
   one.ranks.insert(one.ranks.end(), next.ranks.begin(), next.ranks.end());
-  stages.erase(stages.begin() + static_cast<std::ptrdiff_t>(first) + 1);
   return share_alike(*plan, heads, &one);
 }
 
@@ -265,21 +270,17 @@ void leave_out(const RankPlacement& rank, Plan* plan) {
   plan->left_out.push_back({rank.device, kNoneQuickerWith});
 }
 
-/// Without the only device of a stage, whose layers another stage has.
+/// Without the only device of a stage.
 bool drop(size_t number, size_t stage, size_t heir, Plan* plan) {
   ReplicaPlan& replica = plan->replicas[number];
-  std::vector<int> layers = layers_of(replica);
-  const std::vector<Recompute> of_layers = recomputed(replica);
-  layers[heir] += layers[stage];
-  layers.erase(layers.begin() + static_cast<std::ptrdiff_t>(stage));
   const Rank gone = replica.stages[stage].ranks.front();
-  replica.stages.erase(replica.stages.begin() + static_cast<std::ptrdiff_t>(stage));
+  hand_over(stage, heir, &replica);
   leave_out(placement(*plan, gone), plan);
   plan->ranks.erase(plan->ranks.begin() + gone.value());
   for (StagePlan* other : stages_of(plan))
     for (Rank& rank : other->ranks)
       if (rank > gone) rank = Rank(rank.value() - 1);
-  return cut(layers, of_layers, &replica);
+  return true;
 }
 
 void add_drops(const Plan& plan, std::vector<CutChange>* changes) {

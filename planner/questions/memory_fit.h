@@ -45,14 +45,6 @@ struct MixStage {
   Bytes needs{0};
 };
 
-/// What all devices do for want of memory.
-struct FitWays {
-  bool recompute = false;  ///< of all blocks
-  bool in_host = false;    ///< the optimizer's state, in host memory
-
-  int count() const { return (recompute ? 1 : 0) + (in_host ? 1 : 0); }
-};
-
 /// A pipeline that fits, in the order of its stages.
 struct FitMix {
   std::vector<MixStage> stages;

@@ -116,7 +116,7 @@ std::string mix_text(const ModelFit& fit, const char* what, const std::optional<
 constexpr const char *kRecomputing = "blocks computed again", *kInHost = "state in host memory",
                      *kBoth = "blocks computed again and state in host memory";
 
-const char* words_of(const FitWays& ways) {
+const char* words_of(const MemoryWays& ways) {
   return ways.count() == 2 ? kBoth : ways.recompute ? kRecomputing : kInHost;
 }
 
@@ -233,7 +233,7 @@ nlohmann::json json_of_saving(const ModelFit& fit, const std::optional<SavingMix
   if (!found) return nullptr;
   nlohmann::json json = json_of_mix(fit, found->mix);
   json["recompute"] = found->ways.recompute;
-  json["host_optimizer"] = found->ways.in_host;
+  json["host_optimizer"] = found->ways.state.host;
   return json;
 }
 

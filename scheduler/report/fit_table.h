@@ -10,6 +10,7 @@
 #include "core/precision.h"
 #include "core/result.h"
 #include "planner/questions/memory_fit.h"
+#include "planner/state/state_search.h"
 
 namespace motley {
 
@@ -46,7 +47,7 @@ struct FleetFit {
 
 struct SavingMix {
   FitMix mix;
-  FitWays ways;
+  MemoryWays ways;  ///< of all its devices
 };
 
 struct ModelFit {

@@ -21,6 +21,9 @@ constexpr const char* kNoHost = "fit";
 /// For which the oldest toolkit of the presets compiles (HACKING.md).
 constexpr double kLeastCapability = 7.0;
 
+constexpr MemoryWays kRecomputes{.recompute = true}, kKeepsInHost{.state = {.host = true}},
+    kDoesBoth{.recompute = true, .state = {.host = true}};
+
 int grain_of_fit(const JobSpec& job) { return job.train.grain.value_or(1); }
 
 int grains_of_fit(const JobSpec& job) {
@@ -47,12 +50,13 @@ class PipelineCounter {
   }
 
   /// Of a pipeline.
-  Result<std::vector<MemoryParts>> parts(const std::vector<FitStage>& stages, FitWays ways = {}) {
+  Result<std::vector<MemoryParts>> parts(const std::vector<FitStage>& stages,
+                                         const MemoryWays& ways = {}) {
     FleetSpec fleet;
     Plan plan = empty_plan(stages.size(), stages.front().precision, &fleet);
     plan.replicas.push_back({{}, plan.grain, plan.grain_count()});
     for (size_t s = 0; s < stages.size(); ++s) {
-      plan.ranks[s].host_optimizer = ways.in_host;
+      plan.ranks[s].host_optimizer = ways.state.host;
       StagePlan stage = stage_on(static_cast<int>(s), stages[s]);
       for (LayerIndex layer = stage.first_layer; ways.recompute && layer <= stage.last_layer;
            ++layer)
@@ -65,7 +69,7 @@ class PipelineCounter {
   }
 
   /// Of the whole model on one.
-  Result<Bytes> whole(Precision precision, FitWays ways) {
+  Result<Bytes> whole(Precision precision, const MemoryWays& ways) {
     MOTLEY_TRY(const auto counted, parts({{0, layer_count(job_.model) - 1, precision}}, ways));
     return counted.front().total;
   }
@@ -88,7 +92,7 @@ class PipelineCounter {
     return most;
   }
 
-  CountStages totals(FitWays ways = {}) {
+  CountStages totals(const MemoryWays& ways = {}) {
     return [this, ways](const std::vector<FitStage>& stages) -> Result<std::vector<Bytes>> {
       MOTLEY_TRY(const auto counted, parts(stages, ways));
       std::vector<Bytes> bytes;
@@ -191,11 +195,11 @@ Result<std::vector<FitNeed>> needs_of(const std::vector<FitType>& types, int lay
 }
 
 /// Of parameters, gradients and state no pipeline keeps less than this; a tied tensor twice.
-Bytes least_kept(const std::vector<FitNeed>& needs, FitWays ways = {}) {
+Bytes least_kept(const std::vector<FitNeed>& needs, const MemoryWays& ways = {}) {
   Bytes least{INT64_MAX};
   for (const FitNeed& need : needs)
-    least = std::min(least,
-                     need.parameters + need.gradients + (ways.in_host ? Bytes(0) : need.optimizer));
+    least = std::min(
+        least, need.parameters + need.gradients + (ways.state.host ? Bytes(0) : need.optimizer));
   return least;
 }
 
@@ -253,19 +257,19 @@ Result<Unit> find_smaller(const JobSpec& job, PipelineCounter& counter, MemoryFi
     const int most = std::min(fit->most_devices, grains_of_fit(job));
     MOTLEY_TRY(fit->sharded, found->smallest_sharded(most, sharded));
   }
-  const auto smallest_with = [&](FitWays ways) {
+  const auto smallest_with = [&](const MemoryWays& ways) {
     return found->smallest_otherwise(
         [&counter, ways](int, Precision precision) { return counter.whole(precision, ways); });
   };
   const bool recompute = job.parallel.recompute, in_host = job.parallel.host_optimizer;
   if (recompute) {
-    MOTLEY_TRY(fit->recomputing, smallest_with({.recompute = true}));
+    MOTLEY_TRY(fit->recomputing, smallest_with(kRecomputes));
   }
   if (in_host) {
-    MOTLEY_TRY(fit->in_host, smallest_with({.in_host = true}));
+    MOTLEY_TRY(fit->in_host, smallest_with(kKeepsInHost));
   }
   if (!recompute || !in_host) return Unit{};
-  MOTLEY_TRY(fit->saving_both, smallest_with({.recompute = true, .in_host = true}));
+  MOTLEY_TRY(fit->saving_both, smallest_with(kDoesBoth));
   for (const auto& other : {fit->recomputing, fit->in_host})
     if (other && fit->saving_both && memory_of(*fit, *other) <= memory_of(*fit, *fit->saving_both))
       fit->saving_both.reset();
@@ -277,8 +281,8 @@ bool is_smaller(const FitMix& mix, const FitMix& than) {
 }
 
 /// A mix smaller than `mix`, of the fewest ways.
-Result<Unit> find_saving_mix(MemoryFit* found, FitWays ways, bool unlike, const ModelFit& fit,
-                             std::optional<SavingMix>* smallest) {
+Result<Unit> find_saving_mix(MemoryFit* found, const MemoryWays& ways, bool unlike,
+                             const ModelFit& fit, std::optional<SavingMix>* smallest) {
   const auto& plain = unlike ? fit.unlike : fit.like;
   MOTLEY_TRY(auto mix, found->smallest_mix(unlike, fit.most_devices));
   if (!mix || (plain && !is_smaller(*mix, *plain))) return Unit{};
@@ -287,9 +291,9 @@ Result<Unit> find_saving_mix(MemoryFit* found, FitWays ways, bool unlike, const 
 }
 
 Result<Unit> find_saving_mixes(const JobSpec& job, PipelineCounter& counter, ModelFit* fit) {
-  for (const FitWays ways : {FitWays{true, false}, FitWays{false, true}, FitWays{true, true}}) {
+  for (const MemoryWays& ways : {kRecomputes, kKeepsInHost, kDoesBoth}) {
     if ((ways.recompute && !job.parallel.recompute) ||
-        (ways.in_host && !job.parallel.host_optimizer))
+        (ways.state.host && !job.parallel.host_optimizer))
       continue;
     MemoryFit found(fit->types, layer_count(job.model), grains_of_fit(job), counter.totals(ways),
                     least_kept(fit->needs, ways));
