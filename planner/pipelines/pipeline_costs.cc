@@ -222,6 +222,7 @@ PassSeconds PipelineCosts::pass(const PipelineStage& stage, int samples) const {
 }
 
 PassSeconds PipelineCosts::last_pass(const PipelineStage& stage, int samples) const {
+  if (tensor_set(stage.group) != nullptr) return shared_pass(stage, samples, {});
   return pass_of(counts_of(stage), groups_[index(stage.group)].rests, samples);
 }
 

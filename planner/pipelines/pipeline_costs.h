@@ -141,6 +141,8 @@ class PipelineCosts {
 
   /// One micro-batch through the layers, computed once; without what begins sections.
   PassSeconds pass(const PipelineStage& stage, int samples) const;
+  /// The same of a step's last micro-batch where that is smaller than the others.
+  PassSeconds last_pass(const PipelineStage& stage, int samples) const;
   /// Whether the stage's device, or that member of its tensor set, has no room for its state, which
   /// then lies in host memory, with so many of its blocks computed again.
   bool keeps_state_in_host(const PipelineStage& stage, int number, int micro_batch, int in_flight,
@@ -287,7 +289,6 @@ class PipelineCosts {
   void add_ways(const std::vector<std::vector<int>>& sharing, std::vector<Way>* ways) const;
   PassSeconds least_shared(const std::vector<int>& sharing, size_t kind, size_t samples) const;
   double least_again(const std::vector<int>& sharing, size_t samples) const;
-  PassSeconds last_pass(const PipelineStage& stage, int samples) const;
   static PassSeconds pass_of(const LayerCounts& layers, const std::vector<PassSeconds>* by_samples,
                              int samples);
   size_t kind_of(LayerIndex layer) const;

@@ -4,8 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "core/pipeline.h"
-
 namespace motley {
 namespace {
 
@@ -15,37 +13,19 @@ constexpr double kClearlyLess = 0.997;
 /// Nanoseconds of what does not fit; twice that is still a number.
 constexpr int64_t kTooLong = std::numeric_limits<int64_t>::max() / 4;
 
-}  // namespace
-
-StageCost stage_cost(const PipelineCosts& costs, const PipelineStage& stage, int number, int stages,
-                     int micro_batch, int samples) {
-  const int count = (samples + micro_batch - 1) / micro_batch;
-  const AlikePasses passes = costs.passes(stage, number, stages, micro_batch, samples);
-  const int first = std::min(most_in_flight(stages, number, count), count - 1);
-  return {.work = first * passes.first_forward.value() +
-                  (count - 1 - first) * passes.forward.value() + passes.last_forward.value() +
-                  (count - 1) * passes.backward.value() + passes.last_backward.value(),
-          .ahead = passes.first_forward.value() - passes.forward.value(),
-          .first_forward = (count > 1 ? passes.first_forward : passes.last_forward).value(),
-          .last_backward = passes.last_backward.value(),
-          .ready = passes.ready.value()};
-}
-
-namespace {
-
 class CutSearch {
  public:
-  CutSearch(const PipelineCosts& costs, const std::vector<int>& order, int micro_batch, int samples,
-            double cutoff, int64_t most_nodes)
-      : costs_(costs),
+  CutSearch(StageCosts* known, const std::vector<int>& order, double cutoff, int64_t most_nodes)
+      : known_(*known),
+        costs_(known->costs()),
         order_(order),
         stages_(static_cast<int>(order.size())),
-        layers_(costs.layers()),
-        micro_batch_(micro_batch),
-        samples_(samples),
+        layers_(costs_.layers()),
+        micro_batch_(known->micro_batch()),
+        samples_(known->samples()),
         most_nodes_(most_nodes),
         worth_(most_nodes < kMany ? kClearlyLess : 1),
-        count_((samples + micro_batch_ - 1) / micro_batch_),
+        count_((samples_ + micro_batch_ - 1) / micro_batch_),
         cutoff_(cutoff) {
     set_best(cutoff == kNever ? kTooLong : nanos_of_seconds(cutoff).value());
     current_.micro_batch = micro_batch_;
@@ -54,9 +34,9 @@ class CutSearch {
   PipelineCut run() {
     if (stages_ == 1) {
       try_whole();
-    } else {
+    } else if (may_be_quicker()) {
       find_travels();
-      price_stages();
+      find_stages();
       find_least_busy();
       if (least_busy(0, 0) < enough_) {
         try_least_busy();
@@ -71,10 +51,11 @@ class CutSearch {
 
  private:
   int group(int stage) const { return order_[static_cast<size_t>(stage)]; }
-  /// Only the first stage has the embedding and only the last the head: what a stage costs depends
-  /// on how many layers it has.
-  StageCost& cost(int stage, int first, int last) {
-    return priced_[static_cast<size_t>(stage * layers_ + last - first)];
+  const StageCost& cost(int stage, int first, int last) const {
+    static constexpr StageCost kDoesNotFit{.work = kTooLong};
+    const StageCosts::ByLayers& own = *by_layers_[static_cast<size_t>(stage)];
+    const auto layers = static_cast<size_t>(last - first);
+    return layers < own.size() ? own[layers].cost : kDoesNotFit;
   }
   int64_t& least_busy(int stage, int first) {
     return least_busy_[static_cast<size_t>(stage * (layers_ + 1) + first)];
@@ -85,6 +66,12 @@ class CutSearch {
   void set_best(int64_t nanos) {
     nanos_ = nanos;
     enough_ = worth_ == 1 ? nanos : static_cast<int64_t>(worth_ * static_cast<double>(nanos));
+  }
+
+  /// Passes are rounded to whole nanoseconds.
+  bool may_be_quicker() {
+    const double least = known_.least_of_busiest(order_);
+    return least == 0 || nanos_of_seconds(least).value() - 2 * count_ < enough_;
   }
 
   /// The bounds are of layers measured one by one, a whole replica may be priced as measured whole.
@@ -108,17 +95,8 @@ class CutSearch {
     }
   }
 
-  void price_stages() {
-    priced_.assign(static_cast<size_t>(stages_ * layers_), {.work = kTooLong});
-    for (int s = 0; s < stages_; ++s)
-      for (int count = 1; count <= layers_ - stages_ + 1; ++count) {
-        const int first = s == 0 ? 0 : s + 1 == stages_ ? layers_ - count : 1;
-        const PipelineStage stage{group(s), first, first + count - 1};
-        if (!costs_.fits(stage, micro_batch_, most_in_flight(stages_, s, count_)))
-          break;  // nor do more layers
-        cost(s, stage.first, stage.last) =
-            stage_cost(costs_, stage, s, stages_, micro_batch_, samples_);
-      }
+  void find_stages() {
+    for (int s = 0; s < stages_; ++s) by_layers_.push_back(&known_.of(group(s), s, stages_));
   }
 
   /// least_busy(s, first): of stages s to the last, cut as is best, from layer `first` on. With
@@ -184,7 +162,7 @@ class CutSearch {
   void push(int stage, int first, int last) {
     current_.stages.push_back({group(stage), first, last});
     passes_.push_back(
-        costs_.passes(current_.stages.back(), stage, stages_, micro_batch_, samples_));
+        (*by_layers_[static_cast<size_t>(stage)])[static_cast<size_t>(last - first)].passes);
     passes_.back().forward_travels = forward_travels_[static_cast<size_t>(stage)];
     passes_.back().backward_travels = backward_travels_[static_cast<size_t>(stage)];
   }
@@ -222,6 +200,7 @@ class CutSearch {
     }
   }
 
+  StageCosts& known_;
   const PipelineCosts& costs_;
   const std::vector<int>& order_;
   const int stages_, layers_, micro_batch_, samples_;
@@ -230,7 +209,7 @@ class CutSearch {
   const int count_;  ///< micro-batches
   const double cutoff_;
   std::vector<Nanos> forward_travels_, backward_travels_;  ///< by sender
-  std::vector<StageCost> priced_;
+  std::vector<const StageCosts::ByLayers*> by_layers_;     ///< by stage
   std::vector<int64_t> least_busy_;
   Pipeline current_;
   std::vector<AlikePasses> passes_;  ///< of the current one's stages
@@ -242,10 +221,10 @@ class CutSearch {
 
 }  // namespace
 
-PipelineCut best_cut(const PipelineCosts& costs, const std::vector<int>& order, int micro_batch,
-                     int samples, double cutoff, int64_t most_nodes) {
-  if (static_cast<int>(order.size()) > costs.layers()) return {};
-  return CutSearch(costs, order, micro_batch, samples, cutoff, most_nodes).run();
+PipelineCut best_cut(StageCosts* known, const std::vector<int>& order, double cutoff,
+                     int64_t most_nodes) {
+  if (static_cast<int>(order.size()) > known->costs().layers()) return {};
+  return CutSearch(known, order, cutoff, most_nodes).run();
 }
 
 Pipeline quickest_cut(const PipelineCosts& costs, const std::vector<int>& order,
@@ -254,7 +233,8 @@ Pipeline quickest_cut(const PipelineCosts& costs, const std::vector<int>& order,
   PipelineCut best;
   for (const int micro_batch : micro_batches) {
     if (!best.pipeline.stages.empty() && micro_batch > most_micro_batch) break;
-    PipelineCut cut = best_cut(costs, order, micro_batch, samples, best.seconds, most_nodes);
+    StageCosts known(costs, micro_batch, samples);
+    PipelineCut cut = best_cut(&known, order, best.seconds, most_nodes);
     if (cut.seconds < best.seconds) best = std::move(cut);
   }
   return std::move(best.pipeline);

@@ -152,8 +152,9 @@ double ReplicaDesigns::add(const std::vector<std::vector<int>>& orders, int micr
                            int samples, double cutoff, int64_t most_nodes) {
   PipelineCut best;
   best.seconds = cutoff;
+  StageCosts known(*costs_, micro_batch, samples);
   for (const std::vector<int>& order : orders) {
-    PipelineCut cut = best_cut(*costs_, order, micro_batch, samples, best.seconds, most_nodes);
+    PipelineCut cut = best_cut(&known, order, best.seconds, most_nodes);
     nodes_ += cut.nodes;
     proved_ = proved_ && cut.proved;
     if (cut.seconds < best.seconds) best = std::move(cut);

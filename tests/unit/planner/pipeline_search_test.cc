@@ -16,7 +16,6 @@
 
 #include "core/pipeline.h"
 #include "planner/costs/cost_model.h"
-#include "planner/pipelines/pipeline_costs.h"
 #include "planner/pipelines/pipeline_space.h"
 #include "planner/pipelines/placement.h"
 #include "planner/pipelines/set_times.h"
@@ -351,11 +350,13 @@ double quickest_of_orders(const PipelineCosts& costs, const GroupCounts& set,
   std::vector<int> order;
   for (size_t group = 0; group < set.size(); ++group)
     order.insert(order.end(), static_cast<size_t>(set[group]), static_cast<int>(group));
+  std::vector<StageCosts> costs_of;
+  for (const int size : sizes) costs_of.emplace_back(costs, size, samples);
   double best = kNever;
-  do {
-    for (const int size : sizes)
-      best = std::min(best, best_cut(costs, order, size, samples, kNever, 1'000'000).seconds);
-  } while (std::next_permutation(order.begin(), order.end()));
+  do
+    for (StageCosts& own : costs_of)
+      best = std::min(best, best_cut(&own, order, kNever, 1'000'000).seconds);
+  while (std::next_permutation(order.begin(), order.end()));
   return best;
 }
 
