@@ -7,6 +7,7 @@
 //
 //   step = max(compute + update) + reduction(number of ranks, hosts)     over the used devices
 
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -181,7 +182,9 @@ bool have_room(const PlanRequest& request, const Plan& plan,
                const std::vector<RankMemory>& counted);
 
 /// The same of the step alone, for plans that are only compared: not how certain it is, nor what
-/// devices could do alone.
-Result<Unit> predict_step(const PlanRequest& request, Plan* plan);
+/// devices could do alone. Owners that it has none of are dealt evenly. Where computing alone takes
+/// `enough` seconds or longer, the step is said to take no more, and owners may be left out.
+Result<Unit> predict_step(const PlanRequest& request, Plan* plan,
+                          double enough = std::numeric_limits<double>::infinity());
 
 }  // namespace motley

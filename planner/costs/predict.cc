@@ -6,6 +6,7 @@
 
 #include "core/holdings.h"
 #include "planner/costs/cost_model.h"
+#include "planner/costs/held_elements.h"
 #include "planner/costs/layer_times.h"
 #include "planner/costs/link_load.h"
 #include "planner/costs/links.h"
@@ -115,8 +116,6 @@ class Predictor {
     if (plain_) {
       islands_ = device_islands(plan, request.fleet);
       plain_memory_.emplace(request, plan, islands_, index);
-    } else {
-      traffic_ = slice_traffic(plan, request.job.model);
     }
     if (sums_go_beside(request, plan, index))
       passes_ = RankPasses{.ready = std::vector<double>(plan.ranks.size()),
@@ -124,9 +123,11 @@ class Predictor {
                            .last_backward = std::vector<PassTimes>(plan.ranks.size())};
   }
 
-  Result<Prediction> run() {
+  /// When the last replica is through.
+  Result<double> end_of_replicas() {
     prediction_.ranks.resize(plan_.ranks.size());
     for (size_t rank = 0; rank < devices_.size(); ++rank) begin_rank(rank);
+    find_updates();
     find_ready();
     for (size_t i = 0; i < plan_.replicas.size(); ++i) {
       MOTLEY_TRY_VOID(is_plain(plan_.replicas[i]) && device_of_plain(i).curve("model") != nullptr
@@ -134,6 +135,18 @@ class Predictor {
                           : add_cut(static_cast<int>(i)));
     }
     add_end(seconds_of(load_.busiest()), 0);
+    return end_;
+  }
+
+  /// Of a step that takes no longer than until then, as far as is of interest.
+  Prediction as_ended() {
+    prediction_.step_seconds = end_;
+    return std::move(prediction_);
+  }
+
+  /// With what is exchanged.
+  Prediction summed_up() {
+    if (!plain_ && !plan_.shard_optimizer) traffic_ = slice_traffic(plan_, request_.job.model);
     sum_up();
     return std::move(prediction_);
   }
@@ -150,7 +163,6 @@ class Predictor {
     const DeviceProfile& device = *devices_[rank];
     RankPrediction& own = prediction_.ranks[rank];
     own.rank = Rank(static_cast<int>(rank));
-    own.update_seconds = update_seconds(rank);
     own.memory_limit = device.memory_limit;
     if (!counted_.empty()) set_memory(counted_[rank], &own);
     if (only_step_) return;
@@ -165,12 +177,27 @@ class Predictor {
     own->host_memory = counted.host;
   }
 
-  double update_seconds(size_t rank) const {
-    const DeviceProfile& device = *devices_[rank];
-    if (plain_) return device.update_seconds;
-    const SliceTraffic& slices = traffic_.ranks[rank];
-    const auto updated = static_cast<double>(plan_.shard_optimizer ? slices.owned : slices.held);
-    return whole_update_seconds(device, plan_.ranks[rank].host_optimizer) * (updated / elements_);
+  void find_updates() {
+    if (plain_) {
+      for (size_t rank = 0; rank < devices_.size(); ++rank)
+        prediction_.ranks[rank].update_seconds = devices_[rank]->update_seconds;
+    } else if (plan_.shard_optimizer) {
+      traffic_ = slice_traffic(plan_, request_.job.model);
+      for (size_t rank = 0; rank < devices_.size(); ++rank)
+        set_update_of(rank, traffic_.ranks[rank].owned);
+    } else {
+      HeldElements held(request_.job.model);
+      for (const ReplicaPlan& replica : plan_.replicas)
+        for (const StagePlan& stage : replica.stages)
+          for (size_t member = 0; member < stage.ranks.size(); ++member)
+            set_update_of(index(stage.ranks[member]), held.of(stage, static_cast<int>(member)));
+    }
+  }
+
+  void set_update_of(size_t rank, int64_t elements) {
+    prediction_.ranks[rank].update_seconds =
+        whole_update_seconds(*devices_[rank], plan_.ranks[rank].host_optimizer) *
+        (static_cast<double>(elements) / elements_);
   }
 
   /// Sharded, ranks are free for a step once all have each other's weights.
@@ -317,12 +344,22 @@ class Predictor {
 };
 
 Result<Unit> predict_as(const PlanRequest& request, const std::vector<RankMemory>& counted,
-                        bool only_step, Plan* plan) {
+                        bool only_step, double enough, Plan* plan) {
+  const auto deal_owners = [&] {
+    if (only_step && plan->owners.empty()) plan->owners = even_ownership(*plan, request.job.model);
+  };
   const DeviceIndex index(request.fleet, request.profile);
   MOTLEY_TRY(auto devices, devices_of(index, *plan));
   describe_links(request, plan);
-  MOTLEY_TRY(plan->prediction,
-             Predictor(request, *plan, index, std::move(devices), counted, only_step).run());
+  if (plan->shard_optimizer) deal_owners();  // updates are of what is owned
+  Predictor predictor(request, *plan, index, std::move(devices), counted, only_step);
+  MOTLEY_TRY(const double end, predictor.end_of_replicas());
+  if (end >= enough) {
+    plan->prediction = predictor.as_ended();
+    return Unit{};
+  }
+  deal_owners();
+  plan->prediction = predictor.summed_up();
   return Unit{};
 }
 
@@ -330,11 +367,11 @@ Result<Unit> predict_as(const PlanRequest& request, const std::vector<RankMemory
 
 Result<Unit> predict(const PlanRequest& request, Plan* plan,
                      const std::vector<RankMemory>& counted) {
-  return predict_as(request, counted, false, plan);
+  return predict_as(request, counted, false, kNever, plan);
 }
 
-Result<Unit> predict_step(const PlanRequest& request, Plan* plan) {
-  return predict_as(request, {}, true, plan);
+Result<Unit> predict_step(const PlanRequest& request, Plan* plan, double enough) {
+  return predict_as(request, {}, true, enough, plan);
 }
 
 }  // namespace motley

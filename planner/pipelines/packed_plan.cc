@@ -173,7 +173,7 @@ Deal PlanMaker::deal_over(const Packing& packing, std::vector<ReplicaDesigns>* s
 }
 
 Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& costs,
-                                   std::vector<ReplicaDesigns>* sets) {
+                                   std::vector<ReplicaDesigns>* sets, double enough) {
   const Deal deal = deal_over(packing, sets);
   if (deal.grains.empty())
     return fail(ErrorCode::kInternal, "a packing whose grains cannot be dealt");
@@ -202,8 +202,8 @@ Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& 
     packed.pipelines.push_back(*pipelines[i]);
     grains.push_back(deal.grains[i]);
   }
-  MOTLEY_TRY_VOID(place(costs, grains, &packed));
-  made_.emplace_back(std::move(key), packed);
+  MOTLEY_TRY_VOID(place(costs, grains, enough, &packed));
+  if (packed.seconds() < enough) made_.emplace_back(std::move(key), packed);
   return packed;
 }
 
@@ -225,7 +225,7 @@ Result<Unit> PlanMaker::try_singles(const PackingProblem& problem, const Pipelin
   for (const auto& [seconds, set, pipeline] : soonest) {
     if (seconds >= best->seconds()) break;
     PackedPlan packed{.plan = {}, .shares = {{set, space_.batch()}}, .pipelines = {pipeline}};
-    const Result<Unit> placed = place(costs, {space_.grains()}, &packed);
+    const Result<Unit> placed = place(costs, {space_.grains()}, best->seconds(), &packed);
     if (!placed && placed.error().code != ErrorCode::kNoPlan) return fail(placed.error());
     if (placed && packed.seconds() < best->seconds()) *best = std::move(packed);
   }
@@ -235,11 +235,12 @@ Result<Unit> PlanMaker::try_singles(const PackingProblem& problem, const Pipelin
 /// Where gradients take some of the step, over more and more hosts together, in a line and in a
 /// ring.
 Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>& grains,
-                              PackedPlan* packed) const {
+                              double enough, PackedPlan* packed) const {
   std::vector<PlacedStages> placed =
       place_on_hosts(space_.groups, costs, pointers_to(packed->pipelines));
   if (placed.empty()) return fail(space_.none_fits());
-  MOTLEY_TRY_VOID(price(costs, grains, placed, packed));
+  MOTLEY_TRY_VOID(price(costs, grains, placed, enough, packed));
+  if (packed->seconds() >= enough) return Unit{};
   size_t most = 0;  // stages
   for (const Pipeline& pipeline : packed->pipelines) most = std::max(most, pipeline.stages.size());
   most = std::min(most, devices_of_hosts(space_.groups).size());
@@ -248,7 +249,7 @@ Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>
     std::vector<PlacedStages> others;
     std::optional<PackedPlan> other = over_hosts(hosts, order, costs, *packed, &others);
     if (!other) return false;
-    MOTLEY_TRY_VOID(price(costs, grains, others, &*other));
+    MOTLEY_TRY_VOID(price(costs, grains, others, packed->seconds(), &*other));
     if (other->seconds() >= packed->seconds()) return false;
     *packed = std::move(*other);
     placed = std::move(others);
@@ -289,7 +290,7 @@ Result<Unit> PlanMaker::bring_ends_together(const PipelineCosts& costs,
       other.pipelines[i] = quickest_cut(costs, row, space_.micro_batches, pipelines[i].micro_batch,
                                         packed->shares[i].second, kNodesToImprove);
       if (other.pipelines[i].stages.empty()) continue;
-      MOTLEY_TRY_VOID(price(costs, grains, turned, &other));
+      MOTLEY_TRY_VOID(price(costs, grains, turned, packed->seconds(), &other));
       if (other.seconds() >= packed->seconds()) continue;
       *packed = std::move(other);
       placed = std::move(turned);
@@ -324,7 +325,8 @@ std::optional<PackedPlan> PlanMaker::over_hosts(size_t hosts, HostOrder order,
 }
 
 Result<Unit> PlanMaker::price(const PipelineCosts& costs, const std::vector<int>& grains,
-                              const std::vector<PlacedStages>& placed, PackedPlan* packed) const {
+                              const std::vector<PlacedStages>& placed, double enough,
+                              PackedPlan* packed) const {
   Plan& plan = packed->plan;
   plan.job_key = space_.request.profile.job_key;
   plan.numerics = space_.request.job.train.numerics;
@@ -334,8 +336,7 @@ Result<Unit> PlanMaker::price(const PipelineCosts& costs, const std::vector<int>
     add_replica(packed->pipelines[i], costs, placed[i], grains[i], &plan);
   keep_hosts_together(&plan);
   leave_out_others(&plan);
-  plan.owners = even_ownership(plan, space_.request.job.model);
-  return predict_step(space_.request, &plan);
+  return predict_step(space_.request, &plan, enough);
 }
 
 void PlanMaker::leave_out_others(Plan* plan) const {

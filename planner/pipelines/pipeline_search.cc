@@ -416,7 +416,8 @@ class PipelineSearch {
     const Packings packings = best_packings(problem, designed, least_);
     if (exact_) bound_->raise(least_replicas, packings.least_of_replicas);
     for (const Packing& packing : packings.found) {
-      MOTLEY_TRY(PackedPlan packed, maker_.make(packing, *costs_, &sets_));
+      MOTLEY_TRY(PackedPlan packed,
+                 maker_.make(packing, *costs_, &sets_, best ? best->seconds() : kNever));
       if (&packing == packings.found.data()) soonest_held_ = most_held(*costs_, packed.plan);
       if (count && packed.plan.world_size() < count->low) continue;
       if (!best || packed.seconds() < best->seconds()) best = std::move(packed);

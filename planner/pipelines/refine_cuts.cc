@@ -80,14 +80,15 @@ class Refinement {
   Result<bool> attempt(const CutChange& change) {
     Plan other = *plan_;
     if (!change(&other)) return false;
-    other.owners = even_ownership(other, request_.job.model);
+    other.owners.clear();
     other.prediction = {};
     ranks_ += other.ranks.size();
-    const auto predicted = predict_step(request_, &other);
+    const double enough = seconds(*plan_) * kClearlyLess;
+    const auto predicted = predict_step(request_, &other, enough);
     // Of a device of which it was not measured.
     if (!predicted && predicted.error().code == ErrorCode::kInvalidSpec) return false;
     if (!predicted) return fail(predicted.error());
-    if (seconds(other) >= seconds(*plan_) * kClearlyLess) return false;
+    if (seconds(other) >= enough) return false;
     if (!validate(other, request_.job.model)) return false;  // someone would have nothing
     ++counts_;
     MOTLEY_TRY(PlacedState placed, place_state(request_, count_, other, ways_));
