@@ -50,7 +50,7 @@ class PipelineSearch {
 
   Result<FoundPipelines> run() {
     if (wanted().pipeline.value_or(1) > space_.most_of_a_replica() &&
-        space_.most_of_a_replica() < space_.devices())
+        space_.most_of_a_replica() < space_.devices() - (space_.request.least_replicas - 1))
       return fail(ErrorCode::kNoPlan,
                   "parallel.pipeline asks for " + std::to_string(*wanted().pipeline) +
                       " stages; over so many unlike devices pipelines are looked for up to " +
