@@ -1,5 +1,6 @@
 #include "core/holdings.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/check.h"
@@ -71,20 +72,27 @@ StagePlan whole_model(const ModelSpec& model) {
   return stage;
 }
 
+std::optional<HeldPart> part_of(const LogicalTensor& tensor, const StagePlan& stage,
+                                const MemberShape& member) {
+  const auto has = [&](LayerIndex layer) {
+    return layer >= stage.first_layer && layer <= stage.last_layer;
+  };
+  if (std::none_of(tensor.layers.begin(), tensor.layers.end(), has)) return std::nullopt;
+  if (tensor.split == Split::kFirst && !member.first()) return std::nullopt;
+  const auto dimension = static_cast<size_t>(tensor.split_dimension);
+  const UnitRange units = units_of(tensor, member);
+  HeldPart part{whole(tensor.shape), tensor.split != Split::kNone || member.first()};
+  part.slice.start[dimension] = units.first;
+  part.slice.extent[dimension] = units.count;
+  return part;
+}
+
 std::vector<Holding> holdings_of(const ModelSpec& model, const StagePlan& stage, int member) {
   const MemberShape shape = member_shape(model, stage.shares, member);
   std::vector<Holding> holdings;
-  for (LogicalTensor& tensor : logical_tensors(model, stage.first_layer, stage.last_layer)) {
-    if (tensor.split == Split::kFirst && !shape.first()) continue;
-    Holding holding{.tensor = std::move(tensor), .slice = {}, .counted = true};
-    const auto dimension = static_cast<size_t>(holding.tensor.split_dimension);
-    const UnitRange units = units_of(holding.tensor, shape);
-    holding.slice = whole(holding.tensor.shape);
-    holding.slice.start[dimension] = units.first;
-    holding.slice.extent[dimension] = units.count;
-    holding.counted = holding.tensor.split != Split::kNone || shape.first();
-    holdings.push_back(std::move(holding));
-  }
+  for (LogicalTensor& tensor : logical_tensors(model, stage.first_layer, stage.last_layer))
+    if (std::optional<HeldPart> part = part_of(tensor, stage, shape))
+      holdings.push_back({std::move(tensor), std::move(part->slice), part->counted});
   return holdings;
 }
 

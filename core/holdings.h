@@ -3,6 +3,7 @@
 // parallelism, pipeline stages, gradient sums, sharded state and checkpoints all begin here.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/model.h"
@@ -48,6 +49,15 @@ struct Holding {
   /// first counts; the two stages of a tied tensor both do.
   bool counted = true;
 };
+
+/// The same of one tensor of the model, without the tensor; nothing where the stage's layers do not
+/// compute with it, or another member alone holds it.
+struct HeldPart {
+  Slice slice;
+  bool counted = true;
+};
+std::optional<HeldPart> part_of(const LogicalTensor& tensor, const StagePlan& stage,
+                                const MemberShape& member);
 
 /// In canonical order.
 std::vector<Holding> holdings_of(const ModelSpec& model, const StagePlan& stage, int member);

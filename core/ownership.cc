@@ -4,10 +4,10 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "core/check.h"
@@ -36,8 +36,7 @@ struct Box {
 class Held {
  public:
   Held(const Plan& plan, const ModelSpec& model, const std::vector<LogicalTensor>& tensors)
-      : of_(tensors.size()) {
-    for (size_t i = 0; i < tensors.size(); ++i) numbers_.emplace(tensors[i].name, i);
+      : tensors_(tensors), of_(tensors.size()) {
     for (const ReplicaPlan& replica : plan.replicas)
       for (const StagePlan& stage : replica.stages)
         for (size_t member = 0; member < stage.ranks.size(); ++member)
@@ -55,13 +54,15 @@ class Held {
   const Slices& slices_of(const StagePlan& stage, size_t member, const ModelSpec& model) {
     const auto [found, is_new] =
         known_.try_emplace({stage.first_layer, stage.last_layer, stage.shares, member});
-    if (is_new)
-      for (Holding& holding : holdings_of(model, stage, static_cast<int>(member)))
-        found->second.emplace_back(numbers_.at(holding.tensor.name), std::move(holding.slice));
+    if (!is_new) return found->second;
+    const MemberShape shape = member_shape(model, stage.shares, static_cast<int>(member));
+    for (size_t tensor = 0; tensor < tensors_.size(); ++tensor)
+      if (std::optional<HeldPart> part = part_of(tensors_[tensor], stage, shape))
+        found->second.emplace_back(tensor, std::move(part->slice));
     return found->second;
   }
 
-  std::unordered_map<std::string, size_t> numbers_;
+  const std::vector<LogicalTensor>& tensors_;
   std::map<Shape, Slices> known_;  ///< many replicas are cut alike
   std::vector<std::vector<HeldSlice>> of_;
 };

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -19,38 +20,39 @@ namespace {
 /// Who holds which slice of a tensor.
 struct Holder {
   size_t rank = 0;
-  const Holding* holding = nullptr;
+  const HeldPart* part = nullptr;
 };
 
 /// What ranks hold; those whose stages have the same layers and shares hold the same.
 class Held {
  public:
-  Held(const Plan& plan, const ModelSpec& model) : of_rank_(plan.ranks.size()) {
+  Held(const Plan& plan, const ModelSpec& model)
+      : tensors_(logical_tensors(model)), holders_(tensors_.size()) {
+    for (size_t i = 0; i < tensors_.size(); ++i) numbers_.emplace(tensors_[i].name, i);
     for (const ReplicaPlan& replica : plan.replicas)
       for (const StagePlan& stage : replica.stages)
         for (size_t member = 0; member < stage.ranks.size(); ++member)
           add(stage, static_cast<int>(member), model);
     for (const auto& [shape, alike] : known_)
-      for (const Holding& holding : alike.holdings) {
-        std::vector<Holder>& holders = holders_[holding.tensor.name];
-        for (const size_t rank : alike.ranks) holders.push_back({rank, &holding});
-      }
+      for (const auto& [tensor, part] : alike.parts)
+        for (const size_t rank : alike.ranks) holders_[tensor].push_back({rank, &part});
   }
 
-  const std::vector<Holding>& of(size_t rank) const { return *of_rank_[rank]; }
-  const std::vector<Holder>& holders(std::string_view tensor) const { return holders_.at(tensor); }
+  size_t tensors() const { return tensors_.size(); }
+  size_t number(std::string_view tensor) const { return numbers_.at(tensor); }
+  const std::vector<Holder>& holders(size_t tensor) const { return holders_[tensor]; }
   /// Whether all that hold something of the tensor hold the same.
   static bool alike(const std::vector<Holder>& holders) {
-    const Slice& first = holders.front().holding->slice;
+    const Slice& first = holders.front().part->slice;
     return std::all_of(holders.begin(), holders.end(), [&](const Holder& holder) {
-      return &holder.holding->slice == &first || holder.holding->slice == first;
+      return &holder.part->slice == &first || holder.part->slice == first;
     });
   }
 
  private:
   using Shape = std::tuple<LayerIndex, LayerIndex, std::vector<double>, int>;
   struct Alike {
-    std::vector<Holding> holdings;
+    std::vector<std::pair<size_t, HeldPart>> parts;  ///< of tensors
     std::vector<size_t> ranks;
   };
 
@@ -58,15 +60,18 @@ class Held {
     const auto [found, is_new] =
         known_.try_emplace({stage.first_layer, stage.last_layer, stage.shares, member});
     Alike& alike = found->second;
-    if (is_new) alike.holdings = holdings_of(model, stage, member);
-    const auto rank = static_cast<size_t>(stage.ranks[static_cast<size_t>(member)].value());
-    of_rank_[rank] = &alike.holdings;
-    alike.ranks.push_back(rank);
+    alike.ranks.push_back(static_cast<size_t>(stage.ranks[static_cast<size_t>(member)].value()));
+    if (!is_new) return;
+    const MemberShape shape = member_shape(model, stage.shares, member);
+    for (size_t tensor = 0; tensor < tensors_.size(); ++tensor)
+      if (std::optional<HeldPart> part = part_of(tensors_[tensor], stage, shape))
+        alike.parts.emplace_back(tensor, *std::move(part));
   }
 
+  const std::vector<LogicalTensor> tensors_;
+  std::unordered_map<std::string_view, size_t> numbers_;
   std::map<Shape, Alike> known_;
-  std::vector<const std::vector<Holding>*> of_rank_;
-  std::unordered_map<std::string_view, std::vector<Holder>> holders_;
+  std::vector<std::vector<Holder>> holders_;  ///< by tensor
 };
 
 /// Which ranks exchange something with which, itself included: as bits, since the same meet over
@@ -202,12 +207,13 @@ class TrafficCount {
         passed_(plan.ranks.size()),
         meetings_(plan.ranks.size()),
         links_(plan) {
-    for (size_t rank = 0; rank < traffic_.size(); ++rank)
-      for (const Holding& holding : held_.of(rank)) traffic_[rank].held += holding.slice.elements();
-    std::unordered_map<std::string_view, std::vector<const Ownership*>> owned;  // by tensor
-    for (const Ownership& one : plan.owners) owned[one.tensor].push_back(&one);
-    for (const auto& [tensor, parts] : owned) {
+    std::vector<std::vector<const Ownership*>> owned(held_.tensors());
+    for (const Ownership& one : plan.owners) owned[held_.number(one.tensor)].push_back(&one);
+    for (size_t tensor = 0; tensor < owned.size(); ++tensor) {
+      const std::vector<const Ownership*>& parts = owned[tensor];
       const std::vector<Holder>& holders = held_.holders(tensor);
+      for (const auto& [rank, part] : holders) traffic_[rank].held += part->slice.elements();
+      if (parts.empty()) continue;
       if (Held::alike(holders)) {
         add_alike(holders, parts);
         continue;

@@ -43,7 +43,9 @@ class Refinement {
  public:
   Refinement(const PlanRequest& request, const CountMemory& count, const StateWays& ways,
              Plan* plan)
-      : request_(request), count_(count), ways_(ways), plan_(plan) {}
+      : request_(request), count_(count), ways_(ways), plan_(plan) {
+    take_bare();
+  }
 
   /// First with the devices where they are; true if anything helped.
   Result<bool> run() {
@@ -78,10 +80,8 @@ class Refinement {
 
   /// False where it is no better.
   Result<bool> attempt(const CutChange& change) {
-    Plan other = *plan_;
+    Plan other = bare_;
     if (!change(&other)) return false;
-    other.owners.clear();
-    other.prediction = {};
     ranks_ += other.ranks.size();
     const double enough = seconds(*plan_) * kClearlyLess;
     const auto predicted = predict_step(request_, &other, enough);
@@ -97,13 +97,22 @@ class Refinement {
     MOTLEY_TRY_VOID(predict(request_, &other, placed.counted));
     if (seconds(other) >= seconds(*plan_)) return false;
     *plan_ = std::move(other);
+    take_bare();
     return true;
+  }
+
+  /// Owners are many, and others than of a changed plan.
+  void take_bare() {
+    bare_ = *plan_;
+    bare_.owners.clear();
+    bare_.prediction = {};
   }
 
   const PlanRequest& request_;
   const CountMemory& count_;
   const StateWays ways_;
   Plan* plan_;
+  Plan bare_;         ///< without owners and prediction
   size_t ranks_ = 0;  ///< priced
   int counts_ = 0;
 };

@@ -12,25 +12,32 @@ int64_t aligned(int64_t bytes) {
   return (bytes + kSymbolAlignment - 1) / kSymbolAlignment * kSymbolAlignment;
 }
 
-bool alive_together(const Symbol& a, const Symbol& b) {
-  return a.first_use <= b.last_use && b.first_use <= a.last_use;
-}
+/// What there is to know of a symbol that has its place, side by side in memory: of large models
+/// there are thousands, all of which are looked at for each.
+struct Placed {
+  int64_t begin = 0, end = 0;  ///< bytes
+  int first_use = 0, last_use = 0;
+
+  bool alive_with(const Symbol& other) const {
+    return first_use <= other.last_use && other.first_use <= last_use;
+  }
+};
 
 /// The start of the smallest gap of at least `size` bytes between `placed` (by rising offset), or
 /// the end of the last.
-int64_t best_gap(const std::vector<const Symbol*>& placed, const Symbol& symbol) {
+int64_t best_gap(const std::vector<Placed>& placed, const Symbol& symbol) {
   const int64_t size = aligned(symbol.size.value());
   int64_t best_start = -1;
   int64_t best_room = std::numeric_limits<int64_t>::max();
   int64_t end = 0;
-  for (const Symbol* other : placed) {
-    if (!alive_together(*other, symbol)) continue;
-    const int64_t room = other->offset.value() - end;
+  for (const Placed& other : placed) {
+    if (!other.alive_with(symbol)) continue;
+    const int64_t room = other.begin - end;
     if (room >= size && room < best_room) {
       best_room = room;
       best_start = end;
     }
-    end = std::max(end, other->offset.value() + aligned(other->size.value()));
+    end = std::max(end, other.end);
   }
   return best_start >= 0 ? best_start : end;
 }
@@ -47,16 +54,19 @@ Bytes place_symbols(std::vector<Symbol>& symbols, Segment segment) {
     return a->last_use - a->first_use > b->last_use - b->first_use;
   });
 
-  std::vector<const Symbol*> placed;  // by rising offset
+  std::vector<Placed> placed;  // by rising offset
   placed.reserve(waiting.size());
   int64_t arena = 0;
   for (Symbol* symbol : waiting) {
-    symbol->offset = Bytes(best_gap(placed, *symbol));
-    arena = std::max(arena, symbol->offset.value() + aligned(symbol->size.value()));
+    const int64_t begin = best_gap(placed, *symbol);
+    const Placed own{begin, begin + aligned(symbol->size.value()), symbol->first_use,
+                     symbol->last_use};
+    symbol->offset = Bytes(begin);
+    arena = std::max(arena, own.end);
     const auto after =
-        std::upper_bound(placed.begin(), placed.end(), symbol,
-                         [](const Symbol* a, const Symbol* b) { return a->offset < b->offset; });
-    placed.insert(after, symbol);
+        std::upper_bound(placed.begin(), placed.end(), own,
+                         [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
+    placed.insert(after, own);
   }
   return Bytes(arena);
 }
