@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "core/holdings.h"
 #include "core/plan_completion.h"
 #include "planner/costs/cost_model.h"
+#include "planner/costs/held_elements.h"
 #include "planner/costs/layer_times.h"
 #include "planner/costs/slice_traffic.h"
 #include "tests/support/planning_case.h"
@@ -71,6 +73,44 @@ StagePlan stage(LayerIndex first, LayerIndex last, std::vector<int> ranks,
   for (const int rank : ranks) stage.ranks.emplace_back(rank);
   stage.shares = std::move(shares);
   return stage;
+}
+
+TEST(HeldElements, AreThoseOfAllHoldings) {
+  ModelSpec model = cut_case(1).job.model;
+  model.layers = 4;
+  HeldElements held(model);
+  for (LayerIndex first = 0; first < layer_count(model); ++first)
+    for (LayerIndex last = first; last < layer_count(model); ++last)
+      for (const std::vector<double>& shares : {std::vector{1.0}, {0.25, 0.75}, {0.5, 0.25, 0.25}})
+        for (int member = 0; member < std::ssize(shares); ++member) {
+          const StagePlan own = stage(first, last, {0, 1, 2}, shares);
+          int64_t elements = 0;
+          for (const Holding& holding : holdings_of(model, own, member))
+            elements += holding.slice.elements();
+          EXPECT_EQ(held.of(own, member), elements) << first << " to " << last;
+        }
+}
+
+TEST(CutPrediction, OfWhatComputesLongEnoughSaysNoMore) {
+  PlanningCase problem = cut_case(4);
+  problem.add_link("localhost", "localhost", 0.001, 1e6);
+  for (const bool sharded : {false, true}) {
+    const Plan plan = plan_of(problem,
+                              {{{stage(0, 1, {0}), stage(2, 3, {1})}, 1, 4},
+                               {{stage(0, 1, {2}), stage(2, 3, {3})}, 1, 4}},
+                              sharded);
+    Plan bare = plan;
+    bare.owners.clear();
+    Plan quick = bare;
+    const double step = plan.prediction.step_seconds;
+    const double computing = step - plan.prediction.communication_seconds;
+    ASSERT_LT(computing, 0.9 * step);
+    ASSERT_TRUE(predict_step(problem.request(), &bare, 1.001 * computing));
+    EXPECT_EQ(bare.prediction.step_seconds, step);
+    EXPECT_EQ(bare.owners.size(), plan.owners.size());
+    ASSERT_TRUE(predict_step(problem.request(), &quick, 0.999 * computing));
+    EXPECT_NEAR(quick.prediction.step_seconds, computing, 1e-9);
+  }
 }
 
 TEST(CutPrediction, OfAPipelineIsItsSimulation) {
