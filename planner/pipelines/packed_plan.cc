@@ -173,7 +173,7 @@ Deal PlanMaker::deal_over(const Packing& packing, std::vector<ReplicaDesigns>* s
 }
 
 Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& costs,
-                                   std::vector<ReplicaDesigns>* sets, double enough) {
+                                   std::vector<ReplicaDesigns>* sets) {
   const Deal deal = deal_over(packing, sets);
   if (deal.grains.empty())
     return fail(ErrorCode::kInternal, "a packing whose grains cannot be dealt");
@@ -202,8 +202,8 @@ Result<PackedPlan> PlanMaker::make(const Packing& packing, const PipelineCosts& 
     packed.pipelines.push_back(*pipelines[i]);
     grains.push_back(deal.grains[i]);
   }
-  MOTLEY_TRY_VOID(place(costs, grains, enough, &packed));
-  if (packed.seconds() < enough) made_.emplace_back(std::move(key), packed);
+  MOTLEY_TRY_VOID(place(costs, grains, &packed));
+  made_.emplace_back(std::move(key), packed);
   return packed;
 }
 
@@ -225,7 +225,7 @@ Result<Unit> PlanMaker::try_singles(const PackingProblem& problem, const Pipelin
   for (const auto& [seconds, set, pipeline] : soonest) {
     if (seconds >= best->seconds()) break;
     PackedPlan packed{.plan = {}, .shares = {{set, space_.batch()}}, .pipelines = {pipeline}};
-    const Result<Unit> placed = place(costs, {space_.grains()}, best->seconds(), &packed);
+    const Result<Unit> placed = place(costs, {space_.grains()}, &packed);
     if (!placed && placed.error().code != ErrorCode::kNoPlan) return fail(placed.error());
     if (placed && packed.seconds() < best->seconds()) *best = std::move(packed);
   }
@@ -235,12 +235,11 @@ Result<Unit> PlanMaker::try_singles(const PackingProblem& problem, const Pipelin
 /// Where gradients take some of the step, over more and more hosts together, in a line and in a
 /// ring.
 Result<Unit> PlanMaker::place(const PipelineCosts& costs, const std::vector<int>& grains,
-                              double enough, PackedPlan* packed) const {
+                              PackedPlan* packed) const {
   std::vector<PlacedStages> placed =
       place_on_hosts(space_.groups, costs, pointers_to(packed->pipelines));
   if (placed.empty()) return fail(space_.none_fits());
-  MOTLEY_TRY_VOID(price(costs, grains, placed, enough, packed));
-  if (packed->seconds() >= enough) return Unit{};
+  MOTLEY_TRY_VOID(price(costs, grains, placed, kNever, packed));
   size_t most = 0;  // stages
   for (const Pipeline& pipeline : packed->pipelines) most = std::max(most, pipeline.stages.size());
   most = std::min(most, devices_of_hosts(space_.groups).size());

@@ -38,10 +38,9 @@ class PlanMaker {
   PlanMaker(const PipelineSpace& space, const CountMemory& count) : space_(space), count_(count) {}
 
   /// Of the quickest designs of a packing's sets, dealt so that the last replica is done soonest.
-  /// What takes `enough` seconds or longer is of no interest, but for its replicas. kNoPlan where
-  /// no host has the devices that share a stage.
+  /// kNoPlan where no host has the devices that share a stage.
   Result<PackedPlan> make(const Packing& packing, const PipelineCosts& costs,
-                          std::vector<ReplicaDesigns>* sets, double enough);
+                          std::vector<ReplicaDesigns>* sets);
 
   /// Packings know nothing of what the ends of a replica exchange: of few devices other sets are
   /// tried as a single replica, in each number of stages, as long as they compute sooner than the
@@ -60,7 +59,7 @@ class PlanMaker {
   double enough_seconds(const Packing& packing, std::vector<ReplicaDesigns>* sets) const;
   GrainTable table_of(ReplicaDesigns* set, double seconds) const;
   Deal deal_over(const Packing& packing, std::vector<ReplicaDesigns>* sets);
-  Result<Unit> place(const PipelineCosts& costs, const std::vector<int>& grains, double enough,
+  Result<Unit> place(const PipelineCosts& costs, const std::vector<int>& grains,
                      PackedPlan* packed) const;
   std::optional<PackedPlan> over_hosts(size_t hosts, HostOrder order, const PipelineCosts& costs,
                                        const PackedPlan& packed,

@@ -416,10 +416,7 @@ class PipelineSearch {
     const Packings packings = best_packings(problem, designed, least_);
     if (exact_) bound_->raise(least_replicas, packings.least_of_replicas);
     for (const Packing& packing : packings.found) {
-      // Of many devices replicas may be much quicker over other hosts than where they are put
-      // first.
-      const double enough = best && space_.few ? best->seconds() : kNever;
-      MOTLEY_TRY(PackedPlan packed, maker_.make(packing, *costs_, &sets_, enough));
+      MOTLEY_TRY(PackedPlan packed, maker_.make(packing, *costs_, &sets_));
       if (&packing == packings.found.data()) soonest_held_ = most_held(*costs_, packed.plan);
       if (count && packed.plan.world_size() < count->low) continue;
       if (!best || packed.seconds() < best->seconds()) best = std::move(packed);

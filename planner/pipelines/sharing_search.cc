@@ -166,8 +166,7 @@ Result<PackedPlan> SharingSearch::quickest_packing(int least_replicas, int most_
   const Packings packings = best_packings(problem, designed, least_);
   if (exact_) packed_ = std::min(packed_, packings.least_seconds);
   for (const Packing& packing : packings.found) {
-    const double enough = best && space_.few ? best->seconds() : kNever;
-    Result<PackedPlan> packed = maker_.make(packing, *costs_, &sets_, enough);
+    Result<PackedPlan> packed = maker_.make(packing, *costs_, &sets_);
     if (!packed && packed.error().code != ErrorCode::kNoPlan) return packed;
     if (!packed || (count && packed->plan.world_size() < count->low)) continue;
     if (!best || packed->seconds() < best->seconds()) best = std::move(*packed);
