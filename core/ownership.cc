@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -116,7 +117,7 @@ int64_t rounds_over(const std::vector<Box>& boxes, int64_t total, int64_t holder
 /// where the parts of the holders so far are dealt, rounded to a row.
 void deal(const std::vector<Box>& boxes, const Holders& holders, const std::vector<int64_t>& parts,
           bool alternate, const std::vector<LogicalTensor>& tensors,
-          std::map<size_t, std::vector<Ownership>>* dealt) {
+          std::vector<std::vector<Ownership>>* dealt) {
   const int64_t total = elements_of(boxes);
   const auto owners = static_cast<int64_t>(holders.size());
   const bool in_turn = alternate && owners > 1;
@@ -142,8 +143,8 @@ void deal(const std::vector<Box>& boxes, const Holders& holders, const std::vect
         Slice slice = box.slice;
         slice.start[0] += row;
         slice.extent[0] = end - row;
-        (*dealt)[box.tensor].push_back(
-            {tensors[box.tensor].name, slice, holders[static_cast<size_t>(stretch % owners)]});
+        (*dealt)[box.tensor].push_back({tensors[box.tensor].name, std::move(slice),
+                                        holders[static_cast<size_t>(stretch % owners)]});
         row = end;
       }
       if (row < rows) ++stretch;
@@ -161,12 +162,12 @@ Groups groups_of(const Plan& plan, const ModelSpec& model,
   Groups groups;
   for (size_t tensor = 0; tensor < tensors.size(); ++tensor) {
     const std::vector<HeldSlice>& slices = held.of(tensor);
-    for (const Slice& box : boxes_of(slices, tensors[tensor].shape.size())) {
+    for (Slice& box : boxes_of(slices, tensors[tensor].shape.size())) {
       Holders holders;
       for (const HeldSlice& each : slices)
         if (contains(*each.slice, box)) holders.push_back(each.rank);
       std::sort(holders.begin(), holders.end());
-      groups[holders].push_back({tensor, box});
+      groups[holders].push_back({tensor, std::move(box)});
     }
   }
   return groups;
@@ -196,11 +197,13 @@ template <class PartsFor>
 std::vector<Ownership> dealt_by(const Plan& plan, const ModelSpec& model,
                                 const PartsFor& parts_for) {
   const std::vector<LogicalTensor> tensors = logical_tensors(model);
-  std::map<size_t, std::vector<Ownership>> dealt;
+  std::vector<std::vector<Ownership>> dealt(tensors.size());
   for (const auto& [holders, boxes] : groups_of(plan, model, tensors))
     deal(boxes, holders, parts_for(holders), plan.shard_optimizer, tensors, &dealt);
   std::vector<Ownership> owners;  // in canonical order
-  for (auto& [tensor, slices] : dealt) owners.insert(owners.end(), slices.begin(), slices.end());
+  owners.reserve(tensors.size());
+  for (std::vector<Ownership>& slices : dealt)
+    std::move(slices.begin(), slices.end(), std::back_inserter(owners));
   return owners;
 }
 
