@@ -1,7 +1,6 @@
 #include "planner/search_forms.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -142,8 +141,6 @@ std::vector<int> sharing_replicas(const Plan* found) {
 
 /// Sets of devices.
 using Parts = std::vector<std::set<std::string>>;
-/// Those that are left out of a fleet.
-using PartsOf = std::function<Parts(const FleetSpec&)>;
 
 /// One device of each kind on each host; of many devices the types, whole, unless they are many.
 Parts kinds_to_leave_out(const FleetSpec& fleet) {
@@ -214,7 +211,7 @@ void take_with_fewer(Plan quicker, Plan* plan) {
 /// as a plan without some of them is quicker, and can be below `below`, the quickest such is taken.
 Result<Unit> leave_out_while_quicker(const PlanRequest& request, const MemoryWays& ways,
                                      const MemoryCounter& counter, double below,
-                                     const PartsOf& parts_of, Plan* plan) {
+                                     Parts (*parts_of)(const FleetSpec&), Plan* plan) {
   const auto& count = request.job.devices.count;
   const size_t least = static_cast<size_t>(count ? std::max(1, count->low) : 1);
   // What the plan does without may be of use without others.
@@ -480,34 +477,18 @@ Result<Plan> search_with_fewer_too(const MemoryWays& ways, const PlanRequest& re
   return other;
 }
 
-/// Whether `fleet` without `part` is `rest`.
-bool leaves(const FleetSpec& fleet, const std::set<std::string>& part, const FleetSpec& rest) {
-  return fleet.devices.size() == part.size() + rest.devices.size() &&
-         std::all_of(fleet.devices.begin(), fleet.devices.end(), [&](const DeviceSpec& device) {
-           return part.contains(device.id) != (rest.find(device.id) != nullptr);
-         });
-}
-
-/// Devices that cost more than they bring by what is settled after they are chosen, but for those
-/// without which search_with_fewer_too() has looked already.
+/// Devices that cost more than they bring by what is settled after they are chosen.
 Result<Unit> consider_fewer(const PlanRequest& request, const MemoryWays& ways,
                             const MemoryCounter& counter, const Best& best, Plan* plan) {
   if (request.previous != nullptr) return Unit{};
   const bool exchanges = exchanges_much(*plan), needed = !best.found();
-  const FleetSpec known = best.found() ? used_by(best.plan(), request.fleet) : FleetSpec{};
   std::vector<Parts (*)(const FleetSpec&)> all;
   if (exchanges) all.push_back(hosts_to_leave_out);
   if (exchanges && needed) all.push_back(other_hosts_to_leave_out);
   if ((exchanges && needed) || ways.recompute) all.push_back(kinds_to_leave_out);
-  for (const auto parts_of : all) {
-    const auto others = [&](const FleetSpec& fleet) {
-      Parts parts = parts_of(fleet);
-      std::erase_if(parts, [&](const auto& part) { return leaves(fleet, part, known); });
-      return parts;
-    };
+  for (const auto parts_of : all)
     MOTLEY_TRY_VOID(
-        leave_out_while_quicker(request, ways, counter, best.seconds_for(ways), others, plan));
-  }
+        leave_out_while_quicker(request, ways, counter, best.seconds_for(ways), parts_of, plan));
   return Unit{};
 }
 
@@ -530,7 +511,8 @@ class FreeMemory {
       if (!plan && is_fault(plan.error())) return fail(plan.error());
       if (plan) MOTLEY_TRY_VOID(consider_fewer(request_, none, counter_, best_, &*plan));
       if (plan && !ways.state.shard) {  // as what is found with these ways is
-        MOTLEY_TRY(step, refined_seconds(*std::move(plan)));
+        MOTLEY_TRY(const FoundPlan found, refined(request_, counter_, *std::move(plan)));
+        step = found.plan.prediction.step_seconds;
       } else {
         step = plan ? plan->prediction.step_seconds : std::numeric_limits<double>::infinity();
       }
@@ -544,17 +526,6 @@ class FreeMemory {
   void note(const MemoryWays& ways, double seconds) { found_.emplace_back(ways, seconds); }
 
  private:
-  /// Of the plan that was found before, what that was refined to.
-  Result<double> refined_seconds(Plan plan) const {
-    const Plan& known = best_.as_found();
-    if (plan.prediction.step_seconds == known.prediction.step_seconds &&
-        std::ranges::equal(plan.ranks, known.ranks, {}, &RankPlacement::device,
-                           &RankPlacement::device))
-      return best_.plan().prediction.step_seconds;
-    MOTLEY_TRY(const FoundPlan found, refined(request_, counter_, std::move(plan)));
-    return found.plan.prediction.step_seconds;
-  }
-
   const PlanRequest& request_;
   const Best& best_;
   const MemoryCounter counter_;

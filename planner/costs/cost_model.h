@@ -182,8 +182,9 @@ bool have_room(const PlanRequest& request, const Plan& plan,
                const std::vector<RankMemory>& counted);
 
 /// The same of the step alone, for plans that are only compared: not how certain it is, nor what
-/// devices could do alone. Owners that it has none of are dealt evenly. Where computing alone takes
-/// `enough` seconds or longer, the step is said to take no more, and owners may be left out.
+/// devices could do alone. A plan without owners gets even ones. Where computing alone takes
+/// `enough` seconds or longer nothing more is found out: the step is said to take as long as that,
+/// and owners may be missing still.
 Result<Unit> predict_step(const PlanRequest& request, Plan* plan,
                           double enough = std::numeric_limits<double>::infinity());
 

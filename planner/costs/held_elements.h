@@ -10,6 +10,13 @@
 
 namespace motley {
 
+/// By a member of a stage, of the layers that it has.
+struct HeldByKind {
+  int64_t embedding = 0, block = 0, head = 0;  ///< of each, without what is tied
+  int64_t tied = 0;                            ///< of embedding or head or both
+};
+HeldByKind held_by_kind(const ModelSpec& model, const std::vector<double>& shares, int member);
+
 /// As holdings_of() has them, without a list of all: blocks are alike.
 class HeldElements {
  public:
@@ -20,14 +27,8 @@ class HeldElements {
   int64_t of(const StagePlan& stage, int member);
 
  private:
-  struct Parts {
-    int64_t embedding = 0, block = 0, head = 0;
-    int64_t tied = 0;  ///< of embedding and head both
-  };
-  Parts parts_of(const std::vector<double>& shares, int member) const;
-
   const ModelSpec& model_;
-  std::map<std::pair<std::vector<double>, int>, Parts> known_;
+  std::map<std::pair<std::vector<double>, int>, HeldByKind> known_;
 };
 
 }  // namespace motley

@@ -138,13 +138,13 @@ class Predictor {
     return end_;
   }
 
-  /// Of a step that takes no longer than until then, as far as is of interest.
+  /// After end_of_replicas(): no more than that.
   Prediction as_ended() {
     prediction_.step_seconds = end_;
     return std::move(prediction_);
   }
 
-  /// With what is exchanged.
+  /// After end_of_replicas(), of a plan with owners: with what is exchanged.
   Prediction summed_up() {
     if (!plain_ && !plan_.shard_optimizer) traffic_ = slice_traffic(plan_, request_.job.model);
     sum_up();

@@ -66,6 +66,7 @@ class PlanMaker {
                                        std::vector<PlacedStages>* placed) const;
   Result<Unit> bring_ends_together(const PipelineCosts& costs, const std::vector<int>& grains,
                                    std::vector<PlacedStages> placed, PackedPlan* packed) const;
+  /// As predict_step() has it, `enough` and owners included.
   Result<Unit> price(const PipelineCosts& costs, const std::vector<int>& grains,
                      const std::vector<PlacedStages>& placed, double enough,
                      PackedPlan* packed) const;

@@ -27,7 +27,7 @@ class CutSearch {
         worth_(most_nodes < kMany ? kClearlyLess : 1),
         count_((samples_ + micro_batch_ - 1) / micro_batch_),
         cutoff_(cutoff) {
-    set_best(cutoff == kNever ? kTooLong : nanos_of_seconds(cutoff).value());
+    set_best(cutoff < seconds_of(Nanos(kTooLong)) ? nanos_of_seconds(cutoff).value() : kTooLong);
     current_.micro_batch = micro_batch_;
   }
 

@@ -50,7 +50,7 @@ class PipelineSearch {
 
   Result<FoundPipelines> run() {
     if (wanted().pipeline.value_or(1) > space_.most_of_a_replica() &&
-        space_.most_of_a_replica() < space_.devices() - (space_.request.least_replicas - 1))
+        space_.most_of_a_replica() < space_.devices())
       return fail(ErrorCode::kNoPlan,
                   "parallel.pipeline asks for " + std::to_string(*wanted().pipeline) +
                       " stages; over so many unlike devices pipelines are looked for up to " +
@@ -355,7 +355,7 @@ class PipelineSearch {
   /// By what the bounds rest on, or of few devices, at first, as well as is possible.
   ReplicaDesigns design(SetTimes& times, size_t set) {
     const int stages = number_of(times.devices(set));
-    if (wanted().pipeline.value_or(stages) != stages ||
+    if (wanted().pipeline.value_or(stages) != stages || stages > space_.most_beside_others() ||
         (near_ && !times_->may_be_used(set) && stages > 1))
       return {*costs_, times.devices(set), std::vector<Pipeline>()};
     return near_ ? design_near(times, set) : design(times.devices(set), cuts_of_a_set());

@@ -170,8 +170,7 @@ PipelineSpace::PipelineSpace(const PlanRequest& asked, std::vector<DeviceGroup> 
       grain(grain_of(asked.job, asked.fleet.devices.size())) {
   for (const DeviceGroup& group : groups) there.push_back(group.count());
   few = few_enough_to_enumerate(there);
-  longest = std::min(longest_of(request, groups, there),
-                     std::max(1, this->devices() - (request.least_replicas - 1)));
+  longest = longest_of(request, groups, there);
   most_of_a_replica_ = most_devices_of(sets(longest));
   most_of_any_replica_ = most_devices_of(sets_of(there, longest, most_sets()));
   if (!few) hosts = devices_of_hosts(groups);

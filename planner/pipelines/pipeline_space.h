@@ -65,6 +65,8 @@ struct PipelineSpace {
   bool all_shared() const { return wanted().tensor.value_or(1) > 1; }
   /// Of a replica; of very many unlike devices fewer than `longest`, as are stages.
   int most_of_a_replica() const { return most_of_a_replica_; }
+  /// The same where each of the other replicas that there are to be at least has one.
+  int most_beside_others() const { return devices() - (request.least_replicas - 1); }
   /// The same where they need not be as all devices make evenly.
   int most_of_any_replica() const { return most_of_any_replica_; }
   int most_stages() const;

@@ -7,15 +7,13 @@
 #include <numeric>
 #include <utility>
 
-#include "core/holdings.h"
 #include "core/pipeline.h"
+#include "planner/costs/held_elements.h"
 #include "planner/pipelines/pipeline_costs.h"
 #include "planner/plain/grain_table.h"
 
 namespace motley {
 namespace {
-
-constexpr LayerIndex kOneOfAKind[] = {0, 1, 2};  ///< of a model of one block
 
 /// Of the vocabulary; of a block it is a head, which is hardly more.
 double least_part(const ModelSpec& model) {
@@ -101,20 +99,10 @@ Result<Unit> PipelineCosts::add_tensor_sets(const std::vector<TensorSet>& sets,
 PipelineCosts::Part PipelineCosts::part_of(const TensorSet& set, int member) const {
   const std::vector<double> shares = set.shares(model_->heads);
   const LayerParts parts = parts_of(*model_, shares, member);
-  Part part{.of = {parts.vocabulary, parts.block(), parts.vocabulary}};
-  ModelSpec small = *model_;
-  small.layers = 1;
-  for (size_t kind = 0; kind < kKinds; ++kind) {
-    StagePlan stage;
-    stage.first_layer = stage.last_layer = kOneOfAKind[kind];
-    stage.shares = shares;
-    for (const Holding& holding : holdings_of(small, stage, member)) {
-      const bool tied = holding.tensor.layers.size() > 1;
-      (tied ? part.tied : part.held[kind]) += holding.slice.elements();
-    }
-  }
-  part.tied /= 2;  // embedding and head were both asked
-  return part;
+  const HeldByKind held = held_by_kind(*model_, shares, member);
+  return {.of = {parts.vocabulary, parts.block(), parts.vocabulary},
+          .held = {held.embedding, held.block, held.head},
+          .tied = held.tied};
 }
 
 TensorSet::Member PipelineCosts::member(int group, int number) const {

@@ -1,6 +1,7 @@
 #include "planner/pipelines/sharing_search.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "planner/pipelines/sharing_bound.h"
 #include "planner/pipelines/tensor_sets.h"
@@ -89,7 +90,10 @@ void SharingSearch::add_sets(std::vector<ReplicaDesigns>* designs) const {
 }
 
 bool SharingSearch::share(ReplicaDesigns* designs) {
-  std::vector<int> samples = space_.samples_for(*costs_, designs->devices(), least_, cuts_);
+  const GroupCounts& devices = designs->devices();
+  if (std::accumulate(devices.begin(), devices.end(), 0) > space_.most_beside_others())
+    return false;
+  std::vector<int> samples = space_.samples_for(*costs_, devices, least_, cuts_);
   const size_t least = space_.few && !designs->possible() ? kRowsOfFew
                        : has_plan_                        ? kRowsForAQuickerPlan
                                                           : kRowsForAPlan;

@@ -5,8 +5,10 @@
 #include "core/pipeline.h"
 
 namespace motley {
+namespace {
 
-StageCost cost_of(const AlikePasses& passes, int number, int stages, int count) {
+/// By what each of `count` micro-batches takes the stage.
+StageCost cost_of_passes(const AlikePasses& passes, int number, int stages, int count) {
   const int first = std::min(most_in_flight(stages, number, count), count - 1);
   return {.work = first * passes.first_forward.value() +
                   (count - 1 - first) * passes.forward.value() + passes.last_forward.value() +
@@ -17,10 +19,13 @@ StageCost cost_of(const AlikePasses& passes, int number, int stages, int count) 
           .ready = passes.ready.value()};
 }
 
+}  // namespace
+
 StageCost stage_cost(const PipelineCosts& costs, const PipelineStage& stage, int number, int stages,
                      int micro_batch, int samples) {
   const int count = (samples + micro_batch - 1) / micro_batch;
-  return cost_of(costs.passes(stage, number, stages, micro_batch, samples), number, stages, count);
+  return cost_of_passes(costs.passes(stage, number, stages, micro_batch, samples), number, stages,
+                        count);
 }
 
 const StageCosts::ByLayers& StageCosts::of(int group, int number, int stages) {
@@ -30,7 +35,7 @@ const StageCosts::ByLayers& StageCosts::of(int group, int number, int stages) {
 }
 
 StageCosts::ByLayers StageCosts::find(int group, int number, int stages) const {
-  const int layers = costs_.layers(), count = (samples_ + micro_batch_ - 1) / micro_batch_;
+  const int layers = costs_.layers(), count = micro_batches();
   const int in_flight = most_in_flight(stages, number, count);
   ByLayers known;
   for (int own = 1; own <= layers - stages + 1; ++own) {
@@ -38,7 +43,7 @@ StageCosts::ByLayers StageCosts::find(int group, int number, int stages) const {
     const PipelineStage stage{group, first, first + own - 1};
     if (!costs_.fits(stage, micro_batch_, in_flight)) break;  // nor do more layers
     const AlikePasses passes = costs_.passes(stage, number, stages, micro_batch_, samples_);
-    known.push_back({passes, cost_of(passes, number, stages, count)});
+    known.push_back({passes, cost_of_passes(passes, number, stages, count)});
   }
   return known;
 }
@@ -52,7 +57,8 @@ double StageCosts::least_of_busiest(const std::vector<int>& row) {
   return blocks / in_a_second;
 }
 
-/// Of those that share a stage another one may be slowest at its ends than at blocks.
+/// Of those that share a stage one may be slowest at blocks and another at the embedding or the
+/// head, so that the two do not add up.
 const StageCosts::Least& StageCosts::least(int group) {
   const auto [found, is_new] = least_.try_emplace(group);
   const bool is_shared = costs_.tensor_set(group) != nullptr;
@@ -67,7 +73,7 @@ const StageCosts::Least& StageCosts::least(int group) {
 
 /// Without what begins sections, computed once.
 double StageCosts::seconds(const PipelineStage& stage) const {
-  const int others = (samples_ - 1) / micro_batch_, rest = samples_ - others * micro_batch_;
+  const int others = micro_batches() - 1, rest = samples_ - others * micro_batch_;
   const PassSeconds last =
       rest == micro_batch_ ? costs_.pass(stage, rest) : costs_.last_pass(stage, rest);
   const PassSeconds full = others > 0 ? costs_.pass(stage, micro_batch_) : PassSeconds{};

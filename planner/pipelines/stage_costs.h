@@ -19,8 +19,6 @@ struct StageCost {
   int64_t ready = 0;          ///< free for the step
 };
 
-/// Of stage `number` of `stages`, by what each of `count` micro-batches takes it.
-StageCost cost_of(const AlikePasses& passes, int number, int stages, int count);
 /// Of stage `number` of `stages`.
 StageCost stage_cost(const PipelineCosts& costs, const PipelineStage& stage, int number, int stages,
                      int micro_batch, int samples);
@@ -49,18 +47,19 @@ class StageCosts {
   const ByLayers& of(int group, int number, int stages);
 
   /// Seconds that the busiest stage of a row works at least: as if blocks could be divided, and
-  /// all had room for what falls to them.
+  /// all had room for what falls to them. 0: not known, or nothing.
   double least_of_busiest(const std::vector<int>& row);
 
  private:
   /// Seconds of a step that layers take their stage at least.
   struct Least {
-    double block = 0;
-    double embedding = 0, head = 0;
+    double block = 0;                ///< of a group that was not measured 0
+    double embedding = 0, head = 0;  ///< of a tensor set 0
   };
   ByLayers find(int group, int number, int stages) const;
   const Least& least(int group);
   double seconds(const PipelineStage& stage) const;
+  int micro_batches() const { return (samples_ + micro_batch_ - 1) / micro_batch_; }
 
   const PipelineCosts& costs_;
   const int micro_batch_, samples_;

@@ -17,6 +17,7 @@
 #include "planner/costs/cost_model.h"
 #include "planner/plain/grain_table.h"
 #include "planner/search_forms.h"
+#include "planner/state/state_placement.h"
 #include "tests/support/layered_case.h"
 
 namespace motley {
@@ -431,6 +432,28 @@ TEST(StateSearch, WhereFreeMemoryBringsNothingNothingIsComputedAgain) {
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_GT(plan->search.gap(), kWorthLooking) << "the case needs a bound that leaves room";
   EXPECT_EQ(asked_again, 0);
+}
+
+/// Ends of one replica have what is tied in common: that is shared state, too, and no bound on
+/// plans that share it may be above such a plan.
+TEST(StateSearch, ABoundOnSharedStateIsOneOnASingleReplica) {
+  PlanningCase problem(16);
+  problem.job.model = testing::kLargeGpt2;
+  add_layered({.host = "a", .type = "small", .per_sample = 0.010, .memory_mib = 12'000}, &problem);
+  add_layered({.host = "b", .type = "big", .per_sample = 0.005, .memory_mib = 24'000}, &problem);
+  problem.add_link("a", "b", 1e-4, 3e8);
+  const MemoryCounter counter = layer_bytes_counter(problem);
+  const auto free = search_all_forms(problem.request(), counter);
+  ASSERT_TRUE(free) << free.error().to_string();
+  ASSERT_EQ(free->replicas.size(), 1u);
+  const auto placed = place_state(problem.request(), counter.plan, *free, {.shard = true});
+  ASSERT_TRUE(placed && placed->fits);
+  const auto shared = plan_of(problem.request(), *placed);
+  ASSERT_TRUE(shared);
+  problem.job.parallel.shard_optimizer = ShardOptimizer::kOn;
+  const auto asked = search_all_forms(problem.request(), counter);
+  ASSERT_TRUE(asked) << asked.error().to_string();
+  EXPECT_LE(asked->search.lower_bound_step_seconds, shared->prediction.step_seconds);
 }
 
 }  // namespace
