@@ -350,13 +350,12 @@ double quickest_of_orders(const PipelineCosts& costs, const GroupCounts& set,
   std::vector<int> order;
   for (size_t group = 0; group < set.size(); ++group)
     order.insert(order.end(), static_cast<size_t>(set[group]), static_cast<int>(group));
-  std::vector<StageCosts> costs_of;
-  for (const int size : sizes) costs_of.emplace_back(costs, size, samples);
   double best = kNever;
-  do
-    for (StageCosts& own : costs_of)
-      best = std::min(best, best_cut(&own, order, kNever, 1'000'000).seconds);
-  while (std::next_permutation(order.begin(), order.end()));
+  for (const int size : sizes)
+    for (bool more = true; more; more = std::next_permutation(order.begin(), order.end())) {
+      StageCosts known(costs, size, samples);
+      best = std::min(best, best_cut(&known, order, kNever, 1'000'000).seconds);
+    }
   return best;
 }
 
