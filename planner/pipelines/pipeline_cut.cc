@@ -25,7 +25,7 @@ class CutSearch {
         samples_(known->samples()),
         most_nodes_(most_nodes),
         worth_(most_nodes < kMany ? kClearlyLess : 1),
-        count_((samples_ + micro_batch_ - 1) / micro_batch_),
+        count_(known->micro_batches()),
         cutoff_(cutoff) {
     set_best(cutoff < seconds_of(Nanos(kTooLong)) ? nanos_of_seconds(cutoff).value() : kTooLong);
     current_.micro_batch = micro_batch_;

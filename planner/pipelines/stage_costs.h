@@ -41,6 +41,7 @@ class StageCosts {
   const PipelineCosts& costs() const { return costs_; }
   int micro_batch() const { return micro_batch_; }
   int samples() const { return samples_; }
+  int micro_batches() const { return (samples_ + micro_batch_ - 1) / micro_batch_; }
 
   /// Of stage `number` of `stages`, the others of which have a layer each at least, on the devices
   /// of a group or tensor set. Valid as long as this is.
@@ -59,7 +60,6 @@ class StageCosts {
   ByLayers find(int group, int number, int stages) const;
   const Least& least(int group);
   double seconds(const PipelineStage& stage) const;
-  int micro_batches() const { return (samples_ + micro_batch_ - 1) / micro_batch_; }
 
   const PipelineCosts& costs_;
   const int micro_batch_, samples_;
