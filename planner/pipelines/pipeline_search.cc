@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "planner/pipelines/even_replicas.h"
 #include "planner/pipelines/packed_plan.h"
 #include "planner/pipelines/pipeline_space.h"
 #include "planner/pipelines/recompute_less.h"
@@ -34,6 +35,10 @@ constexpr size_t kMostNumbers = 2;
 constexpr double kMuchExchanged = 0.25;
 /// Of the bound: steps that are further off are worth that.
 constexpr double kWorthTryingFewer = 1.1;
+/// The same of few devices, for replicas that are all alike.
+constexpr double kWorthTryingEvenly = 1.03;
+/// Hosts, where those are looked for by host.
+constexpr size_t kMostHostsEvenly = 8;
 /// Of the quickest plan's step: others are passed on, so many, of no more devices.
 constexpr double kHardlyLonger = 1.05;
 constexpr size_t kMostNear = 2;
@@ -58,7 +63,7 @@ class PipelineSearch {
                       " (more can be pinned: pin.replicas)",
                   place_of(space_.request.job, "parallel.pipeline"));
     if (wanted().data.value_or(1) > space_.most_replicas()) return fail(space_.none_fits());
-    MOTLEY_TRY(const PipelineCosts costs, costs_of_groups());
+    MOTLEY_TRY(const PipelineCosts costs, costs_of_groups(space_));
     if (recompute_ != Recompute::kNone && !costs.any_computes_again())
       return fail(space_.none_fits());  // but what search_pipelines() looks for
     MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(space_.request));
@@ -70,11 +75,36 @@ class PipelineSearch {
     } else {
       MOTLEY_TRY(best, quickest_of_single(costs));
     }
+    if (best) MOTLEY_TRY_VOID(try_even_replicas(costs, &*best));
     MOTLEY_TRY(best, or_sharing(costs, std::move(best)));
     if (!best) return fail(space_.none_fits());
     record(may_share(costs), &*best);
     MOTLEY_TRY_VOID(validate(*best, space_.request.job.model));
     return FoundPipelines{std::move(*best), replicas_of_single_, near_plans(*best)};
+  }
+
+  /// Where the bound leaves room; of many devices by host, too, as types say nothing of who is well
+  /// linked.
+  Result<Unit> try_even_replicas(const PipelineCosts& costs, Plan* best) {
+    const bool is_near = !space_.few && space_.request.held_by != nullptr;  // what is known
+    if (is_near || space_.devices() > kMostDevicesNear) return Unit{};
+    MOTLEY_TRY_VOID(try_even_replicas(space_, costs, best));
+    if (space_.few) return Unit{};
+    MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(space_.request, GroupBy::kHost));
+    if (groups.size() > kMostHostsEvenly || groups.size() == space_.groups.size()) return Unit{};
+    const PipelineSpace by_host(space_.request, std::move(groups));
+    MOTLEY_TRY(const PipelineCosts own, costs_of_groups(by_host));
+    return try_even_replicas(by_host, own, best);
+  }
+
+  Result<Unit> try_even_replicas(const PipelineSpace& space, const PipelineCosts& costs,
+                                 Plan* best) {
+    const double step = std::min(best->prediction.step_seconds, space_.request.below);
+    if (step < proved_ * (space_.few ? kWorthTryingEvenly : kWorthTryingFewer)) return Unit{};
+    MOTLEY_TRY(std::optional<Plan> even,
+               quickest_of_even_replicas(space, counter_.plan, costs, step, &nodes_));
+    if (even) *best = std::move(*even);
+    return Unit{};
   }
 
   /// The quickest but `best`, with what was searched for that.
@@ -97,7 +127,7 @@ class PipelineSearch {
 
   /// As prove_pipelines().
   Result<double> prove(double step) {
-    MOTLEY_TRY(const PipelineCosts costs, costs_of_groups());
+    MOTLEY_TRY(const PipelineCosts costs, costs_of_groups(space_));
     MOTLEY_TRY(const LeastSeconds least, least_seconds_of_pipelines(space_.request));
     least_ = least.computing;
     double single = step;  // at least, and no more than matters
@@ -114,9 +144,9 @@ class PipelineSearch {
  private:
   /// Where blocks may compute again layers are taken for less at once: of a stage that is counted
   /// not to fit one block more does.
-  Result<PipelineCosts> costs_of_groups() const {
+  Result<PipelineCosts> costs_of_groups(const PipelineSpace& space) const {
     MOTLEY_TRY(PipelineCosts costs,
-               PipelineCosts::make(space_.request, space_.groups, space_.micro_batches,
+               PipelineCosts::make(space.request, space.groups, space.micro_batches,
                                    counter_.layers, recompute_));
     if (!space_.few) costs.take_quickest_ways();  // replicas are placed on hosts
     if (recompute_ != Recompute::kNone) costs.scale_layers(kLessThanLayers);
