@@ -17,7 +17,8 @@ constexpr size_t kMostOrders = 24;
 /// For each number of replicas, those that could compute soonest; the same of many devices.
 constexpr size_t kMostSetsOfANumber = 64, kMostSetsOfMany = 8;
 /// With what was learnt of memory by counting, and of each time the quickest that are counted.
-constexpr int kMostTimes = 3, kMostCounted = 4;
+constexpr int kMostTimes = 3;
+constexpr size_t kMostCounted = 4;
 
 /// Of many replicas not all numbers are tried.
 int next_number(int replicas) {
@@ -53,18 +54,23 @@ class EvenReplicas {
         sums_(space.request, space.groups, space.most_stages(), true),
         below_(below) {}
 
-  Result<std::optional<Plan>> run() {
-    for (int times = 0; times < kMostTimes; ++times) {
+  Result<std::vector<Plan>> run() {
+    std::vector<Plan> plans;
+    for (int times = 0; times < kMostTimes && plans.empty(); ++times) {
       MOTLEY_TRY(std::vector<PackedPlan> quicker, all_quicker());
-      int counted = 0;
-      for (auto packed = quicker.rbegin(); packed != quicker.rend(); ++packed, ++counted) {
-        if (counted == kMostCounted) break;
-        MOTLEY_TRY(const bool fits, maker_.count_memory(times, &costs_, &*packed));
-        if (fits) return std::move(packed->plan);
+      if (quicker.empty()) break;
+      std::reverse(quicker.begin(), quicker.end());
+      quicker.resize(std::min(quicker.size(), kMostCounted));
+      for (PackedPlan& packed : quicker) {
+        const auto is_alike = [&](const Plan& plan) {
+          return plan.replicas.size() == packed.plan.replicas.size();
+        };
+        if (std::any_of(plans.begin(), plans.end(), is_alike)) continue;
+        MOTLEY_TRY(const bool fits, maker_.count_memory(times, &costs_, &packed));
+        if (fits) plans.push_back(std::move(packed.plan));
       }
-      if (counted == 0) break;
     }
-    return std::nullopt;
+    return plans;
   }
   int64_t nodes() const { return nodes_ + maker_.nodes(); }
 
@@ -161,14 +167,13 @@ class EvenReplicas {
 
 }  // namespace
 
-Result<std::optional<Plan>> quickest_of_even_replicas(const PipelineSpace& space,
-                                                      const CountMemory& count,
-                                                      const PipelineCosts& costs, double below,
-                                                      int64_t* nodes) {
+Result<std::vector<Plan>> search_even_replicas(const PipelineSpace& space, const CountMemory& count,
+                                               const PipelineCosts& costs, double below,
+                                               int64_t* nodes) {
   EvenReplicas search(space, count, costs, below);
-  MOTLEY_TRY(std::optional<Plan> best, search.run());
+  MOTLEY_TRY(std::vector<Plan> plans, search.run());
   *nodes += search.nodes();
-  return best;
+  return plans;
 }
 
 }  // namespace motley

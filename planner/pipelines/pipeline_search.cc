@@ -101,9 +101,11 @@ class PipelineSearch {
                                  Plan* best) {
     const double step = std::min(best->prediction.step_seconds, space_.request.below);
     if (step < proved_ * (space_.few ? kWorthTryingEvenly : kWorthTryingFewer)) return Unit{};
-    MOTLEY_TRY(std::optional<Plan> even,
-               quickest_of_even_replicas(space, counter_.plan, costs, step, &nodes_));
-    if (even) *best = std::move(*even);
+    MOTLEY_TRY(std::vector<Plan> even,
+               search_even_replicas(space, counter_.plan, costs, step, &nodes_));
+    if (even.empty()) return Unit{};
+    for (Plan& plan : even) tried_.push_back(std::move(plan));
+    tried_.push_back(std::exchange(*best, tried_[tried_.size() - even.size()]));
     return Unit{};
   }
 

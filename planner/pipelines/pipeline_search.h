@@ -11,7 +11,8 @@
 // device are sets like others. For each number of replicas the best packing becomes a plan, priced
 // by predict() with its sums of gradients. That is done again with stages that may hold less and
 // less, as that decides the sums, until the bound (planner/pipelines/step_bound.h) says that
-// nothing quicker is left or, of few devices, a few times.
+// nothing quicker is left or, of few devices, a few times. Where it leaves room replicas that are
+// all alike are looked for besides (planner/pipelines/even_replicas.h).
 
 #include "planner/costs/layer_memory.h"
 #include "planner/plain/search.h"
@@ -22,8 +23,8 @@ struct FoundPipelines {
   Plan plan;
   /// Of the quickest plan of a device a stage, where stages of `plan` are shared; else 0.
   int replicas_of_single = 0;
-  /// Of many devices, but no more than 64, others that take hardly longer, whose ranks hold less:
-  /// refined they may be quicker.
+  /// Others that take hardly longer, whose ranks hold less or whose replicas are alike, of no more
+  /// than 64 devices: refined they may be quicker.
   std::vector<Plan> near = {};
 };
 

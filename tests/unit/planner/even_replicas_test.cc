@@ -100,25 +100,25 @@ TEST(EvenReplicas, AreWithinTheirMemoryAndWhatTheJobAsksFor) {
   const PipelineCosts costs =
       *PipelineCosts::make(request, space.groups, space.micro_batches, counter.layers);
   int64_t nodes = 0;
-  const auto found = quickest_of_even_replicas(space, counter.plan, costs, 10, &nodes);
-  ASSERT_TRUE(found && *found);
+  const auto found = search_even_replicas(space, counter.plan, costs, 10, &nodes);
+  ASSERT_TRUE(found && !found->empty());
   EXPECT_GT(nodes, 0);
-  const Plan& plan = **found;
+  const Plan& plan = found->front();
   ASSERT_EQ(plan.replicas.size(), 2U);
   for (const ReplicaPlan& replica : plan.replicas) EXPECT_EQ(replica.stages.size(), 3U);
   const double step = plan.prediction.step_seconds;
-  const auto quicker = quickest_of_even_replicas(space, counter.plan, costs, step, &nodes);
+  const auto quicker = search_even_replicas(space, counter.plan, costs, step, &nodes);
   ASSERT_TRUE(quicker);
-  EXPECT_FALSE(*quicker);  // than itself
+  EXPECT_TRUE(quicker->empty());  // than itself
 
   const CountMemory too_little = [&](const Plan& asked) {
     auto bytes = counter.plan(asked);
     for (RankMemory& rank : *bytes) rank.total = Bytes(int64_t{1} << 40);
     return bytes;
   };
-  const auto none = quickest_of_even_replicas(space, too_little, costs, 10, &nodes);
+  const auto none = search_even_replicas(space, too_little, costs, 10, &nodes);
   ASSERT_TRUE(none);
-  EXPECT_FALSE(*none);
+  EXPECT_TRUE(none->empty());
 }
 
 }  // namespace
