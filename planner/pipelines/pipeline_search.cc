@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "planner/pipelines/even_replicas.h"
@@ -104,9 +106,26 @@ class PipelineSearch {
     MOTLEY_TRY(std::vector<Plan> even,
                search_even_replicas(space, counter_.plan, costs, step, &nodes_));
     if (even.empty()) return Unit{};
-    for (Plan& plan : even) tried_.push_back(std::move(plan));
+    for (Plan& plan : even) {
+      beyond_ = beyond_ || !is_of_lattice(plan);
+      tried_.push_back(std::move(plan));
+    }
     tried_.push_back(std::exchange(*best, tried_[tried_.size() - even.size()]));
     return Unit{};
+  }
+
+  /// Whether bounds are of its replicas' sets of devices, too.
+  bool is_of_lattice(const Plan& plan) const {
+    std::map<std::string, size_t> groups;
+    for (size_t group = 0; group < space_.groups.size(); ++group)
+      for (const DeviceSpec* device : space_.groups[group].devices) groups[device->id] = group;
+    return std::all_of(plan.replicas.begin(), plan.replicas.end(), [&](const ReplicaPlan& replica) {
+      GroupCounts set(space_.groups.size(), 0);
+      for (const StagePlan& stage : replica.stages)
+        for (const Rank rank : stage.ranks)
+          ++set[groups.at(plan.ranks[static_cast<size_t>(rank.value())].device)];
+      return std::find(lattice_.begin(), lattice_.end(), set) != lattice_.end();
+    });
   }
 
   /// The quickest but `best`, with what was searched for that.
@@ -526,12 +545,13 @@ class PipelineSearch {
         ", in any order, any layers each that fit by the sum of what each "
         "needs, any whole grains of " +
         std::to_string(space_.grain) + ", micro-batches of " + sizes_words() +
-        (recompute_ == Recompute::kNone ? "" : ", as few blocks computed again as fit");
+        (recompute_ == Recompute::kNone ? "" : ", as few blocks computed again as fit") +
+        (beyond_ ? "; replicas that are all alike of more unlike devices, too" : "");
     search.step_seconds = plan->prediction.step_seconds;
     // What layers need by their sum is no bound on which blocks have to compute again.
     search.lower_bound_step_seconds =
-        std::min({recompute_ == Recompute::kNone ? proved_ : least_step_, search.step_seconds,
-                  space_.request.below});
+        std::min({recompute_ == Recompute::kNone && !beyond_ ? proved_ : least_step_,
+                  search.step_seconds, space_.request.below});
     search.nodes = nodes_ + maker_.nodes();
     plan->id = plan_id(*plan);
   }
@@ -550,10 +570,11 @@ class PipelineSearch {
   std::vector<GroupCounts> lattice_;           ///< sets of devices that could be a replica
   std::optional<SetTimes> times_;              ///< before anything was learnt of memory
   std::optional<StepBound> bound_;
-  double target_ = 0;  ///< seconds of the packing that is looked for, at least
-  double proved_ = 0;  ///< seconds of a step that no plan is below
-  bool near_ = false;  ///< designs are made of what the bounds rest on
-  bool exact_ = true;  ///< all sets were looked at in all orders and cuts
+  double target_ = 0;    ///< seconds of the packing that is looked for, at least
+  double proved_ = 0;    ///< seconds of a step that no plan is below
+  bool near_ = false;    ///< designs are made of what the bounds rest on
+  bool beyond_ = false;  ///< of plans, some have replicas that the bounds are not of
+  bool exact_ = true;    ///< all sets were looked at in all orders and cuts
   /// By the first packing, which computes soonest, or of few devices has the fewest replicas:
   /// others hold less already, and would leave out what lies between.
   double soonest_held_ = 1;

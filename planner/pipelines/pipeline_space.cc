@@ -24,7 +24,9 @@ constexpr int kFewOrders = 6;
 constexpr int kFewStages = 8;
 /// Of as many devices as are needed at least for a model's state, so many times that are looked at.
 constexpr int kMoreThanNeeded = 2;
-constexpr size_t kFewSets = 16;
+/// Sets, of so few of which all devices may be a replica; the same where all packings are looked
+/// at.
+constexpr size_t kFewSets = 16, kFewSetsOfFew = 400;
 
 /// All sets of at most `most` devices, but the empty one; of more than `most_sets` some.
 void extend_sets(const GroupCounts& there, size_t group, int most, size_t most_sets,
@@ -69,9 +71,10 @@ int most_devices_of(const std::vector<GroupCounts>& sets) {
 }
 
 int longest_of(const PlanRequest& request, const std::vector<DeviceGroup>& groups,
-               const GroupCounts& there) {
+               const GroupCounts& there, bool few) {
   const int devices = std::accumulate(there.begin(), there.end(), 0);
-  const bool few_sets = most_devices_of(sets_of(there, devices, kFewSets)) == devices;
+  const size_t most_sets = few ? kFewSetsOfFew : kFewSets;
+  const bool few_sets = most_devices_of(sets_of(there, devices, most_sets)) == devices;
   const int most = std::max({kFewStages, request.job.parallel.pipeline.value_or(1),
                              kMoreThanNeeded * devices_that_hold(request, groups)});
   return few_sets ? devices : std::min(most, devices);
@@ -170,7 +173,7 @@ PipelineSpace::PipelineSpace(const PlanRequest& asked, std::vector<DeviceGroup> 
       grain(grain_of(asked.job, asked.fleet.devices.size())) {
   for (const DeviceGroup& group : groups) there.push_back(group.count());
   few = few_enough_to_enumerate(there);
-  longest = longest_of(request, groups, there);
+  longest = longest_of(request, groups, there, few);
   most_of_a_replica_ = most_devices_of(sets(longest));
   most_of_any_replica_ = most_devices_of(sets_of(there, longest, most_sets()));
   if (!few) hosts = devices_of_hosts(groups);
