@@ -85,49 +85,6 @@ class PipelineSearch {
     return FoundPipelines{std::move(*best), replicas_of_single_, near_plans(*best)};
   }
 
-  /// Where the bound leaves room; of many devices by host, too, as types say nothing of who is well
-  /// linked.
-  Result<Unit> try_even_replicas(const PipelineCosts& costs, Plan* best) {
-    const bool is_near = !space_.few && space_.request.held_by != nullptr;  // what is known
-    if (is_near || space_.devices() > kMostDevicesNear) return Unit{};
-    MOTLEY_TRY_VOID(try_even_replicas(space_, costs, best));
-    if (space_.few) return Unit{};
-    MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(space_.request, GroupBy::kHost));
-    if (groups.size() > kMostHostsEvenly || groups.size() == space_.groups.size()) return Unit{};
-    const PipelineSpace by_host(space_.request, std::move(groups));
-    MOTLEY_TRY(const PipelineCosts own, costs_of_groups(by_host));
-    return try_even_replicas(by_host, own, best);
-  }
-
-  Result<Unit> try_even_replicas(const PipelineSpace& space, const PipelineCosts& costs,
-                                 Plan* best) {
-    const double step = std::min(best->prediction.step_seconds, space_.request.below);
-    if (step < proved_ * (space_.few ? kWorthTryingEvenly : kWorthTryingFewer)) return Unit{};
-    MOTLEY_TRY(std::vector<Plan> even,
-               search_even_replicas(space, counter_.plan, costs, step, &nodes_));
-    if (even.empty()) return Unit{};
-    for (Plan& plan : even) {
-      beyond_ = beyond_ || !is_of_lattice(plan);
-      tried_.push_back(std::move(plan));
-    }
-    tried_.push_back(std::exchange(*best, tried_[tried_.size() - even.size()]));
-    return Unit{};
-  }
-
-  /// Whether bounds are of its replicas' sets of devices, too.
-  bool is_of_lattice(const Plan& plan) const {
-    std::map<std::string, size_t> groups;
-    for (size_t group = 0; group < space_.groups.size(); ++group)
-      for (const DeviceSpec* device : space_.groups[group].devices) groups[device->id] = group;
-    return std::all_of(plan.replicas.begin(), plan.replicas.end(), [&](const ReplicaPlan& replica) {
-      GroupCounts set(space_.groups.size(), 0);
-      for (const StagePlan& stage : replica.stages)
-        for (const Rank rank : stage.ranks)
-          ++set[groups.at(plan.ranks[static_cast<size_t>(rank.value())].device)];
-      return std::find(lattice_.begin(), lattice_.end(), set) != lattice_.end();
-    });
-  }
-
   /// The quickest but `best`, with what was searched for that.
   std::vector<Plan> near_plans(const Plan& best) {
     const auto step = [](const Plan& plan) { return plan.prediction.step_seconds; };
@@ -169,7 +126,7 @@ class PipelineSearch {
     MOTLEY_TRY(PipelineCosts costs,
                PipelineCosts::make(space.request, space.groups, space.micro_batches,
                                    counter_.layers, recompute_));
-    if (!space_.few) costs.take_quickest_ways();  // replicas are placed on hosts
+    if (!space.few) costs.take_quickest_ways();  // replicas are placed on hosts
     if (recompute_ != Recompute::kNone) costs.scale_layers(kLessThanLayers);
     return costs;
   }
@@ -199,6 +156,49 @@ class PipelineSearch {
     designs_.clear();
     design_sets();
     best_designs_ = designs_;
+  }
+
+  /// Where the bound leaves room; of many devices by host, too, as types say nothing of who is well
+  /// linked.
+  Result<Unit> try_even_replicas(const PipelineCosts& costs, Plan* best) {
+    const bool is_near = !space_.few && space_.request.held_by != nullptr;  // what is known
+    if (is_near || space_.devices() > kMostDevicesNear) return Unit{};
+    MOTLEY_TRY_VOID(try_even_replicas(space_, costs, best));
+    if (space_.few) return Unit{};
+    MOTLEY_TRY(std::vector<DeviceGroup> groups, group_devices(space_.request, GroupBy::kHost));
+    if (groups.size() > kMostHostsEvenly || groups.size() == space_.groups.size()) return Unit{};
+    const PipelineSpace by_host(space_.request, std::move(groups));
+    MOTLEY_TRY(const PipelineCosts own, costs_of_groups(by_host));
+    return try_even_replicas(by_host, own, best);
+  }
+
+  Result<Unit> try_even_replicas(const PipelineSpace& space, const PipelineCosts& costs,
+                                 Plan* best) {
+    const double step = std::min(best->prediction.step_seconds, space_.request.below);
+    if (step < proved_ * (space_.few ? kWorthTryingEvenly : kWorthTryingFewer)) return Unit{};
+    MOTLEY_TRY(std::vector<Plan> even,
+               search_even_replicas(space, counter_.plan, costs, step, &nodes_));
+    if (even.empty()) return Unit{};
+    for (Plan& plan : even) {
+      beyond_ = beyond_ || !is_of_lattice(plan);
+      tried_.push_back(std::move(plan));
+    }
+    tried_.push_back(std::exchange(*best, tried_[tried_.size() - even.size()]));
+    return Unit{};
+  }
+
+  /// Whether bounds are of its replicas' sets of devices, too.
+  bool is_of_lattice(const Plan& plan) const {
+    std::map<std::string, size_t> groups;
+    for (size_t group = 0; group < space_.groups.size(); ++group)
+      for (const DeviceSpec* device : space_.groups[group].devices) groups[device->id] = group;
+    return std::all_of(plan.replicas.begin(), plan.replicas.end(), [&](const ReplicaPlan& replica) {
+      GroupCounts set(space_.groups.size(), 0);
+      for (const StagePlan& stage : replica.stages)
+        for (const Rank rank : stage.ranks)
+          ++set[groups.at(plan.ranks[static_cast<size_t>(rank.value())].device)];
+      return std::find(lattice_.begin(), lattice_.end(), set) != lattice_.end();
+    });
   }
 
   /// The quicker one of it and what is found with stages that are shared.
