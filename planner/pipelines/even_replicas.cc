@@ -27,8 +27,6 @@ int next_number(int replicas) {
   return replicas < kAll ? replicas + 1 : static_cast<int>(replicas * kTogether);
 }
 
-int number_of(const GroupCounts& set) { return std::accumulate(set.begin(), set.end(), 0); }
-
 /// Devices of a group one after another: what goes from stage to stage then leaves hosts seldom.
 std::vector<StageRow> rows_between(int first, int last, const GroupCounts& between) {
   std::vector<int> groups(between.size());

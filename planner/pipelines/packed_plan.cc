@@ -213,7 +213,7 @@ Result<Unit> PlanMaker::try_singles(const PackingProblem& problem, const Pipelin
   std::vector<std::tuple<double, size_t, Pipeline>> soonest;
   for (size_t set = 0; set < sets->size(); ++set) {
     const GroupCounts& devices = (*sets)[set].devices();
-    const int number = std::accumulate(devices.begin(), devices.end(), 0);
+    const int number = number_of(devices);
     if (number > problem.most_devices || number < (count ? count->low : 1)) continue;
     for (auto& [seconds, pipeline] : (*sets)[set].quickest_by_length(space_.batch()))
       soonest.emplace_back(seconds, set, std::move(pipeline));

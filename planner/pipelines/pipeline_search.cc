@@ -39,7 +39,7 @@ constexpr double kMuchExchanged = 0.25;
 constexpr double kWorthTryingFewer = 1.1;
 /// The same of few devices, for replicas that are all alike.
 constexpr double kWorthTryingEvenly = 1.03;
-/// Hosts, where those are looked for by host.
+/// By host, of so many groups of like devices.
 constexpr size_t kMostHostsEvenly = 8;
 /// Of the quickest plan's step: others are passed on, so many, of no more devices.
 constexpr double kHardlyLonger = 1.05;
@@ -347,9 +347,6 @@ class PipelineSearch {
   }
 
   bool is_state_shared() const { return space_.request.least_replicas > 1; }
-  static int number_of(const GroupCounts& set) {
-    return std::accumulate(set.begin(), set.end(), 0);
-  }
   PackingProblem packing_of(int least_replicas, int most_replicas) const {
     return space_.packing(least_replicas, most_replicas, exact_ ? kExactly : kNearly);
   }

@@ -65,8 +65,7 @@ int devices_that_hold(const PlanRequest& request, const std::vector<DeviceGroup>
 
 int most_devices_of(const std::vector<GroupCounts>& sets) {
   int most = 0;
-  for (const GroupCounts& set : sets)
-    most = std::max(most, std::accumulate(set.begin(), set.end(), 0));
+  for (const GroupCounts& set : sets) most = std::max(most, number_of(set));
   return most;
 }
 
@@ -195,7 +194,7 @@ std::vector<GroupCounts> PipelineSpace::sets(int most_devices) const {
     if (evenly % replicas != 0) continue;
     GroupCounts set = there;
     for (int& count : set) count /= replicas;
-    if (std::accumulate(set.begin(), set.end(), 0) > most_devices) continue;
+    if (number_of(set) > most_devices) continue;
     for (GroupCounts& part : sets_of(set, most_devices))
       if (known.insert(part).second) sets.push_back(std::move(part));
   }

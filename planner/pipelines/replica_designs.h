@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,9 @@ namespace motley {
 
 /// How many devices of each group a replica has.
 using GroupCounts = std::vector<int>;
+
+/// Devices of all groups.
+inline int number_of(const GroupCounts& set) { return std::accumulate(set.begin(), set.end(), 0); }
 
 /// How hard they are looked for.
 struct DesignEffort {

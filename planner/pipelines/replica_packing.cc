@@ -61,10 +61,6 @@ struct Able {
   std::vector<int> whole, shorted;
 };
 
-int number_of(const GroupCounts& devices) {
-  return std::accumulate(devices.begin(), devices.end(), 0);
-}
-
 /// Besides one of each stage.
 int more_of(const ReplicaSets& sets, size_t set) {
   return number_of(sets.devices(set)) - sets.stages(set);
