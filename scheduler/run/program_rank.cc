@@ -192,7 +192,9 @@ Result<int> run_program_rank(const std::string& document) {
     if (auto measured = told()) end.measured = *measured;
   }
   MOTLEY_TRY_VOID(write_program_end(assignment.directory, end));
-  // Of all that are asked to stop none is to end the others before they have saved.
+  // Of all that are asked to stop none is to end the others before they have saved: neither by its
+  // status nor as who is asked once more now that nobody looks at signals.
+  ::signal(SIGTERM, SIG_IGN);
   return asked || status.status == kStoppedStatus ? 0 : status.status;
 }
 

@@ -189,6 +189,37 @@ def stubborn(sandbox):
     print("ok: stubborn")
 
 
+ASKED_TWICE = """import os, pathlib, signal, subprocess, sys, time
+rank, above = int(os.environ["RANK"]), os.getppid()
+place = pathlib.Path(os.environ["MOTLEY_CHECKPOINT_DIR"])
+def stop(*_):
+    if rank == 0:  # what is above it gets to know of its end and of the second signal together
+        subprocess.Popen(["sh", "-c", f"kill -STOP {above}; kill -TERM {above}; sleep 0.5; kill -CONT {above}"])
+        time.sleep(0.2)
+    else:
+        time.sleep(2)
+    (place / f"saved-{rank}").write_text("")
+    sys.exit(75)
+signal.signal(signal.SIGTERM, stop)
+(place / f"ready-{rank}").write_text("")
+while True:
+    time.sleep(0.05)
+"""
+
+
+def asked_twice(sandbox):
+    """A rank that is asked to stop once more as it ends does not end the others before they have saved."""
+    sandbox.write("twice.yaml", f"version: 1\nname: twice\nfleet: fleet.yaml\nrun: [{sys.executable}, twice.py]\n")
+    sandbox.write("twice.py", ASKED_TWICE)
+    process = sandbox.start("run", "twice.yaml", "--fresh")
+    place = sandbox.home / "state" / "motley" / "runs" / "twice" / "1" / "checkpoints"
+    sandbox.wait_for(lambda: len(list(place.glob("ready-*"))) == 4, "four ranks", process=process)
+    process.send_signal(signal.SIGTERM)
+    expect_equal(process.wait(timeout=30), 75, "exit code of who was asked to stop")
+    expect_equal(len(list(place.glob("saved-*"))), 4, "ranks that have saved")
+    print("ok: asked twice")
+
+
 def wrong(sandbox):
     """What makes no sense with a program is an error where it stands."""
     prepare(sandbox, "env")
@@ -278,6 +309,7 @@ def main():
     interrupted(sandbox, through_shell=False)
     interrupted(sandbox, through_shell=True)
     stubborn(sandbox)
+    asked_twice(sandbox)
     wrong(sandbox)
     service = Service()
     try:
