@@ -27,10 +27,16 @@ struct HeldSlice {
 
 /// A box of a tensor that the same ranks hold all of.
 struct Box {
+  Box(size_t number, Slice box)
+      : tensor(number), elements(box.elements()), rows(box.extent[0]), slice(std::move(box)) {}
+  /// All of a tensor, where nobody asks which of its elements are whose.
+  explicit Box(const LogicalTensor& whole) : elements(whole.elements()), rows(whole.shape[0]) {}
+
   size_t tensor = 0;
+  int64_t elements = 0, rows = 0;
   Slice slice;
 
-  int64_t row_elements() const { return slice.elements() / slice.extent[0]; }
+  int64_t row_elements() const { return elements / rows; }
 };
 
 /// Who holds which slices of each tensor, by its number in `tensors`.
@@ -100,7 +106,7 @@ std::vector<Slice> boxes_of(const std::vector<HeldSlice>& held, size_t dimension
 
 int64_t elements_of(const std::vector<Box>& boxes) {
   return std::accumulate(boxes.begin(), boxes.end(), int64_t{0},
-                         [](int64_t sum, const Box& box) { return sum + box.slice.elements(); });
+                         [](int64_t sum, const Box& box) { return sum + box.elements; });
 }
 
 /// How often each of so many holders has its turn where they alternate over the boxes: in stretches
@@ -113,23 +119,24 @@ int64_t rounds_over(const std::vector<Box>& boxes, int64_t total, int64_t holder
   return std::clamp<int64_t>(total / (holders * least), 1, rounds_over_model(holders));
 }
 
-/// Deals a group's boxes to its holders in contiguous stretches, in turn: those of one round end
-/// where the parts of the holders so far are dealt, rounded to a row.
-void deal(const std::vector<Box>& boxes, const Holders& holders, const std::vector<int64_t>& parts,
-          bool alternate, const std::vector<LogicalTensor>& tensors,
-          std::vector<std::vector<Ownership>>* dealt) {
+/// Deals a group's boxes to its holders, of which each has so many parts, in contiguous stretches,
+/// in turn: those of one round end where the parts of the holders so far are dealt, rounded to a
+/// row. `take(box, row, end, holder)`: rows from `row` to `end` are that holder's.
+template <class Take>
+void deal(const std::vector<Box>& boxes, const std::vector<int64_t>& parts, bool alternate,
+          const Take& take) {
   const int64_t total = elements_of(boxes);
-  const auto owners = static_cast<int64_t>(holders.size());
+  const auto owners = std::ssize(parts);
   const bool in_turn = alternate && owners > 1;
   const int64_t rounds = in_turn ? rounds_over(boxes, total, owners) : 1;
   const int64_t count = owners * rounds;
-  std::vector<int64_t> until(holders.size());  // of a round, in parts
+  std::vector<int64_t> until(parts.size());  // of a round, in parts
   std::partial_sum(parts.begin(), parts.end(), until.begin());
   const int64_t all = until.back() * rounds;
   int64_t before = 0;  // elements of the boxes so far
   int64_t stretch = 0;
   for (const Box& box : boxes) {
-    const int64_t rows = box.slice.extent[0];
+    const int64_t rows = box.rows;
     for (int64_t row = 0; row < rows;) {
       const int64_t so_far =
           stretch / owners * until.back() + until[static_cast<size_t>(stretch % owners)];
@@ -140,16 +147,12 @@ void deal(const std::vector<Box>& boxes, const Holders& holders, const std::vect
               ? rows
               : std::clamp<int64_t>((boundary + row_elements / 2) / row_elements, row, rows);
       if (end > row) {
-        Slice slice = box.slice;
-        slice.start[0] += row;
-        slice.extent[0] = end - row;
-        (*dealt)[box.tensor].push_back({tensors[box.tensor].name, std::move(slice),
-                                        holders[static_cast<size_t>(stretch % owners)]});
+        take(box, row, end, static_cast<size_t>(stretch % owners));
         row = end;
       }
       if (row < rows) ++stretch;
     }
-    before += box.slice.elements();
+    before += box.elements;
   }
 }
 
@@ -167,7 +170,7 @@ Groups groups_of(const Plan& plan, const ModelSpec& model,
       for (const HeldSlice& each : slices)
         if (contains(*each.slice, box)) holders.push_back(each.rank);
       std::sort(holders.begin(), holders.end());
-      groups[holders].push_back({tensor, std::move(box)});
+      groups[holders].emplace_back(tensor, std::move(box));
     }
   }
   return groups;
@@ -199,7 +202,14 @@ std::vector<Ownership> dealt_by(const Plan& plan, const ModelSpec& model,
   const std::vector<LogicalTensor> tensors = logical_tensors(model);
   std::vector<std::vector<Ownership>> dealt(tensors.size());
   for (const auto& [holders, boxes] : groups_of(plan, model, tensors))
-    deal(boxes, holders, parts_for(holders), plan.shard_optimizer, tensors, &dealt);
+    deal(boxes, parts_for(holders), plan.shard_optimizer,
+         [&](const Box& box, int64_t row, int64_t end, size_t holder) {
+           Slice slice = box.slice;
+           slice.start[0] += row;
+           slice.extent[0] = end - row;
+           dealt[box.tensor].push_back(
+               {tensors[box.tensor].name, std::move(slice), holders[holder]});
+         });
   std::vector<Ownership> owners;  // in canonical order
   owners.reserve(tensors.size());
   for (std::vector<Ownership>& slices : dealt)
@@ -207,7 +217,80 @@ std::vector<Ownership> dealt_by(const Plan& plan, const ModelSpec& model,
   return owners;
 }
 
+/// Those that have each layer whole, rising.
+std::vector<Holders> holders_of_layers(const Plan& plan, const ModelSpec& model) {
+  std::vector<Holders> holders(static_cast<size_t>(layer_count(model)));
+  for (const ReplicaPlan& replica : plan.replicas)
+    for (const StagePlan& stage : replica.stages)
+      for (LayerIndex layer = stage.first_layer; layer <= stage.last_layer; ++layer)
+        holders[static_cast<size_t>(layer)].push_back(stage.ranks.front());
+  for (Holders& one : holders) std::sort(one.begin(), one.end());
+  return holders;
+}
+
+/// Of all layers with some of a tensor.
+Holders holders_of(const std::vector<LayerIndex>& layers, const std::vector<Holders>& of_layers) {
+  Holders all;
+  for (const LayerIndex layer : layers) {
+    const Holders& own = of_layers[static_cast<size_t>(layer)];
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+/// Boxes of whole tensors by who holds them, in the order of their first ones.
+class WholeGroups {
+ public:
+  WholeGroups(const Plan& plan, const ModelSpec& model) {
+    const std::vector<Holders> of_layers = holders_of_layers(plan, model);
+    ModelSpec one = model;  // blocks are alike
+    one.layers = 1;
+    std::vector<Box> block;
+    for (LogicalTensor& tensor : logical_tensors(one)) {
+      if (tensor.layers.front() == one.layers) {
+        block.emplace_back(tensor);
+        continue;
+      }
+      if (!block.empty()) add_blocks(std::exchange(block, {}), of_layers);
+      for (LayerIndex& layer : tensor.layers)
+        if (layer > 0) layer = layer_count(model) - 1;
+      add({Box(tensor)}, holders_of(tensor.layers, of_layers));
+    }
+  }
+
+  std::vector<std::pair<Holders, std::vector<Box>>> take() { return std::move(groups_); }
+
+ private:
+  void add_blocks(const std::vector<Box>& block, const std::vector<Holders>& of_layers) {
+    for (size_t layer = 1; layer + 1 < of_layers.size(); ++layer) add(block, of_layers[layer]);
+  }
+  void add(const std::vector<Box>& boxes, const Holders& holders) {
+    const auto [found, is_new] = numbers_.emplace(holders, groups_.size());
+    if (is_new) groups_.emplace_back(holders, std::vector<Box>());
+    std::vector<Box>& own = groups_[found->second].second;
+    own.insert(own.end(), boxes.begin(), boxes.end());
+  }
+
+  std::vector<std::pair<Holders, std::vector<Box>>> groups_;
+  std::map<Holders, size_t> numbers_;
+};
+
 }  // namespace
+
+std::vector<OwnedAlike> even_elements(const Plan& plan, const ModelSpec& model) {
+  std::vector<OwnedAlike> all;
+  for (auto& [holders, boxes] : WholeGroups(plan, model).take()) {
+    std::vector<int64_t> owned(holders.size(), 0);
+    deal(boxes, std::vector<int64_t>(holders.size(), 1), plan.shard_optimizer,
+         [&](const Box& box, int64_t row, int64_t end, size_t holder) {
+           owned[holder] += (end - row) * box.row_elements();
+         });
+    all.push_back({{std::move(holders), elements_of(boxes)}, std::move(owned)});
+  }
+  return all;
+}
 
 std::vector<Ownership> even_ownership(const Plan& plan, const ModelSpec& model) {
   return dealt_by(plan, model,

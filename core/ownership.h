@@ -1,5 +1,6 @@
 #pragma once
-// Who owns what of a plan, where that is not dealt evenly (even_ownership() of core/plan.h).
+// Who owns how much of a plan, and what where that is not dealt evenly (even_ownership() of
+// core/plan.h).
 
 #include <cstdint>
 #include <vector>
@@ -16,6 +17,16 @@ struct HeldAlike {
 
 /// All of the model, by who holds it; by holders. Of a plan that is valid but for its owners.
 std::vector<HeldAlike> held_alike(const Plan& plan, const ModelSpec& model);
+
+/// The same, and how much of it each of them owns.
+struct OwnedAlike {
+  HeldAlike held;
+  std::vector<int64_t> owned;  ///< elements, by holder
+};
+
+/// even_ownership() added up, without a list of all slices; in canonical order of the first tensor
+/// of each. Of a plan whose stages have a rank each.
+std::vector<OwnedAlike> even_elements(const Plan& plan, const ModelSpec& model);
 
 /// Of each holder of a group, in their order: none below 0, not all 0.
 using OwnerShares = std::vector<double>;

@@ -182,9 +182,9 @@ bool have_room(const PlanRequest& request, const Plan& plan,
                const std::vector<RankMemory>& counted);
 
 /// The same of the step alone, for plans that are only compared: not how certain it is, nor what
-/// devices could do alone. A plan without owners gets even ones. Where computing alone takes
-/// `enough` seconds or longer nothing more is found out: the step is said to take as long as that,
-/// and owners may be missing still.
+/// devices could do alone. A plan may have no owners, and has even ones then. Where computing
+/// alone takes `enough` seconds or longer nothing more is found out: the step is said to take as
+/// long as that.
 Result<Unit> predict_step(const PlanRequest& request, Plan* plan,
                           double enough = std::numeric_limits<double>::infinity());
 

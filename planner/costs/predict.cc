@@ -144,7 +144,7 @@ class Predictor {
     return std::move(prediction_);
   }
 
-  /// After end_of_replicas(), of a plan with owners: with what is exchanged.
+  /// After end_of_replicas(): with what is exchanged.
   Prediction summed_up() {
     if (!plain_ && !plan_.shard_optimizer) traffic_ = slice_traffic(plan_, request_.job.model);
     sum_up();
@@ -345,20 +345,15 @@ class Predictor {
 
 Result<Unit> predict_as(const PlanRequest& request, const std::vector<RankMemory>& counted,
                         bool only_step, double enough, Plan* plan) {
-  const auto deal_owners = [&] {
-    if (only_step && plan->owners.empty()) plan->owners = even_ownership(*plan, request.job.model);
-  };
   const DeviceIndex index(request.fleet, request.profile);
   MOTLEY_TRY(auto devices, devices_of(index, *plan));
   describe_links(request, plan);
-  if (plan->shard_optimizer) deal_owners();  // updates are of what is owned
   Predictor predictor(request, *plan, index, std::move(devices), counted, only_step);
   MOTLEY_TRY(const double end, predictor.end_of_replicas());
   if (end >= enough) {
     plan->prediction = predictor.as_ended();
     return Unit{};
   }
-  deal_owners();
   plan->prediction = predictor.summed_up();
   return Unit{};
 }

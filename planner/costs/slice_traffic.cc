@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/holdings.h"
+#include "core/ownership.h"
 
 namespace motley {
 namespace {
@@ -201,17 +202,34 @@ class HostLinks {
 
 class TrafficCount {
  public:
-  TrafficCount(const Plan& plan, const ModelSpec& model)
-      : held_(plan, model),
-        traffic_(plan.ranks.size()),
+  explicit TrafficCount(const Plan& plan)
+      : traffic_(plan.ranks.size()),
         passed_(plan.ranks.size()),
         meetings_(plan.ranks.size()),
-        links_(plan) {
-    std::vector<std::vector<const Ownership*>> owned(held_.tensors());
-    for (const Ownership& one : plan.owners) owned[held_.number(one.tensor)].push_back(&one);
+        links_(plan) {}
+
+  /// Of a plan whose stages have a rank each: of what the same ranks hold all at once.
+  void add_even(const Plan& plan, const ModelSpec& model) {
+    for (const OwnedAlike& alike : even_elements(plan, model)) {
+      std::vector<Copy> copies;
+      std::map<size_t, int64_t> owned;  // by rank
+      for (size_t i = 0; i < alike.owned.size(); ++i) {
+        const auto rank = static_cast<size_t>(alike.held.holders[i].value());
+        copies.push_back({rank, true});
+        traffic_[rank].held += alike.held.elements;
+        if (alike.owned[i] > 0) owned[rank] = alike.owned[i];
+      }
+      add_alike(copies, owned, alike.held.elements);
+    }
+  }
+
+  void add_owners(const Plan& plan, const ModelSpec& model) {
+    const Held held(plan, model);
+    std::vector<std::vector<const Ownership*>> owned(held.tensors());
+    for (const Ownership& one : plan.owners) owned[held.number(one.tensor)].push_back(&one);
     for (size_t tensor = 0; tensor < owned.size(); ++tensor) {
       const std::vector<const Ownership*>& parts = owned[tensor];
-      const std::vector<Holder>& holders = held_.holders(tensor);
+      const std::vector<Holder>& holders = held.holders(tensor);
       for (const auto& [rank, part] : holders) traffic_[rank].held += part->slice.elements();
       if (parts.empty()) continue;
       if (Held::alike(holders)) {
@@ -236,6 +254,12 @@ class TrafficCount {
   }
 
  private:
+  /// Of all of a tensor.
+  struct Copy {
+    size_t rank = 0;
+    bool counted = true;
+  };
+
   static size_t owner_of(const Ownership& owned) {
     return static_cast<size_t>(owned.owner.value());
   }
@@ -269,25 +293,34 @@ class TrafficCount {
     for (const Ownership* part : parts) {
       const int64_t elements = part->slice.elements();
       owned[owner_of(*part)] += elements;
-      traffic_[owner_of(*part)].owned += elements;
       all += elements;
     }
+    std::vector<Copy> copies;
+    for (const auto& [rank, copy] : holders) copies.push_back({rank, copy->counted});
+    add_alike(copies, owned, all);
+  }
+
+  void add_alike(const std::vector<Copy>& copies, const std::map<size_t, int64_t>& owned,
+                 int64_t all) {
     std::vector<size_t> ranks, owners;
-    int64_t counted = 0;  // copies
-    for (const auto& [rank, copy] : holders) {
-      ranks.push_back(rank);
-      if (copy->counted) ++counted;
-      links_.add(rank, all, copy->counted);
+    int64_t counted = 0;
+    for (const Copy& copy : copies) {
+      ranks.push_back(copy.rank);
+      if (copy.counted) ++counted;
+      links_.add(copy.rank, all, copy.counted);
     }
     const size_t number = number_of(ranks);
-    for (const auto& [rank, copy] : holders) {
-      const auto found = owned.find(rank);
+    for (const Copy& copy : copies) {
+      const auto found = owned.find(copy.rank);
       const int64_t own = found == owned.end() ? 0 : found->second;
-      const int64_t others = std::ssize(holders) - 1;
-      send(rank, number, own * others + (copy->counted ? all - own : 0));
-      receive(rank, number, (all - own) + own * (counted - (copy->counted ? 1 : 0)));
+      const int64_t others = std::ssize(copies) - 1;
+      send(copy.rank, number, own * others + (copy.counted ? all - own : 0));
+      receive(copy.rank, number, (all - own) + own * (counted - (copy.counted ? 1 : 0)));
     }
-    for (const auto& [rank, elements] : owned) owners.push_back(rank);
+    for (const auto& [rank, elements] : owned) {
+      traffic_[rank].owned += elements;
+      owners.push_back(rank);
+    }
     meetings_.add(owners, ranks);
     meetings_.add(ranks, owners);
     links_.sum_up({owned.begin(), owned.end()}, number);
@@ -315,7 +348,6 @@ class TrafficCount {
     int64_t sent = 0, received = 0;
   };
 
-  const Held held_;
   std::vector<SliceTraffic> traffic_;
   std::vector<std::map<size_t, Passed>> passed_;   ///< by rank and holders
   std::map<std::vector<size_t>, size_t> numbers_;  ///< of holders
@@ -323,10 +355,27 @@ class TrafficCount {
   HostLinks links_;
 };
 
+bool shares_stages(const Plan& plan) {
+  for (const ReplicaPlan& replica : plan.replicas)
+    for (const StagePlan& stage : replica.stages)
+      if (stage.ranks.size() > 1) return true;
+  return false;
+}
+
 }  // namespace
 
 PlanTraffic slice_traffic(const Plan& plan, const ModelSpec& model) {
-  return TrafficCount(plan, model).take();
+  TrafficCount count(plan);
+  if (!plan.owners.empty()) {
+    count.add_owners(plan, model);
+  } else if (!shares_stages(plan)) {
+    count.add_even(plan, model);
+  } else {
+    Plan even = plan;
+    even.owners = even_ownership(plan, model);
+    count.add_owners(even, model);
+  }
+  return count.take();
 }
 
 std::vector<std::string> hosts_of(const Plan& plan, const std::vector<Rank>& ranks) {

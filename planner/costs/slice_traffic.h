@@ -14,6 +14,8 @@ namespace motley {
 struct HeldTraffic {
   size_t holders = 0;   ///< by number in PlanTraffic
   double elements = 0;  ///< that it sends or receives, whichever are more
+
+  bool operator==(const HeldTraffic&) const = default;
 };
 
 /// Of one rank.
@@ -24,6 +26,8 @@ struct SliceTraffic {
   int64_t received = 0;
   int64_t held = 0;  ///< elements of all it holds
   int64_t owned = 0;
+
+  bool operator==(const SliceTraffic&) const = default;
 };
 
 /// Of the ranks of one host with those of others. What several of them have in common goes over the
@@ -32,15 +36,19 @@ struct HostTraffic {
   std::vector<Rank> peers;  ///< of all its ranks, rising, these included
   std::vector<HeldTraffic> held_alike;
   double elements() const;  ///< in all
+
+  bool operator==(const HostTraffic&) const = default;
 };
 
 struct PlanTraffic {
   std::vector<SliceTraffic> ranks;
   std::vector<HostTraffic> hosts;          ///< in the order in which ranks are on them
   std::vector<std::vector<Rank>> holders;  ///< rising
+
+  bool operator==(const PlanTraffic&) const = default;
 };
 
-/// Of a valid plan.
+/// Of a plan that is valid, but may have no owners yet: then of even ones.
 PlanTraffic slice_traffic(const Plan& plan, const ModelSpec& model);
 
 /// What each of all the model's `whole` elements is taken to need that a rank sends or receives, to

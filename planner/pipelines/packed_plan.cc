@@ -121,12 +121,6 @@ void keep_hosts_together(Plan* plan) {
       for (Rank& rank : stage.ranks) rank = renamed[static_cast<size_t>(rank.value())];
 }
 
-Plan PackedPlan::uncounted() const {
-  Plan bare = plan;
-  for (RankPrediction& rank : bare.prediction.ranks) rank.memory = rank.host_memory = Bytes(0);
-  return bare;
-}
-
 /// Seconds within which sets compute all grains, not much more.
 double PlanMaker::enough_seconds(const Packing& packing, std::vector<ReplicaDesigns>* sets) const {
   constexpr double kMore = 1.3;
@@ -389,8 +383,16 @@ void PlanMaker::add_replica(const Pipeline& pipeline, const PipelineCosts& costs
   }
 }
 
+Plan PlanMaker::uncounted(PackedPlan packed) const {
+  Plan& plan = packed.plan;
+  plan.owners = even_ownership(plan, space_.request.job.model);
+  for (RankPrediction& rank : plan.prediction.ranks) rank.memory = rank.host_memory = Bytes(0);
+  return std::move(plan);
+}
+
 Result<bool> PlanMaker::count_memory(int round, PipelineCosts* costs, PackedPlan* packed) const {
   Plan* const plan = &packed->plan;
+  plan->owners = even_ownership(*plan, space_.request.job.model);
   plan->prediction = {};  // may say by tables that it does not fit
   MOTLEY_TRY(const std::vector<RankMemory> counted, count_(*plan));
   bool fits = true;

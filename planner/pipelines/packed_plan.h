@@ -20,13 +20,11 @@ inline constexpr const char* kNoneQuickerWith = "no plan found with it is quicke
 void keep_hosts_together(Plan* plan);
 
 struct PackedPlan {
-  Plan plan;
+  Plan plan;                                   ///< that has no owners yet, unless it was counted
   std::vector<std::pair<size_t, int>> shares;  ///< by replica, its set of devices and samples
   std::vector<Pipeline> pipelines;             ///< by replica
 
   double seconds() const { return plan.prediction.step_seconds; }
-  /// The plan, saying nothing of memory, for which tables may say that it does not fit.
-  Plan uncounted() const;
 };
 
 /// Outlived by what it is made of.
@@ -52,6 +50,8 @@ class PlanMaker {
   /// what layers need was taken for too little, which `costs` learn: in the first rounds only that
   /// the stage does not fit, as what it needs besides its layers depends on the plan.
   Result<bool> count_memory(int round, PipelineCosts* costs, PackedPlan* packed) const;
+  /// The plan, saying nothing of memory, for which tables may say that it does not fit.
+  Plan uncounted(PackedPlan packed) const;
 
   int64_t nodes() const { return nodes_; }
 
@@ -66,7 +66,7 @@ class PlanMaker {
                                        std::vector<PlacedStages>* placed) const;
   Result<Unit> bring_ends_together(const PipelineCosts& costs, const std::vector<int>& grains,
                                    std::vector<PlacedStages> placed, PackedPlan* packed) const;
-  /// As predict_step() has it, `enough` and owners included.
+  /// As predict_step() has it, `enough` included.
   Result<Unit> price(const PipelineCosts& costs, const std::vector<int>& grains,
                      const std::vector<PlacedStages>& placed, double enough,
                      PackedPlan* packed) const;

@@ -431,7 +431,7 @@ class PipelineSearch {
   Result<Plan> quickest_that_fits(int least_replicas, int most_replicas) {
     for (int round = 0; round < PlanMaker::kMostCounts; ++round) {
       MOTLEY_TRY(PackedPlan packed, quickest_plan(least_replicas, most_replicas));
-      if (packed.seconds() >= space_.request.below) return packed.uncounted();
+      if (packed.seconds() >= space_.request.below) return maker_.uncounted(std::move(packed));
       MOTLEY_TRY(const bool fits, maker_.count_memory(round, &*costs_, &packed));
       if (fits) return std::move(packed.plan);
       exact_ = false;

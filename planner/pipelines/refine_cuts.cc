@@ -89,7 +89,7 @@ class Refinement {
     if (!predicted && predicted.error().code == ErrorCode::kInvalidSpec) return false;
     if (!predicted) return fail(predicted.error());
     if (seconds(other) >= enough) return false;
-    if (!validate(other, request_.job.model)) return false;  // someone would have nothing
+    if (!validate_cut(other, request_.job.model)) return false;  // someone would have nothing
     ++counts_;
     MOTLEY_TRY(PlacedState placed, place_state(request_, count_, other, ways_));
     if (!placed.fits) return false;
