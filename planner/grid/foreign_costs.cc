@@ -132,17 +132,13 @@ double ForeignCosts::update(const GridStage& stage, int micro_batch) const {
   return of_stage(times.at({micro_batch, stage.config.degree}).update_seconds, stage);
 }
 
-const ForeignLink* ForeignCosts::ring(const GridStage& stage) const {
-  return link({stage.config.type, 1}, {stage.config.type, 1});
-}
-
 double ForeignCosts::gradient_bytes(const GridStage& stage, int degree) const {
   return of_stage(sums_.at(degree).parameters, stage) * profile_.gradient_bytes_per_parameter;
 }
 
-double ForeignCosts::reduction(const GridStage& stage, int replicas) const {
+double ForeignCosts::reduction(const GridStage& stage, GridConfig next, int replicas) const {
   if (replicas == 1) return 0;
-  const ForeignLink* around = ring(stage);
+  const ForeignLink* around = ring(stage.config.type, next.type);
   if (!around) return kNoGridSeconds;
   return 2 * (replicas - 1) *
          around->seconds(gradient_bytes(stage, stage.config.degree) / replicas);
@@ -158,9 +154,8 @@ bool ForeignCosts::reductions_rise() const {
   }
   const double all = gradient_bytes({0, layers(), {}}, 1);
   for (int type = 0; type < types() && all > 0; ++type) {
-    const GridStage any{0, 0, {type, 1}};
     const double parts = types_[static_cast<size_t>(type)].devices();
-    if (ring(any) && !ring(any)->favours_large(least / parts, all)) return false;
+    if (ring(type, type) && !ring(type, type)->favours_large(least / parts, all)) return false;
   }
   return true;
 }
@@ -194,11 +189,26 @@ SendWeights ForeignCosts::weights(int from_end, bool) const {
 }
 
 double ForeignCosts::simulated_seconds(const GridPlan& plan) const {
+  const std::vector<GridReplicas> replicas = replicas_of(plan);
+  double computed = 0, updates = 0, sums = 0;
+  for (const GridReplicas& own : replicas) {
+    computed = std::max(computed, simulated_seconds(plan, own.configs));
+    for (size_t s = 0; s < plan.stages.size(); ++s)
+      updates = std::max(updates, update({plan.stages[s].first, plan.stages[s].end, own.configs[s]},
+                                         plan.micro_batch));
+  }
+  for (size_t s = 0; s < plan.stages.size(); ++s)
+    sums = std::max(sums, reduction_of(plan.stages[s], s, replicas));
+  return computed + updates + sums;
+}
+
+/// When all micro-batches of a replica are through.
+double ForeignCosts::simulated_seconds(const GridPlan& plan,
+                                       const std::vector<GridConfig>& configs) const {
   std::vector<AlikePasses> stages;
-  double end = 0, sums = 0;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const GridStage& stage = plan.stages[s];
-    const ForeignTimes& of = times(stage.config, plan.micro_batch);
+    const ForeignTimes& of = times(configs[s], plan.micro_batch);
     double forward = 0, backward = 0;
     for (int layer = stage.first; layer < stage.end; ++layer) {
       forward += of.forward_seconds[static_cast<size_t>(layer)];
@@ -209,12 +219,10 @@ double ForeignCosts::simulated_seconds(const GridPlan& plan) const {
     timed.backward = timed.last_backward = nanos(backward);
     if (s + 1 < plan.stages.size())
       timed.forward_travels =
-          nanos(send(stage.end - 1, plan.micro_batch, stage.config, plan.stages[s + 1].config));
+          nanos(send(stage.end - 1, plan.micro_batch, configs[s], configs[s + 1]));
     if (s > 0) timed.backward_travels = stages[s - 1].forward_travels;
-    end = std::max(end, update(stage, plan.micro_batch));
-    sums = std::max(sums, reduction(stage, plan.replicas));
   }
-  return seconds_of(pipeline_end(stages, passes(plan.micro_batch, plan.replicas))) + end + sums;
+  return seconds_of(pipeline_end(stages, passes(plan.micro_batch, plan.replicas)));
 }
 
 }  // namespace motley

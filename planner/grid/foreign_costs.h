@@ -40,7 +40,8 @@ class ForeignCosts : public GridCosts {
   double compute(GridConfig config, int micro_batch, int layer) const override;
   double send(int layer, int micro_batch, GridConfig from, GridConfig to) const override;
   double update(const GridStage& stage, int micro_batch) const override;
-  double reduction(const GridStage& stage, int replicas) const override;
+  using GridCosts::reduction;
+  double reduction(const GridStage& stage, GridConfig next, int replicas) const override;
   bool reductions_rise() const override;
   int farthest_from_end(const GridStage& stage, int micro_batch, int passes) const override;
   SendWeights weights(int from_end, bool first) const override;
@@ -59,8 +60,8 @@ class ForeignCosts : public GridCosts {
   bool is_measured(int type) const { return !device(type).profiles.empty(); }
   /// Null where neither way was measured.
   const ForeignLink* link(GridConfig from, GridConfig to) const;
-  /// That a stage's gradients are summed over; null where nobody measured it.
-  const ForeignLink* ring(const GridStage& stage) const;
+  /// That gradients are summed over between devices of two types; null where nobody measured it.
+  const ForeignLink* ring(int type, int next) const { return link({type, 1}, {next, 1}); }
   double gradient_bytes(const GridStage& stage, int degree) const;
 
  protected:
@@ -77,6 +78,7 @@ class ForeignCosts : public GridCosts {
     const ForeignTimes* measured = nullptr;
     std::vector<double> update_seconds;  ///< of the layers before each
   };
+  double simulated_seconds(const GridPlan& plan, const std::vector<GridConfig>& configs) const;
   void add_sums(int degree);
   void find_links();
 

@@ -1,10 +1,12 @@
 #pragma once
 // Plans of equal pipelines, and what a search needs to know to price them: a grid of stages by
-// replicas, in which each stage has as many devices of one type for every replica. The form for
-// fleets of many like devices, where only how often a type is there matters.
+// replicas, in which each stage has the same layers in every replica, and as many devices of one
+// type, unless a few replicas are of others. The form for fleets of many like devices, where only
+// how often a type is there matters.
 //
 // The step is  (passes - 1)·max busy + sum of paths + max update + max reduction  over the stages.
-// Which sends count into what is the cost model's own; this is the seam behind which models stand.
+// Of a stage each time is that of the slowest replica. Which sends count into what is the cost
+// model's own; this is the seam behind which models stand.
 
 #include <cstdint>
 #include <map>
@@ -33,11 +35,26 @@ struct GridStage {
   bool operator==(const GridStage&) const = default;
 };
 
+/// So many replicas, one after another, whose stages have the same devices.
+struct GridReplicas {
+  int count = 0;
+  std::vector<GridConfig> configs;  ///< by stage
+
+  bool operator==(const GridReplicas&) const = default;
+};
+
 struct GridPlan {
   int micro_batch = 0;
-  int replicas = 0;
+  int replicas = 0;  ///< in all
   std::vector<GridStage> stages;
+  /// The last ones, which compute as many samples on other devices than those of `stages`.
+  std::vector<GridReplicas> unlike = {};
 };
+
+/// All replicas in their order, those of `stages` first.
+std::vector<GridReplicas> replicas_of(const GridPlan& plan);
+/// Of a type that all replicas have.
+int devices_of(const GridPlan& plan, int type);
 
 /// What takes so long is not possible: where nobody measured a link. Finite, as it may count 0
 /// times.
@@ -69,7 +86,12 @@ class GridCosts {
   /// The output of a layer, from a stage to its neighbour.
   virtual double send(int layer, int micro_batch, GridConfig from, GridConfig to) const = 0;
   virtual double update(const GridStage& stage, int micro_batch) const = 0;
-  virtual double reduction(const GridStage& stage, int replicas) const = 0;
+  /// Of a stage's gradients over its replicas, where one of them sends to the next, which is of
+  /// config `next`; both of the least degree that some replica of the stage has.
+  virtual double reduction(const GridStage& stage, GridConfig next, int replicas) const = 0;
+  double reduction(const GridStage& stage, int replicas) const {
+    return reduction(stage, stage.config, replicas);
+  }
   /// Whether no reduction takes less over more replicas.
   virtual bool reductions_rise() const = 0;
   /// How many stages from the end, itself included, it may be for its devices to hold it and the
@@ -81,6 +103,9 @@ class GridCosts {
 
   /// Seconds of a step, by the form above.
   double step_seconds(const GridPlan& plan) const;
+  /// Of what all replicas sum of a stage. `replicas` are those of a plan.
+  double reduction_of(const GridStage& stage, size_t number,
+                      const std::vector<GridReplicas>& replicas) const;
   /// Micro-batches of a replica in a step.
   int passes(int micro_batch, int replicas) const;
 };

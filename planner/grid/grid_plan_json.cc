@@ -52,37 +52,66 @@ std::string no_degree_fault(const std::string& type, int degree, int micro_batch
          " it was measured at, and its hosts have room for, " + known;
 }
 
+GridConfig read_config(JsonFields& fields, const ForeignCosts& costs, int micro_batch) {
+  GridConfig config;
+  Bytes memory{0};
+  std::string type;
+  fields.read("type", type).leave_notes();
+  if (fields.has("tensor")) fields.read_between("tensor", config.degree, 1, 1 << 20);
+  if (fields.has("memory")) fields.read_between("memory", memory, 1, INT64_MAX / 4);
+  config.type = type_of(costs.grid_types(), type, memory);
+  if (config.type < 0) {
+    fields.fault("type", no_type_fault(costs.grid_types(), type));
+    return {};
+  }
+  const std::vector<int> degrees = costs.degrees(config.type, micro_batch);
+  if (std::find(degrees.begin(), degrees.end(), config.degree) == degrees.end())
+    fields.fault(nullptr, no_degree_fault(type, config.degree, micro_batch, degrees));
+  return config;
+}
+
 void read_stage(JsonFields& fields, const ForeignCosts& costs, GridPlan* plan) {
   GridStage stage;
   int last = 0;
-  Bytes memory{0};
-  std::string type;
   const int expected = plan->stages.empty() ? 0 : plan->stages.back().end;
   fields.read_between("first_layer", stage.first, expected, expected)
-      .read_between("last_layer", last, expected, costs.layers() - 1)
-      .read("type", type)
-      .leave_notes();
-  if (fields.has("tensor")) fields.read_between("tensor", stage.config.degree, 1, 1 << 20);
-  if (fields.has("memory")) fields.read_between("memory", memory, 1, INT64_MAX / 4);
+      .read_between("last_layer", last, expected, costs.layers() - 1);
   stage.end = last + 1;
-  stage.config.type = type_of(costs.grid_types(), type, memory);
-  if (stage.config.type < 0) return fields.fault("type", no_type_fault(costs.grid_types(), type));
-  const std::vector<int> degrees = costs.degrees(stage.config.type, plan->micro_batch);
-  if (std::find(degrees.begin(), degrees.end(), stage.config.degree) == degrees.end())
-    fields.fault(nullptr, no_degree_fault(type, stage.config.degree, plan->micro_batch, degrees));
+  stage.config = read_config(fields, costs, plan->micro_batch);
   plan->stages.push_back(stage);
+}
+
+void read_unlike(JsonFields& fields, const ForeignCosts& costs, GridPlan* plan) {
+  GridReplicas& unlike = plan->unlike.emplace_back();
+  fields.read_between("replicas", unlike.count, 1, plan->replicas).leave_notes();
+  fields.each("stages", [&](JsonFields& each) {
+    unlike.configs.push_back(read_config(each, costs, plan->micro_batch));
+  });
+  if (unlike.configs.size() != plan->stages.size())
+    fields.fault("stages", "must be as many as the plan's " + std::to_string(plan->stages.size()));
+}
+
+/// Of which one at least is like the plan's stages.
+void check_unlike(JsonFields& fields, const GridPlan& plan) {
+  int64_t count = 0;
+  for (const GridReplicas& unlike : plan.unlike) count += unlike.count;
+  if (count >= plan.replicas)
+    fields.fault("unlike", "must leave some of the " + std::to_string(plan.replicas) + " replicas");
 }
 
 /// Groups that stages take, or larger ones that hold them.
 Result<Unit> check_devices(const GridPlan& plan, const ForeignCosts& costs) {
   const std::vector<GridGroups> fleet = costs.groups();
+  const std::vector<GridReplicas> replicas = replicas_of(plan);
   for (size_t type = 0; type < fleet.size(); ++type)
     for (const auto& [size, there] : fleet[type]) {
       int64_t taken = 0;
       for (size_t s = 0; s < plan.stages.size(); ++s) {
-        const GridConfig config = plan.stages[s].config;
-        if (config.type != static_cast<int>(type) || config.degree % size != 0) continue;
-        taken += int64_t{config.degree / size} * plan.replicas;
+        for (const GridReplicas& own : replicas) {
+          const GridConfig config = own.configs[s];
+          if (config.type != static_cast<int>(type) || config.degree % size != 0) continue;
+          taken += int64_t{config.degree / size} * own.count;
+        }
         if (taken > there)
           return invalid_at(
               "/stages/" + std::to_string(s),
@@ -100,35 +129,46 @@ Result<Unit> check_memory(const GridPlan& plan, const ForeignCosts& costs) {
   return Unit{};
 }
 
+json to_json(GridConfig config, const std::vector<GridType>& types) {
+  const GridType& type = types[static_cast<size_t>(config.type)];
+  return {{"type", type.name}, {"memory", type.memory.value()}, {"tensor", config.degree}};
+}
+
 }  // namespace
 
 json to_json(const GridPlan& plan, const std::vector<GridType>& types) {
   std::map<std::string, int> left;
-  for (const GridType& type : types) left[type.name] += type.devices();
-  json stages = json::array();
-  for (const GridStage& stage : plan.stages) {
-    const GridType& type = types[static_cast<size_t>(stage.config.type)];
-    left[type.name] -= stage.config.degree * plan.replicas;
-    stages.push_back({{"first_layer", stage.first},
-                      {"last_layer", stage.end - 1},
-                      {"type", type.name},
-                      {"memory", type.memory.value()},
-                      {"tensor", stage.config.degree}});
-  }
+  for (size_t type = 0; type < types.size(); ++type)
+    left[types[type].name] += types[type].devices() - devices_of(plan, static_cast<int>(type));
   std::erase_if(left, [](const auto& one) { return one.second == 0; });
-  return {{"version", 1},
-          {"micro_batch", plan.micro_batch},
-          {"replicas", plan.replicas},
-          {"stages", std::move(stages)},
-          {"left_out", left}};
+  json stages = json::array(), unlike = json::array();
+  for (const GridStage& stage : plan.stages) {
+    json& own = stages.emplace_back(to_json(stage.config, types));
+    own["first_layer"] = stage.first;
+    own["last_layer"] = stage.end - 1;
+  }
+  for (const GridReplicas& replicas : plan.unlike) {
+    json configs = json::array();
+    for (const GridConfig config : replicas.configs) configs.push_back(to_json(config, types));
+    unlike.push_back({{"replicas", replicas.count}, {"stages", std::move(configs)}});
+  }
+  json document = {{"version", 1},
+                   {"micro_batch", plan.micro_batch},
+                   {"replicas", plan.replicas},
+                   {"stages", std::move(stages)},
+                   {"left_out", left}};
+  if (!plan.unlike.empty()) document["unlike"] = std::move(unlike);
+  return document;
 }
 
 json to_json(const GridRecord& search, const std::string& space) {
-  return {{"space", space},
-          {"step_seconds", search.step_seconds},
-          {"lower_bound_step_seconds", search.least_seconds},
-          {"gap", search.gap()},
-          {"nodes", search.nodes}};
+  json document = {{"space", space},
+                   {"step_seconds", search.step_seconds},
+                   {"lower_bound_step_seconds", search.least_seconds},
+                   {"gap", search.gap()},
+                   {"nodes", search.nodes}};
+  if (search.alike_seconds > 0) document["alike_step_seconds"] = search.alike_seconds;
+  return document;
 }
 
 Result<GridPlan> read_grid_plan(const json& document, const ForeignCosts& costs) {
@@ -140,6 +180,10 @@ Result<GridPlan> read_grid_plan(const json& document, const ForeignCosts& costs)
       .leave_notes();
   for (const char* key : kTold) fields.has(key);
   fields.each("stages", [&](JsonFields& each) { read_stage(each, costs, &plan); });
+  if (fields.has("unlike")) {
+    fields.each("unlike", [&](JsonFields& each) { read_unlike(each, costs, &plan); });
+    check_unlike(fields, plan);
+  }
   if (plan.stages.empty() || plan.stages.back().end != costs.layers())
     fields.fault("stages", "must hold all " + std::to_string(costs.layers()) + " layers");
   MOTLEY_TRY_VOID(fields.done());

@@ -115,8 +115,8 @@ class WithEveryLink final : public ForeignCosts {
   double send(int layer, int micro_batch, GridConfig from, GridConfig to) const override {
     return link(from, to) ? ForeignCosts::send(layer, micro_batch, from, to) : 0;
   }
-  double reduction(const GridStage& stage, int replicas) const override {
-    return ring(stage) ? ForeignCosts::reduction(stage, replicas) : 0;
+  double reduction(const GridStage& stage, GridConfig next, int replicas) const override {
+    return ring(stage.config.type, next.type) ? ForeignCosts::reduction(stage, next, replicas) : 0;
   }
 };
 
@@ -144,8 +144,9 @@ bool holds_a_layer(const ForeignCosts& costs, const std::vector<GridConfig>& con
 bool is_linked(const ForeignCosts& costs, const std::vector<GridConfig>& configs,
                const GridPlan& plan) {
   for (const GridConfig config : configs)
-    for (const GridStage& stage : plan.stages)
-      if (costs.link(config, stage.config)) return true;
+    for (const GridReplicas& replicas : replicas_of(plan))
+      for (const GridConfig other : replicas.configs)
+        if (costs.link(config, other)) return true;
   return false;
 }
 
@@ -163,6 +164,21 @@ std::string why_left_out(const GridPlan& plan, const ForeignCosts& costs, int ty
     return "too few for a stage of each of the " + std::to_string(plan.replicas) + " replicas";
   return origin == GridOrigin::kProvedBest ? "no plan with more of them is quicker"
                                            : "no quicker plan with more of them was found";
+}
+
+/// That one replica of a stage has to another, of which it is `config` and the other `next`.
+std::string lacking_ring(const GridPlan& plan, size_t stage, GridConfig config, GridConfig next,
+                         const ForeignCosts& costs) {
+  const ForeignLink* around = costs.ring(config.type, next.type);
+  const int degree = std::min(config.degree, next.degree);
+  const double bytes = costs.gradient_bytes(plan.stages[stage], degree) / plan.replicas;
+  const std::string between =
+      "the one between " + devices_text(costs, {config.type, 1}) + " and " +
+      (config.type == next.type ? "another" : devices_text(costs, {next.type, 1}));
+  if (!around) return between + ", which sums gradients";
+  if (around->carries(bytes)) return "";
+  return between + " for sums of gradients in messages of " + bytes_text(bytes) +
+         ", at which its bandwidth is not above 0";
 }
 
 }  // namespace
@@ -185,50 +201,55 @@ std::string why_no_grid(const ForeignCosts& costs) {
 }
 
 std::string lacking_link(const GridPlan& plan, const ForeignCosts& costs) {
-  for (size_t s = 0; s + 1 < plan.stages.size(); ++s) {
-    const GridConfig from = plan.stages[s].config, to = plan.stages[s + 1].config;
-    if (!costs.link(from, to))
-      return "the one between a stage on " + devices_text(costs, from) + " and one on " +
-             devices_text(costs, to);
-  }
-  for (const GridStage& stage : plan.stages) {
-    if (plan.replicas == 1) break;
-    const ForeignLink* around = costs.ring(stage);
-    const double bytes = costs.gradient_bytes(stage, stage.config.degree) / plan.replicas;
-    const std::string one = devices_text(costs, {stage.config.type, 1});
-    if (!around) return "the one between " + one + " and another, which sums gradients";
-    if (!around->carries(bytes))
-      return "the one between " + one + " and another for sums of gradients in messages of " +
-             bytes_text(bytes) + ", at which its bandwidth is not above 0";
-  }
+  const std::vector<GridReplicas> replicas = replicas_of(plan);
+  for (const GridReplicas& own : replicas)
+    for (size_t s = 0; s + 1 < own.configs.size(); ++s)
+      if (!costs.link(own.configs[s], own.configs[s + 1]))
+        return "the one between a stage on " + devices_text(costs, own.configs[s]) +
+               " and one on " + devices_text(costs, own.configs[s + 1]);
+  for (size_t s = 0; s < plan.stages.size() && plan.replicas > 1; ++s)
+    for (size_t i = 0; i < replicas.size(); ++i) {
+      const size_t next = std::min(i + 1, replicas.size() - 1);
+      for (const size_t other : {i, next}) {
+        if (other == i && replicas[i].count == 1) continue;
+        std::string link =
+            lacking_ring(plan, s, replicas[i].configs[s], replicas[other].configs[s], costs);
+        if (!link.empty()) return link;
+      }
+    }
   return "";
 }
 
 std::string lacking_memory(const GridPlan& plan, size_t stage, const ForeignCosts& costs) {
-  const GridStage& its = plan.stages[stage];
   const int passes = costs.passes(plan.micro_batch, plan.replicas);
-  if (costs.farthest_from_end(its, plan.micro_batch, passes) >=
-      static_cast<int>(plan.stages.size() - stage))
-    return "";
-  return "does not fit the memory of its devices: it needs " +
-         bytes_text(bytes_of_stage(plan, stage, costs)) + " of each, and " +
-         bytes_text(costs.usable_bytes(its.config.type)) + " may be used";
+  for (const GridReplicas& own : replicas_of(plan)) {
+    GridStage its = plan.stages[stage];
+    its.config = own.configs[stage];
+    if (costs.farthest_from_end(its, plan.micro_batch, passes) >=
+        static_cast<int>(plan.stages.size() - stage))
+      continue;
+    return "does not fit the memory of its devices: it needs " +
+           bytes_text(bytes_of_stage(plan, stage, its.config, costs)) + " of each, and " +
+           bytes_text(costs.usable_bytes(its.config.type)) + " may be used";
+  }
+  return "";
 }
 
-double bytes_of_stage(const GridPlan& plan, size_t stage, const ForeignCosts& costs) {
+double bytes_of_stage(const GridPlan& plan, size_t stage, GridConfig config,
+                      const ForeignCosts& costs) {
   const int in_flight = std::min(static_cast<int>(plan.stages.size() - stage),
                                  costs.passes(plan.micro_batch, plan.replicas));
-  return costs.fixed_bytes(plan.stages[stage]) +
-         in_flight * costs.bytes_in_flight(plan.stages[stage], plan.micro_batch);
+  GridStage its = plan.stages[stage];
+  its.config = config;
+  return costs.fixed_bytes(its) + in_flight * costs.bytes_in_flight(its, plan.micro_batch);
 }
 
 std::vector<GridLeftOut> left_out_of(const GridPlan& plan, const ForeignCosts& costs,
                                      GridOrigin origin) {
   std::vector<GridLeftOut> list;
   for (int type = 0; type < costs.types(); ++type) {
-    int left = costs.grid_types()[static_cast<size_t>(type)].devices();
-    for (const GridStage& stage : plan.stages)
-      if (stage.config.type == type) left -= stage.config.degree * plan.replicas;
+    const int left =
+        costs.grid_types()[static_cast<size_t>(type)].devices() - devices_of(plan, type);
     if (left > 0)
       list.push_back({type_name(costs, type), left, why_left_out(plan, costs, type, left, origin)});
   }

@@ -19,8 +19,9 @@ std::string lacking_link(const GridPlan& plan, const ForeignCosts& costs);
 /// Why the devices of a stage of a plan do not hold it; empty: they do.
 std::string lacking_memory(const GridPlan& plan, size_t stage, const ForeignCosts& costs);
 
-/// Bytes that a device of a stage of a plan needs.
-double bytes_of_stage(const GridPlan& plan, size_t stage, const ForeignCosts& costs);
+/// Bytes that a device of a stage of a plan needs in a replica where it is of that config.
+double bytes_of_stage(const GridPlan& plan, size_t stage, GridConfig config,
+                      const ForeignCosts& costs);
 
 /// Devices of a type that a plan has not got.
 struct GridLeftOut {

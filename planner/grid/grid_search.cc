@@ -6,6 +6,7 @@
 
 #include "planner/grid/grid_boxes.h"
 #include "planner/grid/grid_labels.h"
+#include "planner/grid/mixed_search.h"
 #include "planner/plain/grain_table.h"
 
 namespace motley {
@@ -65,14 +66,20 @@ class GridSearch {
     const int64_t devices = device_count(fleet_);
     work_.most = kLeastWork + kWorkOfADevice * devices;
     std::vector<GridCandidate> open;
-    for (const GridShape shape : shapes_of(costs_, devices)) open.push_back(fluid(shape));
+    const std::vector<GridShape> shapes = shapes_of(costs_, devices);
+    for (const GridShape shape : shapes) open.push_back(fluid(shape));
     for (const GridEffort& effort : kEfforts) look_at(&open, effort);
+    const double alike = best_.plan ? best_.seconds : 0;
+    const MixedRecord mixed = search_mixed(costs_, shapes, fleet_, &best_);
     if (!best_.plan)
       return fail(ErrorCode::kNoPlan,
                   "no pipeline of equal replicas over these devices holds the model");
-    GridResult result{*best_.plan, {best_.seconds, best_.seconds, work_.spent}};
-    for (const GridCandidate& left : open)
-      result.search.least_seconds = std::min(result.search.least_seconds, left.least_seconds);
+    GridResult result{*best_.plan,
+                      {best_.seconds, best_.seconds, work_.spent + mixed.nodes, alike}};
+    double& least = result.search.least_seconds;
+    for (const GridCandidate& left : open) least = std::min(least, left.least_seconds);
+    result.search.unlike_too = mixed.least_seconds > 0;
+    if (result.search.unlike_too) least = std::min(least, mixed.least_seconds);
     return result;
   }
 
@@ -158,15 +165,18 @@ Result<GridResult> search_grid(const GridCosts& costs, const std::vector<GridGro
   return GridSearch(costs, fleet).run();
 }
 
-std::string grid_space(const GridCosts& costs, const std::vector<GridGroups>& fleet) {
+std::string grid_space(const GridCosts& costs, const std::vector<GridGroups>& fleet,
+                       const GridRecord& search) {
   const std::vector<int> sizes = costs.micro_batches();
   return "equal pipelines of " + std::to_string(device_count(fleet)) + " devices of " +
          std::to_string(costs.types()) +
-         " types: any number of replicas and of stages, any layers, one type and tensor degree a "
-         "stage, degrees that divide each other within hosts, types in any order, micro-batches "
-         "of " +
+         " types: any number of replicas and of stages, any layers, " +
+         (search.unlike_too ? "any type and tensor degree in each stage of each replica"
+                            : "one type and tensor degree a stage") +
+         ", degrees that divide each other within hosts, types in any order, micro-batches of " +
          std::to_string(sizes.front()) + " to " + std::to_string(sizes.back()) +
-         ", devices left out";
+         ", devices left out" +
+         (search.unlike_too ? "" : "; some of those with unlike replicas besides");
 }
 
 }  // namespace motley

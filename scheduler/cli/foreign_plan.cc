@@ -196,11 +196,13 @@ json left_out_why(const Priced& priced, const ForeignCosts& costs, const Foreign
 std::optional<double> cost_per_hour(const GridPlan& plan, const ForeignCosts& costs,
                                     const ForeignProfile& profile) {
   double cost = 0;
-  for (const GridStage& stage : plan.stages) {
-    const GridType& type = costs.grid_types()[static_cast<size_t>(stage.config.type)];
-    const double price = profile.devices.at(type.name).price_per_hour;
+  for (int type = 0; type < costs.types(); ++type) {
+    const int devices = devices_of(plan, type);
+    if (devices == 0) continue;
+    const std::string& name = costs.grid_types()[static_cast<size_t>(type)].name;
+    const double price = profile.devices.at(name).price_per_hour;
     if (price <= 0) return std::nullopt;
-    cost += price * stage.config.degree * plan.replicas;
+    cost += price * devices;
   }
   return cost;
 }
@@ -229,32 +231,34 @@ json document_of(const Priced& priced, const ForeignCosts& costs, const ForeignR
     document["bill"] = bill_of_steps(request.job.train.steps, document["prediction"]);
   document["left_out_why"] = left_out_why(priced, costs, request);
   if (priced.search)
-    document["search"] = to_json(*priced.search, grid_space(costs, costs.groups()));
+    document["search"] = to_json(*priced.search, grid_space(costs, costs.groups(), *priced.search));
   return document;
 }
 
 std::string stages_table(const GridPlan& plan, const ForeignCosts& costs) {
   TextTable table({{"stage"},
                    {"layers", Align::kLeft},
+                   {"replicas"},
                    {"device", Align::kLeft},
                    {"tensor"},
                    {"devices"},
                    {"of a micro-batch"},
                    {"memory", Align::kLeft}});
-  const auto count = static_cast<int>(plan.stages.size());
-  for (int s = 0; s < count; ++s) {
-    const GridStage& stage = plan.stages[static_cast<size_t>(s)];
-    const GridType& type = costs.grid_types()[static_cast<size_t>(stage.config.type)];
-    double computing = 0;
-    for (int layer = stage.first; layer < stage.end; ++layer)
-      computing += costs.compute(stage.config, plan.micro_batch, layer);
-    const double bytes = bytes_of_stage(plan, static_cast<size_t>(s), costs);
-    table.add_row(
-        {std::to_string(s), std::to_string(stage.first) + ".." + std::to_string(stage.end - 1),
-         type.name, std::to_string(stage.config.degree),
-         std::to_string(stage.config.degree * plan.replicas), format_seconds(computing),
-         format_bytes(Bytes(static_cast<int64_t>(bytes))) + " of " + format_bytes(type.memory)});
-  }
+  for (size_t s = 0; s < plan.stages.size(); ++s)
+    for (const GridReplicas& replicas : replicas_of(plan)) {
+      const GridStage& stage = plan.stages[s];
+      const GridConfig config = replicas.configs[s];
+      const GridType& type = costs.grid_types()[static_cast<size_t>(config.type)];
+      double computing = 0;
+      for (int layer = stage.first; layer < stage.end; ++layer)
+        computing += costs.compute(config, plan.micro_batch, layer);
+      const double bytes = bytes_of_stage(plan, s, config, costs);
+      table.add_row(
+          {std::to_string(s), std::to_string(stage.first) + ".." + std::to_string(stage.end - 1),
+           std::to_string(replicas.count), type.name, std::to_string(config.degree),
+           std::to_string(config.degree * replicas.count), format_seconds(computing),
+           format_bytes(Bytes(static_cast<int64_t>(bytes))) + " of " + format_bytes(type.memory)});
+    }
   return table.to_string();
 }
 

@@ -62,12 +62,14 @@ std::vector<GridType> read_cluster(const std::string& text, const ForeignProfile
 }
 
 void print_plan(const GridPlan& plan, const std::vector<GridType>& cluster) {
-  std::printf("  %d replicas, micro-batch %d:", plan.replicas, plan.micro_batch);
-  for (const GridStage& stage : plan.stages)
-    std::printf("  %dx %s [%d..%d]", stage.config.degree,
-                cluster[static_cast<size_t>(stage.config.type)].name.c_str(), stage.first,
-                stage.end - 1);
-  std::printf("\n");
+  for (const GridReplicas& replicas : replicas_of(plan)) {
+    std::printf("  %d replicas, micro-batch %d:", replicas.count, plan.micro_batch);
+    for (size_t s = 0; s < plan.stages.size(); ++s)
+      std::printf("  %dx %s [%d..%d]", replicas.configs[s].degree,
+                  cluster[static_cast<size_t>(replicas.configs[s].type)].name.c_str(),
+                  plan.stages[s].first, plan.stages[s].end - 1);
+    std::printf("\n");
+  }
 }
 
 /// Of opt350-a100-v100.json "opt350".
@@ -135,7 +137,7 @@ bool plan_cluster(const CaseRequest& request, const ForeignProfile& profile,
   }
   json document = to_json(found->plan, cluster);
   document["iterations_per_second"] = 1 / scored;
-  document["search"] = to_json(found->search, grid_space(costs, costs.groups()));
+  document["search"] = to_json(found->search, grid_space(costs, costs.groups(), found->search));
   return write_plan(plan_path(request, cluster), document);
 }
 

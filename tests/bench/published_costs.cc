@@ -21,9 +21,9 @@ double PublishedCosts::update(const GridStage& stage, int micro_batch) const {
   return times(stage.config, micro_batch).update_seconds[static_cast<size_t>(stage.first)];
 }
 
-double PublishedCosts::reduction(const GridStage& stage, int replicas) const {
+double PublishedCosts::reduction(const GridStage& stage, GridConfig next, int replicas) const {
   if (replicas == 1) return 0;
-  const ForeignLink* around = ring(stage);
+  const ForeignLink* around = ring(stage.config.type, next.type);
   if (!around) return kNoGridSeconds;
   double bytes = gradient_bytes(stage, 1) / std::min(kLargestSharedDegree, stage.config.degree);
   double seconds = 0;

@@ -16,7 +16,8 @@ class PublishedCosts : public ForeignCosts {
   PublishedCosts(const ForeignProfile& profile, std::vector<GridType> types);
 
   double update(const GridStage& stage, int micro_batch) const override;
-  double reduction(const GridStage& stage, int replicas) const override;
+  using ForeignCosts::reduction;
+  double reduction(const GridStage& stage, GridConfig next, int replicas) const override;
   int farthest_from_end(const GridStage& stage, int micro_batch, int passes) const override;
   SendWeights weights(int from_end, bool first) const override;
 };

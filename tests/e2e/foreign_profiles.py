@@ -93,7 +93,9 @@ def main():
     stages = document["stages"]
     expect_equal([stages[0]["first_layer"], stages[-1]["last_layer"]], [0, LAYERS - 1], "layers")
     expect(abs(document["search"]["gap"]) < 1e-9, f"gap {document['search']['gap']}")
-    used = sum(stage["tensor"] * document["replicas"] for stage in stages)
+    unlike = [(one["replicas"], one["stages"]) for one in document["unlike"]]
+    replicas = [(document["replicas"] - sum(count for count, _ in unlike), stages), *unlike]
+    used = sum(count * stage["tensor"] for count, its in replicas for stage in its)
     expect_equal(used + sum(document["left_out"].values()), 9, "devices of the fleet")
     # No more than all devices at work all the time: a fast one does 1/40 ms, a slow one 1/80 ms.
     expect(document["prediction"]["samples_per_second"] <= 5 / 0.040 + 4 / 0.080 + 1e-6, "more than all devices can")
@@ -104,6 +106,11 @@ def main():
     scored = plan("--score", "plan.json", "--json")
     expect_exit(scored, 0)
     expect_equal(json.loads(scored.stdout)["prediction"], document["prediction"], "the price of what was found")
+    expect_equal(json.loads(scored.stdout)["unlike"], document["unlike"], "replicas that were scored")
+    write("many.json", {**document, "unlike": [{**document["unlike"][0], "replicas": document["replicas"]}]})
+    many = plan("--score", "many.json")
+    expect_exit(many, 65)
+    expect("must leave some of the" in many.stderr, many.stderr)
     one = {"version": 1, "micro_batch": 1, "replicas": 1, "stages": [{"first_layer": 0, "last_layer": 3, "type": "fast", "tensor": 1}]}
     write("one.json", one)
     alone = json.loads(plan("--score", "one.json", "--json").stdout)["prediction"]

@@ -1,4 +1,4 @@
-"""Equal pipelines under a closed form as a mixed integer program in CPLEX LP format, solved by glpsol: which stages there are, by their
+"""Equal pipelines of like replicas under a closed form as a mixed integer program in CPLEX LP format, solved by glpsol: which stages there are, by their
 place from the end, is a path of binary variables."""
 
 import pathlib
