@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 
 namespace motley {
 namespace {
@@ -72,6 +73,60 @@ class Meeting {
   std::vector<std::vector<bool>> may_;
   std::vector<std::vector<int>> met_;
   std::vector<int> room_;
+};
+
+/// Of so many replicas all orders are looked at.
+constexpr int kFewReplicas = 6;
+
+/// Replicas one after another, of some types, and the seconds that each pair of neighbours takes.
+struct ReplicaRow {
+  std::vector<int> counts;    ///< by type
+  std::vector<double> pairs;  ///< by type and that of the next one
+
+  double pair(size_t type, size_t next) const { return pairs[type * counts.size() + next]; }
+
+  /// Of all pairs of neighbours, over all orders.
+  double slowest_at_best() {
+    double least = kNoGridSeconds;
+    for (size_t type = 0; type < counts.size(); ++type) go_on(type, 0, &least);
+    return least;
+  }
+
+  /// No more than that: of pairs that there are in any order, and of those by which each type is
+  /// next to another (Prim 1957).
+  double slowest_at_least() const {
+    double slowest = 0;
+    std::vector<double> nearest(counts.size());
+    const int all = std::accumulate(counts.begin(), counts.end(), 0);
+    for (size_t type = 0; type < counts.size(); ++type) {
+      nearest[type] = std::min(pair(0, type), pair(type, 0));
+      if (2 * counts[type] > all + 1) slowest = std::max(slowest, pair(type, type));
+    }
+    std::set<size_t> left;
+    for (size_t type = 1; type < counts.size(); ++type) left.insert(type);
+    while (!left.empty()) {
+      const size_t next = *std::min_element(
+          left.begin(), left.end(), [&](size_t a, size_t b) { return nearest[a] < nearest[b]; });
+      slowest = std::max(slowest, nearest[next]);
+      left.erase(next);
+      for (const size_t type : left)
+        nearest[type] = std::min({nearest[type], pair(next, type), pair(type, next)});
+    }
+    return slowest;
+  }
+
+ private:
+  void go_on(size_t type, double slowest, double* least) {
+    if (slowest >= *least || counts[type] == 0) return;
+    --counts[type];
+    bool is_last = true;
+    for (size_t next = 0; next < counts.size(); ++next) {
+      is_last = is_last && counts[next] == 0;
+      go_on(next, std::max(slowest, pair(type, next)), least);
+    }
+    if (is_last) *least = slowest;
+    ++counts[type];
+  }
 };
 
 }  // namespace
@@ -209,27 +264,6 @@ GridMixPrice GridMixes::price(const GridMix& mix, int first, int end) const {
   return price;
 }
 
-/// The slowest pair of a row in which each type is next to another, at best (Prim 1957).
-double GridMixes::around(const std::vector<int>& types, int degree, int first, int end) const {
-  double slowest = 0;
-  std::vector<int> in = {types.front()}, left(types.begin() + 1, types.end());
-  const auto ring = [&](int from, int to) {
-    return costs_.reduction({first, end, {from, degree}}, {to, degree}, shape_.replicas);
-  };
-  while (!left.empty()) {
-    double least = std::numeric_limits<double>::infinity();
-    size_t next = 0;
-    for (size_t i = 0; i < left.size(); ++i)
-      for (const int type : in)
-        for (const double seconds : {ring(type, left[i]), ring(left[i], type)})
-          if (seconds < least) least = seconds, next = i;
-    slowest = std::max(slowest, least);
-    in.push_back(left[next]);
-    left.erase(left.begin() + static_cast<std::ptrdiff_t>(next));
-  }
-  return slowest;
-}
-
 double GridMixes::reduction(const GridMix& mix, int first, int end) const {
   if (shape_.replicas == 1) return 0;
   int degree = configs_[at(mix.parts.front().first)].degree;
@@ -238,14 +272,14 @@ double GridMixes::reduction(const GridMix& mix, int first, int end) const {
     degree = std::min(degree, configs_[at(config)].degree);
     counts[configs_[at(config)].type] += count;
   }
-  double seconds = 0;
-  std::vector<int> types;
+  ReplicaRow row;
   for (const auto& [type, count] : counts) {
-    types.push_back(type);
-    if (count > shape_.replicas - count + 1)  // two are next to each other
-      seconds = std::max(seconds, costs_.reduction({first, end, {type, degree}}, shape_.replicas));
+    row.counts.push_back(count);
+    for (const auto& [next, unused] : counts)
+      row.pairs.push_back(
+          costs_.reduction({first, end, {type, degree}}, {next, degree}, shape_.replicas));
   }
-  return std::max(seconds, around(types, degree, first, end));
+  return shape_.replicas <= kFewReplicas ? row.slowest_at_best() : row.slowest_at_least();
 }
 
 std::vector<GridSends> GridMixes::sends(const GridMix& before, const GridMix& after,

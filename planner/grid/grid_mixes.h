@@ -95,7 +95,6 @@ class GridMixes {
   void extend(const GridMixLimits& limits, int config, int replicas, GridMix* mix);
   bool can_take(int config, const GridMix& mix) const;
   double reduction(const GridMix& mix, int first, int end) const;
-  double around(const std::vector<int>& types, int degree, int first, int end) const;
   double send(int layer, int from, int to) const {
     return sends_[(at(layer) * configs_.size() + at(from)) * configs_.size() + at(to)];
   }

@@ -49,7 +49,7 @@ std::string no_degree_fault(const std::string& type, int degree, int micro_batch
   std::string known;
   for (const int one : degrees) known += (known.empty() ? "" : ", ") + std::to_string(one);
   return type + " cannot be at tensor " + std::to_string(degree) + ": at " + size +
-         " it was measured at, and its hosts have room for, " + known;
+         " it can be at " + known + " (measured, each a part of the next)";
 }
 
 GridConfig read_config(JsonFields& fields, const ForeignCosts& costs, int micro_batch) {

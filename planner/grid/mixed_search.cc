@@ -29,8 +29,8 @@ constexpr int kFewDevices = 12;
 constexpr MixedEffort kOfFew[] = {
     {{.most_parts = 6, .most_counts = 1 << 20, .most_mixes = 5'000}, 20'000, 5'000'000}};
 constexpr MixedEffort kOfMany[] = {
-    {{.most_parts = 2, .most_counts = 8, .most_mixes = 200}, 4, 600'000},
-    {{.most_parts = 2, .most_counts = 8, .most_mixes = 200}, 30, 1'600'000}};
+    {{.most_parts = 2, .most_counts = 8, .most_mixes = 200}, 4, 400'000},
+    {{.most_parts = 2, .most_counts = 8, .most_mixes = 200}, 30, 1'000'000}};
 constexpr int64_t kWorkOfADevice = 2'000;
 
 /// A row of stages from the last one back.

@@ -144,21 +144,20 @@ class EveryPlan:
                 pass  # it does not fit
             return
         for end in range(first + 1, LAYERS + 1):
-            for column in self.columns(self.count, left, not cuts):
+            for column in self.columns(self.count, left):
                 used = dict(left)
                 for name, degree in column:
                     used[name] -= degree
                 self.extend(cuts + [(first, end)], columns + [column], used)
 
-    def columns(self, count, left, rising, least=0):
-        """Configs of so many replicas; `rising`: as their order is of no matter."""
+    def columns(self, count, left):
+        """Configs of so many replicas, in any order."""
         if count == 0:
             yield []
             return
-        for number in range(least if rising else 0, len(self.configs)):
-            name, degree = self.configs[number]
+        for name, degree in self.configs:
             if left[name] >= degree:  # hosts of four have room for two at once wherever two are left
-                for rest in self.columns(count - 1, {**left, name: left[name] - degree}, rising, number):
+                for rest in self.columns(count - 1, {**left, name: left[name] - degree}):
                     yield [(name, degree)] + rest
 
 

@@ -32,6 +32,12 @@ def profile():
             "links": links, "source": "this test"}
 
 
+def replicas_of(document):
+    """[(how many, the stages of each)] of a plan."""
+    unlike = [(one["replicas"], one["stages"]) for one in document.get("unlike", [])]
+    return [(document["replicas"] - sum(count for count, _ in unlike), document["stages"]), *unlike]
+
+
 def check_reasons(write, plan, refused):
     """What is left out and why, what it costs, and which part of what was given is wrong."""
     priced = profile()
@@ -39,7 +45,7 @@ def check_reasons(write, plan, refused):
         priced["devices"][kind]["price_per_hour"] = price
     write("profile.json", priced)
     document = json.loads(plan("--json", "--set", "train.steps=1000").stdout)
-    used = sum({"fast": 3, "slow": 1}[stage["type"]] * stage["tensor"] * document["replicas"] for stage in document["stages"])
+    used = sum({"fast": 3, "slow": 1}[stage["type"]] * stage["tensor"] * count for count, its in replicas_of(document) for stage in its)
     expect(abs(document["prediction"]["cost_per_hour"] - used) < 1e-9, f"cost of an hour: {document['prediction']}")
     bill = document["bill"]
     expect_equal(bill["steps"], 1000, "steps of the bill")
@@ -93,9 +99,7 @@ def main():
     stages = document["stages"]
     expect_equal([stages[0]["first_layer"], stages[-1]["last_layer"]], [0, LAYERS - 1], "layers")
     expect(abs(document["search"]["gap"]) < 1e-9, f"gap {document['search']['gap']}")
-    unlike = [(one["replicas"], one["stages"]) for one in document["unlike"]]
-    replicas = [(document["replicas"] - sum(count for count, _ in unlike), stages), *unlike]
-    used = sum(count * stage["tensor"] for count, its in replicas for stage in its)
+    used = sum(count * stage["tensor"] for count, its in replicas_of(document) for stage in its)
     expect_equal(used + sum(document["left_out"].values()), 9, "devices of the fleet")
     # No more than all devices at work all the time: a fast one does 1/40 ms, a slow one 1/80 ms.
     expect(document["prediction"]["samples_per_second"] <= 5 / 0.040 + 4 / 0.080 + 1e-6, "more than all devices can")
@@ -131,7 +135,7 @@ def main():
     write("bad.json", {**one, "stages": [{"first_layer": 0, "last_layer": 3, "type": "slow", "tensor": 1}]})
     refused(65, "memory", "--score", "bad.json")
     write("bad.json", {**one, "stages": [{**one["stages"][0], "tensor": 8}]})
-    refused(65, "/stages/0: fast cannot be at tensor 8: at micro-batch 1 it was measured at, and its hosts have room for, 1, 2", "--score", "bad.json")
+    refused(65, "/stages/0: fast cannot be at tensor 8: at micro-batch 1 it can be at 1, 2 (measured, each a part of the next)", "--score", "bad.json")
     write("bad.json", {**one, "replica": 2})
     refused(65, "bad.json:1:1: /: unknown key 'replica' (did you mean 'replicas'?)", "--score", "bad.json")
     write("bad.json", {**one, "stages": [{**one["stages"][0], "type": "fasst"}]})

@@ -291,7 +291,7 @@ TEST(SliceTraffic, OfNoOwnersIsThatOfEvenOnes) {
     for (int replicas = std::uniform_int_distribution(1, 5)(random); replicas > 0; --replicas)
       plan.replicas.push_back(random_replica(random, layer_count(model), shared, &ranks));
     for (int rank = 0; rank < ranks; ++rank)
-      plan.ranks.push_back({.host = std::string(1, "abc"[random() % 3])});
+      plan.ranks.push_back({"", std::string(1, "abc"[random() % 3]), "any"});
     plan.shard_optimizer = i % 2 == 0;
     Plan owned = plan;
     owned.owners = even_ownership(plan, model);
