@@ -254,8 +254,7 @@ bool GridMixes::can_take(int config, const GridMix& mix) const {
 GridMixPrice GridMixes::price(const GridMix& mix, int first, int end) const {
   GridMixPrice price{.farthest_from_end = layers_};
   for (const auto& [config, count] : mix.parts) {
-    const std::vector<double>& computed = computed_[at(config)];
-    price.compute = std::max(price.compute, computed[at(end)] - computed[at(first)]);
+    price.compute = std::max(price.compute, compute(config, first, end));
     price.update = std::max(price.update, updates_[at(config)][stage(first, end)]);
     price.farthest_from_end =
         std::min(price.farthest_from_end, farthest_[at(config)][stage(first, end)]);

@@ -57,6 +57,10 @@ class GridMixes {
   int there(size_t resource) const { return there_[resource].count; }
 
   GridMixPrice price(const GridMix& mix, int first, int end) const;
+  /// Of a micro-batch on one config.
+  double compute(int config, int first, int end) const {
+    return computed_[at(config)][at(end)] - computed_[at(config)][at(first)];
+  }
   SendWeights weights(int from_end, bool first) const { return costs_.weights(from_end, first); }
   /// Of stages of which the latter begins with `layer`, of each way to put their devices together
   /// in replicas than which no other has less of both.

@@ -46,6 +46,22 @@ struct Label {
   std::array<int, kMostGridResources> taken = {};
 };
 
+/// A replica: the devices of each of its stages, and how long it computes a micro-batch.
+struct Replica {
+  double seconds = 0;
+  std::vector<GridConfig> configs = {};
+};
+
+/// Whatever types are called, where they are not alike.
+bool before(const Replica& a, const Replica& b) {
+  if (a.seconds != b.seconds) return a.seconds < b.seconds;
+  return std::lexicographical_compare(a.configs.begin(), a.configs.end(), b.configs.begin(),
+                                      b.configs.end(), [](GridConfig one, GridConfig other) {
+                                        return std::pair(one.type, one.degree) <
+                                               std::pair(other.type, other.degree);
+                                      });
+}
+
 class OfAShape {
  public:
   OfAShape(const GridCosts& costs, GridShape shape, const std::vector<GridGroups>& fleet,
@@ -191,7 +207,7 @@ class OfAShape {
 
   /// A whole plan. Sums may take longer than the least over all orders: then the least is a bound.
   void take(const Label& label) {
-    std::vector<std::vector<GridConfig>> replicas;
+    std::vector<Replica> replicas;
     GridPlan plan = plan_of(label, &replicas);
     double seconds = costs_.step_seconds(plan);
     const bool all_orders = seconds > label.bound / kSame && plan.replicas <= kFewReplicas;
@@ -206,15 +222,8 @@ class OfAShape {
     best_->seconds = seconds;
   }
 
-  static bool before(const std::vector<GridConfig>& a, const std::vector<GridConfig>& b) {
-    return std::lexicographical_compare(
-        a.begin(), a.end(), b.begin(), b.end(), [](GridConfig one, GridConfig other) {
-          return std::pair(one.type, one.degree) < std::pair(other.type, other.degree);
-        });
-  }
-
   /// With all of its replicas, alike ones together.
-  GridPlan plan_of(const Label& label, std::vector<std::vector<GridConfig>>* replicas) const {
+  GridPlan plan_of(const Label& label, std::vector<Replica>* replicas) const {
     GridPlan plan{mixes_.shape().micro_batch, mixes_.shape().replicas, {}};
     std::vector<int> parts;  // of the stage, by replica
     for (size_t part = 0; part < mix_of(label).parts.size(); ++part)
@@ -223,8 +232,12 @@ class OfAShape {
     for (const Label* own = &label; own != nullptr;) {
       const Label* const next = own->after < 0 ? nullptr : &labels_[at(own->after)];
       plan.stages.push_back({own->first, next ? next->first : mixes_.layers(), {}});
-      for (size_t i = 0; i < parts.size(); ++i)
-        (*replicas)[i].push_back(mixes_.config(mix_of(*own).parts[at(parts[i])].first));
+      for (size_t i = 0; i < parts.size(); ++i) {
+        const int config = mix_of(*own).parts[at(parts[i])].first;
+        Replica& replica = (*replicas)[i];
+        replica.configs.push_back(mixes_.config(config));
+        replica.seconds += mixes_.compute(config, own->first, plan.stages.back().end);
+      }
       if (next) parts = parts_after(*own, *next, parts);
       own = next;
     }
@@ -247,11 +260,11 @@ class OfAShape {
   }
 
   /// The plan's stages have the devices of the first ones, which are most where that may be.
-  static GridPlan with_replicas(GridPlan plan,
-                                const std::vector<std::vector<GridConfig>>& replicas) {
+  static GridPlan with_replicas(GridPlan plan, const std::vector<Replica>& replicas) {
     std::vector<GridReplicas> alike;
-    for (const std::vector<GridConfig>& configs : replicas) {
-      if (alike.empty() || alike.back().configs != configs) alike.push_back({0, configs});
+    for (const Replica& replica : replicas) {
+      if (alike.empty() || alike.back().configs != replica.configs)
+        alike.push_back({0, replica.configs});
       ++alike.back().count;
     }
     if (alike.front().count < alike.back().count) std::reverse(alike.begin(), alike.end());
