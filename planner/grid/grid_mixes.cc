@@ -75,9 +75,6 @@ class Meeting {
   std::vector<int> room_;
 };
 
-/// Of so many replicas all orders are looked at.
-constexpr int kFewReplicas = 6;
-
 /// Replicas one after another, of some types, and the seconds that each pair of neighbours takes.
 struct ReplicaRow {
   std::vector<int> counts;    ///< by type
@@ -278,7 +275,7 @@ double GridMixes::reduction(const GridMix& mix, int first, int end) const {
       row.pairs.push_back(
           costs_.reduction({first, end, {type, degree}}, {next, degree}, shape_.replicas));
   }
-  return shape_.replicas <= kFewReplicas ? row.slowest_at_best() : row.slowest_at_least();
+  return shape_.replicas <= kFewInOrder ? row.slowest_at_best() : row.slowest_at_least();
 }
 
 std::vector<GridSends> GridMixes::sends(const GridMix& before, const GridMix& after,

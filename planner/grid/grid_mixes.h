@@ -10,6 +10,9 @@
 
 namespace motley {
 
+/// Of so many replicas all orders are looked at where that matters.
+inline constexpr int kFewInOrder = 6;
+
 /// The devices of a stage in all replicas.
 struct GridMix {
   std::vector<std::pair<int, int>> parts;  ///< configs, rising, and the replicas of each

@@ -15,16 +15,13 @@ namespace {
 
 /// Nearer than that steps are the same.
 constexpr double kSame = 1 - 1e-12;
-/// Of so many replicas all orders are looked at where it matters.
-constexpr int kFewReplicas = 6;
-
 struct MixedEffort {
   GridMixLimits limits;
   size_t most_labels = 0;  ///< that begin with the same layer
   int64_t most_work = 0;   ///< over all shapes, with what was done before
 };
-/// Of few devices everything, within some tenths of a second; of many what is found in two passes,
-/// as much as that for each thousand of them.
+/// Of few devices everything, within some tenths of a second; of many what is found in two passes
+/// within a tenth, and two more for each thousand of them.
 constexpr int kFewDevices = 12;
 constexpr MixedEffort kOfFew[] = {
     {{.most_parts = 6, .most_counts = 1 << 20, .most_mixes = 5'000}, 20'000, 5'000'000}};
@@ -156,7 +153,6 @@ class OfAShape {
     const GridMix& its = mixes_.all()[at(mix)];
     const int end = label.first;
     const GridMixPrice& price = price_of(mix, first, end);
-    const bool is_first = first == 0;
     if (after >= 0) {
       const SendWeights weight = mixes_.weights(label.from_end, false);
       label.busy = std::max(label.busy, label.own + weight.in_busy * sends.in);
@@ -165,7 +161,7 @@ class OfAShape {
     ++label.from_end;
     if (price.farthest_from_end < label.from_end) return false;
     if (mixes_.passes() * price.compute + label.path >= best_->seconds * kSame) return false;
-    const SendWeights weight = mixes_.weights(label.from_end, is_first);
+    const SendWeights weight = mixes_.weights(label.from_end, first == 0);
     label.own = price.compute + weight.out_busy * sends.out;
     label.path += price.compute + weight.out_path * sends.out;
     label.update = std::max(label.update, price.update);
@@ -210,7 +206,7 @@ class OfAShape {
     std::vector<Replica> replicas;
     GridPlan plan = plan_of(label, &replicas);
     double seconds = costs_.step_seconds(plan);
-    const bool all_orders = seconds > label.bound / kSame && plan.replicas <= kFewReplicas;
+    const bool all_orders = seconds > label.bound / kSame && plan.replicas <= kFewInOrder;
     while (all_orders && std::next_permutation(replicas.begin(), replicas.end(), before)) {
       GridPlan other = with_replicas(plan, replicas);
       const double others = costs_.step_seconds(other);
@@ -311,6 +307,7 @@ MixedRecord search_mixed(const GridCosts& costs, const std::vector<GridShape>& s
       record.least_seconds = std::min(record.least_seconds, least);
     }
   }
+  if (!few && record.least_seconds < best->seconds * kSame) record.least_seconds = 0;
   return record;
 }
 

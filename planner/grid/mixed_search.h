@@ -11,7 +11,7 @@ namespace motley {
 
 struct MixedRecord {
   /// Of all plans with unlike replicas none that is quicker than `best` takes less; 0: not all were
-  /// looked at.
+  /// looked at, or there are many and it is not proved that none is quicker.
   double least_seconds = 0;
   int64_t nodes = 0;
 };

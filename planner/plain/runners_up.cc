@@ -29,7 +29,8 @@ std::string reason_of(const GrainSearch& search, const Deal& chosen, bool finer_
   if (with == kNever) return "cannot compute in grains of " + grain;
   if (with <= chosen.step_seconds || equally_quick(with, chosen.step_seconds))
     return "would not shorten the step of " + now;
-  return "would slow the step from " + now + " to " + format_seconds(with);
+  return "would slow the step from " + now + " to " + format_seconds(with) +
+         (finer_tried ? ", in grains of " + grain + " as now" : "");
 }
 
 /// The rank that decides a plan's step, and how many samples it has.
