@@ -36,6 +36,7 @@ class Cluster:
         self.home = pathlib.Path(home)
         self.nodes = nodes
         self.partition = partition
+        self.temporary = self.home / "tmp"
         self.processes = []
         self.environment = {**os.environ, "SLURM_CONF": str(self.home / "slurm.conf"),
                             "PATH": os.environ["PATH"] + ":/usr/sbin"}
@@ -47,7 +48,7 @@ class Cluster:
         self.start_munge()
         self.start("slurmctld", "-D")
         for name in self.nodes:
-            self.start("slurmd", "-D", "-N", name)
+            self.start("slurmd", "-D", "-N", name, within=self.own_temporary_files())
         self.wait_until_idle()
         return self
 
@@ -88,11 +89,18 @@ class Cluster:
         (self.home / "cgroup.conf").write_text("CgroupAutomount=no\n")
 
     def prolog(self):
-        """Gives each node a place of its own for temporary files: Open MPI's daemons trip over each other's directories."""
         path = self.home / "prolog.sh"
-        path.write_text(f'#!/bin/sh\nmkdir -p "{self.home}/$SLURMD_NODENAME"\necho "export TMPDIR={self.home}/$SLURMD_NODENAME"\n')
+        path.write_text(f'#!/bin/sh\necho "export TMPDIR={self.temporary}"\n')
         path.chmod(0o755)
         return path
+
+    def own_temporary_files(self):
+        """What gives a node a place of its own for them, at the same path on all: Open MPI's daemons remove what they take for
+        left behind of others, also what one is just making. Nothing where no mounts may be made."""
+        self.temporary.mkdir(exist_ok=True)
+        command = ["unshare", "--mount", "/bin/sh", "-c", 'mount --make-rprivate / && mount -t tmpfs tmpfs "$0" && exec "$@"',
+                   str(self.temporary)]
+        return command if subprocess.run([*command, "true"], capture_output=True).returncode == 0 else []
 
     def device_file(self, name):
         path = self.home / name
@@ -107,10 +115,11 @@ class Cluster:
                    f"--log-file={self.home}/munge.log", f"--seed-file={self.home}/munge.seed", "--force")
         self.wait_for(lambda: (self.home / "munge.socket").exists(), "munged")
 
-    def start(self, program, *arguments):
+    def start(self, program, *arguments, within=()):
         log = open(self.home / f"{program}.out", "a")
-        self.processes.append(subprocess.Popen([shutil.which(program, path=self.environment["PATH"]), *arguments], stdout=log,
-                                               stderr=log, stdin=subprocess.DEVNULL, env=self.environment))
+        program = shutil.which(program, path=self.environment["PATH"])
+        self.processes.append(subprocess.Popen([*within, program, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                                               env=self.environment))
 
     def wait_for(self, condition, what, seconds=120):
         """what: said when it was in vain; a function, if it is to be looked up then."""
