@@ -11,21 +11,11 @@ int GridCosts::passes(int micro_batch, int replicas) const {
 
 double GridCosts::reduction_of(const GridStage& stage, size_t number,
                                const std::vector<GridReplicas>& replicas) const {
-  int all = 0, degree = replicas.front().configs[number].degree;
-  for (const GridReplicas& own : replicas) {
-    all += own.count;
-    degree = std::min(degree, own.configs[number].degree);
-  }
+  int all = 0;
+  for (const GridReplicas& own : replicas) all += own.count;
   double seconds = 0;
-  const auto sum = [&](int from, int to) {
-    seconds =
-        std::max(seconds, reduction({stage.first, stage.end, {from, degree}}, {to, degree}, all));
-  };
-  for (size_t i = 0; i < replicas.size(); ++i) {
-    const int type = replicas[i].configs[number].type;
-    if (replicas[i].count > 1 || all == 1) sum(type, type);
-    if (i + 1 < replicas.size()) sum(type, replicas[i + 1].configs[number].type);
-  }
+  for (const auto& [from, to] : neighbours(replicas, number))
+    seconds = std::max(seconds, reduction({stage.first, stage.end, from}, to, all));
   return seconds;
 }
 
@@ -69,6 +59,20 @@ std::vector<GridReplicas> replicas_of(const GridPlan& plan) {
     replicas.push_back(unlike);
   }
   return replicas;
+}
+
+std::vector<std::pair<GridConfig, GridConfig>> neighbours(const std::vector<GridReplicas>& replicas,
+                                                          size_t stage) {
+  int degree = replicas.front().configs[stage].degree;
+  for (const GridReplicas& own : replicas) degree = std::min(degree, own.configs[stage].degree);
+  std::vector<std::pair<GridConfig, GridConfig>> pairs;
+  for (size_t i = 0; i < replicas.size(); ++i) {
+    const GridConfig own{replicas[i].configs[stage].type, degree};
+    if (replicas[i].count > 1 || replicas.size() == 1) pairs.emplace_back(own, own);
+    if (i + 1 < replicas.size())
+      pairs.emplace_back(own, GridConfig{replicas[i + 1].configs[stage].type, degree});
+  }
+  return pairs;
 }
 
 int devices_of(const GridPlan& plan, int type) {

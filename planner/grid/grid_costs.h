@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace motley {
@@ -55,6 +56,10 @@ struct GridPlan {
 std::vector<GridReplicas> replicas_of(const GridPlan& plan);
 /// Of a type that all replicas have.
 int devices_of(const GridPlan& plan, int type);
+/// Which of them send gradients of a stage to which, both of the least degree that one of them has;
+/// a single one to itself.
+std::vector<std::pair<GridConfig, GridConfig>> neighbours(const std::vector<GridReplicas>& replicas,
+                                                          size_t stage);
 
 /// What takes so long is not possible: where nobody measured a link. Finite, as it may count 0
 /// times.

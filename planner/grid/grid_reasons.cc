@@ -150,7 +150,7 @@ bool is_linked(const ForeignCosts& costs, const std::vector<GridConfig>& configs
   return false;
 }
 
-std::string why_left_out(const GridPlan& plan, const ForeignCosts& costs, int type, int devices,
+std::string why_left_out(const GridPlan& plan, const ForeignCosts& costs, int type,
                          GridOrigin origin) {
   const std::string size = "micro-batch " + std::to_string(plan.micro_batch);
   if (!costs.is_measured(type)) return "the profile has no times of it";
@@ -160,18 +160,15 @@ std::string why_left_out(const GridPlan& plan, const ForeignCosts& costs, int ty
   if (configs.empty()) return "its hosts have too few for the tensor degrees measured at " + size;
   if (!holds_a_layer(costs, configs, plan.micro_batch)) return "does not hold a layer at " + size;
   if (!is_linked(costs, configs, plan)) return "the profile has no link to it";
-  if (devices < configs.front().degree * plan.replicas)
-    return "too few for a stage of each of the " + std::to_string(plan.replicas) + " replicas";
   return origin == GridOrigin::kProvedBest ? "no plan with more of them is quicker"
                                            : "no quicker plan with more of them was found";
 }
 
-/// That one replica of a stage has to another, of which it is `config` and the other `next`.
+/// For sums between neighbours of a stage.
 std::string lacking_ring(const GridPlan& plan, size_t stage, GridConfig config, GridConfig next,
                          const ForeignCosts& costs) {
   const ForeignLink* around = costs.ring(config.type, next.type);
-  const int degree = std::min(config.degree, next.degree);
-  const double bytes = costs.gradient_bytes(plan.stages[stage], degree) / plan.replicas;
+  const double bytes = costs.gradient_bytes(plan.stages[stage], config.degree) / plan.replicas;
   const std::string between =
       "the one between " + devices_text(costs, {config.type, 1}) + " and " +
       (config.type == next.type ? "another" : devices_text(costs, {next.type, 1}));
@@ -208,15 +205,8 @@ std::string lacking_link(const GridPlan& plan, const ForeignCosts& costs) {
         return "the one between a stage on " + devices_text(costs, own.configs[s]) +
                " and one on " + devices_text(costs, own.configs[s + 1]);
   for (size_t s = 0; s < plan.stages.size() && plan.replicas > 1; ++s)
-    for (size_t i = 0; i < replicas.size(); ++i) {
-      const size_t next = std::min(i + 1, replicas.size() - 1);
-      for (const size_t other : {i, next}) {
-        if (other == i && replicas[i].count == 1) continue;
-        std::string link =
-            lacking_ring(plan, s, replicas[i].configs[s], replicas[other].configs[s], costs);
-        if (!link.empty()) return link;
-      }
-    }
+    for (const auto& [from, to] : neighbours(replicas, s))
+      if (std::string link = lacking_ring(plan, s, from, to, costs); !link.empty()) return link;
   return "";
 }
 
@@ -251,7 +241,7 @@ std::vector<GridLeftOut> left_out_of(const GridPlan& plan, const ForeignCosts& c
     const int left =
         costs.grid_types()[static_cast<size_t>(type)].devices() - devices_of(plan, type);
     if (left > 0)
-      list.push_back({type_name(costs, type), left, why_left_out(plan, costs, type, left, origin)});
+      list.push_back({type_name(costs, type), left, why_left_out(plan, costs, type, origin)});
   }
   return list;
 }

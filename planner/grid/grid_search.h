@@ -22,6 +22,8 @@ struct GridRecord {
   int64_t nodes = 0;
   double alike_seconds = 0;  ///< of the best plan whose replicas are alike; 0: there is none
   bool unlike_too = false;   ///< the space has all plans with unlike replicas
+  /// Also of those with unlike replicas.
+  bool is_best_of_all() const { return unlike_too && gap() <= 1e-9; }
   double gap() const { return least_seconds > 0 ? step_seconds / least_seconds - 1 : 0; }
 };
 

@@ -176,9 +176,9 @@ Result<Priced> priced(const ForeignPlanOptions& options, const ForeignCosts& cos
 /// Also of devices that the job does not admit.
 json left_out_why(const Priced& priced, const ForeignCosts& costs, const ForeignRequest& request) {
   std::map<std::pair<std::string, std::string>, int> counts;  // by type and reason
-  const GridOrigin origin = !priced.search                ? GridOrigin::kGiven
-                            : priced.search->gap() > 1e-9 ? GridOrigin::kFound
-                                                          : GridOrigin::kProvedBest;
+  const GridOrigin origin = !priced.search                    ? GridOrigin::kGiven
+                            : priced.search->is_best_of_all() ? GridOrigin::kProvedBest
+                                                              : GridOrigin::kFound;
   for (const GridLeftOut& left : left_out_of(priced.plan, costs, origin))
     counts[{left.type, left.why}] += left.devices;
   std::unordered_set<std::string_view> admitted;

@@ -109,8 +109,8 @@ TEST(GridReasons, DevicesThatAreLeftOutHaveTheirReason) {
     return why_of(profile, origin, "slow");
   };
   ForeignProfile profile = four_layers();
-  EXPECT_EQ(slow(profile, GridOrigin::kProvedBest),
-            "1: too few for a stage of each of the 2 replicas");
+  EXPECT_EQ(slow(profile, GridOrigin::kProvedBest), "1: no plan with more of them is quicker");
+  EXPECT_EQ(slow(profile, GridOrigin::kFound), "1: no quicker plan with more of them was found");
   EXPECT_EQ(slow(profile, GridOrigin::kGiven), "1: not in the plan that was given");
   profile.devices["slow"].memory = Bytes(50);
   EXPECT_EQ(slow(profile, GridOrigin::kFound), "1: does not hold a layer at micro-batch 1");
